@@ -1,0 +1,47 @@
+//! Every maximum of the engine, in one place. A value past a limit is refused with an error that names field and limit.
+
+/// Bytes of a thread id.
+pub const THREAD_ID_BYTES_MAX: usize = 1_024;
+/// Bytes of a namespace path.
+pub const NAMESPACE_BYTES_MAX: usize = 4_096;
+/// Bytes of a channel or node name.
+pub const NAME_BYTES_MAX: usize = 256;
+/// Bytes of an item id (a message id).
+pub const ITEM_ID_BYTES_MAX: usize = 1_024;
+/// Channels that one batch may change, and that one graph may have.
+pub const CHANNELS_MAX: usize = 10_000;
+/// Writes that one task may make in a superstep.
+pub const TASK_WRITES_MAX: usize = 10_000;
+/// Tasks of one superstep.
+pub const TASKS_MAX: usize = 100_000;
+/// Checkpoints in one batch.
+pub const BATCH_CHECKPOINTS_MAX: usize = 1_000;
+/// Bytes of one encoded value.
+pub const VALUE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of the metadata of a checkpoint, as JSON text.
+pub const METADATA_BYTES_MAX: usize = 1 << 20;
+/// Nesting of a decoded value.
+pub const VALUE_DEPTH_MAX: usize = 128;
+/// Values inside one decoded value.
+pub const VALUE_NODES_MAX: usize = 4_000_000;
+/// Values of up to this many bytes stand where a payload id would stand: a reference would cost as much.
+pub const INLINE_BYTES_MAX: usize = 24;
+/// Texts and data from this size on are stored once per content (BLAKE3).
+pub const BLOB_BYTES_MIN: usize = 1_536;
+/// A branch writes the list of its newest channel rows every so many positions.
+pub const ANCHOR_INTERVAL: u64 = 64;
+/// Rows that one page of a listing may hold.
+pub const PAGE_ROWS_MAX: usize = 10_000;
+/// Batches that one transaction takes along.
+pub const GROUP_BATCHES_MAX: usize = 256;
+/// Batches that may wait for the background writer before a submitter has to wait.
+pub const QUEUE_BATCHES_MAX: usize = 1_024;
+/// Threads that run the nodes of one process, unless set otherwise.
+pub const NODE_THREADS_DEFAULT: usize = 32;
+/// Supersteps of one run, unless set otherwise (the default of LangGraph 1.2).
+pub const RECURSION_LIMIT_DEFAULT: u64 = 10_007;
+
+const _: () = assert!(INLINE_BYTES_MAX < BLOB_BYTES_MIN && BLOB_BYTES_MIN < VALUE_BYTES_MAX);
+const _: () = assert!(GROUP_BATCHES_MAX <= QUEUE_BATCHES_MAX);
+const _: () = assert!(ITEM_ID_BYTES_MAX <= BLOB_BYTES_MIN);
+const _: () = assert!(ANCHOR_INTERVAL.is_power_of_two());

@@ -1,0 +1,16 @@
+//! Floor 0: the words that every other floor uses.
+//!
+//! Plain data and pure functions: ids, namespaces, values and their encoding, sums, limits, and the clock as an
+//! argument. *Absent:* I/O, channels, messages, SQL, graphs. Nothing here knows another floor of `annals`.
+
+pub mod hash;
+pub mod id;
+pub mod limits;
+pub mod namespace;
+pub mod time;
+pub mod value;
+
+pub use id::{CheckpointId, IdSource, RunId, TaskId, ThreadId};
+pub use namespace::Namespace;
+pub use time::{Clock, SystemClock, Timestamp};
+pub use value::{Codec, CodecError, Encoded, Map, Value};

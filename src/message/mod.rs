@@ -1,0 +1,1 @@
+//! Floor 1: a chat message is plain data.

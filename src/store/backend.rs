@@ -1,0 +1,202 @@
+//! The storage seam: plain data and ids in, plain data and ids out.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::base::{CheckpointId, Namespace, ThreadId};
+
+use super::batch::Batch;
+use super::error::StoreError;
+use super::query::{CheckpointQuery, ItemRange};
+use super::record::{CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, WriteRecord};
+
+/// A place where the log is kept.
+///
+/// The contract is written down by the suite `store::conformance` (feature `conformance`), which every backend must
+/// pass. All calls may come from several threads at once. Reads are batched, so that a backend across a network needs
+/// no round trip per channel. Reads see everything that was committed before they began.
+///
+/// # Implementing
+/// `commit` must call [`Batch::validate`] first.
+pub trait Backend: Send + Sync + fmt::Debug {
+    /// Writes a batch: entirely, or not at all, or (a failed fsync) with unknown outcome. Returns when the batch is
+    /// as durable as the backend was opened for.
+    ///
+    /// Repeating a batch is safe: if its checkpoints are already stored with the same content, nothing is written and
+    /// the call succeeds.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if a head it builds on has moved; [`StoreError::Invalid`], [`StoreError::Duplicate`],
+    /// [`StoreError::CheckpointNotFound`] for a bad batch; [`StoreError::Busy`], [`StoreError::Write`],
+    /// [`StoreError::OutcomeUnknown`] for the disk.
+    fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
+
+    /// Hands a batch to a background writer and returns at once. Batches of one caller are written in order.
+    fn submit(&self, batch: Batch) -> Ticket;
+
+    /// Returns the newest checkpoint of a namespace, `None` if there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError>;
+
+    /// Returns only the id of the newest checkpoint of a namespace: one indexed read.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`].
+    fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
+        Ok(self.head(thread, namespace)?.map(|record| record.point.checkpoint))
+    }
+
+    /// Returns a checkpoint, `None` if it is not stored.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn checkpoint(&self, at: &Point) -> Result<Option<CheckpointRecord>, StoreError>;
+
+    /// Returns the checkpoints whose id, as text, starts with `prefix`, oldest first, at most `limit`.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn checkpoints_by_prefix(
+        &self,
+        thread: &ThreadId,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRecord>, StoreError>;
+
+    /// Lists checkpoints, newest first, without touching any state.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn checkpoints(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointRecord>, StoreError>;
+
+    /// Returns the channels at a checkpoint, without the items of lists.
+    ///
+    /// # Errors
+    /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn state(&self, at: &Point) -> Result<StateRecord, StoreError>;
+
+    /// Visits the items of a list channel at a checkpoint, in order. A channel that was never written has none.
+    ///
+    /// # Errors
+    /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`]; and what `visit` returns.
+    fn items(
+        &self,
+        at: &Point,
+        channel: &str,
+        range: ItemRange,
+        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError>;
+
+    /// Returns the writes of the tasks of a checkpoint, in the order of (path, task, index).
+    ///
+    /// # Errors
+    /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn writes(&self, at: &Point) -> Result<Vec<WriteRecord>, StoreError>;
+
+    /// Lists threads by id, from after `after` on, at most `limit`.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError>;
+
+    /// Returns the namespaces of a thread, sorted; none if the thread does not exist.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`].
+    fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError>;
+
+    /// Verifies every row and sum, and returns what does not fit.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`] if the file cannot be read at all.
+    fn check(&self) -> Result<CheckReport, StoreError>;
+}
+
+/// What a check saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Threads looked at.
+    pub threads: u64,
+    /// Checkpoints whose sum was verified.
+    pub checkpoints: u64,
+    /// Values whose sum was verified.
+    pub values: u64,
+    /// What does not fit: the place and the reason.
+    pub problems: Vec<String>,
+}
+
+/// The receipt of a submitted batch.
+#[derive(Clone, Debug)]
+pub struct Ticket(Arc<TicketState>);
+
+#[derive(Debug, Default)]
+struct TicketState {
+    outcome: parking_lot::Mutex<Option<Result<(), StoreError>>>,
+    done: parking_lot::Condvar,
+    settled: std::sync::atomic::AtomicBool,
+}
+
+impl Ticket {
+    /// Makes an open ticket and the end that settles it.
+    pub fn open() -> (Self, Settle) {
+        let state = Arc::new(TicketState::default());
+        (Self(Arc::clone(&state)), Settle(Some(state)))
+    }
+
+    /// Makes a ticket that is already settled.
+    pub fn settled(outcome: Result<(), StoreError>) -> Self {
+        let (ticket, settle) = Self::open();
+        settle.settle(outcome);
+        ticket
+    }
+
+    /// Returns whether the batch has been written or refused.
+    pub fn is_settled(&self) -> bool {
+        self.0.settled.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// Waits until the batch is durable or refused. The outcome is given once; later calls return `Ok`.
+    ///
+    /// # Errors
+    /// As [`Backend::commit`].
+    pub fn wait(&self) -> Result<(), StoreError> {
+        let mut outcome = self.0.outcome.lock();
+        while !self.is_settled() {
+            self.0.done.wait(&mut outcome);
+        }
+        outcome.take().unwrap_or(Ok(()))
+    }
+}
+
+/// The end of a [`Ticket`] that a backend holds. Dropping it unsettled reports an unknown outcome.
+#[derive(Debug)]
+pub struct Settle(Option<Arc<TicketState>>);
+
+impl Settle {
+    /// Settles the ticket and wakes who waits.
+    pub fn settle(mut self, outcome: Result<(), StoreError>) {
+        if let Some(state) = self.0.take() {
+            state.set(outcome);
+        }
+    }
+}
+
+impl TicketState {
+    fn set(&self, outcome: Result<(), StoreError>) {
+        let mut slot = self.outcome.lock();
+        *slot = Some(outcome);
+        // Stored under the lock, or a waiter between its look and its sleep would miss the wake-up.
+        self.settled.store(true, std::sync::atomic::Ordering::Release);
+        self.done.notify_all();
+    }
+}
+
+impl Drop for Settle {
+    fn drop(&mut self) {
+        if let Some(state) = self.0.take() {
+            state.set(Err(StoreError::OutcomeUnknown { reason: "the writer ended".into() }));
+        }
+    }
+}

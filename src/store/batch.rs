@@ -1,0 +1,368 @@
+//! What goes in: the only unit that is written to the log.
+//!
+//! A [`Batch`] is plain data. It names the heads it builds on, and holds whole checkpoints and the writes of tasks.
+//! It is committed entirely or not at all, and repeating it is safe: a checkpoint whose id is already stored with the
+//! same content is not stored again.
+
+use std::sync::Arc;
+
+use crate::base::hash::Summer;
+use crate::base::limits::{
+    BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, ITEM_ID_BYTES_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, TASK_WRITES_MAX,
+    TASKS_MAX, VALUE_BYTES_MAX,
+};
+use crate::base::{CheckpointId, Codec, Namespace, RunId, TaskId, ThreadId, Timestamp};
+
+use super::error::StoreError;
+use super::record::{Point, Source, TaskRecord};
+
+/// One atomic write to the log of one namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// The thread; it is made if it does not exist.
+    pub thread: ThreadId,
+    /// The namespace of the checkpoints and writes; it is made if it does not exist.
+    pub namespace: Namespace,
+    /// Every head this batch builds on: of its own namespace and of its ancestors'. If one of them has moved, the
+    /// batch is refused with [`StoreError::Conflict`].
+    pub expect: Vec<Expect>,
+    /// Writes of tasks of checkpoints that are already stored. They come before `checkpoints`.
+    pub writes: Vec<NewWrites>,
+    /// Checkpoints, oldest first. Each goes onto its parent.
+    pub checkpoints: Vec<NewCheckpoint>,
+}
+
+/// A head that a batch builds on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expect {
+    /// The namespace, in the thread of the batch.
+    pub namespace: Namespace,
+    /// Its newest checkpoint, `None` if it must have none.
+    pub head: Option<CheckpointId>,
+}
+
+/// A checkpoint to be stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewCheckpoint {
+    /// Its id, greater than the ids of the namespace so far.
+    pub id: CheckpointId,
+    /// What its state builds on; `None` starts from the empty state.
+    pub parent: Option<Parent>,
+    /// The number of the superstep, -1 for the first input.
+    pub step: i64,
+    /// What made it.
+    pub source: Source,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// The run that made it.
+    pub run: Option<RunId>,
+    /// Further metadata: the text of a JSON object.
+    pub metadata: Option<String>,
+    /// The tasks that are due next, in order.
+    pub tasks: Vec<TaskRecord>,
+    /// The writes of the parent's tasks that this checkpoint consumed and that are not stored yet.
+    pub consumed: Vec<NewWrites>,
+    /// The channels that changed, each once.
+    pub changes: Vec<Change>,
+    /// The nodes that ran, each once, with the trigger versions they have now seen.
+    pub seen: Vec<Seen>,
+}
+
+/// What a checkpoint builds on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parent {
+    /// A checkpoint of the same thread and namespace.
+    Local(CheckpointId),
+    /// A checkpoint elsewhere in the file: the first checkpoint of a thread that was forked off another.
+    Fork(Point),
+}
+
+/// A channel that changed in a checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The channel.
+    pub channel: Arc<str>,
+    /// Its new version. It is greater than the version the channel has in the parent.
+    pub version: u64,
+    /// What the channel holds now.
+    pub value: ChangeValue,
+    /// The task that wrote it, if one did: an index into the `tasks` of the parent.
+    pub task: Option<u32>,
+}
+
+/// What a changed channel holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChangeValue {
+    /// Nothing any more.
+    Empty,
+    /// One value.
+    Value(Data),
+    /// A list: the items that changed since the parent. The rest of the list is as in the parent.
+    Items(Vec<ItemChange>),
+}
+
+/// Where the bytes of a value are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data {
+    /// Here.
+    New(Payload),
+    /// They are those of a write of a task of the parent, stored earlier or in `consumed`. They are not stored again.
+    OfWrite(WriteRef),
+}
+
+/// Names a write of a task of the parent checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WriteRef {
+    /// The task.
+    pub task: TaskId,
+    /// The index of the write in the task.
+    pub index: i32,
+    /// The item, if the write is a list of items; else 0.
+    pub part: u32,
+}
+
+/// What happened to one slot of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ItemChange {
+    /// The slot: items stand in the order of their slots. A new item gets a slot above all of the list.
+    pub slot: u64,
+    /// What happened.
+    pub op: ItemOp,
+    /// The task that did it, if one did: an index into the `tasks` of the parent.
+    pub task: Option<u32>,
+}
+
+/// An operation on a list.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ItemOp {
+    /// The slot holds this item now, whether it was free or not.
+    Put(Data),
+    /// The slot is free now.
+    Remove,
+    /// All slots from `slot` up to, but not with, `end` are free now, before the other operations of this change.
+    Cut {
+        /// One past the last slot.
+        end: u64,
+    },
+}
+
+/// The writes of one task of a checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewWrites {
+    /// The checkpoint whose task it is.
+    pub checkpoint: CheckpointId,
+    /// The task.
+    pub task: TaskId,
+    /// Its path, by which the writes of a superstep are ordered (`~__pregel_pull, node`).
+    pub path: Arc<str>,
+    /// The writes.
+    pub writes: Vec<NewWrite>,
+}
+
+/// One write of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewWrite {
+    /// Its position in the task; negative for the special slots of the contract (`__error__` -1, `__interrupt__` -3,
+    /// `__resume__` -4), which replace what stood there. A position that is taken keeps its first write.
+    pub index: i32,
+    /// The channel.
+    pub channel: Arc<str>,
+    /// The value.
+    pub value: WriteValue,
+}
+
+/// The value of a write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WriteValue {
+    /// Null, as the writes to triggers have it.
+    Null,
+    /// One value.
+    One(Payload),
+    /// A list of items for a list channel.
+    Items(Vec<Payload>),
+}
+
+/// The bytes of a value, with what plain SQL tools can read of it.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Payload {
+    /// How to read `data`.
+    pub codec: Codec,
+    /// The encoded value; of an item with an index, what the index does not hold.
+    pub data: Vec<u8>,
+    /// For an item of a list: what it is and what it says.
+    pub index: Option<Box<ItemIndex>>,
+}
+
+/// What the index knows of an item. The store does not know what it means: a message fills it on a floor above.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ItemIndex {
+    /// The id by which the item is merged (a message id).
+    pub id: Option<Arc<str>>,
+    /// The type (`human`, `ai`, `tool`, ...).
+    pub kind: Option<Arc<str>>,
+    /// The name of who speaks.
+    pub name: Option<Arc<str>>,
+    /// The ids of the tool calls made or answered: the text of a JSON list.
+    pub tool_calls: Option<String>,
+    /// The text. It is stored here and only here.
+    pub text: Option<String>,
+    /// Tokens read, if known.
+    pub input_tokens: Option<u32>,
+    /// Tokens written, if known.
+    pub output_tokens: Option<u32>,
+}
+
+/// A node that ran, with the versions of its triggers it has now seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The node.
+    pub node: Arc<str>,
+    /// Each trigger channel with its version.
+    pub versions: Vec<(Arc<str>, u64)>,
+}
+
+impl Payload {
+    /// Returns the bytes this payload holds: data and text.
+    pub fn len(&self) -> usize {
+        self.data.len() + self.index.as_ref().and_then(|i| i.text.as_ref()).map_or(0, String::len)
+    }
+
+    /// Returns whether it holds no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds everything the payload holds to a sum, in the order of the format document.
+    pub fn sum_into(&self, sum: &mut Summer) {
+        let index = self.index.as_deref();
+        let text = |field: Option<&str>, sum: &mut Summer| _ = sum.maybe(field.map(str::as_bytes));
+        sum.int(i64::from(self.codec.to_tag())).bytes(&self.data).int(i64::from(index.is_some()));
+        if let Some(index) = index {
+            text(index.id.as_deref(), sum);
+            text(index.kind.as_deref(), sum);
+            text(index.name.as_deref(), sum);
+            text(index.tool_calls.as_deref(), sum);
+            text(index.text.as_deref(), sum);
+            sum.int(index.input_tokens.map_or(-1, i64::from)).int(index.output_tokens.map_or(-1, i64::from));
+        }
+    }
+}
+
+impl Batch {
+    /// Starts an empty batch for a namespace whose head must be `head`.
+    pub fn new(thread: ThreadId, namespace: Namespace, head: Option<CheckpointId>) -> Self {
+        let expect = vec![Expect { namespace: namespace.clone(), head }];
+        Self { thread, namespace, expect, writes: Vec::new(), checkpoints: Vec::new() }
+    }
+
+    /// Returns the head after this batch: its last checkpoint, or the one it was built on.
+    pub fn head_after(&self) -> Option<CheckpointId> {
+        let own = self.expect.iter().find(|expect| expect.namespace == self.namespace);
+        self.checkpoints.last().map(|c| c.id).or(own.and_then(|expect| expect.head))
+    }
+
+    /// Checks everything that can be checked without looking at the file: the limits, and that ids go up. Every
+    /// backend calls this first.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] naming the field and the limit.
+    pub fn validate(&self) -> Result<(), StoreError> {
+        at_most("batch.checkpoints", self.checkpoints.len(), BATCH_CHECKPOINTS_MAX)?;
+        if self.checkpoints.is_empty() && self.writes.is_empty() {
+            return invalid("batch", "it holds neither checkpoints nor writes".into());
+        }
+        if !self.expect.iter().any(|expect| expect.namespace == self.namespace) {
+            return invalid("batch.expect", "it does not name the head of its own namespace".into());
+        }
+        self.writes.iter().try_for_each(NewWrites::validate)?;
+        let mut above = None;
+        for checkpoint in &self.checkpoints {
+            if above.is_some_and(|id| checkpoint.id <= id) {
+                return invalid("checkpoint.id", format!("{} does not follow the one before it", checkpoint.id));
+            }
+            above = Some(checkpoint.id);
+            checkpoint.validate()?;
+        }
+        Ok(())
+    }
+}
+
+impl NewCheckpoint {
+    fn validate(&self) -> Result<(), StoreError> {
+        at_most("checkpoint.tasks", self.tasks.len(), TASKS_MAX)?;
+        at_most("checkpoint.changes", self.changes.len(), CHANNELS_MAX)?;
+        at_most("checkpoint.metadata bytes", self.metadata.as_ref().map_or(0, String::len), METADATA_BYTES_MAX)?;
+        self.tasks.iter().try_for_each(|task| name("task.name", &task.name))?;
+        self.seen.iter().try_for_each(|seen| name("seen.node", &seen.node))?;
+        self.consumed.iter().try_for_each(NewWrites::validate)?;
+        let mut channels = std::collections::HashSet::with_capacity(self.changes.len());
+        for change in &self.changes {
+            name("change.channel", &change.channel)?;
+            if !channels.insert(&change.channel) {
+                return invalid("checkpoint.changes", format!("channel {:?} changes twice", change.channel));
+            }
+            change.validate()?;
+        }
+        Ok(())
+    }
+}
+
+impl Change {
+    fn validate(&self) -> Result<(), StoreError> {
+        if self.version == 0 || i64::try_from(self.version).is_err() {
+            return invalid("change.version", format!("{} is not between 1 and 2^63-1", self.version));
+        }
+        match &self.value {
+            ChangeValue::Value(Data::New(payload)) => payload_fits(payload),
+            ChangeValue::Items(items) => items.iter().try_for_each(|item| {
+                if i64::try_from(item.slot).is_err() {
+                    return invalid("item.slot", format!("{} is above 2^63-1", item.slot));
+                }
+                match &item.op {
+                    ItemOp::Put(Data::New(payload)) => payload_fits(payload),
+                    ItemOp::Cut { end } if *end <= item.slot => {
+                        invalid("item.cut", format!("it ends at {end}, before it begins at {}", item.slot))
+                    }
+                    _ => Ok(()),
+                }
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl NewWrites {
+    fn validate(&self) -> Result<(), StoreError> {
+        at_most("task.writes", self.writes.len(), TASK_WRITES_MAX)?;
+        for write in &self.writes {
+            name("write.channel", &write.channel)?;
+            match &write.value {
+                WriteValue::Null => {}
+                WriteValue::One(payload) => payload_fits(payload)?,
+                WriteValue::Items(items) => items.iter().try_for_each(payload_fits)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn payload_fits(payload: &Payload) -> Result<(), StoreError> {
+    at_most("value bytes", payload.len(), VALUE_BYTES_MAX)?;
+    let id = payload.index.as_ref().and_then(|index| index.id.as_deref());
+    at_most("item id bytes", id.map_or(0, str::len), ITEM_ID_BYTES_MAX)
+}
+
+fn name(field: &'static str, text: &str) -> Result<(), StoreError> {
+    if text.is_empty() || text.contains('\0') {
+        return invalid(field, format!("{text:?} is empty or holds a NUL character"));
+    }
+    at_most(field, text.len(), NAME_BYTES_MAX)
+}
+
+fn at_most(field: &'static str, found: usize, limit: usize) -> Result<(), StoreError> {
+    if found > limit { invalid(field, format!("{found} is above the limit of {limit}")) } else { Ok(()) }
+}
+
+fn invalid(field: &'static str, reason: String) -> Result<(), StoreError> {
+    Err(StoreError::Invalid { field, reason })
+}

@@ -1,0 +1,229 @@
+//! The handle of a store: what a program opens, clones and shares.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::base::{CheckpointId, Clock, IdSource, RunId, SystemClock, Timestamp};
+
+use super::backend::{Backend, CheckReport};
+use super::cache::HeadCache;
+use super::error::StoreError;
+use super::memory::MemoryBackend;
+use super::sqlite::SqliteBackend;
+
+/// How far an acknowledged commit has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Synchronous {
+    /// It is on the disk and survives a power cut (an fsync per commit or group of commits).
+    #[default]
+    Full,
+    /// It survives the end of the process; a power cut may take the last commits, never more than a tail of them.
+    Normal,
+}
+
+/// How to open a store.
+///
+/// # Example
+/// ```
+/// use annals::store::{OpenOptions, Store, Synchronous};
+///
+/// # fn main() -> Result<(), annals::store::StoreError> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("notes.db");
+/// let store = Store::open_with(&path, OpenOptions::new().synchronous(Synchronous::Normal))?;
+/// drop(store);
+/// let reader = Store::open_with(&path, OpenOptions::new().read_only(true))?;
+/// assert!(reader.threads()?.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct OpenOptions {
+    pub(crate) synchronous: Synchronous,
+    pub(crate) read_only: bool,
+    pub(crate) create: bool,
+    pub(crate) busy_timeout_ms: u64,
+    pub(crate) head_cache_bytes: usize,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl OpenOptions {
+    /// Returns the defaults: durable commits, made if missing, 5 s of waiting for other processes, 64 MiB of heads.
+    pub fn new() -> Self {
+        Self {
+            synchronous: Synchronous::Full,
+            read_only: false,
+            create: true,
+            busy_timeout_ms: 5_000,
+            head_cache_bytes: 64 << 20,
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// Sets how far an acknowledged commit has come. Default: on the disk.
+    pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
+        self.synchronous = synchronous;
+        self
+    }
+
+    /// Opens an existing store for reading only: nothing is written, not even beside the file. Default: off.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Makes the file if it is missing. Default: on.
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Sets how many milliseconds a commit waits for another process. Default: 5,000.
+    pub fn busy_timeout_ms(mut self, busy_timeout_ms: u64) -> Self {
+        self.busy_timeout_ms = busy_timeout_ms;
+        self
+    }
+
+    /// Sets how many bytes of decoded heads are kept. Default: 64 MiB; 0 keeps none.
+    pub fn head_cache_bytes(mut self, head_cache_bytes: usize) -> Self {
+        self.head_cache_bytes = head_cache_bytes;
+        self
+    }
+
+    /// Sets the clock that stamps checkpoints. Default: that of the operating system.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenOptions")
+            .field("synchronous", &self.synchronous)
+            .field("read_only", &self.read_only)
+            .field("create", &self.create)
+            .field("busy_timeout_ms", &self.busy_timeout_ms)
+            .field("head_cache_bytes", &self.head_cache_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A store: one file with the history of any number of threads. Cheap to clone; all clones are the same store.
+///
+/// The log is reached through `Store::thread`.
+#[doc(alias = "checkpointer")]
+#[derive(Clone)]
+pub struct Store(Arc<Inner>);
+
+struct Inner {
+    backend: Arc<dyn Backend>,
+    heads: HeadCache,
+    ids: Mutex<IdSource>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Store {
+    /// Opens the store in the file at `path` with the default options, and makes it if it is missing.
+    ///
+    /// # Errors
+    /// [`StoreError::NotAStore`], [`StoreError::NewerFormat`], [`StoreError::Corrupt`], [`StoreError::Open`]: the file
+    /// is not changed.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::open_with(path, OpenOptions::new())
+    }
+
+    /// Opens the store in the file at `path`.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self, StoreError> {
+        let backend = SqliteBackend::open(path.as_ref(), &options)?;
+        Ok(Self::with_backend(Arc::new(backend), options))
+    }
+
+    /// Makes a store in memory. It lasts as long as its handles, and checks more strictly than a file does.
+    pub fn memory() -> Self {
+        Self::with_backend(Arc::new(MemoryBackend::new()), OpenOptions::new())
+    }
+
+    /// Makes a store on a backend.
+    pub fn with_backend(backend: Arc<dyn Backend>, options: OpenOptions) -> Self {
+        Self(Arc::new(Inner {
+            backend,
+            heads: HeadCache::new(options.head_cache_bytes),
+            ids: Mutex::new(IdSource::new()),
+            clock: options.clock,
+        }))
+    }
+
+    /// Returns the backend: the log in plain data and ids.
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.0.backend
+    }
+
+    /// Writes a batch to the log and returns when it is durable.
+    ///
+    /// # Errors
+    /// As [`Backend::commit`].
+    pub fn commit(&self, batch: &super::Batch) -> Result<(), StoreError> {
+        self.0.backend.commit(batch)
+    }
+
+    /// Hands a batch to the background writer; the ticket tells when it is durable.
+    pub fn submit(&self, batch: super::Batch) -> super::Ticket {
+        self.0.backend.submit(batch)
+    }
+
+    /// Verifies every row and sum.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`] if the file cannot be read at all. What does not fit is in the report.
+    pub fn check(&self) -> Result<CheckReport, StoreError> {
+        self.0.backend.check()
+    }
+
+    /// Returns the present moment of the clock of this store.
+    pub fn now(&self) -> Timestamp {
+        self.0.clock.now()
+    }
+
+    /// Mints a checkpoint id for `step` that is greater than `after`.
+    pub fn mint_checkpoint(&self, step: i64, after: Option<&CheckpointId>) -> CheckpointId {
+        self.0.ids.lock().checkpoint(self.now(), step, after)
+    }
+
+    /// Mints a run id.
+    pub fn mint_run(&self) -> RunId {
+        self.0.ids.lock().run()
+    }
+
+    /// Mints a seed for a source of ids that nobody shares.
+    pub fn mint_seed(&self) -> u64 {
+        self.0.ids.lock().random()
+    }
+
+    pub(crate) fn heads(&self) -> &HeadCache {
+        &self.0.heads
+    }
+
+    /// Forgets the decoded heads this handle keeps; the next run loads its head from the file.
+    pub fn clear_head_cache(&self) {
+        self.0.heads.clear();
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("backend", &self.0.backend).finish_non_exhaustive()
+    }
+}

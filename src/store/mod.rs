@@ -1,0 +1,34 @@
+//! Floor 1: bytes, ids and order.
+//!
+//! The store keeps an append-only log of checkpoints in one SQLite file and answers what the state was at any of them.
+//! It knows records ([`record`]), the one way in ([`batch`]) and the seam behind which a file lies ([`backend`]).
+//! *Absent:* what a channel or a message means, what a graph is, and any change of what was once stored.
+//!
+//! Invariants: a batch is committed whole or not at all; a stored row never changes; the newest checkpoint of a
+//! namespace is the one with the greatest id.
+
+pub mod backend;
+pub mod batch;
+mod cache;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod error;
+mod handle;
+mod memory;
+mod query;
+pub mod record;
+mod sqlite;
+
+pub use backend::{Backend, CheckReport, Ticket};
+pub use batch::{Batch, ItemIndex, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, WriteValue};
+pub use error::StoreError;
+pub use handle::{OpenOptions, Store, Synchronous};
+pub use memory::MemoryBackend;
+pub use query::{CheckpointQuery, ItemRange};
+pub use record::{
+    ChannelRecord, ChannelValue, CheckpointRecord, ItemIndexRef, ItemRow, Point, Source, StateRecord, TaskKind,
+    TaskRecord, ThreadRecord, WriteRecord,
+};
+pub use sqlite::SqliteBackend;
+
+pub(crate) use cache::CachedHead;

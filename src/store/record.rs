@@ -1,0 +1,277 @@
+//! What comes out: plain data, as the log holds it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
+
+use super::batch::{ItemIndex, Payload, Seen, WriteValue};
+
+/// A place in the history: a checkpoint of a namespace of a thread.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Point {
+    /// The thread.
+    pub thread: ThreadId,
+    /// The namespace.
+    pub namespace: Namespace,
+    /// The checkpoint.
+    pub checkpoint: CheckpointId,
+}
+
+/// What made a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// The input of a run.
+    Input,
+    /// A superstep.
+    Loop,
+    /// `update_state`.
+    Update,
+    /// A fork of another checkpoint.
+    Fork,
+}
+
+impl Source {
+    /// Returns the name: `input`, `loop`, `update` or `fork`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Loop => "loop",
+            Self::Update => "update",
+            Self::Fork => "fork",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "input" => Ok(Self::Input),
+            "loop" => Ok(Self::Loop),
+            "update" => Ok(Self::Update),
+            "fork" => Ok(Self::Fork),
+            _ => Err(format!("{name:?} is no source of a checkpoint (input, loop, update, fork)")),
+        }
+    }
+}
+
+/// A task that is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskRecord {
+    /// Its id.
+    pub id: TaskId,
+    /// Its node.
+    pub name: Arc<str>,
+    /// What made it due.
+    pub kind: TaskKind,
+}
+
+/// What made a task due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskKind {
+    /// Its triggers: all channels that can trigger the node, sorted.
+    Pull {
+        /// The channels.
+        triggers: Vec<Arc<str>>,
+    },
+    /// A send: its position among the pending sends.
+    Push {
+        /// The position.
+        index: u32,
+    },
+}
+
+impl TaskRecord {
+    /// Returns the path by which the writes of a superstep are ordered (`~__pregel_pull, node`, or
+    /// `~__pregel_push, 0000000003, 0000000000`): pulls by name before pushes by position.
+    pub fn path(&self) -> Arc<str> {
+        match &self.kind {
+            TaskKind::Pull { .. } => format!("~__pregel_pull, {}", self.name).into(),
+            TaskKind::Push { index } => format!("~__pregel_push, {index:010}, {:010}", 0).into(),
+        }
+    }
+}
+
+/// A stored checkpoint, without its state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckpointRecord {
+    /// Where it is.
+    pub point: Point,
+    /// Its position in the log of the file: what is stored later is greater.
+    pub seq: u64,
+    /// What it builds on, in the same namespace.
+    pub parent: Option<CheckpointId>,
+    /// What it was forked off, if that is in another thread or namespace.
+    pub forked_from: Option<Point>,
+    /// The straight run of checkpoints it belongs to. A branch is left by whatever does not build on its end.
+    pub branch: u64,
+    /// Its distance from the first checkpoint of its lineage.
+    pub ordinal: u64,
+    /// The number of the superstep.
+    pub step: i64,
+    /// What made it.
+    pub source: Source,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// The run that made it.
+    pub run: Option<RunId>,
+    /// Further metadata: the text of a JSON object.
+    pub metadata: Option<String>,
+    /// The tasks that were due after it.
+    pub tasks: Vec<TaskRecord>,
+}
+
+/// The newest version of a channel at a checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChannelRecord {
+    /// The channel.
+    pub channel: Arc<str>,
+    /// Its version.
+    pub version: u64,
+    /// What it holds.
+    pub value: ChannelValue,
+    /// The `ordinal` of the checkpoint that wrote this version, in the lineage of the one asked for.
+    pub ordinal: u64,
+    /// The task that wrote it: an index into the `tasks` of the parent of that checkpoint.
+    pub task: Option<u32>,
+}
+
+/// What a channel holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChannelValue {
+    /// Nothing.
+    Empty,
+    /// One value.
+    Value(Payload),
+    /// A list; its items are read with `Backend::items`.
+    Items,
+}
+
+/// The state at a checkpoint, without the items of its lists.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StateRecord {
+    /// The checkpoint.
+    pub checkpoint: CheckpointRecord,
+    /// Every channel that was ever written, sorted by name.
+    pub channels: Vec<ChannelRecord>,
+    /// Every node that ever ran, sorted by name.
+    pub seen: Vec<Seen>,
+    /// The channels that this checkpoint itself changed and that hold something, sorted by name.
+    pub updated: Vec<Arc<str>>,
+}
+
+/// An item of a list, borrowed from the row it was read from.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemRow<'a> {
+    /// The slot: items stand in the order of their slots.
+    pub slot: u64,
+    /// The `ordinal` of the checkpoint that wrote it.
+    pub ordinal: u64,
+    /// The task that wrote it: an index into the `tasks` of the parent of that checkpoint.
+    pub task: Option<u32>,
+    /// How to read `data`.
+    pub codec: crate::base::Codec,
+    /// The encoded value; of an item with an index, what the index does not hold.
+    pub data: &'a [u8],
+    /// What the index knows of the item.
+    pub index: Option<ItemIndexRef<'a>>,
+}
+
+/// [`ItemIndex`], borrowed from a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ItemIndexRef<'a> {
+    /// The id by which the item is merged.
+    pub id: Option<&'a str>,
+    /// The type.
+    pub kind: Option<&'a str>,
+    /// The name of who speaks.
+    pub name: Option<&'a str>,
+    /// The ids of the tool calls: the text of a JSON list.
+    pub tool_calls: Option<&'a str>,
+    /// The text.
+    pub text: Option<&'a str>,
+    /// Tokens read, if known.
+    pub input_tokens: Option<u32>,
+    /// Tokens written, if known.
+    pub output_tokens: Option<u32>,
+}
+
+impl ItemIndexRef<'_> {
+    /// Returns an owned copy.
+    pub fn to_owned(&self) -> ItemIndex {
+        ItemIndex {
+            id: self.id.map(Into::into),
+            kind: self.kind.map(Into::into),
+            name: self.name.map(Into::into),
+            tool_calls: self.tool_calls.map(Into::into),
+            text: self.text.map(Into::into),
+            input_tokens: self.input_tokens,
+            output_tokens: self.output_tokens,
+        }
+    }
+}
+
+impl ItemIndex {
+    /// Returns a borrowed view.
+    pub fn as_ref(&self) -> ItemIndexRef<'_> {
+        ItemIndexRef {
+            id: self.id.as_deref(),
+            kind: self.kind.as_deref(),
+            name: self.name.as_deref(),
+            tool_calls: self.tool_calls.as_deref(),
+            text: self.text.as_deref(),
+            input_tokens: self.input_tokens,
+            output_tokens: self.output_tokens,
+        }
+    }
+}
+
+impl ItemRow<'_> {
+    /// Returns an owned payload with the bytes of the item.
+    pub fn to_payload(&self) -> Payload {
+        Payload {
+            codec: self.codec,
+            data: self.data.to_vec(),
+            index: self.index.map(|index| Box::new(index.to_owned())),
+        }
+    }
+}
+
+/// A stored write of a task of a checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WriteRecord {
+    /// The task.
+    pub task: TaskId,
+    /// Its path.
+    pub path: Arc<str>,
+    /// The position of the write in the task; negative for special slots.
+    pub index: i32,
+    /// The channel.
+    pub channel: Arc<str>,
+    /// The value.
+    pub value: WriteValue,
+}
+
+/// A thread, as a listing shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadRecord {
+    /// Its id.
+    pub id: ThreadId,
+    /// When its first checkpoint was made.
+    pub created_at: Timestamp,
+    /// The newest checkpoint of its root namespace.
+    pub head: CheckpointRecord,
+    /// The checkpoints of all its namespaces.
+    pub checkpoints: u64,
+    /// The branches of all its namespaces; 1 if it was never forked.
+    pub branches: u64,
+}
