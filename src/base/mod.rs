@@ -7,10 +7,12 @@ pub mod hash;
 pub mod id;
 pub mod limits;
 pub mod namespace;
+pub mod payload;
 pub mod time;
 pub mod value;
 
 pub use id::{CheckpointId, IdSource, RunId, TaskId, ThreadId};
 pub use namespace::Namespace;
+pub use payload::{ItemIndex, ItemIndexRef, Payload, PayloadRef, WriteValue};
 pub use time::{Clock, SystemClock, Timestamp};
 pub use value::{Codec, CodecError, Encoded, Map, Value};

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use crate::base::hash::Summer;
 use crate::base::limits::{
     BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, ITEM_ID_BYTES_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, TASK_WRITES_MAX,
     TASKS_MAX, VALUE_BYTES_MAX,
 };
-use crate::base::{CheckpointId, Codec, Namespace, RunId, TaskId, ThreadId, Timestamp};
+use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
+pub use crate::base::{ItemIndex, Payload, WriteValue};
 
 use super::error::StoreError;
 use super::record::{Point, Source, TaskRecord};
@@ -171,47 +171,6 @@ pub struct NewWrite {
     pub value: WriteValue,
 }
 
-/// The value of a write.
-#[derive(Clone, Debug, PartialEq)]
-pub enum WriteValue {
-    /// Null, as the writes to triggers have it.
-    Null,
-    /// One value.
-    One(Payload),
-    /// A list of items for a list channel.
-    Items(Vec<Payload>),
-}
-
-/// The bytes of a value, with what plain SQL tools can read of it.
-#[derive(Clone, Debug, PartialEq, Default)]
-pub struct Payload {
-    /// How to read `data`.
-    pub codec: Codec,
-    /// The encoded value; of an item with an index, what the index does not hold.
-    pub data: Vec<u8>,
-    /// For an item of a list: what it is and what it says.
-    pub index: Option<Box<ItemIndex>>,
-}
-
-/// What the index knows of an item. The store does not know what it means: a message fills it on a floor above.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct ItemIndex {
-    /// The id by which the item is merged (a message id).
-    pub id: Option<Arc<str>>,
-    /// The type (`human`, `ai`, `tool`, ...).
-    pub kind: Option<Arc<str>>,
-    /// The name of who speaks.
-    pub name: Option<Arc<str>>,
-    /// The ids of the tool calls made or answered: the text of a JSON list.
-    pub tool_calls: Option<String>,
-    /// The text. It is stored here and only here.
-    pub text: Option<String>,
-    /// Tokens read, if known.
-    pub input_tokens: Option<u32>,
-    /// Tokens written, if known.
-    pub output_tokens: Option<u32>,
-}
-
 /// A node that ran, with the versions of its triggers it has now seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
@@ -219,33 +178,6 @@ pub struct Seen {
     pub node: Arc<str>,
     /// Each trigger channel with its version.
     pub versions: Vec<(Arc<str>, u64)>,
-}
-
-impl Payload {
-    /// Returns the bytes this payload holds: data and text.
-    pub fn len(&self) -> usize {
-        self.data.len() + self.index.as_ref().and_then(|i| i.text.as_ref()).map_or(0, String::len)
-    }
-
-    /// Returns whether it holds no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Adds everything the payload holds to a sum, in the order of the format document.
-    pub fn sum_into(&self, sum: &mut Summer) {
-        let index = self.index.as_deref();
-        let text = |field: Option<&str>, sum: &mut Summer| _ = sum.maybe(field.map(str::as_bytes));
-        sum.int(i64::from(self.codec.to_tag())).bytes(&self.data).int(i64::from(index.is_some()));
-        if let Some(index) = index {
-            text(index.id.as_deref(), sum);
-            text(index.kind.as_deref(), sum);
-            text(index.name.as_deref(), sum);
-            text(index.tool_calls.as_deref(), sum);
-            text(index.text.as_deref(), sum);
-            sum.int(index.input_tokens.map_or(-1, i64::from)).int(index.output_tokens.map_or(-1, i64::from));
-        }
-    }
 }
 
 impl Batch {

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 
-use super::batch::{ItemIndex, Payload, Seen, WriteValue};
+use crate::base::PayloadRef;
+pub use crate::base::ItemIndexRef;
+
+use super::batch::{Payload, Seen, WriteValue};
 
 /// A place in the history: a checkpoint of a namespace of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -186,56 +189,12 @@ pub struct ItemRow<'a> {
     pub index: Option<ItemIndexRef<'a>>,
 }
 
-/// [`ItemIndex`], borrowed from a row.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ItemIndexRef<'a> {
-    /// The id by which the item is merged.
-    pub id: Option<&'a str>,
-    /// The type.
-    pub kind: Option<&'a str>,
-    /// The name of who speaks.
-    pub name: Option<&'a str>,
-    /// The ids of the tool calls: the text of a JSON list.
-    pub tool_calls: Option<&'a str>,
-    /// The text.
-    pub text: Option<&'a str>,
-    /// Tokens read, if known.
-    pub input_tokens: Option<u32>,
-    /// Tokens written, if known.
-    pub output_tokens: Option<u32>,
-}
-
-impl ItemIndexRef<'_> {
-    /// Returns an owned copy.
-    pub fn to_owned(&self) -> ItemIndex {
-        ItemIndex {
-            id: self.id.map(Into::into),
-            kind: self.kind.map(Into::into),
-            name: self.name.map(Into::into),
-            tool_calls: self.tool_calls.map(Into::into),
-            text: self.text.map(Into::into),
-            input_tokens: self.input_tokens,
-            output_tokens: self.output_tokens,
-        }
+impl<'a> ItemRow<'a> {
+    /// Returns the bytes of the item, borrowed.
+    pub fn payload(&self) -> PayloadRef<'a> {
+        PayloadRef { codec: self.codec, data: self.data, index: self.index }
     }
-}
 
-impl ItemIndex {
-    /// Returns a borrowed view.
-    pub fn as_ref(&self) -> ItemIndexRef<'_> {
-        ItemIndexRef {
-            id: self.id.as_deref(),
-            kind: self.kind.as_deref(),
-            name: self.name.as_deref(),
-            tool_calls: self.tool_calls.as_deref(),
-            text: self.text.as_deref(),
-            input_tokens: self.input_tokens,
-            output_tokens: self.output_tokens,
-        }
-    }
-}
-
-impl ItemRow<'_> {
     /// Returns an owned payload with the bytes of the item.
     pub fn to_payload(&self) -> Payload {
         Payload {

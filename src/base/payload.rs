@@ -1,0 +1,145 @@
+//! The stored form of values that move between the floors: bytes, and what the index knows of an item.
+
+use std::sync::Arc;
+
+use super::hash::Summer;
+use super::value::Codec;
+
+/// The value of a write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WriteValue {
+    /// Null, as the writes to triggers have it.
+    Null,
+    /// One value.
+    One(Payload),
+    /// A list of items for a list channel.
+    Items(Vec<Payload>),
+}
+
+/// The bytes of a value, with what plain SQL tools can read of it.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Payload {
+    /// How to read `data`.
+    pub codec: Codec,
+    /// The encoded value; of an item with an index, what the index does not hold.
+    pub data: Vec<u8>,
+    /// For an item of a list: what it is and what it says.
+    pub index: Option<Box<ItemIndex>>,
+}
+
+/// [`Payload`], borrowed from where it was read.
+#[derive(Clone, Copy, Debug)]
+pub struct PayloadRef<'a> {
+    /// How to read `data`.
+    pub codec: Codec,
+    /// The encoded value; of an item with an index, what the index does not hold.
+    pub data: &'a [u8],
+    /// What the index knows of the item.
+    pub index: Option<ItemIndexRef<'a>>,
+}
+
+/// What the index knows of an item. The store does not know what it means: a message fills it on a floor above.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ItemIndex {
+    /// The id by which the item is merged (a message id).
+    pub id: Option<Arc<str>>,
+    /// The type (`human`, `ai`, `tool`, ...).
+    pub kind: Option<Arc<str>>,
+    /// The name of who speaks.
+    pub name: Option<Arc<str>>,
+    /// The ids of the tool calls made or answered: the text of a JSON list.
+    pub tool_calls: Option<String>,
+    /// The text. It is stored here and only here.
+    pub text: Option<String>,
+    /// Tokens read, if known.
+    pub input_tokens: Option<u32>,
+    /// Tokens written, if known.
+    pub output_tokens: Option<u32>,
+}
+
+/// [`ItemIndex`], borrowed from a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ItemIndexRef<'a> {
+    /// The id by which the item is merged.
+    pub id: Option<&'a str>,
+    /// The type.
+    pub kind: Option<&'a str>,
+    /// The name of who speaks.
+    pub name: Option<&'a str>,
+    /// The ids of the tool calls: the text of a JSON list.
+    pub tool_calls: Option<&'a str>,
+    /// The text.
+    pub text: Option<&'a str>,
+    /// Tokens read, if known.
+    pub input_tokens: Option<u32>,
+    /// Tokens written, if known.
+    pub output_tokens: Option<u32>,
+}
+
+impl ItemIndexRef<'_> {
+    /// Returns an owned copy.
+    pub fn to_owned(&self) -> ItemIndex {
+        ItemIndex {
+            id: self.id.map(Into::into),
+            kind: self.kind.map(Into::into),
+            name: self.name.map(Into::into),
+            tool_calls: self.tool_calls.map(Into::into),
+            text: self.text.map(Into::into),
+            input_tokens: self.input_tokens,
+            output_tokens: self.output_tokens,
+        }
+    }
+}
+
+impl ItemIndex {
+    /// Returns a borrowed view.
+    pub fn as_ref(&self) -> ItemIndexRef<'_> {
+        ItemIndexRef {
+            id: self.id.as_deref(),
+            kind: self.kind.as_deref(),
+            name: self.name.as_deref(),
+            tool_calls: self.tool_calls.as_deref(),
+            text: self.text.as_deref(),
+            input_tokens: self.input_tokens,
+            output_tokens: self.output_tokens,
+        }
+    }
+}
+
+impl From<super::value::Encoded> for Payload {
+    fn from(encoded: super::value::Encoded) -> Self {
+        Self { codec: encoded.codec, data: encoded.bytes, index: None }
+    }
+}
+
+impl Payload {
+    /// Returns a borrowed view.
+    pub fn as_ref(&self) -> PayloadRef<'_> {
+        PayloadRef { codec: self.codec, data: &self.data, index: self.index.as_deref().map(ItemIndex::as_ref) }
+    }
+
+    /// Returns the bytes this payload holds: data and text.
+    pub fn len(&self) -> usize {
+        self.data.len() + self.index.as_ref().and_then(|i| i.text.as_ref()).map_or(0, String::len)
+    }
+
+    /// Returns whether it holds no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds everything the payload holds to a sum, in the order of the format document.
+    pub fn sum_into(&self, sum: &mut Summer) {
+        let index = self.index.as_deref();
+        let text = |field: Option<&str>, sum: &mut Summer| _ = sum.maybe(field.map(str::as_bytes));
+        sum.int(i64::from(self.codec.to_tag())).bytes(&self.data).int(i64::from(index.is_some()));
+        if let Some(index) = index {
+            text(index.id.as_deref(), sum);
+            text(index.kind.as_deref(), sum);
+            text(index.name.as_deref(), sum);
+            text(index.tool_calls.as_deref(), sum);
+            text(index.text.as_deref(), sum);
+            sum.int(index.input_tokens.map_or(-1, i64::from)).int(index.output_tokens.map_or(-1, i64::from));
+        }
+    }
+}
