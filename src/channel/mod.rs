@@ -1,1 +1,121 @@
 //! Floor 1: one value over time.
+//!
+//! A channel holds one value of the state and says what the writes of a superstep make of it. Its type is the rule
+//! ([`LastValue`], [`Reduce`], [`Topic`], ...); the value lies elsewhere, in a field of the user's struct or in a cell,
+//! and is lent to the rule as a [`Cell`]. *Absent:* messages, versions, bytes, the store.
+//!
+//! Invariants: all writes of a superstep come in one call, in the order of their tasks; a rule that fails may leave
+//! the cell half changed, so its caller drops it.
+
+mod append;
+mod barrier;
+mod last_value;
+pub mod list;
+mod reduce;
+mod topic;
+
+pub use append::Append;
+pub use barrier::Barrier;
+pub use last_value::{AnyValue, Ephemeral, LastValue};
+pub use list::{Keyed, List};
+pub use reduce::Reduce;
+pub use topic::Topic;
+
+/// Where a channel's value lies, lent to its rule.
+#[derive(Debug)]
+pub struct Cell<'a, T> {
+    /// The value; its default while the channel is empty.
+    pub value: &'a mut T,
+    /// Whether the channel holds something.
+    pub present: &'a mut bool,
+}
+
+impl<T> Cell<'_, T> {
+    fn set(&mut self, value: T) {
+        *self.value = value;
+        *self.present = true;
+    }
+}
+
+/// What an update did to a channel, so that only what changed is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    Unchanged,
+    /// The value is now that of the write with this number: its bytes need not be encoded again.
+    TookWrite(usize),
+    /// The value is now another one, which has to be encoded.
+    Computed,
+    /// These slots of the list changed, in this order.
+    Items(Vec<ListChange>),
+    /// The channel is empty now.
+    Cleared,
+}
+
+/// One changed slot of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListChange {
+    /// The slot.
+    pub slot: u64,
+    /// What happened to it.
+    pub op: ListOp,
+}
+
+/// What happened to a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListOp {
+    /// It holds this item of this write.
+    Put {
+        /// The number of the write in the update.
+        write: usize,
+        /// The number of the item in the write.
+        part: usize,
+    },
+    /// It is free.
+    Remove,
+    /// It and all slots below `end` are free.
+    Cut {
+        /// One past the last slot.
+        end: u64,
+    },
+}
+
+/// The rule of a channel: `T` is what it holds, `W` what is written to it.
+pub trait Channel<T, W>: Send + Sync + 'static {
+    /// Applies the writes of a superstep, at least one, in the order of their tasks.
+    ///
+    /// # Errors
+    /// [`ChannelError`] if the writes break the rule.
+    fn update(&self, cell: Cell<'_, T>, writes: Vec<W>) -> Result<Effect, ChannelError>;
+
+    /// Ends a superstep that ran tasks and wrote nothing to this channel.
+    fn idle(&self, _cell: Cell<'_, T>) -> Effect {
+        Effect::Unchanged
+    }
+}
+
+/// Writes that break the rule of a channel.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChannelError {
+    /// Two writes in one superstep to a channel that takes one (`INVALID_CONCURRENT_GRAPH_UPDATE`).
+    #[error("it takes one value per superstep and got {writes}; use a reducer to combine several")]
+    OneValuePerStep {
+        /// How many were written.
+        writes: usize,
+    },
+    /// A name that the barrier does not wait for.
+    #[error("the barrier waits for {expected:?}, not for {found:?}")]
+    NotAwaited {
+        /// The names it waits for.
+        expected: Vec<String>,
+        /// The name that was written.
+        found: String,
+    },
+    /// A reducer refused a write.
+    #[error("its reducer failed: {reason}")]
+    Reducer {
+        /// What it said.
+        reason: String,
+    },
+}

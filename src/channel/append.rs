@@ -1,0 +1,20 @@
+//! A list that grows by what is written.
+
+use super::{Cell, Channel, ChannelError, Effect, List, ListChange, ListOp};
+
+/// Appends the items of each write to a list. Only the new items are stored.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Append;
+
+impl<T: Send + Sync + 'static> Channel<List<T>, Vec<T>> for Append {
+    fn update(&self, cell: Cell<'_, List<T>>, writes: Vec<Vec<T>>) -> Result<Effect, ChannelError> {
+        *cell.present = true;
+        let mut changes = Vec::new();
+        for (write, items) in writes.into_iter().enumerate() {
+            for (part, item) in items.into_iter().enumerate() {
+                changes.push(ListChange { slot: cell.value.push(item), op: ListOp::Put { write, part } });
+            }
+        }
+        Ok(Effect::Items(changes))
+    }
+}

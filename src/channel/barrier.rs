@@ -1,0 +1,73 @@
+//! A channel that waits for several names.
+
+use super::{ChannelError, Effect};
+
+/// Waits until each of its names was written, in any number of supersteps (`NamedBarrierValue` of LangGraph): the
+/// trigger of a join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Barrier {
+    names: Vec<String>,
+    seen: Vec<bool>,
+}
+
+impl Barrier {
+    /// Makes a barrier that has seen nothing.
+    pub fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let names: Vec<_> = names.into_iter().map(Into::into).collect();
+        Self { seen: vec![false; names.len()], names }
+    }
+
+    /// Returns the names seen so far, in the order of the barrier.
+    pub fn seen(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().zip(&self.seen).filter(|(_, seen)| **seen).map(|(name, _)| name.as_str())
+    }
+
+    /// Returns whether all names were seen.
+    pub fn is_complete(&self) -> bool {
+        self.seen.iter().all(|seen| *seen)
+    }
+
+    /// Notes names as seen.
+    ///
+    /// # Errors
+    /// [`ChannelError::NotAwaited`] for a name the barrier does not wait for.
+    pub fn update<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) -> Result<Effect, ChannelError> {
+        let mut effect = Effect::Unchanged;
+        for name in names {
+            let Some(at) = self.names.iter().position(|awaited| awaited == name) else {
+                return Err(ChannelError::NotAwaited { expected: self.names.clone(), found: name.to_owned() });
+            };
+            if !std::mem::replace(&mut self.seen[at], true) {
+                effect = Effect::Computed;
+            }
+        }
+        Ok(effect)
+    }
+
+    /// Starts over after the join has run. Returns whether it was complete.
+    pub fn consume(&mut self) -> bool {
+        let complete = self.is_complete();
+        if complete {
+            self.seen.fill(false);
+        }
+        complete
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_barrier_opens_when_all_names_came() {
+        let mut barrier = Barrier::new(["a", "b"]);
+        assert_eq!(barrier.update(["b"]), Ok(Effect::Computed));
+        assert_eq!(barrier.update(["b"]), Ok(Effect::Unchanged));
+        assert!(!barrier.is_complete() && !barrier.consume());
+        assert_eq!(barrier.seen().collect::<Vec<_>>(), ["b"]);
+        barrier.update(["a"]).unwrap();
+        assert!(barrier.is_complete() && barrier.consume());
+        assert_eq!(barrier.seen().count(), 0);
+        assert!(matches!(barrier.update(["c"]), Err(ChannelError::NotAwaited { .. })));
+    }
+}

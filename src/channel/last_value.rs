@@ -1,0 +1,98 @@
+//! Channels that hold what was written last.
+
+use super::{Cell, Channel, ChannelError, Effect};
+
+/// Holds the last value; two writes in one superstep are an error (`LastValue` of LangGraph).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LastValue;
+
+impl<T: Send + 'static> Channel<T, T> for LastValue {
+    fn update(&self, mut cell: Cell<'_, T>, mut writes: Vec<T>) -> Result<Effect, ChannelError> {
+        match (writes.len(), writes.pop()) {
+            (1, Some(value)) => cell.set(value),
+            (writes, _) => return Err(ChannelError::OneValuePerStep { writes }),
+        }
+        Ok(Effect::TookWrite(0))
+    }
+}
+
+/// Holds the last value of a superstep, and is emptied by a superstep that does not write it (`AnyValue`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AnyValue;
+
+impl<T: Default + Send + 'static> Channel<T, T> for AnyValue {
+    fn update(&self, cell: Cell<'_, T>, writes: Vec<T>) -> Result<Effect, ChannelError> {
+        take_last(cell, writes)
+    }
+
+    fn idle(&self, cell: Cell<'_, T>) -> Effect {
+        clear(cell)
+    }
+}
+
+/// Holds a value for one superstep (`EphemeralValue`).
+#[derive(Clone, Copy, Debug)]
+pub struct Ephemeral {
+    /// Whether two writes in one superstep are an error; if not, the last one counts.
+    pub guard: bool,
+}
+
+impl<T: Default + Send + 'static> Channel<T, T> for Ephemeral {
+    fn update(&self, cell: Cell<'_, T>, writes: Vec<T>) -> Result<Effect, ChannelError> {
+        if self.guard && writes.len() > 1 {
+            return Err(ChannelError::OneValuePerStep { writes: writes.len() });
+        }
+        take_last(cell, writes)
+    }
+
+    fn idle(&self, cell: Cell<'_, T>) -> Effect {
+        clear(cell)
+    }
+}
+
+fn take_last<T>(mut cell: Cell<'_, T>, mut writes: Vec<T>) -> Result<Effect, ChannelError> {
+    Ok(match writes.pop() {
+        Some(value) => {
+            cell.set(value);
+            Effect::TookWrite(writes.len())
+        }
+        None => Effect::Unchanged,
+    })
+}
+
+/// Empties a cell; reports a change only if it held something.
+pub(super) fn clear<T: Default>(cell: Cell<'_, T>) -> Effect {
+    if !*cell.present {
+        return Effect::Unchanged;
+    }
+    *cell.value = T::default();
+    *cell.present = false;
+    Effect::Cleared
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apply(rule: &impl Channel<i64, i64>, value: &mut i64, present: &mut bool, writes: &[i64]) -> Option<Effect> {
+        let cell = Cell { value, present };
+        if writes.is_empty() { Some(rule.idle(cell)) } else { rule.update(cell, writes.to_vec()).ok() }
+    }
+
+    #[test]
+    fn the_table_of_the_specification_holds() {
+        let (mut value, mut present) = (0, false);
+        assert_eq!(apply(&LastValue, &mut value, &mut present, &[5]), Some(Effect::TookWrite(0)));
+        assert_eq!(apply(&LastValue, &mut value, &mut present, &[]), Some(Effect::Unchanged));
+        assert_eq!(apply(&LastValue, &mut value, &mut present, &[1, 2]), None);
+        assert_eq!((value, present), (5, true));
+        assert_eq!(apply(&AnyValue, &mut value, &mut present, &[1, 2]), Some(Effect::TookWrite(1)));
+        assert_eq!((value, present), (2, true));
+        assert_eq!(apply(&AnyValue, &mut value, &mut present, &[]), Some(Effect::Cleared));
+        assert_eq!(apply(&AnyValue, &mut value, &mut present, &[]), Some(Effect::Unchanged));
+        assert_eq!((value, present), (0, false));
+        assert_eq!(apply(&Ephemeral { guard: true }, &mut value, &mut present, &[1, 2]), None);
+        assert_eq!(apply(&Ephemeral { guard: false }, &mut value, &mut present, &[1, 2]), Some(Effect::TookWrite(1)));
+        assert_eq!(apply(&Ephemeral { guard: true }, &mut value, &mut present, &[]), Some(Effect::Cleared));
+    }
+}

@@ -1,0 +1,202 @@
+//! The one error type at the root: opaque, with a kind and predicates.
+
+use std::fmt;
+
+use crate::base::CodecError;
+use crate::base::id::IdError;
+use crate::exec::RunError;
+use crate::graph::GraphError;
+use crate::message::MessageError;
+use crate::state::StateError;
+use crate::store::StoreError;
+
+/// The result of a call into `annals`.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Any error of `annals`. Its message says what is now true; [`Error::kind`] says what to do.
+///
+/// The floor's own error is behind [`std::error::Error::source`] and the `as_*` methods.
+pub struct Error(Box<Repr>);
+
+#[derive(Debug)]
+enum Repr {
+    Store(StoreError),
+    Run(RunError),
+    Graph(GraphError),
+}
+
+/// What kind of error it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A run on the thread was faster. Nothing was written.
+    Conflict,
+    /// Another process is writing; repeating is safe.
+    Busy,
+    /// It is not known whether the last commit is stored; reopen and repeat it.
+    OutcomeUnknown,
+    /// The file is damaged, or no store.
+    Corrupt,
+    /// The file was written by a newer version.
+    NewerFormat,
+    /// A thread, checkpoint or node does not exist.
+    NotFound,
+    /// An argument, id, graph or value is not valid.
+    Invalid,
+    /// A node, path or reducer of the user failed.
+    User,
+    /// The disk or the operating system refused.
+    Io,
+    /// The run did not end within its limits.
+    Limit,
+}
+
+impl Error {
+    /// Returns what kind of error it is.
+    pub fn kind(&self) -> ErrorKind {
+        match &*self.0 {
+            Repr::Store(error) => store_kind(error),
+            Repr::Run(error) => run_kind(error),
+            Repr::Graph(_) => ErrorKind::Invalid,
+        }
+    }
+
+    /// Returns the error code of the field, as `INVALID_CONCURRENT_GRAPH_UPDATE`, if it has one.
+    pub fn code(&self) -> Option<&'static str> {
+        self.as_run().and_then(RunError::code)
+    }
+
+    /// Returns whether another run on the thread was faster.
+    pub fn is_conflict(&self) -> bool {
+        self.kind() == ErrorKind::Conflict
+    }
+
+    /// Returns whether another process was writing.
+    pub fn is_busy(&self) -> bool {
+        self.kind() == ErrorKind::Busy
+    }
+
+    /// Returns whether the file is damaged or no store.
+    pub fn is_corrupt(&self) -> bool {
+        self.kind() == ErrorKind::Corrupt
+    }
+
+    /// Returns whether repeating the call may succeed and is safe.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Busy | ErrorKind::Conflict)
+    }
+
+    /// Returns whether it is not known if the last commit is stored.
+    pub fn is_outcome_unknown(&self) -> bool {
+        self.kind() == ErrorKind::OutcomeUnknown
+    }
+
+    /// Returns whether a node, path or reducer of the user failed.
+    pub fn is_user(&self) -> bool {
+        self.kind() == ErrorKind::User
+    }
+
+    /// Returns the error of the store, if it is one.
+    pub fn as_store(&self) -> Option<&StoreError> {
+        match &*self.0 {
+            Repr::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns the error of a run, if it is one.
+    pub fn as_run(&self) -> Option<&RunError> {
+        match &*self.0 {
+            Repr::Run(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+fn store_kind(error: &StoreError) -> ErrorKind {
+    use StoreError as E;
+    match error {
+        E::Conflict { .. } => ErrorKind::Conflict,
+        E::Busy { .. } => ErrorKind::Busy,
+        E::OutcomeUnknown { .. } => ErrorKind::OutcomeUnknown,
+        E::NotAStore { .. } | E::Corrupt { .. } => ErrorKind::Corrupt,
+        E::NewerFormat { .. } => ErrorKind::NewerFormat,
+        E::ThreadNotFound { .. } | E::CheckpointNotFound { .. } => ErrorKind::NotFound,
+        E::Write { .. } | E::Read { .. } | E::Open { .. } | E::ReadOnly => ErrorKind::Io,
+        _ => ErrorKind::Invalid,
+    }
+}
+
+fn run_kind(error: &RunError) -> ErrorKind {
+    match error {
+        RunError::Node { .. } | RunError::NodePanicked { .. } => ErrorKind::User,
+        RunError::State(StateError::Panicked { .. }) => ErrorKind::User,
+        RunError::State(StateError::Channel { source: crate::channel::ChannelError::Reducer { .. }, .. }) => {
+            ErrorKind::User
+        }
+        RunError::RecursionLimit { .. } => ErrorKind::Limit,
+        RunError::UnknownNode { .. } => ErrorKind::NotFound,
+        _ => ErrorKind::Invalid,
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Repr::Store(error) => error.fmt(f),
+            Repr::Run(error) => error.fmt(f),
+            Repr::Graph(error) => error.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.0 {
+            Repr::Store(error) => error.source(),
+            Repr::Run(error) => error.source(),
+            Repr::Graph(_) => None,
+        }
+    }
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        Self(Box::new(Repr::Store(error)))
+    }
+}
+
+impl From<RunError> for Error {
+    fn from(error: RunError) -> Self {
+        Self(Box::new(Repr::Run(error)))
+    }
+}
+
+impl From<GraphError> for Error {
+    fn from(error: GraphError) -> Self {
+        Self(Box::new(Repr::Graph(error)))
+    }
+}
+
+macro_rules! through {
+    ($($from:ty => $via:ty),* $(,)?) => {$(
+        impl From<$from> for Error {
+            fn from(error: $from) -> Self {
+                <$via>::from(error).into()
+            }
+        }
+    )*};
+}
+through! { IdError => StoreError, CodecError => StoreError, StateError => RunError }
+
+impl From<MessageError> for Error {
+    fn from(error: MessageError) -> Self {
+        StateError::Message { channel: "messages".into(), source: error }.into()
+    }
+}

@@ -1,0 +1,108 @@
+//! Why a run cannot go on. Every message says what is now true.
+
+use crate::base::CodecError;
+use crate::graph::{BoxError, GraphProblem};
+use crate::state::StateError;
+
+/// An error of a run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A node failed. Its error is the source; the finished nodes of its superstep are kept and are not run again when
+    /// the run is continued.
+    #[error("node {node:?} failed: {source}")]
+    Node {
+        /// The node.
+        node: String,
+        /// Its error, as given.
+        source: BoxError,
+    },
+    /// A node panicked. The store stays usable.
+    #[error("node {node:?} panicked: {reason}")]
+    NodePanicked {
+        /// The node.
+        node: String,
+        /// The message of the panic.
+        reason: String,
+    },
+    /// The writes of a superstep cannot be applied (`INVALID_CONCURRENT_GRAPH_UPDATE` for two writes to one value), or a
+    /// value does not fit its channel. No checkpoint was made for the superstep.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A value cannot be encoded or decoded.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The run was given nothing to do (`EmptyInputError`).
+    #[error("there is nothing to run: the thread has no checkpoint to continue from, and no input was given")]
+    EmptyInput,
+    /// The run did not end within its supersteps (`GRAPH_RECURSION_LIMIT`). The thread can be continued.
+    #[error("the run did not end within {limit} supersteps; its last superstep is stored and can be continued")]
+    RecursionLimit {
+        /// The limit.
+        limit: u64,
+    },
+    /// Several questions are open, and the answer does not say which one it is for.
+    #[error("{} questions are open: answer them by id, as a map from id to answer", ids.len())]
+    SeveralInterrupts {
+        /// The ids of the questions.
+        ids: Vec<String>,
+    },
+    /// A path returned a label that is not in its map.
+    #[error("a conditional edge returned {label:?}, which is not in its map")]
+    UnknownLabel {
+        /// The label.
+        label: String,
+    },
+    /// A path did not return a valid destination.
+    #[error("a conditional edge cannot lead to {name:?}")]
+    BadDestination {
+        /// What it returned.
+        name: String,
+    },
+    /// A send to the end.
+    #[error("nothing can be sent to END")]
+    SendToEnd,
+    /// An update cannot be attributed to one node.
+    #[error("it is not clear as which node the update is made; name one of {candidates:?}")]
+    AmbiguousUpdate {
+        /// The nodes there are.
+        candidates: Vec<String>,
+    },
+    /// An update is made as a node that does not exist.
+    #[error("node {node:?} does not exist; the graph has {known:?}")]
+    UnknownNode {
+        /// The name.
+        node: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// A breakpoint of the run names a node that does not exist.
+    #[error(transparent)]
+    Breakpoint(#[from] GraphProblem),
+    /// An answer or a continuation needs a store.
+    #[error("a run without a store cannot be continued or answered")]
+    NoStore,
+    /// The recursion limit is not at least 1.
+    #[error("the recursion limit is {limit}; it must be at least 1")]
+    BadRecursionLimit {
+        /// The limit.
+        limit: u64,
+    },
+    /// A task asks a question; never seen outside the machine.
+    #[doc(hidden)]
+    #[error("the node waits for an answer")]
+    Waiting,
+}
+
+impl RunError {
+    /// Returns the error code of the field, if it has one.
+    pub fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::RecursionLimit { .. } => Some("GRAPH_RECURSION_LIMIT"),
+            Self::State(StateError::Channel { source: crate::channel::ChannelError::OneValuePerStep { .. }, .. }) => {
+                Some("INVALID_CONCURRENT_GRAPH_UPDATE")
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The state of a namespace, decoded: what a run works on and what a handle keeps for the next one.
+
+use std::sync::Arc;
+
+use crate::base::{CheckpointId, TaskId, WriteValue};
+use crate::channel::Barrier;
+use crate::graph::{Graph, SendTo};
+use crate::state::{StateRef, Writes};
+use crate::store::Source;
+
+/// A decoded checkpoint. All channels are there by number, with their versions.
+pub(crate) struct Head {
+    /// The checkpoint it is the state of; none on a new thread.
+    pub(crate) checkpoint: Option<HeadCheckpoint>,
+    pub(crate) state: StateRef,
+    /// Whether a channel holds something.
+    pub(crate) present: Vec<bool>,
+    /// The version of each channel; 0 if it was never written.
+    pub(crate) versions: Vec<u64>,
+    /// The greatest version of all, those of channels this graph does not know included.
+    pub(crate) version_max: u64,
+    pub(crate) barriers: Vec<Barrier>,
+    pub(crate) sends: Vec<SendTo>,
+    /// The input that waits for its first superstep.
+    pub(crate) input: Option<Writes>,
+    /// For each node that ran: the trigger versions it saw.
+    pub(crate) seen: Vec<Option<Vec<(u32, u64)>>>,
+    /// The version of the input channel that was seen.
+    pub(crate) input_seen: u64,
+    /// The channel versions at the last continuation, for breakpoints.
+    pub(crate) interrupt_seen: Vec<(u32, u64)>,
+    /// The channels that the checkpoint changed; `None` if it does not say (an update, a fork).
+    pub(crate) updated: Option<Vec<u32>>,
+    /// The stored writes of its tasks.
+    pub(crate) pending: Vec<PendingWrites>,
+    /// About how many bytes the state holds.
+    pub(crate) bytes: usize,
+}
+
+/// Which checkpoint a head is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeadCheckpoint {
+    pub(crate) id: CheckpointId,
+    pub(crate) step: i64,
+    pub(crate) source: Source,
+}
+
+/// Stored writes of one task.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingWrites {
+    pub(crate) task: TaskId,
+    pub(crate) writes: Vec<PendingWrite>,
+}
+
+/// A stored write.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingWrite {
+    pub(crate) index: i32,
+    pub(crate) channel: Arc<str>,
+    pub(crate) value: WriteValue,
+}
+
+/// The names of the special channels of the contract, with their slots.
+pub(crate) const ERROR: (&str, i32) = ("__error__", -1);
+pub(crate) const INTERRUPT: (&str, i32) = ("__interrupt__", -3);
+pub(crate) const RESUME: (&str, i32) = ("__resume__", -4);
+/// What a task writes that has nothing to write, so that it counts as finished.
+pub(crate) const NO_WRITES: &str = "__no_writes__";
+/// The pseudo node under which breakpoints remember what they have seen.
+pub(crate) const INTERRUPT_SEEN: &str = "__interrupt__";
+
+impl Head {
+    /// Returns the head of a thread without checkpoints.
+    pub(crate) fn empty(graph: &Graph) -> Self {
+        let channels = graph.channels.len();
+        let mut present = vec![false; channels];
+        for (field, present) in present.iter_mut().enumerate().take(graph.layout.len()) {
+            *present = graph.layout.starts_present(field);
+        }
+        Self {
+            checkpoint: None,
+            state: graph.layout.initial(),
+            present,
+            versions: vec![0; channels],
+            version_max: 0,
+            barriers: graph.joins.iter().map(|join| Barrier::new(join.names.iter().cloned())).collect(),
+            sends: Vec::new(),
+            input: None,
+            seen: vec![None; graph.nodes.len()],
+            input_seen: 0,
+            interrupt_seen: Vec::new(),
+            updated: None,
+            pending: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Returns whether a channel holds something that can be read.
+    pub(crate) fn available(&self, graph: &Graph, channel: u32) -> bool {
+        match graph.join_of(channel) {
+            Some(join) => self.barriers[join].is_complete(),
+            None => self.present[channel as usize],
+        }
+    }
+
+    /// Returns the step of the checkpoint, -2 on a new thread.
+    pub(crate) fn step(&self) -> i64 {
+        self.checkpoint.map_or(-2, |checkpoint| checkpoint.step)
+    }
+
+    /// Returns the stored writes of a task.
+    pub(crate) fn pending_of(&self, task: TaskId) -> Option<&PendingWrites> {
+        self.pending.iter().find(|pending| pending.task == task)
+    }
+}
+
+impl PendingWrites {
+    /// Returns whether the task has ended: it wrote something besides errors, questions and answers.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.writes.iter().any(|write| write.index >= 0)
+    }
+}

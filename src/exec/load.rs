@@ -1,0 +1,231 @@
+//! Decoding what the store holds into a head.
+
+use std::sync::Arc;
+
+use crate::base::id::NULL_TASK;
+use crate::base::value::decode_bytes;
+use crate::base::{CodecError, PayloadRef, Value, WriteValue};
+use crate::graph::{Graph, Interrupt, SendTo};
+use crate::state::{FieldKind, StateError, Writes};
+use crate::store::{ChannelValue, ItemRow, StateRecord, WriteRecord};
+
+use super::error::RunError;
+use super::head::{Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, PendingWrite, PendingWrites, RESUME};
+use super::task::{TaskWrite, WriteKind};
+
+/// What a list item costs in memory besides its bytes, roughly.
+const ITEM_OVERHEAD_BYTES: usize = 240;
+
+/// Builds a head from the records of a checkpoint.
+pub(crate) struct Loader<'a> {
+    graph: &'a Graph,
+    head: Head,
+    lists: Vec<u32>,
+    /// Whether the input waits to run and its content is in the writes of its task.
+    needs_input: bool,
+}
+
+impl<'a> Loader<'a> {
+    /// Decodes everything but the items of lists and the writes of tasks.
+    pub(crate) fn new(graph: &'a Graph, record: &StateRecord) -> Result<Self, RunError> {
+        let mut loader = Self { graph, head: Head::empty(graph), lists: Vec::new(), needs_input: false };
+        let checkpoint = &record.checkpoint;
+        loader.head.checkpoint =
+            Some(HeadCheckpoint { id: checkpoint.point.checkpoint, step: checkpoint.step, source: checkpoint.source });
+        for channel in &record.channels {
+            loader.head.version_max = loader.head.version_max.max(channel.version);
+            if let Some(number) = graph.by_channel.get(&channel.channel) {
+                loader.head.versions[*number as usize] = channel.version;
+                loader.channel(*number, &channel.value)?;
+            }
+        }
+        loader.seen(record);
+        let known = |name: &Arc<str>| graph.by_channel.get(name).copied();
+        let edited = matches!(checkpoint.source, crate::store::Source::Update | crate::store::Source::Fork);
+        loader.head.updated = (!edited).then(|| record.updated.iter().filter_map(known).collect());
+        let input = graph.input() as usize;
+        loader.needs_input &= loader.head.versions[input] > loader.head.input_seen;
+        Ok(loader)
+    }
+
+    fn channel(&mut self, channel: u32, value: &ChannelValue) -> Result<(), RunError> {
+        let (graph, head) = (self.graph, &mut self.head);
+        let at = channel as usize;
+        match value {
+            ChannelValue::Empty => head.present[at] = false,
+            ChannelValue::Items => {
+                self.lists.push(channel);
+                head.present[at] = graph.is_field(channel);
+            }
+            ChannelValue::Value(payload) => {
+                head.present[at] = true;
+                head.bytes += payload.len();
+                if graph.is_field(channel) {
+                    graph.layout.load(&mut head.state, at, payload.as_ref())?;
+                } else if let Some(join) = graph.join_of(channel) {
+                    let names: Vec<String> = decode_bytes(payload.codec, &payload.data)?;
+                    let update = head.barriers[join].update(names.iter().map(String::as_str));
+                    update.map_err(|source| StateError::Channel { channel: Arc::clone(&graph.channels[at]), source })?;
+                } else if channel == graph.input() {
+                    match decode_bytes(payload.codec, &payload.data)? {
+                        Value::Map(map) => head.input = Some(input_from(graph, map)?),
+                        _ => self.needs_input = true,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn seen(&mut self, record: &StateRecord) {
+        let graph = self.graph;
+        for seen in &record.seen {
+            let versions = seen.versions.iter();
+            let known = versions.filter_map(|(name, version)| Some((*graph.by_channel.get(name)?, *version)));
+            if &*seen.node == INTERRUPT_SEEN {
+                self.head.interrupt_seen = known.collect();
+            } else if seen.node == graph.channels[graph.input() as usize] {
+                self.head.input_seen = known.map(|(_, version)| version).max().unwrap_or(0);
+            } else if let Some(node) = graph.by_name.get(&seen.node) {
+                self.head.seen[*node] = Some(known.collect());
+            }
+        }
+    }
+
+    /// Returns the list channels whose items are to be added.
+    pub(crate) fn lists(&self) -> Vec<u32> {
+        self.lists.clone()
+    }
+
+    /// Adds an item of a list channel; items come in order.
+    pub(crate) fn item(&mut self, channel: u32, row: ItemRow<'_>) -> Result<(), RunError> {
+        let stored: PayloadRef<'_> = row.payload();
+        self.head.bytes += stored.data.len() + ITEM_OVERHEAD_BYTES;
+        self.head.bytes += stored.index.and_then(|index| index.text).map_or(0, str::len);
+        if self.graph.is_field(channel) {
+            if self.graph.layout.kind(channel as usize) != FieldKind::List {
+                return Err(RunError::State(StateError::WrongType {
+                    channel: Arc::clone(&self.graph.channels[channel as usize]),
+                    expected: "one value",
+                    found: "a list of items",
+                }));
+            }
+            self.graph.layout.load_item(&mut self.head.state, channel as usize, row.slot, stored)?;
+        } else if channel == self.graph.sends() {
+            self.head.sends.push(send_from(stored)?);
+            self.head.present[channel as usize] = true;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the writes that hold the input are still missing.
+    pub(crate) fn needs_input(&self) -> bool {
+        self.needs_input && self.head.input.is_none()
+    }
+
+    /// Takes the input from the stored writes of the task that took it.
+    pub(crate) fn input(&mut self, writes: &[WriteRecord]) -> Result<(), RunError> {
+        let mut input = Writes::default();
+        for write in writes {
+            if let Some(channel) = self.graph.by_channel.get(&write.channel).filter(|c| self.graph.is_field(**c)) {
+                input.push_box(*channel as usize, self.graph.layout.decode_write(*channel as usize, &write.value)?);
+            }
+        }
+        self.head.input = Some(input);
+        Ok(())
+    }
+
+    /// Returns the head.
+    pub(crate) fn finish(self) -> Head {
+        self.head
+    }
+}
+
+impl Head {
+    /// Takes the stored writes of the tasks of its checkpoint.
+    pub(crate) fn set_pending(&mut self, writes: Vec<WriteRecord>) {
+        self.pending.clear();
+        for write in writes {
+            let at = match self.pending.iter().position(|pending| pending.task == write.task) {
+                Some(at) => at,
+                None => {
+                    self.pending.push(PendingWrites { task: write.task, writes: Vec::new() });
+                    self.pending.len() - 1
+                }
+            };
+            let WriteRecord { index, channel, value, .. } = write;
+            self.pending[at].writes.push(PendingWrite { index, channel, value });
+        }
+    }
+}
+
+fn input_from(graph: &Graph, map: crate::base::Map) -> Result<Writes, RunError> {
+    let mut input = Writes::default();
+    for (channel, value) in map {
+        if let Some(field) = graph.by_channel.get(channel.as_str()).filter(|c| graph.is_field(**c)) {
+            input.push_box(*field as usize, graph.layout.write_from_value(*field as usize, value)?);
+        }
+    }
+    Ok(input)
+}
+
+fn send_from(stored: PayloadRef<'_>) -> Result<SendTo, CodecError> {
+    let (node, arg): (String, Value) = decode_bytes(stored.codec, stored.data)?;
+    Ok(SendTo { node: node.into(), arg })
+}
+
+/// Decodes the stored writes of a task. What the graph does not know is dropped.
+pub(super) fn task_writes(graph: &Graph, pending: &PendingWrites) -> Result<Vec<TaskWrite>, RunError> {
+    let mut writes = Vec::new();
+    for write in pending.writes.iter().filter(|write| write.index >= 0) {
+        let Some(channel) = graph.by_channel.get(&write.channel).copied() else { continue };
+        let one = |value: &WriteValue| match value {
+            WriteValue::One(payload) => Some(payload.clone()),
+            _ => None,
+        };
+        let kind = if graph.is_field(channel) {
+            WriteKind::Field(Some(graph.layout.decode_write(channel as usize, &write.value)?))
+        } else if graph.join_of(channel).is_some() {
+            match one(&write.value) {
+                Some(payload) => WriteKind::Join(decode_bytes(payload.codec, &payload.data)?),
+                None => continue,
+            }
+        } else if channel == graph.sends() {
+            match one(&write.value) {
+                Some(payload) => WriteKind::Send(send_from(payload.as_ref())?),
+                None => continue,
+            }
+        } else {
+            WriteKind::Trigger
+        };
+        writes.push(TaskWrite { index: write.index, channel, kind, encoded: None });
+    }
+    Ok(writes)
+}
+
+/// Returns the questions stored for a task.
+pub(crate) fn interrupts_of(pending: &PendingWrites) -> Vec<Interrupt> {
+    let stored = special(pending, INTERRUPT);
+    let interrupts = stored.as_ref().and_then(Value::as_list).unwrap_or_default().iter().map(|interrupt| Interrupt {
+        value: interrupt.get("value").cloned().unwrap_or_default(),
+        id: interrupt.get("id").and_then(Value::as_str).unwrap_or_default().to_owned(),
+    });
+    interrupts.collect()
+}
+
+/// Returns the answers stored for a task, or the one stored for whoever asks.
+pub(super) fn answers_of(pending: &PendingWrites) -> Vec<Value> {
+    match special(pending, RESUME) {
+        Some(answer) if pending.task == NULL_TASK => vec![answer],
+        Some(Value::List(answers)) => answers,
+        _ => Vec::new(),
+    }
+}
+
+fn special(pending: &PendingWrites, (_, index): (&str, i32)) -> Option<Value> {
+    let write = pending.writes.iter().find(|write| write.index == index)?;
+    match &write.value {
+        WriteValue::One(payload) => decode_bytes(payload.codec, &payload.data).ok(),
+        _ => None,
+    }
+}

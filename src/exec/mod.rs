@@ -1,0 +1,29 @@
+//! Floor 4: the superstep machine, without I/O.
+//!
+//! [`Machine`] is told facts (a head was loaded, a task has ended, a batch was committed) and asks for effects (start
+//! this task, commit this batch). It reads no clock, rolls no dice, spawns nothing and touches no store: time and
+//! seeds are arguments. What a task runs, the node and its conditional edges, is `task::run`, which a driver
+//! calls where it likes. *Absent:* the `Store`, clocks, threads, async.
+//!
+//! Invariants: the writes of a superstep are applied in the order of their tasks, whatever order they end in; a task
+//! whose writes are stored is not run again; a machine that failed leaves no head behind.
+
+mod apply;
+mod edit;
+mod effect;
+mod error;
+mod head;
+mod load;
+mod machine;
+mod plan;
+mod task;
+
+pub use error::RunError;
+
+pub(crate) use edit::{Edit, as_node, edit};
+pub(crate) use effect::{Effect, Event, EventMask, Recording, Request, Start, Status};
+pub(crate) use head::{ERROR, Head, HeadCheckpoint, INTERRUPT, PendingWrites};
+pub(crate) use load::{Loader, interrupts_of};
+pub(crate) use machine::Machine;
+pub(crate) use plan::plan;
+pub(crate) use task::{Task, TaskJob, TaskOutcome, TaskStatus, run as run_task};

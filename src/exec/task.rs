@@ -1,0 +1,346 @@
+//! One execution of one node: its identity, what it is given, and what became of it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::base::{
+    CheckpointId, Encoded, IdSource, Map, Namespace, Payload, TaskId, Value, WriteValue, hash, panic_text,
+};
+use crate::graph::{
+    BoxError, Branch, Command, Context, END, Graph, Interrupt, NodeInput, NodeOutput, Outgoing, START, SendTo, Takes,
+    Target,
+};
+use crate::state::{BoxWrite, StateRef, Writes, resolve};
+use crate::store::{TaskKind, TaskRecord};
+
+use super::error::RunError;
+
+/// A task of the present superstep.
+pub(crate) struct Task {
+    pub(crate) id: TaskId,
+    /// The node; `None` is the input.
+    pub(crate) node: Option<usize>,
+    /// The position and argument of a send.
+    pub(crate) push: Option<(u32, Value)>,
+    pub(crate) status: TaskStatus,
+    /// Whether its writes are stored.
+    pub(crate) saved: bool,
+    /// Whether its writes were stored before this run.
+    pub(crate) restored: bool,
+    /// Its answers so far.
+    pub(crate) answers: Vec<Value>,
+}
+
+/// How far a task has come.
+pub(crate) enum TaskStatus {
+    /// It has to run.
+    Due,
+    /// It runs.
+    Running,
+    /// It has ended, with these writes.
+    Done(Vec<TaskWrite>),
+    /// It waits for an answer.
+    Waiting(Interrupt),
+    /// It failed.
+    Failed(RunError),
+}
+
+/// One write of a task.
+pub(crate) struct TaskWrite {
+    /// Its position in the task.
+    pub(crate) index: i32,
+    pub(crate) channel: u32,
+    pub(crate) kind: WriteKind,
+    /// The bytes to be stored; `None` if they are stored already or nobody stores them.
+    pub(crate) encoded: Option<WriteValue>,
+}
+
+/// What is written.
+pub(crate) enum WriteKind {
+    /// A value to a field; taken out when it is applied.
+    Field(Option<BoxWrite>),
+    /// Nothing, to a trigger.
+    Trigger,
+    /// The name of the node, to a join.
+    Join(String),
+    /// A send.
+    Send(SendTo),
+}
+
+/// Everything a thread needs to run a task.
+pub(crate) struct TaskJob {
+    /// The position of the task in its superstep.
+    pub(crate) slot: usize,
+    pub(crate) graph: Arc<Graph>,
+    pub(crate) node: Option<usize>,
+    pub(crate) arg: Option<Value>,
+    /// The input, for the pseudo node that takes it.
+    pub(crate) input: Option<Writes>,
+    pub(crate) state: StateRef,
+    pub(crate) present: Option<Arc<[bool]>>,
+    pub(crate) context: Context,
+    /// Whether the writes are to be encoded.
+    pub(crate) record: bool,
+    pub(crate) seed: u64,
+}
+
+/// What became of a task.
+pub(crate) enum TaskOutcome {
+    Done { writes: Vec<TaskWrite>, answers: Vec<Value> },
+    Waiting { interrupt: Interrupt, answers: Vec<Value> },
+    Failed(RunError),
+}
+
+impl Task {
+    pub(crate) fn name<'a>(&self, graph: &'a Graph) -> &'a str {
+        self.node.map_or(START, |node| &graph.nodes[node].name)
+    }
+
+    /// Returns the task as a checkpoint records it.
+    pub(crate) fn record(&self, graph: &Graph) -> TaskRecord {
+        let kind = match (&self.push, self.node) {
+            (Some((index, _)), _) => TaskKind::Push { index: *index },
+            (None, Some(node)) => TaskKind::Pull { triggers: graph.nodes[node].trigger_names.clone() },
+            (None, None) => TaskKind::Pull { triggers: vec![START.into()] },
+        };
+        let name = match self.node {
+            Some(node) => Arc::clone(&graph.nodes[node].name),
+            None => Arc::clone(&graph.channels[graph.input() as usize]),
+        };
+        TaskRecord { id: self.id, name, kind }
+    }
+
+    /// Returns what the writes of a superstep are ordered by: nodes by name, then sends by position.
+    pub(crate) fn order<'a>(&self, graph: &'a Graph) -> (bool, u32, &'a str) {
+        match &self.push {
+            Some((index, _)) => (true, *index, ""),
+            None => (false, 0, self.name(graph)),
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.status, TaskStatus::Done(_))
+    }
+}
+
+/// Returns the id of a task: a hash of the checkpoint it starts from and of what makes it due.
+pub(crate) fn task_id(checkpoint: CheckpointId, namespace: &Namespace, step: i64, record: &TaskRecord) -> TaskId {
+    let mut place = Vec::with_capacity(128);
+    place.extend_from_slice(checkpoint.as_bytes());
+    if !namespace.is_root() {
+        place.extend_from_slice(namespace.as_str().as_bytes());
+        place.push(b'|');
+    }
+    place.extend_from_slice(record.name.as_bytes());
+    place.extend_from_slice(step.to_string().as_bytes());
+    place.extend_from_slice(record.name.as_bytes());
+    match &record.kind {
+        TaskKind::Pull { triggers } => {
+            place.extend_from_slice(b"__pregel_pull");
+            triggers.iter().for_each(|trigger| place.extend_from_slice(trigger.as_bytes()));
+        }
+        TaskKind::Push { index } => {
+            place.extend_from_slice(b"__pregel_push");
+            place.extend_from_slice(index.to_string().as_bytes());
+        }
+    }
+    TaskId::from_bytes(hash::xxh3_128(&place))
+}
+
+/// Runs a task: the node, then its edges and conditional edges. User code may panic; the panic fails the task.
+pub(crate) fn run(mut job: TaskJob) -> TaskOutcome {
+    let context = job.context.clone();
+    let result = catch_unwind(AssertUnwindSafe(|| run_node(&mut job)));
+    let result = result.unwrap_or_else(|panic| {
+        Err(RunError::NodePanicked { node: context.node().to_owned(), reason: panic_text(&*panic) })
+    });
+    let mut asked = context.asked().lock();
+    let answers = if asked.took { std::mem::take(&mut asked.answers) } else { Vec::new() };
+    match (result, asked.open.take()) {
+        (Ok(writes), _) => TaskOutcome::Done { writes, answers },
+        (Err(RunError::Waiting), Some(interrupt)) => TaskOutcome::Waiting { interrupt, answers },
+        (Err(error), _) => TaskOutcome::Failed(error),
+    }
+}
+
+fn run_node(job: &mut TaskJob) -> Result<Vec<TaskWrite>, RunError> {
+    let graph = &*Arc::clone(&job.graph);
+    let (output, out) = match job.node {
+        None => (NodeOutput::update(job.input.take().unwrap_or_default()), &graph.start),
+        Some(node) => {
+            let node = &graph.nodes[node];
+            let output = (node.body.run)(node_input(job, node.body.takes)?, &job.context);
+            (output.map_err(|error| node_error(&job.context, error))?, &node.out)
+        }
+    };
+    leave(job, output, out)
+}
+
+/// Turns what a node asked for into writes: changes, commands, edges, conditional edges, in this order.
+fn leave(job: &TaskJob, output: NodeOutput, out: &Outgoing) -> Result<Vec<TaskWrite>, RunError> {
+    let graph = &*job.graph;
+    let mut writes = Vec::new();
+    for target in state_writes(job, output, &mut writes)? {
+        push_target(graph, &target, &mut writes)?;
+    }
+    for channel in &out.edges {
+        push(&mut writes, *channel, WriteKind::Trigger);
+    }
+    for join in &out.joins {
+        push(&mut writes, graph.joins[*join].channel, WriteKind::Join(job.context.node().to_owned()));
+    }
+    take_branches(job, out, &mut writes)?;
+    if job.record {
+        for write in &mut writes {
+            write.encoded = Some(encode(graph, write)?);
+        }
+    }
+    Ok(writes)
+}
+
+/// A node's own error is returned as given; the one that carries a question is not an error.
+fn node_error(context: &Context, error: BoxError) -> RunError {
+    if error.is::<crate::graph::Interrupted>() {
+        RunError::Waiting
+    } else {
+        RunError::Node { node: context.node().to_owned(), source: error }
+    }
+}
+
+fn node_input(job: &TaskJob, takes: Takes) -> Result<NodeInput, RunError> {
+    let layout = &*job.graph.layout;
+    Ok(match (takes, &job.arg) {
+        (Takes::State, None) => NodeInput::State(Arc::clone(&job.state)),
+        (Takes::Value, Some(arg)) => NodeInput::Value(arg.clone()),
+        (Takes::State, Some(arg)) => {
+            let mut state = layout.initial();
+            for (channel, value) in arg.as_map().into_iter().flatten() {
+                if let Ok(field) = crate::state::field_of(layout, channel) {
+                    let write = layout.write_from_value(field, value.clone())?;
+                    layout.update(&mut state, field, &mut false, vec![write])?;
+                }
+            }
+            NodeInput::State(state)
+        }
+        (Takes::Value, None) => {
+            let present = job.present.as_deref().unwrap_or_default();
+            let mut map = Map::new();
+            for field in (0..layout.len()).filter(|field| present.get(*field) == Some(&true)) {
+                map.insert(layout.name(field).to_string(), layout.to_value(&job.state, field)?);
+            }
+            NodeInput::Value(Value::Map(map))
+        }
+    })
+}
+
+/// Writes the changes of a node and of its commands, and returns where the commands go.
+fn state_writes(job: &TaskJob, output: NodeOutput, writes: &mut Vec<TaskWrite>) -> Result<Vec<Target>, RunError> {
+    let layout = &*job.graph.layout;
+    let mut ids = IdSource::from_seed(job.seed);
+    let mut targets = Vec::new();
+    let (updates, gotos): (Vec<_>, Vec<_>) = output.commands.into_iter().map(|c| (c.update, c.goto)).unzip();
+    for update in std::iter::once(output.writes).chain(updates).filter(|update| !update.is_empty()) {
+        for (field, mut write) in resolve(layout, update)? {
+            layout.prepare(field, &mut write, &mut ids);
+            push(writes, field as u32, WriteKind::Field(Some(write)));
+        }
+    }
+    gotos.into_iter().for_each(|goto| targets.extend(goto));
+    Ok(targets)
+}
+
+fn push(writes: &mut Vec<TaskWrite>, channel: u32, kind: WriteKind) {
+    writes.push(TaskWrite { index: writes.len() as i32, channel, kind, encoded: None });
+}
+
+/// Writes a target. Unknown nodes are dropped, as in the reference.
+fn push_target(graph: &Graph, target: &Target, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
+    match target {
+        Target::Send(send) if &*send.node == END => return Err(RunError::SendToEnd),
+        Target::Send(send) => push(writes, graph.sends(), WriteKind::Send(send.clone())),
+        Target::Node(name) => {
+            if let Some(node) = graph.by_name.get(name) {
+                push(writes, graph.trigger(*node), WriteKind::Trigger);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Asks the conditional edges, which see the state with the writes of this task applied.
+fn take_branches(job: &TaskJob, out: &Outgoing, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
+    if out.branches.is_empty() {
+        return Ok(());
+    }
+    let layout = &*job.graph.layout;
+    let mut state = Arc::clone(&job.state);
+    let mut fields: Vec<(u32, Vec<BoxWrite>)> = Vec::new();
+    for write in writes.iter() {
+        if let WriteKind::Field(Some(value)) = &write.kind {
+            match fields.iter_mut().find(|(channel, _)| *channel == write.channel) {
+                Some((_, values)) => values.push(value.clone()),
+                None => fields.push((write.channel, vec![value.clone()])),
+            }
+        }
+    }
+    for (field, values) in fields {
+        layout.update(&mut state, field as usize, &mut true, values)?;
+    }
+    for branch in &out.branches {
+        let targets = (branch.path)(&state, &job.context).map_err(|error| node_error(&job.context, error))?;
+        for target in targets {
+            push_target(&job.graph, &mapped(branch, target)?, writes)?;
+        }
+    }
+    Ok(())
+}
+
+fn mapped(branch: &Branch, target: Target) -> Result<Target, RunError> {
+    let (Some(map), Target::Node(label)) = (&branch.map, &target) else {
+        return match &target {
+            Target::Node(name) if &**name == START => Err(RunError::BadDestination { name: START.into() }),
+            _ => Ok(target),
+        };
+    };
+    match map.iter().find(|(known, _)| known == label) {
+        Some((_, node)) => Ok(Target::Node(Arc::clone(node))),
+        None => Err(RunError::UnknownLabel { label: label.to_string() }),
+    }
+}
+
+fn encode(graph: &Graph, write: &TaskWrite) -> Result<WriteValue, RunError> {
+    Ok(match &write.kind {
+        WriteKind::Field(Some(value)) => graph.layout.encode_write(write.channel as usize, value)?,
+        WriteKind::Field(None) | WriteKind::Trigger => WriteValue::Null,
+        WriteKind::Join(name) => WriteValue::One(Encoded::encode(name)?.into()),
+        WriteKind::Send(send) => WriteValue::One(send_payload(send)?),
+    })
+}
+
+/// A send is stored as `[node, argument]`.
+pub(crate) fn send_payload(send: &SendTo) -> Result<Payload, RunError> {
+    Ok(Encoded::encode(&(&*send.node, &send.arg))?.into())
+}
+
+/// Makes the writes of a command that is given as the input of a run.
+pub(crate) fn command_writes(graph: &Graph, command: Command, seed: u64) -> Result<Vec<TaskWrite>, RunError> {
+    let mut writes = Vec::new();
+    let mut ids = IdSource::from_seed(seed);
+    for (field, mut write) in resolve(&*graph.layout, command.update)? {
+        graph.layout.prepare(field, &mut write, &mut ids);
+        push(&mut writes, field as u32, WriteKind::Field(Some(write)));
+    }
+    for target in &command.goto {
+        push_target(graph, target, &mut writes)?;
+    }
+    for write in &mut writes {
+        write.encoded = Some(encode(graph, write)?);
+    }
+    Ok(writes)
+}
+
+/// Leaves a node with given changes, without running it (`update_state`).
+pub(crate) fn run_as(job: &TaskJob, output: NodeOutput) -> Result<Vec<TaskWrite>, RunError> {
+    let out = job.node.map_or(&job.graph.start, |node| &job.graph.nodes[node].out);
+    leave(job, output, out)
+}

@@ -1,0 +1,189 @@
+//! Building a graph: nodes, edges, joins and conditional edges.
+
+use std::sync::Arc;
+
+use crate::state::{Schema, State};
+
+use super::branch::{Branch, IntoPath};
+use super::compiled::{CompiledGraph, link};
+use super::node::{IntoNode, NodeBody};
+use super::problem::{GraphError, GraphProblem};
+
+/// A graph under construction, with state `S`.
+///
+/// Mistakes are collected and reported by [`StateGraph::compile`], all at once.
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+///
+/// #[derive(State, Clone, Default)]
+/// struct Count { #[channel(last)] n: i64 }
+///
+/// # fn main() -> Result<()> {
+/// let graph = StateGraph::<Count>::new()
+///     .node("add", |s: &Count| Ok(Count::update().n(s.n + 1)))
+///     .edge(START, "add")
+///     .branch("add", |s: &Count| if s.n < 3 { "add" } else { END })
+///     .compile()?;
+/// assert_eq!(graph.invoke((), Count::update().n(0))?.state().n, 3);
+/// # Ok(())
+/// # }
+/// ```
+pub struct StateGraph<S> {
+    pub(super) name: String,
+    pub(super) schema: Schema<S>,
+    pub(super) nodes: Vec<(Arc<str>, NodeBody)>,
+    pub(super) edges: Vec<(Arc<str>, Arc<str>)>,
+    pub(super) joins: Vec<(Vec<Arc<str>>, Arc<str>)>,
+    pub(super) branches: Vec<(Arc<str>, Branch)>,
+    pub(super) interrupt_before: Vec<String>,
+    pub(super) interrupt_after: Vec<String>,
+    pub(super) problems: Vec<GraphProblem>,
+}
+
+impl<S: State> StateGraph<S> {
+    /// Starts a graph with a derived state.
+    pub fn new() -> Self {
+        Self::with_schema(Schema::of())
+    }
+}
+
+impl<S: State> Default for StateGraph<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
+    /// Starts a graph with a schema made at run time.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let schema = DynSchema::new().last("n").append("log").build();
+    /// let graph = StateGraph::with_schema(schema)
+    ///     .node("double", |s: &DynState| {
+    ///         let n = s.get("n").as_int().unwrap_or(0);
+    ///         Ok(DynUpdate::new().set("n", n * 2).set("log", format!("doubled {n}")))
+    ///     })
+    ///     .edge(START, "double")
+    ///     .compile()?;
+    /// let done = graph.invoke((), DynUpdate::new().set("n", 21))?;
+    /// assert_eq!(done.state().get("n"), &Value::from(42));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_schema(schema: Schema<S>) -> Self {
+        Self {
+            name: "LangGraph".into(),
+            schema,
+            nodes: Vec::new(),
+            edges: Vec::new(),
+            joins: Vec::new(),
+            branches: Vec::new(),
+            interrupt_before: Vec::new(),
+            interrupt_after: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// Names the graph.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Adds a node: a function of the state, see [`IntoNode`].
+    #[doc(alias = "add_node")]
+    pub fn node<M>(mut self, name: impl Into<Arc<str>>, node: impl IntoNode<S, M>) -> Self {
+        self.nodes.push((name.into(), node.into_node()));
+        self
+    }
+
+    /// Adds an edge: when `from` has run, `to` runs in the next superstep.
+    #[doc(alias = "add_edge")]
+    pub fn edge(mut self, from: impl Into<Arc<str>>, to: impl Into<Arc<str>>) -> Self {
+        self.edges.push((from.into(), to.into()));
+        self
+    }
+
+    /// Adds a join: when all of `from` have run, in whatever supersteps, `to` runs once.
+    pub fn join(
+        mut self,
+        from: impl IntoIterator<Item = impl Into<Arc<str>>>,
+        to: impl Into<Arc<str>>,
+    ) -> Self {
+        self.joins.push((from.into_iter().map(Into::into).collect(), to.into()));
+        self
+    }
+
+    /// Adds a conditional edge: when `from` has run, `path` says which nodes run next, see [`IntoPath`].
+    ///
+    /// An unknown name is dropped silently, as in the reference; [`StateGraph::branch_to`] refuses it.
+    #[doc(alias = "add_conditional_edges")]
+    pub fn branch<M>(self, from: impl Into<Arc<str>>, path: impl IntoPath<S, M>) -> Self {
+        self.add_branch(from.into(), path.into_path().0, None)
+    }
+
+    /// Adds a conditional edge with the labels that `path` may return, and the node each label stands for.
+    ///
+    /// A label that is not in the map fails the node.
+    pub fn branch_to<M, L: Into<Arc<str>>, N: Into<Arc<str>>>(
+        self,
+        from: impl Into<Arc<str>>,
+        path: impl IntoPath<S, M>,
+        map: impl IntoIterator<Item = (L, N)>,
+    ) -> Self {
+        let map = map.into_iter().map(|(label, node)| (label.into(), node.into())).collect();
+        self.add_branch(from.into(), path.into_path().0, Some(map))
+    }
+
+    fn add_branch(
+        mut self,
+        from: Arc<str>,
+        path: Arc<dyn Fn(&crate::state::StateRef, &super::Context) -> super::NodeResult<Vec<super::Target>> + Send + Sync>,
+        map: Option<Vec<(Arc<str>, Arc<str>)>>,
+    ) -> Self {
+        self.branches.push((from, Branch { path, map }));
+        self
+    }
+
+    /// Stops before these nodes run (`"*"`: before each), until the run is continued.
+    pub fn interrupt_before(mut self, nodes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.interrupt_before.extend(nodes.into_iter().map(Into::into));
+        self
+    }
+
+    /// Stops after these nodes ran (`"*"`: after each), until the run is continued.
+    pub fn interrupt_after(mut self, nodes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.interrupt_after.extend(nodes.into_iter().map(Into::into));
+        self
+    }
+
+    /// Checks the graph and makes it ready to run.
+    ///
+    /// # Errors
+    /// [`GraphError`] with every problem of the graph.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Empty {}
+    ///
+    /// let error = StateGraph::<Empty>::new()
+    ///     .node("a", |_: &Empty| Ok(()))
+    ///     .edge("a", "nowhere")
+    ///     .edge("nobody", "a")
+    ///     .compile()
+    ///     .unwrap_err();
+    /// assert_eq!(error.problems.len(), 3, "unknown source, unknown target, no entry: {error}");
+    /// ```
+    pub fn compile(self) -> Result<CompiledGraph<S>, GraphError> {
+        link(self)
+    }
+}

@@ -1,0 +1,120 @@
+//! What a node can ask for besides a change: where to go, and what to send there.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::base::{CodecError, Value};
+use crate::state::{IntoUpdate, Writes};
+
+/// Runs a node in the next superstep with an argument of its own, in place of the state (`Send` of LangGraph).
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+///
+/// let send = SendTo::new("read", "notes.md");
+/// assert_eq!(&*send.node, "read");
+/// assert_eq!(send.arg, Value::from("notes.md"));
+/// ```
+#[doc(alias = "Send")]
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendTo {
+    /// The node.
+    pub node: Arc<str>,
+    /// What the node is given.
+    pub arg: Value,
+}
+
+impl SendTo {
+    /// Makes a send with a dynamic value.
+    pub fn new(node: impl Into<Arc<str>>, arg: impl Into<Value>) -> Self {
+        Self { node: node.into(), arg: arg.into() }
+    }
+
+    /// Makes a send with a value of any serializable type.
+    ///
+    /// # Errors
+    /// [`CodecError`] if the type refuses to be serialized.
+    pub fn with<T: Serialize + ?Sized>(node: impl Into<Arc<str>>, arg: &T) -> Result<Self, CodecError> {
+        Ok(Self { node: node.into(), arg: Value::from_serialize(arg)? })
+    }
+}
+
+/// Where to go next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// A node, which sees the state; [`END`](super::END) goes nowhere.
+    Node(Arc<str>),
+    /// A node with an argument of its own.
+    Send(SendTo),
+}
+
+impl From<&str> for Target {
+    fn from(node: &str) -> Self {
+        Self::Node(node.into())
+    }
+}
+
+impl From<String> for Target {
+    fn from(node: String) -> Self {
+        Self::Node(node.into())
+    }
+}
+
+impl From<SendTo> for Target {
+    fn from(send: SendTo) -> Self {
+        Self::Send(send)
+    }
+}
+
+/// A change together with where to go next; or, as the input of a run, an answer to a question.
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+///
+/// let from_a_node = Command::goto("review");
+/// let to_a_thread = Command::resume("approved");
+/// # let _ = (from_a_node, to_a_thread);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Command {
+    pub(crate) update: Writes,
+    pub(crate) goto: Vec<Target>,
+    pub(crate) resume: Option<Value>,
+}
+
+impl Command {
+    /// Starts an empty command.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Goes to a node, in addition to the edges of the node that returns it.
+    pub fn goto(target: impl Into<Target>) -> Self {
+        Self::new().and_goto(target)
+    }
+
+    /// Answers the question at which a run was interrupted.
+    pub fn resume(answer: impl Into<Value>) -> Self {
+        Self { resume: Some(answer.into()), ..Self::default() }
+    }
+
+    /// Changes the state.
+    pub fn update<S>(update: impl IntoUpdate<S>) -> Self {
+        Self::new().and_update(update)
+    }
+
+    /// Also goes to a node.
+    pub fn and_goto(mut self, target: impl Into<Target>) -> Self {
+        self.goto.push(target.into());
+        self
+    }
+
+    /// Also changes the state.
+    pub fn and_update<S>(mut self, update: impl IntoUpdate<S>) -> Self {
+        self.update.extend(update.into_writes());
+        self
+    }
+}

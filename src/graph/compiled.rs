@@ -1,0 +1,263 @@
+//! The compiled graph: who triggers whom, with channels and nodes numbered.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::base::limits::NAME_BYTES_MAX;
+use crate::state::Layout;
+
+use super::branch::Branch;
+use super::builder::StateGraph;
+use super::node::NodeBody;
+use super::problem::{GraphError, GraphProblem};
+use super::{END, START};
+
+/// A graph that was checked and can run. Cheap to clone.
+///
+/// It is run on a [`Thread`](crate::history::Thread) of a store, or on `()` without one.
+#[doc(alias = "CompiledStateGraph")]
+pub struct CompiledGraph<S> {
+    pub(crate) graph: Arc<Graph>,
+    state: PhantomData<fn() -> S>,
+}
+
+impl<S> Clone for CompiledGraph<S> {
+    fn clone(&self) -> Self {
+        Self { graph: Arc::clone(&self.graph), state: PhantomData }
+    }
+}
+
+impl<S> fmt::Debug for CompiledGraph<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes: Vec<_> = self.graph.nodes.iter().map(|node| &node.name).collect();
+        f.debug_struct("CompiledGraph").field("name", &self.graph.name).field("nodes", &nodes).finish_non_exhaustive()
+    }
+}
+
+impl<S> CompiledGraph<S> {
+    /// Returns the name of the graph.
+    pub fn name(&self) -> &str {
+        &self.graph.name
+    }
+
+    /// Returns the names of its nodes, in the order they were added.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.graph.nodes.iter().map(|node| &*node.name)
+    }
+}
+
+/// A graph without its types. Channels are numbered: the fields of the state, then the sends, the input, the trigger
+/// of each node, and the joins.
+pub(crate) struct Graph {
+    pub(crate) name: String,
+    pub(crate) layout: Arc<dyn Layout>,
+    /// The names of all channels, by number.
+    pub(crate) channels: Vec<Arc<str>>,
+    pub(crate) by_channel: HashMap<Arc<str>, u32>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) by_name: HashMap<Arc<str>, usize>,
+    pub(crate) start: Outgoing,
+    pub(crate) joins: Vec<Join>,
+    /// The fields that a superstep may change without writing them.
+    pub(crate) idle_fields: Vec<usize>,
+    pub(crate) interrupt_before: Breakpoints,
+    pub(crate) interrupt_after: Breakpoints,
+}
+
+/// A node of a compiled graph.
+pub(crate) struct Node {
+    pub(crate) name: Arc<str>,
+    pub(crate) body: NodeBody,
+    /// The channels that trigger it, sorted by name.
+    pub(crate) triggers: Vec<u32>,
+    /// Their names, as a checkpoint records them.
+    pub(crate) trigger_names: Vec<Arc<str>>,
+    pub(crate) out: Outgoing,
+}
+
+/// What happens when a node has run.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    /// The triggers it writes.
+    pub(crate) edges: Vec<u32>,
+    /// The joins it takes part in.
+    pub(crate) joins: Vec<usize>,
+    pub(crate) branches: Vec<Branch>,
+}
+
+/// A barrier before a node.
+pub(crate) struct Join {
+    pub(crate) channel: u32,
+    pub(crate) names: Vec<String>,
+}
+
+/// Where a run stops by itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Breakpoints {
+    pub(crate) all: bool,
+    pub(crate) nodes: Vec<usize>,
+}
+
+impl Breakpoints {
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.all && self.nodes.is_empty()
+    }
+}
+
+impl Graph {
+    /// Returns the number of the channel that holds the pending sends.
+    pub(crate) fn sends(&self) -> u32 {
+        self.layout.len() as u32
+    }
+
+    /// Returns the number of the channel that holds the input.
+    pub(crate) fn input(&self) -> u32 {
+        self.layout.len() as u32 + 1
+    }
+
+    /// Returns the number of the trigger of a node.
+    pub(crate) fn trigger(&self, node: usize) -> u32 {
+        (self.layout.len() + 2 + node) as u32
+    }
+
+    /// Returns the node that a channel is the trigger of.
+    pub(crate) fn triggered_node(&self, channel: u32) -> Option<usize> {
+        (channel as usize).checked_sub(self.layout.len() + 2).filter(|node| *node < self.nodes.len())
+    }
+
+    /// Returns the number of the join that a channel belongs to.
+    pub(crate) fn join_of(&self, channel: u32) -> Option<usize> {
+        let join = (channel as usize).checked_sub(self.layout.len() + 2 + self.nodes.len())?;
+        (join < self.joins.len()).then_some(join)
+    }
+
+    /// Returns the fields of the state.
+    pub(crate) fn is_field(&self, channel: u32) -> bool {
+        (channel as usize) < self.layout.len()
+    }
+
+    /// Finds the breakpoints with these names.
+    pub(crate) fn breakpoints(&self, names: &[String], when: &'static str) -> Result<Breakpoints, GraphProblem> {
+        let mut breakpoints = Breakpoints::default();
+        for name in names {
+            match (name.as_str(), self.by_name.get(name.as_str())) {
+                ("*", _) => breakpoints.all = true,
+                (_, Some(node)) => breakpoints.nodes.push(*node),
+                _ => return Err(GraphProblem::UnknownBreakpoint { node: name.clone(), when }),
+            }
+        }
+        Ok(breakpoints)
+    }
+}
+
+/// Checks a graph and numbers its parts.
+pub(super) fn link<S: Clone + Send + Sync + 'static>(mut builder: StateGraph<S>) -> Result<CompiledGraph<S>, GraphError> {
+    let mut problems = std::mem::take(&mut builder.problems);
+    super::validate::check(&builder, &mut problems);
+    let layout: Arc<dyn Layout> = Arc::new(builder.schema);
+    let fields = layout.len();
+    let mut channels: Vec<Arc<str>> = (0..fields).map(|field| Arc::clone(layout.name(field))).collect();
+    channels.extend(["__pregel_tasks".into(), START.into()]);
+    channels.extend(builder.nodes.iter().map(|(name, _)| format!("branch:to:{name}").into()));
+    let by_name: HashMap<_, _> = builder.nodes.iter().enumerate().map(|(i, (name, _))| (Arc::clone(name), i)).collect();
+    let first_trigger = fields + 2;
+    let mut nodes: Vec<Node> = builder.nodes.into_iter().enumerate().map(|(i, (name, body))| Node {
+        name,
+        body,
+        triggers: vec![(first_trigger + i) as u32],
+        trigger_names: Vec::new(),
+        out: Outgoing::default(),
+    }).collect();
+    let mut start = Outgoing::default();
+    let mut joins = Vec::new();
+    for (from, to) in &builder.edges {
+        let Some(to) = by_name.get(to) else { continue };
+        let trigger = (first_trigger + to) as u32;
+        if let Some(out) = outgoing(&mut start, &mut nodes, &by_name, from)
+            && !out.edges.contains(&trigger)
+        {
+            out.edges.push(trigger);
+        }
+    }
+    for (from, to) in &builder.joins {
+        let Some(to) = by_name.get(to) else { continue };
+        let channel = channels.len() as u32;
+        channels.push(format!("join:{}:{}", from.join("+"), nodes[*to].name).into());
+        nodes[*to].triggers.push(channel);
+        for source in from {
+            if let Some(out) = outgoing(&mut start, &mut nodes, &by_name, source) {
+                out.joins.push(joins.len());
+            }
+        }
+        joins.push(Join { channel, names: from.iter().map(ToString::to_string).collect() });
+    }
+    for (from, branch) in builder.branches {
+        if let Some(out) = outgoing(&mut start, &mut nodes, &by_name, &from) {
+            out.branches.push(branch);
+        }
+    }
+    for node in &mut nodes {
+        node.triggers.sort_by(|a, b| channels[*a as usize].cmp(&channels[*b as usize]));
+        node.trigger_names = node.triggers.iter().map(|channel| Arc::clone(&channels[*channel as usize])).collect();
+    }
+    let by_channel = channels.iter().enumerate().map(|(i, name)| (Arc::clone(name), i as u32)).collect();
+    let idle_fields = (0..fields).filter(|field| layout.may_idle(*field)).collect();
+    let mut graph = Graph {
+        name: builder.name,
+        layout,
+        channels,
+        by_channel,
+        nodes,
+        by_name,
+        start,
+        joins,
+        idle_fields,
+        interrupt_before: Breakpoints::default(),
+        interrupt_after: Breakpoints::default(),
+    };
+    match graph.breakpoints(&builder.interrupt_before, "before") {
+        Ok(breakpoints) => graph.interrupt_before = breakpoints,
+        Err(problem) => problems.push(problem),
+    }
+    match graph.breakpoints(&builder.interrupt_after, "after") {
+        Ok(breakpoints) => graph.interrupt_after = breakpoints,
+        Err(problem) => problems.push(problem),
+    }
+    if problems.is_empty() {
+        Ok(CompiledGraph { graph: Arc::new(graph), state: PhantomData })
+    } else {
+        Err(GraphError { problems })
+    }
+}
+
+fn outgoing<'a>(
+    start: &'a mut Outgoing,
+    nodes: &'a mut [Node],
+    by_name: &HashMap<Arc<str>, usize>,
+    from: &str,
+) -> Option<&'a mut Outgoing> {
+    if from == START {
+        return Some(start);
+    }
+    by_name.get(from).map(|node| &mut nodes[*node].out)
+}
+
+/// Returns why a name cannot be that of a node or channel.
+pub(super) fn bad_name(name: &str) -> Option<String> {
+    /// The names that the runtime uses itself.
+    const RESERVED: [&str; 12] = [
+        START, END, "__input__", "__interrupt__", "__resume__", "__error__", "__error_source_node__", "__no_writes__",
+        "__pregel_tasks", "__pregel_push", "__pregel_pull", "__return__",
+    ];
+    if name.is_empty() || name.contains('\0') {
+        Some("it is empty or holds a NUL character".into())
+    } else if name.len() > NAME_BYTES_MAX {
+        Some(format!("it has {} bytes, the limit is {NAME_BYTES_MAX}", name.len()))
+    } else if RESERVED.contains(&name) {
+        Some("it is reserved".into())
+    } else {
+        None
+    }
+}

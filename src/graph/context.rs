@@ -1,0 +1,177 @@
+//! What a node is told about its run, and how it asks a question.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Value};
+
+/// A question that a node asks the outside, at which its run waits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interrupt {
+    /// The question.
+    pub value: Value,
+    /// Its id, by which it can be answered: 32 hexadecimal digits.
+    pub id: String,
+}
+
+/// What a node is told about its run. Cheap to clone.
+#[derive(Clone)]
+pub struct Context(Arc<ContextParts>);
+
+/// The answer of `Command::resume`, taken by the first question that needs it.
+pub(crate) type ResumeOnce = Arc<Mutex<Option<Value>>>;
+
+pub(crate) struct ContextParts {
+    pub(crate) thread: Option<ThreadId>,
+    pub(crate) namespace: Namespace,
+    pub(crate) checkpoint: Option<CheckpointId>,
+    pub(crate) task: TaskId,
+    pub(crate) node: Arc<str>,
+    pub(crate) step: i64,
+    pub(crate) stop: i64,
+    pub(crate) resume: ResumeOnce,
+    pub(crate) asked: Mutex<Asked>,
+}
+
+/// The questions of one attempt of a task.
+#[derive(Default)]
+pub(crate) struct Asked {
+    /// The answers so far, in the order of the questions.
+    pub(crate) answers: Vec<Value>,
+    /// How many of them this attempt has read.
+    pub(crate) read: usize,
+    /// Whether this attempt took an answer that is not stored yet.
+    pub(crate) took: bool,
+    /// The question that has no answer.
+    pub(crate) open: Option<Interrupt>,
+}
+
+impl Context {
+    pub(crate) fn new(parts: ContextParts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    pub(crate) fn asked(&self) -> &Mutex<Asked> {
+        &self.0.asked
+    }
+
+    /// Returns the thread of the run, `None` if it has no store.
+    pub fn thread(&self) -> Option<&ThreadId> {
+        self.0.thread.as_ref()
+    }
+
+    /// Returns the checkpoint that the superstep started from, `None` if the run has no store.
+    pub fn checkpoint(&self) -> Option<CheckpointId> {
+        self.0.checkpoint
+    }
+
+    /// Returns the id of the task: the same each time this step of this node is run again.
+    pub fn task(&self) -> TaskId {
+        self.0.task
+    }
+
+    /// Returns the name of the node.
+    pub fn node(&self) -> &str {
+        &self.0.node
+    }
+
+    /// Returns the number of the superstep.
+    pub fn step(&self) -> i64 {
+        self.0.step
+    }
+
+    /// Returns how many supersteps are left before the recursion limit, this one included (`RemainingSteps`).
+    #[doc(alias = "RemainingSteps")]
+    pub fn remaining_steps(&self) -> i64 {
+        self.0.stop - self.0.step
+    }
+
+    /// Returns the namespace of this task: where the checkpoints of a graph inside it are kept.
+    pub fn namespace(&self) -> String {
+        task_namespace(&self.0.namespace, &self.0.node, self.0.task)
+    }
+
+    /// Asks a question and returns its answer.
+    ///
+    /// Without an answer it returns [`Interrupted`], which the node passes on with `?`: the run ends as interrupted,
+    /// and is continued with [`Command::resume`](super::Command::resume). The node then runs again from its first
+    /// line; questions that were answered return their answers, in the order they are asked.
+    ///
+    /// # Errors
+    /// [`Interrupted`] if there is no answer yet.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Order { #[channel(last)] approved: bool }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Order>::new()
+    ///     .node("approve", |_: &Order, ctx: &Context| {
+    ///         let answer = ctx.interrupt("approve the order?")?;
+    ///         Ok(Order::update().approved(answer == Value::from("yes")))
+    ///     })
+    ///     .edge(START, "approve")
+    ///     .compile()?;
+    /// let thread = Store::memory().thread("order-7")?;
+    ///
+    /// let waiting = graph.invoke(&thread, Order::update())?;
+    /// assert_eq!(waiting.interrupts()[0].value, Value::from("approve the order?"));
+    ///
+    /// let done = graph.invoke(&thread, Command::resume("yes"))?;
+    /// assert!(done.state().approved);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn interrupt(&self, question: impl Into<Value>) -> Result<Value, Interrupted> {
+        let mut asked = self.0.asked.lock();
+        let at = asked.read;
+        if at == asked.answers.len() {
+            match self.0.resume.lock().take() {
+                Some(answer) => {
+                    asked.answers.push(answer);
+                    asked.took = true;
+                }
+                None => {
+                    let id = interrupt_id(&self.namespace(), asked.answers.len());
+                    asked.open = Some(Interrupt { value: question.into(), id });
+                    return Err(Interrupted(()));
+                }
+            }
+        }
+        asked.read += 1;
+        Ok(asked.answers[at].clone())
+    }
+}
+
+/// Returns the namespace of a task (`checkpoint_ns` of a task in LangGraph).
+pub(crate) fn task_namespace(namespace: &Namespace, node: &str, task: TaskId) -> String {
+    let separator = if namespace.is_root() { "" } else { "|" };
+    format!("{namespace}{separator}{node}:{task}")
+}
+
+/// Returns the id of the question number `answered` of a task: a hash of where it is asked.
+pub(crate) fn interrupt_id(task_namespace: &str, answered: usize) -> String {
+    let place = if answered == 0 { task_namespace.to_owned() } else { format!("{task_namespace}|{answered}") };
+    crate::base::hash::xxh3_128(place.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("thread", &self.0.thread)
+            .field("node", &self.0.node)
+            .field("task", &self.0.task)
+            .field("step", &self.0.step)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The run waits for the answer to a question. A node passes it on with `?`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node waits for an answer")]
+pub struct Interrupted(());

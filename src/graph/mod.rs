@@ -1,0 +1,34 @@
+//! Floor 3: the inert shape of a graph.
+//!
+//! A [`StateGraph`] collects nodes and edges; `compile` checks them all and makes a [`CompiledGraph`], which says who
+//! triggers whom and runs nothing. *Absent:* the superstep machine, threads, the store.
+//!
+//! Invariants: a compiled graph never changes; channels and nodes are numbered once; every problem of a graph is
+//! reported at once.
+
+mod branch;
+mod builder;
+mod command;
+mod compiled;
+mod context;
+mod node;
+mod problem;
+mod validate;
+
+pub use branch::{IntoPath, IntoTargets};
+pub use builder::StateGraph;
+pub use command::{Command, SendTo, Target};
+pub use compiled::CompiledGraph;
+pub use context::{Context, Interrupt, Interrupted};
+pub use node::{BoxError, IntoNode, IntoOutput, NodeBody, NodeOutput, NodeResult, Own};
+pub use problem::{GraphError, GraphProblem};
+
+pub(crate) use branch::Branch;
+pub(crate) use compiled::{Breakpoints, Graph, Join, Node, Outgoing};
+pub(crate) use context::{Asked, ContextParts, ResumeOnce, interrupt_id, task_namespace};
+pub(crate) use node::{NodeInput, Takes};
+
+/// The name of the entry: the source of the first edges.
+pub const START: &str = "__start__";
+/// The name of the exit: a target that ends a path.
+pub const END: &str = "__end__";

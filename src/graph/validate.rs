@@ -1,0 +1,97 @@
+//! The checks of a graph before it is compiled.
+
+use std::collections::HashSet;
+
+use super::builder::StateGraph;
+use super::compiled::bad_name;
+use super::problem::GraphProblem;
+use super::{END, START};
+
+/// Finds everything that is wrong with the names and edges of a graph.
+pub(super) fn check<S>(builder: &StateGraph<S>, problems: &mut Vec<GraphProblem>)
+where
+    S: Clone + Send + Sync + 'static,
+{
+    check_names(builder, problems);
+    let nodes: HashSet<&str> = builder.nodes.iter().map(|(name, _)| &**name).collect();
+    let mut check = Check { nodes, problems };
+    for (from, to) in &builder.edges {
+        check.source(from);
+        check.target(from, to);
+    }
+    for (from, to) in &builder.joins {
+        if from.is_empty() {
+            check.problems.push(GraphProblem::EmptyJoin { target: to.to_string() });
+        }
+        for source in from {
+            // A join waits for nodes; the start is none.
+            if &**source == START {
+                check.problems.push(GraphProblem::UnknownSource { node: source.to_string() });
+            } else {
+                check.source(source);
+            }
+        }
+        check.target(&from.join("+"), to);
+    }
+    for (from, branch) in &builder.branches {
+        check.source(from);
+        for (_, node) in branch.map.iter().flatten() {
+            check.target(from, node);
+        }
+    }
+    let sources = builder.edges.iter().map(|(from, _)| from).chain(builder.branches.iter().map(|(from, _)| from));
+    if !sources.into_iter().any(|from| &**from == START) {
+        check.problems.push(GraphProblem::NoEntry);
+    }
+}
+
+fn check_names<S>(builder: &StateGraph<S>, problems: &mut Vec<GraphProblem>)
+where
+    S: Clone + Send + Sync + 'static,
+{
+    let mut seen = HashSet::new();
+    for (name, _) in &builder.nodes {
+        let separator = name.contains(['|', ':']).then(|| "it holds `|` or `:`, which separate namespaces".to_string());
+        if let Some(reason) = bad_name(name).or(separator) {
+            problems.push(GraphProblem::BadName { what: "node", name: name.to_string(), reason });
+        }
+        if !seen.insert(name) {
+            problems.push(GraphProblem::DuplicateNode { node: name.to_string() });
+        }
+    }
+    let mut seen = HashSet::new();
+    for field in builder.schema.fields() {
+        let name = field.name();
+        let control = (name.starts_with("branch:to:") || name.starts_with("join:"))
+            .then(|| "it is the name of a trigger".to_string());
+        if let Some(reason) = bad_name(name).or(control) {
+            problems.push(GraphProblem::BadName { what: "channel", name: name.to_string(), reason });
+        }
+        if !seen.insert(name) {
+            problems.push(GraphProblem::DuplicateChannel { channel: name.to_string() });
+        }
+    }
+}
+
+struct Check<'a> {
+    nodes: HashSet<&'a str>,
+    problems: &'a mut Vec<GraphProblem>,
+}
+
+impl Check<'_> {
+    fn source(&mut self, from: &str) {
+        if from == END {
+            self.problems.push(GraphProblem::EdgeFromEnd);
+        } else if from != START && !self.nodes.contains(from) {
+            self.problems.push(GraphProblem::UnknownSource { node: from.to_owned() });
+        }
+    }
+
+    fn target(&mut self, from: &str, to: &str) {
+        if to == START {
+            self.problems.push(GraphProblem::EdgeToStart { source_node: from.to_owned() });
+        } else if to != END && !self.nodes.contains(to) {
+            self.problems.push(GraphProblem::UnknownTarget { node: to.to_owned(), source_node: from.to_owned() });
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Floor 2: reading and editing the past without a graph.
+//!
+//! A [`Thread`] is the history of one conversation or workflow; a [`Snapshot`] is the state at one checkpoint, with its
+//! values read when they are asked for. Any file can be listed, shown, compared and forked without the program that
+//! wrote it. *Absent:* graphs and the executor.
+//!
+//! Invariants: nothing here changes what is stored; a fork is a new first checkpoint that refers to the old one.
+
+mod diff;
+mod snapshot;
+mod thread;
+
+pub use diff::{ChannelDiff, Diff, diff};
+pub use snapshot::{Blame, Snapshot};
+pub use thread::{History, Thread};

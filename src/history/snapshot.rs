@@ -1,0 +1,309 @@
+//! The state at one checkpoint, read without a graph.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::base::value::decode_bytes;
+use crate::base::{CheckpointId, Codec, Map, PayloadRef, TaskId, Timestamp, Value, WriteValue};
+use crate::message::{Message, MessagePartsRef};
+use crate::store::{
+    ChannelRecord, ChannelValue, CheckpointRecord, ItemRange, Point, Source, StateRecord, Store, StoreError,
+    WriteRecord,
+};
+
+use super::thread::Thread;
+
+/// The state at one checkpoint. Its values are read when they are asked for.
+///
+/// Two snapshots are equal if they are of the same checkpoint of the same thread.
+#[doc(alias = "StateSnapshot")]
+#[derive(Clone)]
+pub struct Snapshot {
+    store: Store,
+    record: Arc<CheckpointRecord>,
+}
+
+/// Which step wrote the present value of a channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Blame {
+    /// The node, if a task wrote it.
+    pub node: Option<String>,
+    /// How far back in the lineage: the `ordinal` of the checkpoint that wrote it.
+    pub ordinal: u64,
+    /// The version of the channel.
+    pub version: u64,
+}
+
+impl Snapshot {
+    pub(super) fn new(store: Store, record: CheckpointRecord) -> Self {
+        Self { store, record: Arc::new(record) }
+    }
+
+    /// Returns the stored record.
+    pub fn record(&self) -> &CheckpointRecord {
+        &self.record
+    }
+
+    /// Returns where it is.
+    pub fn point(&self) -> &Point {
+        &self.record.point
+    }
+
+    /// Returns the id of the checkpoint.
+    pub fn id(&self) -> CheckpointId {
+        self.record.point.checkpoint
+    }
+
+    /// Returns the number of the superstep that made it, -1 for the first input.
+    pub fn step(&self) -> i64 {
+        self.record.step
+    }
+
+    /// Returns what made it.
+    pub fn source(&self) -> Source {
+        self.record.source
+    }
+
+    /// Returns when it was made.
+    pub fn created_at(&self) -> Timestamp {
+        self.record.created_at
+    }
+
+    /// Returns the nodes that were due after it, one name for each task.
+    pub fn next(&self) -> impl Iterator<Item = &str> {
+        self.record.tasks.iter().map(|task| &*task.name)
+    }
+
+    /// Returns what it builds on: the checkpoint before it, or the one it was forked off.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn parent(&self) -> Result<Option<Snapshot>, StoreError> {
+        let point = match (&self.record.parent, &self.record.forked_from) {
+            (Some(parent), _) => Point { checkpoint: *parent, ..self.record.point.clone() },
+            (None, Some(point)) => point.clone(),
+            (None, None) => return Ok(None),
+        };
+        let record = self.store.backend().checkpoint(&point)?;
+        Ok(record.map(|record| Self::new(self.store.clone(), record)))
+    }
+
+    /// Returns the names of the channels that hold something, without those that only trigger nodes.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn channels(&self) -> Result<Vec<Arc<str>>, StoreError> {
+        Ok(self.state()?.channels.into_iter().filter(holds_state).map(|channel| channel.channel).collect())
+    }
+
+    /// Returns the values of all channels that hold something, without those that only trigger nodes.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
+    pub fn values(&self) -> Result<Map, StoreError> {
+        let mut values = Map::new();
+        for channel in self.state()?.channels.into_iter().filter(holds_state) {
+            let value = self.value_of(&channel)?;
+            values.insert(channel.channel.to_string(), value);
+        }
+        Ok(values)
+    }
+
+    /// Returns the value of one channel, `None` if it holds nothing.
+    ///
+    /// # Errors
+    /// As [`Snapshot::values`].
+    pub fn get(&self, channel: &str) -> Result<Option<Value>, StoreError> {
+        let state = self.state()?;
+        let record = state.channels.iter().find(|record| &*record.channel == channel);
+        record.filter(|record| record.value != ChannelValue::Empty).map(|record| self.value_of(record)).transpose()
+    }
+
+    /// Returns the last `n` items of a list channel, oldest first, without reading the others.
+    ///
+    /// # Errors
+    /// As [`Snapshot::values`].
+    pub fn tail(&self, channel: &str, n: usize) -> Result<Vec<Value>, StoreError> {
+        self.items(channel, ItemRange::Tail(n))
+    }
+
+    /// Returns items of a list channel, in order. Messages come as objects with `type`, `content` and `id`.
+    ///
+    /// # Errors
+    /// As [`Snapshot::values`].
+    pub fn items(&self, channel: &str, range: ItemRange) -> Result<Vec<Value>, StoreError> {
+        let mut items = Vec::new();
+        self.store.backend().items(self.point(), channel, range, &mut |row| {
+            items.push(item_value(row.payload())?);
+            Ok(())
+        })?;
+        Ok(items)
+    }
+
+    /// Returns who wrote the present value of each channel.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn blame(&self) -> Result<Vec<(Arc<str>, Blame)>, StoreError> {
+        let state = self.state()?;
+        let oldest = state.channels.iter().map(|channel| channel.ordinal).min().unwrap_or(0);
+        let mut writers: HashMap<u64, Vec<String>> = HashMap::new();
+        let mut at = Some(self.clone());
+        while let Some(snapshot) = at.filter(|snapshot| snapshot.record.ordinal >= oldest) {
+            let parent = snapshot.parent()?;
+            let names = parent.iter().flat_map(|parent| parent.next().map(str::to_owned).collect::<Vec<_>>());
+            writers.insert(snapshot.record.ordinal, names.collect());
+            at = parent;
+        }
+        let blame = |channel: ChannelRecord| {
+            let names = writers.get(&channel.ordinal);
+            let node = channel.task.and_then(|task| names?.get(task as usize).cloned());
+            (channel.channel, Blame { node, ordinal: channel.ordinal, version: channel.version })
+        };
+        Ok(state.channels.into_iter().filter(holds_state).map(blame).collect())
+    }
+
+    /// Returns the stored writes of its tasks, in the order of (path, task, index).
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn writes(&self) -> Result<Vec<WriteRecord>, StoreError> {
+        self.store.backend().writes(self.point())
+    }
+
+    /// Returns the questions that wait for an answer here: the task that asks, and the question.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
+    pub fn interrupts(&self) -> Result<Vec<(TaskId, Value)>, StoreError> {
+        let writes = self.writes()?;
+        let finished = |task| writes.iter().any(|write| write.task == task && write.index >= 0);
+        let mut open = Vec::new();
+        for write in writes.iter().filter(|write| &*write.channel == "__interrupt__" && !finished(write.task)) {
+            for question in write_value(&write.value)?.as_list().unwrap_or_default() {
+                open.push((write.task, question.get("value").cloned().unwrap_or_default()));
+            }
+        }
+        Ok(open)
+    }
+
+    /// Starts a new thread with the state of this checkpoint, in O(1): nothing is copied, nothing is overwritten.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the thread exists already; [`StoreError::Id`]; as
+    /// [`Backend::commit`](crate::store::Backend::commit).
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Plan { #[channel(last)] city: String }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Plan>::new().node("book", |_: &Plan| Ok(())).edge(START, "book").compile()?;
+    /// let thread = Store::memory().thread("trip")?;
+    /// graph.invoke(&thread, Plan::update().city("Rome"))?;
+    ///
+    /// let fork = thread.head()?.expect("it ran").fork_to("trip-2")?;
+    /// graph.update_state(&fork, Plan::update().city("Oslo"), None)?;
+    /// assert_eq!(graph.get_state(&fork)?.values.city, "Oslo");
+    /// assert_eq!(graph.get_state(&thread)?.values.city, "Rome");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fork_to(&self, thread: impl AsRef<str>) -> Result<Thread, StoreError> {
+        Thread::fork_of(self, thread)
+    }
+
+    /// Returns the store it is in.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(super) fn state(&self) -> Result<StateRecord, StoreError> {
+        self.store.backend().state(self.point())
+    }
+
+    pub(super) fn value_of(&self, channel: &ChannelRecord) -> Result<Value, StoreError> {
+        match &channel.value {
+            ChannelValue::Empty => Ok(Value::Null),
+            ChannelValue::Value(payload) => plain_value(payload.as_ref()),
+            ChannelValue::Items => Ok(Value::List(self.items(&channel.channel, ItemRange::All)?)),
+        }
+    }
+}
+
+/// Whether a channel belongs to the state and holds something.
+pub(super) fn holds_state(channel: &ChannelRecord) -> bool {
+    let name = &*channel.channel;
+    let control = name.starts_with("branch:to:") || name.starts_with("join:") || name.starts_with("__");
+    !control && channel.value != ChannelValue::Empty
+}
+
+/// Decodes a value. A foreign one is shown as its bytes.
+fn plain_value(payload: PayloadRef<'_>) -> Result<Value, StoreError> {
+    match payload.codec {
+        Codec::Foreign(_) => Ok(Value::Bytes(payload.data.to_vec())),
+        codec => Ok(decode_bytes(codec, payload.data)?),
+    }
+}
+
+/// Decodes an item: a message if the index knows a type, else a plain value.
+pub(super) fn item_value(payload: PayloadRef<'_>) -> Result<Value, StoreError> {
+    let Some((index, kind)) = payload.index.and_then(|index| Some((index, index.kind?))) else {
+        return plain_value(payload);
+    };
+    let parts = MessagePartsRef {
+        id: index.id,
+        kind,
+        name: index.name,
+        tool_calls: index.tool_calls,
+        text: index.text,
+        input_tokens: index.input_tokens,
+        output_tokens: index.output_tokens,
+        rest: payload.data,
+    };
+    let message = Message::join(parts).map_err(|error| StoreError::Corrupt {
+        place: format!("message {}", index.id.unwrap_or("without id")),
+        reason: error.to_string(),
+    })?;
+    Ok(Value::from_serialize(&message)?)
+}
+
+/// Decodes the value of a write.
+pub(super) fn write_value(value: &WriteValue) -> Result<Value, StoreError> {
+    match value {
+        WriteValue::Null => Ok(Value::Null),
+        WriteValue::One(payload) => plain_value(payload.as_ref()),
+        WriteValue::Items(items) => items.iter().map(|item| item_value(item.as_ref())).collect::<Result<_, _>>().map(Value::List),
+    }
+}
+
+impl WriteRecord {
+    /// Returns the written value as a dynamic value.
+    ///
+    /// # Errors
+    /// [`StoreError::Codec`], [`StoreError::Corrupt`].
+    pub fn to_value(&self) -> Result<Value, StoreError> {
+        write_value(&self.value)
+    }
+}
+
+impl PartialEq for Snapshot {
+    fn eq(&self, other: &Self) -> bool {
+        self.record.point == other.record.point
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("thread", &self.record.point.thread)
+            .field("id", &self.record.point.checkpoint)
+            .field("step", &self.record.step)
+            .field("source", &self.record.source)
+            .finish_non_exhaustive()
+    }
+}

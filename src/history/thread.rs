@@ -1,0 +1,181 @@
+//! One history: its head, its past, and the points in it.
+
+use std::fmt;
+
+use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::store::{Batch, CheckpointQuery, NewCheckpoint, Parent, Point, Source, Store, StoreError, ThreadRecord};
+
+use super::snapshot::Snapshot;
+
+/// The history of one conversation or workflow: a tree of checkpoints with a head.
+///
+/// Cheap to clone. It need not exist yet: the first run or update makes it.
+#[derive(Clone)]
+pub struct Thread {
+    store: Store,
+    id: ThreadId,
+}
+
+/// How many checkpoints one read brings.
+const PAGE: usize = 64;
+
+impl Store {
+    /// Returns the thread with this id, whether it exists already or not.
+    ///
+    /// # Errors
+    /// [`StoreError::Id`] if the id is empty, longer than 1,024 bytes, or holds a NUL.
+    pub fn thread(&self, id: impl AsRef<str>) -> Result<Thread, StoreError> {
+        Ok(Thread { store: self.clone(), id: ThreadId::new(id)? })
+    }
+
+    /// Lists all threads by id. For a file with very many, page through
+    /// [`Backend::threads`](crate::store::Backend::threads).
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn threads(&self) -> Result<Vec<ThreadRecord>, StoreError> {
+        let mut all: Vec<ThreadRecord> = Vec::new();
+        loop {
+            let after = all.last().map(|thread| thread.id.clone());
+            let page = self.backend().threads(after.as_ref(), crate::base::limits::PAGE_ROWS_MAX)?;
+            if page.is_empty() {
+                return Ok(all);
+            }
+            all.extend(page);
+        }
+    }
+}
+
+impl Thread {
+    /// Returns its id.
+    pub fn id(&self) -> &ThreadId {
+        &self.id
+    }
+
+    /// Returns the store it is in.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Returns the newest checkpoint, `None` if the thread has none.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn head(&self) -> Result<Option<Snapshot>, StoreError> {
+        let record = self.store.backend().head(&self.id, &Namespace::root())?;
+        Ok(record.map(|record| Snapshot::new(self.store.clone(), record)))
+    }
+
+    /// Returns a checkpoint by its id, its shortest unique prefix, or its distance from the head (`~2`; `@` and `~0`
+    /// are the head).
+    ///
+    /// # Errors
+    /// [`StoreError::CheckpointNotFound`], [`StoreError::Ambiguous`], [`StoreError::ThreadNotFound`].
+    pub fn at(&self, point: &str) -> Result<Snapshot, StoreError> {
+        let not_found = || StoreError::CheckpointNotFound { thread: self.id.clone(), id: point.to_owned() };
+        let head = self.head()?.ok_or_else(|| StoreError::ThreadNotFound { id: self.id.clone() })?;
+        let back = match point {
+            "" | "@" => Some(0),
+            _ => match point.strip_prefix('~') {
+                Some(back) => Some(back.parse::<usize>().map_err(|_| not_found())?),
+                None => None,
+            },
+        };
+        if let Some(back) = back {
+            let mut at = head;
+            for _ in 0..back {
+                at = at.parent()?.ok_or_else(not_found)?;
+            }
+            return Ok(at);
+        }
+        let mut found = self.store.backend().checkpoints_by_prefix(&self.id, point, 9)?;
+        match found.len() {
+            0 => Err(not_found()),
+            1 => Ok(Snapshot::new(self.store.clone(), found.remove(0))),
+            _ => {
+                let matches = found.iter().map(|record| record.point.checkpoint).collect();
+                Err(StoreError::Ambiguous { prefix: point.to_owned(), matches })
+            }
+        }
+    }
+
+    /// Returns the checkpoints of the root namespace, newest first, abandoned branches included. No state is read.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`]; each item may fail alike.
+    #[doc(alias = "get_state_history")]
+    pub fn history(&self) -> Result<History, StoreError> {
+        let query = CheckpointQuery { limit: PAGE, ..CheckpointQuery::new(self.id.clone(), Namespace::root()) };
+        let page = self.store.backend().checkpoints(&query)?.into_iter();
+        Ok(History { store: self.store.clone(), query, page, ended: false })
+    }
+
+    /// Starts a thread whose state is that of a checkpoint elsewhere.
+    pub(super) fn fork_of(from: &Snapshot, id: impl AsRef<str>) -> Result<Self, StoreError> {
+        let thread = from.store().thread(id)?;
+        let (store, root) = (&thread.store, Namespace::root());
+        let step = from.record().step + 1;
+        let checkpoint = NewCheckpoint {
+            id: store.mint_checkpoint(step, Some(&from.id())),
+            parent: Some(Parent::Fork(from.point().clone())),
+            step,
+            source: Source::Fork,
+            created_at: store.now(),
+            run: None,
+            metadata: None,
+            // What was due stays due; the tasks get their ids when the fork is run.
+            tasks: from.record().tasks.clone(),
+            consumed: Vec::new(),
+            changes: Vec::new(),
+            seen: Vec::new(),
+        };
+        let mut batch = Batch::new(thread.id.clone(), root, None);
+        batch.checkpoints.push(checkpoint);
+        store.commit(&batch)?;
+        Ok(thread)
+    }
+
+    pub(crate) fn point(&self, checkpoint: CheckpointId) -> Point {
+        Point { thread: self.id.clone(), namespace: Namespace::root(), checkpoint }
+    }
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Thread").field(&self.id).finish()
+    }
+}
+
+/// The checkpoints of a thread, newest first, read page by page.
+#[derive(Debug)]
+pub struct History {
+    store: Store,
+    query: CheckpointQuery,
+    page: std::vec::IntoIter<crate::store::CheckpointRecord>,
+    ended: bool,
+}
+
+impl Iterator for History {
+    type Item = Result<Snapshot, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(record) = self.page.next() {
+            self.query.before = Some(record.point.checkpoint);
+            return Some(Ok(Snapshot::new(self.store.clone(), record)));
+        }
+        if self.ended || self.query.before.is_none() {
+            return None;
+        }
+        match self.store.backend().checkpoints(&self.query) {
+            Ok(page) => {
+                self.ended = page.is_empty();
+                self.page = page.into_iter();
+                if self.ended { None } else { self.next() }
+            }
+            Err(error) => {
+                self.ended = true;
+                Some(Err(error))
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What the executor sees of a state: fields by number, behind a wall that hides the type.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::base::{CodecError, IdSource, Payload, PayloadRef, Value, WriteValue};
+use crate::channel::{ChannelError, Effect};
+use crate::message::MessageError;
+
+use super::writes::BoxWrite;
+
+/// An instance of a state, shared by the nodes of a superstep.
+pub type StateRef = Arc<dyn Any + Send + Sync>;
+
+/// How a field is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldKind {
+    /// As one value.
+    Value,
+    /// As a list of items, of which only the changed ones are written.
+    List,
+    /// Not at all.
+    Untracked,
+}
+
+/// The fields of a state behind a wall that hides its type. All methods take the number of a field.
+///
+/// A state given to a method must come from [`Layout::initial`] of the same layout.
+pub trait Layout: Send + Sync + 'static {
+    /// Returns how many fields there are.
+    fn len(&self) -> usize;
+
+    /// Returns whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the name of the field's channel.
+    fn name(&self, field: usize) -> &Arc<str>;
+
+    /// Returns how the field is stored.
+    fn kind(&self, field: usize) -> FieldKind;
+
+    /// Returns whether the channel holds something before the first write, as a reducer's does.
+    fn starts_present(&self, field: usize) -> bool;
+
+    /// Returns whether a superstep that does not write the channel may change it.
+    fn may_idle(&self, field: usize) -> bool;
+
+    /// Returns the state before the first write.
+    fn initial(&self) -> StateRef;
+
+    /// Gives a write what it needs to be stored: ids for messages without one.
+    fn prepare(&self, field: usize, write: &mut BoxWrite, ids: &mut IdSource);
+
+    /// Encodes a write.
+    ///
+    /// # Errors
+    /// [`StateError`] if the value refuses, or is of another type than the field takes.
+    fn encode_write(&self, field: usize, write: &BoxWrite) -> Result<WriteValue, StateError>;
+
+    /// Decodes a stored write.
+    ///
+    /// # Errors
+    /// [`StateError`] if the value does not fit the field.
+    fn decode_write(&self, field: usize, stored: &WriteValue) -> Result<BoxWrite, StateError>;
+
+    /// Makes a write from a dynamic value.
+    ///
+    /// # Errors
+    /// [`StateError`] if the value does not fit the field.
+    fn write_from_value(&self, field: usize, value: Value) -> Result<BoxWrite, StateError>;
+
+    /// Returns a write as a dynamic value.
+    ///
+    /// # Errors
+    /// [`StateError`] if the value refuses.
+    fn write_to_value(&self, field: usize, write: &BoxWrite) -> Result<Value, StateError>;
+
+    /// Applies the writes of a superstep to a field.
+    ///
+    /// # Errors
+    /// [`StateError`] if they break the rule of the channel or its reducer fails; the state must then be dropped.
+    fn update(
+        &self,
+        state: &mut StateRef,
+        field: usize,
+        present: &mut bool,
+        writes: Vec<BoxWrite>,
+    ) -> Result<Effect, StateError>;
+
+    /// Ends a superstep that did not write the field.
+    fn idle(&self, state: &mut StateRef, field: usize, present: &mut bool) -> Effect;
+
+    /// Encodes the value of a field.
+    ///
+    /// # Errors
+    /// [`StateError`] if the value refuses.
+    fn encode(&self, state: &StateRef, field: usize) -> Result<Payload, StateError>;
+
+    /// Sets a field to a stored value.
+    ///
+    /// # Errors
+    /// [`StateError`] naming the channel and the types, if the value does not fit.
+    fn load(&self, state: &mut StateRef, field: usize, stored: PayloadRef<'_>) -> Result<(), StateError>;
+
+    /// Adds a stored item to a list field; items come in the order of their slots.
+    ///
+    /// # Errors
+    /// As [`Layout::load`].
+    fn load_item(
+        &self,
+        state: &mut StateRef,
+        field: usize,
+        slot: u64,
+        stored: PayloadRef<'_>,
+    ) -> Result<(), StateError>;
+
+    /// Returns the value of a field as a dynamic value.
+    ///
+    /// # Errors
+    /// [`StateError`] if the value refuses.
+    fn to_value(&self, state: &StateRef, field: usize) -> Result<Value, StateError>;
+}
+
+/// A field could not be read, written or changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// The writes of a superstep break the rule of a channel.
+    #[error("channel {channel:?} was not updated: {source}")]
+    Channel {
+        /// The channel.
+        channel: Arc<str>,
+        /// The rule.
+        source: ChannelError,
+    },
+    /// Messages cannot be merged or stored.
+    #[error("channel {channel:?} was not updated: {source}")]
+    Message {
+        /// The channel.
+        channel: Arc<str>,
+        /// What is wrong.
+        source: MessageError,
+    },
+    /// A value does not fit the type of its field. The other channels stay readable.
+    #[error("channel {channel:?} expects {expected}: {source}")]
+    Codec {
+        /// The channel.
+        channel: Arc<str>,
+        /// The Rust type of the field.
+        expected: &'static str,
+        /// What does not fit.
+        source: CodecError,
+    },
+    /// A value of another kind was given than the field takes.
+    #[error("channel {channel:?} expects {expected}, not {found}")]
+    WrongType {
+        /// The channel.
+        channel: Arc<str>,
+        /// The type that the field takes.
+        expected: &'static str,
+        /// What was given.
+        found: &'static str,
+    },
+    /// A reducer panicked.
+    #[error("the reducer of channel {channel:?} panicked: {reason}")]
+    Panicked {
+        /// The channel.
+        channel: Arc<str>,
+        /// The message of the panic.
+        reason: String,
+    },
+    /// The schema has no such channel.
+    #[error("there is no channel {channel:?} in this state; its channels are {known:?}")]
+    UnknownChannel {
+        /// The name that was given.
+        channel: String,
+        /// The names there are.
+        known: Vec<Arc<str>>,
+    },
+}

@@ -1,0 +1,65 @@
+//! Floor 2: a user's struct, or a schema made at run time, seen as channels.
+//!
+//! [`State`] is implemented by `#[derive(State)]`; a [`Schema`] is the list of its fields, each with its channel. The
+//! executor works on the [`Layout`] of a schema, which hides the type, so that typed and dynamic graphs run on one
+//! machine. [`DynState`] is the state of a graph whose schema is made at run time. *Absent:* the store, graphs,
+//! versions.
+//!
+//! Invariants: a value is encoded once, when it is written; a field that was not written is neither encoded nor
+//! cloned; a failed update leaves a state that must be dropped.
+
+mod dynamic;
+mod field;
+mod layout;
+mod lists;
+mod schema;
+mod writes;
+
+pub use dynamic::{DynSchema, DynState, DynUpdate};
+pub use field::Field;
+pub use layout::{FieldKind, Layout, StateError, StateRef};
+pub use schema::Schema;
+pub use writes::{BoxWrite, IntoUpdate, Writes};
+
+pub(crate) use dynamic::{field_of, resolve};
+pub(crate) use lists::payload_message;
+
+pub use crate::channel::List;
+
+/// The list of messages of a conversation: merged by message id, cloned in O(1).
+pub type Messages = List<crate::message::Message>;
+
+/// The state of a graph as a Rust struct. Implemented by `#[derive(State)]`.
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+///
+/// fn longest(old: String, new: String) -> String {
+///     if new.len() > old.len() { new } else { old }
+/// }
+///
+/// #[derive(State, Clone, Default)]
+/// struct Chat {
+///     #[channel(messages)]
+///     messages: Messages,
+///     #[channel(last)]
+///     topic: Option<String>,
+///     #[channel(reduce = longest)]
+///     longest: String,
+/// }
+///
+/// let names: Vec<_> = Chat::fields().iter().map(|field| field.name().to_string()).collect();
+/// assert_eq!(names, ["messages", "topic", "longest"]);
+/// let _change = Chat::update().topic("boats".to_string()).messages([Message::human("hi")]);
+/// ```
+pub trait State: Clone + Default + Send + Sync + 'static {
+    /// A change to this state: what a node returns and a run is given.
+    type Update: IntoUpdate<Self>;
+
+    /// Returns the fields with their channels, in order.
+    fn fields() -> Vec<Field<Self>>;
+
+    /// Starts an empty change.
+    fn update() -> Self::Update;
+}

@@ -1,0 +1,117 @@
+//! Writes to fields, as values of their own types.
+
+use std::any::Any;
+use std::fmt;
+
+/// A write to a field: a value of the write type of its channel.
+pub struct BoxWrite(Box<dyn AnyWrite>);
+
+trait AnyWrite: Any + Send + Sync {
+    fn clone_box(&self) -> Box<dyn AnyWrite>;
+    fn as_any(&self) -> &dyn Any;
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+impl<T: Any + Clone + Send + Sync> AnyWrite for T {
+    fn clone_box(&self) -> Box<dyn AnyWrite> {
+        Box::new(self.clone())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl BoxWrite {
+    /// Boxes a value.
+    pub fn new<T: Clone + Send + Sync + 'static>(value: T) -> Self {
+        Self(Box::new(value))
+    }
+
+    pub(super) fn get<T: 'static>(&self) -> Option<&T> {
+        (*self.0).as_any().downcast_ref()
+    }
+
+    pub(super) fn get_mut<T: 'static>(&mut self) -> Option<&mut T> {
+        (*self.0).as_any_mut().downcast_mut()
+    }
+
+    pub(super) fn take<T: 'static>(self) -> Option<T> {
+        self.0.into_any().downcast().ok().map(|value| *value)
+    }
+}
+
+impl Clone for BoxWrite {
+    fn clone(&self) -> Self {
+        Self((*self.0).clone_box())
+    }
+}
+
+impl fmt::Debug for BoxWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BoxWrite")
+    }
+}
+
+/// The writes of one change, each with the number of its field, in the order they were made.
+#[derive(Clone, Debug, Default)]
+pub struct Writes(Vec<(usize, BoxWrite)>);
+
+impl Writes {
+    /// Adds a write to the field with number `field`.
+    pub fn push<T: Clone + Send + Sync + 'static>(&mut self, field: usize, value: T) {
+        self.0.push((field, BoxWrite::new(value)));
+    }
+
+    pub(crate) fn push_box(&mut self, field: usize, write: BoxWrite) {
+        self.0.push((field, write));
+    }
+
+    /// Returns whether nothing is written.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds all writes of another change.
+    pub fn extend(&mut self, other: Writes) {
+        self.0.extend(other.0);
+    }
+}
+
+impl IntoIterator for Writes {
+    type Item = (usize, BoxWrite);
+    type IntoIter = std::vec::IntoIter<(usize, BoxWrite)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// A change to a state `S`.
+pub trait IntoUpdate<S> {
+    /// Returns the writes.
+    fn into_writes(self) -> Writes;
+}
+
+/// No change.
+impl<S> IntoUpdate<S> for () {
+    fn into_writes(self) -> Writes {
+        Writes::default()
+    }
+}
+
+/// A change, or none.
+impl<S, U: IntoUpdate<S>> IntoUpdate<S> for Option<U> {
+    fn into_writes(self) -> Writes {
+        self.map(U::into_writes).unwrap_or_default()
+    }
+}
