@@ -35,10 +35,10 @@ impl Content {
     pub fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => Cow::Borrowed(text),
-            Self::Blocks(blocks) => blocks.iter().filter_map(block_text).fold(Cow::Borrowed(""), |all, piece| {
-                // `+=` on an empty borrowed text borrows the piece.
-                all + piece
-            }),
+            Self::Blocks(blocks) => {
+                // Adding to an empty text borrows what is added.
+                blocks.iter().filter_map(block_text).fold(Cow::Borrowed(""), |text, piece| text + piece)
+            }
         }
     }
 

@@ -1,6 +1,5 @@
 //! What can go wrong with a message.
 
-use super::tool::found;
 use crate::base::Value;
 use crate::base::value::CodecError;
 
@@ -61,5 +60,14 @@ pub enum MessageError {
 impl MessageError {
     pub(super) fn invalid(field: &'static str, expected: &'static str, value: &Value) -> Self {
         Self::Invalid { field, expected, found: found(value) }
+    }
+}
+
+/// Names a value in an error without repeating much of it.
+fn found(value: &Value) -> String {
+    match value {
+        Value::Str(text) => format!("{:?}", text.chars().take(64).collect::<String>()),
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) => value.to_json().to_string(),
+        other => format!("a {}", other.kind()),
     }
 }

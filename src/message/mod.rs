@@ -25,7 +25,7 @@ pub use reduce::{MergeOp, REMOVE_ALL_MESSAGES, add_messages, ensure_ids, merge_p
 pub use tool::{Ai, InvalidToolCall, Tool, ToolCall, ToolStatus};
 pub use usage::Usage;
 
-use crate::base::Map;
+use crate::base::{Map, Value};
 
 /// One message of a chat.
 ///
@@ -149,8 +149,8 @@ impl Message {
         match &mut self.role {
             Role::Ai(ai) => ai.tool_calls.push(call),
             _ => {
-                let calls = self.extra.entry("tool_calls".into()).or_insert_with(|| Vec::<i64>::new().into());
-                if let crate::base::Value::List(calls) = calls {
+                let calls = self.extra.entry("tool_calls".into()).or_insert_with(|| Value::List(Vec::new()));
+                if let Value::List(calls) = calls {
                     calls.push(call.into());
                 }
             }

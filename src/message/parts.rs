@@ -449,7 +449,9 @@ mod tests {
         }
 
         #[test]
-        fn hostile_parts_never_panic(rest in prop::collection::vec(any::<u8>(), 0..40), kind in "ai|tool|human|x", ids in text()) {
+        fn hostile_parts_never_panic(
+            rest in prop::collection::vec(any::<u8>(), 0..40), kind in "ai|tool|human|x", ids in text()
+        ) {
             let parts = MessageParts { kind, rest, tool_calls: ids, ..Default::default() };
             let _ = Message::join(&parts);
         }

@@ -219,15 +219,6 @@ pub(super) fn list<T: TryFrom<Value, Error = MessageError>>(
     }
 }
 
-/// Names a value in an error without repeating much of it.
-pub(super) fn found(value: &Value) -> String {
-    match value {
-        Value::Str(text) => format!("{:?}", text.chars().take(64).collect::<String>()),
-        Value::Null | Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) => value.to_json().to_string(),
-        other => format!("a {}", other.kind()),
-    }
-}
-
 fn nothing_else(kind: &'static str, map: &Map, dropped: &[&str]) -> Result<(), MessageError> {
     match map.keys().find(|name| !dropped.contains(&name.as_str())) {
         Some(field) => Err(MessageError::Unexpected { kind, field: field.clone() }),
