@@ -1,1 +1,49 @@
-//! Derive macro.
+//! The derive macro of `annals`: `#[derive(State)]`.
+//!
+//! It writes down what a user would otherwise type: the list of fields with their channels, and a builder for changes.
+//! All code is in `annals::state`; what is emitted are calls to it. *Absent:* generics, enums, and every decision.
+
+mod attr;
+mod expand;
+#[cfg(test)]
+mod tests;
+
+/// Makes a struct with named fields the state of a graph: each field becomes a channel.
+///
+/// A field is a *last value* unless `#[channel(..)]` says otherwise:
+///
+/// | attribute | field type | what a write does |
+/// | --- | --- | --- |
+/// | `last` | any | replaces the value; two writes in one superstep are an error |
+/// | `messages` | `Messages` | merges messages by id |
+/// | `reduce = add` | any `T` | calls `fn add(old: T, new: T) -> T` |
+/// | `reduce = add, write = W` | any `T` | calls `fn add(old: T, new: W) -> T` |
+/// | `append` | `List<T>` | adds items at the end |
+/// | `topic` | `Vec<T>` | collects the items of one superstep |
+/// | `topic, accumulate` | `Vec<T>` | collects items and keeps them |
+/// | `ephemeral` | any | replaces the value, which is gone after the next superstep |
+/// | `any` | any | replaces the value; of several writes in one superstep the last counts |
+/// | `untracked` | any | replaces the value, which is not stored |
+///
+/// `name = "other"` gives the channel another name than the field has.
+///
+/// For a struct `Chat` there is then a struct `ChatUpdate` with one method for each field, and `Chat::update()`, which
+/// starts one.
+///
+/// ```ignore
+/// #[derive(State, Clone, Default)]
+/// struct Chat {
+///     #[channel(messages)]
+///     messages: Messages,
+///     topic: Option<String>,
+///     #[channel(reduce = add)]
+///     total: i64,
+/// }
+///
+/// let change = Chat::update().messages([Message::human("hi")]).total(1);
+/// ```
+#[proc_macro_derive(State, attributes(channel))]
+pub fn derive_state(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let expanded = syn::parse(input).and_then(|input| expand::state(&input));
+    expanded.unwrap_or_else(|error| error.into_compile_error()).into()
+}

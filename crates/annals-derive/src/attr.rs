@@ -1,0 +1,151 @@
+//! What `#[channel(..)]` says of a field.
+//!
+//! *Absent:* what is emitted for it.
+
+use proc_macro2::Span;
+use syn::ext::IdentExt;
+use syn::meta::ParseNestedMeta;
+use syn::spanned::Spanned;
+use syn::{Error, ExprPath, Field, GenericArgument, Ident, LitStr, PathArguments, Result, Type};
+
+const KNOWN: &str = "`last`, `messages`, `reduce = function`, `write = type`, `append`, `topic`, `accumulate`, \
+                     `ephemeral`, `any`, `untracked`, `name = \"..\"`";
+
+/// A field of the struct, seen as a channel.
+pub(crate) struct Channel<'a> {
+    /// The field as it is written, `r#` included.
+    pub(crate) ident: &'a Ident,
+    pub(crate) ty: &'a Type,
+    pub(crate) name: String,
+    /// Where the name stands, for errors.
+    pub(crate) name_span: Span,
+    pub(crate) kind: Kind<'a>,
+}
+
+pub(crate) enum Kind<'a> {
+    /// A channel that takes a value of the field's type: the word is the name of the function in `annals::state`.
+    Value(Ident),
+    Messages,
+    Reduce {
+        function: Box<ExprPath>,
+        write: Option<Box<Type>>,
+    },
+    Append {
+        item: &'a Type,
+    },
+    Topic {
+        item: &'a Type,
+        accumulate: bool,
+    },
+}
+
+#[derive(Default)]
+struct Words {
+    kind: Option<Ident>,
+    function: Option<Box<ExprPath>>,
+    write: Option<Box<Type>>,
+    accumulate: Option<Span>,
+    name: Option<LitStr>,
+}
+
+impl<'a> Channel<'a> {
+    pub(crate) fn of(field: &'a Field) -> Result<Self> {
+        let Some(ident) = &field.ident else {
+            return Err(Error::new(field.span(), "a channel needs a field with a name"));
+        };
+        let mut words = Words::default();
+        for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("channel")) {
+            attribute.parse_nested_meta(|meta| words.read(&meta))?;
+        }
+        let (name, name_span) = match &words.name {
+            Some(name) if name.value().is_empty() => return Err(Error::new(name.span(), "a channel needs a name")),
+            Some(name) => (name.value(), name.span()),
+            None => (ident.unraw().to_string(), ident.span()),
+        };
+        Ok(Self { ident, ty: &field.ty, name, name_span, kind: words.into_kind(&field.ty)? })
+    }
+}
+
+impl Words {
+    fn read(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
+        let unknown = || meta.error(format!("unknown word; a channel knows {KNOWN}"));
+        let word = meta.path.get_ident().ok_or_else(unknown)?;
+        let text = word.to_string();
+        match text.as_str() {
+            "last" | "messages" | "append" | "topic" | "ephemeral" | "any" | "untracked" => self.set_kind(word),
+            "reduce" => {
+                let function = value(meta, "`reduce` needs a function: `#[channel(reduce = add)]`")?;
+                self.function = Some(function);
+                self.set_kind(word)
+            }
+            "write" => once(&mut self.write, meta, value(meta, "`write` needs a type: `write = Vec<String>`")?),
+            "name" => once(&mut self.name, meta, value(meta, "`name` needs a text: `name = \"other\"`")?),
+            "accumulate" => once(&mut self.accumulate, meta, word.span()),
+            _ => Err(unknown()),
+        }
+    }
+
+    fn set_kind(&mut self, word: &Ident) -> Result<()> {
+        match &self.kind {
+            None => {
+                self.kind = Some(word.clone());
+                Ok(())
+            }
+            Some(first) => {
+                let message = format!("a field is one channel: it is already `{first}`, so it cannot be `{word}`");
+                Err(Error::new(word.span(), message))
+            }
+        }
+    }
+
+    fn into_kind(self, ty: &Type) -> Result<Kind<'_>> {
+        let word = self.kind.unwrap_or_else(|| Ident::new("last", ty.span()));
+        if let (Some(write), None) = (&self.write, &self.function) {
+            return Err(Error::new(write.span(), "`write` goes with `reduce = function`"));
+        }
+        if let Some(span) = self.accumulate
+            && word != "topic"
+        {
+            return Err(Error::new(span, "`accumulate` goes with `topic`"));
+        }
+        Ok(match (word.to_string().as_str(), self.function) {
+            (_, Some(function)) => Kind::Reduce { function, write: self.write },
+            ("messages", _) => Kind::Messages,
+            ("append", _) => Kind::Append { item: item_of(ty, "List")? },
+            ("topic", _) => Kind::Topic { item: item_of(ty, "Vec")?, accumulate: self.accumulate.is_some() },
+            _ => Kind::Value(word),
+        })
+    }
+}
+
+fn value<T: syn::parse::Parse>(meta: &ParseNestedMeta<'_>, needed: &str) -> Result<T> {
+    let needed = |_| meta.error(needed);
+    meta.value().map_err(needed)?.parse().map_err(needed)
+}
+
+fn once<T>(slot: &mut Option<T>, meta: &ParseNestedMeta<'_>, value: T) -> Result<()> {
+    if slot.replace(value).is_some() {
+        return Err(meta.error("this word is here twice"));
+    }
+    Ok(())
+}
+
+/// Returns `T` of `List<T>`. A macro sees names, not types: behind an alias there is nothing to see.
+fn item_of<'a>(ty: &'a Type, list: &str) -> Result<&'a Type> {
+    let arguments = match ty {
+        Type::Path(path) => path.path.segments.last().map(|segment| &segment.arguments),
+        _ => None,
+    };
+    let mut types = match arguments {
+        Some(PathArguments::AngleBracketed(arguments)) => arguments.args.iter(),
+        _ => return Err(no_item(ty, list)),
+    };
+    match (types.next(), types.next()) {
+        (Some(GenericArgument::Type(item)), None) => Ok(item),
+        _ => Err(no_item(ty, list)),
+    }
+}
+
+fn no_item(ty: &Type, list: &str) -> Error {
+    Error::new(ty.span(), format!("the type of the items cannot be seen here; write it as `{list}<T>`"))
+}

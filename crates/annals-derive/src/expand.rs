@@ -1,0 +1,152 @@
+//! What is emitted for a struct.
+//!
+//! *Absent:* any logic of channels; each field is one call to `annals::state`.
+
+use std::collections::HashSet;
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Data, DeriveInput, Error, Fields, Ident, Result, Type};
+
+use crate::attr::{Channel, Kind};
+
+/// Returns the code of `#[derive(State)]`, or all errors at once.
+pub(crate) fn state(input: &DeriveInput) -> Result<TokenStream> {
+    let fields = match &input.data {
+        Data::Struct(data) => match &data.fields {
+            Fields::Named(fields) => &fields.named,
+            Fields::Unnamed(_) | Fields::Unit => return Err(refused(input, "a struct without named fields")),
+        },
+        Data::Enum(_) => return Err(refused(input, "an enum")),
+        Data::Union(_) => return Err(refused(input, "a union")),
+    };
+    if !input.generics.params.is_empty() {
+        let message = "a state has no generics: what is stored has one type";
+        return Err(Error::new(input.generics.span(), message));
+    }
+    let mut channels = Vec::new();
+    let mut errors: Option<Error> = None;
+    let mut add = |error| match &mut errors {
+        None => errors = Some(error),
+        Some(all) => all.combine(error),
+    };
+    let mut names = HashSet::new();
+    for field in fields {
+        match Channel::of(field) {
+            Ok(channel) if !names.insert(channel.name.clone()) => {
+                add(Error::new(channel.name_span, format!("another field is already the channel {:?}", channel.name)));
+            }
+            Ok(channel) => channels.push(channel),
+            Err(error) => add(error),
+        }
+    }
+    errors.map_or_else(|| Ok(emit(input, &channels)), Err)
+}
+
+fn refused(input: &DeriveInput, what: &str) -> Error {
+    Error::new(input.ident.span(), format!("a state is a struct with named fields, not {what}"))
+}
+
+fn emit(input: &DeriveInput, channels: &[Channel<'_>]) -> TokenStream {
+    let (state, vis) = (&input.ident, &input.vis);
+    let update = format_ident!("{}Update", state.unraw(), span = state.span());
+    let fields = channels.iter().map(|channel| field(state, channel));
+    let setters = channels.iter().enumerate().map(|(index, channel)| setter(index, channel));
+    let docs = format!("A change to [`{}`]: what is set here is written, the rest stays as it is.", state.unraw());
+    quote! {
+        #[automatically_derived]
+        impl ::annals::state::State for #state {
+            type Update = #update;
+
+            fn fields() -> ::std::vec::Vec<::annals::state::Field<Self>> {
+                ::std::vec![#(#fields),*]
+            }
+
+            fn update() -> #update {
+                <#update as ::std::default::Default>::default()
+            }
+        }
+
+        #[doc = #docs]
+        #[derive(::std::default::Default)]
+        #[must_use = "a change does nothing until it is given to a graph or returned by a node"]
+        #vis struct #update {
+            writes: ::annals::state::Writes,
+        }
+
+        #[allow(dead_code, unreachable_pub)]
+        impl #update {
+            #(#setters)*
+        }
+
+        #[automatically_derived]
+        impl ::annals::state::IntoUpdate<#state> for #update {
+            fn into_writes(self) -> ::annals::state::Writes {
+                self.writes
+            }
+        }
+    }
+}
+
+/// The description of a field: how its channel is called, and how the field is reached.
+fn field(state: &Ident, channel: &Channel<'_>) -> TokenStream {
+    let Channel { ident, ty, name, kind, .. } = channel;
+    let reach = quote!(|s: &#state| &s.#ident, |s: &mut #state| &mut s.#ident);
+    match kind {
+        Kind::Value(word) => quote!(::annals::state::Field::#word(#name, #reach)),
+        Kind::Messages => quote!(::annals::state::Field::messages(#name, #reach)),
+        Kind::Append { .. } => quote!(::annals::state::Field::append(#name, #reach)),
+        Kind::Topic { accumulate, .. } => quote!(::annals::state::Field::topic(#name, #accumulate, #reach)),
+        Kind::Reduce { function, write } => {
+            let write = write.as_deref().unwrap_or(ty);
+            quote!(::annals::state::Field::reduce::<#ty, #write>(#name, #function, #reach))
+        }
+    }
+}
+
+/// The method of the update that writes a channel.
+fn setter(index: usize, channel: &Channel<'_>) -> TokenStream {
+    let Channel { ident, ty, name, kind, .. } = channel;
+    let index = syn::Index::from(index);
+    let list = |verb: &str, item: TokenStream| {
+        let docs = format!("{verb} the channel `{name}`.");
+        quote! {
+            #[doc = #docs]
+            pub fn #ident(mut self, items: impl ::std::iter::IntoIterator<Item = #item>) -> Self {
+                let items: ::std::vec::Vec<#item> = ::std::iter::Iterator::collect(::std::iter::IntoIterator::into_iter(items));
+                self.writes.push::<::std::vec::Vec<#item>>(#index, items);
+                self
+            }
+        }
+    };
+    let value = |ty: &Type| {
+        let docs = format!("Writes the channel `{name}`.");
+        // A literal has no type yet when `Into` looks for its source: `count(1)` would not compile for a `u64`.
+        let (parameter, value) = match is_number(ty) {
+            true => (quote!(#ty), quote!(value)),
+            false => (quote!(impl ::std::convert::Into<#ty>), quote!(::std::convert::Into::into(value))),
+        };
+        quote! {
+            #[doc = #docs]
+            pub fn #ident(mut self, value: #parameter) -> Self {
+                self.writes.push::<#ty>(#index, #value);
+                self
+            }
+        }
+    };
+    match kind {
+        Kind::Messages => list("Merges messages into", quote!(::annals::message::Message)),
+        Kind::Append { item } => list("Adds items to", quote!(#item)),
+        Kind::Topic { item, .. } => list("Sends items to", quote!(#item)),
+        Kind::Reduce { write, .. } => value(write.as_deref().unwrap_or(ty)),
+        Kind::Value(_) => value(ty),
+    }
+}
+
+fn is_number(ty: &Type) -> bool {
+    const NUMBERS: [&str; 14] =
+        ["i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "u128", "usize", "f32", "f64"];
+    matches!(ty, Type::Path(path) if NUMBERS.iter().any(|number| path.path.is_ident(number)))
+}

@@ -1,0 +1,139 @@
+//! The macro on tokens: what is emitted, and what is refused.
+
+fn expand(input: &str) -> syn::Result<String> {
+    let code = crate::expand::state(&syn::parse_str(input).expect("the input is Rust"))?.to_string();
+    syn::parse_str::<syn::File>(&code).expect("the output is Rust");
+    Ok(squeeze(&code))
+}
+
+fn squeeze(code: &str) -> String {
+    code.split_whitespace().collect()
+}
+
+fn assert_emits(input: &str, parts: &[&str]) {
+    let code = expand(input).expect("the input is accepted");
+    for part in parts {
+        assert!(code.contains(&squeeze(part)), "{part}\nis not in\n{code}");
+    }
+}
+
+/// Asserts that there is one error for each part, in order.
+fn assert_refused(input: &str, parts: &[&str]) {
+    let error = expand(input).expect_err("the input is refused");
+    let errors: Vec<_> = error.into_iter().map(|error| error.to_string()).collect();
+    assert_eq!(errors.len(), parts.len(), "{errors:?}");
+    for (error, part) in errors.iter().zip(parts) {
+        assert!(error.contains(part), "{part}\nis not in\n{error}");
+    }
+}
+
+const CHAT: &str = r#"
+    pub(crate) struct Chat {
+        #[channel(messages)] messages: Messages,
+        topic: Option<String>,
+        #[channel(reduce = add)] total: i64,
+        #[channel(reduce = self::merge, write = Vec<String>)] tags: BTreeSet<String>,
+        #[channel(append)] lines: annals::channel::List<String>,
+        #[channel(topic)] t: Vec<(u8, String)>,
+        #[channel(topic, accumulate)] all: Vec<String>,
+        #[channel(ephemeral)] e: Option<String>,
+        #[channel(any, name = "other")] a: bool,
+        #[channel(untracked)] #[serde(skip)] u: u64,
+        r#type: String,
+    }
+"#;
+
+#[test]
+fn every_field_is_one_call() {
+    assert_emits(
+        CHAT,
+        &[
+            "impl ::annals::state::State for Chat { type Update = ChatUpdate;",
+            "Field::messages(\"messages\", |s: &Chat| &s.messages, |s: &mut Chat| &mut s.messages)",
+            "Field::last(\"topic\", |s: &Chat| &s.topic, |s: &mut Chat| &mut s.topic)",
+            "::annals::state::Field::reduce::<i64, i64>(\"total\", add, |s: &Chat| &s.total,",
+            "Field::reduce::<BTreeSet<String>, Vec<String>>(\"tags\", self::merge, |s",
+            "Field::append(\"lines\", |s",
+            "Field::topic(\"t\", false, |s",
+            "Field::topic(\"all\", true, |s",
+            "Field::ephemeral(\"e\", |s",
+            "Field::any(\"other\", |s: &Chat| &s.a,",
+            "Field::untracked(\"u\", |s",
+            "Field::last(\"type\", |s: &Chat| &s.r#type,",
+        ],
+    );
+}
+
+#[test]
+fn the_update_has_a_method_for_every_field() {
+    assert_emits(
+        CHAT,
+        &[
+            "pub(crate) struct ChatUpdate { writes: ::annals::state::Writes, }",
+            "pub fn messages(mut self, items: impl ::std::iter::IntoIterator<Item = ::annals::message::Message>) -> Self",
+            "#[doc = \"Writes the channel `topic`.\"]",
+            "pub fn topic(mut self, value: impl ::std::convert::Into<Option<String>>) -> Self {
+                self.writes.push::<Option<String>>(1, ::std::convert::Into::into(value)); self }",
+            "pub fn total(mut self, value: i64) -> Self { self.writes.push::<i64>(2, value); self }",
+            "pub fn tags(mut self, value: impl ::std::convert::Into<Vec<String>>) -> Self",
+            "self.writes.push::<Vec<String>>(3,",
+            "pub fn lines(mut self, items: impl ::std::iter::IntoIterator<Item = String>) -> Self",
+            "self.writes.push::<::std::vec::Vec<(u8, String)>>(5, items)",
+            "#[doc = \"Writes the channel `other`.\"] pub fn a(",
+            "pub fn r#type(mut self,",
+            "impl ::annals::state::IntoUpdate<Chat> for ChatUpdate",
+        ],
+    );
+}
+
+#[test]
+fn what_is_no_struct_with_named_fields_is_refused() {
+    assert_refused("enum A { B }", &["not an enum"]);
+    assert_refused("union A { b: u8 }", &["not a union"]);
+    assert_refused("struct A(u8);", &["without named fields"]);
+    assert_refused("struct A;", &["without named fields"]);
+    assert_refused("struct A<T> { a: T }", &["no generics"]);
+    assert_refused("struct A<'a> { a: &'a str }", &["no generics"]);
+    assert_emits("struct A {}", &["::std::vec![]"]);
+}
+
+#[test]
+fn wrong_attributes_are_refused_all_at_once() {
+    assert_refused(
+        r#"struct A {
+            #[channel(lats)] a: u8,
+            #[channel(last, append)] b: List<u8>,
+            #[channel(any)] #[channel(reduce = add)] c: u8,
+            #[channel(reduce)] d: u8,
+            #[channel(append)] e: Lines,
+            #[channel(topic)] f: [u8; 2],
+            #[channel(write = u8)] g: u8,
+            #[channel(accumulate)] h: Vec<u8>,
+            #[channel(name = "")] i: u8,
+            #[channel(name = "x")] j: u8,
+            #[channel(name = "x")] k: u8,
+            #[channel(name)] l: u8,
+            #[channel] m: u8,
+            #[channel(any, name = "y", name = "z")] n: u8,
+            #[channel(append)] o: HashMap<u8, u8>,
+            #[channel(reduce = 5)] p: u8,
+        }"#,
+        &[
+            "unknown word; a channel knows `last`, `messages`",
+            "already `last`, so it cannot be `append`",
+            "already `any`, so it cannot be `reduce`",
+            "`reduce` needs a function",
+            "write it as `List<T>`",
+            "write it as `Vec<T>`",
+            "`write` goes with `reduce",
+            "`accumulate` goes with `topic`",
+            "needs a name",
+            "already the channel \"x\"",
+            "`name` needs a text",
+            "expected attribute arguments",
+            "twice",
+            "write it as `List<T>`",
+            "`reduce` needs a function",
+        ],
+    );
+}

@@ -1,0 +1,114 @@
+//! Finding the items of a list by key.
+//!
+//! The index is a tree of (hash of the key, slot), so it shares and copies as the list does. It covers the slots below
+//! an end and reads later items only when it is asked; below that end every change is entered at once. *Absent:* the
+//! keys themselves, which stay in the items.
+
+use std::sync::Arc;
+
+use super::tree::Tree;
+use crate::base::hash::check64;
+
+/// An item that may have a key by which it is found, such as the id of a message.
+///
+/// # Example: find, and replace what was found
+/// ```
+/// use annals::channel::{Keyed, List};
+///
+/// struct Note(&'static str, i32);
+///
+/// impl Keyed for Note {
+///     fn key(&self) -> Option<&str> {
+///         Some(self.0)
+///     }
+/// }
+///
+/// let mut notes = List::from(vec![Note("a", 1), Note("b", 2)]);
+/// let slot = notes.find("a").expect("a is there");
+/// assert!(notes.replace(slot, Note("c", 3)));
+/// assert_eq!((notes.find("a"), notes.find("c")), (None, Some(slot)));
+/// ```
+pub trait Keyed {
+    /// Returns the key. It must not change while the item is in a list.
+    fn key(&self) -> Option<&str>;
+}
+
+/// Where the keys are.
+#[derive(Debug)]
+pub(super) struct KeyIndex<T> {
+    places: Tree<(u64, u64), ()>,
+    /// Slots below this are in `places`.
+    end: u64,
+    /// `Keyed::key`, so that changes need not know that the items have keys.
+    key: fn(&T) -> Option<&str>,
+}
+
+impl<T> KeyIndex<T> {
+    pub(super) fn new() -> Self
+    where
+        T: Keyed,
+    {
+        Self { places: Tree::default(), end: 0, key: T::key }
+    }
+
+    /// Returns whether a change of this slot has to be entered.
+    pub(super) fn covers(&self, slot: u64) -> bool {
+        slot < self.end
+    }
+
+    /// Enters that the item in a slot is no longer `old`, but `new`.
+    pub(super) fn change(&mut self, slot: u64, old: Option<&T>, new: Option<&T>) {
+        let (old, new) = (old.and_then(self.key), new.and_then(self.key));
+        if old == new {
+            return;
+        }
+        if let Some(key) = old {
+            self.places.remove(&(hash(key), slot));
+        }
+        if let Some(key) = new {
+            self.places.insert((hash(key), slot), ());
+        }
+    }
+
+    /// Reads the items that came since the last time; `end` is the end slot of the list.
+    pub(super) fn catch_up(&mut self, items: &Tree<u64, Arc<T>>, end: u64) {
+        if self.end == end {
+            return;
+        }
+        for (slot, item) in super::Slots::new(items, items.rank(&self.end)) {
+            if let Some(key) = (self.key)(item) {
+                self.places.insert((hash(key), slot), ());
+            }
+        }
+        self.end = end;
+    }
+
+    /// Returns the last slot whose item has this key.
+    pub(super) fn find(&self, items: &Tree<u64, Arc<T>>, key: &str) -> Option<u64> {
+        let hash = hash(key);
+        let mut place = self.places.rank(&(hash, u64::MAX));
+        // Usually one step: more only for another key with the same hash.
+        while let Some(before) = place.checked_sub(1) {
+            let (leaf, at) = self.places.leaf_at(before);
+            let (found, slot) = leaf.get(at)?.0;
+            if found != hash {
+                return None;
+            }
+            if items.get(&slot).and_then(|item| (self.key)(item)) == Some(key) {
+                return Some(slot);
+            }
+            place = before;
+        }
+        None
+    }
+}
+
+fn hash(key: &str) -> u64 {
+    check64(key.as_bytes())
+}
+
+impl<T> Clone for KeyIndex<T> {
+    fn clone(&self) -> Self {
+        Self { places: self.places.clone(), end: self.end, key: self.key }
+    }
+}

@@ -1,0 +1,203 @@
+//! The list against a plain vector of slots and values, with clones kept alive.
+
+use proptest::prelude::*;
+
+use super::{Keyed, List};
+
+#[derive(Clone, Debug, PartialEq)]
+struct Item {
+    key: Option<String>,
+    value: u32,
+}
+
+impl Keyed for Item {
+    fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+}
+
+fn item(key: &str, value: u32) -> Item {
+    // An item without key must never be found.
+    Item { key: (key != "none").then(|| key.to_owned()), value }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Push(String, u32),
+    PushMany(u32),
+    InsertAt(u64, String, u32),
+    Replace(usize, String, u32),
+    Remove(usize),
+    RemoveMany(usize, usize),
+    Clear,
+    Find(String),
+    Keep,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let key = || prop_oneof!["[a-f]", Just("none".to_owned()), (0..200u32).prop_map(|n| format!("m{n}"))];
+    prop_oneof![
+        6 => (key(), any::<u32>()).prop_map(|(key, value)| Op::Push(key, value)),
+        3 => (0..120u32).prop_map(Op::PushMany),
+        2 => (0..400u64, key(), any::<u32>()).prop_map(|(slot, key, value)| Op::InsertAt(slot, key, value)),
+        4 => (any::<usize>(), key(), any::<u32>()).prop_map(|(at, key, value)| Op::Replace(at, key, value)),
+        4 => any::<usize>().prop_map(Op::Remove),
+        2 => (any::<usize>(), 0..80usize).prop_map(|(at, n)| Op::RemoveMany(at, n)),
+        1 => Just(Op::Clear),
+        6 => key().prop_map(Op::Find),
+        3 => Just(Op::Keep),
+    ]
+}
+
+#[derive(Clone, Default)]
+struct Model {
+    items: Vec<(u64, Item)>,
+    end: u64,
+}
+
+impl Model {
+    fn put(&mut self, slot: u64, item: Item) {
+        match self.items.binary_search_by_key(&slot, |entry| entry.0) {
+            Ok(at) => self.items[at].1 = item,
+            Err(at) => self.items.insert(at, (slot, item)),
+        }
+        self.end = self.end.max(slot + 1);
+    }
+
+    fn find(&self, key: &str) -> Option<u64> {
+        self.items.iter().rfind(|entry| entry.1.key() == Some(key)).map(|entry| entry.0)
+    }
+}
+
+fn step(list: &mut List<Item>, model: &mut Model, op: Op) {
+    match op {
+        Op::Push(key, value) => {
+            assert_eq!(list.push(item(&key, value)), model.end);
+            model.put(model.end, item(&key, value));
+        }
+        Op::PushMany(n) => {
+            for i in 0..n {
+                list.push(item(&format!("m{i}"), i));
+                model.put(model.end, item(&format!("m{i}"), i));
+            }
+        }
+        Op::InsertAt(slot, key, value) => {
+            list.insert_at_slot(slot, item(&key, value));
+            model.put(slot, item(&key, value));
+        }
+        Op::Replace(at, key, value) => {
+            let slot = model.items.get(at % model.items.len().max(1)).map_or(model.end + 5, |entry| entry.0);
+            let taken = !model.items.is_empty();
+            assert_eq!(list.replace(slot, item(&key, value)), taken);
+            if taken {
+                model.put(slot, item(&key, value));
+            }
+        }
+        Op::Remove(at) => remove(list, model, at, 1),
+        Op::RemoveMany(at, n) => remove(list, model, at, n),
+        Op::Clear => {
+            model.items.clear();
+            assert_eq!(list.clear(), model.end);
+        }
+        Op::Find(key) => {
+            let expected = if key == "none" { None } else { model.find(&key) };
+            assert_eq!(list.find(&key), expected, "key {key}");
+        }
+        Op::Keep => {}
+    }
+}
+
+fn remove(list: &mut List<Item>, model: &mut Model, at: usize, n: usize) {
+    let at = at % model.items.len().max(1);
+    let end = (at + n).min(model.items.len());
+    for (slot, value) in model.items.drain(at.min(end)..end) {
+        assert_eq!(list.remove(slot).as_deref(), Some(&value));
+        assert_eq!(list.remove(slot), None);
+    }
+}
+
+fn check(list: &List<Item>, model: &Model) {
+    let slots: Vec<_> = list.iter_slots().map(|(slot, item)| (slot, Item::clone(item))).collect();
+    assert_eq!(slots, model.items);
+    assert_eq!((list.len(), list.end_slot(), list.iter().len()), (model.items.len(), model.end, model.items.len()));
+    assert!(list.iter().rev().eq(model.items.iter().rev().map(|entry| &entry.1)));
+    for (place, (slot, value)) in model.items.iter().enumerate() {
+        assert_eq!((list.get(place), list.slot_of(place)), (Some(value), Some(*slot)));
+        assert_eq!(list.place_of(*slot), Some(place));
+        assert_eq!(list.get_slot(*slot).map(|item| &**item), Some(value));
+    }
+    assert_eq!((list.get(list.len()), list.place_of(model.end)), (None, None));
+}
+
+proptest! {
+    #[test]
+    fn the_list_does_what_a_vector_does(ops in prop::collection::vec(op(), 0..60)) {
+        let (mut list, mut model) = (List::new(), Model::default());
+        let mut kept: Vec<(List<Item>, Model)> = Vec::new();
+        for op in ops {
+            if matches!(op, Op::Keep) {
+                kept.push((list.clone(), model.clone()));
+                // Going on with an older clone every now and then makes branches.
+                if kept.len().is_multiple_of(3) {
+                    (list, model) = kept[kept.len() / 2].clone();
+                }
+            }
+            step(&mut list, &mut model, op);
+        }
+        kept.push((list, model));
+        for (mut list, model) in kept {
+            check(&list, &model);
+            for key in ["a", "b", "f", "m0", "m50", "m199"] {
+                assert_eq!(list.find(key), model.find(key));
+            }
+        }
+    }
+
+    #[test]
+    fn an_iterator_walks_from_both_ends(
+        n in 0..200usize, steps in prop::collection::vec((any::<bool>(), 0..40usize), 0..30)
+    ) {
+        let list: List<usize> = (0..n).collect();
+        let plain: Vec<usize> = (0..n).collect();
+        let (mut ours, mut theirs) = (list.iter(), plain.iter());
+        for (forward, by) in steps {
+            let pair = if forward { (ours.nth(by), theirs.nth(by)) } else { (ours.nth_back(by), theirs.nth_back(by)) };
+            prop_assert_eq!(pair.0, pair.1);
+            prop_assert_eq!(ours.len(), theirs.len());
+        }
+        prop_assert!(ours.eq(theirs));
+        prop_assert!(list.tail(7).eq(plain[n.saturating_sub(7)..].iter()));
+    }
+}
+
+#[test]
+fn it_reads_like_a_slice() {
+    let list = List::from(vec![3, 1, 2]);
+    assert_eq!((list[1], list.first(), list.last(), list.get(3)), (1, Some(&3), Some(&2), None));
+    assert_eq!(format!("{list:?}"), "[3, 1, 2]");
+    assert_eq!(serde_json::to_string(&list).unwrap(), "[3,1,2]");
+    assert_eq!(serde_json::from_str::<List<i32>>("[3,1,2]").unwrap(), list);
+    assert_ne!(List::from(vec![3, 1]), list);
+    assert!(list.is_same(&list.clone()) && List::<i32>::default().is_empty());
+    let mut sum = 0;
+    for item in &list {
+        sum += item;
+    }
+    assert_eq!(sum, 6);
+}
+
+#[test]
+fn slots_far_apart_cost_nothing() {
+    let mut list = List::new();
+    for slot in [u64::MAX - 2, 0, 1 << 40, 7] {
+        list.insert_at_slot(slot, slot);
+    }
+    assert_eq!(list.to_vec(), [0, 7, 1 << 40, u64::MAX - 2]);
+    assert_eq!(list.end_slot(), u64::MAX - 1);
+}
+
+#[test]
+#[should_panic(expected = "past the end")]
+fn a_place_past_the_end_panics_as_in_a_slice() {
+    let _ = List::<i32>::new()[0];
+}

@@ -1,0 +1,248 @@
+//! A persistent B+ tree that counts: the storage of a list and of its index.
+//!
+//! A clone is O(1) and shares every node; a change copies the nodes on one path that are shared, and changes the others
+//! in place. Each branch knows how many entries lie below its children, so that an entry is found by place as well as
+//! by key. *Absent:* merging of nodes that removals left half empty (an empty one is dropped), and any order but that
+//! of the keys.
+
+use std::sync::Arc;
+
+/// Entries of a leaf and children of a branch. Measured on 10,000 items: 16 reads and loads slower, 64 takes twice as
+/// long to change while a clone lives.
+const NODE_MAX: usize = 32;
+
+/// A persistent ordered map with access by place.
+#[derive(Debug)]
+pub(super) struct Tree<K, V> {
+    root: Arc<Node<K, V>>,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Node<K, V> {
+    Leaf(Vec<(K, V)>),
+    Branch(Vec<Child<K, V>>),
+}
+
+#[derive(Debug)]
+struct Child<K, V> {
+    /// No key below is smaller.
+    first: K,
+    len: usize,
+    node: Arc<Node<K, V>>,
+}
+
+/// The right half of a node that was split, with the number of its entries.
+type Split<K, V> = Option<Child<K, V>>;
+
+impl<K: Ord + Copy, V: Clone> Tree<K, V> {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether both share everything, which makes them equal; `false` says nothing.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.root, &other.root)
+    }
+
+    pub(super) fn get(&self, key: &K) -> Option<&V> {
+        let mut node = &*self.root;
+        loop {
+            match node {
+                Node::Branch(children) => node = &children[child_of(children, key)].node,
+                Node::Leaf(entries) => return entries.binary_search_by(|e| e.0.cmp(key)).ok().map(|i| &entries[i].1),
+            }
+        }
+    }
+
+    /// Returns the entries from place `index` to the end of its leaf, and how many of that leaf lie before it.
+    pub(super) fn leaf_at(&self, mut index: usize) -> (&[(K, V)], usize) {
+        let mut node = &*self.root;
+        'down: loop {
+            match node {
+                Node::Leaf(entries) => return (entries, index.min(entries.len())),
+                Node::Branch(children) => {
+                    for child in children {
+                        if index < child.len {
+                            node = &child.node;
+                            continue 'down;
+                        }
+                        index -= child.len;
+                    }
+                    return (&[], 0);
+                }
+            }
+        }
+    }
+
+    /// Returns how many entries have a smaller key.
+    pub(super) fn rank(&self, key: &K) -> usize {
+        let (mut node, mut before) = (&*self.root, 0);
+        loop {
+            match node {
+                Node::Leaf(entries) => return before + entries.partition_point(|e| e.0 < *key),
+                Node::Branch(children) => {
+                    let at = child_of(children, key);
+                    before += children[..at].iter().map(|child| child.len).sum::<usize>();
+                    node = &children[at].node;
+                }
+            }
+        }
+    }
+
+    /// Sets the value of a key, and returns the one it had.
+    pub(super) fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let (old, split) = insert(Arc::make_mut(&mut self.root), key, value);
+        self.len += usize::from(old.is_none());
+        if let Some(right) = split {
+            let left = std::mem::take(&mut self.root);
+            let first = left.first().unwrap_or(key);
+            let left = Child { first, len: self.len - right.len, node: left };
+            self.root = Arc::new(Node::Branch(vec![left, right]));
+        }
+        old
+    }
+
+    /// Removes a key, and returns its value.
+    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+        // Looking first keeps a miss from copying shared nodes.
+        self.get(key)?;
+        let old = remove(Arc::make_mut(&mut self.root), key);
+        self.len -= usize::from(old.is_some());
+        while let Node::Branch(children) = &*self.root {
+            match &children[..] {
+                [] => self.root = Arc::default(),
+                [only] => self.root = only.node.clone(),
+                _ => break,
+            }
+        }
+        old
+    }
+}
+
+impl<K: Copy, V> Node<K, V> {
+    fn first(&self) -> Option<K> {
+        match self {
+            Self::Leaf(entries) => entries.first().map(|entry| entry.0),
+            Self::Branch(children) => children.first().map(|child| child.first),
+        }
+    }
+}
+
+/// Returns the child in which `key` lies or would lie.
+fn child_of<K: Ord, V>(children: &[Child<K, V>], key: &K) -> usize {
+    children.partition_point(|child| child.first <= *key).saturating_sub(1)
+}
+
+fn insert<K: Ord + Copy, V: Clone>(node: &mut Node<K, V>, key: K, value: V) -> (Option<V>, Split<K, V>) {
+    match node {
+        Node::Leaf(entries) => {
+            // Most keys come in ascending order.
+            let at = match entries.last() {
+                Some(last) if last.0 < key => Err(entries.len()),
+                _ => entries.binary_search_by(|e| e.0.cmp(&key)),
+            };
+            match at {
+                Ok(at) => (Some(std::mem::replace(&mut entries[at].1, value)), None),
+                Err(at) => {
+                    let split = insert_entry(entries, at, (key, value));
+                    let right = split.map(|right| Child {
+                        first: right[0].0,
+                        len: right.len(),
+                        node: Arc::new(Node::Leaf(right)),
+                    });
+                    (None, right)
+                }
+            }
+        }
+        Node::Branch(children) => {
+            let at = child_of(children, &key);
+            let child = &mut children[at];
+            let (old, split) = insert(Arc::make_mut(&mut child.node), key, value);
+            child.first = child.first.min(key);
+            child.len += usize::from(old.is_none());
+            let Some(right) = split else { return (old, None) };
+            child.len -= right.len;
+            let right = insert_entry(children, at + 1, right).map(|right| Child {
+                first: right[0].first,
+                len: right.iter().map(|child| child.len).sum(),
+                node: Arc::new(Node::Branch(right)),
+            });
+            (old, right)
+        }
+    }
+}
+
+/// Inserts into a node; one that is full is split, and its right part returned. What comes last goes alone into the
+/// right part, so that a list which only grows consists of full nodes.
+fn insert_entry<T>(entries: &mut Vec<T>, at: usize, entry: T) -> Option<Vec<T>> {
+    if entries.len() < NODE_MAX {
+        entries.insert(at, entry);
+        return None;
+    }
+    let mut right = Vec::with_capacity(NODE_MAX);
+    if at == NODE_MAX {
+        right.push(entry);
+        return Some(right);
+    }
+    right.extend(entries.drain(NODE_MAX / 2..));
+    match at.checked_sub(NODE_MAX / 2) {
+        Some(at) if at > 0 => right.insert(at, entry),
+        _ => entries.insert(at, entry),
+    }
+    Some(right)
+}
+
+fn remove<K: Ord + Copy, V: Clone>(node: &mut Node<K, V>, key: &K) -> Option<V> {
+    match node {
+        Node::Leaf(entries) => {
+            let at = entries.binary_search_by(|e| e.0.cmp(key)).ok()?;
+            Some(entries.remove(at).1)
+        }
+        Node::Branch(children) => {
+            let at = child_of(children, key);
+            let old = remove(Arc::make_mut(&mut children[at].node), key)?;
+            children[at].len -= 1;
+            if children[at].len == 0 {
+                children.remove(at);
+            }
+            Some(old)
+        }
+    }
+}
+
+impl<K, V> Clone for Tree<K, V> {
+    fn clone(&self) -> Self {
+        Self { root: self.root.clone(), len: self.len }
+    }
+}
+
+impl<K, V> Default for Tree<K, V> {
+    fn default() -> Self {
+        Self { root: Arc::default(), len: 0 }
+    }
+}
+
+impl<K, V> Default for Node<K, V> {
+    fn default() -> Self {
+        Self::Leaf(Vec::new())
+    }
+}
+
+/// A copied node is about to change: it gets room for that.
+impl<K: Copy, V: Clone> Clone for Node<K, V> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Leaf(entries) => {
+                let mut copy = Vec::with_capacity(NODE_MAX);
+                copy.extend_from_slice(entries);
+                Self::Leaf(copy)
+            }
+            Self::Branch(children) => {
+                let mut copy = Vec::with_capacity(NODE_MAX);
+                copy.extend(children.iter().map(|c| Child { first: c.first, len: c.len, node: c.node.clone() }));
+                Self::Branch(copy)
+            }
+        }
+    }
+}
