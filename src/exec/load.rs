@@ -229,3 +229,20 @@ fn special(pending: &PendingWrites, (_, index): (&str, i32)) -> Option<Value> {
         _ => None,
     }
 }
+
+/// Returns what a task wrote to the state, by channel.
+pub(crate) fn result_of(graph: &Graph, pending: &PendingWrites) -> Result<crate::base::Map, RunError> {
+    let mut result = crate::base::Map::new();
+    for write in task_writes(graph, pending)? {
+        if let WriteKind::Field(Some(value)) = &write.kind {
+            let value = graph.layout.write_to_value(write.channel as usize, value)?;
+            result.insert(graph.channels[write.channel as usize].to_string(), value);
+        }
+    }
+    Ok(result)
+}
+
+/// Returns the message of the error stored for a task.
+pub(crate) fn error_of(pending: &PendingWrites) -> Option<String> {
+    special(pending, super::head::ERROR).and_then(|error| error.as_str().map(str::to_owned))
+}

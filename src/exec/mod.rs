@@ -22,8 +22,8 @@ pub use error::RunError;
 
 pub(crate) use edit::{Edit, as_node, edit};
 pub(crate) use effect::{Effect, Event, EventMask, Recording, Request, Start, Status};
-pub(crate) use head::{ERROR, Head, HeadCheckpoint, INTERRUPT, PendingWrites};
-pub(crate) use load::{Loader, interrupts_of};
+pub(crate) use head::Head;
+pub(crate) use load::{Loader, error_of, interrupts_of, result_of};
 pub(crate) use machine::Machine;
 pub(crate) use plan::plan;
-pub(crate) use task::{Task, TaskJob, TaskOutcome, TaskStatus, run as run_task};
+pub(crate) use task::{TaskJob, TaskOutcome, TaskStatus, run as run_task};

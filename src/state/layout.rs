@@ -124,7 +124,7 @@ pub trait Layout: Send + Sync + 'static {
 }
 
 /// A field could not be read, written or changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
     /// The writes of a superstep break the rule of a channel.

@@ -22,9 +22,11 @@ pub use schema::Schema;
 pub use writes::{BoxWrite, IntoUpdate, Writes};
 
 pub(crate) use dynamic::{field_of, resolve};
-pub(crate) use lists::payload_message;
 
 pub use crate::channel::List;
+/// Derives [`State`](trait@State) for a struct with named fields, see there.
+#[cfg(feature = "derive")]
+pub use annals_derive::State;
 
 /// The list of messages of a conversation: merged by message id, cloned in O(1).
 pub type Messages = List<crate::message::Message>;

@@ -69,8 +69,22 @@ fn emit(input: &DeriveInput, channels: &[Channel<'_>]) -> TokenStream {
             }
         }
 
+        #[automatically_derived]
+        impl ::annals::graph::IntoOutput<#state> for #update {
+            fn into_output(self) -> ::annals::graph::NodeOutput {
+                ::annals::graph::NodeOutput::update(self.writes)
+            }
+        }
+
+        #[automatically_derived]
+        impl ::annals::IntoInput<#state> for #update {
+            fn into_input(self) -> ::annals::Input {
+                ::annals::Input::Update(self.writes)
+            }
+        }
+
         #[doc = #docs]
-        #[derive(::std::default::Default)]
+        #[derive(::std::clone::Clone, ::std::default::Default)]
         #[must_use = "a change does nothing until it is given to a graph or returned by a node"]
         #vis struct #update {
             writes: ::annals::state::Writes,

@@ -1,0 +1,105 @@
+//! Getting a head: from the cache if it is still the one in the file, else from the file.
+
+use std::sync::Arc;
+
+use crate::base::{CheckpointId, Namespace};
+use crate::error::Error;
+use crate::exec::{Head, Loader, RunError};
+use crate::graph::Graph;
+use crate::history::Thread;
+use crate::store::{CachedHead, ItemRange, Point, Source, StoreError};
+
+/// A head, and what the file's head was when it was got.
+pub(super) struct Loaded {
+    pub(super) head: Head,
+    pub(super) newest: Option<CheckpointId>,
+}
+
+/// Gets the head of a thread, or of one of its checkpoints.
+pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result<Loaded, Error> {
+    let backend = thread.store().backend();
+    let root = Namespace::root();
+    let newest = backend.head_id(thread.id(), &root)?;
+    let wanted = match (at, newest) {
+        (Some(point), _) => point.clone(),
+        (None, Some(newest)) => thread.point(newest),
+        (None, None) => return Ok(Loaded { head: Head::empty(graph), newest: None }),
+    };
+    let mut head = match cached(graph, thread, wanted.checkpoint) {
+        Some(head) => head,
+        None => read(graph, thread, &wanted)?,
+    };
+    head.set_pending(backend.writes(&wanted)?);
+    Ok(Loaded { head, newest })
+}
+
+/// The schema a head was decoded by: heads of another graph are not used.
+fn schema_of(graph: &Graph) -> usize {
+    std::ptr::from_ref(graph) as usize
+}
+
+fn cached(graph: &Graph, thread: &Thread, wanted: CheckpointId) -> Option<Head> {
+    let cached = thread.store().heads().take(thread.id(), &Namespace::root(), schema_of(graph))?;
+    if cached.checkpoint != wanted {
+        return None;
+    }
+    cached.head.downcast::<Head>().ok().map(|head| *head)
+}
+
+/// Keeps a head for the next run.
+pub(super) fn keep(graph: &Graph, thread: &Thread, head: Head) {
+    let Some(checkpoint) = head.checkpoint.map(|checkpoint| checkpoint.id) else { return };
+    thread.store().heads().put(CachedHead {
+        thread: thread.id().clone(),
+        namespace: Namespace::root(),
+        checkpoint,
+        schema: schema_of(graph),
+        bytes: head.bytes,
+        head: Box::new(head),
+    });
+}
+
+fn read(graph: &Graph, thread: &Thread, point: &Point) -> Result<Head, Error> {
+    let backend = thread.store().backend();
+    let state = backend.state(point)?;
+    let mut loader = Loader::new(graph, &state)?;
+    for channel in loader.lists() {
+        let mut failed: Option<RunError> = None;
+        let name = Arc::clone(&graph.channels[channel as usize]);
+        let visited = backend.items(point, &name, ItemRange::All, &mut |row| {
+            loader.item(channel, row).map_err(|error| {
+                let reason = error.to_string();
+                failed = Some(error);
+                // Ends the visit; the error itself is in `failed`.
+                StoreError::Invalid { field: "item", reason }
+            })
+        });
+        match (failed, visited) {
+            (Some(error), _) => return Err(error.into()),
+            (None, visited) => visited?,
+        }
+    }
+    if loader.needs_input() {
+        loader.input(&input_writes(thread, point)?)?;
+    }
+    Ok(loader.finish())
+}
+
+/// The writes that hold the input of a checkpoint; a fork has those of what it was forked from.
+fn input_writes(thread: &Thread, point: &Point) -> Result<Vec<crate::store::WriteRecord>, Error> {
+    let backend = thread.store().backend();
+    let mut at = Some(point.clone());
+    while let Some(point) = at {
+        let Some(record) = backend.checkpoint(&point)? else { break };
+        let input = record.tasks.iter().find(|task| &*task.name == crate::graph::START).map(|task| task.id);
+        let writes: Vec<_> = backend.writes(&point)?.into_iter().filter(|write| Some(write.task) == input).collect();
+        if !writes.is_empty() || record.source != Source::Fork {
+            return Ok(writes);
+        }
+        at = match (record.parent, record.forked_from) {
+            (Some(parent), _) => Some(Point { checkpoint: parent, ..point }),
+            (None, forked_from) => forked_from,
+        };
+    }
+    Ok(Vec::new())
+}

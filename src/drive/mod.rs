@@ -1,0 +1,16 @@
+//! Floor 6: the only code that blocks, spawns or waits.
+//!
+//! A driver is a loop around the machine: it loads heads, runs tasks on threads, commits batches and passes events on.
+//! *Absent:* decisions about supersteps, which are the machine's, and SQL.
+//!
+//! Invariants: what a run acknowledged is as durable as its [`Durability`] says; a run that lost a race is told so; a
+//! head goes back into the cache only if it is what the file holds.
+
+mod blocking;
+mod load;
+mod pool;
+mod run;
+mod snapshot;
+
+pub use run::{Durability, Input, IntoInput, Outcome, Run, RunOn, Stream};
+pub use snapshot::{StateSnapshot, TaskView};

@@ -1,0 +1,134 @@
+//! Threads for the tasks of a superstep: as many as are needed, up to a cap, kept for a while.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// How long a thread waits for work before it ends.
+const IDLE: Duration = Duration::from_secs(10);
+
+thread_local! {
+    static IN_TASK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether this thread runs a task: a graph inside it runs its own tasks right here, so that nesting never
+/// waits for a thread.
+pub(super) fn in_task() -> bool {
+    IN_TASK.get()
+}
+
+/// Runs a task on this thread.
+pub(super) fn run_here<T>(work: impl FnOnce() -> T) -> T {
+    let outer = IN_TASK.replace(true);
+    let result = work();
+    IN_TASK.set(outer);
+    result
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Work>,
+    threads: usize,
+    idle: usize,
+}
+
+/// An elastic pool, shared by all runs of the process.
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    threads_max: usize,
+}
+
+impl Pool {
+    /// Returns the pool of the process.
+    pub(super) fn shared() -> &'static Self {
+        static POOL: std::sync::OnceLock<Pool> = std::sync::OnceLock::new();
+        POOL.get_or_init(|| Pool {
+            shared: Arc::default(),
+            threads_max: crate::base::limits::NODE_THREADS_DEFAULT,
+        })
+    }
+
+    /// Hands work to a thread. If none can be started, the work is done here.
+    pub(super) fn spawn(&self, work: Work) {
+        let mut state = self.shared.state.lock();
+        state.queue.push_back(work);
+        if state.idle >= state.queue.len() || state.threads >= self.threads_max {
+            drop(state);
+            self.shared.work.notify_one();
+            return;
+        }
+        state.threads += 1;
+        drop(state);
+        let shared = Arc::clone(&self.shared);
+        let started = std::thread::Builder::new().name("annals-node".into()).spawn(move || work_off(&shared));
+        if started.is_err() {
+            let mut state = self.shared.state.lock();
+            state.threads -= 1;
+            // With other threads at work the queue is served; without any, this caller serves it.
+            let alone = if state.threads == 0 { state.queue.pop_back() } else { None };
+            drop(state);
+            if let Some(work) = alone {
+                run_here(work);
+            }
+        }
+    }
+}
+
+fn work_off(shared: &Shared) {
+    let mut state = shared.state.lock();
+    loop {
+        if let Some(work) = state.queue.pop_front() {
+            drop(state);
+            run_here(work);
+            state = shared.state.lock();
+            continue;
+        }
+        state.idle += 1;
+        let timed_out = shared.work.wait_for(&mut state, IDLE).timed_out();
+        state.idle -= 1;
+        if timed_out && state.queue.is_empty() {
+            state.threads -= 1;
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn work_runs_at_the_same_time_and_threads_are_reused() {
+        let pool = Pool { shared: Arc::default(), threads_max: 4 };
+        for _ in 0..3 {
+            let (sender, receiver) = channel();
+            let barrier = Arc::new(std::sync::Barrier::new(4));
+            for i in 0..4 {
+                let (sender, barrier) = (sender.clone(), Arc::clone(&barrier));
+                pool.spawn(Box::new(move || {
+                    // Passes only if all four run at once.
+                    barrier.wait();
+                    assert!(in_task());
+                    _ = sender.send(i);
+                }));
+            }
+            let mut done: Vec<i32> = receiver.iter().take(4).collect();
+            done.sort_unstable();
+            assert_eq!(done, [0, 1, 2, 3]);
+        }
+        assert!(pool.shared.state.lock().threads <= 4);
+        assert!(!in_task());
+    }
+}

@@ -1,0 +1,170 @@
+//! Looking at and changing the state of a thread through its graph.
+
+use std::sync::Arc;
+
+use crate::base::{CheckpointId, Map, TaskId, Timestamp, Value};
+use crate::error::Error;
+use crate::exec::{Edit, Head, RunError, TaskStatus, as_node, edit, interrupts_of, plan};
+use crate::graph::{CompiledGraph, Interrupt, IntoOutput};
+use crate::history::{Snapshot, Thread};
+use crate::store::{CheckpointRecord, Source};
+
+use super::load::{keep, load};
+use super::run::{RunOn, recording, typed};
+
+/// The state of a thread at one checkpoint, in the graph's own types.
+///
+/// At the head it is live: results of tasks that have ended are counted in `next`. At an older checkpoint it is the
+/// record: the state at the start of the superstep, with all tasks that were due.
+#[derive(Clone, Debug)]
+pub struct StateSnapshot<S> {
+    /// The state.
+    pub values: Arc<S>,
+    /// The nodes that are due, one name for each task.
+    pub next: Vec<String>,
+    /// The tasks that are due, and what is known of them.
+    pub tasks: Vec<TaskView>,
+    /// The open questions.
+    pub interrupts: Vec<Interrupt>,
+    /// The checkpoint; `None` on a thread without one.
+    pub checkpoint: Option<CheckpointId>,
+    /// The checkpoint it builds on.
+    pub parent: Option<CheckpointId>,
+    /// What made it.
+    pub source: Option<Source>,
+    /// The number of the superstep.
+    pub step: Option<i64>,
+    /// When it was made.
+    pub created_at: Option<Timestamp>,
+    /// Further metadata: the text of a JSON object.
+    pub metadata: Option<String>,
+}
+
+/// A task as a snapshot shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskView {
+    /// Its id.
+    pub id: TaskId,
+    /// Its node.
+    pub name: String,
+    /// What it wrote, if it has ended.
+    pub result: Option<Map>,
+    /// The message of its error, if it failed.
+    pub error: Option<String>,
+    /// The questions it asked.
+    pub interrupts: Vec<Interrupt>,
+}
+
+impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
+    /// Returns the state of a thread, or at one of its checkpoints (`&Thread` or `&Snapshot`).
+    ///
+    /// # Errors
+    /// [`RunError::NoStore`] without a store; the store's errors; [`RunError::State`] if a stored value does not fit.
+    pub fn get_state(&self, at: impl RunOn) -> Result<StateSnapshot<S>, Error> {
+        let place = at.place();
+        let thread = place.thread.ok_or(RunError::NoStore)?;
+        let loaded = load(&self.graph, &thread, place.at.as_ref())?;
+        let live = place.at.is_none();
+        let record = match loaded.head.checkpoint {
+            Some(checkpoint) => thread.store().backend().checkpoint(&thread.point(checkpoint.id))?,
+            None => None,
+        };
+        let snapshot = self.snapshot(&loaded.head, record.as_ref(), live)?;
+        keep(&self.graph, &thread, loaded.head);
+        Ok(snapshot)
+    }
+
+    /// Returns the states of a thread, newest first, each loaded when it is asked for. To list a history without its
+    /// states use [`Thread::history`].
+    ///
+    /// # Errors
+    /// As [`CompiledGraph::get_state`], here and for each item.
+    pub fn get_state_history<'a>(
+        &'a self,
+        thread: &'a Thread,
+    ) -> Result<impl Iterator<Item = Result<StateSnapshot<S>, Error>> + 'a, Error> {
+        let history = thread.history()?;
+        Ok(history.map(move |snapshot| {
+            let snapshot: Snapshot = snapshot?;
+            let loaded = load(&self.graph, thread, Some(snapshot.point()))?;
+            self.snapshot(&loaded.head, Some(snapshot.record()), false)
+        }))
+    }
+
+    /// Changes the state as if a node had made the change, and returns the new checkpoint. The edges of that node are
+    /// followed; the node is not run. Nothing stored is changed: at an old checkpoint this opens a branch.
+    ///
+    /// `as_node` names the node; `None` takes the one that wrote last.
+    ///
+    /// # Errors
+    /// [`RunError::AmbiguousUpdate`], [`RunError::UnknownNode`]; a conflict if the thread moved on meanwhile; as
+    /// [`CompiledGraph::get_state`].
+    pub fn update_state(
+        &self,
+        at: impl RunOn,
+        update: impl IntoOutput<S>,
+        as_node_named: Option<&str>,
+    ) -> Result<Snapshot, Error> {
+        let place = at.place();
+        let thread = place.thread.clone().ok_or(RunError::NoStore)?;
+        let store = thread.store();
+        let mut loaded = load(&self.graph, &thread, place.at.as_ref())?;
+        let node = as_node(&self.graph, &loaded.head, as_node_named)?;
+        let recording = recording(&thread, &place, loaded.newest, store.mint_run(), None);
+        let request = Edit { output: update.into_output(), node, recording, seed: store.mint_seed() };
+        let batch = edit(&self.graph, &mut loaded.head, request, store.now())?;
+        store.commit(&batch)?;
+        keep(&self.graph, &thread, loaded.head);
+        let head = batch.head_after().ok_or(RunError::EmptyInput)?;
+        Ok(thread.at(&head.to_string())?)
+    }
+
+    fn snapshot(
+        &self,
+        head: &Head,
+        record: Option<&CheckpointRecord>,
+        live: bool,
+    ) -> Result<StateSnapshot<S>, Error> {
+        let graph = &*self.graph;
+        let mut snapshot = StateSnapshot {
+            values: typed::<S>(&head.state),
+            next: Vec::new(),
+            tasks: Vec::new(),
+            interrupts: Vec::new(),
+            checkpoint: head.checkpoint.map(|checkpoint| checkpoint.id),
+            parent: record.and_then(|record| record.parent),
+            source: head.checkpoint.map(|checkpoint| checkpoint.source),
+            step: head.checkpoint.map(|checkpoint| checkpoint.step),
+            created_at: record.map(|record| record.created_at),
+            metadata: record.and_then(|record| record.metadata.clone()),
+        };
+        let Some(checkpoint) = head.checkpoint else { return Ok(snapshot) };
+        let root = crate::base::Namespace::root();
+        for task in plan(graph, head, checkpoint.id, &root, checkpoint.step + 1) {
+            debug_assert!(matches!(task.status, TaskStatus::Due));
+            let pending = head.pending_of(task.id);
+            let finished = pending.is_some_and(|pending| pending.is_finished());
+            let interrupts = pending.map(interrupts_of).unwrap_or_default();
+            let name = task.name(graph).to_owned();
+            let result = match pending.filter(|_| finished) {
+                Some(pending) => Some(crate::exec::result_of(graph, pending)?),
+                None => None,
+            };
+            let error = pending.and_then(crate::exec::error_of);
+            if !(live && finished) {
+                snapshot.next.push(name.clone());
+                snapshot.interrupts.extend(interrupts.iter().cloned());
+            }
+            snapshot.tasks.push(TaskView { id: task.id, name, result, error, interrupts });
+        }
+        Ok(snapshot)
+    }
+}
+
+impl<S> StateSnapshot<S> {
+    /// Returns the metadata member `name`.
+    pub fn metadata_of(&self, name: &str) -> Option<Value> {
+        let json: serde_json::Value = serde_json::from_str(self.metadata.as_deref()?).ok()?;
+        json.get(name).cloned().map(Value::from)
+    }
+}

@@ -1,0 +1,13 @@
+//! What a program needs: `use annals::prelude::*`.
+
+pub use crate::base::Value;
+pub use crate::drive::{Durability, Input, Outcome};
+pub use crate::error::{Error, Result};
+pub use crate::graph::{
+    Command, CompiledGraph, Context, END, Interrupt, NodeResult, Own, START, SendTo, StateGraph, Target,
+};
+pub use crate::history::{Snapshot, Thread};
+pub use crate::message::{Message, ToolCall};
+pub use crate::state::{DynSchema, DynState, DynUpdate, List, Messages, Schema, State};
+pub use crate::store::{OpenOptions, Store, Synchronous};
+pub use crate::stream::{StreamMode, StreamPart};
