@@ -111,3 +111,19 @@ impl Backend for MemoryBackend {
         Ok(read::check(&self.log.read()))
     }
 }
+
+#[cfg(all(test, feature = "conformance"))]
+mod tests {
+    use super::*;
+    use crate::store::conformance;
+
+    #[test]
+    fn the_backend_in_memory_holds_the_contract() {
+        conformance::run(&|| Arc::new(MemoryBackend::new()));
+    }
+
+    #[test]
+    fn the_backend_in_memory_is_strict() {
+        conformance::run_all(conformance::strict_cases(), &|| Arc::new(MemoryBackend::new()));
+    }
+}
