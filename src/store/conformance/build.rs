@@ -1,0 +1,329 @@
+//! Short names for what the cases build and read.
+
+use std::sync::Arc;
+
+use crate::base::{CheckpointId, Codec, IdSource, Namespace, RunId, TaskId, ThreadId, Timestamp};
+use crate::store::backend::Backend;
+use crate::store::batch::{
+    Batch, Change, ChangeValue, Data, Expect, ItemChange, ItemIndex, ItemOp, NewCheckpoint, NewWrite, NewWrites,
+    Parent, Payload, Seen, WriteRef, WriteValue,
+};
+use crate::store::error::StoreError;
+use crate::store::query::ItemRange;
+use crate::store::record::{
+    ChannelRecord, ChannelValue, CheckpointRecord, Point, Source, TaskKind, TaskRecord, WriteRecord,
+};
+
+/// Returns checkpoint id number `n`: a greater number gives a greater id.
+pub(super) fn id(n: u64) -> CheckpointId {
+    IdSource::from_seed(n).checkpoint(moment(n), 0, None)
+}
+
+/// Returns moment number `n`, a millisecond after the one before.
+pub(super) fn moment(n: u64) -> Timestamp {
+    Timestamp::from_micros(1_700_000_000_000_000 + i64::try_from(n).unwrap_or(0) * 1_000)
+}
+
+/// Returns task id number `n`: a greater number gives a greater id.
+pub(super) fn task(n: u8) -> TaskId {
+    TaskId::from_bytes([n; 16])
+}
+
+/// Returns a payload with these bytes and no index.
+pub(super) fn bytes(data: impl AsRef<[u8]>) -> Payload {
+    Payload { codec: Codec::MsgPack, data: data.as_ref().to_vec(), index: None }
+}
+
+/// Returns a payload with every field of the index set.
+pub(super) fn message(id: &str, text: &str) -> Payload {
+    let index = ItemIndex {
+        id: Some(id.into()),
+        kind: Some("ai".into()),
+        name: Some("Zoë".into()),
+        tool_calls: Some(r#"["call-1","call-2"]"#.into()),
+        text: Some(text.into()),
+        input_tokens: Some(0),
+        output_tokens: Some(u32::MAX),
+    };
+    Payload { index: Some(Box::new(index)), ..bytes([0x80]) }
+}
+
+/// Puts bytes at a slot.
+pub(super) fn put(slot: u64, data: impl AsRef<[u8]>) -> ItemChange {
+    put_payload(slot, bytes(data))
+}
+
+/// Puts a payload at a slot.
+pub(super) fn put_payload(slot: u64, payload: Payload) -> ItemChange {
+    ItemChange { slot, op: ItemOp::Put(Data::New(payload)), task: None }
+}
+
+/// Puts the bytes of a write at a slot.
+pub(super) fn put_of(slot: u64, task: TaskId, index: i32, part: u32) -> ItemChange {
+    ItemChange { slot, op: ItemOp::Put(Data::OfWrite(WriteRef { task, index, part })), task: None }
+}
+
+/// Frees a slot.
+pub(super) fn remove(slot: u64) -> ItemChange {
+    ItemChange { slot, op: ItemOp::Remove, task: None }
+}
+
+/// Frees the slots from `slot` up to `end`.
+pub(super) fn cut(slot: u64, end: u64) -> ItemChange {
+    ItemChange { slot, op: ItemOp::Cut { end }, task: None }
+}
+
+/// Returns a write of one value.
+pub(super) fn write(index: i32, channel: &str, data: impl AsRef<[u8]>) -> NewWrite {
+    NewWrite { index, channel: channel.into(), value: WriteValue::One(bytes(data)) }
+}
+
+/// Returns a write of a list.
+pub(super) fn write_items(index: i32, channel: &str, items: &[&str]) -> NewWrite {
+    NewWrite { index, channel: channel.into(), value: WriteValue::Items(items.iter().map(bytes).collect()) }
+}
+
+/// Returns the writes of a task of checkpoint `n`.
+pub(super) fn writes(n: u64, task: TaskId, path: &str, writes: Vec<NewWrite>) -> NewWrites {
+    NewWrites { checkpoint: id(n), task, path: path.into(), writes }
+}
+
+/// A checkpoint in the making.
+pub(super) struct Draft(pub(super) NewCheckpoint);
+
+impl Draft {
+    /// Starts checkpoint number `n`, from the empty state.
+    pub(super) fn root(n: u64) -> Self {
+        Self(NewCheckpoint {
+            id: id(n),
+            parent: None,
+            step: i64::try_from(n).unwrap_or(0) - 2,
+            source: Source::Loop,
+            created_at: moment(n),
+            run: None,
+            metadata: None,
+            tasks: Vec::new(),
+            consumed: Vec::new(),
+            changes: Vec::new(),
+            seen: Vec::new(),
+        })
+    }
+
+    /// Starts checkpoint number `n` on number `parent`.
+    pub(super) fn on(n: u64, parent: u64) -> Self {
+        Self::root(n).under(Some(Parent::Local(id(parent))))
+    }
+
+    /// Starts checkpoint number `n` on a checkpoint of another thread.
+    pub(super) fn fork(n: u64, of: Point) -> Self {
+        let mut draft = Self::root(n).under(Some(Parent::Fork(of)));
+        draft.0.source = Source::Fork;
+        draft
+    }
+
+    pub(super) fn under(mut self, parent: Option<Parent>) -> Self {
+        self.0.parent = parent;
+        self
+    }
+
+    pub(super) fn change(mut self, channel: &str, version: u64, value: ChangeValue) -> Self {
+        self.0.changes.push(Change { channel: channel.into(), version, value, task: None });
+        self
+    }
+
+    pub(super) fn value(self, channel: &str, version: u64, data: impl AsRef<[u8]>) -> Self {
+        self.change(channel, version, ChangeValue::Value(Data::New(bytes(data))))
+    }
+
+    pub(super) fn items(self, channel: &str, version: u64, items: Vec<ItemChange>) -> Self {
+        self.change(channel, version, ChangeValue::Items(items))
+    }
+
+    /// Sets the channel to the bytes of a write of the parent.
+    pub(super) fn value_of(self, channel: &str, version: u64, task: TaskId, index: i32) -> Self {
+        self.change(channel, version, ChangeValue::Value(Data::OfWrite(WriteRef { task, index, part: 0 })))
+    }
+
+    /// Names the task of the parent that made the last change, and the items in it.
+    pub(super) fn by(mut self, task: u32) -> Self {
+        if let Some(change) = self.0.changes.last_mut() {
+            change.task = Some(task);
+            if let ChangeValue::Items(items) = &mut change.value {
+                items.iter_mut().for_each(|item| item.task = Some(task));
+            }
+        }
+        self
+    }
+
+    /// Makes a pull task for each node; their ids are `task(1)`, `task(2)`, ...
+    pub(super) fn tasks(mut self, nodes: &[&str]) -> Self {
+        let tasks = (1..).zip(nodes).map(|(n, node)| TaskRecord {
+            id: task(n),
+            name: (*node).into(),
+            kind: TaskKind::Pull { triggers: vec![format!("branch:to:{node}").into(), "input".into()] },
+        });
+        self.0.tasks = tasks.collect();
+        self
+    }
+
+    pub(super) fn consumed(mut self, writes: NewWrites) -> Self {
+        self.0.consumed.push(writes);
+        self
+    }
+
+    pub(super) fn seen(mut self, node: &str, versions: &[(&str, u64)]) -> Self {
+        let versions = versions.iter().map(|(channel, version)| (Arc::from(*channel), *version)).collect();
+        self.0.seen.push(Seen { node: node.into(), versions });
+        self
+    }
+
+    /// Sets every field of the record that has a default.
+    pub(super) fn in_full(mut self) -> Self {
+        self.0.source = Source::Update;
+        self.0.run = Some(RunId::from_bytes([9; 16]));
+        self.0.metadata = Some(r#"{"why":"because, «ü»"}"#.into());
+        self.0.tasks = vec![
+            TaskRecord { id: task(1), name: "pulled".into(), kind: TaskKind::Pull { triggers: Vec::new() } },
+            TaskRecord { id: task(2), name: "pushed".into(), kind: TaskKind::Push { index: 7 } },
+        ];
+        self
+    }
+}
+
+/// A namespace of a thread: where a case writes and reads.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) thread: ThreadId,
+    pub(super) namespace: Namespace,
+}
+
+/// Returns the root namespace of a thread.
+pub(super) fn root_of(thread: &str) -> Place {
+    Place { thread: ThreadId::new(thread).expect("the name of a thread"), namespace: Namespace::root() }
+}
+
+impl Place {
+    /// Returns another namespace of the same thread.
+    pub(super) fn inside(&self, namespace: &str) -> Self {
+        Self { namespace: Namespace::new(namespace).expect("a namespace"), ..self.clone() }
+    }
+
+    pub(super) fn point(&self, n: u64) -> Point {
+        self.point_of(id(n))
+    }
+
+    pub(super) fn point_of(&self, checkpoint: CheckpointId) -> Point {
+        Point { thread: self.thread.clone(), namespace: self.namespace.clone(), checkpoint }
+    }
+
+    /// Returns a batch that expects checkpoint number `head`.
+    pub(super) fn batch(&self, head: Option<u64>, drafts: impl IntoIterator<Item = Draft>) -> Batch {
+        let mut batch = Batch::new(self.thread.clone(), self.namespace.clone(), head.map(id));
+        batch.checkpoints = drafts.into_iter().map(|draft| draft.0).collect();
+        batch
+    }
+
+    /// Returns a batch of pending writes only.
+    pub(super) fn pending(&self, head: u64, writes: NewWrites) -> Batch {
+        Batch { writes: vec![writes], ..self.batch(Some(head), []) }
+    }
+
+    /// Commits one checkpoint, which must succeed.
+    pub(super) fn add(&self, backend: &dyn Backend, head: Option<u64>, draft: Draft) {
+        commit(backend, &self.batch(head, [draft]));
+    }
+
+    pub(super) fn head(&self, backend: &dyn Backend) -> Option<CheckpointId> {
+        let head = backend.head(&self.thread, &self.namespace).expect("reads the head");
+        let head_id = backend.head_id(&self.thread, &self.namespace).expect("reads the id of the head");
+        let id = head.map(|record| record.point.checkpoint);
+        assert_eq!(id, head_id, "head and head_id differ");
+        id
+    }
+
+    pub(super) fn record(&self, backend: &dyn Backend, n: u64) -> CheckpointRecord {
+        let record = backend.checkpoint(&self.point(n)).expect("reads a checkpoint");
+        record.unwrap_or_else(|| panic!("checkpoint {n} is not stored"))
+    }
+
+    /// Returns what a channel holds at checkpoint `n`, as text; `None` if it was never written.
+    pub(super) fn text(&self, backend: &dyn Backend, n: u64, channel: &str) -> Option<String> {
+        self.channel(backend, n, channel).map(|record| match record.value {
+            ChannelValue::Empty => "(empty)".into(),
+            ChannelValue::Value(payload) => String::from_utf8_lossy(&payload.data).into_owned(),
+            ChannelValue::Items => "(items)".into(),
+        })
+    }
+
+    pub(super) fn channel(&self, backend: &dyn Backend, n: u64, channel: &str) -> Option<ChannelRecord> {
+        let state = backend.state(&self.point(n)).expect("reads a state");
+        state.channels.into_iter().find(|record| &*record.channel == channel)
+    }
+
+    /// Returns the items of the channel `list` at checkpoint `n`: `slot=text`, in order.
+    pub(super) fn list(&self, backend: &dyn Backend, n: u64, range: ItemRange) -> String {
+        let items = items(backend, &self.point(n), "list", range);
+        let shown = items.iter().map(|(slot, _, item)| format!("{slot}={}", String::from_utf8_lossy(&item.data)));
+        shown.collect::<Vec<_>>().join(" ")
+    }
+
+    pub(super) fn writes(&self, backend: &dyn Backend, n: u64) -> Vec<WriteRecord> {
+        backend.writes(&self.point(n)).expect("reads writes")
+    }
+}
+
+/// Reads items as (slot, ordinal, payload).
+pub(super) fn items(backend: &dyn Backend, at: &Point, channel: &str, range: ItemRange) -> Vec<(u64, u64, Payload)> {
+    let mut found = Vec::new();
+    let visited = backend.items(at, channel, range, &mut |row| {
+        found.push((row.slot, row.ordinal, row.to_payload()));
+        Ok(())
+    });
+    visited.expect("reads items");
+    found
+}
+
+/// Commits a batch, which must succeed.
+pub(super) fn commit(backend: &dyn Backend, batch: &Batch) {
+    if let Err(error) = backend.commit(batch) {
+        panic!("a good batch was refused: {error}");
+    }
+}
+
+/// Commits a batch, which must be refused because `namespace` moved from `expected` to `found`.
+pub(super) fn conflicts(backend: &dyn Backend, batch: &Batch, found: Option<u64>, expect: &Expect) {
+    match backend.commit(batch) {
+        Err(StoreError::Conflict { thread, namespace, expected, found: head }) => {
+            assert_eq!(
+                (&thread, &namespace, expected, head),
+                (&batch.thread, &expect.namespace, expect.head, found.map(id)),
+                "the conflict does not say what moved"
+            );
+        }
+        other => panic!("expected a conflict, got {other:?}"),
+    }
+}
+
+/// Commits a batch, which must be refused as invalid because of `field`.
+pub(super) fn refused_for(backend: &dyn Backend, batch: &Batch, wanted: &str) {
+    match backend.commit(batch) {
+        Err(StoreError::Invalid { field, .. }) => assert_eq!(field, wanted, "another field was blamed"),
+        other => panic!("expected a refusal for {wanted}, got {other:?}"),
+    }
+}
+
+/// Returns the ids of some records.
+pub(super) fn ids(records: &[CheckpointRecord]) -> Vec<CheckpointId> {
+    records.iter().map(|record| record.point.checkpoint).collect()
+}
+
+/// Returns the ids with these numbers.
+pub(super) fn id_list(numbers: impl IntoIterator<Item = u64>) -> Vec<CheckpointId> {
+    numbers.into_iter().map(id).collect()
+}
+
+/// Checks that `check` finds nothing wrong.
+pub(super) fn clean(backend: &dyn Backend) {
+    let report = backend.check().expect("the check runs");
+    assert!(report.problems.is_empty(), "the check found: {:?}", report.problems);
+}

@@ -1,0 +1,186 @@
+//! Who may write: conflicts, repeats, duplicates, and several writers at once.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::build::{
+    Draft, Place, clean, commit, conflicts, id, id_list, ids, put, root_of, task, write, write_items, writes,
+};
+use crate::store::backend::Backend;
+use crate::store::batch::{Batch, Expect};
+use crate::store::error::StoreError;
+use crate::store::query::{CheckpointQuery, ItemRange};
+
+fn stored(backend: &dyn Backend, place: &Place) -> Vec<crate::base::CheckpointId> {
+    let query = CheckpointQuery::new(place.thread.clone(), place.namespace.clone());
+    ids(&backend.checkpoints(&query).expect("lists"))
+}
+
+pub(super) fn own(backend: &dyn Backend) {
+    let place = root_of("moved");
+    place.add(backend, None, Draft::root(1).value("x", 1, "1").tasks(&["node"]));
+    place.add(backend, Some(1), Draft::on(2, 1).value("x", 2, "2"));
+    let late = Draft::on(3, 1).value("x", 2, "late").consumed(writes(1, task(1), "p", vec![write(0, "x", "late")]));
+    let mut batch = place.batch(Some(1), [late, Draft::on(4, 3)]);
+    batch.writes = vec![writes(2, task(1), "p", vec![write(0, "x", "late")])];
+    conflicts(backend, &batch, Some(2), &batch.expect[0]);
+    assert_eq!(stored(backend, &place), id_list([2, 1]), "a conflict writes nothing");
+    assert!(place.writes(backend, 1).is_empty() && place.writes(backend, 2).is_empty(), "nor any write");
+    assert_eq!(place.text(backend, 2, "x").as_deref(), Some("2"));
+    place.add(backend, Some(2), Draft::on(3, 2).value("x", 3, "3"));
+    clean(backend);
+}
+
+pub(super) fn ancestor(backend: &dyn Backend) {
+    let root = root_of("ancestor");
+    let child = root.inside("node:1");
+    root.add(backend, None, Draft::root(1));
+    let on_root = |head| Expect { namespace: root.namespace.clone(), head };
+    let expecting = |mut batch: Batch, expect: Expect| {
+        batch.expect.push(expect);
+        batch
+    };
+    commit(backend, &expecting(child.batch(None, [Draft::root(2)]), on_root(Some(id(1)))));
+    root.add(backend, Some(1), Draft::on(3, 1));
+    let late = expecting(child.batch(Some(2), [Draft::on(4, 2)]), on_root(Some(id(1))));
+    conflicts(backend, &late, Some(3), &on_root(Some(id(1))));
+    let none = expecting(child.batch(Some(2), [Draft::on(4, 2)]), on_root(None));
+    conflicts(backend, &none, Some(3), &on_root(None));
+    assert_eq!(child.head(backend), Some(id(2)), "a conflict writes nothing");
+    commit(backend, &expecting(child.batch(Some(2), [Draft::on(4, 2)]), on_root(Some(id(3)))));
+    clean(backend);
+}
+
+pub(super) fn none_expected(backend: &dyn Backend) {
+    let place = root_of("none");
+    let early = place.batch(Some(7), [Draft::on(8, 7)]);
+    conflicts(backend, &early, None, &early.expect[0]);
+    assert!(backend.threads(None, 10).expect("lists").is_empty(), "a conflict makes no thread");
+    assert!(backend.namespaces(&place.thread).expect("lists").is_empty());
+    place.add(backend, None, Draft::root(1));
+    let second = place.batch(None, [Draft::root(2)]);
+    conflicts(backend, &second, Some(1), &second.expect[0]);
+    assert_eq!(stored(backend, &place), id_list([1]));
+    clean(backend);
+}
+
+pub(super) fn pending(backend: &dyn Backend) {
+    let place = root_of("pending");
+    place.add(backend, None, Draft::root(1).tasks(&["node"]));
+    let resume = place.pending(1, writes(1, task(1), "p", vec![write(-4, "__resume__", "yes")]));
+    commit(backend, &resume);
+    place.add(backend, Some(1), Draft::on(2, 1));
+    let other = place.pending(1, writes(1, task(1), "p", vec![write(-4, "__resume__", "no")]));
+    conflicts(backend, &other, Some(2), &other.expect[0]);
+    assert_eq!(place.writes(backend, 1).len(), 1);
+    assert_eq!(place.writes(backend, 1)[0].value, resume.writes[0].writes[0].value);
+}
+
+/// Returns a batch of two checkpoints that holds a little of everything.
+fn rich(place: &Place) -> Batch {
+    let taken = writes(1, task(1), "p", vec![write(0, "x", "taken"), write_items(1, "list", &["a", "b"])]);
+    let second = Draft::on(3, 2).value("y", 1, "y").seen("node", &[("x", 2)]);
+    let first = Draft::on(2, 1).in_full().consumed(taken).value_of("x", 2, task(1), 0).by(0);
+    place.batch(Some(1), [first.items("list", 1, vec![put(0, "a")]), second])
+}
+
+pub(super) fn repeat(backend: &dyn Backend) {
+    let place = root_of("repeat");
+    place.add(backend, None, Draft::root(1).tasks(&["node"]));
+    let batch = rich(&place);
+    commit(backend, &batch);
+    let (before, writes) = (place.record(backend, 3), place.writes(backend, 1));
+    commit(backend, &batch);
+    backend.submit(batch.clone()).wait().expect("repeating a submitted batch is safe, too");
+    assert_eq!(stored(backend, &place), id_list([3, 2, 1]));
+    assert_eq!(place.record(backend, 3), before, "nothing was written");
+    assert_eq!(place.writes(backend, 1), writes);
+    place.add(backend, Some(3), Draft::on(4, 3));
+    commit(backend, &batch);
+    assert_eq!(place.head(backend), Some(id(4)), "a late repeat does not move the head");
+    assert_eq!(place.list(backend, 4, ItemRange::All), "0=a");
+    clean(backend);
+}
+
+pub(super) fn duplicate(backend: &dyn Backend) {
+    let place = root_of("duplicate");
+    place.add(backend, None, Draft::root(1).tasks(&["node"]));
+    commit(backend, &rich(&place));
+    let alterations: [fn(&mut Batch); 4] = [
+        |batch| batch.checkpoints[1].step += 1,
+        |batch| batch.checkpoints[1].changes[0].version += 1,
+        |batch| batch.checkpoints[1].changes = Draft::root(1).value("y", 1, "other").0.changes,
+        |batch| batch.checkpoints[1].metadata = Some("{}".into()),
+    ];
+    for (n, alter) in alterations.into_iter().enumerate() {
+        let mut batch = rich(&place);
+        alter(&mut batch);
+        match backend.commit(&batch) {
+            Err(StoreError::Duplicate { id: taken }) => assert_eq!(taken, id(3)),
+            other => panic!("alteration {n}: expected a duplicate, got {other:?}"),
+        }
+    }
+    assert_eq!(place.text(backend, 3, "y").as_deref(), Some("y"), "nothing was written");
+    assert_eq!(stored(backend, &place), id_list([3, 2, 1]));
+    clean(backend);
+}
+
+const WRITERS: usize = 8;
+const ROUNDS: u64 = 12;
+
+pub(super) fn many_threads(backend: &dyn Backend) {
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            scope.spawn(move || {
+                let place = root_of(&format!("writer {writer}"));
+                for n in 1..=ROUNDS {
+                    let head = (n > 1).then(|| n - 1);
+                    let draft = head.map_or_else(|| Draft::root(n), |head| Draft::on(n, head));
+                    place.add(backend, head, draft.items("list", n, vec![put(n, format!("{writer}"))]));
+                }
+            });
+        }
+    });
+    for writer in 0..WRITERS {
+        let place = root_of(&format!("writer {writer}"));
+        let all: Vec<_> = (1..=ROUNDS).map(|n| format!("{n}={writer}")).collect();
+        assert_eq!(place.list(backend, ROUNDS, ItemRange::All), all.join(" "));
+        assert_eq!(stored(backend, &place), id_list((1..=ROUNDS).rev()));
+    }
+    clean(backend);
+}
+
+pub(super) fn race(backend: &dyn Backend) {
+    let place = root_of("contended");
+    place.add(backend, None, Draft::root(1));
+    let mut head = 1;
+    for round in 1..=ROUNDS {
+        let (start, won) = (Barrier::new(WRITERS), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for writer in 1..=WRITERS as u64 {
+                let (place, start, won) = (&place, &start, &won);
+                scope.spawn(move || {
+                    let n = round * 100 + writer;
+                    let batch = place.batch(Some(head), [Draft::on(n, head).value("x", round, n.to_string())]);
+                    start.wait();
+                    match backend.commit(&batch) {
+                        Ok(()) => _ = won.fetch_add(1, Ordering::Relaxed),
+                        Err(StoreError::Conflict { expected, found, .. }) => {
+                            assert!(expected == Some(id(head)) && found != expected, "{expected:?}, {found:?}");
+                        }
+                        Err(other) => panic!("expected a conflict, got {other}"),
+                    }
+                });
+            }
+        });
+        assert_eq!(won.into_inner(), 1, "round {round}: exactly one wins");
+        let new = place.head(backend).expect("it has a head");
+        head = (1..=WRITERS as u64)
+            .map(|writer| round * 100 + writer)
+            .find(|n| id(*n) == new)
+            .expect("the head is of this round");
+        assert_eq!(place.text(backend, head, "x"), Some(head.to_string()));
+    }
+    assert_eq!(stored(backend, &place).len() as u64, ROUNDS + 1, "who lost wrote nothing");
+    clean(backend);
+}

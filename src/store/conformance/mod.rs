@@ -1,0 +1,122 @@
+//! The suite that every backend must pass.
+//!
+//! [`CASES`] is the contract of [`Backend`], case by case: each takes an empty backend and panics where it does
+//! something else than the contract says. A test runner may report them one by one, or call [`run`].
+//! [`strict_cases`] are for backends which, like the one in memory, also refuse what shows a mistake of the caller.
+//! *Absent:* durability, files and processes; those are tested where a backend has them.
+//!
+//! # Example
+//! ```
+//! use std::sync::Arc;
+//!
+//! use annals::store::{MemoryBackend, conformance};
+//!
+//! conformance::run(&|| Arc::new(MemoryBackend::new()));
+//! ```
+#![allow(clippy::expect_used, reason = "the suite reports by panicking")]
+
+mod basics;
+mod build;
+mod forks;
+mod heads;
+mod limits;
+mod listing;
+mod lists;
+mod replay;
+mod strict;
+mod values;
+mod writes;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::backend::Backend;
+
+/// A case: it takes an empty backend, and panics if that does not hold the contract.
+pub type Case = fn(&dyn Backend);
+
+/// Every case with its title.
+pub const CASES: &[(&str, fn(&dyn Backend))] = &[
+    ("an empty backend answers", basics::empty),
+    ("the first batch", basics::first),
+    ("a chain, in one batch and in several", basics::chain),
+    ("two threads do not see each other", basics::two_threads),
+    ("namespaces of one thread do not see each other", basics::namespaces),
+    ("a submitted batch settles", basics::submit),
+    ("updated names what the checkpoint changed", basics::updated),
+    ("seen holds the newest versions of every node", basics::seen),
+    ("what is not stored is not found", basics::not_found),
+    ("two forks of one checkpoint never see each other", forks::siblings),
+    ("an abandoned branch stays readable and can be continued", forks::abandoned),
+    ("twenty nested forks", forks::nested),
+    ("a new root in a namespace starts from nothing", forks::second_root),
+    ("a fork of another thread leaves its source alone", forks::other_thread),
+    ("a fork of a fork, across namespaces", forks::other_namespace),
+    ("a moved head is a conflict and writes nothing", heads::own),
+    ("a moved head of an ancestor is a conflict", heads::ancestor),
+    ("a head that should not be there is a conflict", heads::none_expected),
+    ("pending writes on a moved head are a conflict", heads::pending),
+    ("repeating a batch is safe", heads::repeat),
+    ("a taken id with other content is a duplicate", heads::duplicate),
+    ("eight threads write to eight threads", heads::many_threads),
+    ("eight threads race for one head", heads::race),
+    ("limits of a batch", limits::batch),
+    ("limits of a checkpoint", limits::checkpoint),
+    ("limits of changes and items", limits::changes),
+    ("limits of writes", limits::writes_of_tasks),
+    ("what stands at a limit is accepted", limits::at_the_limit),
+    ("list operations", lists::operations),
+    ("a cut comes before the other operations of its change", lists::cut_first),
+    ("the tail and a range of slots", lists::ranges),
+    ("the tail across forks", lists::tail_across_forks),
+    ("a list that was emptied or replaced loses its items", lists::kinds),
+    ("slots far apart", lists::far_slots),
+    ("a visitor can stop", lists::visitor),
+    ("a random history equals its replay", replay::random_history),
+    ("values of every size", values::sizes),
+    ("every field of an item", values::item_fields),
+    ("foreign bytes are kept verbatim", values::foreign),
+    ("equal bytes in many places", values::shared),
+    ("every field of a checkpoint", values::checkpoint_fields),
+    ("writes come in the order of path, task and index", writes::order),
+    ("special slots replace, others keep their first write", writes::slots),
+    ("consumed writes are visible on the parent", writes::consumed),
+    ("bytes of earlier and of consumed writes", writes::references),
+    ("an empty list of writes is not null", writes::empty_list),
+    ("writes belong to one checkpoint", writes::of_one_checkpoint),
+    ("checkpoints come newest first, in pages", listing::pages),
+    ("namespaces can be listed together", listing::mixed),
+    ("pages stay as they are while a commit comes in", listing::stable),
+    ("an id can be found by its beginning", listing::prefixes),
+    ("threads come in order, in pages", listing::threads),
+    ("the check counts what is there", listing::check),
+];
+
+/// Returns the further cases, with their titles, for a backend that refuses mistakes of its caller.
+pub fn strict_cases() -> &'static [(&'static str, Case)] {
+    strict::CASES
+}
+
+/// Runs every case, each on a backend of its own.
+///
+/// # Panics
+/// If a case does; the message names every case that failed.
+pub fn run(make: &dyn Fn() -> Arc<dyn Backend>) {
+    run_all(CASES, make);
+}
+
+/// Runs some cases, each on a backend of its own.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_all(cases: &[(&str, Case)], make: &dyn Fn() -> Arc<dyn Backend>) {
+    let failures: Vec<String> = cases.iter().filter_map(|(title, case)| failure(title, *case, make)).collect();
+    assert!(failures.is_empty(), "{} of {} cases failed:\n{}", failures.len(), cases.len(), failures.join("\n"));
+}
+
+fn failure(title: &str, case: Case, make: &dyn Fn() -> Arc<dyn Backend>) -> Option<String> {
+    let panic = catch_unwind(AssertUnwindSafe(|| case(make().as_ref()))).err()?;
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let reason = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked");
+    Some(format!("- {title}: {reason}"))
+}

@@ -1,0 +1,136 @@
+//! Values come back byte for byte, whatever their size and wherever they stand.
+
+use super::build::{
+    Draft, Place, bytes, clean, commit, id, items, message, put, put_of, put_payload, root_of, task, writes,
+};
+use crate::base::limits::{BLOB_BYTES_MIN, INLINE_BYTES_MAX};
+use crate::base::{Codec, IdSource};
+use crate::store::backend::Backend;
+use crate::store::batch::{ChangeValue, Data, ItemIndex, NewWrite, Payload, WriteValue};
+use crate::store::query::ItemRange;
+use crate::store::record::ChannelValue;
+
+/// Returns bytes that do not compress, and that differ from seed to seed.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = IdSource::from_seed(seed);
+    std::iter::repeat_with(|| random.random().to_le_bytes()).flatten().take(len).collect()
+}
+
+/// Stores each payload as a value, as an item and as writes, and compares what comes back.
+fn round_trip(backend: &dyn Backend, place: &Place, payloads: &[Payload]) {
+    let mut draft = Draft::root(1).tasks(&["node"]);
+    for (n, payload) in payloads.iter().enumerate() {
+        // Only items and writes have an index.
+        let plain = Payload { index: None, ..payload.clone() };
+        draft = draft.change(&format!("v{n:03}"), 1, ChangeValue::Value(Data::New(plain)));
+    }
+    let slots = (0..).zip(payloads).map(|(slot, payload)| put_payload(slot, payload.clone()));
+    place.add(backend, None, draft.items("list", 1, slots.collect()));
+    let one = |(index, payload): (i32, &Payload)| {
+        let value = WriteValue::One(payload.clone());
+        NewWrite { index, channel: "list".into(), value }
+    };
+    let mut new: Vec<_> = (0..).zip(payloads).map(one).collect();
+    let last = i32::try_from(new.len()).unwrap_or(i32::MAX);
+    new.push(NewWrite { index: last, channel: "list".into(), value: WriteValue::Items(payloads.to_vec()) });
+    commit(backend, &place.pending(1, writes(1, task(1), "p", new.clone())));
+    let taken = (0..).zip(payloads).map(|(part, _)| put_of(u64::from(part), task(1), last, part));
+    place.add(backend, Some(1), Draft::on(2, 1).items("list", 2, taken.collect()));
+    for (n, payload) in payloads.iter().enumerate() {
+        let found = place.channel(backend, 2, &format!("v{n:03}")).map(|channel| channel.value);
+        let plain = Payload { index: None, ..payload.clone() };
+        assert!(found == Some(ChannelValue::Value(plain)), "value {n} of {} bytes differs", payload.len());
+    }
+    for at in [1, 2] {
+        let found: Vec<_> = items(backend, &place.point(at), "list", ItemRange::All);
+        let found: Vec<_> = found.into_iter().map(|(_, _, payload)| payload).collect();
+        let first = payloads.iter().zip(&found).position(|(a, b)| a != b);
+        assert!(found == payloads, "items at checkpoint {at} differ, the first is {first:?}");
+    }
+    let found: Vec<_> = place.writes(backend, 1).into_iter().map(|write| write.value).collect();
+    assert!(found == new.into_iter().map(|write| write.value).collect::<Vec<_>>(), "writes differ");
+    clean(backend);
+}
+
+pub(super) fn sizes(backend: &dyn Backend) {
+    let lens = [0, 1, 2, 23, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, 100, BLOB_BYTES_MIN - 1, BLOB_BYTES_MIN];
+    let lens = lens.into_iter().chain([BLOB_BYTES_MIN + 1, 10 << 10, 1 << 20]);
+    let mut payloads: Vec<_> = (1..).zip(lens).map(|(seed, len)| bytes(noise(seed, len))).collect();
+    payloads.push(bytes("naïve – 你好 – 🐝 – e\u{301} – \0 – end"));
+    payloads.push(bytes([0xff, 0xfe, 0, 0x80]));
+    round_trip(backend, &root_of("sizes, 大小"), &payloads);
+}
+
+pub(super) fn item_fields(backend: &dyn Backend) {
+    let full = message("id-1", "what was said");
+    let with = |index: ItemIndex| Payload { index: Some(Box::new(index)), ..bytes("rest") };
+    let payloads = [
+        full.clone(),
+        with(ItemIndex::default()),
+        with(ItemIndex { id: Some("only id".into()), ..ItemIndex::default() }),
+        with(ItemIndex { kind: Some("tool".into()), ..ItemIndex::default() }),
+        with(ItemIndex { name: Some("only name".into()), ..ItemIndex::default() }),
+        with(ItemIndex { tool_calls: Some("[]".into()), ..ItemIndex::default() }),
+        with(ItemIndex { text: Some("only text".into()), ..ItemIndex::default() }),
+        with(ItemIndex { text: Some(String::new()), id: Some("".into()), ..ItemIndex::default() }),
+        with(ItemIndex { input_tokens: Some(1), ..ItemIndex::default() }),
+        with(ItemIndex { output_tokens: Some(0), ..ItemIndex::default() }),
+        message("long", &"long text, ünïcödé 🐝. ".repeat(5_000)),
+        Payload { data: Vec::new(), ..full },
+        bytes("no index"),
+    ];
+    round_trip(backend, &root_of("fields"), &payloads);
+}
+
+pub(super) fn foreign(backend: &dyn Backend) {
+    let codec = |tag| Codec::Foreign(tag);
+    let payloads = [
+        Payload { codec: codec(1), ..bytes("") },
+        Payload { codec: codec(2), ..bytes([0xc1, 0xc1]) },
+        Payload { codec: codec(255), ..bytes(noise(1, 3_000)) },
+        Payload { codec: codec(7), ..message("m", "text of a foreign message") },
+        // The same bytes under another codec are another value.
+        Payload { codec: codec(8), ..bytes(noise(1, 3_000)) },
+        bytes(noise(1, 3_000)),
+    ];
+    round_trip(backend, &root_of("foreign"), &payloads);
+}
+
+pub(super) fn shared(backend: &dyn Backend) {
+    let (a, b) = (root_of("shared a"), root_of("shared b"));
+    let large = noise(5, 10 << 10);
+    for place in [&a, &b] {
+        let draft = Draft::root(1).value("x", 1, &large).value("y", 1, &large);
+        place.add(backend, None, draft.items("list", 1, vec![put(0, &large), put(1, &large)]));
+    }
+    a.add(backend, Some(1), Draft::on(2, 1).value("x", 2, "small").items("list", 2, vec![put(0, "small")]));
+    let value = |place: &Place, n, channel| place.channel(backend, n, channel).map(|channel| channel.value);
+    let whole = Some(ChannelValue::Value(bytes(&large)));
+    assert!(value(&a, 2, "y") == whole && value(&b, 1, "x") == whole && value(&a, 1, "x") == whole);
+    let found = items(backend, &a.point(2), "list", ItemRange::All);
+    assert_eq!(found[0].2, bytes("small"));
+    assert!(found[1].2 == bytes(&large));
+    clean(backend);
+}
+
+pub(super) fn checkpoint_fields(backend: &dyn Backend) {
+    use crate::store::record::Source;
+    let place = root_of("checkpoint fields");
+    let sources = [Source::Input, Source::Loop, Source::Update, Source::Fork];
+    for (n, source) in (1..).zip(sources) {
+        let mut draft = if n == 1 { Draft::root(1) } else { Draft::on(n, n - 1) }.in_full();
+        draft.0.source = source;
+        draft.0.step = [-1, 0, i64::MAX, i64::MIN][usize::try_from(n).unwrap_or(1) - 1];
+        let new = draft.0.clone();
+        place.add(backend, (n > 1).then(|| n - 1), draft);
+        let record = place.record(backend, n);
+        assert_eq!(record.point.checkpoint, id(n));
+        assert_eq!((record.step, record.source, record.created_at), (new.step, source, new.created_at));
+        assert_eq!((record.run, record.metadata), (new.run, new.metadata));
+        assert_eq!(record.tasks, new.tasks);
+        let head = backend.head(&place.thread, &place.namespace).expect("reads the head");
+        assert_eq!(head, Some(place.record(backend, n)));
+        assert_eq!(backend.state(&place.point(n)).expect("reads").checkpoint, place.record(backend, n));
+    }
+    clean(backend);
+}

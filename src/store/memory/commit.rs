@@ -1,0 +1,266 @@
+//! The one way in: checks a batch against the log, builds the next version of its namespace, and puts it in place.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::stored::{
+    Changed, ChangedItem, ChangedOp, ChangedValue, Delta, Log, Space, State, Stored, Thread, Write, Writes, Written,
+    invalid,
+};
+use crate::store::batch::{Batch, Change, ChangeValue, Data, ItemOp, NewCheckpoint, Parent, Payload};
+use crate::store::error::StoreError;
+use crate::store::record::{CheckpointRecord, Point};
+
+/// Commits a batch: entirely, or not at all.
+pub(super) fn commit(log: &mut Log, batch: &Batch) -> Result<(), StoreError> {
+    batch.validate()?;
+    let space = log.space(&batch.thread, &batch.namespace);
+    if let (Some(space), Some(last)) = (space, batch.checkpoints.last())
+        && space.checkpoints.get(&last.id).is_some()
+    {
+        return repeat(log, space, batch);
+    }
+    for expect in &batch.expect {
+        let found = log.space(&batch.thread, &expect.namespace).and_then(Space::head_id);
+        if found != expect.head {
+            return Err(StoreError::Conflict {
+                thread: batch.thread.clone(),
+                namespace: expect.namespace.clone(),
+                expected: expect.head,
+                found,
+            });
+        }
+    }
+    let space = space.cloned().unwrap_or_default();
+    let mut next = Next { log, batch, space, seq: log.seq, branch: log.branch };
+    next.add_writes()?;
+    batch.checkpoints.iter().try_for_each(|checkpoint| next.add(checkpoint))?;
+    let Next { space, seq, branch, .. } = next;
+    (log.seq, log.branch) = (seq, branch);
+    if let Some(thread) = log.threads.get_mut(&batch.thread) {
+        match thread.spaces.get_mut(&batch.namespace) {
+            Some(old) => *old = space,
+            None => _ = thread.spaces.insert(batch.namespace.clone(), space),
+        }
+    } else if let Some(first) = batch.checkpoints.first() {
+        let spaces = [(batch.namespace.clone(), space)].into();
+        log.threads.insert(batch.thread.clone(), Thread { created_at: first.created_at, spaces });
+    }
+    Ok(())
+}
+
+/// Compares a batch whose last checkpoint is stored with what is stored.
+fn repeat(log: &Log, space: &Space, batch: &Batch) -> Result<(), StoreError> {
+    for new in &batch.checkpoints {
+        let duplicate = || StoreError::Duplicate { id: new.id };
+        let stored = space.checkpoints.get(&new.id).ok_or_else(duplicate)?;
+        // A reference that leads nowhere is not what was stored, or it would not have been accepted.
+        let builds_on = BuildsOn::find(log, space, batch, new).map_err(|_| duplicate())?;
+        let delta = builds_on.resolve(new, consumed(new)).map_err(|_| duplicate())?;
+        let old = &stored.record;
+        let same = old.parent == builds_on.local()
+            && old.forked_from == builds_on.fork()
+            && old.step == new.step
+            && old.source == new.source
+            && old.created_at == new.created_at
+            && old.run == new.run
+            && old.metadata == new.metadata
+            && old.tasks == new.tasks
+            && stored.delta == delta;
+        if !same {
+            return Err(duplicate());
+        }
+    }
+    Ok(())
+}
+
+fn consumed(new: &NewCheckpoint) -> Vec<Arc<Write>> {
+    new.consumed.iter().flat_map(Write::all_of).collect()
+}
+
+/// The version of the namespace that will stand after the batch.
+struct Next<'a> {
+    log: &'a Log,
+    batch: &'a Batch,
+    space: Space,
+    seq: u64,
+    branch: u64,
+}
+
+impl Next<'_> {
+    fn add_writes(&mut self) -> Result<(), StoreError> {
+        for new in &self.batch.writes {
+            if self.space.checkpoints.get(&new.checkpoint).is_none() {
+                return invalid("writes.checkpoint", format!("{} is not stored in this namespace", new.checkpoint));
+            }
+            self.space.add_writes(new.checkpoint, &Write::all_of(new).collect::<Vec<_>>());
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, new: &NewCheckpoint) -> Result<(), StoreError> {
+        let head = self.space.head_id();
+        if let Some(head) = head
+            && new.id <= head
+        {
+            return match self.space.checkpoints.get(&new.id) {
+                Some(_) => Err(StoreError::Duplicate { id: new.id }),
+                None => invalid("checkpoint.id", format!("{} is not above the head {head}", new.id)),
+            };
+        }
+        let mut builds_on = BuildsOn::find(self.log, &self.space, self.batch, new)?;
+        let consumed = consumed(new);
+        if let Some(parent) = builds_on.consumes(new)? {
+            self.space.add_writes(parent, &consumed);
+            builds_on.writes = self.space.writes_of(&parent);
+        }
+        let delta = builds_on.resolve(new, consumed)?;
+        let ordinal = builds_on.ordinal();
+        let nothing = State::default();
+        let state = builds_on.parent.as_ref().map_or(&nothing, |parent| &parent.state).after(&delta, ordinal)?;
+        self.seq += 1;
+        let branch = match &builds_on.parent {
+            Some(parent) if builds_on.local().is_some() && builds_on.local() == head => parent.record.branch,
+            _ => {
+                self.branch += 1;
+                self.space.branches += 1;
+                self.branch
+            }
+        };
+        let record = CheckpointRecord {
+            point: Point {
+                thread: self.batch.thread.clone(),
+                namespace: self.batch.namespace.clone(),
+                checkpoint: new.id,
+            },
+            seq: self.seq,
+            parent: builds_on.local(),
+            forked_from: builds_on.fork(),
+            branch,
+            ordinal,
+            step: new.step,
+            source: new.source,
+            created_at: new.created_at,
+            run: new.run,
+            metadata: new.metadata.clone(),
+            tasks: new.tasks.clone(),
+        };
+        self.space.checkpoints.put(new.id, Arc::new(Stored { record, delta, state }));
+        Ok(())
+    }
+}
+
+/// What a checkpoint builds on, with the writes that its changes may refer to.
+struct BuildsOn {
+    parent: Option<Arc<Stored>>,
+    is_fork: bool,
+    writes: Writes,
+}
+
+impl BuildsOn {
+    fn find(log: &Log, space: &Space, batch: &Batch, new: &NewCheckpoint) -> Result<Self, StoreError> {
+        let (stored, from, is_fork) = match &new.parent {
+            None => return Ok(Self { parent: None, is_fork: false, writes: Writes::default() }),
+            Some(Parent::Local(id)) if *id >= new.id => {
+                return invalid("checkpoint.parent", format!("{id} is not below its child {}", new.id));
+            }
+            Some(Parent::Local(id)) => (space.checkpoints.get(id), Some((space, *id)), false),
+            Some(Parent::Fork(at)) if at.thread == batch.thread && at.namespace == batch.namespace => {
+                return invalid("checkpoint.parent", format!("{} is no fork: it is in this namespace", at.checkpoint));
+            }
+            Some(Parent::Fork(at)) => {
+                let from = log.space(&at.thread, &at.namespace).map(|space| (space, at.checkpoint));
+                (log.stored(at), from, true)
+            }
+        };
+        let (Some(stored), Some((space, id))) = (stored, from) else {
+            return invalid("checkpoint.parent", format!("the parent of {} is not stored", new.id));
+        };
+        Ok(Self { parent: Some(Arc::clone(stored)), is_fork, writes: space.writes_of(&id) })
+    }
+
+    fn ordinal(&self) -> u64 {
+        self.parent.as_ref().map_or(0, |parent| parent.record.ordinal + 1)
+    }
+
+    fn local(&self) -> Option<crate::base::CheckpointId> {
+        self.parent.as_ref().filter(|_| !self.is_fork).map(|parent| parent.record.point.checkpoint)
+    }
+
+    fn fork(&self) -> Option<Point> {
+        self.parent.as_ref().filter(|_| self.is_fork).map(|parent| parent.record.point.clone())
+    }
+
+    /// Returns the parent whose writes are consumed, if any are. A fork must not write to what it was forked off.
+    fn consumes(&self, new: &NewCheckpoint) -> Result<Option<crate::base::CheckpointId>, StoreError> {
+        let parent = self.local();
+        match new.consumed.iter().find(|writes| Some(writes.checkpoint) != parent) {
+            Some(writes) => {
+                let id = writes.checkpoint;
+                invalid("consumed.checkpoint", format!("{id} is not the parent of {} in this namespace", new.id))
+            }
+            None => Ok(parent.filter(|_| !new.consumed.is_empty())),
+        }
+    }
+
+    /// Finds the bytes of every change, and checks what the changes refer to.
+    fn resolve(&self, new: &NewCheckpoint, consumed: Vec<Arc<Write>>) -> Result<Delta, StoreError> {
+        let mut nodes = HashSet::new();
+        if let Some(twice) = new.seen.iter().find(|seen| new.seen.len() > 1 && !nodes.insert(&seen.node)) {
+            return invalid("checkpoint.seen", format!("node {:?} comes twice", twice.node));
+        }
+        let changes = new.changes.iter().map(|change| self.change(change)).collect::<Result<_, _>>()?;
+        Ok(Delta { consumed, changes, seen: new.seen.clone() })
+    }
+
+    fn change(&self, change: &Change) -> Result<Changed, StoreError> {
+        self.task("change.task", change.task)?;
+        let value = match &change.value {
+            ChangeValue::Empty => ChangedValue::Empty,
+            ChangeValue::Value(data) => ChangedValue::Value(self.bytes(data)?),
+            ChangeValue::Items(items) => {
+                let mut slots = HashSet::new();
+                let changed = items.iter().map(|item| {
+                    self.task("item.task", item.task)?;
+                    if !matches!(item.op, ItemOp::Cut { .. }) && items.len() > 1 && !slots.insert(item.slot) {
+                        return invalid("item.slot", format!("slot {} changes twice", item.slot));
+                    }
+                    let op = match &item.op {
+                        ItemOp::Put(data) => ChangedOp::Put(self.bytes(data)?),
+                        ItemOp::Remove => ChangedOp::Remove,
+                        ItemOp::Cut { end } => ChangedOp::Cut(*end),
+                    };
+                    Ok(ChangedItem { slot: item.slot, task: item.task, op })
+                });
+                ChangedValue::Items(changed.collect::<Result<_, _>>()?)
+            }
+        };
+        Ok(Changed { channel: Arc::clone(&change.channel), version: change.version, task: change.task, value })
+    }
+
+    fn task(&self, field: &'static str, task: Option<u32>) -> Result<(), StoreError> {
+        let tasks = self.parent.as_ref().map_or(0, |parent| parent.record.tasks.len());
+        match task {
+            Some(task) if task as usize >= tasks => {
+                invalid(field, format!("{task} is no index into the {tasks} tasks of the parent"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn bytes(&self, data: &Data) -> Result<Arc<Payload>, StoreError> {
+        let wanted = match data {
+            Data::New(payload) => return Ok(Arc::new(payload.clone())),
+            Data::OfWrite(wanted) => wanted,
+        };
+        let place = || format!("write {} of task {}", wanted.index, wanted.task);
+        let Some(write) = self.writes.get(&(wanted.task, wanted.index)) else {
+            return invalid("data.of_write", format!("{} is not among the writes of the parent", place()));
+        };
+        match write.payloads().get(wanted.part as usize) {
+            Some(payload) => Ok(Arc::clone(payload)),
+            None if write.value == Written::Null => invalid("data.of_write", format!("{} is null", place())),
+            None => invalid("data.of_write", format!("{} has no part {}", place(), wanted.part)),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A backend in memory: the model that every other backend is compared with.
+//!
+//! It refuses more than a file does: whatever shows a mistake of the caller (a missing parent, a version that goes
+//! back, a removal of nothing, a reference that leads nowhere) is [`StoreError::Invalid`]. It is also quick enough to
+//! run on: a commit costs what changed, a fork costs nothing. *Absent:* sums, durability, and any removal.
+//!
+//! Invariants: every checkpoint holds its whole state in shared maps; a commit makes the next version of a namespace
+//! and puts it in place as its last act; no lock is held while a caller's code runs.
+
+mod commit;
+mod read;
+mod stored;
+mod tree;
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use self::stored::{Log, Stored};
+use super::backend::{Backend, CheckReport, Ticket};
+use super::batch::Batch;
+use super::error::StoreError;
+use super::query::{CheckpointQuery, ItemRange};
+use super::record::{CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, WriteRecord};
+use crate::base::{CheckpointId, Namespace, ThreadId};
+
+/// A backend in memory, stricter than a file. It lasts as long as it is held.
+///
+/// A thread is listed from the first checkpoint of its root namespace on.
+#[derive(Debug, Default)]
+pub struct MemoryBackend {
+    log: RwLock<Log>,
+}
+
+impl MemoryBackend {
+    /// Makes an empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn stored(&self, at: &Point) -> Result<Arc<Stored>, StoreError> {
+        self.log.read().stored(at).cloned().ok_or_else(|| read::not_found(at))
+    }
+}
+
+impl Backend for MemoryBackend {
+    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        commit::commit(&mut self.log.write(), batch)
+    }
+
+    fn submit(&self, batch: Batch) -> Ticket {
+        Ticket::settled(self.commit(&batch))
+    }
+
+    fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError> {
+        let head = self.log.read().space(thread, namespace).and_then(|space| space.head().cloned());
+        Ok(head.map(|stored| stored.record.clone()))
+    }
+
+    fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
+        Ok(self.log.read().space(thread, namespace).and_then(|space| space.head_id()))
+    }
+
+    fn checkpoint(&self, at: &Point) -> Result<Option<CheckpointRecord>, StoreError> {
+        Ok(self.log.read().stored(at).map(|stored| stored.record.clone()))
+    }
+
+    fn checkpoints_by_prefix(
+        &self,
+        thread: &ThreadId,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRecord>, StoreError> {
+        Ok(read::by_prefix(&self.log.read(), thread, prefix, limit))
+    }
+
+    fn checkpoints(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointRecord>, StoreError> {
+        Ok(read::list(&self.log.read(), query))
+    }
+
+    fn state(&self, at: &Point) -> Result<StateRecord, StoreError> {
+        Ok(read::state(&*self.stored(at)?))
+    }
+
+    fn items(
+        &self,
+        at: &Point,
+        channel: &str,
+        range: ItemRange,
+        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        read::items(&*self.stored(at)?, channel, range, visit)
+    }
+
+    fn writes(&self, at: &Point) -> Result<Vec<WriteRecord>, StoreError> {
+        let space = self.log.read().space(&at.thread, &at.namespace).cloned();
+        let space = space.filter(|space| space.checkpoints.get(&at.checkpoint).is_some());
+        Ok(read::writes(&space.ok_or_else(|| read::not_found(at))?, &at.checkpoint))
+    }
+
+    fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
+        Ok(read::threads(&self.log.read(), after, limit))
+    }
+
+    fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
+        let log = self.log.read();
+        Ok(log.threads.get(thread).map(|thread| thread.spaces.keys().cloned().collect()).unwrap_or_default())
+    }
+
+    fn check(&self) -> Result<CheckReport, StoreError> {
+        Ok(read::check(&self.log.read()))
+    }
+}
+
+#[cfg(all(test, feature = "conformance"))]
+mod tests {
+    use super::*;
+    use crate::store::conformance;
+
+    #[test]
+    fn the_backend_in_memory_holds_the_contract() {
+        conformance::run(&|| Arc::new(MemoryBackend::new()));
+    }
+
+    #[test]
+    fn the_backend_in_memory_is_strict() {
+        conformance::run_all(conformance::strict_cases(), &|| Arc::new(MemoryBackend::new()));
+    }
+}

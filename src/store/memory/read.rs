@@ -1,0 +1,211 @@
+//! Reading: every answer comes from one version of a namespace, so that a commit in between does not show.
+
+use std::sync::Arc;
+
+use super::stored::{ChangedValue, Channel, Held, Item, Log, Space, Stored};
+use crate::base::limits::PAGE_ROWS_MAX;
+use crate::base::{CheckpointId, ThreadId};
+use crate::store::backend::CheckReport;
+use crate::store::batch::{Payload, Seen};
+use crate::store::error::StoreError;
+use crate::store::query::{CheckpointQuery, ItemRange};
+use crate::store::record::{
+    ChannelRecord, ChannelValue, CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, WriteRecord,
+};
+
+pub(super) fn by_prefix(log: &Log, thread: &ThreadId, prefix: &str, limit: usize) -> Vec<CheckpointRecord> {
+    let prefix = prefix.to_ascii_lowercase();
+    let Some((floor, digits)) = first_with(&prefix) else { return Vec::new() };
+    let fits = |id: &CheckpointId| {
+        let text = id.to_string();
+        text.starts_with(&prefix) || (digits == prefix && text.replace('-', "").starts_with(&digits))
+    };
+    let mut found = Vec::new();
+    for space in log.threads.get(thread).iter().flat_map(|thread| thread.spaces.values()) {
+        let fitting = space.checkpoints.walk_up(Some(&floor)).take_while(|(id, _)| fits(id)).take(limit);
+        found.extend(fitting.map(|(id, stored)| (*id, stored)));
+    }
+    // Each namespace is sorted; ids of two namespaces may come between each other.
+    found.sort_by_key(|(id, _)| *id);
+    found.into_iter().take(limit).map(|(_, stored)| stored.record.clone()).collect()
+}
+
+/// Returns the lowest id that can start with a prefix, and the digits of the prefix; `None` if no id can.
+fn first_with(prefix: &str) -> Option<(CheckpointId, String)> {
+    let digits = prefix.replace('-', "");
+    if digits.len() > 32 {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    for (at, digit) in digits.chars().enumerate() {
+        let digit = u8::try_from(digit.to_digit(16)?).ok()?;
+        bytes[at / 2] |= if at % 2 == 0 { digit << 4 } else { digit };
+    }
+    Some((CheckpointId::from_bytes(bytes), digits))
+}
+
+pub(super) fn list(log: &Log, query: &CheckpointQuery) -> Vec<CheckpointRecord> {
+    let limit = if query.limit == 0 { PAGE_ROWS_MAX } else { query.limit.min(PAGE_ROWS_MAX) };
+    let mut found: Vec<&Arc<Stored>> = Vec::new();
+    for (namespace, space) in log.threads.get(&query.thread).iter().flat_map(|thread| &thread.spaces) {
+        if query.namespace.as_ref().is_none_or(|wanted| wanted == namespace) {
+            let newest = space.checkpoints.walk_down(query.before.as_ref()).take(limit);
+            found.extend(newest.map(|(_, stored)| stored));
+        }
+    }
+    found.sort_by_key(|stored| std::cmp::Reverse((stored.record.point.checkpoint, stored.record.seq)));
+    found.into_iter().take(limit).map(|stored| stored.record.clone()).collect()
+}
+
+pub(super) fn threads(log: &Log, after: Option<&ThreadId>, limit: usize) -> Vec<ThreadRecord> {
+    let root = crate::base::Namespace::root();
+    let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+    let records = log.threads.range((from, std::ops::Bound::Unbounded)).filter_map(|(id, thread)| {
+        let head = thread.spaces.get(&root).and_then(Space::head)?;
+        Some(ThreadRecord {
+            id: id.clone(),
+            created_at: thread.created_at,
+            head: head.record.clone(),
+            checkpoints: thread.spaces.values().map(|space| space.checkpoints.len() as u64).sum(),
+            branches: thread.spaces.values().map(|space| space.branches).sum(),
+        })
+    });
+    records.take(limit).collect()
+}
+
+pub(super) fn state(stored: &Stored) -> StateRecord {
+    let channels = stored.state.channels.walk_up(None).map(|(name, channel)| channel_record(name, channel));
+    let seen = stored.state.seen.walk_up(None);
+    let filled = stored.delta.changes.iter().filter(|change| change.value != ChangedValue::Empty);
+    let mut updated: Vec<Arc<str>> = filled.map(|change| Arc::clone(&change.channel)).collect();
+    updated.sort_unstable();
+    StateRecord {
+        checkpoint: stored.record.clone(),
+        channels: channels.collect(),
+        seen: seen.map(|(node, versions)| Seen { node: Arc::clone(node), versions: versions.clone() }).collect(),
+        updated,
+    }
+}
+
+fn channel_record(name: &Arc<str>, channel: &Channel) -> ChannelRecord {
+    let value = match &channel.value {
+        Held::Empty => ChannelValue::Empty,
+        Held::Value(payload) => ChannelValue::Value(Payload::clone(payload)),
+        Held::Items(_) => ChannelValue::Items,
+    };
+    let (channel, version, ordinal, task) = (Arc::clone(name), channel.version, channel.ordinal, channel.task);
+    ChannelRecord { channel, version, value, ordinal, task }
+}
+
+pub(super) fn items(
+    stored: &Stored,
+    channel: &str,
+    range: ItemRange,
+    visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let Some(items) = stored.state.channels.get(channel).and_then(|channel| channel.value.items()) else {
+        return Ok(());
+    };
+    let mut visit = |(slot, item): (&u64, &Item)| visit(item_row(*slot, item));
+    match range {
+        ItemRange::All => items.walk_up(None).try_for_each(&mut visit),
+        ItemRange::Slots(from, end) => {
+            items.walk_up(Some(&from)).take_while(|(slot, _)| **slot < end).try_for_each(&mut visit)
+        }
+        ItemRange::Tail(count) => {
+            let tail: Vec<_> = items.walk_down(None).take(count).collect();
+            tail.into_iter().rev().try_for_each(&mut visit)
+        }
+    }
+}
+
+fn item_row(slot: u64, item: &Item) -> ItemRow<'_> {
+    let payload = &*item.payload;
+    ItemRow {
+        slot,
+        ordinal: item.ordinal,
+        task: item.task,
+        codec: payload.codec,
+        data: &payload.data,
+        index: payload.index.as_ref().map(|index| index.as_ref().as_ref()),
+    }
+}
+
+pub(super) fn writes(space: &Space, checkpoint: &CheckpointId) -> Vec<WriteRecord> {
+    let writes = space.writes_of(checkpoint);
+    let mut found: Vec<_> = writes.walk_up(None).map(|(_, write)| write).collect();
+    found.sort_by(|a, b| (&a.path, a.task, a.index).cmp(&(&b.path, b.task, b.index)));
+    found.into_iter().map(|write| write.to_record()).collect()
+}
+
+/// Counts everything, and replays every checkpoint onto its parent.
+pub(super) fn check(log: &Log) -> CheckReport {
+    let mut report = CheckReport { threads: log.threads.len() as u64, ..CheckReport::default() };
+    let spaces = log.threads.values().flat_map(|thread| thread.spaces.iter());
+    for (_, space) in spaces {
+        if !space.checkpoints.is_sound() || !space.writes.is_sound() {
+            report.problems.push("a tree of a namespace is out of order".into());
+        }
+        for (id, stored) in space.checkpoints.walk_up(None) {
+            report.checkpoints += 1;
+            report.values += values_of(stored) + writes_of(space, id);
+            if let Err(reason) = check_checkpoint(log, space, stored) {
+                report.problems.push(format!("checkpoint {id}: {reason}"));
+            }
+        }
+        for (id, writes) in space.writes.walk_up(None) {
+            if !writes.is_sound() || space.checkpoints.get(id).is_none() {
+                report.problems.push(format!("writes of checkpoint {id}: out of order, or of no checkpoint"));
+            }
+        }
+    }
+    report
+}
+
+fn values_of(stored: &Stored) -> u64 {
+    let values = stored.delta.changes.iter().map(|change| match &change.value {
+        ChangedValue::Empty => 0,
+        ChangedValue::Value(_) => 1,
+        ChangedValue::Items(items) => items.len(),
+    });
+    values.sum::<usize>() as u64
+}
+
+fn writes_of(space: &Space, checkpoint: &CheckpointId) -> u64 {
+    let writes = space.writes_of(checkpoint);
+    writes.walk_up(None).map(|(_, write)| write.payloads().len()).sum::<usize>() as u64
+}
+
+fn check_checkpoint(log: &Log, space: &Space, stored: &Stored) -> Result<(), String> {
+    let record = &stored.record;
+    let parent = match (&record.parent, &record.forked_from) {
+        (None, None) => None,
+        (Some(id), None) => Some(space.checkpoints.get(id).ok_or("its parent is missing")?),
+        (None, Some(at)) => Some(log.stored(at).ok_or("what it was forked off is missing")?),
+        (Some(_), Some(_)) => return Err("it has two parents".into()),
+    };
+    if record.ordinal != parent.map_or(0, |parent| parent.record.ordinal + 1) {
+        return Err("its ordinal does not follow that of its parent".into());
+    }
+    if record.seq > log.seq || record.branch > log.branch {
+        return Err("its seq or branch is above the counters".into());
+    }
+    let nothing = Default::default();
+    let before = parent.map_or(&nothing, |parent| &parent.state);
+    let after = before.after(&stored.delta, record.ordinal).map_err(|e| e.to_string())?;
+    let lists = stored
+        .delta
+        .changes
+        .iter()
+        .filter_map(|change| stored.state.channels.get(&*change.channel).and_then(|channel| channel.value.items()));
+    let sound = stored.state.channels.is_sound() && stored.state.seen.is_sound();
+    if after == stored.state && sound && lists.into_iter().all(|list| list.is_sound()) {
+        Ok(())
+    } else {
+        Err("its state is not that of its parent with its changes".into())
+    }
+}
+
+pub(super) fn not_found(at: &Point) -> StoreError {
+    StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() }
+}

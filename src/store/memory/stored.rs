@@ -1,0 +1,283 @@
+//! What is kept: the log, and for every checkpoint its record, its changes and its whole state.
+//!
+//! State is held in shared versions of a map, so a checkpoint costs what it changed, a fork costs nothing, and no
+//! checkpoint can see what another one wrote.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::tree::Tree;
+use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
+use crate::store::batch::{NewWrites, Payload, Seen, WriteValue};
+use crate::store::error::StoreError;
+use crate::store::record::{CheckpointRecord, Point, WriteRecord};
+
+/// All threads, and the counters of the file.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pub(super) threads: BTreeMap<ThreadId, Thread>,
+    /// The `seq` of the newest checkpoint.
+    pub(super) seq: u64,
+    /// The number of the newest branch.
+    pub(super) branch: u64,
+}
+
+/// A thread with at least one checkpoint.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) created_at: Timestamp,
+    pub(super) spaces: BTreeMap<Namespace, Space>,
+}
+
+/// A version of a namespace. A commit makes the next version and puts it in its place, so readers need no lock while
+/// they read, and a commit that fails has changed nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Space {
+    pub(super) checkpoints: Tree<CheckpointId, Arc<Stored>>,
+    /// The writes of the tasks of each checkpoint.
+    pub(super) writes: Tree<CheckpointId, Writes>,
+    pub(super) branches: u64,
+}
+
+/// The writes of the tasks of one checkpoint, by task and index.
+pub(super) type Writes = Tree<(TaskId, i32), Arc<Write>>;
+
+/// A checkpoint with its state.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub(super) record: CheckpointRecord,
+    pub(super) delta: Delta,
+    pub(super) state: State,
+}
+
+/// What a checkpoint changed. A repeated batch is compared with it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Delta {
+    pub(super) consumed: Vec<Arc<Write>>,
+    pub(super) changes: Vec<Changed>,
+    pub(super) seen: Vec<Seen>,
+}
+
+/// The state at a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct State {
+    pub(super) channels: Tree<Arc<str>, Channel>,
+    pub(super) seen: Tree<Arc<str>, Vec<(Arc<str>, u64)>>,
+}
+
+/// The newest version of a channel.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Channel {
+    pub(super) version: u64,
+    pub(super) ordinal: u64,
+    pub(super) task: Option<u32>,
+    pub(super) value: Held,
+}
+
+/// What a channel holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Held {
+    Empty,
+    Value(Arc<Payload>),
+    Items(Tree<u64, Item>),
+}
+
+/// An item of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Item {
+    pub(super) ordinal: u64,
+    pub(super) task: Option<u32>,
+    pub(super) payload: Arc<Payload>,
+}
+
+/// A `Change` whose bytes were found.
+#[derive(Debug, PartialEq)]
+pub(super) struct Changed {
+    pub(super) channel: Arc<str>,
+    pub(super) version: u64,
+    pub(super) task: Option<u32>,
+    pub(super) value: ChangedValue,
+}
+
+/// A `ChangeValue` whose bytes were found.
+#[derive(Debug, PartialEq)]
+pub(super) enum ChangedValue {
+    Empty,
+    Value(Arc<Payload>),
+    Items(Vec<ChangedItem>),
+}
+
+/// An `ItemChange` whose bytes were found.
+#[derive(Debug, PartialEq)]
+pub(super) struct ChangedItem {
+    pub(super) slot: u64,
+    pub(super) task: Option<u32>,
+    pub(super) op: ChangedOp,
+}
+
+/// An `ItemOp` whose bytes were found.
+#[derive(Debug, PartialEq)]
+pub(super) enum ChangedOp {
+    Put(Arc<Payload>),
+    Remove,
+    Cut(u64),
+}
+
+/// A write of a task. Its payloads are shared with the channels that took them over.
+#[derive(Debug, PartialEq)]
+pub(super) struct Write {
+    pub(super) task: TaskId,
+    pub(super) path: Arc<str>,
+    pub(super) index: i32,
+    pub(super) channel: Arc<str>,
+    pub(super) value: Written,
+}
+
+/// The value of a write.
+#[derive(Debug, PartialEq)]
+pub(super) enum Written {
+    Null,
+    One(Arc<Payload>),
+    Items(Vec<Arc<Payload>>),
+}
+
+impl Log {
+    pub(super) fn space(&self, thread: &ThreadId, namespace: &Namespace) -> Option<&Space> {
+        self.threads.get(thread)?.spaces.get(namespace)
+    }
+
+    pub(super) fn stored(&self, at: &Point) -> Option<&Arc<Stored>> {
+        self.space(&at.thread, &at.namespace)?.checkpoints.get(&at.checkpoint)
+    }
+}
+
+impl Space {
+    pub(super) fn head(&self) -> Option<&Arc<Stored>> {
+        self.checkpoints.last().map(|(_, stored)| stored)
+    }
+
+    pub(super) fn head_id(&self) -> Option<CheckpointId> {
+        self.checkpoints.last().map(|(id, _)| *id)
+    }
+
+    pub(super) fn writes_of(&self, checkpoint: &CheckpointId) -> Writes {
+        self.writes.get(checkpoint).cloned().unwrap_or_default()
+    }
+
+    /// Adds writes to those of a checkpoint: special slots replace, any other position keeps its first write.
+    pub(super) fn add_writes(&mut self, checkpoint: CheckpointId, new: &[Arc<Write>]) {
+        if new.is_empty() {
+            return;
+        }
+        let mut writes = self.writes_of(&checkpoint);
+        for write in new {
+            let key = (write.task, write.index);
+            if write.index < 0 || writes.get(&key).is_none() {
+                writes.put(key, Arc::clone(write));
+            }
+        }
+        self.writes.put(checkpoint, writes);
+    }
+}
+
+impl State {
+    /// Returns the state after `delta`, which came at `ordinal`.
+    pub(super) fn after(&self, delta: &Delta, ordinal: u64) -> Result<Self, StoreError> {
+        let mut next = self.clone();
+        for change in &delta.changes {
+            let before = self.channels.get(&*change.channel);
+            if let Some(before) = before
+                && change.version <= before.version
+            {
+                let (channel, new, old) = (&change.channel, change.version, before.version);
+                return invalid("change.version", format!("{new} of channel {channel:?} is not above {old}"));
+            }
+            let value = match &change.value {
+                ChangedValue::Empty => Held::Empty,
+                ChangedValue::Value(payload) => Held::Value(Arc::clone(payload)),
+                ChangedValue::Items(items) => {
+                    let list = before.and_then(|channel| channel.value.items()).cloned().unwrap_or_default();
+                    Held::Items(list_after(list, items, ordinal)?)
+                }
+            };
+            let channel = Channel { version: change.version, ordinal, task: change.task, value };
+            next.channels.put(Arc::clone(&change.channel), channel);
+        }
+        for seen in &delta.seen {
+            next.seen.put(Arc::clone(&seen.node), seen.versions.clone());
+        }
+        Ok(next)
+    }
+}
+
+impl Held {
+    pub(super) fn items(&self) -> Option<&Tree<u64, Item>> {
+        match self {
+            Self::Items(items) => Some(items),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the list after some operations: cuts first, then each other slot once.
+fn list_after(mut list: Tree<u64, Item>, items: &[ChangedItem], ordinal: u64) -> Result<Tree<u64, Item>, StoreError> {
+    for item in items {
+        if let ChangedOp::Cut(end) = item.op {
+            list.cut(&item.slot, &end);
+        }
+    }
+    for item in items {
+        match &item.op {
+            ChangedOp::Put(payload) => {
+                list.put(item.slot, Item { ordinal, task: item.task, payload: Arc::clone(payload) });
+            }
+            ChangedOp::Remove if list.cut(&item.slot, &(item.slot + 1)) == 0 => {
+                return invalid("item.remove", format!("slot {} holds nothing", item.slot));
+            }
+            ChangedOp::Remove | ChangedOp::Cut(_) => {}
+        }
+    }
+    Ok(list)
+}
+
+impl Write {
+    /// Copies the writes of a task out of a batch: the only time their bytes are copied.
+    pub(super) fn all_of(new: &NewWrites) -> impl Iterator<Item = Arc<Self>> + '_ {
+        new.writes.iter().map(|write| {
+            let value = match &write.value {
+                WriteValue::Null => Written::Null,
+                WriteValue::One(payload) => Written::One(Arc::new(payload.clone())),
+                WriteValue::Items(items) => Written::Items(items.iter().cloned().map(Arc::new).collect()),
+            };
+            let (path, channel) = (Arc::clone(&new.path), Arc::clone(&write.channel));
+            Arc::new(Self { task: new.task, path, index: write.index, channel, value })
+        })
+    }
+
+    pub(super) fn payloads(&self) -> &[Arc<Payload>] {
+        match &self.value {
+            Written::Null => &[],
+            Written::One(payload) => std::slice::from_ref(payload),
+            Written::Items(items) => items,
+        }
+    }
+
+    pub(super) fn to_record(&self) -> WriteRecord {
+        let value = match &self.value {
+            Written::Null => WriteValue::Null,
+            Written::One(payload) => WriteValue::One(Payload::clone(payload)),
+            Written::Items(items) => WriteValue::Items(items.iter().map(|item| Payload::clone(item)).collect()),
+        };
+        WriteRecord {
+            task: self.task,
+            path: Arc::clone(&self.path),
+            index: self.index,
+            channel: Arc::clone(&self.channel),
+            value,
+        }
+    }
+}
+
+pub(super) fn invalid<T>(field: &'static str, reason: String) -> Result<T, StoreError> {
+    Err(StoreError::Invalid { field, reason })
+}

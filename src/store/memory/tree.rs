@@ -1,0 +1,278 @@
+//! An ordered map whose versions share what they have in common.
+//!
+//! It is a treap that is never changed in place: a put or a cut copies the path to what changed and shares the rest, so
+//! that every checkpoint keeps its whole state at the cost of its changes. Priorities are hashes of the keys, so the
+//! shape depends on the keys alone; two versions made in different ways compare quickly where they share nodes.
+
+use std::borrow::Borrow;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// A version of a map. Cloning it is O(1).
+pub(super) struct Tree<K, V>(Link<K, V>);
+
+type Link<K, V> = Option<Arc<Node<K, V>>>;
+
+struct Node<K, V> {
+    key: K,
+    value: V,
+    priority: u64,
+    len: usize,
+    left: Link<K, V>,
+    right: Link<K, V>,
+}
+
+impl<K: Ord + Hash + Clone, V: Clone> Tree<K, V> {
+    pub(super) fn len(&self) -> usize {
+        len(&self.0)
+    }
+
+    pub(super) fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        let mut link = &self.0;
+        while let Some(node) = link {
+            link = match key.cmp(node.key.borrow()) {
+                std::cmp::Ordering::Equal => return Some(&node.value),
+                std::cmp::Ordering::Less => &node.left,
+                std::cmp::Ordering::Greater => &node.right,
+            };
+        }
+        None
+    }
+
+    /// Returns the entry with the greatest key.
+    pub(super) fn last(&self) -> Option<(&K, &V)> {
+        let mut node = self.0.as_ref()?;
+        while let Some(right) = &node.right {
+            node = right;
+        }
+        Some((&node.key, &node.value))
+    }
+
+    /// Sets a key to a value, whether it was there or not.
+    pub(super) fn put(&mut self, key: K, value: V) {
+        let priority = priority(&key);
+        self.0 = Some(put(&self.0, key, value, priority));
+    }
+
+    /// Removes the keys from `from` up to, but not with, `end`, and returns how many there were.
+    pub(super) fn cut(&mut self, from: &K, end: &K) -> usize {
+        let (below, rest) = split(&self.0, from);
+        let (gone, above) = split(&rest, end);
+        // Nothing found keeps the very same nodes.
+        if gone.is_some() {
+            self.0 = merge(&below, &above);
+        }
+        len(&gone)
+    }
+
+    /// Walks up from the first key that is not below `from`.
+    pub(super) fn walk_up(&self, from: Option<&K>) -> Walk<'_, K, V> {
+        let mut walk = Walk { stack: Vec::new(), up: true };
+        let mut link = &self.0;
+        while let Some(node) = link {
+            let inside = from.is_none_or(|from| node.key >= *from);
+            if inside {
+                walk.stack.push(node);
+            }
+            link = if inside { &node.left } else { &node.right };
+        }
+        walk
+    }
+
+    /// Walks down from the last key below `before`.
+    pub(super) fn walk_down(&self, before: Option<&K>) -> Walk<'_, K, V> {
+        let mut walk = Walk { stack: Vec::new(), up: false };
+        let mut link = &self.0;
+        while let Some(node) = link {
+            let inside = before.is_none_or(|before| node.key < *before);
+            if inside {
+                walk.stack.push(node);
+            }
+            link = if inside { &node.right } else { &node.left };
+        }
+        walk
+    }
+
+    /// Returns whether order, priorities and lengths are as they must be.
+    pub(super) fn is_sound(&self) -> bool {
+        let ordered = self.walk_up(None).zip(self.walk_up(None).skip(1)).all(|((a, _), (b, _))| a < b);
+        ordered && self.0.as_ref().is_none_or(|node| node.is_sound())
+    }
+}
+
+impl<K: Ord + Hash + Clone, V: Clone> Node<K, V> {
+    /// Returns a copy with other children.
+    fn with(&self, left: Link<K, V>, right: Link<K, V>) -> Arc<Self> {
+        make(self.key.clone(), self.value.clone(), self.priority, left, right)
+    }
+
+    fn is_sound(&self) -> bool {
+        let below =
+            |link: &Link<K, V>| link.as_ref().is_none_or(|child| child.priority <= self.priority && child.is_sound());
+        self.priority == priority(&self.key)
+            && self.len == len(&self.left) + len(&self.right) + 1
+            && below(&self.left)
+            && below(&self.right)
+    }
+}
+
+fn make<K, V>(key: K, value: V, priority: u64, left: Link<K, V>, right: Link<K, V>) -> Arc<Node<K, V>> {
+    let len = len(&left) + len(&right) + 1;
+    Arc::new(Node { key, value, priority, len, left, right })
+}
+
+fn len<K, V>(link: &Link<K, V>) -> usize {
+    link.as_ref().map_or(0, |node| node.len)
+}
+
+/// Returns the hash of a key under fixed hasher keys: the shape must not differ between two runs.
+fn priority(key: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn put<K: Ord + Hash + Clone, V: Clone>(link: &Link<K, V>, key: K, value: V, priority: u64) -> Arc<Node<K, V>> {
+    let Some(node) = link else { return make(key, value, priority, None, None) };
+    if node.key == key {
+        return make(key, value, priority, node.left.clone(), node.right.clone());
+    }
+    // A node of lower priority cannot stand above the key, so the key is not in this part of the tree.
+    if priority > node.priority {
+        let (left, right) = split(link, &key);
+        return make(key, value, priority, left, right);
+    }
+    if key < node.key {
+        node.with(Some(put(&node.left, key, value, priority)), node.right.clone())
+    } else {
+        node.with(node.left.clone(), Some(put(&node.right, key, value, priority)))
+    }
+}
+
+/// Splits into the keys below `key`, and the others.
+fn split<K: Ord + Hash + Clone, V: Clone>(link: &Link<K, V>, key: &K) -> (Link<K, V>, Link<K, V>) {
+    let Some(node) = link else { return (None, None) };
+    if node.key < *key {
+        let (below, rest) = split(&node.right, key);
+        (Some(node.with(node.left.clone(), below)), rest)
+    } else {
+        let (below, rest) = split(&node.left, key);
+        (below, Some(node.with(rest, node.right.clone())))
+    }
+}
+
+/// Joins two trees; all keys of the first are below all keys of the second.
+fn merge<K: Ord + Hash + Clone, V: Clone>(below: &Link<K, V>, above: &Link<K, V>) -> Link<K, V> {
+    match (below, above) {
+        (None, other) | (other, None) => other.clone(),
+        (Some(a), Some(b)) if a.priority >= b.priority => Some(a.with(a.left.clone(), merge(&a.right, above))),
+        (Some(_), Some(b)) => Some(b.with(merge(below, &b.left), b.right.clone())),
+    }
+}
+
+/// A walk over the entries of a map in one direction.
+pub(super) struct Walk<'a, K, V> {
+    /// Nodes that come next, each before what lies on its far side.
+    stack: Vec<&'a Node<K, V>>,
+    up: bool,
+}
+
+impl<'a, K, V> Iterator for Walk<'a, K, V> {
+    type Item = (&'a K, &'a V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.stack.pop()?;
+        let mut link = if self.up { &next.right } else { &next.left };
+        while let Some(node) = link {
+            self.stack.push(node);
+            link = if self.up { &node.left } else { &node.right };
+        }
+        Some((&next.key, &next.value))
+    }
+}
+
+impl<K, V> Clone for Tree<K, V> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K, V> Default for Tree<K, V> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+/// Equality of keys and values. Shared nodes are equal without a look inside.
+impl<K: PartialEq, V: PartialEq> PartialEq for Tree<K, V> {
+    fn eq(&self, other: &Self) -> bool {
+        fn same<K: PartialEq, V: PartialEq>(a: &Link<K, V>, b: &Link<K, V>) -> bool {
+            match (a, b) {
+                (None, None) => true,
+                (Some(a), Some(b)) => {
+                    Arc::ptr_eq(a, b)
+                        || (a.key == b.key && a.value == b.value && same(&a.left, &b.left) && same(&a.right, &b.right))
+                }
+                _ => false,
+            }
+        }
+        same(&self.0, &other.0)
+    }
+}
+
+impl<K, V> std::fmt::Debug for Tree<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tree({})", len(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::IdSource;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn versions_equal_a_btree_map_and_stay_as_they_were() {
+        let mut random = IdSource::from_seed(7);
+        let mut versions = vec![(Tree::default(), BTreeMap::new())];
+        for step in 0..2_000u64 {
+            let pick = random.random() as usize % versions.len();
+            let (mut tree, mut map) = versions[if step % 50 == 0 { pick } else { versions.len() - 1 }].clone();
+            let key = random.random() % 300;
+            if random.random().is_multiple_of(8) {
+                let end = key + 1 + random.random() % 40;
+                let before = map.len();
+                map.retain(|k: &u64, _| !(key..end).contains(k));
+                assert_eq!(tree.cut(&key, &end), before - map.len());
+            } else {
+                tree.put(key, step);
+                map.insert(key, step);
+            }
+            versions.push((tree, map));
+        }
+        for (tree, map) in &versions {
+            assert!(tree.is_sound());
+            assert_eq!(tree.len(), map.len());
+            assert!(tree.walk_up(None).eq(map.iter()));
+            assert!(tree.walk_down(None).eq(map.iter().rev()));
+            assert!(tree.walk_up(Some(&100)).eq(map.range(100..)));
+            assert!(tree.walk_down(Some(&100)).eq(map.range(..100).rev()));
+            assert_eq!(tree.last(), map.iter().next_back());
+            assert_eq!(tree.get(&5), map.get(&5));
+        }
+    }
+
+    #[test]
+    fn the_shape_depends_on_the_keys_alone() {
+        let (mut up, mut down) = (Tree::default(), Tree::default());
+        (0..500u64).for_each(|key| up.put(key, ()));
+        (0..600u64).rev().for_each(|key| down.put(key, ()));
+        assert!(up != down);
+        assert_eq!(down.cut(&500, &600), 100);
+        assert!(up == down);
+    }
+}
