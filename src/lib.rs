@@ -1,5 +1,7 @@
 //! Embedded, append-only state for agents and workflows.
 
+// The derive names this crate `::annals`, also in its own tests.
+#[allow(unused_extern_crates)]
 extern crate self as annals;
 
 pub mod base;

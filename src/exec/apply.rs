@@ -20,9 +20,9 @@ pub(crate) struct Changes {
     seen: Vec<Seen>,
 }
 
-/// A write with its place: the position of its task in the superstep and of the write in the task.
+/// A write with its place: the position of its task among those the checkpoint records, and of the write in the task.
 struct Placed {
-    task: u32,
+    task: Option<u32>,
     id: TaskId,
     index: i32,
     kind: WriteKind,
@@ -103,7 +103,10 @@ pub(crate) fn apply(
     }
     let mut placed: Vec<(u32, Placed)> = Vec::new();
     for at in order {
-        let (id, task) = (tasks[at].id, at as u32);
+        let id = tasks[at].id;
+        // A task that a command started is not recorded with the checkpoint.
+        let recorded = if head.recorded.get(at) == Some(&id) { Some(at) } else { head.recorded.iter().position(|r| *r == id) };
+        let task = recorded.map(|at| at as u32);
         if let TaskStatus::Done(writes) = &mut tasks[at].status {
             // A write without a channel only says that the task has ended.
             for TaskWrite { index, channel, kind, .. } in std::mem::take(writes).into_iter().filter(|w| w.channel != u32::MAX) {
@@ -126,7 +129,7 @@ pub(crate) fn apply_untasked(
     let next = head.version_max + 1;
     let placed = writes.into_iter().map(|write| {
         let TaskWrite { index, channel, kind, .. } = write;
-        (channel, Placed { task: u32::MAX, id: from, index, kind })
+        (channel, Placed { task: None, id: from, index, kind })
     });
     write_all(graph, head, placed.collect(), next, false, changes, record)
 }
@@ -240,7 +243,7 @@ fn write_channel(
             let slot = head.sends.len() as u64;
             let data = data_of(&write);
             if let WriteKind::Send(send) = write.kind {
-                items.push(ItemChange { slot, op: ItemOp::Put(data), task: task_of(write.task) });
+                items.push(ItemChange { slot, op: ItemOp::Put(data), task: write.task });
                 head.sends.push(send);
             }
         }
@@ -254,7 +257,7 @@ fn write_channel(
     if record {
         // A trigger holds nothing but the fact that it was written.
         let null = crate::base::Payload { data: vec![0xc0], ..Default::default() };
-        let task = writes.last().and_then(|write| task_of(write.task));
+        let task = writes.last().and_then(|write| write.task);
         changes.note(channel, ChangeValue::Value(Data::New(null)), task);
     }
     Ok(true)
@@ -288,12 +291,12 @@ fn write_field(
     if !record || graph.layout.kind(field) == FieldKind::Untracked {
         return Ok(true);
     }
-    let last = places.last().and_then(|write| task_of(write.task));
+    let last = places.last().and_then(|write| write.task);
     match effect {
         Effect::Unchanged => {}
         Effect::Cleared => changes.note(channel, ChangeValue::Empty, None),
         Effect::TookWrite(at) => {
-            changes.note(channel, ChangeValue::Value(data_of(&places[at])), task_of(places[at].task));
+            changes.note(channel, ChangeValue::Value(data_of(&places[at])), places[at].task);
         }
         Effect::Computed => {
             let data = Data::New(graph.layout.encode(&head.state, field)?);
@@ -305,7 +308,7 @@ fn write_field(
                     let place = &places[write];
                     let write = WriteRef { task: place.id, index: place.index, part: part as u32 };
                     let op = ItemOp::Put(Data::OfWrite(write));
-                    ItemChange { slot: change.slot, op, task: task_of(place.task) }
+                    ItemChange { slot: change.slot, op, task: place.task }
                 }
                 ListOp::Remove => ItemChange { slot: change.slot, op: ItemOp::Remove, task: last },
                 ListOp::Cut { end } => ItemChange { slot: change.slot, op: ItemOp::Cut { end }, task: last },
@@ -319,10 +322,6 @@ fn write_field(
 /// The bytes of a value that a write brought: they are those of the write.
 fn data_of(write: &Placed) -> Data {
     Data::OfWrite(WriteRef { task: write.id, index: write.index, part: 0 })
-}
-
-fn task_of(task: u32) -> Option<u32> {
-    (task != u32::MAX).then_some(task)
 }
 
 fn note_barrier(

@@ -120,10 +120,12 @@ pub(crate) fn edit(graph: &Arc<Graph>, head: &mut Head, edit: Edit, now: Timesta
     head.checkpoint = Some(HeadCheckpoint { id, step, source: Source::Update });
     head.pending.clear();
     let (mut changes, seen) = changes.take(graph, head);
-    let position = due.iter().position(|due| due.id == tasks[0].id).map(|at| at as u32);
-    changes.iter_mut().for_each(|change| place(change, position, base.is_none().then_some(&stored)));
+    if base.is_none() {
+        changes.iter_mut().for_each(|change| hold(change, &stored));
+    }
     let due = plan(graph, head, id, &recording.namespace, step + 1);
     let mut batch = Batch::new(recording.thread, recording.namespace, recording.head);
+    head.recorded = due.iter().map(|task| task.id).collect();
     batch.checkpoints.push(NewCheckpoint {
         id,
         parent: base.map(|base| Parent::Local(base.id)),
@@ -140,11 +142,11 @@ pub(crate) fn edit(graph: &Arc<Graph>, head: &mut Head, edit: Edit, now: Timesta
     Ok(batch)
 }
 
-/// Says which task made a change; and, without a parent whose writes hold the bytes, puts the bytes into the change.
-fn place(change: &mut Change, task: Option<u32>, held: Option<&Vec<NewWrite>>) {
+/// Without a parent whose writes hold the bytes, puts the bytes into the change.
+fn hold(change: &mut Change, stored: &[NewWrite]) {
     let own = |data: &mut Data| {
-        if let (Data::OfWrite(from), Some(held)) = (&*data, held) {
-            let write = held.iter().find(|write| write.index == from.index).map(|write| &write.value);
+        if let Data::OfWrite(from) = &*data {
+            let write = stored.iter().find(|write| write.index == from.index).map(|write| &write.value);
             let payload = match write {
                 Some(WriteValue::One(payload)) => payload.clone(),
                 Some(WriteValue::Items(items)) => items.get(from.part as usize).cloned().unwrap_or_default(),
@@ -153,11 +155,9 @@ fn place(change: &mut Change, task: Option<u32>, held: Option<&Vec<NewWrite>>) {
             *data = Data::New(payload);
         }
     };
-    change.task = change.task.and(task);
     match &mut change.value {
         ChangeValue::Value(data) => own(data),
         ChangeValue::Items(items) => items.iter_mut().for_each(|item| {
-            item.task = item.task.and(task);
             if let ItemOp::Put(data) = &mut item.op {
                 own(data);
             }

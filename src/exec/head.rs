@@ -31,6 +31,8 @@ pub(crate) struct Head {
     pub(crate) interrupt_seen: Vec<(u32, u64)>,
     /// The channels that the checkpoint changed; `None` if it does not say (an update, a fork).
     pub(crate) updated: Option<Vec<u32>>,
+    /// The tasks that the checkpoint records, by which stored changes name who made them.
+    pub(crate) recorded: Vec<TaskId>,
     /// The stored writes of its tasks.
     pub(crate) pending: Vec<PendingWrites>,
     /// About how many bytes the state holds.
@@ -90,6 +92,7 @@ impl Head {
             input_seen: 0,
             interrupt_seen: Vec::new(),
             updated: None,
+            recorded: Vec::new(),
             pending: Vec::new(),
             bytes: 0,
         }

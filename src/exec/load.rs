@@ -32,6 +32,7 @@ impl<'a> Loader<'a> {
         let checkpoint = &record.checkpoint;
         loader.head.checkpoint =
             Some(HeadCheckpoint { id: checkpoint.point.checkpoint, step: checkpoint.step, source: checkpoint.source });
+        loader.head.recorded = checkpoint.tasks.iter().map(|task| task.id).collect();
         for channel in &record.channels {
             loader.head.version_max = loader.head.version_max.max(channel.version);
             if let Some(number) = graph.by_channel.get(&channel.channel) {

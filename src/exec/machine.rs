@@ -555,6 +555,8 @@ impl Machine {
         self.head.checkpoint = Some(HeadCheckpoint { id, step, source });
         self.step += 1;
         self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step);
+        self.head.recorded.clear();
+        self.head.recorded.extend(self.tasks.iter().map(|task| task.id));
         let Some(recording) = &self.recording else { return };
         let (changes, seen) = self.changes.take(&self.graph, &self.head);
         self.outbox.push(NewCheckpoint {

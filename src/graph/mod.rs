@@ -24,7 +24,7 @@ pub use node::{BoxError, IntoNode, IntoOutput, NodeBody, NodeOutput, NodeResult,
 pub use problem::{GraphError, GraphProblem};
 
 pub(crate) use branch::Branch;
-pub(crate) use compiled::{Breakpoints, Graph, Join, Node, Outgoing};
+pub(crate) use compiled::{Breakpoints, Graph, Outgoing};
 pub(crate) use context::{Asked, ContextParts, ResumeOnce, interrupt_id, task_namespace};
 pub(crate) use node::{NodeInput, Takes};
 

@@ -1,0 +1,3 @@
+//! Figures.
+
+fn main() {}

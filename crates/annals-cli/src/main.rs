@@ -1,0 +1,3 @@
+//! The command `annals`.
+
+fn main() {}

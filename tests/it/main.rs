@@ -1,0 +1,5 @@
+//! The one integration binary: what a user of the library sees, on its public API.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod graphs;
