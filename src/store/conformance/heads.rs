@@ -121,6 +121,10 @@ pub(super) fn duplicate(backend: &dyn Backend) {
         }
     }
     assert_eq!(place.text(backend, 3, "y").as_deref(), Some("y"), "nothing was written");
+    let fork = root_of("fork");
+    fork.add(backend, None, Draft::fork(4, place.point(2)));
+    let other = backend.commit(&fork.batch(None, [Draft::fork(4, place.point(3))]));
+    assert!(matches!(other, Err(StoreError::Duplicate { .. })), "forked off something else: {other:?}");
     assert_eq!(stored(backend, &place), id_list([3, 2, 1]));
     clean(backend);
 }

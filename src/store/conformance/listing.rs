@@ -1,6 +1,6 @@
 //! Listings, pages and prefixes.
 
-use super::build::{Draft, Place, clean, commit, id, id_list, ids, moment, root_of};
+use super::build::{Draft, Place, commit, id, id_list, ids, moment, root_of};
 use crate::base::{CheckpointId, ThreadId};
 use crate::store::backend::Backend;
 use crate::store::query::CheckpointQuery;

@@ -143,7 +143,9 @@ pub(super) fn check(log: &Log) -> CheckReport {
     let mut report = CheckReport { threads: log.threads.len() as u64, ..CheckReport::default() };
     let spaces = log.threads.values().flat_map(|thread| thread.spaces.iter());
     for (_, space) in spaces {
-        if !space.checkpoints.is_sound() || !space.writes.is_sound() {
+        // Every other state is compared with its replay, so looking at all the nodes of the newest is enough.
+        let sound = space.head().is_none_or(|head| head.state.is_sound());
+        if !sound || !space.checkpoints.is_sound() || !space.writes.is_sound() {
             report.problems.push("a tree of a namespace is out of order".into());
         }
         for (id, stored) in space.checkpoints.walk_up(None) {
@@ -193,17 +195,7 @@ fn check_checkpoint(log: &Log, space: &Space, stored: &Stored) -> Result<(), Str
     let nothing = Default::default();
     let before = parent.map_or(&nothing, |parent| &parent.state);
     let after = before.after(&stored.delta, record.ordinal).map_err(|e| e.to_string())?;
-    let lists = stored
-        .delta
-        .changes
-        .iter()
-        .filter_map(|change| stored.state.channels.get(&*change.channel).and_then(|channel| channel.value.items()));
-    let sound = stored.state.channels.is_sound() && stored.state.seen.is_sound();
-    if after == stored.state && sound && lists.into_iter().all(|list| list.is_sound()) {
-        Ok(())
-    } else {
-        Err("its state is not that of its parent with its changes".into())
-    }
+    if after == stored.state { Ok(()) } else { Err("its state is not that of its parent with its changes".into()) }
 }
 
 pub(super) fn not_found(at: &Point) -> StoreError {

@@ -208,6 +208,12 @@ impl State {
         }
         Ok(next)
     }
+
+    /// Returns whether every map is in order.
+    pub(super) fn is_sound(&self) -> bool {
+        let mut lists = self.channels.walk_up(None).filter_map(|(_, channel)| channel.value.items());
+        self.channels.is_sound() && self.seen.is_sound() && lists.all(Tree::is_sound)
+    }
 }
 
 impl Held {

@@ -1,0 +1,605 @@
+//! The backend in a file equals the backend in memory, whatever is done to both.
+//!
+//! Random operations go to both; after each the answers are compared. Numbers that a backend gives out (`seq` and
+//! `branch`) may differ, but must agree on what they mean: which is newer, and which checkpoints share a branch.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use annals::base::{CheckpointId, Codec, IdSource, Namespace, TaskId, ThreadId, Timestamp};
+use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, WriteRef};
+use annals::store::{
+    Backend, Batch, ChannelValue, CheckpointQuery, CheckpointRecord, ItemIndex, ItemRange, MemoryBackend,
+    NewCheckpoint, NewWrite, NewWrites, OpenOptions, Parent, Payload, Point, Source, SqliteBackend, StoreError,
+    TaskKind, TaskRecord, WriteValue,
+};
+use proptest::prelude::*;
+
+const THREADS_MAX: usize = 4;
+const VALUES: [&str; 3] = ["x", "y", "z"];
+const LISTS: [&str; 2] = ["list", "other"];
+
+/// What to do next. Numbers pick among what there is, so that any of them make sense.
+#[derive(Clone, Debug)]
+enum Op {
+    /// A checkpoint on the head of a namespace, or the first one.
+    Commit { place: usize, content: Content },
+    /// A checkpoint on any earlier one of the namespace.
+    Fork { place: usize, from: usize, content: Content },
+    /// The first checkpoint of a namespace, on one of another.
+    ForkTo { from_place: usize, from: usize, content: Content },
+    /// Writes of a task of an earlier checkpoint.
+    Writes { place: usize, at: usize, task: u8, writes: Vec<WriteSpec> },
+    /// A batch built on a head that is not the head.
+    Stale { place: usize, head: Option<usize>, content: Content },
+    /// A batch that was already committed, as it was or altered.
+    Repeat { which: usize, altered: bool },
+    /// Closing and opening the file.
+    Reopen,
+}
+
+/// What a new checkpoint holds.
+#[derive(Clone, Debug)]
+struct Content {
+    /// How many further checkpoints follow in the same batch.
+    more: u8,
+    tasks: u8,
+    values: Vec<(usize, ValueSpec)>,
+    lists: Vec<(usize, Vec<ItemSpec>)>,
+    consumed: Vec<(u8, Vec<WriteSpec>)>,
+    seen: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+enum ValueSpec {
+    Empty,
+    New(u16),
+    OfWrite(usize),
+}
+
+#[derive(Clone, Debug)]
+enum ItemSpec {
+    Append(u16),
+    AppendOfWrite(usize),
+    Replace(usize, u16),
+    Remove(usize),
+    Cut(usize, u8),
+}
+
+#[derive(Clone, Debug)]
+struct WriteSpec {
+    index: i32,
+    kind: u8,
+    len: u16,
+}
+
+fn len() -> impl Strategy<Value = u16> {
+    prop_oneof![4 => 0u16..40, 1 => 1_500u16..1_600, 1 => 0u16..5_000]
+}
+
+fn write_spec() -> impl Strategy<Value = WriteSpec> {
+    (prop_oneof![Just(-4i32), Just(-1), 0i32..4], 0u8..4, len()).prop_map(|(index, kind, len)| WriteSpec {
+        index,
+        kind,
+        len,
+    })
+}
+
+fn content() -> impl Strategy<Value = Content> {
+    let value = prop_oneof![
+        1 => Just(ValueSpec::Empty),
+        5 => len().prop_map(ValueSpec::New),
+        2 => any::<usize>().prop_map(ValueSpec::OfWrite),
+    ];
+    let item = prop_oneof![
+        8 => len().prop_map(ItemSpec::Append),
+        2 => any::<usize>().prop_map(ItemSpec::AppendOfWrite),
+        2 => (any::<usize>(), len()).prop_map(|(at, len)| ItemSpec::Replace(at, len)),
+        2 => any::<usize>().prop_map(ItemSpec::Remove),
+        1 => (any::<usize>(), 1u8..6).prop_map(|(at, count)| ItemSpec::Cut(at, count)),
+    ];
+    (
+        prop_oneof![5 => Just(0u8), 1 => 1u8..3],
+        0u8..4,
+        prop::collection::vec((0..VALUES.len(), value), 0..3),
+        prop::collection::vec((0..LISTS.len(), prop::collection::vec(item, 0..4)), 0..2),
+        prop::collection::vec((0u8..4, prop::collection::vec(write_spec(), 0..3)), 0..2),
+        prop::collection::vec(0u8..3, 0..2),
+    )
+        .prop_map(|(more, tasks, values, lists, consumed, seen)| Content {
+            more,
+            tasks,
+            values,
+            lists,
+            consumed,
+            seen,
+        })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (any::<usize>(), content()).prop_map(|(place, content)| Op::Commit { place, content }),
+        3 => (any::<usize>(), any::<usize>(), content())
+            .prop_map(|(place, from, content)| Op::Fork { place, from, content }),
+        1 => (any::<usize>(), any::<usize>(), content())
+            .prop_map(|(from_place, from, content)| Op::ForkTo { from_place, from, content }),
+        3 => (any::<usize>(), any::<usize>(), 0u8..4, prop::collection::vec(write_spec(), 1..4))
+            .prop_map(|(place, at, task, writes)| Op::Writes { place, at, task, writes }),
+        1 => (any::<usize>(), any::<Option<usize>>(), content())
+            .prop_map(|(place, head, content)| Op::Stale { place, head, content }),
+        1 => (any::<usize>(), any::<bool>()).prop_map(|(which, altered)| Op::Repeat { which, altered }),
+        1 => Just(Op::Reopen),
+    ]
+}
+
+/// A namespace of a thread, with the ids that were stored there.
+struct Place {
+    thread: ThreadId,
+    namespace: Namespace,
+    ids: Vec<CheckpointId>,
+}
+
+impl Place {
+    fn point(&self, checkpoint: CheckpointId) -> Point {
+        Point { thread: self.thread.clone(), namespace: self.namespace.clone(), checkpoint }
+    }
+}
+
+/// Both backends, and what is needed to build batches that make sense. The state comes from the model.
+struct Pair<'a> {
+    model: MemoryBackend,
+    file: Arc<dyn Backend>,
+    open: &'a mut dyn FnMut() -> Arc<dyn Backend>,
+    places: Vec<Place>,
+    committed: Vec<Batch>,
+    ids: IdSource,
+    /// Makes every payload another one.
+    count: u32,
+}
+
+/// What a checkpoint in the making builds on: the versions, the slots and the writes.
+#[derive(Clone, Default)]
+struct Base {
+    versions: BTreeMap<Arc<str>, u64>,
+    slots: BTreeMap<Arc<str>, Vec<u64>>,
+    ends: BTreeMap<Arc<str>, u64>,
+    writes: Vec<WriteRef>,
+    /// The positions that are taken, also by what nothing can refer to.
+    taken: BTreeSet<(TaskId, i32)>,
+    tasks: u32,
+}
+
+fn task_id(checkpoint: &CheckpointId, n: u8) -> TaskId {
+    let mut bytes = *checkpoint.as_bytes();
+    bytes[0] = n;
+    TaskId::from_bytes(bytes)
+}
+
+impl<'a> Pair<'a> {
+    fn new(open: &'a mut dyn FnMut() -> Arc<dyn Backend>) -> Self {
+        let place = |thread: &str, namespace: &str| Place {
+            thread: ThreadId::new(thread).unwrap(),
+            namespace: Namespace::new(namespace).unwrap(),
+            ids: Vec::new(),
+        };
+        let places = vec![place("a", ""), place("a", "node:1"), place("b", "")];
+        let file = open();
+        let (model, ids) = (MemoryBackend::new(), IdSource::from_seed(1));
+        Self { model, file, open, places, committed: Vec::new(), ids, count: 0 }
+    }
+
+    fn payload(&mut self, len: u16, indexed: bool) -> Payload {
+        self.count += 1;
+        let mut data = self.count.to_le_bytes().to_vec();
+        data.resize(usize::from(len), 7);
+        // Some payloads are equal, so that shared content is shared.
+        if len > 1_536 && len.is_multiple_of(2) {
+            data.fill(1);
+        }
+        let codec = Codec::from_tag(u8::from(self.count.is_multiple_of(11)));
+        let index = (indexed && self.count.is_multiple_of(2)).then(|| {
+            Box::new(ItemIndex {
+                id: Some(format!("id-{}", self.count).into()),
+                kind: Some("ai".into()),
+                text: self.count.is_multiple_of(3).then(|| "text ü ".repeat(usize::from(len) / 7)),
+                input_tokens: Some(self.count),
+                ..ItemIndex::default()
+            })
+        });
+        Payload { codec, data, index }
+    }
+
+    fn write(&mut self, spec: &WriteSpec) -> NewWrite {
+        let value = match spec.kind {
+            0 => WriteValue::Null,
+            1 => WriteValue::Items((0..spec.len % 4).map(|part| self.payload(spec.len + part, true)).collect()),
+            _ => WriteValue::One(self.payload(spec.len, false)),
+        };
+        NewWrite { index: spec.index, channel: "w".into(), value }
+    }
+
+    fn writes(&mut self, checkpoint: CheckpointId, task: u8, specs: &[WriteSpec]) -> NewWrites {
+        let writes = specs.iter().map(|spec| self.write(spec)).collect();
+        NewWrites { checkpoint, task: task_id(&checkpoint, task), path: format!("p{}", 9 - task).into(), writes }
+    }
+
+    /// Reads what a checkpoint would build on.
+    fn base(&self, at: &Point) -> Base {
+        let state = self.model.state(at).unwrap();
+        let mut base = Base { tasks: state.checkpoint.tasks.len() as u32, ..Base::default() };
+        for channel in &state.channels {
+            base.versions.insert(Arc::clone(&channel.channel), channel.version);
+            let mut slots = Vec::new();
+            let visited = self.model.items(at, &channel.channel, ItemRange::All, &mut |row| {
+                slots.push(row.slot);
+                Ok(())
+            });
+            visited.unwrap();
+            base.ends.insert(Arc::clone(&channel.channel), slots.last().map_or(0, |slot| slot + 1));
+            base.slots.insert(Arc::clone(&channel.channel), slots);
+        }
+        for write in self.model.writes(at).unwrap() {
+            base.add_write(write.task, write.index, &write.value);
+        }
+        base
+    }
+
+    fn checkpoint(&mut self, parent: Option<Parent>, base: &mut Base, content: &Content) -> NewCheckpoint {
+        self.count += 1;
+        let now = Timestamp::from_micros(1_700_000_000_000_000 + i64::from(self.count) * 1_000);
+        let after = self.places.iter().flat_map(|place| &place.ids).max().copied();
+        let id = self.ids.checkpoint(now, i64::from(content.more), after.as_ref());
+        let mut consumed = Vec::new();
+        if let Some(Parent::Local(local)) = &parent {
+            for (task, specs) in &content.consumed {
+                let new = self.writes(*local, *task, specs);
+                new.writes.iter().for_each(|write| base.add_write(new.task, write.index, &write.value));
+                consumed.push(new);
+            }
+        }
+        let (tasks_before, task) = (base.tasks, self.count);
+        let by = (tasks_before > 0 && task.is_multiple_of(3)).then(|| task % tasks_before);
+        let mut changes: Vec<Change> = Vec::new();
+        for (at, spec) in &content.values {
+            let value = match spec {
+                ValueSpec::Empty => ChangeValue::Empty,
+                ValueSpec::OfWrite(at) if !base.writes.is_empty() => {
+                    ChangeValue::Value(Data::OfWrite(base.writes[at % base.writes.len()].clone()))
+                }
+                ValueSpec::OfWrite(_) => ChangeValue::Value(Data::New(self.payload(3, false))),
+                ValueSpec::New(len) => ChangeValue::Value(Data::New(self.payload(*len, false))),
+            };
+            base.change(&mut changes, VALUES[*at], value, by);
+        }
+        for (at, specs) in &content.lists {
+            let items = self.list(base, LISTS[*at], specs, by);
+            base.change(&mut changes, LISTS[*at], ChangeValue::Items(items), by);
+        }
+        let kind = |n: u8| match n {
+            0 => TaskKind::Push { index: 3 },
+            _ => TaskKind::Pull { triggers: vec!["branch:to:node".into()] },
+        };
+        let tasks = (0..content.tasks).map(|n| TaskRecord { id: task_id(&id, n), name: "node".into(), kind: kind(n) });
+        let mut seen: Vec<Seen> = content.seen.iter().map(|n| self.seen(*n)).collect();
+        seen.dedup_by(|a, b| a.node == b.node);
+        base.tasks = u32::from(content.tasks);
+        base.writes.clear();
+        base.taken.clear();
+        let source = if matches!(parent, Some(Parent::Fork(_))) { Source::Fork } else { Source::Loop };
+        let metadata = self.count.is_multiple_of(4).then(|| format!(r#"{{"n":{}}}"#, self.count));
+        let (step, tasks) = (i64::from(self.count), tasks.collect());
+        NewCheckpoint { id, parent, step, source, created_at: now, run: None, metadata, tasks, consumed, changes, seen }
+    }
+
+    fn seen(&self, n: u8) -> Seen {
+        Seen { node: format!("node {n}").into(), versions: vec![("x".into(), u64::from(self.count))] }
+    }
+
+    fn list(&mut self, base: &mut Base, channel: &str, specs: &[ItemSpec], task: Option<u32>) -> Vec<ItemChange> {
+        let slots = base.slots.entry(channel.into()).or_default().clone();
+        let mut end = base.ends.get(channel).copied().unwrap_or(0);
+        let mut held = slots.clone();
+        let mut items: Vec<ItemChange> = Vec::new();
+        let pick = |at: &usize| slots.get(at % slots.len().max(1)).copied();
+        for spec in specs {
+            if let ItemSpec::Cut(at, count) = spec
+                && let Some(slot) = pick(at)
+            {
+                let end = slot + u64::from(*count);
+                held.retain(|held| !(slot..end).contains(held));
+                items.push(ItemChange { slot, op: ItemOp::Cut { end }, task: None });
+            }
+        }
+        for spec in specs {
+            let (slot, op) = match spec {
+                ItemSpec::Cut(..) => continue,
+                ItemSpec::Append(len) => (end, ItemOp::Put(Data::New(self.payload(*len, true)))),
+                ItemSpec::AppendOfWrite(at) => {
+                    let Some(write) = base.writes.get(at % base.writes.len().max(1)) else { continue };
+                    (end, ItemOp::Put(Data::OfWrite(write.clone())))
+                }
+                ItemSpec::Replace(at, len) => {
+                    let Some(slot) = pick(at) else { continue };
+                    (slot, ItemOp::Put(Data::New(self.payload(*len, true))))
+                }
+                ItemSpec::Remove(at) => match pick(at) {
+                    Some(slot) if held.contains(&slot) => (slot, ItemOp::Remove),
+                    _ => continue,
+                },
+            };
+            let taken = |item: &ItemChange| item.slot == slot && !matches!(item.op, ItemOp::Cut { .. });
+            if !items.iter().any(taken) {
+                held.retain(|held| *held != slot);
+                if matches!(op, ItemOp::Put(_)) {
+                    held.push(slot);
+                }
+                end = end.max(slot + 1);
+                items.push(ItemChange { slot, op, task });
+            }
+        }
+        held.sort_unstable();
+        base.slots.insert(channel.into(), held);
+        base.ends.insert(channel.into(), end);
+        items
+    }
+
+    /// Builds a batch on `parent`, expecting `head`.
+    fn batch(&mut self, place: usize, head: Option<CheckpointId>, parent: Option<Parent>, content: &Content) -> Batch {
+        let (thread, namespace) = (self.places[place].thread.clone(), self.places[place].namespace.clone());
+        let mut base = match &parent {
+            None => Base::default(),
+            Some(Parent::Local(id)) => self.base(&self.places[place].point(*id)),
+            Some(Parent::Fork(at)) => self.base(at),
+        };
+        let mut batch = Batch::new(thread, namespace, head);
+        let mut parent = parent;
+        for _ in 0..=content.more {
+            let checkpoint = self.checkpoint(parent, &mut base, content);
+            parent = Some(Parent::Local(checkpoint.id));
+            self.places[place].ids.push(checkpoint.id);
+            batch.checkpoints.push(checkpoint);
+        }
+        // The ids count as used only once they are stored.
+        let left = self.places[place].ids.len() - batch.checkpoints.len();
+        self.places[place].ids.truncate(left);
+        batch
+    }
+
+    /// Returns where a fork to a new namespace goes: an empty place, or a new thread, if there is room.
+    fn new_place(&mut self) -> Option<usize> {
+        if let Some(empty) = self.places.iter().rposition(|place| place.ids.is_empty()) {
+            return Some(empty);
+        }
+        if self.places.len() >= THREADS_MAX + 2 {
+            return None;
+        }
+        let thread = ThreadId::new(format!("fork {}", self.places.len())).unwrap();
+        self.places.push(Place { thread, namespace: Namespace::root(), ids: Vec::new() });
+        Some(self.places.len() - 1)
+    }
+
+    /// Builds the batch of an operation; `None` if there is nothing to do it with.
+    fn build(&mut self, op: &Op) -> Option<Batch> {
+        let count = self.places.len();
+        let pick = |place: &Place, at: usize| (!place.ids.is_empty()).then(|| place.ids[at % place.ids.len()]);
+        match op {
+            Op::Commit { place, content } => {
+                let head = self.places[place % count].ids.last().copied();
+                Some(self.batch(place % count, head, head.map(Parent::Local), content))
+            }
+            Op::Fork { place, from, content } => {
+                let head = self.places[place % count].ids.last().copied();
+                let from = pick(&self.places[place % count], *from)?;
+                Some(self.batch(place % count, head, Some(Parent::Local(from)), content))
+            }
+            Op::ForkTo { from_place, from, content } => {
+                let source = from_place % count;
+                let at = self.places[source].point(pick(&self.places[source], *from)?);
+                let target = self.new_place()?;
+                Some(self.batch(target, None, Some(Parent::Fork(at)), content))
+            }
+            Op::Writes { place, at, task, writes } => {
+                let (place, head) = (place % count, self.places[place % count].ids.last().copied()?);
+                let at = pick(&self.places[place], *at)?;
+                let new = self.writes(at, *task, writes);
+                let place = &self.places[place];
+                let mut batch = Batch::new(place.thread.clone(), place.namespace.clone(), Some(head));
+                batch.writes.push(new);
+                Some(batch)
+            }
+            Op::Stale { place, head, content } => {
+                let place = place % count;
+                let stale = head.and_then(|at| pick(&self.places[place], at));
+                if stale == self.places[place].ids.last().copied() {
+                    return None;
+                }
+                Some(self.batch(place, stale, stale.map(Parent::Local), content))
+            }
+            Op::Repeat { which, altered } => {
+                let mut batch = self.committed.get(which % self.committed.len().max(1))?.clone();
+                if let (Some(last), true) = (batch.checkpoints.last_mut(), altered) {
+                    last.step += 1;
+                }
+                Some(batch)
+            }
+            Op::Reopen => None,
+        }
+    }
+
+    fn apply(&mut self, op: &Op) -> Result<(), TestCaseError> {
+        if matches!(op, Op::Reopen) {
+            self.file = Arc::new(MemoryBackend::new());
+            self.file = (self.open)();
+        }
+        let Some(batch) = self.build(op) else { return Ok(()) };
+        let (expected, found) = (self.model.commit(&batch), self.file.commit(&batch));
+        prop_assert_eq!(kind(&expected), kind(&found), "model {:?}, file {:?}, {:?}", expected, found, batch);
+        if let (Err(expected), Err(found)) = (&expected, &found) {
+            prop_assert_eq!(expected.to_string(), found.to_string());
+        }
+        let makes_sense = matches!(expected, Ok(()) | Err(StoreError::Conflict { .. } | StoreError::Duplicate { .. }));
+        prop_assert!(makes_sense, "the test built a bad batch: {:?}, {:?}", expected, batch);
+        if expected.is_ok() && !matches!(op, Op::Repeat { .. }) {
+            let place = self
+                .places
+                .iter_mut()
+                .find(|place| place.thread == batch.thread && place.namespace == batch.namespace)
+                .unwrap();
+            place.ids.extend(batch.checkpoints.iter().map(|checkpoint| checkpoint.id));
+            self.committed.push(batch);
+        }
+        Ok(())
+    }
+
+    /// Compares everything that changes with an operation; `whole` compares every checkpoint.
+    fn compare(&self, whole: bool) -> Result<(), TestCaseError> {
+        let (model, file) = (&self.model, &*self.file);
+        for place in &self.places {
+            let (thread, namespace) = (&place.thread, &place.namespace);
+            let head = model.head(thread, namespace).unwrap().map(plain);
+            prop_assert_eq!(&head, &file.head(thread, namespace).unwrap().map(plain));
+            prop_assert_eq!(head.map(|head| head.point.checkpoint), file.head_id(thread, namespace).unwrap());
+            prop_assert_eq!(place.ids.last().copied(), file.head_id(thread, namespace).unwrap());
+            prop_assert_eq!(model.namespaces(thread).unwrap(), file.namespaces(thread).unwrap());
+            let before = place.ids.get(place.ids.len() / 2).copied();
+            let queries = [(Some(namespace.clone()), None, 0), (Some(namespace.clone()), before, 3), (None, before, 5)];
+            for (namespace, before, limit) in queries {
+                let query = CheckpointQuery { thread: thread.clone(), namespace, before, limit };
+                let (a, b) = (model.checkpoints(&query).unwrap(), file.checkpoints(&query).unwrap());
+                same_shape(&a, &b)?;
+            }
+            if let Some(id) = before {
+                let prefix = &id.to_string()[..12];
+                let find = |backend: &dyn Backend| backend.checkpoints_by_prefix(thread, prefix, 4).unwrap();
+                same_shape(&find(model), &find(file))?;
+            }
+            let from = if whole { 0 } else { place.ids.len().saturating_sub(3) };
+            let some = place.ids.iter().take(if whole { 0 } else { 1 });
+            for id in place.ids[from..].iter().chain(some) {
+                self.compare_state(&place.point(*id))?;
+            }
+        }
+        let threads = |backend: &dyn Backend| {
+            let threads = backend.threads(None, 100).unwrap().into_iter();
+            let shown = threads.map(|t| (t.id, t.created_at, plain(t.head), t.checkpoints, t.branches));
+            shown.collect::<Vec<_>>()
+        };
+        prop_assert_eq!(threads(model), threads(file));
+        Ok(())
+    }
+
+    fn compare_state(&self, at: &Point) -> Result<(), TestCaseError> {
+        let (a, b) = (self.model.state(at).unwrap(), self.file.state(at).unwrap());
+        prop_assert_eq!(plain(a.checkpoint), plain(b.checkpoint));
+        prop_assert_eq!(&a.channels, &b.channels, "channels at {:?}", at);
+        prop_assert_eq!(&a.seen, &b.seen, "seen at {:?}", at);
+        prop_assert_eq!(&a.updated, &b.updated, "updated at {:?}", at);
+        for channel in &a.channels {
+            let end = if channel.value == ChannelValue::Items { 3 } else { 0 };
+            for range in [ItemRange::All, ItemRange::Tail(2), ItemRange::Slots(1, end + 2)] {
+                let (a, b) = (self.items(&self.model, at, channel, range), self.items(&*self.file, at, channel, range));
+                prop_assert_eq!(a, b, "{:?} of {} at {:?}", range, channel.channel, at);
+            }
+        }
+        prop_assert_eq!(self.model.writes(at).unwrap(), self.file.writes(at).unwrap(), "writes at {:?}", at);
+        Ok(())
+    }
+
+    fn items(
+        &self,
+        backend: &dyn Backend,
+        at: &Point,
+        channel: &annals::store::ChannelRecord,
+        range: ItemRange,
+    ) -> Vec<(u64, u64, Option<u32>, Payload)> {
+        let mut found = Vec::new();
+        let visited = backend.items(at, &channel.channel, range, &mut |row| {
+            found.push((row.slot, row.ordinal, row.task, row.to_payload()));
+            Ok(())
+        });
+        visited.unwrap();
+        found
+    }
+}
+
+impl Base {
+    fn add_write(&mut self, task: TaskId, index: i32, value: &WriteValue) {
+        // A special slot may be replaced later, so nothing refers to one; any other keeps its first write.
+        if index < 0 || !self.taken.insert((task, index)) {
+            return;
+        }
+        let parts = match value {
+            WriteValue::Null => 0,
+            WriteValue::One(_) => 1,
+            WriteValue::Items(items) => items.len() as u32,
+        };
+        self.writes.extend((0..parts).map(|part| WriteRef { task, index, part }));
+    }
+
+    fn change(&mut self, changes: &mut Vec<Change>, channel: &str, value: ChangeValue, task: Option<u32>) {
+        if changes.iter().any(|change| &*change.channel == channel) {
+            return;
+        }
+        let version = self.versions.entry(channel.into()).or_insert(0);
+        *version += 1;
+        changes.push(Change { channel: channel.into(), version: *version, value, task });
+    }
+}
+
+/// Drops the numbers that a backend chooses.
+fn plain(record: CheckpointRecord) -> CheckpointRecord {
+    CheckpointRecord { seq: 0, branch: 0, ..record }
+}
+
+/// Compares listings: the records, and what seq and branch say of them.
+fn same_shape(a: &[CheckpointRecord], b: &[CheckpointRecord]) -> Result<(), TestCaseError> {
+    let plain = |records: &[CheckpointRecord]| records.iter().cloned().map(plain).collect::<Vec<_>>();
+    prop_assert_eq!(plain(a), plain(b));
+    let order = |records: &[CheckpointRecord]| records.windows(2).map(|w| w[0].seq.cmp(&w[1].seq)).collect::<Vec<_>>();
+    prop_assert_eq!(order(a), order(b), "seq");
+    let branches = |records: &[CheckpointRecord]| {
+        let first = |branch| records.iter().position(|record| record.branch == branch);
+        records.iter().map(|record| first(record.branch)).collect::<Vec<_>>()
+    };
+    prop_assert_eq!(branches(a), branches(b), "branches");
+    Ok(())
+}
+
+fn kind(outcome: &Result<(), StoreError>) -> &'static str {
+    match outcome {
+        Ok(()) => "ok",
+        Err(StoreError::Conflict { .. }) => "conflict",
+        Err(StoreError::Duplicate { .. }) => "duplicate",
+        Err(StoreError::Invalid { .. }) => "invalid",
+        Err(_) => "other",
+    }
+}
+
+/// Does the operations to the model and to a backend that `open` opens, and compares after each.
+fn follow(ops: &[Op], open: &mut dyn FnMut() -> Arc<dyn Backend>) -> Result<(), TestCaseError> {
+    let mut pair = Pair::new(open);
+    for op in ops {
+        pair.apply(op)?;
+        pair.compare(false)?;
+    }
+    pair.apply(&Op::Reopen)?;
+    pair.compare(true)?;
+    for report in [pair.model.check().unwrap(), pair.file.check().unwrap()] {
+        prop_assert!(report.problems.is_empty(), "{:?}", report.problems);
+        prop_assert_eq!(report.checkpoints, pair.places.iter().map(|place| place.ids.len() as u64).sum::<u64>());
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_file_follows_the_model(ops in prop::collection::vec(op(), 1..60)) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.db");
+        let open = || SqliteBackend::open(&path, &OpenOptions::new()).unwrap();
+        follow(&ops, &mut || Arc::new(open()))?;
+    }
+}
