@@ -1,70 +1,166 @@
 //! A backend in one SQLite file.
+//!
+//! The file is specified in `docs/format.md`: an append-only log of rows with sequential keys, in which a checkpoint
+//! costs what it changed. One transaction writes a batch ([`write`], [`changes`], [`writes`]); groups of batches share
+//! one ([`writer`], [`group`]). State is read along the lineage of a checkpoint ([`lineage`], [`read`], [`items`]).
+//! Every value is verified where it is decoded ([`rows`]), everything by `check` ([`sums`], [`check`]).
+//! *Absent:* what a channel or a message means, and any update of a stored row.
+//!
+//! Invariants: all SQL stands in [`sql`]; only the leader of a group holds the connection that writes; a reader sees
+//! one snapshot per call.
 
+mod changes;
+mod check;
+mod check_writes;
+mod fault;
+mod group;
+mod items;
+mod lineage;
+mod migrate;
+mod names;
+mod open;
+mod pack;
+mod pool;
+mod read;
+mod rows;
+mod sql;
+mod sums;
+#[cfg(test)]
+mod tests;
+mod wal;
+mod write;
+mod writer;
+mod writes;
+
+use pool::Pool;
+use writer::{CommitStats, Writer};
+
+use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::backend::{Backend, CheckReport, Ticket};
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
+use crate::store::handle::OpenOptions;
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, WriteRecord};
-use crate::base::{Namespace, ThreadId};
-
-macro_rules! later {
-    () => {
-        Err(StoreError::ReadOnly)
-    };
-}
+use std::path::Path;
 
 /// A backend in one SQLite file.
-#[derive(Debug, Default)]
-pub struct SqliteBackend;
+///
+/// Several threads and several processes may use one file at once. Dropping the backend waits for what was submitted
+/// and copies the write-ahead log into the file.
+#[derive(Debug)]
+pub struct SqliteBackend {
+    // Fields drop in order: readers first, so that the writer can empty the WAL.
+    pool: Pool,
+    writer: Option<Writer>,
+}
 
 impl SqliteBackend {
-    /// Opens the file.
-    pub fn open(_: &std::path::Path, _: &crate::store::OpenOptions) -> Result<Self, StoreError> {
-        later!()
+    /// Opens the store in the file at `path`, and makes it if it is missing and `options` allow it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotAStore`], [`StoreError::NewerFormat`], [`StoreError::Corrupt`], [`StoreError::Open`]: the file
+    /// is not changed.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
+        if options.read_only {
+            return Ok(Self { pool: Pool::alone(open::readable(path, options)?)?, writer: None });
+        }
+        let (place, conn) = open::writable(path, options)?;
+        let writer = Some(Writer::new(&place, conn));
+        Ok(Self { pool: Pool::beside_writer(place), writer })
+    }
+
+    /// Copies the whole write-ahead log into the file and empties it.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] while another process reads from it; [`StoreError::Write`]; [`StoreError::ReadOnly`].
+    pub fn checkpoint_wal(&self) -> Result<(), StoreError> {
+        self.pool.close();
+        self.writer()?.checkpoint_wal()
+    }
+
+    /// Returns how many commits were taken along by how many transactions; the mean group is their ratio.
+    pub fn stats(&self) -> CommitStats {
+        self.writer.as_ref().map(Writer::stats).unwrap_or_default()
+    }
+
+    fn writer(&self) -> Result<&Writer, StoreError> {
+        self.writer.as_ref().ok_or(StoreError::ReadOnly)
+    }
+}
+
+impl Drop for SqliteBackend {
+    fn drop(&mut self) {
+        self.pool.close();
     }
 }
 
 impl Backend for SqliteBackend {
-    fn commit(&self, _: &Batch) -> Result<(), StoreError> {
-        later!()
+    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.writer()?.commit(batch)
     }
+
     fn submit(&self, batch: Batch) -> Ticket {
-        Ticket::settled(self.commit(&batch))
+        match self.writer() {
+            Ok(writer) => writer.submit(batch),
+            Err(error) => Ticket::settled(Err(error)),
+        }
     }
-    fn head(&self, _: &ThreadId, _: &Namespace) -> Result<Option<CheckpointRecord>, StoreError> {
-        later!()
+
+    fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError> {
+        self.pool.read(|view| view.head(thread, namespace))
     }
-    fn checkpoint(&self, _: &Point) -> Result<Option<CheckpointRecord>, StoreError> {
-        later!()
+
+    fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
+        self.pool.read(|view| view.head_id(thread, namespace))
     }
-    fn checkpoints_by_prefix(&self, _: &ThreadId, _: &str, _: usize) -> Result<Vec<CheckpointRecord>, StoreError> {
-        later!()
+
+    fn checkpoint(&self, at: &Point) -> Result<Option<CheckpointRecord>, StoreError> {
+        self.pool.read(|view| view.checkpoint(at))
     }
-    fn checkpoints(&self, _: &CheckpointQuery) -> Result<Vec<CheckpointRecord>, StoreError> {
-        later!()
+
+    fn checkpoints_by_prefix(
+        &self,
+        thread: &ThreadId,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRecord>, StoreError> {
+        self.pool.read(|view| view.by_prefix(thread, prefix, limit))
     }
-    fn state(&self, _: &Point) -> Result<StateRecord, StoreError> {
-        later!()
+
+    fn checkpoints(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointRecord>, StoreError> {
+        self.pool.read(|view| view.checkpoints(query))
     }
+
+    fn state(&self, at: &Point) -> Result<StateRecord, StoreError> {
+        self.pool.read(|view| view.state(at))
+    }
+
     fn items(
         &self,
-        _: &Point,
-        _: &str,
-        _: ItemRange,
-        _: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
+        at: &Point,
+        channel: &str,
+        range: ItemRange,
+        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        later!()
+        self.pool.read(|view| view.items(at, channel, range, visit))
     }
-    fn writes(&self, _: &Point) -> Result<Vec<WriteRecord>, StoreError> {
-        later!()
+
+    fn writes(&self, at: &Point) -> Result<Vec<WriteRecord>, StoreError> {
+        self.pool.read(|view| view.writes(at))
     }
-    fn threads(&self, _: Option<&ThreadId>, _: usize) -> Result<Vec<ThreadRecord>, StoreError> {
-        later!()
+
+    fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
+        self.pool.read(|view| view.threads(after, limit))
     }
-    fn namespaces(&self, _: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
-        later!()
+
+    fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
+        self.pool.read(|view| view.namespaces(thread))
     }
+
     fn check(&self) -> Result<CheckReport, StoreError> {
-        later!()
+        let mut report = self.pool.read(check::check)?;
+        report.problems.extend(self.writer.as_ref().and_then(Writer::hidden_error));
+        Ok(report)
     }
 }

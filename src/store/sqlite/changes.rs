@@ -1,0 +1,290 @@
+//! The changes of a checkpoint: values and items, stored once and summed.
+
+use super::fault::{Res, invalid};
+use super::lineage::{self, EMPTY, LIST, VALUE};
+use super::names::Kind;
+use super::pack::{Cut, Inline, Stored, pack_cuts};
+use super::rows::{Payloads, item_id_column};
+use super::sql;
+use super::sums::{ChangeSum, ItemSum, PayloadRef};
+use super::write::{Known, Tx};
+use crate::base::hash::{self, Sum};
+use crate::base::limits::BLOB_BYTES_MIN;
+use crate::base::TaskId;
+use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Payload, WriteRef};
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::sync::Arc;
+
+pub(super) const REMOVE: i64 = 0;
+pub(super) const PUT: i64 = 1;
+pub(super) const CUT: i64 = 2;
+
+/// A change whose values are resolved and hashed, but not stored.
+pub(super) struct Ready<'b> {
+    change: &'b Change,
+    value: Option<ReadyValue<'b>>,
+    cuts: Vec<Cut>,
+    /// Puts and removes by slot.
+    items: Vec<(&'b ItemChange, Option<ReadyValue<'b>>)>,
+    pub(super) sum: ChangeSum,
+}
+
+/// A value that is stored already, or will be.
+pub(super) enum ReadyValue<'b> {
+    New(&'b Payload, Sum),
+    Old(Stored, Sum),
+}
+
+impl ReadyValue<'_> {
+    fn hash(&self) -> Sum {
+        match self {
+            Self::New(_, hash) | Self::Old(_, hash) => *hash,
+        }
+    }
+}
+
+/// Returns the slot under which the cuts of an ordinal are kept, below all slots of items.
+pub(super) fn cut_slot(ordinal: i64) -> i64 {
+    -1 - ordinal
+}
+
+/// Everything from the first slot on: what becomes of a list whose channel becomes something else.
+pub(super) const CUT_ALL: Cut = Cut { first: 0, end: u64::MAX, task: None };
+
+impl<'a> Tx<'a> {
+    /// Resolves and hashes the changes of a checkpoint. Nothing is written.
+    pub(super) fn ready<'b>(&mut self, parent: Option<&Known>, new: &'b NewCheckpoint) -> Res<Vec<Ready<'b>>> {
+        new.changes.iter().map(|change| self.ready_change(parent, change)).collect()
+    }
+
+    fn ready_change<'b>(&mut self, parent: Option<&Known>, change: &'b Change) -> Res<Ready<'b>> {
+        let mut ready = Ready {
+            change,
+            value: None,
+            cuts: Vec::new(),
+            items: Vec::new(),
+            sum: ChangeSum {
+                channel: Arc::clone(&change.channel),
+                version: change.version as i64,
+                kind: EMPTY,
+                task: change.task,
+                value: None,
+                items: Vec::new(),
+            },
+        };
+        match &change.value {
+            ChangeValue::Empty => {}
+            ChangeValue::Value(data) => {
+                let value = self.ready_value(parent, data)?;
+                ready.sum.kind = VALUE;
+                ready.sum.value = Some(value.hash());
+                ready.value = Some(value);
+            }
+            ChangeValue::Items(items) => {
+                ready.sum.kind = LIST;
+                for item in items {
+                    match &item.op {
+                        ItemOp::Cut { end } => {
+                            ready.cuts.push(Cut { first: item.slot, end: *end, task: item.task });
+                        }
+                        ItemOp::Remove => ready.items.push((item, None)),
+                        ItemOp::Put(data) => ready.items.push((item, Some(self.ready_value(parent, data)?))),
+                    }
+                }
+                sort_items(&mut ready)?;
+            }
+        }
+        Ok(ready)
+    }
+
+    fn ready_value<'b>(&mut self, parent: Option<&Known>, data: &'b Data) -> Res<ReadyValue<'b>> {
+        match data {
+            Data::New(payload) => Ok(ReadyValue::New(payload, PayloadRef::of(payload).hash())),
+            Data::OfWrite(at) => {
+                let none = || invalid("change.value", format!("{at:?} is no write of a task of the parent with a value"));
+                let parent = parent.ok_or_else(none)?;
+                let (stored, sum) = match self.written.get(&(parent.seq, at.clone())) {
+                    Some(found) => *found,
+                    None => self.read_write(parent, at)?.ok_or_else(none)?,
+                };
+                Ok(ReadyValue::Old(stored, sum))
+            }
+        }
+    }
+
+    /// Returns where the value of a stored write is, and its hash.
+    fn read_write(&mut self, parent: &Known, at: &WriteRef) -> Res<Option<(Stored, Sum)>> {
+        let Some(task) = self.task_code(parent, &at.task)? else { return Ok(None) };
+        // One value stands at part 0, the items of a list from part 1 on.
+        let (one, item) = (if at.part == 0 { 0 } else { i64::from(at.part) + 1 }, i64::from(at.part) + 1);
+        let stored = self
+            .conn
+            .prepare_cached(sql::WRITE_VALUE)?
+            .query_row(params![parent.seq, task, at.index, one, item], |row| Ok(Stored::from_column(row.get_ref(0)?)))
+            .optional()?
+            .flatten();
+        let Some(stored) = stored else { return Ok(None) };
+        let place = || format!("write (checkpoint {}, task {task}, idx {})", parent.seq, at.index);
+        let hash = Payloads::new(self.conn)?.with(stored, &place, |payload| Ok(payload.hash()))?;
+        Ok(hash.map(|hash| (stored, hash)))
+    }
+
+    /// Returns the number of a task in the rows of `write`, if it has one.
+    pub(super) fn task_code(&mut self, of: &Known, task: &TaskId) -> Res<Option<i64>> {
+        if let Some(position) = of.tasks.iter().position(|prepared| prepared.id == *task) {
+            return Ok(Some(position as i64));
+        }
+        Ok(self.caches.names.find(self.conn, Kind::Task, &task.to_string())?.map(|name| -name))
+    }
+
+    /// Writes the rows of the changes.
+    pub(super) fn put_changes(&mut self, branch: i64, ordinal: i64, changes: &[Ready<'_>]) -> Res<()> {
+        for ready in changes {
+            let change = ready.change;
+            let key = self.caches.intern(self.conn, Kind::Channel, &change.channel)?;
+            let value = match &ready.value {
+                Some(value) => self.stored(value)?,
+                None => Stored::Null,
+            };
+            self.put_version(branch, ordinal, key, ready.sum.version, ready.sum.kind, change.task, &value)?;
+            if ready.sum.kind == LIST {
+                self.put_items(branch, ordinal, ready)?;
+            } else if let Some(list) = self.caches.list(self.conn, &change.channel)?
+                && self.has_items(branch, ordinal, list)?
+            {
+                let cut = pack_cuts(&[CUT_ALL]);
+                self.put_item(branch, list, cut_slot(ordinal), ordinal, CUT, None, &cut)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_items(&self, branch: i64, ordinal: i64, list: i64) -> Res<bool> {
+        let mut any = self.conn.prepare_cached(sql::ITEM_ANY)?;
+        for span in lineage::spans(self.conn, branch, ordinal, 0)? {
+            if any.exists(params![span.branch, list])? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn put_items(&mut self, branch: i64, ordinal: i64, ready: &Ready<'_>) -> Res<()> {
+        let list = self.caches.intern(self.conn, Kind::List, &ready.change.channel)?;
+        if !ready.cuts.is_empty() {
+            self.put_item(branch, list, cut_slot(ordinal), ordinal, CUT, None, &pack_cuts(&ready.cuts))?;
+        }
+        for (item, value) in &ready.items {
+            let (op, value) = match value {
+                Some(value) => (PUT, self.stored(value)?),
+                None => (REMOVE, Stored::Null),
+            };
+            self.put_item(branch, list, item.slot as i64, ordinal, op, item.task, &value)?;
+        }
+        Ok(())
+    }
+
+    fn put_item(
+        &self,
+        branch: i64,
+        list: i64,
+        slot: i64,
+        ordinal: i64,
+        op: i64,
+        task: Option<u32>,
+        value: &dyn ToSql,
+    ) -> Res<()> {
+        let row = params![branch, list, slot, ordinal, op, task, value];
+        self.conn.prepare_cached(sql::ITEM_INSERT)?.execute(row)?;
+        Ok(())
+    }
+
+    fn stored(&self, value: &ReadyValue<'_>) -> Res<Stored> {
+        match value {
+            ReadyValue::Old(stored, _) => Ok(*stored),
+            ReadyValue::New(payload, _) => store(self.conn, payload),
+        }
+    }
+}
+
+fn sort_items(ready: &mut Ready<'_>) -> Res<()> {
+    ready.items.sort_by_key(|(item, _)| item.slot);
+    if let Some(twice) = ready.items.windows(2).find(|pair| pair[0].0.slot == pair[1].0.slot) {
+        return Err(invalid("change.items", format!("slot {} changes twice", twice[0].0.slot)));
+    }
+    let cuts = ready.cuts.iter().map(|cut| ItemSum { op: CUT, slot: cut.first, end: cut.end, task: cut.task, value: None });
+    let items = ready.items.iter().map(|(item, value)| ItemSum {
+        op: if value.is_some() { PUT } else { REMOVE },
+        slot: item.slot,
+        end: 0,
+        task: item.task,
+        value: value.as_ref().map(ReadyValue::hash),
+    });
+    ready.sum.items = cuts.chain(items).collect();
+    Ok(())
+}
+
+/// Stores a payload and returns what stands for it: its bytes if it is small and plain, else its row.
+pub(super) fn store(conn: &Connection, payload: &Payload) -> Res<Stored> {
+    if let Some(inline) = Inline::pack(payload) {
+        return Ok(Stored::Inline(inline));
+    }
+    let check = PayloadRef::of(payload).check();
+    let data = match large(&payload.data) {
+        true => Column::Blob(store_blob(conn, ValueRef::Blob(&payload.data), &payload.data)?),
+        false => Column::Here(ValueRef::Blob(&payload.data)),
+    };
+    let index = payload.index.as_deref();
+    let text = match index.and_then(|index| index.text.as_deref()) {
+        None => Column::Here(ValueRef::Null),
+        Some(text) if large(text.as_bytes()) => Column::Blob(store_blob(conn, text.into(), text.as_bytes())?),
+        Some(text) => Column::Here(text.into()),
+    };
+    let null = || ToSqlOutput::Borrowed(ValueRef::Null);
+    conn.prepare_cached(sql::PAYLOAD_INSERT)?.execute(params![
+        payload.codec.to_tag(),
+        index.is_some(),
+        check,
+        data,
+        index.and_then(|index| index.id.as_deref()).map_or_else(null, item_id_column),
+        index.and_then(|index| index.kind.as_deref()),
+        index.and_then(|index| index.name.as_deref()),
+        index.and_then(|index| index.tool_calls.as_deref()),
+        index.and_then(|index| index.input_tokens),
+        index.and_then(|index| index.output_tokens),
+        text,
+    ])?;
+    Ok(Stored::Payload(conn.last_insert_rowid()))
+}
+
+fn large(bytes: &[u8]) -> bool {
+    bytes.len() >= BLOB_BYTES_MIN
+}
+
+/// A column that holds bytes or names a blob.
+enum Column<'a> {
+    Here(ValueRef<'a>),
+    Blob(i64),
+}
+
+impl ToSql for Column<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Here(value) => *value,
+            Self::Blob(id) => ValueRef::Integer(*id),
+        }))
+    }
+}
+
+fn store_blob(conn: &Connection, value: ValueRef<'_>, bytes: &[u8]) -> Res<i64> {
+    let hash = hash::sum(bytes);
+    let found = conn.prepare_cached(sql::BLOB_BY_HASH)?.query_row([&hash], |row| row.get(0)).optional()?;
+    match found {
+        Some(id) => Ok(id),
+        None => {
+            conn.prepare_cached(sql::BLOB_INSERT)?.execute(params![hash, ToSqlOutput::Borrowed(value)])?;
+            Ok(conn.last_insert_rowid())
+        }
+    }
+}

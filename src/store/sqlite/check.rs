@@ -1,0 +1,451 @@
+//! Verifying a file: every row is decoded, every sum computed anew from the rows alone.
+
+use super::changes::{CUT, CUT_ALL, PUT, REMOVE, cut_slot};
+use super::fault::{Fault, Res, corrupt, damage};
+use super::items::item_place;
+use super::lineage::{self, ANCHOR, EMPTY, INTERVAL, LIST, SEEN, VALUE, version_place};
+use super::names::Kind;
+use super::pack::{Stored, pack_anchor, pack_cuts, unpack_cuts, unpack_seen};
+use super::read::{View, source_of, unpack_task_records};
+use super::rows::{Room, decode, inline_value};
+use super::sql;
+use super::sums::{ChangeSum, CheckpointSum, ItemSum, WriteSum};
+use crate::base::hash::{self, Sum};
+use crate::store::backend::CheckReport;
+use crate::store::batch::Seen;
+use crate::store::error::StoreError;
+use crate::store::record::TaskRecord;
+use rusqlite::types::ValueRef;
+use rusqlite::{OptionalExtension, Row, Rows, params};
+use std::collections::HashMap;
+
+/// A problem that is reported at most so often, so that a report of a ruined file stays readable.
+const PROBLEMS_MAX: usize = 1_000;
+
+/// A check under way.
+pub(super) struct Checker<'a> {
+    pub(super) view: View<'a>,
+    pub(super) report: CheckReport,
+    /// The hashes of all payloads.
+    payloads: HashMap<i64, Sum>,
+}
+
+/// What a checkpoint means for its children and for the writes of its tasks.
+pub(super) struct Parent {
+    pub(super) branch: i64,
+    pub(super) ordinal: i64,
+    pub(super) sum: Sum,
+    pub(super) tasks: Vec<TaskRecord>,
+}
+
+/// Verifies the whole file.
+pub(super) fn check<'a>(view: View<'a>) -> Res<CheckReport> {
+    let mut checker = Checker { view, report: CheckReport::default(), payloads: HashMap::new() };
+    checker.integrity()?;
+    checker.report.threads = view.conn.query_row(sql::CHECK_THREADS, [], |row| row.get::<_, i64>(0))? as u64;
+    // Each part goes on after a damaged row; a damaged page ends only its part.
+    let parts: [fn(&mut Checker<'a>) -> Res<()>; 7] = [
+        Checker::blobs,
+        Checker::payloads,
+        Checker::branches,
+        Checker::ids,
+        Checker::checkpoints,
+        Checker::writes,
+        Checker::orphans,
+    ];
+    for part in parts {
+        let done = part(&mut checker);
+        checker.note(done)?;
+    }
+    Ok(checker.report)
+}
+
+impl Checker<'_> {
+    /// Notes a problem of the file; any other error ends the check.
+    pub(super) fn note<T>(&mut self, result: Res<T>) -> Res<Option<T>> {
+        let problem = match result {
+            Ok(value) => return Ok(Some(value)),
+            Err(Fault::Store(StoreError::Corrupt { place, reason })) => format!("{place}: {reason}"),
+            Err(Fault::Sql(error)) => match damage(&error) {
+                Some(StoreError::Corrupt { place, reason }) => format!("{place}: {reason}"),
+                _ => return Err(Fault::Sql(error)),
+            },
+            Err(fault) => return Err(fault),
+        };
+        self.problem(problem);
+        Ok(None)
+    }
+
+    pub(super) fn problem(&mut self, problem: String) {
+        if self.report.problems.len() < PROBLEMS_MAX {
+            self.report.problems.push(problem);
+        }
+    }
+
+    fn integrity(&mut self) -> Res<()> {
+        let mut statement = self.view.conn.prepare_cached(sql::INTEGRITY)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let line: String = row.get(0)?;
+            if line != "ok" {
+                self.problem(format!("the file: {line}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn blobs(&mut self) -> Res<()> {
+        let mut statement = self.view.conn.prepare_cached(sql::CHECK_BLOBS)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            let fits = matches!((row.get_ref(1)?.as_blob(), row.get_ref(2)?.as_bytes()), (Ok(sum), Ok(data)) if hash::sum(data) == *sum);
+            if !fits {
+                self.problem(format!("blob {id}: its hash does not fit"));
+            }
+        }
+        Ok(())
+    }
+
+    fn payloads(&mut self) -> Res<()> {
+        let conn = self.view.conn;
+        let mut statement = conn.prepare_cached(sql::CHECK_PAYLOADS)?;
+        let mut rows = statement.query([])?;
+        let mut room = Room::default();
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(11)?;
+            let hash = decode(conn, row, 0, id, &mut room).map(|payload| payload.hash());
+            if let Some(hash) = self.note(hash)? {
+                self.payloads.insert(id, hash);
+                self.report.values += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn branches(&mut self) -> Res<()> {
+        let mut statement = self.view.conn.prepare_cached(sql::CHECK_BRANCHES)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            let (parent, upto, depth): (Option<i64>, Option<i64>, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
+            let above: Option<i64> = row.get(4)?;
+            let fits = match (parent, upto, above) {
+                (None, None, None) => depth == 0,
+                (Some(parent), Some(upto), Some(above)) => parent < id && upto >= 0 && depth == above + 1,
+                _ => false,
+            };
+            if !fits {
+                self.problem(format!("branch {id}: parent, upto and depth do not fit"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ids of a namespace go up with the log.
+    fn ids(&mut self) -> Res<()> {
+        let mut statement = self.view.conn.prepare_cached(sql::CHECK_IDS)?;
+        let mut rows = statement.query([])?;
+        let mut last: HashMap<i64, [u8; 16]> = HashMap::new();
+        while let Some(row) = rows.next()? {
+            let (seq, namespace): (i64, i64) = (row.get(0)?, row.get(1)?);
+            let id: Option<Option<[u8; 16]>> = self.note(row.get(2).map(Some).map_err(Fault::Sql))?;
+            if let Some(Some(id)) = id
+                && last.insert(namespace, id).is_some_and(|last| last >= id)
+            {
+                self.problem(format!("checkpoint {seq}: its id does not follow the one before it"));
+            }
+        }
+        Ok(())
+    }
+
+    fn checkpoints(&mut self) -> Res<()> {
+        let conn = self.view.conn;
+        let mut statement = conn.prepare_cached(sql::CHECK_CHECKPOINTS)?;
+        let mut versions = conn.prepare_cached(sql::CHECK_VERSIONS)?;
+        let mut items = conn.prepare_cached(sql::CHECK_ITEMS)?;
+        let mut rows = statement.query([])?;
+        let mut versions = Cursor::new("version", versions.query([])?)?;
+        let mut items = Cursor::new("item", items.query([])?)?;
+        while let Some(row) = rows.next()? {
+            let seq: i64 = row.get(0)?;
+            let at: (i64, i64) = (row.get(5)?, row.get(6)?);
+            let mut content = Content::default();
+            let strays = versions.take(at, |row| content.version(self, at, row))?;
+            self.strays("version", &strays);
+            let strays = items.take(at, |row| content.item(self, at, row))?;
+            self.strays("item", &strays);
+            let fits = self.checkpoint(row, at, content);
+            match self.note(fits)? {
+                Some(true) => self.report.checkpoints += 1,
+                Some(false) => self.problem(format!("checkpoint {seq}: its sum does not fit")),
+                None => {}
+            }
+        }
+        let strays = versions.take((i64::MAX, i64::MAX), |_| Ok(()))?;
+        self.strays("version", &strays);
+        let strays = items.take((i64::MAX, i64::MAX), |_| Ok(()))?;
+        self.strays("item", &strays);
+        Ok(())
+    }
+
+    fn strays(&mut self, table: &str, strays: &[(i64, i64)]) {
+        for (branch, ordinal) in strays {
+            self.problem(format!("{table} (branch {branch}, ordinal {ordinal}): it belongs to no checkpoint"));
+        }
+    }
+
+    /// Returns whether the sum of a checkpoint fits its rows.
+    fn checkpoint(&mut self, row: &Row<'_>, at: (i64, i64), content: Content) -> Res<bool> {
+        let seq: i64 = row.get(0)?;
+        let place = || format!("checkpoint {seq}");
+        if let Some(fault) = content.fault {
+            return Err(fault);
+        }
+        let parent_seq: Option<i64> = row.get(4)?;
+        let parent = parent_seq.map(|parent| self.parent(parent)).transpose()?;
+        let (left, upto): (Option<i64>, Option<i64>) = (row.get(14)?, row.get(15)?);
+        let follows = match &parent {
+            None => at.1 == 0 && left.is_none(),
+            Some(parent) => {
+                let forked = left == Some(parent.branch) && upto == Some(parent.ordinal);
+                at.1 == parent.ordinal + 1 && (parent.branch == at.0 || forked)
+            }
+        };
+        if !follows {
+            return Err(corrupt(place(), "branch and ordinal do not follow from its parent"));
+        }
+        self.anchor(parent.as_ref(), at, content.anchor.as_deref())?;
+        source_of(row.get(8)?).ok_or_else(|| corrupt(place(), "source is not what the format says"))?;
+        let tasks = unpack_task_records(self.view.conn, self.view.names, row.get_ref(12)?, &place)?;
+        let consumed = match (&parent, parent_seq) {
+            (Some(parent), Some(of)) => self.consumed(of, parent, seq)?,
+            _ => Vec::new(),
+        };
+        let text = |column: usize| row.get_ref(column)?.as_str().map_err(|e| corrupt(place(), e.to_string()));
+        let sum = CheckpointSum {
+            thread: text(1)?,
+            namespace: text(2)?,
+            id: &row.get(3)?,
+            parent: parent.map(|parent| parent.sum),
+            step: row.get(7)?,
+            source: row.get(8)?,
+            created_at: row.get(9)?,
+            run: row.get::<_, Option<[u8; 16]>>(10)?.as_ref().map(<[u8; 16]>::as_slice),
+            metadata: row.get::<_, Option<String>>(11)?.as_deref(),
+            tasks: &tasks,
+            consumed,
+            changes: content.changes,
+            seen: content.seen,
+        }
+        .finish();
+        Ok(sum == row.get::<_, Sum>(13)?)
+    }
+
+    /// Returns a checkpoint that another row refers to.
+    pub(super) fn parent(&self, seq: i64) -> Res<Parent> {
+        let conn = self.view.conn;
+        let mut statement = conn.prepare_cached(sql::CHECKPOINT_KNOWN)?;
+        let mut rows = statement.query([seq])?;
+        let place = || format!("checkpoint {seq}");
+        let Some(row) = rows.next()? else {
+            return Err(corrupt(place(), "a row refers to it, but it does not exist"));
+        };
+        let tasks = unpack_task_records(conn, self.view.names, row.get_ref(4)?, &place)?;
+        Ok(Parent { branch: row.get(1)?, ordinal: row.get(2)?, sum: row.get(3)?, tasks })
+    }
+
+    /// Compares an anchor with what it is derived from.
+    fn anchor(&self, parent: Option<&Parent>, at: (i64, i64), stored: Option<&[u8]>) -> Res<()> {
+        let (branch, ordinal) = at;
+        let due = parent.filter(|_| ordinal % INTERVAL == 0);
+        let expected = match due {
+            Some(parent) => {
+                let newest = lineage::newest(self.view.conn, parent.branch, parent.ordinal)?;
+                let places: Vec<_> = newest.values().map(|row| (row.key, row.branch, row.ordinal)).collect();
+                Some(pack_anchor(branch, ordinal, &places))
+            }
+            None => None,
+        };
+        if expected.as_deref() == stored {
+            return Ok(());
+        }
+        Err(corrupt(version_place(branch, ordinal, 0), "the anchor is not what its lineage says"))
+    }
+
+    fn consumed(&mut self, of: i64, parent: &Parent, child: i64) -> Res<Vec<WriteSum>> {
+        let mut statement = self.view.conn.prepare_cached(sql::CHECK_CONSUMED)?;
+        let mut rows = statement.query(params![of, child])?;
+        let mut consumed = Vec::new();
+        while let Some(row) = rows.next()? {
+            consumed.push(self.write_sum(&parent.tasks, of, row, 0)?);
+        }
+        Ok(consumed)
+    }
+
+    /// Returns a row of `write`, whose columns from task to path start at `first`, as a sum covers it.
+    pub(super) fn write_sum(&mut self, tasks: &[TaskRecord], of: i64, row: &Row<'_>, first: usize) -> Res<WriteSum> {
+        let (code, index, part): (i64, i64, i64) = (row.get(first)?, row.get(first + 1)?, row.get(first + 2)?);
+        let (task, path) = self.view.task_of(tasks, code, row.get(first + 5)?)?;
+        let place = || format!("write (checkpoint {of}, task {code}, idx {index}, part {part})");
+        let value = self.hash(row.get_ref(first + 4)?, &place)?;
+        let channel = self.view.names.text(self.view.conn, Kind::Channel, row.get(first + 3)?)?;
+        Ok(WriteSum { task, path, index, part, channel, value })
+    }
+
+    /// Returns the hash of what a `value` column holds.
+    fn hash(&mut self, column: ValueRef<'_>, place: &dyn Fn() -> String) -> Res<Option<Sum>> {
+        match Stored::from_column(column) {
+            Some(Stored::Null) => Ok(None),
+            Some(Stored::Inline(inline)) => {
+                let hash = inline_value(inline.column(), place)?.hash();
+                self.report.values += 1;
+                Ok(Some(hash))
+            }
+            Some(Stored::Payload(id)) => match self.payloads.get(&id) {
+                Some(hash) => Ok(Some(*hash)),
+                None => Err(corrupt(place(), format!("payload {id} is missing or damaged"))),
+            },
+            None => Err(corrupt(place(), "its value is not what the format says")),
+        }
+    }
+
+    fn orphans(&mut self) -> Res<()> {
+        for (table, query) in sql::CHECK_ORPHANS {
+            let count: Option<i64> = self.view.conn.query_row(query, [], |row| row.get(0)).optional()?;
+            if let Some(count @ 1..) = count {
+                self.problem(format!("{table}: {count} rows belong to nothing"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The changes and seen versions of a checkpoint, gathered from rows.
+#[derive(Default)]
+struct Content {
+    changes: Vec<ChangeSum>,
+    seen: Vec<Seen>,
+    anchor: Option<Vec<u8>>,
+    /// The first damage; the rows after it are read over.
+    fault: Option<Fault>,
+}
+
+impl Content {
+    fn version(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
+        match self.try_version(checker, at, row) {
+            Err(fault) => self.keep(fault),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn item(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
+        match self.try_item(checker, at, row) {
+            Err(fault) => self.keep(fault),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn keep(&mut self, fault: Fault) -> Res<()> {
+        self.fault.get_or_insert(fault);
+        Ok(())
+    }
+
+    fn try_version(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
+        let (key, version, kind): (i64, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
+        let place = || version_place(at.0, at.1, key);
+        let wrong = || corrupt(place(), "kind and value are not what the format says");
+        let View { conn, names } = checker.view;
+        match kind {
+            ANCHOR if key == 0 => self.anchor = Some(row.get_ref(6)?.as_blob().map_err(|_| wrong())?.to_vec()),
+            SEEN => {
+                let mut versions = Vec::new();
+                let pairs = row.get_ref(6)?.as_blob().ok().and_then(unpack_seen).ok_or_else(wrong)?;
+                for (channel, version) in pairs {
+                    versions.push((names.text(conn, Kind::Channel, channel)?, version));
+                }
+                self.seen.push(Seen { node: names.text(conn, Kind::Node, key)?, versions });
+            }
+            EMPTY | VALUE | LIST => {
+                let value = checker.hash(row.get_ref(6)?, &place)?;
+                if value.is_some() != (kind == VALUE) {
+                    return Err(wrong());
+                }
+                let channel = names.text(conn, Kind::Channel, key)?;
+                self.changes.push(ChangeSum { channel, version, kind, task: row.get(5)?, value, items: Vec::new() });
+            }
+            _ => return Err(wrong()),
+        }
+        Ok(())
+    }
+
+    fn try_item(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
+        let (channel, slot, op): (i64, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
+        let place = || item_place(at.0, channel, slot, at.1);
+        let wrong = || corrupt(place(), "operation and value are not what the format says");
+        let name = checker.view.names.text(checker.view.conn, Kind::List, channel)?;
+        let change = self.changes.iter_mut().find(|change| change.channel == name);
+        let change = change.ok_or_else(|| corrupt(place(), "its channel has no version there"))?;
+        if change.kind != LIST {
+            // The cut of everything follows from the change and stands in no sum.
+            let derived = op == CUT && slot == cut_slot(at.1) && row.get_ref(6)? == ValueRef::Blob(&pack_cuts(&[CUT_ALL]));
+            return if derived { Ok(()) } else { Err(wrong()) };
+        }
+        match op {
+            CUT if slot == cut_slot(at.1) => {
+                for cut in row.get_ref(6)?.as_blob().ok().and_then(unpack_cuts).ok_or_else(wrong)? {
+                    change.items.push(ItemSum { op, slot: cut.first, end: cut.end, task: cut.task, value: None });
+                }
+            }
+            PUT | REMOVE if slot >= 0 => {
+                let value = checker.hash(row.get_ref(6)?, &place)?;
+                if value.is_some() != (op == PUT) {
+                    return Err(wrong());
+                }
+                change.items.push(ItemSum { op, slot: slot as u64, end: 0, task: row.get(5)?, value });
+            }
+            _ => return Err(wrong()),
+        }
+        Ok(())
+    }
+}
+
+/// Rows in the order of (branch, ordinal), read along with the checkpoints.
+struct Cursor<'s> {
+    table: &'static str,
+    rows: Rows<'s>,
+    next: Option<(i64, i64)>,
+}
+
+impl<'s> Cursor<'s> {
+    fn new(table: &'static str, rows: Rows<'s>) -> Res<Self> {
+        let mut cursor = Self { table, rows, next: None };
+        cursor.advance()?;
+        Ok(cursor)
+    }
+
+    fn advance(&mut self) -> Res<()> {
+        self.next = match self.rows.next()? {
+            Some(row) => Some((row.get(0)?, row.get(1)?)),
+            None => None,
+        };
+        Ok(())
+    }
+
+    /// Hands the rows of `at` to `each`; returns the places before it, which belong to no checkpoint.
+    fn take(&mut self, at: (i64, i64), mut each: impl FnMut(&Row<'_>) -> Res<()>) -> Res<Vec<(i64, i64)>> {
+        use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
+        let mut strays = Vec::new();
+        while let Some(next) = self.next.filter(|next| *next <= at) {
+            if next < at {
+                strays.push(next);
+            } else if let Some(row) = self.rows.get() {
+                each(row)?;
+            } else {
+                return Err(corrupt(self.table, "a row went away while it was read"));
+            }
+            self.advance()?;
+        }
+        Ok(strays)
+    }
+}

@@ -1,0 +1,85 @@
+//! What SQLite says, as errors of the store.
+
+use crate::store::error::StoreError;
+use rusqlite::ErrorCode;
+
+/// An error inside the backend: SQLite's, whose meaning depends on what was being done, or one of the store.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Sql(rusqlite::Error),
+    Store(StoreError),
+}
+
+/// A result inside the backend.
+pub(super) type Res<T> = Result<T, Fault>;
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Fault {
+    /// Returns the error of something that only read.
+    pub(super) fn into_read(self) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            Self::Sql(error) => damage(&error).unwrap_or_else(|| StoreError::Read {
+                reason: error.to_string(),
+                source: Some(Box::new(error)),
+            }),
+        }
+    }
+
+    /// Returns the error of a transaction that was rolled back.
+    pub(super) fn into_write(self, waited_ms: u64) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            Self::Sql(error) if is_busy(&error) => StoreError::Busy { waited_ms },
+            Self::Sql(error) => damage(&error).unwrap_or_else(|| StoreError::Write {
+                reason: error.to_string(),
+                source: Some(Box::new(error)),
+            }),
+        }
+    }
+}
+
+/// Makes the error of a row that is not what the format says.
+pub(super) fn corrupt(place: impl Into<String>, reason: impl Into<String>) -> Fault {
+    Fault::Store(StoreError::Corrupt { place: place.into(), reason: reason.into() })
+}
+
+/// Makes the error of a field that is not valid.
+pub(super) fn invalid(field: &'static str, reason: impl Into<String>) -> Fault {
+    Fault::Store(StoreError::Invalid { field, reason: reason.into() })
+}
+
+/// Returns whether another connection holds a lock.
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+/// Returns whether the file is no database at all.
+pub(super) fn is_no_database(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::NotADatabase)
+}
+
+/// Returns the error of damage, if it is one: SQLite found it, or a column has another type than the schema says.
+pub(super) fn damage(error: &rusqlite::Error) -> Option<StoreError> {
+    use rusqlite::Error as E;
+    let place = match error {
+        E::InvalidColumnType(_, column, _) => format!("column {column}"),
+        E::FromSqlConversionFailure(..) | E::IntegralValueOutOfRange(..) | E::Utf8Error(..) => "a row".into(),
+        _ => match error.sqlite_error_code()? {
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => "the file".into(),
+            _ => return None,
+        },
+    };
+    Some(StoreError::Corrupt { place, reason: error.to_string() })
+}

@@ -1,0 +1,219 @@
+//! One transaction for a group of batches: each in a savepoint of its own, so that a conflict fails no neighbour.
+
+use super::fault::{Fault, Res, is_busy};
+use super::sql;
+use super::write::{self, Caches};
+use super::writer::reason;
+use crate::store::batch::{Batch, ChangeValue, Data, ItemOp, NewCheckpoint, NewWrites, WriteValue};
+use crate::store::error::StoreError;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// The connection that writes, and what it remembers.
+#[derive(Debug)]
+pub(super) struct Core {
+    conn: Connection,
+    caches: Caches,
+    busy_ms: u64,
+    frames: u64,
+    poisoned: Option<String>,
+}
+
+/// How a group fared.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    /// The outcome of each batch.
+    pub(super) outcomes: VecDeque<Result<(), StoreError>>,
+    /// Why nothing may be written any more.
+    pub(super) poison: Option<String>,
+}
+
+impl Core {
+    /// Takes the connection that writes.
+    pub(super) fn new(conn: Connection, busy_ms: u64) -> Self {
+        Self { conn, caches: Caches::default(), busy_ms, frames: 0, poisoned: None }
+    }
+
+    /// Begins a transaction with the write lock: one that reads first would not wait for other writers.
+    pub(super) fn begin(&self) -> Res<()> {
+        self.step(sql::BEGIN_WRITE)
+    }
+
+    /// Returns the outcomes of a group whose transaction did not begin.
+    pub(super) fn refuse(&self, fault: Fault, count: usize) -> Verdict {
+        let text = reason(&fault);
+        let busy = matches!(&fault, Fault::Sql(error) if is_busy(error));
+        let mut outcomes: VecDeque<_> = (1..count)
+            .map(|_| Err(if busy { StoreError::Busy { waited_ms: self.busy_ms } } else { undone(&text) }))
+            .collect();
+        outcomes.push_front(Err(fault.into_write(self.busy_ms)));
+        Verdict { outcomes, poison: None }
+    }
+
+    /// Writes a group in the transaction that has begun, and ends it.
+    pub(super) fn run(&mut self, batches: &[&Batch]) -> Verdict {
+        if let Some(poison) = self.poisoned.clone() {
+            self.roll_back();
+            let outcomes = batches.iter().map(|_| Err(StoreError::OutcomeUnknown { reason: poison.clone() })).collect();
+            return Verdict { outcomes, poison: Some(poison) };
+        }
+        let mut outcomes = VecDeque::with_capacity(batches.len());
+        for batch in batches {
+            let written = if batches.len() == 1 {
+                write::batch(&self.conn, &mut self.caches, batch)
+            } else {
+                self.in_savepoint(batch)
+            };
+            // SQLite itself ended the transaction (disk full, I/O error): nothing of the group is left.
+            if let Err(fault) = &written && self.conn.is_autocommit() {
+                let text = reason(fault);
+                return self.undo(batches.len(), &text);
+            }
+            outcomes.push_back(written.map_err(|fault| fault.into_write(self.busy_ms)));
+        }
+        if outcomes.iter().all(Result::is_err) {
+            self.roll_back();
+            return Verdict { outcomes, poison: None };
+        }
+        match self.step(sql::COMMIT) {
+            Ok(()) => {
+                self.caches.committed();
+                self.frames += batches.iter().map(|batch| frames(batch)).sum::<u64>();
+                Verdict { outcomes, poison: None }
+            }
+            Err(fault) => self.commit_failed(&fault, outcomes),
+        }
+    }
+
+    fn in_savepoint(&mut self, batch: &Batch) -> Res<()> {
+        self.step(sql::SAVEPOINT)?;
+        let written = write::batch(&self.conn, &mut self.caches, batch);
+        if written.is_err() && !self.conn.is_autocommit() {
+            self.caches.rolled_back();
+            if self.step(sql::ROLLBACK_TO).is_err() {
+                // The group ends here; the caller sees that there is no transaction any more.
+                self.roll_back();
+                return written;
+            }
+        }
+        if !self.conn.is_autocommit() {
+            self.step(sql::RELEASE)?;
+        }
+        written
+    }
+
+    fn commit_failed(&mut self, fault: &Fault, outcomes: VecDeque<Result<(), StoreError>>) -> Verdict {
+        let text = reason(fault);
+        let code = match fault {
+            Fault::Sql(error) => error.sqlite_error_code(),
+            Fault::Store(_) => None,
+        };
+        if matches!(code, Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)) {
+            return self.undo(outcomes.len(), &text);
+        }
+        // Frames may have reached the disk although the sync failed: only a fresh look can tell.
+        self.roll_back();
+        self.poisoned = Some(text.clone());
+        // If this is refused, the WAL is merely copied when the connection closes.
+        _ = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        let unknown = |outcome: Result<(), StoreError>| {
+            outcome.and_then(|()| Err(StoreError::OutcomeUnknown { reason: text.clone() }))
+        };
+        Verdict { outcomes: outcomes.into_iter().map(unknown).collect(), poison: Some(text.clone()) }
+    }
+
+    fn undo(&mut self, count: usize, text: &str) -> Verdict {
+        self.roll_back();
+        Verdict { outcomes: (0..count).map(|_| Err(undone(text))).collect(), poison: None }
+    }
+
+    fn roll_back(&mut self) {
+        self.caches.rolled_back();
+        if !self.conn.is_autocommit() {
+            // If even this fails, the next BEGIN fails and says so.
+            _ = self.step(sql::ROLLBACK);
+        }
+    }
+
+    fn step(&self, sql: &str) -> Res<()> {
+        self.conn.prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+
+    /// Returns about how many frames the WAL has grown by since it was last copied.
+    pub(super) fn frames_since_checkpoint(&self) -> u64 {
+        self.frames
+    }
+
+    /// Copies the rest of the WAL while nobody here writes, and cuts it off if nobody reads from it.
+    pub(super) fn finish_wal(&mut self, cut_off: bool) -> Res<()> {
+        if self.poisoned.is_some() {
+            return Ok(());
+        }
+        // Commits wait meanwhile, so a reader elsewhere is not waited for.
+        self.conn.busy_timeout(Duration::ZERO)?;
+        let copied = self.copy_wal(if cut_off { sql::WAL_TRUNCATE } else { sql::WAL_PASSIVE });
+        self.conn.busy_timeout(Duration::from_millis(self.busy_ms.min(i32::MAX as u64)))?;
+        copied.map(|_| ())
+    }
+
+    fn copy_wal(&mut self, sql: &str) -> Res<bool> {
+        self.frames = 0;
+        Ok(self.conn.query_row(sql, [], |row| Ok(row.get::<_, i64>(0)? != 0))?)
+    }
+
+    /// Begins to count the frames anew.
+    pub(super) fn count_anew(&mut self) {
+        self.frames = 0;
+    }
+
+    /// Copies the whole WAL into the file and empties it.
+    pub(super) fn truncate_wal(&mut self) -> Result<(), StoreError> {
+        if let Some(reason) = &self.poisoned {
+            return Err(StoreError::OutcomeUnknown { reason: reason.clone() });
+        }
+        match self.copy_wal(sql::WAL_TRUNCATE) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(StoreError::Busy { waited_ms: self.busy_ms }),
+            Err(fault) => Err(fault.into_write(self.busy_ms)),
+        }
+    }
+}
+
+fn undone(reason: &str) -> StoreError {
+    StoreError::Write { reason: format!("the whole group of commits was rolled back: {reason}"), source: None }
+}
+
+/// Returns about how many pages a batch touches: the ends of six tables, and its bytes.
+fn frames(batch: &Batch) -> u64 {
+    let bytes: usize = batch.writes.iter().map(writes_bytes).sum::<usize>()
+        + batch.checkpoints.iter().map(checkpoint_bytes).sum::<usize>();
+    7 + bytes as u64 / 4_000
+}
+
+fn writes_bytes(new: &NewWrites) -> usize {
+    let one = |value: &WriteValue| match value {
+        WriteValue::Null => 0,
+        WriteValue::One(payload) => payload.len(),
+        WriteValue::Items(items) => items.iter().map(|item| item.len() + 64).sum(),
+    };
+    new.writes.iter().map(|write| 64 + one(&write.value)).sum()
+}
+
+fn checkpoint_bytes(new: &NewCheckpoint) -> usize {
+    let data = |data: &Data| match data {
+        Data::New(payload) => payload.len(),
+        Data::OfWrite(_) => 0,
+    };
+    let changes = new.changes.iter().map(|change| match &change.value {
+        ChangeValue::Empty => 32,
+        ChangeValue::Value(value) => 32 + data(value),
+        ChangeValue::Items(items) => items
+            .iter()
+            .map(|item| 32 + if let ItemOp::Put(value) = &item.op { data(value) } else { 0 })
+            .sum(),
+    });
+    256 + changes.sum::<usize>() + new.consumed.iter().map(writes_bytes).sum::<usize>()
+}

@@ -1,0 +1,261 @@
+//! Reading the items of a list: per slot the newest row of the lineage, unless a later cut freed the slot.
+//!
+//! A lineage of one branch is streamed from one join with `payload`. Anything else is resolved first, from rows
+//! without their values, and then each value that lives is fetched.
+
+use super::changes::{PUT, REMOVE, cut_slot};
+use super::fault::{Res, corrupt};
+use super::lineage::{self, Span};
+use super::names::Kind;
+use super::pack::{Stored, unpack_cuts};
+use super::read::View;
+use super::rows::{Payloads, Room, decode, inline_value};
+use super::sql;
+use super::sums::PayloadRef;
+use crate::store::error::StoreError;
+use crate::store::query::ItemRange;
+use crate::store::record::{ItemRow, Point};
+use rusqlite::types::ValueRef;
+use rusqlite::{Row, params};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// A caller that takes items one by one.
+pub(super) type Visit<'v> = &'v mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>;
+
+/// The rows of one channel along one lineage.
+struct List<'a> {
+    view: View<'a>,
+    channel: i64,
+    spans: Vec<Span>,
+    cuts: Cuts,
+}
+
+/// A row of `item` without its value.
+#[derive(Clone, Copy)]
+struct Slot {
+    branch: i64,
+    slot: i64,
+    ordinal: i64,
+    op: i64,
+    task: Option<u32>,
+    stored: Stored,
+}
+
+/// For every slot, the ordinal of the last cut over it.
+struct Cuts(BTreeMap<u64, i64>);
+
+impl Cuts {
+    /// Paints a cut that is newer than those painted before.
+    fn paint(&mut self, first: u64, end: u64, ordinal: i64) {
+        let after = self.at(end);
+        let covered: Vec<u64> = self.0.range(first..end).map(|(&start, _)| start).collect();
+        covered.iter().for_each(|start| _ = self.0.remove(start));
+        self.0.insert(first, ordinal);
+        if end < u64::MAX {
+            self.0.insert(end, after);
+        }
+    }
+
+    fn at(&self, slot: u64) -> i64 {
+        self.0.range(..=slot).next_back().map_or(-1, |(_, &ordinal)| ordinal)
+    }
+
+    /// Returns whether a row of `ordinal` at `slot` was cut later. The cuts of its own change came before it.
+    fn killed(&self, slot: i64, ordinal: i64) -> bool {
+        !self.0.is_empty() && self.at(slot as u64) > ordinal
+    }
+}
+
+impl View<'_> {
+    /// Visits the items of a list at a checkpoint.
+    pub(super) fn items(self, at: &Point, channel: &str, range: ItemRange, visit: Visit<'_>) -> Res<()> {
+        let (branch, ordinal) = self.place(at)?;
+        let Some(channel) = self.names.find(self.conn, Kind::List, channel)? else { return Ok(()) };
+        let spans = lineage::spans(self.conn, branch, ordinal, 0)?;
+        let list = List { view: self, channel, cuts: Cuts::read(self, channel, &spans)?, spans };
+        match range {
+            ItemRange::Tail(count) => list.tail(count, visit),
+            ItemRange::All => list.range(0, i64::MAX, visit),
+            ItemRange::Slots(first, end) if first < end => {
+                list.range(i64::try_from(first).unwrap_or(i64::MAX), i64::try_from(end - 1).unwrap_or(i64::MAX), visit)
+            }
+            ItemRange::Slots(..) => Ok(()),
+        }
+    }
+
+    fn place(self, at: &Point) -> Res<(i64, i64)> {
+        let record = self.must(at)?;
+        Ok((record.branch as i64, record.ordinal as i64))
+    }
+}
+
+impl Cuts {
+    fn read(view: View<'_>, channel: i64, spans: &[Span]) -> Res<Self> {
+        let mut cuts = Self(BTreeMap::new());
+        let mut statement = view.conn.prepare_cached(sql::CUTS)?;
+        // Oldest first: the ancestors before the child, and within a branch the greatest negative slot first.
+        for span in spans.iter().rev() {
+            let mut rows = statement.query(params![span.branch, channel, cut_slot(span.last), cut_slot(0)])?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let ordinal: i64 = row.get(0)?;
+                let ranges = row.get_ref(1)?.as_blob().ok().and_then(unpack_cuts).ok_or_else(|| {
+                    corrupt(item_place(span.branch, channel, cut_slot(ordinal), ordinal), "its ranges are not readable")
+                })?;
+                found.push((ordinal, ranges));
+            }
+            found.sort_by_key(|(ordinal, _)| *ordinal);
+            for (ordinal, ranges) in found {
+                ranges.iter().for_each(|cut| cuts.paint(cut.first, cut.end, ordinal));
+            }
+        }
+        Ok(cuts)
+    }
+}
+
+impl List<'_> {
+    fn range(&self, first: i64, last: i64, visit: Visit<'_>) -> Res<()> {
+        match self.spans.as_slice() {
+            [span] => self.stream(*span, first, last, visit),
+            spans => {
+                let mut slots = Vec::new();
+                for span in spans {
+                    let mut rows = self.view.conn.prepare_cached(sql::ITEMS)?;
+                    self.collect(*span, rows.query(params![span.branch, self.channel, first, last, span.last])?, &mut slots)?;
+                }
+                self.resolve(&mut slots);
+                self.visit(&slots, visit)
+            }
+        }
+    }
+
+    /// Streams a list that lies in one branch.
+    fn stream(&self, span: Span, first: i64, last: i64, visit: Visit<'_>) -> Res<()> {
+        let conn = self.view.conn;
+        let mut joined = conn.prepare_cached(sql::ITEMS_JOINED)?;
+        let mut rows = joined.query(params![span.branch, self.channel, first, last, span.last])?;
+        let mut room = Room::default();
+        let mut done = None;
+        while let Some(row) = rows.next()? {
+            let slot: i64 = row.get(0)?;
+            if done.replace(slot) == Some(slot) {
+                continue;
+            }
+            let (ordinal, op): (i64, i64) = (row.get(1)?, row.get(2)?);
+            if op == REMOVE || self.cuts.killed(slot, ordinal) {
+                continue;
+            }
+            let place = || item_place(span.branch, self.channel, slot, ordinal);
+            let payload = match row.get_ref(4)? {
+                ValueRef::Integer(id) if op == PUT && row.get_ref(5)? != ValueRef::Null => decode(conn, row, 5, id, &mut room)?,
+                ValueRef::Blob(column) if op == PUT => inline_value(column, &place)?,
+                _ => return Err(corrupt(place(), "operation and value are not what the format says, or lost")),
+            };
+            visit(item(slot, ordinal, row.get(3)?, payload))?;
+        }
+        Ok(())
+    }
+
+    /// Visits the last items. Rows are read backwards, more of them until enough live.
+    fn tail(&self, count: usize, visit: Visit<'_>) -> Res<()> {
+        let mut limit = i64::try_from(count).unwrap_or(i64::MAX).saturating_add(16);
+        if count == 0 {
+            return Ok(());
+        }
+        loop {
+            let mut slots = Vec::new();
+            // Below this slot a branch has more rows than were read.
+            let mut floor = -1;
+            for span in &self.spans {
+                let mut backwards = self.view.conn.prepare_cached(sql::ITEMS_BACKWARDS)?;
+                let rows = backwards.query(params![span.branch, self.channel, span.last, limit])?;
+                if self.collect(*span, rows, &mut slots)? == limit {
+                    floor = slots.last().map_or(floor, |slot: &Slot| floor.max(slot.slot));
+                }
+            }
+            slots.retain(|slot| slot.slot > floor);
+            self.resolve(&mut slots);
+            if slots.len() >= count || floor < 0 {
+                return self.visit(&slots[slots.len().saturating_sub(count)..], visit);
+            }
+            limit = limit.saturating_mul(4);
+        }
+    }
+
+    /// Collects the newest row of each slot of a branch, whichever way the rows run. Returns how many were read.
+    fn collect(&self, span: Span, mut rows: rusqlite::Rows<'_>, slots: &mut Vec<Slot>) -> Res<i64> {
+        let mut count = 0;
+        while let Some(row) = rows.next()? {
+            count += 1;
+            let slot = self.slot(span, row)?;
+            match slots.last_mut() {
+                Some(last) if last.branch == slot.branch && last.slot == slot.slot => {
+                    if slot.ordinal > last.ordinal {
+                        *last = slot;
+                    }
+                }
+                _ => slots.push(slot),
+            }
+        }
+        Ok(count)
+    }
+
+    fn slot(&self, span: Span, row: &Row<'_>) -> Res<Slot> {
+        let (slot, ordinal, op) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let stored = Stored::from_column(row.get_ref(4)?).filter(|stored| match stored {
+            Stored::Null => op == REMOVE,
+            _ => op == PUT,
+        });
+        let stored = stored.ok_or_else(|| {
+            corrupt(item_place(span.branch, self.channel, slot, ordinal), "operation and value are not what the format says")
+        })?;
+        Ok(Slot { branch: span.branch, slot, ordinal, op, task: row.get(3)?, stored })
+    }
+
+    /// Keeps, in the order of slots, the rows that live.
+    fn resolve(&self, slots: &mut Vec<Slot>) {
+        slots.sort_by_key(|slot| (slot.slot, Reverse(slot.ordinal)));
+        slots.dedup_by_key(|slot| slot.slot);
+        slots.retain(|slot| slot.op != REMOVE && !self.cuts.killed(slot.slot, slot.ordinal));
+    }
+
+    fn visit(&self, slots: &[Slot], visit: Visit<'_>) -> Res<()> {
+        let mut payloads = Payloads::new(self.view.conn)?;
+        for slot in slots {
+            let place = || item_place(slot.branch, self.channel, slot.slot, slot.ordinal);
+            payloads.with(slot.stored, &place, |payload| {
+                Ok(visit(item(slot.slot, slot.ordinal, slot.task, payload))?)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn item(slot: i64, ordinal: i64, task: Option<u32>, payload: PayloadRef<'_>) -> ItemRow<'_> {
+    let PayloadRef { codec, data, index } = payload;
+    ItemRow { slot: slot as u64, ordinal: ordinal as u64, task, codec, data, index }
+}
+
+/// Names a row of `item`.
+pub(super) fn item_place(branch: i64, channel: i64, slot: i64, ordinal: i64) -> String {
+    let kind = if slot < 0 { "cut" } else { "slot" };
+    format!("item (branch {branch}, channel {channel}, {kind} {slot}, ordinal {ordinal})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cuts;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_later_cut_covers_an_earlier_one() {
+        let mut cuts = Cuts(BTreeMap::new());
+        cuts.paint(0, 10, 3);
+        cuts.paint(4, 6, 7);
+        cuts.paint(5, u64::MAX, 9);
+        let at: Vec<i64> = [0, 3, 4, 5, 9, 10, 1 << 40].map(|slot| cuts.at(slot)).into();
+        assert_eq!(at, [3, 3, 7, 9, 9, 9, 9]);
+        assert!(cuts.killed(4, 6) && !cuts.killed(4, 7), "a put of the same change comes after its cut");
+    }
+}

@@ -1,0 +1,52 @@
+//! Making the tables of a new file, and bringing an older file to the format of this version.
+
+use super::fault::Res;
+use super::{open, sql};
+use rusqlite::Connection;
+use std::path::Path;
+
+/// Returns application id, format and the number of tables.
+pub(super) fn identity(conn: &Connection) -> Res<(i64, i64, i64)> {
+    Ok(conn.query_row(sql::IDENTITY, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?)
+}
+
+/// Makes the tables if the file has none. Several processes may open a new file at once: the one that gets the lock
+/// makes them, the others find them.
+pub(super) fn make_if_empty(conn: &Connection, path: &Path) -> Res<()> {
+    if !open::is_unmade(path, conn)? {
+        return Ok(());
+    }
+    conn.execute_batch(sql::SET_PAGE_BYTES)?;
+    conn.execute_batch(sql::BEGIN_WRITE)?;
+    let made = make(conn, path);
+    if made.is_err() && !conn.is_autocommit() {
+        // What matters is why it failed; closing the connection rolls back as well.
+        _ = conn.execute_batch(sql::ROLLBACK);
+    }
+    made
+}
+
+fn make(conn: &Connection, path: &Path) -> Res<()> {
+    if open::is_unmade(path, conn)? {
+        sql::MIGRATIONS.iter().try_for_each(|step| conn.execute_batch(step))?;
+        conn.execute_batch(sql::MARK)?;
+    }
+    Ok(conn.execute_batch(sql::COMMIT)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_constants_agree() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(sql::SET_PAGE_BYTES).unwrap();
+        make_if_empty(&conn, Path::new(":memory:")).unwrap();
+        let (application, format, tables) = identity(&conn).unwrap();
+        assert_eq!((application, format), (sql::APPLICATION_ID, sql::FORMAT));
+        assert!(tables > 10);
+        let page: i64 = conn.query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
+        assert_eq!(page as u64, sql::PAGE_BYTES);
+    }
+}

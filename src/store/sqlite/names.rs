@@ -1,0 +1,92 @@
+//! Interned names, cached.
+//!
+//! Names are only ever added, so an entry that was committed stays true, whoever wrote it. The writer clears its own
+//! cache when it rolls back; readers see only what is committed.
+
+use super::fault::{Res, corrupt};
+use super::sql;
+use parking_lot::Mutex;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What a name names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Channel = 0,
+    Node = 1,
+    Task = 2,
+    List = 3,
+}
+
+/// So many entries are kept; then the cache starts anew.
+const ENTRIES_MAX: usize = 65_536;
+
+/// A cache of names.
+#[derive(Debug, Default)]
+pub(super) struct Names(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    texts: HashMap<i64, (i64, Arc<str>)>,
+    ids: [HashMap<Arc<str>, i64>; 4],
+}
+
+impl Inner {
+    fn add(&mut self, kind: Kind, id: i64, text: Arc<str>) {
+        if self.texts.len() >= ENTRIES_MAX {
+            *self = Self::default();
+        }
+        self.texts.insert(id, (kind as i64, Arc::clone(&text)));
+        self.ids[kind as usize].insert(text, id);
+    }
+}
+
+impl Names {
+    /// Returns the text of a name that a row refers to.
+    pub(super) fn text(&self, conn: &Connection, kind: Kind, id: i64) -> Res<Arc<str>> {
+        let mut inner = self.0.lock();
+        if let Some((found, text)) = inner.texts.get(&id)
+            && *found == kind as i64
+        {
+            return Ok(Arc::clone(text));
+        }
+        let row = conn
+            .prepare_cached(sql::NAME_BY_ID)?
+            .query_row([id], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Arc<str>>(1)?)))
+            .optional()?;
+        match row {
+            Some((found, text)) if found == kind as i64 => {
+                inner.add(kind, id, Arc::clone(&text));
+                Ok(text)
+            }
+            Some((found, _)) => Err(corrupt(format!("name {id}"), format!("kind {found} stands for a {kind:?}"))),
+            None => Err(corrupt(format!("name {id}"), "a row refers to it, but it does not exist")),
+        }
+    }
+
+    /// Returns the id of a name, if it is interned.
+    pub(super) fn find(&self, conn: &Connection, kind: Kind, text: &str) -> Res<Option<i64>> {
+        let mut inner = self.0.lock();
+        if let Some(&id) = inner.ids[kind as usize].get(text) {
+            return Ok(Some(id));
+        }
+        let id: Option<i64> =
+            conn.prepare_cached(sql::NAME_BY_TEXT)?.query_row(params![kind as i64, text], |row| row.get(0)).optional()?;
+        if let Some(id) = id {
+            inner.add(kind, id, text.into());
+        }
+        Ok(id)
+    }
+
+    /// Returns the id of a name, and whether it had to be interned.
+    pub(super) fn intern(&self, conn: &Connection, kind: Kind, text: &str) -> Res<(i64, bool)> {
+        if let Some(id) = self.find(conn, kind, text)? {
+            return Ok((id, false));
+        }
+        conn.prepare_cached(sql::NAME_INSERT)?.execute(params![kind as i64, text])?;
+        let id = conn.last_insert_rowid();
+        self.0.lock().add(kind, id, text.into());
+        Ok((id, true))
+    }
+}

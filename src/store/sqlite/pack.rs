@@ -1,0 +1,327 @@
+//! The compact encodings of columns: numbers, tasks, seen versions, anchors, cuts and inline values.
+//!
+//! Byte-exact in `docs/format.md`. Reading never panics: what does not fit is `None`, and the caller names the row.
+
+use crate::base::TaskId;
+use crate::base::hash::check64;
+use crate::base::limits::INLINE_BYTES_MAX;
+use crate::store::batch::Payload;
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+
+/// Bytes of the check that follows an inline value.
+const INLINE_CHECK_BYTES: usize = 4;
+/// The longest inline value with its check.
+const INLINE_STORED_MAX: usize = INLINE_BYTES_MAX + INLINE_CHECK_BYTES;
+
+/// Appends a number in LEB128: seven bits a byte, lowest first, the high bit set on all but the last.
+pub(super) fn put_uint(out: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        out.push((n as u8) | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+/// Reads packed bytes from the front.
+pub(super) struct Unpack<'a>(pub(super) &'a [u8]);
+
+impl<'a> Unpack<'a> {
+    /// Returns the next number.
+    pub(super) fn uint(&mut self) -> Option<u64> {
+        let mut n = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.take(1)?[0];
+            if shift == 63 && byte > 1 {
+                return None;
+            }
+            n |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(n);
+            }
+        }
+        None
+    }
+
+    /// Returns the next number as a row id.
+    pub(super) fn id(&mut self) -> Option<i64> {
+        i64::try_from(self.uint()?).ok()
+    }
+
+    /// Returns the next `n` bytes.
+    pub(super) fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    /// Returns whether nothing is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A prepared task with names as ids.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PackedTask {
+    pub(super) id: TaskId,
+    pub(super) node: i64,
+    pub(super) kind: PackedKind,
+}
+
+/// What made a packed task due.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum PackedKind {
+    Pull(Vec<i64>),
+    Push(u32),
+}
+
+/// Packs tasks: the count in three bytes, all ids (so that SQL finds the id of a position), then names and kinds.
+pub(super) fn pack_tasks(tasks: &[PackedTask]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(3 + tasks.len() * 20);
+    out.extend_from_slice(&(tasks.len() as u32).to_be_bytes()[1..]);
+    tasks.iter().for_each(|task| out.extend_from_slice(task.id.as_bytes()));
+    for task in tasks {
+        put_uint(&mut out, task.node as u64);
+        match &task.kind {
+            PackedKind::Pull(triggers) => {
+                put_uint(&mut out, (triggers.len() as u64) << 1);
+                triggers.iter().for_each(|&trigger| put_uint(&mut out, trigger as u64));
+            }
+            PackedKind::Push(index) => put_uint(&mut out, (u64::from(*index) << 1) | 1),
+        }
+    }
+    out
+}
+
+/// Unpacks tasks.
+pub(super) fn unpack_tasks(bytes: &[u8]) -> Option<Vec<PackedTask>> {
+    let mut rest = Unpack(bytes);
+    let count = rest.take(3)?.iter().fold(0_usize, |n, &byte| (n << 8) | usize::from(byte));
+    let ids = rest.take(count.checked_mul(16)?)?;
+    let mut tasks = Vec::with_capacity(count);
+    for id in ids.chunks_exact(16) {
+        let node = rest.id()?;
+        let head = rest.uint()?;
+        let kind = if head & 1 == 1 {
+            PackedKind::Push(u32::try_from(head >> 1).ok()?)
+        } else {
+            PackedKind::Pull((0..head >> 1).map(|_| rest.id()).collect::<Option<_>>()?)
+        };
+        tasks.push(PackedTask { id: TaskId::from_bytes(id.try_into().ok()?), node, kind });
+    }
+    rest.is_empty().then_some(tasks)
+}
+
+/// Packs pairs of numbers: the channels and versions a node has seen.
+pub(super) fn pack_seen(pairs: impl IntoIterator<Item = (i64, u64)>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (channel, version) in pairs {
+        put_uint(&mut out, channel as u64);
+        put_uint(&mut out, version);
+    }
+    out
+}
+
+/// Unpacks the channels and versions a node has seen.
+pub(super) fn unpack_seen(bytes: &[u8]) -> Option<Vec<(i64, u64)>> {
+    let mut rest = Unpack(bytes);
+    let mut pairs = Vec::new();
+    while !rest.is_empty() {
+        pairs.push((rest.id()?, rest.uint()?));
+    }
+    Some(pairs)
+}
+
+/// Where the newest row of a key is: (key, branch, ordinal).
+pub(super) type Place = (i64, i64, i64);
+
+/// Packs the anchor of (branch, ordinal): per key, ascending, the distances of key, branch and ordinal.
+pub(super) fn pack_anchor(branch: i64, ordinal: i64, places: &[Place]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(places.len() * 3);
+    let mut last = 0;
+    for &(key, of_branch, of_ordinal) in places {
+        put_uint(&mut out, (key - last) as u64);
+        put_uint(&mut out, (branch - of_branch) as u64);
+        put_uint(&mut out, (ordinal - of_ordinal) as u64);
+        last = key;
+    }
+    out
+}
+
+/// Unpacks the anchor of (branch, ordinal).
+pub(super) fn unpack_anchor(branch: i64, ordinal: i64, bytes: &[u8]) -> Option<Vec<Place>> {
+    let mut rest = Unpack(bytes);
+    let mut places = Vec::new();
+    let mut key = 0_i64;
+    while !rest.is_empty() {
+        key = key.checked_add(rest.id()?)?;
+        places.push((key, branch.checked_sub(rest.id()?)?, ordinal.checked_sub(rest.id()?)?));
+    }
+    Some(places)
+}
+
+/// A range of slots that became free, and the task that did it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    pub(super) first: u64,
+    pub(super) end: u64,
+    pub(super) task: Option<u32>,
+}
+
+/// Packs the cuts of one change, in their order.
+pub(super) fn pack_cuts(cuts: &[Cut]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(cuts.len() * 8);
+    for cut in cuts {
+        put_uint(&mut out, cut.first);
+        put_uint(&mut out, cut.end - cut.first);
+        put_uint(&mut out, cut.task.map_or(0, |task| u64::from(task) + 1));
+    }
+    out
+}
+
+/// Unpacks the cuts of one change.
+pub(super) fn unpack_cuts(bytes: &[u8]) -> Option<Vec<Cut>> {
+    let mut rest = Unpack(bytes);
+    let mut cuts = Vec::new();
+    while !rest.is_empty() {
+        let first = rest.uint()?;
+        let end = first.checked_add(rest.uint()?)?;
+        let task = match rest.uint()? {
+            0 => None,
+            n => Some(u32::try_from(n - 1).ok()?),
+        };
+        cuts.push(Cut { first, end, task });
+    }
+    Some(cuts)
+}
+
+/// What a `value` column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// Nothing.
+    Null,
+    /// A row of `payload`.
+    Payload(i64),
+    /// The value itself.
+    Inline(Inline),
+}
+
+/// A small MessagePack value with its check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Inline {
+    len: u8,
+    bytes: [u8; INLINE_STORED_MAX],
+}
+
+impl Inline {
+    /// Packs a payload that is small enough and plain.
+    pub(super) fn pack(payload: &Payload) -> Option<Self> {
+        let fits = payload.codec == crate::base::Codec::MsgPack
+            && payload.index.is_none()
+            && payload.data.len() <= INLINE_BYTES_MAX;
+        fits.then(|| {
+            let n = payload.data.len();
+            let mut bytes = [0; INLINE_STORED_MAX];
+            bytes[..n].copy_from_slice(&payload.data);
+            bytes[n..n + INLINE_CHECK_BYTES].copy_from_slice(&inline_check(&payload.data));
+            Self { len: (n + INLINE_CHECK_BYTES) as u8, bytes }
+        })
+    }
+
+    /// Keeps the bytes of a column, unverified.
+    pub(super) fn from_column(column: &[u8]) -> Option<Self> {
+        let mut bytes = [0; INLINE_STORED_MAX];
+        bytes.get_mut(..column.len())?.copy_from_slice(column);
+        Some(Self { len: column.len() as u8, bytes })
+    }
+
+    /// Returns the bytes of the column.
+    pub(super) fn column(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl Stored {
+    /// Reads a column.
+    pub(super) fn from_column(column: ValueRef<'_>) -> Option<Self> {
+        match column {
+            ValueRef::Null => Some(Self::Null),
+            ValueRef::Integer(id) => Some(Self::Payload(id)),
+            ValueRef::Blob(bytes) => Inline::from_column(bytes).map(Self::Inline),
+            _ => None,
+        }
+    }
+}
+
+impl ToSql for Stored {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Payload(id) => ValueRef::Integer(*id),
+            Self::Inline(inline) => ValueRef::Blob(inline.column()),
+        }))
+    }
+}
+
+/// Returns the value of an inline column whose check fits.
+pub(super) fn unpack_inline(column: &[u8]) -> Option<&[u8]> {
+    let (data, check) = column.split_at_checked(column.len().checked_sub(INLINE_CHECK_BYTES)?)?;
+    (inline_check(data) == *check).then_some(data)
+}
+
+/// The low half of XXH3-64, lowest byte first.
+fn inline_check(data: &[u8]) -> [u8; INLINE_CHECK_BYTES] {
+    (check64(data) as u32).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_and_overlong_ones_are_refused() {
+        for n in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
+            let mut out = Vec::new();
+            put_uint(&mut out, n);
+            let mut rest = Unpack(&out);
+            assert_eq!((rest.uint(), rest.is_empty()), (Some(n), true));
+        }
+        assert_eq!(Unpack(&[0xff; 10]).uint(), None, "above 2^64");
+        assert_eq!(Unpack(&[0x80]).uint(), None, "cut short");
+    }
+
+    #[test]
+    fn tasks_are_byte_exact() {
+        let tasks = vec![
+            PackedTask { id: TaskId::from_bytes([1; 16]), node: 5, kind: PackedKind::Pull(vec![2, 300]) },
+            PackedTask { id: TaskId::from_bytes([2; 16]), node: 6, kind: PackedKind::Push(7) },
+        ];
+        let bytes = pack_tasks(&tasks);
+        assert_eq!(bytes[..3], [0, 0, 2]);
+        assert_eq!(bytes[35..], [5, 4, 2, 0xac, 2, 6, 15]);
+        assert_eq!(unpack_tasks(&bytes).as_deref(), Some(tasks.as_slice()));
+        for n in 0..bytes.len() {
+            assert_eq!(unpack_tasks(&bytes[..n]), None, "cut at {n}");
+        }
+    }
+
+    #[test]
+    fn anchors_cuts_and_seen_come_back() {
+        let places = vec![(1, 3, 120), (2, 7, 127), (9, 1, 0)];
+        assert_eq!(unpack_anchor(7, 128, &pack_anchor(7, 128, &places)), Some(places));
+        let cuts = vec![Cut { first: 3, end: 9, task: Some(0) }, Cut { first: 0, end: u64::MAX, task: None }];
+        assert_eq!(unpack_cuts(&pack_cuts(&cuts)), Some(cuts));
+        assert_eq!(unpack_seen(&pack_seen([(4, 9), (5, 1_000)])), Some(vec![(4, 9), (5, 1_000)]));
+    }
+
+    #[test]
+    fn an_inline_value_is_verified() {
+        let inline = Inline::pack(&Payload { data: vec![0xc0], ..Payload::default() }).unwrap();
+        assert_eq!(unpack_inline(inline.column()), Some(&[0xc0][..]));
+        assert_eq!(unpack_inline(&[]), None);
+        let mut rotten = inline.column().to_vec();
+        rotten[0] ^= 1;
+        assert_eq!(unpack_inline(&rotten), None);
+        assert!(Inline::pack(&Payload { data: vec![0; INLINE_BYTES_MAX + 1], ..Payload::default() }).is_none());
+    }
+}

@@ -1,0 +1,121 @@
+//! Readers: connections that only read, taken from a pool, each call in one snapshot.
+
+use super::fault::{Fault, Res};
+use super::names::Names;
+use super::open::{self, Place, beside};
+use super::read::View;
+use super::sql;
+use crate::store::error::StoreError;
+use parking_lot::Mutex;
+use rusqlite::Connection;
+use std::fs;
+use std::time::SystemTime;
+
+/// Idle connections that are kept.
+const IDLE_MAX: usize = 8;
+
+/// A pool of readers of one file.
+#[derive(Debug)]
+pub(super) struct Pool {
+    place: Place,
+    /// Whether this process has the file open for writing, so that there is a WAL to read from.
+    beside_writer: bool,
+    idle: Mutex<Vec<Reader>>,
+    names: Names,
+}
+
+#[derive(Debug)]
+struct Reader {
+    conn: Connection,
+    /// What the file looked like when it was opened as immutable.
+    immutable: Option<Stamp>,
+}
+
+/// Tells whether somebody wrote to a file without a WAL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    bytes: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Pool {
+    /// Makes a pool of readers beside a writer.
+    pub(super) fn beside_writer(place: Place) -> Self {
+        Self { place, beside_writer: true, idle: Mutex::default(), names: Names::default() }
+    }
+
+    /// Makes a pool of readers of a file that this process does not write, and verifies that it is a store.
+    pub(super) fn alone(place: Place) -> Result<Self, StoreError> {
+        let pool = Self { place, beside_writer: false, idle: Mutex::default(), names: Names::default() };
+        let first = || -> Res<()> {
+            let reader = pool.connect()?;
+            open::verify(&pool.place, &reader.conn)?;
+            pool.idle.lock().push(reader);
+            Ok(())
+        };
+        first().map_err(|fault| open::opening(&pool.place.path, fault))?;
+        Ok(pool)
+    }
+
+    /// Calls `read` with a view of the file as it is now.
+    pub(super) fn read<T>(&self, read: impl FnOnce(View<'_>) -> Res<T>) -> Result<T, StoreError> {
+        let reader = self.take().map_err(Fault::into_read)?;
+        let view = View { conn: &reader.conn, names: &self.names };
+        let begun = reader.conn.prepare_cached(sql::BEGIN_READ).and_then(|mut begin| begin.execute([]));
+        let result = begun.map_err(Fault::Sql).and_then(|_| read(view));
+        let ended = reader.conn.prepare_cached(sql::COMMIT).and_then(|mut commit| commit.execute([]));
+        if ended.is_ok() {
+            let mut idle = self.idle.lock();
+            if idle.len() < IDLE_MAX {
+                idle.push(reader);
+            }
+        }
+        result.map_err(Fault::into_read)
+    }
+
+    /// Closes the idle connections.
+    pub(super) fn close(&self) {
+        self.idle.lock().clear();
+    }
+
+    fn take(&self) -> Res<Reader> {
+        let mut idle = self.idle.lock();
+        while let Some(reader) = idle.pop() {
+            if reader.immutable.is_none() || reader.immutable == self.stamp() {
+                return Ok(reader);
+            }
+        }
+        drop(idle);
+        self.connect()
+    }
+
+    fn connect(&self) -> Res<Reader> {
+        if self.beside_writer {
+            return Ok(Reader { conn: open::connect_reader(&self.place)?, immutable: None });
+        }
+        if let Some(stamp) = self.stamp() {
+            return Ok(Reader { conn: open::connect_immutable(&self.place)?, immutable: Some(stamp) });
+        }
+        let shared = open::connect_reader(&self.place).and_then(|conn| {
+            open::verify(&self.place, &conn)?;
+            Ok(Reader { conn, immutable: None })
+        });
+        match shared {
+            Ok(reader) => Ok(reader),
+            // In a folder that cannot be written to, an empty WAL holds nothing that the file does not.
+            Err(_) if fs::metadata(beside(&self.place.path, "-wal")).is_ok_and(|wal| wal.len() == 0) => {
+                Ok(Reader { conn: open::connect_immutable(&self.place)?, immutable: None })
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Returns what the file looks like, `None` while somebody has it open for writing.
+    fn stamp(&self) -> Option<Stamp> {
+        if beside(&self.place.path, "-wal").exists() {
+            return None;
+        }
+        let meta = fs::metadata(&self.place.path).ok()?;
+        Some(Stamp { bytes: meta.len(), modified: meta.modified().ok() })
+    }
+}

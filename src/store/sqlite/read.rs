@@ -1,0 +1,336 @@
+//! Reading records: checkpoints, state, writes, threads.
+
+use super::fault::{Res, corrupt};
+use super::lineage::{self, EMPTY, LIST, SEEN, VALUE, Value, VersionRow, version_place};
+use super::names::{Kind, Names};
+use super::pack::{PackedKind, Stored, unpack_seen, unpack_tasks};
+use super::rows::Payloads;
+use super::sql;
+use crate::base::limits::PAGE_ROWS_MAX;
+use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
+use crate::store::batch::{Payload, Seen, WriteValue};
+use crate::store::error::StoreError;
+use crate::store::query::CheckpointQuery;
+use crate::store::record::{
+    ChannelRecord, ChannelValue, CheckpointRecord, Point, Source, StateRecord, TaskKind, TaskRecord, ThreadRecord,
+    WriteRecord,
+};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use std::sync::Arc;
+
+/// A connection inside a read transaction, with the names it needs.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) conn: &'a Connection,
+    pub(super) names: &'a Names,
+}
+
+/// Decodes the column of prepared tasks.
+pub(super) fn unpack_task_records(
+    conn: &Connection,
+    names: &Names,
+    column: ValueRef<'_>,
+    place: &dyn Fn() -> String,
+) -> Res<Vec<TaskRecord>> {
+    let wrong = || corrupt(place(), "its tasks are not what the format says");
+    let Some(bytes) = column.as_blob_or_null().map_err(|_| wrong())? else { return Ok(Vec::new()) };
+    let mut tasks = Vec::new();
+    for task in unpack_tasks(bytes).ok_or_else(wrong)? {
+        let kind = match task.kind {
+            PackedKind::Push(index) => TaskKind::Push { index },
+            PackedKind::Pull(ids) => {
+                let triggers = ids.into_iter().map(|id| names.text(conn, Kind::Channel, id));
+                TaskKind::Pull { triggers: triggers.collect::<Res<_>>()? }
+            }
+        };
+        tasks.push(TaskRecord { id: task.id, name: names.text(conn, Kind::Node, task.node)?, kind });
+    }
+    Ok(tasks)
+}
+
+/// Returns the source stored under a number.
+pub(super) fn source_of(code: i64) -> Option<Source> {
+    [Source::Input, Source::Loop, Source::Update, Source::Fork].into_iter().find(|s| super::write::source_code(*s) == code)
+}
+
+impl<'a> View<'a> {
+    fn namespace(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<i64>> {
+        let mut statement = self.conn.prepare_cached(sql::NAMESPACE_BY_PATH)?;
+        Ok(statement.query_row(params![thread.as_str(), namespace.as_str()], |row| row.get(0)).optional()?)
+    }
+
+    fn record(self, row: &Row<'_>) -> Res<CheckpointRecord> {
+        let seq: i64 = row.get(0)?;
+        let place = || format!("checkpoint {seq}");
+        let wrong = |what: &str| corrupt(place(), format!("{what} is not what the format says"));
+        let parent_seq: Option<i64> = row.get(12)?;
+        let parent_id = row.get::<_, Option<[u8; 16]>>(13)?.map(CheckpointId::from_bytes);
+        if parent_seq.is_some() != parent_id.is_some() {
+            return Err(wrong("parent"));
+        }
+        let elsewhere = match (row.get::<_, Option<String>>(15)?, row.get::<_, Option<String>>(14)?, parent_id) {
+            (Some(thread), Some(path), Some(checkpoint)) => Some(Point {
+                thread: ThreadId::new(thread).map_err(|_| wrong("thread"))?,
+                namespace: Namespace::new(path).map_err(|_| wrong("namespace"))?,
+                checkpoint,
+            }),
+            _ => None,
+        };
+        let point = Point {
+            thread: ThreadId::new(row.get_ref(11)?.as_str().map_err(|_| wrong("thread"))?).map_err(|_| wrong("thread"))?,
+            namespace: Namespace::new(row.get_ref(10)?.as_str().map_err(|_| wrong("namespace"))?)
+                .map_err(|_| wrong("namespace"))?,
+            checkpoint: CheckpointId::from_bytes(row.get(1)?),
+        };
+        Ok(CheckpointRecord {
+            point,
+            seq: u64::try_from(seq).map_err(|_| wrong("seq"))?,
+            parent: if elsewhere.is_some() { None } else { parent_id },
+            forked_from: elsewhere,
+            branch: u64::try_from(row.get::<_, i64>(2)?).map_err(|_| wrong("branch"))?,
+            ordinal: u64::try_from(row.get::<_, i64>(3)?).map_err(|_| wrong("ordinal"))?,
+            step: row.get(4)?,
+            source: source_of(row.get(5)?).ok_or_else(|| wrong("source"))?,
+            created_at: Timestamp::from_micros(row.get(6)?),
+            run: row.get::<_, Option<[u8; 16]>>(7)?.map(RunId::from_bytes),
+            metadata: row.get(8)?,
+            tasks: unpack_task_records(self.conn, self.names, row.get_ref(9)?, &place)?,
+        })
+    }
+
+    fn records(self, sql: &str, params: impl Params) -> Res<Vec<CheckpointRecord>> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        let mut records = Vec::new();
+        while let Some(row) = rows.next()? {
+            records.push(self.record(row)?);
+        }
+        Ok(records)
+    }
+
+    /// Returns the newest checkpoint of a namespace.
+    pub(super) fn head(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointRecord>> {
+        match self.namespace(thread, namespace)? {
+            Some(namespace) => Ok(self.records(sql::RECORD_HEAD, [namespace])?.pop()),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the id of the newest checkpoint of a namespace.
+    pub(super) fn head_id(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointId>> {
+        let mut statement = self.conn.prepare_cached(sql::HEAD_ID)?;
+        let id = statement.query_row(params![thread.as_str(), namespace.as_str()], |row| row.get(0)).optional()?;
+        Ok(id.map(CheckpointId::from_bytes))
+    }
+
+    /// Returns a checkpoint.
+    pub(super) fn checkpoint(self, at: &Point) -> Res<Option<CheckpointRecord>> {
+        match self.namespace(&at.thread, &at.namespace)? {
+            Some(namespace) => Ok(self.records(sql::RECORD_AT, params![namespace, at.checkpoint.as_bytes()])?.pop()),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns a checkpoint that must exist.
+    pub(super) fn must(self, at: &Point) -> Res<CheckpointRecord> {
+        let missing = || StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() };
+        self.checkpoint(at)?.ok_or_else(|| missing().into())
+    }
+
+    /// Returns the checkpoints whose id starts with `prefix`.
+    pub(super) fn by_prefix(self, thread: &ThreadId, prefix: &str, limit: usize) -> Res<Vec<CheckpointRecord>> {
+        let Some((low, high)) = prefix_range(prefix) else { return Ok(Vec::new()) };
+        self.records(sql::RECORDS_BY_PREFIX, params![thread.as_str(), low, high, page(limit)])
+    }
+
+    /// Lists checkpoints, newest first.
+    pub(super) fn checkpoints(self, query: &CheckpointQuery) -> Res<Vec<CheckpointRecord>> {
+        // Seventeen bytes of 0xff are above every id.
+        let above = [0xff_u8; 17];
+        let before: &[u8] = query.before.as_ref().map_or(&above, |id| id.as_bytes());
+        let limit = page(if query.limit == 0 { PAGE_ROWS_MAX } else { query.limit });
+        match &query.namespace {
+            None => self.records(sql::RECORDS_OF_THREAD, params![query.thread.as_str(), before, limit]),
+            Some(namespace) => match self.namespace(&query.thread, namespace)? {
+                Some(namespace) => self.records(sql::RECORDS_OF_NAMESPACE, params![namespace, before, limit]),
+                None => Ok(Vec::new()),
+            },
+        }
+    }
+
+    /// Returns the channels and nodes at a checkpoint.
+    pub(super) fn state(self, at: &Point) -> Res<StateRecord> {
+        let checkpoint = self.must(at)?;
+        let (branch, ordinal) = (checkpoint.branch as i64, checkpoint.ordinal as i64);
+        let mut payloads = Payloads::new(self.conn)?;
+        let (mut channels, mut seen, mut updated) = (Vec::new(), Vec::new(), Vec::new());
+        for row in lineage::newest(self.conn, branch, ordinal)?.into_values() {
+            if row.kind == SEEN {
+                seen.push(self.seen(&row)?);
+                continue;
+            }
+            let channel = self.channel(&row, &mut payloads)?;
+            if row.ordinal == ordinal && channel.value != ChannelValue::Empty {
+                updated.push(Arc::clone(&channel.channel));
+            }
+            channels.push(channel);
+        }
+        channels.sort_by(|a, b| a.channel.cmp(&b.channel));
+        seen.sort_by(|a, b| a.node.cmp(&b.node));
+        updated.sort();
+        Ok(StateRecord { checkpoint, channels, seen, updated })
+    }
+
+    fn channel(self, row: &VersionRow, payloads: &mut Payloads<'_>) -> Res<ChannelRecord> {
+        let place = || version_place(row.branch, row.ordinal, row.key);
+        let wrong = || corrupt(place(), "kind and value are not what the format says");
+        let Value::Channel(stored) = row.value else { return Err(wrong()) };
+        let value = match row.kind {
+            EMPTY => ChannelValue::Empty,
+            LIST => ChannelValue::Items,
+            VALUE => {
+                let payload = payloads.with(stored, &place, |payload| Ok(payload.to_payload()))?;
+                ChannelValue::Value(payload.ok_or_else(wrong)?)
+            }
+            _ => return Err(wrong()),
+        };
+        Ok(ChannelRecord {
+            channel: self.names.text(self.conn, Kind::Channel, row.key)?,
+            version: row.version as u64,
+            value,
+            ordinal: row.ordinal as u64,
+            task: row.task,
+        })
+    }
+
+    /// Returns what a node has seen.
+    pub(super) fn seen(self, row: &VersionRow) -> Res<Seen> {
+        let wrong = || corrupt(version_place(row.branch, row.ordinal, row.key), "its seen versions are not readable");
+        let Value::Packed(bytes) = &row.value else { return Err(wrong()) };
+        let mut versions = Vec::new();
+        for (channel, version) in unpack_seen(bytes).ok_or_else(wrong)? {
+            versions.push((self.names.text(self.conn, Kind::Channel, channel)?, version));
+        }
+        Ok(Seen { node: self.names.text(self.conn, Kind::Node, row.key)?, versions })
+    }
+
+    /// Returns task and path of a row of `write`.
+    pub(super) fn task_of(self, tasks: &[TaskRecord], code: i64, path: Option<Arc<str>>) -> Res<(TaskId, Arc<str>)> {
+        let wrong = || corrupt("write", format!("task {code} is neither prepared nor named with its path"));
+        if code < 0 {
+            let name = self.names.text(self.conn, Kind::Task, code.checked_neg().ok_or_else(wrong)?)?;
+            return Ok((name.parse().map_err(|_| wrong())?, path.ok_or_else(wrong)?));
+        }
+        let task = usize::try_from(code).ok().and_then(|code| tasks.get(code)).ok_or_else(wrong)?;
+        Ok((task.id, path.unwrap_or_else(|| task.path())))
+    }
+
+    /// Returns the writes of the tasks of a checkpoint.
+    pub(super) fn writes(self, at: &Point) -> Res<Vec<WriteRecord>> {
+        let checkpoint = self.must(at)?;
+        let mut payloads = Payloads::new(self.conn)?;
+        let mut statement = self.conn.prepare_cached(sql::WRITES)?;
+        let mut rows = statement.query([checkpoint.seq as i64])?;
+        let mut writes: Vec<WriteRecord> = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (code, index, part): (i64, i32, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let place = || format!("write (checkpoint {}, task {code}, idx {index}, part {part})", checkpoint.seq);
+            let wrong = || corrupt(place(), "its parts are not what the format says");
+            let stored = Stored::from_column(row.get_ref(4)?).ok_or_else(wrong)?;
+            let payload: Option<Payload> = payloads.with(stored, &place, |payload| Ok(payload.to_payload()))?;
+            let (task, path) = self.task_of(&checkpoint.tasks, code, row.get(5)?)?;
+            if part > 1 {
+                match (writes.last_mut(), payload) {
+                    (Some(WriteRecord { task: last, index: at, value: WriteValue::Items(items), .. }), Some(payload))
+                        if *last == task && *at == index && items.len() as i64 == part - 1 =>
+                    {
+                        items.push(payload);
+                    }
+                    _ => return Err(wrong()),
+                }
+                continue;
+            }
+            let value = match (part, payload) {
+                (0, None) => WriteValue::Null,
+                (0, Some(payload)) => WriteValue::One(payload),
+                (1, payload) => WriteValue::Items(payload.into_iter().collect()),
+                _ => return Err(wrong()),
+            };
+            let channel = self.names.text(self.conn, Kind::Channel, row.get(3)?)?;
+            writes.push(WriteRecord { task, path, index, channel, value });
+        }
+        writes.sort_by(|a, b| (&a.path, a.task, a.index).cmp(&(&b.path, b.task, b.index)));
+        Ok(writes)
+    }
+
+    /// Lists threads by id.
+    pub(super) fn threads(self, after: Option<&ThreadId>, limit: usize) -> Res<Vec<ThreadRecord>> {
+        let mut statement = self.conn.prepare_cached(sql::THREADS)?;
+        let mut rows = statement.query(params![after.map_or("", ThreadId::as_str), page(limit)])?;
+        let mut threads = Vec::new();
+        while let Some(row) = rows.next()? {
+            let thread: i64 = row.get(0)?;
+            let wrong = || corrupt(format!("thread {thread}"), "it is not what the format says");
+            let head = self.records(sql::RECORD_HEAD, [row.get::<_, i64>(3)?])?.pop().ok_or_else(wrong)?;
+            let mut counts = self.conn.prepare_cached(sql::THREAD_COUNTS)?;
+            let (checkpoints, branches): (i64, i64) = counts.query_row([thread], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            threads.push(ThreadRecord {
+                id: ThreadId::new(row.get_ref(1)?.as_str().map_err(|_| wrong())?).map_err(|_| wrong())?,
+                created_at: Timestamp::from_micros(row.get(2)?),
+                head,
+                checkpoints: checkpoints as u64,
+                branches: branches as u64,
+            });
+        }
+        Ok(threads)
+    }
+
+    /// Returns the namespaces of a thread.
+    pub(super) fn namespaces(self, thread: &ThreadId) -> Res<Vec<Namespace>> {
+        let mut statement = self.conn.prepare_cached(sql::NAMESPACES)?;
+        let mut rows = statement.query([thread.as_str()])?;
+        let mut namespaces = Vec::new();
+        while let Some(row) = rows.next()? {
+            let path: String = row.get(0)?;
+            namespaces.push(Namespace::new(&path).map_err(|e| corrupt("namespace", e.to_string()))?);
+        }
+        Ok(namespaces)
+    }
+}
+
+fn page(limit: usize) -> i64 {
+    limit.min(PAGE_ROWS_MAX) as i64
+}
+
+/// Returns the least and the greatest id that start with `prefix`; hyphens are optional.
+fn prefix_range(prefix: &str) -> Option<([u8; 16], [u8; 16])> {
+    let digits: Option<Vec<u8>> =
+        prefix.chars().filter(|&c| c != '-').map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();
+    let digits = digits?;
+    if digits.is_empty() || digits.len() > 32 {
+        return None;
+    }
+    let (mut low, mut high) = ([0; 16], [0xff; 16]);
+    for (at, digit) in digits.into_iter().enumerate() {
+        let (shift, mask) = if at % 2 == 0 { (4, 0x0f) } else { (0, 0xf0) };
+        low[at / 2] |= digit << shift;
+        high[at / 2] = (high[at / 2] & mask) | (digit << shift);
+    }
+    Some((low, high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prefix_range;
+
+    #[test]
+    fn a_prefix_is_a_range_of_ids() {
+        let (low, high) = prefix_range("1F0-a").unwrap();
+        assert_eq!((low[..2].to_vec(), high[..3].to_vec()), (vec![0x1f, 0x0a], vec![0x1f, 0x0a, 0xff]));
+        assert_eq!(prefix_range("f").unwrap().0[0], 0xf0);
+        let whole = "01234567-89ab-6def-8123-456789abcdef";
+        assert_eq!(prefix_range(whole).unwrap().0, prefix_range(whole).unwrap().1);
+        assert!(["", "-", "x", "0123456789abcdef0123456789abcdef0"].iter().all(|prefix| prefix_range(prefix).is_none()));
+    }
+}

@@ -1,0 +1,217 @@
+//! All SQL of the library. Values are always bound; no text is ever spliced in.
+
+/// Marks the file as a store of annals: `annl` in ASCII, in the application id of the SQLite header.
+pub(super) const APPLICATION_ID: i64 = 0x616e_6e6c;
+/// The format that this version writes, in the user version of the SQLite header.
+pub(super) const FORMAT: i64 = 1;
+/// The page size of a new file. It must be set before the switch to WAL or it is ignored.
+pub(super) const PAGE_BYTES: u64 = 4_096;
+
+/// Steps that bring a file to the next format; the first makes it.
+pub(super) const MIGRATIONS: [&str; 1] = [include_str!("../../../schema/sqlite/0001_init.sql")];
+
+/// Marks a file of the given step; the numbers are those of [`APPLICATION_ID`] and [`FORMAT`].
+pub(super) const MARK: &str = "PRAGMA application_id = 1634627180; PRAGMA user_version = 1;";
+pub(super) const SET_PAGE_BYTES: &str = "PRAGMA page_size = 4096;";
+pub(super) const SET_WAL: &str = "PRAGMA journal_mode = WAL";
+pub(super) const JOURNAL_MODE: &str = "PRAGMA journal_mode";
+pub(super) const IDENTITY: &str =
+    "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version), \
+     (SELECT count(*) FROM sqlite_schema)";
+/// Automatic WAL checkpoints swallow errors and were half the cost of a commit: they are run explicitly.
+pub(super) const CONFIGURE: &str =
+    "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = 2;";
+pub(super) const SYNC_FULL: &str = "PRAGMA synchronous = FULL";
+pub(super) const SYNC_NORMAL: &str = "PRAGMA synchronous = NORMAL";
+pub(super) const READER: &str = "PRAGMA query_only = ON; PRAGMA cache_size = -8192;";
+pub(super) const WAL_PASSIVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
+pub(super) const WAL_TRUNCATE: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
+
+pub(super) const BEGIN_READ: &str = "BEGIN";
+pub(super) const BEGIN_WRITE: &str = "BEGIN IMMEDIATE";
+pub(super) const COMMIT: &str = "COMMIT";
+pub(super) const ROLLBACK: &str = "ROLLBACK";
+pub(super) const SAVEPOINT: &str = "SAVEPOINT batch";
+pub(super) const RELEASE: &str = "RELEASE batch";
+pub(super) const ROLLBACK_TO: &str = "ROLLBACK TO batch";
+
+pub(super) const NAME_MAX: &str = "SELECT max(id) FROM name";
+pub(super) const NAME_BY_ID: &str = "SELECT kind, text FROM name WHERE id = ?1";
+pub(super) const NAME_BY_TEXT: &str = "SELECT id FROM name WHERE kind = ?1 AND text = ?2";
+pub(super) const NAME_INSERT: &str = "INSERT INTO name (kind, text) VALUES (?1, ?2)";
+
+pub(super) const THREAD_BY_ID: &str = "SELECT id FROM thread WHERE public_id = ?1";
+pub(super) const THREAD_INSERT: &str = "INSERT INTO thread (public_id, created_at) VALUES (?1, ?2)";
+/// The page of threads that have a checkpoint in their root namespace.
+pub(super) const THREADS: &str = "SELECT t.id, t.public_id, t.created_at, n.id FROM thread t \
+     JOIN namespace n ON n.thread = t.id AND n.path = '' \
+     WHERE t.public_id > ?1 AND EXISTS (SELECT 1 FROM checkpoint c WHERE c.namespace = n.id) \
+     ORDER BY t.public_id LIMIT ?2";
+pub(super) const THREAD_COUNTS: &str = "SELECT \
+     (SELECT count(*) FROM namespace n JOIN checkpoint c ON c.namespace = n.id WHERE n.thread = ?1), \
+     (SELECT count(*) FROM namespace n JOIN branch b ON b.namespace = n.id WHERE n.thread = ?1)";
+
+pub(super) const NAMESPACE_BY_PATH: &str = "SELECT n.id FROM thread t JOIN namespace n ON n.thread = t.id \
+     WHERE t.public_id = ?1 AND n.path = ?2";
+pub(super) const NAMESPACE_INSERT: &str = "INSERT INTO namespace (thread, path) VALUES (?1, ?2)";
+pub(super) const NAMESPACES: &str =
+    "SELECT n.path FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 ORDER BY n.path";
+
+pub(super) const BRANCH: &str = "SELECT parent, upto, depth FROM branch WHERE id = ?1";
+pub(super) const BRANCH_INSERT: &str =
+    "INSERT INTO branch (namespace, parent, upto, depth) VALUES (?1, ?2, ?3, ?4)";
+
+pub(super) const SEQ_MAX: &str = "SELECT max(seq) FROM checkpoint";
+pub(super) const HEAD: &str = "SELECT seq, id FROM checkpoint WHERE namespace = ?1 ORDER BY id DESC LIMIT 1";
+pub(super) const HEAD_ID: &str = "SELECT c.id FROM checkpoint c WHERE c.namespace = \
+     (SELECT n.id FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 AND n.path = ?2) \
+     ORDER BY c.id DESC LIMIT 1";
+pub(super) const CHECKPOINT_SEQ: &str = "SELECT seq FROM checkpoint WHERE namespace = ?1 AND id = ?2";
+/// What the writer needs of a checkpoint it builds on.
+pub(super) const CHECKPOINT_KNOWN: &str =
+    "SELECT id, branch, ordinal, sum, tasks FROM checkpoint WHERE seq = ?1";
+pub(super) const CHECKPOINT_INSERT: &str = "INSERT INTO checkpoint \
+     (seq, namespace, id, parent, branch, ordinal, step, source, created_at, run, metadata, tasks, sum) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+
+/// The columns of a checkpoint record, with the place of its parent.
+macro_rules! record {
+    ($($tail:literal),*) => {
+        concat!(
+            "SELECT c.seq, c.id, c.branch, c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, ",
+            "n.path, t.public_id, c.parent, p.id, pn.path, pt.public_id FROM ", $($tail,)*
+        )
+    };
+}
+/// What a record joins beside the checkpoint `c`.
+macro_rules! record_joins {
+    () => {
+        " JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread \
+         LEFT JOIN checkpoint p ON p.seq = c.parent \
+         LEFT JOIN namespace pn ON pn.id = p.namespace AND p.namespace <> c.namespace \
+         LEFT JOIN thread pt ON pt.id = pn.thread "
+    };
+}
+pub(super) const RECORD_HEAD: &str = concat!(
+    record!("(SELECT * FROM checkpoint WHERE namespace = ?1 ORDER BY id DESC LIMIT 1) c"),
+    record_joins!()
+);
+pub(super) const RECORD_AT: &str =
+    concat!(record!("checkpoint c"), record_joins!(), "WHERE c.namespace = ?1 AND c.id = ?2");
+pub(super) const RECORDS_OF_NAMESPACE: &str = concat!(
+    record!("(SELECT * FROM checkpoint WHERE namespace = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3) c"),
+    record_joins!(),
+    "ORDER BY c.id DESC"
+);
+/// The inner query reads only the index; rows are fetched for the page alone.
+pub(super) const RECORDS_OF_THREAD: &str = concat!(
+    record!(
+        "(SELECT k.seq AS at FROM thread h JOIN namespace m ON m.thread = h.id JOIN checkpoint k \
+         ON k.namespace = m.id WHERE h.public_id = ?1 AND k.id < ?2 ORDER BY k.id DESC, k.seq DESC LIMIT ?3) s \
+         JOIN checkpoint c ON c.seq = s.at"
+    ),
+    record_joins!(),
+    "ORDER BY c.id DESC, c.seq DESC"
+);
+pub(super) const RECORDS_BY_PREFIX: &str = concat!(
+    record!(
+        "(SELECT k.seq AS at FROM thread h JOIN namespace m ON m.thread = h.id JOIN checkpoint k \
+         ON k.namespace = m.id WHERE h.public_id = ?1 AND k.id BETWEEN ?2 AND ?3 ORDER BY k.id, k.seq LIMIT ?4) s \
+         JOIN checkpoint c ON c.seq = s.at"
+    ),
+    record_joins!(),
+    "ORDER BY c.id, c.seq"
+);
+
+pub(super) const VERSION_INSERT: &str = "INSERT INTO version (branch, ordinal, key, version, kind, task, value) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+pub(super) const VERSIONS_OF_SPAN: &str = "SELECT ordinal, key, version, kind, task, value FROM version \
+     WHERE branch = ?1 AND ordinal BETWEEN ?2 AND ?3 ORDER BY ordinal DESC, key DESC";
+pub(super) const VERSION_AT: &str =
+    "SELECT ordinal, key, version, kind, task, value FROM version WHERE branch = ?1 AND ordinal = ?2 AND key = ?3";
+
+pub(super) const BLOB_BY_HASH: &str = "SELECT id FROM blob WHERE hash = ?1";
+pub(super) const BLOB_INSERT: &str = "INSERT INTO blob (hash, data) VALUES (?1, ?2)";
+pub(super) const BLOB_BY_ID: &str = "SELECT data FROM blob WHERE id = ?1";
+
+/// The columns of a payload, in the order in which they are decoded.
+macro_rules! payload {
+    () => {
+        "p.codec, p.indexed, p.xxh3, p.data, p.item_id, p.kind, p.name, p.tool_calls, p.input_tokens, \
+         p.output_tokens, p.text "
+    };
+}
+pub(super) const PAYLOAD_INSERT: &str = "INSERT INTO payload (codec, indexed, xxh3, data, item_id, kind, name, \
+     tool_calls, input_tokens, output_tokens, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+pub(super) const PAYLOAD_BY_ID: &str = concat!("SELECT ", payload!(), "FROM payload p WHERE p.id = ?1");
+
+pub(super) const ITEM_INSERT: &str = "INSERT INTO item (branch, channel, slot, ordinal, op, task, value) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+pub(super) const ITEM_ANY: &str = "SELECT 1 FROM item WHERE branch = ?1 AND channel = ?2 LIMIT 1";
+pub(super) const ITEMS_JOINED: &str = concat!(
+    "SELECT i.slot, i.ordinal, i.op, i.task, i.value, ", payload!(),
+    "FROM item i LEFT JOIN payload p ON p.id = i.value \
+     WHERE i.branch = ?1 AND i.channel = ?2 AND i.slot BETWEEN ?3 AND ?4 AND i.ordinal <= ?5 \
+     ORDER BY i.slot, i.ordinal DESC"
+);
+pub(super) const ITEMS: &str = "SELECT slot, ordinal, op, task, value FROM item WHERE branch = ?1 AND channel = ?2 \
+     AND slot BETWEEN ?3 AND ?4 AND ordinal <= ?5 ORDER BY slot, ordinal DESC";
+pub(super) const ITEMS_BACKWARDS: &str = "SELECT slot, ordinal, op, task, value FROM item WHERE branch = ?1 \
+     AND channel = ?2 AND slot >= 0 AND ordinal <= ?3 ORDER BY slot DESC, ordinal LIMIT ?4";
+pub(super) const CUTS: &str =
+    "SELECT ordinal, value FROM item WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4";
+
+pub(super) const WRITE_INSERT: &str = "INSERT INTO write (checkpoint, task, idx, part, channel, value, child, path, \
+     sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+pub(super) const WRITE_DELETE: &str = "DELETE FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3";
+pub(super) const WRITES_TAKEN: &str = "SELECT idx, child FROM write WHERE checkpoint = ?1 AND task = ?2";
+pub(super) const WRITE_VALUE: &str =
+    "SELECT value FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3 AND part IN (?4, ?5)";
+pub(super) const WRITES: &str =
+    "SELECT task, idx, part, channel, value, path FROM write WHERE checkpoint = ?1 ORDER BY task, idx, part";
+
+pub(super) const INTEGRITY: &str = "PRAGMA integrity_check(100)";
+pub(super) const CHECK_THREADS: &str = "SELECT count(*) FROM thread";
+pub(super) const CHECK_BLOBS: &str = "SELECT id, hash, data FROM blob ORDER BY id";
+pub(super) const CHECK_PAYLOADS: &str = concat!("SELECT ", payload!(), ", p.id FROM payload p ORDER BY p.id");
+pub(super) const CHECK_BRANCHES: &str = "SELECT b.id, b.parent, b.upto, b.depth, p.depth FROM branch b \
+     LEFT JOIN branch p ON p.id = b.parent ORDER BY b.id";
+pub(super) const CHECK_IDS: &str = "SELECT seq, namespace, id FROM checkpoint ORDER BY seq";
+pub(super) const CHECK_CHECKPOINTS: &str = "SELECT c.seq, t.public_id, n.path, c.id, c.parent, c.branch, \
+     c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, c.sum, b.parent, b.upto \
+     FROM checkpoint c JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread \
+     JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace ORDER BY c.branch, c.ordinal";
+pub(super) const CHECK_VERSIONS: &str =
+    "SELECT branch, ordinal, key, version, kind, task, value FROM version ORDER BY branch, ordinal, key";
+pub(super) const CHECK_ITEMS: &str = "SELECT branch, ordinal, channel, slot, op, task, value FROM item \
+     ORDER BY branch, ordinal, channel, slot";
+pub(super) const CHECK_CONSUMED: &str = "SELECT task, idx, part, channel, value, path FROM write \
+     WHERE checkpoint = ?1 AND child = ?2 AND idx >= 0";
+pub(super) const CHECK_WRITES: &str = "SELECT w.checkpoint, w.task, w.idx, w.part, w.channel, w.value, w.path, w.sum, \
+     w.child, c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.child \
+     ORDER BY w.checkpoint, w.task, w.idx, w.part";
+/// Rows that belong to no checkpoint.
+pub(super) const CHECK_ORPHANS: [(&str, &str); 6] = [
+    (
+        "checkpoint",
+        "SELECT count(*) FROM checkpoint c LEFT JOIN namespace n ON n.id = c.namespace \
+         LEFT JOIN thread t ON t.id = n.thread LEFT JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace \
+         WHERE t.id IS NULL OR b.id IS NULL",
+    ),
+    ("namespace", "SELECT count(*) FROM namespace WHERE thread NOT IN (SELECT id FROM thread)"),
+    ("branch", "SELECT count(*) FROM branch WHERE id NOT IN (SELECT branch FROM checkpoint)"),
+    ("write", "SELECT count(*) FROM write WHERE checkpoint NOT IN (SELECT seq FROM checkpoint)"),
+    (
+        "payload",
+        "SELECT count(*) FROM payload WHERE id NOT IN (SELECT value FROM item WHERE typeof(value) = 'integer' \
+         UNION SELECT value FROM version WHERE typeof(value) = 'integer' \
+         UNION SELECT value FROM write WHERE typeof(value) = 'integer')",
+    ),
+    (
+        "blob",
+        "SELECT count(*) FROM blob WHERE id NOT IN (SELECT data FROM payload WHERE typeof(data) = 'integer' \
+         UNION SELECT text FROM payload WHERE typeof(text) = 'integer')",
+    ),
+];
+#[cfg(test)]
+pub(super) const SCHEMA: &str = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";

@@ -1,0 +1,235 @@
+//! Sums: the check of one payload, its hash, and the chained sums of checkpoints and sets of writes.
+//!
+//! The order of the fields is specified in `docs/format.md`. The writer and `check` fill the same structures, one from
+//! a batch and one from rows, so that both sum alike.
+
+use crate::base::hash::{Sum, Summer};
+use crate::base::{Codec, TaskId};
+use crate::store::batch::{Payload, Seen};
+use crate::store::record::{ItemIndexRef, TaskKind, TaskRecord};
+use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3;
+
+/// A payload, borrowed from a batch or from a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PayloadRef<'a> {
+    pub(super) codec: Codec,
+    pub(super) data: &'a [u8],
+    pub(super) index: Option<ItemIndexRef<'a>>,
+}
+
+/// Takes the fields of a record one by one.
+trait Fields {
+    fn int(&mut self, field: i64);
+    fn bytes(&mut self, field: &[u8]);
+
+    fn maybe(&mut self, field: Option<&str>) {
+        self.int(i64::from(field.is_some()));
+        if let Some(field) = field {
+            self.bytes(field.as_bytes());
+        }
+    }
+}
+
+impl Fields for Summer {
+    fn int(&mut self, field: i64) {
+        Summer::int(self, field);
+    }
+
+    fn bytes(&mut self, field: &[u8]) {
+        Summer::bytes(self, field);
+    }
+}
+
+impl Fields for Xxh3 {
+    fn int(&mut self, field: i64) {
+        self.update(&field.to_le_bytes());
+    }
+
+    fn bytes(&mut self, field: &[u8]) {
+        self.update(&(field.len() as u64).to_le_bytes());
+        self.update(field);
+    }
+}
+
+impl<'a> PayloadRef<'a> {
+    /// Borrows a payload of a batch.
+    pub(super) fn of(payload: &'a Payload) -> Self {
+        let index = payload.index.as_deref().map(|index| index.as_ref());
+        Self { codec: payload.codec, data: &payload.data, index }
+    }
+
+    /// Visits the fields in the order of [`Payload::sum_into`].
+    fn fields(&self, out: &mut impl Fields) {
+        out.int(i64::from(self.codec.to_tag()));
+        out.bytes(self.data);
+        out.int(i64::from(self.index.is_some()));
+        if let Some(index) = &self.index {
+            [index.id, index.kind, index.name, index.tool_calls, index.text].into_iter().for_each(|f| out.maybe(f));
+            out.int(index.input_tokens.map_or(-1, i64::from));
+            out.int(index.output_tokens.map_or(-1, i64::from));
+        }
+    }
+
+    /// Returns the XXH3-64 check that is stored beside the payload.
+    pub(super) fn check(&self) -> i64 {
+        let mut check = Xxh3::new();
+        self.fields(&mut check);
+        check.digest() as i64
+    }
+
+    /// Returns the BLAKE3 hash by which sums cover the payload.
+    pub(super) fn hash(&self) -> Sum {
+        let mut sum = Summer::new();
+        self.fields(&mut sum);
+        sum.finish()
+    }
+
+    /// Returns an owned copy.
+    pub(super) fn to_payload(self) -> Payload {
+        Payload {
+            codec: self.codec,
+            data: self.data.to_vec(),
+            index: self.index.map(|index| Box::new(index.to_owned())),
+        }
+    }
+}
+
+/// A write as a sum covers it.
+#[derive(Clone, Debug)]
+pub(super) struct WriteSum {
+    pub(super) task: TaskId,
+    pub(super) path: Arc<str>,
+    pub(super) index: i64,
+    pub(super) part: i64,
+    pub(super) channel: Arc<str>,
+    pub(super) value: Option<Sum>,
+}
+
+/// A change as a sum covers it.
+#[derive(Clone, Debug)]
+pub(super) struct ChangeSum {
+    pub(super) channel: Arc<str>,
+    pub(super) version: i64,
+    pub(super) kind: i64,
+    pub(super) task: Option<u32>,
+    pub(super) value: Option<Sum>,
+    /// Cuts in their order, then puts and removes by slot.
+    pub(super) items: Vec<ItemSum>,
+}
+
+/// An item operation as a sum covers it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ItemSum {
+    pub(super) op: i64,
+    pub(super) slot: u64,
+    pub(super) end: u64,
+    pub(super) task: Option<u32>,
+    pub(super) value: Option<Sum>,
+}
+
+/// Everything the sum of a checkpoint covers.
+pub(super) struct CheckpointSum<'a> {
+    pub(super) thread: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) id: &'a [u8; 16],
+    pub(super) parent: Option<Sum>,
+    pub(super) step: i64,
+    pub(super) source: i64,
+    pub(super) created_at: i64,
+    pub(super) run: Option<&'a [u8]>,
+    pub(super) metadata: Option<&'a str>,
+    pub(super) tasks: &'a [TaskRecord],
+    pub(super) consumed: Vec<WriteSum>,
+    pub(super) changes: Vec<ChangeSum>,
+    pub(super) seen: Vec<Seen>,
+}
+
+impl CheckpointSum<'_> {
+    /// Returns the sum. Lists whose order means nothing are brought into one order first.
+    pub(super) fn finish(mut self) -> Sum {
+        self.consumed.sort_by_key(|write| (write.task, write.index, write.part));
+        self.changes.sort_by(|a, b| a.channel.cmp(&b.channel));
+        self.seen.sort_by(|a, b| a.node.cmp(&b.node));
+        let mut sum = Summer::new();
+        sum.bytes(self.thread.as_bytes()).bytes(self.namespace.as_bytes()).bytes(self.id);
+        sum.maybe(self.parent.as_ref().map(<[u8; 16]>::as_slice));
+        sum.int(self.step).int(self.source).int(self.created_at);
+        sum.maybe(self.run).maybe(self.metadata.map(str::as_bytes));
+        sum_tasks(&mut sum, self.tasks);
+        sum.int(self.consumed.len() as i64);
+        self.consumed.iter().for_each(|write| write.sum_into(&mut sum));
+        sum.int(self.changes.len() as i64);
+        self.changes.iter().for_each(|change| change.sum_into(&mut sum));
+        sum.int(self.seen.len() as i64);
+        for seen in &self.seen {
+            sum.bytes(seen.node.as_bytes()).int(seen.versions.len() as i64);
+            for (channel, version) in &seen.versions {
+                sum.bytes(channel.as_bytes()).int(*version as i64);
+            }
+        }
+        sum.finish()
+    }
+}
+
+fn sum_tasks(sum: &mut Summer, tasks: &[TaskRecord]) {
+    sum.int(tasks.len() as i64);
+    for task in tasks {
+        sum.bytes(task.id.as_bytes()).bytes(task.name.as_bytes());
+        match &task.kind {
+            TaskKind::Pull { triggers } => {
+                sum.int(0).int(triggers.len() as i64);
+                triggers.iter().for_each(|trigger| _ = sum.bytes(trigger.as_bytes()));
+            }
+            TaskKind::Push { index } => _ = sum.int(1).int(i64::from(*index)),
+        }
+    }
+}
+
+fn task_or_none(task: Option<u32>) -> i64 {
+    task.map_or(-1, i64::from)
+}
+
+impl WriteSum {
+    fn sum_into(&self, sum: &mut Summer) {
+        sum.bytes(self.task.as_bytes()).bytes(self.path.as_bytes()).int(self.index).int(self.part);
+        sum.bytes(self.channel.as_bytes()).maybe(self.value.as_ref().map(<[u8; 16]>::as_slice));
+    }
+}
+
+impl ChangeSum {
+    fn sum_into(&self, sum: &mut Summer) {
+        sum.bytes(self.channel.as_bytes()).int(self.version).int(self.kind).int(task_or_none(self.task));
+        sum.maybe(self.value.as_ref().map(<[u8; 16]>::as_slice)).int(self.items.len() as i64);
+        for item in &self.items {
+            sum.int(item.op).int(item.slot as i64).int(item.end as i64).int(task_or_none(item.task));
+            sum.maybe(item.value.as_ref().map(<[u8; 16]>::as_slice));
+        }
+    }
+}
+
+/// Returns the sum of a run of writes stored on its own, chained to the checkpoint whose task wrote.
+pub(super) fn writes_sum(checkpoint: &Sum, writes: &[WriteSum]) -> Sum {
+    let mut sum = Summer::new();
+    sum.bytes(checkpoint).int(writes.len() as i64);
+    writes.iter().for_each(|write| write.sum_into(&mut sum));
+    sum.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::batch::ItemIndex;
+
+    #[test]
+    fn a_borrowed_payload_sums_like_an_owned_one() {
+        let index = ItemIndex { id: Some("i".into()), text: Some("t".into()), input_tokens: Some(3), ..ItemIndex::default() };
+        for index in [None, Some(Box::new(ItemIndex::default())), Some(Box::new(index))] {
+            let payload = Payload { codec: Codec::Foreign(9), data: vec![1, 2], index };
+            let mut sum = Summer::new();
+            payload.sum_into(&mut sum);
+            assert_eq!(PayloadRef::of(&payload).hash(), sum.finish());
+            assert_eq!(PayloadRef::of(&payload).to_payload(), payload);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Rot: found where a value is read, and by a check.
+
+use super::*;
+use crate::store::StoreError;
+use rusqlite::Connection;
+
+/// A store with most kinds of rows, with the triggers off that would stop the damage.
+fn damaged(harm: &str) -> (Bench, Point) {
+    let mut bench = Bench::new();
+    let t = thread("a");
+    let a = task(1, "a");
+    let first = NewCheckpoint {
+        tasks: vec![a.clone()],
+        changes: vec![list(1, vec![put(0, "zero"), put(1, &"one".repeat(900))]), value("x", 1, plain(&[1]))],
+        ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 0, None))
+    };
+    let mut batch = Batch::new(t.clone(), Namespace::root(), None);
+    batch.checkpoints.push(first.clone());
+    bench.store.commit(&batch).unwrap();
+    let mut batch = Batch::new(t.clone(), Namespace::root(), Some(first.id));
+    batch.writes = vec![writes(first.id, &a, vec![write(0, "y", WriteValue::One(plain(&[9]))), write(1, "z", WriteValue::Null)])];
+    bench.store.commit(&batch).unwrap();
+    let mut tip = first.id;
+    for n in 1..70_u64 {
+        let changes = vec![value("x", n + 1, plain(&[n as u8])), list(n + 1, vec![put(n + 1, "more"), cut(n / 2, n / 2 + 1)])];
+        tip = bench.add(&t, Some(tip), changes);
+    }
+    assert_eq!(bench.check(), Vec::<String>::new());
+    bench.store.checkpoint_wal().unwrap();
+    let conn: Connection = raw(&bench.path());
+    let triggers: Vec<String> = conn
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger'")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    for trigger in triggers {
+        conn.execute_batch(&format!("DROP TRIGGER {trigger}")).unwrap();
+    }
+    conn.execute_batch(harm).unwrap();
+    let at = at(&t, tip);
+    (bench, at)
+}
+
+#[test]
+fn a_flip_in_a_payload_is_found_when_it_is_read() {
+    for harm in [
+        "UPDATE payload SET text = 'zerO' WHERE text = 'zero'",
+        "UPDATE payload SET data = X'81'",
+        "UPDATE payload SET item_id = 'm9'",
+        "UPDATE payload SET input_tokens = 1",
+        "UPDATE payload SET kind = NULL",
+        "UPDATE blob SET data = 'x'",
+        "DELETE FROM payload",
+        "DELETE FROM blob",
+        "UPDATE payload SET codec = 700",
+        "UPDATE payload SET item_id = X'00'",
+    ] {
+        let (bench, at) = damaged(harm);
+        let point = bench.store.checkpoints_by_prefix(&at.thread, "1", 1).unwrap()[0].point.clone();
+        let error = bench.store.items(&point, "messages", ItemRange::All, &mut |_| Ok(())).unwrap_err();
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{harm}: {error}");
+        assert!(!bench.check().is_empty(), "{harm}");
+    }
+    let (bench, at) = damaged("UPDATE version SET value = X'0500000000' WHERE kind = 1");
+    assert!(matches!(bench.store.state(&at), Err(StoreError::Corrupt { .. })));
+}
+
+#[test]
+fn every_column_is_covered_by_a_sum() {
+    for harm in [
+        "UPDATE checkpoint SET step = 9 WHERE seq = 2",
+        "UPDATE checkpoint SET source = 0 WHERE seq = 2",
+        "UPDATE checkpoint SET source = 9 WHERE seq = 2",
+        "UPDATE checkpoint SET created_at = 0 WHERE seq = 2",
+        "UPDATE checkpoint SET run = zeroblob(16) WHERE seq = 2",
+        "UPDATE checkpoint SET metadata = '{}' WHERE seq = 2",
+        "UPDATE checkpoint SET tasks = NULL WHERE seq = 1",
+        "UPDATE checkpoint SET tasks = X'00' WHERE seq = 1",
+        "UPDATE checkpoint SET parent = 1 WHERE seq = 9",
+        "UPDATE checkpoint SET parent = NULL WHERE seq = 9",
+        "UPDATE checkpoint SET ordinal = 100 WHERE seq = 9",
+        "UPDATE checkpoint SET id = zeroblob(16) WHERE seq = 9",
+        "UPDATE checkpoint SET sum = zeroblob(16) WHERE seq = 9",
+        "UPDATE checkpoint SET sum = X'00' WHERE seq = 9",
+        "UPDATE thread SET public_id = 'b'",
+        "UPDATE namespace SET path = 'b'",
+        "UPDATE name SET text = 'w' WHERE text = 'x'",
+        "UPDATE name SET kind = 1 WHERE text = 'x'",
+        "UPDATE version SET version = version + 1 WHERE ordinal = 3 AND kind = 1",
+        "UPDATE version SET task = 0 WHERE ordinal = 3 AND kind = 2",
+        "UPDATE version SET kind = 0, value = NULL WHERE ordinal = 3 AND kind = 1",
+        "UPDATE version SET kind = 9 WHERE ordinal = 3 AND kind = 1",
+        "DELETE FROM version WHERE ordinal = 3 AND kind = 1",
+        "UPDATE version SET ordinal = 5000 WHERE ordinal = 3 AND kind = 1",
+        "UPDATE version SET value = X'00' WHERE kind = 4",
+        "DELETE FROM version WHERE kind = 4",
+        "UPDATE item SET slot = 900 WHERE slot = 3",
+        "UPDATE item SET task = 1 WHERE slot = 3",
+        "UPDATE item SET op = 0, value = NULL WHERE slot = 3",
+        "UPDATE item SET value = X'010100' WHERE slot = -3",
+        "DELETE FROM item WHERE slot = -3",
+        "DELETE FROM item WHERE slot = 3",
+        "UPDATE item SET branch = 77 WHERE slot = 3",
+        "UPDATE write SET channel = 1 WHERE idx = 1",
+        "UPDATE write SET idx = 7 WHERE idx = 1",
+        "UPDATE write SET part = 1 WHERE idx = 1",
+        "UPDATE write SET path = 'p' WHERE idx = 1",
+        "UPDATE write SET child = 2 WHERE idx = 1",
+        "UPDATE write SET sum = NULL",
+        "UPDATE write SET value = NULL WHERE idx = 0",
+        "DELETE FROM write WHERE idx = 0",
+        "DELETE FROM write WHERE idx = 1",
+        "UPDATE branch SET upto = 1",
+        "UPDATE branch SET depth = 1",
+        "DELETE FROM branch",
+        "UPDATE blob SET hash = zeroblob(16)",
+        "INSERT INTO payload (codec, indexed, xxh3, data) VALUES (0, 0, 0, X'00')",
+    ] {
+        let (bench, _) = damaged(harm);
+        let problems = bench.check();
+        assert!(!problems.is_empty(), "{harm}");
+    }
+}

@@ -1,0 +1,104 @@
+//! The format document, the dump of the schema and a fresh file agree.
+
+use super::*;
+use crate::store::sqlite::sql;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+fn dump(path: &std::path::Path) -> String {
+    let conn = raw(path);
+    let mut statement = conn.prepare(sql::SCHEMA).unwrap();
+    let mut text = String::from("-- The schema of a fresh file of format 1, as SQLite shows it. A test compares the two.\n");
+    let mut rows = statement.query([]).unwrap();
+    while let Some(row) = rows.next().unwrap() {
+        let sql: String = row.get(2).unwrap();
+        write!(text, "\n{sql};\n").unwrap();
+    }
+    text
+}
+
+#[test]
+fn the_dump_is_that_of_a_fresh_file() {
+    let bench = Bench::new();
+    let fresh = dump(&bench.path());
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/sqlite/current.sql");
+    if std::fs::read_to_string(kept).is_ok_and(|kept| kept == fresh) {
+        return;
+    }
+    let new = std::env::temp_dir().join("annals-current.sql");
+    std::fs::write(&new, fresh).unwrap();
+    panic!("schema/sqlite/current.sql is not that of a fresh file; {} is", new.display());
+}
+
+/// The document names each table and view in a heading, and its columns in the first cells of the table below it.
+fn documented() -> BTreeMap<String, Vec<String>> {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/format.md")).unwrap();
+    let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut current = None;
+    for line in text.lines() {
+        let name = |line: &str| line.split('`').nth(1).map(str::to_owned);
+        if line.starts_with('#') {
+            current = line.starts_with("### `").then(|| name(line)).flatten();
+        } else if let Some(table) = &current
+            && line.starts_with("| `")
+        {
+            tables.entry(table.clone()).or_default().push(name(line).unwrap());
+        }
+    }
+    tables
+}
+
+#[test]
+fn the_document_names_every_table_and_column() {
+    let bench = Bench::new();
+    let conn = raw(&bench.path());
+    let mut statement = conn
+        .prepare(
+            "SELECT s.name, c.name FROM sqlite_schema s JOIN pragma_table_info(s.name) c \
+             WHERE s.type IN ('table', 'view') ORDER BY s.name, c.cid",
+        )
+        .unwrap();
+    let mut real: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut rows = statement.query([]).unwrap();
+    while let Some(row) = rows.next().unwrap() {
+        real.entry(row.get(0).unwrap()).or_default().push(row.get(1).unwrap());
+    }
+    assert_eq!(documented(), real);
+}
+
+#[test]
+fn views_show_what_was_stored() {
+    let mut bench = Bench::new();
+    let t = thread("alice");
+    let a = task(0xab, "answer");
+    let first = NewCheckpoint { tasks: vec![a.clone()], ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 0, None)) };
+    let second = NewCheckpoint {
+        parent: Some(Parent::Local(first.id)),
+        consumed: vec![writes(first.id, &a, vec![
+            write(0, "messages", WriteValue::Items(vec![message("01234567-89ab-4def-8123-456789abcdef", "hello")])),
+            write(-1, "__error__", WriteValue::One(plain(&[0xa1, b'e']))),
+        ])],
+        changes: vec![list(3, vec![ItemChange { slot: 0, op: ItemOp::Put(of_write(a.id, 0, 0)), task: Some(0) }])],
+        ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 1, Some(&first.id)))
+    };
+    let mut batch = Batch::new(t.clone(), Namespace::root(), None);
+    batch.checkpoints = vec![first.clone(), second.clone()];
+    bench.store.commit(&batch).unwrap();
+    let conn = raw(&bench.path());
+    let line = |query: &str| -> String { conn.query_row(query, [], |row| row.get(0)).unwrap() };
+    assert_eq!(
+        line("SELECT thread || '|' || id || '|' || kind || '|' || text FROM v_messages"),
+        "alice|01234567-89ab-4def-8123-456789abcdef|ai|hello"
+    );
+    assert_eq!(
+        line("SELECT checkpoint || '|' || parent || '|' || source || '|' || created_at FROM v_checkpoints WHERE seq = 2"),
+        format!("{}|{}|loop|1970-01-01T00:00:00.000005Z", second.id, first.id)
+    );
+    assert_eq!(
+        line("SELECT task || '|' || consumed_by || '|' || channel FROM v_writes WHERE idx = 0"),
+        format!("{}|{}|messages", a.id, second.id)
+    );
+    assert_eq!(line("SELECT hex(inline) FROM v_writes WHERE idx = -1"), "A165");
+    assert_eq!(line("SELECT channel || version || kind FROM v_channel_versions"), "messages3list");
+    assert_eq!(line("SELECT thread || namespaces || branches || checkpoints FROM v_threads"), "alice112");
+}

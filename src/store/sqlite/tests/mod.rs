@@ -1,0 +1,168 @@
+//! Tests of the SQLite backend: helpers, and a file per topic.
+
+mod commit;
+mod damage;
+mod files;
+mod forks;
+mod format;
+mod roundtrip;
+
+use super::SqliteBackend;
+use crate::base::{CheckpointId, IdSource, Namespace, TaskId, ThreadId, Timestamp};
+use crate::store::backend::Backend;
+use crate::store::batch::{
+    Batch, Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, NewCheckpoint, NewWrite, NewWrites, Parent,
+    Payload, Seen, WriteRef, WriteValue,
+};
+use crate::store::handle::{OpenOptions, Synchronous};
+use crate::store::query::ItemRange;
+use crate::store::record::{Point, Source, TaskKind, TaskRecord};
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// A store in a folder of its own.
+pub(super) struct Bench {
+    pub(super) folder: TempDir,
+    pub(super) store: SqliteBackend,
+    pub(super) ids: IdSource,
+}
+
+impl Bench {
+    pub(super) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(&folder.path().join("x.db"));
+        Self { folder, store, ids: IdSource::from_seed(7) }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.path().join("x.db")
+    }
+
+    /// Commits a checkpoint onto `parent`, which must be local, in the root namespace of `thread`.
+    pub(super) fn add(&mut self, thread: &ThreadId, parent: Option<CheckpointId>, changes: Vec<Change>) -> CheckpointId {
+        let parent = parent.map(Parent::Local);
+        self.add_on(thread, parent, changes)
+    }
+
+    pub(super) fn add_on(&mut self, thread: &ThreadId, parent: Option<Parent>, changes: Vec<Change>) -> CheckpointId {
+        let head = self.store.head_id(thread, &Namespace::root()).unwrap();
+        let above = head.into_iter().max();
+        let id = self.ids.checkpoint(Timestamp::from_micros(1), 0, above.as_ref());
+        let mut batch = Batch::new(thread.clone(), Namespace::root(), head);
+        batch.checkpoints.push(NewCheckpoint { changes, parent, ..checkpoint(id) });
+        self.store.commit(&batch).unwrap();
+        id
+    }
+
+    pub(super) fn check(&self) -> Vec<String> {
+        self.store.check().unwrap().problems
+    }
+
+    /// Returns (slot, text) of the items.
+    pub(super) fn items(&self, at: &Point, range: ItemRange) -> Vec<(u64, String)> {
+        items(&self.store, at, range)
+    }
+}
+
+pub(super) fn items(store: &SqliteBackend, at: &Point, range: ItemRange) -> Vec<(u64, String)> {
+    let mut items = Vec::new();
+    let mut visit = |row: crate::store::record::ItemRow<'_>| {
+        let text = row.index.and_then(|index| index.text).map_or_else(|| format!("{:?}", row.data), str::to_owned);
+        items.push((row.slot, text));
+        Ok(())
+    };
+    store.items(at, "messages", range, &mut visit).unwrap();
+    items
+}
+
+pub(super) fn options() -> OpenOptions {
+    OpenOptions::new().synchronous(Synchronous::Normal)
+}
+
+pub(super) fn open(path: &std::path::Path) -> SqliteBackend {
+    SqliteBackend::open(path, &options()).unwrap()
+}
+
+pub(super) fn thread(name: &str) -> ThreadId {
+    ThreadId::new(name).unwrap()
+}
+
+pub(super) fn at(thread: &ThreadId, checkpoint: CheckpointId) -> Point {
+    Point { thread: thread.clone(), namespace: Namespace::root(), checkpoint }
+}
+
+pub(super) fn checkpoint(id: CheckpointId) -> NewCheckpoint {
+    NewCheckpoint {
+        id,
+        parent: None,
+        step: 0,
+        source: Source::Loop,
+        created_at: Timestamp::from_micros(5),
+        run: None,
+        metadata: None,
+        tasks: Vec::new(),
+        consumed: Vec::new(),
+        changes: Vec::new(),
+        seen: Vec::new(),
+    }
+}
+
+pub(super) fn task(byte: u8, node: &str) -> TaskRecord {
+    let kind = TaskKind::Pull { triggers: vec![format!("branch:to:{node}").into()] };
+    TaskRecord { id: TaskId::from_bytes([byte; 16]), name: node.into(), kind }
+}
+
+pub(super) fn plain(data: &[u8]) -> Payload {
+    Payload { data: data.to_vec(), ..Payload::default() }
+}
+
+pub(super) fn message(id: &str, text: &str) -> Payload {
+    let index =
+        ItemIndex { id: Some(id.into()), kind: Some("ai".into()), text: Some(text.into()), ..ItemIndex::default() };
+    Payload { data: vec![0x80], index: Some(Box::new(index)), ..Payload::default() }
+}
+
+pub(super) fn value(channel: &str, version: u64, payload: Payload) -> Change {
+    Change { channel: channel.into(), version, value: ChangeValue::Value(Data::New(payload)), task: None }
+}
+
+pub(super) fn empty(channel: &str, version: u64) -> Change {
+    Change { channel: channel.into(), version, value: ChangeValue::Empty, task: None }
+}
+
+pub(super) fn list(version: u64, items: Vec<ItemChange>) -> Change {
+    Change { channel: "messages".into(), version, value: ChangeValue::Items(items), task: None }
+}
+
+pub(super) fn put(slot: u64, text: &str) -> ItemChange {
+    ItemChange { slot, op: ItemOp::Put(Data::New(message(&format!("m{slot}"), text))), task: None }
+}
+
+pub(super) fn remove(slot: u64) -> ItemChange {
+    ItemChange { slot, op: ItemOp::Remove, task: None }
+}
+
+pub(super) fn cut(slot: u64, end: u64) -> ItemChange {
+    ItemChange { slot, op: ItemOp::Cut { end }, task: None }
+}
+
+pub(super) fn write(index: i32, channel: &str, value: WriteValue) -> NewWrite {
+    NewWrite { index, channel: channel.into(), value }
+}
+
+pub(super) fn of_write(task: TaskId, index: i32, part: u32) -> Data {
+    Data::OfWrite(WriteRef { task, index, part })
+}
+
+pub(super) fn writes(checkpoint: CheckpointId, task: &TaskRecord, writes: Vec<NewWrite>) -> NewWrites {
+    NewWrites { checkpoint, task: task.id, path: task.path(), writes }
+}
+
+pub(super) fn seen(node: &str, channel: &str, version: u64) -> Seen {
+    Seen { node: node.into(), versions: vec![(channel.into(), version)] }
+}
+
+/// A connection that is not the store's, for looking and for doing damage.
+pub(super) fn raw(path: &std::path::Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(path).unwrap()
+}

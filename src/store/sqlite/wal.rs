@@ -1,0 +1,127 @@
+//! Copying the WAL into the file, behind the writers.
+//!
+//! SQLite's own checkpoints happen inside a commit and swallow their errors. Here a thread copies when the WAL has
+//! grown past a size; what goes wrong is kept for `check`.
+
+use super::fault::Res;
+use super::group::Core;
+use super::open::{self, Place};
+use super::sql;
+use super::writer::reason;
+use parking_lot::{Condvar, Mutex};
+use rusqlite::Connection;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Bytes of a WAL frame: a page and its header.
+const FRAME_BYTES: u64 = sql::PAGE_BYTES + 24;
+/// The WAL is copied when it has grown by so many frames (4 MiB).
+const COPY_FRAMES: u64 = (4 << 20) / FRAME_BYTES;
+/// Past this, the last frames are copied while nobody writes, so that the WAL starts again from its beginning (16 MiB).
+const RESTART_FRAMES: u64 = (16 << 20) / FRAME_BYTES;
+/// Past this, the WAL is also cut off (64 MiB).
+const TRUNCATE_FRAMES: u64 = (64 << 20) / FRAME_BYTES;
+
+/// The checkpointer of a file. It starts when it is needed.
+#[derive(Clone, Debug)]
+pub(super) struct Wal(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    place: Place,
+    core: Arc<Mutex<Core>>,
+    state: Mutex<State>,
+    wake: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    due: bool,
+    stopping: bool,
+    error: Option<String>,
+}
+
+impl Wal {
+    /// Makes a checkpointer that does not run yet.
+    pub(super) fn new(place: Place, core: Arc<Mutex<Core>>) -> Self {
+        Self(Arc::new(Inner {
+            place,
+            core,
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            thread: Mutex::default(),
+        }))
+    }
+
+    /// Says how much the WAL has grown since it was last copied.
+    pub(super) fn grown_by(&self, frames: u64) {
+        if frames < COPY_FRAMES {
+            return;
+        }
+        let mut state = self.0.state.lock();
+        if state.due || state.stopping {
+            return;
+        }
+        state.due = true;
+        self.0.wake.notify_one();
+        drop(state);
+        let mut thread = self.0.thread.lock();
+        if thread.is_none() {
+            let inner = Arc::clone(&self.0);
+            match std::thread::Builder::new().name("annals-wal".into()).spawn(move || inner.run()) {
+                Ok(started) => *thread = Some(started),
+                Err(error) => self.0.state.lock().error = Some(format!("the WAL checkpointer did not start: {error}")),
+            }
+        }
+    }
+
+    /// Returns the last error, if the checkpoints since have not succeeded.
+    pub(super) fn error(&self) -> Option<String> {
+        self.0.state.lock().error.clone()
+    }
+
+    /// Ends the thread.
+    pub(super) fn stop(&self) {
+        self.0.state.lock().stopping = true;
+        self.0.wake.notify_all();
+        let thread = self.0.thread.lock().take();
+        // A thread that panicked leaves the WAL as it is, which is safe.
+        _ = thread.map(JoinHandle::join);
+    }
+}
+
+impl Inner {
+    fn run(&self) {
+        let mut conn = None;
+        loop {
+            let mut state = self.state.lock();
+            while !state.due && !state.stopping {
+                self.wake.wait(&mut state);
+            }
+            if state.stopping {
+                return;
+            }
+            drop(state);
+            let copied = self.copy(&mut conn);
+            let mut state = self.state.lock();
+            state.due = false;
+            state.error = copied.err().map(|fault| format!("the WAL could not be copied: {}", reason(&fault)));
+        }
+    }
+
+    fn copy(&self, conn: &mut Option<Connection>) -> Res<()> {
+        let conn = match conn {
+            Some(conn) => conn,
+            None => conn.insert(open::connect_checkpointer(&self.place)?),
+        };
+        self.core.lock().count_anew();
+        let frames: i64 = conn.query_row(sql::WAL_PASSIVE, [], |row| row.get(1))?;
+        let frames = u64::try_from(frames).unwrap_or(0);
+        if frames > RESTART_FRAMES {
+            // Most is copied already, so the writers wait only for what came meanwhile.
+            self.core.lock().finish_wal(frames > TRUNCATE_FRAMES)?;
+        }
+        Ok(())
+    }
+}

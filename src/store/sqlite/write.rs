@@ -1,0 +1,438 @@
+//! One batch inside a transaction: heads compared, ids checked, and the rows of its checkpoints.
+
+use super::changes::Ready;
+use super::fault::{Fault, Res, corrupt, invalid};
+use super::lineage::{self, ANCHOR, INTERVAL, SEEN};
+use super::names::{Kind, Names};
+use super::pack::{self, PackedKind, PackedTask, Stored};
+use super::read::unpack_task_records;
+use super::sql;
+use super::sums::{CheckpointSum, WriteSum};
+use crate::base::hash::Sum;
+use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::store::batch::{Batch, NewCheckpoint, Parent, WriteRef};
+use crate::store::error::StoreError;
+use crate::store::record::{Source, TaskKind, TaskRecord};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// A checkpoint that something builds on.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) seq: i64,
+    pub(super) id: CheckpointId,
+    pub(super) branch: i64,
+    pub(super) ordinal: i64,
+    pub(super) sum: Sum,
+    pub(super) tasks: Vec<TaskRecord>,
+}
+
+/// What the writer remembers of the file. Stored rows never change, so only a rollback makes it wrong.
+#[derive(Debug, Default)]
+pub(super) struct Caches {
+    pub(super) names: Names,
+    namespaces: HashMap<(ThreadId, Namespace), i64>,
+    known: HashMap<i64, Arc<Known>>,
+    /// Channels that were no list when the table of names ended at this id.
+    no_lists: (i64, HashSet<Arc<str>>),
+    /// Whether something was added since the last commit.
+    fresh: bool,
+}
+
+/// So many namespaces and checkpoints are remembered; then the cache starts anew.
+const REMEMBERED_MAX: usize = 4_096;
+
+impl Caches {
+    /// Forgets what a rolled back transaction or batch may have added.
+    pub(super) fn rolled_back(&mut self) {
+        if self.fresh {
+            *self = Self::default();
+        }
+    }
+
+    /// Keeps what a committed transaction added.
+    pub(super) fn committed(&mut self) {
+        self.fresh = false;
+        if self.known.len() > REMEMBERED_MAX {
+            self.known.clear();
+        }
+        if self.namespaces.len() > REMEMBERED_MAX {
+            self.namespaces.clear();
+        }
+    }
+
+    /// Returns the id of a name, which is interned if it is new.
+    pub(super) fn intern(&mut self, conn: &Connection, kind: Kind, text: &str) -> Res<i64> {
+        let (id, new) = self.names.intern(conn, kind, text)?;
+        if new {
+            self.fresh = true;
+            self.no_lists.1.remove(text);
+        }
+        Ok(id)
+    }
+
+    /// Returns the id under which a channel has items, if it was ever a list.
+    pub(super) fn list(&mut self, conn: &Connection, channel: &Arc<str>) -> Res<Option<i64>> {
+        if self.no_lists.1.contains(channel) {
+            return Ok(None);
+        }
+        let id = self.names.find(conn, Kind::List, channel)?;
+        if id.is_none() {
+            self.no_lists.1.insert(Arc::clone(channel));
+        }
+        Ok(id)
+    }
+
+    fn namespace(&mut self, conn: &Connection, thread: &ThreadId, namespace: &Namespace) -> Res<Option<i64>> {
+        let key = (thread.clone(), namespace.clone());
+        if let Some(&id) = self.namespaces.get(&key) {
+            return Ok(Some(id));
+        }
+        let id: Option<i64> = conn
+            .prepare_cached(sql::NAMESPACE_BY_PATH)?
+            .query_row(params![thread.as_str(), namespace.as_str()], |row| row.get(0))
+            .optional()?;
+        if let Some(id) = id {
+            self.namespaces.insert(key, id);
+        }
+        Ok(id)
+    }
+
+    fn known(&mut self, conn: &Connection, seq: i64) -> Res<Arc<Known>> {
+        if let Some(known) = self.known.get(&seq) {
+            return Ok(Arc::clone(known));
+        }
+        let mut statement = conn.prepare_cached(sql::CHECKPOINT_KNOWN)?;
+        let mut rows = statement.query([seq])?;
+        let place = || format!("checkpoint {seq}");
+        let Some(row) = rows.next()? else {
+            return Err(corrupt(place(), "a row refers to it, but it does not exist"));
+        };
+        let known = Arc::new(Known {
+            seq,
+            id: CheckpointId::from_bytes(row.get(0)?),
+            branch: row.get(1)?,
+            ordinal: row.get(2)?,
+            sum: row.get(3)?,
+            tasks: unpack_task_records(conn, &self.names, row.get_ref(4)?, &place)?,
+        });
+        self.known.insert(seq, Arc::clone(&known));
+        Ok(known)
+    }
+}
+
+/// The batch being written.
+pub(super) struct Tx<'a> {
+    pub(super) conn: &'a Connection,
+    pub(super) caches: &'a mut Caches,
+    pub(super) batch: &'a Batch,
+    namespace: i64,
+    head: Option<(i64, CheckpointId)>,
+    next_seq: i64,
+    /// First seq of this batch: rows of checkpoints from here on are its own.
+    first_seq: i64,
+    /// The values of writes that this batch stored, so that what consumes them needs no read.
+    pub(super) written: HashMap<(i64, WriteRef), (Stored, Sum)>,
+}
+
+/// Writes a batch in the transaction that is open. On an error the caller rolls back.
+pub(super) fn batch(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
+    let names: i64 = conn.prepare_cached(sql::NAME_MAX)?.query_row([], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))?;
+    if caches.no_lists.0 != names {
+        caches.no_lists = (names, HashSet::new());
+    }
+    let mut namespace = caches.namespace(conn, &batch.thread, &batch.namespace)?;
+    let head = namespace.map(|namespace| head(conn, namespace)).transpose()?.flatten();
+    if let (Some(namespace), Some(head), Some(last)) = (namespace, head, batch.checkpoints.last())
+        && last.id <= head.1
+        && let Some(seq) = find(conn, namespace, &last.id)?
+    {
+        let mut tx = Tx { conn, caches, batch, namespace, head: None, next_seq: seq, first_seq: seq, written: HashMap::new() };
+        return tx.repeat();
+    }
+    for expect in &batch.expect {
+        let found = if expect.namespace == batch.namespace {
+            head.map(|(_, id)| id)
+        } else {
+            let namespace = caches.namespace(conn, &batch.thread, &expect.namespace)?;
+            namespace.map(|namespace| self::head(conn, namespace)).transpose()?.flatten().map(|(_, id)| id)
+        };
+        if found != expect.head {
+            return Err(Fault::Store(StoreError::Conflict {
+                thread: batch.thread.clone(),
+                namespace: expect.namespace.clone(),
+                expected: expect.head,
+                found,
+            }));
+        }
+    }
+    if let (Some(first), Some((_, head))) = (batch.checkpoints.first(), head)
+        && first.id <= head
+    {
+        return Err(invalid("checkpoint.id", format!("{} is not greater than the head {head}", first.id)));
+    }
+    if namespace.is_none() && let Some(first) = batch.checkpoints.first() {
+        if let Some(writes) = batch.writes.first() {
+            return Err(not_found(&batch.thread, &writes.checkpoint));
+        }
+        namespace = Some(create_namespace(conn, caches, batch, first)?);
+    }
+    let Some(namespace) = namespace else {
+        let id = batch.writes.first().map(|writes| writes.checkpoint).unwrap_or_default();
+        return Err(not_found(&batch.thread, &id));
+    };
+    let max: Option<i64> = conn.prepare_cached(sql::SEQ_MAX)?.query_row([], |row| row.get(0))?;
+    let next_seq = max.unwrap_or(0) + 1;
+    let mut tx = Tx { conn, caches, batch, namespace, head, next_seq, first_seq: next_seq, written: HashMap::new() };
+    tx.run()
+}
+
+fn head(conn: &Connection, namespace: i64) -> Res<Option<(i64, CheckpointId)>> {
+    let head = conn
+        .prepare_cached(sql::HEAD)?
+        .query_row([namespace], |row| Ok((row.get(0)?, CheckpointId::from_bytes(row.get(1)?))))
+        .optional()?;
+    Ok(head)
+}
+
+fn find(conn: &Connection, namespace: i64, id: &CheckpointId) -> Res<Option<i64>> {
+    let mut statement = conn.prepare_cached(sql::CHECKPOINT_SEQ)?;
+    Ok(statement.query_row(params![namespace, id.as_bytes()], |row| row.get(0)).optional()?)
+}
+
+fn not_found(thread: &ThreadId, id: &CheckpointId) -> Fault {
+    Fault::Store(StoreError::CheckpointNotFound { thread: thread.clone(), id: id.to_string() })
+}
+
+fn create_namespace(conn: &Connection, caches: &mut Caches, batch: &Batch, first: &NewCheckpoint) -> Res<i64> {
+    let thread: Option<i64> =
+        conn.prepare_cached(sql::THREAD_BY_ID)?.query_row([batch.thread.as_str()], |row| row.get(0)).optional()?;
+    let thread = match thread {
+        Some(thread) => thread,
+        None => {
+            let row = params![batch.thread.as_str(), first.created_at.as_micros()];
+            conn.prepare_cached(sql::THREAD_INSERT)?.execute(row)?;
+            conn.last_insert_rowid()
+        }
+    };
+    conn.prepare_cached(sql::NAMESPACE_INSERT)?.execute(params![thread, batch.namespace.as_str()])?;
+    let id = conn.last_insert_rowid();
+    caches.fresh = true;
+    caches.namespaces.insert((batch.thread.clone(), batch.namespace.clone()), id);
+    Ok(id)
+}
+
+/// Returns the number under which a source is stored.
+pub(super) fn source_code(source: Source) -> i64 {
+    match source {
+        Source::Input => 0,
+        Source::Loop => 1,
+        Source::Update => 2,
+        Source::Fork => 3,
+    }
+}
+
+impl Tx<'_> {
+    fn run(&mut self) -> Res<()> {
+        let batch = self.batch;
+        for writes in &batch.writes {
+            let of = self.local(&writes.checkpoint)?;
+            self.put_writes(&of, writes, None)?;
+        }
+        batch.checkpoints.iter().try_for_each(|checkpoint| self.put_checkpoint(checkpoint))
+    }
+
+    /// Compares a batch whose last checkpoint is stored with what is stored.
+    fn repeat(&mut self) -> Res<()> {
+        for checkpoint in &self.batch.checkpoints {
+            let taken = || Fault::Store(StoreError::Duplicate { id: checkpoint.id });
+            let seq = find(self.conn, self.namespace, &checkpoint.id)?.ok_or_else(taken)?;
+            let stored = self.caches.known(self.conn, seq)?;
+            let parent = self.parent(checkpoint).map_err(|_| taken())?;
+            let mut consumed = Vec::new();
+            for writes in &checkpoint.consumed {
+                let of = self.consumed_of(parent.as_ref(), &writes.checkpoint)?;
+                consumed.extend(self.stored_writes(&of, writes, seq)?);
+            }
+            let ready = self.ready(parent.as_deref(), checkpoint).map_err(|_| taken())?;
+            if self.sum(checkpoint, parent.as_deref(), consumed, &ready) != stored.sum {
+                return Err(taken());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the checkpoint was stored by this batch, so that nothing else can refer to it yet.
+    pub(super) fn is_own(&self, of: &Known) -> bool {
+        of.seq >= self.first_seq
+    }
+
+    fn local(&mut self, id: &CheckpointId) -> Res<Arc<Known>> {
+        let seq = match self.head {
+            Some((seq, head)) if head == *id => seq,
+            _ => find(self.conn, self.namespace, id)?.ok_or_else(|| not_found(&self.batch.thread, id))?,
+        };
+        self.caches.known(self.conn, seq)
+    }
+
+    fn parent(&mut self, checkpoint: &NewCheckpoint) -> Res<Option<Arc<Known>>> {
+        match &checkpoint.parent {
+            None => Ok(None),
+            Some(Parent::Local(id)) => self.local(id).map(Some),
+            Some(Parent::Fork(point)) => {
+                let missing = || not_found(&point.thread, &point.checkpoint);
+                let namespace =
+                    self.caches.namespace(self.conn, &point.thread, &point.namespace)?.ok_or_else(missing)?;
+                let seq = find(self.conn, namespace, &point.checkpoint)?.ok_or_else(missing)?;
+                self.caches.known(self.conn, seq).map(Some)
+            }
+        }
+    }
+
+    /// Returns the checkpoint whose tasks wrote what is consumed: the parent, wherever that is.
+    fn consumed_of(&self, parent: Option<&Arc<Known>>, id: &CheckpointId) -> Res<Arc<Known>> {
+        match parent {
+            Some(parent) if parent.id == *id => Ok(Arc::clone(parent)),
+            _ => Err(invalid("checkpoint.consumed", format!("{id} is not the parent"))),
+        }
+    }
+
+    fn put_checkpoint(&mut self, checkpoint: &NewCheckpoint) -> Res<()> {
+        let parent = self.parent(checkpoint)?;
+        let (branch, ordinal) = self.place(parent.as_deref())?;
+        let seq = self.next_seq;
+        let mut consumed = Vec::new();
+        for writes in &checkpoint.consumed {
+            let of = self.consumed_of(parent.as_ref(), &writes.checkpoint)?;
+            consumed.extend(self.put_writes(&of, writes, Some(seq))?);
+        }
+        let ready = self.ready(parent.as_deref(), checkpoint)?;
+        let sum = self.sum(checkpoint, parent.as_deref(), consumed, &ready);
+        if ordinal > 0 && ordinal % INTERVAL == 0
+            && let Some(parent) = parent.as_deref()
+        {
+            self.put_anchor(parent, branch, ordinal)?;
+        }
+        self.put_changes(branch, ordinal, &ready)?;
+        self.put_seen(branch, ordinal, checkpoint)?;
+        let tasks = self.pack_tasks(&checkpoint.tasks)?;
+        self.conn.prepare_cached(sql::CHECKPOINT_INSERT)?.execute(params![
+            seq,
+            self.namespace,
+            checkpoint.id.as_bytes(),
+            parent.as_ref().map(|parent| parent.seq),
+            branch,
+            ordinal,
+            checkpoint.step,
+            source_code(checkpoint.source),
+            checkpoint.created_at.as_micros(),
+            checkpoint.run.as_ref().map(|run| run.as_bytes().as_slice()),
+            checkpoint.metadata,
+            tasks,
+            sum,
+        ])?;
+        self.head = Some((seq, checkpoint.id));
+        self.next_seq = seq + 1;
+        self.caches.fresh = true;
+        let tasks = checkpoint.tasks.clone();
+        let known = Known { seq, id: checkpoint.id, branch, ordinal, sum, tasks };
+        self.caches.known.insert(seq, Arc::new(known));
+        Ok(())
+    }
+
+    /// Returns branch and ordinal of a child of `parent`. Only the head's child stays on the branch.
+    fn place(&mut self, parent: Option<&Known>) -> Res<(i64, i64)> {
+        let (from, ordinal) = match parent {
+            Some(parent) if self.head.is_some_and(|(seq, _)| seq == parent.seq) => {
+                return Ok((parent.branch, parent.ordinal + 1));
+            }
+            Some(parent) => {
+                let depth: i64 =
+                    self.conn.prepare_cached(sql::BRANCH)?.query_row([parent.branch], |row| row.get(2))?;
+                (Some((parent.branch, parent.ordinal, depth + 1)), parent.ordinal + 1)
+            }
+            None => (None, 0),
+        };
+        self.conn.prepare_cached(sql::BRANCH_INSERT)?.execute(params![
+            self.namespace,
+            from.map(|(branch, _, _)| branch),
+            from.map(|(_, upto, _)| upto),
+            from.map_or(0, |(_, _, depth)| depth),
+        ])?;
+        Ok((self.conn.last_insert_rowid(), ordinal))
+    }
+
+    fn put_seen(&mut self, branch: i64, ordinal: i64, checkpoint: &NewCheckpoint) -> Res<()> {
+        for seen in &checkpoint.seen {
+            let node = self.caches.intern(self.conn, Kind::Node, &seen.node)?;
+            let mut pairs = Vec::with_capacity(seen.versions.len());
+            for (channel, version) in &seen.versions {
+                pairs.push((self.caches.intern(self.conn, Kind::Channel, channel)?, *version));
+            }
+            self.put_version(branch, ordinal, node, 0, SEEN, None, &pack::pack_seen(pairs))?;
+        }
+        Ok(())
+    }
+
+    /// Writes where the newest row of every key is before `ordinal`.
+    fn put_anchor(&mut self, parent: &Known, branch: i64, ordinal: i64) -> Res<()> {
+        let newest = lineage::newest(self.conn, parent.branch, parent.ordinal)?;
+        let places: Vec<_> = newest.values().map(|row| (row.key, row.branch, row.ordinal)).collect();
+        self.put_version(branch, ordinal, 0, 0, ANCHOR, None, &pack::pack_anchor(branch, ordinal, &places))
+    }
+
+    /// Inserts a row of `version`.
+    pub(super) fn put_version(
+        &self,
+        branch: i64,
+        ordinal: i64,
+        key: i64,
+        version: i64,
+        kind: i64,
+        task: Option<u32>,
+        value: &dyn rusqlite::ToSql,
+    ) -> Res<()> {
+        let row = params![branch, ordinal, key, version, kind, task, value];
+        self.conn.prepare_cached(sql::VERSION_INSERT)?.execute(row)?;
+        Ok(())
+    }
+
+    fn pack_tasks(&mut self, tasks: &[TaskRecord]) -> Res<Option<Vec<u8>>> {
+        if tasks.is_empty() {
+            return Ok(None);
+        }
+        let mut packed = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let node = self.caches.intern(self.conn, Kind::Node, &task.name)?;
+            let kind = match &task.kind {
+                TaskKind::Push { index } => PackedKind::Push(*index),
+                TaskKind::Pull { triggers } => {
+                    let ids = triggers.iter().map(|trigger| self.caches.intern(self.conn, Kind::Channel, trigger));
+                    PackedKind::Pull(ids.collect::<Res<_>>()?)
+                }
+            };
+            packed.push(PackedTask { id: task.id, node, kind });
+        }
+        Ok(Some(pack::pack_tasks(&packed)))
+    }
+
+    fn sum(&self, new: &NewCheckpoint, parent: Option<&Known>, consumed: Vec<WriteSum>, ready: &[Ready<'_>]) -> Sum {
+        CheckpointSum {
+            thread: self.batch.thread.as_str(),
+            namespace: self.batch.namespace.as_str(),
+            id: new.id.as_bytes(),
+            parent: parent.map(|parent| parent.sum),
+            step: new.step,
+            source: source_code(new.source),
+            created_at: new.created_at.as_micros(),
+            run: new.run.as_ref().map(|run| run.as_bytes().as_slice()),
+            metadata: new.metadata.as_deref(),
+            tasks: &new.tasks,
+            consumed,
+            changes: ready.iter().map(|change| change.sum.clone()).collect(),
+            seen: new.seen.clone(),
+        }
+        .finish()
+    }
+}

@@ -1,0 +1,315 @@
+//! The writer role: whoever finds it free leads, and takes those who wait along in one transaction.
+//!
+//! There is no writer thread: handing a batch over costs as much as writing it. Only submitted batches have one, and
+//! it too waits for the role. Whoever ends leading hands the role to one of those who came meanwhile.
+
+use super::fault::Fault;
+use super::group::{Core, Verdict};
+use super::open::Place;
+use super::wal::Wal;
+use crate::base::limits::{GROUP_BATCHES_MAX, QUEUE_BATCHES_MAX};
+use crate::store::backend::{Settle, Ticket};
+use crate::store::batch::Batch;
+use crate::store::error::StoreError;
+use parking_lot::{Condvar, Mutex};
+use rusqlite::Connection;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// How many commits were taken along by how many transactions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommitStats {
+    /// Batches that were written.
+    pub commits: u64,
+    /// Transactions that wrote them.
+    pub transactions: u64,
+    /// Batches in the last transaction.
+    pub last_group: u64,
+}
+
+/// The writer of a file.
+#[derive(Debug)]
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    background: Mutex<Option<JoinHandle<()>>>,
+    wal: Wal,
+}
+
+#[derive(Debug)]
+struct Shared {
+    core: Arc<Mutex<Core>>,
+    queue: Mutex<Queue>,
+    /// The background thread waits here for its turn.
+    turn: Condvar,
+    /// Who submits waits here for room.
+    room: Condvar,
+    stats: Mutex<CommitStats>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// Whether somebody has the role, or was given it. If not, nobody waits.
+    led: bool,
+    /// Whether the role was given to the background thread.
+    background_leads: bool,
+    submitted: usize,
+    poisoned: Option<String>,
+    closing: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    batch: Batch,
+    end: End,
+}
+
+#[derive(Debug)]
+enum End {
+    Caller(Arc<Slot>),
+    Ticket(Settle),
+}
+
+/// Where a caller waits for its outcome or for the role.
+#[derive(Debug, Default)]
+struct Slot {
+    news: Mutex<Option<News>>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+enum News {
+    Lead,
+    Done(Result<(), StoreError>),
+}
+
+impl Slot {
+    fn tell(&self, news: News) {
+        *self.news.lock() = Some(news);
+        self.changed.notify_one();
+    }
+
+    fn wait(&self) -> News {
+        let mut slot = self.news.lock();
+        loop {
+            match slot.take() {
+                Some(news) => return news,
+                None => self.changed.wait(&mut slot),
+            }
+        }
+    }
+}
+
+impl Writer {
+    /// Makes the writer of an open file.
+    pub(super) fn new(place: &Place, conn: Connection) -> Self {
+        let core = Arc::new(Mutex::new(Core::new(conn, place.busy_ms)));
+        let shared = Shared {
+            core: Arc::clone(&core),
+            queue: Mutex::default(),
+            turn: Condvar::new(),
+            room: Condvar::new(),
+            stats: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared), background: Mutex::default(), wal: Wal::new(place.clone(), core) }
+    }
+
+    /// Writes a batch and returns when it is durable.
+    pub(super) fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        batch.validate()?;
+        let mut copy: Option<Batch> = None;
+        let slot = loop {
+            let mut queue = self.shared.queue.lock();
+            if let Some(reason) = &queue.poisoned {
+                return Err(StoreError::OutcomeUnknown { reason: reason.clone() });
+            }
+            if !queue.led {
+                queue.led = true;
+                drop(queue);
+                return self.shared.lead(Some(batch), &self.wal).unwrap_or(Ok(()));
+            }
+            match copy.take() {
+                // A leader on another thread needs a batch of its own; it is copied outside the lock.
+                None => {
+                    drop(queue);
+                    copy = Some(batch.clone());
+                }
+                Some(batch) => {
+                    let slot = Arc::new(Slot::default());
+                    queue.waiting.push_back(Waiting { batch, end: End::Caller(Arc::clone(&slot)) });
+                    break slot;
+                }
+            }
+        };
+        loop {
+            match slot.wait() {
+                News::Done(outcome) => return outcome,
+                News::Lead => _ = self.shared.lead(None, &self.wal),
+            }
+        }
+    }
+
+    /// Hands a batch to the background thread.
+    pub(super) fn submit(&self, batch: Batch) -> Ticket {
+        if let Err(error) = batch.validate() {
+            return Ticket::settled(Err(error));
+        }
+        if self.start_background().is_err() {
+            // Without a thread the batch is still written, only not behind the caller's back.
+            return Ticket::settled(self.commit(&batch));
+        }
+        let (ticket, settle) = Ticket::open();
+        let mut queue = self.shared.queue.lock();
+        while queue.submitted >= QUEUE_BATCHES_MAX && queue.poisoned.is_none() {
+            self.shared.room.wait(&mut queue);
+        }
+        if let Some(reason) = queue.poisoned.clone() {
+            settle.settle(Err(StoreError::OutcomeUnknown { reason }));
+            return ticket;
+        }
+        queue.submitted += 1;
+        queue.waiting.push_back(Waiting { batch, end: End::Ticket(settle) });
+        if !queue.led {
+            queue.led = true;
+            queue.background_leads = true;
+            self.shared.turn.notify_one();
+        }
+        ticket
+    }
+
+    fn start_background(&self) -> std::io::Result<()> {
+        let mut background = self.background.lock();
+        if background.is_none() {
+            let (shared, wal) = (Arc::clone(&self.shared), self.wal.clone());
+            let thread = std::thread::Builder::new().name("annals-writer".into());
+            *background = Some(thread.spawn(move || shared.run_background(&wal))?);
+        }
+        Ok(())
+    }
+
+    /// Returns the counts of commits and transactions so far.
+    pub(super) fn stats(&self) -> CommitStats {
+        *self.shared.stats.lock()
+    }
+
+    /// Copies the whole WAL into the file and empties it.
+    pub(super) fn checkpoint_wal(&self) -> Result<(), StoreError> {
+        self.shared.core.lock().truncate_wal()
+    }
+
+    /// Returns what went wrong in the background and was not reported to anyone.
+    pub(super) fn hidden_error(&self) -> Option<String> {
+        self.wal.error()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.queue.lock().closing = true;
+        self.shared.turn.notify_all();
+        let background = self.background.lock().take();
+        // A thread that panicked has settled its tickets by dropping them; there is nobody left to tell.
+        _ = background.map(JoinHandle::join);
+        self.wal.stop();
+        // If this fails, the WAL stays and is read at the next open.
+        _ = self.shared.core.lock().truncate_wal();
+    }
+}
+
+impl Shared {
+    fn run_background(&self, wal: &Wal) {
+        loop {
+            let mut queue = self.queue.lock();
+            while !queue.background_leads {
+                if queue.closing && queue.waiting.is_empty() {
+                    return;
+                }
+                self.turn.wait(&mut queue);
+            }
+            queue.background_leads = false;
+            drop(queue);
+            _ = self.lead(None, wal);
+        }
+    }
+
+    /// Leads one transaction: the leader's own batch and those that wait. Returns the outcome of the own batch.
+    fn lead(&self, own: Option<&Batch>, wal: &Wal) -> Option<Result<(), StoreError>> {
+        let mut core = self.core.lock();
+        // The write lock may have to be waited for; whoever comes meanwhile is taken along.
+        let begun = core.begin();
+        let waiting = self.take_along(GROUP_BATCHES_MAX - usize::from(own.is_some()));
+        let batches: Vec<&Batch> = own.into_iter().chain(waiting.iter().map(|waiting| &waiting.batch)).collect();
+        let verdict = match begun {
+            Ok(()) => core.run(&batches),
+            Err(fault) => core.refuse(fault, batches.len()),
+        };
+        wal.grown_by(core.frames_since_checkpoint());
+        drop(core);
+        self.count(&verdict, batches.len());
+        let Verdict { mut outcomes, poison } = verdict;
+        self.hand_over(poison);
+        let own = own.map(|_| outcomes.pop_front().unwrap_or(Ok(())));
+        for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
+            match waiting.end {
+                End::Caller(slot) => slot.tell(News::Done(outcome)),
+                End::Ticket(settle) => settle.settle(outcome),
+            }
+        }
+        own
+    }
+
+    fn take_along(&self, count: usize) -> Vec<Waiting> {
+        let mut queue = self.queue.lock();
+        let count = count.min(queue.waiting.len());
+        let taken: Vec<Waiting> = queue.waiting.drain(..count).collect();
+        let submitted = taken.iter().filter(|waiting| matches!(waiting.end, End::Ticket(_))).count();
+        if submitted > 0 {
+            queue.submitted -= submitted;
+            self.room.notify_all();
+        }
+        taken
+    }
+
+    /// Gives the role to a caller that waits, else to the background thread, else to nobody.
+    fn hand_over(&self, poison: Option<String>) {
+        let mut queue = self.queue.lock();
+        if poison.is_some() {
+            queue.poisoned = poison;
+            self.room.notify_all();
+        }
+        let caller = queue.waiting.iter().find_map(|waiting| match &waiting.end {
+            End::Caller(slot) => Some(slot),
+            End::Ticket(_) => None,
+        });
+        if let Some(slot) = caller {
+            slot.tell(News::Lead);
+        } else if queue.waiting.is_empty() {
+            queue.led = false;
+            if queue.closing {
+                self.turn.notify_all();
+            }
+        } else {
+            queue.background_leads = true;
+            self.turn.notify_one();
+        }
+    }
+
+    fn count(&self, verdict: &Verdict, batches: usize) {
+        let commits = verdict.outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
+        if commits > 0 {
+            let mut stats = self.stats.lock();
+            stats.commits += commits;
+            stats.transactions += 1;
+            stats.last_group = batches as u64;
+        }
+    }
+}
+
+/// Returns the reason that a fault gives to others than the one it befell.
+pub(super) fn reason(fault: &Fault) -> String {
+    match fault {
+        Fault::Sql(error) => error.to_string(),
+        Fault::Store(error) => error.to_string(),
+    }
+}

@@ -1,0 +1,143 @@
+//! The rows of the writes of tasks.
+//!
+//! A position that is taken keeps its first write; the special slots below zero are replaced, the one exception to
+//! append-only. They carry their own sums and stand in no sum of a checkpoint, so that replacing them breaks none.
+
+use super::changes::store;
+use super::fault::Res;
+use super::names::Kind;
+use super::pack::{Stored, put_uint};
+use super::sql;
+use super::sums::{PayloadRef, WriteSum, writes_sum};
+use super::write::{Known, Tx};
+use crate::store::batch::{NewWrite, NewWrites, Payload, WriteRef, WriteValue};
+use rusqlite::params;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A row to be written, with what a sum covers of it.
+struct NewRow<'b> {
+    payload: Option<&'b Payload>,
+    sum: WriteSum,
+}
+
+impl Tx<'_> {
+    /// Stores the writes of a task that are not stored yet. `child` is the checkpoint that consumes them, if they come
+    /// with it; what its sum has to cover is returned.
+    pub(super) fn put_writes(&mut self, of: &Known, new: &NewWrites, child: Option<i64>) -> Res<Vec<WriteSum>> {
+        let prepared = of.tasks.iter().find(|task| task.id == new.task);
+        let path = (!prepared.is_some_and(|task| task.path() == new.path)).then_some(&*new.path);
+        let task = match self.task_code(of, &new.task)? {
+            Some(task) => task,
+            None => -self.caches.intern(self.conn, Kind::Task, &new.task.to_string())?,
+        };
+        let taken = if self.is_own(of) { HashMap::new() } else { self.taken(of, task)? };
+        let mut summed = Vec::new();
+        for run in runs(accepted(new, |index| index >= 0 && taken.contains_key(&i64::from(index)))) {
+            let rows: Vec<NewRow<'_>> = run.iter().flat_map(|write| rows(new, write)).collect();
+            let special = run.first().is_some_and(|write| write.index < 0);
+            if special && let Some(first) = run.first() {
+                self.conn.prepare_cached(sql::WRITE_DELETE)?.execute(params![of.seq, task, first.index])?;
+            }
+            let mut sum = (special || child.is_none()).then(|| {
+                let sums: Vec<WriteSum> = rows.iter().map(|row| row.sum.clone()).collect();
+                let mut column = writes_sum(&of.sum, &sums).to_vec();
+                put_uint(&mut column, run.len() as u64);
+                column
+            });
+            for row in rows {
+                self.put_write(of, task, child, path, sum.take(), &row)?;
+                if child.is_some() && !special {
+                    summed.push(row.sum);
+                }
+            }
+        }
+        Ok(summed)
+    }
+
+    fn put_write(
+        &mut self,
+        of: &Known,
+        task: i64,
+        child: Option<i64>,
+        path: Option<&str>,
+        sum: Option<Vec<u8>>,
+        row: &NewRow<'_>,
+    ) -> Res<()> {
+        let WriteSum { index, part, value, .. } = row.sum;
+        let channel = self.caches.intern(self.conn, Kind::Channel, &row.sum.channel)?;
+        let stored = row.payload.map_or(Ok(Stored::Null), |payload| store(self.conn, payload))?;
+        let columns = params![of.seq, task, index, part, channel, stored, child, path, sum];
+        self.conn.prepare_cached(sql::WRITE_INSERT)?.execute(columns)?;
+        if let (Some(hash), Ok(index)) = (value, i32::try_from(index)) {
+            let part = u32::try_from(part.saturating_sub(1)).unwrap_or(0);
+            self.written.insert((of.seq, WriteRef { task: row.sum.task, index, part }), (stored, hash));
+        }
+        Ok(())
+    }
+
+    /// Returns what a stored checkpoint `child` consumed of `new`, as its sum covers it.
+    pub(super) fn stored_writes(&mut self, of: &Known, new: &NewWrites, child: i64) -> Res<Vec<WriteSum>> {
+        let Some(task) = self.task_code(of, &new.task)? else { return Ok(Vec::new()) };
+        let taken = self.taken(of, task)?;
+        let accepted = accepted(new, |index| taken.get(&i64::from(index)) != Some(&Some(child)));
+        Ok(accepted.iter().filter(|write| write.index >= 0).flat_map(|write| rows(new, write)).map(|row| row.sum).collect())
+    }
+
+    fn taken(&self, of: &Known, task: i64) -> Res<HashMap<i64, Option<i64>>> {
+        let mut statement = self.conn.prepare_cached(sql::WRITES_TAKEN)?;
+        let rows = statement.query_map(params![of.seq, task], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+}
+
+/// Returns the writes that are to be stored, by index: of two for one position the first, for a special slot the last.
+fn accepted(new: &NewWrites, is_taken: impl Fn(i32) -> bool) -> Vec<&NewWrite> {
+    let mut writes: Vec<&NewWrite> = new.writes.iter().filter(|write| !is_taken(write.index)).collect();
+    writes.sort_by_key(|write| write.index);
+    let mut kept: Vec<&NewWrite> = Vec::with_capacity(writes.len());
+    for write in writes {
+        match kept.last_mut() {
+            Some(last) if last.index == write.index => {
+                if write.index < 0 {
+                    *last = write;
+                }
+            }
+            _ => kept.push(write),
+        }
+    }
+    kept
+}
+
+/// Splits writes into runs of consecutive positions; a special slot is a run of its own.
+fn runs(writes: Vec<&NewWrite>) -> Vec<Vec<&NewWrite>> {
+    let mut runs: Vec<Vec<&NewWrite>> = Vec::new();
+    for write in writes {
+        match runs.last_mut() {
+            Some(run) if run.last().is_some_and(|last| last.index >= 0 && last.index.checked_add(1) == Some(write.index)) => run.push(write),
+            _ => runs.push(vec![write]),
+        }
+    }
+    runs
+}
+
+/// Returns the rows of a write: part 0 for null or one value, 1, 2, ... for items, 1 without a value for an empty list.
+fn rows<'b>(new: &NewWrites, write: &'b NewWrite) -> Vec<NewRow<'b>> {
+    let row = |part: i64, payload: Option<&'b Payload>| NewRow {
+        payload,
+        sum: WriteSum {
+            task: new.task,
+            path: Arc::clone(&new.path),
+            index: i64::from(write.index),
+            part,
+            channel: Arc::clone(&write.channel),
+            value: payload.map(|payload| PayloadRef::of(payload).hash()),
+        },
+    };
+    match &write.value {
+        WriteValue::Null => vec![row(0, None)],
+        WriteValue::One(payload) => vec![row(0, Some(payload))],
+        WriteValue::Items(items) if items.is_empty() => vec![row(1, None)],
+        WriteValue::Items(items) => (1..).zip(items).map(|(part, payload)| row(part, Some(payload))).collect(),
+    }
+}
