@@ -232,7 +232,7 @@ pub(super) fn store(conn: &Connection, payload: &Payload) -> Res<Stored> {
     if let Some(inline) = Inline::pack(payload) {
         return Ok(Stored::Inline(inline));
     }
-    let check = PayloadRef::of(payload).check();
+    let check = PayloadRef::of(payload).check(&mut Vec::new());
     let data = match large(&payload.data) {
         true => Column::Blob(store_blob(conn, ValueRef::Blob(&payload.data), &payload.data)?),
         false => Column::Here(ValueRef::Blob(&payload.data)),

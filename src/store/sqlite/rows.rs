@@ -14,11 +14,12 @@ pub(super) struct Room {
     data: Vec<u8>,
     text: Vec<u8>,
     id: [u8; 36],
+    check: Vec<u8>,
 }
 
 impl Default for Room {
     fn default() -> Self {
-        Self { data: Vec::new(), text: Vec::new(), id: [0; 36] }
+        Self { data: Vec::new(), text: Vec::new(), id: [0; 36], check: Vec::new() }
     }
 }
 
@@ -71,35 +72,36 @@ pub(super) fn decode<'r>(
     room: &'r mut Room,
 ) -> Res<PayloadRef<'r>> {
     let wrong = |what: &str| corrupt(format!("payload {id}"), format!("{what} is not what the format says"));
-    let codec = u8::try_from(row.get::<_, i64>(first)?).map_err(|_| wrong("codec"))?;
-    let Room { data, text, id: id_text } = room;
-    let data = match row.get_ref(first + 3)? {
+    // A join that found no payload shows NULL.
+    let form: Option<i64> = row.get(first)?;
+    let form = form.ok_or_else(|| corrupt(format!("payload {id}"), "a row refers to it, but it does not exist"))?;
+    let codec = u8::try_from(form >> 1).map_err(|_| wrong("codec"))?;
+    let Room { data, text, id: id_text, check } = room;
+    let data = match row.get_ref(first + 2)? {
         ValueRef::Blob(bytes) => bytes,
         ValueRef::Integer(blob) => fetch(conn, blob, data)?,
         _ => return Err(wrong("data")),
     };
-    let index = if row.get::<_, bool>(first + 1)? {
-        let text = match row.get_ref(first + 10)? {
-            ValueRef::Null => None,
+    let field = |at: usize, what| row.get_ref(first + at)?.as_str_or_null().map_err(|_| wrong(what));
+    let index = if form & 1 == 1 {
+        let text = match row.get_ref(first + 5)? {
             ValueRef::Integer(blob) => Some(std::str::from_utf8(fetch(conn, blob, text)?).map_err(|_| wrong("text"))?),
-            column => Some(column.as_str().map_err(|_| wrong("text"))?),
+            column => column.as_str_or_null().map_err(|_| wrong("text"))?,
         };
-        let field = |at: usize, what| row.get_ref(first + at)?.as_str_or_null().map_err(|_| wrong(what));
-        let count = |at: usize| -> Res<Option<u32>> { Ok(row.get(first + at)?) };
-        Some(ItemIndexRef {
-            id: item_id(row.get_ref(first + 4)?, id_text).ok_or_else(|| wrong("item_id"))?,
-            kind: field(5, "kind")?,
-            name: field(6, "name")?,
-            tool_calls: field(7, "tool_calls")?,
-            input_tokens: count(8)?,
-            output_tokens: count(9)?,
-            text,
-        })
+        let id = item_id(row.get_ref(first + 3)?, id_text).ok_or_else(|| wrong("item_id"))?;
+        let mut index = ItemIndexRef { id, kind: field(4, "kind")?, text, ..ItemIndexRef::default() };
+        if row.get::<_, i64>(first + 6)? != 0 {
+            index.name = field(7, "name")?;
+            index.tool_calls = field(8, "tool_calls")?;
+            index.input_tokens = row.get(first + 9)?;
+            index.output_tokens = row.get(first + 10)?;
+        }
+        Some(index)
     } else {
         None
     };
     let payload = PayloadRef { codec: Codec::from_tag(codec), data, index };
-    if payload.check() != row.get::<_, i64>(first + 2)? {
+    if payload.check(check) != row.get::<_, i64>(first + 1)? {
         return Err(corrupt(format!("payload {id}"), "its check does not fit"));
     }
     Ok(payload)
