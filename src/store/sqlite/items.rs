@@ -151,12 +151,14 @@ impl List<'_> {
                 continue;
             }
             let place = || item_place(span.branch, self.channel, slot, ordinal);
-            let payload = match row.get_ref(3)? {
-                ValueRef::Integer(id) => decode(conn, row, 4, id, &mut room)?,
-                ValueRef::Blob(column) => inline_value(column, &place)?,
-                // A remove. That `op` says so too is left to a check: reading it costs as much as a seek.
-                ValueRef::Null => continue,
-                _ => return Err(corrupt(place(), "its value is not what the format says")),
+            let payload = match row.get::<_, Option<i64>>(4)? {
+                Some(form) => decode(conn, row, 4, form, &place, &mut room)?,
+                None => match row.get_ref(3)? {
+                    ValueRef::Blob(column) => inline_value(column, &place)?,
+                    // A remove. That `op` says so too is left to a check: columns cost as much as seeks.
+                    ValueRef::Null => continue,
+                    _ => return Err(corrupt(place(), "its payload does not exist")),
+                },
             };
             visit(item(slot, ordinal, row.get(2)?, payload))?;
         }

@@ -51,7 +51,8 @@ impl<'c> Payloads<'c> {
                 let Some(row) = rows.next()? else {
                     return Err(corrupt(place(), format!("payload {id} does not exist")));
                 };
-                then(decode(self.conn, row, 0, id, &mut self.room)?).map(Some)
+                let place = || format!("payload {id}");
+                then(decode(self.conn, row, 0, row.get(0)?, &place, &mut self.room)?).map(Some)
             }
         }
     }
@@ -63,19 +64,32 @@ pub(super) fn inline_value<'a>(column: &'a [u8], place: &dyn Fn() -> String) -> 
     Ok(PayloadRef { codec: Codec::MsgPack, data, index: None })
 }
 
+/// The bit of `form` that says that an item has an index.
+const INDEXED: i64 = 1;
+/// The bit of `form` that announces the columns from `name` on, so that they are read only where they are needed.
+const DETAILED: i64 = 2;
+/// The bits below the codec.
+const FORM_BITS: u32 = 2;
+
+/// Returns the column `form`.
+pub(super) fn form(codec: Codec, index: Option<&ItemIndexRef<'_>>) -> i64 {
+    let detailed = index.is_some_and(|index| {
+        index.name.or(index.tool_calls).is_some() || index.input_tokens.or(index.output_tokens).is_some()
+    });
+    let bits = if index.is_some() { INDEXED } else { 0 } | if detailed { DETAILED } else { 0 };
+    (i64::from(codec.to_tag()) << FORM_BITS) | bits
+}
+
 /// Decodes the payload whose columns start at `first`, and verifies its check.
 pub(super) fn decode<'r>(
     conn: &Connection,
     row: &'r Row<'_>,
     first: usize,
-    id: i64,
+    form: i64,
+    place: &dyn Fn() -> String,
     room: &'r mut Room,
 ) -> Res<PayloadRef<'r>> {
-    let wrong = |what: &str| corrupt(format!("payload {id}"), format!("{what} is not what the format says"));
-    // A join that found no payload shows NULL.
-    let form: Option<i64> = row.get(first)?;
-    let form = form.ok_or_else(|| corrupt(format!("payload {id}"), "a row refers to it, but it does not exist"))?;
-    let codec = u8::try_from(form >> 1).map_err(|_| wrong("codec"))?;
+    let wrong = |what: &str| corrupt(place(), format!("{what} of its payload is not what the format says"));
     let Room { data, text, id: id_text, check } = room;
     let data = match row.get_ref(first + 2)? {
         ValueRef::Blob(bytes) => bytes,
@@ -83,26 +97,27 @@ pub(super) fn decode<'r>(
         _ => return Err(wrong("data")),
     };
     let field = |at: usize, what| row.get_ref(first + at)?.as_str_or_null().map_err(|_| wrong(what));
-    let index = if form & 1 == 1 {
+    let index = if form & INDEXED != 0 {
         let text = match row.get_ref(first + 5)? {
             ValueRef::Integer(blob) => Some(std::str::from_utf8(fetch(conn, blob, text)?).map_err(|_| wrong("text"))?),
             column => column.as_str_or_null().map_err(|_| wrong("text"))?,
         };
         let id = item_id(row.get_ref(first + 3)?, id_text).ok_or_else(|| wrong("item_id"))?;
         let mut index = ItemIndexRef { id, kind: field(4, "kind")?, text, ..ItemIndexRef::default() };
-        if row.get::<_, i64>(first + 6)? != 0 {
-            index.name = field(7, "name")?;
-            index.tool_calls = field(8, "tool_calls")?;
-            index.input_tokens = row.get(first + 9)?;
-            index.output_tokens = row.get(first + 10)?;
+        if form & DETAILED != 0 {
+            index.name = field(6, "name")?;
+            index.tool_calls = field(7, "tool_calls")?;
+            index.input_tokens = row.get(first + 8)?;
+            index.output_tokens = row.get(first + 9)?;
         }
         Some(index)
     } else {
         None
     };
+    let codec = u8::try_from(form >> FORM_BITS).map_err(|_| wrong("form"))?;
     let payload = PayloadRef { codec: Codec::from_tag(codec), data, index };
     if payload.check(check) != row.get::<_, i64>(first + 1)? {
-        return Err(corrupt(format!("payload {id}"), "its check does not fit"));
+        return Err(corrupt(place(), "the check of its payload does not fit"));
     }
     Ok(payload)
 }

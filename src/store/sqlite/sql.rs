@@ -129,17 +129,14 @@ pub(super) const BLOB_BY_HASH: &str = "SELECT id FROM blob WHERE hash = ?1";
 pub(super) const BLOB_INSERT: &str = "INSERT INTO blob (hash, data) VALUES (?1, ?2)";
 pub(super) const BLOB_BY_ID: &str = "SELECT data FROM blob WHERE id = ?1";
 
-/// The columns of a payload, in the order in which they are decoded. Reading a column costs more than computing it, so
-/// two small ones are joined, and the last four are announced by the one before them.
+/// The columns of a payload, in the order in which they are decoded.
 macro_rules! payload {
     () => {
-        "p.codec * 2 + p.indexed, p.xxh3, p.data, p.item_id, p.kind, p.text, \
-         coalesce(p.name, p.tool_calls, p.input_tokens, p.output_tokens) IS NOT NULL, \
-         p.name, p.tool_calls, p.input_tokens, p.output_tokens "
+        "p.form, p.xxh3, p.data, p.item_id, p.kind, p.text, p.name, p.tool_calls, p.input_tokens, p.output_tokens "
     };
 }
-pub(super) const PAYLOAD_INSERT: &str = "INSERT INTO payload (codec, indexed, xxh3, data, item_id, kind, name, \
-     tool_calls, input_tokens, output_tokens, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+pub(super) const PAYLOAD_INSERT: &str = "INSERT INTO payload (form, xxh3, data, item_id, kind, text, name, \
+     tool_calls, input_tokens, output_tokens) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 pub(super) const PAYLOAD_BY_ID: &str = concat!("SELECT ", payload!(), "FROM payload p WHERE p.id = ?1");
 
 pub(super) const ITEM_INSERT: &str = "INSERT INTO item (branch, channel, slot, ordinal, op, task, value) \
@@ -192,8 +189,8 @@ pub(super) const CHECK_WRITES: &str = "SELECT w.checkpoint, w.task, w.idx, w.par
 pub(super) const CHECK_ORPHANS: [(&str, &str); 7] = [
     (
         "payload with columns that its sum does not cover",
-        "SELECT count(*) FROM payload WHERE indexed NOT IN (0, 1) OR (indexed = 0 AND \
-         coalesce(item_id, kind, name, tool_calls, input_tokens, output_tokens, text) IS NOT NULL)",
+        "SELECT count(*) FROM payload WHERE (form & 1 = 0 AND coalesce(item_id, kind, text) IS NOT NULL) \
+         OR (form & 2 = 0 AND coalesce(name, tool_calls, input_tokens, output_tokens) IS NOT NULL)",
     ),
     (
         "checkpoint",
