@@ -362,7 +362,8 @@ impl Machine {
                 task.answers.extend(answers.get(&id).or_else(|| answers.get(&first)).cloned());
             }
         }
-        let stored = self.head.pending_of(NULL_TASK).and_then(|pending| super::load::answers_of(pending).into_iter().next());
+        let stored =
+            self.head.pending_of(NULL_TASK).and_then(|pending| super::load::answers_of(pending).into_iter().next());
         *self.resume.lock() = resume.filter(|answer| !answers_by_id(answer)).or(stored.filter(|_| keep_answers));
     }
 
@@ -497,10 +498,14 @@ impl Machine {
                 _ => Ok(()),
             };
         }
-        let open: Vec<Interrupt> = self.tasks.iter().filter_map(|task| match &task.status {
-            TaskStatus::Waiting(interrupt) => Some(interrupt.clone()),
-            _ => None,
-        }).collect();
+        let open: Vec<Interrupt> = self
+            .tasks
+            .iter()
+            .filter_map(|task| match &task.status {
+                TaskStatus::Waiting(interrupt) => Some(interrupt.clone()),
+                _ => None,
+            })
+            .collect();
         if !open.is_empty() {
             self.save_ended()?;
             self.interrupt(open);
@@ -515,9 +520,18 @@ impl Machine {
         let record = self.records();
         let consumed = if record { self.consumed() } else { Vec::new() };
         let stops = self.breaks_after();
-        self.broken = true;
-        let updated = apply(&self.graph, &mut self.head, &mut self.tasks, &mut self.changes, record)?;
-        self.broken = false;
+        let updated = match apply(&self.graph, &mut self.head, &mut self.tasks, &mut self.changes, record) {
+            Ok(updated) => updated,
+            Err(error) => {
+                // What the nodes did is kept, though it makes no superstep.
+                self.broken = true;
+                self.outbox.clear();
+                if !consumed.is_empty() {
+                    self.commit(Vec::new(), consumed);
+                }
+                return Err(error);
+            }
+        };
         self.head.pending.clear();
         self.replaying = false;
         if self.request.events.values && updated.iter().any(|channel| self.graph.is_field(*channel)) {
@@ -608,7 +622,9 @@ impl Machine {
     /// Stores what has ended while siblings still run.
     fn save_finished(&mut self) -> Option<Effect> {
         self.recording.as_ref()?;
-        if !matches!(self.status, Status::Running) || !self.tasks.iter().any(|t| matches!(t.status, TaskStatus::Running)) {
+        if !matches!(self.status, Status::Running)
+            || !self.tasks.iter().any(|t| matches!(t.status, TaskStatus::Running))
+        {
             return None;
         }
         let ended = (0..self.tasks.len()).filter(|slot| self.tasks[*slot].is_done() && !self.tasks[*slot].saved);

@@ -153,7 +153,9 @@ impl Graph {
 }
 
 /// Checks a graph and numbers its parts.
-pub(super) fn link<S: Clone + Send + Sync + 'static>(mut builder: StateGraph<S>) -> Result<CompiledGraph<S>, GraphError> {
+pub(super) fn link<S: Clone + Send + Sync + 'static>(
+    mut builder: StateGraph<S>,
+) -> Result<CompiledGraph<S>, GraphError> {
     let mut problems = std::mem::take(&mut builder.problems);
     super::validate::check(&builder, &mut problems);
     let layout: Arc<dyn Layout> = Arc::new(builder.schema);
@@ -163,13 +165,18 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(mut builder: StateGraph<S>)
     channels.extend(builder.nodes.iter().map(|(name, _)| format!("branch:to:{name}").into()));
     let by_name: HashMap<_, _> = builder.nodes.iter().enumerate().map(|(i, (name, _))| (Arc::clone(name), i)).collect();
     let first_trigger = fields + 2;
-    let mut nodes: Vec<Node> = builder.nodes.into_iter().enumerate().map(|(i, (name, body))| Node {
-        name,
-        body,
-        triggers: vec![(first_trigger + i) as u32],
-        trigger_names: Vec::new(),
-        out: Outgoing::default(),
-    }).collect();
+    let mut nodes: Vec<Node> = builder
+        .nodes
+        .into_iter()
+        .enumerate()
+        .map(|(i, (name, body))| Node {
+            name,
+            body,
+            triggers: vec![(first_trigger + i) as u32],
+            trigger_names: Vec::new(),
+            out: Outgoing::default(),
+        })
+        .collect();
     let mut start = Outgoing::default();
     let mut joins = Vec::new();
     for (from, to) in &builder.edges {
@@ -248,8 +255,18 @@ fn outgoing<'a>(
 pub(super) fn bad_name(name: &str) -> Option<String> {
     /// The names that the runtime uses itself.
     const RESERVED: [&str; 12] = [
-        START, END, "__input__", "__interrupt__", "__resume__", "__error__", "__error_source_node__", "__no_writes__",
-        "__pregel_tasks", "__pregel_push", "__pregel_pull", "__return__",
+        START,
+        END,
+        "__input__",
+        "__interrupt__",
+        "__resume__",
+        "__error__",
+        "__error_source_node__",
+        "__no_writes__",
+        "__pregel_tasks",
+        "__pregel_push",
+        "__pregel_pull",
+        "__return__",
     ];
     if name.is_empty() || name.contains('\0') {
         Some("it is empty or holds a NUL character".into())
