@@ -174,7 +174,7 @@ fn compare(
     drop(sides);
     let total = ((rounds + 1) * supersteps) as u64;
     opened.verify(total + 1)?;
-    opened.backend.checkpoint_wal()?;
+    opened.empty_wal()?;
     drop(opened);
     raw.close()?;
     same("rows of the one-row table", one.close()?, total as i64)?;
@@ -194,7 +194,7 @@ fn example(bench: &Bench) -> Res<std::path::PathBuf> {
     let batches = Chain::new("chat", 1)?.take(80);
     batches.iter().try_for_each(|batch| opened.store.commit(batch))?;
     opened.verify(80)?;
-    opened.backend.checkpoint_wal()?;
+    opened.empty_wal()?;
     Ok(path)
 }
 

@@ -4,8 +4,9 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use annals::store::{OpenOptions, SqliteBackend, Store, Synchronous};
+use annals::store::{OpenOptions, SqliteBackend, Store, StoreError, Synchronous};
 
 use crate::stats::{median, timed};
 use crate::{Bench, Res};
@@ -27,8 +28,19 @@ pub(crate) fn open(path: &Path, synchronous: Synchronous) -> Res<Opened> {
 impl Opened {
     /// Returns the size of the file when the WAL is in it.
     pub(crate) fn bytes(&self, path: &Path) -> Res<u64> {
-        self.backend.checkpoint_wal()?;
+        self.empty_wal()?;
         Ok(fs::metadata(path)?.len())
+    }
+
+    /// Copies the whole WAL into the file. The store's own copying thread may be in the way for a moment.
+    pub(crate) fn empty_wal(&self) -> Res<()> {
+        for _ in 0..100 {
+            match self.backend.checkpoint_wal() {
+                Err(StoreError::Busy { .. }) => std::thread::sleep(Duration::from_millis(20)),
+                done => return Ok(done?),
+            }
+        }
+        Err("the WAL cannot be copied: it is busy".into())
     }
 
     /// Verifies every row and sum, and that there are `checkpoints` of them.

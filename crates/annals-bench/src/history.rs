@@ -120,7 +120,7 @@ fn forks(bench: &Bench, report: &mut Report) -> Res<()> {
     for batch in first.take(messages + 1) {
         opened.store.commit(&batch)?;
     }
-    opened.backend.checkpoint_wal()?;
+    opened.empty_wal()?;
     drop(opened);
     let links = first.links.clone();
     let copy = |name: &str, seed: u64| {
