@@ -12,7 +12,7 @@ use annals::prelude::*;
 /// How many times a child is killed.
 const KILLS: u64 = 200;
 /// How many turns a child runs, if it is left alone.
-const TURNS: i64 = 25;
+const TURNS: i64 = 15;
 /// Tells the child where to work.
 const FOLDER: &str = "ANNALS_CRASH_FOLDER";
 
@@ -41,7 +41,8 @@ fn graph(folder: &Path, acknowledge: bool) -> CompiledGraph<Work> {
                 println!("\nack {}", ctx.checkpoint().unwrap());
             }
             let mut file = std::fs::OpenOptions::new().append(true).create(true).open(&effects)?;
-            writeln!(file, "{} {name}", state.turn)?;
+            // One system call, or the lines of two threads would mix.
+            file.write_all(format!("{} {name}\n", state.turn).as_bytes())?;
             let id = format!("{}-{name}", state.turn);
             let message = Message::ai(format!("{name} in turn {} after {}", state.turn, state.messages.len()));
             Ok(Work::update().log(vec![id.clone()]).messages([message.with_id(id)]))
@@ -113,7 +114,7 @@ fn kills_at_random_moments_lose_nothing() {
     for kill in 0..KILLS {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let folder = tempfile::tempdir().unwrap();
-        let acknowledged = child(folder.path(), Duration::from_micros((seed >> 33) % 60_000));
+        let acknowledged = child(folder.path(), Duration::from_micros((seed >> 33) % 40_000));
         acknowledged_in_all += acknowledged.len();
 
         let store = Store::open(folder.path().join("store.db")).unwrap();
@@ -128,8 +129,8 @@ fn kills_at_random_moments_lose_nothing() {
         cut_short += usize::from(before.len() < TURNS as usize * 3);
         let resumed = run(folder.path(), false);
         assert_eq!(resumed, expected, "kill {kill}");
-        let again: usize = effects(folder.path()).values().map(|runs| runs - 1).sum();
-        assert!(again <= 2, "kill {kill}: only what ran at the kill runs again, not {again} nodes");
+        let again: Vec<_> = effects(folder.path()).into_iter().filter(|(_, runs)| *runs > 1).collect();
+        assert!(again.len() <= 2, "kill {kill}: only what ran at the kill runs again, not {again:?}");
     }
     assert!(acknowledged_in_all > 200 && cut_short > 50, "{acknowledged_in_all} acknowledged, {cut_short} cut short");
 }

@@ -2,4 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod backends;
+mod crash;
 mod graphs;
+mod store_model;

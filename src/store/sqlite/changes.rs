@@ -8,9 +8,9 @@ use super::rows::{Payloads, item_id_column};
 use super::sql;
 use super::sums::{ChangeSum, ItemSum, PayloadRef};
 use super::write::{Known, Tx};
+use crate::base::TaskId;
 use crate::base::hash::{self, Sum};
 use crate::base::limits::BLOB_BYTES_MIN;
-use crate::base::TaskId;
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Payload, WriteRef};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -102,7 +102,8 @@ impl<'a> Tx<'a> {
         match data {
             Data::New(payload) => Ok(ReadyValue::New(payload, PayloadRef::of(payload).hash())),
             Data::OfWrite(at) => {
-                let none = || invalid("change.value", format!("{at:?} is no write of a task of the parent with a value"));
+                let none =
+                    || invalid("change.value", format!("{at:?} is no write of a task of the parent with a value"));
                 let parent = parent.ok_or_else(none)?;
                 let (stored, sum) = match self.written.get(&(parent.seq, at.clone())) {
                     Some(found) => *found,
@@ -213,7 +214,8 @@ fn sort_items(ready: &mut Ready<'_>) -> Res<()> {
     if let Some(twice) = ready.items.windows(2).find(|pair| pair[0].0.slot == pair[1].0.slot) {
         return Err(invalid("change.items", format!("slot {} changes twice", twice[0].0.slot)));
     }
-    let cuts = ready.cuts.iter().map(|cut| ItemSum { op: CUT, slot: cut.first, end: cut.end, task: cut.task, value: None });
+    let cuts =
+        ready.cuts.iter().map(|cut| ItemSum { op: CUT, slot: cut.first, end: cut.end, task: cut.task, value: None });
     let items = ready.items.iter().map(|(item, value)| ItemSum {
         op: if value.is_some() { PUT } else { REMOVE },
         slot: item.slot,

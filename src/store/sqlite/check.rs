@@ -388,7 +388,8 @@ impl Content {
         let change = change.ok_or_else(|| corrupt(place(), "its channel has no version there"))?;
         if change.kind != LIST {
             // The cut of everything follows from the change and stands in no sum.
-            let derived = op == CUT && slot == cut_slot(at.1) && row.get_ref(6)? == ValueRef::Blob(&pack_cuts(&[CUT_ALL]));
+            let derived =
+                op == CUT && slot == cut_slot(at.1) && row.get_ref(6)? == ValueRef::Blob(&pack_cuts(&[CUT_ALL]));
             return if derived { Ok(()) } else { Err(wrong()) };
         }
         match op {

@@ -44,7 +44,8 @@ impl Checker<'_> {
 
     fn stored(&mut self, parent: &Parent, checkpoint: i64, row: &Row<'_>) -> Res<Stored> {
         let sum = self.write_sum(&parent.tasks, checkpoint, row, 1)?;
-        let place = || format!("write (checkpoint {checkpoint}, task {}, idx {}, part {})", sum.task, sum.index, sum.part);
+        let place =
+            || format!("write (checkpoint {checkpoint}, task {}, idx {}, part {})", sum.task, sum.index, sum.part);
         let child: Option<i64> = row.get(8)?;
         if child.is_some() && row.get::<_, Option<i64>>(9)? != Some(checkpoint) {
             return Err(corrupt(place(), "what consumed it is no child of its checkpoint"));

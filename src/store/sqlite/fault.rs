@@ -30,10 +30,8 @@ impl Fault {
     pub(super) fn into_read(self) -> StoreError {
         match self {
             Self::Store(error) => error,
-            Self::Sql(error) => damage(&error).unwrap_or_else(|| StoreError::Read {
-                reason: error.to_string(),
-                source: Some(Box::new(error)),
-            }),
+            Self::Sql(error) => damage(&error)
+                .unwrap_or_else(|| StoreError::Read { reason: error.to_string(), source: Some(Box::new(error)) }),
         }
     }
 
@@ -42,10 +40,8 @@ impl Fault {
         match self {
             Self::Store(error) => error,
             Self::Sql(error) if is_busy(&error) => StoreError::Busy { waited_ms },
-            Self::Sql(error) => damage(&error).unwrap_or_else(|| StoreError::Write {
-                reason: error.to_string(),
-                source: Some(Box::new(error)),
-            }),
+            Self::Sql(error) => damage(&error)
+                .unwrap_or_else(|| StoreError::Write { reason: error.to_string(), source: Some(Box::new(error)) }),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! One transaction for a group of batches: each in a savepoint of its own, so that a conflict fails no neighbour.
 
 use super::fault::{Fault, Res, is_busy};
-use super::sql;
 use super::write::{self, Caches};
 use super::writer::reason;
+use super::{open, sql};
 use crate::store::batch::{Batch, ChangeValue, Data, ItemOp, NewCheckpoint, NewWrites, WriteValue};
 use crate::store::error::StoreError;
 use rusqlite::config::DbConfig;
@@ -67,7 +67,9 @@ impl Core {
                 self.in_savepoint(batch)
             };
             // SQLite itself ended the transaction (disk full, I/O error): nothing of the group is left.
-            if let Err(fault) = &written && self.conn.is_autocommit() {
+            if let Err(fault) = &written
+                && self.conn.is_autocommit()
+            {
                 let text = reason(fault);
                 return self.undo(batches.len(), &text);
             }
@@ -174,7 +176,9 @@ impl Core {
         if let Some(reason) = &self.poisoned {
             return Err(StoreError::OutcomeUnknown { reason: reason.clone() });
         }
-        match self.copy_wal(sql::WAL_TRUNCATE) {
+        // The busy handler waits for readers, but not for a checkpoint of another process.
+        let copied = open::retry(self.busy_ms, || self.copy_wal(sql::WAL_TRUNCATE));
+        match copied {
             Ok(false) => Ok(()),
             Ok(true) => Err(StoreError::Busy { waited_ms: self.busy_ms }),
             Err(fault) => Err(fault.into_write(self.busy_ms)),
@@ -210,10 +214,9 @@ fn checkpoint_bytes(new: &NewCheckpoint) -> usize {
     let changes = new.changes.iter().map(|change| match &change.value {
         ChangeValue::Empty => 32,
         ChangeValue::Value(value) => 32 + data(value),
-        ChangeValue::Items(items) => items
-            .iter()
-            .map(|item| 32 + if let ItemOp::Put(value) = &item.op { data(value) } else { 0 })
-            .sum(),
+        ChangeValue::Items(items) => {
+            items.iter().map(|item| 32 + if let ItemOp::Put(value) = &item.op { data(value) } else { 0 }).sum()
+        }
     });
     256 + changes.sum::<usize>() + new.consumed.iter().map(writes_bytes).sum::<usize>()
 }

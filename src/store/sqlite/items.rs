@@ -122,7 +122,11 @@ impl List<'_> {
                 let mut slots = Vec::new();
                 for span in spans {
                     let mut rows = self.view.conn.prepare_cached(sql::ITEMS)?;
-                    self.collect(*span, rows.query(params![span.branch, self.channel, first, last, span.last])?, &mut slots)?;
+                    self.collect(
+                        *span,
+                        rows.query(params![span.branch, self.channel, first, last, span.last])?,
+                        &mut slots,
+                    )?;
                 }
                 self.resolve(&mut slots);
                 self.visit(&slots, visit)
@@ -148,7 +152,9 @@ impl List<'_> {
             }
             let place = || item_place(span.branch, self.channel, slot, ordinal);
             let payload = match row.get_ref(4)? {
-                ValueRef::Integer(id) if op == PUT && row.get_ref(5)? != ValueRef::Null => decode(conn, row, 5, id, &mut room)?,
+                ValueRef::Integer(id) if op == PUT && row.get_ref(5)? != ValueRef::Null => {
+                    decode(conn, row, 5, id, &mut room)?
+                }
                 ValueRef::Blob(column) if op == PUT => inline_value(column, &place)?,
                 _ => return Err(corrupt(place(), "operation and value are not what the format says, or lost")),
             };
@@ -208,7 +214,10 @@ impl List<'_> {
             _ => op == PUT,
         });
         let stored = stored.ok_or_else(|| {
-            corrupt(item_place(span.branch, self.channel, slot, ordinal), "operation and value are not what the format says")
+            corrupt(
+                item_place(span.branch, self.channel, slot, ordinal),
+                "operation and value are not what the format says",
+            )
         })?;
         Ok(Slot { branch: span.branch, slot, ordinal, op, task: row.get(3)?, stored })
     }
@@ -224,9 +233,8 @@ impl List<'_> {
         let mut payloads = Payloads::new(self.view.conn)?;
         for slot in slots {
             let place = || item_place(slot.branch, self.channel, slot.slot, slot.ordinal);
-            payloads.with(slot.stored, &place, |payload| {
-                Ok(visit(item(slot.slot, slot.ordinal, slot.task, payload))?)
-            })?;
+            payloads
+                .with(slot.stored, &place, |payload| Ok(visit(item(slot.slot, slot.ordinal, slot.task, payload))?))?;
         }
         Ok(())
     }

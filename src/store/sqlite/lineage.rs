@@ -122,7 +122,10 @@ pub(super) fn newest(conn: &Connection, branch: i64, ordinal: i64) -> Res<BTreeM
             if let std::collections::btree_map::Entry::Vacant(slot) = newest.entry(key) {
                 let mut rows = at.query(params![branch, ordinal, key])?;
                 let Some(row) = rows.next()? else {
-                    return Err(corrupt(version_place(branch, ordinal, key), "an anchor refers to it, but it is missing"));
+                    return Err(corrupt(
+                        version_place(branch, ordinal, key),
+                        "an anchor refers to it, but it is missing",
+                    ));
                 };
                 slot.insert(VersionRow::read(branch, row)?);
             }

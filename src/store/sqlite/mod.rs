@@ -32,7 +32,9 @@ mod write;
 mod writer;
 mod writes;
 
+use names::Names;
 use pool::Pool;
+use read::View;
 use writer::{CommitStats, Writer};
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
@@ -159,7 +161,9 @@ impl Backend for SqliteBackend {
     }
 
     fn check(&self) -> Result<CheckReport, StoreError> {
-        let mut report = self.pool.read(check::check)?;
+        // With names of its own: those that were cached when they were whole may have rotted since.
+        let names = Names::default();
+        let mut report = self.pool.read(|view| check::check(View { names: &names, ..view }))?;
         report.problems.extend(self.writer.as_ref().and_then(Writer::hidden_error));
         Ok(report)
     }

@@ -71,8 +71,10 @@ impl Names {
         if let Some(&id) = inner.ids[kind as usize].get(text) {
             return Ok(Some(id));
         }
-        let id: Option<i64> =
-            conn.prepare_cached(sql::NAME_BY_TEXT)?.query_row(params![kind as i64, text], |row| row.get(0)).optional()?;
+        let id: Option<i64> = conn
+            .prepare_cached(sql::NAME_BY_TEXT)?
+            .query_row(params![kind as i64, text], |row| row.get(0))
+            .optional()?;
         if let Some(id) = id {
             inner.add(kind, id, text.into());
         }

@@ -154,9 +154,8 @@ fn connect_writer(place: &Place, options: &OpenOptions) -> Res<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags();
     let conn = Connection::open_with_flags(&place.path, flags)?;
     configure(&conn, place.busy_ms)?;
-    let tries = place.busy_ms / RETRY_MS;
-    retry(tries, || migrate::make_if_empty(&conn, &place.path))?;
-    retry(tries, || switch_to_wal(&conn))?;
+    retry(place.busy_ms, || migrate::make_if_empty(&conn, &place.path))?;
+    retry(place.busy_ms, || switch_to_wal(&conn))?;
     // The pragma can answer "wal" and leave the file in another mode, so the mode is read again.
     let mode = journal_mode(&conn)?;
     if mode != "wal" {
@@ -233,9 +232,9 @@ fn switch_to_wal(conn: &Connection) -> Res<()> {
     Ok(())
 }
 
-/// Repeats what found the file locked: the switch to WAL does not wait by itself.
-fn retry<T>(tries: u64, mut step: impl FnMut() -> Res<T>) -> Res<T> {
-    for _ in 0..tries {
+/// Repeats what found the file locked and did not wait by itself, for at least so many milliseconds.
+pub(super) fn retry<T>(busy_ms: u64, mut step: impl FnMut() -> Res<T>) -> Res<T> {
+    for _ in 0..busy_ms / RETRY_MS {
         match step() {
             Err(Fault::Sql(error)) if is_busy(&error) => std::thread::sleep(Duration::from_millis(RETRY_MS)),
             done => return done,
@@ -274,11 +273,7 @@ fn immutable_uri(path: &Path) -> String {
     uri
 }
 
-fn cannot_open(
-    path: &Path,
-    reason: &str,
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
-) -> StoreError {
+fn cannot_open(path: &Path, reason: &str, source: Option<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
     StoreError::Open { path: path.into(), reason: reason.into(), source }
 }
 

@@ -51,7 +51,9 @@ pub(super) fn unpack_task_records(
 
 /// Returns the source stored under a number.
 pub(super) fn source_of(code: i64) -> Option<Source> {
-    [Source::Input, Source::Loop, Source::Update, Source::Fork].into_iter().find(|s| super::write::source_code(*s) == code)
+    [Source::Input, Source::Loop, Source::Update, Source::Fork]
+        .into_iter()
+        .find(|s| super::write::source_code(*s) == code)
 }
 
 impl<'a> View<'a> {
@@ -78,7 +80,8 @@ impl<'a> View<'a> {
             _ => None,
         };
         let point = Point {
-            thread: ThreadId::new(row.get_ref(11)?.as_str().map_err(|_| wrong("thread"))?).map_err(|_| wrong("thread"))?,
+            thread: ThreadId::new(row.get_ref(11)?.as_str().map_err(|_| wrong("thread"))?)
+                .map_err(|_| wrong("thread"))?,
             namespace: Namespace::new(row.get_ref(10)?.as_str().map_err(|_| wrong("namespace"))?)
                 .map_err(|_| wrong("namespace"))?,
             checkpoint: CheckpointId::from_bytes(row.get(1)?),
@@ -242,9 +245,10 @@ impl<'a> View<'a> {
             let (task, path) = self.task_of(&checkpoint.tasks, code, row.get(5)?)?;
             if part > 1 {
                 match (writes.last_mut(), payload) {
-                    (Some(WriteRecord { task: last, index: at, value: WriteValue::Items(items), .. }), Some(payload))
-                        if *last == task && *at == index && items.len() as i64 == part - 1 =>
-                    {
+                    (
+                        Some(WriteRecord { task: last, index: at, value: WriteValue::Items(items), .. }),
+                        Some(payload),
+                    ) if *last == task && *at == index && items.len() as i64 == part - 1 => {
                         items.push(payload);
                     }
                     _ => return Err(wrong()),
@@ -274,7 +278,8 @@ impl<'a> View<'a> {
             let wrong = || corrupt(format!("thread {thread}"), "it is not what the format says");
             let head = self.records(sql::RECORD_HEAD, [row.get::<_, i64>(3)?])?.pop().ok_or_else(wrong)?;
             let mut counts = self.conn.prepare_cached(sql::THREAD_COUNTS)?;
-            let (checkpoints, branches): (i64, i64) = counts.query_row([thread], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let (checkpoints, branches): (i64, i64) =
+                counts.query_row([thread], |row| Ok((row.get(0)?, row.get(1)?)))?;
             threads.push(ThreadRecord {
                 id: ThreadId::new(row.get_ref(1)?.as_str().map_err(|_| wrong())?).map_err(|_| wrong())?,
                 created_at: Timestamp::from_micros(row.get(2)?),
@@ -331,6 +336,8 @@ mod tests {
         assert_eq!(prefix_range("f").unwrap().0[0], 0xf0);
         let whole = "01234567-89ab-6def-8123-456789abcdef";
         assert_eq!(prefix_range(whole).unwrap().0, prefix_range(whole).unwrap().1);
-        assert!(["", "-", "x", "0123456789abcdef0123456789abcdef0"].iter().all(|prefix| prefix_range(prefix).is_none()));
+        assert!(
+            ["", "-", "x", "0123456789abcdef0123456789abcdef0"].iter().all(|prefix| prefix_range(prefix).is_none())
+        );
     }
 }

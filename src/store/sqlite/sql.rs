@@ -15,8 +15,7 @@ pub(super) const MARK: &str = "PRAGMA application_id = 1634627180; PRAGMA user_v
 pub(super) const SET_PAGE_BYTES: &str = "PRAGMA page_size = 4096;";
 pub(super) const SET_WAL: &str = "PRAGMA journal_mode = WAL";
 pub(super) const JOURNAL_MODE: &str = "PRAGMA journal_mode";
-pub(super) const IDENTITY: &str =
-    "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version), \
+pub(super) const IDENTITY: &str = "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version), \
      (SELECT count(*) FROM sqlite_schema)";
 /// Automatic WAL checkpoints swallow errors and were half the cost of a commit: they are run explicitly.
 pub(super) const CONFIGURE: &str =
@@ -58,8 +57,7 @@ pub(super) const NAMESPACES: &str =
     "SELECT n.path FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 ORDER BY n.path";
 
 pub(super) const BRANCH: &str = "SELECT parent, upto, depth FROM branch WHERE id = ?1";
-pub(super) const BRANCH_INSERT: &str =
-    "INSERT INTO branch (namespace, parent, upto, depth) VALUES (?1, ?2, ?3, ?4)";
+pub(super) const BRANCH_INSERT: &str = "INSERT INTO branch (namespace, parent, upto, depth) VALUES (?1, ?2, ?3, ?4)";
 
 pub(super) const SEQ_MAX: &str = "SELECT max(seq) FROM checkpoint";
 pub(super) const HEAD: &str = "SELECT seq, id FROM checkpoint WHERE namespace = ?1 ORDER BY id DESC LIMIT 1";
@@ -68,8 +66,7 @@ pub(super) const HEAD_ID: &str = "SELECT c.id FROM checkpoint c WHERE c.namespac
      ORDER BY c.id DESC LIMIT 1";
 pub(super) const CHECKPOINT_SEQ: &str = "SELECT seq FROM checkpoint WHERE namespace = ?1 AND id = ?2";
 /// What the writer needs of a checkpoint it builds on.
-pub(super) const CHECKPOINT_KNOWN: &str =
-    "SELECT id, branch, ordinal, sum, tasks FROM checkpoint WHERE seq = ?1";
+pub(super) const CHECKPOINT_KNOWN: &str = "SELECT id, branch, ordinal, sum, tasks FROM checkpoint WHERE seq = ?1";
 pub(super) const CHECKPOINT_INSERT: &str = "INSERT INTO checkpoint \
      (seq, namespace, id, parent, branch, ordinal, step, source, created_at, run, metadata, tasks, sum) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
@@ -92,10 +89,8 @@ macro_rules! record_joins {
          LEFT JOIN thread pt ON pt.id = pn.thread "
     };
 }
-pub(super) const RECORD_HEAD: &str = concat!(
-    record!("(SELECT * FROM checkpoint WHERE namespace = ?1 ORDER BY id DESC LIMIT 1) c"),
-    record_joins!()
-);
+pub(super) const RECORD_HEAD: &str =
+    concat!(record!("(SELECT * FROM checkpoint WHERE namespace = ?1 ORDER BY id DESC LIMIT 1) c"), record_joins!());
 pub(super) const RECORD_AT: &str =
     concat!(record!("checkpoint c"), record_joins!(), "WHERE c.namespace = ?1 AND c.id = ?2");
 pub(super) const RECORDS_OF_NAMESPACE: &str = concat!(
@@ -149,7 +144,8 @@ pub(super) const ITEM_INSERT: &str = "INSERT INTO item (branch, channel, slot, o
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 pub(super) const ITEM_ANY: &str = "SELECT 1 FROM item WHERE branch = ?1 AND channel = ?2 LIMIT 1";
 pub(super) const ITEMS_JOINED: &str = concat!(
-    "SELECT i.slot, i.ordinal, i.op, i.task, i.value, ", payload!(),
+    "SELECT i.slot, i.ordinal, i.op, i.task, i.value, ",
+    payload!(),
     "FROM item i LEFT JOIN payload p ON p.id = i.value \
      WHERE i.branch = ?1 AND i.channel = ?2 AND i.slot BETWEEN ?3 AND ?4 AND i.ordinal <= ?5 \
      ORDER BY i.slot, i.ordinal DESC"
@@ -191,7 +187,7 @@ pub(super) const CHECK_WRITES: &str = "SELECT w.checkpoint, w.task, w.idx, w.par
      w.child, c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.child \
      ORDER BY w.checkpoint, w.task, w.idx, w.part";
 /// Rows that belong to no checkpoint.
-pub(super) const CHECK_ORPHANS: [(&str, &str); 6] = [
+pub(super) const CHECK_ORPHANS: [(&str, &str); 5] = [
     (
         "checkpoint",
         "SELECT count(*) FROM checkpoint c LEFT JOIN namespace n ON n.id = c.namespace \
@@ -201,12 +197,7 @@ pub(super) const CHECK_ORPHANS: [(&str, &str); 6] = [
     ("namespace", "SELECT count(*) FROM namespace WHERE thread NOT IN (SELECT id FROM thread)"),
     ("branch", "SELECT count(*) FROM branch WHERE id NOT IN (SELECT branch FROM checkpoint)"),
     ("write", "SELECT count(*) FROM write WHERE checkpoint NOT IN (SELECT seq FROM checkpoint)"),
-    (
-        "payload",
-        "SELECT count(*) FROM payload WHERE id NOT IN (SELECT value FROM item WHERE typeof(value) = 'integer' \
-         UNION SELECT value FROM version WHERE typeof(value) = 'integer' \
-         UNION SELECT value FROM write WHERE typeof(value) = 'integer')",
-    ),
+    // A payload without a row is no damage: replacing a special write leaves the old one behind until a prune.
     (
         "blob",
         "SELECT count(*) FROM blob WHERE id NOT IN (SELECT data FROM payload WHERE typeof(data) = 'integer' \

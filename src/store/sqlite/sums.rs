@@ -223,7 +223,8 @@ mod tests {
 
     #[test]
     fn a_borrowed_payload_sums_like_an_owned_one() {
-        let index = ItemIndex { id: Some("i".into()), text: Some("t".into()), input_tokens: Some(3), ..ItemIndex::default() };
+        let index =
+            ItemIndex { id: Some("i".into()), text: Some("t".into()), input_tokens: Some(3), ..ItemIndex::default() };
         for index in [None, Some(Box::new(ItemIndex::default())), Some(Box::new(index))] {
             let payload = Payload { codec: Codec::Foreign(9), data: vec![1, 2], index };
             let mut sum = Summer::new();

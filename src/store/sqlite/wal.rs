@@ -8,6 +8,7 @@ use super::group::Core;
 use super::open::{self, Place};
 use super::sql;
 use super::writer::reason;
+use crate::store::error::StoreError;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub(super) struct Wal(Arc<Inner>);
 struct Inner {
     place: Place,
     core: Arc<Mutex<Core>>,
+    /// SQLite does not wait for another checkpoint to end, so those of this process take turns here.
+    copying: Mutex<()>,
     state: Mutex<State>,
     wake: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -48,6 +51,7 @@ impl Wal {
         Self(Arc::new(Inner {
             place,
             core,
+            copying: Mutex::default(),
             state: Mutex::default(),
             wake: Condvar::new(),
             thread: Mutex::default(),
@@ -74,6 +78,12 @@ impl Wal {
                 Err(error) => self.0.state.lock().error = Some(format!("the WAL checkpointer did not start: {error}")),
             }
         }
+    }
+
+    /// Copies the whole WAL into the file and empties it.
+    pub(super) fn truncate(&self) -> Result<(), StoreError> {
+        let _copying = self.0.copying.lock();
+        self.0.core.lock().truncate_wal()
     }
 
     /// Returns the last error, if the checkpoints since have not succeeded.
@@ -115,6 +125,7 @@ impl Inner {
             Some(conn) => conn,
             None => conn.insert(open::connect_checkpointer(&self.place)?),
         };
+        let _copying = self.copying.lock();
         self.core.lock().count_anew();
         let frames: i64 = conn.query_row(sql::WAL_PASSIVE, [], |row| row.get(1))?;
         let frames = u64::try_from(frames).unwrap_or(0);

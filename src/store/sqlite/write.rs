@@ -138,7 +138,8 @@ pub(super) struct Tx<'a> {
 
 /// Writes a batch in the transaction that is open. On an error the caller rolls back.
 pub(super) fn batch(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
-    let names: i64 = conn.prepare_cached(sql::NAME_MAX)?.query_row([], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))?;
+    let names: i64 =
+        conn.prepare_cached(sql::NAME_MAX)?.query_row([], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))?;
     if caches.no_lists.0 != names {
         caches.no_lists = (names, HashSet::new());
     }
@@ -148,7 +149,8 @@ pub(super) fn batch(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Re
         && last.id <= head.1
         && let Some(seq) = find(conn, namespace, &last.id)?
     {
-        let mut tx = Tx { conn, caches, batch, namespace, head: None, next_seq: seq, first_seq: seq, written: HashMap::new() };
+        let mut tx =
+            Tx { conn, caches, batch, namespace, head: None, next_seq: seq, first_seq: seq, written: HashMap::new() };
         return tx.repeat();
     }
     for expect in &batch.expect {
@@ -172,7 +174,9 @@ pub(super) fn batch(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Re
     {
         return Err(invalid("checkpoint.id", format!("{} is not greater than the head {head}", first.id)));
     }
-    if namespace.is_none() && let Some(first) = batch.checkpoints.first() {
+    if namespace.is_none()
+        && let Some(first) = batch.checkpoints.first()
+    {
         if let Some(writes) = batch.writes.first() {
             return Err(not_found(&batch.thread, &writes.checkpoint));
         }
@@ -309,7 +313,8 @@ impl Tx<'_> {
         }
         let ready = self.ready(parent.as_deref(), checkpoint)?;
         let sum = self.sum(checkpoint, parent.as_deref(), consumed, &ready);
-        if ordinal > 0 && ordinal % INTERVAL == 0
+        if ordinal > 0
+            && ordinal % INTERVAL == 0
             && let Some(parent) = parent.as_deref()
         {
             self.put_anchor(parent, branch, ordinal)?;
@@ -348,8 +353,7 @@ impl Tx<'_> {
                 return Ok((parent.branch, parent.ordinal + 1));
             }
             Some(parent) => {
-                let depth: i64 =
-                    self.conn.prepare_cached(sql::BRANCH)?.query_row([parent.branch], |row| row.get(2))?;
+                let depth: i64 = self.conn.prepare_cached(sql::BRANCH)?.query_row([parent.branch], |row| row.get(2))?;
                 (Some((parent.branch, parent.ordinal, depth + 1)), parent.ordinal + 1)
             }
             None => (None, 0),

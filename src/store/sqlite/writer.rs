@@ -195,7 +195,7 @@ impl Writer {
 
     /// Copies the whole WAL into the file and empties it.
     pub(super) fn checkpoint_wal(&self) -> Result<(), StoreError> {
-        self.shared.core.lock().truncate_wal()
+        self.wal.truncate()
     }
 
     /// Returns what went wrong in the background and was not reported to anyone.
@@ -213,7 +213,7 @@ impl Drop for Writer {
         _ = background.map(JoinHandle::join);
         self.wal.stop();
         // If this fails, the WAL stays and is read at the next open.
-        _ = self.shared.core.lock().truncate_wal();
+        _ = self.wal.truncate();
     }
 }
 

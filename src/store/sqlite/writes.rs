@@ -81,7 +81,12 @@ impl Tx<'_> {
         let Some(task) = self.task_code(of, &new.task)? else { return Ok(Vec::new()) };
         let taken = self.taken(of, task)?;
         let accepted = accepted(new, |index| taken.get(&i64::from(index)) != Some(&Some(child)));
-        Ok(accepted.iter().filter(|write| write.index >= 0).flat_map(|write| rows(new, write)).map(|row| row.sum).collect())
+        Ok(accepted
+            .iter()
+            .filter(|write| write.index >= 0)
+            .flat_map(|write| rows(new, write))
+            .map(|row| row.sum)
+            .collect())
     }
 
     fn taken(&self, of: &Known, task: i64) -> Res<HashMap<i64, Option<i64>>> {
@@ -114,7 +119,11 @@ fn runs(writes: Vec<&NewWrite>) -> Vec<Vec<&NewWrite>> {
     let mut runs: Vec<Vec<&NewWrite>> = Vec::new();
     for write in writes {
         match runs.last_mut() {
-            Some(run) if run.last().is_some_and(|last| last.index >= 0 && last.index.checked_add(1) == Some(write.index)) => run.push(write),
+            Some(run)
+                if run.last().is_some_and(|last| last.index >= 0 && last.index.checked_add(1) == Some(write.index)) =>
+            {
+                run.push(write)
+            }
             _ => runs.push(vec![write]),
         }
     }

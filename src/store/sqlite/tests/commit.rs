@@ -49,11 +49,17 @@ fn a_repeat_succeeds_and_other_content_is_a_duplicate() {
     early.writes = vec![writes(head, &a, vec![write(0, "q", WriteValue::One(plain(&[8; 99])))])];
     bench.store.commit(&early).unwrap();
     let mut second = one(&mut bench, &t, Some(head), 1);
-    second.checkpoints[0].consumed = vec![writes(head, &a, vec![
-        write(0, "q", WriteValue::One(plain(&[8; 99]))),
-        write(1, "m", WriteValue::Items(vec![message("i", "text")])),
-    ])];
-    second.checkpoints[0].changes.push(list(1, vec![ItemChange { slot: 0, op: ItemOp::Put(of_write(a.id, 1, 0)), task: Some(0) }]));
+    second.checkpoints[0].consumed = vec![writes(
+        head,
+        &a,
+        vec![
+            write(0, "q", WriteValue::One(plain(&[8; 99]))),
+            write(1, "m", WriteValue::Items(vec![message("i", "text")])),
+        ],
+    )];
+    second.checkpoints[0]
+        .changes
+        .push(list(1, vec![ItemChange { slot: 0, op: ItemOp::Put(of_write(a.id, 1, 0)), task: Some(0) }]));
     second.checkpoints[0].changes.push(Change {
         channel: "q".into(),
         version: 1,
@@ -111,7 +117,11 @@ fn threads_share_transactions_and_a_conflict_fails_no_neighbour() {
                     let id = ids.checkpoint(Timestamp::from_micros(1), 0, head.as_ref());
                     let mut batch = Batch::new(t.clone(), Namespace::root(), head);
                     let changes = vec![value(&format!("c{n}-{step}"), 1, plain(&[1]))];
-                    batch.checkpoints.push(NewCheckpoint { parent: head.map(Parent::Local), changes, ..checkpoint(id) });
+                    batch.checkpoints.push(NewCheckpoint {
+                        parent: head.map(Parent::Local),
+                        changes,
+                        ..checkpoint(id)
+                    });
                     if step % 5 == 4 {
                         let mut stale = batch.clone();
                         stale.expect[0].head = None;

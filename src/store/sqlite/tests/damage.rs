@@ -18,11 +18,13 @@ fn damaged(harm: &str) -> (Bench, Point) {
     batch.checkpoints.push(first.clone());
     bench.store.commit(&batch).unwrap();
     let mut batch = Batch::new(t.clone(), Namespace::root(), Some(first.id));
-    batch.writes = vec![writes(first.id, &a, vec![write(0, "y", WriteValue::One(plain(&[9]))), write(1, "z", WriteValue::Null)])];
+    batch.writes =
+        vec![writes(first.id, &a, vec![write(0, "y", WriteValue::One(plain(&[9]))), write(1, "z", WriteValue::Null)])];
     bench.store.commit(&batch).unwrap();
     let mut tip = first.id;
     for n in 1..70_u64 {
-        let changes = vec![value("x", n + 1, plain(&[n as u8])), list(n + 1, vec![put(n + 1, "more"), cut(n / 2, n / 2 + 1)])];
+        let changes =
+            vec![value("x", n + 1, plain(&[n as u8])), list(n + 1, vec![put(n + 1, "more"), cut(n / 2, n / 2 + 1)])];
         tip = bench.add(&t, Some(tip), changes);
     }
     assert_eq!(bench.check(), Vec::<String>::new());

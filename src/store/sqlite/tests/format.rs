@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 fn dump(path: &std::path::Path) -> String {
     let conn = raw(path);
     let mut statement = conn.prepare(sql::SCHEMA).unwrap();
-    let mut text = String::from("-- The schema of a fresh file of format 1, as SQLite shows it. A test compares the two.\n");
+    let mut text =
+        String::from("-- The schema of a fresh file of format 1, as SQLite shows it. A test compares the two.\n");
     let mut rows = statement.query([]).unwrap();
     while let Some(row) = rows.next().unwrap() {
         let sql: String = row.get(2).unwrap();
@@ -71,13 +72,18 @@ fn views_show_what_was_stored() {
     let mut bench = Bench::new();
     let t = thread("alice");
     let a = task(0xab, "answer");
-    let first = NewCheckpoint { tasks: vec![a.clone()], ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 0, None)) };
+    let first =
+        NewCheckpoint { tasks: vec![a.clone()], ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 0, None)) };
     let second = NewCheckpoint {
         parent: Some(Parent::Local(first.id)),
-        consumed: vec![writes(first.id, &a, vec![
-            write(0, "messages", WriteValue::Items(vec![message("01234567-89ab-4def-8123-456789abcdef", "hello")])),
-            write(-1, "__error__", WriteValue::One(plain(&[0xa1, b'e']))),
-        ])],
+        consumed: vec![writes(
+            first.id,
+            &a,
+            vec![
+                write(0, "messages", WriteValue::Items(vec![message("01234567-89ab-4def-8123-456789abcdef", "hello")])),
+                write(-1, "__error__", WriteValue::One(plain(&[0xa1, b'e']))),
+            ],
+        )],
         changes: vec![list(3, vec![ItemChange { slot: 0, op: ItemOp::Put(of_write(a.id, 0, 0)), task: Some(0) }])],
         ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 1, Some(&first.id)))
     };
@@ -91,7 +97,9 @@ fn views_show_what_was_stored() {
         "alice|01234567-89ab-4def-8123-456789abcdef|ai|hello"
     );
     assert_eq!(
-        line("SELECT checkpoint || '|' || parent || '|' || source || '|' || created_at FROM v_checkpoints WHERE seq = 2"),
+        line(
+            "SELECT checkpoint || '|' || parent || '|' || source || '|' || created_at FROM v_checkpoints WHERE seq = 2"
+        ),
         format!("{}|{}|loop|1970-01-01T00:00:00.000005Z", second.id, first.id)
     );
     assert_eq!(

@@ -39,7 +39,12 @@ impl Bench {
     }
 
     /// Commits a checkpoint onto `parent`, which must be local, in the root namespace of `thread`.
-    pub(super) fn add(&mut self, thread: &ThreadId, parent: Option<CheckpointId>, changes: Vec<Change>) -> CheckpointId {
+    pub(super) fn add(
+        &mut self,
+        thread: &ThreadId,
+        parent: Option<CheckpointId>,
+        changes: Vec<Change>,
+    ) -> CheckpointId {
         let parent = parent.map(Parent::Local);
         self.add_on(thread, parent, changes)
     }

@@ -26,11 +26,10 @@ fn rich_message() -> Payload {
 fn a_checkpoint_with_everything_comes_back() {
     let mut bench = Bench::new();
     let t = thread("alice");
-    let (a, b) = (task(1, "answer"), TaskRecord {
-        id: TaskId::from_bytes([2; 16]),
-        name: "tool".into(),
-        kind: TaskKind::Push { index: 3 },
-    });
+    let (a, b) = (
+        task(1, "answer"),
+        TaskRecord { id: TaskId::from_bytes([2; 16]), name: "tool".into(), kind: TaskKind::Push { index: 3 } },
+    );
     let first = NewCheckpoint {
         step: -1,
         source: Source::Input,
@@ -42,12 +41,16 @@ fn a_checkpoint_with_everything_comes_back() {
     };
     let items = vec![message("x", "one"), rich_message(), plain(&[1]), plain(&[2; 3_000])];
     let consumed = vec![
-        writes(first.id, &a, vec![
-            write(0, "messages", WriteValue::Items(items.clone())),
-            write(1, "branch:to:tool", WriteValue::Null),
-            write(2, "topic", WriteValue::One(plain(&[0xa1, b'x']))),
-            write(3, "messages", WriteValue::Items(Vec::new())),
-        ]),
+        writes(
+            first.id,
+            &a,
+            vec![
+                write(0, "messages", WriteValue::Items(items.clone())),
+                write(1, "branch:to:tool", WriteValue::Null),
+                write(2, "topic", WriteValue::One(plain(&[0xa1, b'x']))),
+                write(3, "messages", WriteValue::Items(Vec::new())),
+            ],
+        ),
         writes(first.id, &b, vec![write(0, "messages", WriteValue::Items(vec![message("y", "two")]))]),
     ];
     let puts = (0..4).map(|part| ItemChange {
@@ -60,7 +63,15 @@ fn a_checkpoint_with_everything_comes_back() {
         consumed,
         changes: vec![
             list(2, puts.collect()),
-            Change { task: Some(0), ..Change { channel: "topic".into(), version: 2, value: ChangeValue::Value(of_write(a.id, 2, 0)), task: None } },
+            Change {
+                task: Some(0),
+                ..Change {
+                    channel: "topic".into(),
+                    version: 2,
+                    value: ChangeValue::Value(of_write(a.id, 2, 0)),
+                    task: None,
+                }
+            },
             empty("__start__", 2),
         ],
         seen: vec![seen("answer", "branch:to:answer", 7)],
@@ -122,17 +133,22 @@ fn bytes_of_a_write_are_stored_once() {
     let mut bench = Bench::new();
     let t = thread("a");
     let a = task(1, "a");
-    let first = NewCheckpoint { tasks: vec![a.clone()], ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 0, None)) };
+    let first =
+        NewCheckpoint { tasks: vec![a.clone()], ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 0, None)) };
     let mut batch = Batch::new(t.clone(), Namespace::root(), None);
     batch.checkpoints.push(first.clone());
     bench.store.commit(&batch).unwrap();
     // Stored on its own, then consumed: first by one part of a list, then as a whole value.
     let mut batch = Batch::new(t.clone(), Namespace::root(), Some(first.id));
-    batch.writes = vec![writes(first.id, &a, vec![
-        write(0, "messages", WriteValue::Items(vec![message("m", "once")])),
-        write(1, "topic", WriteValue::One(plain(&[3; 100]))),
-        write(2, "nothing", WriteValue::Null),
-    ])];
+    batch.writes = vec![writes(
+        first.id,
+        &a,
+        vec![
+            write(0, "messages", WriteValue::Items(vec![message("m", "once")])),
+            write(1, "topic", WriteValue::One(plain(&[3; 100]))),
+            write(2, "nothing", WriteValue::Null),
+        ],
+    )];
     bench.store.commit(&batch).unwrap();
     let change = |channel: &str, value| Change { channel: channel.into(), version: 1, value, task: Some(0) };
     let put = ItemChange { slot: 0, op: ItemOp::Put(of_write(a.id, 0, 0)), task: Some(0) };
@@ -164,7 +180,8 @@ fn special_slots_are_replaced_and_others_keep_their_first_write() {
     let mut bench = Bench::new();
     let t = thread("a");
     let a = task(1, "a");
-    let first = NewCheckpoint { tasks: vec![a.clone()], ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 0, None)) };
+    let first =
+        NewCheckpoint { tasks: vec![a.clone()], ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 0, None)) };
     let mut batch = Batch::new(t.clone(), Namespace::root(), None);
     batch.checkpoints.push(first.clone());
     bench.store.commit(&batch).unwrap();
@@ -176,24 +193,34 @@ fn special_slots_are_replaced_and_others_keep_their_first_write() {
     };
     for n in 1..=3 {
         let mut batch = Batch::new(t.clone(), Namespace::root(), Some(first.id));
-        batch.writes = vec![foreign(n), writes(first.id, &a, vec![
-            write(-1, "__error__", WriteValue::Items(vec![plain(&[n]), plain(&[n; 50])])),
-            write(0, "x", WriteValue::One(plain(&[n]))),
-            write(i32::from(n) * 2, "y", WriteValue::Null),
-        ])];
+        batch.writes = vec![
+            foreign(n),
+            writes(
+                first.id,
+                &a,
+                vec![
+                    write(-1, "__error__", WriteValue::Items(vec![plain(&[n]), plain(&[n; 50])])),
+                    write(0, "x", WriteValue::One(plain(&[n]))),
+                    write(i32::from(n) * 2, "y", WriteValue::Null),
+                ],
+            ),
+        ];
         bench.store.commit(&batch).unwrap();
         bench.store.commit(&batch).unwrap();
     }
     let back = bench.store.writes(&at(&t, first.id)).unwrap();
     let short: Vec<_> = back.iter().map(|write| (write.task == NULL_TASK, write.index, write.value.clone())).collect();
-    assert_eq!(short, [
-        (true, -4, WriteValue::One(plain(&[3]))),
-        (false, -1, WriteValue::Items(vec![plain(&[3]), plain(&[3; 50])])),
-        (false, 0, WriteValue::One(plain(&[1]))),
-        (false, 2, WriteValue::Null),
-        (false, 4, WriteValue::Null),
-        (false, 6, WriteValue::Null),
-    ]);
+    assert_eq!(
+        short,
+        [
+            (true, -4, WriteValue::One(plain(&[3]))),
+            (false, -1, WriteValue::Items(vec![plain(&[3]), plain(&[3; 50])])),
+            (false, 0, WriteValue::One(plain(&[1]))),
+            (false, 2, WriteValue::Null),
+            (false, 4, WriteValue::Null),
+            (false, 6, WriteValue::Null),
+        ]
+    );
     // A payload that a replaced write left behind is no damage: rows are never deleted but these.
     let problems = bench.check();
     assert!(problems.iter().all(|problem| problem.contains("payload")), "{problems:?}");

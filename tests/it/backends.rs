@@ -1,0 +1,23 @@
+//! Both backends pass the suite that every backend must pass.
+
+use std::sync::Arc;
+
+use annals::store::{Backend, MemoryBackend, OpenOptions, SqliteBackend, Synchronous, conformance};
+
+#[test]
+fn the_memory_backend_conforms() {
+    conformance::run(&|| Arc::new(MemoryBackend::new()));
+    conformance::run_all(&conformance::strict_cases(), &|| Arc::new(MemoryBackend::new()));
+}
+
+#[test]
+fn the_sqlite_backend_conforms() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    conformance::run(&|| {
+        let n = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let options = OpenOptions::new().synchronous(Synchronous::Normal);
+        let path = folder.path().join(format!("{n}.db"));
+        Arc::new(SqliteBackend::open(&path, &options).unwrap()) as Arc<dyn Backend>
+    });
+}
