@@ -60,17 +60,17 @@ CREATE TABLE version (
 
 CREATE TABLE payload (
   id INTEGER PRIMARY KEY,          -- what item, version and write rows hold
-  codec INTEGER NOT NULL,          -- how to read data: 0 MessagePack, else a foreign codec
-  indexed INTEGER NOT NULL,        -- 1 if the columns from item_id on are known, else 0
+  form INTEGER NOT NULL,           -- 4 * codec (0 MessagePack, else foreign) + 2 * (any of name to output_tokens is
+                                   -- known) + (an item with an index: any column from item_id on may be known)
   xxh3 INTEGER NOT NULL,           -- XXH3-64 over all logical fields, verified wherever the value is decoded
   data ANY NOT NULL,               -- BLOB: the encoded value; INTEGER: blob.id
   item_id ANY,                     -- id of the item (message): BLOB of 16 bytes if a canonical UUID, else TEXT
   kind TEXT,                       -- type of the item: human, ai, tool, ...
+  text ANY,                        -- TEXT: what the item says; INTEGER: blob.id
   name TEXT,                       -- who speaks
   tool_calls TEXT,                 -- ids of the tool calls made or answered: JSON list
   input_tokens INTEGER,            -- tokens read
-  output_tokens INTEGER,           -- tokens written
-  text ANY                         -- TEXT: what the item says; INTEGER: blob.id
+  output_tokens INTEGER            -- tokens written
 ) STRICT;
 
 CREATE TABLE blob (

@@ -4,14 +4,14 @@ use super::fault::{Res, invalid};
 use super::lineage::{self, EMPTY, LIST, VALUE};
 use super::names::Kind;
 use super::pack::{Cut, Inline, Stored, pack_cuts};
-use super::rows::{Payloads, item_id_column};
+use super::rows::{Payloads, form, item_id_column};
 use super::sql;
 use super::sums::{ChangeSum, ItemSum, PayloadRef};
 use super::write::{Known, Tx};
 use crate::base::TaskId;
 use crate::base::hash::{self, Sum};
 use crate::base::limits::BLOB_BYTES_MIN;
-use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, NewCheckpoint, Payload, WriteRef};
+use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, NewCheckpoint, Payload, WriteRef};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::sync::Arc;
@@ -232,7 +232,7 @@ pub(super) fn store(conn: &Connection, payload: &Payload) -> Res<Stored> {
     if let Some(inline) = Inline::pack(payload) {
         return Ok(Stored::Inline(inline));
     }
-    let check = PayloadRef::of(payload).check();
+    let check = PayloadRef::of(payload).check(&mut Vec::new());
     let data = match large(&payload.data) {
         true => Column::Blob(store_blob(conn, ValueRef::Blob(&payload.data), &payload.data)?),
         false => Column::Here(ValueRef::Blob(&payload.data)),
@@ -244,18 +244,18 @@ pub(super) fn store(conn: &Connection, payload: &Payload) -> Res<Stored> {
         Some(text) => Column::Here(text.into()),
     };
     let null = || ToSqlOutput::Borrowed(ValueRef::Null);
+    let field = |field: fn(&ItemIndex) -> Option<&str>| index.and_then(field);
     conn.prepare_cached(sql::PAYLOAD_INSERT)?.execute(params![
-        payload.codec.to_tag(),
-        index.is_some(),
+        form(payload.codec, index.map(ItemIndex::as_ref).as_ref()),
         check,
         data,
-        index.and_then(|index| index.id.as_deref()).map_or_else(null, item_id_column),
-        index.and_then(|index| index.kind.as_deref()),
-        index.and_then(|index| index.name.as_deref()),
-        index.and_then(|index| index.tool_calls.as_deref()),
+        field(|index| index.id.as_deref()).map_or_else(null, item_id_column),
+        field(|index| index.kind.as_deref()),
+        text,
+        field(|index| index.name.as_deref()),
+        field(|index| index.tool_calls.as_deref()),
         index.and_then(|index| index.input_tokens),
         index.and_then(|index| index.output_tokens),
-        text,
     ])?;
     Ok(Stored::Payload(conn.last_insert_rowid()))
 }

@@ -113,8 +113,10 @@ impl Checker<'_> {
         let mut rows = statement.query([])?;
         let mut room = Room::default();
         while let Some(row) = rows.next()? {
-            let id: i64 = row.get(11)?;
-            let hash = decode(conn, row, 0, id, &mut room).map(|payload| payload.hash());
+            let id: i64 = row.get(10)?;
+            let place = || format!("payload {id}");
+            let hash = row.get(0).map_err(Fault::Sql).and_then(|form| decode(conn, row, 0, form, &place, &mut room));
+            let hash = hash.map(|payload| payload.hash());
             if let Some(hash) = self.note(hash)? {
                 self.payloads.insert(id, hash);
                 self.report.values += 1;

@@ -146,19 +146,21 @@ impl List<'_> {
             if done.replace(slot) == Some(slot) {
                 continue;
             }
-            let (ordinal, op): (i64, i64) = (row.get(1)?, row.get(2)?);
-            if op == REMOVE || self.cuts.killed(slot, ordinal) {
+            let ordinal: i64 = row.get(1)?;
+            if self.cuts.killed(slot, ordinal) {
                 continue;
             }
             let place = || item_place(span.branch, self.channel, slot, ordinal);
-            let payload = match row.get_ref(4)? {
-                ValueRef::Integer(id) if op == PUT && row.get_ref(5)? != ValueRef::Null => {
-                    decode(conn, row, 5, id, &mut room)?
-                }
-                ValueRef::Blob(column) if op == PUT => inline_value(column, &place)?,
-                _ => return Err(corrupt(place(), "operation and value are not what the format says, or lost")),
+            let payload = match row.get::<_, Option<i64>>(4)? {
+                Some(form) => decode(conn, row, 4, form, &place, &mut room)?,
+                None => match row.get_ref(3)? {
+                    ValueRef::Blob(column) => inline_value(column, &place)?,
+                    // A remove. That `op` says so too is left to a check: columns cost as much as seeks.
+                    ValueRef::Null => continue,
+                    _ => return Err(corrupt(place(), "its payload does not exist")),
+                },
             };
-            visit(item(slot, ordinal, row.get(3)?, payload))?;
+            visit(item(slot, ordinal, row.get(2)?, payload))?;
         }
         Ok(())
     }

@@ -217,6 +217,8 @@ fn configure(conn: &Connection, busy_ms: u64) -> Res<()> {
     conn.busy_timeout(Duration::from_millis(busy_ms.min(i32::MAX as u64)))?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    // Without this, a statement is prepared anew whenever a bound value could change its plan.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.execute_batch(sql::CONFIGURE)?;
     Ok(())
 }

@@ -14,11 +14,12 @@ pub(super) struct Room {
     data: Vec<u8>,
     text: Vec<u8>,
     id: [u8; 36],
+    check: Vec<u8>,
 }
 
 impl Default for Room {
     fn default() -> Self {
-        Self { data: Vec::new(), text: Vec::new(), id: [0; 36] }
+        Self { data: Vec::new(), text: Vec::new(), id: [0; 36], check: Vec::new() }
     }
 }
 
@@ -50,7 +51,8 @@ impl<'c> Payloads<'c> {
                 let Some(row) = rows.next()? else {
                     return Err(corrupt(place(), format!("payload {id} does not exist")));
                 };
-                then(decode(self.conn, row, 0, id, &mut self.room)?).map(Some)
+                let place = || format!("payload {id}");
+                then(decode(self.conn, row, 0, row.get(0)?, &place, &mut self.room)?).map(Some)
             }
         }
     }
@@ -62,45 +64,60 @@ pub(super) fn inline_value<'a>(column: &'a [u8], place: &dyn Fn() -> String) -> 
     Ok(PayloadRef { codec: Codec::MsgPack, data, index: None })
 }
 
+/// The bit of `form` that says that an item has an index.
+const INDEXED: i64 = 1;
+/// The bit of `form` that announces the columns from `name` on, so that they are read only where they are needed.
+const DETAILED: i64 = 2;
+/// The bits below the codec.
+const FORM_BITS: u32 = 2;
+
+/// Returns the column `form`.
+pub(super) fn form(codec: Codec, index: Option<&ItemIndexRef<'_>>) -> i64 {
+    let detailed = index.is_some_and(|index| {
+        index.name.or(index.tool_calls).is_some() || index.input_tokens.or(index.output_tokens).is_some()
+    });
+    let bits = if index.is_some() { INDEXED } else { 0 } | if detailed { DETAILED } else { 0 };
+    (i64::from(codec.to_tag()) << FORM_BITS) | bits
+}
+
 /// Decodes the payload whose columns start at `first`, and verifies its check.
 pub(super) fn decode<'r>(
     conn: &Connection,
     row: &'r Row<'_>,
     first: usize,
-    id: i64,
+    form: i64,
+    place: &dyn Fn() -> String,
     room: &'r mut Room,
 ) -> Res<PayloadRef<'r>> {
-    let wrong = |what: &str| corrupt(format!("payload {id}"), format!("{what} is not what the format says"));
-    let codec = u8::try_from(row.get::<_, i64>(first)?).map_err(|_| wrong("codec"))?;
-    let Room { data, text, id: id_text } = room;
-    let data = match row.get_ref(first + 3)? {
+    let wrong = |what: &str| corrupt(place(), format!("{what} of its payload is not what the format says"));
+    let Room { data, text, id: id_text, check } = room;
+    let data = match row.get_ref(first + 2)? {
         ValueRef::Blob(bytes) => bytes,
         ValueRef::Integer(blob) => fetch(conn, blob, data)?,
         _ => return Err(wrong("data")),
     };
-    let index = if row.get::<_, bool>(first + 1)? {
-        let text = match row.get_ref(first + 10)? {
-            ValueRef::Null => None,
+    let field = |at: usize, what| row.get_ref(first + at)?.as_str_or_null().map_err(|_| wrong(what));
+    let index = if form & INDEXED != 0 {
+        let text = match row.get_ref(first + 5)? {
             ValueRef::Integer(blob) => Some(std::str::from_utf8(fetch(conn, blob, text)?).map_err(|_| wrong("text"))?),
-            column => Some(column.as_str().map_err(|_| wrong("text"))?),
+            column => column.as_str_or_null().map_err(|_| wrong("text"))?,
         };
-        let field = |at: usize, what| row.get_ref(first + at)?.as_str_or_null().map_err(|_| wrong(what));
-        let count = |at: usize| -> Res<Option<u32>> { Ok(row.get(first + at)?) };
-        Some(ItemIndexRef {
-            id: item_id(row.get_ref(first + 4)?, id_text).ok_or_else(|| wrong("item_id"))?,
-            kind: field(5, "kind")?,
-            name: field(6, "name")?,
-            tool_calls: field(7, "tool_calls")?,
-            input_tokens: count(8)?,
-            output_tokens: count(9)?,
-            text,
-        })
+        let id = item_id(row.get_ref(first + 3)?, id_text).ok_or_else(|| wrong("item_id"))?;
+        let mut index = ItemIndexRef { id, kind: field(4, "kind")?, text, ..ItemIndexRef::default() };
+        if form & DETAILED != 0 {
+            index.name = field(6, "name")?;
+            index.tool_calls = field(7, "tool_calls")?;
+            index.input_tokens = row.get(first + 8)?;
+            index.output_tokens = row.get(first + 9)?;
+        }
+        Some(index)
     } else {
         None
     };
+    let codec = u8::try_from(form >> FORM_BITS).map_err(|_| wrong("form"))?;
     let payload = PayloadRef { codec: Codec::from_tag(codec), data, index };
-    if payload.check() != row.get::<_, i64>(first + 2)? {
-        return Err(corrupt(format!("payload {id}"), "its check does not fit"));
+    if payload.check(check) != row.get::<_, i64>(first + 1)? {
+        return Err(corrupt(place(), "the check of its payload does not fit"));
     }
     Ok(payload)
 }

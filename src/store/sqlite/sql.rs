@@ -132,19 +132,18 @@ pub(super) const BLOB_BY_ID: &str = "SELECT data FROM blob WHERE id = ?1";
 /// The columns of a payload, in the order in which they are decoded.
 macro_rules! payload {
     () => {
-        "p.codec, p.indexed, p.xxh3, p.data, p.item_id, p.kind, p.name, p.tool_calls, p.input_tokens, \
-         p.output_tokens, p.text "
+        "p.form, p.xxh3, p.data, p.item_id, p.kind, p.text, p.name, p.tool_calls, p.input_tokens, p.output_tokens "
     };
 }
-pub(super) const PAYLOAD_INSERT: &str = "INSERT INTO payload (codec, indexed, xxh3, data, item_id, kind, name, \
-     tool_calls, input_tokens, output_tokens, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+pub(super) const PAYLOAD_INSERT: &str = "INSERT INTO payload (form, xxh3, data, item_id, kind, text, name, \
+     tool_calls, input_tokens, output_tokens) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 pub(super) const PAYLOAD_BY_ID: &str = concat!("SELECT ", payload!(), "FROM payload p WHERE p.id = ?1");
 
 pub(super) const ITEM_INSERT: &str = "INSERT INTO item (branch, channel, slot, ordinal, op, task, value) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 pub(super) const ITEM_ANY: &str = "SELECT 1 FROM item WHERE branch = ?1 AND channel = ?2 LIMIT 1";
 pub(super) const ITEMS_JOINED: &str = concat!(
-    "SELECT i.slot, i.ordinal, i.op, i.task, i.value, ",
+    "SELECT i.slot, i.ordinal, i.task, i.value, ",
     payload!(),
     "FROM item i LEFT JOIN payload p ON p.id = i.value \
      WHERE i.branch = ?1 AND i.channel = ?2 AND i.slot BETWEEN ?3 AND ?4 AND i.ordinal <= ?5 \
@@ -187,7 +186,12 @@ pub(super) const CHECK_WRITES: &str = "SELECT w.checkpoint, w.task, w.idx, w.par
      w.child, c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.child \
      ORDER BY w.checkpoint, w.task, w.idx, w.part";
 /// Rows that belong to no checkpoint.
-pub(super) const CHECK_ORPHANS: [(&str, &str); 5] = [
+pub(super) const CHECK_ORPHANS: [(&str, &str); 6] = [
+    (
+        "payload with columns that its sum does not cover",
+        "SELECT count(*) FROM payload WHERE (form & 1 = 0 AND coalesce(item_id, kind, text) IS NOT NULL) \
+         OR (form & 2 = 0 AND coalesce(name, tool_calls, input_tokens, output_tokens) IS NOT NULL)",
+    ),
     (
         "checkpoint",
         "SELECT count(*) FROM checkpoint c LEFT JOIN namespace n ON n.id = c.namespace \

@@ -26,7 +26,7 @@ impl Tx<'_> {
     /// with it; what its sum has to cover is returned.
     pub(super) fn put_writes(&mut self, of: &Known, new: &NewWrites, child: Option<i64>) -> Res<Vec<WriteSum>> {
         let prepared = of.tasks.iter().find(|task| task.id == new.task);
-        let path = (!prepared.is_some_and(|task| task.path() == new.path)).then_some(&*new.path);
+        let path = prepared.is_none_or(|task| task.path() != new.path).then_some(&*new.path);
         let task = match self.task_code(of, &new.task)? {
             Some(task) => task,
             None => -self.caches.intern(self.conn, Kind::Task, &new.task.to_string())?,

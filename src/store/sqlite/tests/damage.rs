@@ -51,12 +51,14 @@ fn a_flip_in_a_payload_is_found_when_it_is_read() {
         "UPDATE payload SET text = 'zerO' WHERE text = 'zero'",
         "UPDATE payload SET data = X'81'",
         "UPDATE payload SET item_id = 'm9'",
-        "UPDATE payload SET input_tokens = 1",
+        "UPDATE payload SET input_tokens = 1, form = form | 2",
         "UPDATE payload SET kind = NULL",
         "UPDATE blob SET data = 'x'",
         "DELETE FROM payload",
         "DELETE FROM blob",
-        "UPDATE payload SET codec = 700",
+        "UPDATE payload SET form = 4001",
+        "UPDATE payload SET form = form - 1",
+        "UPDATE payload SET form = form | 4",
         "UPDATE payload SET item_id = X'00'",
     ] {
         let (bench, at) = damaged(harm);
@@ -101,7 +103,10 @@ fn every_column_is_covered_by_a_sum() {
         "UPDATE item SET slot = 900 WHERE slot = 3",
         "UPDATE item SET task = 1 WHERE slot = 3",
         "UPDATE item SET op = 0, value = NULL WHERE slot = 3",
-        "UPDATE item SET value = X'010100' WHERE slot = -3",
+        "UPDATE item SET op = 0 WHERE slot = 3",
+        "UPDATE payload SET name = 'n'",
+        "UPDATE payload SET input_tokens = 1",
+        "UPDATE item SET value = X'010200' WHERE slot = -3",
         "DELETE FROM item WHERE slot = -3",
         "DELETE FROM item WHERE slot = 3",
         "UPDATE item SET branch = 77 WHERE slot = 3",
@@ -118,7 +123,7 @@ fn every_column_is_covered_by_a_sum() {
         "UPDATE branch SET depth = 1",
         "DELETE FROM branch",
         "UPDATE blob SET hash = zeroblob(16)",
-        "INSERT INTO payload (codec, indexed, xxh3, data) VALUES (0, 0, 0, X'00')",
+        "INSERT INTO payload (form, xxh3, data) VALUES (0, 0, X'00')",
     ] {
         let (bench, _) = damaged(harm);
         let problems = bench.check();
