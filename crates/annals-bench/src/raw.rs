@@ -42,6 +42,7 @@ pub(crate) struct Template {
     /// Key, kind, task and value of the rows of `version`.
     versions: Vec<(i64, i64, Option<i64>, Value)>,
     anchor: Vec<u8>,
+    form: i64,
     xxh3: i64,
     list: i64,
     channel: i64,
@@ -76,6 +77,7 @@ pub(crate) fn template(path: &Path) -> Res<Template> {
         run: blob("SELECT run FROM checkpoint ORDER BY seq DESC LIMIT 1")?,
         versions,
         anchor: blob("SELECT value FROM version WHERE kind = 4 LIMIT 1")?,
+        form: number("SELECT form FROM payload ORDER BY id DESC LIMIT 1")?,
         xxh3: number("SELECT xxh3 FROM payload ORDER BY id DESC LIMIT 1")?,
         list: number("SELECT channel FROM item LIMIT 1")?,
         channel: number("SELECT channel FROM write LIMIT 1")?,
@@ -214,10 +216,10 @@ impl Raw {
         let conn = lock(&conn)?;
         conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         conn.prepare_cached(
-            "INSERT INTO payload (codec, indexed, xxh3, data, item_id, kind, name, tool_calls, input_tokens, \
-             output_tokens, text) VALUES (0, 1, ?1, x'', ?2, 'ai', NULL, NULL, NULL, NULL, ?3)",
+            "INSERT INTO payload (form, xxh3, data, item_id, kind, text, name, tool_calls, input_tokens, \
+             output_tokens) VALUES (?1, ?2, x'', ?3, 'ai', ?4, NULL, NULL, NULL, NULL)",
         )?
-        .execute(params![self.template.xxh3, row.item_id, row.text])?;
+        .execute(params![self.template.form, self.template.xxh3, row.item_id, row.text])?;
         let payload = conn.last_insert_rowid();
         conn.prepare_cached(
             "INSERT INTO write (checkpoint, task, idx, part, channel, value, child, path, sum) \
