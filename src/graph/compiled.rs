@@ -178,33 +178,8 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
         })
         .collect();
     let mut start = Outgoing::default();
-    let mut joins = Vec::new();
-    for (from, to) in &builder.edges {
-        let Some(to) = by_name.get(to) else { continue };
-        let trigger = (first_trigger + to) as u32;
-        if let Some(out) = outgoing(&mut start, &mut nodes, &by_name, from)
-            && !out.edges.contains(&trigger)
-        {
-            out.edges.push(trigger);
-        }
-    }
-    for (from, to) in &builder.joins {
-        let Some(to) = by_name.get(to) else { continue };
-        let channel = channels.len() as u32;
-        channels.push(format!("join:{}:{}", from.join("+"), nodes[*to].name).into());
-        nodes[*to].triggers.push(channel);
-        for source in from {
-            if let Some(out) = outgoing(&mut start, &mut nodes, &by_name, source) {
-                out.joins.push(joins.len());
-            }
-        }
-        joins.push(Join { channel, names: from.iter().map(ToString::to_string).collect() });
-    }
-    for (from, branch) in builder.branches {
-        if let Some(out) = outgoing(&mut start, &mut nodes, &by_name, &from) {
-            out.branches.push(branch);
-        }
-    }
+    let edges = Edges { edges: builder.edges, joins: builder.joins, branches: builder.branches };
+    let joins = connect(edges, &mut start, &mut nodes, &by_name, &mut channels);
     for node in &mut nodes {
         node.triggers.sort_by(|a, b| channels[*a as usize].cmp(&channels[*b as usize]));
         node.trigger_names = node.triggers.iter().map(|channel| Arc::clone(&channels[*channel as usize])).collect();
@@ -237,6 +212,52 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
     } else {
         Err(GraphError { problems })
     }
+}
+
+/// The edges of a graph by name.
+struct Edges {
+    edges: Vec<(Arc<str>, Arc<str>)>,
+    joins: Vec<(Vec<Arc<str>>, Arc<str>)>,
+    branches: Vec<(Arc<str>, Branch)>,
+}
+
+/// Attaches the edges to the nodes they leave, and returns the joins, which get a channel each.
+fn connect(
+    edges: Edges,
+    start: &mut Outgoing,
+    nodes: &mut [Node],
+    by_name: &HashMap<Arc<str>, usize>,
+    channels: &mut Vec<Arc<str>>,
+) -> Vec<Join> {
+    let first_trigger = channels.len() - nodes.len();
+    let mut joins = Vec::new();
+    for (from, to) in &edges.edges {
+        let Some(to) = by_name.get(to) else { continue };
+        let trigger = (first_trigger + to) as u32;
+        if let Some(out) = outgoing(start, nodes, by_name, from)
+            && !out.edges.contains(&trigger)
+        {
+            out.edges.push(trigger);
+        }
+    }
+    for (from, to) in &edges.joins {
+        let Some(to) = by_name.get(to) else { continue };
+        let channel = channels.len() as u32;
+        channels.push(format!("join:{}:{}", from.join("+"), nodes[*to].name).into());
+        nodes[*to].triggers.push(channel);
+        for source in from {
+            if let Some(out) = outgoing(start, nodes, by_name, source) {
+                out.joins.push(joins.len());
+            }
+        }
+        joins.push(Join { channel, names: from.iter().map(ToString::to_string).collect() });
+    }
+    for (from, branch) in edges.branches {
+        if let Some(out) = outgoing(start, nodes, by_name, &from) {
+            out.branches.push(branch);
+        }
+    }
+    joins
 }
 
 fn outgoing<'a>(

@@ -2,13 +2,11 @@
 
 use std::path::Path;
 
-use annals::base::{IdSource, SystemClock, Clock};
 use annals::base::{CheckpointId, Namespace, TaskId, ThreadId};
+use annals::base::{Clock, IdSource, SystemClock};
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, WriteRef};
 use annals::store::record::{Source, TaskKind, TaskRecord};
-use annals::store::{
-    Batch, ItemIndex, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, Synchronous, WriteValue,
-};
+use annals::store::{Batch, ItemIndex, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, Synchronous, WriteValue};
 
 use crate::disk::{self, same};
 use crate::figures::Report;

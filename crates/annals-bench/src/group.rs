@@ -40,7 +40,9 @@ fn threads(bench: &Bench, report: &mut Report, rounds: usize, commits: usize) ->
             let before = opened.backend.stats();
             let seconds = in_threads(&opened, batches)?;
             let after = opened.backend.stats();
-            groups.borrow_mut().push((after.commits - before.commits) as f64 / (after.transactions - before.transactions) as f64);
+            groups
+                .borrow_mut()
+                .push((after.commits - before.commits) as f64 / (after.transactions - before.transactions) as f64);
             Ok((commits * THREADS) as f64 / seconds)
         }),
     ];
@@ -88,7 +90,9 @@ fn outstanding(bench: &Bench, report: &mut Report, rounds: usize, commits: usize
             let before = opened.backend.stats();
             let rate = submit(&opened, window.take(many), OUTSTANDING)?;
             let after = opened.backend.stats();
-            groups.borrow_mut().push((after.commits - before.commits) as f64 / (after.transactions - before.transactions) as f64);
+            groups
+                .borrow_mut()
+                .push((after.commits - before.commits) as f64 / (after.transactions - before.transactions) as f64);
             Ok(rate)
         }),
     ];

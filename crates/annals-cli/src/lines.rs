@@ -123,12 +123,6 @@ mod tests {
         assert_eq!(lines("a\nb\nc", "a\nx\nc"), [Same("a"), Removed("b"), Added("x"), Same("c")]);
         assert_eq!(lines("", "a"), [Added("a")]);
         assert_eq!(lines("a\na", "a"), [Same("a"), Removed("a")]);
-        assert_eq!(lines("x\na\nb\ny", "a\nz\nb"), [
-            Removed("x"),
-            Same("a"),
-            Added("z"),
-            Same("b"),
-            Removed("y")
-        ]);
+        assert_eq!(lines("x\na\nb\ny", "a\nz\nb"), [Removed("x"), Same("a"), Added("z"), Same("b"), Removed("y")]);
     }
 }

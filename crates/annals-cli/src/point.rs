@@ -158,7 +158,8 @@ mod tests {
 
     fn thread_of(store: &Store, name: &str) -> Thread {
         let schema = DynSchema::new().last("n").build();
-        let graph = StateGraph::with_schema(schema).node("x", |_: &DynState| Ok(())).edge(START, "x").compile().unwrap();
+        let graph =
+            StateGraph::with_schema(schema).node("x", |_: &DynState| Ok(())).edge(START, "x").compile().unwrap();
         let thread = store.thread(name).unwrap();
         graph.invoke(&thread, DynUpdate::new().set("n", 1)).unwrap();
         thread

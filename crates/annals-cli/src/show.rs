@@ -32,7 +32,11 @@ pub(crate) fn run(args: &args::Show, store: &Store, out: &mut Output) -> Result<
     if let Some(name) = &args.channel {
         return channel(&at, name, out);
     }
-    if out.is_json() { document(&at, args.writes, out)? } else { text(&at, args.writes, out)? }
+    if out.is_json() {
+        document(&at, args.writes, out)?
+    } else {
+        text(&at, args.writes, out)?
+    }
     Ok(0)
 }
 
@@ -106,7 +110,8 @@ fn text(at: &Snapshot, writes: bool, out: &mut Output) -> Result<(), Failure> {
     out.line(format!("  made    step {} ({}), {} ({when})", at.step(), at.source(), at.created_at()))?;
     if let Some(parent) = at.parent()? {
         let thread = &parent.point().thread;
-        let origin = if *thread == record.point.thread { String::new() } else { format!("{}@", escape(thread.as_str())) };
+        let origin =
+            if *thread == record.point.thread { String::new() } else { format!("{}@", escape(thread.as_str())) };
         out.line(format!("  parent  {origin}{}", out.id(&short(&parent)?)))?;
     }
     let state = match Waits::of(at)? {

@@ -21,7 +21,8 @@ pub(crate) fn tally<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
             None => counts.push((name, 1)),
         }
     }
-    let word = |(name, n): (&str, usize)| if n == 1 { escape(name).into_owned() } else { format!("{} x{n}", escape(name)) };
+    let word =
+        |(name, n): (&str, usize)| if n == 1 { escape(name).into_owned() } else { format!("{} x{n}", escape(name)) };
     counts.into_iter().map(word).collect::<Vec<_>>().join(", ")
 }
 

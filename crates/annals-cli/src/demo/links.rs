@@ -178,11 +178,10 @@ mod tests {
 
     #[test]
     fn links_are_found_and_code_is_not() {
-        assert_eq!(targets("see [a](b.md), [c](<d e.md> \"t\") and https://x.example/y(z)."), [
-            "b.md",
-            "d",
-            "https://x.example/y(z"
-        ]);
+        assert_eq!(
+            targets("see [a](b.md), [c](<d e.md> \"t\") and https://x.example/y(z)."),
+            ["b.md", "d", "https://x.example/y(z"]
+        );
         assert_eq!(targets("[![image](i.png)](page.md)"), ["i.png", "page.md"]);
         assert_eq!(targets("`[a](b)` and ``[a](b) ` `` and xhttp://no"), Vec::<String>::new());
         assert_eq!(targets("[name]: target.md"), ["target.md"]);
@@ -203,9 +202,7 @@ mod tests {
     fn only_missing_files_are_broken() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a b.md"), "").unwrap();
-        let broken = |target: &str| {
-            Link { target: target.into(), ..Link::default() }.is_broken(folder.path())
-        };
+        let broken = |target: &str| Link { target: target.into(), ..Link::default() }.is_broken(folder.path());
         for target in ["a%20b.md#part", "#part", "http://x", "mailto:a@b", "/absolute", "."] {
             assert!(!broken(target), "{target}");
         }

@@ -45,7 +45,8 @@ pub(crate) fn run(args: &args::Demo, store: Option<&Path>, out: &mut Output) -> 
     let plan = Plan::of(args, store)?;
     let (graph, store) = (graph()?, plan.open(args)?);
     let thread = store.thread(&plan.thread)?;
-    let mut demo = Demo { args, plan: &plan, runner: Runner { graph: &graph, thread: &thread }, tally: Tally::default() };
+    let mut demo =
+        Demo { args, plan: &plan, runner: Runner { graph: &graph, thread: &thread }, tally: Tally::default() };
     demo.intro(out)?;
     let started = now();
     let end = demo.main(out)?;
@@ -90,7 +91,8 @@ impl Demo<'_> {
         for at in all.iter().rev().filter(is_first) {
             ran.extend(crate::words::ran(at)?);
         }
-        let before_draft = all.iter().filter(is_first).find(|at| at.source() == Source::Loop && at.next().eq(["draft"]));
+        let before_draft =
+            all.iter().filter(is_first).find(|at| at.source() == Source::Loop && at.next().eq(["draft"]));
         let lanes = all.iter().find(is_first).map(|end| Lanes {
             end: end.clone(),
             before_draft: before_draft.cloned(),
@@ -260,7 +262,9 @@ impl Demo<'_> {
         })?;
         let (store, thread) = (path.to_string_lossy(), self.plan.thread.as_str());
         say(out, || "  Look around:".into())?;
-        for arguments in [&["log", thread][..], &["show", thread], &["diff", &format!("{thread}~2"), thread], &["check"]] {
+        for arguments in
+            [&["log", thread][..], &["show", thread], &["diff", &format!("{thread}~2"), thread], &["check"]]
+        {
             let whole = [arguments, &["--store", &store]].concat();
             say(out, || format!("    {}", command(&whole)))?;
         }
