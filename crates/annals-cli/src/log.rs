@@ -80,9 +80,7 @@ fn draw(rows: &[Row], more: bool, oneline: bool, out: &mut Output) -> Result<(),
     let drawn: Vec<_> = rows
         .iter()
         .enumerate()
-        .map(|(at, row)| {
-            lanes.row(&row.snapshot.id(), row.snapshot.record().parent, if at == 0 { '@' } else { 'o' })
-        })
+        .map(|(at, row)| lanes.row(&row.snapshot.id(), row.snapshot.record().parent, if at == 0 { '@' } else { 'o' }))
         .collect();
     let cells: Vec<Vec<String>> =
         rows.iter().zip(&drawn).map(|(row, drawn)| row.cells(drawn.node.clone(), oneline)).collect();

@@ -71,7 +71,10 @@ impl Output {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a command line takes its look from the environment; the library does not")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a command line takes its look from the environment; the library does not"
+)]
 fn colour_wanted() -> bool {
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !no_colour && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
@@ -211,7 +214,10 @@ mod tests {
 
     #[test]
     fn figures_are_for_people() {
-        assert_eq!((grouped(1_234_567), grouped(12), count(1, "file")), ("1,234,567".into(), "12".into(), "1 file".into()));
+        assert_eq!(
+            (grouped(1_234_567), grouped(12), count(1, "file")),
+            ("1,234,567".into(), "12".into(), "1 file".into())
+        );
         assert_eq!((size(1_000), size(1_536), size(3 << 20)), ("1000 B".into(), "1.5 KiB".into(), "3.0 MiB".into()));
         assert_eq!(cut("abcdef", 6), "abcdef");
         assert_eq!(cut("äbcdefg", 6), "äbc...");

@@ -32,7 +32,11 @@ pub(crate) fn run(args: &args::Show, store: &Store, out: &mut Output) -> Result<
     if let Some(name) = &args.channel {
         return channel(&at, name, out);
     }
-    if out.is_json() { document(&at, args.writes, out)? } else { text(&at, args.writes, out)? }
+    if out.is_json() {
+        document(&at, args.writes, out)?
+    } else {
+        text(&at, args.writes, out)?
+    }
     Ok(0)
 }
 
@@ -106,7 +110,8 @@ fn text(at: &Snapshot, writes: bool, out: &mut Output) -> Result<(), Failure> {
     out.line(format!("  made    step {} ({}), {} ({when})", at.step(), at.source(), at.created_at()))?;
     if let Some(parent) = at.parent()? {
         let thread = &parent.point().thread;
-        let origin = if *thread == record.point.thread { String::new() } else { format!("{}@", escape(thread.as_str())) };
+        let origin =
+            if *thread == record.point.thread { String::new() } else { format!("{}@", escape(thread.as_str())) };
         out.line(format!("  parent  {origin}{}", out.id(&short(&parent)?)))?;
     }
     let state = match Waits::of(at)? {
@@ -124,7 +129,7 @@ fn text(at: &Snapshot, writes: bool, out: &mut Output) -> Result<(), Failure> {
         for write in at.writes()? {
             let node = nodes.get(&write.task).copied().unwrap_or("(run)");
             let value = brief(&write.to_value()?.to_json());
-            rows.push(vec![escape(node).into_owned(), escape(&write.channel).into_owned(), value]);
+            rows.push(vec![words::node(node), escape(&write.channel).into_owned(), value]);
         }
         for line in columns(&rows) {
             out.line(format!("  {line}"))?;
@@ -143,7 +148,7 @@ fn values(at: &Snapshot, out: &mut Output) -> Result<(), Failure> {
     for record in state.channels.iter().filter(|record| known.contains(&record.channel)) {
         let by = written.get(&record.channel).map(|blame| {
             let back = at.record().ordinal.saturating_sub(blame.ordinal);
-            format!("{} ~{back}", escape(blame.node.as_deref().unwrap_or("(edited)")))
+            format!("{} ~{back}", words::node(blame.node.as_deref().unwrap_or("(edited)")))
         });
         let by = by.unwrap_or_default();
         let name = escape(&record.channel).into_owned();

@@ -52,9 +52,7 @@ pub(crate) fn graph() -> annals::Result<CompiledGraph<Research>> {
         .name("research")
         .node("list", list)
         .node("read", Own(|file: FileRef, _: &Context| Ok(Research::update().notes([read(&file)]))))
-        .node("analyse", |research: &Research| {
-            Ok(Research::update().analysis(report::analyse(research.notes.iter())))
-        })
+        .node("analyse", |research: &Research| Ok(Research::update().analysis(report::analyse(research.notes.iter()))))
         .node("draft", draft)
         .node("approve", approve)
         .node("finish", finish)

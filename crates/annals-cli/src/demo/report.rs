@@ -181,17 +181,21 @@ mod tests {
     #[test]
     fn what_only_one_file_says_is_telling() {
         let shared = "The same sentence stands in both of these small files here.";
-        let one = facts("one.md", format!("# One\n\nboats store boats store store\n\n{shared}\n").as_bytes(), Path::new("/"));
+        let one =
+            facts("one.md", format!("# One\n\nboats store boats store store\n\n{shared}\n").as_bytes(), Path::new("/"));
         let two = facts("two.md", format!("trains store trains [x](gone.md)\n\n{shared}\n").as_bytes(), Path::new("/"));
         let junk = skipped("x.txt", "it is no text");
         let analysis = analyse([&one, &two, &junk].into_iter());
         assert_eq!(analysis.files[0].terms[0], "boats");
         assert_eq!(analysis.files[1].terms[0], "trains");
         assert_eq!(analysis.repeated[0].paths, ["one.md", "two.md"]);
-        assert_eq!(analysis.summary(), "2 files with 32 words and 1 link; 1 broken link, 1 repeated paragraph, 1 file not read");
+        assert_eq!(
+            analysis.summary(),
+            "2 files with 33 words and 1 link; 1 broken link, 1 repeated paragraph, 1 file not read"
+        );
         let report = draft("notes", &analysis, 1);
         assert!(report.starts_with("# What is in notes\n\n2 files"), "{report}");
-        assert!(report.contains("- one.md (17 words): boats\n"), "{report}");
+        assert!(report.contains("- one.md (18 words): boats\n"), "{report}");
         assert!(report.contains("- two.md:1 -> gone.md\n") && report.contains("- x.txt: it is no text\n"), "{report}");
         assert_eq!(analyse([].into_iter()), Analysis::default());
     }

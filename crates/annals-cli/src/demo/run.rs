@@ -34,7 +34,7 @@ impl Tally {
         *(if cached { &mut runs.remembered } else { &mut runs.now }) += 1;
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (node, runs) in &other.0 {
             let mine = self.0.entry(node.clone()).or_default();
             mine.now += runs.now;
@@ -57,7 +57,11 @@ impl Tally {
 
     pub(crate) fn json(&self) -> Json {
         let of = |kind: fn(&Runs) -> usize| -> Json {
-            self.0.iter().filter(|(_, runs)| kind(runs) > 0).map(|(node, runs)| (node.clone(), json!(kind(runs)))).collect()
+            self.0
+                .iter()
+                .filter(|(_, runs)| kind(runs) > 0)
+                .map(|(node, runs)| (node.clone(), json!(kind(runs))))
+                .collect()
         };
         json!({ "ran_now": of(|runs| runs.now), "remembered": of(|runs| runs.remembered) })
     }
@@ -71,7 +75,12 @@ pub(crate) struct Runner<'a> {
 
 impl Runner<'_> {
     /// Runs until the end or a question; every superstep is on the disk before the next one starts.
-    pub(crate) fn drive(&self, input: Input, tally: &mut Tally, out: &mut Output) -> Result<Outcome<Research>, Failure> {
+    pub(crate) fn drive(
+        &self,
+        input: Input,
+        tally: &mut Tally,
+        out: &mut Output,
+    ) -> Result<Outcome<Research>, Failure> {
         let head = self.thread.head()?;
         // A new thread writes its input first; the nodes begin with step 1.
         let mut step = head.map_or(1, |head| (head.step() + 1).max(1));
