@@ -1,3 +1,102 @@
-//! Figures.
+//! The figures of annals, and of its peers beside them.
+//!
+//! `figures` measures the library through its public API and writes one JSON object or a table. Nothing here is part
+//! of the library; a ratio is always taken between two sides that ran alternately in the same process.
+#![allow(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
-fn main() {}
+mod append;
+mod disk;
+mod figures;
+mod group;
+mod history;
+mod peers;
+mod raw;
+mod stats;
+mod supersteps;
+mod turns;
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What a measurement returns; errors cross threads.
+pub(crate) type Res<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDER] [--only NAME] [--python PROGRAM]
+
+  --json     one JSON object on stdout in place of the table
+  --quick    few and short runs: a smoke test, no measurement
+  --dir      where the files go (default: a fresh folder under the system's temporary folder)
+  --only     one group (append, group, disk, turns, history, supersteps, rss, langgraph), or the group of a figure
+  --python   the Python that has langgraph (default: python3)";
+
+/// What to measure, and where.
+pub(crate) struct Bench {
+    pub(crate) dir: PathBuf,
+    pub(crate) quick: bool,
+    pub(crate) only: Option<String>,
+    pub(crate) python: String,
+}
+
+impl Bench {
+    /// Returns the path of a file that does not exist yet.
+    pub(crate) fn file(&self, name: &str) -> Res<PathBuf> {
+        let path = self.dir.join(name);
+        for suffix in ["", "-wal", "-shm"] {
+            let mut beside = path.clone().into_os_string();
+            beside.push(suffix);
+            if Path::new(&beside).exists() {
+                std::fs::remove_file(&beside)?;
+            }
+        }
+        Ok(path)
+    }
+
+    /// Returns `full`, or `quick` for a smoke test.
+    pub(crate) fn runs(&self, full: usize, quick: usize) -> usize {
+        if self.quick { quick } else { full }
+    }
+}
+
+fn main() -> ExitCode {
+    match run(std::env::args().skip(1).collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("annals-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Vec<String>) -> Res<()> {
+    let mut args = args.into_iter();
+    match args.next().as_deref() {
+        Some("figures") => {}
+        Some(turns::RSS_CHILD) => return turns::rss_child(args.collect()),
+        _ => return Err(USAGE.into()),
+    }
+    let (mut json, mut quick, mut dir, mut only, mut python) = (false, false, None, None, "python3".to_owned());
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or(format!("{arg} needs a value\n{USAGE}"));
+        match arg.as_str() {
+            "--json" => json = true,
+            "--quick" => quick = true,
+            "--dir" => dir = Some(PathBuf::from(value()?)),
+            "--only" => only = Some(value()?),
+            "--python" => python = value()?,
+            _ => return Err(format!("{arg:?} is no option\n{USAGE}").into()),
+        }
+    }
+    let parent = dir.unwrap_or_else(std::env::temp_dir);
+    std::fs::create_dir_all(&parent)?;
+    // Removed when it is dropped, whatever the measurement comes to.
+    let folder = tempfile::Builder::new().prefix("annals-bench-").tempdir_in(parent)?;
+    let bench = Bench { dir: folder.path().to_path_buf(), quick, only, python };
+    let report = figures::measure(&bench)?;
+    if json {
+        println!("{}", report.to_json())
+    } else {
+        print!("{}", report.to_table())
+    }
+    Ok(())
+}

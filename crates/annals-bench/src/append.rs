@@ -1,0 +1,207 @@
+//! One chat superstep through `Store::commit`, beside the same rows written by hand.
+
+use std::path::Path;
+
+use annals::base::{CheckpointId, Namespace, TaskId, ThreadId};
+use annals::base::{Clock, IdSource, SystemClock};
+use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, WriteRef};
+use annals::store::record::{Source, TaskKind, TaskRecord};
+use annals::store::{Batch, ItemIndex, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, Synchronous, WriteValue};
+
+use crate::disk::{self, same};
+use crate::figures::Report;
+use crate::raw::{self, OneRow, Raw};
+use crate::stats::{Side, interleave, median, ratio, text, timed};
+use crate::{Bench, Res};
+
+/// Bytes of the text of a message.
+pub(crate) const TEXT_BYTES: usize = 500;
+/// The node whose supersteps are written.
+const NODE: &str = "answer";
+/// The channel that makes it due.
+const TRIGGER: &str = "branch:to:answer";
+
+/// A checkpoint with one task due, on which the next superstep builds.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub(crate) id: CheckpointId,
+    task: TaskRecord,
+    step: i64,
+    version: u64,
+    /// Messages so far.
+    pub(crate) messages: u64,
+}
+
+impl Link {
+    /// Returns the same state and tasks under the id of a fork of it.
+    pub(crate) fn forked_as(&self, id: CheckpointId) -> Self {
+        Self { id, step: self.step + 1, ..self.clone() }
+    }
+}
+
+/// Makes the batches of a thread: each superstep adds one message.
+pub(crate) struct Chain {
+    thread: ThreadId,
+    ids: IdSource,
+    /// The newest checkpoint.
+    pub(crate) head: Option<CheckpointId>,
+    /// All checkpoints made.
+    pub(crate) links: Vec<Link>,
+}
+
+impl Chain {
+    /// Starts a thread without checkpoints.
+    pub(crate) fn new(thread: &str, seed: u64) -> Res<Self> {
+        Ok(Self { thread: ThreadId::new(thread)?, ids: IdSource::from_seed(seed), head: None, links: Vec::new() })
+    }
+
+    /// Returns the next batch: the first checkpoint, or a superstep on the newest.
+    pub(crate) fn next(&mut self) -> Batch {
+        let parent = self.links.last().cloned();
+        let (batch, link) = self.on(parent.as_ref());
+        self.links.push(link);
+        batch
+    }
+
+    /// Returns the next so many batches.
+    pub(crate) fn take(&mut self, count: usize) -> Vec<Batch> {
+        (0..count).map(|_| self.next()).collect()
+    }
+
+    /// Returns the batch of a superstep on `parent`, which becomes the newest checkpoint, and what it leads to.
+    pub(crate) fn on(&mut self, parent: Option<&Link>) -> (Batch, Link) {
+        let step = parent.map_or(-1, |parent| parent.step + 1);
+        let id = self.ids.checkpoint(SystemClock.now(), step, self.head.as_ref());
+        let task = TaskRecord {
+            id: TaskId::from_bytes(*self.ids.uuid_v4().as_bytes()),
+            name: NODE.into(),
+            kind: TaskKind::Pull { triggers: vec![TRIGGER.into()] },
+        };
+        let mut checkpoint = NewCheckpoint {
+            id,
+            parent: parent.map(|parent| Parent::Local(parent.id)),
+            step,
+            source: if parent.is_some() { Source::Loop } else { Source::Input },
+            created_at: SystemClock.now(),
+            run: Some(annals::base::RunId::from_bytes([7; 16])),
+            metadata: None,
+            tasks: vec![task.clone()],
+            consumed: Vec::new(),
+            changes: Vec::new(),
+            seen: Vec::new(),
+        };
+        if let Some(parent) = parent {
+            self.superstep(&mut checkpoint, parent);
+        }
+        let mut batch = Batch::new(self.thread.clone(), Namespace::root(), self.head);
+        batch.checkpoints.push(checkpoint);
+        self.head = Some(id);
+        let messages = parent.map_or(0, |parent| parent.messages + 1);
+        (batch, Link { id, task, step, version: parent.map_or(1, |parent| parent.version + 1), messages })
+    }
+
+    /// The task of the parent wrote one message, which the list takes over; its trigger is emptied and seen.
+    fn superstep(&mut self, checkpoint: &mut NewCheckpoint, parent: &Link) {
+        let (version, slot) = (parent.version + 1, parent.messages);
+        let index = ItemIndex {
+            id: Some(self.ids.uuid_v4().to_string().into()),
+            kind: Some("ai".into()),
+            text: Some(text(slot, TEXT_BYTES)),
+            ..ItemIndex::default()
+        };
+        let message = Payload { index: Some(Box::new(index)), ..Payload::default() };
+        checkpoint.consumed.push(NewWrites {
+            checkpoint: parent.id,
+            task: parent.task.id,
+            path: parent.task.path(),
+            writes: vec![NewWrite { index: 0, channel: "messages".into(), value: WriteValue::Items(vec![message]) }],
+        });
+        let write = WriteRef { task: parent.task.id, index: 0, part: 0 };
+        let put = ItemChange { slot, op: ItemOp::Put(Data::OfWrite(write)), task: Some(0) };
+        let change = |channel: &str, value, task| Change { channel: channel.into(), version, value, task };
+        checkpoint.changes.push(change("messages", ChangeValue::Items(vec![put]), Some(0)));
+        checkpoint.changes.push(change(TRIGGER, ChangeValue::Empty, None));
+        checkpoint.seen.push(Seen { node: NODE.into(), versions: vec![(TRIGGER.into(), parent.version)] });
+    }
+}
+
+/// Measures the append figures.
+pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+    let (store, raw, _) = compare(bench, Synchronous::Full, bench.runs(9, 2), bench.runs(300, 20))?;
+    report.set("append_full_ratio", ratio(&raw, &store));
+    report.extra("append_full_us", median(&store));
+    report.extra("append_full_by_hand_us", median(&raw));
+    let (store, raw, one) = compare(bench, Synchronous::Normal, bench.runs(9, 2), bench.runs(2_000, 100))?;
+    report.set("append_normal_ratio", ratio(&raw, &store));
+    report.set("append_normal_vs_one_row", ratio(&one, &store));
+    report.extra("append_normal_us", median(&store));
+    report.extra("append_normal_by_hand_us", median(&raw));
+    report.extra("append_normal_one_row_us", median(&one));
+    Ok(())
+}
+
+/// Writes the same supersteps on all sides, and returns the microseconds per superstep of each.
+fn compare(
+    bench: &Bench,
+    synchronous: Synchronous,
+    rounds: usize,
+    supersteps: usize,
+) -> Res<(Vec<f64>, Vec<f64>, Vec<f64>)> {
+    let (path, raw_path, one_path) = (bench.file("store.db")?, bench.file("raw.db")?, bench.file("one-row.db")?);
+    let opened = disk::open(&path, synchronous)?;
+    let mut chain = Chain::new("chat", 1)?;
+    opened.store.commit(&chain.next())?;
+    let template = raw::template(&example(bench)?)?;
+    let mut raw = Raw::open(&raw_path, synchronous, template)?;
+    let mut one = OneRow::open(&one_path, synchronous)?;
+    let mut sides: [Side<'_>; 3] = [
+        Box::new(|| {
+            let batches = chain.take(supersteps);
+            per(supersteps, || Ok(batches.iter().try_for_each(|batch| opened.store.commit(batch))?))
+        }),
+        Box::new(|| {
+            let rows = raw.prepare(supersteps);
+            per(supersteps, || rows.iter().try_for_each(|row| raw.superstep(row)))
+        }),
+        Box::new(|| {
+            let rows: Vec<String> = (0..supersteps as u64).map(|seed| text(seed, raw::ONE_ROW_BYTES)).collect();
+            per(supersteps, || rows.iter().try_for_each(|row| one.append(row)))
+        }),
+    ];
+    let costs = interleave(rounds, &mut sides)?;
+    drop(sides);
+    let total = ((rounds + 1) * supersteps) as u64;
+    opened.verify(total + 1)?;
+    opened.empty_wal()?;
+    drop(opened);
+    raw.close()?;
+    same("rows of the one-row table", one.close()?, total as i64)?;
+    equal_work(&path, &raw_path)?;
+    let [store, raw, one] = <[Vec<f64>; 3]>::try_from(costs).map_err(|_| "three sides have three costs")?;
+    Ok((store, raw, one))
+}
+
+fn per(count: usize, work: impl FnOnce() -> Res<()>) -> Res<f64> {
+    Ok(timed(work)?.0 / count as f64)
+}
+
+/// Makes a store from which the hand-written side learns its rows; long enough to hold an anchor.
+fn example(bench: &Bench) -> Res<std::path::PathBuf> {
+    let path = bench.file("example.db")?;
+    let opened = disk::open(&path, Synchronous::Normal)?;
+    let batches = Chain::new("chat", 1)?.take(80);
+    batches.iter().try_for_each(|batch| opened.store.commit(batch))?;
+    opened.verify(80)?;
+    opened.empty_wal()?;
+    Ok(path)
+}
+
+/// Both files must hold the same number of rows in every table, and about as many bytes.
+fn equal_work(store: &Path, raw: &Path) -> Res<()> {
+    same("rows written by hand", raw::rows(raw)?, raw::rows(store)?)?;
+    let (store, raw) = (std::fs::metadata(store)?.len() as f64, std::fs::metadata(raw)?.len() as f64);
+    if (store / raw - 1.0).abs() > 0.03 {
+        return Err(format!("the store has {store} bytes, the file written by hand {raw}").into());
+    }
+    Ok(())
+}

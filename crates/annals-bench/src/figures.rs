@@ -1,0 +1,231 @@
+//! The list of figures with their targets, and what is shown of them.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use crate::{Bench, Res, append, disk, group, history, peers, supersteps, turns};
+
+/// A figure, in the order of the list.
+struct Figure {
+    name: &'static str,
+    group: &'static str,
+    target: Target,
+}
+
+/// What a figure must reach.
+enum Target {
+    /// It is shown, no more.
+    None,
+    AtLeast(f64),
+    AtMost(f64),
+    /// At most what other figures give.
+    AtMostOf(fn(&Report) -> Option<f64>),
+}
+
+const fn figure(name: &'static str, group: &'static str, target: Target) -> Figure {
+    Figure { name, group, target }
+}
+
+const FIGURES: [Figure; 20] = [
+    figure("append_full_ratio", "append", Target::AtLeast(0.8)),
+    figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
+    figure("append_normal_vs_one_row", "append", Target::None),
+    figure("group_commit_ratio_threads", "group", Target::AtLeast(2.0)),
+    figure("group_commit_ratio_outstanding", "group", Target::AtLeast(5.0)),
+    figure("group_size_mean", "group", Target::None),
+    figure("fsync_us", "disk", Target::None),
+    figure("bytes_per_turn_1k", "turns", Target::None),
+    figure("bytes_per_turn_10k", "turns", Target::AtMostOf(bytes_target)),
+    figure("turn_us_1k", "turns", Target::AtMost(200.0)),
+    figure("turn_us_10k", "turns", Target::AtMostOf(|report| Some(1.25 * report.get("turn_us_1k")?))),
+    figure("cold_turn_us_10k", "turns", Target::AtMost(20_000.0)),
+    figure("turn_full_us_1k", "turns", Target::AtMostOf(full_target)),
+    figure("get_state_us_10k", "history", Target::AtMost(15_000.0)),
+    figure("read_tail_50_us_10k", "history", Target::AtMost(500.0)),
+    figure("append_us_10k", "history", Target::None),
+    figure("fork_us_10k", "history", Target::AtMostOf(|report| Some(2.5 * report.get("append_us_10k")?))),
+    figure("superstep_ns", "supersteps", Target::AtMost(3_000.0)),
+    figure("superstep_store_us", "supersteps", Target::None),
+    figure("peak_rss_mb_10k", "rss", Target::None),
+];
+
+fn bytes_target(report: &Report) -> Option<f64> {
+    Some((1.10 * report.get("bytes_per_turn_1k")?).min(1_500.0))
+}
+
+fn full_target(report: &Report) -> Option<f64> {
+    Some(2.5 * report.get("fsync_us")? + report.get("turn_us_1k")?)
+}
+
+/// What was measured.
+#[derive(Default)]
+pub(crate) struct Report {
+    figures: Vec<(String, f64)>,
+    extras: Vec<(String, f64)>,
+    /// What LangGraph needed.
+    pub(crate) langgraph: Value,
+    machine: Map<String, Value>,
+}
+
+impl Report {
+    /// Notes a figure of the list; a later value replaces an earlier one.
+    pub(crate) fn set(&mut self, name: &str, value: f64) {
+        debug_assert!(FIGURES.iter().any(|figure| figure.name == name), "{name}");
+        self.figures.retain(|(old, _)| old != name);
+        self.figures.push((name.into(), value));
+    }
+
+    /// Notes a number beside the list, by which a figure can be understood.
+    pub(crate) fn extra(&mut self, name: &str, value: f64) {
+        self.extras.push((name.into(), value));
+    }
+
+    /// Returns a figure that was measured.
+    pub(crate) fn get(&self, name: &str) -> Option<f64> {
+        self.figures.iter().find(|(noted, _)| noted == name).map(|(_, value)| *value)
+    }
+
+    /// Returns what a figure must reach as text, and whether it does.
+    fn judge(&self, figure: &Figure) -> (Option<(&'static str, f64)>, Option<bool>) {
+        let value = self.get(figure.name);
+        let (sign, limit) = match &figure.target {
+            Target::None => return (None, None),
+            Target::AtLeast(limit) => (">=", Some(*limit)),
+            Target::AtMost(limit) => ("<=", Some(*limit)),
+            Target::AtMostOf(limit) => ("<=", limit(self)),
+        };
+        let Some(limit) = limit else { return (None, None) };
+        let passes = value.map(|value| if sign == ">=" { value >= limit } else { value <= limit });
+        (Some((sign, limit)), passes)
+    }
+
+    /// Returns one JSON object: every figure that was measured by its name, then targets and details.
+    pub(crate) fn to_json(&self) -> String {
+        let mut object = Map::new();
+        let mut targets = Map::new();
+        for figure in &FIGURES {
+            let Some(value) = self.get(figure.name) else { continue };
+            object.insert(figure.name.into(), number(value));
+            if let (Some((sign, limit)), Some(passes)) = self.judge(figure) {
+                targets.insert(figure.name.into(), json!({ "must": sign, "limit": number(limit), "pass": passes }));
+            }
+        }
+        object.insert("langgraph".into(), self.langgraph.clone());
+        object.insert("targets".into(), Value::Object(targets));
+        let details = self.extras.iter().map(|(name, value)| (name.clone(), number(*value))).collect();
+        object.insert("details".into(), Value::Object(details));
+        object.insert("machine".into(), Value::Object(self.machine.clone()));
+        Value::Object(object).to_string()
+    }
+
+    /// Returns a table for people, with the rows that miss their target.
+    pub(crate) fn to_table(&self) -> String {
+        let mut table = format!("{:<34} {:>12}   {:<14} {}\n", "figure", "value", "target", "verdict");
+        for figure in &FIGURES {
+            let Some(value) = self.get(figure.name) else { continue };
+            let (limit, passes) = self.judge(figure);
+            let limit = limit.map(|(sign, limit)| format!("{sign} {}", shown(limit))).unwrap_or_default();
+            let verdict = passes.map_or("", |passes| if passes { "pass" } else { "MISS" });
+            _ = writeln!(table, "{:<34} {:>12}   {limit:<14} {verdict}", figure.name, shown(value));
+        }
+        for (name, value) in &self.extras {
+            _ = writeln!(table, "  {name:<32} {:>12}", shown(*value));
+        }
+        if let Value::Object(peer) = &self.langgraph {
+            table.push_str("langgraph (SqliteSaver, FULL)\n");
+            for (name, value) in peer {
+                let value = value.as_f64().map_or_else(|| value.to_string(), shown);
+                _ = writeln!(table, "  {name:<32} {value:>12}");
+            }
+        }
+        for (name, value) in &self.machine {
+            _ = writeln!(table, "{name}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        }
+        table
+    }
+}
+
+/// Rounds to what a measurement can tell.
+fn number(value: f64) -> Value {
+    let digits = if value.abs() >= 100.0 { 10.0 } else { 1_000.0 };
+    json!((value * digits).round() / digits)
+}
+
+fn shown(value: f64) -> String {
+    if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}
+
+/// A group of figures that are measured together.
+type Group = (&'static str, fn(&Bench, &mut Report) -> Res<()>);
+
+/// Measures what was asked for.
+pub(crate) fn measure(bench: &Bench) -> Res<Report> {
+    let groups: [Group; 8] = [
+        ("disk", |bench, report| {
+            report.set("fsync_us", disk::fsync_us(bench)?);
+            Ok(())
+        }),
+        ("append", append::measure),
+        ("group", group::measure),
+        ("turns", turns::measure),
+        ("history", history::measure),
+        ("supersteps", supersteps::measure),
+        ("rss", turns::rss),
+        ("langgraph", peers::measure),
+    ];
+    let only = match bench.only.as_deref() {
+        None => None,
+        Some(name) => {
+            let group = FIGURES.iter().find(|figure| figure.name == name).map_or(name, |figure| figure.group);
+            let known = groups.iter().find(|(known, _)| *known == group);
+            Some(known.ok_or(format!("{name:?} is neither a figure nor a group of figures"))?.0)
+        }
+    };
+    let mut report = Report { machine: machine(bench), ..Report::default() };
+    for (name, measure) in groups {
+        if only.is_none_or(|only| only == name) {
+            eprintln!("annals-bench: {name}");
+            measure(bench, &mut report)?;
+        }
+    }
+    Ok(report)
+}
+
+fn machine(bench: &Bench) -> Map<String, Value> {
+    let mut machine = Map::new();
+    let kind = disk::file_system(&bench.dir);
+    if kind == "tmpfs" {
+        eprintln!(
+            "annals-bench: {} is on tmpfs: nothing is synced there; choose another with --dir",
+            bench.dir.display()
+        );
+    }
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    machine.insert("cores".into(), json!(std::thread::available_parallelism().map_or(0, usize::from)));
+    machine.insert("load".into(), json!(load.split(' ').next().and_then(|load| load.parse::<f64>().ok())));
+    machine.insert("file_system".into(), json!(kind));
+    machine.insert("sqlite".into(), json!(rusqlite::version()));
+    machine.insert("quick".into(), json!(bench.quick));
+    machine
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_judged_and_losing_rows_are_shown() {
+        let mut report = Report::default();
+        report.set("append_full_ratio", 0.5);
+        report.set("turn_us_1k", 100.0);
+        report.set("turn_us_10k", 125.0);
+        let table = report.to_table();
+        assert!(table.lines().any(|line| line.starts_with("append_full_ratio") && line.ends_with("MISS")), "{table}");
+        assert!(table.lines().any(|line| line.starts_with("turn_us_10k") && line.ends_with("pass")), "{table}");
+        let json: Value = serde_json::from_str(&report.to_json()).unwrap();
+        assert_eq!(json["targets"]["append_full_ratio"]["pass"], json!(false));
+        assert_eq!(json["turn_us_10k"], json!(125.0));
+        assert!(json.get("superstep_ns").is_none(), "what was not measured is not shown");
+    }
+}
