@@ -14,13 +14,15 @@ use serde_json::{Value as Json, json};
 
 use crate::args;
 use crate::errors::Failure;
-use crate::lines::{Line, lines, members};
-use crate::output::{Output, columns, count, escape, safe_lines};
+use crate::lines::{Line, apart, lines, members};
+use crate::output::{Output, columns, count, cut, escape, safe_lines};
 use crate::point::{resolve, short};
 use crate::words::{self, brief, item};
 
 /// How many changed lines, members or items of one channel are shown; JSON has all.
 const SHOWN_MAX: usize = 20;
+/// How much of a changed line is shown.
+const LINE_CHARS: usize = 110;
 
 pub(crate) fn run(args: &args::Diff, store: &Store, out: &mut Output) -> Result<u8, Failure> {
     let first = resolve(store, &args.before)?;
@@ -125,8 +127,17 @@ fn body(channel: &ChannelDiff, out: &mut Output) -> Result<(), Failure> {
         ChannelDiff::Items { added, removed, changed, .. } => {
             shown.extend(removed.iter().map(|value| minus(&value.to_json())));
             for (before, after) in changed {
-                shown.push(minus(&before.to_json()));
-                shown.push(plus(&after.to_json()));
+                let (a, b) = (before.to_json(), after.to_json());
+                let id = a.get("id").and_then(Json::as_str).unwrap_or("?");
+                for member in members(&a, &b) {
+                    pair(
+                        &format!("{}{}", escape(id), escape(&member.path)),
+                        member.before,
+                        member.after,
+                        out,
+                        &mut shown,
+                    );
+                }
             }
             shown.extend(added.iter().map(|value| plus(&value.to_json())));
         }
@@ -144,7 +155,7 @@ fn body(channel: &ChannelDiff, out: &mut Output) -> Result<(), Failure> {
 
 /// Tells the change of one value: texts by line, objects by member, all else whole.
 fn change(before: &Value, after: &Value, out: &Output, shown: &mut Vec<String>) {
-    let safe = |line: &str| safe_lines(line).next().unwrap_or_default();
+    let safe = |line: &str| cut(&safe_lines(line).next().unwrap_or_default(), LINE_CHARS).into_owned();
     let (a, b) = (before.to_json(), after.to_json());
     match (before, after) {
         (Value::Str(old), Value::Str(new)) if old.contains('\n') || new.contains('\n') => {
@@ -158,13 +169,24 @@ fn change(before: &Value, after: &Value, out: &Output, shown: &mut Vec<String>) 
         }
         (Value::List(_), Value::List(_)) | (Value::Map(_), Value::Map(_)) => {
             for member in members(&a, &b) {
-                let path = escape(&member.path).into_owned();
-                shown.extend(member.before.map(|v| out.removed(&format!("  - {path}: {}", brief(v)))));
-                shown.extend(member.after.map(|v| out.added(&format!("  + {path}: {}", brief(v)))));
+                pair(&escape(&member.path), member.before, member.after, out, shown);
             }
         }
         _ => shown.push(format!("  {} -> {}", out.removed(&brief(&a)), out.added(&brief(&b)))),
     }
+}
+
+/// Tells a member that differs; of two texts, from where they part.
+fn pair(path: &str, before: Option<&Json>, after: Option<&Json>, out: &Output, shown: &mut Vec<String>) {
+    let (old, new) = match (before, after) {
+        (Some(Json::String(old)), Some(Json::String(new))) => {
+            let (old, new) = apart(old, new);
+            (Some(brief(&json!(old))), Some(brief(&json!(new))))
+        }
+        _ => (before.map(brief), after.map(brief)),
+    };
+    shown.extend(old.map(|old| out.removed(&format!("  - {path}: {old}"))));
+    shown.extend(new.map(|new| out.added(&format!("  + {path}: {new}"))));
 }
 
 fn document(before: Option<&Snapshot>, after: &Snapshot, found: &Diff) -> Json {

@@ -132,7 +132,7 @@ impl From<annals::Error> for Failure {
             "checkpoint_not_found" => failure.hint("annals log THREAD lists the checkpoints"),
             "busy" => failure.hint("try again when the other process is done"),
             "newer_format" => failure.hint("a newer annals reads it"),
-            "corrupt" => failure.hint("annals check lists what does not fit"),
+            "corrupt" => failure.hint("nothing was changed; copy the file before anything else is tried"),
             _ => failure,
         }
     }

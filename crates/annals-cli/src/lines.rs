@@ -1,5 +1,7 @@
 //! What differs within a value: members by path, and lines within texts.
 
+use std::borrow::Cow;
+
 use serde_json::Value as Json;
 
 /// A member that differs: its path (JSON Pointer), and what it was and is; `None` where it is not there.
@@ -44,6 +46,22 @@ fn compare<'a>(path: String, before: &'a Json, after: &'a Json, found: &mut Vec<
 /// Writes a name as a step of a JSON Pointer (RFC 6901).
 fn pointer(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
+}
+
+/// How much of what two long texts share is shown before the place where they part.
+const LEAD_CHARS: usize = 24;
+
+/// Cuts what two texts share at their beginning, so that what differs is in sight.
+pub(crate) fn apart<'a>(before: &'a str, after: &'a str) -> (Cow<'a, str>, Cow<'a, str>) {
+    let shared = before.chars().zip(after.chars()).take_while(|(a, b)| a == b).count();
+    let Some(skip) = shared.checked_sub(LEAD_CHARS * 2).map(|_| shared - LEAD_CHARS) else {
+        return (before.into(), after.into());
+    };
+    let from = |text: &'a str| {
+        let at = text.char_indices().nth(skip).map_or(text.len(), |(at, _)| at);
+        Cow::Owned(format!("...{}", &text[at..]))
+    };
+    (from(before), from(after))
 }
 
 /// A line of a comparison.
@@ -115,6 +133,15 @@ mod tests {
         assert_eq!(paths, ["/a~1b/c/1", "/x", "/y"]);
         assert_eq!(members(&json!(1), &json!(2)).len(), 1);
         assert!(members(&before, &before).is_empty());
+    }
+
+    #[test]
+    fn what_differs_is_in_sight() {
+        let same = "äb".repeat(30);
+        let (a, b) = (format!("{same}1"), format!("{same}2"));
+        assert_eq!(apart(&a, &b).1, format!("...{}2", "äb".repeat(12)));
+        assert_eq!(apart("short 1", "short 2"), ("short 1".into(), "short 2".into()));
+        assert_eq!(apart(&same, &same[..75]).1, format!("...{}", "äb".repeat(12)));
     }
 
     #[test]

@@ -96,7 +96,7 @@ fn unknown_thread(store: &Store, name: &str) -> Result<Failure, Failure> {
     let near = near.filter(|(far, id)| *far <= 2.max(name.chars().count() / 3) || id.contains(name)).min();
     Ok(failure.hint(match near {
         Some((_, id)) => format!("did you mean {id}?"),
-        None => format!("annals threads lists the {} in it", threads.len()),
+        None => "annals threads lists those that are".into(),
     }))
 }
 

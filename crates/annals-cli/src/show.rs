@@ -129,7 +129,7 @@ fn text(at: &Snapshot, writes: bool, out: &mut Output) -> Result<(), Failure> {
         for write in at.writes()? {
             let node = nodes.get(&write.task).copied().unwrap_or("(run)");
             let value = brief(&write.to_value()?.to_json());
-            rows.push(vec![escape(node).into_owned(), escape(&write.channel).into_owned(), value]);
+            rows.push(vec![words::node(node), escape(&write.channel).into_owned(), value]);
         }
         for line in columns(&rows) {
             out.line(format!("  {line}"))?;
@@ -148,7 +148,7 @@ fn values(at: &Snapshot, out: &mut Output) -> Result<(), Failure> {
     for record in state.channels.iter().filter(|record| known.contains(&record.channel)) {
         let by = written.get(&record.channel).map(|blame| {
             let back = at.record().ordinal.saturating_sub(blame.ordinal);
-            format!("{} ~{back}", escape(blame.node.as_deref().unwrap_or("(edited)")))
+            format!("{} ~{back}", words::node(blame.node.as_deref().unwrap_or("(edited)")))
         });
         let by = by.unwrap_or_default();
         let name = escape(&record.channel).into_owned();

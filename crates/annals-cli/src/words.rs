@@ -1,6 +1,7 @@
 //! How the facts of a history are put into words: nodes, questions, messages, values.
 
 use annals::base::Value;
+use annals::graph::START;
 use annals::history::Snapshot;
 use annals::store::{Source, StoreError};
 use serde_json::{Value as Json, json};
@@ -21,9 +22,13 @@ pub(crate) fn tally<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
             None => counts.push((name, 1)),
         }
     }
-    let word =
-        |(name, n): (&str, usize)| if n == 1 { escape(name).into_owned() } else { format!("{} x{n}", escape(name)) };
+    let word = |(name, n): (&str, usize)| if n == 1 { node(name) } else { format!("{} x{n}", node(name)) };
     counts.into_iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the name of a node; the start of a graph, which nobody named, in words.
+pub(crate) fn node(name: &str) -> String {
+    if name == START { "(start)".into() } else { escape(name).into_owned() }
 }
 
 /// Returns the nodes that ran to make a checkpoint, one name for each task.

@@ -27,7 +27,7 @@ use serde_json::json;
 
 use crate::args;
 use crate::errors::Failure;
-use crate::output::{Output, cut, escape, safe_lines, size};
+use crate::output::{Output, count, cut, escape, safe_lines, size};
 use crate::point::short;
 use crate::words::question;
 use crate::{diff, log};
@@ -42,24 +42,36 @@ const WHAT_IF_TERMS: u32 = 3;
 const REPORT_LINES: usize = 18;
 
 pub(crate) fn run(args: &args::Demo, store: Option<&Path>, out: &mut Output) -> Result<u8, Failure> {
-    let plan = Plan::of(args, store)?;
+    let (plan, started) = (Plan::of(args, store)?, now());
+    let closing = work(args, &plan, out)?;
+    // The store is closed by now: the file holds everything.
+    if let Some(closing) = closing {
+        let bytes = plan.path.metadata().map_or(0, |meta| meta.len());
+        heading(out, "Done")?;
+        say(out, || format!("  {closing}; the file has {}, {} ms", size(bytes), started.elapsed().as_millis()))?;
+        look_around(&plan, out)?;
+    }
+    Ok(0)
+}
+
+/// Does all there is to do, and returns the last words; none if the run waits for an answer.
+fn work(args: &args::Demo, plan: &Plan, out: &mut Output) -> Result<Option<String>, Failure> {
     let (graph, store) = (graph()?, plan.open(args)?);
     let thread = store.thread(&plan.thread)?;
-    let mut demo =
-        Demo { args, plan: &plan, runner: Runner { graph: &graph, thread: &thread }, tally: Tally::default() };
+    let mut demo = Demo { args, plan, runner: Runner { graph: &graph, thread: &thread }, tally: Tally::default() };
     demo.intro(out)?;
-    let started = now();
     let end = demo.main(out)?;
     if let Some(end) = &end {
         demo.look_back(end, out)?;
         let head = demo.what_if(end, out)?;
         demo.compare(end, &head, out)?;
-        demo.closing(started.elapsed(), out)?;
     }
     if out.is_json() {
         demo.document(end.as_ref(), out)?;
+        return Ok(None);
     }
-    Ok(0)
+    let checkpoints = count(thread.history()?.count(), "checkpoint");
+    Ok(end.map(|_| format!("ran now: {}; {checkpoints}", demo.tally.words(false))))
 }
 
 /// The run, and what has come of it so far.
@@ -230,6 +242,7 @@ impl Demo<'_> {
             self.runner.drive(resume(yes), &mut tally, out)?;
         }
         say(out, || format!("  ran now: {}; all before the branch was remembered", tally.words(false)))?;
+        self.tally.add(&tally);
         head = self.runner.thread.head()?.ok_or_else(gone)?;
         Ok(head)
     }
@@ -238,37 +251,11 @@ impl Demo<'_> {
         if out.is_json() {
             return Ok(());
         }
-        heading(out, "Both branches (annals log --oneline)")?;
+        heading(out, &format!("Both branches (annals log {} --oneline)", escape(&self.plan.thread)))?;
         log::print(self.runner.thread, 0, true, out)?;
         let thread = escape(&self.plan.thread).into_owned();
         heading(out, &format!("What differs (annals diff {thread}@{} {thread})", short(end)?))?;
         diff::compare(end, head, out)
-    }
-
-    fn closing(&self, took: std::time::Duration, out: &mut Output) -> Result<(), Failure> {
-        let path = &self.plan.path;
-        let beside = |ending: &str| {
-            let mut name = path.clone().into_os_string();
-            name.push(ending);
-            std::fs::metadata(name).map_or(0, |meta| meta.len())
-        };
-        let (bytes, wal) = (beside(""), beside("-wal"));
-        let checkpoints = self.runner.thread.history()?.count();
-        heading(out, "Done")?;
-        say(out, || {
-            let wal = if wal > 0 { format!(" + {} write-ahead log", size(wal)) } else { String::new() };
-            let ms = took.as_millis();
-            format!("  {checkpoints} checkpoints, {}{wal}, {ms} ms; ran now: {}", size(bytes), self.tally.words(false))
-        })?;
-        let (store, thread) = (path.to_string_lossy(), self.plan.thread.as_str());
-        say(out, || "  Look around:".into())?;
-        for arguments in
-            [&["log", thread][..], &["show", thread], &["diff", &format!("{thread}~2"), thread], &["check"]]
-        {
-            let whole = [arguments, &["--store", &store]].concat();
-            say(out, || format!("    {}", command(&whole)))?;
-        }
-        Ok(())
     }
 
     fn document(&self, end: Option<&Snapshot>, out: &mut Output) -> Result<(), Failure> {
@@ -297,6 +284,17 @@ impl Demo<'_> {
         out.json(&document)?;
         Ok(())
     }
+}
+
+/// Says what can be looked at now.
+fn look_around(plan: &Plan, out: &mut Output) -> Result<(), Failure> {
+    let (store, thread) = (plan.path.to_string_lossy(), plan.thread.as_str());
+    let before = format!("{thread}~2");
+    say(out, || "  Look around:".into())?;
+    for arguments in [&["log", thread][..], &["show", thread], &["diff", &before, thread], &["check"]] {
+        say(out, || format!("    {}", command(&[arguments, &["--store", &store]].concat())))?;
+    }
+    Ok(())
 }
 
 fn resume(yes: bool) -> Input {

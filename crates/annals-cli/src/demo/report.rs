@@ -191,11 +191,11 @@ mod tests {
         assert_eq!(analysis.repeated[0].paths, ["one.md", "two.md"]);
         assert_eq!(
             analysis.summary(),
-            "2 files with 32 words and 1 link; 1 broken link, 1 repeated paragraph, 1 file not read"
+            "2 files with 33 words and 1 link; 1 broken link, 1 repeated paragraph, 1 file not read"
         );
         let report = draft("notes", &analysis, 1);
         assert!(report.starts_with("# What is in notes\n\n2 files"), "{report}");
-        assert!(report.contains("- one.md (17 words): boats\n"), "{report}");
+        assert!(report.contains("- one.md (18 words): boats\n"), "{report}");
         assert!(report.contains("- two.md:1 -> gone.md\n") && report.contains("- x.txt: it is no text\n"), "{report}");
         assert_eq!(analyse([].into_iter()), Analysis::default());
     }

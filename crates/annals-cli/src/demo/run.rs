@@ -34,7 +34,7 @@ impl Tally {
         *(if cached { &mut runs.remembered } else { &mut runs.now }) += 1;
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (node, runs) in &other.0 {
             let mine = self.0.entry(node.clone()).or_default();
             mine.now += runs.now;
