@@ -5,9 +5,7 @@ use std::path::Path;
 use annals::base::{CheckpointId, Clock, IdSource, Namespace, RunId, SystemClock, TaskId, ThreadId};
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, WriteRef};
 use annals::store::record::{Source, TaskKind, TaskRecord};
-use annals::store::{
-    Batch, ItemIndex, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, Synchronous, WriteValue,
-};
+use annals::store::{Batch, ItemIndex, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, Synchronous, WriteValue};
 
 use crate::disk::{self, Fsync, same};
 use crate::figures::Report;
@@ -144,12 +142,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
 
 /// Writes the same supersteps on all sides, and returns the microseconds per superstep of each: through the store, by
 /// hand, one row; and of an fsync meanwhile.
-fn compare(
-    bench: &Bench,
-    synchronous: Synchronous,
-    rounds: usize,
-    supersteps: usize,
-) -> Res<[Vec<f64>; 4]> {
+fn compare(bench: &Bench, synchronous: Synchronous, rounds: usize, supersteps: usize) -> Res<[Vec<f64>; 4]> {
     let (path, raw_path, one_path) = (bench.file("store.db")?, bench.file("raw.db")?, bench.file("one-row.db")?);
     let opened = disk::open(&path, synchronous)?;
     let mut chain = Chain::new("chat", 1)?;

@@ -196,7 +196,10 @@ fn machine(bench: &Bench) -> Map<String, Value> {
     let mut machine = Map::new();
     let kind = disk::file_system(&bench.dir);
     if kind == "tmpfs" {
-        eprintln!("annals-bench: {} is on tmpfs: nothing is synced there; choose another with --dir", bench.dir.display());
+        eprintln!(
+            "annals-bench: {} is on tmpfs: nothing is synced there; choose another with --dir",
+            bench.dir.display()
+        );
     }
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     machine.insert("cores".into(), json!(std::thread::available_parallelism().map_or(0, usize::from)));

@@ -98,6 +98,10 @@ fn run(args: Vec<String>) -> Res<()> {
     let folder = tempfile::Builder::new().prefix("annals-bench-").tempdir_in(parent)?;
     let bench = Bench { dir: folder.path().to_path_buf(), quick, only, python };
     let report = figures::measure(&bench)?;
-    if json { println!("{}", report.to_json()) } else { print!("{}", report.to_table()) }
+    if json {
+        println!("{}", report.to_json())
+    } else {
+        print!("{}", report.to_table())
+    }
     Ok(())
 }

@@ -183,10 +183,10 @@ impl Raw {
         for (id, kind, text) in &template.names {
             conn.execute("INSERT INTO name (id, kind, text) VALUES (?1, ?2, ?3)", params![id, kind, text])?;
         }
-        conn.execute("INSERT INTO thread (id, public_id, created_at) VALUES (1, ?1, ?2)", params![
-            template.thread.0,
-            template.thread.1
-        ])?;
+        conn.execute(
+            "INSERT INTO thread (id, public_id, created_at) VALUES (1, ?1, ?2)",
+            params![template.thread.0, template.thread.1],
+        )?;
         conn.execute("INSERT INTO namespace (id, thread, path) VALUES (1, 1, '')", [])?;
         conn.execute("INSERT INTO branch (id, namespace, depth) VALUES (1, 1, 0)", [])?;
         let mut raw = Self { writer: Writer::new(path, conn)?, template, seq: 1, prepared: 0 };

@@ -23,7 +23,9 @@ fn graph() -> Res<CompiledGraph<Count>> {
     for at in 0..NODES {
         let from = if at == 0 { START.to_owned() } else { format!("node-{:02}", at - 1) };
         let name = format!("node-{at:02}");
-        graph = graph.node(name.as_str(), |count: &Count| Ok(Count::update().n(count.n + 1))).edge(from.as_str(), name.as_str());
+        graph = graph
+            .node(name.as_str(), |count: &Count| Ok(Count::update().n(count.n + 1)))
+            .edge(from.as_str(), name.as_str());
     }
     Ok(graph.compile()?)
 }
