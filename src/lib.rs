@@ -1,4 +1,455 @@
 //! Embedded, append-only state for agents and workflows.
+//!
+//! One SQLite file holds the history of any number of threads as a log of checkpoints. Nothing in it is overwritten: a
+//! past state can be read, compared, continued and forked at any time, and a step costs what it changed, not what has
+//! piled up. A graph executor with the semantics of LangGraph runs on that log; it is a client of the store and can do
+//! nothing that your program cannot.
+//!
+//! # The primary types
+//!
+//! | type | what it is |
+//! | --- | --- |
+//! | [`Store`](store::Store) | one file; cheap to clone, shared by threads and processes |
+//! | [`Thread`](history::Thread) | the history of one conversation or workflow: a tree of checkpoints with a head |
+//! | [`Snapshot`](history::Snapshot) | the state at one checkpoint, read when it is asked for, without a graph |
+//! | [`State`](trait@state::State) | a struct whose fields are channels, each with a rule for what a write does |
+//! | [`DynSchema`](state::DynSchema) | the same, made at run time |
+//! | [`StateGraph`](graph::StateGraph) | nodes and edges; `compile` checks them all and makes a [`CompiledGraph`](graph::CompiledGraph) |
+//! | [`Context`](graph::Context) | what a node is told about its run, and how it asks a question |
+//! | [`Command`](graph::Command) | a change together with where to go next, or the answer to a question |
+//! | [`Message`](message::Message) | one message of a chat: plain data with LangChain's fields and dictionary form |
+//! | [`Error`] | any error; its message says what is now true, its [`kind`](Error::kind) what to do |
+//!
+//! Most programs need no more than `use annals::prelude::*`.
+//!
+//! # What is not there
+//!
+//! - *No async.* Nodes are blocking functions; the nodes of one superstep run in parallel on threads.
+//! - *No graphs inside graphs*, no retry and timeout policies, no cache of node results, no key-value memory.
+//! - *No server*, no network, no model client. The library opens the files it is told to open and nothing else.
+//! - *No printing*, no environment variables, no home folder. Time comes from a [`Clock`](base::Clock) that can be set.
+//! - *No change of history.* There is no call that edits or deletes a stored checkpoint.
+//! - *No exactly-once side effects.* A node that was cut off before its result was stored runs again.
+//!
+//! # Recipes
+//!
+//! [First run](#first-run) ·
+//! [A durable thread](#a-durable-thread) ·
+//! [Resume after a failure](#resume-after-a-failure) ·
+//! [Ask a human](#ask-a-human) ·
+//! [Fan out with sends](#fan-out-with-sends) ·
+//! [Wait for several nodes](#wait-for-several-nodes) ·
+//! [Go back in time](#go-back-in-time) ·
+//! [Correct a state](#correct-a-state) ·
+//! [Watch a run](#watch-a-run) ·
+//! [A schema made at run time](#a-schema-made-at-run-time) ·
+//! [History without a graph](#history-without-a-graph) ·
+//! [Inspect a file](#inspect-a-file)
+//!
+//! ## First run
+//!
+//! A graph needs no store. A conditional edge decides when it ends.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Collatz {
+//!     #[channel(last)]
+//!     n: u64,
+//!     #[channel(append)]
+//!     path: List<u64>,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Collatz>::new()
+//!     .node("step", |s: &Collatz| {
+//!         let n = if s.n % 2 == 0 { s.n / 2 } else { 3 * s.n + 1 };
+//!         Ok(Collatz::update().n(n).path([n]))
+//!     })
+//!     .edge(START, "step")
+//!     .branch("step", |s: &Collatz| if s.n == 1 { END } else { "step" })
+//!     .compile()?;
+//!
+//! let done = graph.invoke((), Collatz::update().n(6))?;
+//! assert_eq!(done.state().path.to_vec(), [3, 10, 5, 16, 8, 4, 2, 1]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## A durable thread
+//!
+//! With a store every superstep becomes a checkpoint, and the past can be continued elsewhere.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Chat {
+//!     #[channel(messages)]
+//!     messages: Messages,
+//!     #[channel(last)]
+//!     topic: Option<String>,
+//! }
+//!
+//! fn main() -> Result<()> {
+//!     # let folder = tempfile::tempdir().unwrap();
+//!     # std::env::set_current_dir(&folder).unwrap();
+//!     let graph = StateGraph::<Chat>::new()
+//!         .node("answer", |_: &Chat| Ok(Chat::update().messages([Message::ai("hello")])))
+//!         .edge(START, "answer")
+//!         .edge("answer", END)
+//!         .compile()?;
+//!
+//!     let store = Store::open("chat.db")?;
+//!     let thread = store.thread("alice")?;
+//!     graph.invoke(&thread, Chat::update().messages([Message::human("hi")]))?;
+//!
+//!     let before = thread.history()?.nth(1).expect("before the answer")?; // time travel
+//!     let fork = before.fork_to("alice-2")?; // never overwrites
+//!     assert_ne!(thread.head()?, fork.head()?);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! ## Resume after a failure
+//!
+//! What a node returned is stored when it ends. After an error, a panic or the death of the process,
+//! [`Input::Continue`] goes on where the thread was: only what was not finished runs.
+//!
+//! ```
+//! use annals::prelude::*;
+//! use std::sync::atomic::{AtomicBool, Ordering};
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Report {
+//!     #[channel(append)]
+//!     done: List<String>,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("report.db");
+//! static ONLINE: AtomicBool = AtomicBool::new(false);
+//! let graph = StateGraph::<Report>::new()
+//!     .node("read", |_: &Report| Ok(Report::update().done(["read".to_string()])))
+//!     .node("fetch", |_: &Report| match ONLINE.load(Ordering::Relaxed) {
+//!         true => Ok(Report::update().done(["fetched".to_string()])),
+//!         false => Err("no network".into()),
+//!     })
+//!     .edge(START, "read")
+//!     .edge("read", "fetch")
+//!     .compile()?;
+//!
+//! let store = Store::open(&path)?;
+//! let failed = graph.invoke(&store.thread("today")?, Report::update()).err().expect("there is no network");
+//! assert!(failed.is_user() && failed.to_string().contains("no network"));
+//! drop(store); // the process ends here, and another one begins
+//!
+//! ONLINE.store(true, Ordering::Relaxed);
+//! let thread = Store::open(&path)?.thread("today")?;
+//! assert_eq!(thread.head()?.expect("it ran").next().collect::<Vec<_>>(), ["fetch"]);
+//! let done = graph.invoke(&thread, Input::Continue)?;
+//! assert_eq!(done.state().done.to_vec(), ["read", "fetched"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Ask a human
+//!
+//! [`Context::interrupt`](graph::Context::interrupt) ends the run with a question. The answer may come days later, from
+//! another process.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Order {
+//!     #[channel(last)]
+//!     total: i64,
+//!     #[channel(last)]
+//!     approved: bool,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Order>::new()
+//!     .node("approve", |order: &Order, ctx: &Context| {
+//!         let answer = ctx.interrupt(format!("spend {}?", order.total))?;
+//!         Ok(Order::update().approved(answer == Value::from("yes")))
+//!     })
+//!     .edge(START, "approve")
+//!     .compile()?;
+//! let thread = Store::memory().thread("order-7")?;
+//!
+//! let waiting = graph.invoke(&thread, Order::update().total(90))?;
+//! assert!(!waiting.is_done());
+//! assert_eq!(waiting.interrupts()[0].value, Value::from("spend 90?"));
+//!
+//! let done = graph.invoke(&thread, Command::resume("yes"))?;
+//! assert!(done.is_done() && done.state().approved);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Fan out with sends
+//!
+//! A [`SendTo`](graph::SendTo) runs a node once more, with an argument of its own in place of the state. Results are
+//! applied in the order of the sends, whatever order they end in.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Count {
+//!     #[channel(last)]
+//!     texts: Vec<String>,
+//!     #[channel(append)]
+//!     lengths: List<usize>,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Count>::new()
+//!     .node("count", Own(|text: String| Ok(Count::update().lengths([text.len()]))))
+//!     .branch(START, |s: &Count| s.texts.iter().map(|text| SendTo::new("count", text.as_str())).collect::<Vec<_>>())
+//!     .compile()?;
+//!
+//! let texts = ["one", "three", "eleven"].map(str::to_string).to_vec();
+//! let done = graph.invoke((), Count::update().texts(texts))?;
+//! assert_eq!(done.state().lengths.to_vec(), [3, 5, 6]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Wait for several nodes
+//!
+//! `draft` and `check` run in parallel, in one superstep; the join runs once, when both have ended.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Text {
+//!     #[channel(append)]
+//!     log: List<String>,
+//! }
+//!
+//! fn note(text: impl Into<String>) -> NodeResult<TextUpdate> {
+//!     Ok(Text::update().log([text.into()]))
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Text>::new()
+//!     .node("draft", |_: &Text| note("draft"))
+//!     .node("check", |_: &Text| note("check"))
+//!     .node("print", |text: &Text| note(format!("print after {}", text.log.len())))
+//!     .edge(START, "draft")
+//!     .edge(START, "check")
+//!     .join(["draft", "check"], "print")
+//!     .compile()?;
+//!
+//! let done = graph.invoke((), Text::update())?;
+//! assert_eq!(done.state().log.to_vec(), ["check", "draft", "print after 2"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Go back in time
+//!
+//! A run can start from any [`Snapshot`](history::Snapshot). The old continuation stays as it was; the new one is a
+//! branch of the thread, or with [`fork_to`](history::Snapshot::fork_to) a thread of its own.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Plan {
+//!     #[channel(last)]
+//!     city: String,
+//!     #[channel(last)]
+//!     hotel: String,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Plan>::new()
+//!     .node("book", |plan: &Plan| Ok(Plan::update().hotel(format!("Grand Hotel {}", plan.city))))
+//!     .edge(START, "book")
+//!     .compile()?;
+//! let thread = Store::memory().thread("trip")?;
+//! graph.invoke(&thread, Plan::update().city("Rome"))?;
+//!
+//! // `~1` is one step before the head. Prefixes of ids work too.
+//! let fork = thread.at("~1")?.fork_to("trip-2")?;
+//! graph.update_state(&fork, Plan::update().city("Oslo"), Some(START))?;
+//! assert_eq!(graph.invoke(&fork, Input::Continue)?.state().hotel, "Grand Hotel Oslo");
+//! assert_eq!(graph.get_state(&thread)?.values.hotel, "Grand Hotel Rome");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Correct a state
+//!
+//! [`update_state`](graph::CompiledGraph::update_state) adds a checkpoint as if a node had made the change, and the edges
+//! of that node are followed.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Mail {
+//!     #[channel(last)]
+//!     text: String,
+//!     #[channel(last)]
+//!     sent: bool,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Mail>::new()
+//!     .node("write", |_: &Mail| Ok(Mail::update().text("Deer Ann")))
+//!     .node("send", |_: &Mail| Ok(Mail::update().sent(true)))
+//!     .edge(START, "write")
+//!     .edge("write", "send")
+//!     .interrupt_before(["send"])
+//!     .compile()?;
+//! let thread = Store::memory().thread("mail")?;
+//! graph.invoke(&thread, Mail::update())?;
+//!
+//! graph.update_state(&thread, Mail::update().text("Dear Ann"), Some("write"))?;
+//! let done = graph.invoke(&thread, Input::Continue)?;
+//! assert_eq!((done.state().text.as_str(), done.state().sent), ("Dear Ann", true));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Watch a run
+//!
+//! A stream runs the graph as far as it is read.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Sum {
+//!     #[channel(last)]
+//!     n: i64,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Sum>::new()
+//!     .node("double", |s: &Sum| Ok(Sum::update().n(s.n * 2)))
+//!     .node("add", |s: &Sum| Ok(Sum::update().n(s.n + 1)))
+//!     .edge(START, "double")
+//!     .edge("double", "add")
+//!     .compile()?;
+//!
+//! let mut seen = Vec::new();
+//! for part in graph.stream((), Sum::update().n(20), &[StreamMode::Updates, StreamMode::Values])? {
+//!     match part? {
+//!         StreamPart::Values(state) => seen.push(format!("n is {}", state.n)),
+//!         StreamPart::Updates { node, .. } => seen.push(node),
+//!         _ => {}
+//!     }
+//! }
+//! assert_eq!(seen, ["n is 20", "double", "n is 40", "add", "n is 41"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## A schema made at run time
+//!
+//! A program that learns its channels from a configuration uses [`DynSchema`](state::DynSchema). It runs on the same
+//! machine, and its files are the same.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! let schema = DynSchema::new().messages("messages").last("lang").build();
+//! let graph = StateGraph::with_schema(schema)
+//!     .node("greet", |s: &DynState| {
+//!         let text = if s.get("lang").as_str() == Some("de") { "Guten Tag" } else { "Good day" };
+//!         Ok(DynUpdate::new().messages("messages", [Message::ai(text)]))
+//!     })
+//!     .edge(START, "greet")
+//!     .compile()?;
+//!
+//! let done = graph.invoke((), DynUpdate::new().set("lang", "de"))?;
+//! let messages = done.state().messages("messages").expect("a channel of messages");
+//! assert_eq!(messages[0].text(), "Guten Tag");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## History without a graph
+//!
+//! Listing, showing, comparing and forking need neither the program that wrote a thread nor its types.
+//!
+//! ```
+//! use annals::history::{ChannelDiff, diff};
+//! use annals::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! # let schema = DynSchema::new().last("price").last("name").build();
+//! # let graph = StateGraph::with_schema(schema)
+//! #     .node("raise", |s: &DynState| Ok(DynUpdate::new().set("price", s.get("price").as_int().unwrap_or(0) + 5)))
+//! #     .edge(START, "raise")
+//! #     .compile()?;
+//! # let store = Store::memory();
+//! # graph.invoke(&store.thread("offer")?, DynUpdate::new().set("price", 10).set("name", "boat"))?;
+//! let thread = store.thread("offer")?;
+//! for snapshot in thread.history()? {
+//!     let snapshot = snapshot?;
+//!     let next: Vec<&str> = snapshot.next().collect();
+//!     println!("{} {:>2} {} {next:?}", snapshot.id(), snapshot.step(), snapshot.source().as_str());
+//! }
+//!
+//! let (before, after) = (thread.at("~1")?, thread.at("@")?);
+//! let changes = diff(&before, &after)?;
+//! assert_eq!(changes.unchanged, 1);
+//! assert!(matches!(&changes.channels[0], ChannelDiff::Changed { channel, after, .. }
+//!     if &**channel == "price" && *after == Value::from(15)));
+//! let (_, blame) = after.blame()?.into_iter().find(|(channel, _)| &**channel == "price").expect("it was written");
+//! assert_eq!(blame.node.as_deref(), Some("raise"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Inspect a file
+//!
+//! A file that belongs to somebody else is opened for reading only: nothing is written, not even beside it.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("theirs.db");
+//! # let schema = DynSchema::new().messages("messages").build();
+//! # let graph = StateGraph::with_schema(schema).node("x", |_: &DynState| Ok(())).edge(START, "x").compile()?;
+//! # let thread = Store::open(&path)?.thread("alice")?;
+//! # let say = |text: &str| graph.invoke(&thread, DynUpdate::new().messages("messages", [Message::human(text)]));
+//! # say("a")?; say("b")?; say("c")?;
+//! # drop(thread);
+//! let store = Store::open_with(&path, OpenOptions::new().read_only(true))?;
+//! for thread in store.threads()? {
+//!     let head = store.thread(thread.id.as_str())?.head()?.expect("a listed thread has a head");
+//!     // The last two messages, however many there are.
+//!     let tail = head.tail("messages", 2)?;
+//!     let texts: Vec<_> = tail.iter().filter_map(|message| message.get("content")?.as_str()).collect();
+//!     assert_eq!(texts, ["b", "c"]);
+//! }
+//! assert!(store.check()?.problems.is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | default | what it adds | what it costs |
+//! | --- | --- | --- | --- |
+//! | `derive` | yes | `#[derive(State)]` | a proc macro, with `syn`, in your build |
+//! | `conformance` | no | [`store::conformance`](store), the suite that every backend must pass | some thousand lines |
+//!
+//! SQLite is compiled in (`rusqlite` with `bundled`), so a C compiler is needed to build, and nothing to run.
 
 // The derive names this crate `::annals`, also in its own tests.
 #[allow(unused_extern_crates)]

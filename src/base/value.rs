@@ -492,8 +492,7 @@ pub fn decode_bytes<T: DeserializeOwned>(codec: Codec, bytes: &[u8]) -> Result<T
     let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
     reader.set_max_depth(VALUE_DEPTH_MAX);
     let expected = std::any::type_name::<T>();
-    let value =
-        T::deserialize(&mut reader).map_err(|e| CodecError::Decode { expected, reason: e.to_string() })?;
+    let value = T::deserialize(&mut reader).map_err(|e| CodecError::Decode { expected, reason: e.to_string() })?;
     // At the end of the bytes there is no marker to read; anything else means that more follows.
     match de::IgnoredAny::deserialize(&mut reader) {
         Err(rmp_serde::decode::Error::InvalidMarkerRead(_)) => Ok(value),

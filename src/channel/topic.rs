@@ -40,18 +40,20 @@ mod tests {
     #[test]
     fn a_topic_forgets_unless_it_accumulates() {
         let (mut value, mut present) = (Vec::new(), false);
-        let cell = |value, present| Cell { value, present };
-        let topic = Topic::default();
-        assert_eq!(topic.update(cell(&mut value, &mut present), vec![vec![1], vec![2, 2]]), Ok(Effect::Computed));
-        assert_eq!(value, [1, 2, 2]);
-        assert_eq!(topic.update(cell(&mut value, &mut present), vec![vec![3]]), Ok(Effect::Computed));
-        assert_eq!(value, [3]);
-        assert_eq!(topic.idle(cell(&mut value, &mut present)), Effect::Cleared);
-        assert!(value.is_empty() && !present);
-        let keeps = Topic { accumulate: true };
-        keeps.update(cell(&mut value, &mut present), vec![vec![1]]).unwrap();
-        keeps.update(cell(&mut value, &mut present), vec![vec![2]]).unwrap();
-        assert_eq!(keeps.idle(cell(&mut value, &mut present)), Effect::Unchanged);
-        assert_eq!(value, [1, 2]);
+        let mut write = |topic: Topic, writes: &[&[i32]]| {
+            let cell = Cell { value: &mut value, present: &mut present };
+            let effect = match writes {
+                [] => topic.idle(cell),
+                writes => topic.update(cell, writes.iter().map(|write| write.to_vec()).collect()).unwrap(),
+            };
+            (effect, value.clone())
+        };
+        let (forgets, keeps) = (Topic::default(), Topic { accumulate: true });
+        assert_eq!(write(forgets, &[&[1], &[2, 2]]), (Effect::Computed, vec![1, 2, 2]));
+        assert_eq!(write(forgets, &[&[3]]), (Effect::Computed, vec![3]));
+        assert_eq!(write(forgets, &[]), (Effect::Cleared, vec![]));
+        assert_eq!(write(keeps, &[&[1]]), (Effect::Computed, vec![1]));
+        assert_eq!(write(keeps, &[&[2]]), (Effect::Computed, vec![1, 2]));
+        assert_eq!(write(keeps, &[]), (Effect::Unchanged, vec![1, 2]));
     }
 }

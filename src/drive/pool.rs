@@ -53,10 +53,7 @@ impl Pool {
     /// Returns the pool of the process.
     pub(super) fn shared() -> &'static Self {
         static POOL: std::sync::OnceLock<Pool> = std::sync::OnceLock::new();
-        POOL.get_or_init(|| Pool {
-            shared: Arc::default(),
-            threads_max: crate::base::limits::NODE_THREADS_DEFAULT,
-        })
+        POOL.get_or_init(|| Pool { shared: Arc::default(), threads_max: crate::base::limits::NODE_THREADS_DEFAULT })
     }
 
     /// Hands work to a thread. If none can be started, the work is done here.

@@ -246,10 +246,8 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// # Errors
     /// As [`CompiledGraph::stream`].
     pub fn stream(self, input: impl IntoInput<S>, modes: &[StreamMode]) -> Result<Stream<'a, S>, Error> {
-        let events = EventMask {
-            values: modes.contains(&StreamMode::Values),
-            updates: modes.contains(&StreamMode::Updates),
-        };
+        let events =
+            EventMask { values: modes.contains(&StreamMode::Values), updates: modes.contains(&StreamMode::Updates) };
         let (graph, thread) = (self.graph, self.place.thread.clone());
         let driver = self.start(input.into_input(), events)?;
         Ok(Stream { graph, thread, driver: Some(driver), outcome: None })

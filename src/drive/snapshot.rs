@@ -119,12 +119,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         Ok(thread.at(&head.to_string())?)
     }
 
-    fn snapshot(
-        &self,
-        head: &Head,
-        record: Option<&CheckpointRecord>,
-        live: bool,
-    ) -> Result<StateSnapshot<S>, Error> {
+    fn snapshot(&self, head: &Head, record: Option<&CheckpointRecord>, live: bool) -> Result<StateSnapshot<S>, Error> {
         let graph = &*self.graph;
         let mut snapshot = StateSnapshot {
             values: typed::<S>(&head.state),

@@ -50,7 +50,8 @@ impl Changes {
     pub(crate) fn note(&mut self, channel: u32, value: ChangeValue, task: Option<u32>) {
         match (self.channels.get_mut(&channel), value) {
             (Some((ChangeValue::Items(old), last)), ChangeValue::Items(new)) => {
-                let replaced = |slot| new.iter().any(|change| change.slot == slot && !matches!(change.op, ItemOp::Cut { .. }));
+                let replaced =
+                    |slot| new.iter().any(|change| change.slot == slot && !matches!(change.op, ItemOp::Cut { .. }));
                 if new.iter().any(|change| matches!(change.op, ItemOp::Cut { .. })) {
                     old.retain(|change| matches!(change.op, ItemOp::Cut { .. }));
                 }
@@ -105,11 +106,14 @@ pub(crate) fn apply(
     for at in order {
         let id = tasks[at].id;
         // A task that a command started is not recorded with the checkpoint.
-        let recorded = if head.recorded.get(at) == Some(&id) { Some(at) } else { head.recorded.iter().position(|r| *r == id) };
+        let recorded =
+            if head.recorded.get(at) == Some(&id) { Some(at) } else { head.recorded.iter().position(|r| *r == id) };
         let task = recorded.map(|at| at as u32);
         if let TaskStatus::Done(writes) = &mut tasks[at].status {
             // A write without a channel only says that the task has ended.
-            for TaskWrite { index, channel, kind, .. } in std::mem::take(writes).into_iter().filter(|w| w.channel != u32::MAX) {
+            for TaskWrite { index, channel, kind, .. } in
+                std::mem::take(writes).into_iter().filter(|w| w.channel != u32::MAX)
+            {
                 placed.push((channel, Placed { task, id, index, kind }));
             }
         }
@@ -198,7 +202,7 @@ fn write_all(
         }
     }
     if bump_step {
-        idle(graph, head, &mut updated, next, changes, record);
+        idle(graph, head, &updated, next, changes, record);
     }
     head.updated = Some(updated);
     Ok(head.updated.clone().unwrap_or_default())
@@ -324,13 +328,7 @@ fn data_of(write: &Placed) -> Data {
     Data::OfWrite(WriteRef { task: write.id, index: write.index, part: 0 })
 }
 
-fn note_barrier(
-    graph: &Graph,
-    head: &Head,
-    channel: u32,
-    changes: &mut Changes,
-    record: bool,
-) -> Result<(), RunError> {
+fn note_barrier(graph: &Graph, head: &Head, channel: u32, changes: &mut Changes, record: bool) -> Result<(), RunError> {
     if let (true, Some(join)) = (record, graph.join_of(channel)) {
         let seen: Vec<&str> = head.barriers[join].seen().collect();
         changes.note(channel, ChangeValue::Value(Data::New(Encoded::encode(&seen)?.into())), None);
@@ -339,7 +337,7 @@ fn note_barrier(
 }
 
 /// Ends a superstep for the channels that it did not write: triggers and other short-lived values are cleared.
-fn idle(graph: &Graph, head: &mut Head, updated: &mut Vec<u32>, next: u64, changes: &mut Changes, record: bool) {
+fn idle(graph: &Graph, head: &mut Head, updated: &[u32], next: u64, changes: &mut Changes, record: bool) {
     for field in &graph.idle_fields {
         let channel = *field as u32;
         if head.present[*field] && !updated.contains(&channel) {

@@ -53,49 +53,11 @@ pub(crate) fn edit(graph: &Arc<Graph>, head: &mut Head, edit: Edit, now: Timesta
     let recording = edit.recording;
     let base = head.checkpoint;
     let step = head.step().max(-1) + 1;
-    let mut task = Task {
-        id: crate::base::TaskId::default(),
-        node: edit.node,
-        push: None,
-        status: TaskStatus::Due,
-        saved: false,
-        restored: false,
-        answers: Vec::new(),
-    };
-    if let Some(base) = base {
-        task.id = task_id(base.id, &recording.namespace, base.step + 1, &task.record(graph));
-    }
-    // A task of this superstep that has stored its writes keeps them: the update gets an id of its own.
-    let due = base.map_or_else(Vec::new, |base| plan(graph, head, base.id, &recording.namespace, base.step + 1));
-    let takes_over = due.iter().any(|due| due.id == task.id) && head.pending_of(task.id).is_none();
-    if !takes_over {
-        task.id = crate::base::TaskId::from_bytes(ids.uuid_v4().into_bytes());
-    }
-    let context = Context::new(ContextParts {
-        thread: Some(recording.thread.clone()),
-        namespace: recording.namespace.clone(),
-        checkpoint: base.map(|base| base.id),
-        task: task.id,
-        node: task.name(graph).into(),
-        step,
-        stop: step + 2,
-        resume: ResumeOnce::default(),
-        asked: Default::default(),
-    });
-    let job = TaskJob {
-        slot: 0,
-        graph: Arc::clone(graph),
-        node: edit.node,
-        arg: None,
-        input: None,
-        state: Arc::clone(&head.state),
-        present: None,
-        context,
-        record: true,
-        seed: ids.random(),
-    };
+    let task = spoken_for(graph, head, edit.node, &recording, &mut ids);
+    let job = job(graph, head, &task, &recording, step, ids.random());
     let mut writes = run_as(&job, edit.output)?;
     drop(job);
+    let mut task = task;
     let path = task.record(graph).path();
     let name = |channel: u32| Arc::clone(&graph.channels[channel as usize]);
     let stored: Vec<_> = writes
@@ -140,6 +102,55 @@ pub(crate) fn edit(graph: &Arc<Graph>, head: &mut Head, edit: Edit, now: Timesta
         seen,
     });
     Ok(batch)
+}
+
+/// Makes the task that is spoken for: the one that is due, unless it has stored its writes; then one of its own.
+fn spoken_for(graph: &Graph, head: &Head, node: Option<usize>, recording: &Recording, ids: &mut IdSource) -> Task {
+    let base = head.checkpoint;
+    let mut task = Task {
+        id: crate::base::TaskId::default(),
+        node,
+        push: None,
+        status: TaskStatus::Due,
+        saved: false,
+        restored: false,
+        answers: Vec::new(),
+    };
+    if let Some(base) = base {
+        task.id = task_id(base.id, &recording.namespace, base.step + 1, &task.record(graph));
+    }
+    let due = base.map_or_else(Vec::new, |base| plan(graph, head, base.id, &recording.namespace, base.step + 1));
+    let takes_over = due.iter().any(|due| due.id == task.id) && head.pending_of(task.id).is_none();
+    if !takes_over {
+        task.id = crate::base::TaskId::from_bytes(ids.uuid_v4().into_bytes());
+    }
+    task
+}
+
+fn job(graph: &Arc<Graph>, head: &Head, task: &Task, recording: &Recording, step: i64, seed: u64) -> TaskJob {
+    let context = Context::new(ContextParts {
+        thread: Some(recording.thread.clone()),
+        namespace: recording.namespace.clone(),
+        checkpoint: head.checkpoint.map(|base| base.id),
+        task: task.id,
+        node: task.name(graph).into(),
+        step,
+        stop: step + 2,
+        resume: ResumeOnce::default(),
+        asked: Default::default(),
+    });
+    TaskJob {
+        slot: 0,
+        graph: Arc::clone(graph),
+        node: task.node,
+        arg: None,
+        input: None,
+        state: Arc::clone(&head.state),
+        present: None,
+        context,
+        record: true,
+        seed,
+    }
 }
 
 /// Without a parent whose writes hold the bytes, puts the bytes into the change.

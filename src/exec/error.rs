@@ -99,9 +99,9 @@ impl RunError {
     pub fn code(&self) -> Option<&'static str> {
         match self {
             Self::RecursionLimit { .. } => Some("GRAPH_RECURSION_LIMIT"),
-            Self::State(StateError::Channel { source: crate::channel::ChannelError::OneValuePerStep { .. }, .. }) => {
-                Some("INVALID_CONCURRENT_GRAPH_UPDATE")
-            }
+            Self::State(StateError::Channel {
+                source: crate::channel::ChannelError::OneValuePerStep { .. }, ..
+            }) => Some("INVALID_CONCURRENT_GRAPH_UPDATE"),
             _ => None,
         }
     }

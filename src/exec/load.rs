@@ -66,7 +66,8 @@ impl<'a> Loader<'a> {
                 } else if let Some(join) = graph.join_of(channel) {
                     let names: Vec<String> = decode_bytes(payload.codec, &payload.data)?;
                     let update = head.barriers[join].update(names.iter().map(String::as_str));
-                    update.map_err(|source| StateError::Channel { channel: Arc::clone(&graph.channels[at]), source })?;
+                    update
+                        .map_err(|source| StateError::Channel { channel: Arc::clone(&graph.channels[at]), source })?;
                 } else if channel == graph.input() {
                     match decode_bytes(payload.codec, &payload.data)? {
                         Value::Map(map) => head.input = Some(input_from(graph, map)?),

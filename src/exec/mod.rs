@@ -9,6 +9,7 @@
 //! whose writes are stored is not run again; a machine that failed leaves no head behind.
 
 mod apply;
+mod begin;
 mod edit;
 mod effect;
 mod error;
@@ -16,6 +17,7 @@ mod head;
 mod load;
 mod machine;
 mod plan;
+mod save;
 mod task;
 
 pub use error::RunError;

@@ -8,7 +8,13 @@ use super::task::{Task, TaskStatus, task_id};
 
 /// Returns the tasks that are due at a head, in the order in which they are listed and started: sends by position,
 /// then nodes, by name if the checkpoint says which channels it changed, else in the order of the graph.
-pub(crate) fn plan(graph: &Graph, head: &Head, checkpoint: CheckpointId, namespace: &Namespace, step: i64) -> Vec<Task> {
+pub(crate) fn plan(
+    graph: &Graph,
+    head: &Head,
+    checkpoint: CheckpointId,
+    namespace: &Namespace,
+    step: i64,
+) -> Vec<Task> {
     let mut tasks = Vec::new();
     let mut add = |node: Option<usize>, push| {
         let mut task = Task {
@@ -56,9 +62,9 @@ pub(super) fn triggered(graph: &Graph, channel: u32) -> impl Iterator<Item = usi
 fn is_due(graph: &Graph, head: &Head, node: usize) -> bool {
     graph.nodes[node].triggers.iter().any(|channel| {
         let version = head.versions[*channel as usize];
-        let seen = head.seen[node].as_ref().map_or(0, |seen| {
-            seen.iter().find(|(trigger, _)| trigger == channel).map_or(0, |(_, version)| *version)
-        });
+        let seen = head.seen[node]
+            .as_ref()
+            .map_or(0, |seen| seen.iter().find(|(trigger, _)| trigger == channel).map_or(0, |(_, version)| *version));
         version > seen && head.available(graph, *channel)
     })
 }

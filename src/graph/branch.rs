@@ -64,9 +64,7 @@ pub trait IntoPath<S, M> {
 }
 
 #[doc(hidden)]
-pub struct PathBody(
-    pub(crate) Arc<dyn Fn(&StateRef, &Context) -> NodeResult<Vec<Target>> + std::marker::Send + Sync>,
-);
+pub struct PathBody(pub(crate) Arc<dyn Fn(&StateRef, &Context) -> NodeResult<Vec<Target>> + std::marker::Send + Sync>);
 
 fn path<S: 'static>(
     run: impl Fn(&S, &Context) -> NodeResult<Vec<Target>> + std::marker::Send + Sync + 'static,

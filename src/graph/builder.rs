@@ -111,11 +111,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     }
 
     /// Adds a join: when all of `from` have run, in whatever supersteps, `to` runs once.
-    pub fn join(
-        mut self,
-        from: impl IntoIterator<Item = impl Into<Arc<str>>>,
-        to: impl Into<Arc<str>>,
-    ) -> Self {
+    pub fn join(mut self, from: impl IntoIterator<Item = impl Into<Arc<str>>>, to: impl Into<Arc<str>>) -> Self {
         self.joins.push((from.into_iter().map(Into::into).collect(), to.into()));
         self
     }
@@ -144,7 +140,9 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     fn add_branch(
         mut self,
         from: Arc<str>,
-        path: Arc<dyn Fn(&crate::state::StateRef, &super::Context) -> super::NodeResult<Vec<super::Target>> + Send + Sync>,
+        path: Arc<
+            dyn Fn(&crate::state::StateRef, &super::Context) -> super::NodeResult<Vec<super::Target>> + Send + Sync,
+        >,
         map: Option<Vec<(Arc<str>, Arc<str>)>>,
     ) -> Self {
         self.branches.push((from, Branch { path, map }));

@@ -153,7 +153,9 @@ impl Graph {
 }
 
 /// Checks a graph and numbers its parts.
-pub(super) fn link<S: Clone + Send + Sync + 'static>(mut builder: StateGraph<S>) -> Result<CompiledGraph<S>, GraphError> {
+pub(super) fn link<S: Clone + Send + Sync + 'static>(
+    mut builder: StateGraph<S>,
+) -> Result<CompiledGraph<S>, GraphError> {
     let mut problems = std::mem::take(&mut builder.problems);
     super::validate::check(&builder, &mut problems);
     let layout: Arc<dyn Layout> = Arc::new(builder.schema);
@@ -163,41 +165,21 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(mut builder: StateGraph<S>)
     channels.extend(builder.nodes.iter().map(|(name, _)| format!("branch:to:{name}").into()));
     let by_name: HashMap<_, _> = builder.nodes.iter().enumerate().map(|(i, (name, _))| (Arc::clone(name), i)).collect();
     let first_trigger = fields + 2;
-    let mut nodes: Vec<Node> = builder.nodes.into_iter().enumerate().map(|(i, (name, body))| Node {
-        name,
-        body,
-        triggers: vec![(first_trigger + i) as u32],
-        trigger_names: Vec::new(),
-        out: Outgoing::default(),
-    }).collect();
+    let mut nodes: Vec<Node> = builder
+        .nodes
+        .into_iter()
+        .enumerate()
+        .map(|(i, (name, body))| Node {
+            name,
+            body,
+            triggers: vec![(first_trigger + i) as u32],
+            trigger_names: Vec::new(),
+            out: Outgoing::default(),
+        })
+        .collect();
     let mut start = Outgoing::default();
-    let mut joins = Vec::new();
-    for (from, to) in &builder.edges {
-        let Some(to) = by_name.get(to) else { continue };
-        let trigger = (first_trigger + to) as u32;
-        if let Some(out) = outgoing(&mut start, &mut nodes, &by_name, from)
-            && !out.edges.contains(&trigger)
-        {
-            out.edges.push(trigger);
-        }
-    }
-    for (from, to) in &builder.joins {
-        let Some(to) = by_name.get(to) else { continue };
-        let channel = channels.len() as u32;
-        channels.push(format!("join:{}:{}", from.join("+"), nodes[*to].name).into());
-        nodes[*to].triggers.push(channel);
-        for source in from {
-            if let Some(out) = outgoing(&mut start, &mut nodes, &by_name, source) {
-                out.joins.push(joins.len());
-            }
-        }
-        joins.push(Join { channel, names: from.iter().map(ToString::to_string).collect() });
-    }
-    for (from, branch) in builder.branches {
-        if let Some(out) = outgoing(&mut start, &mut nodes, &by_name, &from) {
-            out.branches.push(branch);
-        }
-    }
+    let edges = Edges { edges: builder.edges, joins: builder.joins, branches: builder.branches };
+    let joins = connect(edges, &mut start, &mut nodes, &by_name, &mut channels);
     for node in &mut nodes {
         node.triggers.sort_by(|a, b| channels[*a as usize].cmp(&channels[*b as usize]));
         node.trigger_names = node.triggers.iter().map(|channel| Arc::clone(&channels[*channel as usize])).collect();
@@ -232,6 +214,52 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(mut builder: StateGraph<S>)
     }
 }
 
+/// The edges of a graph by name.
+struct Edges {
+    edges: Vec<(Arc<str>, Arc<str>)>,
+    joins: Vec<(Vec<Arc<str>>, Arc<str>)>,
+    branches: Vec<(Arc<str>, Branch)>,
+}
+
+/// Attaches the edges to the nodes they leave, and returns the joins, which get a channel each.
+fn connect(
+    edges: Edges,
+    start: &mut Outgoing,
+    nodes: &mut [Node],
+    by_name: &HashMap<Arc<str>, usize>,
+    channels: &mut Vec<Arc<str>>,
+) -> Vec<Join> {
+    let first_trigger = channels.len() - nodes.len();
+    let mut joins = Vec::new();
+    for (from, to) in &edges.edges {
+        let Some(to) = by_name.get(to) else { continue };
+        let trigger = (first_trigger + to) as u32;
+        if let Some(out) = outgoing(start, nodes, by_name, from)
+            && !out.edges.contains(&trigger)
+        {
+            out.edges.push(trigger);
+        }
+    }
+    for (from, to) in &edges.joins {
+        let Some(to) = by_name.get(to) else { continue };
+        let channel = channels.len() as u32;
+        channels.push(format!("join:{}:{}", from.join("+"), nodes[*to].name).into());
+        nodes[*to].triggers.push(channel);
+        for source in from {
+            if let Some(out) = outgoing(start, nodes, by_name, source) {
+                out.joins.push(joins.len());
+            }
+        }
+        joins.push(Join { channel, names: from.iter().map(ToString::to_string).collect() });
+    }
+    for (from, branch) in edges.branches {
+        if let Some(out) = outgoing(start, nodes, by_name, &from) {
+            out.branches.push(branch);
+        }
+    }
+    joins
+}
+
 fn outgoing<'a>(
     start: &'a mut Outgoing,
     nodes: &'a mut [Node],
@@ -248,8 +276,18 @@ fn outgoing<'a>(
 pub(super) fn bad_name(name: &str) -> Option<String> {
     /// The names that the runtime uses itself.
     const RESERVED: [&str; 12] = [
-        START, END, "__input__", "__interrupt__", "__resume__", "__error__", "__error_source_node__", "__no_writes__",
-        "__pregel_tasks", "__pregel_push", "__pregel_pull", "__return__",
+        START,
+        END,
+        "__input__",
+        "__interrupt__",
+        "__resume__",
+        "__error__",
+        "__error_source_node__",
+        "__no_writes__",
+        "__pregel_tasks",
+        "__pregel_push",
+        "__pregel_pull",
+        "__return__",
     ];
     if name.is_empty() || name.contains('\0') {
         Some("it is empty or holds a NUL character".into())

@@ -277,7 +277,9 @@ pub(super) fn write_value(value: &WriteValue) -> Result<Value, StoreError> {
     match value {
         WriteValue::Null => Ok(Value::Null),
         WriteValue::One(payload) => plain_value(payload.as_ref()),
-        WriteValue::Items(items) => items.iter().map(|item| item_value(item.as_ref())).collect::<Result<_, _>>().map(Value::List),
+        WriteValue::Items(items) => {
+            items.iter().map(|item| item_value(item.as_ref())).collect::<Result<_, _>>().map(Value::List)
+        }
     }
 }
 

@@ -6,11 +6,11 @@ use crate::base::{Map, Value};
 use crate::channel::List;
 use crate::message::Message;
 
+use super::Messages;
 use super::field::Field;
 use super::layout::{Layout, StateError};
 use super::schema::Schema;
 use super::writes::{BoxWrite, IntoUpdate, Writes};
-use super::Messages;
 
 /// The state of a graph whose schema is made at run time: named channels with dynamic values.
 #[derive(Clone, Debug)]
@@ -196,12 +196,16 @@ impl DynSchema {
 
     /// Adds a channel that holds the last value written to it (`LastValue`).
     pub fn last(self, name: impl Into<Arc<str>>) -> Self {
-        self.add(DynCell::Value(Arc::default()), |at| Field::last(name, move |s| value(s, at), move |s| value_mut(s, at)))
+        self.add(DynCell::Value(Arc::default()), |at| {
+            Field::last(name, move |s| value(s, at), move |s| value_mut(s, at))
+        })
     }
 
     /// Adds a channel that is emptied by a superstep which does not write it (`AnyValue`).
     pub fn any(self, name: impl Into<Arc<str>>) -> Self {
-        self.add(DynCell::Value(Arc::default()), |at| Field::any(name, move |s| value(s, at), move |s| value_mut(s, at)))
+        self.add(DynCell::Value(Arc::default()), |at| {
+            Field::any(name, move |s| value(s, at), move |s| value_mut(s, at))
+        })
     }
 
     /// Adds a channel that holds a value for one superstep (`EphemeralValue`).

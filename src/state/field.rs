@@ -52,13 +52,7 @@ pub(super) trait FieldOps<S>: Send + Sync {
     fn idle(&self, state: &mut S, present: &mut bool) -> Effect;
     fn encode(&self, name: &Arc<str>, state: &S) -> Result<Payload, StateError>;
     fn load(&self, name: &Arc<str>, state: &mut S, stored: PayloadRef<'_>) -> Result<(), StateError>;
-    fn load_item(
-        &self,
-        name: &Arc<str>,
-        state: &mut S,
-        slot: u64,
-        stored: PayloadRef<'_>,
-    ) -> Result<(), StateError>;
+    fn load_item(&self, name: &Arc<str>, state: &mut S, slot: u64, stored: PayloadRef<'_>) -> Result<(), StateError>;
     fn to_value(&self, name: &Arc<str>, state: &S) -> Result<Value, StateError>;
 }
 

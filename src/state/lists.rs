@@ -148,7 +148,9 @@ impl Channel<List<Message>, Vec<Message>> for MergeMessages {
         // What was added and removed again within this superstep was never stored.
         changed.retain(|slot, op| *op != ListOp::Remove || (*slot < first_new && cut.is_none()));
         let cut = cut.map(|end| ListChange { slot: 0, op: ListOp::Cut { end } });
-        Ok(Effect::Items(cut.into_iter().chain(changed.into_iter().map(|(slot, op)| ListChange { slot, op })).collect()))
+        Ok(Effect::Items(
+            cut.into_iter().chain(changed.into_iter().map(|(slot, op)| ListChange { slot, op })).collect(),
+        ))
     }
 }
 
@@ -222,13 +224,7 @@ where
         Err(wrong_type::<List<I::Item>>(name, "one value"))
     }
 
-    fn load_item(
-        &self,
-        name: &Arc<str>,
-        state: &mut S,
-        slot: u64,
-        stored: PayloadRef<'_>,
-    ) -> Result<(), StateError> {
+    fn load_item(&self, name: &Arc<str>, state: &mut S, slot: u64, stored: PayloadRef<'_>) -> Result<(), StateError> {
         (self.place.get_mut)(state).insert_at_slot(slot, I::decode(name, stored)?);
         Ok(())
     }

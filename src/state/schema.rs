@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::base::{IdSource, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{Cell, Effect};
 
+use super::State;
 use super::field::Field;
 use super::layout::{FieldKind, Layout, StateError, StateRef};
 use super::writes::BoxWrite;
-use super::State;
 
 /// The fields of a state `S` with their channels.
 pub struct Schema<S> {

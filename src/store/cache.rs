@@ -48,9 +48,7 @@ impl HeadCache {
     /// Keeps a head, in place of an older one of the same namespace.
     pub(crate) fn put(&self, head: CachedHead) {
         let mut heads = self.heads.lock();
-        heads.retain(|old| {
-            old.schema != head.schema || old.thread != head.thread || old.namespace != head.namespace
-        });
+        heads.retain(|old| old.schema != head.schema || old.thread != head.thread || old.namespace != head.namespace);
         heads.push(head);
         let mut bytes: usize = heads.iter().map(|head| head.bytes).sum();
         let mut drop_to = 0;

@@ -24,7 +24,9 @@ pub enum StoreError {
     /// A head that the batch builds on has moved. Nothing was written; load the new head and decide.
     #[error(
         "the head of thread {thread} {}is {}, not {}: another run wrote to it; nothing was written",
-        in_namespace(namespace), or_none(found), or_none(expected)
+        in_namespace(namespace),
+        or_none(found),
+        or_none(expected)
     )]
     Conflict {
         /// The thread.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 
-use crate::base::PayloadRef;
 pub use crate::base::ItemIndexRef;
+use crate::base::PayloadRef;
 
 use super::batch::{Payload, Seen, WriteValue};
 

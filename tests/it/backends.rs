@@ -7,7 +7,7 @@ use annals::store::{Backend, MemoryBackend, OpenOptions, SqliteBackend, Synchron
 #[test]
 fn the_memory_backend_conforms() {
     conformance::run(&|| Arc::new(MemoryBackend::new()));
-    conformance::run_all(&conformance::strict_cases(), &|| Arc::new(MemoryBackend::new()));
+    conformance::run_all(conformance::strict_cases(), &|| Arc::new(MemoryBackend::new()));
 }
 
 #[test]

@@ -28,8 +28,19 @@ fn log(text: &str) -> ChatUpdate {
     Chat::update().log(vec![text.to_string()])
 }
 
+thread_local! {
+    /// The folder of the test that runs on this thread; it goes when the test ends.
+    static FOLDER: tempfile::TempDir = tempfile::tempdir().unwrap();
+}
+
+/// A new thread, in memory or in a file: this module is compiled once for each.
 fn thread() -> Thread {
-    Store::memory().thread("t").unwrap()
+    let store = if module_path!().ends_with("in_a_file") {
+        FOLDER.with(|folder| Store::open(folder.path().join("store.db")).unwrap())
+    } else {
+        Store::memory()
+    };
+    store.thread("t").unwrap()
 }
 
 #[test]
@@ -138,7 +149,10 @@ fn a_failed_node_runs_again_and_its_siblings_do_not() {
     assert!(error.is_user() && error.to_string().contains("boom"), "{error}");
     let state = graph.get_state(&thread).unwrap();
     assert_eq!(state.next, ["bad"], "live: the finished task is done");
-    assert_eq!(state.tasks.iter().find(|t| t.name == "bad").unwrap().error.as_deref(), Some("node \"bad\" failed: boom"));
+    assert_eq!(
+        state.tasks.iter().find(|t| t.name == "bad").unwrap().error.as_deref(),
+        Some("node \"bad\" failed: boom")
+    );
     let done = graph.invoke(&thread, Input::Continue).unwrap();
     assert_eq!(done.state().log, ["bad", "ok"]);
     assert_eq!((ok_runs.load(Ordering::Relaxed), bad_runs.load(Ordering::Relaxed)), (1, 2));
@@ -172,13 +186,8 @@ fn interrupts_are_answered_in_order_and_by_id() {
 #[test]
 fn two_open_questions_need_ids() {
     let ask = |_: &Chat, ctx: &Context| -> NodeResult<ChatUpdate> { Ok(log(ctx.interrupt("?")?.as_str().unwrap())) };
-    let graph = StateGraph::<Chat>::new()
-        .node("a", ask)
-        .node("b", ask)
-        .edge(START, "a")
-        .edge(START, "b")
-        .compile()
-        .unwrap();
+    let graph =
+        StateGraph::<Chat>::new().node("a", ask).node("b", ask).edge(START, "a").edge(START, "b").compile().unwrap();
     let thread = thread();
     let waiting = graph.invoke(&thread, Chat::update().n(0)).unwrap();
     assert_eq!(waiting.interrupts().len(), 2);
@@ -219,7 +228,8 @@ fn replay_of_an_old_checkpoint_makes_a_branch_and_keeps_the_old_one() {
 
 #[test]
 fn the_oldest_checkpoint_can_be_replayed_with_its_input() {
-    let graph = StateGraph::<Chat>::new().node("x", |s: &Chat| Ok(log(&s.n.to_string()))).edge(START, "x").compile().unwrap();
+    let graph =
+        StateGraph::<Chat>::new().node("x", |s: &Chat| Ok(log(&s.n.to_string()))).edge(START, "x").compile().unwrap();
     let thread = thread();
     graph.invoke(&thread, Chat::update().n(7).messages([Message::human("hi")])).unwrap();
     let oldest = thread.history().unwrap().last().unwrap().unwrap();
@@ -266,7 +276,9 @@ fn update_state_speaks_for_a_node() {
 fn update_state_makes_a_thread() {
     let graph = StateGraph::<Chat>::new().node("x", |_: &Chat| Ok(log("x"))).edge(START, "x").compile().unwrap();
     let thread = thread();
-    let made = graph.update_state(&thread, Chat::update().n(5).messages([Message::human("a"), Message::ai("b")]), None).unwrap();
+    let made = graph
+        .update_state(&thread, Chat::update().n(5).messages([Message::human("a"), Message::ai("b")]), None)
+        .unwrap();
     assert_eq!((made.step(), made.next().collect::<Vec<_>>()), (0, vec!["x"]));
     thread.store().clear_head_cache();
     let done = graph.invoke(&thread, Input::Continue).unwrap();
@@ -295,17 +307,14 @@ fn messages_are_merged_by_id() {
 #[test]
 fn errors_say_what_is_now_true() {
     let two = |_: &Chat| -> NodeResult<ChatUpdate> { Ok(Chat::update().n(1)) };
-    let graph = StateGraph::<Chat>::new()
-        .node("a", two)
-        .node("b", two)
-        .edge(START, "a")
-        .edge(START, "b")
-        .compile()
-        .unwrap();
+    let graph =
+        StateGraph::<Chat>::new().node("a", two).node("b", two).edge(START, "a").edge(START, "b").compile().unwrap();
     let thread = thread();
     let error = graph.invoke(&thread, Chat::update().topic("t".to_string())).unwrap_err();
     assert_eq!(error.code(), Some("INVALID_CONCURRENT_GRAPH_UPDATE"));
     assert_eq!(graph.get_state(&thread).unwrap().values.topic.as_deref(), Some("t"), "the thread stays usable");
+    let again = graph.invoke(&thread, Input::Continue).unwrap_err();
+    assert_eq!(again.code(), Some("INVALID_CONCURRENT_GRAPH_UPDATE"), "what the nodes wrote is kept");
     let fresh = thread.store().thread("fresh").unwrap();
     assert!(matches!(graph.invoke(&fresh, Input::Continue).unwrap_err().as_run(), Some(RunError::EmptyInput)));
     let panics = StateGraph::<Chat>::new()
@@ -319,9 +328,8 @@ fn errors_say_what_is_now_true() {
 
 #[test]
 fn a_lost_race_is_a_conflict() {
-    let store = Store::memory();
-    let thread = store.thread("t").unwrap();
-    let (inner_store, raced) = (store.clone(), Arc::new(AtomicUsize::new(0)));
+    let thread = thread();
+    let (inner_store, raced) = (thread.store().clone(), Arc::new(AtomicUsize::new(0)));
     let plain = StateGraph::<Chat>::new().node("x", |_: &Chat| Ok(log("fast"))).edge(START, "x").compile().unwrap();
     let fast = plain.clone();
     let slow = StateGraph::<Chat>::new()
@@ -334,7 +342,8 @@ fn a_lost_race_is_a_conflict() {
         .edge(START, "x")
         .compile()
         .unwrap();
-    let error = slow.invoke(&thread, Chat::update().n(1)).unwrap_err();
+    // Sync, so that the fast run finds the input of the slow one.
+    let error = slow.run(&thread).durability(Durability::Sync).invoke(Chat::update().n(1)).unwrap_err();
     assert!(error.is_conflict(), "{error}");
     assert_eq!(plain.get_state(&thread).unwrap().values.log, ["fast"], "nothing of the loser's superstep is stored");
 }
@@ -356,10 +365,7 @@ fn streams_show_values_and_updates() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(
-        seen,
-        ["values 1 ", "x {\"log\":[\"x\"]}", "values 1 x", "y {\"log\":[\"y\"]}", "values 1 xy"]
-    );
+    assert_eq!(seen, ["values 1 ", "x {\"log\":[\"x\"]}", "values 1 x", "y {\"log\":[\"y\"]}", "values 1 xy"]);
 }
 
 #[test]

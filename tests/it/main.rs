@@ -1,8 +1,11 @@
 //! The one integration binary: what a user of the library sees, on its public API.
 
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods, clippy::duplicate_mod, clippy::print_stdout)]
 
 mod backends;
 mod crash;
 mod graphs;
+/// The same graphs on a file.
+#[path = "graphs.rs"]
+mod graphs_in_a_file;
 mod store_model;

@@ -69,7 +69,7 @@ impl SqliteBackend {
         }
         let (place, conn) = open::writable(path, options)?;
         let writer = Some(Writer::new(&place, conn));
-        Ok(Self { pool: Pool::beside_writer(place), writer })
+        Ok(Self { pool: Pool::beside_writer(place)?, writer })
     }
 
     /// Copies the whole write-ahead log into the file and empties it.

@@ -40,13 +40,18 @@ struct Stamp {
 
 impl Pool {
     /// Makes a pool of readers beside a writer.
-    pub(super) fn beside_writer(place: Place) -> Self {
-        Self { place, beside_writer: true, idle: Mutex::default(), names: Names::default() }
+    pub(super) fn beside_writer(place: Place) -> Result<Self, StoreError> {
+        Self::new(place, true)
     }
 
     /// Makes a pool of readers of a file that this process does not write, and verifies that it is a store.
     pub(super) fn alone(place: Place) -> Result<Self, StoreError> {
-        let pool = Self { place, beside_writer: false, idle: Mutex::default(), names: Names::default() };
+        Self::new(place, false)
+    }
+
+    /// The first reader is connected, and has read the schema, before the first question: it costs half a millisecond.
+    fn new(place: Place, beside_writer: bool) -> Result<Self, StoreError> {
+        let pool = Self { place, beside_writer, idle: Mutex::default(), names: Names::default() };
         let first = || -> Res<()> {
             let reader = pool.connect()?;
             open::verify(&pool.place, &reader.conn)?;

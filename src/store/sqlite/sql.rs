@@ -185,7 +185,7 @@ pub(super) const CHECK_CONSUMED: &str = "SELECT task, idx, part, channel, value,
 pub(super) const CHECK_WRITES: &str = "SELECT w.checkpoint, w.task, w.idx, w.part, w.channel, w.value, w.path, w.sum, \
      w.child, c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.child \
      ORDER BY w.checkpoint, w.task, w.idx, w.part";
-/// Rows that belong to no checkpoint.
+/// Rows that belong to nothing. A payload may: a special write that was replaced leaves its own behind.
 pub(super) const CHECK_ORPHANS: [(&str, &str); 6] = [
     (
         "payload with columns that its sum does not cover",
@@ -201,7 +201,6 @@ pub(super) const CHECK_ORPHANS: [(&str, &str); 6] = [
     ("namespace", "SELECT count(*) FROM namespace WHERE thread NOT IN (SELECT id FROM thread)"),
     ("branch", "SELECT count(*) FROM branch WHERE id NOT IN (SELECT branch FROM checkpoint)"),
     ("write", "SELECT count(*) FROM write WHERE checkpoint NOT IN (SELECT seq FROM checkpoint)"),
-    // A payload without a row is no damage: replacing a special write leaves the old one behind until a prune.
     (
         "blob",
         "SELECT count(*) FROM blob WHERE id NOT IN (SELECT data FROM payload WHERE typeof(data) = 'integer' \

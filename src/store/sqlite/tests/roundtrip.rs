@@ -221,9 +221,8 @@ fn special_slots_are_replaced_and_others_keep_their_first_write() {
             (false, 6, WriteValue::Null),
         ]
     );
-    // A payload that a replaced write left behind is no damage: rows are never deleted but these.
-    let problems = bench.check();
-    assert!(problems.iter().all(|problem| problem.contains("payload")), "{problems:?}");
+    // The payloads that replaced writes left behind are no damage.
+    assert_eq!(bench.check(), Vec::<String>::new());
     let conn = raw(&bench.path());
     assert!(conn.execute("DELETE FROM write WHERE idx = 0", []).unwrap_err().to_string().contains("append-only"));
     assert!(conn.execute("UPDATE write SET part = 9", []).unwrap_err().to_string().contains("append-only"));

@@ -1,0 +1,134 @@
+//! The command line: what can be said, and what `--help` answers.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+const EXAMPLES: &str = "\
+Points:
+  THREAD            the head of a thread
+  THREAD@1f0c9a     a checkpoint, by any unique beginning of its id
+  THREAD~2          two checkpoints before the head; also THREAD@1f0c9a~2
+
+Examples:
+  annals demo                          run the research workflow over the project's docs
+  annals threads --store notes.db
+  annals log trip-42 -n 10
+  annals show trip-42~2 plan
+  annals diff trip-42~2 trip-42 --stat
+  annals fork trip-42@1f0c9a --name trip-42-by-train
+
+Exit codes:
+  0 ok   1 differences, or nothing found   2 usage   3 not found   4 damaged, or no store
+  5 busy or conflict   6 newer format   7 refused (needs --yes)   70 internal";
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  annals demo ~/notes --yes
+  annals demo --store research.db --kill-after 3     ends as a power cut would
+  annals demo --store research.db --yes              goes on where it was";
+
+/// Run, inspect, compare and fork the histories in an annals store
+#[derive(Debug, Parser)]
+#[command(name = "annals", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Args {
+    /// The store
+    #[arg(long, global = true, value_name = "FILE", env = "ANNALS_STORE", hide_env_values = true)]
+    pub(crate) store: Option<PathBuf>,
+    /// Print one JSON document; errors too, on stderr
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a durable research workflow over the text files of a folder
+    Demo(Demo),
+    /// List the threads, the last active first
+    #[command(visible_alias = "ls")]
+    Threads(Threads),
+    /// Show the history of a thread as a tree, newest first
+    Log(Log),
+    /// Show the state at a point
+    Show(Show),
+    /// Compare the states at two points
+    Diff(Diff),
+    /// Start a new thread from a point, and print its id
+    Fork(Fork),
+    /// Verify every row and sum of the store
+    Check,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = DEMO_EXAMPLES)]
+pub(crate) struct Demo {
+    /// The folder [default: the project's docs; with --store, the folder of the run in it]
+    pub(crate) folder: Option<PathBuf>,
+    /// Approve the report; also run in a store that holds other threads
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Abort the process once N supersteps of this run are committed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) kill_after: Option<u64>,
+    /// Abort the process once N commits of any kind are done, results of single tasks included
+    #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) kill_after_commits: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Threads {
+    /// At most so many; 0 for all
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Log {
+    /// The thread
+    pub(crate) thread: String,
+    /// At most so many checkpoints; 0 for all
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+    /// One short line for each checkpoint
+    #[arg(long)]
+    pub(crate) oneline: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Show {
+    /// THREAD[@POINT]
+    pub(crate) point: String,
+    /// Only this channel, whole; a text is printed as it is
+    pub(crate) channel: Option<String>,
+    /// Also what its tasks wrote
+    #[arg(long)]
+    pub(crate) writes: bool,
+    /// Only the last N messages
+    #[arg(long, value_name = "N", conflicts_with_all = ["channel", "writes"])]
+    pub(crate) messages: Option<usize>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Diff {
+    /// THREAD[@POINT]
+    pub(crate) before: String,
+    /// THREAD[@POINT]; without it, what the first point changed: its parent and itself are compared
+    pub(crate) after: Option<String>,
+    /// Only how much changed in each channel
+    #[arg(long)]
+    pub(crate) stat: bool,
+    /// Exit with 1 if there are differences
+    #[arg(long)]
+    pub(crate) exit_code: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Fork {
+    /// THREAD[@POINT]
+    pub(crate) point: String,
+    /// The id of the new thread
+    #[arg(long, value_name = "NEW")]
+    pub(crate) name: String,
+}

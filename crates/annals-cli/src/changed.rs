@@ -1,0 +1,107 @@
+//! What a checkpoint changed, told from the log without decoding any value.
+
+use std::sync::Arc;
+
+use annals::history::Snapshot;
+use annals::store::{ChannelValue, ItemRange, Source, StoreError};
+use serde_json::{Value as Json, json};
+
+use crate::output::{count, escape};
+
+/// A channel that a checkpoint changed.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    pub(crate) channel: Arc<str>,
+    /// What changed in a list; `None` for a channel with one value.
+    items: Option<Items>,
+}
+
+#[derive(Debug, Default)]
+struct Items {
+    added: usize,
+    edited: usize,
+    messages: bool,
+}
+
+/// How many items of the end of a list are looked at first.
+const WINDOW: usize = 16;
+
+/// Returns the channels that a checkpoint changed, messages first.
+pub(crate) fn changed(snapshot: &Snapshot) -> Result<Vec<Changed>, StoreError> {
+    if snapshot.source() == Source::Fork {
+        return Ok(Vec::new());
+    }
+    let state = snapshot.store().backend().state(snapshot.point())?;
+    let known = snapshot.channels()?;
+    let parent = snapshot.parent()?;
+    let mut all = Vec::new();
+    for channel in state.updated.into_iter().filter(|channel| known.contains(channel)) {
+        let record = state.channels.iter().find(|record| record.channel == channel);
+        let is_list = record.is_some_and(|record| record.value == ChannelValue::Items);
+        let items = if is_list { Some(items(snapshot, parent.as_ref(), &channel)?) } else { None };
+        all.push(Changed { channel, items });
+    }
+    all.sort_by_key(|changed| !changed.items.as_ref().is_some_and(|items| items.messages));
+    Ok(all)
+}
+
+/// Counts what is new at the end of a list; looks at all of it only if nothing there is.
+fn items(snapshot: &Snapshot, parent: Option<&Snapshot>, channel: &str) -> Result<Items, StoreError> {
+    let backend = snapshot.store().backend();
+    let mut old_end = None;
+    if let Some(parent) = parent {
+        backend.items(parent.point(), channel, ItemRange::Tail(1), &mut |row| {
+            old_end = Some(row.slot);
+            Ok(())
+        })?;
+    }
+    let ordinal = snapshot.record().ordinal;
+    let mut window = WINDOW;
+    loop {
+        let (mut found, mut rows) = (Items::default(), 0);
+        backend.items(snapshot.point(), channel, ItemRange::Tail(window), &mut |row| {
+            rows += 1;
+            found.messages |= row.index.is_some_and(|index| index.kind.is_some());
+            if row.ordinal == ordinal {
+                let is_new = old_end.is_none_or(|end| row.slot > end);
+                *(if is_new { &mut found.added } else { &mut found.edited }) += 1;
+            }
+            Ok(())
+        })?;
+        let nothing = found.added + found.edited == 0;
+        if rows < window || !(nothing || found.added == rows) {
+            return Ok(found);
+        }
+        window = if nothing { usize::MAX >> 1 } else { window.saturating_mul(16) };
+    }
+}
+
+impl Changed {
+    /// Returns it in few words: `+1 message`, `notes +12`, `plan`.
+    pub(crate) fn text(&self) -> String {
+        let name = escape(&self.channel);
+        let Some(items) = &self.items else { return name.into_owned() };
+        let (added, edited) = (items.added, items.edited);
+        let mut words = Vec::new();
+        if items.messages {
+            words.extend((added > 0).then(|| format!("+{}", count(added, "message"))));
+            words.extend((edited > 0).then(|| format!("~{}", count(edited, "message"))));
+        } else {
+            words.extend((added > 0).then(|| format!("{name} +{added}")));
+            words.extend((edited > 0).then(|| format!("{name} ~{edited}")));
+        }
+        if words.is_empty() { format!("{name} -") } else { words.join(" ") }
+    }
+
+    pub(crate) fn json(&self) -> Json {
+        match &self.items {
+            None => json!({ "channel": &*self.channel }),
+            Some(items) => json!({ "channel": &*self.channel, "added": items.added, "edited": items.edited }),
+        }
+    }
+}
+
+/// Returns what changed, in few words.
+pub(crate) fn text(all: &[Changed]) -> String {
+    all.iter().map(Changed::text).collect::<Vec<_>>().join(", ")
+}

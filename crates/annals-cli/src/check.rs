@@ -1,0 +1,43 @@
+//! `annals check`: verifies every row and sum of the store. Exit code 4 if something does not fit.
+//!
+//! JSON: `{"schema": 1, "threads", "checkpoints", "values", "problems": [..]}`.
+
+use annals::store::Store;
+use serde_json::json;
+
+use crate::errors::Failure;
+use crate::output::{self, Output, count, escape, grouped};
+
+/// How many problems are listed for people; JSON has all.
+const PROBLEMS_MAX: usize = 50;
+
+pub(crate) fn run(store: &Store, out: &mut Output) -> Result<u8, Failure> {
+    let report = store.check()?;
+    if out.is_json() {
+        out.json(&json!({
+            "schema": 1,
+            "threads": report.threads,
+            "checkpoints": report.checkpoints,
+            "values": report.values,
+            "problems": report.problems,
+        }))?;
+    } else {
+        let threads = count(report.threads as usize, "thread");
+        let (checkpoints, values) = (grouped(report.checkpoints), grouped(report.values));
+        out.line(format!("{threads}, {checkpoints} checkpoints and {values} values verified"))?;
+        for problem in report.problems.iter().take(PROBLEMS_MAX) {
+            out.line(out.removed(&format!("problem: {}", escape(problem))))?;
+        }
+        match report.problems.len() {
+            0 => out.line(out.added("no problems"))?,
+            n if n > PROBLEMS_MAX => out.line(format!("... {} in all; --json lists them", count(n, "problem")))?,
+            n => out.line(count(n, "problem"))?,
+        }
+    }
+    out.flush()?;
+    if report.problems.is_empty() {
+        return Ok(0);
+    }
+    output::note("annals: the store is damaged; it was not changed");
+    Ok(4)
+}

@@ -1,0 +1,129 @@
+//! A store that ends the process at a chosen commit, as a power cut would.
+//!
+//! It stands between the executor and the real backend, so the moment is exact: the commit is on the disk, and nothing
+//! after it was begun.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use annals::base::{CheckpointId, Namespace, ThreadId};
+use annals::store::{
+    Backend, Batch, CheckReport, CheckpointQuery, CheckpointRecord, ItemRange, ItemRow, OpenOptions, Point, Source,
+    StateRecord, Store, StoreError, ThreadRecord, Ticket, WriteRecord,
+};
+
+use crate::output::note;
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// When to end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KillAfter {
+    /// Once so many supersteps are committed.
+    pub(crate) supersteps: Option<u64>,
+    /// Once so many commits are done, those of single tasks and of inputs included.
+    pub(crate) commits: Option<u64>,
+    /// What is said at the end.
+    pub(crate) farewell: String,
+}
+
+impl KillAfter {
+    /// Puts itself before the backend of a store, if it is to end at all.
+    pub(crate) fn guard(self, store: Store, options: OpenOptions) -> Store {
+        if self.supersteps.is_none() && self.commits.is_none() {
+            return store;
+        }
+        let backend = Arc::clone(store.backend());
+        let (supersteps, commits) = (AtomicU64::new(0), AtomicU64::new(0));
+        Store::with_backend(Arc::new(Killer { backend, plan: self, supersteps, commits }), options)
+    }
+}
+
+struct Killer {
+    backend: Arc<dyn Backend>,
+    plan: KillAfter,
+    supersteps: AtomicU64,
+    commits: AtomicU64,
+}
+
+impl Killer {
+    fn count(&self, batch: &Batch) {
+        let made = batch.checkpoints.iter().filter(|checkpoint| checkpoint.source == Source::Loop).count() as u64;
+        let supersteps = self.supersteps.fetch_add(made, Ordering::SeqCst) + made;
+        let commits = self.commits.fetch_add(1, Ordering::SeqCst) + 1;
+        let enough = |plan: Option<u64>, n| plan.is_some_and(|plan| n >= plan);
+        if (made > 0 && enough(self.plan.supersteps, supersteps)) || enough(self.plan.commits, commits) {
+            note(format!("killed after {supersteps} committed supersteps: {}", self.plan.farewell));
+            std::process::abort();
+        }
+    }
+}
+
+impl fmt::Debug for Killer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Killer").field("backend", &self.backend).field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+impl Backend for Killer {
+    fn commit(&self, batch: &Batch) -> Result<()> {
+        self.backend.commit(batch)?;
+        self.count(batch);
+        Ok(())
+    }
+
+    fn submit(&self, batch: Batch) -> Ticket {
+        Ticket::settled(self.commit(&batch))
+    }
+
+    fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>> {
+        self.backend.head(thread, namespace)
+    }
+
+    fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>> {
+        self.backend.head_id(thread, namespace)
+    }
+
+    fn checkpoint(&self, at: &Point) -> Result<Option<CheckpointRecord>> {
+        self.backend.checkpoint(at)
+    }
+
+    fn checkpoints_by_prefix(&self, thread: &ThreadId, prefix: &str, limit: usize) -> Result<Vec<CheckpointRecord>> {
+        self.backend.checkpoints_by_prefix(thread, prefix, limit)
+    }
+
+    fn checkpoints(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointRecord>> {
+        self.backend.checkpoints(query)
+    }
+
+    fn state(&self, at: &Point) -> Result<StateRecord> {
+        self.backend.state(at)
+    }
+
+    fn items(
+        &self,
+        at: &Point,
+        channel: &str,
+        range: ItemRange,
+        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.backend.items(at, channel, range, visit)
+    }
+
+    fn writes(&self, at: &Point) -> Result<Vec<WriteRecord>> {
+        self.backend.writes(at)
+    }
+
+    fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>> {
+        self.backend.threads(after, limit)
+    }
+
+    fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>> {
+        self.backend.namespaces(thread)
+    }
+
+    fn check(&self) -> Result<CheckReport> {
+        self.backend.check()
+    }
+}

@@ -1,0 +1,211 @@
+//! `annals diff`: what differs between two points.
+//!
+//! With one point, what it changed: its parent is compared with it. Exit code 1 with `--exit-code` if anything does.
+//!
+//! JSON: `{"schema": 1, "before": {"thread", "checkpoint"} | null, "after": {..}, "unchanged": n, "channels": [..]}`
+//! with one of `{"channel", "kind": "added" | "removed", "value"}`, `{"channel", "kind": "changed", "before",
+//! "after", "members": [{"path", "before"?, "after"?}]}`, `{"channel", "kind": "items", "added": [..],
+//! "removed": [..], "changed": [{"before", "after"}]}`.
+
+use annals::base::Value;
+use annals::history::{ChannelDiff, Diff, Snapshot, diff};
+use annals::store::Store;
+use serde_json::{Value as Json, json};
+
+use crate::args;
+use crate::errors::Failure;
+use crate::lines::{Line, lines, members};
+use crate::output::{Output, columns, count, escape, safe_lines};
+use crate::point::{resolve, short};
+use crate::words::{self, brief, item};
+
+/// How many changed lines, members or items of one channel are shown; JSON has all.
+const SHOWN_MAX: usize = 20;
+
+pub(crate) fn run(args: &args::Diff, store: &Store, out: &mut Output) -> Result<u8, Failure> {
+    let first = resolve(store, &args.before)?;
+    let (before, after) = match &args.after {
+        Some(after) => (Some(first), resolve(store, after)?),
+        None => (first.parent()?, first),
+    };
+    let found = match &before {
+        Some(before) => diff(before, &after)?,
+        None => everything(&after)?,
+    };
+    if out.is_json() {
+        out.json(&document(before.as_ref(), &after, &found))?;
+    } else {
+        print(before.as_ref(), &after, &found, args.stat, out)?;
+    }
+    Ok(u8::from(args.exit_code && !found.channels.is_empty()))
+}
+
+/// Prints how a point differs from another.
+pub(crate) fn compare(before: &Snapshot, after: &Snapshot, out: &mut Output) -> Result<(), Failure> {
+    print(Some(before), after, &diff(before, after)?, false, out)
+}
+
+/// A first checkpoint has no parent: all that it holds is new.
+fn everything(after: &Snapshot) -> Result<Diff, Failure> {
+    let added = |(channel, value): (String, Value)| ChannelDiff::Added { channel: channel.into(), value };
+    Ok(Diff { channels: after.values()?.into_iter().map(added).collect(), unchanged: 0 })
+}
+
+fn print(
+    before: Option<&Snapshot>,
+    after: &Snapshot,
+    found: &Diff,
+    stat: bool,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    if stat {
+        let rows = found.channels.iter().map(|channel| vec![escape(channel.channel()).into_owned(), figures(channel)]);
+        for line in columns(&rows.collect::<Vec<_>>()) {
+            out.line(line)?;
+        }
+        out.line(out.dim(&unchanged(found)))?;
+        return Ok(());
+    }
+    let name = |at: &Snapshot| -> Result<String, Failure> {
+        Ok(format!("{}@{} (step {})", escape(at.point().thread.as_str()), short(at)?, at.step()))
+    };
+    let before = before.map(name).transpose()?.unwrap_or_else(|| "nothing".into());
+    out.line(out.removed(&format!("--- {before}")))?;
+    out.line(out.added(&format!("+++ {}", name(after)?)))?;
+    for channel in &found.channels {
+        out.line(format!("{}: {}", out.bold(&escape(channel.channel())), figures(channel)))?;
+        body(channel, out)?;
+    }
+    out.line(out.dim(&unchanged(found)))?;
+    Ok(())
+}
+
+fn unchanged(found: &Diff) -> String {
+    match (found.channels.len(), found.unchanged) {
+        (0, _) => "no differences".into(),
+        (_, n) => format!("{} unchanged", count(n, "channel")),
+    }
+}
+
+/// Returns how much of a channel changed.
+fn figures(channel: &ChannelDiff) -> String {
+    match channel {
+        ChannelDiff::Added { .. } => "added".into(),
+        ChannelDiff::Removed { .. } => "removed".into(),
+        ChannelDiff::Changed { before, after, .. } => match (before, after) {
+            (Value::Str(a), Value::Str(b)) if a.contains('\n') || b.contains('\n') => {
+                let all = lines(a, b);
+                let removed = all.iter().filter(|line| matches!(line, Line::Removed(_))).count();
+                let added = all.iter().filter(|line| matches!(line, Line::Added(_))).count();
+                format!("{} removed, {added} added", count(removed, "line"))
+            }
+            (Value::List(_) | Value::Map(_), _) => {
+                let (a, b) = (before.to_json(), after.to_json());
+                format!("{} changed", count(members(&a, &b).len(), "member"))
+            }
+            _ => "changed".into(),
+        },
+        ChannelDiff::Items { added, removed, changed, .. } => {
+            let parts = [(added.len(), "added"), (removed.len(), "removed"), (changed.len(), "changed")];
+            let parts = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
+            parts.collect::<Vec<_>>().join(", ")
+        }
+        _ => "differs".into(),
+    }
+}
+
+fn body(channel: &ChannelDiff, out: &mut Output) -> Result<(), Failure> {
+    let minus = |json: &Json| out.removed(&format!("  - {}", item(json)));
+    let plus = |json: &Json| out.added(&format!("  + {}", item(json)));
+    let mut shown: Vec<String> = Vec::new();
+    match channel {
+        ChannelDiff::Added { value, .. } => shown.push(plus(&value.to_json())),
+        ChannelDiff::Removed { value, .. } => shown.push(minus(&value.to_json())),
+        ChannelDiff::Changed { before, after, .. } => change(before, after, out, &mut shown),
+        ChannelDiff::Items { added, removed, changed, .. } => {
+            shown.extend(removed.iter().map(|value| minus(&value.to_json())));
+            for (before, after) in changed {
+                shown.push(minus(&before.to_json()));
+                shown.push(plus(&after.to_json()));
+            }
+            shown.extend(added.iter().map(|value| plus(&value.to_json())));
+        }
+        _ => {}
+    }
+    let more = shown.len().saturating_sub(SHOWN_MAX);
+    for line in shown.into_iter().take(SHOWN_MAX) {
+        out.line(line)?;
+    }
+    if more > 0 {
+        out.line(out.dim(&format!("  ... {more} more lines; --json has all")))?;
+    }
+    Ok(())
+}
+
+/// Tells the change of one value: texts by line, objects by member, all else whole.
+fn change(before: &Value, after: &Value, out: &Output, shown: &mut Vec<String>) {
+    let safe = |line: &str| safe_lines(line).next().unwrap_or_default();
+    let (a, b) = (before.to_json(), after.to_json());
+    match (before, after) {
+        (Value::Str(old), Value::Str(new)) if old.contains('\n') || new.contains('\n') => {
+            for line in lines(old, new) {
+                match line {
+                    Line::Same(_) => {}
+                    Line::Removed(line) => shown.push(out.removed(&format!("  - {}", safe(line)))),
+                    Line::Added(line) => shown.push(out.added(&format!("  + {}", safe(line)))),
+                }
+            }
+        }
+        (Value::List(_), Value::List(_)) | (Value::Map(_), Value::Map(_)) => {
+            for member in members(&a, &b) {
+                let path = escape(&member.path).into_owned();
+                shown.extend(member.before.map(|v| out.removed(&format!("  - {path}: {}", brief(v)))));
+                shown.extend(member.after.map(|v| out.added(&format!("  + {path}: {}", brief(v)))));
+            }
+        }
+        _ => shown.push(format!("  {} -> {}", out.removed(&brief(&a)), out.added(&brief(&b)))),
+    }
+}
+
+fn document(before: Option<&Snapshot>, after: &Snapshot, found: &Diff) -> Json {
+    json!({
+        "schema": 1,
+        "before": before.map(words::place),
+        "after": words::place(after),
+        "unchanged": found.unchanged,
+        "channels": found.channels.iter().map(channel_document).collect::<Vec<_>>(),
+    })
+}
+
+fn channel_document(channel: &ChannelDiff) -> Json {
+    let name = &**channel.channel();
+    let list = |values: &[Value]| values.iter().map(Value::to_json).collect::<Vec<_>>();
+    match channel {
+        ChannelDiff::Added { value, .. } => json!({ "channel": name, "kind": "added", "value": value.to_json() }),
+        ChannelDiff::Removed { value, .. } => json!({ "channel": name, "kind": "removed", "value": value.to_json() }),
+        ChannelDiff::Changed { before, after, .. } => {
+            let (before, after) = (before.to_json(), after.to_json());
+            let members: Vec<Json> = members(&before, &after)
+                .into_iter()
+                .map(|member| {
+                    let mut one = json!({ "path": member.path });
+                    for (side, value) in [("before", member.before), ("after", member.after)] {
+                        if let Some(value) = value {
+                            one[side] = value.clone();
+                        }
+                    }
+                    one
+                })
+                .collect();
+            json!({ "channel": name, "kind": "changed", "before": before, "after": after, "members": members })
+        }
+        ChannelDiff::Items { added, removed, changed, .. } => {
+            let pair = |(a, b): &(Value, Value)| json!({ "before": a.to_json(), "after": b.to_json() });
+            let changed: Vec<Json> = changed.iter().map(pair).collect();
+            json!({
+                "channel": name, "kind": "items", "added": list(added), "removed": list(removed), "changed": changed,
+            })
+        }
+        _ => json!({ "channel": name, "kind": "other" }),
+    }
+}

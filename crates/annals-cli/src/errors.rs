@@ -1,0 +1,139 @@
+//! What ends the process: failures, their exit codes, and how they are told.
+//!
+//! | code | meaning |
+//! | --- | --- |
+//! | 0 | ok; also when whoever reads stdout has closed it |
+//! | 1 | a negative answer: differences with `--exit-code`, nothing found |
+//! | 2 | usage: arguments, an ambiguous id |
+//! | 3 | a thread, checkpoint, channel, folder or store file is not there |
+//! | 4 | the file is damaged or no store |
+//! | 5 | another process is writing, or was faster |
+//! | 6 | the file has a newer format |
+//! | 7 | refused without `--yes` |
+//! | 70 | internal: the disk, a bug |
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use annals::ErrorKind;
+use annals::store::StoreError;
+use serde_json::json;
+
+use crate::output::{escape, json_text};
+
+/// Why a command ended without its answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Whoever reads stdout has closed it: there is nobody to tell.
+    Closed,
+    Error {
+        exit: u8,
+        code: &'static str,
+        message: String,
+        hint: Option<String>,
+    },
+}
+
+impl Failure {
+    pub(crate) fn new(exit: u8, code: &'static str, message: impl Into<String>) -> Self {
+        Self::Error { exit, code, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn not_found(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(3, code, message)
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(2, "usage", message)
+    }
+
+    /// Adds what to do about it.
+    pub(crate) fn hint(mut self, text: impl Into<String>) -> Self {
+        if let Self::Error { hint, .. } = &mut self {
+            *hint = Some(text.into());
+        }
+        self
+    }
+
+    /// Tells the failure on stderr and returns the exit code.
+    pub(crate) fn report(self, json: bool) -> ExitCode {
+        let Self::Error { exit, code, message, hint } = self else { return ExitCode::SUCCESS };
+        tell(json, code, &message, hint.as_deref());
+        ExitCode::from(exit)
+    }
+}
+
+/// Writes an error to stderr. A closed stderr is no reason to fail differently.
+fn tell(json: bool, code: &str, message: &str, hint: Option<&str>) {
+    let mut err = io::stderr().lock();
+    _ = if json {
+        let error = json!({ "error": { "code": code, "message": message, "hint": hint } });
+        writeln!(err, "{}", json_text(&error))
+    } else {
+        let hint = hint.map(|hint| format!("\nhint: {}", escape(hint))).unwrap_or_default();
+        writeln!(err, "annals: {}{hint}", escape(message))
+    };
+}
+
+/// Reports what clap says: help and version as data, all else as an error.
+pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
+    if !error.use_stderr() {
+        _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if json {
+        let text = error.render().to_string();
+        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        tell(true, "usage", message, Some("annals --help shows what can be said"));
+    } else {
+        _ = error.print();
+    }
+    ExitCode::from(2)
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::new(70, "io", error.to_string()),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        annals::Error::from(error).into()
+    }
+}
+
+impl From<annals::Error> for Failure {
+    fn from(error: annals::Error) -> Self {
+        use StoreError as E;
+        let (exit, code) = match (error.kind(), error.as_store()) {
+            (_, Some(E::Ambiguous { .. })) => (2, "ambiguous"),
+            (_, Some(E::Id(_))) => (2, "invalid_id"),
+            (_, Some(E::NotAStore { .. })) => (4, "not_a_store"),
+            (_, Some(E::Codec(_))) | (ErrorKind::Corrupt, _) => (4, "corrupt"),
+            (_, Some(E::ThreadNotFound { .. })) => (3, "thread_not_found"),
+            (_, Some(E::CheckpointNotFound { .. })) => (3, "checkpoint_not_found"),
+            (ErrorKind::NotFound, _) => (3, "not_found"),
+            (ErrorKind::Conflict, _) => (5, "conflict"),
+            (ErrorKind::Busy, _) => (5, "busy"),
+            (ErrorKind::NewerFormat, _) => (6, "newer_format"),
+            (ErrorKind::OutcomeUnknown, _) => (70, "outcome_unknown"),
+            (ErrorKind::Io, _) => (70, "io"),
+            (ErrorKind::User, _) => (70, "node_failed"),
+            (ErrorKind::Limit, _) => (70, "limit"),
+            _ => (70, "internal"),
+        };
+        let failure = Self::new(exit, code, error.to_string());
+        match code {
+            "ambiguous" => failure.hint("give more characters of the id"),
+            "checkpoint_not_found" => failure.hint("annals log THREAD lists the checkpoints"),
+            "busy" => failure.hint("try again when the other process is done"),
+            "newer_format" => failure.hint("a newer annals reads it"),
+            "corrupt" => failure.hint("annals check lists what does not fit"),
+            _ => failure,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `annals log`: the history of a thread, newest first, with the tree of forks at the left.
+//!
+//! JSON: `{"schema": 1, "thread", "head", "checkpoints": [{"checkpoint", "short", "parent", "forked_from", "branch",
+//! "ordinal", "step", "source", "created_at", "run", "metadata", "ran": [..], "next": [..], "changed": [{"channel",
+//! "added"?, "edited"?}], "questions": [..]}], "more": bool}`. `forked_from` is `{"thread", "checkpoint"}` or null;
+//! `questions` are the open ones at the ends of branches.
+
+use std::collections::HashSet;
+
+use annals::base::{CheckpointId, Namespace, Value};
+use annals::history::{Snapshot, Thread};
+use annals::store::{Source, Store};
+use serde_json::{Value as Json, json};
+
+use crate::args;
+use crate::changed::{Changed, changed, text};
+use crate::errors::Failure;
+use crate::output::{self, Output, columns, cut, escape};
+use crate::point::{short, shorts, thread};
+use crate::tree::Lanes;
+use crate::words::{self, Waits, metadata, tally};
+
+/// A checkpoint with what a log tells of it.
+struct Row {
+    snapshot: Snapshot,
+    short: String,
+    ran: Vec<String>,
+    changed: Vec<Changed>,
+    /// What is waited for, if nothing that is shown builds on it.
+    waits: Option<Waits>,
+}
+
+pub(crate) fn run(args: &args::Log, store: &Store, out: &mut Output) -> Result<u8, Failure> {
+    let thread = thread(store, &args.thread)?;
+    let (rows, more) = rows(&thread, args.limit)?;
+    if !out.is_json() {
+        draw(&rows, more, args.oneline, out)?;
+        return Ok(0);
+    }
+    let checkpoints: Vec<Json> = rows.iter().map(document).collect();
+    let head = rows.first().map(|row| row.snapshot.id().to_string());
+    let thread = thread.id().as_str();
+    out.json(&json!({ "schema": 1, "thread": thread, "head": head, "checkpoints": checkpoints, "more": more }))?;
+    Ok(0)
+}
+
+/// Prints the log of a thread for people.
+pub(crate) fn print(thread: &Thread, limit: usize, oneline: bool, out: &mut Output) -> Result<(), Failure> {
+    let (rows, more) = rows(thread, limit)?;
+    draw(&rows, more, oneline, out)
+}
+
+/// Reads the newest checkpoints, and whether there are more.
+fn rows(thread: &Thread, limit: usize) -> Result<(Vec<Row>, bool), Failure> {
+    let limit = if limit == 0 { usize::MAX } else { limit };
+    // One more than is shown: the last id is told apart from it.
+    let mut all: Vec<Snapshot> = thread.history()?.take(limit.saturating_add(1)).collect::<Result<_, _>>()?;
+    let ids: Vec<CheckpointId> = all.iter().map(Snapshot::id).collect();
+    let more = all.len() > limit;
+    all.truncate(limit);
+    let only_root = thread.store().backend().namespaces(thread.id())?.iter().all(Namespace::is_root);
+    let shorts = if only_root { shorts(&ids) } else { all.iter().map(short).collect::<Result<_, _>>()? };
+    let parents: HashSet<CheckpointId> = all.iter().filter_map(|snapshot| snapshot.record().parent).collect();
+    let mut rows = Vec::with_capacity(all.len());
+    for (snapshot, short) in all.into_iter().zip(shorts) {
+        let is_end = !parents.contains(&snapshot.id());
+        rows.push(Row {
+            ran: words::ran(&snapshot)?,
+            changed: changed(&snapshot)?,
+            waits: if is_end { Some(Waits::of(&snapshot)?) } else { None },
+            snapshot,
+            short,
+        });
+    }
+    Ok((rows, more))
+}
+
+fn draw(rows: &[Row], more: bool, oneline: bool, out: &mut Output) -> Result<(), Failure> {
+    let mut lanes = Lanes::new();
+    let drawn: Vec<_> = rows
+        .iter()
+        .enumerate()
+        .map(|(at, row)| lanes.row(&row.snapshot.id(), row.snapshot.record().parent, if at == 0 { '@' } else { 'o' }))
+        .collect();
+    let cells: Vec<Vec<String>> =
+        rows.iter().zip(&drawn).map(|(row, drawn)| row.cells(drawn.node.clone(), oneline)).collect();
+    for ((row, drawn), line) in rows.iter().zip(drawn).zip(columns(&cells)) {
+        // Painted after the columns are laid, or the colour would count as width.
+        out.line(line.replacen(&row.short, &out.id(&row.short), 1))?;
+        for extra in row.extras(oneline)? {
+            out.line(format!("{}     {}", drawn.below, out.open(&extra)))?;
+        }
+        if let Some(merge) = drawn.merge {
+            out.line(merge)?;
+        }
+    }
+    match lanes.elided().filter(|_| more) {
+        Some(marks) => out.line(format!("{marks}  {}", out.dim("(older ones: -n 0 shows all)")))?,
+        None => {}
+    }
+    Ok(())
+}
+
+impl Row {
+    fn cells(&self, tree: String, oneline: bool) -> Vec<String> {
+        let step = format!("step {}", self.snapshot.step());
+        let made = self.made();
+        let changes = cut(&text(&self.changed), 60).into_owned();
+        if oneline {
+            return vec![tree, self.short.clone(), step, made, changes];
+        }
+        let age = output::ago(self.snapshot.store().now(), self.snapshot.created_at());
+        let source = self.snapshot.source().to_string();
+        vec![tree, self.short.clone(), step, source, made, age, changes]
+    }
+
+    /// Returns what made the checkpoint.
+    fn made(&self) -> String {
+        match self.snapshot.source() {
+            Source::Loop => tally(self.ran.iter().map(String::as_str)),
+            Source::Input => "(input)".into(),
+            Source::Update => "(edited)".into(),
+            Source::Fork => "(fork)".into(),
+        }
+    }
+
+    /// Returns what needs a line of its own: where it was forked off, and what is waited for.
+    fn extras(&self, oneline: bool) -> Result<Vec<String>, Failure> {
+        let mut extras = Vec::new();
+        if let (Some(from), false) = (&self.snapshot.record().forked_from, oneline) {
+            let parent = self.snapshot.parent()?;
+            let id = parent.as_ref().map(short).transpose()?.unwrap_or_else(|| from.checkpoint.to_string());
+            extras.push(format!("forked from {}@{id}", escape(from.thread.as_str())));
+        }
+        if let Some(waits @ (Waits::Due(_) | Waits::Asks(_))) = &self.waits {
+            extras.push(waits.text(90));
+        }
+        Ok(extras)
+    }
+}
+
+fn document(row: &Row) -> Json {
+    let record = row.snapshot.record();
+    let questions: &[Value] = if let Some(Waits::Asks(questions)) = &row.waits { questions } else { &[] };
+    let from = record.forked_from.as_ref();
+    json!({
+        "checkpoint": row.snapshot.id().to_string(),
+        "short": row.short,
+        "parent": record.parent.map(|parent| parent.to_string()),
+        "forked_from": from.map(|from| json!({
+            "thread": from.thread.as_str(),
+            "checkpoint": from.checkpoint.to_string(),
+        })),
+        "branch": record.branch,
+        "ordinal": record.ordinal,
+        "step": record.step,
+        "source": record.source.as_str(),
+        "created_at": record.created_at.to_string(),
+        "run": record.run.map(|run| run.to_string()),
+        "metadata": metadata(&row.snapshot),
+        "ran": row.ran,
+        "next": row.snapshot.next().collect::<Vec<_>>(),
+        "changed": row.changed.iter().map(Changed::json).collect::<Vec<_>>(),
+        "questions": questions.iter().map(Value::to_json).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,229 @@
+//! Printing: lines and documents on stdout, with nothing in the data that could steer a terminal.
+
+use std::borrow::Cow;
+use std::fmt::{Display, Write as _};
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+
+use annals::base::Timestamp;
+use serde_json::Value as Json;
+
+/// Where data goes.
+pub(crate) struct Output {
+    out: BufWriter<Stdout>,
+    json: bool,
+    colour: bool,
+}
+
+impl Output {
+    pub(crate) fn stdout(json: bool) -> Self {
+        let stdout = io::stdout();
+        let colour = stdout.is_terminal() && colour_wanted();
+        Self { out: BufWriter::new(stdout), json, colour }
+    }
+
+    /// Whether one JSON document is asked for.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    pub(crate) fn line(&mut self, line: impl Display) -> io::Result<()> {
+        let line = line.to_string();
+        writeln!(self.out, "{}", line.trim_end())
+    }
+
+    /// Prints the document of this command.
+    pub(crate) fn json(&mut self, document: &Json) -> io::Result<()> {
+        writeln!(self.out, "{}", json_text(document))
+    }
+
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    pub(crate) fn bold(&self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    pub(crate) fn dim(&self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    /// The colour of ids.
+    pub(crate) fn id(&self, text: &str) -> String {
+        self.paint("35", text)
+    }
+
+    /// The colour of what waits for a person.
+    pub(crate) fn open(&self, text: &str) -> String {
+        self.paint("33", text)
+    }
+
+    pub(crate) fn added(&self, text: &str) -> String {
+        self.paint("32", text)
+    }
+
+    pub(crate) fn removed(&self, text: &str) -> String {
+        self.paint("31", text)
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.colour && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a command line takes its look from the environment; the library does not"
+)]
+fn colour_wanted() -> bool {
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !no_colour && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Writes a message to stderr. A closed stderr stops nothing.
+pub(crate) fn note(text: impl Display) {
+    _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Whether a character would steer a terminal, or make a line read differently from what it says.
+fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Makes data safe to print within a line.
+pub(crate) fn escape(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            '\n' => safe.push_str("\\n"),
+            '\t' => safe.push_str("\\t"),
+            '\r' => safe.push_str("\\r"),
+            c if is_unsafe(c) => _ = write!(safe, "\\u{{{:x}}}", u32::from(c)),
+            c => safe.push(c),
+        }
+    }
+    Cow::Owned(safe)
+}
+
+/// Makes a text safe to print as lines; tabs become spaces.
+pub(crate) fn safe_lines(text: &str) -> impl Iterator<Item = String> {
+    text.lines().map(|line| escape(&line.replace('\t', "    ")).into_owned())
+}
+
+/// Cuts a text to `max` characters.
+pub(crate) fn cut(text: &str, max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(max) {
+        None => Cow::Borrowed(text),
+        Some(_) => {
+            let end = text.char_indices().nth(max.saturating_sub(3)).map_or(text.len(), |(at, _)| at);
+            Cow::Owned(format!("{}...", &text[..end]))
+        }
+    }
+}
+
+/// Returns the text of a document. What JSON allows in strings but a terminal would obey is escaped as well.
+pub(crate) fn json_text(document: &Json) -> String {
+    let text = format!("{document:#}");
+    if !text.contains(|c| is_unsafe(c) && c != '\n') {
+        return text;
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_unsafe(c) && c != '\n' {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                _ = write!(safe, "\\u{unit:04x}");
+            }
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
+/// Returns how long ago a moment was.
+pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
+    let seconds = now.as_micros().saturating_sub(then.as_micros()) / 1_000_000;
+    match seconds {
+        ..-60 => then.to_string().chars().take(10).collect(),
+        -60..5 => "now".into(),
+        5..60 => format!("{seconds} s ago"),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..86_400 => format!("{} h ago", seconds / 3_600),
+        86_400..5_184_000 => format!("{} d ago", seconds / 86_400),
+        _ => then.to_string().chars().take(10).collect(),
+    }
+}
+
+/// Returns a size for people.
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_024 => format!("{bytes} B"),
+        1_024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+/// Returns a number with its thousands set apart.
+pub(crate) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Returns a number with its noun.
+pub(crate) fn count(n: usize, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(n as u64), if n == 1 { "" } else { "s" })
+}
+
+/// Lays rows out in columns; the last column is not padded.
+pub(crate) fn columns(rows: &[Vec<String>]) -> Vec<String> {
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..).map_while(width).collect();
+    let lay = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(lay).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_steers_the_terminal() {
+        assert_eq!(escape("a\x1b[31m\n\u{202e}b\u{9b}"), "a\\u{1b}[31m\\n\\u{202e}b\\u{9b}");
+        assert!(matches!(escape("plain — text"), Cow::Borrowed(_)));
+        let document = serde_json::json!({ "a": "\u{202e}\x1b\u{7f}\u{e0001}" });
+        let text = json_text(&document);
+        assert!(!text.contains(|c| is_unsafe(c) && c != '\n'), "{text:?}");
+        assert_eq!(serde_json::from_str::<Json>(&text).unwrap(), document);
+        assert_eq!(safe_lines("a\tb\nc\rd").collect::<Vec<_>>(), ["a    b", "c\\rd"]);
+    }
+
+    #[test]
+    fn figures_are_for_people() {
+        assert_eq!(
+            (grouped(1_234_567), grouped(12), count(1, "file")),
+            ("1,234,567".into(), "12".into(), "1 file".into())
+        );
+        assert_eq!((size(1_000), size(1_536), size(3 << 20)), ("1000 B".into(), "1.5 KiB".into(), "3.0 MiB".into()));
+        assert_eq!(cut("abcdef", 6), "abcdef");
+        assert_eq!(cut("äbcdefg", 6), "äbc...");
+        let at = Timestamp::from_micros;
+        assert_eq!(ago(at(120_000_000), at(0)), "2 min ago");
+        assert_eq!(ago(at(0), at(1)), "now");
+        assert_eq!(columns(&[vec!["a".into(), "b".into()], vec!["long".into(), "c".into()]]), ["a     b", "long  c"]);
+    }
+}

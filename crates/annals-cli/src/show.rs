@@ -1,0 +1,219 @@
+//! `annals show`: the state at a point, and who wrote it.
+//!
+//! JSON: `{"schema": 1, "thread", "checkpoint", "parent", "step", "source", "created_at", "run", "metadata",
+//! "status", "next": [..], "tasks": [{"id", "node"}], "questions": [{"task", "value"}], "values": {channel: value},
+//! "written_by": {channel: {"node", "back", "ordinal", "version"}}, "writes"?: [{"task", "index", "channel",
+//! "value"}]}`. With CHANNEL: `{"schema": 1, "thread", "checkpoint", "channel", "value", "written_by"}`; with
+//! `--messages`: `{"schema": 1, "thread", "checkpoint", "channel", "messages": [..]}`. `back` is how many checkpoints
+//! before the point it was written: `POINT~back`. Values are whole.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use annals::base::Value;
+use annals::history::{Blame, Snapshot};
+use annals::store::{ChannelValue, ItemRange, Store};
+use serde_json::{Map, Value as Json, json};
+
+use crate::args;
+use crate::errors::Failure;
+use crate::output::{self, Output, columns, escape, safe_lines};
+use crate::point::{resolve, short};
+use crate::words::{self, Waits, brief, is_message, item, message, metadata};
+
+/// How many of the last items of a list are shown among the other channels.
+const ITEMS_SHOWN: usize = 3;
+
+pub(crate) fn run(args: &args::Show, store: &Store, out: &mut Output) -> Result<u8, Failure> {
+    let at = resolve(store, &args.point)?;
+    if let Some(n) = args.messages {
+        return messages(&at, n, out);
+    }
+    if let Some(name) = &args.channel {
+        return channel(&at, name, out);
+    }
+    if out.is_json() {
+        document(&at, args.writes, out)?
+    } else {
+        text(&at, args.writes, out)?
+    }
+    Ok(0)
+}
+
+/// Who wrote what, by channel.
+fn written(at: &Snapshot) -> Result<HashMap<Arc<str>, Blame>, Failure> {
+    Ok(at.blame()?.into_iter().collect())
+}
+
+fn blame_json(at: &Snapshot, blame: &Blame) -> Json {
+    let back = at.record().ordinal.saturating_sub(blame.ordinal);
+    json!({ "node": blame.node, "back": back, "ordinal": blame.ordinal, "version": blame.version })
+}
+
+fn channel(at: &Snapshot, name: &str, out: &mut Output) -> Result<u8, Failure> {
+    let channels = at.channels()?;
+    let Some(value) = at.get(name)?.filter(|_| channels.iter().any(|known| &**known == name)) else {
+        let known: Vec<&str> = channels.iter().map(|name| &**name).collect();
+        let failure = Failure::not_found("channel_not_found", format!("channel {name} holds nothing there"));
+        return Err(failure.hint(format!("channels there: {}", known.join(", "))));
+    };
+    if out.is_json() {
+        let written = written(at)?.get(name).map(|blame| blame_json(at, blame));
+        let mut document = words::place(at);
+        document["channel"] = json!(name);
+        document["value"] = value.to_json();
+        document["written_by"] = json!(written);
+        out.json(&with_schema(document))?;
+        return Ok(0);
+    }
+    match &value {
+        Value::Str(text) => {
+            for line in safe_lines(text) {
+                out.line(line)?;
+            }
+        }
+        value => out.json(&value.to_json())?,
+    }
+    Ok(0)
+}
+
+fn messages(at: &Snapshot, n: usize, out: &mut Output) -> Result<u8, Failure> {
+    let mut found = None;
+    for channel in at.channels()? {
+        let last: Vec<Value> = at.tail(&channel, 1)?;
+        if last.first().is_some_and(|item| is_message(&item.to_json())) {
+            found = Some(channel);
+            break;
+        }
+    }
+    let Some(channel) = found else {
+        return Err(Failure::new(1, "no_messages", "no channel holds messages there"));
+    };
+    let items: Vec<Json> = at.tail(&channel, n)?.iter().map(Value::to_json).collect();
+    if out.is_json() {
+        let mut document = words::place(at);
+        document["channel"] = json!(&*channel);
+        document["messages"] = Json::Array(items);
+        out.json(&with_schema(document))?;
+        return Ok(0);
+    }
+    for item in &items {
+        out.line(message(item, 2_000))?;
+    }
+    Ok(0)
+}
+
+fn text(at: &Snapshot, writes: bool, out: &mut Output) -> Result<(), Failure> {
+    let record = at.record();
+    let when = output::ago(at.store().now(), at.created_at());
+    out.line(format!("{}@{}", out.bold(&escape(record.point.thread.as_str())), out.id(&at.id().to_string())))?;
+    out.line(format!("  made    step {} ({}), {} ({when})", at.step(), at.source(), at.created_at()))?;
+    if let Some(parent) = at.parent()? {
+        let thread = &parent.point().thread;
+        let origin =
+            if *thread == record.point.thread { String::new() } else { format!("{}@", escape(thread.as_str())) };
+        out.line(format!("  parent  {origin}{}", out.id(&short(&parent)?)))?;
+    }
+    let state = match Waits::of(at)? {
+        Waits::Done => "nothing is due".to_owned(),
+        waits => out.open(&waits.text(200)),
+    };
+    out.line(format!("  next    {state}"))?;
+    out.line("")?;
+    values(at, out)?;
+    if writes {
+        out.line("")?;
+        out.line(out.dim("writes of its tasks"))?;
+        let nodes: HashMap<_, _> = record.tasks.iter().map(|task| (task.id, &*task.name)).collect();
+        let mut rows = Vec::new();
+        for write in at.writes()? {
+            let node = nodes.get(&write.task).copied().unwrap_or("(run)");
+            let value = brief(&write.to_value()?.to_json());
+            rows.push(vec![escape(node).into_owned(), escape(&write.channel).into_owned(), value]);
+        }
+        for line in columns(&rows) {
+            out.line(format!("  {line}"))?;
+        }
+        if rows.is_empty() {
+            out.line("  none")?;
+        }
+    }
+    Ok(())
+}
+
+fn values(at: &Snapshot, out: &mut Output) -> Result<(), Failure> {
+    let (written, known) = (written(at)?, at.channels()?);
+    let state = at.store().backend().state(at.point())?;
+    let mut rows = vec![["CHANNEL", "WRITTEN BY", "VALUE"].map(String::from).to_vec()];
+    for record in state.channels.iter().filter(|record| known.contains(&record.channel)) {
+        let by = written.get(&record.channel).map(|blame| {
+            let back = at.record().ordinal.saturating_sub(blame.ordinal);
+            format!("{} ~{back}", escape(blame.node.as_deref().unwrap_or("(edited)")))
+        });
+        let by = by.unwrap_or_default();
+        let name = escape(&record.channel).into_owned();
+        if record.value != ChannelValue::Items {
+            let value = at.get(&record.channel)?.unwrap_or_default();
+            rows.push(vec![name, by, brief(&value.to_json())]);
+            continue;
+        }
+        let mut n = 0_usize;
+        at.store().backend().items(at.point(), &record.channel, ItemRange::All, &mut |_| {
+            n += 1;
+            Ok(())
+        })?;
+        let tail = at.tail(&record.channel, ITEMS_SHOWN)?;
+        rows.push(vec![name, by, output::count(n, "item") + if n > tail.len() { ", the last:" } else { ":" }]);
+        rows.extend(tail.iter().map(|last| vec![String::new(), String::new(), item(&last.to_json())]));
+    }
+    for (at, line) in columns(&rows).iter().enumerate() {
+        out.line(if at == 0 { out.dim(line) } else { line.clone() })?;
+    }
+    Ok(())
+}
+
+fn document(at: &Snapshot, writes: bool, out: &mut Output) -> Result<(), Failure> {
+    let record = at.record();
+    let by: Map<String, Json> =
+        at.blame()?.iter().map(|(channel, blame)| (channel.to_string(), blame_json(at, blame))).collect();
+    let tasks = record.tasks.iter().map(|task| json!({ "id": task.id.to_string(), "node": &*task.name }));
+    let questions = at.interrupts()?;
+    let questions = questions.iter().map(|(task, value)| json!({ "task": task.to_string(), "value": value.to_json() }));
+    let parent = at.parent()?.as_ref().map(words::place);
+    let mut document = json!({
+        "schema": 1,
+        "thread": record.point.thread.as_str(),
+        "checkpoint": at.id().to_string(),
+        "parent": parent,
+        "step": at.step(),
+        "source": at.source().as_str(),
+        "created_at": at.created_at().to_string(),
+        "run": record.run.map(|run| run.to_string()),
+        "metadata": metadata(at),
+        "status": Waits::of(at)?.status(),
+        "next": at.next().collect::<Vec<_>>(),
+        "tasks": tasks.collect::<Vec<_>>(),
+        "questions": questions.collect::<Vec<_>>(),
+        "values": Value::Map(at.values()?).to_json(),
+        "written_by": by,
+    });
+    if writes {
+        let mut all = Vec::new();
+        for write in at.writes()? {
+            let value = write.to_value()?.to_json();
+            let (task, channel) = (write.task.to_string(), &*write.channel);
+            all.push(json!({ "task": task, "index": write.index, "channel": channel, "value": value }));
+        }
+        document["writes"] = Json::Array(all);
+    }
+    out.json(&document)?;
+    Ok(())
+}
+
+fn with_schema(document: Json) -> Json {
+    let mut whole = json!({ "schema": 1 });
+    if let (Json::Object(whole), Json::Object(document)) = (&mut whole, document) {
+        whole.extend(document);
+    }
+    whole
+}

@@ -1,0 +1,160 @@
+//! How the facts of a history are put into words: nodes, questions, messages, values.
+
+use annals::base::Value;
+use annals::history::Snapshot;
+use annals::store::{Source, StoreError};
+use serde_json::{Value as Json, json};
+
+use crate::output::{cut, escape, size};
+
+/// How much of a value fits into a line.
+const VALUE_CHARS: usize = 100;
+/// Up to how many bytes a value is shown without its size.
+const SIZE_BYTES: usize = 200;
+
+/// Returns node names with how often each occurs: `list, read x12`.
+pub(crate) fn tally<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for name in names {
+        match counts.iter_mut().find(|(seen, _)| *seen == name) {
+            Some((_, n)) => *n += 1,
+            None => counts.push((name, 1)),
+        }
+    }
+    let word =
+        |(name, n): (&str, usize)| if n == 1 { escape(name).into_owned() } else { format!("{} x{n}", escape(name)) };
+    counts.into_iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the nodes that ran to make a checkpoint, one name for each task.
+pub(crate) fn ran(snapshot: &Snapshot) -> Result<Vec<String>, StoreError> {
+    if snapshot.source() != Source::Loop {
+        return Ok(Vec::new());
+    }
+    let parent = snapshot.parent()?;
+    Ok(parent.iter().flat_map(|parent| parent.next().map(str::to_owned).collect::<Vec<_>>()).collect())
+}
+
+/// What a thread waits for.
+#[derive(Debug)]
+pub(crate) enum Waits {
+    /// Nothing: its run has ended.
+    Done,
+    /// The next run: these nodes are due.
+    Due(String),
+    /// An answer to these questions.
+    Asks(Vec<Value>),
+}
+
+impl Waits {
+    pub(crate) fn of(snapshot: &Snapshot) -> Result<Self, StoreError> {
+        if snapshot.next().next().is_none() {
+            return Ok(Self::Done);
+        }
+        let questions: Vec<Value> = snapshot.interrupts()?.into_iter().map(|(_, question)| question).collect();
+        Ok(if questions.is_empty() { Self::Due(tally(snapshot.next())) } else { Self::Asks(questions) })
+    }
+
+    /// Returns one word for programs.
+    pub(crate) fn status(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Due(_) => "due",
+            Self::Asks(_) => "interrupted",
+        }
+    }
+
+    pub(crate) fn text(&self, max: usize) -> String {
+        match self {
+            Self::Done => "done".into(),
+            Self::Due(nodes) => cut(&format!("due: {nodes}"), max).into_owned(),
+            Self::Asks(questions) => {
+                let all: Vec<String> = questions.iter().map(question).collect();
+                cut(&format!("asks: {}", all.join(" / ")), max).into_owned()
+            }
+        }
+    }
+}
+
+/// Returns the words of a question: a text, or the `question` of an object.
+pub(crate) fn question(value: &Value) -> String {
+    match value.as_str().or_else(|| value.get("question").and_then(Value::as_str)) {
+        Some(text) => escape(text).into_owned(),
+        None => compact(&value.to_json()),
+    }
+}
+
+/// Returns JSON on one line, safe to print.
+pub(crate) fn compact(json: &Json) -> String {
+    escape(&json.to_string()).into_owned()
+}
+
+/// Returns a value on one line, cut, with its size if it is big.
+pub(crate) fn brief(json: &Json) -> String {
+    let text = compact(json);
+    if text.len() <= SIZE_BYTES && text.chars().count() <= VALUE_CHARS {
+        return text;
+    }
+    format!("{} ({})", cut(&text, VALUE_CHARS), size(text.len() as u64))
+}
+
+/// Returns whether an item of a list is a message, by its shape.
+pub(crate) fn is_message(item: &Json) -> bool {
+    item.get("type").is_some_and(Json::is_string) && item.get("content").is_some()
+}
+
+/// Returns who speaks, and what is said or asked for, on one line.
+pub(crate) fn message(item: &Json, max: usize) -> String {
+    let kind = item.get("type").and_then(Json::as_str).unwrap_or("?");
+    let said = match item.get("content") {
+        Some(Json::String(text)) => escape(text.trim()).into_owned(),
+        Some(Json::Array(blocks)) => {
+            let texts = blocks.iter().filter_map(|block| block.as_str().or_else(|| block.get("text")?.as_str()));
+            escape(&texts.collect::<Vec<_>>().join(" ")).into_owned()
+        }
+        _ => String::new(),
+    };
+    let calls = item.get("tool_calls").and_then(Json::as_array).into_iter().flatten();
+    let calls = calls.map(|call| {
+        let name = call.get("name").and_then(Json::as_str).unwrap_or("?");
+        format!("[calls {} {}]", escape(name), call.get("args").map(compact).unwrap_or_default())
+    });
+    let words: Vec<String> = std::iter::once(said).chain(calls).filter(|part| !part.is_empty()).collect();
+    format!("{:<6} {}", escape(kind), cut(&words.join(" "), max))
+}
+
+/// Returns any item of a list on one line.
+pub(crate) fn item(item: &Json) -> String {
+    if is_message(item) { message(item, VALUE_CHARS) } else { brief(item) }
+}
+
+/// Returns where a checkpoint is, for programs.
+pub(crate) fn place(snapshot: &Snapshot) -> Json {
+    json!({ "thread": snapshot.point().thread.as_str(), "checkpoint": snapshot.id().to_string() })
+}
+
+/// Returns the metadata of a checkpoint.
+pub(crate) fn metadata(snapshot: &Snapshot) -> Json {
+    let text = snapshot.record().metadata.as_deref();
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| json!({}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_counted_in_order() {
+        assert_eq!(tally(["read", "read", "list\x1b"]), "read x2, list\\u{1b}");
+        assert_eq!(tally([]), "");
+    }
+
+    #[test]
+    fn a_message_is_one_line() {
+        let call = json!({ "type": "ai", "content": "one\ntwo", "tool_calls": [{ "name": "f", "args": { "a": 1 } }] });
+        assert!(is_message(&call));
+        assert_eq!(message(&call, 80), "ai     one\\ntwo [calls f {\"a\":1}]");
+        assert_eq!(item(&json!([1, 2])), "[1,2]");
+        assert!(brief(&json!("x".repeat(500))).ends_with("... (502 B)"));
+    }
+}

@@ -1,0 +1,221 @@
+//! The beginning of a run: taking the input, an answer, or up where an earlier run stopped.
+
+use std::sync::Arc;
+
+use crate::base::id::NULL_TASK;
+use crate::base::{Encoded, Map, Value, WriteValue};
+use crate::store::{NewWrite, NewWrites, Source};
+
+use super::apply::{apply, apply_untasked, see_all};
+use super::effect::{Event, Start};
+use super::error::RunError;
+use super::head::RESUME;
+use super::machine::Machine;
+use super::plan::plan;
+use super::save::new_writes;
+use super::task::{TaskWrite, command_writes};
+
+impl Machine {
+    pub(super) fn begin(&mut self, start: Start) -> Result<(), RunError> {
+        let addressed = self.recording.as_ref().is_some_and(|recording| recording.addressed);
+        match start {
+            Start::Input(writes) => self.begin_input(writes)?,
+            Start::Command(command) => {
+                if self.head.checkpoint.is_none() && (command.resume.is_some() || self.recording.is_none()) {
+                    let error = if self.recording.is_none() { RunError::NoStore } else { RunError::EmptyInput };
+                    if command.resume.is_some() {
+                        return Err(error);
+                    }
+                }
+                let resume = command.resume.clone();
+                self.plan_head();
+                self.check_resume(resume.as_ref())?;
+                let writes = command_writes(&self.graph, command, self.ids.random())?;
+                if writes.is_empty() && resume.is_none() && self.head.checkpoint.is_none() {
+                    return Err(RunError::EmptyInput);
+                }
+                self.begin_resumed(writes, resume, addressed)?;
+            }
+            Start::Continue => {
+                if self.head.checkpoint.is_none() {
+                    return Err(RunError::EmptyInput);
+                }
+                self.plan_head();
+                self.begin_resumed(Vec::new(), None, addressed)?;
+            }
+        }
+        self.tick()
+    }
+
+    /// Drops what an unfinished superstep left, and takes the input.
+    pub(super) fn begin_input(&mut self, writes: crate::state::Writes) -> Result<(), RunError> {
+        let record = self.records();
+        let stored = self.stored_command_writes()?;
+        if !stored.is_empty() {
+            apply_untasked(&self.graph, &mut self.head, stored, NULL_TASK, &mut self.changes, record)?;
+        }
+        self.plan_head();
+        if !self.tasks.is_empty() {
+            apply(&self.graph, &mut self.head, &mut self.tasks, &mut self.changes, record)?;
+        }
+        self.head.pending.clear();
+        let input = self.graph.input();
+        self.head.version_max += 1;
+        self.head.versions[input as usize] = self.head.version_max;
+        self.head.present[input as usize] = true;
+        self.head.updated = Some(vec![input]);
+        let held = if self.graph.start.branches.is_empty() {
+            // The first superstep needs no user code and is committed together with the input: its writes hold it.
+            Value::Null
+        } else {
+            self.input_value(&writes)?
+        };
+        self.head.input = Some(writes);
+        if record {
+            let data = crate::store::batch::Data::New(Encoded::encode(&held)?.into());
+            self.changes.note(input, crate::store::batch::ChangeValue::Value(data), None);
+        }
+        self.checkpoint(Source::Input, Vec::new());
+        Ok(())
+    }
+
+    pub(super) fn input_value(&self, writes: &crate::state::Writes) -> Result<Value, RunError> {
+        let layout = &*self.graph.layout;
+        let mut map = Map::new();
+        for (field, write) in crate::state::resolve(layout, writes.clone())? {
+            map.insert(layout.name(field).to_string(), layout.write_to_value(field, &write)?);
+        }
+        Ok(Value::Map(map))
+    }
+
+    /// Makes the tasks of the head that was loaded, with what is stored of them.
+    pub(super) fn plan_head(&mut self) {
+        let Some(checkpoint) = self.head.checkpoint else { return };
+        self.tasks = plan(&self.graph, &self.head, checkpoint.id, &self.namespace, self.step);
+    }
+
+    pub(super) fn check_resume(&self, resume: Option<&Value>) -> Result<(), RunError> {
+        let Some(answer) = resume else { return Ok(()) };
+        if answers_by_id(answer) {
+            return Ok(());
+        }
+        let mut ids = Vec::new();
+        for task in &self.tasks {
+            if let Some(pending) = self.head.pending_of(task.id).filter(|pending| !pending.is_finished()) {
+                ids.extend(super::load::interrupts_of(pending).into_iter().map(|interrupt| interrupt.id));
+            }
+        }
+        if ids.len() > 1 { Err(RunError::SeveralInterrupts { ids }) } else { Ok(()) }
+    }
+
+    pub(super) fn begin_resumed(
+        &mut self,
+        mut writes: Vec<TaskWrite>,
+        resume: Option<Value>,
+        addressed: bool,
+    ) -> Result<(), RunError> {
+        let record = self.records();
+        let latest = self.head.checkpoint.map(|c| c.id) == self.committed;
+        let edited = self.head.checkpoint.is_some_and(|c| matches!(c.source, Source::Update | Source::Fork));
+        // Addressing an old checkpoint without an answer replays it: everything runs again, on a fork.
+        let forks = addressed && resume.is_none() && !(edited && latest);
+        self.replaying = addressed && (!latest || resume.is_none());
+        let mut stored = self.stored_command_writes()?;
+        let first = stored.iter().map(|write| write.index + 1).max().unwrap_or(0);
+        for (at, write) in writes.iter_mut().enumerate() {
+            write.index = first + at as i32;
+        }
+        if record && !forks && (!writes.is_empty() || resume.is_some()) {
+            self.save_command(&mut writes, resume.as_ref())?;
+        }
+        if forks {
+            stored.clear();
+        }
+        stored.extend(writes);
+        let from = if forks { self.fork_task() } else { NULL_TASK };
+        let unsaved = self.unsaved(from, &mut stored);
+        let changed = if stored.is_empty() {
+            Vec::new()
+        } else {
+            apply_untasked(&self.graph, &mut self.head, stored, from, &mut self.changes, record)?
+        };
+        if self.head.checkpoint.is_some() {
+            see_all(&self.graph, &mut self.head, &mut self.changes, record);
+        }
+        if forks {
+            self.head.updated = None;
+            self.checkpoint(Source::Fork, unsaved);
+        } else if !changed.is_empty() || self.head.checkpoint.is_none() {
+            let id = self.head.checkpoint.map(|c| c.id).unwrap_or_default();
+            self.head.updated = None;
+            self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step);
+        }
+        self.take_resume(resume);
+        if self.request.events.values {
+            self.events.push_back(Event::Values(Arc::clone(&self.head.state)));
+        }
+        Ok(())
+    }
+
+    /// The writes of earlier commands on this head, which are applied again each time it is loaded.
+    pub(super) fn stored_command_writes(&self) -> Result<Vec<TaskWrite>, RunError> {
+        match self.head.pending_of(NULL_TASK) {
+            Some(pending) => super::load::task_writes(&self.graph, pending),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The writes of a replayed command belong to a task of their own, so that they touch nothing stored.
+    pub(super) fn fork_task(&mut self) -> crate::base::TaskId {
+        crate::base::TaskId::from_bytes(self.ids.uuid_v4().into_bytes())
+    }
+
+    pub(super) fn unsaved(&self, from: crate::base::TaskId, writes: &mut [TaskWrite]) -> Vec<NewWrites> {
+        let Some(checkpoint) = self.head.checkpoint.filter(|_| self.records()) else { return Vec::new() };
+        let writes = new_writes(&self.graph, writes);
+        if writes.is_empty() {
+            return Vec::new();
+        }
+        vec![NewWrites { checkpoint: checkpoint.id, task: from, path: "".into(), writes }]
+    }
+
+    pub(super) fn save_command(&mut self, writes: &mut [TaskWrite], resume: Option<&Value>) -> Result<(), RunError> {
+        let Some(checkpoint) = self.head.checkpoint else { return Ok(()) };
+        let mut saved = new_writes(&self.graph, writes);
+        if let Some(answer) = resume.filter(|answer| !answers_by_id(answer)) {
+            let value = WriteValue::One(Encoded::encode(answer)?.into());
+            saved.push(NewWrite { index: RESUME.1, channel: RESUME.0.into(), value });
+        }
+        if !saved.is_empty() {
+            let writes = NewWrites { checkpoint: checkpoint.id, task: NULL_TASK, path: "".into(), writes: saved };
+            self.commit(Vec::new(), vec![writes]);
+        }
+        Ok(())
+    }
+
+    /// Keeps the answers for the tasks that ask: one for whoever asks first, or those of a map by their ids.
+    pub(super) fn take_resume(&mut self, resume: Option<Value>) {
+        let keep_answers = !self.replaying || resume.is_some();
+        let (namespace, graph) = (&self.namespace, &self.graph);
+        for task in &mut self.tasks {
+            if let Some(pending) = self.head.pending_of(task.id).filter(|_| keep_answers) {
+                task.answers = super::load::answers_of(pending);
+            }
+            if let Some(answers) = resume.as_ref().filter(|answer| answers_by_id(answer)) {
+                let place = crate::graph::task_namespace(namespace, task.name(graph), task.id);
+                let id = crate::graph::interrupt_id(&place, task.answers.len());
+                let first = crate::graph::interrupt_id(&place, 0);
+                task.answers.extend(answers.get(&id).or_else(|| answers.get(&first)).cloned());
+            }
+        }
+        let stored =
+            self.head.pending_of(NULL_TASK).and_then(|pending| super::load::answers_of(pending).into_iter().next());
+        *self.resume.lock() = resume.filter(|answer| !answers_by_id(answer)).or(stored.filter(|_| keep_answers));
+    }
+}
+
+/// Whether an answer is a map from the ids of questions to answers.
+fn answers_by_id(answer: &Value) -> bool {
+    let is_id = |name: &String| name.len() == 32 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    answer.as_map().is_some_and(|map| map.keys().all(is_id))
+}

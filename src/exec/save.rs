@@ -1,0 +1,167 @@
+//! What a run stores: checkpoints, the writes of tasks, and what is shown of them.
+
+use crate::base::{Encoded, Map, Value, WriteValue};
+use crate::graph::{Graph, Interrupt};
+use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
+
+use super::effect::{Effect, Event, Status};
+use super::error::RunError;
+use super::head::{ERROR, HeadCheckpoint, INTERRUPT, NO_WRITES, RESUME};
+use super::machine::Machine;
+use super::plan::plan;
+use super::task::{TaskStatus, TaskWrite, WriteKind};
+
+impl Machine {
+    /// Makes the checkpoint of the present state, and the tasks that are due at it.
+    pub(super) fn checkpoint(&mut self, source: Source, consumed: Vec<NewWrites>) {
+        let step = self.step;
+        let parent = self.head.checkpoint.map(|checkpoint| checkpoint.id);
+        let after = parent.max(self.committed);
+        let id = self.ids.checkpoint(self.now, step, after.as_ref());
+        self.head.checkpoint = Some(HeadCheckpoint { id, step, source });
+        self.step += 1;
+        self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step);
+        self.head.recorded.clear();
+        self.head.recorded.extend(self.tasks.iter().map(|task| task.id));
+        let Some(recording) = &self.recording else { return };
+        let (changes, seen) = self.changes.take(&self.graph, &self.head);
+        self.outbox.push(NewCheckpoint {
+            id,
+            parent: parent.map(Parent::Local),
+            step,
+            source,
+            created_at: self.now,
+            run: Some(recording.run),
+            metadata: recording.metadata.clone(),
+            tasks: self.tasks.iter().map(|task| task.record(&self.graph)).collect(),
+            consumed,
+            changes,
+            seen,
+        });
+    }
+
+    /// Hands the checkpoints out that were made.
+    pub(super) fn flush(&mut self) {
+        if !self.outbox.is_empty() {
+            let checkpoints = std::mem::take(&mut self.outbox);
+            self.commit(checkpoints, Vec::new());
+        }
+    }
+
+    pub(super) fn commit(&mut self, checkpoints: Vec<NewCheckpoint>, writes: Vec<NewWrites>) {
+        let Some(recording) = &self.recording else { return };
+        let mut batch = Batch::new(recording.thread.clone(), recording.namespace.clone(), self.committed);
+        batch.checkpoints = checkpoints;
+        batch.writes = writes;
+        self.committed = batch.head_after();
+        self.unreported += 1;
+        self.effects.push_back(Effect::Commit(batch));
+    }
+
+    /// The writes of the superstep that are not stored yet: they go into the commit of its checkpoint.
+    pub(super) fn consumed(&mut self) -> Vec<NewWrites> {
+        let mut consumed = Vec::new();
+        for slot in 0..self.tasks.len() {
+            if !self.tasks[slot].saved
+                && let Some(writes) = self.task_writes(slot)
+            {
+                consumed.push(writes);
+            }
+        }
+        consumed
+    }
+
+    /// Stores what has ended while siblings still run.
+    pub(super) fn save_finished(&mut self) -> Option<Effect> {
+        self.recording.as_ref()?;
+        if !matches!(self.status, Status::Running)
+            || !self.tasks.iter().any(|t| matches!(t.status, TaskStatus::Running))
+        {
+            return None;
+        }
+        let ended = (0..self.tasks.len()).filter(|slot| self.tasks[*slot].is_done() && !self.tasks[*slot].saved);
+        let ended: Vec<usize> = ended.collect();
+        if ended.is_empty() {
+            return None;
+        }
+        let writes = ended.into_iter().filter_map(|slot| self.task_writes(slot)).collect();
+        self.commit(Vec::new(), writes);
+        self.effects.pop_front()
+    }
+
+    /// Stores everything about a superstep that did not come to its end.
+    pub(super) fn save_ended(&mut self) -> Result<(), RunError> {
+        if !self.records() {
+            return Ok(());
+        }
+        let mut writes = Vec::new();
+        for slot in 0..self.tasks.len() {
+            if !self.tasks[slot].saved {
+                writes.extend(self.task_writes(slot));
+            }
+        }
+        if !writes.is_empty() {
+            self.commit(Vec::new(), writes);
+        }
+        Ok(())
+    }
+
+    /// Takes the writes of a task for storing, and counts them as stored.
+    pub(super) fn task_writes(&mut self, slot: usize) -> Option<NewWrites> {
+        let checkpoint = self.head.checkpoint?;
+        let path = self.tasks[slot].record(&self.graph).path();
+        let task = &mut self.tasks[slot];
+        let mut writes = match &mut task.status {
+            TaskStatus::Done(writes) => new_writes(&self.graph, writes),
+            TaskStatus::Waiting(interrupt) => vec![special(INTERRUPT, &[stored_interrupt(interrupt)] as &[Value])],
+            TaskStatus::Failed(error) => vec![special(ERROR, &Value::from(error.to_string()))],
+            TaskStatus::Due | TaskStatus::Running => return None,
+        };
+        if !task.answers.is_empty() && !task.restored {
+            writes.push(special(RESUME, &Value::List(task.answers.clone())));
+        }
+        task.saved = true;
+        (!writes.is_empty()).then_some(NewWrites { checkpoint: checkpoint.id, task: task.id, path, writes })
+    }
+
+    pub(super) fn emit_update(&mut self, slot: usize, cached: bool) {
+        if !self.request.events.updates {
+            return;
+        }
+        let (TaskStatus::Done(writes), Some(node)) = (&self.tasks[slot].status, self.tasks[slot].node) else { return };
+        let layout = &*self.graph.layout;
+        let mut update = Map::new();
+        for write in writes {
+            if let WriteKind::Field(Some(value)) = &write.kind {
+                let shown = layout.write_to_value(write.channel as usize, value).unwrap_or(Value::Null);
+                update.insert(layout.name(write.channel as usize).to_string(), shown);
+            }
+        }
+        let node = self.graph.nodes[node].name.to_string();
+        self.events.push_back(Event::Updates { node, update, cached });
+    }
+}
+
+/// An interrupt as it is stored: a map of value and id.
+fn stored_interrupt(interrupt: &Interrupt) -> Value {
+    let members = [("value".to_string(), interrupt.value.clone()), ("id".to_string(), interrupt.id.as_str().into())];
+    Value::Map(members.into_iter().collect())
+}
+
+fn special<T: serde::Serialize + ?Sized>((channel, index): (&str, i32), value: &T) -> NewWrite {
+    // Dynamic values always encode; null stands in if one is beyond the limits.
+    let value = Encoded::encode(value).map_or(WriteValue::Null, |encoded| WriteValue::One(encoded.into()));
+    NewWrite { index, channel: channel.into(), value }
+}
+
+/// Takes the bytes of writes out, to be stored.
+pub(super) fn new_writes(graph: &Graph, writes: &mut [TaskWrite]) -> Vec<NewWrite> {
+    let name = |channel: u32| graph.channels.get(channel as usize).cloned().unwrap_or_else(|| NO_WRITES.into());
+    writes
+        .iter_mut()
+        .filter_map(|write| {
+            let value = write.encoded.take()?;
+            Some(NewWrite { index: write.index, channel: name(write.channel), value })
+        })
+        .collect()
+}
