@@ -165,6 +165,26 @@ pub(super) const WRITE_VALUE: &str =
 pub(super) const WRITES: &str =
     "SELECT task, idx, part, channel, value, path FROM write WHERE checkpoint = ?1 ORDER BY task, idx, part";
 
+/// The statements of most reads, prepared when a handle is opened.
+pub(super) const READ_OFTEN: [&str; 16] = [
+    BEGIN_READ,
+    COMMIT,
+    NAMESPACE_BY_PATH,
+    HEAD_ID,
+    RECORD_HEAD,
+    RECORD_AT,
+    BRANCH,
+    NAME_BY_TEXT,
+    NAME_BY_ID,
+    VERSIONS_OF_SPAN,
+    VERSION_AT,
+    CUTS,
+    ITEMS_BACKWARDS,
+    ITEMS_JOINED,
+    PAYLOAD_BY_ID,
+    WRITES,
+];
+
 pub(super) const INTEGRITY: &str = "PRAGMA integrity_check(100)";
 pub(super) const CHECK_THREADS: &str = "SELECT count(*) FROM thread";
 pub(super) const CHECK_BLOBS: &str = "SELECT id, hash, data FROM blob ORDER BY id";

@@ -29,6 +29,9 @@ pub struct CommitStats {
     pub last_group: u64,
 }
 
+/// How many groups a leader writes before it hands the role over: its caller waits that long at most.
+const ROUNDS_MAX: usize = 4;
+
 /// The writer of a file.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -234,8 +237,24 @@ impl Shared {
         }
     }
 
-    /// Leads one transaction: the leader's own batch and those that wait. Returns the outcome of the own batch.
+    /// Leads: writes the leader's own batch and those that wait in one transaction, and then, a few times at most, what
+    /// has come meanwhile. Waking another leader would cost as much as a commit, with nobody at work. Returns the
+    /// outcome of the own batch.
     fn lead(&self, own: Option<&Batch>, wal: &Wal) -> Option<Result<(), StoreError>> {
+        let (mut next, mut outcome) = (own, None);
+        for round in 1.. {
+            let (own_outcome, poison) = self.lead_once(next.take(), wal);
+            outcome = outcome.or(own_outcome);
+            if round == ROUNDS_MAX || poison.is_some() || self.queue.lock().waiting.is_empty() {
+                self.hand_over(poison);
+                break;
+            }
+        }
+        outcome
+    }
+
+    /// Writes one group, tells everybody in it, and returns the outcome of the own batch.
+    fn lead_once(&self, own: Option<&Batch>, wal: &Wal) -> (Option<Result<(), StoreError>>, Option<String>) {
         let mut core = self.core.lock();
         // The write lock may have to be waited for; whoever comes meanwhile is taken along.
         let begun = core.begin();
@@ -251,7 +270,6 @@ impl Shared {
         drop(core);
         self.count(&verdict, batches.len());
         let Verdict { mut outcomes, poison } = verdict;
-        self.hand_over(poison);
         let own = own.map(|_| outcomes.pop_front().unwrap_or(Ok(())));
         for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
             match waiting.end {
@@ -259,7 +277,7 @@ impl Shared {
                 End::Ticket(settle) => settle.settle(outcome),
             }
         }
-        own
+        (own, poison)
     }
 
     fn take_along(&self, count: usize) -> Vec<Waiting> {
