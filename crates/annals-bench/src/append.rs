@@ -10,7 +10,7 @@ use annals::store::{Batch, ItemIndex, NewCheckpoint, NewWrite, NewWrites, Parent
 use crate::disk::{self, Fsync, same};
 use crate::figures::Report;
 use crate::raw::{self, OneRow, Raw, Template};
-use crate::stats::{Side, interleave, median, ratio, text, timed};
+use crate::stats::{Side, best, interleave, median, ratio, text, timed};
 use crate::{Bench, Res};
 
 /// Bytes of the text of a message.
@@ -134,6 +134,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
     let [store, raw, one, _] = compare(bench, Synchronous::Normal, bench.runs(9, 2), bench.runs(2_000, 100))?;
     report.set("append_normal_ratio", ratio(&raw, &store));
     report.set("append_normal_vs_one_row", ratio(&one, &store));
+    report.extra("append_normal_best_ratio", best(&raw) / best(&store));
     report.extra("append_normal_us", median(&store));
     report.extra("append_normal_by_hand_us", median(&raw));
     report.extra("append_normal_one_row_us", median(&one));

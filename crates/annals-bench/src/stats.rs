@@ -16,6 +16,11 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// Returns the least: what the work costs when nobody else is on the machine.
+pub(crate) fn best(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NAN, f64::min)
+}
+
 /// Returns microseconds.
 pub(crate) fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6

@@ -11,7 +11,7 @@ use annals::prelude::*;
 use crate::append::TEXT_BYTES;
 use crate::disk::{self, Fsync, Opened, same};
 use crate::figures::Report;
-use crate::stats::{Side, interleave, median, text, timed};
+use crate::stats::{Side, best, interleave, median, text, timed};
 use crate::{Bench, Res};
 
 /// The hidden subcommand of the child whose memory is measured.
@@ -123,6 +123,8 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
     for (name, values) in NAMES.iter().zip(&runs) {
         if *name == "store_open_us" { report.extra(name, median(values)) } else { report.set(name, median(values)) }
     }
+    report.extra("turn_best_us_1k", best(&runs[2]));
+    report.extra("cold_turn_best_us_10k", best(&runs[6]));
     // The pair of one run is compared, then the median is taken: the disk changes its mind between runs.
     report.extra("turn_us_10k_over_1k", crate::stats::ratio(&runs[3], &runs[2]));
     let over: Vec<f64> = (0..runs[4].len()).map(|at| (runs[4][at] - runs[2][at]) / runs[5][at]).collect();
