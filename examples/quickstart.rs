@@ -21,8 +21,7 @@ fn answer(chat: &Chat) -> NodeResult<ChatUpdate> {
 fn main() -> Result<()> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("chat.db");
-    let graph =
-        StateGraph::<Chat>::new().node("answer", answer).edge(START, "answer").edge("answer", END).compile()?;
+    let graph = StateGraph::<Chat>::new().node("answer", answer).edge(START, "answer").edge("answer", END).compile()?;
 
     let store = Store::open(&file)?;
     let done = graph.invoke(&store.thread("alice")?, Chat::update().messages([Message::human("hello")]))?;
