@@ -22,3 +22,12 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }
+
+/// Opens a `tracing` span until the end of the block, if the feature is on: ids and counts, never values.
+macro_rules! span {
+    ($name:literal $(, $($fields:tt)+)?) => {
+        #[cfg(feature = "tracing")]
+        let _span = tracing::debug_span!(target: "annals", $name, $($($fields)+)?).entered();
+    };
+}
+pub(crate) use span;

@@ -117,7 +117,7 @@ impl<T> List<T> {
     }
 
     /// Returns the item in a slot, shared.
-    pub fn get_slot(&self, slot: u64) -> Option<&Arc<T>> {
+    pub fn at_slot(&self, slot: u64) -> Option<&Arc<T>> {
         self.items.get(&slot)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{CheckpointId, Namespace};
+use crate::base::{CheckpointId, Namespace, span};
 use crate::error::Error;
 use crate::exec::{Head, Loader, RunError};
 use crate::graph::Graph;
@@ -17,6 +17,7 @@ pub(super) struct Loaded {
 
 /// Gets the head of a thread, or of one of its checkpoints.
 pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result<Loaded, Error> {
+    span!("load", thread = %thread.id());
     let backend = thread.store().backend();
     let root = Namespace::root();
     let newest = backend.head_id(thread.id(), &root)?;
@@ -60,6 +61,7 @@ pub(super) fn keep(graph: &Graph, thread: &Thread, head: Head) {
 }
 
 fn read(graph: &Graph, thread: &Thread, point: &Point) -> Result<Head, Error> {
+    span!("read_head", thread = %thread.id(), checkpoint = %point.checkpoint);
     let backend = thread.store().backend();
     let state = backend.state(point)?;
     let mut loader = Loader::new(graph, &state)?;

@@ -97,7 +97,7 @@ impl RunOn for &Snapshot {
 }
 
 /// What came of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum Outcome<S> {
     /// It has ended.
@@ -130,6 +130,16 @@ impl<S> Outcome<S> {
     /// Returns whether the run has ended.
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Done(_))
+    }
+}
+
+/// Shows what came of it, not the state, which need not be printable.
+impl<S> fmt::Debug for Outcome<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done(_) => f.write_str("Done"),
+            Self::Interrupted { interrupts, .. } => f.debug_tuple("Interrupted").field(interrupts).finish(),
+        }
     }
 }
 

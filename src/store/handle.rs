@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::base::{CheckpointId, Clock, IdSource, RunId, SystemClock, Timestamp};
+use crate::base::{CheckpointId, Clock, IdSource, RunId, SystemClock, Timestamp, span};
 
 use super::backend::{Backend, CheckReport};
 use super::cache::HeadCache;
@@ -176,11 +176,13 @@ impl Store {
     /// # Errors
     /// As [`Backend::commit`].
     pub fn commit(&self, batch: &super::Batch) -> Result<(), StoreError> {
+        span!("commit", thread = %batch.thread, checkpoints = batch.checkpoints.len(), writes = batch.writes.len());
         self.0.backend.commit(batch)
     }
 
     /// Hands a batch to the background writer; the ticket tells when it is durable.
     pub fn submit(&self, batch: super::Batch) -> super::Ticket {
+        span!("submit", thread = %batch.thread, checkpoints = batch.checkpoints.len(), writes = batch.writes.len());
         self.0.backend.submit(batch)
     }
 
@@ -189,6 +191,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Read`] if the file cannot be read at all. What does not fit is in the report.
     pub fn check(&self) -> Result<CheckReport, StoreError> {
+        span!("check");
         self.0.backend.check()
     }
 

@@ -29,6 +29,6 @@ pub use record::{
     ChannelRecord, ChannelValue, CheckpointRecord, ItemIndexRef, ItemRow, Point, Source, StateRecord, TaskKind,
     TaskRecord, ThreadRecord, WriteRecord,
 };
-pub use sqlite::SqliteBackend;
+pub use sqlite::{CommitStats, SqliteBackend};
 
 pub(crate) use cache::CachedHead;

@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use annals::base::{CheckpointId, Namespace, TaskId, ThreadId};
-use annals::base::{Clock, IdSource, SystemClock};
+use annals::base::{CheckpointId, Clock, IdSource, Namespace, RunId, SystemClock, TaskId, ThreadId};
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, WriteRef};
 use annals::store::record::{Source, TaskKind, TaskRecord};
 use annals::store::{Batch, ItemIndex, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, Synchronous, WriteValue};
 
-use crate::disk::{self, same};
+use crate::disk::{self, Fsync, same};
 use crate::figures::Report;
-use crate::raw::{self, OneRow, Raw};
+use crate::raw::{self, OneRow, Raw, Template};
 use crate::stats::{Side, interleave, median, ratio, text, timed};
 use crate::{Bench, Res};
 
@@ -83,7 +82,7 @@ impl Chain {
             step,
             source: if parent.is_some() { Source::Loop } else { Source::Input },
             created_at: SystemClock.now(),
-            run: Some(annals::base::RunId::from_bytes([7; 16])),
+            run: Some(RunId::from_bytes([7; 16])),
             metadata: None,
             tasks: vec![task.clone()],
             consumed: Vec::new(),
@@ -127,11 +126,12 @@ impl Chain {
 
 /// Measures the append figures.
 pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
-    let (store, raw, _) = compare(bench, Synchronous::Full, bench.runs(9, 2), bench.runs(300, 20))?;
+    let [store, raw, _, fsync] = compare(bench, Synchronous::Full, bench.runs(9, 2), bench.runs(300, 20))?;
     report.set("append_full_ratio", ratio(&raw, &store));
+    report.extra("append_full_fsync_us", median(&fsync));
     report.extra("append_full_us", median(&store));
     report.extra("append_full_by_hand_us", median(&raw));
-    let (store, raw, one) = compare(bench, Synchronous::Normal, bench.runs(9, 2), bench.runs(2_000, 100))?;
+    let [store, raw, one, _] = compare(bench, Synchronous::Normal, bench.runs(9, 2), bench.runs(2_000, 100))?;
     report.set("append_normal_ratio", ratio(&raw, &store));
     report.set("append_normal_vs_one_row", ratio(&one, &store));
     report.extra("append_normal_us", median(&store));
@@ -140,21 +140,18 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
     Ok(())
 }
 
-/// Writes the same supersteps on all sides, and returns the microseconds per superstep of each.
-fn compare(
-    bench: &Bench,
-    synchronous: Synchronous,
-    rounds: usize,
-    supersteps: usize,
-) -> Res<(Vec<f64>, Vec<f64>, Vec<f64>)> {
+/// Writes the same supersteps on all sides, and returns the microseconds per superstep of each: through the store, by
+/// hand, one row; and of an fsync meanwhile.
+fn compare(bench: &Bench, synchronous: Synchronous, rounds: usize, supersteps: usize) -> Res<[Vec<f64>; 4]> {
     let (path, raw_path, one_path) = (bench.file("store.db")?, bench.file("raw.db")?, bench.file("one-row.db")?);
     let opened = disk::open(&path, synchronous)?;
     let mut chain = Chain::new("chat", 1)?;
     opened.store.commit(&chain.next())?;
-    let template = raw::template(&example(bench)?)?;
+    let template = template_beside(&path)?;
     let mut raw = Raw::open(&raw_path, synchronous, template)?;
     let mut one = OneRow::open(&one_path, synchronous)?;
-    let mut sides: [Side<'_>; 3] = [
+    let mut fsync = Fsync::new(bench, "fsync")?;
+    let mut sides: [Side<'_>; 4] = [
         Box::new(|| {
             let batches = chain.take(supersteps);
             per(supersteps, || Ok(batches.iter().try_for_each(|batch| opened.store.commit(batch))?))
@@ -167,6 +164,7 @@ fn compare(
             let rows: Vec<String> = (0..supersteps as u64).map(|seed| text(seed, raw::ONE_ROW_BYTES)).collect();
             per(supersteps, || rows.iter().try_for_each(|row| one.append(row)))
         }),
+        Box::new(|| fsync.block(20)),
     ];
     let costs = interleave(rounds, &mut sides)?;
     drop(sides);
@@ -177,23 +175,24 @@ fn compare(
     raw.close()?;
     same("rows of the one-row table", one.close()?, total as i64)?;
     equal_work(&path, &raw_path)?;
-    let [store, raw, one] = <[Vec<f64>; 3]>::try_from(costs).map_err(|_| "three sides have three costs")?;
-    Ok((store, raw, one))
+    <[Vec<f64>; 4]>::try_from(costs).map_err(|_| "four sides have four costs".into())
 }
 
 fn per(count: usize, work: impl FnOnce() -> Res<()>) -> Res<f64> {
     Ok(timed(work)?.0 / count as f64)
 }
 
-/// Makes a store from which the hand-written side learns its rows; long enough to hold an anchor.
-fn example(bench: &Bench) -> Res<std::path::PathBuf> {
-    let path = bench.file("example.db")?;
+/// Makes a store beside `path` from which the hand-written side learns its rows; long enough to hold an anchor.
+pub(crate) fn template_beside(path: &Path) -> Res<Template> {
+    let path = path.with_extension("example");
     let opened = disk::open(&path, Synchronous::Normal)?;
     let batches = Chain::new("chat", 1)?.take(80);
     batches.iter().try_for_each(|batch| opened.store.commit(batch))?;
     opened.verify(80)?;
-    opened.empty_wal()?;
-    Ok(path)
+    drop(opened);
+    let template = raw::template(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(template)
 }
 
 /// Both files must hold the same number of rows in every table, and about as many bytes.

@@ -76,6 +76,11 @@ impl Fsync {
         })?;
         Ok(us)
     }
+
+    /// Returns the median of so many samples.
+    pub(crate) fn block(&mut self, samples: usize) -> Res<f64> {
+        Ok(median(&(0..samples).map(|_| self.sample()).collect::<Res<Vec<_>>>()?))
+    }
 }
 
 /// Measures `fsync_us`: the median of the medians of runs.
@@ -83,8 +88,7 @@ pub(crate) fn fsync_us(bench: &Bench) -> Res<f64> {
     let mut file = Fsync::new(bench, "fsync")?;
     let mut runs = Vec::new();
     for _ in 0..bench.runs(5, 2) {
-        let samples = (0..bench.runs(200, 20)).map(|_| file.sample()).collect::<Res<Vec<_>>>()?;
-        runs.push(median(&samples));
+        runs.push(file.block(bench.runs(200, 20))?);
     }
     Ok(median(&runs))
 }

@@ -1,15 +1,16 @@
 //! Group commit: many threads, and many batches outstanding, over one at a time. All at FULL.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Barrier;
 use std::time::Instant;
 
-use annals::store::{Batch, Synchronous};
+use annals::store::{Batch, Synchronous, Ticket};
 
 use crate::append::Chain;
-use crate::disk::{self, Opened};
+use crate::disk::{self, Fsync, Opened};
 use crate::figures::Report;
-use crate::stats::{Side, interleave, ratio};
+use crate::stats::{Side, interleave, median, ratio};
 use crate::{Bench, Res};
 
 /// Blocking threads, each with a history thread of its own.
@@ -29,31 +30,42 @@ fn threads(bench: &Bench, report: &mut Report, rounds: usize, commits: usize) ->
     let mut alone = Chain::new("alone", 1)?;
     let mut together: Vec<Chain> =
         (0..THREADS).map(|at| Chain::new(&format!("thread-{at}"), at as u64 + 2)).collect::<Res<_>>()?;
-    let groups = std::cell::RefCell::new(Vec::new());
-    let mut sides: [Side<'_>; 2] = [
+    let mut fsync = Fsync::new(bench, "fsync")?;
+    let groups = RefCell::new(Vec::new());
+    let mut sides: [Side<'_>; 3] = [
         Box::new(|| {
             let batches = alone.take(commits);
             Ok(commits as f64 / in_threads(&opened, vec![batches])?)
         }),
         Box::new(|| {
             let batches: Vec<_> = together.iter_mut().map(|chain| chain.take(commits)).collect();
-            let before = opened.backend.stats();
+            let before = sizes(&opened);
             let seconds = in_threads(&opened, batches)?;
-            let after = opened.backend.stats();
-            groups
-                .borrow_mut()
-                .push((after.commits - before.commits) as f64 / (after.transactions - before.transactions) as f64);
+            let after = sizes(&opened);
+            groups.borrow_mut().push(group_size(before, after));
             Ok((commits * THREADS) as f64 / seconds)
         }),
+        Box::new(|| fsync.block(20)),
     ];
     let rates = interleave(rounds, &mut sides)?;
     drop(sides);
     opened.verify(((rounds + 1) * commits * (THREADS + 1)) as u64)?;
     report.set("group_commit_ratio_threads", ratio(&rates[1], &rates[0]));
-    report.set("group_size_mean", crate::stats::median(&groups.borrow()[1..]));
-    report.extra("group_commits_per_s_1_thread", crate::stats::median(&rates[0]));
-    report.extra("group_commits_per_s_8_threads", crate::stats::median(&rates[1]));
+    report.set("group_size_mean", median(&groups.borrow()[1..]));
+    report.extra("group_threads_fsync_us", median(&rates[2]));
+    report.extra("group_commits_per_s_1_thread", median(&rates[0]));
+    report.extra("group_commits_per_s_8_threads", median(&rates[1]));
     Ok(())
+}
+
+/// Returns commits and transactions so far.
+fn sizes(opened: &Opened) -> (u64, u64) {
+    let stats = opened.backend.stats();
+    (stats.commits, stats.transactions)
+}
+
+fn group_size(before: (u64, u64), after: (u64, u64)) -> f64 {
+    (after.0 - before.0) as f64 / (after.1 - before.1) as f64
 }
 
 /// Commits each list of batches on a thread of its own; returns the seconds from the first start to the last end.
@@ -83,26 +95,27 @@ fn outstanding(bench: &Bench, report: &mut Report, rounds: usize, commits: usize
     let opened = disk::open(&bench.file("outstanding.db")?, Synchronous::Full)?;
     let many = commits * 8;
     let (mut one, mut window) = (Chain::new("one", 1)?, Chain::new("window", 2)?);
-    let groups = std::cell::RefCell::new(Vec::new());
-    let mut sides: [Side<'_>; 2] = [
+    let mut fsync = Fsync::new(bench, "fsync")?;
+    let groups = RefCell::new(Vec::new());
+    let mut sides: [Side<'_>; 3] = [
         Box::new(|| submit(&opened, one.take(commits), 1)),
         Box::new(|| {
-            let before = opened.backend.stats();
+            let before = sizes(&opened);
             let rate = submit(&opened, window.take(many), OUTSTANDING)?;
-            let after = opened.backend.stats();
-            groups
-                .borrow_mut()
-                .push((after.commits - before.commits) as f64 / (after.transactions - before.transactions) as f64);
+            let after = sizes(&opened);
+            groups.borrow_mut().push(group_size(before, after));
             Ok(rate)
         }),
+        Box::new(|| fsync.block(20)),
     ];
     let rates = interleave(rounds, &mut sides)?;
     drop(sides);
     opened.verify(((rounds + 1) * (commits + many)) as u64)?;
     report.set("group_commit_ratio_outstanding", ratio(&rates[1], &rates[0]));
-    report.extra("group_size_mean_outstanding", crate::stats::median(&groups.borrow()[1..]));
-    report.extra("group_commits_per_s_1_outstanding", crate::stats::median(&rates[0]));
-    report.extra("group_commits_per_s_64_outstanding", crate::stats::median(&rates[1]));
+    report.extra("group_size_mean_outstanding", median(&groups.borrow()[1..]));
+    report.extra("group_outstanding_fsync_us", median(&rates[2]));
+    report.extra("group_commits_per_s_1_outstanding", median(&rates[0]));
+    report.extra("group_commits_per_s_64_outstanding", median(&rates[1]));
     Ok(())
 }
 
@@ -115,10 +128,10 @@ fn submit(opened: &Opened, batches: Vec<Batch>, window: usize) -> Res<f64> {
         if open.len() == window
             && let Some(oldest) = open.pop_front()
         {
-            annals::store::Ticket::wait(&oldest)?;
+            Ticket::wait(&oldest)?;
         }
         open.push_back(opened.store.submit(batch));
     }
-    open.iter().try_for_each(annals::store::Ticket::wait)?;
+    open.iter().try_for_each(Ticket::wait)?;
     Ok(count as f64 / start.elapsed().as_secs_f64())
 }

@@ -10,6 +10,7 @@ mod figures;
 mod group;
 mod history;
 mod peers;
+mod profile;
 mod raw;
 mod stats;
 mod supersteps;
@@ -23,12 +24,15 @@ use std::process::ExitCode;
 pub(crate) type Res<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDER] [--only NAME] [--python PROGRAM]
+       annals-bench profile WORK FILE COUNT
 
   --json     one JSON object on stdout in place of the table
   --quick    few and short runs: a smoke test, no measurement
   --dir      where the files go (default: a fresh folder under the system's temporary folder)
   --only     one group (append, group, disk, turns, history, supersteps, rss, langgraph), or the group of a figure
-  --python   the Python that has langgraph (default: python3)";
+  --python   the Python that has langgraph (default: python3)
+
+  profile    repeats one piece of work, for a profiler: commit, by-hand, turn, get-state, tail, open";
 
 /// What to measure, and where.
 pub(crate) struct Bench {
@@ -72,6 +76,7 @@ fn run(args: Vec<String>) -> Res<()> {
     let mut args = args.into_iter();
     match args.next().as_deref() {
         Some("figures") => {}
+        Some("profile") => return profile::run(args.collect()),
         Some(turns::RSS_CHILD) => return turns::rss_child(args.collect()),
         _ => return Err(USAGE.into()),
     }

@@ -46,22 +46,22 @@ pub(crate) fn graph() -> Res<CompiledGraph<Chat>> {
 }
 
 /// A store with a conversation in it.
-struct Talk {
-    opened: Opened,
+pub(crate) struct Talk {
+    pub(crate) opened: Opened,
     thread: Thread,
     turns: usize,
     durability: Durability,
 }
 
 impl Talk {
-    fn open(path: &Path, synchronous: Synchronous, durability: Durability, turns: usize) -> Res<Self> {
+    pub(crate) fn open(path: &Path, synchronous: Synchronous, durability: Durability, turns: usize) -> Res<Self> {
         let opened = disk::open(path, synchronous)?;
         let thread = opened.store.thread(THREAD)?;
         Ok(Self { opened, thread, turns, durability })
     }
 
     /// Runs one turn and drops its outcome; returns the microseconds until `invoke` returned.
-    fn turn(&mut self, graph: &CompiledGraph<Chat>) -> Res<f64> {
+    pub(crate) fn turn(&mut self, graph: &CompiledGraph<Chat>) -> Res<f64> {
         let update = Chat::update().n(self.turns as i64);
         let run = graph.run(&self.thread).durability(self.durability);
         let (us, done) = timed(|| Ok(run.invoke(update)?.is_done()))?;
@@ -152,7 +152,7 @@ fn run(bench: &Bench, verify: bool) -> Res<[f64; 8]> {
         Box::new(|| block(|| short_talk.turn(&graph))),
         Box::new(|| block(|| long_talk.turn(&graph))),
         Box::new(|| block(|| full_talk.turn(&graph))),
-        Box::new(|| block(|| fsync.sample())),
+        Box::new(|| fsync.block(BLOCK)),
     ];
     // Blocks of turns whose medians are taken again: over equal blocks about the median of all of them.
     let warm = interleave(MEASURED / BLOCK, &mut sides)?;

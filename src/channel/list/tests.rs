@@ -124,7 +124,7 @@ fn check(list: &List<Item>, model: &Model) {
     for (place, (slot, value)) in model.items.iter().enumerate() {
         assert_eq!((list.get(place), list.slot_of(place)), (Some(value), Some(*slot)));
         assert_eq!(list.place_of(*slot), Some(place));
-        assert_eq!(list.get_slot(*slot).map(|item| &**item), Some(value));
+        assert_eq!(list.at_slot(*slot).map(|item| &**item), Some(value));
     }
     assert_eq!((list.get(list.len()), list.place_of(model.end)), (None, None));
 }

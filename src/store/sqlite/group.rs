@@ -30,6 +30,15 @@ pub(super) struct Verdict {
     pub(super) poison: Option<String>,
 }
 
+impl Verdict {
+    /// The outcome of a group whose leader panicked: nobody knows it.
+    pub(super) fn panicked(reason: &str, batches: usize) -> Self {
+        let reason = format!("the writer panicked: {reason}");
+        let unknown = |_| Err(StoreError::OutcomeUnknown { reason: reason.clone() });
+        Self { outcomes: (0..batches).map(unknown).collect(), poison: Some(reason) }
+    }
+}
+
 impl Core {
     /// Takes the connection that writes.
     pub(super) fn new(conn: Connection, busy_ms: u64) -> Self {

@@ -35,7 +35,8 @@ mod writes;
 use names::Names;
 use pool::Pool;
 use read::View;
-use writer::{CommitStats, Writer};
+pub use writer::CommitStats;
+use writer::Writer;
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::backend::{Backend, CheckReport, Ticket};

@@ -14,6 +14,7 @@ use crate::store::error::StoreError;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -241,7 +242,9 @@ impl Shared {
         let waiting = self.take_along(GROUP_BATCHES_MAX - usize::from(own.is_some()));
         let batches: Vec<&Batch> = own.into_iter().chain(waiting.iter().map(|waiting| &waiting.batch)).collect();
         let verdict = match begun {
-            Ok(()) => core.run(&batches),
+            // A panic must not leave the role taken: everybody would wait for ever.
+            Ok(()) => catch_unwind(AssertUnwindSafe(|| core.run(&batches)))
+                .unwrap_or_else(|panic| Verdict::panicked(&crate::base::panic_text(&*panic), batches.len())),
             Err(fault) => core.refuse(fault, batches.len()),
         };
         wal.grown_by(core.frames_since_checkpoint());

@@ -1,0 +1,58 @@
+//! One piece of work again and again, for a profiler (`perf record`, `strace -c`, `valgrind --tool=callgrind`).
+
+use std::path::Path;
+
+use annals::Durability;
+use annals::store::Synchronous;
+
+use crate::append::{self, Chain};
+use crate::raw::Raw;
+use crate::stats::timed;
+use crate::turns::{self, THREAD, Talk};
+use crate::{Res, disk};
+
+/// Turns of the conversation that the reading work finds.
+const TURNS: usize = 10_000;
+
+/// Repeats the work and says how many microseconds each time took.
+pub(crate) fn run(args: Vec<String>) -> Res<()> {
+    let [work, path, count] = <[String; 3]>::try_from(args).map_err(|_| crate::USAGE)?;
+    let (path, count) = (Path::new(&path), count.parse::<usize>()?);
+    let (us, ()) = match work.as_str() {
+        "commit" => {
+            let batches = Chain::new(THREAD, 1)?.take(count);
+            let opened = disk::open(path, Synchronous::Normal)?;
+            timed(|| Ok(batches.iter().try_for_each(|batch| opened.store.commit(batch))?))?
+        }
+        "by-hand" => {
+            let mut raw = Raw::open(path, Synchronous::Normal, append::template_beside(path)?)?;
+            let rows = raw.prepare(count);
+            timed(|| rows.iter().try_for_each(|row| raw.superstep(row)))?
+        }
+        "turn" => {
+            let graph = turns::graph()?;
+            let mut talk = Talk::open(path, Synchronous::Normal, Durability::Sync, 0)?;
+            timed(|| (0..count).try_for_each(|_| talk.turn(&graph).map(|_| ())))?
+        }
+        "get-state" | "tail" | "open" => {
+            if !path.exists() {
+                turns::build(path, TURNS)?;
+            }
+            timed(|| (0..count).try_for_each(|_| read(&work, path)))?
+        }
+        _ => return Err(crate::USAGE.into()),
+    };
+    println!("{work}: {:.1} us", us / count as f64);
+    Ok(())
+}
+
+/// One read by a handle of its own.
+fn read(work: &str, path: &Path) -> Res<()> {
+    let thread = disk::open(path, Synchronous::Normal)?.store.thread(THREAD)?;
+    match work {
+        "get-state" => _ = turns::graph()?.get_state(&thread)?,
+        "tail" => _ = thread.head()?.ok_or("there is no head")?.tail("messages", 50)?,
+        _ => {}
+    }
+    Ok(())
+}
