@@ -1,5 +1,7 @@
 //! The command as it is used: its output, its exit codes, and what it leaves on the disk.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
