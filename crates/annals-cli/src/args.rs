@@ -25,7 +25,7 @@ Exit codes:
 const DEMO_EXAMPLES: &str = "\
 Examples:
   annals demo ~/notes --yes
-  annals demo --store research.db --kill-after 3     ends as a power cut would
+  annals demo --store research.db --kill-after 3     ends as a crash would
   annals demo --store research.db --yes              goes on where it was";
 
 /// Run, inspect, compare and fork the histories in an annals store

@@ -24,21 +24,23 @@ struct Items {
 }
 
 /// How many items of the end of a list are looked at first.
-const WINDOW: usize = 16;
+const WINDOW: usize = 4;
 
 /// Returns the channels that a checkpoint changed, messages first.
-pub(crate) fn changed(snapshot: &Snapshot) -> Result<Vec<Changed>, StoreError> {
+pub(crate) fn changed(snapshot: &Snapshot, parent: Option<&Snapshot>) -> Result<Vec<Changed>, StoreError> {
     if snapshot.source() == Source::Fork {
         return Ok(Vec::new());
     }
     let state = snapshot.store().backend().state(snapshot.point())?;
+    if state.updated.is_empty() {
+        return Ok(Vec::new());
+    }
     let known = snapshot.channels()?;
-    let parent = snapshot.parent()?;
     let mut all = Vec::new();
     for channel in state.updated.into_iter().filter(|channel| known.contains(channel)) {
         let record = state.channels.iter().find(|record| record.channel == channel);
         let is_list = record.is_some_and(|record| record.value == ChannelValue::Items);
-        let items = if is_list { Some(items(snapshot, parent.as_ref(), &channel)?) } else { None };
+        let items = if is_list { Some(items(snapshot, parent, &channel)?) } else { None };
         all.push(Changed { channel, items });
     }
     all.sort_by_key(|changed| !changed.items.as_ref().is_some_and(|items| items.messages));

@@ -19,7 +19,7 @@ use annals::ErrorKind;
 use annals::store::StoreError;
 use serde_json::json;
 
-use crate::output::{escape, json_text};
+use crate::output::{escape, json_text, note, safe_lines};
 
 /// Why a command ended without its answer.
 #[derive(Debug)]
@@ -81,12 +81,14 @@ pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
         _ = error.print();
         return ExitCode::SUCCESS;
     }
+    // The text repeats arguments, which are data.
+    let text = error.render().to_string();
     if json {
-        let text = error.render().to_string();
-        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        tell(true, "usage", message, Some("annals --help shows what can be said"));
+        let what = text.split("\n\nUsage").next().unwrap_or_default().trim_start_matches("error: ");
+        let message = what.split_whitespace().collect::<Vec<_>>().join(" ");
+        tell(true, "usage", &message, Some("annals --help shows what can be said"));
     } else {
-        _ = error.print();
+        safe_lines(&text).for_each(note);
     }
     ExitCode::from(2)
 }

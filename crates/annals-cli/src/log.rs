@@ -5,7 +5,7 @@
 //! "added"?, "edited"?}], "questions": [..]}], "more": bool}`. `forked_from` is `{"thread", "checkpoint"}` or null;
 //! `questions` are the open ones at the ends of branches.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use annals::base::{CheckpointId, Namespace, Value};
 use annals::history::{Snapshot, Thread};
@@ -61,12 +61,18 @@ fn rows(thread: &Thread, limit: usize) -> Result<(Vec<Row>, bool), Failure> {
     let only_root = thread.store().backend().namespaces(thread.id())?.iter().all(Namespace::is_root);
     let shorts = if only_root { shorts(&ids) } else { all.iter().map(short).collect::<Result<_, _>>()? };
     let parents: HashSet<CheckpointId> = all.iter().filter_map(|snapshot| snapshot.record().parent).collect();
+    // Most parents are in the list already, and need not be read again.
+    let known: HashMap<CheckpointId, Snapshot> = all.iter().map(|snapshot| (snapshot.id(), snapshot.clone())).collect();
     let mut rows = Vec::with_capacity(all.len());
     for (snapshot, short) in all.into_iter().zip(shorts) {
         let is_end = !parents.contains(&snapshot.id());
+        let parent = match snapshot.record().parent.and_then(|parent| known.get(&parent)) {
+            Some(parent) => Some(parent.clone()),
+            None => snapshot.parent()?,
+        };
         rows.push(Row {
-            ran: words::ran(&snapshot)?,
-            changed: changed(&snapshot)?,
+            ran: words::ran(&snapshot, parent.as_ref()),
+            changed: changed(&snapshot, parent.as_ref())?,
             waits: if is_end { Some(Waits::of(&snapshot)?) } else { None },
             snapshot,
             short,
@@ -94,9 +100,8 @@ fn draw(rows: &[Row], more: bool, oneline: bool, out: &mut Output) -> Result<(),
             out.line(merge)?;
         }
     }
-    match lanes.elided().filter(|_| more) {
-        Some(marks) => out.line(format!("{marks}  {}", out.dim("(older ones: -n 0 shows all)")))?,
-        None => {}
+    if let Some(marks) = lanes.elided().filter(|_| more) {
+        out.line(format!("{marks}  {}", out.dim("(older ones: -n 0 shows all)")))?;
     }
     Ok(())
 }

@@ -31,13 +31,10 @@ pub(crate) fn node(name: &str) -> String {
     if name == START { "(start)".into() } else { escape(name).into_owned() }
 }
 
-/// Returns the nodes that ran to make a checkpoint, one name for each task.
-pub(crate) fn ran(snapshot: &Snapshot) -> Result<Vec<String>, StoreError> {
-    if snapshot.source() != Source::Loop {
-        return Ok(Vec::new());
-    }
-    let parent = snapshot.parent()?;
-    Ok(parent.iter().flat_map(|parent| parent.next().map(str::to_owned).collect::<Vec<_>>()).collect())
+/// Returns the nodes that ran to make a checkpoint out of its parent, one name for each task.
+pub(crate) fn ran(snapshot: &Snapshot, parent: Option<&Snapshot>) -> Vec<String> {
+    let parent = parent.filter(|_| snapshot.source() == Source::Loop);
+    parent.map(|parent| parent.next().map(str::to_owned).collect()).unwrap_or_default()
 }
 
 /// What a thread waits for.

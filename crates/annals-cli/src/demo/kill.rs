@@ -1,4 +1,4 @@
-//! A store that ends the process at a chosen commit, as a power cut would.
+//! A store that ends the process at a chosen commit, as a crash would.
 //!
 //! It stands between the executor and the real backend, so the moment is exact: the commit is on the disk, and nothing
 //! after it was begun.

@@ -101,7 +101,7 @@ impl Demo<'_> {
         let is_first = |at: &&Snapshot| at.record().branch == first;
         let mut ran = Vec::new();
         for at in all.iter().rev().filter(is_first) {
-            ran.extend(crate::words::ran(at)?);
+            ran.extend(crate::words::ran(at, at.parent()?.as_ref()));
         }
         let before_draft =
             all.iter().filter(is_first).find(|at| at.source() == Source::Loop && at.next().eq(["draft"]));

@@ -30,10 +30,9 @@ impl Plan {
         let asked = args.folder.as_deref().map(absolute).transpose()?;
         if let Some(path) = path
             && path.try_exists().unwrap_or(false)
+            && let Some(plan) = Self::in_store(args, asked.as_deref(), path)?
         {
-            if let Some(plan) = Self::in_store(args, asked.as_deref(), path)? {
-                return Ok(plan);
-            }
+            return Ok(plan);
         }
         let folder = match asked {
             Some(folder) => folder,
