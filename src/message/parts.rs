@@ -109,6 +109,9 @@ impl Message {
     /// [`MessageError`] if the parts do not come from [`split`](Self::split).
     pub fn join<'a>(parts: impl Into<MessagePartsRef<'a>>) -> Result<Self, MessageError> {
         let parts = parts.into();
+        if let Some(plain) = join_plain(&parts) {
+            return Ok(plain);
+        }
         let mut rest = match parts.rest {
             [] => Map::new(),
             bytes => decode_rest(bytes)?,
@@ -150,6 +153,24 @@ impl Message {
         let text = serde_json::to_string(&ids).map_err(|e| CodecError::Encode { reason: e.to_string() })?;
         Ok(Some(text))
     }
+}
+
+/// Most messages say something and that is all: they need no maps.
+fn join_plain(parts: &MessagePartsRef<'_>) -> Option<Message> {
+    let counted = parts.input_tokens.is_some() || parts.output_tokens.is_some();
+    if !parts.rest.is_empty() || parts.tool_calls.is_some() || counted {
+        return None;
+    }
+    let role = match parts.kind {
+        "human" => Role::Human,
+        "ai" => Role::Ai(Ai::default()),
+        "system" => Role::System,
+        _ => return None,
+    };
+    let mut message = Message::new(role, Content::from(parts.text.unwrap_or_default()));
+    message.id = parts.id.map(str::to_owned);
+    message.name = parts.name.map(str::to_owned);
+    Some(message)
 }
 
 /// What the other parts do not hold, borrowed from the message. Absent is what equals its default.

@@ -70,7 +70,7 @@ impl Cuts {
 impl View<'_> {
     /// Visits the items of a list at a checkpoint.
     pub(super) fn items(self, at: &Point, channel: &str, range: ItemRange, visit: Visit<'_>) -> Res<()> {
-        let (branch, ordinal) = self.place(at)?;
+        let (_, branch, ordinal) = self.place(at)?;
         let Some(channel) = self.names.find(self.conn, Kind::List, channel)? else { return Ok(()) };
         let spans = lineage::spans(self.conn, branch, ordinal, 0)?;
         let list = List { view: self, channel, cuts: Cuts::read(self, channel, &spans)?, spans };
@@ -82,11 +82,6 @@ impl View<'_> {
             }
             ItemRange::Slots(..) => Ok(()),
         }
-    }
-
-    fn place(self, at: &Point) -> Res<(i64, i64)> {
-        let record = self.must(at)?;
-        Ok((record.branch as i64, record.ordinal as i64))
     }
 }
 

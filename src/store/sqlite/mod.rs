@@ -22,6 +22,7 @@ mod open;
 mod pack;
 mod pool;
 mod read;
+mod registry;
 mod rows;
 mod sql;
 mod sums;
@@ -56,6 +57,7 @@ pub struct SqliteBackend {
     // Fields drop in order: readers first, so that the writer can empty the WAL.
     pool: Pool,
     writer: Option<Writer>,
+    _open: registry::Registered,
 }
 
 impl SqliteBackend {
@@ -65,12 +67,14 @@ impl SqliteBackend {
     /// [`StoreError::NotAStore`], [`StoreError::NewerFormat`], [`StoreError::Corrupt`], [`StoreError::Open`]: the file
     /// is not changed.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
+        let _opening = registry::opening();
         if options.read_only {
-            return Ok(Self { pool: Pool::alone(open::readable(path, options)?)?, writer: None });
+            let pool = Pool::alone(open::readable(path, options)?)?;
+            return Ok(Self { pool, writer: None, _open: registry::register(path) });
         }
         let (place, conn) = open::writable(path, options)?;
         let writer = Some(Writer::new(&place, conn));
-        Ok(Self { pool: Pool::beside_writer(place)?, writer })
+        Ok(Self { pool: Pool::beside_writer(place)?, writer, _open: registry::register(path) })
     }
 
     /// Copies the whole write-ahead log into the file and empties it.

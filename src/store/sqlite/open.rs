@@ -3,7 +3,7 @@
 //! Nothing on the disk is changed unless the file is a store, or is missing or empty and may be made.
 
 use super::fault::{Fault, Res, damage, is_busy, is_no_database};
-use super::{migrate, sql};
+use super::{migrate, registry, sql};
 use crate::store::error::StoreError;
 use crate::store::handle::{OpenOptions, Synchronous};
 use rusqlite::config::DbConfig;
@@ -80,6 +80,9 @@ fn place(path: &Path, busy_ms: u64) -> Result<Place, StoreError> {
 
 /// Looks at the header with plain reads: SQLite would already replay a journal or write to the WAL of a stranger.
 fn inspect(path: &Path) -> Result<Shape, StoreError> {
+    if registry::is_open(path) {
+        return Ok(Shape::Store);
+    }
     let failed = |error: io::Error| cannot_open(path, &error.to_string(), Some(Box::new(error)));
     let mut file = match fs::File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Shape::Missing),

@@ -1,6 +1,6 @@
 //! Reading records: checkpoints, state, writes, threads.
 
-use super::fault::{Res, corrupt};
+use super::fault::{Fault, Res, corrupt};
 use super::lineage::{self, EMPTY, LIST, SEEN, VALUE, Value, VersionRow, version_place};
 use super::names::{Kind, Names};
 use super::pack::{PackedKind, Stored, unpack_seen, unpack_tasks};
@@ -54,6 +54,10 @@ pub(super) fn source_of(code: i64) -> Option<Source> {
     [Source::Input, Source::Loop, Source::Update, Source::Fork]
         .into_iter()
         .find(|s| super::write::source_code(*s) == code)
+}
+
+fn missing(at: &Point) -> Fault {
+    StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() }.into()
 }
 
 impl<'a> View<'a> {
@@ -137,8 +141,15 @@ impl<'a> View<'a> {
 
     /// Returns a checkpoint that must exist.
     pub(super) fn must(self, at: &Point) -> Res<CheckpointRecord> {
-        let missing = || StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() };
-        self.checkpoint(at)?.ok_or_else(|| missing().into())
+        self.checkpoint(at)?.ok_or_else(|| missing(at))
+    }
+
+    /// Returns seq, branch and ordinal of a checkpoint that must exist: all that most reads need of it.
+    pub(super) fn place(self, at: &Point) -> Res<(i64, i64, i64)> {
+        let mut statement = self.conn.prepare_cached(sql::CHECKPOINT_PLACE)?;
+        let params = params![at.thread.as_str(), at.namespace.as_str(), at.checkpoint.as_bytes()];
+        let place = statement.query_row(params, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+        place.ok_or_else(|| missing(at))
     }
 
     /// Returns the checkpoints whose id starts with `prefix`.
@@ -231,6 +242,11 @@ impl<'a> View<'a> {
 
     /// Returns the writes of the tasks of a checkpoint.
     pub(super) fn writes(self, at: &Point) -> Res<Vec<WriteRecord>> {
+        // The head of a thread at rest has none; the record is only needed to name the tasks.
+        let (seq, ..) = self.place(at)?;
+        if !self.conn.prepare_cached(sql::WRITES_ANY)?.exists([seq])? {
+            return Ok(Vec::new());
+        }
         let checkpoint = self.must(at)?;
         let mut payloads = Payloads::new(self.conn)?;
         let mut statement = self.conn.prepare_cached(sql::WRITES)?;

@@ -65,6 +65,10 @@ pub(super) const HEAD_ID: &str = "SELECT c.id FROM checkpoint c WHERE c.namespac
      (SELECT n.id FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 AND n.path = ?2) \
      ORDER BY c.id DESC LIMIT 1";
 pub(super) const CHECKPOINT_SEQ: &str = "SELECT seq FROM checkpoint WHERE namespace = ?1 AND id = ?2";
+/// Where the rows of a checkpoint are.
+pub(super) const CHECKPOINT_PLACE: &str = "SELECT c.seq, c.branch, c.ordinal FROM checkpoint c WHERE c.namespace = \
+     (SELECT n.id FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 AND n.path = ?2) \
+     AND c.id = ?3";
 /// What the writer needs of a checkpoint it builds on.
 pub(super) const CHECKPOINT_KNOWN: &str = "SELECT id, branch, ordinal, sum, tasks FROM checkpoint WHERE seq = ?1";
 pub(super) const CHECKPOINT_INSERT: &str = "INSERT INTO checkpoint \
@@ -166,13 +170,14 @@ pub(super) const WRITES: &str =
     "SELECT task, idx, part, channel, value, path FROM write WHERE checkpoint = ?1 ORDER BY task, idx, part";
 
 /// The statements of most reads, prepared when a handle is opened.
-pub(super) const READ_OFTEN: [&str; 16] = [
+pub(super) const READ_OFTEN: [&str; 18] = [
     BEGIN_READ,
     COMMIT,
     NAMESPACE_BY_PATH,
     HEAD_ID,
     RECORD_HEAD,
     RECORD_AT,
+    CHECKPOINT_PLACE,
     BRANCH,
     NAME_BY_TEXT,
     NAME_BY_ID,
@@ -182,8 +187,11 @@ pub(super) const READ_OFTEN: [&str; 16] = [
     ITEMS_BACKWARDS,
     ITEMS_JOINED,
     PAYLOAD_BY_ID,
+    WRITES_ANY,
     WRITES,
 ];
+
+pub(super) const WRITES_ANY: &str = "SELECT 1 FROM write WHERE checkpoint = ?1 LIMIT 1";
 
 pub(super) const INTEGRITY: &str = "PRAGMA integrity_check(100)";
 pub(super) const CHECK_THREADS: &str = "SELECT count(*) FROM thread";
