@@ -2,6 +2,8 @@
 //!
 //! Run it with `cargo run --example human_in_the_loop`.
 
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
 use annals::prelude::*;
 
 #[derive(State, Clone, Default)]

@@ -2,6 +2,8 @@
 //!
 //! Run it with `cargo run --example time_travel`.
 
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
 use annals::history::diff;
 use annals::prelude::*;
 
