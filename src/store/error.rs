@@ -59,7 +59,7 @@ pub enum StoreError {
         id: String,
     },
     /// An id prefix fits several checkpoints.
-    #[error("prefix {prefix} fits {} checkpoints: {}", matches.len(), list(matches))]
+    #[error("prefix {prefix} fits several checkpoints, among them {}", list(matches))]
     Ambiguous {
         /// The prefix.
         prefix: String,

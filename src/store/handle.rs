@@ -69,7 +69,9 @@ impl OpenOptions {
         self
     }
 
-    /// Opens an existing store for reading only: nothing is written, not even beside the file. Default: off.
+    /// Opens an existing store for reading only: the file and its write-ahead log are not written. If a writer has the
+    /// file open, or was killed and left its log behind, SQLite keeps its locks in the `-shm` file beside it. Default:
+    /// off.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
