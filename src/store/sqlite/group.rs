@@ -30,6 +30,16 @@ pub(super) struct Verdict {
     pub(super) poison: Option<String>,
 }
 
+/// How far the writing of a group came.
+enum Group {
+    /// All batches were written or refused.
+    Written(VecDeque<Result<(), StoreError>>),
+    /// The transaction is gone, for this reason.
+    Undone(String),
+    /// A batch failed after it had written rows.
+    HalfWritten,
+}
+
 impl Verdict {
     /// The outcome of a group whose leader panicked: nobody knows it.
     pub(super) fn panicked(reason: &str, batches: usize) -> Self {
@@ -68,22 +78,23 @@ impl Core {
             let outcomes = batches.iter().map(|_| Err(StoreError::OutcomeUnknown { reason: poison.clone() })).collect();
             return Verdict { outcomes, poison: Some(poison) };
         }
-        let mut outcomes = VecDeque::with_capacity(batches.len());
-        for batch in batches {
-            let written = if batches.len() == 1 {
-                write::batch(&self.conn, &mut self.caches, batch)
-            } else {
-                self.in_savepoint(batch)
-            };
-            // SQLite itself ended the transaction (disk full, I/O error): nothing of the group is left.
-            if let Err(fault) = &written
-                && self.conn.is_autocommit()
-            {
-                let text = reason(fault);
-                return self.undo(batches.len(), &text);
+        // A savepoint per batch costs an eighth of a group. So the group is first written without them: a batch that
+        // is refused before it wrote a row leaves nothing behind. Should one fail later, all are written anew.
+        let outcomes = match self.write_group(batches, false) {
+            Group::Written(outcomes) => outcomes,
+            Group::Undone(text) => return self.undo(batches.len(), &text),
+            Group::HalfWritten => {
+                self.roll_back();
+                if let Err(fault) = self.begin() {
+                    return self.refuse(fault, batches.len());
+                }
+                match self.write_group(batches, true) {
+                    Group::Written(outcomes) => outcomes,
+                    Group::Undone(text) => return self.undo(batches.len(), &text),
+                    Group::HalfWritten => return self.undo(batches.len(), "a batch could not be rolled back"),
+                }
             }
-            outcomes.push_back(written.map_err(|fault| fault.into_write(self.busy_ms)));
-        }
+        };
         if outcomes.iter().all(Result::is_err) {
             self.roll_back();
             return Verdict { outcomes, poison: None };
@@ -96,6 +107,28 @@ impl Core {
             }
             Err(fault) => self.commit_failed(&fault, outcomes),
         }
+    }
+
+    /// Writes the batches of a group, each in a savepoint of its own or all in the transaction.
+    fn write_group(&mut self, batches: &[&Batch], savepoints: bool) -> Group {
+        let mut outcomes = VecDeque::with_capacity(batches.len());
+        for batch in batches {
+            let before = self.conn.total_changes();
+            let written =
+                if savepoints { self.in_savepoint(batch) } else { write::batch(&self.conn, &mut self.caches, batch) };
+            if let Err(fault) = &written {
+                // SQLite itself ended the transaction (disk full, I/O error): nothing of the group is left.
+                if self.conn.is_autocommit() {
+                    return Group::Undone(reason(fault));
+                }
+                // Alone in its group, it is rolled back as a whole.
+                if !savepoints && batches.len() > 1 && self.conn.total_changes() != before {
+                    return Group::HalfWritten;
+                }
+            }
+            outcomes.push_back(written.map_err(|fault| fault.into_write(self.busy_ms)));
+        }
+        Group::Written(outcomes)
     }
 
     fn in_savepoint(&mut self, batch: &Batch) -> Res<()> {

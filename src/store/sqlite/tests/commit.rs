@@ -128,6 +128,15 @@ fn threads_share_transactions_and_a_conflict_fails_no_neighbour() {
                         assert!(matches!(store.commit(&stale), Err(StoreError::Conflict { .. })));
                         conflicts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     }
+                    if step % 5 == 2 {
+                        // It fails after its first row: the group is written anew without it.
+                        let mut half = batch.clone();
+                        let lost = of_write(TaskId::from_bytes([9; 16]), 0, 0);
+                        let mut second = value("lost", 1, plain(&[1]));
+                        second.value = ChangeValue::Value(lost);
+                        half.checkpoints[0].changes.push(second);
+                        assert!(matches!(store.commit(&half), Err(StoreError::Invalid { .. })));
+                    }
                     store.commit(&batch).unwrap();
                     head = Some(id);
                 }
