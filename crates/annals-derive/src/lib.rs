@@ -30,7 +30,7 @@ mod tests;
 /// For a struct `Chat` there is then a struct `ChatUpdate` with one method for each field, and `Chat::update()`, which
 /// starts one.
 ///
-/// ```ignore
+/// ```text
 /// #[derive(State, Clone, Default)]
 /// struct Chat {
 ///     #[channel(messages)]
