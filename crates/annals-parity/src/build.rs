@@ -7,7 +7,7 @@ use annals::graph::Context;
 use annals::prelude::{CompiledGraph, DynSchema, DynState, DynUpdate, NodeResult, Own, StateGraph, Target};
 use serde_json::{Map, Value as Json, json};
 
-use crate::expr::{Env, eval, text};
+use crate::expr::{Env, eval, message, text};
 use crate::program::{Failure, Program, World, targets};
 use crate::scenario::{BranchDef, GraphDef, Options};
 use crate::trace::{NULL, plain, value_json};
@@ -39,7 +39,7 @@ impl Channels {
                     schema = schema.topic(name, channel.get("accumulate") == Some(&json!(true)));
                     Kind::Topic
                 }
-                "binop" => {
+                "binop" | "delta" => {
                     let reducer = channel["reducer"].as_str().unwrap_or_default().to_owned();
                     let no_init = channel.get("no_init") == Some(&json!(true));
                     match reducer.as_str() {
@@ -52,8 +52,9 @@ impl Channels {
                             Kind::List
                         }
                         _ => {
-                            let initial = (!no_init).then(|| initial_of(&reducer));
-                            let start = initial.clone();
+                            let start = (!no_init).then(|| initial_of(&reducer));
+                            // A delta channel is empty before its first write, which is folded all the same.
+                            let initial = start.clone().filter(|_| channel["kind"] != "delta");
                             schema = schema.reduce(name, move |old, new| fold(&reducer, start.as_ref(), &old, &new));
                             Kind::Reduce(initial)
                         }
@@ -182,19 +183,7 @@ fn fold(reducer: &str, initial: Option<&Json>, old: &Value, new: &Value) -> Resu
 fn messages(json: &Json) -> Json {
     match json {
         Json::Array(items) => items.iter().map(messages).collect(),
-        Json::Object(map) => {
-            let mut map = map.clone();
-            if let Some(role) = map.shift_remove("role") {
-                let kind = match role.as_str() {
-                    Some("user") => json!("human"),
-                    Some("assistant") => json!("ai"),
-                    _ => role,
-                };
-                map.insert("type".into(), kind);
-            }
-            Json::Object(map)
-        }
-        other => other.clone(),
+        one => message(one.clone()),
     }
 }
 

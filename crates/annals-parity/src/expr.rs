@@ -60,6 +60,7 @@ fn apply(op: &str, arg: &Json, env: &Env) -> Json {
         "$range" => (0..int(&eval(arg, env)).max(0)).map(Json::from).collect(),
         "$dict" => Json::Object(list(arg).iter().map(|pair| (text(&eval(&pair[0], env)), eval(&pair[1], env))).collect()),
         "$send" => json!({"$send": [at(0), at(1)]}),
+        "$msg" => message(eval(arg, env)),
         "$command" => json!({"$command": members(arg, env)}),
         "$attempt" => env.attempt.into(),
         "$calls" => env.calls.into(),
@@ -69,6 +70,23 @@ fn apply(op: &str, arg: &Json, env: &Env) -> Json {
         }
         _ => Json::Null,
     }
+}
+
+/// A message in the form that the library reads, with its members in place of a role.
+pub(crate) fn message(json: Json) -> Json {
+    let Json::Object(mut map) = json else { return json };
+    if let Some(role) = map.shift_remove("role") {
+        let kind = match role.as_str() {
+            Some("user") => json!("human"),
+            Some("assistant") => json!("ai"),
+            _ => role,
+        };
+        map.insert("type".into(), kind);
+    }
+    for (name, default) in [("content", json!("")), ("id", Json::Null)] {
+        map.entry(name).or_insert(default);
+    }
+    Json::Object(map)
 }
 
 /// Evaluates the members of an object, whatever their names.

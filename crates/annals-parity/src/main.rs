@@ -25,7 +25,7 @@ use scenario::{Options, Scenario};
 const USAGE: &str = "usage: annals-parity graph SCENARIO_OR_FOLDER OUT_FOLDER [--backend memory|sqlite] [--append] [--partial]
 
   --append   list channels in place of a reducer for concat_list
-  --partial  leave out stream modes that there are not, and run unguarded channels as guarded ones";
+  --partial  leave out stream modes that there are not, run unguarded channels as guarded ones, delta as reducers";
 
 type Res<T> = Result<T, Box<dyn Error + Send + Sync>>;
 

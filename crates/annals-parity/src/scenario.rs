@@ -64,7 +64,7 @@ fn yes() -> bool {
 /// What is left out of a scenario so that more of them can run. The traces must be cut in the same way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options {
-    /// Drops stream modes and ops that only feed them, and runs unguarded channels as guarded ones.
+    /// Drops stream modes, and runs unguarded channels as guarded ones and delta channels as reducers.
     pub(crate) partial: bool,
     /// Uses list channels, which store only new items, in place of a reducer for `concat_list`.
     pub(crate) append: bool,
@@ -85,8 +85,7 @@ pub(crate) fn unsupported(scenario: &Scenario, options: Options) -> Result<BTree
         missing.insert("durability exit".into());
     }
     for def in scenario.graphs.values() {
-        if let Some(functional) = def.get("functional") {
-            _ = functional;
+        if def.get("functional").is_some() {
             missing.insert("functional API".into());
             continue;
         }
@@ -117,7 +116,7 @@ fn of_graph(def: &GraphDef, options: Options, missing: &mut BTreeSet<String>) {
     for channel in def.channels.values() {
         let kind = channel.get("kind").and_then(Json::as_str).unwrap_or("last_value");
         match kind {
-            "delta" => missing.insert("delta channels".into()),
+            "delta" if !options.partial => missing.insert("delta channels".into()),
             "managed" => missing.insert("managed values".into()),
             _ if channel.get("guard") == Some(&Json::Bool(false)) && !options.partial => {
                 missing.insert("unguarded channels".into())
@@ -139,7 +138,7 @@ fn of_graph(def: &GraphDef, options: Options, missing: &mut BTreeSet<String>) {
                 other => missing.insert(other.into()),
             };
         }
-        of_ops(&node.program, options, missing);
+        of_ops(&node.program, missing);
     }
     let mut names = BTreeSet::new();
     for (at, branch) in def.branches.iter().enumerate() {
@@ -161,11 +160,10 @@ fn has_op(ops: &[Map<String, Json>], name: &str) -> bool {
     ops.iter().any(|op| op["op"] == name || blocks(op).iter().any(|block| has_op(block, name)))
 }
 
-fn of_ops(ops: &[Map<String, Json>], options: Options, missing: &mut BTreeSet<String>) {
+fn of_ops(ops: &[Map<String, Json>], missing: &mut BTreeSet<String>) {
     for op in ops {
         match op["op"].as_str().unwrap_or_default() {
-            "set" | "let" | "log" | "interrupt" | "fail" | "if" | "return" | "sleep" | "each" => {}
-            "emit" => _ = options,
+            "set" | "let" | "log" | "emit" | "interrupt" | "fail" | "if" | "return" | "sleep" | "each" => {}
             "command" if op.get("graph").is_some() => _ = missing.insert("parent commands".into()),
             "command" => {}
             "call" => _ = missing.insert("subgraphs".into()),
@@ -173,7 +171,7 @@ fn of_ops(ops: &[Map<String, Json>], options: Options, missing: &mut BTreeSet<St
             other if other.starts_with("kv_") => _ = missing.insert("kv store".into()),
             other => _ = missing.insert(format!("op {other}")),
         }
-        blocks(op).iter().for_each(|block| of_ops(block, options, missing));
+        blocks(op).iter().for_each(|block| of_ops(block, missing));
     }
 }
 
@@ -187,7 +185,6 @@ fn of_expressions(json: &Json, missing: &mut BTreeSet<String>) {
                     "$context" => _ = missing.insert("run context".into()),
                     "$error" => _ = missing.insert("error handlers".into()),
                     "$previous" | "$final" => _ = missing.insert("functional API".into()),
-                    "$msg" => _ = missing.insert("message values".into()),
                     _ => of_expressions(value, missing),
                 }
             }
