@@ -53,8 +53,7 @@ impl Channels {
                         }
                         _ => {
                             let start = (!no_init).then(|| initial_of(&reducer));
-                            // A delta channel is empty before its first write, which is folded all the same.
-                            let initial = start.clone().filter(|_| channel["kind"] != "delta");
+                            let initial = start.clone();
                             schema = schema.reduce(name, move |old, new| fold(&reducer, start.as_ref(), &old, &new));
                             Kind::Reduce(initial)
                         }
@@ -257,7 +256,9 @@ fn add_branch(
             let map = map.iter().map(|(label, node)| (label.as_str(), node.as_str().unwrap_or_default()));
             graph.branch_to(branch.from.as_str(), path, map)
         }
-        Some(list) => graph.branch_to(branch.from.as_str(), path, names(Some(list)).into_iter().map(|n| (n.clone(), n))),
+        Some(list) => {
+            graph.branch_to(branch.from.as_str(), path, names(Some(list)).into_iter().map(|n| (n.clone(), n)))
+        }
     }
 }
 

@@ -58,7 +58,9 @@ fn apply(op: &str, arg: &Json, env: &Env) -> Json {
         "$if" => at(if truthy(&at(0)) { 1 } else { 2 }),
         "$map" => map_list(arg, env),
         "$range" => (0..int(&eval(arg, env)).max(0)).map(Json::from).collect(),
-        "$dict" => Json::Object(list(arg).iter().map(|pair| (text(&eval(&pair[0], env)), eval(&pair[1], env))).collect()),
+        "$dict" => {
+            Json::Object(list(arg).iter().map(|pair| (text(&eval(&pair[0], env)), eval(&pair[1], env))).collect())
+        }
         "$send" => json!({"$send": [at(0), at(1)]}),
         "$msg" => message(eval(arg, env)),
         "$command" => json!({"$command": members(arg, env)}),

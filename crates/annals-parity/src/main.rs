@@ -22,7 +22,8 @@ use serde_json::Value as Json;
 
 use scenario::{Options, Scenario};
 
-const USAGE: &str = "usage: annals-parity graph SCENARIO_OR_FOLDER OUT_FOLDER [--backend memory|sqlite] [--append] [--partial]
+const USAGE: &str =
+    "usage: annals-parity graph SCENARIO_OR_FOLDER OUT_FOLDER [--backend memory|sqlite] [--append] [--partial]
 
   --append   list channels in place of a reducer for concat_list
   --partial  leave out stream modes that there are not, run unguarded channels as guarded ones, delta as reducers";

@@ -193,7 +193,8 @@ fn block_of(op: &Map<String, Json>, name: &str) -> Vec<Map<String, Json>> {
 /// Turns what a node returned into what the library takes. The types of the library rule the rest out, so that the
 /// error of the reference is made here.
 pub(crate) fn outputs(returned: &Json, channels: &Channels) -> Result<Vec<Out>, Failure> {
-    let invalid = || Failure { class: "InvalidUpdateError".into(), message: "code INVALID_GRAPH_NODE_RETURN_VALUE".into() };
+    let invalid =
+        || Failure { class: "InvalidUpdateError".into(), message: "code INVALID_GRAPH_NODE_RETURN_VALUE".into() };
     match returned {
         Json::Null => Ok(Vec::new()),
         Json::Object(map) => match map.get("$command") {

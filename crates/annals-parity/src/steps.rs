@@ -261,7 +261,9 @@ impl<'a> Runner<'a> {
                 Err(error) => failed = Some(error),
             }
         }
-        if let Some(outcome) = stream.outcome().filter(|outcome| modes.contains(&"values") && !outcome.interrupts().is_empty()) {
+        if let Some(outcome) =
+            stream.outcome().filter(|outcome| modes.contains(&"values") && !outcome.interrupts().is_empty())
+        {
             // The values of the library do not show open questions; the outcome does.
             state["__interrupt__"] = interrupts(outcome.interrupts());
             chunks.push(chunk("values", state));

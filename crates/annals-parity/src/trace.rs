@@ -40,7 +40,9 @@ pub(crate) fn written(value: &Value) -> Json {
 fn shown(json: &Json, hide_ids: bool) -> Json {
     match json {
         Json::Array(items) => items.iter().map(|item| shown(item, hide_ids)).collect(),
-        Json::Object(map) if map.contains_key("additional_kwargs") && map.contains_key("type") => message(map, hide_ids),
+        Json::Object(map) if map.contains_key("additional_kwargs") && map.contains_key("type") => {
+            message(map, hide_ids)
+        }
         Json::Object(map) => {
             Json::Object(map.iter().map(|(name, value)| (name.clone(), shown(value, hide_ids))).collect())
         }
@@ -51,11 +53,18 @@ fn shown(json: &Json, hide_ids: bool) -> Json {
 fn message(map: &Map<String, Json>, hide_ids: bool) -> Json {
     let given = |name: &str| map.get(name).filter(|value| !value.is_null());
     let id = match given("id").and_then(Json::as_str) {
-        Some(id) if is_uuid(id) => if hide_ids { Json::Null } else { sigil("msg", id) },
+        Some(id) if is_uuid(id) => {
+            if hide_ids {
+                Json::Null
+            } else {
+                sigil("msg", id)
+            }
+        }
         Some(id) => id.into(),
         None => Json::Null,
     };
-    let mut out = json!({"type": map["type"], "content": map.get("content").cloned().unwrap_or_else(|| json!("")), "id": id});
+    let mut out =
+        json!({"type": map["type"], "content": map.get("content").cloned().unwrap_or_else(|| json!("")), "id": id});
     if let Some(name) = given("name") {
         out["name"] = name.clone();
     }
@@ -94,8 +103,10 @@ pub(crate) fn error(error: &Error) -> Json {
         RunError::Node { source, .. } => {
             return source.downcast_ref::<Failure>().map_or_else(|| other(&run.to_string()), Failure::to_json);
         }
-        RunError::State(StateError::Channel { source: annals::channel::ChannelError::Reducer { reason, .. }, .. }) => {
-            return Failure::parse(reason).map_or_else(|| other(&run.to_string()), |failure| failure.to_json());
+        RunError::State(StateError::Channel {
+            source: annals::channel::ChannelError::Reducer { reason, .. }, ..
+        }) => {
+            return Failure::parse(reason).unwrap_or_else(|| Failure::of("ValueError")).to_json();
         }
         RunError::State(StateError::Channel { .. }) => "InvalidUpdateError",
         RunError::State(StateError::Message { .. }) => "ValueError",
@@ -120,7 +131,8 @@ fn other(text: &str) -> Json {
 
 /// Returns the error that a snapshot has of a task: only its text is stored.
 fn stored_error(text: &str) -> Json {
-    let own = text.split_once(" failed: ").filter(|_| text.starts_with("node ")).and_then(|(_, own)| Failure::parse(own));
+    let own =
+        text.split_once(" failed: ").filter(|_| text.starts_with("node ")).and_then(|(_, own)| Failure::parse(own));
     match own {
         Some(failure) => failure.to_json(),
         None if text.contains("not in its map") => json!({"class": "KeyError"}),
@@ -192,9 +204,11 @@ pub(crate) fn snapshot(snapshot: &StateSnapshot<DynState>, channels: &Channels, 
             })
         })
         .collect();
+    // A thread without checkpoints has no values; its typed state has the initial ones.
+    let values = snapshot.checkpoint.map_or_else(|| json!({}), |_| channels.state(&snapshot.values));
     let shown = json!({
         "config": place.to_json(), "parent": parent, "metadata": metadata(snapshot),
-        "values": channels.state(&snapshot.values), "next": snapshot.next, "tasks": tasks,
+        "values": values, "next": snapshot.next, "tasks": tasks,
         "interrupts": interrupts(&snapshot.interrupts),
     });
     (shown, place)
