@@ -255,19 +255,23 @@ impl<'a> Runner<'a> {
                 }
                 Ok(StreamPart::Interrupts(asked)) => {
                     chunks.push(chunk("updates", json!({"__interrupt__": interrupts(&asked)})));
+                    if modes.contains(&"values") && !asked.is_empty() {
+                        let mut state = state.clone();
+                        state["__interrupt__"] = interrupts(&asked);
+                        chunks.push(chunk("values", state));
+                    }
                     open.extend(asked);
                 }
                 Ok(_) => {}
                 Err(error) => failed = Some(error),
             }
         }
-        if let Some(outcome) =
-            stream.outcome().filter(|outcome| modes.contains(&"values") && !outcome.interrupts().is_empty())
-        {
-            // The values of the library do not show open questions; the outcome does.
-            state["__interrupt__"] = interrupts(outcome.interrupts());
+        let asked = stream.outcome().map(Outcome::interrupts).unwrap_or_default();
+        if modes == ["values"] && !asked.is_empty() {
+            // Without updates the library does not tell of questions before the end.
+            state["__interrupt__"] = interrupts(asked);
             chunks.push(chunk("values", state));
-            open = outcome.interrupts().to_vec();
+            open = asked.to_vec();
         }
         self.label_interrupts(step, &open);
         record.insert("chunks".into(), chunks.into());
