@@ -1,0 +1,122 @@
+//! Runs graph scenarios on the public API of annals and writes their traces, to be compared with those of the
+//! reference.
+//!
+//! A scenario that needs what the API does not offer is named on stderr and leaves no trace.
+#![allow(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
+
+mod build;
+mod expr;
+mod program;
+mod scenario;
+mod steps;
+mod trace;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use annals::prelude::{DynSchema, DynState, DynUpdate, START, StateGraph, Store};
+use serde_json::Value as Json;
+
+use scenario::{Options, Scenario};
+
+const USAGE: &str =
+    "usage: annals-parity graph SCENARIO_OR_FOLDER OUT_FOLDER [--backend memory|sqlite] [--append] [--partial]
+
+  --append   list channels in place of a reducer for concat_list
+  --partial  leave out stream modes that there are not, run unguarded channels as guarded ones, delta as reducers";
+
+type Res<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let mut options = Options::default();
+    let mut places = Vec::new();
+    let mut rest = args.iter().map(String::as_str);
+    while let Some(arg) = rest.next() {
+        match arg {
+            "--append" => options.append = true,
+            "--partial" => options.partial = true,
+            "--backend" => options.sqlite = rest.next() == Some("sqlite"),
+            place => places.push(place),
+        }
+    }
+    let ["graph", scenarios, out] = places[..] else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match run_all(Path::new(scenarios), Path::new(out), options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_all(scenarios: &Path, out: &Path, options: Options) -> Res<()> {
+    std::fs::create_dir_all(out)?;
+    let (mut run, mut reasons) = (0, BTreeMap::<String, usize>::new());
+    for path in files(scenarios)? {
+        let scenario: Scenario = serde_json::from_slice(&std::fs::read(&path)?)?;
+        let name = scenario.name.clone();
+        let missing = scenario::unsupported(&scenario, options)?;
+        let result = match missing.is_empty() {
+            true => run_one(scenario, options)?,
+            false => Err(missing.into_iter().collect::<Vec<_>>()),
+        };
+        match result {
+            Ok(trace) => {
+                run += 1;
+                std::fs::write(out.join(format!("{name}.json")), format!("{trace:#}\n"))?;
+            }
+            Err(missing) => {
+                eprintln!("{name}: unsupported: {}", missing.join(", "));
+                missing.into_iter().for_each(|what| *reasons.entry(what).or_default() += 1);
+            }
+        }
+    }
+    println!("run {run}");
+    reasons.into_iter().for_each(|(what, count)| println!("unsupported {what} {count}"));
+    Ok(())
+}
+
+fn files(place: &Path) -> Res<Vec<PathBuf>> {
+    if place.is_file() {
+        return Ok(vec![place.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(place)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Runs a scenario inside a node of an outer graph: there the tasks of a superstep run one after another on the thread
+/// of that node, in task order, as the traces want it.
+fn run_one(scenario: Scenario, options: Options) -> Res<Result<Json, Vec<String>>> {
+    let folder = tempfile::tempdir()?;
+    let store = match options.sqlite {
+        true => Store::open(folder.path().join("threads.annals"))?,
+        false => Store::memory(),
+    };
+    let result = Arc::new(Mutex::new(None));
+    let kept = Arc::clone(&result);
+    let outer = StateGraph::with_schema(DynSchema::new().build())
+        .node("scenario", move |_: &DynState| {
+            let ran = steps::Runner::new(&scenario, options, store.clone()).run();
+            *kept.lock().map_err(|error| error.to_string())? = Some(ran);
+            Ok(())
+        })
+        .edge(START, "scenario")
+        .compile()?;
+    outer.invoke((), DynUpdate::new())?;
+    let ran = result.lock().map_err(|error| error.to_string())?.take();
+    ran.map(|ran| ran.map_err(|what| vec![what])).ok_or_else(|| "the scenario did not run".into())
+}

@@ -1,0 +1,244 @@
+//! Programs: what a node of a scenario does when it runs.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use annals::base::TaskId;
+use annals::graph::{BoxError, Context, IntoOutput, NodeOutput};
+use annals::prelude::{Command, DynState, DynUpdate, SendTo, Target};
+use serde_json::{Map, Value as Json, json};
+
+use crate::build::Channels;
+use crate::expr::{Env, eval, members, text, truthy};
+
+/// What the nodes of a scenario share.
+#[derive(Clone, Default)]
+pub(crate) struct World(Arc<Mutex<WorldState>>);
+
+/// How often code ran, and what it left.
+#[derive(Default)]
+pub(crate) struct WorldState {
+    pub(crate) log: Vec<Json>,
+    pub(crate) calls: HashMap<(String, String), u64>,
+    /// What the tasks returned, for the conditional edges behind them.
+    pub(crate) returned: HashMap<TaskId, Map<String, Json>>,
+}
+
+impl World {
+    /// Gives what is shared.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, WorldState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A failure of a program, with the class that the reference gives it.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) class: String,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    /// Makes a failure of a class whose text is not compared.
+    pub(crate) fn of(class: &str) -> Self {
+        Self { class: class.into(), message: String::new() }
+    }
+
+    /// Reads a failure from its text.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (class, message) = text.split_once(": ")?;
+        let known = class.chars().all(|c| c.is_ascii_alphanumeric()) && class.ends_with("Error");
+        known.then(|| Self { class: class.into(), message: message.into() })
+    }
+
+    /// Returns how a trace shows it.
+    pub(crate) fn to_json(&self) -> Json {
+        let mut out = json!({"class": self.class});
+        if self.message.starts_with("user: ") {
+            out["message"] = self.message.as_str().into();
+        } else if let Some(code) = self.message.strip_prefix("code ") {
+            out["code"] = code.into();
+        }
+        out
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.class, self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// One item of what a node returns.
+pub(crate) enum Out {
+    Update(DynUpdate),
+    Command(Command),
+}
+
+impl IntoOutput<DynState> for Out {
+    fn into_output(self) -> NodeOutput {
+        match self {
+            Self::Update(update) => update.into_output(),
+            Self::Command(command) => IntoOutput::<DynState>::into_output(command),
+        }
+    }
+}
+
+/// The program of one node.
+pub(crate) struct Program {
+    pub(crate) graph: String,
+    pub(crate) node: String,
+    pub(crate) ops: Vec<Map<String, Json>>,
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) world: World,
+}
+
+/// What a program has gathered so far.
+#[derive(Default)]
+struct Gathered {
+    set: Option<Map<String, Json>>,
+    commands: Vec<Json>,
+}
+
+impl Program {
+    /// Runs the program of a task and returns what its node returns.
+    pub(crate) fn run(&self, state: Json, context: &Context) -> Result<Vec<Out>, BoxError> {
+        let calls = {
+            let mut world = self.world.lock();
+            let calls = world.calls.entry((self.graph.clone(), self.node.clone())).or_insert(0);
+            *calls += 1;
+            *calls
+        };
+        let mut env = Env { state, calls, attempt: 1, ..Env::default() };
+        let mut gathered = Gathered::default();
+        let returned = match self.block(&self.ops, &mut env, &mut gathered, context)? {
+            Some(value) => value,
+            None => match (gathered.set, gathered.commands) {
+                (set, commands) if commands.is_empty() => set.map_or(Json::Null, Json::Object),
+                (None, mut commands) if commands.len() == 1 => commands.remove(0),
+                (set, commands) => set.map(Json::Object).into_iter().chain(commands).collect(),
+            },
+        };
+        if let Json::Object(map) = &returned {
+            self.world.lock().returned.insert(context.task(), map.clone());
+        }
+        Ok(outputs(&returned, &self.channels)?)
+    }
+
+    fn block(
+        &self,
+        ops: &[Map<String, Json>],
+        env: &mut Env,
+        gathered: &mut Gathered,
+        context: &Context,
+    ) -> Result<Option<Json>, BoxError> {
+        for op in ops {
+            let value = |env: &Env, name: &str| op.get(name).map_or(Json::Null, |expr| eval(expr, env));
+            let var = op.get("var").and_then(Json::as_str);
+            let mut inner = None;
+            match op["op"].as_str().unwrap_or_default() {
+                "set" => gathered.set.get_or_insert_with(Map::new).extend(members(&op["to"], env)),
+                "command" => {
+                    let mut command = members(&Json::Object(op.clone()), env);
+                    command.shift_remove("op");
+                    gathered.commands.push(json!({"$command": command}));
+                }
+                "let" => _ = env.vars.insert(var.unwrap_or_default().into(), value(env, "value")),
+                "log" => {
+                    let value = value(env, "value");
+                    self.world.lock().log.push(value);
+                }
+                "interrupt" => {
+                    let answer = context.interrupt(annals::base::Value::from(value(env, "value")))?;
+                    if let Some(var) = var {
+                        env.vars.insert(var.into(), crate::trace::plain(&answer));
+                    }
+                }
+                "fail" if op.get("if").is_none_or(|when| truthy(&eval(when, env))) => {
+                    let message = op.get("message").map_or("boom".into(), |message| text(&eval(message, env)));
+                    let class = op.get("class").and_then(Json::as_str).unwrap_or("UserError");
+                    return Err(Failure { class: class.into(), message: format!("user: {message}") }.into());
+                }
+                "if" => inner = Some(if truthy(&value(env, "cond")) { "then" } else { "else" }),
+                "each" => {
+                    for item in value(env, "list").as_array().into_iter().flatten() {
+                        env.vars.insert(var.unwrap_or_default().into(), item.clone());
+                        let block = block_of(op, "do");
+                        if let Some(returned) = self.block(&block, env, gathered, context)? {
+                            return Ok(Some(returned));
+                        }
+                    }
+                }
+                "return" => return Ok(Some(value(env, "value"))),
+                // `emit` has no listener, `sleep` does nothing.
+                _ => {}
+            }
+            if let Some(inner) = inner
+                && let Some(returned) = self.block(&block_of(op, inner), env, gathered, context)?
+            {
+                return Ok(Some(returned));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn block_of(op: &Map<String, Json>, name: &str) -> Vec<Map<String, Json>> {
+    op.get(name).and_then(|block| serde_json::from_value(block.clone()).ok()).unwrap_or_default()
+}
+
+/// Turns what a node returned into what the library takes. The types of the library rule the rest out, so that the
+/// error of the reference is made here.
+pub(crate) fn outputs(returned: &Json, channels: &Channels) -> Result<Vec<Out>, Failure> {
+    let invalid =
+        || Failure { class: "InvalidUpdateError".into(), message: "code INVALID_GRAPH_NODE_RETURN_VALUE".into() };
+    match returned {
+        Json::Null => Ok(Vec::new()),
+        Json::Object(map) => match map.get("$command") {
+            Some(parts) => Ok(vec![Out::Command(command(parts, channels)?)]),
+            None => Ok(vec![Out::Update(channels.update(map))]),
+        },
+        Json::Array(items) if items.iter().any(|item| item.get("$command").is_some()) => {
+            let mut all = Vec::new();
+            for item in items {
+                all.extend(outputs(item, channels)?);
+            }
+            Ok(all)
+        }
+        _ => Err(invalid()),
+    }
+}
+
+/// Makes a command from its members.
+pub(crate) fn command(parts: &Json, channels: &Channels) -> Result<Command, Failure> {
+    let mut command = match parts.get("resume").filter(|answer| !answer.is_null()) {
+        Some(answer) => Command::resume(annals::base::Value::from(answer.clone())),
+        None => Command::new(),
+    };
+    if let Some(Json::Object(update)) = parts.get("update") {
+        command = command.and_update::<DynState>(channels.update(update));
+    }
+    for target in targets(parts.get("goto").unwrap_or(&Json::Null)) {
+        command = command.and_goto(target);
+    }
+    Ok(command)
+}
+
+/// Reads targets: one or a list of names and sends.
+pub(crate) fn targets(json: &Json) -> Vec<Target> {
+    match json {
+        Json::Null => Vec::new(),
+        Json::Array(items) => items.iter().map(target).collect(),
+        one => vec![target(one)],
+    }
+}
+
+fn target(json: &Json) -> Target {
+    match json.get("$send") {
+        Some(send) => Target::Send(SendTo::new(text(&send[0]), annals::base::Value::from(send[1].clone()))),
+        None => Target::from(text(json)),
+    }
+}

@@ -1,0 +1,356 @@
+//! The steps of a scenario, and the records they leave.
+
+use std::collections::HashMap;
+
+use annals::prelude::{
+    Durability, DynState, Input, Interrupt, Outcome, Snapshot, Store, StreamMode, StreamPart, Thread,
+};
+use annals::{Error, Run, StateSnapshot};
+use serde_json::{Map, Value as Json, json};
+
+use crate::build::{Built, build, names};
+use crate::expr::{Env, eval};
+use crate::program::{Out, World, command, outputs};
+use crate::scenario::{GraphDef, MODES, Options, Scenario};
+use crate::trace::{Place, error, interrupts, snapshot, written};
+
+/// What ends a step early.
+pub(crate) enum Stop {
+    /// An error that belongs into the trace.
+    Error(Json),
+    /// Something that the runner cannot do.
+    Unsupported(String),
+}
+
+impl From<Error> for Stop {
+    fn from(of: Error) -> Self {
+        Self::Error(error(&of))
+    }
+}
+
+impl From<annals::store::StoreError> for Stop {
+    fn from(of: annals::store::StoreError) -> Self {
+        Error::from(of).into()
+    }
+}
+
+fn class(class: &str) -> Stop {
+    Stop::Error(json!({"class": class}))
+}
+
+/// What a label stands for.
+#[derive(Clone, Default)]
+struct Labelled {
+    places: Vec<Place>,
+    list: bool,
+}
+
+/// A scenario that is being run.
+pub(crate) struct Runner<'a> {
+    scenario: &'a Scenario,
+    options: Options,
+    store: Store,
+    world: World,
+    graphs: HashMap<String, Result<Built, String>>,
+    labels: HashMap<String, Labelled>,
+    interrupts: Map<String, Json>,
+}
+
+/// What a run is on.
+enum On {
+    Nothing,
+    Thread(Thread),
+    At(Thread, Snapshot),
+}
+
+type Record = Map<String, Json>;
+
+impl<'a> Runner<'a> {
+    pub(crate) fn new(scenario: &'a Scenario, options: Options, store: Store) -> Self {
+        Self {
+            scenario,
+            options,
+            store,
+            world: World::default(),
+            graphs: HashMap::new(),
+            labels: HashMap::new(),
+            interrupts: Map::new(),
+        }
+    }
+
+    /// Runs all steps and returns the trace.
+    pub(crate) fn run(mut self) -> Result<Json, String> {
+        let mut records = Vec::new();
+        for (index, step) in self.scenario.steps.iter().enumerate() {
+            let mut record = Record::new();
+            record.insert("index".into(), index.into());
+            record.insert("do".into(), step["do"].clone());
+            self.world.lock().log.clear();
+            match self.step(step, &mut record) {
+                Ok(()) => {}
+                Err(Stop::Error(error)) => _ = record.insert("error".into(), error),
+                Err(Stop::Unsupported(what)) => return Err(what),
+            }
+            let log = std::mem::take(&mut self.world.lock().log);
+            if !log.is_empty() {
+                record.insert("log".into(), log.into());
+            }
+            records.push(Json::Object(record));
+        }
+        Ok(json!({"name": self.scenario.name, "steps": records}))
+    }
+
+    fn step(&mut self, step: &Record, record: &mut Record) -> Result<(), Stop> {
+        let built = self.graph(step.get("graph").and_then(Json::as_str).unwrap_or("main"))?;
+        match step["do"].as_str().unwrap_or_default() {
+            "invoke" => self.invoke(&built, step, record),
+            "stream" => self.stream(&built, step, record),
+            "get_state" => self.get_state(&built, step, record),
+            "history" => self.history(&built, step, record),
+            "update_state" => self.update_state(&built, step, record),
+            "compile" => Ok(()),
+            other => Err(Stop::Unsupported(format!("step {other}"))),
+        }
+    }
+
+    fn graph(&mut self, name: &str) -> Result<Built, Stop> {
+        if !self.graphs.contains_key(name) {
+            let def = self.scenario.graphs.get(name).cloned().unwrap_or_default();
+            let def: GraphDef = serde_json::from_value(def).map_err(|error| Stop::Unsupported(error.to_string()))?;
+            self.graphs.insert(name.to_owned(), build(name, &def, self.options, &self.world));
+        }
+        match &self.graphs[name] {
+            Ok(built) => Ok(built.clone()),
+            Err(_) => Err(class("ValueError")),
+        }
+    }
+
+    fn env(&self) -> Env {
+        Env { interrupts: self.interrupts.clone(), ..Env::default() }
+    }
+
+    /// Follows a reference to a stored configuration.
+    fn resolve(&self, reference: &str) -> Result<Place, Stop> {
+        let end = reference.find(['.', '[']).unwrap_or(reference.len());
+        let unknown = || Stop::Unsupported(format!("reference {reference}"));
+        let labelled = self.labels.get(&reference[..end]).ok_or_else(unknown)?;
+        let mut rest = &reference[end..];
+        let mut at = 0;
+        if labelled.list {
+            let (index, after) = rest.strip_prefix('[').and_then(|r| r.split_once(']')).ok_or_else(unknown)?;
+            at = index.parse().map_err(|_| unknown())?;
+            rest = after;
+        }
+        let place = labelled.places.get(at).cloned().ok_or_else(unknown)?;
+        match rest {
+            "" => Ok(place),
+            ".parent" => Ok(Place { thread: place.thread, checkpoint: place.parent, parent: None }),
+            _ => Err(unknown()),
+        }
+    }
+
+    fn on(&self, step: &Record) -> Result<On, Stop> {
+        if !self.scenario.saver {
+            return Ok(On::Nothing);
+        }
+        if let Some(at) = step.get("at").and_then(Json::as_str) {
+            let place = self.resolve(at)?;
+            let thread = self.store.thread(&place.thread)?;
+            return Ok(match place.checkpoint {
+                Some(id) => {
+                    let snapshot = thread.at(&id.to_string())?;
+                    On::At(thread, snapshot)
+                }
+                None => On::Thread(thread),
+            });
+        }
+        match step.get("thread") {
+            None => Ok(On::Thread(self.store.thread("1")?)),
+            Some(Json::String(id)) => Ok(On::Thread(self.store.thread(id)?)),
+            // A graph that has a checkpointer must be given a thread.
+            _ => Err(class("ValueError")),
+        }
+    }
+
+    fn prepare<'g>(&self, built: &'g Built, step: &Record) -> Result<Run<'g, DynState>, Stop> {
+        let mut run = match self.on(step)? {
+            On::Nothing => built.graph.run(()),
+            On::Thread(thread) => built.graph.run(&thread),
+            On::At(_, snapshot) => built.graph.run(&snapshot),
+        };
+        if let Some(limit) = step.get("recursion_limit").and_then(Json::as_i64) {
+            run = run.recursion_limit(u64::try_from(limit).unwrap_or(0));
+        }
+        run = run.interrupt_before(names(step.get("interrupt_before")));
+        run = run.interrupt_after(names(step.get("interrupt_after")));
+        if let Some(metadata) = step.get("metadata").and_then(Json::as_object) {
+            run = run.metadata(metadata.clone());
+        }
+        let durability = step.get("durability").and_then(Json::as_str).or(self.scenario.durability.as_deref());
+        Ok(match durability {
+            Some("sync") => run.durability(Durability::Sync),
+            _ => run.durability(Durability::Async),
+        })
+    }
+
+    fn input(&self, built: &Built, step: &Record) -> Result<Input, Stop> {
+        use annals::IntoInput;
+        let invalid = |failure: crate::program::Failure| Stop::Error(failure.to_json());
+        match eval(step.get("input").unwrap_or(&Json::Null), &self.env()) {
+            Json::Null => Ok(Input::Continue),
+            Json::Object(map) => match map.get("$command") {
+                Some(parts) => Ok(Input::Command(command(parts, &built.channels).map_err(invalid)?)),
+                None => Ok(IntoInput::<DynState>::into_input(built.channels.update(&map))),
+            },
+            _ => Err(Stop::Unsupported("input that is no object".into())),
+        }
+    }
+
+    fn label(&mut self, step: &Record, places: Vec<Place>, list: bool) {
+        if let Some(label) = step.get("label").and_then(Json::as_str) {
+            self.labels.insert(label.to_owned(), Labelled { places, list });
+        }
+    }
+
+    fn label_interrupts(&mut self, step: &Record, open: &[Interrupt]) {
+        if let Some(label) = step.get("label").and_then(Json::as_str) {
+            let ids: Vec<_> = open.iter().map(|interrupt| interrupt.id.as_str()).collect();
+            self.interrupts.insert(label.to_owned(), json!(ids));
+        }
+    }
+
+    fn invoke(&mut self, built: &Built, step: &Record, record: &mut Record) -> Result<(), Stop> {
+        let run = self.prepare(built, step)?;
+        let outcome = run.invoke(self.input(built, step)?)?;
+        self.label_interrupts(step, outcome.interrupts());
+        record.insert("output".into(), output(built, &outcome));
+        Ok(())
+    }
+
+    fn stream(&mut self, built: &Built, step: &Record, record: &mut Record) -> Result<(), Stop> {
+        let modes = match step.get("modes") {
+            Some(modes) => names(Some(modes)),
+            None => vec!["updates".into()],
+        };
+        let modes: Vec<&str> = MODES.into_iter().filter(|mode| modes.iter().any(|known| known == mode)).collect();
+        let asked: Vec<StreamMode> =
+            modes.iter().map(|mode| if *mode == "values" { StreamMode::Values } else { StreamMode::Updates }).collect();
+        record.insert("chunks".into(), json!([]));
+        let mut stream = self.prepare(built, step)?.stream(self.input(built, step)?, &asked)?;
+        let (mut chunks, mut open, mut state) = (Vec::new(), Vec::new(), json!({}));
+        let mut failed = None;
+        for part in &mut stream {
+            match part {
+                Ok(StreamPart::Values(now)) => {
+                    state = built.channels.state(&now);
+                    chunks.push(chunk("values", state.clone()));
+                }
+                Ok(StreamPart::Updates { node, update, cached }) => {
+                    let update = if update.is_empty() { Json::Null } else { written(&update.into()) };
+                    let mut data = json!({node: update});
+                    if cached {
+                        data["__metadata__"] = json!({"cached": true});
+                    }
+                    chunks.push(chunk("updates", data));
+                }
+                Ok(StreamPart::Interrupts(asked)) => {
+                    chunks.push(chunk("updates", json!({"__interrupt__": interrupts(&asked)})));
+                    if modes.contains(&"values") && !asked.is_empty() {
+                        let mut state = state.clone();
+                        state["__interrupt__"] = interrupts(&asked);
+                        chunks.push(chunk("values", state));
+                    }
+                    open.extend(asked);
+                }
+                Ok(_) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        let asked = stream.outcome().map(Outcome::interrupts).unwrap_or_default();
+        if modes == ["values"] && !asked.is_empty() {
+            // Without updates the library does not tell of questions before the end.
+            state["__interrupt__"] = interrupts(asked);
+            chunks.push(chunk("values", state));
+            open = asked.to_vec();
+        }
+        self.label_interrupts(step, &open);
+        record.insert("chunks".into(), chunks.into());
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn get_state(&mut self, built: &Built, step: &Record, record: &mut Record) -> Result<(), Stop> {
+        let (thread, state) = match self.on(step)? {
+            On::Nothing => return Err(class("ValueError")),
+            On::Thread(thread) => (thread.clone(), built.graph.get_state(&thread)?),
+            On::At(thread, at) => (thread, built.graph.get_state(&at)?),
+        };
+        let (shown, place) = snapshot(&state, &built.channels, &thread);
+        self.label(step, vec![place], false);
+        self.label_interrupts(step, &state.interrupts);
+        record.insert("snapshot".into(), shown);
+        Ok(())
+    }
+
+    fn history(&mut self, built: &Built, step: &Record, record: &mut Record) -> Result<(), Stop> {
+        let (thread, only) = match self.on(step)? {
+            On::Nothing => return Err(class("ValueError")),
+            On::Thread(thread) => (thread, None),
+            On::At(thread, at) => (thread, Some(at.id())),
+        };
+        let before = match step.get("before").and_then(Json::as_str) {
+            Some(reference) => self.resolve(reference)?.checkpoint,
+            None => None,
+        };
+        let limit = step.get("limit").and_then(Json::as_u64).unwrap_or(u64::MAX);
+        let filter = step.get("filter").and_then(Json::as_object);
+        let (mut shown, mut places) = (Vec::new(), Vec::new());
+        for state in built.graph.get_state_history(&thread)? {
+            let state = state?;
+            let id = state.checkpoint;
+            let wanted = only.is_none_or(|only| Some(only) == id)
+                && before.is_none_or(|before| id < Some(before))
+                && filter.is_none_or(|filter| matches(&state, filter));
+            if wanted && (shown.len() as u64) < limit {
+                let (json, place) = snapshot(&state, &built.channels, &thread);
+                shown.push(json);
+                places.push(place);
+            }
+        }
+        self.label(step, places, true);
+        record.insert("history".into(), shown.into());
+        Ok(())
+    }
+
+    fn update_state(&mut self, built: &Built, step: &Record, record: &mut Record) -> Result<(), Stop> {
+        let values = eval(step.get("values").unwrap_or(&Json::Null), &self.env());
+        let update: Vec<Out> = outputs(&values, &built.channels).map_err(|failure| Stop::Error(failure.to_json()))?;
+        let as_node = step.get("as_node").and_then(Json::as_str);
+        let made = match self.on(step)? {
+            On::Nothing => return Err(class("ValueError")),
+            On::Thread(thread) => built.graph.update_state(&thread, update, as_node)?,
+            On::At(_, at) => built.graph.update_state(&at, update, as_node)?,
+        };
+        let parent = made.record().parent;
+        let place = Place { thread: made.point().thread.as_str().into(), checkpoint: Some(made.id()), parent };
+        record.insert("config".into(), place.to_json());
+        self.label(step, vec![place], false);
+        Ok(())
+    }
+}
+
+fn chunk(mode: &str, data: Json) -> Json {
+    json!({"mode": mode, "ns": [], "data": data})
+}
+
+fn output(built: &Built, outcome: &Outcome<DynState>) -> Json {
+    let mut output = built.channels.state(outcome.state());
+    if !outcome.interrupts().is_empty() {
+        output["__interrupt__"] = interrupts(outcome.interrupts());
+    }
+    output
+}
+
+fn matches(state: &StateSnapshot<DynState>, filter: &Record) -> bool {
+    let metadata = crate::trace::metadata(state);
+    filter.iter().all(|(name, value)| metadata.get(name) == Some(value))
+}

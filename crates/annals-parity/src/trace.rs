@@ -1,0 +1,215 @@
+//! How a trace shows values, messages, errors and snapshots.
+
+use annals::base::{CheckpointId, Value};
+use annals::prelude::{DynState, Interrupt, Thread};
+use annals::store::{Source, TaskKind};
+use annals::{Error, ErrorKind, RunError, StateSnapshot};
+use serde_json::{Map, Value as Json, json};
+
+use crate::build::Channels;
+use crate::program::Failure;
+
+/// Marks a null that was written to a channel of one value.
+pub(crate) const NULL: i8 = 77;
+
+/// Returns an identifier between sigils.
+pub(crate) fn sigil(kind: &str, id: impl std::fmt::Display) -> Json {
+    format!("«{kind}:{id}»").into()
+}
+
+/// Returns a value as JSON, with the mark for null taken off.
+pub(crate) fn value_json(value: &Value) -> Json {
+    match value {
+        Value::Ext(NULL, _) => Json::Null,
+        Value::List(items) => items.iter().map(value_json).collect(),
+        Value::Map(map) => Json::Object(map.iter().map(|(name, value)| (name.clone(), value_json(value))).collect()),
+        other => other.to_json(),
+    }
+}
+
+/// Returns a value as a trace shows it: messages in their short form.
+pub(crate) fn plain(value: &Value) -> Json {
+    shown(&value_json(value), false)
+}
+
+/// The same for what a task wrote: generated message ids are null.
+pub(crate) fn written(value: &Value) -> Json {
+    shown(&value_json(value), true)
+}
+
+fn shown(json: &Json, hide_ids: bool) -> Json {
+    match json {
+        Json::Array(items) => items.iter().map(|item| shown(item, hide_ids)).collect(),
+        Json::Object(map) if map.contains_key("additional_kwargs") && map.contains_key("type") => {
+            message(map, hide_ids)
+        }
+        Json::Object(map) => {
+            Json::Object(map.iter().map(|(name, value)| (name.clone(), shown(value, hide_ids))).collect())
+        }
+        plain => plain.clone(),
+    }
+}
+
+fn message(map: &Map<String, Json>, hide_ids: bool) -> Json {
+    let given = |name: &str| map.get(name).filter(|value| !value.is_null());
+    let id = match given("id").and_then(Json::as_str) {
+        Some(id) if is_uuid(id) => {
+            if hide_ids {
+                Json::Null
+            } else {
+                sigil("msg", id)
+            }
+        }
+        Some(id) => id.into(),
+        None => Json::Null,
+    };
+    let mut out =
+        json!({"type": map["type"], "content": map.get("content").cloned().unwrap_or_else(|| json!("")), "id": id});
+    if let Some(name) = given("name") {
+        out["name"] = name.clone();
+    }
+    if let Some(calls) = given("tool_calls").and_then(Json::as_array).filter(|calls| !calls.is_empty()) {
+        let short = |call: &Json| json!({"name": call["name"], "args": call["args"], "id": call["id"]});
+        out["tool_calls"] = calls.iter().map(short).collect();
+    }
+    if let Some(id) = given("tool_call_id") {
+        out["tool_call_id"] = id.clone();
+    }
+    out
+}
+
+fn is_uuid(text: &str) -> bool {
+    let lengths: Vec<usize> = text.split('-').map(str::len).collect();
+    lengths == [8, 4, 4, 4, 12] && text.chars().all(|c| c == '-' || c.is_ascii_hexdigit())
+}
+
+/// Returns questions as a trace shows them.
+pub(crate) fn interrupts(interrupts: &[Interrupt]) -> Json {
+    let shown = |one: &Interrupt| json!({"value": plain(&one.value), "id": sigil("int", &one.id)});
+    interrupts.iter().map(shown).collect()
+}
+
+/// Returns an error as a trace shows it.
+pub(crate) fn error(error: &Error) -> Json {
+    use annals::state::StateError;
+    let Some(run) = error.as_run() else {
+        let class = match error.kind() {
+            ErrorKind::Invalid => "ValueError",
+            _ => "StoreError",
+        };
+        return json!({"class": class, "text": error.to_string()});
+    };
+    let class = match run {
+        RunError::Node { source, .. } => {
+            return source.downcast_ref::<Failure>().map_or_else(|| other(&run.to_string()), Failure::to_json);
+        }
+        RunError::State(StateError::Channel {
+            source: annals::channel::ChannelError::Reducer { reason, .. }, ..
+        }) => {
+            return Failure::parse(reason).unwrap_or_else(|| Failure::of("ValueError")).to_json();
+        }
+        RunError::State(StateError::Channel { .. }) => "InvalidUpdateError",
+        RunError::State(StateError::Message { .. }) => "ValueError",
+        RunError::EmptyInput => "EmptyInputError",
+        RunError::RecursionLimit { .. } => "GraphRecursionError",
+        RunError::SeveralInterrupts { .. } | RunError::NoStore => "RuntimeError",
+        RunError::UnknownLabel { .. } => "KeyError",
+        RunError::BadDestination { .. } | RunError::Breakpoint(_) | RunError::BadRecursionLimit { .. } => "ValueError",
+        RunError::SendToEnd | RunError::AmbiguousUpdate { .. } | RunError::UnknownNode { .. } => "InvalidUpdateError",
+        _ => return other(&run.to_string()),
+    };
+    let mut out = json!({"class": class});
+    if let Some(code) = error.code() {
+        out["code"] = code.into();
+    }
+    out
+}
+
+fn other(text: &str) -> Json {
+    json!({"class": "unknown", "text": text})
+}
+
+/// Returns the error that a snapshot has of a task: only its text is stored.
+fn stored_error(text: &str) -> Json {
+    let own =
+        text.split_once(" failed: ").filter(|_| text.starts_with("node ")).and_then(|(_, own)| Failure::parse(own));
+    match own {
+        Some(failure) => failure.to_json(),
+        None if text.contains("not in its map") => json!({"class": "KeyError"}),
+        None if text.contains("conditional edge cannot lead") => json!({"class": "ValueError"}),
+        None if text.contains("sent to END") => json!({"class": "InvalidUpdateError"}),
+        None => other(text),
+    }
+}
+
+/// A stored configuration.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) thread: String,
+    pub(crate) checkpoint: Option<CheckpointId>,
+    /// The checkpoint before it, if the place is a snapshot that has one.
+    pub(crate) parent: Option<CheckpointId>,
+}
+
+impl Place {
+    /// Returns how a trace shows it.
+    pub(crate) fn to_json(&self) -> Json {
+        let checkpoint = self.checkpoint.map_or(Json::Null, |id| sigil("ckpt", id));
+        json!({"thread": self.thread, "ns": "", "ckpt": checkpoint})
+    }
+}
+
+/// Returns the text of a source.
+pub(crate) fn source(source: Source) -> &'static str {
+    match source {
+        Source::Input => "input",
+        Source::Loop => "loop",
+        Source::Update => "update",
+        Source::Fork => "fork",
+    }
+}
+
+/// Returns the metadata of a snapshot, null on a thread without checkpoints.
+pub(crate) fn metadata(snapshot: &StateSnapshot<DynState>) -> Json {
+    let (Some(of), Some(step)) = (snapshot.source, snapshot.step) else { return Json::Null };
+    let mut out = json!({"source": source(of), "step": step, "parents": {}});
+    let own = snapshot.metadata.as_deref().and_then(|text| serde_json::from_str::<Map<String, Json>>(text).ok());
+    for (name, value) in own.into_iter().flatten().filter(|(name, _)| name.starts_with("user_")) {
+        out[name.as_str()] = value;
+    }
+    out
+}
+
+/// Returns a snapshot as a trace shows it.
+pub(crate) fn snapshot(snapshot: &StateSnapshot<DynState>, channels: &Channels, thread: &Thread) -> (Json, Place) {
+    let id = thread.id().as_str().to_owned();
+    let place = Place { thread: id.clone(), checkpoint: snapshot.checkpoint, parent: snapshot.parent };
+    let parent = snapshot.parent.map(|parent| Place { thread: id, checkpoint: Some(parent), parent: None }.to_json());
+    // A task view does not say what made the task due; the record of the checkpoint does.
+    let record = snapshot.checkpoint.and_then(|id| thread.at(&id.to_string()).ok());
+    let tasks: Json = snapshot
+        .tasks
+        .iter()
+        .map(|task| {
+            let kind = record.as_ref().and_then(|r| r.record().tasks.iter().find(|known| known.id == task.id));
+            let path = match kind.map(|known| &known.kind) {
+                Some(TaskKind::Push { index }) => json!(["push", index]),
+                _ => json!(["pull", task.name]),
+            };
+            let result = task.result.as_ref().map(|writes| written(&Value::Map(writes.clone())));
+            json!({
+                "id": sigil("task", task.id), "name": task.name, "path": path,
+                "error": task.error.as_deref().map(stored_error),
+                "interrupts": interrupts(&task.interrupts), "result": result, "state": null,
+            })
+        })
+        .collect();
+    // A thread without checkpoints has no values; its typed state has the initial ones.
+    let values = snapshot.checkpoint.map_or_else(|| json!({}), |_| channels.state(&snapshot.values));
+    let shown = json!({
+        "config": place.to_json(), "parent": parent, "metadata": metadata(snapshot),
+        "values": values, "next": snapshot.next, "tasks": tasks,
+        "interrupts": interrupts(&snapshot.interrupts),
+    });
+    (shown, place)
+}
