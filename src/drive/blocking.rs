@@ -126,6 +126,9 @@ impl Driver {
     }
 
     fn wait_for_commits(&mut self) -> Result<(), Error> {
+        if let (Some(store), false) = (&self.store, self.tickets.iter().all(Ticket::is_settled)) {
+            store.backend().write_submitted();
+        }
         while let Some(ticket) = self.tickets.pop_front() {
             ticket.wait()?;
         }

@@ -326,7 +326,7 @@ fn finish<S: Clone + Send + Sync + 'static>(
     thread: Option<&Thread>,
     machine: Machine,
 ) -> Result<Outcome<S>, Error> {
-    let state = typed::<S>(&machine.head().state);
+    let state = typed::<S>(machine.state());
     let (status, head) = machine.finish();
     if let (Some(thread), Some(head)) = (thread, head) {
         load::keep(&graph.graph, thread, head);

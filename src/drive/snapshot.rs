@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, Map, TaskId, Timestamp, Value};
 use crate::error::Error;
-use crate::exec::{Edit, Head, RunError, TaskStatus, as_node, edit, interrupts_of, plan};
+use crate::exec::{Edit, Head, Order, RunError, TaskStatus, as_node, edit, interrupts_of, plan, stored_state};
 use crate::graph::{CompiledGraph, Interrupt, IntoOutput};
 use crate::history::{Snapshot, Thread};
 use crate::store::{CheckpointRecord, Source};
@@ -135,11 +135,15 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         };
         let Some(checkpoint) = head.checkpoint else { return Ok(snapshot) };
         let root = crate::base::Namespace::root();
-        for task in plan(graph, head, checkpoint.id, &root, checkpoint.step + 1) {
+        let tasks = plan(graph, head, checkpoint.id, &root, checkpoint.step + 1, Order::Listed);
+        snapshot.values = typed::<S>(&stored_state(graph, head, &tasks, live)?);
+        for task in tasks {
             debug_assert!(matches!(task.status, TaskStatus::Due));
             let pending = head.pending_of(task.id);
             let finished = pending.is_some_and(|pending| pending.is_finished());
-            let interrupts = pending.map(interrupts_of).unwrap_or_default();
+            // A record keeps the questions that were asked; live, an ended task asks nothing any more.
+            let asked = pending.filter(|_| !(live && finished));
+            let interrupts = asked.map(interrupts_of).unwrap_or_default();
             let name = task.name(graph).to_owned();
             let result = match pending.filter(|_| finished) {
                 Some(pending) => Some(crate::exec::result_of(graph, pending)?),

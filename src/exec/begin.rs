@@ -11,7 +11,7 @@ use super::effect::{Event, Start};
 use super::error::RunError;
 use super::head::RESUME;
 use super::machine::Machine;
-use super::plan::plan;
+use super::plan::{Order, plan};
 use super::save::new_writes;
 use super::task::{TaskWrite, command_writes};
 
@@ -91,7 +91,7 @@ impl Machine {
     /// Makes the tasks of the head that was loaded, with what is stored of them.
     pub(super) fn plan_head(&mut self) {
         let Some(checkpoint) = self.head.checkpoint else { return };
-        self.tasks = plan(&self.graph, &self.head, checkpoint.id, &self.namespace, self.step);
+        self.tasks = plan(&self.graph, &self.head, checkpoint.id, &self.namespace, self.step, Order::Run);
     }
 
     pub(super) fn check_resume(&self, resume: Option<&Value>) -> Result<(), RunError> {
@@ -120,7 +120,7 @@ impl Machine {
         // Addressing an old checkpoint without an answer replays it: everything runs again, on a fork.
         let forks = addressed && resume.is_none() && !(edited && latest);
         self.replaying = addressed && (!latest || resume.is_none());
-        let mut stored = self.stored_command_writes()?;
+        let stored = self.stored_command_writes()?;
         let first = stored.iter().map(|write| write.index + 1).max().unwrap_or(0);
         for (at, write) in writes.iter_mut().enumerate() {
             write.index = first + at as i32;
@@ -128,27 +128,25 @@ impl Machine {
         if record && !forks && (!writes.is_empty() || resume.is_some()) {
             self.save_command(&mut writes, resume.as_ref())?;
         }
-        if forks {
-            stored.clear();
-        }
-        stored.extend(writes);
         let from = if forks { self.fork_task() } else { NULL_TASK };
-        let unsaved = self.unsaved(from, &mut stored);
-        let changed = if stored.is_empty() {
-            Vec::new()
-        } else {
-            apply_untasked(&self.graph, &mut self.head, stored, from, &mut self.changes, record)?
-        };
+        let unsaved = self.unsaved(from, &mut writes);
+        let before = self.head.updated.clone();
+        let mut changed = Vec::new();
+        for (writes, from) in [(stored, NULL_TASK), (writes, from)] {
+            if !writes.is_empty() {
+                changed.extend(apply_untasked(&self.graph, &mut self.head, writes, from, &mut self.changes, record)?);
+            }
+        }
+        // What the checkpoint changed is still news to its tasks.
+        self.head.updated = before.map(|before| before.into_iter().chain(changed.iter().copied()).collect());
         if self.head.checkpoint.is_some() {
             see_all(&self.graph, &mut self.head, &mut self.changes, record);
         }
         if forks {
-            self.head.updated = None;
             self.checkpoint(Source::Fork, unsaved);
         } else if !changed.is_empty() || self.head.checkpoint.is_none() {
             let id = self.head.checkpoint.map(|c| c.id).unwrap_or_default();
-            self.head.updated = None;
-            self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step);
+            self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step, Order::Run);
         }
         self.take_resume(resume);
         if self.request.events.values {
@@ -205,7 +203,9 @@ impl Machine {
                 let place = crate::graph::task_namespace(namespace, task.name(graph), task.id);
                 let id = crate::graph::interrupt_id(&place, task.answers.len());
                 let first = crate::graph::interrupt_id(&place, 0);
+                let known = task.answers.len();
                 task.answers.extend(answers.get(&id).or_else(|| answers.get(&first)).cloned());
+                task.answered = task.answers.len() > known;
             }
         }
         let stored =

@@ -11,7 +11,7 @@ use super::apply::{Changes, apply};
 use super::effect::Recording;
 use super::error::RunError;
 use super::head::{Head, HeadCheckpoint};
-use super::plan::plan;
+use super::plan::{Order, plan};
 use super::task::{Task, TaskJob, TaskStatus, run_as, task_id};
 
 /// A change to be made to a state as if a node had made it.
@@ -85,7 +85,7 @@ pub(crate) fn edit(graph: &Arc<Graph>, head: &mut Head, edit: Edit, now: Timesta
     if base.is_none() {
         changes.iter_mut().for_each(|change| hold(change, &stored));
     }
-    let due = plan(graph, head, id, &recording.namespace, step + 1);
+    let due = plan(graph, head, id, &recording.namespace, step + 1, Order::Run);
     let mut batch = Batch::new(recording.thread, recording.namespace, recording.head);
     head.recorded = due.iter().map(|task| task.id).collect();
     batch.checkpoints.push(NewCheckpoint {
@@ -115,12 +115,15 @@ fn spoken_for(graph: &Graph, head: &Head, node: Option<usize>, recording: &Recor
         saved: false,
         restored: false,
         answers: Vec::new(),
+        answered: false,
     };
     if let Some(base) = base {
         task.id = task_id(base.id, &recording.namespace, base.step + 1, &task.record(graph));
     }
-    let due = base.map_or_else(Vec::new, |base| plan(graph, head, base.id, &recording.namespace, base.step + 1));
-    let takes_over = due.iter().any(|due| due.id == task.id) && head.pending_of(task.id).is_none();
+    let due =
+        base.map_or_else(Vec::new, |base| plan(graph, head, base.id, &recording.namespace, base.step + 1, Order::Run));
+    let takes_over = due.iter().any(|due| due.id == task.id)
+        && head.pending_of(task.id).is_none_or(|pending| !pending.is_finished());
     if !takes_over {
         task.id = crate::base::TaskId::from_bytes(ids.uuid_v4().into_bytes());
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, IdSource, Namespace, Timestamp, WriteValue};
 use crate::graph::{Context, ContextParts, Graph, Interrupt, ResumeOnce};
+use crate::state::{FieldKind, StateRef};
 use crate::store::{NewCheckpoint, Source};
 
 use super::apply::{Changes, apply};
@@ -12,6 +13,7 @@ use super::effect::{Effect, Event, Recording, Request, Status};
 use super::error::RunError;
 use super::head::Head;
 use super::task::{Task, TaskJob, TaskOutcome, TaskStatus, TaskWrite, WriteKind};
+use super::view::shown;
 
 /// One run of a graph in one namespace.
 pub(crate) struct Machine {
@@ -38,6 +40,8 @@ pub(crate) struct Machine {
     pub(super) status: Status,
     /// Whether the stored results of the tasks are ignored: the run replays an old checkpoint.
     pub(super) replaying: bool,
+    /// The state that an interrupted run shows, if that is not the one of its head.
+    pub(super) shown: Option<StateRef>,
     /// Whether an update failed, so that the head is half changed.
     pub(super) broken: bool,
 }
@@ -83,6 +87,7 @@ impl Machine {
             unreported: 0,
             status: Status::Running,
             replaying: false,
+            shown: None,
             broken: false,
         };
         machine.begin(request.start)?;
@@ -94,9 +99,9 @@ impl Machine {
         &self.status
     }
 
-    /// Returns the present state.
-    pub(crate) fn head(&self) -> &Head {
-        &self.head
+    /// Returns the present state, with what the ended tasks of an interrupted superstep wrote.
+    pub(crate) fn state(&self) -> &StateRef {
+        self.shown.as_ref().unwrap_or(&self.head.state)
     }
 
     /// Ends the run and gives its head back, unless that is half changed.
@@ -105,6 +110,13 @@ impl Machine {
         let whole = !self.broken && self.outbox.is_empty() && self.changes.is_empty();
         let mut head = self.head;
         head.pending.clear();
+        for field in 0..self.graph.layout.len() {
+            // It lasts for one run, also if the next one finds the head in memory.
+            if head.present[field] && self.graph.layout.kind(field) == FieldKind::Untracked {
+                self.graph.layout.reset(&mut head.state, field);
+                head.present[field] = self.graph.layout.starts_present(field);
+            }
+        }
         (self.status, whole.then_some(head))
     }
 
@@ -145,6 +157,9 @@ impl Machine {
                 self.emit_update(slot, false);
             }
             TaskOutcome::Waiting { interrupt, answers } => {
+                if self.request.events.updates {
+                    self.events.push_back(Event::Interrupts(vec![interrupt.clone()]));
+                }
                 task.status = TaskStatus::Waiting(interrupt);
                 task.answers = answers;
             }
@@ -256,7 +271,8 @@ impl Machine {
     pub(super) fn job(&mut self, slot: usize) -> TaskJob {
         let task = &self.tasks[slot];
         let takes_value = task.node.is_some_and(|node| self.graph.nodes[node].body.takes == crate::graph::Takes::Value);
-        let asked = crate::graph::Asked { answers: task.answers.clone(), ..Default::default() };
+        let (answers, took) = (task.answers.clone(), task.answered);
+        let asked = crate::graph::Asked { answers, took, ..Default::default() };
         let context = Context::new(ContextParts {
             thread: self.recording.as_ref().map(|recording| recording.thread.clone()),
             namespace: self.namespace.clone(),
@@ -349,8 +365,16 @@ impl Machine {
     }
 
     pub(super) fn interrupt(&mut self, open: Vec<Interrupt>) {
-        if self.request.events.updates {
-            self.events.push_back(Event::Interrupts(open.clone()));
+        if open.is_empty() {
+            if self.request.events.updates {
+                self.events.push_back(Event::Interrupts(Vec::new()));
+            }
+        } else if self.tasks.iter().any(Task::is_done) {
+            // What has ended is shown, though its superstep has not.
+            self.shown = shown(&self.graph, &self.head, &self.tasks).ok();
+            if let (Some(state), true) = (&self.shown, self.request.events.values) {
+                self.events.push_back(Event::Values(Arc::clone(state)));
+            }
         }
         self.status = Status::Interrupted(open);
     }

@@ -19,6 +19,7 @@ mod machine;
 mod plan;
 mod save;
 mod task;
+mod view;
 
 pub use error::RunError;
 
@@ -27,5 +28,6 @@ pub(crate) use effect::{Effect, Event, EventMask, Recording, Request, Start, Sta
 pub(crate) use head::Head;
 pub(crate) use load::{Loader, error_of, interrupts_of, result_of};
 pub(crate) use machine::Machine;
-pub(crate) use plan::plan;
+pub(crate) use plan::{Order, plan};
 pub(crate) use task::{TaskJob, TaskOutcome, TaskStatus, run as run_task};
+pub(crate) use view::stored as stored_state;

@@ -6,6 +6,15 @@ use crate::graph::Graph;
 use super::head::Head;
 use super::task::{Task, TaskStatus, task_id};
 
+/// In which order nodes come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// As they run.
+    Run,
+    /// As a snapshot lists them: in the order of the graph.
+    Listed,
+}
+
 /// Returns the tasks that are due at a head, in the order in which they are listed and started: sends by position,
 /// then nodes, by name if the checkpoint says which channels it changed, else in the order of the graph.
 pub(crate) fn plan(
@@ -14,6 +23,7 @@ pub(crate) fn plan(
     checkpoint: CheckpointId,
     namespace: &Namespace,
     step: i64,
+    order: Order,
 ) -> Vec<Task> {
     let mut tasks = Vec::new();
     let mut add = |node: Option<usize>, push| {
@@ -25,6 +35,7 @@ pub(crate) fn plan(
             saved: false,
             restored: false,
             answers: Vec::new(),
+            answered: false,
         };
         task.id = task_id(checkpoint, namespace, step, &task.record(graph));
         tasks.push(task);
@@ -38,7 +49,7 @@ pub(crate) fn plan(
     if head.present[input as usize] && head.versions[input as usize] > head.input_seen {
         add(None, None);
     }
-    match &head.updated {
+    match head.updated.as_deref().filter(|_| order == Order::Run) {
         Some(updated) if !updated.is_empty() => {
             let mut nodes: Vec<_> = updated.iter().flat_map(|channel| triggered(graph, *channel)).collect();
             nodes.sort_by(|a, b| graph.nodes[*a].name.cmp(&graph.nodes[*b].name));

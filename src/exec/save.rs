@@ -8,7 +8,7 @@ use super::effect::{Effect, Event, Status};
 use super::error::RunError;
 use super::head::{ERROR, HeadCheckpoint, INTERRUPT, NO_WRITES, RESUME};
 use super::machine::Machine;
-use super::plan::plan;
+use super::plan::{Order, plan};
 use super::task::{TaskStatus, TaskWrite, WriteKind};
 
 impl Machine {
@@ -20,7 +20,7 @@ impl Machine {
         let id = self.ids.checkpoint(self.now, step, after.as_ref());
         self.head.checkpoint = Some(HeadCheckpoint { id, step, source });
         self.step += 1;
-        self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step);
+        self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step, Order::Run);
         self.head.recorded.clear();
         self.head.recorded.extend(self.tasks.iter().map(|task| task.id));
         let Some(recording) = &self.recording else { return };

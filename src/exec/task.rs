@@ -29,6 +29,8 @@ pub(crate) struct Task {
     pub(crate) restored: bool,
     /// Its answers so far.
     pub(crate) answers: Vec<Value>,
+    /// Whether one of them came with this run and is not stored yet.
+    pub(crate) answered: bool,
 }
 
 /// How far a task has come.

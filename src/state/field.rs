@@ -50,6 +50,7 @@ pub(super) trait FieldOps<S>: Send + Sync {
         writes: Vec<BoxWrite>,
     ) -> Result<Effect, StateError>;
     fn idle(&self, state: &mut S, present: &mut bool) -> Effect;
+    fn reset(&self, state: &mut S);
     fn encode(&self, name: &Arc<str>, state: &S) -> Result<Payload, StateError>;
     fn load(&self, name: &Arc<str>, state: &mut S, stored: PayloadRef<'_>) -> Result<(), StateError>;
     fn load_item(&self, name: &Arc<str>, state: &mut S, slot: u64, stored: PayloadRef<'_>) -> Result<(), StateError>;
@@ -264,6 +265,10 @@ where
 
     fn idle(&self, state: &mut S, present: &mut bool) -> Effect {
         self.channel.idle(cell((self.place.get_mut)(state), present))
+    }
+
+    fn reset(&self, state: &mut S) {
+        *(self.place.get_mut)(state) = T::default();
     }
 
     fn encode(&self, name: &Arc<str>, state: &S) -> Result<Payload, StateError> {

@@ -92,6 +92,9 @@ pub trait Layout: Send + Sync + 'static {
     /// Ends a superstep that did not write the field.
     fn idle(&self, state: &mut StateRef, field: usize, present: &mut bool) -> Effect;
 
+    /// Sets a field to what it was before the first write.
+    fn reset(&self, state: &mut StateRef, field: usize);
+
     /// Encodes the value of a field.
     ///
     /// # Errors

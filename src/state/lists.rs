@@ -216,6 +216,10 @@ where
         Effect::Unchanged
     }
 
+    fn reset(&self, state: &mut S) {
+        *(self.place.get_mut)(state) = List::new();
+    }
+
     fn encode(&self, name: &Arc<str>, _: &S) -> Result<Payload, StateError> {
         Err(wrong_type::<List<I::Item>>(name, "one value"))
     }

@@ -121,6 +121,10 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         if *present { self.fields[field].ops().idle(self.state_mut(state), present) } else { Effect::Unchanged }
     }
 
+    fn reset(&self, state: &mut StateRef, field: usize) {
+        self.fields[field].ops().reset(self.state_mut(state));
+    }
+
     fn encode(&self, state: &StateRef, field: usize) -> Result<Payload, StateError> {
         let field = &self.fields[field];
         field.ops().encode(field.name(), self.state(state))

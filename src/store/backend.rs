@@ -34,6 +34,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Hands a batch to a background writer and returns at once. Batches of one caller are written in order.
     fn submit(&self, batch: Batch) -> Ticket;
 
+    /// Writes, on this thread, what was submitted and no other thread has begun to write. Who is about to wait for a
+    /// ticket saves the hand-over to the background writer by calling this first. It need not do anything.
+    fn write_submitted(&self) {}
+
     /// Returns the newest checkpoint of a namespace, `None` if there is none.
     ///
     /// # Errors

@@ -312,7 +312,10 @@ fn errors_say_what_is_now_true() {
     let thread = thread();
     let error = graph.invoke(&thread, Chat::update().topic("t".to_string())).unwrap_err();
     assert_eq!(error.code(), Some("INVALID_CONCURRENT_GRAPH_UPDATE"));
-    assert_eq!(graph.get_state(&thread).unwrap().values.topic.as_deref(), Some("t"), "the thread stays usable");
+    let live = graph.get_state(&thread).unwrap_err();
+    assert_eq!(live.code(), Some("INVALID_CONCURRENT_GRAPH_UPDATE"), "live shows what the run would do");
+    let head = thread.head().unwrap().unwrap();
+    assert_eq!(graph.get_state(&head).unwrap().values.topic.as_deref(), Some("t"), "the record stays readable");
     let again = graph.invoke(&thread, Input::Continue).unwrap_err();
     assert_eq!(again.code(), Some("INVALID_CONCURRENT_GRAPH_UPDATE"), "what the nodes wrote is kept");
     let fresh = thread.store().thread("fresh").unwrap();
@@ -381,4 +384,72 @@ fn commands_go_where_they_say() {
     assert_eq!(graph.invoke(&thread, Chat::update().n(1)).unwrap().state().log, ["a", "c"]);
     let jumped = graph.invoke(&thread, Command::goto("b")).unwrap();
     assert_eq!(jumped.state().log, ["a", "c", "b"]);
+}
+
+#[test]
+fn an_answer_by_id_is_kept_for_the_next_question() {
+    let graph = StateGraph::<Chat>::new()
+        .node("ask", |_: &Chat, ctx: &Context| {
+            let answers = [ctx.interrupt("first?")?, ctx.interrupt("second?")?];
+            Ok(Chat::update().log(answers.iter().filter_map(|a| a.as_str().map(str::to_owned)).collect::<Vec<_>>()))
+        })
+        .edge(START, "ask")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    let by_id = |outcome: &Outcome<Chat>, answer: &str| -> Value {
+        let id = outcome.interrupts()[0].id.clone();
+        Value::Map([(id, Value::from(answer))].into_iter().collect())
+    };
+    let first = graph.invoke(&thread, Chat::update()).unwrap();
+    let second = graph.invoke(&thread, Command::resume(by_id(&first, "a"))).unwrap();
+    assert_eq!(second.interrupts()[0].value, Value::from("second?"));
+    assert_ne!(second.interrupts()[0].id, first.interrupts()[0].id);
+    let done = graph.invoke(&thread, Command::resume(by_id(&second, "b"))).unwrap();
+    assert_eq!(done.state().log, ["a", "b"]);
+}
+
+#[test]
+fn an_interrupted_superstep_shows_what_has_ended() {
+    let graph = StateGraph::<Chat>::new()
+        .node("ask", |_: &Chat, ctx: &Context| {
+            ctx.interrupt("go on?")?;
+            Ok(log("ask"))
+        })
+        .node("done", |_: &Chat| Ok(log("done")))
+        .edge(START, "ask")
+        .edge(START, "done")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    let waiting = graph.invoke(&thread, Chat::update()).unwrap();
+    assert_eq!(waiting.state().log, ["done"]);
+    let live = graph.get_state(&thread).unwrap();
+    assert_eq!((live.values.log.as_slice(), live.next.as_slice()), (&["done".into()][..], &["ask".to_string()][..]));
+    let head = thread.head().unwrap().unwrap();
+    let record = graph.get_state(&head).unwrap();
+    assert!(record.values.log.is_empty(), "the record is the start of the superstep");
+    assert_eq!(record.next, ["ask", "done"]);
+    assert_eq!(graph.invoke(&thread, Command::resume("yes")).unwrap().state().log, ["ask", "done"]);
+}
+
+#[derive(State, Clone, Default)]
+struct Passing {
+    #[channel(untracked)]
+    secret: Option<String>,
+    #[channel(last)]
+    n: i64,
+}
+
+#[test]
+fn an_untracked_value_lasts_for_one_run() {
+    let graph = StateGraph::<Passing>::new()
+        .node("x", |s: &Passing| Ok(Passing::update().n(i64::from(s.secret.is_some()))))
+        .edge(START, "x")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    assert_eq!(graph.invoke(&thread, Passing::update().secret("s".to_string())).unwrap().state().n, 1);
+    assert_eq!(graph.get_state(&thread).unwrap().values.secret, None);
+    assert_eq!(graph.invoke(&thread, Passing::update().n(5)).unwrap().state().n, 0);
 }

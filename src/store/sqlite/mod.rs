@@ -114,6 +114,12 @@ impl Backend for SqliteBackend {
         }
     }
 
+    fn write_submitted(&self) {
+        if let Some(writer) = &self.writer {
+            writer.write_submitted();
+        }
+    }
+
     fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError> {
         self.pool.read(|view| view.head(thread, namespace))
     }

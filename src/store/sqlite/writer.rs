@@ -182,6 +182,15 @@ impl Writer {
         ticket
     }
 
+    /// Takes the role from the background thread, if that was given it and has not woken yet.
+    pub(super) fn write_submitted(&self) {
+        let mut queue = self.shared.queue.lock();
+        if std::mem::take(&mut queue.background_leads) {
+            drop(queue);
+            _ = self.shared.lead(None, &self.wal);
+        }
+    }
+
     fn start_background(&self) -> std::io::Result<()> {
         let mut background = self.background.lock();
         if background.is_none() {
