@@ -41,7 +41,7 @@ const COLLECTED_MAX: usize = 16 << 10;
 impl Summer {
     /// Starts an empty sum.
     pub fn new() -> Self {
-        Self::default()
+        Self { fields: Vec::with_capacity(1 << 10), before: None }
     }
 
     /// Adds a field of bytes.

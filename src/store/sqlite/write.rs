@@ -38,6 +38,8 @@ pub(super) struct Caches {
     no_lists: (i64, HashSet<Arc<str>>),
     /// Whether something was added since the last commit.
     fresh: bool,
+    /// The next seq, once a batch of the present transaction has looked: nobody else writes meanwhile.
+    next_seq: Option<i64>,
 }
 
 /// So many namespaces and checkpoints are remembered; then the cache starts anew.
@@ -46,6 +48,7 @@ const REMEMBERED_MAX: usize = 4_096;
 impl Caches {
     /// Forgets what a rolled back transaction or batch may have added.
     pub(super) fn rolled_back(&mut self) {
+        self.next_seq = None;
         if self.fresh {
             *self = Self::default();
         }
@@ -54,6 +57,7 @@ impl Caches {
     /// Keeps what a committed transaction added.
     pub(super) fn committed(&mut self) {
         self.fresh = false;
+        self.next_seq = None;
         if self.known.len() > REMEMBERED_MAX {
             self.known.clear();
         }
@@ -138,10 +142,12 @@ pub(super) struct Tx<'a> {
 
 /// Writes a batch in the transaction that is open. On an error the caller rolls back.
 pub(super) fn batch(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
-    let names: i64 =
-        conn.prepare_cached(sql::NAME_MAX)?.query_row([], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))?;
-    if caches.no_lists.0 != names {
-        caches.no_lists = (names, HashSet::new());
+    if caches.next_seq.is_none() {
+        let names: i64 =
+            conn.prepare_cached(sql::NAME_MAX)?.query_row([], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))?;
+        if caches.no_lists.0 != names {
+            caches.no_lists = (names, HashSet::new());
+        }
     }
     let mut namespace = caches.namespace(conn, &batch.thread, &batch.namespace)?;
     let head = namespace.map(|namespace| head(conn, namespace)).transpose()?.flatten();
@@ -186,10 +192,17 @@ pub(super) fn batch(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Re
         let id = batch.writes.first().map(|writes| writes.checkpoint).unwrap_or_default();
         return Err(not_found(&batch.thread, &id));
     };
-    let max: Option<i64> = conn.prepare_cached(sql::SEQ_MAX)?.query_row([], |row| row.get(0))?;
-    let next_seq = max.unwrap_or(0) + 1;
+    let next_seq = match caches.next_seq.take() {
+        Some(next) => next,
+        None => {
+            let max: Option<i64> = conn.prepare_cached(sql::SEQ_MAX)?.query_row([], |row| row.get(0))?;
+            max.unwrap_or(0) + 1
+        }
+    };
     let mut tx = Tx { conn, caches, batch, namespace, head, next_seq, first_seq: next_seq, written: HashMap::new() };
-    tx.run()
+    tx.run()?;
+    tx.caches.next_seq = Some(tx.next_seq);
+    Ok(())
 }
 
 fn head(conn: &Connection, namespace: i64) -> Res<Option<(i64, CheckpointId)>> {
