@@ -26,7 +26,7 @@ pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result
         (None, Some(newest)) => thread.point(newest),
         (None, None) => return Ok(Loaded { head: Head::empty(graph), newest: None }),
     };
-    let mut head = match cached(graph, thread, wanted.checkpoint) {
+    let mut head = match cached(graph, thread, wanted.checkpoint, newest) {
         Some(head) => head,
         None => read(graph, thread, &wanted)?,
     };
@@ -34,14 +34,13 @@ pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result
     Ok(Loaded { head, newest })
 }
 
-/// The schema a head was decoded by: heads of another graph are not used.
-fn schema_of(graph: &Graph) -> usize {
-    std::ptr::from_ref(graph) as usize
-}
-
-fn cached(graph: &Graph, thread: &Thread, wanted: CheckpointId) -> Option<Head> {
-    let cached = thread.store().heads().take(thread.id(), &Namespace::root(), schema_of(graph))?;
+fn cached(graph: &Graph, thread: &Thread, wanted: CheckpointId, newest: Option<CheckpointId>) -> Option<Head> {
+    let cached = thread.store().heads().take(thread.id(), &Namespace::root(), graph.id)?;
     if cached.checkpoint != wanted {
+        // Looking at the past does not cost the next turn its head.
+        if Some(cached.checkpoint) == newest {
+            thread.store().heads().put(cached);
+        }
         return None;
     }
     cached.head.downcast::<Head>().ok().map(|head| *head)
@@ -54,7 +53,7 @@ pub(super) fn keep(graph: &Graph, thread: &Thread, head: Head) {
         thread: thread.id().clone(),
         namespace: Namespace::root(),
         checkpoint,
-        schema: schema_of(graph),
+        schema: graph.id,
         bytes: head.bytes,
         head: Box::new(head),
     });

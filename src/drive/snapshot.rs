@@ -70,7 +70,9 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
             None => None,
         };
         let snapshot = self.snapshot(&loaded.head, record.as_ref(), live)?;
-        keep(&self.graph, &thread, loaded.head);
+        if live {
+            keep(&self.graph, &thread, loaded.head);
+        }
         Ok(snapshot)
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::base::limits::NAME_BYTES_MAX;
 use crate::state::Layout;
@@ -51,6 +52,8 @@ impl<S> CompiledGraph<S> {
 /// A graph without its types. Channels are numbered: the fields of the state, then the sends, the input, the trigger
 /// of each node, and the joins.
 pub(crate) struct Graph {
+    /// Tells this graph from every other of the process, also from one that lay at the same address before.
+    pub(crate) id: usize,
     pub(crate) name: String,
     pub(crate) layout: Arc<dyn Layout>,
     /// The names of all channels, by number.
@@ -152,6 +155,9 @@ impl Graph {
     }
 }
 
+/// How many graphs were compiled.
+static GRAPHS: AtomicUsize = AtomicUsize::new(0);
+
 /// Checks a graph and numbers its parts.
 pub(super) fn link<S: Clone + Send + Sync + 'static>(
     mut builder: StateGraph<S>,
@@ -187,6 +193,7 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
     let by_channel = channels.iter().enumerate().map(|(i, name)| (Arc::clone(name), i as u32)).collect();
     let idle_fields = (0..fields).filter(|field| layout.may_idle(*field)).collect();
     let mut graph = Graph {
+        id: GRAPHS.fetch_add(1, Ordering::Relaxed),
         name: builder.name,
         layout,
         channels,

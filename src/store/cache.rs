@@ -14,7 +14,7 @@ pub(crate) struct CachedHead {
     pub(crate) thread: ThreadId,
     pub(crate) namespace: Namespace,
     pub(crate) checkpoint: CheckpointId,
-    /// Which schema decoded it: a graph with another one cannot use it.
+    /// Which graph decoded it: another one cannot use it.
     pub(crate) schema: usize,
     /// About how many bytes it holds.
     pub(crate) bytes: usize,

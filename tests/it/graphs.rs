@@ -453,3 +453,20 @@ fn an_untracked_value_lasts_for_one_run() {
     assert_eq!(graph.get_state(&thread).unwrap().values.secret, None);
     assert_eq!(graph.invoke(&thread, Passing::update().n(5)).unwrap().state().n, 0);
 }
+
+#[test]
+fn a_head_kept_in_memory_is_only_for_the_graph_that_decoded_it() {
+    let thread = thread();
+    // Graphs come and go, so that one may lie where another was.
+    for turn in 1..=20_i64 {
+        if turn % 2 == 1 {
+            let graph =
+                StateGraph::<Chat>::new().node("x", |_: &Chat| Ok(log("x"))).edge(START, "x").compile().unwrap();
+            assert_eq!(graph.invoke(&thread, Chat::update().n(turn)).unwrap().state().n, turn);
+        } else {
+            let graph =
+                StateGraph::<Passing>::new().node("x", |_: &Passing| Ok(())).edge(START, "x").compile().unwrap();
+            assert_eq!(graph.invoke(&thread, Passing::update().n(turn)).unwrap().state().n, turn);
+        }
+    }
+}
