@@ -21,11 +21,8 @@ impl Machine {
         match start {
             Start::Input(writes) => self.begin_input(writes)?,
             Start::Command(command) => {
-                if self.head.checkpoint.is_none() && (command.resume.is_some() || self.recording.is_none()) {
-                    let error = if self.recording.is_none() { RunError::NoStore } else { RunError::EmptyInput };
-                    if command.resume.is_some() {
-                        return Err(error);
-                    }
+                if self.head.checkpoint.is_none() && command.resume.is_some() {
+                    return Err(if self.recording.is_none() { RunError::NoStore } else { RunError::EmptyInput });
                 }
                 let resume = command.resume.clone();
                 self.plan_head();

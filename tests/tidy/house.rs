@@ -354,8 +354,11 @@ mod tests {
     fn foreign_words_are_found() {
         let path = format!("one\nsee {}x\n", concat!("/wo", "rk/"));
         let word = format!("a {} did it", concat!("Suba", "gent"));
-        let planted =
-            files(&[("docs/a.md", &path), ("src/b.rs", &word), ("docs/c.md", "frame/work/x, network, at home")]);
+        let planted = files(&[
+            ("docs/a.md", &path),
+            ("src/b.rs", &word),
+            ("docs/c.md", concat!("frame/", "work", "/x, network, at home")),
+        ]);
         assert_eq!(found(&foreign_words(&planted)), [("docs/a.md", 2), ("src/b.rs", 1)]);
     }
 
