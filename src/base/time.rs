@@ -62,6 +62,23 @@ impl Clock for SystemClock {
     }
 }
 
+/// Measures how long something takes, for bounds on waiting; nothing that is stored depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch(std::time::Instant);
+
+impl Stopwatch {
+    /// Starts to measure.
+    #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
+    pub(crate) fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    /// Returns the time since the start.
+    pub(crate) fn elapsed(self) -> std::time::Duration {
+        self.0.elapsed()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Timestamp;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
 
@@ -9,6 +10,7 @@ use super::batch::Batch;
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, WriteRecord};
+use super::wait::{LOOKS_FOR, soon};
 
 /// A place where the log is kept.
 ///
@@ -139,7 +141,8 @@ pub struct Ticket(Arc<TicketState>);
 struct TicketState {
     outcome: parking_lot::Mutex<Option<Result<(), StoreError>>>,
     done: parking_lot::Condvar,
-    settled: std::sync::atomic::AtomicBool,
+    settled: AtomicBool,
+    awaited: AtomicBool,
 }
 
 impl Ticket {
@@ -158,7 +161,7 @@ impl Ticket {
 
     /// Returns whether the batch has been written or refused.
     pub fn is_settled(&self) -> bool {
-        self.0.settled.load(std::sync::atomic::Ordering::Acquire)
+        self.0.settled.load(Ordering::Acquire)
     }
 
     /// Waits until the batch is durable or refused. The outcome is given once; later calls return `Ok`.
@@ -166,6 +169,8 @@ impl Ticket {
     /// # Errors
     /// As [`Backend::commit`].
     pub fn wait(&self) -> Result<(), StoreError> {
+        self.0.awaited.store(true, Ordering::Release);
+        soon(LOOKS_FOR, || self.is_settled());
         let mut outcome = self.0.outcome.lock();
         while !self.is_settled() {
             self.0.done.wait(&mut outcome);
@@ -179,6 +184,11 @@ impl Ticket {
 pub struct Settle(Option<Arc<TicketState>>);
 
 impl Settle {
+    /// Returns whether somebody waits for the outcome: a backend may take its time with a batch that nobody waits for.
+    pub fn is_awaited(&self) -> bool {
+        self.0.as_ref().is_some_and(|state| state.awaited.load(Ordering::Acquire))
+    }
+
     /// Settles the ticket and wakes who waits.
     pub fn settle(mut self, outcome: Result<(), StoreError>) {
         if let Some(state) = self.0.take() {
@@ -192,7 +202,7 @@ impl TicketState {
         let mut slot = self.outcome.lock();
         *slot = Some(outcome);
         // Stored under the lock, or a waiter between its look and its sleep would miss the wake-up.
-        self.settled.store(true, std::sync::atomic::Ordering::Release);
+        self.settled.store(true, Ordering::Release);
         self.done.notify_all();
     }
 }

@@ -18,6 +18,7 @@ mod memory;
 mod query;
 pub mod record;
 mod sqlite;
+mod wait;
 
 pub use backend::{Backend, CheckReport, Ticket};
 pub use batch::{Batch, ItemIndex, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, WriteValue};

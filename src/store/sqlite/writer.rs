@@ -11,12 +11,14 @@ use crate::base::limits::{GROUP_BATCHES_MAX, QUEUE_BATCHES_MAX};
 use crate::store::backend::{Settle, Ticket};
 use crate::store::batch::Batch;
 use crate::store::error::StoreError;
+use crate::store::wait::soon;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// How many commits were taken along by how many transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +33,13 @@ pub struct CommitStats {
 
 /// How many groups a leader writes before it hands the role over: its caller waits that long at most.
 const ROUNDS_MAX: usize = 4;
+
+/// How long a leader looks out for those it has just told to come back with their next batch, so that one fsync serves
+/// them all: with 8 threads a group grows from 5.6 to 6.4 batches.
+const GATHERS_FOR: Duration = Duration::from_micros(40);
+
+/// How long a submitted batch that nobody waits for waits for the next one.
+const SHARES_FOR: Duration = Duration::from_micros(100);
 
 /// The writer of a file.
 #[derive(Debug)]
@@ -240,10 +249,24 @@ impl Shared {
                 }
                 self.turn.wait(&mut queue);
             }
-            queue.background_leads = false;
             drop(queue);
-            _ = self.lead(None, wal);
+            // Nobody waits for these batches yet: what is submitted next may share their fsync.
+            soon(SHARES_FOR, || self.is_pressed());
+            // Who came to wait may have taken the role meanwhile.
+            if std::mem::take(&mut self.queue.lock().background_leads) {
+                _ = self.lead(None, wal);
+            }
         }
+    }
+
+    /// Whether the background thread is done or somebody waits for what it is to write.
+    fn is_pressed(&self) -> bool {
+        let queue = self.queue.lock();
+        let pressed = |waiting: &Waiting| match &waiting.end {
+            End::Caller(_) => true,
+            End::Ticket(settle) => settle.is_awaited(),
+        };
+        !queue.background_leads || queue.closing || queue.waiting.iter().any(pressed)
     }
 
     /// Leads: writes the leader's own batch and those that wait in one transaction, and then, a few times at most, what
@@ -252,8 +275,11 @@ impl Shared {
     fn lead(&self, own: Option<&Batch>, wal: &Wal) -> Option<Result<(), StoreError>> {
         let (mut next, mut outcome) = (own, None);
         for round in 1.. {
-            let (own_outcome, poison) = self.lead_once(next.take(), wal);
+            let (own_outcome, poison, told) = self.lead_once(next.take(), wal);
             outcome = outcome.or(own_outcome);
+            if round < ROUNDS_MAX && told > 0 {
+                soon(GATHERS_FOR, || self.queue.lock().waiting.len() >= told);
+            }
             if round == ROUNDS_MAX || poison.is_some() || self.queue.lock().waiting.is_empty() {
                 self.hand_over(poison);
                 break;
@@ -262,8 +288,9 @@ impl Shared {
         outcome
     }
 
-    /// Writes one group, tells everybody in it, and returns the outcome of the own batch.
-    fn lead_once(&self, own: Option<&Batch>, wal: &Wal) -> (Option<Result<(), StoreError>>, Option<String>) {
+    /// Writes one group, tells everybody in it, and returns the outcome of the own batch, what ended the writer, and
+    /// how many other callers were told.
+    fn lead_once(&self, own: Option<&Batch>, wal: &Wal) -> (Option<Result<(), StoreError>>, Option<String>, usize) {
         let mut core = self.core.lock();
         // The write lock may have to be waited for; whoever comes meanwhile is taken along.
         let begun = core.begin();
@@ -280,13 +307,17 @@ impl Shared {
         self.count(&verdict, batches.len());
         let Verdict { mut outcomes, poison } = verdict;
         let own = own.map(|_| outcomes.pop_front().unwrap_or(Ok(())));
+        let mut told = 0;
         for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
             match waiting.end {
-                End::Caller(slot) => slot.tell(News::Done(outcome)),
+                End::Caller(slot) => {
+                    told += 1;
+                    slot.tell(News::Done(outcome));
+                }
                 End::Ticket(settle) => settle.settle(outcome),
             }
         }
-        (own, poison)
+        (own, poison, told)
     }
 
     fn take_along(&self, count: usize) -> Vec<Waiting> {
