@@ -4,7 +4,8 @@ pub use crate::base::Value;
 pub use crate::drive::{Durability, Input, IntoInput, Outcome};
 pub use crate::error::{Error, Result};
 pub use crate::graph::{
-    Command, CompiledGraph, Context, END, Interrupt, NodeResult, Own, START, SendTo, StateGraph, Target,
+    Command, CompiledGraph, Context, END, Interrupt, NodeResult, Own, Persistence, RunControl, START, SendTo,
+    StateGraph, Target,
 };
 pub use crate::history::{Snapshot, Thread};
 pub use crate::message::{Message, ToolCall};

@@ -16,17 +16,16 @@ pub(super) struct Loaded {
 }
 
 /// Gets the head of a thread, or of one of its checkpoints.
-pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result<Loaded, Error> {
+pub(super) fn load(graph: &Graph, thread: &Thread, namespace: &Namespace, at: Option<&Point>) -> Result<Loaded, Error> {
     span!("load", thread = %thread.id());
     let backend = thread.store().backend();
-    let root = Namespace::root();
-    let newest = backend.head_id(thread.id(), &root)?;
+    let newest = backend.head_id(thread.id(), namespace)?;
     let wanted = match (at, newest) {
         (Some(point), _) => point.clone(),
-        (None, Some(newest)) => thread.point(newest),
+        (None, Some(newest)) => Point { thread: thread.id().clone(), namespace: namespace.clone(), checkpoint: newest },
         (None, None) => return Ok(Loaded { head: Head::empty(graph), newest: None }),
     };
-    let mut head = match cached(graph, thread, wanted.checkpoint, newest) {
+    let mut head = match cached(graph, thread, &wanted, newest) {
         Some(head) => head,
         None => read(graph, thread, &wanted)?,
     };
@@ -34,9 +33,9 @@ pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result
     Ok(Loaded { head, newest })
 }
 
-fn cached(graph: &Graph, thread: &Thread, wanted: CheckpointId, newest: Option<CheckpointId>) -> Option<Head> {
-    let cached = thread.store().heads().take(thread.id(), &Namespace::root(), graph.id)?;
-    if cached.checkpoint != wanted {
+fn cached(graph: &Graph, thread: &Thread, wanted: &Point, newest: Option<CheckpointId>) -> Option<Head> {
+    let cached = thread.store().heads().take(thread.id(), &wanted.namespace, graph.id)?;
+    if cached.checkpoint != wanted.checkpoint {
         // Looking at the past does not cost the next turn its head.
         if Some(cached.checkpoint) == newest {
             thread.store().heads().put(cached);
@@ -47,11 +46,11 @@ fn cached(graph: &Graph, thread: &Thread, wanted: CheckpointId, newest: Option<C
 }
 
 /// Keeps a head for the next run.
-pub(super) fn keep(graph: &Graph, thread: &Thread, head: Head) {
+pub(super) fn keep(graph: &Graph, thread: &Thread, namespace: &Namespace, head: Head) {
     let Some(checkpoint) = head.checkpoint.map(|checkpoint| checkpoint.id) else { return };
     thread.store().heads().put(CachedHead {
         thread: thread.id().clone(),
-        namespace: Namespace::root(),
+        namespace: namespace.clone(),
         checkpoint,
         schema: graph.id,
         bytes: head.bytes,

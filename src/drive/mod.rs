@@ -7,6 +7,9 @@
 //! head goes back into the cache only if it is what the file holds.
 
 mod blocking;
+mod feed;
+mod host;
+mod inside;
 mod load;
 mod pool;
 mod run;

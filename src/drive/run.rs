@@ -1,20 +1,24 @@
 //! Starting a run: on what, with what, and what comes back.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::base::limits::RECURSION_LIMIT_DEFAULT;
-use crate::base::{Clock, IdSource, RunId, SystemClock};
+use crate::base::{Clock, IdSource, Namespace, RunId, SystemClock};
 use crate::error::Error;
-use crate::exec::{Event, EventMask, Head, Machine, Recording, Request, RunError, Start, Status};
-use crate::graph::{Command, CompiledGraph, Interrupt};
+use crate::exec::{EventKind, EventMask, Head, Machine, Recording, Request, RunError, Start, Status, answers_by_id};
+use crate::graph::{Breakpoints, Command, CompiledGraph, Context, Graph, Host, Interrupt, RunControl, Scope};
 use crate::history::{Snapshot, Thread};
 use crate::state::{DynState, DynUpdate, IntoUpdate, StateRef, Writes, resolve};
 use crate::store::Point;
 use crate::stream::{StreamMode, StreamPart};
 
 use super::blocking::Driver;
-use super::load;
+use super::feed::Feed;
+use super::host::RunHost;
+use super::pool::in_task;
+use super::{inside, load};
 
 /// When a superstep counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -64,7 +68,8 @@ impl<S> IntoInput<S> for Input {
     }
 }
 
-/// What a graph can be run on: `&Thread`, `&Snapshot` to go on from an old checkpoint, or `()` for no store.
+/// What a graph can be run on: `&Thread`, `&Snapshot` to go on from an old checkpoint, `&Context` for a graph that a
+/// node calls, or `()` for no store.
 pub trait RunOn {
     #[doc(hidden)]
     fn place(&self) -> Place;
@@ -75,24 +80,38 @@ pub trait RunOn {
 pub struct Place {
     pub(super) thread: Option<Thread>,
     pub(super) at: Option<Point>,
+    pub(super) inside: Option<Context>,
+}
+
+impl Place {
+    pub(super) fn inside(context: &Context) -> Self {
+        Self { thread: None, at: None, inside: Some(context.clone()) }
+    }
 }
 
 impl RunOn for () {
     fn place(&self) -> Place {
-        Place { thread: None, at: None }
+        Place { thread: None, at: None, inside: None }
+    }
+}
+
+/// Inside a node: the graph is a part of the run of that node.
+impl RunOn for &Context {
+    fn place(&self) -> Place {
+        Place::inside(self)
     }
 }
 
 impl RunOn for &Thread {
     fn place(&self) -> Place {
-        Place { thread: Some((*self).clone()), at: None }
+        Place { thread: Some((*self).clone()), at: None, inside: None }
     }
 }
 
 impl RunOn for &Snapshot {
     fn place(&self) -> Place {
         let thread = self.store().thread(self.point().thread.as_str()).ok();
-        Place { thread, at: Some(self.point().clone()) }
+        Place { thread, at: Some(self.point().clone()), inside: None }
     }
 }
 
@@ -109,20 +128,27 @@ pub enum Outcome<S> {
         /// The open questions.
         interrupts: Vec<Interrupt>,
     },
+    /// It was asked to stop with [`RunControl::request_drain`], and can be continued.
+    Drained {
+        /// The state so far.
+        state: Arc<S>,
+        /// Why it was asked to stop.
+        reason: String,
+    },
 }
 
 impl<S> Outcome<S> {
     /// Returns the state.
     pub fn state(&self) -> &S {
         match self {
-            Self::Done(state) | Self::Interrupted { state, .. } => state,
+            Self::Done(state) | Self::Interrupted { state, .. } | Self::Drained { state, .. } => state,
         }
     }
 
     /// Returns the open questions; none if the run has ended or stopped at a breakpoint.
     pub fn interrupts(&self) -> &[Interrupt] {
         match self {
-            Self::Done(_) => &[],
+            Self::Done(_) | Self::Drained { .. } => &[],
             Self::Interrupted { interrupts, .. } => interrupts,
         }
     }
@@ -139,6 +165,7 @@ impl<S> fmt::Debug for Outcome<S> {
         match self {
             Self::Done(_) => f.write_str("Done"),
             Self::Interrupted { interrupts, .. } => f.debug_tuple("Interrupted").field(interrupts).finish(),
+            Self::Drained { reason, .. } => f.debug_tuple("Drained").field(reason).finish(),
         }
     }
 }
@@ -166,11 +193,31 @@ impl<S> fmt::Debug for Outcome<S> {
 pub struct Run<'a, S> {
     graph: &'a CompiledGraph<S>,
     place: Place,
-    recursion_limit: u64,
-    durability: Durability,
-    interrupt_before: Vec<String>,
-    interrupt_after: Vec<String>,
-    metadata: Option<String>,
+    settings: Settings,
+}
+
+/// What a run is asked to do, beside its input.
+#[derive(Clone, Default)]
+pub(super) struct Settings {
+    pub(super) recursion_limit: Option<u64>,
+    pub(super) durability: Option<Durability>,
+    pub(super) interrupt_before: Vec<String>,
+    pub(super) interrupt_after: Vec<String>,
+    pub(super) metadata: Option<String>,
+    pub(super) concurrency_max: Option<usize>,
+    pub(super) value: Option<Arc<dyn Any + Send + Sync>>,
+    pub(super) control: RunControl,
+}
+
+impl Settings {
+    /// Returns the breakpoints that stand in place of those of the graph, if any.
+    pub(super) fn breakpoints(&self, graph: &Graph, when: &'static str) -> Result<Option<Breakpoints>, Error> {
+        let names = if when == "before" { &self.interrupt_before } else { &self.interrupt_after };
+        if names.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(graph.breakpoints(names, when).map_err(RunError::from)?))
+    }
 }
 
 impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
@@ -198,46 +245,59 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
 
     /// Sets up a run with options.
     pub fn run(&self, on: impl RunOn) -> Run<'_, S> {
-        Run {
-            graph: self,
-            place: on.place(),
-            recursion_limit: RECURSION_LIMIT_DEFAULT,
-            durability: Durability::default(),
-            interrupt_before: Vec::new(),
-            interrupt_after: Vec::new(),
-            metadata: None,
-        }
+        Run { graph: self, place: on.place(), settings: Settings::default() }
     }
 }
 
 impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// Sets how many supersteps the run may take. Default: 10,007.
     pub fn recursion_limit(mut self, limit: u64) -> Self {
-        self.recursion_limit = limit;
+        self.settings.recursion_limit = Some(limit);
         self
     }
 
     /// Sets when a superstep counts as done. Default: [`Durability::Async`].
     pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
+        self.settings.durability = Some(durability);
         self
     }
 
     /// Stops before these nodes, in place of the breakpoints of the graph.
     pub fn interrupt_before(mut self, nodes: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.interrupt_before.extend(nodes.into_iter().map(Into::into));
+        self.settings.interrupt_before.extend(nodes.into_iter().map(Into::into));
         self
     }
 
     /// Stops after these nodes, in place of the breakpoints of the graph.
     pub fn interrupt_after(mut self, nodes: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.interrupt_after.extend(nodes.into_iter().map(Into::into));
+        self.settings.interrupt_after.extend(nodes.into_iter().map(Into::into));
         self
     }
 
     /// Sets metadata that is stored with every checkpoint of the run.
     pub fn metadata(mut self, metadata: serde_json::Map<String, serde_json::Value>) -> Self {
-        self.metadata = Some(serde_json::Value::Object(metadata).to_string());
+        self.settings.metadata = Some(serde_json::Value::Object(metadata).to_string());
+        self
+    }
+
+    /// Sets how many tasks of a superstep run at the same time at most. With 1 they run one after another, in order.
+    /// Default: no bound but that of the pool.
+    #[doc(alias = "max_concurrency")]
+    pub fn concurrency_max(mut self, tasks: usize) -> Self {
+        self.settings.concurrency_max = Some(tasks.max(1));
+        self
+    }
+
+    /// Gives the nodes a value that is no part of the state: settings, a client, a user. They get it with
+    /// [`Context::value`].
+    pub fn context<T: Any + Send + Sync>(mut self, value: T) -> Self {
+        self.settings.value = Some(Arc::new(value));
+        self
+    }
+
+    /// Sets the control by which the run can be asked to stop.
+    pub fn control(mut self, control: &RunControl) -> Self {
+        self.settings.control = control.clone();
         self
     }
 
@@ -246,9 +306,9 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// # Errors
     /// As [`CompiledGraph::invoke`].
     pub fn invoke(self, input: impl IntoInput<S>) -> Result<Outcome<S>, Error> {
-        let (graph, thread) = (self.graph, self.place.thread.clone());
+        let (graph, place) = (self.graph, self.place.clone());
         let driver = self.start(input.into_input(), EventMask::default())?;
-        finish(graph, thread.as_ref(), driver.run()?)
+        finish(graph, &place, driver.run()?)
     }
 
     /// Runs step by step, as far as the stream is read.
@@ -256,44 +316,83 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// # Errors
     /// As [`CompiledGraph::stream`].
     pub fn stream(self, input: impl IntoInput<S>, modes: &[StreamMode]) -> Result<Stream<'a, S>, Error> {
-        let events =
-            EventMask { values: modes.contains(&StreamMode::Values), updates: modes.contains(&StreamMode::Updates) };
-        let (graph, thread) = (self.graph, self.place.thread.clone());
+        let events = EventMask {
+            values: modes.contains(&StreamMode::Values),
+            updates: modes.contains(&StreamMode::Updates),
+            custom: modes.contains(&StreamMode::Custom),
+            subgraphs: false,
+        };
+        let (graph, place) = (self.graph, self.place.clone());
         let driver = self.start(input.into_input(), events)?;
-        Ok(Stream { graph, thread, driver: Some(driver), outcome: None })
+        Ok(Stream { graph, place, driver: Some(driver), outcome: None })
     }
 
     fn start(self, input: Input, events: EventMask) -> Result<Driver, Error> {
         let graph = &self.graph.graph;
+        let (place, settings) = (self.place, self.settings);
+        if let Some(context) = &place.inside {
+            return inside::start(graph, context, input, &settings);
+        }
         let start = match input {
             Input::Update(writes) => Start::Input(resolve(&*graph.layout, writes).map_err(RunError::from)?),
             Input::Command(command) => Start::Command(command),
             Input::Continue => Start::Continue,
         };
-        let breakpoints = |names: &[String], when| match names {
-            [] => Ok(None),
-            names => graph.breakpoints(names, when).map(Some).map_err(RunError::from),
+        let root = Namespace::root();
+        let run = match &place.thread {
+            Some(thread) => thread.store().mint_run(),
+            None => RunId::default(),
         };
-        let (seed, now, store, head, recording) = match &self.place.thread {
+        let (seed, now, store, head, recording) = match &place.thread {
             None => (IdSource::new().random(), SystemClock.now(), None, Head::empty(graph), None),
             Some(thread) => {
                 let store = thread.store();
-                let loaded = load::load(graph, thread, self.place.at.as_ref())?;
-                let recording = recording(thread, &self.place, loaded.newest, store.mint_run(), self.metadata.clone());
+                let loaded = load::load(graph, thread, &root, place.at.as_ref())?;
+                let recording = recording(thread, &place, loaded.newest, run, settings.metadata.clone());
                 (store.mint_seed(), store.now(), Some(store.clone()), loaded.head, Some(recording))
             }
         };
+        let host = Arc::new(settings.host(place.thread.clone(), run, events));
         let request = Request {
+            interrupt_before: settings.breakpoints(graph, "before")?,
+            interrupt_after: settings.breakpoints(graph, "after")?,
+            recursion_limit: host.recursion_limit,
+            scope: settings.scope(&host, &start),
             start,
-            recursion_limit: self.recursion_limit,
-            interrupt_before: breakpoints(&self.interrupt_before, "before")?,
-            interrupt_after: breakpoints(&self.interrupt_after, "after")?,
             events,
             recording,
             seed,
+            namespace: root,
         };
         let machine = Machine::new(Arc::clone(graph), head, request, now)?;
-        Ok(Driver::new(machine, store, self.durability))
+        Ok(Driver::new(machine, store, host))
+    }
+}
+
+impl Settings {
+    fn host(&self, thread: Option<Thread>, run: RunId, wants: EventMask) -> RunHost {
+        RunHost {
+            thread,
+            run,
+            metadata: self.metadata.clone(),
+            durability: self.durability.unwrap_or_default(),
+            recursion_limit: self.recursion_limit.unwrap_or(RECURSION_LIMIT_DEFAULT),
+            concurrency_max: self.concurrency_max.unwrap_or(usize::MAX),
+            wants,
+            // Who runs its tasks on its own thread cannot read what they show meanwhile.
+            feed: if in_task() { Arc::new(Feed::unbounded()) } else { Arc::default() },
+            tickets: parking_lot::Mutex::default(),
+        }
+    }
+
+    fn scope(&self, host: &Arc<RunHost>, start: &Start) -> Arc<Scope> {
+        let mut scope = Scope::new(Arc::clone(host) as Arc<dyn Host>);
+        scope.control = self.control.clone();
+        scope.value = self.value.clone();
+        if let Start::Command(command) = start {
+            scope.answers = command.resume.as_ref().and_then(answers_by_id).cloned().map(Arc::new);
+        }
+        Arc::new(scope)
     }
 }
 
@@ -311,6 +410,7 @@ pub(super) fn recording(
         run,
         metadata,
         addressed: place.at.is_some(),
+        parents: [].into(),
     }
 }
 
@@ -323,17 +423,23 @@ pub(super) fn typed<S: Send + Sync + 'static>(state: &StateRef) -> Arc<S> {
 
 fn finish<S: Clone + Send + Sync + 'static>(
     graph: &CompiledGraph<S>,
-    thread: Option<&Thread>,
+    place: &Place,
     machine: Machine,
 ) -> Result<Outcome<S>, Error> {
+    if let Some(context) = &place.inside {
+        let (state, _) = inside::finish(&graph.graph, context, machine)?;
+        return Ok(Outcome::Done(typed::<S>(&state)));
+    }
     let state = typed::<S>(machine.state());
     let (status, head) = machine.finish();
-    if let (Some(thread), Some(head)) = (thread, head) {
-        load::keep(&graph.graph, thread, head);
+    if let (Some(thread), Some(head)) = (&place.thread, head) {
+        load::keep(&graph.graph, thread, &Namespace::root(), head);
     }
     match status {
         Status::Done => Ok(Outcome::Done(state)),
         Status::Interrupted(interrupts) => Ok(Outcome::Interrupted { state, interrupts }),
+        Status::Drained(reason) => Ok(Outcome::Drained { state, reason }),
+        Status::Left(_) => Err(RunError::ParentCommand.into()),
         Status::Failed(error) => Err(error.into()),
         Status::Running => unreachable!("a driver runs a machine to its end"),
     }
@@ -343,7 +449,7 @@ fn finish<S: Clone + Send + Sync + 'static>(
 /// where its last committed superstep was.
 pub struct Stream<'a, S> {
     graph: &'a CompiledGraph<S>,
-    thread: Option<Thread>,
+    place: Place,
     driver: Option<Driver>,
     outcome: Option<Outcome<S>>,
 }
@@ -360,14 +466,15 @@ impl<S: Clone + Send + Sync + 'static> Iterator for Stream<'_, S> {
 
     fn next(&mut self) -> Option<Self::Item> {
         match self.driver.as_mut()?.next_event() {
-            Ok(Some(event)) => Some(Ok(match event {
-                Event::Values(state) => StreamPart::Values(typed::<S>(&state)),
-                Event::Updates { node, update, cached } => StreamPart::Updates { node, update, cached },
-                Event::Interrupts(interrupts) => StreamPart::Interrupts(interrupts),
+            Ok(Some(event)) => Some(Ok(match event.kind {
+                EventKind::Values(state) => StreamPart::Values(typed::<S>(&state)),
+                EventKind::Updates { node, update, cached } => StreamPart::Updates { node, update, cached },
+                EventKind::Interrupts(interrupts) => StreamPart::Interrupts(interrupts),
+                EventKind::Custom(value) => StreamPart::Custom(value),
             })),
             Ok(None) => {
                 let machine = self.driver.take()?.into_machine();
-                match finish(self.graph, self.thread.as_ref(), machine) {
+                match finish(self.graph, &self.place, machine) {
                     Ok(outcome) => {
                         self.outcome = Some(outcome);
                         None
@@ -391,6 +498,9 @@ impl<S> fmt::Debug for Stream<'_, S> {
 
 impl<S> fmt::Debug for Run<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("place", &self.place).field("durability", &self.durability).finish_non_exhaustive()
+        f.debug_struct("Run")
+            .field("place", &self.place)
+            .field("durability", &self.settings.durability)
+            .finish_non_exhaustive()
     }
 }

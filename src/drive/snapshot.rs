@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{CheckpointId, Map, TaskId, Timestamp, Value};
+use crate::base::{CheckpointId, Map, Namespace, TaskId, Timestamp, Value};
 use crate::error::Error;
 use crate::exec::{Edit, Head, Order, RunError, TaskStatus, as_node, edit, interrupts_of, plan, stored_state};
 use crate::graph::{CompiledGraph, Interrupt, IntoOutput};
@@ -63,7 +63,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     pub fn get_state(&self, at: impl RunOn) -> Result<StateSnapshot<S>, Error> {
         let place = at.place();
         let thread = place.thread.ok_or(RunError::NoStore)?;
-        let loaded = load(&self.graph, &thread, place.at.as_ref())?;
+        let loaded = load(&self.graph, &thread, &Namespace::root(), place.at.as_ref())?;
         let live = place.at.is_none();
         let record = match loaded.head.checkpoint {
             Some(checkpoint) => thread.store().backend().checkpoint(&thread.point(checkpoint.id))?,
@@ -71,7 +71,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         };
         let snapshot = self.snapshot(&loaded.head, record.as_ref(), live)?;
         if live {
-            keep(&self.graph, &thread, loaded.head);
+            keep(&self.graph, &thread, &Namespace::root(), loaded.head);
         }
         Ok(snapshot)
     }
@@ -88,7 +88,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         let history = thread.history()?;
         Ok(history.map(move |snapshot| {
             let snapshot: Snapshot = snapshot?;
-            let loaded = load(&self.graph, thread, Some(snapshot.point()))?;
+            let loaded = load(&self.graph, thread, &Namespace::root(), Some(snapshot.point()))?;
             self.snapshot(&loaded.head, Some(snapshot.record()), false)
         }))
     }
@@ -110,13 +110,13 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         let place = at.place();
         let thread = place.thread.clone().ok_or(RunError::NoStore)?;
         let store = thread.store();
-        let mut loaded = load(&self.graph, &thread, place.at.as_ref())?;
+        let mut loaded = load(&self.graph, &thread, &Namespace::root(), place.at.as_ref())?;
         let node = as_node(&self.graph, &loaded.head, as_node_named)?;
         let recording = recording(&thread, &place, loaded.newest, store.mint_run(), None);
         let request = Edit { output: update.into_output(), node, recording, seed: store.mint_seed() };
         let batch = edit(&self.graph, &mut loaded.head, request, store.now())?;
         store.commit(&batch)?;
-        keep(&self.graph, &thread, loaded.head);
+        keep(&self.graph, &thread, &Namespace::root(), loaded.head);
         let head = batch.head_after().ok_or(RunError::EmptyInput)?;
         Ok(thread.at(&head.to_string())?)
     }

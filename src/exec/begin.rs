@@ -7,7 +7,7 @@ use crate::base::{Encoded, Map, Value, WriteValue};
 use crate::store::{NewWrite, NewWrites, Source};
 
 use super::apply::{apply, apply_untasked, see_all};
-use super::effect::{Event, Start};
+use super::effect::{EventKind, Start};
 use super::error::RunError;
 use super::head::RESUME;
 use super::machine::Machine;
@@ -40,8 +40,18 @@ impl Machine {
                 self.plan_head();
                 self.begin_resumed(Vec::new(), None, addressed)?;
             }
+            Start::Inside { input, resuming } => self.begin_inside(input, resuming)?,
         }
         self.tick()
+    }
+
+    /// Starts a graph inside a task.
+    fn begin_inside(&mut self, input: crate::state::Writes, resuming: bool) -> Result<(), RunError> {
+        if !resuming || self.head.checkpoint.is_none() {
+            return self.begin_input(input);
+        }
+        self.plan_head();
+        self.begin_resumed(Vec::new(), None, false)
     }
 
     /// Drops what an unfinished superstep left, and takes the input.
@@ -93,7 +103,7 @@ impl Machine {
 
     pub(super) fn check_resume(&self, resume: Option<&Value>) -> Result<(), RunError> {
         let Some(answer) = resume else { return Ok(()) };
-        if answers_by_id(answer) {
+        if answers_by_id(answer).is_some() {
             return Ok(());
         }
         let mut ids = Vec::new();
@@ -112,6 +122,7 @@ impl Machine {
         addressed: bool,
     ) -> Result<(), RunError> {
         let record = self.records();
+        self.resuming = true;
         let latest = self.head.checkpoint.map(|c| c.id) == self.committed;
         let edited = self.head.checkpoint.is_some_and(|c| matches!(c.source, Source::Update | Source::Fork));
         // Addressing an old checkpoint without an answer replays it: everything runs again, on a fork.
@@ -147,7 +158,7 @@ impl Machine {
         }
         self.take_resume(resume);
         if self.request.events.values {
-            self.events.push_back(Event::Values(Arc::clone(&self.head.state)));
+            self.emit(EventKind::Values(Arc::clone(&self.head.state)));
         }
         Ok(())
     }
@@ -177,7 +188,7 @@ impl Machine {
     pub(super) fn save_command(&mut self, writes: &mut [TaskWrite], resume: Option<&Value>) -> Result<(), RunError> {
         let Some(checkpoint) = self.head.checkpoint else { return Ok(()) };
         let mut saved = new_writes(&self.graph, writes);
-        if let Some(answer) = resume.filter(|answer| !answers_by_id(answer)) {
+        if let Some(answer) = resume.filter(|answer| answers_by_id(answer).is_none()) {
             let value = WriteValue::One(Encoded::encode(answer)?.into());
             saved.push(NewWrite { index: RESUME.1, channel: RESUME.0.into(), value });
         }
@@ -196,7 +207,7 @@ impl Machine {
             if let Some(pending) = self.head.pending_of(task.id).filter(|_| keep_answers) {
                 task.answers = super::load::answers_of(pending);
             }
-            if let Some(answers) = resume.as_ref().filter(|answer| answers_by_id(answer)) {
+            if let Some(answers) = &self.scope.answers {
                 let place = crate::graph::task_namespace(namespace, task.name(graph), task.id);
                 let id = crate::graph::interrupt_id(&place, task.answers.len());
                 let first = crate::graph::interrupt_id(&place, 0);
@@ -205,14 +216,19 @@ impl Machine {
                 task.answered = task.answers.len() > known;
             }
         }
+        if !self.namespace.is_root() {
+            // The answer is the run's: the outermost graph holds it.
+            return;
+        }
         let stored =
             self.head.pending_of(NULL_TASK).and_then(|pending| super::load::answers_of(pending).into_iter().next());
-        *self.resume.lock() = resume.filter(|answer| !answers_by_id(answer)).or(stored.filter(|_| keep_answers));
+        *self.scope.resume.lock() =
+            resume.filter(|answer| answers_by_id(answer).is_none()).or(stored.filter(|_| keep_answers));
     }
 }
 
-/// Whether an answer is a map from the ids of questions to answers.
-fn answers_by_id(answer: &Value) -> bool {
+/// Returns the answers, if they are a map from the ids of questions. An empty map is one.
+pub(crate) fn answers_by_id(answer: &Value) -> Option<&Map> {
     let is_id = |name: &String| name.len() == 32 && name.bytes().all(|b| b.is_ascii_hexdigit());
-    answer.as_map().is_some_and(|map| map.keys().all(is_id))
+    answer.as_map().filter(|map| map.keys().all(is_id))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::{IdSource, Timestamp};
-use crate::graph::{Context, ContextParts, Graph, NodeOutput, ResumeOnce, START};
+use crate::graph::{Context, ContextParts, Graph, NodeOutput, START, Scope};
 use crate::store::batch::{Change, ChangeValue, Data, ItemOp};
 use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, Source, WriteValue};
 
@@ -139,7 +139,9 @@ fn job(graph: &Arc<Graph>, head: &Head, task: &Task, recording: &Recording, step
         node: task.name(graph).into(),
         step,
         stop: step + 2,
-        resume: ResumeOnce::default(),
+        scope: Scope::detached(),
+        parents: Arc::clone(&recording.parents),
+        resuming: false,
         asked: Default::default(),
     });
     TaskJob {

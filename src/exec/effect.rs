@@ -1,8 +1,10 @@
 //! What goes into the machine and what comes out of it.
 
-use crate::base::value::Map;
+use std::sync::Arc;
+
+use crate::base::value::{Map, Value};
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId};
-use crate::graph::{Breakpoints, Command, Interrupt};
+use crate::graph::{Breakpoints, Command, Interrupt, Scope};
 use crate::state::{StateRef, Writes};
 use crate::store::Batch;
 
@@ -17,14 +19,22 @@ pub(crate) enum Effect {
     Commit(Batch),
 }
 
-/// What the outside may want to see.
-pub(crate) enum Event {
+/// What the outside may want to see, and in which graph it happened.
+pub(crate) struct Event {
+    pub(crate) namespace: Namespace,
+    pub(crate) kind: EventKind,
+}
+
+/// What happened.
+pub(crate) enum EventKind {
     /// The state after a superstep that changed it.
     Values(StateRef),
     /// What a node wrote.
     Updates { node: String, update: Map, cached: bool },
     /// A run stopped at these questions, or at a breakpoint if there are none.
     Interrupts(Vec<Interrupt>),
+    /// What a node shows while it runs.
+    Custom(Value),
 }
 
 /// Which events are wanted.
@@ -32,6 +42,16 @@ pub(crate) enum Event {
 pub(crate) struct EventMask {
     pub(crate) values: bool,
     pub(crate) updates: bool,
+    pub(crate) custom: bool,
+    /// Whether those of graphs inside nodes are wanted as well.
+    pub(crate) subgraphs: bool,
+}
+
+impl EventMask {
+    /// Whether some of them happen while a task runs.
+    pub(crate) fn are_live(self) -> bool {
+        self.custom || self.subgraphs
+    }
 }
 
 /// What a run starts with.
@@ -39,6 +59,11 @@ pub(crate) enum Start {
     Input(Writes),
     Command(Command),
     Continue,
+    /// A graph inside a task: the input, or on from its head if the run around it was continued.
+    Inside {
+        input: Writes,
+        resuming: bool,
+    },
 }
 
 /// What a run is asked to do.
@@ -51,6 +76,9 @@ pub(crate) struct Request {
     /// Where the run is recorded; `None` without a store.
     pub(crate) recording: Option<Recording>,
     pub(crate) seed: u64,
+    pub(crate) scope: Arc<Scope>,
+    /// Where the graph stands, also if nothing is recorded.
+    pub(crate) namespace: Namespace,
 }
 
 /// Where a run is recorded.
@@ -62,6 +90,8 @@ pub(crate) struct Recording {
     pub(crate) head: Option<CheckpointId>,
     pub(crate) run: RunId,
     pub(crate) metadata: Option<String>,
+    /// The namespaces of the graphs around this one, outermost first, and the checkpoints they stood at.
+    pub(crate) parents: Arc<[(Namespace, CheckpointId)]>,
     /// Whether the run was started at a checkpoint that the caller named.
     pub(crate) addressed: bool,
 }
@@ -72,5 +102,9 @@ pub(crate) enum Status {
     Done,
     /// It waits for answers; for none at a breakpoint.
     Interrupted(Vec<Interrupt>),
+    /// A node addressed a command to the graph around this one.
+    Left(Command),
+    /// It was asked to stop, for this reason.
+    Drained(String),
     Failed(RunError),
 }

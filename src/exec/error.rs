@@ -1,7 +1,7 @@
 //! Why a run cannot go on. Every message says what is now true.
 
 use crate::base::CodecError;
-use crate::graph::{BoxError, GraphProblem};
+use crate::graph::{BoxError, GraphProblem, Interrupted};
 use crate::state::StateError;
 
 /// An error of a run.
@@ -89,9 +89,13 @@ pub enum RunError {
         limit: u64,
     },
     /// A task asks a question; never seen outside the machine.
+    /// A node addressed a command to the graph around its own, and there is none (`ParentCommand`).
+    #[error("a node returned a command for the graph around this one, but the run is that of the outermost graph")]
+    ParentCommand,
+    /// For the runtime itself: the node waits for an answer.
     #[doc(hidden)]
     #[error("the node waits for an answer")]
-    Waiting,
+    Waiting(#[source] Interrupted),
 }
 
 impl RunError {

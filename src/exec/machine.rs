@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, IdSource, Namespace, Timestamp, WriteValue};
-use crate::graph::{Context, ContextParts, Graph, Interrupt, ResumeOnce};
+use crate::graph::{Context, ContextParts, Graph, Interrupt, Scope};
 use crate::state::{FieldKind, StateRef};
 use crate::store::{NewCheckpoint, Source};
 
 use super::apply::{Changes, apply};
-use super::effect::{Effect, Event, Recording, Request, Status};
+use super::effect::{Effect, Event, EventKind, Recording, Request, Status};
 use super::error::RunError;
 use super::head::Head;
 use super::task::{Task, TaskJob, TaskOutcome, TaskStatus, TaskWrite, WriteKind};
@@ -32,7 +32,9 @@ pub(crate) struct Machine {
     pub(super) committed: Option<CheckpointId>,
     /// Checkpoints that were made and not handed out yet.
     pub(super) outbox: Vec<NewCheckpoint>,
-    pub(super) resume: ResumeOnce,
+    pub(super) scope: Arc<Scope>,
+    /// Whether the run continues, until its first superstep has ended.
+    pub(super) resuming: bool,
     pub(super) effects: VecDeque<Effect>,
     pub(super) events: VecDeque<Event>,
     /// Batches handed out and not reported committed.
@@ -69,7 +71,7 @@ impl Machine {
         let step = head.step() + 1;
         let mut machine = Self {
             graph,
-            namespace: request.recording.as_ref().map_or_else(Namespace::root, |r| r.namespace.clone()),
+            namespace: request.namespace,
             committed: request.recording.as_ref().and_then(|recording| recording.head),
             recording: request.recording,
             request: limits,
@@ -81,7 +83,8 @@ impl Machine {
             tasks: Vec::new(),
             changes: Changes::default(),
             outbox: Vec::new(),
-            resume: ResumeOnce::default(),
+            scope: request.scope,
+            resuming: false,
             effects: VecDeque::new(),
             events: VecDeque::new(),
             unreported: 0,
@@ -102,6 +105,16 @@ impl Machine {
     /// Returns the present state, with what the ended tasks of an interrupted superstep wrote.
     pub(crate) fn state(&self) -> &StateRef {
         self.shown.as_ref().unwrap_or(&self.head.state)
+    }
+
+    /// Returns which channels hold something.
+    pub(crate) fn present(&self) -> Vec<bool> {
+        self.head.present[..self.graph.layout.len()].to_vec()
+    }
+
+    /// Returns where the graph stands.
+    pub(crate) fn namespace(&self) -> &Namespace {
+        &self.namespace
     }
 
     /// Ends the run and gives its head back, unless that is half changed.
@@ -156,19 +169,25 @@ impl Machine {
                 task.answers = answers;
                 self.emit_update(slot, false);
             }
-            TaskOutcome::Waiting { interrupt, answers } => {
-                if self.request.events.updates {
-                    self.events.push_back(Event::Interrupts(vec![interrupt.clone()]));
-                }
-                task.status = TaskStatus::Waiting(interrupt);
+            TaskOutcome::Waiting { interrupts, answers } => {
                 task.answers = answers;
+                task.status = TaskStatus::Waiting(interrupts.clone());
+                if self.request.events.updates && !interrupts.is_empty() {
+                    self.emit(EventKind::Interrupts(interrupts));
+                }
             }
+            TaskOutcome::Left(command) => task.status = TaskStatus::Left(command),
+            TaskOutcome::Drained(reason) => task.status = TaskStatus::Drained(reason),
             TaskOutcome::Failed(error) => task.status = TaskStatus::Failed(error),
         }
         if !self.tasks.iter().any(|task| matches!(task.status, TaskStatus::Running | TaskStatus::Due)) {
             let ended = self.end_superstep();
             self.settle(ended);
         }
+    }
+
+    pub(super) fn emit(&mut self, kind: EventKind) {
+        self.events.push_back(Event { namespace: self.namespace.clone(), kind });
     }
 
     fn settle(&mut self, outcome: Result<(), RunError>) {
@@ -198,6 +217,11 @@ impl Machine {
                 self.interrupt(Vec::new());
                 return Ok(());
             }
+            if let Some(reason) = self.scope.control.drain_reason() {
+                self.flush();
+                self.status = Status::Drained(reason);
+                return Ok(());
+            }
             let only_input = matches!(self.tasks.as_slice(), [task] if task.node.is_none());
             if only_input && self.graph.start.branches.is_empty() && self.tasks[0].push.is_none() {
                 // The input needs no user code: its superstep goes into the same batch.
@@ -205,7 +229,7 @@ impl Machine {
                 match super::task::run(job) {
                     TaskOutcome::Done { writes, .. } => self.tasks[0].status = TaskStatus::Done(writes),
                     TaskOutcome::Failed(error) => return Err(error),
-                    TaskOutcome::Waiting { .. } => return Err(RunError::Waiting),
+                    _ => unreachable!("the input asks nothing"),
                 }
                 self.next()?;
             } else if self.tasks.iter().all(Task::is_done) {
@@ -284,7 +308,9 @@ impl Machine {
             },
             step: self.step,
             stop: self.stop,
-            resume: Arc::clone(&self.resume),
+            scope: Arc::clone(&self.scope),
+            parents: self.recording.as_ref().map_or_else(|| [].into(), |recording| Arc::clone(&recording.parents)),
+            resuming: self.resuming,
             asked: parking_lot::Mutex::new(asked),
         });
         TaskJob {
@@ -303,23 +329,36 @@ impl Machine {
 
     /// All tasks of the superstep have ended, one way or another.
     pub(super) fn end_superstep(&mut self) -> Result<(), RunError> {
-        if let Some(slot) = self.tasks.iter().position(|task| matches!(task.status, TaskStatus::Failed(_))) {
+        let stops = |task: &Task| matches!(task.status, TaskStatus::Failed(_) | TaskStatus::Left(_));
+        if let Some(slot) = self.tasks.iter().position(stops) {
             self.save_ended()?;
-            let failed = std::mem::replace(&mut self.tasks[slot].status, TaskStatus::Due);
-            return match failed {
-                TaskStatus::Failed(error) => Err(error),
-                _ => Ok(()),
-            };
+            match std::mem::replace(&mut self.tasks[slot].status, TaskStatus::Due) {
+                TaskStatus::Failed(error) => return Err(error),
+                TaskStatus::Left(command) => self.status = Status::Left(command),
+                _ => {}
+            }
+            return Ok(());
         }
+        let drained = self.tasks.iter().find_map(|task| match &task.status {
+            TaskStatus::Drained(reason) => Some(reason.clone()),
+            _ => None,
+        });
+        if let Some(reason) = drained {
+            self.save_ended()?;
+            self.status = Status::Drained(reason);
+            return Ok(());
+        }
+        let waits = self.tasks.iter().any(|task| matches!(task.status, TaskStatus::Waiting(_)));
         let open: Vec<Interrupt> = self
             .tasks
             .iter()
-            .filter_map(|task| match &task.status {
-                TaskStatus::Waiting(interrupt) => Some(interrupt.clone()),
-                _ => None,
+            .flat_map(|task| match &task.status {
+                TaskStatus::Waiting(interrupts) => interrupts.as_slice(),
+                _ => &[],
             })
+            .cloned()
             .collect();
-        if !open.is_empty() {
+        if waits {
             self.save_ended()?;
             self.interrupt(open);
             return Ok(());
@@ -347,8 +386,9 @@ impl Machine {
         };
         self.head.pending.clear();
         self.replaying = false;
+        self.resuming = false;
         if self.request.events.values && updated.iter().any(|channel| self.graph.is_field(*channel)) {
-            self.events.push_back(Event::Values(Arc::clone(&self.head.state)));
+            self.emit(EventKind::Values(Arc::clone(&self.head.state)));
         }
         self.checkpoint(Source::Loop, consumed);
         if stops && self.is_news() {
@@ -367,13 +407,13 @@ impl Machine {
     pub(super) fn interrupt(&mut self, open: Vec<Interrupt>) {
         if open.is_empty() {
             if self.request.events.updates {
-                self.events.push_back(Event::Interrupts(Vec::new()));
+                self.emit(EventKind::Interrupts(Vec::new()));
             }
         } else if self.tasks.iter().any(Task::is_done) {
             // What has ended is shown, though its superstep has not.
             self.shown = shown(&self.graph, &self.head, &self.tasks).ok();
             if let (Some(state), true) = (&self.shown, self.request.events.values) {
-                self.events.push_back(Event::Values(Arc::clone(state)));
+                self.emit(EventKind::Values(Arc::clone(state)));
             }
         }
         self.status = Status::Interrupted(open);

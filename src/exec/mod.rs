@@ -23,8 +23,9 @@ mod view;
 
 pub use error::RunError;
 
+pub(crate) use begin::answers_by_id;
 pub(crate) use edit::{Edit, as_node, edit};
-pub(crate) use effect::{Effect, Event, EventMask, Recording, Request, Start, Status};
+pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, Start, Status};
 pub(crate) use head::Head;
 pub(crate) use load::{Loader, error_of, interrupts_of, result_of};
 pub(crate) use machine::Machine;

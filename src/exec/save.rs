@@ -4,7 +4,7 @@ use crate::base::{Encoded, Map, Value, WriteValue};
 use crate::graph::{Graph, Interrupt};
 use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
 
-use super::effect::{Effect, Event, Status};
+use super::effect::{Effect, EventKind, Status};
 use super::error::RunError;
 use super::head::{ERROR, HeadCheckpoint, INTERRUPT, NO_WRITES, RESUME};
 use super::machine::Machine;
@@ -113,8 +113,13 @@ impl Machine {
         let task = &mut self.tasks[slot];
         let mut writes = match &mut task.status {
             TaskStatus::Done(writes) => new_writes(&self.graph, writes),
-            TaskStatus::Waiting(interrupt) => vec![special(INTERRUPT, &[stored_interrupt(interrupt)] as &[Value])],
+            TaskStatus::Waiting(interrupts) if interrupts.is_empty() => Vec::new(),
+            TaskStatus::Waiting(interrupts) => {
+                let interrupts: Vec<Value> = interrupts.iter().map(stored_interrupt).collect();
+                vec![special(INTERRUPT, interrupts.as_slice())]
+            }
             TaskStatus::Failed(error) => vec![special(ERROR, &Value::from(error.to_string()))],
+            TaskStatus::Left(_) | TaskStatus::Drained(_) => Vec::new(),
             TaskStatus::Due | TaskStatus::Running => return None,
         };
         if !task.answers.is_empty() && !task.restored {
@@ -138,7 +143,7 @@ impl Machine {
             }
         }
         let node = self.graph.nodes[node].name.to_string();
-        self.events.push_back(Event::Updates { node, update, cached });
+        self.emit(EventKind::Updates { node, update, cached });
     }
 }
 

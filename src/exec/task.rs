@@ -7,8 +7,8 @@ use crate::base::{
     CheckpointId, Encoded, IdSource, Map, Namespace, Payload, TaskId, Value, WriteValue, hash, panic_text,
 };
 use crate::graph::{
-    BoxError, Branch, Command, Context, END, Graph, Interrupt, NodeInput, NodeOutput, Outgoing, START, SendTo, Takes,
-    Target,
+    BoxError, Branch, Command, Context, END, Graph, Interrupt, Interrupted, NodeInput, NodeOutput, NodeResult,
+    Outgoing, START, SendTo, Signal, Takes, Target,
 };
 use crate::state::{BoxWrite, StateRef, Writes, resolve};
 use crate::store::{TaskKind, TaskRecord};
@@ -41,8 +41,12 @@ pub(crate) enum TaskStatus {
     Running,
     /// It has ended, with these writes.
     Done(Vec<TaskWrite>),
-    /// It waits for an answer.
-    Waiting(Interrupt),
+    /// It waits for answers; for none at a breakpoint of a graph inside it.
+    Waiting(Vec<Interrupt>),
+    /// It ended with a command for the graph around this one.
+    Left(Command),
+    /// A graph inside it stopped because the run was asked to.
+    Drained(String),
     /// It failed.
     Failed(RunError),
 }
@@ -89,7 +93,9 @@ pub(crate) struct TaskJob {
 /// What became of a task.
 pub(crate) enum TaskOutcome {
     Done { writes: Vec<TaskWrite>, answers: Vec<Value> },
-    Waiting { interrupt: Interrupt, answers: Vec<Value> },
+    Waiting { interrupts: Vec<Interrupt>, answers: Vec<Value> },
+    Left(Command),
+    Drained(String),
     Failed(RunError),
 }
 
@@ -158,9 +164,11 @@ pub(crate) fn run(mut job: TaskJob) -> TaskOutcome {
     });
     let mut asked = context.asked().lock();
     let answers = if asked.took { std::mem::take(&mut asked.answers) } else { Vec::new() };
-    match (result, asked.open.take()) {
+    match (result, asked.signal.take()) {
         (Ok(writes), _) => TaskOutcome::Done { writes, answers },
-        (Err(RunError::Waiting), Some(interrupt)) => TaskOutcome::Waiting { interrupt, answers },
+        (Err(RunError::Waiting(_)), Some(Signal::Waiting(interrupts))) => TaskOutcome::Waiting { interrupts, answers },
+        (Err(RunError::Waiting(_)), Some(Signal::Parent(command))) => TaskOutcome::Left(command),
+        (Err(RunError::Waiting(_)), Some(Signal::Drained(reason))) => TaskOutcome::Drained(reason),
         (Err(error), _) => TaskOutcome::Failed(error),
     }
 }
@@ -172,15 +180,36 @@ fn run_node(job: &mut TaskJob) -> Result<Vec<TaskWrite>, RunError> {
         Some(node) => {
             let node = &graph.nodes[node];
             let output = (node.body.run)(node_input(job, node.body.takes)?, &job.context);
-            (output.map_err(|error| node_error(&job.context, error))?, &node.out)
+            (node_output(&job.context, output)?, &node.out)
         }
     };
     leave(job, output, out)
 }
 
+/// Returns what a node asked for. A command that a graph inside it addressed to its parent is the node's own.
+fn node_output(context: &Context, output: NodeResult<NodeOutput>) -> Result<NodeOutput, RunError> {
+    let error = match output {
+        Ok(output) => return Ok(output),
+        Err(error) => node_error(context, error),
+    };
+    let mut asked = context.asked().lock();
+    match (&error, &mut asked.signal) {
+        (RunError::Waiting(_), Some(Signal::Parent(command))) => {
+            let command = Command { parent: false, ..std::mem::take(command) };
+            asked.signal = None;
+            Ok(NodeOutput { commands: vec![command], ..NodeOutput::default() })
+        }
+        _ => Err(error),
+    }
+}
+
 /// Turns what a node asked for into writes: changes, commands, edges, conditional edges, in this order.
 fn leave(job: &TaskJob, output: NodeOutput, out: &Outgoing) -> Result<Vec<TaskWrite>, RunError> {
     let graph = &*job.graph;
+    if let Some(command) = output.commands.iter().find(|command| command.parent) {
+        job.context.asked().lock().signal = Some(Signal::Parent(command.clone()));
+        return Err(RunError::Waiting(Interrupted::new()));
+    }
     let mut writes = Vec::new();
     for target in state_writes(job, output, &mut writes)? {
         push_target(graph, &target, &mut writes)?;
@@ -200,13 +229,16 @@ fn leave(job: &TaskJob, output: NodeOutput, out: &Outgoing) -> Result<Vec<TaskWr
     Ok(writes)
 }
 
-/// A node's own error is returned as given; the one that carries a question is not an error.
+/// A node's own error is returned as given; one that carries a question is not an error.
 fn node_error(context: &Context, error: BoxError) -> RunError {
-    if error.is::<crate::graph::Interrupted>() {
-        RunError::Waiting
-    } else {
-        RunError::Node { node: context.node().to_owned(), source: error }
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&*error);
+    while let Some(cause) = source {
+        if cause.is::<Interrupted>() {
+            return RunError::Waiting(Interrupted::new());
+        }
+        source = cause.source();
     }
+    RunError::Node { node: context.node().to_owned(), source: error }
 }
 
 fn node_input(job: &TaskJob, takes: Takes) -> Result<NodeInput, RunError> {

@@ -9,6 +9,19 @@ use super::compiled::{CompiledGraph, link};
 use super::node::{IntoNode, NodeBody};
 use super::problem::{GraphError, GraphProblem};
 
+/// What is kept of a graph that runs inside a node of another one (`checkpointer` of `compile` there).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Persistence {
+    /// Its checkpoints, for each task anew: it starts empty, and can be continued after a question (`None` there).
+    #[default]
+    PerInvocation,
+    /// Its checkpoints, on one history for the whole thread: it goes on from what it last held (`True` there).
+    PerThread,
+    /// Nothing: it starts from its beginning when the run is continued (`False` there).
+    Stateless,
+}
+
 /// A graph under construction, with state `S`.
 ///
 /// Mistakes are collected and reported by [`StateGraph::compile`], all at once.
@@ -32,6 +45,7 @@ use super::problem::{GraphError, GraphProblem};
 /// ```
 pub struct StateGraph<S> {
     pub(super) name: String,
+    pub(super) persistence: Persistence,
     pub(super) schema: Schema<S>,
     pub(super) nodes: Vec<(Arc<str>, NodeBody)>,
     pub(super) edges: Vec<(Arc<str>, Arc<str>)>,
@@ -79,6 +93,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     pub fn with_schema(schema: Schema<S>) -> Self {
         Self {
             name: "LangGraph".into(),
+            persistence: Persistence::default(),
             schema,
             nodes: Vec::new(),
             edges: Vec::new(),
@@ -93,6 +108,13 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// Names the graph.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self
+    }
+
+    /// Sets what is kept of the graph when it runs inside a node of another one. Default:
+    /// [`Persistence::PerInvocation`].
+    pub fn persistence(mut self, persistence: Persistence) -> Self {
+        self.persistence = persistence;
         self
     }
 

@@ -83,6 +83,8 @@ pub struct Command {
     pub(crate) update: Writes,
     pub(crate) goto: Vec<Target>,
     pub(crate) resume: Option<Value>,
+    /// Whether it is for the graph around the one whose node returns it.
+    pub(crate) parent: bool,
 }
 
 impl Command {
@@ -104,6 +106,13 @@ impl Command {
     /// Changes the state.
     pub fn update<S>(update: impl IntoUpdate<S>) -> Self {
         Self::new().and_update(update)
+    }
+
+    /// Addresses the graph around the one whose node returns the command (`Command.PARENT`): its change and its targets
+    /// are those of that graph. The graph of the node ends where it is; what else the node returned is dropped.
+    pub fn to_parent(mut self) -> Self {
+        self.parent = true;
+        self
     }
 
     /// Also goes to a node.

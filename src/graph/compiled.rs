@@ -10,7 +10,7 @@ use crate::base::limits::NAME_BYTES_MAX;
 use crate::state::Layout;
 
 use super::branch::Branch;
-use super::builder::StateGraph;
+use super::builder::{Persistence, StateGraph};
 use super::node::NodeBody;
 use super::problem::{GraphError, GraphProblem};
 use super::{END, START};
@@ -47,6 +47,11 @@ impl<S> CompiledGraph<S> {
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         self.graph.nodes.iter().map(|node| &*node.name)
     }
+
+    /// Returns the nodes that are graphs themselves, each with the name of its graph, in the order they were added.
+    pub fn subgraphs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.graph.nodes.iter().filter_map(|node| Some((&*node.name, node.body.child.as_ref()?.name.as_str())))
+    }
 }
 
 /// A graph without its types. Channels are numbered: the fields of the state, then the sends, the input, the trigger
@@ -55,6 +60,7 @@ pub(crate) struct Graph {
     /// Tells this graph from every other of the process, also from one that lay at the same address before.
     pub(crate) id: usize,
     pub(crate) name: String,
+    pub(crate) persistence: Persistence,
     pub(crate) layout: Arc<dyn Layout>,
     /// The names of all channels, by number.
     pub(crate) channels: Vec<Arc<str>>,
@@ -195,6 +201,7 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
     let mut graph = Graph {
         id: GRAPHS.fetch_add(1, Ordering::Relaxed),
         name: builder.name,
+        persistence: builder.persistence,
         layout,
         channels,
         by_channel,

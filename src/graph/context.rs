@@ -7,6 +7,9 @@ use parking_lot::Mutex;
 
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Value};
 
+use super::command::Command;
+use super::scope::{LivePart, RunControl, Scope};
+
 /// A question that a node asks the outside, at which its run waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interrupt {
@@ -31,8 +34,24 @@ pub(crate) struct ContextParts {
     pub(crate) node: Arc<str>,
     pub(crate) step: i64,
     pub(crate) stop: i64,
-    pub(crate) resume: ResumeOnce,
+    /// What the whole run shares.
+    pub(crate) scope: Arc<Scope>,
+    /// Where the graphs around this one stand: their namespaces and checkpoints.
+    pub(crate) parents: Arc<[(Namespace, CheckpointId)]>,
+    /// Whether the run continues, so that graphs inside the task continue as well.
+    pub(crate) resuming: bool,
     pub(crate) asked: Mutex<Asked>,
+}
+
+/// Why a task cannot end: what a graph inside it said.
+#[derive(Clone, Debug)]
+pub(crate) enum Signal {
+    /// Questions are open; at a breakpoint there are none.
+    Waiting(Vec<Interrupt>),
+    /// A command for the graph around that graph, which is the one of this task.
+    Parent(Command),
+    /// The run was asked to stop.
+    Drained(String),
 }
 
 /// The questions of one attempt of a task.
@@ -44,8 +63,10 @@ pub(crate) struct Asked {
     pub(crate) read: usize,
     /// Whether this attempt took an answer that is not stored yet.
     pub(crate) took: bool,
-    /// The question that has no answer.
-    pub(crate) open: Option<Interrupt>,
+    /// Why the task cannot end.
+    pub(crate) signal: Option<Signal>,
+    /// How many graphs were called.
+    pub(crate) calls: usize,
 }
 
 impl Context {
@@ -55,6 +76,30 @@ impl Context {
 
     pub(crate) fn asked(&self) -> &Mutex<Asked> {
         &self.0.asked
+    }
+
+    pub(crate) fn scope(&self) -> &Arc<Scope> {
+        &self.0.scope
+    }
+
+    pub(crate) fn parts(&self) -> &ContextParts {
+        &self.0
+    }
+
+    /// Returns the value that the run was given for its nodes with `Run::context`, `None` if there is none of this type.
+    pub fn value<T: std::any::Any + Send + Sync>(&self) -> Option<&T> {
+        self.0.scope.value.as_deref()?.downcast_ref()
+    }
+
+    /// Returns the control of the run, by which a node can ask it to stop.
+    pub fn control(&self) -> &RunControl {
+        &self.0.scope.control
+    }
+
+    /// Shows a value in the stream of the run (mode `custom`), at once. It waits if the stream is not read.
+    #[doc(alias = "stream_writer")]
+    pub fn emit(&self, value: impl Into<Value>) {
+        self.0.scope.host.emit(self, LivePart::Custom(value.into()));
     }
 
     /// Returns the thread of the run, `None` if it has no store.
@@ -131,15 +176,15 @@ impl Context {
         let mut asked = self.0.asked.lock();
         let at = asked.read;
         if at == asked.answers.len() {
-            match self.0.resume.lock().take() {
+            match self.0.scope.resume.lock().take() {
                 Some(answer) => {
                     asked.answers.push(answer);
                     asked.took = true;
                 }
                 None => {
                     let id = interrupt_id(&self.namespace(), asked.answers.len());
-                    asked.open = Some(Interrupt { value: question.into(), id });
-                    return Err(Interrupted(()));
+                    asked.signal = Some(Signal::Waiting(vec![Interrupt { value: question.into(), id }]));
+                    return Err(Interrupted::new());
                 }
             }
         }
@@ -175,3 +220,9 @@ impl fmt::Debug for Context {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the node waits for an answer")]
 pub struct Interrupted(());
+
+impl Interrupted {
+    pub(crate) fn new() -> Self {
+        Self(())
+    }
+}

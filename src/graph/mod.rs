@@ -13,20 +13,23 @@ mod compiled;
 mod context;
 mod node;
 mod problem;
+mod scope;
 mod validate;
 
 pub use branch::{IntoPath, IntoTargets};
-pub use builder::StateGraph;
+pub use builder::{Persistence, StateGraph};
 pub use command::{Command, SendTo, Target};
 pub use compiled::CompiledGraph;
 pub use context::{Context, Interrupt, Interrupted};
 pub use node::{BoxError, IntoNode, IntoOutput, NodeBody, NodeOutput, NodeResult, Own};
 pub use problem::{GraphError, GraphProblem};
+pub use scope::RunControl;
 
 pub(crate) use branch::Branch;
 pub(crate) use compiled::{Breakpoints, Graph, Outgoing};
-pub(crate) use context::{Asked, ContextParts, ResumeOnce, interrupt_id, task_namespace};
+pub(crate) use context::{Asked, ContextParts, Signal, interrupt_id, task_namespace};
 pub(crate) use node::{NodeInput, Takes};
+pub(crate) use scope::{Host, LivePart, Scope};
 
 /// The name of the entry: the source of the first edges.
 pub const START: &str = "__start__";

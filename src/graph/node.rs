@@ -8,6 +8,7 @@ use crate::base::Value;
 use crate::state::{DynState, DynUpdate, StateRef, Writes};
 
 use super::command::{Command, SendTo, Target};
+use super::compiled::Graph;
 use super::context::Context;
 
 /// Any error of a node: `?` turns every error into it, and the run returns it as given.
@@ -96,6 +97,8 @@ pub(crate) enum Takes {
 pub struct NodeBody {
     pub(crate) takes: Takes,
     pub(crate) run: Arc<dyn Fn(NodeInput, &Context) -> NodeResult<NodeOutput> + std::marker::Send + Sync>,
+    /// The graph that it runs, if it is one.
+    pub(crate) child: Option<Arc<Graph>>,
 }
 
 /// A function that can be a node of a graph with state `S`:
@@ -133,7 +136,7 @@ fn of_state<S: 'static>(
         },
         NodeInput::Value(_) => unreachable!("a node of the state is given the state"),
     };
-    NodeBody { takes: Takes::State, run: Arc::new(run) }
+    NodeBody { takes: Takes::State, run: Arc::new(run), child: None }
 }
 
 fn of_value<I: DeserializeOwned>(
@@ -143,7 +146,7 @@ fn of_value<I: DeserializeOwned>(
         NodeInput::Value(value) => run(value.to::<I>()?, context),
         NodeInput::State(_) => unreachable!("a node with its own input is given a value"),
     };
-    NodeBody { takes: Takes::Value, run: Arc::new(run) }
+    NodeBody { takes: Takes::Value, run: Arc::new(run), child: None }
 }
 
 impl<S, F, T> IntoNode<S, (TakesState, T)> for F

@@ -110,10 +110,19 @@ impl IntoUpdate<DynState> for DynUpdate {
     fn into_writes(self) -> Writes {
         let mut writes = Writes::default();
         for (channel, value) in self.values {
-            writes.push_box(usize::MAX, BoxWrite::new(NamedWrite { channel, value }));
+            writes.push_box(usize::MAX, BoxWrite::new(NamedWrite { channel, value, optional: false }));
         }
         writes
     }
+}
+
+/// Returns the writes of what a graph inside another one returns: the channels that both have count.
+pub(crate) fn shared_writes(values: Map) -> Writes {
+    let mut writes = Writes::default();
+    for (channel, value) in values {
+        writes.push_box(usize::MAX, BoxWrite::new(NamedWrite { channel, value, optional: true }));
+    }
+    writes
 }
 
 /// A write whose field is known by name only.
@@ -121,6 +130,8 @@ impl IntoUpdate<DynState> for DynUpdate {
 struct NamedWrite {
     channel: String,
     value: Value,
+    /// Whether it is dropped if there is no such channel.
+    optional: bool,
 }
 
 /// Gives every write the number of its field.
@@ -130,7 +141,10 @@ pub(crate) fn resolve(layout: &dyn Layout, writes: Writes) -> Result<Writes, Sta
         if field != usize::MAX {
             resolved.push_box(field, write);
         } else if let Some(named) = write.take::<NamedWrite>() {
-            let field = field_of(layout, &named.channel)?;
+            let field = match field_of(layout, &named.channel) {
+                Err(_) if named.optional => continue,
+                field => field?,
+            };
             resolved.push_box(field, layout.write_from_value(field, named.value)?);
         }
     }

@@ -21,7 +21,7 @@ pub use layout::{FieldKind, Layout, StateError, StateRef};
 pub use schema::Schema;
 pub use writes::{BoxWrite, IntoUpdate, Writes};
 
-pub(crate) use dynamic::{field_of, resolve};
+pub(crate) use dynamic::{field_of, resolve, shared_writes};
 
 pub use crate::channel::List;
 /// Derives [`State`](trait@State) for a struct with named fields, see there.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::base::Map;
+use crate::base::{Map, Value};
 use crate::graph::Interrupt;
 
 /// What a stream shows.
@@ -15,6 +15,8 @@ pub enum StreamMode {
     Values,
     /// What each node wrote, when its task ends.
     Updates,
+    /// What nodes show with [`Context::emit`](crate::graph::Context::emit), at once.
+    Custom,
 }
 
 /// One part of a stream of a graph with state `S`.
@@ -34,4 +36,6 @@ pub enum StreamPart<S> {
     },
     /// The run stopped at these questions; at a breakpoint if there are none.
     Interrupts(Vec<Interrupt>),
+    /// What a node showed while it ran.
+    Custom(Value),
 }

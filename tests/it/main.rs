@@ -8,4 +8,8 @@ mod graphs;
 /// The same graphs on a file.
 #[path = "graphs.rs"]
 mod graphs_in_a_file;
+mod inside;
+/// The same graphs on a file.
+#[path = "inside.rs"]
+mod inside_in_a_file;
 mod store_model;

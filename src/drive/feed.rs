@@ -1,0 +1,135 @@
+//! What reaches a driver while it waits: ended tasks, and what runs show before their superstep ends.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::exec::{Event, TaskOutcome};
+
+/// One of the things a driver waits for.
+pub(super) enum Fact {
+    /// The task in this slot has ended.
+    Ended(usize, TaskOutcome),
+    /// Something to show at once.
+    Shown(Event),
+}
+
+/// How many events wait for a slow reader before the nodes that make them wait too.
+const SHOWN_MAX: usize = 256;
+
+/// A queue of facts. Events are bounded, ends of tasks are not: there are no more than tasks.
+#[derive(Default)]
+pub(super) struct Feed {
+    state: Mutex<State>,
+    came: Condvar,
+    room: Condvar,
+    /// Whether the reader runs the tasks itself and cannot read meanwhile.
+    unbounded: bool,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Fact>,
+    shown: usize,
+    closed: bool,
+}
+
+impl Feed {
+    /// Makes a queue whose events wait for nobody.
+    pub(super) fn unbounded() -> Self {
+        Self { unbounded: true, ..Self::default() }
+    }
+
+    /// Adds a fact. An event waits for room; nothing is kept once nobody reads any more.
+    pub(super) fn push(&self, fact: Fact) {
+        let mut state = self.state.lock();
+        if matches!(fact, Fact::Shown(_)) {
+            while state.shown >= SHOWN_MAX && !state.closed && !self.unbounded {
+                self.room.wait(&mut state);
+            }
+            state.shown += 1;
+        }
+        if !state.closed {
+            state.queue.push_back(fact);
+            self.came.notify_one();
+        }
+    }
+
+    /// Waits for the next fact.
+    pub(super) fn wait(&self) -> Fact {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(fact) = self.take(&mut state) {
+                return fact;
+            }
+            self.came.wait(&mut state);
+        }
+    }
+
+    /// Returns the next fact, if there is one.
+    pub(super) fn poll(&self) -> Option<Fact> {
+        self.take(&mut self.state.lock())
+    }
+
+    fn take(&self, state: &mut State) -> Option<Fact> {
+        let fact = state.queue.pop_front()?;
+        if matches!(fact, Fact::Shown(_)) {
+            state.shown -= 1;
+            self.room.notify_one();
+        }
+        Some(fact)
+    }
+
+    /// Says that nobody reads any more.
+    pub(super) fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.queue.clear();
+        self.room.notify_all();
+    }
+}
+
+/// The end that is read. When it is dropped, nobody who shows something waits any more.
+pub(super) struct Reader(pub(super) Arc<Feed>);
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{Namespace, Value};
+    use crate::exec::EventKind;
+
+    fn event(n: i64) -> Fact {
+        Fact::Shown(Event { namespace: Namespace::root(), kind: EventKind::Custom(Value::from(n)) })
+    }
+
+    #[test]
+    fn who_shows_more_than_is_read_waits_and_is_let_go_when_the_reader_leaves() {
+        let feed = Arc::new(Feed::default());
+        let writer = {
+            let feed = Arc::clone(&feed);
+            std::thread::spawn(move || (0..SHOWN_MAX as i64 + 2).for_each(|n| feed.push(event(n))))
+        };
+        for want in 0..2 {
+            match feed.wait() {
+                Fact::Shown(Event { kind: EventKind::Custom(value), .. }) => assert_eq!(value, Value::from(want)),
+                _ => panic!("an event was pushed"),
+            }
+        }
+        writer.join().unwrap();
+        assert_eq!(feed.state.lock().shown, SHOWN_MAX);
+        let late = {
+            let feed = Arc::clone(&feed);
+            std::thread::spawn(move || feed.push(event(-1)))
+        };
+        feed.close();
+        late.join().unwrap();
+        assert!(feed.poll().is_none());
+    }
+}

@@ -1,0 +1,179 @@
+//! Graphs inside nodes: a compiled graph as a node, or called by one.
+
+use std::sync::Arc;
+
+use crate::base::value::Map;
+use crate::base::{IdSource, Namespace, Value};
+use crate::error::Error;
+use crate::exec::{Machine, Recording, Request, RunError, Start, Status};
+use crate::graph::{
+    CompiledGraph, Context, Graph, Interrupted, IntoNode, NodeBody, NodeInput, NodeOutput, NodeResult, Persistence,
+    Signal, Takes, task_namespace,
+};
+use crate::history::Thread;
+use crate::state::{StateRef, Writes, field_of, shared_writes};
+
+use super::blocking::Driver;
+use super::host::RunHost;
+use super::load;
+use super::run::{Input, Settings};
+
+/// Where a run inside a task stands.
+struct Inside {
+    host: Arc<RunHost>,
+    namespace: Namespace,
+    thread: Option<Thread>,
+}
+
+/// Returns the driver around a context; `None` outside a run.
+pub(super) fn host_of(context: &Context) -> Option<Arc<RunHost>> {
+    Arc::clone(&context.scope().host).into_any().downcast::<RunHost>().ok()
+}
+
+impl Inside {
+    fn new(graph: &Graph, context: &Context) -> Result<Self, Error> {
+        let host = host_of(context).ok_or(RunError::NoStore)?;
+        let outer = context.parts();
+        let call = {
+            let mut asked = context.asked().lock();
+            asked.calls += 1;
+            asked.calls - 1
+        };
+        let mut path = task_namespace(&outer.namespace, &outer.node, outer.task);
+        if call > 0 {
+            path = format!("{path}|{call}");
+        }
+        if graph.persistence == Persistence::PerThread {
+            path = without_tasks(&path);
+        }
+        let thread = match (graph.persistence, &outer.thread) {
+            (Persistence::Stateless, _) | (_, None) => None,
+            _ => host.thread.clone(),
+        };
+        Ok(Self { host, namespace: Namespace::new(path)?, thread })
+    }
+}
+
+/// Returns a path without the ids of tasks: the same for all runs of a thread.
+fn without_tasks(path: &str) -> String {
+    let node = |segment: &str| segment.rsplit_once(':').map_or(segment, |(node, _)| node).to_owned();
+    path.split('|').map(node).collect::<Vec<_>>().join("|")
+}
+
+/// Sets up a run of a graph inside the task of a context.
+pub(super) fn start(graph: &Arc<Graph>, context: &Context, input: Input, settings: &Settings) -> Result<Driver, Error> {
+    let inside = Inside::new(graph, context)?;
+    let outer = context.parts();
+    let start = match input {
+        Input::Update(writes) => {
+            let input = crate::state::resolve(&*graph.layout, writes).map_err(RunError::from)?;
+            Start::Inside { input, resuming: outer.resuming }
+        }
+        Input::Command(command) => Start::Command(command),
+        Input::Continue => Start::Continue,
+    };
+    let host = inside.host;
+    let (seed, now, head, recording) = match &inside.thread {
+        None => {
+            let now = crate::base::Clock::now(&crate::base::SystemClock);
+            (IdSource::new().random(), now, crate::exec::Head::empty(graph), None)
+        }
+        Some(thread) => {
+            let loaded = load::load(graph, thread, &inside.namespace, None)?;
+            let around = outer.checkpoint.map(|checkpoint| (outer.namespace.clone(), checkpoint));
+            let recording = Recording {
+                thread: thread.id().clone(),
+                namespace: inside.namespace.clone(),
+                head: loaded.newest,
+                run: host.run,
+                metadata: host.metadata.clone(),
+                parents: outer.parents.iter().cloned().chain(around).collect(),
+                addressed: false,
+            };
+            (thread.store().mint_seed(), thread.store().now(), loaded.head, Some(recording))
+        }
+    };
+    let request = Request {
+        start,
+        recursion_limit: settings.recursion_limit.unwrap_or(host.recursion_limit),
+        interrupt_before: settings.breakpoints(graph, "before")?,
+        interrupt_after: settings.breakpoints(graph, "after")?,
+        events: host.wants,
+        recording,
+        seed,
+        scope: Arc::clone(context.scope()),
+        namespace: inside.namespace,
+    };
+    let machine = Machine::new(Arc::clone(graph), head, request, now)?;
+    Ok(Driver::inside(machine, inside.thread.as_ref().map(|thread| thread.store().clone()), host))
+}
+
+/// Ends a run inside the task of a context. What only the graphs around it can deal with goes through the context.
+pub(super) fn finish(graph: &Graph, context: &Context, machine: Machine) -> Result<(StateRef, Vec<bool>), Error> {
+    let state = Arc::clone(machine.state());
+    let present = machine.present();
+    let namespace = machine.namespace().clone();
+    let (status, head) = machine.finish();
+    if let (Persistence::PerThread, Some(thread), Some(head)) =
+        (graph.persistence, host_of(context).and_then(|host| host.thread.clone()), head)
+    {
+        load::keep(graph, &thread, &namespace, head);
+    }
+    let signal = match status {
+        Status::Done => return Ok((state, present)),
+        Status::Failed(error) => return Err(error.into()),
+        Status::Interrupted(interrupts) => Signal::Waiting(interrupts),
+        Status::Left(command) => Signal::Parent(command),
+        Status::Drained(reason) => Signal::Drained(reason),
+        Status::Running => unreachable!("a driver runs a machine to its end"),
+    };
+    context.asked().lock().signal = Some(signal);
+    Err(RunError::Waiting(Interrupted::new()).into())
+}
+
+#[doc(hidden)]
+pub struct TakesGraph;
+
+/// A compiled graph as a node: it is given the channels that both graphs have, and returns its output channels.
+impl<S, C: Clone + Send + Sync + 'static> IntoNode<S, TakesGraph> for CompiledGraph<C> {
+    fn into_node(self) -> NodeBody {
+        let graph = Arc::clone(&self.graph);
+        let run = move |input: NodeInput, context: &Context| run_as_node(&self, input, context);
+        NodeBody { takes: Takes::Value, run: Arc::new(run), child: Some(graph) }
+    }
+}
+
+fn run_as_node<C: Clone + Send + Sync + 'static>(
+    graph: &CompiledGraph<C>,
+    input: NodeInput,
+    context: &Context,
+) -> NodeResult<NodeOutput> {
+    let NodeInput::Value(value) = input else { unreachable!("a graph as a node is given a value") };
+    let input = Input::Update(input_of(&graph.graph, value)?);
+    let driver = start(&graph.graph, context, input, &Settings::default())?;
+    let (state, present) = finish(&graph.graph, context, driver.run()?)?;
+    Ok(NodeOutput::update(shared_writes(output_of(&graph.graph, &state, &present)?)))
+}
+
+/// Returns the input of a graph from the members of a map that are its channels.
+pub(super) fn input_of(graph: &Graph, value: Value) -> Result<Writes, Error> {
+    let layout = &*graph.layout;
+    let mut writes = Writes::default();
+    let Value::Map(map) = value else { return Ok(writes) };
+    for (channel, value) in map {
+        if let Ok(field) = field_of(layout, &channel) {
+            writes.push_box(field, layout.write_from_value(field, value).map_err(RunError::from)?);
+        }
+    }
+    Ok(writes)
+}
+
+/// Returns the output channels of a state that hold something.
+pub(super) fn output_of(graph: &Graph, state: &StateRef, present: &[bool]) -> Result<Map, Error> {
+    let layout = &*graph.layout;
+    let mut map = Map::new();
+    for field in (0..layout.len()).filter(|field| present[*field]) {
+        map.insert(layout.name(field).to_string(), layout.to_value(state, field).map_err(RunError::from)?);
+    }
+    Ok(map)
+}

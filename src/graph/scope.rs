@@ -1,0 +1,129 @@
+//! What a run lends to its nodes: ports that are declared here and implemented by the drivers.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::base::Value;
+use crate::base::value::Map;
+
+use super::context::{Context, ResumeOnce};
+
+/// Asks a run to stop, from outside or from a node. Clones are the same control.
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+///
+/// #[derive(State, Clone, Default)]
+/// struct Count { #[channel(last)] n: i64 }
+///
+/// # fn main() -> Result<()> {
+/// let graph = StateGraph::<Count>::new()
+///     .node("add", |s: &Count, context: &Context| {
+///         context.control().request_drain("shutdown");
+///         Ok(Count::update().n(s.n + 1))
+///     })
+///     .edge(START, "add")
+///     .edge("add", "add")
+///     .compile()?;
+/// let thread = Store::memory().thread("t")?;
+/// let outcome = graph.invoke(&thread, Count::update().n(0))?;
+/// assert!(matches!(outcome, Outcome::Drained { ref reason, .. } if reason == "shutdown"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct RunControl(Arc<Asked>);
+
+#[derive(Default)]
+struct Asked {
+    drains: AtomicBool,
+    reason: Mutex<Option<String>>,
+}
+
+impl RunControl {
+    /// Makes a control that asks for nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks the run to stop at the end of its superstep. What runs is finished and kept; the run can be continued. The
+    /// first reason stays.
+    pub fn request_drain(&self, reason: impl Into<String>) {
+        self.0.reason.lock().get_or_insert_with(|| reason.into());
+        self.0.drains.store(true, Ordering::Release);
+    }
+
+    /// Returns why the run was asked to stop, if it was.
+    pub fn drain_reason(&self) -> Option<String> {
+        if self.0.drains.load(Ordering::Acquire) { self.0.reason.lock().clone() } else { None }
+    }
+}
+
+impl fmt::Debug for RunControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunControl").field("drain_reason", &self.drain_reason()).finish()
+    }
+}
+
+/// What a node shows while it runs.
+#[derive(Clone, Debug)]
+pub(crate) enum LivePart {
+    /// Any value.
+    Custom(Value),
+}
+
+/// The driver of a run, as its nodes see it.
+pub(crate) trait Host: Any + Send + Sync {
+    /// Shows something of the task of `context`. It may wait for a slow reader.
+    fn emit(&self, context: &Context, part: LivePart);
+
+    /// Returns itself, for the driver that knows its type.
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+/// What all nodes of a run share, and the runs inside it.
+#[derive(Clone)]
+pub(crate) struct Scope {
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) control: RunControl,
+    /// The value that the caller gave to all nodes.
+    pub(crate) value: Option<Arc<dyn Any + Send + Sync>>,
+    /// The answer that the first question without one takes.
+    pub(crate) resume: ResumeOnce,
+    /// Answers by the id of their question.
+    pub(crate) answers: Option<Arc<Map>>,
+}
+
+/// A driver that shows nothing.
+struct Nobody;
+
+impl Host for Nobody {
+    fn emit(&self, _: &Context, _: LivePart) {}
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+impl Scope {
+    /// Makes the scope of a run on a driver.
+    pub(crate) fn new(host: Arc<dyn Host>) -> Self {
+        Self { host, control: RunControl::new(), value: None, resume: ResumeOnce::default(), answers: None }
+    }
+
+    /// Makes the scope of what no driver runs.
+    pub(crate) fn detached() -> Arc<Self> {
+        Arc::new(Self::new(Arc::new(Nobody)))
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").field("control", &self.control).finish_non_exhaustive()
+    }
+}
