@@ -468,7 +468,10 @@ pub mod state;
 pub mod store;
 mod stream;
 
-pub use drive::{Durability, Input, IntoInput, Outcome, Run, RunOn, StateSnapshot, Stream, TaskView};
+pub use drive::{
+    Durability, Input, IntoInput, Outcome, Run, RunOn, StateHistory, StateSnapshot, StateUpdate, Stream, TaskView,
+    UpdateAs,
+};
 pub use error::{Error, ErrorKind, Result};
-pub use exec::RunError;
+pub use exec::{EditProblem, RunError};
 pub use stream::{StreamMode, StreamPart};

@@ -1,7 +1,7 @@
 //! What a program needs: `use annals::prelude::*`.
 
 pub use crate::base::Value;
-pub use crate::drive::{Durability, Input, IntoInput, Outcome};
+pub use crate::drive::{Durability, Input, IntoInput, Outcome, StateUpdate, UpdateAs};
 pub use crate::error::{Error, Result};
 pub use crate::graph::{
     Command, CompiledGraph, Context, END, Interrupt, NodeResult, Own, Persistence, RunControl, START, SendTo,

@@ -121,7 +121,7 @@ uuid_id! {
     TaskId, "task id"
 }
 uuid_id! {
-    /// The id of a run: one call of `invoke`, `stream` or `update_state`.
+    /// The id of a run: one call of `invoke` or `stream`.
     RunId, "run id"
 }
 

@@ -7,6 +7,7 @@
 //! head goes back into the cache only if it is what the file holds.
 
 mod blocking;
+mod edit;
 mod feed;
 mod host;
 mod inside;
@@ -15,5 +16,6 @@ mod pool;
 mod run;
 mod snapshot;
 
+pub use edit::{StateUpdate, UpdateAs};
 pub use run::{Durability, Input, IntoInput, Outcome, Run, RunOn, Stream};
-pub use snapshot::{StateSnapshot, TaskView};
+pub use snapshot::{StateHistory, StateSnapshot, TaskView};

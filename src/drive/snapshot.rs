@@ -1,16 +1,16 @@
-//! Looking at and changing the state of a thread through its graph.
+//! Looking at the state of a thread through its graph.
 
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, Map, Namespace, TaskId, Timestamp, Value};
 use crate::error::Error;
-use crate::exec::{Edit, Head, Order, RunError, TaskStatus, as_node, edit, interrupts_of, plan, stored_state};
-use crate::graph::{CompiledGraph, Interrupt, IntoOutput};
-use crate::history::{Snapshot, Thread};
-use crate::store::{CheckpointRecord, Source};
+use crate::exec::{Head, Order, RunError, TaskStatus, interrupts_of, plan, stored_state};
+use crate::graph::{CompiledGraph, Interrupt};
+use crate::history::{History, HistoryFilter, Thread};
+use crate::store::{CheckpointRecord, Source, TaskKind};
 
 use super::load::{keep, load};
-use super::run::{RunOn, recording, typed};
+use super::run::{RunOn, typed};
 
 /// The state of a thread at one checkpoint, in the graph's own types.
 ///
@@ -47,7 +47,9 @@ pub struct TaskView {
     pub id: TaskId,
     /// Its node.
     pub name: String,
-    /// What it wrote, if it has ended.
+    /// What made it due: its triggers, or a send. With the name this is its path.
+    pub kind: TaskKind,
+    /// What it wrote by channel, if it has ended; of a channel that it wrote several times `{"$writes": [..]}`.
     pub result: Option<Map>,
     /// The message of its error, if it failed.
     pub error: Option<String>,
@@ -76,49 +78,28 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         Ok(snapshot)
     }
 
-    /// Returns the states of a thread, newest first, each loaded when it is asked for. To list a history without its
-    /// states use [`Thread::history`].
+    /// Returns the states of a thread, newest first, each loaded when it is asked for; at a checkpoint, that one alone.
+    /// To list a history without its states use [`Thread::history`].
     ///
     /// # Errors
     /// As [`CompiledGraph::get_state`], here and for each item.
-    pub fn get_state_history<'a>(
-        &'a self,
-        thread: &'a Thread,
-    ) -> Result<impl Iterator<Item = Result<StateSnapshot<S>, Error>> + 'a, Error> {
-        let history = thread.history()?;
-        Ok(history.map(move |snapshot| {
-            let snapshot: Snapshot = snapshot?;
-            let loaded = load(&self.graph, thread, &Namespace::root(), Some(snapshot.point()))?;
-            self.snapshot(&loaded.head, Some(snapshot.record()), false)
-        }))
+    pub fn get_state_history(&self, on: impl RunOn) -> Result<StateHistory<'_, S>, Error> {
+        self.state_history(on, HistoryFilter::new())
     }
 
-    /// Changes the state as if a node had made the change, and returns the new checkpoint. The edges of that node are
-    /// followed; the node is not run. Nothing stored is changed: at an old checkpoint this opens a branch.
-    ///
-    /// `as_node` names the node; `None` takes the one that wrote last.
+    /// Returns some of the states of a thread, newest first. The states of checkpoints that are not shown are not read.
     ///
     /// # Errors
-    /// [`RunError::AmbiguousUpdate`], [`RunError::UnknownNode`]; a conflict if the thread moved on meanwhile; as
-    /// [`CompiledGraph::get_state`].
-    pub fn update_state(
-        &self,
-        at: impl RunOn,
-        update: impl IntoOutput<S>,
-        as_node_named: Option<&str>,
-    ) -> Result<Snapshot, Error> {
-        let place = at.place();
-        let thread = place.thread.clone().ok_or(RunError::NoStore)?;
-        let store = thread.store();
-        let mut loaded = load(&self.graph, &thread, &Namespace::root(), place.at.as_ref())?;
-        let node = as_node(&self.graph, &loaded.head, as_node_named)?;
-        let recording = recording(&thread, &place, loaded.newest, store.mint_run(), None);
-        let request = Edit { output: update.into_output(), node, recording, seed: store.mint_seed() };
-        let batch = edit(&self.graph, &mut loaded.head, request, store.now())?;
-        store.commit(&batch)?;
-        keep(&self.graph, &thread, &Namespace::root(), loaded.head);
-        let head = batch.head_after().ok_or(RunError::EmptyInput)?;
-        Ok(thread.at(&head.to_string())?)
+    /// As [`CompiledGraph::get_state_history`].
+    pub fn state_history(&self, on: impl RunOn, filter: HistoryFilter) -> Result<StateHistory<'_, S>, Error> {
+        let place = on.place();
+        let thread = place.thread.ok_or(RunError::NoStore)?;
+        let filter = match place.at {
+            Some(point) => filter.only(point.checkpoint),
+            None => filter,
+        };
+        let history = thread.history_with(filter)?;
+        Ok(StateHistory { graph: self, thread, history })
     }
 
     fn snapshot(&self, head: &Head, record: Option<&CheckpointRecord>, live: bool) -> Result<StateSnapshot<S>, Error> {
@@ -147,6 +128,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
             let asked = pending.filter(|_| !(live && finished));
             let interrupts = asked.map(interrupts_of).unwrap_or_default();
             let name = task.name(graph).to_owned();
+            let kind = task.record(graph).kind;
             let result = match pending.filter(|_| finished) {
                 Some(pending) => Some(crate::exec::result_of(graph, pending)?),
                 None => None,
@@ -156,9 +138,35 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
                 snapshot.next.push(name.clone());
                 snapshot.interrupts.extend(interrupts.iter().cloned());
             }
-            snapshot.tasks.push(TaskView { id: task.id, name, result, error, interrupts });
+            snapshot.tasks.push(TaskView { id: task.id, name, kind, result, error, interrupts });
         }
         Ok(snapshot)
+    }
+}
+
+/// The states of a thread, newest first, each loaded when it is asked for.
+pub struct StateHistory<'a, S> {
+    graph: &'a CompiledGraph<S>,
+    thread: Thread,
+    history: History,
+}
+
+impl<S: Clone + Send + Sync + 'static> Iterator for StateHistory<'_, S> {
+    type Item = Result<StateSnapshot<S>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let snapshot = match self.history.next()? {
+            Ok(snapshot) => snapshot,
+            Err(error) => return Some(Err(error.into())),
+        };
+        let loaded = load(&self.graph.graph, &self.thread, &Namespace::root(), Some(snapshot.point()));
+        Some(loaded.and_then(|loaded| self.graph.snapshot(&loaded.head, Some(snapshot.record()), false)))
+    }
+}
+
+impl<S> std::fmt::Debug for StateHistory<'_, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StateHistory").field("thread", &self.thread).finish_non_exhaustive()
     }
 }
 

@@ -141,10 +141,13 @@ pub(crate) fn apply_untasked(
 /// Notes that a node has seen its triggers.
 fn see(graph: &Graph, head: &mut Head, task: &Task, changes: &mut Changes, record: bool) {
     let Some(node) = task.node else {
-        head.input_seen = head.versions[graph.input() as usize];
+        if task.push.is_none() {
+            head.input_seen = head.versions[graph.input() as usize];
+        }
         if record {
             let input = Arc::clone(&graph.channels[graph.input() as usize]);
-            changes.note_seen(Seen { node: Arc::clone(&input), versions: vec![(input, head.input_seen)] });
+            let seen = (head.input_seen > 0).then(|| (Arc::clone(&input), head.input_seen));
+            changes.note_seen(Seen { node: input, versions: seen.into_iter().collect() });
         }
         return;
     };

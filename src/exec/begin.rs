@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use crate::base::id::NULL_TASK;
 use crate::base::{Encoded, Map, Value, WriteValue};
+use crate::graph::Graph;
+use crate::state::Writes;
 use crate::store::{NewWrite, NewWrites, Source};
 
 use super::apply::{apply, apply_untasked, see_all};
@@ -75,7 +77,7 @@ impl Machine {
             // The first superstep needs no user code and is committed together with the input: its writes hold it.
             Value::Null
         } else {
-            self.input_value(&writes)?
+            input_value(&self.graph, &writes)?
         };
         self.head.input = Some(writes);
         if record {
@@ -84,15 +86,6 @@ impl Machine {
         }
         self.checkpoint(Source::Input, Vec::new());
         Ok(())
-    }
-
-    pub(super) fn input_value(&self, writes: &crate::state::Writes) -> Result<Value, RunError> {
-        let layout = &*self.graph.layout;
-        let mut map = Map::new();
-        for (field, write) in crate::state::resolve(layout, writes.clone())? {
-            map.insert(layout.name(field).to_string(), layout.write_to_value(field, &write)?);
-        }
-        Ok(Value::Map(map))
     }
 
     /// Makes the tasks of the head that was loaded, with what is stored of them.
@@ -225,6 +218,16 @@ impl Machine {
         *self.scope.resume.lock() =
             resume.filter(|answer| answers_by_id(answer).is_none()).or(stored.filter(|_| keep_answers));
     }
+}
+
+/// Returns an input as one value, by channel names.
+pub(super) fn input_value(graph: &Graph, writes: &Writes) -> Result<Value, RunError> {
+    let layout = &*graph.layout;
+    let mut map = Map::new();
+    for (field, write) in crate::state::resolve(layout, writes.clone())? {
+        map.insert(layout.name(field).to_string(), layout.write_to_value(field, &write)?);
+    }
+    Ok(Value::Map(map))
 }
 
 /// Returns the answers, if they are a map from the ids of questions. An empty map is one.

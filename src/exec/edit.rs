@@ -1,29 +1,51 @@
-//! Changing a state from outside: `update_state`.
+//! Changing a state from outside: the supersteps of `update_state` and `bulk_update_state`.
 
 use std::sync::Arc;
 
-use crate::base::{IdSource, Timestamp};
+use crate::base::id::NULL_TASK;
+use crate::base::{CheckpointId, Encoded, IdSource, TaskId, Timestamp, Value};
 use crate::graph::{Context, ContextParts, Graph, NodeOutput, START, Scope};
-use crate::store::batch::{Change, ChangeValue, Data, ItemOp};
+use crate::state::Writes;
+use crate::store::batch::{Change, ChangeValue, Data, ItemOp, Seen};
 use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, Source, WriteValue};
 
-use super::apply::{Changes, apply};
+use super::apply::{Changes, apply, apply_untasked};
+use super::begin::input_value;
 use super::effect::Recording;
 use super::error::RunError;
 use super::head::{Head, HeadCheckpoint};
+use super::load::task_writes;
 use super::plan::{Order, plan};
-use super::task::{Task, TaskJob, TaskStatus, run_as, task_id};
+use super::save::new_writes;
+use super::task::{Task, TaskJob, TaskStatus, run_as};
 
-/// A change to be made to a state as if a node had made it.
-pub(crate) struct Edit {
+/// A change to be made as if a node had made it.
+pub(crate) struct NodeEdit {
     pub(crate) output: NodeOutput,
     /// The node; `None` is the input.
     pub(crate) node: Option<usize>,
-    pub(crate) recording: Recording,
-    pub(crate) seed: u64,
+    /// The task that is said to have made it; else the first one of the node that is due.
+    pub(crate) task: Option<TaskId>,
 }
 
-/// Finds the node an update is made as: the one that was named, or the one that wrote last.
+/// What a copy of a checkpoint records: what the checkpoint itself changed, on the same parent.
+pub(crate) struct Copied {
+    pub(crate) parent: Option<Parent>,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) seen: Vec<Seen>,
+}
+
+/// Makes supersteps on a head, one after another, without running a node. All of them go into one batch.
+pub(crate) struct Editor<'a> {
+    graph: &'a Arc<Graph>,
+    head: Head,
+    recording: Recording,
+    batch: Batch,
+    ids: IdSource,
+    now: Timestamp,
+}
+
+/// Finds the node an update is made as: the one that was named, or the one that wrote last. `None` is the input.
 pub(crate) fn as_node(graph: &Graph, head: &Head, name: Option<&str>) -> Result<Option<usize>, RunError> {
     let known = || graph.nodes.iter().map(|node| node.name.to_string()).collect();
     match name {
@@ -33,136 +55,241 @@ pub(crate) fn as_node(graph: &Graph, head: &Head, name: Option<&str>) -> Result<
             let unknown = || RunError::UnknownNode { node: name.to_owned(), known: known() };
             return node.map(Some).ok_or_else(unknown);
         }
-        None if graph.nodes.len() == 1 && head.seen.iter().any(Option::is_some) => return Ok(Some(0)),
         None => {}
     }
-    let last = |seen: &Option<Vec<(u32, u64)>>| seen.as_ref()?.iter().map(|(_, version)| *version).max();
-    let mut seen: Vec<_> = head.seen.iter().enumerate().filter_map(|(node, seen)| Some((last(seen)?, node))).collect();
+    // Every trigger a node has seen counts: the same version seen twice is not told apart, as in the reference.
+    let nodes = head.seen.iter().enumerate();
+    let mut seen: Vec<(u64, Option<usize>)> = nodes
+        .flat_map(|(node, seen)| seen.iter().flatten().map(move |(_, version)| (*version, Some(node))))
+        .chain((head.input_seen > 0).then_some((head.input_seen, None)))
+        .collect();
     seen.sort_unstable();
     match seen.as_slice() {
         [] => Ok(None),
         [.., (before, _), (newest, _)] if before == newest => Err(RunError::AmbiguousUpdate { candidates: known() }),
-        [.., (_, node)] => Ok(Some(*node)),
+        [.., (_, node)] => Ok(*node),
     }
 }
 
-/// Makes the batch of an update: a checkpoint on the head, with the writes of the node that is spoken for. The head is
-/// left as the checkpoint has it.
-pub(crate) fn edit(graph: &Arc<Graph>, head: &mut Head, edit: Edit, now: Timestamp) -> Result<Batch, RunError> {
-    let mut ids = IdSource::from_seed(edit.seed);
-    let recording = edit.recording;
-    let base = head.checkpoint;
-    let step = head.step().max(-1) + 1;
-    let task = spoken_for(graph, head, edit.node, &recording, &mut ids);
-    let job = job(graph, head, &task, &recording, step, ids.random());
-    let mut writes = run_as(&job, edit.output)?;
-    drop(job);
-    let mut task = task;
-    let path = task.record(graph).path();
-    let name = |channel: u32| Arc::clone(&graph.channels[channel as usize]);
-    let stored: Vec<_> = writes
-        .iter_mut()
-        .filter_map(|write| {
-            let value = write.encoded.take()?;
-            Some(NewWrite { index: write.index, channel: name(write.channel), value })
-        })
-        .collect();
-    task.status = TaskStatus::Done(writes);
-    let id = ids.checkpoint(now, step, base.map(|base| base.id).max(recording.head).as_ref());
-    let consumed = match base {
-        Some(base) if !stored.is_empty() => {
-            vec![NewWrites { checkpoint: base.id, task: task.id, path, writes: stored.clone() }]
+impl<'a> Editor<'a> {
+    pub(crate) fn new(graph: &'a Arc<Graph>, head: Head, recording: Recording, seed: u64, now: Timestamp) -> Self {
+        let batch = Batch::new(recording.thread.clone(), recording.namespace.clone(), recording.head);
+        Self { graph, head, recording, batch, ids: IdSource::from_seed(seed), now }
+    }
+
+    /// Returns the head as it is now.
+    pub(crate) fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Returns what the last checkpoint that was made here records.
+    pub(crate) fn last(&self) -> Option<Copied> {
+        let last = self.batch.checkpoints.last()?;
+        Some(Copied { parent: last.parent.clone(), changes: last.changes.clone(), seen: last.seen.clone() })
+    }
+
+    /// Returns the batch with everything that was made, and the head after it.
+    pub(crate) fn finish(self) -> (Batch, Head) {
+        (self.batch, self.head)
+    }
+
+    /// Makes one superstep of changes that nodes are said to have made. Each is made on the state before it.
+    pub(crate) fn nodes(&mut self, edits: Vec<NodeEdit>) -> Result<(), RunError> {
+        let step = self.head.step().max(-1) + 1;
+        let mut due = self.due();
+        let mut tasks = Vec::with_capacity(edits.len());
+        let mut written: Vec<(TaskId, Arc<str>, Vec<NewWrite>)> = Vec::with_capacity(edits.len());
+        for (at, edit) in edits.into_iter().enumerate() {
+            let prepared = due.iter().position(|task| task.node == edit.node).map(|at| due.remove(at));
+            let path = prepared.as_ref().map(|task| task.record(self.graph).path());
+            let path = path.unwrap_or_else(|| format!("~__interrupt__, {at:010}").into());
+            let wanted = edit.task.or(prepared.map(|task| task.id));
+            let free = wanted.filter(|id| written.iter().all(|(task, ..)| task != id));
+            let id = free.unwrap_or_else(|| TaskId::from_bytes(self.ids.uuid_v4().into_bytes()));
+            // Like a send it has seen no trigger and empties no join, and changes apply in the order given.
+            let mut task = task_of(id, edit.node, Some((at as u32, Value::Null)));
+            let seed = self.ids.random();
+            let mut writes = run_as(&self.job(&task, step, seed), edit.output)?;
+            written.push((id, path, new_writes(self.graph, &mut writes)));
+            task.status = TaskStatus::Done(writes);
+            tasks.push(task);
         }
-        _ => Vec::new(),
-    };
-    let mut changes = Changes::default();
-    let mut tasks = [task];
-    apply(graph, head, &mut tasks, &mut changes, true)?;
-    head.updated = None;
-    head.checkpoint = Some(HeadCheckpoint { id, step, source: Source::Update });
-    head.pending.clear();
-    let (mut changes, seen) = changes.take(graph, head);
-    if base.is_none() {
-        changes.iter_mut().for_each(|change| hold(change, &stored));
+        let base = self.head.checkpoint;
+        let last = self.batch.head_after();
+        let mut consumed = Vec::new();
+        let mut held = Vec::new();
+        for (task, path, writes) in written {
+            let finished = self.head.pending_of(task).is_some_and(|pending| pending.is_finished());
+            match base {
+                // What a task stored stays, and a thread that has moved on keeps its past as it was.
+                Some(base) if Some(base.id) == last && !finished => {
+                    if !writes.is_empty() {
+                        consumed.push(NewWrites { checkpoint: base.id, task, path, writes });
+                    }
+                }
+                _ => held.push((task, writes)),
+            }
+        }
+        let mut changes = Changes::default();
+        apply(self.graph, &mut self.head, &mut tasks, &mut changes, true)?;
+        self.checkpoint(Source::Update, step, base.map(|base| Parent::Local(base.id)), consumed, changes, &held);
+        Ok(())
     }
-    let due = plan(graph, head, id, &recording.namespace, step + 1, Order::Run);
-    let mut batch = Batch::new(recording.thread, recording.namespace, recording.head);
-    head.recorded = due.iter().map(|task| task.id).collect();
-    batch.checkpoints.push(NewCheckpoint {
-        id,
-        parent: base.map(|base| Parent::Local(base.id)),
-        step,
-        source: Source::Update,
-        created_at: now,
-        run: Some(recording.run),
-        metadata: recording.metadata,
-        tasks: due.iter().map(|task| task.record(graph)).collect(),
-        consumed,
-        changes,
-        seen,
-    });
-    Ok(batch)
+
+    /// Ends the superstep that is due with what its tasks have stored; nothing is due after it.
+    pub(crate) fn clear(&mut self) -> Result<(), RunError> {
+        let (base, step) = (self.head.checkpoint, self.head.step().max(-1) + 1);
+        let mut changes = Changes::default();
+        let mut tasks = self.due();
+        for task in &mut tasks {
+            if let Some(pending) = self.head.pending_of(task.id).filter(|pending| pending.is_finished()) {
+                task.status = TaskStatus::Done(task_writes(self.graph, pending)?);
+            }
+        }
+        if let Some(pending) = self.head.pending_of(NULL_TASK) {
+            let writes = task_writes(self.graph, pending)?;
+            apply_untasked(self.graph, &mut self.head, writes, NULL_TASK, &mut changes, true)?;
+        }
+        if !tasks.is_empty() {
+            apply(self.graph, &mut self.head, &mut tasks, &mut changes, true)?;
+        }
+        self.checkpoint(Source::Update, step, base.map(|base| Parent::Local(base.id)), Vec::new(), changes, &[]);
+        Ok(())
+    }
+
+    /// Gives the graph an input without running it. What was due stays due.
+    pub(crate) fn input(&mut self, writes: Writes) -> Result<(), RunError> {
+        let (base, graph) = (self.head.checkpoint, self.graph);
+        let mut changes = Changes::default();
+        let held = input_value(graph, &writes)?;
+        let input = graph.input();
+        self.head.version_max += 1;
+        self.head.versions[input as usize] = self.head.version_max;
+        self.head.present[input as usize] = true;
+        self.head.input = Some(writes);
+        changes.note(input, ChangeValue::Value(Data::New(Encoded::encode(&held)?.into())), None);
+        let (step, parent) = (self.head.step() + 1, base.map(|base| Parent::Local(base.id)));
+        self.checkpoint(Source::Input, step, parent, Vec::new(), changes, &[]);
+        Ok(())
+    }
+
+    /// Makes a sibling of the head with the same state; nothing that its tasks have stored is taken along.
+    pub(crate) fn copy(&mut self, mut copied: Copied) -> Result<(), RunError> {
+        let input = self.graph.input();
+        if let (Some(writes), true) = (&self.head.input, self.head.present[input as usize]) {
+            // The writes that may hold the input stay with the original.
+            let held = Encoded::encode(&input_value(self.graph, writes)?)?;
+            let name = &self.graph.channels[input as usize];
+            for change in copied.changes.iter_mut().filter(|change| change.channel == *name) {
+                change.value = ChangeValue::Value(Data::New(held.clone().into()));
+            }
+        }
+        let step = self.head.step() + 1;
+        self.push(Source::Fork, step, copied.parent, Vec::new(), (copied.changes, copied.seen));
+        Ok(())
+    }
+
+    fn due(&self) -> Vec<Task> {
+        let Some(base) = self.head.checkpoint else { return Vec::new() };
+        plan(self.graph, &self.head, base.id, &self.recording.namespace, base.step + 1, Order::Listed)
+    }
+
+    fn job(&self, task: &Task, step: i64, seed: u64) -> TaskJob {
+        let context = Context::new(ContextParts {
+            thread: Some(self.recording.thread.clone()),
+            namespace: self.recording.namespace.clone(),
+            checkpoint: self.head.checkpoint.map(|base| base.id),
+            task: task.id,
+            node: task.name(self.graph).into(),
+            step,
+            stop: step + 2,
+            scope: Scope::detached(),
+            parents: Arc::clone(&self.recording.parents),
+            resuming: false,
+            asked: Default::default(),
+        });
+        TaskJob {
+            slot: 0,
+            graph: Arc::clone(self.graph),
+            node: task.node,
+            arg: None,
+            input: None,
+            state: Arc::clone(&self.head.state),
+            present: None,
+            context,
+            record: true,
+            seed,
+        }
+    }
+
+    fn checkpoint(
+        &mut self,
+        source: Source,
+        step: i64,
+        parent: Option<Parent>,
+        consumed: Vec<NewWrites>,
+        mut changes: Changes,
+        held: &[(TaskId, Vec<NewWrite>)],
+    ) {
+        let (mut changes, seen) = changes.take(self.graph, &self.head);
+        if !held.is_empty() {
+            changes.iter_mut().for_each(|change| hold(change, held));
+        }
+        self.push(source, step, parent, consumed, (changes, seen));
+    }
+
+    fn push(
+        &mut self,
+        source: Source,
+        step: i64,
+        parent: Option<Parent>,
+        consumed: Vec<NewWrites>,
+        (changes, seen): (Vec<Change>, Vec<Seen>),
+    ) {
+        let after: Option<CheckpointId> = self.head.checkpoint.map(|base| base.id).max(self.batch.head_after());
+        let id = self.ids.checkpoint(self.now, step, after.as_ref());
+        self.head.checkpoint = Some(HeadCheckpoint { id, step, source });
+        self.head.updated = None;
+        self.head.pending.clear();
+        let due = plan(self.graph, &self.head, id, &self.recording.namespace, step + 1, Order::Run);
+        self.head.recorded = due.iter().map(|task| task.id).collect();
+        self.batch.checkpoints.push(NewCheckpoint {
+            id,
+            parent,
+            step,
+            source,
+            created_at: self.now,
+            // No run made it: which channels it changed says nothing about what is due.
+            run: None,
+            metadata: self.recording.metadata.clone(),
+            tasks: due.iter().map(|task| task.record(self.graph)).collect(),
+            consumed,
+            changes,
+            seen,
+        });
+    }
 }
 
-/// Makes the task that is spoken for: the one that is due, unless it has stored its writes; then one of its own.
-fn spoken_for(graph: &Graph, head: &Head, node: Option<usize>, recording: &Recording, ids: &mut IdSource) -> Task {
-    let base = head.checkpoint;
-    let mut task = Task {
-        id: crate::base::TaskId::default(),
+fn task_of(id: TaskId, node: Option<usize>, push: Option<(u32, Value)>) -> Task {
+    Task {
+        id,
         node,
-        push: None,
+        push,
         status: TaskStatus::Due,
         saved: false,
         restored: false,
         answers: Vec::new(),
         answered: false,
-    };
-    if let Some(base) = base {
-        task.id = task_id(base.id, &recording.namespace, base.step + 1, &task.record(graph));
-    }
-    let due =
-        base.map_or_else(Vec::new, |base| plan(graph, head, base.id, &recording.namespace, base.step + 1, Order::Run));
-    let takes_over = due.iter().any(|due| due.id == task.id)
-        && head.pending_of(task.id).is_none_or(|pending| !pending.is_finished());
-    if !takes_over {
-        task.id = crate::base::TaskId::from_bytes(ids.uuid_v4().into_bytes());
-    }
-    task
-}
-
-fn job(graph: &Arc<Graph>, head: &Head, task: &Task, recording: &Recording, step: i64, seed: u64) -> TaskJob {
-    let context = Context::new(ContextParts {
-        thread: Some(recording.thread.clone()),
-        namespace: recording.namespace.clone(),
-        checkpoint: head.checkpoint.map(|base| base.id),
-        task: task.id,
-        node: task.name(graph).into(),
-        step,
-        stop: step + 2,
-        scope: Scope::detached(),
-        parents: Arc::clone(&recording.parents),
-        resuming: false,
-        asked: Default::default(),
-    });
-    TaskJob {
-        slot: 0,
-        graph: Arc::clone(graph),
-        node: task.node,
-        arg: None,
-        input: None,
-        state: Arc::clone(&head.state),
-        present: None,
-        context,
-        record: true,
-        seed,
     }
 }
 
-/// Without a parent whose writes hold the bytes, puts the bytes into the change.
-fn hold(change: &mut Change, stored: &[NewWrite]) {
+/// Puts the bytes of writes that are not stored into a change.
+fn hold(change: &mut Change, held: &[(TaskId, Vec<NewWrite>)]) {
     let own = |data: &mut Data| {
-        if let Data::OfWrite(from) = &*data {
-            let write = stored.iter().find(|write| write.index == from.index).map(|write| &write.value);
+        if let Data::OfWrite(from) = &*data
+            && let Some((_, writes)) = held.iter().find(|(task, _)| *task == from.task)
+        {
+            let write = writes.iter().find(|write| write.index == from.index).map(|write| &write.value);
             let payload = match write {
                 Some(WriteValue::One(payload)) => payload.clone(),
                 Some(WriteValue::Items(items)) => items.get(from.part as usize).cloned().unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::value::{Map, Value};
+use crate::base::value::Value;
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId};
 use crate::graph::{Breakpoints, Command, Interrupt, Scope};
 use crate::state::{StateRef, Writes};
@@ -29,8 +29,8 @@ pub(crate) struct Event {
 pub(crate) enum EventKind {
     /// The state after a superstep that changed it.
     Values(StateRef),
-    /// What a node wrote.
-    Updates { node: String, update: Map, cached: bool },
+    /// What a node wrote: null for nothing, a map, or a list of maps if it wrote a channel several times.
+    Updates { node: String, update: Value, cached: bool },
     /// A run stopped at these questions, or at a breakpoint if there are none.
     Interrupts(Vec<Interrupt>),
     /// What a node shows while it runs.

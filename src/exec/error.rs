@@ -76,6 +76,9 @@ pub enum RunError {
         /// The names there are.
         known: Vec<String>,
     },
+    /// An edit of a state is not possible as it was asked for. Nothing was changed.
+    #[error(transparent)]
+    Edit(#[from] EditProblem),
     /// A breakpoint of the run names a node that does not exist.
     #[error(transparent)]
     Breakpoint(#[from] GraphProblem),
@@ -96,6 +99,39 @@ pub enum RunError {
     #[doc(hidden)]
     #[error("the node waits for an answer")]
     Waiting(#[source] Interrupted),
+}
+
+/// Why the state of a thread was not changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EditProblem {
+    /// No superstep was given.
+    #[error("no supersteps were given")]
+    NoSupersteps,
+    /// A superstep without an update was given.
+    #[error("superstep {superstep} has no updates")]
+    NoUpdates {
+        /// The superstep, counted from 0.
+        superstep: usize,
+    },
+    /// One of several updates does not say as which node it is made.
+    #[error("of several updates in one superstep each must name the node it is made as")]
+    NeedsNode,
+    /// An input, a copy or the end of all tasks shares a superstep with other updates.
+    #[error("an update as {as_node:?} must be alone in its superstep")]
+    NotAlone {
+        /// What it is made as.
+        as_node: &'static str,
+    },
+    /// A thread without checkpoints cannot be copied.
+    #[error("the thread has no checkpoint to copy")]
+    NothingToCopy,
+    /// A copy changes nothing by itself, and an input gives no commands.
+    #[error("an update as {as_node:?} does not take this")]
+    Unexpected {
+        /// What it is made as.
+        as_node: &'static str,
+    },
 }
 
 impl RunError {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::base::id::NULL_TASK;
 use crate::base::value::decode_bytes;
-use crate::base::{CodecError, PayloadRef, Value, WriteValue};
+use crate::base::{CodecError, Map, PayloadRef, Value, WriteValue};
 use crate::graph::{Graph, Interrupt, SendTo};
 use crate::state::{FieldKind, StateError, Writes};
-use crate::store::{ChannelValue, ItemRow, StateRecord, WriteRecord};
+use crate::store::{ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
 
 use super::error::RunError;
 use super::head::{Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, PendingWrite, PendingWrites, RESUME};
@@ -41,9 +41,7 @@ impl<'a> Loader<'a> {
             }
         }
         loader.seen(record);
-        let known = |name: &Arc<str>| graph.by_channel.get(name).copied();
-        let edited = matches!(checkpoint.source, crate::store::Source::Update | crate::store::Source::Fork);
-        loader.head.updated = (!edited).then(|| record.updated.iter().filter_map(known).collect());
+        loader.head.updated = updated(graph, record);
         let input = graph.input() as usize;
         loader.needs_input &= loader.head.versions[input] > loader.head.input_seen;
         Ok(loader)
@@ -161,7 +159,22 @@ impl Head {
     }
 }
 
-fn input_from(graph: &Graph, map: crate::base::Map) -> Result<Writes, RunError> {
+/// The channels whose change made tasks due, as far as a checkpoint says: one that no run made does not, and the fork
+/// of a replay is due what its parent was, in the order that is recorded.
+fn updated(graph: &Graph, record: &StateRecord) -> Option<Vec<u32>> {
+    let checkpoint = &record.checkpoint;
+    match (checkpoint.source, checkpoint.run) {
+        (Source::Update, _) | (_, None) => None,
+        (Source::Fork, Some(_)) => {
+            let nodes = checkpoint.tasks.iter().filter(|task| matches!(task.kind, TaskKind::Pull { .. }));
+            let by_name = nodes.map(|task| &task.name).is_sorted();
+            by_name.then(|| (graph.layout.len()..graph.channels.len()).map(|channel| channel as u32).collect())
+        }
+        _ => Some(record.updated.iter().filter_map(|name| graph.by_channel.get(name).copied()).collect()),
+    }
+}
+
+fn input_from(graph: &Graph, map: Map) -> Result<Writes, RunError> {
     let mut input = Writes::default();
     for (channel, value) in map {
         if let Some(field) = graph.by_channel.get(channel.as_str()).filter(|c| graph.is_field(**c)) {
@@ -232,16 +245,46 @@ fn special(pending: &PendingWrites, (_, index): (&str, i32)) -> Option<Value> {
     }
 }
 
-/// Returns what a task wrote to the state, by channel.
-pub(crate) fn result_of(graph: &Graph, pending: &PendingWrites) -> Result<crate::base::Map, RunError> {
-    let mut result = crate::base::Map::new();
-    for write in task_writes(graph, pending)? {
-        if let WriteKind::Field(Some(value)) = &write.kind {
-            let value = graph.layout.write_to_value(write.channel as usize, value)?;
-            result.insert(graph.channels[write.channel as usize].to_string(), value);
+/// Returns what a task wrote to the state, by channel; of a channel written several times, `{"$writes": [..]}`.
+pub(crate) fn result_of(graph: &Graph, pending: &PendingWrites) -> Result<Map, RunError> {
+    let written = shown_writes(graph, &task_writes(graph, pending)?)?;
+    let mut result: Map = Map::new();
+    for (channel, value) in &written {
+        if !result.contains_key(&***channel) {
+            let several: Vec<Value> =
+                written.iter().filter(|(other, _)| other == channel).map(|(_, value)| value.clone()).collect();
+            let shown = match several.len() {
+                1 => value.clone(),
+                _ => Value::Map([("$writes".to_string(), Value::List(several))].into_iter().collect()),
+            };
+            result.insert(channel.to_string(), shown);
         }
     }
     Ok(result)
+}
+
+/// Returns what a task wrote to the state as an update shows it: null for nothing, a map by channel, or a list of maps,
+/// one for each write, if it wrote a channel several times.
+pub(super) fn update_of(graph: &Graph, writes: &[TaskWrite]) -> Result<Value, RunError> {
+    let written = shown_writes(graph, writes)?;
+    let twice = (1..written.len()).any(|at| written[..at].iter().any(|(channel, _)| *channel == written[at].0));
+    let mut shown = written.into_iter().map(|(channel, value)| (channel.to_string(), value)).peekable();
+    Ok(match shown.peek() {
+        None => Value::Null,
+        Some(_) if twice => Value::List(shown.map(|one| Value::Map([one].into_iter().collect())).collect()),
+        Some(_) => Value::Map(shown.collect()),
+    })
+}
+
+fn shown_writes<'a>(graph: &'a Graph, writes: &[TaskWrite]) -> Result<Vec<(&'a Arc<str>, Value)>, RunError> {
+    let mut shown = Vec::new();
+    for write in writes {
+        if let WriteKind::Field(Some(value)) = &write.kind {
+            let field = write.channel as usize;
+            shown.push((&graph.channels[field], graph.layout.write_to_value(field, value)?));
+        }
+    }
+    Ok(shown)
 }
 
 /// Returns the message of the error stored for a task.

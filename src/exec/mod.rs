@@ -21,10 +21,10 @@ mod save;
 mod task;
 mod view;
 
-pub use error::RunError;
+pub use error::{EditProblem, RunError};
 
 pub(crate) use begin::answers_by_id;
-pub(crate) use edit::{Edit, as_node, edit};
+pub(crate) use edit::{Copied, Editor, NodeEdit, as_node};
 pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, Start, Status};
 pub(crate) use head::Head;
 pub(crate) use load::{Loader, error_of, interrupts_of, result_of};

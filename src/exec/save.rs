@@ -1,6 +1,6 @@
 //! What a run stores: checkpoints, the writes of tasks, and what is shown of them.
 
-use crate::base::{Encoded, Map, Value, WriteValue};
+use crate::base::{Encoded, Value, WriteValue};
 use crate::graph::{Graph, Interrupt};
 use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
 
@@ -9,7 +9,7 @@ use super::error::RunError;
 use super::head::{ERROR, HeadCheckpoint, INTERRUPT, NO_WRITES, RESUME};
 use super::machine::Machine;
 use super::plan::{Order, plan};
-use super::task::{TaskStatus, TaskWrite, WriteKind};
+use super::task::{TaskStatus, TaskWrite};
 
 impl Machine {
     /// Makes the checkpoint of the present state, and the tasks that are due at it.
@@ -134,14 +134,7 @@ impl Machine {
             return;
         }
         let (TaskStatus::Done(writes), Some(node)) = (&self.tasks[slot].status, self.tasks[slot].node) else { return };
-        let layout = &*self.graph.layout;
-        let mut update = Map::new();
-        for write in writes {
-            if let WriteKind::Field(Some(value)) = &write.kind {
-                let shown = layout.write_to_value(write.channel as usize, value).unwrap_or(Value::Null);
-                update.insert(layout.name(write.channel as usize).to_string(), shown);
-            }
-        }
+        let update = super::load::update_of(&self.graph, writes).unwrap_or_default();
         let node = self.graph.nodes[node].name.to_string();
         self.emit(EventKind::Updates { node, update, cached });
     }

@@ -7,9 +7,11 @@
 //! Invariants: nothing here changes what is stored; a fork is a new first checkpoint that refers to the old one.
 
 mod diff;
+mod filter;
 mod snapshot;
 mod thread;
 
 pub use diff::{ChannelDiff, Diff, diff};
+pub use filter::HistoryFilter;
 pub use snapshot::{Blame, Snapshot};
 pub use thread::{History, Thread};

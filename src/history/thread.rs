@@ -5,6 +5,7 @@ use std::fmt;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::{Batch, CheckpointQuery, NewCheckpoint, Parent, Point, Source, Store, StoreError, ThreadRecord};
 
+use super::filter::HistoryFilter;
 use super::snapshot::Snapshot;
 
 /// The history of one conversation or workflow: a tree of checkpoints with a head.
@@ -105,9 +106,19 @@ impl Thread {
     /// [`StoreError::Read`], [`StoreError::Corrupt`]; each item may fail alike.
     #[doc(alias = "get_state_history")]
     pub fn history(&self) -> Result<History, StoreError> {
-        let query = CheckpointQuery { limit: PAGE, ..CheckpointQuery::new(self.id.clone(), Namespace::root()) };
+        self.history_with(HistoryFilter::new())
+    }
+
+    /// Returns some of the checkpoints of the root namespace, newest first. No state is read.
+    ///
+    /// # Errors
+    /// As [`Thread::history`].
+    pub fn history_with(&self, filter: HistoryFilter) -> Result<History, StoreError> {
+        let mut query = CheckpointQuery::new(self.id.clone(), Namespace::root());
+        query.before = filter.below();
+        query.limit = filter.limit.map_or(PAGE, |limit| limit.clamp(1, PAGE));
         let page = self.store.backend().checkpoints(&query)?.into_iter();
-        Ok(History { store: self.store.clone(), query, page, ended: false })
+        Ok(History { store: self.store.clone(), query, page, ended: false, filter })
     }
 
     /// Starts a thread whose state is that of a checkpoint elsewhere.
@@ -153,29 +164,45 @@ pub struct History {
     query: CheckpointQuery,
     page: std::vec::IntoIter<crate::store::CheckpointRecord>,
     ended: bool,
+    filter: HistoryFilter,
+}
+
+impl History {
+    /// Returns the next record, whether it is shown or not.
+    fn record(&mut self) -> Result<Option<crate::store::CheckpointRecord>, StoreError> {
+        if let Some(record) = self.page.next() {
+            self.query.before = Some(record.point.checkpoint);
+            return Ok(Some(record));
+        }
+        if self.query.before.is_none() {
+            return Ok(None);
+        }
+        self.page = self.store.backend().checkpoints(&self.query)?.into_iter();
+        let record = self.page.next();
+        self.query.before = record.as_ref().map(|record| record.point.checkpoint);
+        Ok(record)
+    }
 }
 
 impl Iterator for History {
     type Item = Result<Snapshot, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(record) = self.page.next() {
-            self.query.before = Some(record.point.checkpoint);
-            return Some(Ok(Snapshot::new(self.store.clone(), record)));
-        }
-        if self.ended || self.query.before.is_none() {
-            return None;
-        }
-        match self.store.backend().checkpoints(&self.query) {
-            Ok(page) => {
-                self.ended = page.is_empty();
-                self.page = page.into_iter();
-                if self.ended { None } else { self.next() }
-            }
-            Err(error) => {
-                self.ended = true;
-                Some(Err(error))
+        while !self.ended && self.filter.limit != Some(0) {
+            match self.record() {
+                Ok(Some(record)) if self.filter.ends_before(&record) => self.ended = true,
+                Ok(Some(record)) if !self.filter.shows(&record) => {}
+                Ok(Some(record)) => {
+                    self.filter.limit = self.filter.limit.map(|limit| limit - 1);
+                    return Some(Ok(Snapshot::new(self.store.clone(), record)));
+                }
+                Ok(None) => self.ended = true,
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
             }
         }
+        None
     }
 }

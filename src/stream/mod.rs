@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{Map, Value};
+use crate::base::Value;
 use crate::graph::Interrupt;
 
 /// What a stream shows.
@@ -29,8 +29,9 @@ pub enum StreamPart<S> {
     Updates {
         /// The node.
         node: String,
-        /// The channels it wrote, with the written values.
-        update: Map,
+        /// The channels it wrote with the written values, null if it wrote none; a list of such maps with one channel
+        /// each, if it wrote a channel several times.
+        update: Value,
         /// Whether the result was remembered and the node did not run now.
         cached: bool,
     },

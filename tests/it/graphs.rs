@@ -364,7 +364,7 @@ fn streams_show_values_and_updates() {
     let seen: Vec<String> = parts
         .map(|part| match part.unwrap() {
             StreamPart::Values(state) => format!("values {} {}", state.n, state.log.join("")),
-            StreamPart::Updates { node, update, .. } => format!("{node} {}", Value::Map(update).to_json()),
+            StreamPart::Updates { node, update, .. } => format!("{node} {}", update.to_json()),
             other => panic!("{other:?}"),
         })
         .collect();

@@ -4,6 +4,10 @@
 
 mod backends;
 mod crash;
+mod edits;
+/// The same edits on a file.
+#[path = "edits.rs"]
+mod edits_in_a_file;
 mod graphs;
 /// The same graphs on a file.
 #[path = "graphs.rs"]
@@ -12,4 +16,5 @@ mod inside;
 /// The same graphs on a file.
 #[path = "inside.rs"]
 mod inside_in_a_file;
+mod places;
 mod store_model;

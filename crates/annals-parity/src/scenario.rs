@@ -198,8 +198,7 @@ pub(crate) const MODES: [&str; 2] = ["updates", "values"];
 
 fn of_step(step: &Map<String, Json>, options: Options, missing: &mut BTreeSet<String>) {
     match step["do"].as_str().unwrap_or_default() {
-        "invoke" | "stream" | "get_state" | "history" | "update_state" | "compile" => {}
-        "bulk_update" => _ = missing.insert("bulk_update".into()),
+        "invoke" | "stream" | "get_state" | "history" | "update_state" | "bulk_update" | "compile" => {}
         "draw_mermaid" | "graph_json" => _ = missing.insert("drawing".into()),
         "get_subgraphs" => _ = missing.insert("subgraphs".into()),
         "clear_cache" => _ = missing.insert("cache".into()),

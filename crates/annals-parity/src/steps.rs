@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use annals::history::HistoryFilter;
 use annals::prelude::{
-    Durability, DynState, Input, Interrupt, Outcome, Snapshot, Store, StreamMode, StreamPart, Thread,
+    Durability, DynState, Input, Interrupt, Outcome, Snapshot, StateUpdate, Store, StreamMode, StreamPart, Thread,
 };
-use annals::{Error, Run, StateSnapshot};
+use annals::{Error, Run};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, build, names};
@@ -107,7 +108,7 @@ impl<'a> Runner<'a> {
             "stream" => self.stream(&built, step, record),
             "get_state" => self.get_state(&built, step, record),
             "history" => self.history(&built, step, record),
-            "update_state" => self.update_state(&built, step, record),
+            "update_state" | "bulk_update" => self.update_state(&built, step, record),
             "compile" => Ok(()),
             other => Err(Stop::Unsupported(format!("step {other}"))),
         }
@@ -246,8 +247,7 @@ impl<'a> Runner<'a> {
                     chunks.push(chunk("values", state.clone()));
                 }
                 Ok(StreamPart::Updates { node, update, cached }) => {
-                    let update = if update.is_empty() { Json::Null } else { written(&update.into()) };
-                    let mut data = json!({node: update});
+                    let mut data = json!({node: written(&update)});
                     if cached {
                         data["__metadata__"] = json!({"cached": true});
                     }
@@ -292,43 +292,68 @@ impl<'a> Runner<'a> {
     }
 
     fn history(&mut self, built: &Built, step: &Record, record: &mut Record) -> Result<(), Stop> {
-        let (thread, only) = match self.on(step)? {
+        let (thread, at) = match self.on(step)? {
             On::Nothing => return Err(class("ValueError")),
             On::Thread(thread) => (thread, None),
-            On::At(thread, at) => (thread, Some(at.id())),
+            On::At(thread, at) => (thread, Some(at)),
         };
-        let before = match step.get("before").and_then(Json::as_str) {
-            Some(reference) => self.resolve(reference)?.checkpoint,
-            None => None,
-        };
-        let limit = step.get("limit").and_then(Json::as_u64).unwrap_or(u64::MAX);
-        let filter = step.get("filter").and_then(Json::as_object);
+        let mut filter = HistoryFilter::new();
+        if let Some(before) = step.get("before").and_then(Json::as_str)
+            && let Some(before) = self.resolve(before)?.checkpoint
+        {
+            filter = filter.before(before);
+        }
+        if let Some(limit) = step.get("limit").and_then(Json::as_u64) {
+            filter = filter.limit(limit as usize);
+        }
+        for (name, value) in step.get("filter").and_then(Json::as_object).into_iter().flatten() {
+            filter = match (name.as_str(), value) {
+                ("source", Json::String(source)) => match source.parse() {
+                    Ok(source) => filter.source(source),
+                    Err(_) => filter.limit(0),
+                },
+                ("step", Json::Number(step)) => filter.step(step.as_i64().unwrap_or(i64::MIN)),
+                _ => filter.metadata(name, value.clone()),
+            };
+        }
         let (mut shown, mut places) = (Vec::new(), Vec::new());
-        for state in built.graph.get_state_history(&thread)? {
-            let state = state?;
-            let id = state.checkpoint;
-            let wanted = only.is_none_or(|only| Some(only) == id)
-                && before.is_none_or(|before| id < Some(before))
-                && filter.is_none_or(|filter| matches(&state, filter));
-            if wanted && (shown.len() as u64) < limit {
-                let (json, place) = snapshot(&state, &built.channels, &thread);
-                shown.push(json);
-                places.push(place);
-            }
+        let states = match &at {
+            Some(at) => built.graph.state_history(at, filter)?,
+            None => built.graph.state_history(&thread, filter)?,
+        };
+        for state in states {
+            let (json, place) = snapshot(&state?, &built.channels, &thread);
+            shown.push(json);
+            places.push(place);
         }
         self.label(step, places, true);
         record.insert("history".into(), shown.into());
         Ok(())
     }
 
+    fn state_update(&self, built: &Built, update: &Record) -> Result<StateUpdate<DynState>, Stop> {
+        let values = eval(update.get("values").unwrap_or(&Json::Null), &self.env());
+        let update_of: Vec<Out> =
+            outputs(&values, &built.channels).map_err(|failure| Stop::Error(failure.to_json()))?;
+        Ok(StateUpdate::new(update_of, update.get("as_node").and_then(Json::as_str)))
+    }
+
     fn update_state(&mut self, built: &Built, step: &Record, record: &mut Record) -> Result<(), Stop> {
-        let values = eval(step.get("values").unwrap_or(&Json::Null), &self.env());
-        let update: Vec<Out> = outputs(&values, &built.channels).map_err(|failure| Stop::Error(failure.to_json()))?;
-        let as_node = step.get("as_node").and_then(Json::as_str);
+        let updates = match step.get("supersteps").and_then(Json::as_array) {
+            None => vec![vec![self.state_update(built, step)?]],
+            Some(supersteps) => {
+                let mut all = Vec::new();
+                for superstep in supersteps {
+                    let updates = superstep.as_array().into_iter().flatten().filter_map(Json::as_object);
+                    all.push(updates.map(|update| self.state_update(built, update)).collect::<Result<_, _>>()?);
+                }
+                all
+            }
+        };
         let made = match self.on(step)? {
             On::Nothing => return Err(class("ValueError")),
-            On::Thread(thread) => built.graph.update_state(&thread, update, as_node)?,
-            On::At(_, at) => built.graph.update_state(&at, update, as_node)?,
+            On::Thread(thread) => built.graph.bulk_update_state(&thread, updates)?,
+            On::At(_, at) => built.graph.bulk_update_state(&at, updates)?,
         };
         let parent = made.record().parent;
         let place = Place { thread: made.point().thread.as_str().into(), checkpoint: Some(made.id()), parent };
@@ -348,9 +373,4 @@ fn output(built: &Built, outcome: &Outcome<DynState>) -> Json {
         output["__interrupt__"] = interrupts(outcome.interrupts());
     }
     output
-}
-
-fn matches(state: &StateSnapshot<DynState>, filter: &Record) -> bool {
-    let metadata = crate::trace::metadata(state);
-    filter.iter().all(|(name, value)| metadata.get(name) == Some(value))
 }

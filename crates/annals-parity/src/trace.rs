@@ -3,7 +3,7 @@
 use annals::base::{CheckpointId, Value};
 use annals::prelude::{DynState, Interrupt, Thread};
 use annals::store::{Source, TaskKind};
-use annals::{Error, ErrorKind, RunError, StateSnapshot};
+use annals::{EditProblem, Error, ErrorKind, RunError, StateSnapshot};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::Channels;
@@ -116,6 +116,8 @@ pub(crate) fn error(error: &Error) -> Json {
         RunError::UnknownLabel { .. } => "KeyError",
         RunError::BadDestination { .. } | RunError::Breakpoint(_) | RunError::BadRecursionLimit { .. } => "ValueError",
         RunError::SendToEnd | RunError::AmbiguousUpdate { .. } | RunError::UnknownNode { .. } => "InvalidUpdateError",
+        RunError::Edit(EditProblem::NoSupersteps | EditProblem::NoUpdates { .. }) => "ValueError",
+        RunError::Edit(_) => "InvalidUpdateError",
         _ => return other(&run.to_string()),
     };
     let mut out = json!({"class": class});
@@ -185,16 +187,13 @@ pub(crate) fn snapshot(snapshot: &StateSnapshot<DynState>, channels: &Channels, 
     let id = thread.id().as_str().to_owned();
     let place = Place { thread: id.clone(), checkpoint: snapshot.checkpoint, parent: snapshot.parent };
     let parent = snapshot.parent.map(|parent| Place { thread: id, checkpoint: Some(parent), parent: None }.to_json());
-    // A task view does not say what made the task due; the record of the checkpoint does.
-    let record = snapshot.checkpoint.and_then(|id| thread.at(&id.to_string()).ok());
     let tasks: Json = snapshot
         .tasks
         .iter()
         .map(|task| {
-            let kind = record.as_ref().and_then(|r| r.record().tasks.iter().find(|known| known.id == task.id));
-            let path = match kind.map(|known| &known.kind) {
-                Some(TaskKind::Push { index }) => json!(["push", index]),
-                _ => json!(["pull", task.name]),
+            let path = match &task.kind {
+                TaskKind::Push { index } => json!(["push", index]),
+                TaskKind::Pull { .. } => json!(["pull", task.name]),
             };
             let result = task.result.as_ref().map(|writes| written(&Value::Map(writes.clone())));
             json!({

@@ -1,0 +1,113 @@
+//! Which checkpoints of a history to show.
+
+use crate::base::{CheckpointId, Value};
+use crate::store::{CheckpointRecord, Source};
+
+/// Which checkpoints of a history to show. Everything is looked up in the records: no state is read for a checkpoint
+/// that is not shown.
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+/// use annals::history::HistoryFilter;
+/// use annals::store::Source;
+///
+/// #[derive(State, Clone, Default)]
+/// struct Count { #[channel(last)] n: i64 }
+///
+/// # fn main() -> Result<()> {
+/// let graph = StateGraph::<Count>::new()
+///     .node("add", |s: &Count| Ok(Count::update().n(s.n + 1)))
+///     .edge(START, "add")
+///     .compile()?;
+/// let thread = Store::memory().thread("count")?;
+/// for n in 0..3 {
+///     graph.invoke(&thread, Count::update().n(n))?;
+/// }
+/// // The newest input, and what it was given to.
+/// let inputs = HistoryFilter::new().source(Source::Input).limit(1);
+/// let input = graph.state_history(&thread, inputs)?.next().expect("there are three")?;
+/// assert_eq!((input.step, input.values.n), (Some(5), 2));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct HistoryFilter {
+    pub(super) before: Option<CheckpointId>,
+    pub(super) limit: Option<usize>,
+    only: Option<CheckpointId>,
+    source: Option<Source>,
+    step: Option<i64>,
+    metadata: Vec<(String, Value)>,
+}
+
+impl HistoryFilter {
+    /// Shows everything.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Shows only what is older than this checkpoint.
+    pub fn before(mut self, checkpoint: CheckpointId) -> Self {
+        self.before = Some(checkpoint);
+        self
+    }
+
+    /// Shows at most so many, the newest.
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Shows only what was made by this.
+    pub fn source(mut self, source: Source) -> Self {
+        self.source = Some(source);
+        self
+    }
+
+    /// Shows only the superstep with this number.
+    pub fn step(mut self, step: i64) -> Self {
+        self.step = Some(step);
+        self
+    }
+
+    /// Shows only checkpoints of runs whose metadata has this value under this name.
+    pub fn metadata(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.metadata.push((name.into(), value.into()));
+        self
+    }
+
+    /// Shows only this checkpoint.
+    pub(crate) fn only(mut self, checkpoint: CheckpointId) -> Self {
+        self.only = Some(checkpoint);
+        self.limit = self.limit.map_or(Some(1), |limit| Some(limit.min(1)));
+        self
+    }
+
+    /// Returns the checkpoint to begin below: nothing newer is read.
+    pub(super) fn below(&self) -> Option<CheckpointId> {
+        let number = |id: CheckpointId| u128::from_be_bytes(*id.as_bytes());
+        let next = |id| CheckpointId::from_bytes(number(id).saturating_add(1).to_be_bytes());
+        [self.before, self.only.map(next)].into_iter().flatten().min()
+    }
+
+    /// Returns whether neither this checkpoint nor an older one is shown.
+    pub(super) fn ends_before(&self, record: &CheckpointRecord) -> bool {
+        self.only.is_some_and(|only| record.point.checkpoint < only)
+    }
+
+    pub(super) fn shows(&self, record: &CheckpointRecord) -> bool {
+        self.only.is_none_or(|only| only == record.point.checkpoint)
+            && self.source.is_none_or(|source| source == record.source)
+            && self.step.is_none_or(|step| step == record.step)
+            && (self.metadata.is_empty() || self.fits_metadata(record))
+    }
+
+    fn fits_metadata(&self, record: &CheckpointRecord) -> bool {
+        let text = record.metadata.as_deref().unwrap_or("{}");
+        let Ok(metadata) = serde_json::from_str::<serde_json::Value>(text) else { return false };
+        let has =
+            |name: &str, value: &Value| metadata.get(name).is_some_and(|found| Value::from(found.clone()) == *value);
+        self.metadata.iter().all(|(name, value)| has(name, value))
+    }
+}

@@ -1,0 +1,29 @@
+//! Where graphs are tested: on a store in memory and on a file. A module with graphs is compiled once for each.
+
+use annals::prelude::*;
+
+thread_local! {
+    /// The folder of the test that runs on this thread; it goes when the test ends.
+    static FOLDER: tempfile::TempDir = tempfile::tempdir().unwrap();
+}
+
+/// A new store: a file if the module is the one for files.
+pub(crate) fn place(module: &str) -> Store {
+    if module.ends_with("in_a_file") {
+        FOLDER.with(|folder| Store::open(folder.path().join("store.db")).unwrap())
+    } else {
+        Store::memory()
+    }
+}
+
+/// What is kept in memory of a thread is what its store holds.
+pub(crate) fn same_after_reload<S: Clone + Send + Sync + PartialEq + std::fmt::Debug + 'static>(
+    graph: &CompiledGraph<S>,
+    thread: &Thread,
+) {
+    let kept = graph.get_state(thread).unwrap();
+    thread.store().clear_head_cache();
+    let loaded = graph.get_state(thread).unwrap();
+    assert_eq!((&kept.values, &kept.next, &kept.tasks), (&loaded.values, &loaded.next, &loaded.tasks));
+    assert!(thread.store().check().unwrap().problems.is_empty());
+}
