@@ -468,9 +468,11 @@ pub mod state;
 pub mod store;
 mod stream;
 
+#[doc(hidden)]
+pub use drive::block_on;
 pub use drive::{
-    Durability, Input, IntoInput, Outcome, Run, RunOn, StateHistory, StateSnapshot, StateUpdate, Stream, TaskView,
-    UpdateAs,
+    AsyncStream, Durability, Input, IntoInput, Outcome, Run, RunOn, StateHistory, StateSnapshot, StateUpdate, Stream,
+    TaskView, UpdateAs,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{EditProblem, RunError};

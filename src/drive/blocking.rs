@@ -1,26 +1,23 @@
 //! The blocking driver: the machine on the calling thread, its tasks on this and other threads.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::exec::{Effect, Event, Machine, Status, TaskJob, TaskOutcome, run_task};
-use crate::store::{Store, Ticket};
+use crate::exec::{Effect, Event, Machine, Opened, Status, TaskJob, TaskOutcome, close, close_panicked, open};
+use crate::graph::Work;
+use crate::store::{Batch, Ticket};
 
-use super::feed::{Fact, Feed, Reader};
-use super::host::RunHost;
+use super::begun::{Begun, Tickets, waits};
+use super::feed::{Fact, Reader};
+use super::nonblocking::block_on;
 use super::pool::{Pool, in_task, run_here};
-use super::run::Durability;
 
-/// A machine with what it runs on.
+/// A run on the calling thread.
 pub(super) struct Driver {
-    machine: Machine,
-    store: Option<Store>,
-    host: Arc<RunHost>,
-    /// Whether it runs inside a task of another run.
-    inside: bool,
-    clock: crate::base::SystemClock,
-    tickets: VecDeque<Ticket>,
+    run: Begun,
+    tickets: Tickets,
     due: VecDeque<Box<TaskJob>>,
     running: usize,
     feed: Reader,
@@ -29,25 +26,12 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Makes the driver of an outermost run.
-    pub(super) fn new(machine: Machine, store: Option<Store>, host: Arc<RunHost>) -> Self {
-        let feed = Arc::clone(&host.feed);
-        Self::on(machine, store, host, feed, false)
-    }
-
-    /// Makes the driver of a run inside a task.
-    pub(super) fn inside(machine: Machine, store: Option<Store>, host: Arc<RunHost>) -> Self {
-        Self::on(machine, store, host, Arc::default(), true)
-    }
-
-    fn on(machine: Machine, store: Option<Store>, host: Arc<RunHost>, feed: Arc<Feed>, inside: bool) -> Self {
+    /// Makes the driver of a run.
+    pub(super) fn new(run: Begun) -> Self {
+        let feed = if run.inside { Arc::default() } else { Arc::clone(&run.host.feed) };
         Self {
-            machine,
-            store,
-            host,
-            inside,
-            clock: crate::base::SystemClock,
-            tickets: VecDeque::new(),
+            run,
+            tickets: Tickets::default(),
             due: VecDeque::new(),
             running: 0,
             feed: Reader(feed),
@@ -58,7 +42,7 @@ impl Driver {
     /// Runs until there is an event, or the run ends (`None`) with everything it made committed.
     pub(super) fn next_event(&mut self) -> Result<Option<Event>, Error> {
         loop {
-            if let Some(event) = self.shown.pop_front().or_else(|| self.machine.poll_event()) {
+            if let Some(event) = self.shown.pop_front().or_else(|| self.run.poll_event()) {
                 return Ok(Some(event));
             }
             if !self.step()? {
@@ -69,41 +53,35 @@ impl Driver {
 
     /// Runs to the end. What it shows goes to the outermost driver.
     pub(super) fn run(mut self) -> Result<Machine, Error> {
-        loop {
-            let goes_on = self.step()?;
-            while let Some(event) = self.machine.poll_event() {
-                if self.inside {
-                    self.host.forward(event);
-                }
-            }
-            if !goes_on {
-                return Ok(self.machine);
-            }
+        while self.step()? {
+            self.run.forward();
         }
+        self.run.forward();
+        Ok(self.run.machine)
     }
 
     pub(super) fn into_machine(self) -> Machine {
-        self.machine
+        self.run.machine
     }
 
     /// Does what the machine asks for, then waits for one fact. Returns whether the run goes on.
     fn step(&mut self) -> Result<bool, Error> {
-        while let Some(effect) = self.machine.poll_effect() {
+        while let Some(effect) = self.run.machine.poll_effect() {
             match effect {
                 Effect::Commit(batch) => self.commit(batch)?,
                 Effect::Start(job) => self.due.push_back(job),
             }
         }
         if self.due.is_empty() && self.running == 0 {
-            let ended = !matches!(self.machine.status(), Status::Running);
+            let ended = !matches!(self.run.machine.status(), Status::Running);
             if ended {
                 self.wait_for_commits()?;
             }
             return Ok(!ended);
         }
-        let alone = (self.due.len() == 1 || self.host.concurrency_max == 1) && self.running == 0;
+        let alone = (self.due.len() == 1 || self.run.host.concurrency_max == 1) && self.running == 0;
         // On this thread a task could show nothing before it has ended.
-        if in_task() || (alone && !self.host.wants.are_live()) {
+        if in_task() || (alone && !self.run.host.wants.are_live()) {
             if let Some(job) = self.due.pop_front() {
                 let slot = job.slot;
                 let outcome = run_here(|| run_task(*job));
@@ -111,7 +89,7 @@ impl Driver {
             }
             return Ok(true);
         }
-        while self.running < self.host.concurrency_max
+        while self.running < self.run.host.concurrency_max
             && let Some(job) = self.due.pop_front()
         {
             self.spawn(job);
@@ -141,43 +119,45 @@ impl Driver {
     }
 
     fn task_done(&mut self, slot: usize, outcome: TaskOutcome) {
-        let now = match &self.store {
-            Some(store) => store.now(),
-            None => crate::base::Clock::now(&self.clock),
-        };
-        self.machine.handle_task_done(slot, outcome, now);
+        let now = self.run.now();
+        self.run.machine.handle_task_done(slot, outcome, now);
     }
 
-    fn commit(&mut self, batch: crate::store::Batch) -> Result<(), Error> {
-        let Some(store) = &self.store else { return Ok(()) };
-        match self.host.durability {
-            Durability::Sync => store.commit(&batch)?,
-            Durability::Async => {
-                while self.tickets.front().is_some_and(Ticket::is_settled) {
-                    if let Some(ticket) = self.tickets.pop_front() {
-                        ticket.wait()?;
-                    }
-                }
-                self.tickets.push_back(store.submit(batch));
-            }
+    fn commit(&mut self, batch: Batch) -> Result<(), Error> {
+        let Some(store) = &self.run.store else { return Ok(()) };
+        if waits(&self.run.host) {
+            store.commit(&batch)?;
+        } else {
+            self.tickets.submit(store, batch)?;
         }
-        self.machine.handle_committed();
+        self.run.machine.handle_committed();
         Ok(())
     }
 
     fn wait_for_commits(&mut self) -> Result<(), Error> {
-        if self.inside {
-            // The outermost run waits for them, once.
-            self.host.tickets.lock().extend(self.tickets.drain(..));
-            return Ok(());
-        }
-        self.tickets.extend(self.host.tickets.lock().drain(..));
-        if let (Some(store), false) = (&self.store, self.tickets.iter().all(Ticket::is_settled)) {
+        let tickets = self.tickets.at_end(&self.run);
+        if let (Some(store), false) = (&self.run.store, tickets.iter().all(Ticket::is_settled)) {
             store.backend().write_submitted();
         }
-        while let Some(ticket) = self.tickets.pop_front() {
+        for ticket in tickets {
             ticket.wait()?;
         }
         Ok(())
+    }
+}
+
+/// Runs a task on this thread, also one that waits without blocking.
+pub(super) fn run_task(mut job: TaskJob) -> TaskOutcome {
+    let (work, input) = match open(&mut job) {
+        Opened::Node { work, input } => (work, input),
+        Opened::Ended(outcome) => return outcome,
+    };
+    let result = catch_unwind(AssertUnwindSafe(|| match &work {
+        Work::Blocking(run) | Work::Either(run, _) => run(input, &job.context),
+        Work::Async(start) => block_on(start(input, job.context.clone())),
+    }));
+    match result {
+        Ok(output) => close(&job, output),
+        Err(panic) => close_panicked(&job, &*panic),
     }
 }

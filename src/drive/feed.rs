@@ -1,7 +1,9 @@
 //! What reaches a driver while it waits: ended tasks, and what runs show before their superstep ends.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Waker;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -33,6 +35,20 @@ struct State {
     queue: VecDeque<Fact>,
     shown: usize,
     closed: bool,
+    /// Who polls for the next fact.
+    waker: Option<Waker>,
+}
+
+thread_local! {
+    static POLLED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Polls a task: what it shows waits for no reader, who is this very thread.
+pub(super) fn while_polled<T>(poll: impl FnOnce() -> T) -> T {
+    let outer = POLLED.replace(true);
+    let result = poll();
+    POLLED.set(outer);
+    result
 }
 
 impl Feed {
@@ -45,7 +61,7 @@ impl Feed {
     pub(super) fn push(&self, fact: Fact) {
         let mut state = self.state.lock();
         if matches!(fact, Fact::Shown(_)) {
-            while state.shown >= SHOWN_MAX && !state.closed && !self.unbounded {
+            while state.shown >= SHOWN_MAX && !state.closed && !self.unbounded && !POLLED.get() {
                 self.room.wait(&mut state);
             }
             state.shown += 1;
@@ -53,7 +69,20 @@ impl Feed {
         if !state.closed {
             state.queue.push_back(fact);
             self.came.notify_one();
+            if let Some(waker) = state.waker.take() {
+                waker.wake();
+            }
         }
+    }
+
+    /// Returns the next fact; if there is none, `waker` is woken when one comes.
+    pub(super) fn poll_or_wake(&self, waker: &Waker) -> Option<Fact> {
+        let mut state = self.state.lock();
+        let fact = self.take(&mut state);
+        if fact.is_none() {
+            state.waker = Some(waker.clone());
+        }
+        fact
     }
 
     /// Waits for the next fact.

@@ -7,15 +7,18 @@ use crate::base::{IdSource, Namespace, Value};
 use crate::error::Error;
 use crate::exec::{Machine, Recording, Request, RunError, Start, Status};
 use crate::graph::{
-    CompiledGraph, Context, Graph, Interrupted, IntoNode, NodeBody, NodeInput, NodeOutput, NodeResult, Persistence,
-    Signal, Takes, task_namespace,
+    CompiledGraph, Context, Graph, Interrupted, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput, NodeResult,
+    Persistence, Signal, Takes, Work, task_namespace,
 };
 use crate::history::Thread;
 use crate::state::{StateRef, Writes, field_of, shared_writes};
 
+use super::begun::Begun;
 use super::blocking::Driver;
 use super::host::RunHost;
 use super::load;
+use super::nonblocking::AsyncDriver;
+use super::pool::unblock;
 use super::run::{Input, Settings};
 
 /// Where a run inside a task stands.
@@ -61,7 +64,7 @@ fn without_tasks(path: &str) -> String {
 }
 
 /// Sets up a run of a graph inside the task of a context.
-pub(super) fn start(graph: &Arc<Graph>, context: &Context, input: Input, settings: &Settings) -> Result<Driver, Error> {
+pub(super) fn begin(graph: &Arc<Graph>, context: &Context, input: Input, settings: &Settings) -> Result<Begun, Error> {
     let inside = Inside::new(graph, context)?;
     let outer = context.parts();
     let start = match input {
@@ -105,7 +108,8 @@ pub(super) fn start(graph: &Arc<Graph>, context: &Context, input: Input, setting
         namespace: inside.namespace,
     };
     let machine = Machine::new(Arc::clone(graph), head, request, now)?;
-    Ok(Driver::inside(machine, inside.thread.as_ref().map(|thread| thread.store().clone()), host))
+    let store = inside.thread.as_ref().map(|thread| thread.store().clone());
+    Ok(Begun { machine, store, host, inside: true })
 }
 
 /// Ends a run inside the task of a context. What only the graphs around it can deal with goes through the context.
@@ -137,22 +141,38 @@ pub struct TakesGraph;
 /// A compiled graph as a node: it is given the channels that both graphs have, and returns its output channels.
 impl<S, C: Clone + Send + Sync + 'static> IntoNode<S, TakesGraph> for CompiledGraph<C> {
     fn into_node(self) -> NodeBody {
-        let graph = Arc::clone(&self.graph);
-        let run = move |input: NodeInput, context: &Context| run_as_node(&self, input, context);
-        NodeBody { takes: Takes::Value, run: Arc::new(run), child: Some(graph) }
+        let graph = self.graph;
+        let child = Some(Arc::clone(&graph));
+        let run = {
+            let graph = Arc::clone(&graph);
+            move |input: NodeInput, context: &Context| {
+                let machine = Driver::new(begin_as_node(&graph, input, context)?).run()?;
+                end_as_node(&graph, context, machine)
+            }
+        };
+        let start = move |input: NodeInput, context: Context| -> NodeFuture {
+            let graph = Arc::clone(&graph);
+            Box::pin(async move {
+                let begun = {
+                    let (graph, context) = (Arc::clone(&graph), context.clone());
+                    unblock(move || begin_as_node(&graph, input, &context)).await?
+                };
+                let machine = AsyncDriver::new(begun).run().await?;
+                end_as_node(&graph, &context, machine)
+            })
+        };
+        NodeBody { takes: Takes::Value, work: Work::Either(Arc::new(run), Arc::new(start)), child }
     }
 }
 
-fn run_as_node<C: Clone + Send + Sync + 'static>(
-    graph: &CompiledGraph<C>,
-    input: NodeInput,
-    context: &Context,
-) -> NodeResult<NodeOutput> {
+fn begin_as_node(graph: &Arc<Graph>, input: NodeInput, context: &Context) -> Result<Begun, Error> {
     let NodeInput::Value(value) = input else { unreachable!("a graph as a node is given a value") };
-    let input = Input::Update(input_of(&graph.graph, value)?);
-    let driver = start(&graph.graph, context, input, &Settings::default())?;
-    let (state, present) = finish(&graph.graph, context, driver.run()?)?;
-    Ok(NodeOutput::update(shared_writes(output_of(&graph.graph, &state, &present)?)))
+    begin(graph, context, Input::Update(input_of(graph, value)?), &Settings::default())
+}
+
+fn end_as_node(graph: &Graph, context: &Context, machine: Machine) -> NodeResult<NodeOutput> {
+    let (state, present) = finish(graph, context, machine)?;
+    Ok(NodeOutput::update(shared_writes(output_of(graph, &state, &present)?)))
 }
 
 /// Returns the input of a graph from the members of a map that are its channels.

@@ -6,16 +6,19 @@
 //! Invariants: what a run acknowledged is as durable as its [`Durability`] says; a run that lost a race is told so; a
 //! head goes back into the cache only if it is what the file holds.
 
+mod begun;
 mod blocking;
 mod edit;
 mod feed;
 mod host;
 mod inside;
 mod load;
+mod nonblocking;
 mod pool;
 mod run;
 mod snapshot;
 
 pub use edit::{StateUpdate, UpdateAs};
-pub use run::{Durability, Input, IntoInput, Outcome, Run, RunOn, Stream};
+pub use nonblocking::block_on;
+pub use run::{AsyncStream, Durability, Input, IntoInput, Outcome, Run, RunOn, Stream};
 pub use snapshot::{StateHistory, StateSnapshot, TaskView};

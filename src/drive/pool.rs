@@ -2,7 +2,10 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -28,6 +31,34 @@ pub(super) fn run_here<T>(work: impl FnOnce() -> T) -> T {
     let result = work();
     IN_TASK.set(outer);
     result
+}
+
+/// Does blocking work on a thread of the pool, and returns what came of it. A thread of the pool does it right here.
+pub(super) async fn unblock<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    if in_task() {
+        return work();
+    }
+    let done = Arc::new(Mutex::new((None, None::<Waker>)));
+    let end = Arc::clone(&done);
+    Pool::shared().spawn(Box::new(move || {
+        let result = catch_unwind(AssertUnwindSafe(work));
+        let mut done = end.lock();
+        done.0 = Some(result);
+        if let Some(waker) = done.1.take() {
+            waker.wake();
+        }
+    }));
+    let result = poll_fn(|waiting| {
+        let mut done = done.lock();
+        match done.0.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                done.1 = Some(waiting.waker().clone());
+                Poll::Pending
+            }
+        }
+    });
+    result.await.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 #[derive(Default)]

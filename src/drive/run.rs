@@ -7,17 +7,21 @@ use std::sync::Arc;
 use crate::base::limits::RECURSION_LIMIT_DEFAULT;
 use crate::base::{Clock, IdSource, Namespace, RunId, SystemClock};
 use crate::error::Error;
-use crate::exec::{EventKind, EventMask, Head, Machine, Recording, Request, RunError, Start, Status, answers_by_id};
+use crate::exec::{
+    Event, EventKind, EventMask, Head, Machine, Recording, Request, RunError, Start, Status, answers_by_id,
+};
 use crate::graph::{Breakpoints, Command, CompiledGraph, Context, Graph, Host, Interrupt, RunControl, Scope};
 use crate::history::{Snapshot, Thread};
 use crate::state::{DynState, DynUpdate, IntoUpdate, StateRef, Writes, resolve};
 use crate::store::Point;
 use crate::stream::{StreamMode, StreamPart};
 
+use super::begun::Begun;
 use super::blocking::Driver;
 use super::feed::Feed;
 use super::host::RunHost;
-use super::pool::in_task;
+use super::nonblocking::AsyncDriver;
+use super::pool::{in_task, unblock};
 use super::{inside, load};
 
 /// When a superstep counts as done.
@@ -243,6 +247,14 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         self.run(on).stream(input, modes)
     }
 
+    /// Runs the graph with an input, without blocking; see [`Run::ainvoke`].
+    ///
+    /// # Errors
+    /// As [`CompiledGraph::invoke`].
+    pub async fn ainvoke(&self, on: impl RunOn, input: impl IntoInput<S>) -> Result<Outcome<S>, Error> {
+        self.run(on).ainvoke(input).await
+    }
+
     /// Sets up a run with options.
     pub fn run(&self, on: impl RunOn) -> Run<'_, S> {
         Run { graph: self, place: on.place(), settings: Settings::default() }
@@ -306,9 +318,14 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// # Errors
     /// As [`CompiledGraph::invoke`].
     pub fn invoke(self, input: impl IntoInput<S>) -> Result<Outcome<S>, Error> {
-        let (graph, place) = (self.graph, self.place.clone());
-        let driver = self.start(input.into_input(), EventMask::default())?;
-        finish(graph, &place, driver.run()?)
+        let driver = Driver::new(begin(
+            &self.graph.graph,
+            &self.place,
+            input.into_input(),
+            &self.settings,
+            EventMask::default(),
+        )?);
+        finish(self.graph, &self.place, driver.run()?)
     }
 
     /// Runs step by step, as far as the stream is read.
@@ -316,57 +333,124 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// # Errors
     /// As [`CompiledGraph::stream`].
     pub fn stream(self, input: impl IntoInput<S>, modes: &[StreamMode]) -> Result<Stream<'a, S>, Error> {
-        let events = EventMask {
-            values: modes.contains(&StreamMode::Values),
-            updates: modes.contains(&StreamMode::Updates),
-            custom: modes.contains(&StreamMode::Custom),
-            subgraphs: false,
-        };
-        let (graph, place) = (self.graph, self.place.clone());
-        let driver = self.start(input.into_input(), events)?;
-        Ok(Stream { graph, place, driver: Some(driver), outcome: None })
+        let driver =
+            Driver::new(begin(&self.graph.graph, &self.place, input.into_input(), &self.settings, mask(modes))?);
+        Ok(Stream { graph: self.graph, place: self.place, driver: Some(driver), outcome: None })
     }
 
-    fn start(self, input: Input, events: EventMask) -> Result<Driver, Error> {
-        let graph = &self.graph.graph;
-        let (place, settings) = (self.place, self.settings);
-        if let Some(context) = &place.inside {
-            return inside::start(graph, context, input, &settings);
-        }
-        let start = match input {
-            Input::Update(writes) => Start::Input(resolve(&*graph.layout, writes).map_err(RunError::from)?),
-            Input::Command(command) => Start::Command(command),
-            Input::Continue => Start::Continue,
-        };
-        let root = Namespace::root();
-        let run = match &place.thread {
-            Some(thread) => thread.store().mint_run(),
-            None => RunId::default(),
-        };
-        let (seed, now, store, head, recording) = match &place.thread {
-            None => (IdSource::new().random(), SystemClock.now(), None, Head::empty(graph), None),
-            Some(thread) => {
-                let store = thread.store();
-                let loaded = load::load(graph, thread, &root, place.at.as_ref())?;
-                let recording = recording(thread, &place, loaded.newest, run, settings.metadata.clone());
-                (store.mint_seed(), store.now(), Some(store.clone()), loaded.head, Some(recording))
-            }
-        };
-        let host = Arc::new(settings.host(place.thread.clone(), run, events));
-        let request = Request {
-            interrupt_before: settings.breakpoints(graph, "before")?,
-            interrupt_after: settings.breakpoints(graph, "after")?,
-            recursion_limit: host.recursion_limit,
-            scope: settings.scope(&host, &start),
-            start,
-            events,
-            recording,
-            seed,
-            namespace: root,
-        };
-        let machine = Machine::new(Arc::clone(graph), head, request, now)?;
-        Ok(Driver::new(machine, store, host))
+    /// Runs to the end without blocking the executor that it is polled by: asynchronous nodes run in this future, the
+    /// others on threads, and commits are awaited. Dropping the future cancels the run; the thread can be continued.
+    ///
+    /// # Errors
+    /// As [`CompiledGraph::invoke`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Page { #[channel(last)] url: String, #[channel(last)] text: String }
+    ///
+    /// async fn fetch(page: &Page) -> NodeResult<PageUpdate> {
+    ///     Ok(Page::update().text(format!("the text of {}", page.url)))
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Page>::new().node("fetch", fetch).edge(START, "fetch").compile()?;
+    /// let run = async {
+    ///     let done = graph.ainvoke((), Page::update().url("a.example")).await?;
+    ///     assert_eq!(done.state().text, "the text of a.example");
+    ///     Ok::<(), annals::Error>(())
+    /// };
+    /// # annals::block_on(run)
+    /// # }
+    /// ```
+    pub async fn ainvoke(self, input: impl IntoInput<S>) -> Result<Outcome<S>, Error> {
+        let input = input.into_input();
+        let begun = begin_async(&self.graph.graph, &self.place, input, &self.settings, EventMask::default()).await?;
+        finish(self.graph, &self.place, AsyncDriver::new(begun).run().await?)
     }
+
+    /// Runs step by step without blocking, as far as the stream is read.
+    ///
+    /// # Errors
+    /// As [`CompiledGraph::stream`].
+    pub async fn astream(self, input: impl IntoInput<S>, modes: &[StreamMode]) -> Result<AsyncStream<'a, S>, Error> {
+        let input = input.into_input();
+        let begun = begin_async(&self.graph.graph, &self.place, input, &self.settings, mask(modes)).await?;
+        let driver = Some(AsyncDriver::new(begun));
+        Ok(AsyncStream { graph: self.graph, place: self.place, driver, outcome: None })
+    }
+}
+
+fn mask(modes: &[StreamMode]) -> EventMask {
+    EventMask {
+        values: modes.contains(&StreamMode::Values),
+        updates: modes.contains(&StreamMode::Updates),
+        custom: modes.contains(&StreamMode::Custom),
+        subgraphs: false,
+    }
+}
+
+async fn begin_async(
+    graph: &Arc<Graph>,
+    place: &Place,
+    input: Input,
+    settings: &Settings,
+    events: EventMask,
+) -> Result<Begun, Error> {
+    if place.thread.is_none() && place.inside.is_none() {
+        return begin(graph, place, input, settings, events);
+    }
+    let (graph, place, settings) = (Arc::clone(graph), place.clone(), settings.clone());
+    // A head that is not in memory is read from the file.
+    unblock(move || begin(&graph, &place, input, &settings, events)).await
+}
+
+/// Begins a run: loads its head and makes its machine.
+fn begin(
+    graph: &Arc<Graph>,
+    place: &Place,
+    input: Input,
+    settings: &Settings,
+    events: EventMask,
+) -> Result<Begun, Error> {
+    if let Some(context) = &place.inside {
+        return inside::begin(graph, context, input, settings);
+    }
+    let start = match input {
+        Input::Update(writes) => Start::Input(resolve(&*graph.layout, writes).map_err(RunError::from)?),
+        Input::Command(command) => Start::Command(command),
+        Input::Continue => Start::Continue,
+    };
+    let root = Namespace::root();
+    let run = match &place.thread {
+        Some(thread) => thread.store().mint_run(),
+        None => RunId::default(),
+    };
+    let (seed, now, store, head, recording) = match &place.thread {
+        None => (IdSource::new().random(), SystemClock.now(), None, Head::empty(graph), None),
+        Some(thread) => {
+            let store = thread.store();
+            let loaded = load::load(graph, thread, &root, place.at.as_ref())?;
+            let recording = recording(thread, place, loaded.newest, run, settings.metadata.clone());
+            (store.mint_seed(), store.now(), Some(store.clone()), loaded.head, Some(recording))
+        }
+    };
+    let host = Arc::new(settings.host(place.thread.clone(), run, events));
+    let request = Request {
+        interrupt_before: settings.breakpoints(graph, "before")?,
+        interrupt_after: settings.breakpoints(graph, "after")?,
+        recursion_limit: host.recursion_limit,
+        scope: settings.scope(&host, &start),
+        start,
+        events,
+        recording,
+        seed,
+        namespace: root,
+    };
+    let machine = Machine::new(Arc::clone(graph), head, request, now)?;
+    Ok(Begun { machine, store, host, inside: false })
 }
 
 impl Settings {
@@ -466,12 +550,7 @@ impl<S: Clone + Send + Sync + 'static> Iterator for Stream<'_, S> {
 
     fn next(&mut self) -> Option<Self::Item> {
         match self.driver.as_mut()?.next_event() {
-            Ok(Some(event)) => Some(Ok(match event.kind {
-                EventKind::Values(state) => StreamPart::Values(typed::<S>(&state)),
-                EventKind::Updates { node, update, cached } => StreamPart::Updates { node, update, cached },
-                EventKind::Interrupts(interrupts) => StreamPart::Interrupts(interrupts),
-                EventKind::Custom(value) => StreamPart::Custom(value),
-            })),
+            Ok(Some(event)) => Some(Ok(part(event))),
             Ok(None) => {
                 let machine = self.driver.take()?.into_machine();
                 match finish(self.graph, &self.place, machine) {
@@ -487,6 +566,58 @@ impl<S: Clone + Send + Sync + 'static> Iterator for Stream<'_, S> {
                 Some(Err(error))
             }
         }
+    }
+}
+
+fn part<S: Send + Sync + 'static>(event: Event) -> StreamPart<S> {
+    match event.kind {
+        EventKind::Values(state) => StreamPart::Values(typed::<S>(&state)),
+        EventKind::Updates { node, update, cached } => StreamPart::Updates { node, update, cached },
+        EventKind::Interrupts(interrupts) => StreamPart::Interrupts(interrupts),
+        EventKind::Custom(value) => StreamPart::Custom(value),
+    }
+}
+
+/// What happens in a run, as it happens, for asynchronous programs. The run goes on as far as the stream is read;
+/// dropping it leaves the thread where its last committed superstep was.
+pub struct AsyncStream<'a, S> {
+    graph: &'a CompiledGraph<S>,
+    place: Place,
+    driver: Option<AsyncDriver>,
+    outcome: Option<Outcome<S>>,
+}
+
+impl<S: Clone + Send + Sync + 'static> AsyncStream<'_, S> {
+    /// Returns the next part, `None` at the end.
+    pub async fn next(&mut self) -> Option<Result<StreamPart<S>, Error>> {
+        match self.driver.as_mut()?.next_event().await {
+            Ok(Some(event)) => Some(Ok(part(event))),
+            Ok(None) => {
+                let machine = self.driver.take()?.into_machine();
+                match finish(self.graph, &self.place, machine) {
+                    Ok(outcome) => {
+                        self.outcome = Some(outcome);
+                        None
+                    }
+                    Err(error) => Some(Err(error)),
+                }
+            }
+            Err(error) => {
+                self.driver = None;
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// Returns what came of the run, once the stream has ended without an error.
+    pub fn outcome(&self) -> Option<&Outcome<S>> {
+        self.outcome.as_ref()
+    }
+}
+
+impl<S> fmt::Debug for AsyncStream<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncStream").field("ended", &self.driver.is_none()).finish_non_exhaustive()
     }
 }
 

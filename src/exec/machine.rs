@@ -12,7 +12,7 @@ use super::apply::{Changes, apply};
 use super::effect::{Effect, Event, EventKind, Recording, Request, Status};
 use super::error::RunError;
 use super::head::Head;
-use super::task::{Task, TaskJob, TaskOutcome, TaskStatus, TaskWrite, WriteKind};
+use super::task::{Opened, Task, TaskJob, TaskOutcome, TaskStatus, TaskWrite, WriteKind};
 use super::view::shown;
 
 /// One run of a graph in one namespace.
@@ -225,10 +225,10 @@ impl Machine {
             let only_input = matches!(self.tasks.as_slice(), [task] if task.node.is_none());
             if only_input && self.graph.start.branches.is_empty() && self.tasks[0].push.is_none() {
                 // The input needs no user code: its superstep goes into the same batch.
-                let job = self.job(0);
-                match super::task::run(job) {
-                    TaskOutcome::Done { writes, .. } => self.tasks[0].status = TaskStatus::Done(writes),
-                    TaskOutcome::Failed(error) => return Err(error),
+                let mut job = self.job(0);
+                match super::task::open(&mut job) {
+                    Opened::Ended(TaskOutcome::Done { writes, .. }) => self.tasks[0].status = TaskStatus::Done(writes),
+                    Opened::Ended(TaskOutcome::Failed(error)) => return Err(error),
                     _ => unreachable!("the input asks nothing"),
                 }
                 self.next()?;

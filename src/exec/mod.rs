@@ -2,8 +2,8 @@
 //!
 //! [`Machine`] is told facts (a head was loaded, a task has ended, a batch was committed) and asks for effects (start
 //! this task, commit this batch). It reads no clock, rolls no dice, spawns nothing and touches no store: time and
-//! seeds are arguments. What a task runs, the node and its conditional edges, is `task::run`, which a driver
-//! calls where it likes. *Absent:* the `Store`, clocks, threads, async.
+//! seeds are arguments. A task is begun by `task::open` and ended by `task::close`; the node between them is run by a
+//! driver, where it likes. *Absent:* the `Store`, clocks, threads, async.
 //!
 //! Invariants: the writes of a superstep are applied in the order of their tasks, whatever order they end in; a task
 //! whose writes are stored is not run again; a machine that failed leaves no head behind.
@@ -30,5 +30,5 @@ pub(crate) use head::Head;
 pub(crate) use load::{Loader, error_of, interrupts_of, result_of};
 pub(crate) use machine::Machine;
 pub(crate) use plan::{Order, plan};
-pub(crate) use task::{TaskJob, TaskOutcome, TaskStatus, run as run_task};
+pub(crate) use task::{Opened, TaskJob, TaskOutcome, TaskStatus, close, close_panicked, open};
 pub(crate) use view::stored as stored_state;

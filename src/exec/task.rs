@@ -8,7 +8,7 @@ use crate::base::{
 };
 use crate::graph::{
     BoxError, Branch, Command, Context, END, Graph, Interrupt, Interrupted, NodeInput, NodeOutput, NodeResult,
-    Outgoing, START, SendTo, Signal, Takes, Target,
+    Outgoing, START, SendTo, Signal, Takes, Target, Work,
 };
 use crate::state::{BoxWrite, StateRef, Writes, resolve};
 use crate::store::{TaskKind, TaskRecord};
@@ -155,13 +155,49 @@ pub(crate) fn task_id(checkpoint: CheckpointId, namespace: &Namespace, step: i64
     TaskId::from_bytes(hash::xxh3_128(&place))
 }
 
-/// Runs a task: the node, then its edges and conditional edges. User code may panic; the panic fails the task.
-pub(crate) fn run(mut job: TaskJob) -> TaskOutcome {
-    let context = job.context.clone();
-    let result = catch_unwind(AssertUnwindSafe(|| run_node(&mut job)));
-    let result = result.unwrap_or_else(|panic| {
-        Err(RunError::NodePanicked { node: context.node().to_owned(), reason: panic_text(&*panic) })
+/// A task that was begun.
+pub(crate) enum Opened {
+    /// Its node is to be run.
+    Node { work: Work, input: NodeInput },
+    /// It runs no node, or could not begin.
+    Ended(TaskOutcome),
+}
+
+/// Begins a task.
+pub(crate) fn open(job: &mut TaskJob) -> Opened {
+    let Some(node) = job.node else {
+        let output = NodeOutput::update(job.input.take().unwrap_or_default());
+        return Opened::Ended(close(job, Ok(output)));
+    };
+    let body = &job.graph.nodes[node].body;
+    let input = catch_unwind(AssertUnwindSafe(|| node_input(job, body.takes)));
+    match input.unwrap_or_else(|panic| Err(panicked(&job.context, &*panic))) {
+        Ok(input) => Opened::Node { work: body.work.clone(), input },
+        Err(error) => Opened::Ended(TaskOutcome::Failed(error)),
+    }
+}
+
+/// Ends a task whose node returned: its changes, commands, edges and conditional edges. User code may panic; the panic
+/// fails the task.
+pub(crate) fn close(job: &TaskJob, output: NodeResult<NodeOutput>) -> TaskOutcome {
+    let result = node_output(&job.context, output).and_then(|output| {
+        let out = job.node.map_or(&job.graph.start, |node| &job.graph.nodes[node].out);
+        catch_unwind(AssertUnwindSafe(|| leave(job, output, out)))
+            .unwrap_or_else(|panic| Err(panicked(&job.context, &*panic)))
     });
+    outcome(&job.context, result)
+}
+
+/// Ends a task whose node panicked.
+pub(crate) fn close_panicked(job: &TaskJob, panic: &(dyn std::any::Any + Send)) -> TaskOutcome {
+    outcome(&job.context, Err(panicked(&job.context, panic)))
+}
+
+fn panicked(context: &Context, panic: &(dyn std::any::Any + Send)) -> RunError {
+    RunError::NodePanicked { node: context.node().to_owned(), reason: panic_text(panic) }
+}
+
+fn outcome(context: &Context, result: Result<Vec<TaskWrite>, RunError>) -> TaskOutcome {
     let mut asked = context.asked().lock();
     let answers = if asked.took { std::mem::take(&mut asked.answers) } else { Vec::new() };
     match (result, asked.signal.take()) {
@@ -171,19 +207,6 @@ pub(crate) fn run(mut job: TaskJob) -> TaskOutcome {
         (Err(RunError::Waiting(_)), Some(Signal::Drained(reason))) => TaskOutcome::Drained(reason),
         (Err(error), _) => TaskOutcome::Failed(error),
     }
-}
-
-fn run_node(job: &mut TaskJob) -> Result<Vec<TaskWrite>, RunError> {
-    let graph = &*Arc::clone(&job.graph);
-    let (output, out) = match job.node {
-        None => (NodeOutput::update(job.input.take().unwrap_or_default()), &graph.start),
-        Some(node) => {
-            let node = &graph.nodes[node];
-            let output = (node.body.run)(node_input(job, node.body.takes)?, &job.context);
-            (node_output(&job.context, output)?, &node.out)
-        }
-    };
-    leave(job, output, out)
 }
 
 /// Returns what a node asked for. A command that a graph inside it addressed to its parent is the node's own.

@@ -6,6 +6,7 @@
 //! Invariants: a compiled graph never changes; channels and nodes are numbered once; every problem of a graph is
 //! reported at once.
 
+mod async_node;
 mod branch;
 mod builder;
 mod command;
@@ -25,10 +26,11 @@ pub use node::{BoxError, IntoNode, IntoOutput, NodeBody, NodeOutput, NodeResult,
 pub use problem::{GraphError, GraphProblem};
 pub use scope::RunControl;
 
+pub(crate) use async_node::NodeFuture;
 pub(crate) use branch::Branch;
 pub(crate) use compiled::{Breakpoints, Graph, Outgoing};
 pub(crate) use context::{Asked, ContextParts, Signal, interrupt_id, task_namespace};
-pub(crate) use node::{NodeInput, Takes};
+pub(crate) use node::{NodeInput, Takes, Work};
 pub(crate) use scope::{Host, LivePart, Scope};
 
 /// The name of the entry: the source of the first edges.

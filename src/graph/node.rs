@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::base::Value;
 use crate::state::{DynState, DynUpdate, StateRef, Writes};
 
+use super::async_node::NodeFuture;
 use super::command::{Command, SendTo, Target};
 use super::compiled::Graph;
 use super::context::Context;
@@ -92,11 +93,27 @@ pub(crate) enum Takes {
     Value,
 }
 
+/// Runs a node on the calling thread.
+pub(crate) type RunNode = Arc<dyn Fn(NodeInput, &Context) -> NodeResult<NodeOutput> + std::marker::Send + Sync>;
+/// Starts a node that waits without blocking.
+pub(crate) type StartNode = Arc<dyn Fn(NodeInput, Context) -> NodeFuture + std::marker::Send + Sync>;
+
+/// How a node runs.
+#[derive(Clone)]
+pub(crate) enum Work {
+    /// On a thread.
+    Blocking(RunNode),
+    /// As a future.
+    Async(StartNode),
+    /// As its driver likes: a graph.
+    Either(RunNode, StartNode),
+}
+
 /// A node without its types.
 #[derive(Clone)]
 pub struct NodeBody {
     pub(crate) takes: Takes,
-    pub(crate) run: Arc<dyn Fn(NodeInput, &Context) -> NodeResult<NodeOutput> + std::marker::Send + Sync>,
+    pub(crate) work: Work,
     /// The graph that it runs, if it is one.
     pub(crate) child: Option<Arc<Graph>>,
 }
@@ -105,7 +122,10 @@ pub struct NodeBody {
 ///
 /// - `Fn(&S) -> NodeResult<T>` and `Fn(&S, &Context) -> NodeResult<T>`;
 /// - `Fn(I) -> NodeResult<T>` and `Fn(I, &Context) -> NodeResult<T>` with an input type `I` of its own, which is read
-///   from the argument of a [`SendTo`], or from the state by channel names. Write it `Own(function)`.
+///   from the argument of a [`SendTo`], or from the state by channel names. Write it `Own(function)`;
+/// - `async fn(&S)` and `async fn(&S, &Context)`; `Fn(Arc<S>)`, `Fn(Arc<S>, Context)` and `Own(Fn(I, Context))` that
+///   return a future: what captures something (a client, say) takes owned handles;
+/// - a [`CompiledGraph`](super::CompiledGraph).
 ///
 /// `T` is nothing, an update, a [`Command`], a [`SendTo`], or an option or list of these.
 pub trait IntoNode<S, M> {
@@ -136,7 +156,7 @@ fn of_state<S: 'static>(
         },
         NodeInput::Value(_) => unreachable!("a node of the state is given the state"),
     };
-    NodeBody { takes: Takes::State, run: Arc::new(run), child: None }
+    NodeBody { takes: Takes::State, work: Work::Blocking(Arc::new(run)), child: None }
 }
 
 fn of_value<I: DeserializeOwned>(
@@ -146,7 +166,7 @@ fn of_value<I: DeserializeOwned>(
         NodeInput::Value(value) => run(value.to::<I>()?, context),
         NodeInput::State(_) => unreachable!("a node with its own input is given a value"),
     };
-    NodeBody { takes: Takes::Value, run: Arc::new(run), child: None }
+    NodeBody { takes: Takes::Value, work: Work::Blocking(Arc::new(run)), child: None }
 }
 
 impl<S, F, T> IntoNode<S, (TakesState, T)> for F

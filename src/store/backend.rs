@@ -1,8 +1,10 @@
 //! The storage seam: plain data and ids in, plain data and ids out.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
 
@@ -143,6 +145,7 @@ struct TicketState {
     done: parking_lot::Condvar,
     settled: AtomicBool,
     awaited: AtomicBool,
+    wakers: parking_lot::Mutex<Vec<Waker>>,
 }
 
 impl Ticket {
@@ -179,6 +182,23 @@ impl Ticket {
     }
 }
 
+/// Awaits what [`Ticket::wait`] waits for.
+impl Future for Ticket {
+    type Output = Result<(), StoreError>;
+
+    fn poll(self: Pin<&mut Self>, waiting: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.awaited.store(true, Ordering::Release);
+        let mut outcome = self.0.outcome.lock();
+        if self.is_settled() {
+            return Poll::Ready(outcome.take().unwrap_or(Ok(())));
+        }
+        let mut wakers = self.0.wakers.lock();
+        wakers.retain(|waker| !waker.will_wake(waiting.waker()));
+        wakers.push(waiting.waker().clone());
+        Poll::Pending
+    }
+}
+
 /// The end of a [`Ticket`] that a backend holds. Dropping it unsettled reports an unknown outcome.
 #[derive(Debug)]
 pub struct Settle(Option<Arc<TicketState>>);
@@ -204,6 +224,8 @@ impl TicketState {
         // Stored under the lock, or a waiter between its look and its sleep would miss the wake-up.
         self.settled.store(true, Ordering::Release);
         self.done.notify_all();
+        drop(slot);
+        self.wakers.lock().drain(..).for_each(Waker::wake);
     }
 }
 

@@ -16,5 +16,9 @@ mod inside;
 /// The same graphs on a file.
 #[path = "inside.rs"]
 mod inside_in_a_file;
+mod nonblocking;
+/// The same runs on a file.
+#[path = "nonblocking.rs"]
+mod nonblocking_in_a_file;
 mod places;
 mod store_model;

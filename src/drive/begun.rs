@@ -1,0 +1,79 @@
+//! A run that has begun, whichever driver goes on with it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::base::{Clock, SystemClock, Timestamp};
+use crate::error::Error;
+use crate::exec::{Event, Machine};
+use crate::store::{Batch, Store, Ticket};
+
+use super::host::RunHost;
+use super::run::Durability;
+
+/// A machine with what it runs on.
+pub(super) struct Begun {
+    pub(super) machine: Machine,
+    pub(super) store: Option<Store>,
+    pub(super) host: Arc<RunHost>,
+    /// Whether it runs inside a task of another run.
+    pub(super) inside: bool,
+}
+
+impl Begun {
+    /// Returns the present moment of the clock of the store.
+    pub(super) fn now(&self) -> Timestamp {
+        self.store.as_ref().map_or_else(|| SystemClock.now(), Store::now)
+    }
+
+    /// Hands what the machine shows to the outermost driver, if this is not it.
+    pub(super) fn forward(&mut self) {
+        while let Some(event) = self.machine.poll_event() {
+            if self.inside {
+                self.host.forward(event);
+            }
+        }
+    }
+
+    /// Takes the next event of the machine.
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        self.machine.poll_event()
+    }
+}
+
+/// The commits of a run that it has not waited for.
+#[derive(Default)]
+pub(super) struct Tickets(VecDeque<Ticket>);
+
+impl Tickets {
+    /// Hands a batch to the background writer.
+    ///
+    /// # Errors
+    /// That of an earlier batch.
+    pub(super) fn submit(&mut self, store: &Store, batch: Batch) -> Result<(), Error> {
+        while self.0.front().is_some_and(Ticket::is_settled) {
+            if let Some(ticket) = self.0.pop_front() {
+                ticket.wait()?;
+            }
+        }
+        self.0.push_back(store.submit(batch));
+        Ok(())
+    }
+
+    /// Returns what has to be waited for at the end of a run, in order: nothing inside another one, which does it once
+    /// for all.
+    pub(super) fn at_end(&mut self, begun: &Begun) -> VecDeque<Ticket> {
+        let mut shared = begun.host.tickets.lock();
+        if begun.inside {
+            shared.extend(self.0.drain(..));
+            return VecDeque::new();
+        }
+        self.0.extend(shared.drain(..));
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// Whether a run waits for each of its commits.
+pub(super) fn waits(host: &RunHost) -> bool {
+    host.durability == Durability::Sync
+}

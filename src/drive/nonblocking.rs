@@ -1,0 +1,250 @@
+//! The asynchronous driver: the machine in a future, which runs on any executor.
+//!
+//! Asynchronous nodes are polled by that future, the others run on threads, so that none stalls another. Commits go to
+//! the background writer and are awaited.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as Waiting, Poll, Wake, Waker};
+
+use parking_lot::Mutex;
+
+use crate::error::Error;
+use crate::exec::{Effect, Event, Machine, Opened, Status, TaskJob, TaskOutcome, close, close_panicked, open};
+use crate::graph::Work;
+use crate::store::Batch;
+
+use super::begun::{Begun, Tickets, waits};
+use super::feed::{Fact, Reader, while_polled};
+use super::pool::{Pool, in_task, run_here};
+
+/// A run in a future.
+pub(super) struct AsyncDriver {
+    run: Begun,
+    tickets: Tickets,
+    due: VecDeque<Box<TaskJob>>,
+    running: usize,
+    polled: Vec<Polled>,
+    woken: Arc<Woken>,
+    feed: Reader,
+    /// What nodes showed, and has not been handed out.
+    shown: VecDeque<Event>,
+}
+
+/// A task that is polled.
+struct Polled {
+    slot: usize,
+    future: Pin<Box<dyn Future<Output = TaskOutcome> + Send>>,
+    waker: Arc<TaskWaker>,
+}
+
+/// Who polls the driver.
+#[derive(Default)]
+struct Woken(Mutex<Option<Waker>>);
+
+/// Wakes the driver, which then polls only the tasks that were woken.
+struct TaskWaker {
+    ready: AtomicBool,
+    driver: Arc<Woken>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.ready.store(true, Ordering::Release);
+        let waker = self.driver.0.lock().clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl AsyncDriver {
+    /// Makes the driver of a run.
+    pub(super) fn new(run: Begun) -> Self {
+        let feed = if run.inside { Arc::default() } else { Arc::clone(&run.host.feed) };
+        Self {
+            run,
+            tickets: Tickets::default(),
+            due: VecDeque::new(),
+            running: 0,
+            polled: Vec::new(),
+            woken: Arc::default(),
+            feed: Reader(feed),
+            shown: VecDeque::new(),
+        }
+    }
+
+    /// Runs until there is an event, or the run ends (`None`) with everything it made committed.
+    pub(super) async fn next_event(&mut self) -> Result<Option<Event>, Error> {
+        loop {
+            if let Some(event) = self.shown.pop_front().or_else(|| self.run.poll_event()) {
+                return Ok(Some(event));
+            }
+            if !self.step().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Runs to the end. What it shows goes to the outermost driver.
+    pub(super) async fn run(mut self) -> Result<Machine, Error> {
+        while self.step().await? {
+            self.run.forward();
+        }
+        self.run.forward();
+        Ok(self.run.machine)
+    }
+
+    pub(super) fn into_machine(self) -> Machine {
+        self.run.machine
+    }
+
+    /// Does what the machine asks for, then waits for one fact. Returns whether the run goes on.
+    async fn step(&mut self) -> Result<bool, Error> {
+        while let Some(effect) = self.run.machine.poll_effect() {
+            match effect {
+                Effect::Commit(batch) => self.commit(batch).await?,
+                Effect::Start(job) => self.due.push_back(job),
+            }
+        }
+        if self.due.is_empty() && self.running == 0 {
+            let ended = !matches!(self.run.machine.status(), Status::Running);
+            if ended {
+                for ticket in self.tickets.at_end(&self.run) {
+                    ticket.await?;
+                }
+            }
+            return Ok(!ended);
+        }
+        while self.running < self.run.host.concurrency_max
+            && let Some(job) = self.due.pop_front()
+        {
+            self.start(job);
+        }
+        let mut fact = Some(poll_fn(|waiting| self.poll_fact(waiting)).await);
+        // What has ended meanwhile shares the commit.
+        while let Some(next) = fact {
+            match next {
+                Fact::Ended(slot, outcome) => {
+                    self.running -= 1;
+                    let now = self.run.now();
+                    self.run.machine.handle_task_done(slot, outcome, now);
+                }
+                Fact::Shown(event) => self.shown.push_back(event),
+            }
+            fact = self.feed.0.poll();
+        }
+        Ok(true)
+    }
+
+    fn start(&mut self, mut job: Box<TaskJob>) {
+        self.running += 1;
+        let slot = job.slot;
+        match open(&mut job) {
+            Opened::Ended(outcome) => self.feed.0.push(Fact::Ended(slot, outcome)),
+            Opened::Node { work: Work::Blocking(run), input } => {
+                let feed = Arc::clone(&self.feed.0);
+                let work = move || {
+                    let result = catch_unwind(AssertUnwindSafe(|| run(input, &job.context)));
+                    let outcome = match result {
+                        Ok(output) => close(&job, output),
+                        Err(panic) => close_panicked(&job, &*panic),
+                    };
+                    feed.push(Fact::Ended(slot, outcome));
+                };
+                // A thread that runs a task does not wait for another one.
+                if in_task() { run_here(work) } else { Pool::shared().spawn(Box::new(work)) }
+            }
+            Opened::Node { work: Work::Async(start) | Work::Either(_, start), input } => {
+                let future = Box::pin(async move {
+                    let node = async { start(input, job.context.clone()).await };
+                    match Caught(pin!(node)).await {
+                        Ok(output) => close(&job, output),
+                        Err(panic) => close_panicked(&job, &*panic),
+                    }
+                });
+                let waker = TaskWaker { ready: AtomicBool::new(true), driver: Arc::clone(&self.woken) };
+                self.polled.push(Polled { slot, future, waker: Arc::new(waker) });
+            }
+        }
+    }
+
+    /// Polls the tasks that were woken until there is a fact.
+    fn poll_fact(&mut self, waiting: &mut Waiting<'_>) -> Poll<Fact> {
+        self.woken.0.lock().clone_from(&Some(waiting.waker().clone()));
+        if let Some(fact) = self.feed.0.poll_or_wake(waiting.waker()) {
+            return Poll::Ready(fact);
+        }
+        for at in 0..self.polled.len() {
+            let task = &mut self.polled[at];
+            if !task.waker.ready.swap(false, Ordering::AcqRel) {
+                continue;
+            }
+            let waker = Waker::from(Arc::clone(&task.waker));
+            let polled = while_polled(|| task.future.as_mut().poll(&mut Waiting::from_waker(&waker)));
+            if let Poll::Ready(outcome) = polled {
+                let slot = task.slot;
+                // Tasks start in order and mostly end in order.
+                self.polled.remove(at);
+                return Poll::Ready(Fact::Ended(slot, outcome));
+            }
+            // What it showed is handed out before another task is polled.
+            if let Some(fact) = self.feed.0.poll() {
+                waiting.waker().wake_by_ref();
+                return Poll::Ready(fact);
+            }
+        }
+        Poll::Pending
+    }
+
+    async fn commit(&mut self, batch: Batch) -> Result<(), Error> {
+        let Some(store) = &self.run.store else { return Ok(()) };
+        if waits(&self.run.host) {
+            store.submit(batch).await?;
+        } else {
+            self.tickets.submit(store, batch)?;
+        }
+        self.run.machine.handle_committed();
+        Ok(())
+    }
+}
+
+/// A future whose panic is its result.
+struct Caught<'a, F>(Pin<&'a mut F>);
+
+impl<F: Future> Future for Caught<'_, F> {
+    type Output = Result<F::Output, Box<dyn std::any::Any + Send>>;
+
+    fn poll(mut self: Pin<&mut Self>, waiting: &mut Waiting<'_>) -> Poll<Self::Output> {
+        match catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(waiting))) {
+            Ok(polled) => polled.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        }
+    }
+}
+
+/// Wakes a thread.
+struct ThreadWaker(std::thread::Thread);
+
+impl Wake for ThreadWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future to its end on this thread.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
+    let mut waiting = Waiting::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut waiting) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
