@@ -42,6 +42,7 @@ CREATE TABLE checkpoint (
   created_at INTEGER NOT NULL,     -- microseconds since 1970-01-01T00:00:00Z
   run BLOB,                        -- id of the run that made it, 16 bytes
   metadata TEXT,                   -- JSON object
+  parents BLOB,                    -- where the graphs around this one stood: ids and paths; NULL for none
   tasks BLOB,                      -- tasks due next: count, ids, then names and triggers; NULL if none
   sum BLOB NOT NULL                -- 16-byte BLAKE3 over all content of the checkpoint and the sum of its parent
 ) STRICT;

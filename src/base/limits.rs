@@ -20,6 +20,8 @@ pub const BATCH_CHECKPOINTS_MAX: usize = 1_000;
 pub const VALUE_BYTES_MAX: usize = 64 << 20;
 /// Bytes of the metadata of a checkpoint, as JSON text.
 pub const METADATA_BYTES_MAX: usize = 1 << 20;
+/// Graphs around one that a checkpoint may name.
+pub const PARENTS_MAX: usize = 256;
 /// Nesting of a decoded value.
 pub const VALUE_DEPTH_MAX: usize = 128;
 /// Values inside one decoded value.

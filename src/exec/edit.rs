@@ -262,6 +262,7 @@ impl<'a> Editor<'a> {
             // No run made it: which channels it changed says nothing about what is due.
             run: None,
             metadata: self.recording.metadata.clone(),
+            parents: Arc::clone(&self.recording.parents),
             tasks: due.iter().map(|task| task.record(self.graph)).collect(),
             consumed,
             changes,

@@ -1,5 +1,7 @@
 //! What a run stores: checkpoints, the writes of tasks, and what is shown of them.
 
+use std::sync::Arc;
+
 use crate::base::{Encoded, Value, WriteValue};
 use crate::graph::{Graph, Interrupt};
 use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
@@ -33,6 +35,7 @@ impl Machine {
             created_at: self.now,
             run: Some(recording.run),
             metadata: recording.metadata.clone(),
+            parents: Arc::clone(&recording.parents),
             tasks: self.tasks.iter().map(|task| task.record(&self.graph)).collect(),
             consumed,
             changes,

@@ -134,6 +134,7 @@ impl Thread {
             created_at: store.now(),
             run: None,
             metadata: None,
+            parents: [].into(),
             // What was due stays due; the tasks get their ids when the fork is run.
             tasks: from.record().tasks.clone(),
             consumed: Vec::new(),

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use crate::base::limits::{
-    BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, ITEM_ID_BYTES_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, TASK_WRITES_MAX,
-    TASKS_MAX, VALUE_BYTES_MAX,
+    BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, ITEM_ID_BYTES_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, PARENTS_MAX,
+    TASK_WRITES_MAX, TASKS_MAX, VALUE_BYTES_MAX,
 };
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 pub use crate::base::{ItemIndex, Payload, WriteValue};
@@ -58,6 +58,8 @@ pub struct NewCheckpoint {
     pub run: Option<RunId>,
     /// Further metadata: the text of a JSON object.
     pub metadata: Option<String>,
+    /// Of a graph inside others: the namespaces of those, outermost first, and the checkpoints they stood at.
+    pub parents: Arc<[(Namespace, CheckpointId)]>,
     /// The tasks that are due next, in order.
     pub tasks: Vec<TaskRecord>,
     /// The writes of the parent's tasks that this checkpoint consumed and that are not stored yet.
@@ -224,6 +226,7 @@ impl NewCheckpoint {
         at_most("checkpoint.tasks", self.tasks.len(), TASKS_MAX)?;
         at_most("checkpoint.changes", self.changes.len(), CHANNELS_MAX)?;
         at_most("checkpoint.metadata bytes", self.metadata.as_ref().map_or(0, String::len), METADATA_BYTES_MAX)?;
+        at_most("checkpoint.parents", self.parents.len(), PARENTS_MAX)?;
         self.tasks.iter().try_for_each(|task| name("task.name", &task.name))?;
         self.seen.iter().try_for_each(|seen| name("seen.node", &seen.node))?;
         self.consumed.iter().try_for_each(NewWrites::validate)?;

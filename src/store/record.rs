@@ -129,6 +129,10 @@ pub struct CheckpointRecord {
     pub run: Option<RunId>,
     /// Further metadata: the text of a JSON object.
     pub metadata: Option<String>,
+    /// Of a graph inside others: the namespaces of those, outermost first, and the checkpoints they stood at. Of an
+    /// outermost graph, what it was given when it was run from the checkpoint of a graph inside it.
+    #[doc(alias = "checkpoint_map")]
+    pub parents: Arc<[(Namespace, CheckpointId)]>,
     /// The tasks that were due after it.
     pub tasks: Vec<TaskRecord>,
 }

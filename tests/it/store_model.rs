@@ -289,7 +289,25 @@ impl<'a> Pair<'a> {
         let source = if matches!(parent, Some(Parent::Fork(_))) { Source::Fork } else { Source::Loop };
         let metadata = self.count.is_multiple_of(4).then(|| format!(r#"{{"n":{}}}"#, self.count));
         let (step, tasks) = (i64::from(self.count), tasks.collect());
-        NewCheckpoint { id, parent, step, source, created_at: now, run: None, metadata, tasks, consumed, changes, seen }
+        let around = parent.iter().filter_map(|parent| match parent {
+            Parent::Local(id) => Some((Namespace::root(), *id)),
+            Parent::Fork(_) => None,
+        });
+        let (parents, created_at) = (around.collect(), now);
+        NewCheckpoint {
+            id,
+            parent,
+            step,
+            source,
+            created_at,
+            run: None,
+            metadata,
+            parents,
+            tasks,
+            consumed,
+            changes,
+            seen,
+        }
     }
 
     fn seen(&self, n: u8) -> Seen {

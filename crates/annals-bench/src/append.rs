@@ -84,6 +84,7 @@ impl Chain {
             created_at: SystemClock.now(),
             run: Some(RunId::from_bytes([7; 16])),
             metadata: None,
+            parents: [].into(),
             tasks: vec![task.clone()],
             consumed: Vec::new(),
             changes: Vec::new(),

@@ -102,6 +102,7 @@ impl Draft {
             created_at: moment(n),
             run: None,
             metadata: None,
+            parents: [].into(),
             tasks: Vec::new(),
             consumed: Vec::new(),
             changes: Vec::new(),
@@ -182,6 +183,7 @@ impl Draft {
         self.0.source = Source::Update;
         self.0.run = Some(RunId::from_bytes([9; 16]));
         self.0.metadata = Some(r#"{"why":"because, «ü»"}"#.into());
+        self.0.parents = [(Namespace::root(), id(7)), (Namespace::new("outer:1").expect("is a path"), id(8))].into();
         self.0.tasks = vec![
             TaskRecord { id: task(1), name: "pulled".into(), kind: TaskKind::Pull { triggers: Vec::new() } },
             TaskRecord { id: task(2), name: "pushed".into(), kind: TaskKind::Push { index: 7 } },

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::build::{
     Draft, Place, clean, commit, conflicts, id, id_list, ids, put, root_of, task, write, write_items, writes,
 };
+use crate::base::Namespace;
 use crate::store::backend::Backend;
 use crate::store::batch::{Batch, Expect};
 use crate::store::error::StoreError;
@@ -106,11 +107,12 @@ pub(super) fn duplicate(backend: &dyn Backend) {
     let place = root_of("duplicate");
     place.add(backend, None, Draft::root(1).tasks(&["node"]));
     commit(backend, &rich(&place));
-    let alterations: [fn(&mut Batch); 4] = [
+    let alterations: [fn(&mut Batch); 5] = [
         |batch| batch.checkpoints[1].step += 1,
         |batch| batch.checkpoints[1].changes[0].version += 1,
         |batch| batch.checkpoints[1].changes = Draft::root(1).value("y", 1, "other").0.changes,
         |batch| batch.checkpoints[1].metadata = Some("{}".into()),
+        |batch| batch.checkpoints[1].parents = [(Namespace::root(), id(9))].into(),
     ];
     for (n, alter) in alterations.into_iter().enumerate() {
         let mut batch = rich(&place);

@@ -127,7 +127,7 @@ pub(super) fn checkpoint_fields(backend: &dyn Backend) {
         assert_eq!(record.point.checkpoint, id(n));
         assert_eq!((record.step, record.source, record.created_at), (new.step, source, new.created_at));
         assert_eq!((record.run, record.metadata), (new.run, new.metadata));
-        assert_eq!(record.tasks, new.tasks);
+        assert_eq!((record.tasks, record.parents), (new.tasks, new.parents));
         let head = backend.head(&place.thread, &place.namespace).expect("reads the head");
         assert_eq!(head, Some(place.record(backend, n)));
         assert_eq!(backend.state(&place.point(n)).expect("reads").checkpoint, place.record(backend, n));

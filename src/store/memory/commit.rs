@@ -65,6 +65,7 @@ fn repeat(log: &Log, space: &Space, batch: &Batch) -> Result<(), StoreError> {
             && old.created_at == new.created_at
             && old.run == new.run
             && old.metadata == new.metadata
+            && old.parents == new.parents
             && old.tasks == new.tasks
             && stored.delta == delta;
         if !same {
@@ -143,6 +144,7 @@ impl Next<'_> {
             created_at: new.created_at,
             run: new.run,
             metadata: new.metadata.clone(),
+            parents: Arc::clone(&new.parents),
             tasks: new.tasks.clone(),
         };
         self.space.checkpoints.put(new.id, Arc::new(Stored { record, delta, state }));

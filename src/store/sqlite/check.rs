@@ -5,7 +5,7 @@ use super::fault::{Fault, Res, corrupt, damage};
 use super::items::item_place;
 use super::lineage::{self, ANCHOR, EMPTY, INTERVAL, LIST, SEEN, VALUE, version_place};
 use super::names::Kind;
-use super::pack::{Stored, pack_anchor, pack_cuts, unpack_cuts, unpack_seen};
+use super::pack::{Stored, pack_anchor, pack_cuts, unpack_cuts, unpack_parents, unpack_seen};
 use super::read::{View, source_of, unpack_task_records};
 use super::rows::{Room, decode, inline_value};
 use super::sql;
@@ -224,6 +224,8 @@ impl Checker<'_> {
             (Some(parent), Some(of)) => self.consumed(of, parent, seq)?,
             _ => Vec::new(),
         };
+        let wrong = || corrupt(place(), "parents is not what the format says");
+        let parents = row.get_ref(16)?.as_blob_or_null().ok().and_then(unpack_parents).ok_or_else(wrong)?;
         let text = |column: usize| row.get_ref(column)?.as_str().map_err(|e| corrupt(place(), e.to_string()));
         let sum = CheckpointSum {
             thread: text(1)?,
@@ -235,6 +237,7 @@ impl Checker<'_> {
             created_at: row.get(9)?,
             run: row.get::<_, Option<[u8; 16]>>(10)?.as_ref().map(<[u8; 16]>::as_slice),
             metadata: row.get::<_, Option<String>>(11)?.as_deref(),
+            parents: &parents,
             tasks: &tasks,
             consumed,
             changes: content.changes,

@@ -2,11 +2,12 @@
 //!
 //! Byte-exact in `docs/format.md`. Reading never panics: what does not fit is `None`, and the caller names the row.
 
-use crate::base::TaskId;
 use crate::base::hash::check64;
 use crate::base::limits::INLINE_BYTES_MAX;
+use crate::base::{CheckpointId, Namespace, TaskId};
 use crate::store::batch::Payload;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+use std::sync::Arc;
 
 /// Bytes of the check that follows an inline value.
 const INLINE_CHECK_BYTES: usize = 4;
@@ -110,6 +111,30 @@ pub(super) fn unpack_tasks(bytes: &[u8]) -> Option<Vec<PackedTask>> {
         tasks.push(PackedTask { id: TaskId::from_bytes(id.try_into().ok()?), node, kind });
     }
     rest.is_empty().then_some(tasks)
+}
+
+/// Packs where the graphs around one stood: of each its checkpoint and its path with the length before it.
+pub(super) fn pack_parents(parents: &[(Namespace, CheckpointId)]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    for (path, checkpoint) in parents {
+        out.extend_from_slice(checkpoint.as_bytes());
+        put_uint(&mut out, path.as_str().len() as u64);
+        out.extend_from_slice(path.as_str().as_bytes());
+    }
+    (!out.is_empty()).then_some(out)
+}
+
+/// Unpacks where the graphs around one stood.
+pub(super) fn unpack_parents(bytes: Option<&[u8]>) -> Option<Arc<[(Namespace, CheckpointId)]>> {
+    let mut rest = Unpack(bytes.unwrap_or_default());
+    let mut parents = Vec::new();
+    while !rest.is_empty() {
+        let checkpoint = CheckpointId::from_bytes(rest.take(16)?.try_into().ok()?);
+        let length = usize::try_from(rest.uint()?).ok()?;
+        let path = Namespace::new(std::str::from_utf8(rest.take(length)?).ok()?).ok()?;
+        parents.push((path, checkpoint));
+    }
+    Some(parents.into())
 }
 
 /// Packs pairs of numbers: the channels and versions a node has seen.
@@ -302,6 +327,20 @@ mod tests {
         assert_eq!(unpack_tasks(&bytes).as_deref(), Some(tasks.as_slice()));
         for n in 0..bytes.len() {
             assert_eq!(unpack_tasks(&bytes[..n]), None, "cut at {n}");
+        }
+    }
+
+    #[test]
+    fn parents_are_byte_exact() {
+        let ids = [CheckpointId::from_bytes([1; 16]), CheckpointId::from_bytes([2; 16])];
+        let parents = [(Namespace::root(), ids[0]), (Namespace::new("a:1").unwrap(), ids[1])];
+        let bytes = pack_parents(&parents).unwrap();
+        assert_eq!((bytes[16], &bytes[33..]), (0, b"\x03a:1".as_slice()));
+        assert_eq!(unpack_parents(Some(&bytes)).as_deref(), Some(parents.as_slice()));
+        assert_eq!(pack_parents(&[]), None);
+        assert_eq!(unpack_parents(None).as_deref(), Some([].as_slice()));
+        for n in (1..bytes.len()).filter(|n| *n != 17) {
+            assert_eq!(unpack_parents(Some(&bytes[..n])), None, "cut at {n}");
         }
     }
 

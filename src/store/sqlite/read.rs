@@ -3,7 +3,7 @@
 use super::fault::{Fault, Res, corrupt};
 use super::lineage::{self, EMPTY, LIST, SEEN, VALUE, Value, VersionRow, version_place};
 use super::names::{Kind, Names};
-use super::pack::{PackedKind, Stored, unpack_seen, unpack_tasks};
+use super::pack::{PackedKind, Stored, unpack_parents, unpack_seen, unpack_tasks};
 use super::rows::Payloads;
 use super::sql;
 use crate::base::limits::PAGE_ROWS_MAX;
@@ -102,6 +102,8 @@ impl<'a> View<'a> {
             created_at: Timestamp::from_micros(row.get(6)?),
             run: row.get::<_, Option<[u8; 16]>>(7)?.map(RunId::from_bytes),
             metadata: row.get(8)?,
+            parents: unpack_parents(row.get_ref(16)?.as_blob_or_null().map_err(|_| wrong("parents"))?)
+                .ok_or_else(|| wrong("parents"))?,
             tasks: unpack_task_records(self.conn, self.names, row.get_ref(9)?, &place)?,
         })
     }

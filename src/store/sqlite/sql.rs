@@ -72,15 +72,15 @@ pub(super) const CHECKPOINT_PLACE: &str = "SELECT c.seq, c.branch, c.ordinal FRO
 /// What the writer needs of a checkpoint it builds on.
 pub(super) const CHECKPOINT_KNOWN: &str = "SELECT id, branch, ordinal, sum, tasks FROM checkpoint WHERE seq = ?1";
 pub(super) const CHECKPOINT_INSERT: &str = "INSERT INTO checkpoint \
-     (seq, namespace, id, parent, branch, ordinal, step, source, created_at, run, metadata, tasks, sum) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+     (seq, namespace, id, parent, branch, ordinal, step, source, created_at, run, metadata, parents, tasks, sum) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
 
 /// The columns of a checkpoint record, with the place of its parent.
 macro_rules! record {
     ($($tail:literal),*) => {
         concat!(
             "SELECT c.seq, c.id, c.branch, c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, ",
-            "n.path, t.public_id, c.parent, p.id, pn.path, pt.public_id FROM ", $($tail,)*
+            "n.path, t.public_id, c.parent, p.id, pn.path, pt.public_id, c.parents FROM ", $($tail,)*
         )
     };
 }
@@ -201,7 +201,7 @@ pub(super) const CHECK_BRANCHES: &str = "SELECT b.id, b.parent, b.upto, b.depth,
      LEFT JOIN branch p ON p.id = b.parent ORDER BY b.id";
 pub(super) const CHECK_IDS: &str = "SELECT seq, namespace, id FROM checkpoint ORDER BY seq";
 pub(super) const CHECK_CHECKPOINTS: &str = "SELECT c.seq, t.public_id, n.path, c.id, c.parent, c.branch, \
-     c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, c.sum, b.parent, b.upto \
+     c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, c.sum, b.parent, b.upto, c.parents \
      FROM checkpoint c JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread \
      JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace ORDER BY c.branch, c.ordinal";
 pub(super) const CHECK_VERSIONS: &str =

@@ -4,7 +4,7 @@
 //! a batch and one from rows, so that both sum alike.
 
 use crate::base::hash::{Sum, Summer, check64};
-use crate::base::{Codec, TaskId};
+use crate::base::{CheckpointId, Codec, Namespace, TaskId};
 use crate::store::batch::{Payload, Seen};
 use crate::store::record::{ItemIndexRef, TaskKind, TaskRecord};
 use std::sync::Arc;
@@ -160,6 +160,7 @@ pub(super) struct CheckpointSum<'a> {
     pub(super) created_at: i64,
     pub(super) run: Option<&'a [u8]>,
     pub(super) metadata: Option<&'a str>,
+    pub(super) parents: &'a [(Namespace, CheckpointId)],
     pub(super) tasks: &'a [TaskRecord],
     pub(super) consumed: Vec<WriteSum>,
     pub(super) changes: Vec<ChangeSum>,
@@ -177,6 +178,8 @@ impl CheckpointSum<'_> {
         sum.maybe(self.parent.as_ref().map(<[u8; 16]>::as_slice));
         sum.int(self.step).int(self.source).int(self.created_at);
         sum.maybe(self.run).maybe(self.metadata.map(str::as_bytes));
+        sum.int(self.parents.len() as i64);
+        self.parents.iter().for_each(|(path, id)| _ = sum.bytes(path.as_str().as_bytes()).bytes(id.as_bytes()));
         sum_tasks(&mut sum, self.tasks);
         sum.int(self.consumed.len() as i64);
         self.consumed.iter().for_each(|write| write.sum_into(&mut sum));

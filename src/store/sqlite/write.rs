@@ -347,6 +347,7 @@ impl Tx<'_> {
             checkpoint.created_at.as_micros(),
             checkpoint.run.as_ref().map(|run| run.as_bytes().as_slice()),
             checkpoint.metadata,
+            pack::pack_parents(&checkpoint.parents),
             tasks,
             sum,
         ])?;
@@ -445,6 +446,7 @@ impl Tx<'_> {
             created_at: new.created_at.as_micros(),
             run: new.run.as_ref().map(|run| run.as_bytes().as_slice()),
             metadata: new.metadata.as_deref(),
+            parents: &new.parents,
             tasks: &new.tasks,
             consumed,
             changes: ready.iter().map(|change| change.sum.clone()).collect(),

@@ -80,6 +80,8 @@ fn every_column_is_covered_by_a_sum() {
         "UPDATE checkpoint SET created_at = 0 WHERE seq = 2",
         "UPDATE checkpoint SET run = zeroblob(16) WHERE seq = 2",
         "UPDATE checkpoint SET metadata = '{}' WHERE seq = 2",
+        "UPDATE checkpoint SET parents = zeroblob(17) WHERE seq = 2",
+        "UPDATE checkpoint SET parents = X'00' WHERE seq = 2",
         "UPDATE checkpoint SET tasks = NULL WHERE seq = 1",
         "UPDATE checkpoint SET tasks = X'00' WHERE seq = 1",
         "UPDATE checkpoint SET parent = 1 WHERE seq = 9",

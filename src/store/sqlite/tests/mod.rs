@@ -105,6 +105,7 @@ pub(super) fn checkpoint(id: CheckpointId) -> NewCheckpoint {
         created_at: Timestamp::from_micros(5),
         run: None,
         metadata: None,
+        parents: [].into(),
         tasks: Vec::new(),
         consumed: Vec::new(),
         changes: Vec::new(),

@@ -35,6 +35,7 @@ fn a_checkpoint_with_everything_comes_back() {
         source: Source::Input,
         run: Some(RunId::from_bytes([9; 16])),
         metadata: Some("{\"user\":\"x\"}".into()),
+        parents: [].into(),
         tasks: vec![a.clone(), b.clone()],
         changes: vec![value("__start__", 1, plain(&[0xc0])), list(1, vec![put(0, "hi")])],
         ..checkpoint(bench.ids.checkpoint(Timestamp::from_micros(1), -1, None))
