@@ -475,5 +475,5 @@ pub use drive::{
     TaskView, UpdateAs,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use exec::{EditProblem, RunError};
+pub use exec::{EditProblem, ResumeProblem, RunError};
 pub use stream::{StreamMode, StreamPart};

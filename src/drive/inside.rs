@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::value::Map;
 use crate::base::{IdSource, Namespace, Value};
 use crate::error::Error;
-use crate::exec::{Machine, Recording, Request, RunError, Start, Status};
+use crate::exec::{Machine, Recording, Request, RunError, Saving, Start, Status};
 use crate::graph::{
     CompiledGraph, Context, Graph, Interrupted, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput, NodeResult,
     Persistence, Signal, Takes, Work, task_namespace,
@@ -19,7 +19,7 @@ use super::host::RunHost;
 use super::load;
 use super::nonblocking::AsyncDriver;
 use super::pool::unblock;
-use super::run::{Input, Settings};
+use super::run::{Durability, Input, Settings};
 
 /// Where a run inside a task stands.
 struct Inside {
@@ -101,6 +101,12 @@ pub(super) fn begin(graph: &Arc<Graph>, context: &Context, input: Input, setting
         recursion_limit: settings.recursion_limit.unwrap_or(host.recursion_limit),
         interrupt_before: settings.breakpoints(graph, "before")?,
         interrupt_after: settings.breakpoints(graph, "after")?,
+        strict_resume: false,
+        saving: match (host.durability, graph.persistence) {
+            (Durability::Exit, Persistence::PerThread) => Saving::AtEnd,
+            (Durability::Exit, _) => Saving::UnlessDone,
+            _ => Saving::Steps,
+        },
         events: host.wants,
         recording,
         seed,

@@ -8,7 +8,7 @@ use crate::base::limits::RECURSION_LIMIT_DEFAULT;
 use crate::base::{Clock, IdSource, Namespace, RunId, SystemClock};
 use crate::error::Error;
 use crate::exec::{
-    Event, EventKind, EventMask, Head, Machine, Recording, Request, RunError, Start, Status, answers_by_id,
+    Event, EventKind, EventMask, Head, Machine, Recording, Request, RunError, Saving, Start, Status, answers_by_id,
 };
 use crate::graph::{Breakpoints, Command, CompiledGraph, Context, Graph, Host, Interrupt, RunControl, Scope};
 use crate::history::{Snapshot, Thread};
@@ -34,6 +34,9 @@ pub enum Durability {
     /// may take the last superstep, which is then run again. A conflict may surface one superstep late.
     #[default]
     Async,
+    /// When the run ends: nothing is written before, then all of it as one checkpoint. A crash loses the run. For runs
+    /// whose steps nobody will look back at.
+    Exit,
 }
 
 /// What a run is given.
@@ -208,6 +211,7 @@ pub(super) struct Settings {
     pub(super) interrupt_before: Vec<String>,
     pub(super) interrupt_after: Vec<String>,
     pub(super) metadata: Option<String>,
+    pub(super) strict_resume: bool,
     pub(super) concurrency_max: Option<usize>,
     pub(super) value: Option<Arc<dyn Any + Send + Sync>>,
     pub(super) control: RunControl,
@@ -289,6 +293,37 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// Sets metadata that is stored with every checkpoint of the run.
     pub fn metadata(mut self, metadata: serde_json::Map<String, serde_json::Value>) -> Self {
         self.settings.metadata = Some(serde_json::Value::Object(metadata).to_string());
+        self
+    }
+
+    /// Refuses answers that fit no open question, as [`RunError::UnknownInterrupt`]. Default: an answer under an unknown
+    /// id is ignored, and one without an id that no question takes is dropped.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Order { #[channel(last)] paid: bool }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Order>::new()
+    ///     .node("pay", |_: &Order, ctx: &Context| Ok(Order::update().paid(ctx.interrupt("pay?")? == Value::from("yes"))))
+    ///     .edge(START, "pay")
+    ///     .compile()?;
+    /// let thread = Store::memory().thread("order")?;
+    /// let asked = graph.invoke(&thread, Order::update())?;
+    /// let answer = || Map::from_iter([(asked.interrupts()[0].id.clone(), Value::from("yes"))]);
+    /// graph.run(&thread).strict_resume(true).invoke(Command::resume(Value::Map(answer())))?;
+    /// // The click of somebody whose page is old.
+    /// let error = graph.run(&thread).strict_resume(true).invoke(Command::resume(Value::Map(answer()))).unwrap_err();
+    /// assert!(error.to_string().contains("not open"), "{error}");
+    /// # Ok(())
+    /// # }
+    /// # use annals::base::Map;
+    /// ```
+    pub fn strict_resume(mut self, strict: bool) -> Self {
+        self.settings.strict_resume = strict;
         self
     }
 
@@ -441,6 +476,8 @@ fn begin(
     let request = Request {
         interrupt_before: settings.breakpoints(graph, "before")?,
         interrupt_after: settings.breakpoints(graph, "after")?,
+        strict_resume: settings.strict_resume,
+        saving: if host.durability == Durability::Exit { Saving::AtEnd } else { Saving::Steps },
         recursion_limit: host.recursion_limit,
         scope: settings.scope(&host, &start),
         start,

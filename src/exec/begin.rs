@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use crate::base::id::NULL_TASK;
-use crate::base::{Encoded, Map, Value, WriteValue};
-use crate::graph::Graph;
+use crate::base::{CheckpointId, Encoded, Map, Value, WriteValue};
+use crate::graph::{Command, NodeOutput};
 use crate::state::Writes;
 use crate::store::{NewWrite, NewWrites, Source};
 
 use super::apply::{apply, apply_untasked, see_all};
 use super::effect::{EventKind, Start};
-use super::error::RunError;
+use super::error::{ResumeProblem, RunError};
+use super::exit::Saving;
 use super::head::RESUME;
+use super::input::input_value;
+use super::load::interrupts_of;
 use super::machine::Machine;
 use super::plan::{Order, plan};
 use super::save::new_writes;
@@ -21,20 +24,8 @@ impl Machine {
     pub(super) fn begin(&mut self, start: Start) -> Result<(), RunError> {
         let addressed = self.recording.as_ref().is_some_and(|recording| recording.addressed);
         match start {
-            Start::Input(writes) => self.begin_input(writes)?,
-            Start::Command(command) => {
-                if self.head.checkpoint.is_none() && command.resume.is_some() {
-                    return Err(if self.recording.is_none() { RunError::NoStore } else { RunError::EmptyInput });
-                }
-                let resume = command.resume.clone();
-                self.plan_head();
-                self.check_resume(resume.as_ref())?;
-                let writes = command_writes(&self.graph, command, self.ids.random())?;
-                if writes.is_empty() && resume.is_none() && self.head.checkpoint.is_none() {
-                    return Err(RunError::EmptyInput);
-                }
-                self.begin_resumed(writes, resume, addressed)?;
-            }
+            Start::Input(writes) => self.begin_input(NodeOutput::update(writes))?,
+            Start::Command(command) => self.begin_command(command, addressed)?,
             Start::Continue => {
                 if self.head.checkpoint.is_none() {
                     return Err(RunError::EmptyInput);
@@ -47,17 +38,44 @@ impl Machine {
         self.tick()
     }
 
+    /// Takes a command. On a thread without checkpoints it is the input as well, which the reference takes it for.
+    fn begin_command(&mut self, mut command: Command, addressed: bool) -> Result<(), RunError> {
+        // Null is no answer.
+        let resume = command.resume.take().filter(|answer| !answer.is_null());
+        if resume.is_some() && !self.records() {
+            return Err(RunError::NoStore);
+        }
+        if command.update.is_empty() && command.goto.is_empty() && resume.is_none() {
+            return Err(RunError::EmptyInput);
+        }
+        self.check_resume(resume.as_ref(), addressed)?;
+        let seed = self.ids.random();
+        let mut writes = command_writes(&self.graph, command.clone(), seed)?;
+        if self.head.checkpoint.is_some() {
+            self.plan_head();
+            return self.begin_resumed(writes, resume, addressed);
+        }
+        let record = self.records();
+        if record {
+            // There is no checkpoint to store them with.
+            let (checkpoint, unsaved) = (CheckpointId::default(), new_writes(&self.graph, &mut writes));
+            self.unsaved.push(NewWrites { checkpoint, task: NULL_TASK, path: "".into(), writes: unsaved });
+        }
+        apply_untasked(&self.graph, &mut self.head, writes, NULL_TASK, &mut self.changes, record)?;
+        self.begin_input(NodeOutput { writes: Writes::default(), commands: vec![command] })
+    }
+
     /// Starts a graph inside a task.
-    fn begin_inside(&mut self, input: crate::state::Writes, resuming: bool) -> Result<(), RunError> {
+    fn begin_inside(&mut self, input: Writes, resuming: bool) -> Result<(), RunError> {
         if !resuming || self.head.checkpoint.is_none() {
-            return self.begin_input(input);
+            return self.begin_input(NodeOutput::update(input));
         }
         self.plan_head();
         self.begin_resumed(Vec::new(), None, false)
     }
 
     /// Drops what an unfinished superstep left, and takes the input.
-    pub(super) fn begin_input(&mut self, writes: crate::state::Writes) -> Result<(), RunError> {
+    pub(super) fn begin_input(&mut self, output: NodeOutput) -> Result<(), RunError> {
         let record = self.records();
         let stored = self.stored_command_writes()?;
         if !stored.is_empty() {
@@ -77,9 +95,9 @@ impl Machine {
             // The first superstep needs no user code and is committed together with the input: its writes hold it.
             Value::Null
         } else {
-            input_value(&self.graph, &writes)?
+            input_value(&self.graph, &output)?
         };
-        self.head.input = Some(writes);
+        self.head.input = Some(output);
         if record {
             let data = crate::store::batch::Data::New(Encoded::encode(&held)?.into());
             self.changes.note(input, crate::store::batch::ChangeValue::Value(data), None);
@@ -90,22 +108,31 @@ impl Machine {
 
     /// Makes the tasks of the head that was loaded, with what is stored of them.
     pub(super) fn plan_head(&mut self) {
-        let Some(checkpoint) = self.head.checkpoint else { return };
-        self.tasks = plan(&self.graph, &self.head, checkpoint.id, &self.namespace, self.step, Order::Run);
+        let id = self.head.checkpoint.map(|checkpoint| checkpoint.id).unwrap_or_default();
+        self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step, Order::Run);
     }
 
-    pub(super) fn check_resume(&self, resume: Option<&Value>) -> Result<(), RunError> {
+    /// Refuses an answer that does not say which of several questions it is for, and, if the run is strict, one that is
+    /// for none. A thread that has moved on may ask again what is answered here.
+    fn check_resume(&self, resume: Option<&Value>, addressed: bool) -> Result<(), RunError> {
         let Some(answer) = resume else { return Ok(()) };
-        if answers_by_id(answer).is_some() {
-            return Ok(());
-        }
-        let mut ids = Vec::new();
-        for task in &self.tasks {
-            if let Some(pending) = self.head.pending_of(task.id).filter(|pending| !pending.is_finished()) {
-                ids.extend(super::load::interrupts_of(pending).into_iter().map(|interrupt| interrupt.id));
+        let latest = self.head.checkpoint.map(|c| c.id) == self.committed;
+        let strict = self.request.strict_resume && (latest || !addressed);
+        let open = self.head.pending.iter().filter(|pending| pending.task != NULL_TASK && !pending.is_finished());
+        let mut ids: Vec<String> = open.flat_map(interrupts_of).map(|interrupt| interrupt.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let problem = match answers_by_id(answer) {
+            None if ids.len() > 1 && !strict => return Err(RunError::SeveralInterrupts { ids }),
+            None if ids.len() > 1 => ResumeProblem::Ambiguous,
+            Some(answers) if strict && answers.is_empty() => ResumeProblem::EmptyMap,
+            Some(answers) if strict && answers.keys().any(|id| !ids.contains(id)) => {
+                let unknown = answers.keys().filter(|id| !ids.contains(id));
+                ResumeProblem::NotPending { ids: unknown.cloned().collect() }
             }
-        }
-        if ids.len() > 1 { Err(RunError::SeveralInterrupts { ids }) } else { Ok(()) }
+            _ => return Ok(()),
+        };
+        Err(RunError::UnknownInterrupt { problem, pending: ids })
     }
 
     pub(super) fn begin_resumed(
@@ -130,7 +157,7 @@ impl Machine {
             self.save_command(&mut writes, resume.as_ref())?;
         }
         let from = if forks { self.fork_task() } else { NULL_TASK };
-        let unsaved = self.unsaved(from, &mut writes);
+        let unsaved = self.fork_writes(from, &mut writes);
         let before = self.head.updated.clone();
         let mut changed = Vec::new();
         for (writes, from) in [(stored, NULL_TASK), (writes, from)] {
@@ -169,7 +196,7 @@ impl Machine {
         crate::base::TaskId::from_bytes(self.ids.uuid_v4().into_bytes())
     }
 
-    pub(super) fn unsaved(&self, from: crate::base::TaskId, writes: &mut [TaskWrite]) -> Vec<NewWrites> {
+    fn fork_writes(&self, from: crate::base::TaskId, writes: &mut [TaskWrite]) -> Vec<NewWrites> {
         let Some(checkpoint) = self.head.checkpoint.filter(|_| self.records()) else { return Vec::new() };
         let writes = new_writes(&self.graph, writes);
         if writes.is_empty() {
@@ -187,7 +214,11 @@ impl Machine {
         }
         if !saved.is_empty() {
             let writes = NewWrites { checkpoint: checkpoint.id, task: NULL_TASK, path: "".into(), writes: saved };
-            self.commit(Vec::new(), vec![writes]);
+            if self.request.saving == Saving::Steps {
+                self.commit(Vec::new(), vec![writes]);
+            } else {
+                self.unsaved.push(writes);
+            }
         }
         Ok(())
     }
@@ -218,16 +249,6 @@ impl Machine {
         *self.scope.resume.lock() =
             resume.filter(|answer| answers_by_id(answer).is_none()).or(stored.filter(|_| keep_answers));
     }
-}
-
-/// Returns an input as one value, by channel names.
-pub(super) fn input_value(graph: &Graph, writes: &Writes) -> Result<Value, RunError> {
-    let layout = &*graph.layout;
-    let mut map = Map::new();
-    for (field, write) in crate::state::resolve(layout, writes.clone())? {
-        map.insert(layout.name(field).to_string(), layout.write_to_value(field, &write)?);
-    }
-    Ok(Value::Map(map))
 }
 
 /// Returns the answers, if they are a map from the ids of questions. An empty map is one.

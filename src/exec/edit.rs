@@ -6,14 +6,15 @@ use crate::base::id::NULL_TASK;
 use crate::base::{CheckpointId, Encoded, IdSource, TaskId, Timestamp, Value};
 use crate::graph::{Context, ContextParts, Graph, NodeOutput, START, Scope};
 use crate::state::Writes;
-use crate::store::batch::{Change, ChangeValue, Data, ItemOp, Seen};
-use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, Source, WriteValue};
+use crate::store::batch::{Change, ChangeValue, Data, Seen};
+use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
 
 use super::apply::{Changes, apply, apply_untasked};
-use super::begin::input_value;
 use super::effect::Recording;
 use super::error::RunError;
+use super::exit::hold;
 use super::head::{Head, HeadCheckpoint};
+use super::input::input_value;
 use super::load::task_writes;
 use super::plan::{Order, plan};
 use super::save::new_writes;
@@ -120,14 +121,12 @@ impl<'a> Editor<'a> {
         let mut held = Vec::new();
         for (task, path, writes) in written {
             let finished = self.head.pending_of(task).is_some_and(|pending| pending.is_finished());
+            let checkpoint = base.map(|base| base.id).unwrap_or_default();
+            let writes = NewWrites { checkpoint, task, path, writes };
             match base {
                 // What a task stored stays, and a thread that has moved on keeps its past as it was.
-                Some(base) if Some(base.id) == last && !finished => {
-                    if !writes.is_empty() {
-                        consumed.push(NewWrites { checkpoint: base.id, task, path, writes });
-                    }
-                }
-                _ => held.push((task, writes)),
+                Some(base) if Some(base.id) == last && !finished && !writes.writes.is_empty() => consumed.push(writes),
+                _ => held.push(writes),
             }
         }
         let mut changes = Changes::default();
@@ -161,6 +160,7 @@ impl<'a> Editor<'a> {
     pub(crate) fn input(&mut self, writes: Writes) -> Result<(), RunError> {
         let (base, graph) = (self.head.checkpoint, self.graph);
         let mut changes = Changes::default();
+        let writes = NodeOutput::update(writes);
         let held = input_value(graph, &writes)?;
         let input = graph.input();
         self.head.version_max += 1;
@@ -229,12 +229,10 @@ impl<'a> Editor<'a> {
         parent: Option<Parent>,
         consumed: Vec<NewWrites>,
         mut changes: Changes,
-        held: &[(TaskId, Vec<NewWrite>)],
+        held: &[NewWrites],
     ) {
         let (mut changes, seen) = changes.take(self.graph, &self.head);
-        if !held.is_empty() {
-            changes.iter_mut().for_each(|change| hold(change, held));
-        }
+        hold(&mut changes, held);
         self.push(source, step, parent, consumed, (changes, seen));
     }
 
@@ -281,31 +279,5 @@ fn task_of(id: TaskId, node: Option<usize>, push: Option<(u32, Value)>) -> Task 
         restored: false,
         answers: Vec::new(),
         answered: false,
-    }
-}
-
-/// Puts the bytes of writes that are not stored into a change.
-fn hold(change: &mut Change, held: &[(TaskId, Vec<NewWrite>)]) {
-    let own = |data: &mut Data| {
-        if let Data::OfWrite(from) = &*data
-            && let Some((_, writes)) = held.iter().find(|(task, _)| *task == from.task)
-        {
-            let write = writes.iter().find(|write| write.index == from.index).map(|write| &write.value);
-            let payload = match write {
-                Some(WriteValue::One(payload)) => payload.clone(),
-                Some(WriteValue::Items(items)) => items.get(from.part as usize).cloned().unwrap_or_default(),
-                _ => Payload { data: vec![0xc0], ..Payload::default() },
-            };
-            *data = Data::New(payload);
-        }
-    };
-    match &mut change.value {
-        ChangeValue::Value(data) => own(data),
-        ChangeValue::Items(items) => items.iter_mut().for_each(|item| {
-            if let ItemOp::Put(data) = &mut item.op {
-                own(data);
-            }
-        }),
-        ChangeValue::Empty => {}
     }
 }

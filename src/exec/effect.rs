@@ -9,6 +9,7 @@ use crate::state::{StateRef, Writes};
 use crate::store::Batch;
 
 use super::error::RunError;
+use super::exit::Saving;
 use super::task::TaskJob;
 
 /// What the machine asks for.
@@ -72,6 +73,9 @@ pub(crate) struct Request {
     pub(crate) recursion_limit: u64,
     pub(crate) interrupt_before: Option<Breakpoints>,
     pub(crate) interrupt_after: Option<Breakpoints>,
+    /// Whether answers must fit open questions.
+    pub(crate) strict_resume: bool,
+    pub(crate) saving: Saving,
     pub(crate) events: EventMask,
     /// Where the run is recorded; `None` without a store.
     pub(crate) recording: Option<Recording>,

@@ -47,6 +47,14 @@ pub enum RunError {
         /// The ids of the questions.
         ids: Vec<String>,
     },
+    /// A run with strict answers was given one that fits no open question (`UnknownInterruptError`). Nothing was written.
+    #[error("{problem}; open are the questions {pending:?}")]
+    UnknownInterrupt {
+        /// What does not fit.
+        problem: ResumeProblem,
+        /// The ids of the questions that are open.
+        pending: Vec<String>,
+    },
     /// A path returned a label that is not in its map.
     #[error("a conditional edge returned {label:?}, which is not in its map")]
     UnknownLabel {
@@ -99,6 +107,35 @@ pub enum RunError {
     #[doc(hidden)]
     #[error("the node waits for an answer")]
     Waiting(#[source] Interrupted),
+}
+
+/// What does not fit about an answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResumeProblem {
+    /// These questions are not open: unknown, or answered before.
+    #[error("the questions {ids:?} are not open")]
+    NotPending {
+        /// Their ids.
+        ids: Vec<String>,
+    },
+    /// The map of answers is empty.
+    #[error("the map of answers is empty")]
+    EmptyMap,
+    /// One answer was given without an id, and several questions are open.
+    #[error("the answer does not say which question it is for")]
+    Ambiguous,
+}
+
+impl ResumeProblem {
+    /// Returns the field's name for it: `not_pending`, `empty_map` or `ambiguous`.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NotPending { .. } => "not_pending",
+            Self::EmptyMap => "empty_map",
+            Self::Ambiguous => "ambiguous",
+        }
+    }
 }
 
 /// Why the state of a thread was not changed.

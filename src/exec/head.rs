@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, TaskId, WriteValue};
 use crate::channel::Barrier;
-use crate::graph::{Graph, SendTo};
-use crate::state::{StateRef, Writes};
+use crate::graph::{Graph, NodeOutput, SendTo};
+use crate::state::StateRef;
 use crate::store::Source;
 
 /// A decoded checkpoint. All channels are there by number, with their versions.
@@ -22,7 +22,7 @@ pub(crate) struct Head {
     pub(crate) barriers: Vec<Barrier>,
     pub(crate) sends: Vec<SendTo>,
     /// The input that waits for its first superstep.
-    pub(crate) input: Option<Writes>,
+    pub(crate) input: Option<NodeOutput>,
     /// For each node that ran: the trigger versions it saw.
     pub(crate) seen: Vec<Option<Vec<(u32, u64)>>>,
     /// The version of the input channel that was seen.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use crate::base::id::NULL_TASK;
 use crate::base::value::decode_bytes;
 use crate::base::{CodecError, Map, PayloadRef, Value, WriteValue};
-use crate::graph::{Graph, Interrupt, SendTo};
+use crate::graph::{Graph, Interrupt, NodeOutput, SendTo};
 use crate::state::{FieldKind, StateError, Writes};
 use crate::store::{ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
 
 use super::error::RunError;
 use super::head::{Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, PendingWrite, PendingWrites, RESUME};
+use super::input::input_from;
 use super::task::{TaskWrite, WriteKind};
 
 /// What a list item costs in memory besides its bytes, roughly.
@@ -68,8 +69,8 @@ impl<'a> Loader<'a> {
                         .map_err(|source| StateError::Channel { channel: Arc::clone(&graph.channels[at]), source })?;
                 } else if channel == graph.input() {
                     match decode_bytes(payload.codec, &payload.data)? {
-                        Value::Map(map) => head.input = Some(input_from(graph, map)?),
-                        _ => self.needs_input = true,
+                        Value::Null => self.needs_input = true,
+                        value => head.input = Some(input_from(graph, value)?),
                     }
                 }
             }
@@ -131,7 +132,7 @@ impl<'a> Loader<'a> {
                 input.push_box(*channel as usize, self.graph.layout.decode_write(*channel as usize, &write.value)?);
             }
         }
-        self.head.input = Some(input);
+        self.head.input = Some(NodeOutput::update(input));
         Ok(())
     }
 
@@ -172,16 +173,6 @@ fn updated(graph: &Graph, record: &StateRecord) -> Option<Vec<u32>> {
         }
         _ => Some(record.updated.iter().filter_map(|name| graph.by_channel.get(name).copied()).collect()),
     }
-}
-
-fn input_from(graph: &Graph, map: Map) -> Result<Writes, RunError> {
-    let mut input = Writes::default();
-    for (channel, value) in map {
-        if let Some(field) = graph.by_channel.get(channel.as_str()).filter(|c| graph.is_field(**c)) {
-            input.push_box(*field as usize, graph.layout.write_from_value(*field as usize, value)?);
-        }
-    }
-    Ok(input)
 }
 
 fn send_from(stored: PayloadRef<'_>) -> Result<SendTo, CodecError> {

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use crate::base::{CheckpointId, IdSource, Namespace, Timestamp, WriteValue};
 use crate::graph::{Context, ContextParts, Graph, Interrupt, Scope};
 use crate::state::{FieldKind, StateRef};
-use crate::store::{NewCheckpoint, Source};
+use crate::store::{NewCheckpoint, NewWrites, Source};
 
 use super::apply::{Changes, apply};
 use super::effect::{Effect, Event, EventKind, Recording, Request, Status};
 use super::error::RunError;
+use super::exit::Saving;
 use super::head::Head;
 use super::task::{Opened, Task, TaskJob, TaskOutcome, TaskStatus, TaskWrite, WriteKind};
 use super::view::shown;
@@ -32,6 +33,10 @@ pub(crate) struct Machine {
     pub(super) committed: Option<CheckpointId>,
     /// Checkpoints that were made and not handed out yet.
     pub(super) outbox: Vec<NewCheckpoint>,
+    /// What is kept back until the run ends, as one checkpoint.
+    pub(super) kept: Option<NewCheckpoint>,
+    /// The writes of commands that are not stored and that no checkpoint holds yet.
+    pub(super) unsaved: Vec<NewWrites>,
     pub(super) scope: Arc<Scope>,
     /// Whether the run continues, until its first superstep has ended.
     pub(super) resuming: bool,
@@ -53,6 +58,8 @@ pub(super) struct Limits {
     pub(super) recursion_limit: u64,
     pub(super) before: crate::graph::Breakpoints,
     pub(super) after: crate::graph::Breakpoints,
+    pub(super) strict_resume: bool,
+    pub(super) saving: Saving,
     pub(super) events: super::effect::EventMask,
 }
 
@@ -67,7 +74,14 @@ impl Machine {
         }
         let before = request.interrupt_before.filter(|b| !b.is_empty()).unwrap_or(graph.interrupt_before.clone());
         let after = request.interrupt_after.filter(|b| !b.is_empty()).unwrap_or(graph.interrupt_after.clone());
-        let limits = Limits { recursion_limit: request.recursion_limit, before, after, events: request.events };
+        let limits = Limits {
+            recursion_limit: request.recursion_limit,
+            before,
+            after,
+            strict_resume: request.strict_resume,
+            saving: request.saving,
+            events: request.events,
+        };
         let step = head.step() + 1;
         let mut machine = Self {
             graph,
@@ -83,6 +97,8 @@ impl Machine {
             tasks: Vec::new(),
             changes: Changes::default(),
             outbox: Vec::new(),
+            kept: None,
+            unsaved: Vec::new(),
             scope: request.scope,
             resuming: false,
             effects: VecDeque::new(),
@@ -120,7 +136,7 @@ impl Machine {
     /// Ends the run and gives its head back, unless that is half changed.
     pub(crate) fn finish(self) -> (Status, Option<Head>) {
         // What changed since the last checkpoint belongs to no stored head.
-        let whole = !self.broken && self.outbox.is_empty() && self.changes.is_empty();
+        let whole = !self.broken && self.outbox.is_empty() && self.kept.is_none() && self.changes.is_empty();
         let mut head = self.head;
         head.pending.clear();
         for field in 0..self.graph.layout.len() {
@@ -140,6 +156,10 @@ impl Machine {
         }
         if let Some(effect) = self.effects.pop_front() {
             return Some(effect);
+        }
+        if !matches!(self.status, Status::Running) {
+            self.flush_kept();
+            return self.effects.pop_front();
         }
         self.save_finished()
     }
@@ -178,7 +198,7 @@ impl Machine {
             }
             TaskOutcome::Left(command) => task.status = TaskStatus::Left(command),
             TaskOutcome::Drained(reason) => task.status = TaskStatus::Drained(reason),
-            TaskOutcome::Failed(error) => task.status = TaskStatus::Failed(error),
+            TaskOutcome::Failed { error, writes } => task.status = TaskStatus::Failed(error, writes),
         }
         if !self.tasks.iter().any(|task| matches!(task.status, TaskStatus::Running | TaskStatus::Due)) {
             let ended = self.end_superstep();
@@ -228,7 +248,7 @@ impl Machine {
                 let mut job = self.job(0);
                 match super::task::open(&mut job) {
                     Opened::Ended(TaskOutcome::Done { writes, .. }) => self.tasks[0].status = TaskStatus::Done(writes),
-                    Opened::Ended(TaskOutcome::Failed(error)) => return Err(error),
+                    Opened::Ended(TaskOutcome::Failed { error, .. }) => return Err(error),
                     _ => unreachable!("the input asks nothing"),
                 }
                 self.next()?;
@@ -329,11 +349,11 @@ impl Machine {
 
     /// All tasks of the superstep have ended, one way or another.
     pub(super) fn end_superstep(&mut self) -> Result<(), RunError> {
-        let stops = |task: &Task| matches!(task.status, TaskStatus::Failed(_) | TaskStatus::Left(_));
+        let stops = |task: &Task| matches!(task.status, TaskStatus::Failed(..) | TaskStatus::Left(_));
         if let Some(slot) = self.tasks.iter().position(stops) {
             self.save_ended()?;
             match std::mem::replace(&mut self.tasks[slot].status, TaskStatus::Due) {
-                TaskStatus::Failed(error) => return Err(error),
+                TaskStatus::Failed(error, _) => return Err(error),
                 TaskStatus::Left(command) => self.status = Status::Left(command),
                 _ => {}
             }
@@ -378,6 +398,7 @@ impl Machine {
                 // What the nodes did is kept, though it makes no superstep.
                 self.broken = true;
                 self.outbox.clear();
+                self.flush_kept();
                 if !consumed.is_empty() {
                     self.commit(Vec::new(), consumed);
                 }
@@ -386,7 +407,10 @@ impl Machine {
         };
         self.head.pending.clear();
         self.replaying = false;
-        self.resuming = false;
+        if std::mem::take(&mut self.resuming) && self.namespace.is_root() {
+            // An answer is for the questions of the superstep that was interrupted.
+            *self.scope.resume.lock() = None;
+        }
         if self.request.events.values && updated.iter().any(|channel| self.graph.is_field(*channel)) {
             self.emit(EventKind::Values(Arc::clone(&self.head.state)));
         }

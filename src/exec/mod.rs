@@ -13,7 +13,9 @@ mod begin;
 mod edit;
 mod effect;
 mod error;
+mod exit;
 mod head;
+mod input;
 mod load;
 mod machine;
 mod plan;
@@ -21,11 +23,12 @@ mod save;
 mod task;
 mod view;
 
-pub use error::{EditProblem, RunError};
+pub use error::{EditProblem, ResumeProblem, RunError};
 
 pub(crate) use begin::answers_by_id;
 pub(crate) use edit::{Copied, Editor, NodeEdit, as_node};
 pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, Start, Status};
+pub(crate) use exit::Saving;
 pub(crate) use head::Head;
 pub(crate) use load::{Loader, error_of, interrupts_of, result_of};
 pub(crate) use machine::Machine;

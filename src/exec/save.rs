@@ -8,6 +8,7 @@ use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
 
 use super::effect::{Effect, EventKind, Status};
 use super::error::RunError;
+use super::exit::{Saving, fold, hold};
 use super::head::{ERROR, HeadCheckpoint, INTERRUPT, NO_WRITES, RESUME};
 use super::machine::Machine;
 use super::plan::{Order, plan};
@@ -26,8 +27,9 @@ impl Machine {
         self.head.recorded.clear();
         self.head.recorded.extend(self.tasks.iter().map(|task| task.id));
         let Some(recording) = &self.recording else { return };
-        let (changes, seen) = self.changes.take(&self.graph, &self.head);
-        self.outbox.push(NewCheckpoint {
+        let (mut changes, seen) = self.changes.take(&self.graph, &self.head);
+        hold(&mut changes, &std::mem::take(&mut self.unsaved));
+        let checkpoint = NewCheckpoint {
             id,
             parent: parent.map(Parent::Local),
             step,
@@ -40,7 +42,25 @@ impl Machine {
             consumed,
             changes,
             seen,
-        });
+        };
+        match self.request.saving {
+            Saving::Steps => self.outbox.push(checkpoint),
+            Saving::AtEnd | Saving::UnlessDone => self.kept = Some(fold(self.kept.take(), checkpoint)),
+        }
+    }
+
+    /// Hands out what was kept back until the end of the run.
+    pub(super) fn flush_kept(&mut self) {
+        if self.request.saving == Saving::UnlessDone && matches!(self.status, Status::Done) {
+            return;
+        }
+        if let Some(kept) = self.kept.take() {
+            self.commit(vec![kept], Vec::new());
+        }
+        if !self.unsaved.is_empty() {
+            let unsaved = std::mem::take(&mut self.unsaved);
+            self.commit(Vec::new(), unsaved);
+        }
     }
 
     /// Hands the checkpoints out that were made.
@@ -77,7 +97,8 @@ impl Machine {
     /// Stores what has ended while siblings still run.
     pub(super) fn save_finished(&mut self) -> Option<Effect> {
         self.recording.as_ref()?;
-        if !matches!(self.status, Status::Running)
+        if self.request.saving != Saving::Steps
+            || !matches!(self.status, Status::Running)
             || !self.tasks.iter().any(|t| matches!(t.status, TaskStatus::Running))
         {
             return None;
@@ -97,6 +118,7 @@ impl Machine {
         if !self.records() {
             return Ok(());
         }
+        self.flush_kept();
         let mut writes = Vec::new();
         for slot in 0..self.tasks.len() {
             if !self.tasks[slot].saved {
@@ -121,7 +143,11 @@ impl Machine {
                 let interrupts: Vec<Value> = interrupts.iter().map(stored_interrupt).collect();
                 vec![special(INTERRUPT, interrupts.as_slice())]
             }
-            TaskStatus::Failed(error) => vec![special(ERROR, &Value::from(error.to_string()))],
+            TaskStatus::Failed(error, writes) => {
+                let mut stored = new_writes(&self.graph, writes);
+                stored.push(special(ERROR, &Value::from(error.to_string())));
+                stored
+            }
             TaskStatus::Left(_) | TaskStatus::Drained(_) => Vec::new(),
             TaskStatus::Due | TaskStatus::Running => return None,
         };

@@ -10,7 +10,7 @@ use crate::graph::{
     BoxError, Branch, Command, Context, END, Graph, Interrupt, Interrupted, NodeInput, NodeOutput, NodeResult,
     Outgoing, START, SendTo, Signal, Takes, Target, Work,
 };
-use crate::state::{BoxWrite, StateRef, Writes, resolve};
+use crate::state::{BoxWrite, FieldKind, StateRef, resolve};
 use crate::store::{TaskKind, TaskRecord};
 
 use super::error::RunError;
@@ -47,8 +47,8 @@ pub(crate) enum TaskStatus {
     Left(Command),
     /// A graph inside it stopped because the run was asked to.
     Drained(String),
-    /// It failed.
-    Failed(RunError),
+    /// It failed, after these writes.
+    Failed(RunError, Vec<TaskWrite>),
 }
 
 /// One write of a task.
@@ -81,7 +81,7 @@ pub(crate) struct TaskJob {
     pub(crate) node: Option<usize>,
     pub(crate) arg: Option<Value>,
     /// The input, for the pseudo node that takes it.
-    pub(crate) input: Option<Writes>,
+    pub(crate) input: Option<NodeOutput>,
     pub(crate) state: StateRef,
     pub(crate) present: Option<Arc<[bool]>>,
     pub(crate) context: Context,
@@ -92,11 +92,21 @@ pub(crate) struct TaskJob {
 
 /// What became of a task.
 pub(crate) enum TaskOutcome {
-    Done { writes: Vec<TaskWrite>, answers: Vec<Value> },
-    Waiting { interrupts: Vec<Interrupt>, answers: Vec<Value> },
+    Done {
+        writes: Vec<TaskWrite>,
+        answers: Vec<Value>,
+    },
+    Waiting {
+        interrupts: Vec<Interrupt>,
+        answers: Vec<Value>,
+    },
     Left(Command),
     Drained(String),
-    Failed(RunError),
+    /// It failed: with writes, if that was in a conditional edge. The node itself has then ended, and is not run again.
+    Failed {
+        error: RunError,
+        writes: Vec<TaskWrite>,
+    },
 }
 
 impl Task {
@@ -166,46 +176,47 @@ pub(crate) enum Opened {
 /// Begins a task.
 pub(crate) fn open(job: &mut TaskJob) -> Opened {
     let Some(node) = job.node else {
-        let output = NodeOutput::update(job.input.take().unwrap_or_default());
+        let output = job.input.take().unwrap_or_default();
         return Opened::Ended(close(job, Ok(output)));
     };
     let body = &job.graph.nodes[node].body;
     let input = catch_unwind(AssertUnwindSafe(|| node_input(job, body.takes)));
     match input.unwrap_or_else(|panic| Err(panicked(&job.context, &*panic))) {
         Ok(input) => Opened::Node { work: body.work.clone(), input },
-        Err(error) => Opened::Ended(TaskOutcome::Failed(error)),
+        Err(error) => Opened::Ended(TaskOutcome::Failed { error, writes: Vec::new() }),
     }
 }
 
 /// Ends a task whose node returned: its changes, commands, edges and conditional edges. User code may panic; the panic
 /// fails the task.
 pub(crate) fn close(job: &TaskJob, output: NodeResult<NodeOutput>) -> TaskOutcome {
+    let mut writes = Vec::new();
     let result = node_output(&job.context, output).and_then(|output| {
         let out = job.node.map_or(&job.graph.start, |node| &job.graph.nodes[node].out);
-        catch_unwind(AssertUnwindSafe(|| leave(job, output, out)))
+        catch_unwind(AssertUnwindSafe(|| leave(job, output, out, &mut writes)))
             .unwrap_or_else(|panic| Err(panicked(&job.context, &*panic)))
     });
-    outcome(&job.context, result)
+    outcome(&job.context, result, writes)
 }
 
 /// Ends a task whose node panicked.
 pub(crate) fn close_panicked(job: &TaskJob, panic: &(dyn std::any::Any + Send)) -> TaskOutcome {
-    outcome(&job.context, Err(panicked(&job.context, panic)))
+    outcome(&job.context, Err(panicked(&job.context, panic)), Vec::new())
 }
 
 fn panicked(context: &Context, panic: &(dyn std::any::Any + Send)) -> RunError {
     RunError::NodePanicked { node: context.node().to_owned(), reason: panic_text(panic) }
 }
 
-fn outcome(context: &Context, result: Result<Vec<TaskWrite>, RunError>) -> TaskOutcome {
+fn outcome(context: &Context, result: Result<(), RunError>, writes: Vec<TaskWrite>) -> TaskOutcome {
     let mut asked = context.asked().lock();
     let answers = if asked.took { std::mem::take(&mut asked.answers) } else { Vec::new() };
     match (result, asked.signal.take()) {
-        (Ok(writes), _) => TaskOutcome::Done { writes, answers },
+        (Ok(()), _) => TaskOutcome::Done { writes, answers },
         (Err(RunError::Waiting(_)), Some(Signal::Waiting(interrupts))) => TaskOutcome::Waiting { interrupts, answers },
         (Err(RunError::Waiting(_)), Some(Signal::Parent(command))) => TaskOutcome::Left(command),
         (Err(RunError::Waiting(_)), Some(Signal::Drained(reason))) => TaskOutcome::Drained(reason),
-        (Err(error), _) => TaskOutcome::Failed(error),
+        (Err(error), _) => TaskOutcome::Failed { error, writes },
     }
 }
 
@@ -226,30 +237,36 @@ fn node_output(context: &Context, output: NodeResult<NodeOutput>) -> Result<Node
     }
 }
 
-/// Turns what a node asked for into writes: changes, commands, edges, conditional edges, in this order.
-fn leave(job: &TaskJob, output: NodeOutput, out: &Outgoing) -> Result<Vec<TaskWrite>, RunError> {
+/// Turns what a node asked for into writes: changes, commands, edges, conditional edges, in this order. If a conditional
+/// edge fails, the writes before it are made.
+fn leave(job: &TaskJob, output: NodeOutput, out: &Outgoing, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
     let graph = &*job.graph;
     if let Some(command) = output.commands.iter().find(|command| command.parent) {
         job.context.asked().lock().signal = Some(Signal::Parent(command.clone()));
         return Err(RunError::Waiting(Interrupted::new()));
     }
-    let mut writes = Vec::new();
-    for target in state_writes(job, output, &mut writes)? {
-        push_target(graph, &target, &mut writes)?;
+    let mut own = Vec::new();
+    for target in state_writes(job, output, &mut own)? {
+        push_target(graph, &target, &mut own)?;
     }
     for channel in &out.edges {
-        push(&mut writes, *channel, WriteKind::Trigger);
+        push(&mut own, *channel, WriteKind::Trigger);
     }
     for join in &out.joins {
-        push(&mut writes, graph.joins[*join].channel, WriteKind::Join(job.context.node().to_owned()));
+        push(&mut own, graph.joins[*join].channel, WriteKind::Join(job.context.node().to_owned()));
     }
-    take_branches(job, out, &mut writes)?;
+    encode_all(job, &mut own)?;
+    *writes = own;
+    take_branches(job, out, writes)
+}
+
+fn encode_all(job: &TaskJob, writes: &mut [TaskWrite]) -> Result<(), RunError> {
     if job.record {
-        for write in &mut writes {
-            write.encoded = Some(encode(graph, write)?);
+        for write in writes {
+            write.encoded = Some(encode(&job.graph, write)?);
         }
     }
-    Ok(writes)
+    Ok(())
 }
 
 /// A node's own error is returned as given; one that carries a question is not an error.
@@ -345,9 +362,13 @@ fn take_branches(job: &TaskJob, out: &Outgoing, writes: &mut Vec<TaskWrite>) -> 
     }
     for branch in &out.branches {
         let targets = (branch.path)(&state, &job.context).map_err(|error| node_error(&job.context, error))?;
-        for target in targets {
-            push_target(&job.graph, &mapped(branch, target)?, writes)?;
+        let first = writes.len();
+        let mut go = |target| push_target(&job.graph, &mapped(branch, target)?, writes);
+        if let Err(error) = targets.into_iter().try_for_each(&mut go) {
+            writes.truncate(first);
+            return Err(error);
         }
+        encode_all(job, &mut writes[first..])?;
     }
     Ok(())
 }
@@ -370,13 +391,23 @@ fn encode(graph: &Graph, write: &TaskWrite) -> Result<WriteValue, RunError> {
         WriteKind::Field(Some(value)) => graph.layout.encode_write(write.channel as usize, value)?,
         WriteKind::Field(None) | WriteKind::Trigger => WriteValue::Null,
         WriteKind::Join(name) => WriteValue::One(Encoded::encode(name)?.into()),
-        WriteKind::Send(send) => WriteValue::One(send_payload(send)?),
+        WriteKind::Send(send) => WriteValue::One(stored_send(graph, send)?),
     })
 }
 
-/// A send is stored as `[node, argument]`.
-pub(crate) fn send_payload(send: &SendTo) -> Result<Payload, RunError> {
-    Ok(Encoded::encode(&(&*send.node, &send.arg))?.into())
+/// A send is stored as `[node, argument]`. What lasts for one run is left out of the argument.
+fn stored_send(graph: &Graph, send: &SendTo) -> Result<Payload, RunError> {
+    let lasts = |name: &str| {
+        let field = graph.by_channel.get(name).filter(|channel| graph.is_field(**channel));
+        field.is_none_or(|field| graph.layout.kind(*field as usize) != FieldKind::Untracked)
+    };
+    Ok(match &send.arg {
+        Value::Map(map) if map.keys().any(|name| !lasts(name)) => {
+            let kept: Map = map.iter().filter(|(name, _)| lasts(name)).map(|(n, v)| (n.clone(), v.clone())).collect();
+            Encoded::encode(&(&*send.node, &Value::Map(kept)))?.into()
+        }
+        arg => Encoded::encode(&(&*send.node, arg))?.into(),
+    })
 }
 
 /// Makes the writes of a command that is given as the input of a run.
@@ -399,5 +430,7 @@ pub(crate) fn command_writes(graph: &Graph, command: Command, seed: u64) -> Resu
 /// Leaves a node with given changes, without running it (`update_state`).
 pub(crate) fn run_as(job: &TaskJob, output: NodeOutput) -> Result<Vec<TaskWrite>, RunError> {
     let out = job.node.map_or(&job.graph.start, |node| &job.graph.nodes[node].out);
-    leave(job, output, out)
+    let mut writes = Vec::new();
+    leave(job, output, out, &mut writes)?;
+    Ok(writes)
 }

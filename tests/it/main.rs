@@ -3,6 +3,10 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods, clippy::duplicate_mod, clippy::print_stdout)]
 
 mod backends;
+mod commands;
+/// The same commands on a file.
+#[path = "commands.rs"]
+mod commands_in_a_file;
 mod crash;
 mod edits;
 /// The same edits on a file.

@@ -81,9 +81,6 @@ pub(crate) fn unsupported(scenario: &Scenario, options: Options) -> Result<BTree
     if scenario.store {
         missing.insert("kv store".into());
     }
-    if scenario.durability.as_deref() == Some("exit") {
-        missing.insert("durability exit".into());
-    }
     for def in scenario.graphs.values() {
         if def.get("functional").is_some() {
             missing.insert("functional API".into());
@@ -205,13 +202,10 @@ fn of_step(step: &Map<String, Json>, options: Options, missing: &mut BTreeSet<St
         "delete_thread" => _ = missing.insert("delete_thread".into()),
         other => _ = missing.insert(format!("step {other}")),
     }
-    for key in ["output_keys", "strict_resume", "context", "ns", "message_metadata"] {
+    for key in ["output_keys", "context", "ns", "message_metadata"] {
         if step.contains_key(key) {
             missing.insert(format!("run option {key}"));
         }
-    }
-    if step.get("durability").is_some_and(|durability| durability == "exit") {
-        missing.insert("durability exit".into());
     }
     if let Some(modes) = step.get("modes").and_then(Json::as_array).filter(|_| !options.partial) {
         for mode in modes.iter().filter_map(Json::as_str).filter(|mode| !MODES.contains(mode)) {

@@ -187,9 +187,11 @@ impl<'a> Runner<'a> {
         if let Some(metadata) = step.get("metadata").and_then(Json::as_object) {
             run = run.metadata(metadata.clone());
         }
+        run = run.strict_resume(step.get("strict_resume") == Some(&json!(true)));
         let durability = step.get("durability").and_then(Json::as_str).or(self.scenario.durability.as_deref());
         Ok(match durability {
             Some("sync") => run.durability(Durability::Sync),
+            Some("exit") => run.durability(Durability::Exit),
             _ => run.durability(Durability::Async),
         })
     }

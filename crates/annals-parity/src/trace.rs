@@ -100,6 +100,9 @@ pub(crate) fn error(error: &Error) -> Json {
         return json!({"class": class, "text": error.to_string()});
     };
     let class = match run {
+        RunError::UnknownInterrupt { problem, .. } => {
+            return json!({"class": "UnknownInterruptError", "reason": problem.reason()});
+        }
         RunError::Node { source, .. } => {
             return source.downcast_ref::<Failure>().map_or_else(|| other(&run.to_string()), Failure::to_json);
         }

@@ -1,0 +1,136 @@
+//! Keeping the checkpoints of a run back until it ends (durability `exit`): all of them become one.
+
+use std::collections::HashMap;
+
+use crate::base::TaskId;
+use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
+use crate::store::{NewCheckpoint, NewWrite, NewWrites, Payload, WriteValue};
+
+/// When a run hands out what it makes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Saving {
+    /// Each superstep on its own.
+    #[default]
+    Steps,
+    /// Everything as one checkpoint at the end.
+    AtEnd,
+    /// As one checkpoint at the end, and nothing if the run has nothing left to do.
+    UnlessDone,
+}
+
+/// Puts the bytes of writes that are not stored into the changes that refer to them.
+pub(super) fn hold(changes: &mut [Change], unsaved: &[NewWrites]) {
+    if unsaved.is_empty() || changes.is_empty() {
+        return;
+    }
+    let mut writes: HashMap<(TaskId, i32), &NewWrite> = HashMap::new();
+    for task in unsaved {
+        writes.extend(task.writes.iter().map(|write| ((task.task, write.index), write)));
+    }
+    let own = |data: &mut Data| {
+        let Data::OfWrite(from) = &*data else { return };
+        let Some(write) = writes.get(&(from.task, from.index)) else { return };
+        let payload = match &write.value {
+            WriteValue::One(payload) => payload.clone(),
+            WriteValue::Items(items) => items.get(from.part as usize).cloned().unwrap_or_default(),
+            WriteValue::Null => Payload { data: vec![0xc0], ..Payload::default() },
+        };
+        *data = Data::New(payload);
+    };
+    for change in changes {
+        match &mut change.value {
+            ChangeValue::Value(data) => own(data),
+            ChangeValue::Items(items) => items.iter_mut().for_each(|item| {
+                if let ItemOp::Put(data) = &mut item.op {
+                    own(data);
+                }
+            }),
+            ChangeValue::Empty => {}
+        }
+    }
+}
+
+/// Adds a checkpoint to what was kept back: one checkpoint on the parent of the first, with the changes of both. The
+/// writes that it consumed are not stored; the changes hold their bytes.
+pub(super) fn fold(kept: Option<NewCheckpoint>, mut next: NewCheckpoint) -> NewCheckpoint {
+    hold(&mut next.changes, &std::mem::take(&mut next.consumed));
+    for change in &mut next.changes {
+        // The tasks that wrote are none of the stored parent's.
+        change.task = None;
+        if let ChangeValue::Items(items) = &mut change.value {
+            items.iter_mut().for_each(|item| item.task = None);
+        }
+    }
+    let Some(kept) = kept else { return next };
+    let mut changes = kept.changes;
+    for change in next.changes {
+        match changes.iter_mut().find(|old| old.channel == change.channel) {
+            Some(old) => {
+                old.version = change.version;
+                match (&mut old.value, change.value) {
+                    (ChangeValue::Items(old), ChangeValue::Items(new)) => add_items(old, new),
+                    (old, new) => *old = new,
+                }
+            }
+            None => changes.push(change),
+        }
+    }
+    let mut seen = kept.seen;
+    seen.retain(|old| next.seen.iter().all(|new| new.node != old.node));
+    seen.append(&mut next.seen);
+    NewCheckpoint { parent: kept.parent, changes, seen, ..next }
+}
+
+/// Adds later changes of a list: a slot has one operation, and what was put and is gone again was never there.
+pub(super) fn add_items(old: &mut Vec<ItemChange>, new: Vec<ItemChange>) {
+    let last = old.last().map_or(0, |change| change.slot);
+    let appends = |change: &ItemChange| matches!(change.op, ItemOp::Put(_)) && change.slot > last;
+    if new.iter().all(appends) {
+        return old.extend(new);
+    }
+    for mut change in new {
+        if let ItemOp::Cut { end } = change.op {
+            old.retain(|old| match old.op {
+                ItemOp::Cut { end: before } => old.slot < change.slot || before > end,
+                _ => old.slot < change.slot || old.slot >= end,
+            });
+        } else {
+            let at = old.iter().position(|old| old.slot == change.slot && !matches!(old.op, ItemOp::Cut { .. }));
+            let was = at.map(|at| old.remove(at).op);
+            if matches!((was, &change.op), (Some(ItemOp::Put(_)), ItemOp::Remove)) {
+                // The slot may be free in the parent; a cut does not mind.
+                change.op = ItemOp::Cut { end: change.slot + 1 };
+            }
+        }
+        old.push(change);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(slot: u64) -> ItemChange {
+        ItemChange { slot, op: ItemOp::Put(Data::New(Payload::default())), task: None }
+    }
+
+    fn cut(slot: u64, end: u64) -> ItemChange {
+        ItemChange { slot, op: ItemOp::Cut { end }, task: None }
+    }
+
+    #[test]
+    fn later_changes_of_a_list_take_the_place_of_earlier_ones() {
+        let slots = |changes: &[ItemChange]| changes.iter().map(|change| change.slot).collect::<Vec<_>>();
+        let mut items = vec![put(3), put(4)];
+        add_items(&mut items, vec![put(5)]);
+        assert_eq!(slots(&items), [3, 4, 5]);
+        add_items(&mut items, vec![ItemChange { op: ItemOp::Remove, ..put(4) }]);
+        assert_eq!(items[..], [put(3), put(5), cut(4, 5)]);
+        add_items(&mut items, vec![cut(0, 6), put(0)]);
+        assert_eq!(items, [cut(0, 6), put(0)]);
+        add_items(&mut items, vec![cut(0, 8)]);
+        assert_eq!(items, [cut(0, 8)], "the wider cut is enough");
+        add_items(&mut items, vec![put(2), cut(9, 10)]);
+        assert_eq!(items, [cut(0, 8), put(2), cut(9, 10)]);
+    }
+}
