@@ -4,8 +4,8 @@ pub use crate::base::Value;
 pub use crate::drive::{Durability, Input, IntoInput, Outcome, StateUpdate, UpdateAs};
 pub use crate::error::{Error, Result};
 pub use crate::graph::{
-    Command, CompiledGraph, Context, END, Interrupt, NodeResult, Own, Persistence, RunControl, START, SendTo,
-    StateGraph, Target,
+    CachePolicy, Command, CompiledGraph, Context, END, Interrupt, Named, NodeDefaults, NodeOptions, NodeResult, Own,
+    Persistence, RetryPolicy, RunControl, START, SendTo, StateGraph, Target, TimeoutPolicy,
 };
 pub use crate::history::{Snapshot, Thread};
 pub use crate::message::{Message, ToolCall};

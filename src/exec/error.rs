@@ -182,4 +182,32 @@ impl RunError {
             _ => None,
         }
     }
+
+    /// Returns the name of the error class that LangGraph raises in its place. The class of a node's own error is
+    /// `Exception`: what it really is, its source tells.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::State(StateError::Channel { source: crate::channel::ChannelError::Reducer { .. }, .. }) => {
+                "Exception"
+            }
+            Self::State(StateError::Channel { .. })
+            | Self::SendToEnd
+            | Self::AmbiguousUpdate { .. }
+            | Self::UnknownNode { .. } => "InvalidUpdateError",
+            Self::State(StateError::Message { .. }) => "ValueError",
+            Self::State(_) | Self::Codec(_) => "TypeError",
+            Self::EmptyInput => "EmptyInputError",
+            Self::RecursionLimit { .. } => "GraphRecursionError",
+            Self::SeveralInterrupts { .. } | Self::NoStore => "RuntimeError",
+            Self::UnknownLabel { .. } => "KeyError",
+            Self::BadDestination { .. } | Self::BadRecursionLimit { .. } => "ValueError",
+            Self::Breakpoint(problem) => problem.class(),
+            Self::Edit(EditProblem::NoSupersteps | EditProblem::NoUpdates { .. }) => "ValueError",
+            Self::Edit(_) => "InvalidUpdateError",
+            Self::ParentCommand => "ParentCommand",
+            Self::Waiting(_) => "GraphInterrupt",
+            Self::UnknownInterrupt { .. } => "UnknownInterruptError",
+            _ => "Exception",
+        }
+    }
 }

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use crate::state::{Schema, State};
 
-use super::branch::{Branch, IntoPath};
+use super::branch::{Branch, IntoPath, PathBody};
 use super::compiled::{CompiledGraph, link};
 use super::node::{IntoNode, NodeBody};
+use super::options::{NodeDefaults, NodeOptions, Settings};
 use super::problem::{GraphError, GraphProblem};
+use super::sequence::IntoSequence;
+use super::{END, START};
 
 /// What is kept of a graph that runs inside a node of another one (`checkpointer` of `compile` there).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -47,13 +50,22 @@ pub struct StateGraph<S> {
     pub(super) name: String,
     pub(super) persistence: Persistence,
     pub(super) schema: Schema<S>,
-    pub(super) nodes: Vec<(Arc<str>, NodeBody)>,
+    pub(super) nodes: Vec<NodeSpec>,
+    pub(super) defaults: NodeDefaults<S>,
     pub(super) edges: Vec<(Arc<str>, Arc<str>)>,
     pub(super) joins: Vec<(Vec<Arc<str>>, Arc<str>)>,
     pub(super) branches: Vec<(Arc<str>, Branch)>,
     pub(super) interrupt_before: Vec<String>,
     pub(super) interrupt_after: Vec<String>,
     pub(super) problems: Vec<GraphProblem>,
+}
+
+/// A node that was added.
+pub(super) struct NodeSpec {
+    pub(super) name: Arc<str>,
+    pub(super) body: NodeBody,
+    pub(super) settings: Settings,
+    pub(super) error_handler: Option<NodeBody>,
 }
 
 impl<S: State> StateGraph<S> {
@@ -96,6 +108,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
             persistence: Persistence::default(),
             schema,
             nodes: Vec::new(),
+            defaults: NodeDefaults::new(),
             edges: Vec::new(),
             joins: Vec::new(),
             branches: Vec::new(),
@@ -120,9 +133,92 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
 
     /// Adds a node: a function of the state, see [`IntoNode`].
     #[doc(alias = "add_node")]
-    pub fn node<M>(mut self, name: impl Into<Arc<str>>, node: impl IntoNode<S, M>) -> Self {
-        self.nodes.push((name.into(), node.into_node()));
+    pub fn node<M>(self, name: impl Into<Arc<str>>, node: impl IntoNode<S, M>) -> Self {
+        self.node_with(name, node, NodeOptions::new())
+    }
+
+    /// Adds a node with options.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Count { #[channel(last)] n: i64 }
+    ///
+    /// let graph = StateGraph::<Count>::new()
+    ///     .node_with("a", |_: &Count| Ok(Command::goto("b")), NodeOptions::new().destinations(["b", END]))
+    ///     .edge(START, "a")
+    ///     .compile();
+    /// assert!(graph.unwrap_err().to_string().contains("unknown node \"b\""));
+    /// ```
+    pub fn node_with<M>(
+        mut self,
+        name: impl Into<Arc<str>>,
+        node: impl IntoNode<S, M>,
+        options: NodeOptions<S>,
+    ) -> Self {
+        let (name, body) = (name.into(), node.into_node());
+        let NodeOptions { settings, error_handler, .. } = options;
+        self.nodes.push(NodeSpec { name, body, settings, error_handler });
         self
+    }
+
+    /// Sets what holds for the nodes that say nothing themselves.
+    #[doc(alias = "set_node_defaults")]
+    pub fn node_defaults(mut self, defaults: NodeDefaults<S>) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
+    /// Adds nodes that run one after another: a tuple of `(name, node)`, each with an edge to the next.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Count { #[channel(last)] n: i64 }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Count>::new()
+    ///     .sequence((
+    ///         ("add", |s: &Count| Ok(Count::update().n(s.n + 1))),
+    ///         ("double", |s: &Count| Ok(Count::update().n(s.n * 2))),
+    ///     ))
+    ///     .entry("add")
+    ///     .finish("double")
+    ///     .compile()?;
+    /// assert_eq!(graph.invoke((), Count::update().n(1))?.state().n, 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "add_sequence")]
+    pub fn sequence<M>(mut self, nodes: impl IntoSequence<S, M>) -> Self {
+        let nodes = nodes.into_sequence();
+        if nodes.is_empty() {
+            self.problems.push(GraphProblem::EmptySequence);
+        }
+        let mut last: Option<Arc<str>> = None;
+        for (name, body) in nodes {
+            if let Some(last) = last.replace(Arc::clone(&name)) {
+                self.edges.push((last, Arc::clone(&name)));
+            }
+            self.nodes.push(NodeSpec { name, body, settings: Settings::default(), error_handler: None });
+        }
+        self
+    }
+
+    /// Starts runs at a node: an edge from [`START`].
+    #[doc(alias = "set_entry_point")]
+    pub fn entry(self, node: impl Into<Arc<str>>) -> Self {
+        self.edge(START, node)
+    }
+
+    /// Ends a path at a node: an edge to [`END`].
+    #[doc(alias = "set_finish_point")]
+    pub fn finish(self, node: impl Into<Arc<str>>) -> Self {
+        self.edge(node, END)
     }
 
     /// Adds an edge: when `from` has run, `to` runs in the next superstep.
@@ -140,10 +236,12 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
 
     /// Adds a conditional edge: when `from` has run, `path` says which nodes run next, see [`IntoPath`].
     ///
-    /// An unknown name is dropped silently, as in the reference; [`StateGraph::branch_to`] refuses it.
+    /// From [`START`] it is a conditional entry. An unknown name is dropped silently, as in the reference;
+    /// [`StateGraph::branch_to`] refuses it.
     #[doc(alias = "add_conditional_edges")]
+    #[doc(alias = "set_conditional_entry_point")]
     pub fn branch<M>(self, from: impl Into<Arc<str>>, path: impl IntoPath<S, M>) -> Self {
-        self.add_branch(from.into(), path.into_path().0, None)
+        self.add_branch(from.into(), path.into_path(), None)
     }
 
     /// Adds a conditional edge with the labels that `path` may return, and the node each label stands for.
@@ -156,18 +254,28 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         map: impl IntoIterator<Item = (L, N)>,
     ) -> Self {
         let map = map.into_iter().map(|(label, node)| (label.into(), node.into())).collect();
-        self.add_branch(from.into(), path.into_path().0, Some(map))
+        self.add_branch(from.into(), path.into_path(), Some(map))
     }
 
-    fn add_branch(
-        mut self,
-        from: Arc<str>,
-        path: Arc<
-            dyn Fn(&crate::state::StateRef, &super::Context) -> super::NodeResult<Vec<super::Target>> + Send + Sync,
-        >,
-        map: Option<Vec<(Arc<str>, Arc<str>)>>,
-    ) -> Self {
-        self.branches.push((from, Branch { path, map }));
+    fn add_branch(mut self, from: Arc<str>, path: PathBody, map: Option<Vec<(Arc<str>, Arc<str>)>>) -> Self {
+        let PathBody { run, name } = path;
+        let known = |name: &str| self.branches.iter().any(|(source, branch)| *source == from && *branch.name == *name);
+        let name = match name {
+            Some(name) => {
+                if known(&name) {
+                    self.problems.push(GraphProblem::DuplicateBranch {
+                        source_node: from.to_string(),
+                        branch: name.to_string(),
+                    });
+                }
+                name
+            }
+            None => {
+                let mut names = std::iter::once("condition".to_string()).chain((2..).map(|n| format!("condition{n}")));
+                names.find(|name| !known(name)).unwrap_or_default().into()
+            }
+        };
+        self.branches.push((from, Branch { name, path: run, map }));
         self
     }
 

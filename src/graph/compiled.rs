@@ -10,8 +10,9 @@ use crate::base::limits::NAME_BYTES_MAX;
 use crate::state::Layout;
 
 use super::branch::Branch;
-use super::builder::{Persistence, StateGraph};
+use super::builder::{NodeSpec, Persistence, StateGraph};
 use super::node::NodeBody;
+use super::options::{NodeDefaults, NodeOptions, Settings};
 use super::problem::{GraphError, GraphProblem};
 use super::{END, START};
 
@@ -84,6 +85,13 @@ pub(crate) struct Node {
     /// Their names, as a checkpoint records them.
     pub(crate) trigger_names: Vec<Arc<str>>,
     pub(crate) out: Outgoing,
+    #[allow(dead_code)]
+    pub(crate) settings: Settings,
+    #[allow(dead_code)]
+    /// The node that runs when it has failed for good.
+    pub(crate) handler: Option<usize>,
+    /// Whether it is such a node, which nothing else makes due.
+    pub(crate) is_handler: bool,
 }
 
 /// What happens when a node has run.
@@ -170,25 +178,18 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
 ) -> Result<CompiledGraph<S>, GraphError> {
     let mut problems = std::mem::take(&mut builder.problems);
     super::validate::check(&builder, &mut problems);
+    let mut nodes =
+        with_handlers(std::mem::take(&mut builder.nodes), std::mem::take(&mut builder.defaults), &mut problems);
     let layout: Arc<dyn Layout> = Arc::new(builder.schema);
     let fields = layout.len();
     let mut channels: Vec<Arc<str>> = (0..fields).map(|field| Arc::clone(layout.name(field))).collect();
     channels.extend(["__pregel_tasks".into(), START.into()]);
-    channels.extend(builder.nodes.iter().map(|(name, _)| format!("branch:to:{name}").into()));
-    let by_name: HashMap<_, _> = builder.nodes.iter().enumerate().map(|(i, (name, _))| (Arc::clone(name), i)).collect();
+    channels.extend(nodes.iter().map(|node| format!("branch:to:{}", node.name).into()));
+    let by_name: HashMap<_, _> = nodes.iter().enumerate().map(|(i, node)| (Arc::clone(&node.name), i)).collect();
     let first_trigger = fields + 2;
-    let mut nodes: Vec<Node> = builder
-        .nodes
-        .into_iter()
-        .enumerate()
-        .map(|(i, (name, body))| Node {
-            name,
-            body,
-            triggers: vec![(first_trigger + i) as u32],
-            trigger_names: Vec::new(),
-            out: Outgoing::default(),
-        })
-        .collect();
+    for (i, node) in nodes.iter_mut().enumerate() {
+        node.triggers.push((first_trigger + i) as u32);
+    }
     let mut start = Outgoing::default();
     let edges = Edges { edges: builder.edges, joins: builder.joins, branches: builder.branches };
     let joins = connect(edges, &mut start, &mut nodes, &by_name, &mut channels);
@@ -213,18 +214,54 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
         interrupt_before: Breakpoints::default(),
         interrupt_after: Breakpoints::default(),
     };
-    match graph.breakpoints(&builder.interrupt_before, "before") {
-        Ok(breakpoints) => graph.interrupt_before = breakpoints,
-        Err(problem) => problems.push(problem),
+    for (names, when) in [(&builder.interrupt_before, "before"), (&builder.interrupt_after, "after")] {
+        let unknown = names.iter().filter(|name| *name != "*" && !graph.by_name.contains_key(name.as_str()));
+        problems.extend(unknown.map(|name| GraphProblem::UnknownBreakpoint { node: name.clone(), when }));
     }
-    match graph.breakpoints(&builder.interrupt_after, "after") {
-        Ok(breakpoints) => graph.interrupt_after = breakpoints,
-        Err(problem) => problems.push(problem),
-    }
+    graph.interrupt_before = graph.breakpoints(&builder.interrupt_before, "before").unwrap_or_default();
+    graph.interrupt_after = graph.breakpoints(&builder.interrupt_after, "after").unwrap_or_default();
     if problems.is_empty() {
         Ok(CompiledGraph { graph: Arc::new(graph), state: PhantomData })
     } else {
         Err(GraphError { problems })
+    }
+}
+
+/// Makes the nodes of a graph, with the defaults they take and the nodes that handle their errors.
+fn with_handlers<S>(specs: Vec<NodeSpec>, defaults: NodeDefaults<S>, problems: &mut Vec<GraphProblem>) -> Vec<Node> {
+    const DEFAULT_HANDLER: &str = "__default_error_handler__";
+    let NodeOptions { settings: defaults, error_handler: default_handler, .. } = defaults.0;
+    let handled = specs.iter().filter(|spec| spec.error_handler.is_some()).count();
+    let last = default_handler.is_some().then_some(specs.len() + handled);
+    let handler = |name: String, body| {
+        let settings = Settings { retry: defaults.retry.clone(), timeout: defaults.timeout, ..Settings::default() };
+        Node { is_handler: true, ..Node::new(name.into(), body, settings) }
+    };
+    let mut nodes = Vec::with_capacity(specs.len() + handled + 1);
+    let taken: Vec<Arc<str>> = specs.iter().map(|spec| Arc::clone(&spec.name)).collect();
+    for spec in specs {
+        let mut settings = spec.settings;
+        settings.retry = settings.retry.or_else(|| defaults.retry.clone());
+        settings.cache = settings.cache.or_else(|| defaults.cache.clone());
+        settings.timeout = settings.timeout.or(defaults.timeout);
+        let own = spec.error_handler.map(|body| {
+            nodes.push(handler(format!("__error_handler__{}", spec.name), body));
+            nodes.len() - 1
+        });
+        nodes.push(Node { handler: own.or(last), ..Node::new(spec.name, spec.body, settings) });
+    }
+    nodes.extend(default_handler.map(|body| handler(DEFAULT_HANDLER.into(), body)));
+    for node in nodes.iter().filter(|node| node.is_handler && taken.contains(&node.name)) {
+        problems.push(GraphProblem::DuplicateNode { node: node.name.to_string() });
+    }
+    nodes
+}
+
+impl Node {
+    fn new(name: Arc<str>, body: NodeBody, settings: Settings) -> Self {
+        let out = Outgoing::default();
+        let (triggers, trigger_names) = (Vec::new(), Vec::new());
+        Self { name, body, triggers, trigger_names, out, settings, handler: None, is_handler: false }
     }
 }
 

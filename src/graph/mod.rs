@@ -13,18 +13,24 @@ mod command;
 mod compiled;
 mod context;
 mod node;
+mod options;
+mod policy;
 mod problem;
 mod scope;
+mod sequence;
 mod validate;
 
-pub use branch::{IntoPath, IntoTargets};
+pub use branch::{IntoPath, IntoTargets, Named};
 pub use builder::{Persistence, StateGraph};
 pub use command::{Command, SendTo, Target};
 pub use compiled::CompiledGraph;
 pub use context::{Context, Interrupt, Interrupted};
 pub use node::{BoxError, IntoNode, IntoOutput, NodeBody, NodeOutput, NodeResult, Own};
+pub use options::{NodeDefaults, NodeOptions};
+pub use policy::{CachePolicy, RefreshOn, RetryPolicy, TimeoutPolicy};
 pub use problem::{GraphError, GraphProblem};
 pub use scope::RunControl;
+pub use sequence::IntoSequence;
 
 pub(crate) use async_node::NodeFuture;
 pub(crate) use branch::Branch;

@@ -89,4 +89,51 @@ pub enum GraphProblem {
         /// Where it leads.
         target: String,
     },
+    /// Two conditional edges of one node have one name.
+    #[error("a conditional edge {branch:?} leaves node {source_node:?} already")]
+    DuplicateBranch {
+        /// Where they start.
+        source_node: String,
+        /// The name.
+        branch: String,
+    },
+    /// The map of a conditional edge leads to a node that does not exist.
+    #[error("at {source_node:?}, the conditional edge {branch:?} found unknown target {node:?}")]
+    UnknownBranchTarget {
+        /// The name.
+        node: String,
+        /// Where the conditional edge starts.
+        source_node: String,
+        /// The name of the conditional edge.
+        branch: String,
+    },
+    /// A sequence has no nodes.
+    #[error("a sequence needs at least one node")]
+    EmptySequence,
+    /// A timeout is set for a node that runs on a thread, where it cannot be stopped.
+    #[error("node {node:?} has a timeout, but only an async node can be stopped")]
+    SyncTimeout {
+        /// The node.
+        node: String,
+    },
+    /// A timeout is not greater than zero.
+    #[error("the timeout of node {node:?} must be greater than zero")]
+    BadTimeout {
+        /// The node.
+        node: String,
+    },
+}
+
+impl GraphProblem {
+    /// Returns the name of the error class that LangGraph raises for it.
+    pub fn class(&self) -> &'static str {
+        "ValueError"
+    }
+}
+
+impl GraphError {
+    /// Returns the name of the error class that LangGraph raises for the first of the problems.
+    pub fn class(&self) -> &'static str {
+        self.problems.first().map_or("ValueError", GraphProblem::class)
+    }
 }

@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::builder::StateGraph;
+use super::builder::{NodeSpec, StateGraph};
 use super::compiled::bad_name;
+use super::node::Work;
+use super::policy::TimeoutPolicy;
 use super::problem::GraphProblem;
 use super::{END, START};
 
@@ -13,7 +15,7 @@ where
     S: Clone + Send + Sync + 'static,
 {
     check_names(builder, problems);
-    let nodes: HashSet<&str> = builder.nodes.iter().map(|(name, _)| &**name).collect();
+    let nodes: HashSet<&str> = builder.nodes.iter().map(|node| &*node.name).collect();
     let mut check = Check { nodes, problems };
     for (from, to) in &builder.edges {
         check.source(from);
@@ -36,8 +38,14 @@ where
     for (from, branch) in &builder.branches {
         check.source(from);
         for (_, node) in branch.map.iter().flatten() {
-            check.target(from, node);
+            check.branch_target(from, &branch.name, node);
         }
+    }
+    for node in &builder.nodes {
+        for (to, _) in &node.settings.destinations {
+            check.target(&node.name, to);
+        }
+        check.timeout(node, builder.defaults.0.settings.timeout);
     }
     let sources = builder.edges.iter().map(|(from, _)| from).chain(builder.branches.iter().map(|(from, _)| from));
     if !sources.into_iter().any(|from| &**from == START) {
@@ -50,7 +58,7 @@ where
     S: Clone + Send + Sync + 'static,
 {
     let mut seen = HashSet::new();
-    for (name, _) in &builder.nodes {
+    for NodeSpec { name, .. } in &builder.nodes {
         let separator = name.contains(['|', ':']).then(|| "it holds `|` or `:`, which separate namespaces".to_string());
         if let Some(reason) = bad_name(name).or(separator) {
             problems.push(GraphProblem::BadName { what: "node", name: name.to_string(), reason });
@@ -92,6 +100,30 @@ impl Check<'_> {
             self.problems.push(GraphProblem::EdgeToStart { source_node: from.to_owned() });
         } else if to != END && !self.nodes.contains(to) {
             self.problems.push(GraphProblem::UnknownTarget { node: to.to_owned(), source_node: from.to_owned() });
+        }
+    }
+
+    fn branch_target(&mut self, from: &str, branch: &str, to: &str) {
+        if to == START {
+            self.problems.push(GraphProblem::EdgeToStart { source_node: from.to_owned() });
+        } else if to != END && !self.nodes.contains(to) {
+            let (node, source_node, branch) = (to.to_owned(), from.to_owned(), branch.to_owned());
+            self.problems.push(GraphProblem::UnknownBranchTarget { node, source_node, branch });
+        }
+    }
+
+    fn timeout(&mut self, node: &NodeSpec, default: Option<TimeoutPolicy>) {
+        let handler = node.error_handler.as_ref().map(|handler| (handler, default));
+        for (body, timeout) in [(&node.body, node.settings.timeout.or(default))].into_iter().chain(handler) {
+            let name = node.name.to_string();
+            match timeout {
+                Some(timeout) if timeout.is_zero() => self.problems.push(GraphProblem::BadTimeout { node: name }),
+                // A graph inside a node runs on a thread or not, as its driver likes.
+                Some(_) if matches!(body.work, Work::Blocking(_)) => {
+                    self.problems.push(GraphProblem::SyncTimeout { node: name });
+                }
+                _ => {}
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods, clippy::duplicate_mod, clippy::print_stdout)]
 
 mod backends;
+mod building;
 mod commands;
 /// The same commands on a file.
 #[path = "commands.rs"]

@@ -1,0 +1,162 @@
+//! What can be said about a node besides what it does.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::node::{IntoNode, NodeBody};
+use super::policy::{CachePolicy, RetryPolicy, TimeoutPolicy};
+
+/// The options of one node, for [`StateGraph::node_with`](super::StateGraph::node_with).
+pub struct NodeOptions<S> {
+    pub(crate) settings: Settings,
+    pub(crate) error_handler: Option<NodeBody>,
+    state: PhantomData<fn(&S)>,
+}
+
+/// What a compiled node keeps of its options.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    /// Whether it runs only when nothing else is due.
+    pub(crate) defer: bool,
+    pub(crate) metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
+    /// `None` takes the defaults of the graph.
+    pub(crate) retry: Option<Arc<[RetryPolicy]>>,
+    pub(crate) cache: Option<CachePolicy>,
+    pub(crate) timeout: Option<TimeoutPolicy>,
+    /// Where its commands may lead, with labels: for drawings.
+    pub(crate) destinations: Vec<(Arc<str>, Option<Arc<str>>)>,
+}
+
+impl<S> NodeOptions<S> {
+    /// Starts with no options.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets whether the node waits until no other node is due; it then runs once, however often it was triggered.
+    pub fn defer(mut self, defer: bool) -> Self {
+        self.settings.defer = defer;
+        self
+    }
+
+    /// Sets metadata of the node, which streams show with its tasks.
+    pub fn metadata(mut self, metadata: serde_json::Map<String, serde_json::Value>) -> Self {
+        self.settings.metadata = Some(Arc::new(metadata));
+        self
+    }
+
+    /// Adds a retry policy. Of several the first that an error matches decides.
+    #[doc(alias = "retry_policy")]
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        let known = self.settings.retry.take();
+        self.settings.retry = Some(known.iter().flat_map(|list| list.iter().cloned()).chain([policy]).collect());
+        self
+    }
+
+    /// Sets what is kept of the node's results, see [`CachePolicy`].
+    #[doc(alias = "cache_policy")]
+    pub fn cache(mut self, policy: CachePolicy) -> Self {
+        self.settings.cache = Some(policy);
+        self
+    }
+
+    /// Sets what runs when the node has failed for good, in the same superstep and with the same input.
+    ///
+    /// What it returns stands in for what the node
+    /// would have returned; the edges of the node are not followed, so it says with a
+    /// [`Command`](super::Command) where to go on. Its own failure is not handled.
+    pub fn error_handler<M>(mut self, handler: impl IntoNode<S, M>) -> Self {
+        self.error_handler = Some(handler.into_node());
+        self
+    }
+
+    /// Limits how long an attempt of an async node may take: a [`TimeoutPolicy`], or a duration for the whole attempt.
+    pub fn timeout(mut self, policy: impl Into<TimeoutPolicy>) -> Self {
+        self.settings.timeout = Some(policy.into()).filter(TimeoutPolicy::is_set);
+        self
+    }
+
+    /// Names the nodes that the commands of this node may lead to: for drawings, and checked when compiling.
+    pub fn destinations(mut self, nodes: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
+        self.settings.destinations.extend(nodes.into_iter().map(|node| (node.into(), None)));
+        self
+    }
+
+    /// As [`destinations`](Self::destinations), with a label for each.
+    pub fn labeled_destinations(
+        mut self,
+        nodes: impl IntoIterator<Item = (impl Into<Arc<str>>, impl Into<Arc<str>>)>,
+    ) -> Self {
+        let labeled = nodes.into_iter().map(|(node, label)| (node.into(), Some(label.into())));
+        self.settings.destinations.extend(labeled);
+        self
+    }
+}
+
+impl<S> Default for NodeOptions<S> {
+    fn default() -> Self {
+        Self { settings: Settings::default(), error_handler: None, state: PhantomData }
+    }
+}
+
+impl<S> Clone for NodeOptions<S> {
+    fn clone(&self) -> Self {
+        Self { settings: self.settings.clone(), error_handler: self.error_handler.clone(), state: PhantomData }
+    }
+}
+
+impl<S> fmt::Debug for NodeOptions<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeOptions")
+            .field("settings", &self.settings)
+            .field("error_handler", &self.error_handler.is_some())
+            .finish()
+    }
+}
+
+/// What holds for the nodes of a graph that say nothing themselves, for
+/// [`StateGraph::node_defaults`](super::StateGraph::node_defaults).
+///
+/// Retries and timeouts hold for error handlers too, caches and error handlers for nodes only. Graphs inside nodes have
+/// their own.
+pub struct NodeDefaults<S>(pub(crate) NodeOptions<S>);
+
+impl<S> NodeDefaults<S> {
+    /// Starts with nothing set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// As [`NodeOptions::retry`].
+    pub fn retry(self, policy: RetryPolicy) -> Self {
+        Self(self.0.retry(policy))
+    }
+
+    /// As [`NodeOptions::cache`].
+    pub fn cache(self, policy: CachePolicy) -> Self {
+        Self(self.0.cache(policy))
+    }
+
+    /// As [`NodeOptions::error_handler`]; one handler for all nodes without their own.
+    pub fn error_handler<M>(self, handler: impl IntoNode<S, M>) -> Self {
+        Self(self.0.error_handler(handler))
+    }
+
+    /// As [`NodeOptions::timeout`].
+    pub fn timeout(self, policy: impl Into<TimeoutPolicy>) -> Self {
+        Self(self.0.timeout(policy))
+    }
+}
+
+impl<S> Default for NodeDefaults<S> {
+    fn default() -> Self {
+        Self(NodeOptions::default())
+    }
+}
+
+impl<S> fmt::Debug for NodeDefaults<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NodeDefaults").field(&self.0).finish()
+    }
+}

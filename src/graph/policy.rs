@@ -1,0 +1,289 @@
+//! What is done about a node that fails, takes too long, or was run before with the same input.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::Value;
+
+/// A node's error, as a policy looks at it.
+pub(crate) type AnyError = dyn Error + Send + Sync + 'static;
+/// Whether an error is worth another attempt.
+type Predicate = Arc<dyn Fn(&AnyError) -> bool + Send + Sync>;
+
+/// How often a failing node is run again, and after which pauses.
+///
+/// The pause before attempt `n + 1` is `initial_interval * backoff_factor^(n - 1)`, at most `max_interval`, and with
+/// jitter up to a second more. The first attempt counts; the count goes on across several policies of one node.
+#[derive(Clone)]
+pub struct RetryPolicy {
+    pub(crate) initial_interval: Duration,
+    pub(crate) backoff_factor: f64,
+    pub(crate) max_interval: Duration,
+    pub(crate) max_attempts: u32,
+    pub(crate) jitter: bool,
+    /// What is retried; `None` is the default.
+    pub(crate) retry_on: Option<Vec<Predicate>>,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            initial_interval: Duration::from_millis(500),
+            backoff_factor: 2.0,
+            max_interval: Duration::from_secs(128),
+            max_attempts: 3,
+            jitter: true,
+            retry_on: None,
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// Starts with the defaults: 3 attempts, pauses from 0.5 s doubling up to 128 s, with jitter.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the pause before the second attempt.
+    pub fn initial_interval(mut self, interval: Duration) -> Self {
+        self.initial_interval = interval;
+        self
+    }
+
+    /// Sets by what the pause grows with each attempt.
+    pub fn backoff_factor(mut self, factor: f64) -> Self {
+        self.backoff_factor = factor;
+        self
+    }
+
+    /// Sets the longest pause, before jitter.
+    pub fn max_interval(mut self, interval: Duration) -> Self {
+        self.max_interval = interval;
+        self
+    }
+
+    /// Sets how often the node is run at most, the first time included.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = attempts;
+        self
+    }
+
+    /// Sets whether up to a second is added to each pause, so that many runs do not repeat at the same moment.
+    pub fn jitter(mut self, jitter: bool) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// Retries errors of type `E`, in place of the default; also beside the types and predicates named before.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// let policy = RetryPolicy::new().on::<std::io::Error>();
+    /// assert!(policy.retries(&std::io::Error::other("offline")));
+    /// assert!(!policy.retries(&std::fmt::Error));
+    /// ```
+    pub fn on<E: Error + 'static>(self) -> Self {
+        self.on_if(|error| error.is::<E>())
+    }
+
+    /// Retries errors for which `retries` holds, in place of the default; also beside the types and predicates named
+    /// before.
+    pub fn on_if(
+        mut self,
+        retries: impl Fn(&(dyn Error + Send + Sync + 'static)) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.retry_on.get_or_insert_default().push(Arc::new(retries));
+        self
+    }
+
+    /// Returns whether an error of a node is worth another attempt.
+    ///
+    /// Without [`on`](Self::on) and [`on_if`](Self::on_if) these are not: input and output errors other than those of
+    /// a connection, errors of parsing, converting, formatting, encoding and decoding, and panics. All others are.
+    pub fn retries(&self, error: &(dyn Error + Send + Sync + 'static)) -> bool {
+        match &self.retry_on {
+            Some(predicates) => predicates.iter().any(|retries| retries(error)),
+            None => is_transient(error),
+        }
+    }
+
+    /// Returns the pause after `failed` attempts; `chance` is between 0 and 1.
+    #[allow(dead_code)]
+    pub(crate) fn pause(&self, failed: u32, chance: impl FnOnce() -> f64) -> Duration {
+        let exponent = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
+        let grown = self.initial_interval.as_secs_f64() * self.backoff_factor.powi(exponent);
+        // A factor that is no number, or grows without end, waits the longest pause.
+        let pause = Duration::try_from_secs_f64(grown).unwrap_or(self.max_interval).min(self.max_interval);
+        if self.jitter { pause.saturating_add(Duration::from_secs_f64(chance().clamp(0.0, 1.0))) } else { pause }
+    }
+}
+
+/// The default of the reference, in terms of Rust: a mistake in the data or the program fails again.
+fn is_transient(error: &AnyError) -> bool {
+    use std::io::ErrorKind as K;
+    if let Some(error) = error.downcast_ref::<std::io::Error>() {
+        return matches!(
+            error.kind(),
+            K::ConnectionRefused | K::ConnectionReset | K::ConnectionAborted | K::BrokenPipe
+        );
+    }
+    !(error.is::<std::num::ParseIntError>()
+        || error.is::<std::num::ParseFloatError>()
+        || error.is::<std::num::TryFromIntError>()
+        || error.is::<std::str::Utf8Error>()
+        || error.is::<std::string::FromUtf8Error>()
+        || error.is::<std::str::ParseBoolError>()
+        || error.is::<std::char::ParseCharError>()
+        || error.is::<std::fmt::Error>()
+        || error.is::<std::array::TryFromSliceError>()
+        || error.is::<serde_json::Error>()
+        || error.is::<crate::base::CodecError>()
+        || error.is::<crate::state::StateError>())
+}
+
+impl fmt::Debug for RetryPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RetryPolicy")
+            .field("initial_interval", &self.initial_interval)
+            .field("backoff_factor", &self.backoff_factor)
+            .field("max_interval", &self.max_interval)
+            .field("max_attempts", &self.max_attempts)
+            .field("jitter", &self.jitter)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keeps what a node returned, and returns it again for an equal input without running the node.
+///
+/// It needs a cache as well; without one it does nothing.
+/// Where the node leads to is kept with its writes. Only tasks that ended without an error or a question are kept.
+#[derive(Clone, Default)]
+pub struct CachePolicy {
+    pub(crate) key: Option<Arc<dyn Fn(&Value) -> Vec<u8> + Send + Sync>>,
+    pub(crate) ttl: Option<Duration>,
+}
+
+impl CachePolicy {
+    /// Starts with the defaults: the key is the whole input of the node, and entries never expire.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets what two inputs must have in common to count as equal. `key` is given the argument of a send, or the state
+    /// as a map by channel names.
+    pub fn key<K: Into<Vec<u8>>>(mut self, key: impl Fn(&Value) -> K + Send + Sync + 'static) -> Self {
+        self.key = Some(Arc::new(move |input| key(input).into()));
+        self
+    }
+
+    /// Sets how long an entry is good for.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+}
+
+impl fmt::Debug for CachePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CachePolicy").field("own_key", &self.key.is_some()).field("ttl", &self.ttl).finish()
+    }
+}
+
+/// How long one attempt of an async node may take. A node that runs on a thread cannot be stopped and takes no timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct TimeoutPolicy {
+    pub(crate) run_timeout: Option<Duration>,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) refresh_on: RefreshOn,
+}
+
+/// What counts as a sign of life for an idle timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum RefreshOn {
+    /// Whatever can be seen of the node: what it shows, asks or calls, and its heartbeat.
+    #[default]
+    Auto,
+    /// Its heartbeat alone.
+    Heartbeat,
+}
+
+impl TimeoutPolicy {
+    /// Starts with no limits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Limits how long an attempt may take.
+    pub fn run_timeout(mut self, limit: Duration) -> Self {
+        self.run_timeout = Some(limit);
+        self
+    }
+
+    /// Limits how long an attempt may take without a sign of life.
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
+        self.idle_timeout = Some(limit);
+        self
+    }
+
+    /// Sets what counts as a sign of life.
+    pub fn refresh_on(mut self, refresh_on: RefreshOn) -> Self {
+        self.refresh_on = refresh_on;
+        self
+    }
+
+    /// Whether it limits anything.
+    pub(crate) fn is_set(&self) -> bool {
+        self.run_timeout.is_some() || self.idle_timeout.is_some()
+    }
+
+    /// Whether a limit is zero, so that every attempt would fail.
+    pub(crate) fn is_zero(&self) -> bool {
+        [self.run_timeout, self.idle_timeout].into_iter().flatten().any(|limit| limit.is_zero())
+    }
+}
+
+impl From<Duration> for TimeoutPolicy {
+    fn from(limit: Duration) -> Self {
+        Self::new().run_timeout(limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_the_longest_one() {
+        let policy = RetryPolicy::new().initial_interval(Duration::from_secs(1)).max_interval(Duration::from_secs(5));
+        let plain = policy.clone().jitter(false);
+        let pauses: Vec<u64> = (1..=5).map(|failed| plain.pause(failed, || 0.5).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 5, 5]);
+        assert_eq!(policy.pause(1, || 0.5), Duration::from_millis(1500));
+        assert_eq!(plain.backoff_factor(f64::NAN).pause(2, || 0.0), Duration::from_secs(5));
+        assert_eq!(policy.jitter(false).pause(u32::MAX, || 0.0), Duration::from_secs(5));
+    }
+
+    #[test]
+    fn by_default_mistakes_are_not_retried() {
+        let policy = RetryPolicy::new();
+        let own: Box<AnyError> = "the model is busy".into();
+        assert!(policy.retries(&*own));
+        assert!(policy.retries(&std::io::Error::from(std::io::ErrorKind::ConnectionReset)));
+        assert!(!policy.retries(&std::io::Error::from(std::io::ErrorKind::NotFound)));
+        let parse = "x".parse::<i32>().map_err(|error| policy.retries(&error));
+        assert_eq!(parse, Err(false));
+    }
+
+    #[test]
+    fn named_types_replace_the_default_and_add_up() {
+        let policy = RetryPolicy::new().on::<std::fmt::Error>().on_if(|error| error.to_string().contains("busy"));
+        let (busy, other): (Box<AnyError>, Box<AnyError>) = ("busy".into(), "other".into());
+        assert!(policy.retries(&std::fmt::Error) && policy.retries(&*busy));
+        assert!(!policy.retries(&*other));
+    }
+}
