@@ -436,7 +436,12 @@ impl Machine {
         } else if self.tasks.iter().any(Task::is_done) {
             // What has ended is shown, though its superstep has not.
             self.shown = shown(&self.graph, &self.head, &self.tasks).ok();
-            if let (Some(state), true) = (&self.shown, self.request.events.values) {
+            let wrote = |task: &Task| match &task.status {
+                TaskStatus::Done(writes) => writes.iter().any(|write| self.graph.is_field(write.channel)),
+                _ => false,
+            };
+            let news = self.request.events.values && self.tasks.iter().any(wrote);
+            if let (Some(state), true) = (&self.shown, news) {
                 self.emit(EventKind::Values(Arc::clone(state)));
             }
         }

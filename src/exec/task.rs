@@ -262,11 +262,16 @@ fn leave(job: &TaskJob, output: NodeOutput, out: &Outgoing, writes: &mut Vec<Tas
 
 fn encode_all(job: &TaskJob, writes: &mut [TaskWrite]) -> Result<(), RunError> {
     if job.record {
-        for write in writes {
+        for write in writes.iter_mut().filter(|write| is_stored(&job.graph, write)) {
             write.encoded = Some(encode(&job.graph, write)?);
         }
     }
     Ok(())
+}
+
+/// Whether a write is stored: not if its channel lasts for one run.
+fn is_stored(graph: &Graph, write: &TaskWrite) -> bool {
+    !graph.is_field(write.channel) || graph.layout.kind(write.channel as usize) != FieldKind::Untracked
 }
 
 /// A node's own error is returned as given; one that carries a question is not an error.
@@ -421,7 +426,7 @@ pub(crate) fn command_writes(graph: &Graph, command: Command, seed: u64) -> Resu
     for target in &command.goto {
         push_target(graph, target, &mut writes)?;
     }
-    for write in &mut writes {
+    for write in writes.iter_mut().filter(|write| is_stored(graph, write)) {
         write.encoded = Some(encode(graph, write)?);
     }
     Ok(writes)

@@ -19,42 +19,79 @@ pub(super) fn shown(graph: &Graph, head: &Head, tasks: &[Task]) -> Result<StateR
         TaskStatus::Done(writes) => writes.as_slice(),
         _ => &[],
     });
-    with_writes(graph, head, writes)
+    let mut view = View::of(head);
+    view.write(graph, writes, true)?;
+    Ok(view.state)
 }
 
 /// Returns the state of a stored head: with the commands given to it, and, if it is live, with the stored writes of the
 /// tasks that have ended.
 pub(crate) fn stored(graph: &Graph, head: &Head, tasks: &[Task], live: bool) -> Result<StateRef, RunError> {
+    let mut view = View::of(head);
+    if let Some(commands) = head.pending_of(NULL_TASK) {
+        view.write(graph, task_writes(graph, commands)?.iter(), false)?;
+    }
     let mut ended: Vec<&Task> = if live { tasks.iter().collect() } else { Vec::new() };
     ended.sort_by(|a, b| a.order(graph).cmp(&b.order(graph)));
     let of_tasks =
         ended.into_iter().filter_map(|task| head.pending_of(task.id)).filter(|pending| pending.is_finished());
-    let mut writes = Vec::new();
-    for pending in head.pending_of(NULL_TASK).into_iter().chain(of_tasks) {
-        writes.extend(task_writes(graph, pending)?);
+    let mut writes = None;
+    for pending in of_tasks {
+        writes.get_or_insert_with(Vec::new).extend(task_writes(graph, pending)?);
     }
-    with_writes(graph, head, writes.iter())
+    if let Some(writes) = writes {
+        view.write(graph, writes.iter(), true)?;
+    }
+    Ok(view.state)
 }
 
-fn with_writes<'a>(
-    graph: &Graph,
-    head: &Head,
-    writes: impl Iterator<Item = &'a TaskWrite>,
-) -> Result<StateRef, RunError> {
-    let mut fields: Vec<(usize, Vec<BoxWrite>)> = Vec::new();
-    for write in writes {
-        if let WriteKind::Field(Some(value)) = &write.kind {
-            let field = write.channel as usize;
-            match fields.iter_mut().find(|(known, _)| *known == field) {
-                Some((_, values)) => values.push(value.clone()),
-                None => fields.push((field, vec![value.clone()])),
+/// A state that is looked at, and which of its fields hold something.
+struct View<'a> {
+    head: &'a Head,
+    state: StateRef,
+    present: Vec<(usize, bool)>,
+}
+
+impl<'a> View<'a> {
+    fn of(head: &'a Head) -> Self {
+        Self { head, state: Arc::clone(&head.state), present: Vec::new() }
+    }
+
+    /// Applies writes; those of tasks end what lasts for one superstep.
+    fn write<'w>(
+        &mut self,
+        graph: &Graph,
+        writes: impl Iterator<Item = &'w TaskWrite>,
+        of_tasks: bool,
+    ) -> Result<(), RunError> {
+        let mut fields: Vec<(usize, Vec<BoxWrite>)> = Vec::new();
+        for write in writes {
+            if let WriteKind::Field(Some(value)) = &write.kind {
+                let field = write.channel as usize;
+                match fields.iter_mut().find(|(known, _)| *known == field) {
+                    Some((_, values)) => values.push(value.clone()),
+                    None => fields.push((field, vec![value.clone()])),
+                }
             }
         }
+        let idle = graph.idle_fields.iter().filter(|field| of_tasks && fields.iter().all(|(own, _)| own != *field));
+        for field in idle {
+            let mut present = self.is_present(*field);
+            if present {
+                graph.layout.idle(&mut self.state, *field, &mut present);
+                self.present.push((*field, present));
+            }
+        }
+        for (field, values) in fields {
+            let mut present = self.is_present(field);
+            graph.layout.update(&mut self.state, field, &mut present, values)?;
+            self.present.push((field, present));
+        }
+        Ok(())
     }
-    let mut state = Arc::clone(&head.state);
-    for (field, values) in fields {
-        let mut present = head.present[field];
-        graph.layout.update(&mut state, field, &mut present, values)?;
+
+    fn is_present(&self, field: usize) -> bool {
+        let changed = self.present.iter().rev().find(|(known, _)| *known == field);
+        changed.map_or(self.head.present[field], |(_, present)| *present)
     }
-    Ok(state)
 }

@@ -225,3 +225,28 @@ fn what_ended_of_a_run_that_failed_is_saved_when_it_ends() {
     assert_eq!(lines(&graph.get_state(&thread).unwrap().values), ["a", "u", "k"]);
     assert!(thread.store().check().unwrap().problems.is_empty());
 }
+
+#[test]
+fn what_lasts_for_one_superstep_is_gone_when_a_task_of_the_next_has_ended() {
+    let schema = DynSchema::new().append("lines").any("any").ephemeral("once").last("n").build();
+    let ended = |text: &'static str| move |_: &DynState| Ok(DynUpdate::new().set("lines", text));
+    let graph = StateGraph::with_schema(schema)
+        .node("a", |_: &DynState| Ok(DynUpdate::new().set("any", 1).set("once", 2)))
+        .node("k", ended("k"))
+        .node("p", |_: &DynState, ctx: &Context| Ok(DynUpdate::new().set("lines", ctx.interrupt("?")?)))
+        .edge(START, "a")
+        .edge("a", "k")
+        .edge("a", "p")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    graph.invoke(&thread, DynUpdate::new()).unwrap();
+    let seen = |state: &DynState| [state.get("any").as_int(), state.get("once").as_int()];
+    let head = thread.head().unwrap().unwrap();
+    assert_eq!(seen(&graph.get_state(&head).unwrap().values), [Some(1), Some(2)], "as the superstep began");
+    let live = graph.get_state(&thread).unwrap();
+    assert_eq!(seen(&live.values), [None, None]);
+    // A command and a task may write one channel: they do so one after the other.
+    graph.invoke(&thread, Command::update::<DynState>(DynUpdate::new().set("lines", "u"))).unwrap();
+    assert_eq!(graph.get_state(&thread).unwrap().values.list("lines").unwrap().len(), 2);
+}
