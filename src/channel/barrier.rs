@@ -8,13 +8,48 @@ use super::{ChannelError, Effect};
 pub struct Barrier {
     names: Vec<String>,
     seen: Vec<bool>,
+    /// Before a deferred node: whether the run has come to rest since it was complete.
+    finished: Option<bool>,
 }
 
 impl Barrier {
     /// Makes a barrier that has seen nothing.
     pub fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let names: Vec<_> = names.into_iter().map(Into::into).collect();
-        Self { seen: vec![false; names.len()], names }
+        Self { seen: vec![false; names.len()], names, finished: None }
+    }
+
+    /// Makes it the barrier before a deferred node: it opens when the run would end without it
+    /// (`NamedBarrierValueAfterFinish`).
+    pub fn deferred(mut self) -> Self {
+        self.finished = Some(false);
+        self
+    }
+
+    /// Returns whether a deferred barrier was released; `None` if it is not deferred.
+    pub fn finished(&self) -> Option<bool> {
+        self.finished
+    }
+
+    /// Sets a deferred barrier to what was stored.
+    pub fn set_finished(&mut self, finished: bool) {
+        if let Some(old) = &mut self.finished {
+            *old = finished;
+        }
+    }
+
+    /// Releases a deferred barrier that is complete. Returns whether that changed it.
+    pub fn finish(&mut self) -> bool {
+        let changes = self.finished == Some(false) && self.is_complete();
+        if changes {
+            self.finished = Some(true);
+        }
+        changes
+    }
+
+    /// Returns whether it lets the join run.
+    pub fn is_open(&self) -> bool {
+        self.finished != Some(false) && self.is_complete()
     }
 
     /// Returns the names seen so far, in the order of the barrier.
@@ -44,13 +79,14 @@ impl Barrier {
         Ok(effect)
     }
 
-    /// Starts over after the join has run. Returns whether it was complete.
+    /// Starts over after the join has run. Returns whether it was open.
     pub fn consume(&mut self) -> bool {
-        let complete = self.is_complete();
-        if complete {
+        let open = self.is_open();
+        if open {
             self.seen.fill(false);
+            self.set_finished(false);
         }
-        complete
+        open
     }
 }
 
@@ -69,5 +105,17 @@ mod tests {
         assert!(barrier.is_complete() && barrier.consume());
         assert_eq!(barrier.seen().count(), 0);
         assert!(matches!(barrier.update(["c"]), Err(ChannelError::NotAwaited { .. })));
+    }
+
+    #[test]
+    fn a_deferred_barrier_opens_when_it_is_released() {
+        let mut barrier = Barrier::new(["a", "b"]).deferred();
+        barrier.update(["a"]).unwrap();
+        assert!(!barrier.finish(), "it is not complete");
+        barrier.update(["b"]).unwrap();
+        assert!(barrier.is_complete() && !barrier.is_open() && !barrier.consume());
+        assert!(barrier.finish() && barrier.is_open() && !barrier.finish());
+        assert!(barrier.consume());
+        assert_eq!((barrier.seen().count(), barrier.finished()), (0, Some(false)));
     }
 }

@@ -39,14 +39,33 @@ pub struct Ephemeral {
 
 impl<T: Default + Send + 'static> Channel<T, T> for Ephemeral {
     fn update(&self, cell: Cell<'_, T>, writes: Vec<T>) -> Result<Effect, ChannelError> {
-        if self.guard && writes.len() > 1 {
-            return Err(ChannelError::OneValuePerStep { writes: writes.len() });
-        }
+        guarded(self.guard, &writes)?;
         take_last(cell, writes)
     }
 
     fn idle(&self, cell: Cell<'_, T>) -> Effect {
         clear(cell)
+    }
+}
+
+/// Holds the last value for the length of a run (`UntrackedValue`).
+#[derive(Clone, Copy, Debug)]
+pub struct Untracked {
+    /// Whether two writes in one superstep are an error; if not, the last one counts.
+    pub guard: bool,
+}
+
+impl<T: Send + 'static> Channel<T, T> for Untracked {
+    fn update(&self, cell: Cell<'_, T>, writes: Vec<T>) -> Result<Effect, ChannelError> {
+        guarded(self.guard, &writes)?;
+        take_last(cell, writes)
+    }
+}
+
+fn guarded<T>(guard: bool, writes: &[T]) -> Result<(), ChannelError> {
+    match writes.len() {
+        writes @ 2.. if guard => Err(ChannelError::Guarded { writes }),
+        _ => Ok(()),
     }
 }
 
@@ -94,5 +113,9 @@ mod tests {
         assert_eq!(apply(&Ephemeral { guard: true }, &mut value, &mut present, &[1, 2]), None);
         assert_eq!(apply(&Ephemeral { guard: false }, &mut value, &mut present, &[1, 2]), Some(Effect::TookWrite(1)));
         assert_eq!(apply(&Ephemeral { guard: true }, &mut value, &mut present, &[]), Some(Effect::Cleared));
+        assert_eq!(apply(&Untracked { guard: true }, &mut value, &mut present, &[1, 2]), None);
+        assert_eq!(apply(&Untracked { guard: false }, &mut value, &mut present, &[1, 2]), Some(Effect::TookWrite(1)));
+        assert_eq!(apply(&Untracked { guard: true }, &mut value, &mut present, &[]), Some(Effect::Unchanged));
+        assert_eq!((value, present), (2, true));
     }
 }

@@ -16,9 +16,9 @@ mod topic;
 
 pub use append::Append;
 pub use barrier::Barrier;
-pub use last_value::{AnyValue, Ephemeral, LastValue};
+pub use last_value::{AnyValue, Ephemeral, LastValue, Untracked};
 pub use list::{Keyed, List};
-pub use reduce::Reduce;
+pub use reduce::{Folded, Reduce};
 pub use topic::Topic;
 
 /// Where a channel's value lies, lent to its rule.
@@ -101,6 +101,18 @@ pub enum ChannelError {
     /// Two writes in one superstep to a channel that takes one (`INVALID_CONCURRENT_GRAPH_UPDATE`).
     #[error("it takes one value per superstep and got {writes}; use a reducer to combine several")]
     OneValuePerStep {
+        /// How many were written.
+        writes: usize,
+    },
+    /// Two writes in one superstep to a channel that is guarded against it.
+    #[error("it is guarded: it takes one value per superstep and got {writes}")]
+    Guarded {
+        /// How many were written.
+        writes: usize,
+    },
+    /// Two writes in one superstep that replace the value of a reducer (`INVALID_CONCURRENT_GRAPH_UPDATE`).
+    #[error("its value can be overwritten once per superstep, not {writes} times")]
+    OneOverwritePerStep {
         /// How many were written.
         writes: usize,
     },

@@ -1,42 +1,69 @@
 //! Channels that fold each write into what they hold.
 
-use std::marker::PhantomData;
-
 use super::{Cell, Channel, ChannelError, Effect};
 
-/// Folds each write into the value with a function (`BinaryOperatorAggregate` of LangGraph). The first write is folded
-/// into the default of `T`.
+/// Folds each write into the value with a function (`BinaryOperatorAggregate` of LangGraph).
 ///
 /// The result of an arbitrary function is stored whole at every change: for a list that only grows use a list
 /// channel, of which only the new items are written.
-pub struct Reduce<F, T, W> {
-    reducer: F,
-    types: PhantomData<fn(T, W) -> T>,
+pub struct Reduce<T, W> {
+    reducer: Box<dyn Fn(T, W) -> Result<T, String> + Send + Sync>,
+    /// Makes the value of an empty channel from the first write.
+    first: Option<fn(W) -> T>,
 }
 
-impl<F, T, W> Reduce<F, T, W>
-where
-    F: Fn(T, W) -> Result<T, String> + Send + Sync + 'static,
-{
-    /// Makes the rule from a function of the old value and one write.
-    pub fn new(reducer: F) -> Self {
-        Self { reducer, types: PhantomData }
+/// A write to a channel with a reducer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Folded<T, W> {
+    /// It is folded into the value.
+    Write(W),
+    /// It replaces the value, and hides every other write of its superstep (`Overwrite`).
+    Overwrite(T),
+}
+
+impl<T, W> Reduce<T, W> {
+    /// Makes the rule from a function of the old value and one write. The first write is folded into the value that
+    /// the channel starts with.
+    pub fn new(reducer: impl Fn(T, W) -> Result<T, String> + Send + Sync + 'static) -> Self {
+        Self { reducer: Box::new(reducer), first: None }
     }
 }
 
-impl<F, T, W> Channel<T, W> for Reduce<F, T, W>
+impl<T> Reduce<T, T> {
+    /// Makes the rule of a channel that starts empty: the first write becomes its value as it is.
+    pub fn from_first(reducer: impl Fn(T, T) -> Result<T, String> + Send + Sync + 'static) -> Self {
+        Self { reducer: Box::new(reducer), first: Some(|write| write) }
+    }
+}
+
+impl<T, W> Channel<T, Folded<T, W>> for Reduce<T, W>
 where
-    F: Fn(T, W) -> Result<T, String> + Send + Sync + 'static,
     T: Default + 'static,
     W: 'static,
 {
-    fn update(&self, cell: Cell<'_, T>, writes: Vec<W>) -> Result<Effect, ChannelError> {
-        let mut value = std::mem::take(cell.value);
-        for write in writes {
-            value = (self.reducer)(value, write).map_err(|reason| ChannelError::Reducer { reason })?;
+    fn update(&self, cell: Cell<'_, T>, writes: Vec<Folded<T, W>>) -> Result<Effect, ChannelError> {
+        let overwrites = writes.iter().filter(|write| matches!(write, Folded::Overwrite(_))).count();
+        if overwrites > 1 {
+            return Err(ChannelError::OneOverwritePerStep { writes: overwrites });
         }
-        *cell.value = value;
-        *cell.present = true;
+        let mut value = (*cell.present || self.first.is_none()).then(|| std::mem::take(cell.value));
+        for write in writes {
+            value = match (write, self.first) {
+                (Folded::Overwrite(new), _) => Some(new),
+                (Folded::Write(_), _) if overwrites > 0 => value,
+                (Folded::Write(write), first) => match (value, first) {
+                    (None, Some(first)) => Some(first(write)),
+                    (old, _) => {
+                        let folded = (self.reducer)(old.unwrap_or_default(), write);
+                        Some(folded.map_err(|reason| ChannelError::Reducer { reason })?)
+                    }
+                },
+            };
+        }
+        if let Some(value) = value {
+            *cell.value = value;
+            *cell.present = true;
+        }
         Ok(Effect::Computed)
     }
 }
@@ -45,11 +72,41 @@ where
 mod tests {
     use super::*;
 
+    type Write = Folded<String, String>;
+
+    fn apply(rule: &Reduce<String, String>, value: &mut String, present: &mut bool, writes: Vec<Write>) -> bool {
+        rule.update(Cell { value, present }, writes).is_ok()
+    }
+
+    fn write(text: &str) -> Write {
+        Folded::Write(text.into())
+    }
+
     #[test]
     fn writes_are_folded_left_in_order() {
-        let rule = Reduce::new(|old: String, new: &str| Ok(old + new));
+        let rule = Reduce::new(|old: String, new: String| Ok(old + &new));
+        let (mut value, mut present) = ("x".to_string(), true);
+        assert!(apply(&rule, &mut value, &mut present, vec![write("a"), write("b")]));
+        assert_eq!(value, "xab");
+    }
+
+    #[test]
+    fn the_first_write_becomes_the_value_of_an_empty_channel() {
+        let rule = Reduce::from_first(|old: String, new: String| Ok(format!("({old}{new})")));
         let (mut value, mut present) = (String::new(), false);
-        let effect = rule.update(Cell { value: &mut value, present: &mut present }, vec!["a", "b"]);
-        assert_eq!((effect, value.as_str(), present), (Ok(Effect::Computed), "ab", true));
+        assert!(apply(&rule, &mut value, &mut present, vec![write("a")]));
+        assert_eq!((value.as_str(), present), ("a", true));
+        assert!(apply(&rule, &mut value, &mut present, vec![write("b"), write("c")]));
+        assert_eq!(value, "((ab)c)");
+    }
+
+    #[test]
+    fn an_overwrite_hides_the_other_writes_of_its_superstep() {
+        let rule = Reduce::new(|old: String, new: String| Ok(old + &new));
+        let (mut value, mut present) = ("x".to_string(), true);
+        let new = || Folded::Overwrite("new".to_string());
+        assert!(apply(&rule, &mut value, &mut present, vec![write("a"), new(), write("b")]));
+        assert_eq!(value, "new");
+        assert!(!apply(&rule, &mut value, &mut present, vec![new(), new()]));
     }
 }

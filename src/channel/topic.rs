@@ -1,5 +1,7 @@
 //! A channel that collects what is written in a superstep.
 
+use crate::base::Value;
+
 use super::last_value::clear;
 use super::{Cell, Channel, ChannelError, Effect};
 
@@ -29,6 +31,21 @@ impl<T: Send + 'static> Channel<Vec<T>, Vec<T>> for Topic {
     }
 
     fn idle(&self, cell: Cell<'_, Vec<T>>) -> Effect {
+        if self.accumulate { Effect::Unchanged } else { clear(cell) }
+    }
+}
+
+/// Takes values of a schema made at run time: a list that is written is flattened, anything else is one value.
+impl Channel<Vec<Value>, Value> for Topic {
+    fn update(&self, cell: Cell<'_, Vec<Value>>, writes: Vec<Value>) -> Result<Effect, ChannelError> {
+        let flat = |write| match write {
+            Value::List(values) => values,
+            one => vec![one],
+        };
+        self.update(cell, writes.into_iter().map(flat).collect::<Vec<Vec<Value>>>())
+    }
+
+    fn idle(&self, cell: Cell<'_, Vec<Value>>) -> Effect {
         if self.accumulate { Effect::Unchanged } else { clear(cell) }
     }
 }

@@ -198,8 +198,8 @@ pub(super) fn input_of(graph: &Graph, value: Value) -> Result<Writes, Error> {
 pub(super) fn output_of(graph: &Graph, state: &StateRef, present: &[bool]) -> Result<Map, Error> {
     let layout = &*graph.layout;
     let mut map = Map::new();
-    for field in (0..layout.len()).filter(|field| present[*field]) {
-        map.insert(layout.name(field).to_string(), layout.to_value(state, field).map_err(RunError::from)?);
+    for field in graph.schemas.output.iter().filter(|field| present[**field]) {
+        map.insert(layout.name(*field).to_string(), layout.to_value(state, *field).map_err(RunError::from)?);
     }
     Ok(map)
 }

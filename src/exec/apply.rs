@@ -89,12 +89,14 @@ pub(crate) fn apply(
     let mut consumed: Vec<u32> = Vec::new();
     for task in tasks.iter() {
         if let (Some(node), None) = (task.node, &task.push) {
-            consumed.extend(graph.nodes[node].triggers.iter().filter(|channel| graph.join_of(**channel).is_some()));
+            let held = |channel: &&u32| graph.join_of(**channel).is_some() || graph.nodes[node].settings.defer;
+            consumed.extend(graph.nodes[node].triggers.iter().filter(held));
         }
     }
     consumed.sort_unstable();
     consumed.dedup();
     for channel in consumed {
+        super::defer::consume(graph, head, channel, next, changes, record);
         if let Some(join) = graph.join_of(channel)
             && head.barriers[join].consume()
         {
@@ -176,7 +178,7 @@ pub(crate) fn see_all(graph: &Graph, head: &mut Head, changes: &mut Changes, rec
     }
 }
 
-fn bump(head: &mut Head, channel: u32, next: u64) {
+pub(super) fn bump(head: &mut Head, channel: u32, next: u64) {
     head.versions[channel as usize] = next;
     head.version_max = next;
 }
@@ -206,6 +208,7 @@ fn write_all(
     }
     if bump_step {
         idle(graph, head, &updated, next, changes, record);
+        super::defer::finish(graph, head, &mut updated, next, changes, record)?;
     }
     head.updated = Some(updated);
     Ok(head.updated.clone().unwrap_or_default())
@@ -261,7 +264,7 @@ fn write_channel(
         return Ok(true);
     }
     head.present[channel as usize] = true;
-    if record {
+    if !super::defer::hold(graph, head, channel, changes, record) && record {
         // A trigger holds nothing but the fact that it was written.
         let null = crate::base::Payload { data: vec![0xc0], ..Default::default() };
         let task = writes.last().and_then(|write| write.task);
@@ -331,10 +334,20 @@ fn data_of(write: &Placed) -> Data {
     Data::OfWrite(WriteRef { task: write.id, index: write.index, part: 0 })
 }
 
-fn note_barrier(graph: &Graph, head: &Head, channel: u32, changes: &mut Changes, record: bool) -> Result<(), RunError> {
+pub(super) fn note_barrier(
+    graph: &Graph,
+    head: &Head,
+    channel: u32,
+    changes: &mut Changes,
+    record: bool,
+) -> Result<(), RunError> {
     if let (true, Some(join)) = (record, graph.join_of(channel)) {
         let seen: Vec<&str> = head.barriers[join].seen().collect();
-        changes.note(channel, ChangeValue::Value(Data::New(Encoded::encode(&seen)?.into())), None);
+        let encoded = match head.barriers[join].finished() {
+            Some(finished) => Encoded::encode(&(seen, finished))?,
+            None => Encoded::encode(&seen)?,
+        };
+        changes.note(channel, ChangeValue::Value(Data::New(encoded.into())), None);
     }
     Ok(())
 }
@@ -356,7 +369,7 @@ fn idle(graph: &Graph, head: &mut Head, updated: &[u32], next: u64, changes: &mu
     let first = graph.sends();
     let end = graph.trigger(graph.nodes.len());
     for channel in first..end {
-        if head.present[channel as usize] && !updated.contains(&channel) {
+        if head.present[channel as usize] && !updated.contains(&channel) && graph.deferral_of(channel).is_none() {
             head.present[channel as usize] = false;
             bump(head, channel, next);
             if channel == graph.sends() {

@@ -1,6 +1,7 @@
 //! Why a run cannot go on. Every message says what is now true.
 
 use crate::base::CodecError;
+use crate::channel::ChannelError;
 use crate::graph::{BoxError, GraphProblem, Interrupted};
 use crate::state::StateError;
 
@@ -177,7 +178,8 @@ impl RunError {
         match self {
             Self::RecursionLimit { .. } => Some("GRAPH_RECURSION_LIMIT"),
             Self::State(StateError::Channel {
-                source: crate::channel::ChannelError::OneValuePerStep { .. }, ..
+                source: ChannelError::OneValuePerStep { .. } | ChannelError::OneOverwritePerStep { .. },
+                ..
             }) => Some("INVALID_CONCURRENT_GRAPH_UPDATE"),
             _ => None,
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, TaskId, WriteValue};
 use crate::channel::Barrier;
-use crate::graph::{Graph, NodeOutput, SendTo};
+use crate::graph::{Graph, Join, NodeOutput, SendTo};
 use crate::state::StateRef;
 use crate::store::Source;
 
@@ -20,6 +20,8 @@ pub(crate) struct Head {
     /// The greatest version of all, those of channels this graph does not know included.
     pub(crate) version_max: u64,
     pub(crate) barriers: Vec<Barrier>,
+    /// For each deferred node: whether its trigger was released, as nothing else was left to run.
+    pub(crate) finished: Vec<bool>,
     pub(crate) sends: Vec<SendTo>,
     /// The input that waits for its first superstep.
     pub(crate) input: Option<NodeOutput>,
@@ -85,7 +87,8 @@ impl Head {
             present,
             versions: vec![0; channels],
             version_max: 0,
-            barriers: graph.joins.iter().map(|join| Barrier::new(join.names.iter().cloned())).collect(),
+            barriers: graph.joins.iter().map(|join| barrier(graph, join)).collect(),
+            finished: vec![false; graph.deferred.len()],
             sends: Vec::new(),
             input: None,
             seen: vec![None; graph.nodes.len()],
@@ -101,8 +104,8 @@ impl Head {
     /// Returns whether a channel holds something that can be read.
     pub(crate) fn available(&self, graph: &Graph, channel: u32) -> bool {
         match graph.join_of(channel) {
-            Some(join) => self.barriers[join].is_complete(),
-            None => self.present[channel as usize],
+            Some(join) => self.barriers[join].is_open(),
+            None => self.present[channel as usize] && graph.deferral_of(channel).is_none_or(|at| self.finished[at]),
         }
     }
 
@@ -115,6 +118,11 @@ impl Head {
     pub(crate) fn pending_of(&self, task: TaskId) -> Option<&PendingWrites> {
         self.pending.iter().find(|pending| pending.task == task)
     }
+}
+
+fn barrier(graph: &Graph, join: &Join) -> Barrier {
+    let barrier = Barrier::new(join.names.iter().cloned());
+    if graph.nodes[join.node].settings.defer { barrier.deferred() } else { barrier }
 }
 
 impl PendingWrites {

@@ -63,10 +63,14 @@ impl<'a> Loader<'a> {
                 if graph.is_field(channel) {
                     graph.layout.load(&mut head.state, at, payload.as_ref())?;
                 } else if let Some(join) = graph.join_of(channel) {
-                    let names: Vec<String> = decode_bytes(payload.codec, &payload.data)?;
+                    let (names, released) = super::defer::barrier(decode_bytes(payload.codec, &payload.data)?);
+                    let names: Vec<String> = names.to()?;
                     let update = head.barriers[join].update(names.iter().map(String::as_str));
                     update
                         .map_err(|source| StateError::Channel { channel: Arc::clone(&graph.channels[at]), source })?;
+                    head.barriers[join].set_finished(released);
+                } else if let Some(deferral) = graph.deferral_of(channel) {
+                    head.finished[deferral] = super::defer::released(&decode_bytes(payload.codec, &payload.data)?);
                 } else if channel == graph.input() {
                     match decode_bytes(payload.codec, &payload.data)? {
                         Value::Null => self.needs_input = true,

@@ -315,6 +315,11 @@ impl Machine {
     pub(super) fn job(&mut self, slot: usize) -> TaskJob {
         let task = &self.tasks[slot];
         let takes_value = task.node.is_some_and(|node| self.graph.nodes[node].body.takes == crate::graph::Takes::Value);
+        let branches = task.node.is_some_and(|node| !self.graph.nodes[node].out.branches.is_empty());
+        let state = match self.graph.schemas.managed {
+            true => self.graph.layout.with_managed(&self.head.state, self.stop - self.step),
+            false => Arc::clone(&self.head.state),
+        };
         let (answers, took) = (task.answers.clone(), task.answered);
         let asked = crate::graph::Asked { answers, took, ..Default::default() };
         let context = Context::new(ContextParts {
@@ -338,8 +343,8 @@ impl Machine {
             node: task.node,
             arg: task.push.as_ref().map(|(_, arg)| arg.clone()),
             input: if task.node.is_none() { self.head.input.clone() } else { None },
-            state: Arc::clone(&self.head.state),
-            present: takes_value.then(|| self.head.present.as_slice().into()),
+            state,
+            present: (takes_value || branches).then(|| self.head.present.as_slice().into()),
             context,
             record: self.records(),
             seed: self.ids.random(),

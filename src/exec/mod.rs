@@ -10,6 +10,7 @@
 
 mod apply;
 mod begin;
+mod defer;
 mod edit;
 mod effect;
 mod error;

@@ -108,7 +108,10 @@ impl Machine {
         if ended.is_empty() {
             return None;
         }
-        let writes = ended.into_iter().filter_map(|slot| self.task_writes(slot)).collect();
+        let writes: Vec<_> = ended.into_iter().filter_map(|slot| self.task_writes(slot)).collect();
+        if writes.is_empty() {
+            return None;
+        }
         self.commit(Vec::new(), writes);
         self.effects.pop_front()
     }

@@ -287,24 +287,35 @@ fn node_error(context: &Context, error: BoxError) -> RunError {
 }
 
 fn node_input(job: &TaskJob, takes: Takes) -> Result<NodeInput, RunError> {
-    let layout = &*job.graph.layout;
+    let (layout, root) = (&*job.graph.layout, job.graph.schemas.root);
+    let reads = job.node.and_then(|node| job.graph.nodes[node].reads.as_deref());
     Ok(match (takes, &job.arg) {
-        (Takes::State, None) => NodeInput::State(Arc::clone(&job.state)),
+        (Takes::State, None) => NodeInput::State(match reads {
+            Some(fields) => layout.project(&job.state, fields),
+            None => Arc::clone(&job.state),
+        }),
         (Takes::Value, Some(arg)) => NodeInput::Value(arg.clone()),
         (Takes::State, Some(arg)) => {
             let mut state = layout.initial();
-            for (channel, value) in arg.as_map().into_iter().flatten() {
+            for (channel, value) in arg.as_map().into_iter().flatten().filter(|_| !root) {
                 if let Ok(field) = crate::state::field_of(layout, channel) {
-                    let write = layout.write_from_value(field, value.clone())?;
-                    layout.update(&mut state, field, &mut false, vec![write])?;
+                    layout.set(&mut state, field, value.clone())?;
                 }
+            }
+            if root {
+                layout.set(&mut state, 0, arg.clone())?;
             }
             NodeInput::State(state)
         }
+        (Takes::Value, None) if root => NodeInput::Value(layout.to_value(&job.state, 0)?),
         (Takes::Value, None) => {
             let present = job.present.as_deref().unwrap_or_default();
             let mut map = Map::new();
-            for field in (0..layout.len()).filter(|field| present.get(*field) == Some(&true)) {
+            let shown = |field: &usize| {
+                let holds = present.get(*field) == Some(&true) || layout.kind(*field) == FieldKind::Managed;
+                holds && reads.is_none_or(|reads| reads.contains(field))
+            };
+            for field in (0..layout.len()).filter(shown) {
                 map.insert(layout.name(field).to_string(), layout.to_value(&job.state, field)?);
             }
             NodeInput::Value(Value::Map(map))
@@ -320,6 +331,9 @@ fn state_writes(job: &TaskJob, output: NodeOutput, writes: &mut Vec<TaskWrite>) 
     let (updates, gotos): (Vec<_>, Vec<_>) = output.commands.into_iter().map(|c| (c.update, c.goto)).unzip();
     for update in std::iter::once(output.writes).chain(updates).filter(|update| !update.is_empty()) {
         for (field, mut write) in resolve(layout, update)? {
+            if job.node.is_none() && !job.graph.takes(field) {
+                continue;
+            }
             layout.prepare(field, &mut write, &mut ids);
             push(writes, field as u32, WriteKind::Field(Some(write)));
         }
@@ -363,7 +377,11 @@ fn take_branches(job: &TaskJob, out: &Outgoing, writes: &mut Vec<TaskWrite>) -> 
         }
     }
     for (field, values) in fields {
-        layout.update(&mut state, field as usize, &mut true, values)?;
+        let mut present = job.present.as_ref().is_none_or(|present| present[field as usize]);
+        layout.update(&mut state, field as usize, &mut present, values)?;
+    }
+    if let Some(fields) = job.node.and_then(|node| job.graph.nodes[node].reads.as_deref()) {
+        state = layout.project(&state, fields);
     }
     for branch in &out.branches {
         let targets = (branch.path)(&state, &job.context).map_err(|error| node_error(&job.context, error))?;

@@ -57,6 +57,8 @@ pub struct StateGraph<S> {
     pub(super) branches: Vec<(Arc<str>, Branch)>,
     pub(super) interrupt_before: Vec<String>,
     pub(super) interrupt_after: Vec<String>,
+    pub(super) input: Option<Vec<Arc<str>>>,
+    pub(super) output: Option<Vec<Arc<str>>>,
     pub(super) problems: Vec<GraphProblem>,
 }
 
@@ -114,6 +116,8 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
             branches: Vec::new(),
             interrupt_before: Vec::new(),
             interrupt_after: Vec::new(),
+            input: None,
+            output: None,
             problems: Vec::new(),
         }
     }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::base::limits::NAME_BYTES_MAX;
-use crate::state::Layout;
+use crate::state::{FieldKind, Layout};
 
 use super::branch::Branch;
 use super::builder::{NodeSpec, Persistence, StateGraph};
 use super::node::NodeBody;
 use super::options::{NodeDefaults, NodeOptions, Settings};
 use super::problem::{GraphError, GraphProblem};
+use super::schemas::{Schemas, schemas, set_reads};
 use super::{END, START};
 
 /// A graph that was checked and can run. Cheap to clone.
@@ -72,6 +73,9 @@ pub(crate) struct Graph {
     pub(crate) joins: Vec<Join>,
     /// The fields that a superstep may change without writing them.
     pub(crate) idle_fields: Vec<usize>,
+    pub(crate) schemas: Schemas,
+    /// The nodes that wait until nothing else is left to run.
+    pub(crate) deferred: Vec<usize>,
     pub(crate) interrupt_before: Breakpoints,
     pub(crate) interrupt_after: Breakpoints,
 }
@@ -85,8 +89,9 @@ pub(crate) struct Node {
     /// Their names, as a checkpoint records them.
     pub(crate) trigger_names: Vec<Arc<str>>,
     pub(crate) out: Outgoing,
-    #[allow(dead_code)]
     pub(crate) settings: Settings,
+    /// The fields it reads; `None` if it reads all.
+    pub(crate) reads: Option<Vec<usize>>,
     #[allow(dead_code)]
     /// The node that runs when it has failed for good.
     pub(crate) handler: Option<usize>,
@@ -108,6 +113,8 @@ pub(crate) struct Outgoing {
 pub(crate) struct Join {
     pub(crate) channel: u32,
     pub(crate) names: Vec<String>,
+    /// The node that it leads to.
+    pub(crate) node: usize,
 }
 
 /// Where a run stops by itself.
@@ -190,6 +197,8 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
     for (i, node) in nodes.iter_mut().enumerate() {
         node.triggers.push((first_trigger + i) as u32);
     }
+    set_reads(&*layout, &mut nodes, &mut problems);
+    let schemas = schemas(&*layout, builder.input.as_deref(), builder.output.as_deref(), &mut problems);
     let mut start = Outgoing::default();
     let edges = Edges { edges: builder.edges, joins: builder.joins, branches: builder.branches };
     let joins = connect(edges, &mut start, &mut nodes, &by_name, &mut channels);
@@ -197,7 +206,8 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
         node.triggers.sort_by(|a, b| channels[*a as usize].cmp(&channels[*b as usize]));
         node.trigger_names = node.triggers.iter().map(|channel| Arc::clone(&channels[*channel as usize])).collect();
     }
-    let by_channel = channels.iter().enumerate().map(|(i, name)| (Arc::clone(name), i as u32)).collect();
+    let by_channel = number(&channels, &*layout);
+    let deferred = (0..nodes.len()).filter(|node| nodes[*node].settings.defer).collect();
     let idle_fields = (0..fields).filter(|field| layout.may_idle(*field)).collect();
     let mut graph = Graph {
         id: GRAPHS.fetch_add(1, Ordering::Relaxed),
@@ -211,6 +221,8 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
         start,
         joins,
         idle_fields,
+        schemas,
+        deferred,
         interrupt_before: Breakpoints::default(),
         interrupt_after: Breakpoints::default(),
     };
@@ -261,8 +273,14 @@ impl Node {
     fn new(name: Arc<str>, body: NodeBody, settings: Settings) -> Self {
         let out = Outgoing::default();
         let (triggers, trigger_names) = (Vec::new(), Vec::new());
-        Self { name, body, triggers, trigger_names, out, settings, handler: None, is_handler: false }
+        Self { name, body, triggers, trigger_names, out, settings, reads: None, handler: None, is_handler: false }
     }
+}
+
+/// Numbers the channels. What is managed is none, whatever a file holds under its name.
+fn number(channels: &[Arc<str>], layout: &dyn Layout) -> HashMap<Arc<str>, u32> {
+    let is_channel = |i: &usize| *i >= layout.len() || layout.kind(*i) != FieldKind::Managed;
+    (0..channels.len()).filter(is_channel).map(|i| (Arc::clone(&channels[i]), i as u32)).collect()
 }
 
 /// The edges of a graph by name.
@@ -301,7 +319,7 @@ fn connect(
                 out.joins.push(joins.len());
             }
         }
-        joins.push(Join { channel, names: from.iter().map(ToString::to_string).collect() });
+        joins.push(Join { channel, names: from.iter().map(ToString::to_string).collect(), node: *to });
     }
     for (from, branch) in edges.branches {
         if let Some(out) = outgoing(start, nodes, by_name, &from) {
@@ -326,19 +344,41 @@ fn outgoing<'a>(
 /// Returns why a name cannot be that of a node or channel.
 pub(super) fn bad_name(name: &str) -> Option<String> {
     /// The names that the runtime uses itself.
-    const RESERVED: [&str; 12] = [
+    const RESERVED: [&str; 34] = [
         START,
         END,
+        "__pregel_tasks",
+        "__return__",
+        "__previous__",
+        "langsmith:hidden",
         "__input__",
         "__interrupt__",
         "__resume__",
         "__error__",
         "__error_source_node__",
         "__no_writes__",
-        "__pregel_tasks",
+        "__snapshot_bumps__",
+        "__pregel_send",
+        "__pregel_read",
+        "__pregel_checkpointer",
+        "__pregel_stream",
+        "checkpoint_map",
+        "__pregel_resuming",
+        "__pregel_replay_state",
+        "__pregel_task_id",
+        "checkpoint_id",
+        "checkpoint_ns",
+        "__pregel_timed_attempt_observer",
+        "__pregel_resume_map",
+        "__pregel_strict_resume",
+        "__pregel_stream_messages_v2",
         "__pregel_push",
         "__pregel_pull",
-        "__return__",
+        "__parent__",
+        "__copy__",
+        "|",
+        ":",
+        "configurable",
     ];
     if name.is_empty() || name.contains('\0') {
         Some("it is empty or holds a NUL character".into())

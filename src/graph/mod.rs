@@ -16,6 +16,7 @@ mod node;
 mod options;
 mod policy;
 mod problem;
+mod schemas;
 mod scope;
 mod sequence;
 mod validate;
@@ -34,7 +35,7 @@ pub use sequence::IntoSequence;
 
 pub(crate) use async_node::NodeFuture;
 pub(crate) use branch::Branch;
-pub(crate) use compiled::{Breakpoints, Graph, Outgoing};
+pub(crate) use compiled::{Breakpoints, Graph, Join, Outgoing};
 pub(crate) use context::{Asked, ContextParts, Signal, interrupt_id, task_namespace};
 pub(crate) use node::{NodeInput, Takes, Work};
 pub(crate) use scope::{Host, LivePart, Scope};

@@ -19,6 +19,8 @@ pub struct NodeOptions<S> {
 pub(crate) struct Settings {
     /// Whether it runs only when nothing else is due.
     pub(crate) defer: bool,
+    /// The channels it reads; `None` if it does not say.
+    pub(crate) input: Option<Vec<Arc<str>>>,
     pub(crate) metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
     /// `None` takes the defaults of the graph.
     pub(crate) retry: Option<Arc<[RetryPolicy]>>,
@@ -35,8 +37,39 @@ impl<S> NodeOptions<S> {
     }
 
     /// Sets whether the node waits until no other node is due; it then runs once, however often it was triggered.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let log = |name: &'static str| move |_: &DynState| Ok(DynUpdate::new().set("log", name));
+    /// let graph = StateGraph::with_schema(DynSchema::new().append("log").build())
+    ///     .node("short", log("short"))
+    ///     .node("long", log("long"))
+    ///     .node("longer", log("longer"))
+    ///     .node_with("end", log("end"), NodeOptions::new().defer(true))
+    ///     .edge(START, "short")
+    ///     .edge(START, "long")
+    ///     .edge("long", "longer")
+    ///     .edge("short", "end")
+    ///     .edge("longer", "end")
+    ///     .compile()?;
+    /// let done = graph.invoke((), DynUpdate::new())?;
+    /// let names = ["long", "short", "longer", "end"].map(Value::from);
+    /// assert_eq!(done.state().list("log").map(|log| log.to_vec()), Some(names.to_vec()));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn defer(mut self, defer: bool) -> Self {
         self.settings.defer = defer;
+        self
+    }
+
+    /// Shows the node, and the conditional edges behind it, only these channels: its input schema.
+    #[doc(alias = "input_schema")]
+    pub fn input(mut self, channels: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
+        self.settings.input = Some(channels.into_iter().map(Into::into).collect());
         self
     }
 

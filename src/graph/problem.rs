@@ -49,6 +49,28 @@ pub enum GraphProblem {
         /// The name.
         channel: String,
     },
+    /// Two schemas have different channels of one name.
+    #[error("channel {channel:?} already exists with a different type")]
+    ChannelConflict {
+        /// The name.
+        channel: String,
+    },
+    /// A schema names a channel that the state does not have.
+    #[error("{what} names channel {channel:?}, which the state does not have")]
+    UnknownChannel {
+        /// The name.
+        channel: String,
+        /// Which schema.
+        what: String,
+    },
+    /// A managed value is no part of an input or output.
+    #[error("{what} names {channel:?}, which is a managed value")]
+    ManagedChannel {
+        /// The name.
+        channel: String,
+        /// Which schema.
+        what: String,
+    },
     /// An edge starts at a node that does not exist.
     #[error("found edge starting at unknown node {node:?}")]
     UnknownSource {

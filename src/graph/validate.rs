@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use crate::state::ROOT;
+
 use super::builder::{NodeSpec, StateGraph};
 use super::compiled::bad_name;
 use super::node::Work;
@@ -15,6 +17,7 @@ where
     S: Clone + Send + Sync + 'static,
 {
     check_names(builder, problems);
+    check_conflicts(builder, problems);
     let nodes: HashSet<&str> = builder.nodes.iter().map(|node| &*node.name).collect();
     let mut check = Check { nodes, problems };
     for (from, to) in &builder.edges {
@@ -75,10 +78,23 @@ where
         if let Some(reason) = bad_name(name).or(control) {
             problems.push(GraphProblem::BadName { what: "channel", name: name.to_string(), reason });
         }
+        if &**name == ROOT && builder.schema.fields().len() > 1 {
+            let reason = "a state that is one value has no other channels".to_string();
+            problems.push(GraphProblem::BadName { what: "channel", name: name.to_string(), reason });
+        }
         if !seen.insert(name) {
             problems.push(GraphProblem::DuplicateChannel { channel: name.to_string() });
         }
     }
+}
+
+/// Finds the channels that several schemas declare in different ways.
+fn check_conflicts<S>(builder: &StateGraph<S>, problems: &mut Vec<GraphProblem>)
+where
+    S: Clone + Send + Sync + 'static,
+{
+    let conflicts = builder.schema.conflicts().iter();
+    problems.extend(conflicts.map(|channel| GraphProblem::ChannelConflict { channel: channel.to_string() }));
 }
 
 struct Check<'a> {

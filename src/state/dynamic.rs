@@ -7,20 +7,25 @@ use crate::channel::List;
 use crate::message::Message;
 
 use super::Messages;
-use super::field::Field;
-use super::layout::{Layout, StateError};
-use super::schema::Schema;
+use super::layout::{FieldKind, Layout, StateError};
 use super::writes::{BoxWrite, IntoUpdate, Writes};
+
+/// The name of the channel of a schema whose whole state is one value.
+pub const ROOT: &str = "__root__";
 
 /// The state of a graph whose schema is made at run time: named channels with dynamic values.
 #[derive(Clone, Debug)]
 pub struct DynState {
-    names: Arc<[Arc<str>]>,
-    cells: Vec<DynCell>,
+    pub(super) names: Arc<[Arc<str>]>,
+    pub(super) cells: Vec<DynCell>,
+    /// Which channels hold something.
+    pub(super) set: Vec<bool>,
+    /// Which of them are managed, and no channels.
+    pub(super) managed: Arc<[bool]>,
 }
 
 #[derive(Clone, Debug)]
-enum DynCell {
+pub(super) enum DynCell {
     Value(Arc<Value>),
     Topic(Arc<Vec<Value>>),
     List(List<Value>),
@@ -28,6 +33,38 @@ enum DynCell {
 }
 
 impl DynState {
+    /// Returns whether a channel holds something: null is a value, too.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::with_schema(DynSchema::new().last("a").last("b").build())
+    ///     .node("n", |_: &DynState| Ok(DynUpdate::new().set("a", Value::Null)))
+    ///     .edge(START, "n")
+    ///     .compile()?;
+    /// let done = graph.invoke((), DynUpdate::new())?;
+    /// assert!(done.state().is_set("a") && !done.state().is_set("b"));
+    /// assert_eq!(done.state().to_map().keys().collect::<Vec<_>>(), ["a"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_set(&self, channel: &str) -> bool {
+        self.at(channel).is_some_and(|at| self.set[at])
+    }
+
+    /// Returns the channels that hold something, with their values. Managed values are no channels.
+    pub fn to_map(&self) -> Map {
+        let held = (0..self.cells.len()).filter(|at| self.set[*at] && !self.managed[*at]);
+        held.map(|at| (self.names[at].to_string(), self.cells[at].to_value())).collect()
+    }
+
+    /// Returns the value of a schema whose whole state is one value; null while it is empty.
+    pub fn root(&self) -> &Value {
+        self.get(ROOT)
+    }
+
     /// Returns the value of a channel; null if it is empty, unknown, or a list.
     pub fn get(&self, channel: &str) -> &Value {
         match self.cell(channel) {
@@ -60,8 +97,24 @@ impl DynState {
         }
     }
 
+    fn at(&self, channel: &str) -> Option<usize> {
+        self.names.iter().position(|name| &**name == channel)
+    }
+
     fn cell(&self, channel: &str) -> Option<&DynCell> {
-        self.names.iter().position(|name| &**name == channel).map(|at| &self.cells[at])
+        self.at(channel).map(|at| &self.cells[at])
+    }
+}
+
+impl DynCell {
+    fn to_value(&self) -> Value {
+        match self {
+            Self::Value(value) => Value::clone(value),
+            Self::Topic(values) => Value::List(values.to_vec()),
+            Self::List(values) => Value::List(values.iter().cloned().collect()),
+            // A message is plain data: its serialization cannot fail.
+            Self::Messages(all) => Value::List(all.iter().filter_map(|m| Value::from_serialize(m).ok()).collect()),
+        }
     }
 }
 
@@ -85,7 +138,20 @@ impl DynUpdate {
         Self::default()
     }
 
-    /// Writes a channel. A list or message channel takes a list of items, or one item.
+    /// Starts a change of a schema whose whole state is one value.
+    pub fn root(value: impl Into<Value>) -> Self {
+        Self::new().set(ROOT, value)
+    }
+
+    /// Replaces the value of a channel with a reducer, a list or messages, in place of folding into it (`Overwrite`).
+    /// It hides every other write to the channel in its superstep.
+    pub fn overwrite(self, channel: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.set(channel, super::overwrite::to_value(value.into()))
+    }
+
+    /// Writes a channel. A list, message or topic channel takes a list of items, or one item. Of two writes to one
+    /// channel both count, in this order. A map `{"__overwrite__": value}` is an [overwrite](DynUpdate::overwrite) for
+    /// the channels that know it.
     pub fn set(mut self, channel: impl Into<String>, value: impl Into<Value>) -> Self {
         self.values.push((channel.into(), value.into()));
         self
@@ -134,12 +200,34 @@ struct NamedWrite {
     optional: bool,
 }
 
+/// A write of its own type, whose field is known by name only.
+#[derive(Clone)]
+struct NamedBox {
+    channel: &'static str,
+    write: BoxWrite,
+}
+
+/// Names the fields of writes that were made for another state, of which `names` are the channels.
+#[doc(hidden)]
+pub fn named_writes(writes: Writes, names: &[&'static str]) -> Writes {
+    let mut named = Writes::default();
+    for (field, write) in writes {
+        match names.get(field) {
+            Some(channel) => named.push_box(usize::MAX, BoxWrite::new(NamedBox { channel, write })),
+            None => named.push_box(field, write),
+        }
+    }
+    named
+}
+
 /// Gives every write the number of its field.
 pub(crate) fn resolve(layout: &dyn Layout, writes: Writes) -> Result<Writes, StateError> {
     let mut resolved = Writes::default();
     for (field, write) in writes {
         if field != usize::MAX {
             resolved.push_box(field, write);
+        } else if let Some(named) = write.get::<NamedBox>() {
+            resolved.push_box(field_of(layout, named.channel)?, named.write.clone());
         } else if let Some(named) = write.take::<NamedWrite>() {
             let field = match field_of(layout, &named.channel) {
                 Err(_) if named.optional => continue,
@@ -153,128 +241,9 @@ pub(crate) fn resolve(layout: &dyn Layout, writes: Writes) -> Result<Writes, Sta
 
 /// Returns the number of a channel's field.
 pub(crate) fn field_of(layout: &dyn Layout, channel: &str) -> Result<usize, StateError> {
-    (0..layout.len()).find(|field| &**layout.name(*field) == channel).ok_or_else(|| StateError::UnknownChannel {
+    let channels = || (0..layout.len()).filter(|field| layout.kind(*field) != FieldKind::Managed);
+    channels().find(|field| &**layout.name(*field) == channel).ok_or_else(|| StateError::UnknownChannel {
         channel: channel.to_owned(),
-        known: (0..layout.len()).map(|field| Arc::clone(layout.name(field))).collect(),
+        known: channels().map(|field| Arc::clone(layout.name(field))).collect(),
     })
-}
-
-/// Makes a schema at run time.
-///
-/// # Example
-/// ```
-/// use annals::prelude::*;
-///
-/// let schema = DynSchema::new()
-///     .messages("messages")
-///     .last("topic")
-///     .reduce("total", |old, new| Ok(Value::from(old.as_int().unwrap_or(0) + new.as_int().unwrap_or(0))))
-///     .build();
-/// assert_eq!(schema.fields().len(), 3);
-/// ```
-#[derive(Default)]
-pub struct DynSchema {
-    fields: Vec<Field<DynState>>,
-    cells: Vec<DynCell>,
-}
-
-/// The two ways into a cell of one kind.
-macro_rules! cell_access {
-    ($kind:ident, $type:ty, $get:ident, $get_mut:ident, |$cell:ident| $shared:expr, |$mut_cell:ident| $unique:expr) => {
-        fn $get(state: &DynState, at: usize) -> &$type {
-            match &state.cells[at] {
-                DynCell::$kind($cell) => $shared,
-                _ => unreachable!("the schema made cell {at} of another kind"),
-            }
-        }
-
-        fn $get_mut(state: &mut DynState, at: usize) -> &mut $type {
-            match &mut state.cells[at] {
-                DynCell::$kind($mut_cell) => $unique,
-                _ => unreachable!("the schema made cell {at} of another kind"),
-            }
-        }
-    };
-}
-
-cell_access!(Value, Value, value, value_mut, |cell| cell, |cell| Arc::make_mut(cell));
-cell_access!(Topic, Vec<Value>, topic, topic_mut, |cell| cell, |cell| Arc::make_mut(cell));
-cell_access!(List, List<Value>, list, list_mut, |cell| cell, |cell| cell);
-cell_access!(Messages, Messages, messages, messages_mut, |cell| cell, |cell| cell);
-
-impl DynSchema {
-    /// Starts a schema without channels.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds a channel that holds the last value written to it (`LastValue`).
-    pub fn last(self, name: impl Into<Arc<str>>) -> Self {
-        self.add(DynCell::Value(Arc::default()), |at| {
-            Field::last(name, move |s| value(s, at), move |s| value_mut(s, at))
-        })
-    }
-
-    /// Adds a channel that is emptied by a superstep which does not write it (`AnyValue`).
-    pub fn any(self, name: impl Into<Arc<str>>) -> Self {
-        self.add(DynCell::Value(Arc::default()), |at| {
-            Field::any(name, move |s| value(s, at), move |s| value_mut(s, at))
-        })
-    }
-
-    /// Adds a channel that holds a value for one superstep (`EphemeralValue`).
-    pub fn ephemeral(self, name: impl Into<Arc<str>>) -> Self {
-        self.add(DynCell::Value(Arc::default()), |at| {
-            Field::ephemeral(name, move |s| value(s, at), move |s| value_mut(s, at))
-        })
-    }
-
-    /// Adds a channel that lasts for one run and is never stored (`UntrackedValue`).
-    pub fn untracked(self, name: impl Into<Arc<str>>) -> Self {
-        self.add(DynCell::Value(Arc::default()), |at| {
-            Field::untracked(name, move |s| value(s, at), move |s| value_mut(s, at))
-        })
-    }
-
-    /// Adds a channel into which each write is folded (`BinaryOperatorAggregate`), starting from null.
-    pub fn reduce(
-        self,
-        name: impl Into<Arc<str>>,
-        reducer: impl Fn(Value, Value) -> Result<Value, String> + Send + Sync + 'static,
-    ) -> Self {
-        self.add(DynCell::Value(Arc::default()), |at| {
-            Field::try_reduce(name, reducer, move |s| value(s, at), move |s| value_mut(s, at))
-        })
-    }
-
-    /// Adds a channel that collects the values written in a superstep, or in all of them (`Topic`).
-    pub fn topic(self, name: impl Into<Arc<str>>, accumulate: bool) -> Self {
-        self.add(DynCell::Topic(Arc::default()), |at| {
-            Field::topic(name, accumulate, move |s| topic(s, at), move |s| topic_mut(s, at))
-        })
-    }
-
-    /// Adds a list channel to which each write appends its items. Only the new items are stored.
-    pub fn append(self, name: impl Into<Arc<str>>) -> Self {
-        self.add(DynCell::List(List::new()), |at| Field::append(name, move |s| list(s, at), move |s| list_mut(s, at)))
-    }
-
-    /// Adds a channel of messages that are merged by their ids (`add_messages`).
-    pub fn messages(self, name: impl Into<Arc<str>>) -> Self {
-        self.add(DynCell::Messages(List::new()), |at| {
-            Field::messages(name, move |s| messages(s, at), move |s| messages_mut(s, at))
-        })
-    }
-
-    fn add(mut self, cell: DynCell, field: impl FnOnce(usize) -> Field<DynState>) -> Self {
-        self.fields.push(field(self.cells.len()));
-        self.cells.push(cell);
-        self
-    }
-
-    /// Returns the schema.
-    pub fn build(self) -> Schema<DynState> {
-        let names = self.fields.iter().map(|field| Arc::clone(field.name())).collect();
-        Schema::new(self.fields, DynState { names, cells: self.cells })
-    }
 }

@@ -10,11 +10,15 @@ use serde::de::DeserializeOwned;
 
 use crate::base::value::decode_bytes;
 use crate::base::{CodecError, Encoded, IdSource, Payload, PayloadRef, Value, WriteValue};
-use crate::channel::{AnyValue, Append, Channel, ChannelError, Effect, Ephemeral, LastValue, List, Reduce, Topic};
+use crate::channel::{
+    AnyValue, Append, Channel, ChannelError, Effect, Ephemeral, LastValue, List, Reduce, Topic, Untracked,
+};
 use crate::message::Message;
 
 use super::layout::{FieldKind, StateError};
 use super::lists::{ListField, MergeMessages, MessageItems, PlainItems};
+use super::managed::ManagedField;
+use super::reduce::ReduceField;
 use super::schema::cell;
 use super::writes::BoxWrite;
 
@@ -32,7 +36,34 @@ pub struct Field<S> {
     kind: FieldKind,
     starts_present: bool,
     may_idle: bool,
+    private: bool,
+    rule: Rule,
     ops: Box<dyn FieldOps<S>>,
+}
+
+/// What makes two channels of one name the same channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(super) word: &'static str,
+    /// The type of the value.
+    value: &'static str,
+    /// The type of the reducer, which is its path if it is a function.
+    reducer: Option<&'static str>,
+}
+
+impl Rule {
+    /// Returns whether it is that of a plain last value.
+    pub(super) fn is_last(&self) -> bool {
+        self.word == "last"
+    }
+
+    /// Returns whether two channels are the same. Of two closures that cannot be told.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let closure = |rule: &Self| rule.reducer.is_some_and(|name| name.contains("{{closure}}"));
+        let reducers = self.reducer == other.reducer
+            || (self.reducer.is_some() && other.reducer.is_some() && (closure(self) || closure(other)));
+        self.word == other.word && self.value == other.value && reducers
+    }
 }
 
 /// What can be done with a field, whatever its type.
@@ -55,6 +86,12 @@ pub(super) trait FieldOps<S>: Send + Sync {
     fn load(&self, name: &Arc<str>, state: &mut S, stored: PayloadRef<'_>) -> Result<(), StateError>;
     fn load_item(&self, name: &Arc<str>, state: &mut S, slot: u64, stored: PayloadRef<'_>) -> Result<(), StateError>;
     fn to_value(&self, name: &Arc<str>, state: &S) -> Result<Value, StateError>;
+    /// Sets the value as it is, without the rule of the channel.
+    fn set(&self, name: &Arc<str>, state: &mut S, value: Value) -> Result<(), StateError>;
+    /// Takes the value over from another state.
+    fn copy(&self, from: &S, to: &mut S);
+    /// Sets a managed value: how many supersteps are left.
+    fn set_managed(&self, _state: &mut S, _remaining: i64) {}
 }
 
 /// Where a field lies in its state.
@@ -73,7 +110,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self::value(name, LastValue, Place { get, get_mut })
+        Self::value(name, "last", LastValue, Place { get, get_mut })
     }
 
     /// Makes a field that is emptied by a superstep which does not write it (`AnyValue`).
@@ -85,60 +122,99 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self { may_idle: true, ..Self::value(name, AnyValue, Place { get, get_mut }) }
+        Self { may_idle: true, ..Self::value(name, "any", AnyValue, Place { get, get_mut }) }
     }
 
-    /// Makes a field that holds a value for one superstep (`EphemeralValue`).
+    /// Makes a field that holds a value for one superstep (`EphemeralValue`). With `guard`, two writes in one superstep
+    /// are an error; without, the last one counts.
     pub fn ephemeral<T>(
         name: impl Into<Arc<str>>,
+        guard: bool,
         get: impl Fn(&S) -> &T + Send + Sync + 'static,
         get_mut: impl Fn(&mut S) -> &mut T + Send + Sync + 'static,
     ) -> Self
     where
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self { may_idle: true, ..Self::value(name, Ephemeral { guard: true }, Place { get, get_mut }) }
+        let word = if guard { "ephemeral" } else { "ephemeral, unguarded" };
+        Self { may_idle: true, ..Self::value(name, word, Ephemeral { guard }, Place { get, get_mut }) }
     }
 
-    /// Makes a field that lasts for one run and is never stored (`UntrackedValue`).
+    /// Makes a field that lasts for one run and is never stored (`UntrackedValue`). `guard` as for
+    /// [`Field::ephemeral`].
     pub fn untracked<T>(
         name: impl Into<Arc<str>>,
+        guard: bool,
         get: impl Fn(&S) -> &T + Send + Sync + 'static,
         get_mut: impl Fn(&mut S) -> &mut T + Send + Sync + 'static,
     ) -> Self
     where
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self { kind: FieldKind::Untracked, ..Self::value(name, LastValue, Place { get, get_mut }) }
+        let word = if guard { "untracked" } else { "untracked, unguarded" };
+        Self { kind: FieldKind::Untracked, ..Self::value(name, word, Untracked { guard }, Place { get, get_mut }) }
     }
 
-    /// Makes a field into which each write is folded (`BinaryOperatorAggregate`). Its result is stored whole at
-    /// every change.
-    pub fn reduce<T, W>(
+    /// Makes a field into which each write is folded (`BinaryOperatorAggregate`), starting from the value it has in the
+    /// state before the first write. Its result is stored whole at every change.
+    pub fn reduce<T, W, F>(
         name: impl Into<Arc<str>>,
-        reducer: impl Fn(T, W) -> T + Send + Sync + 'static,
+        reducer: F,
         get: impl Fn(&S) -> &T + Send + Sync + 'static,
         get_mut: impl Fn(&mut S) -> &mut T + Send + Sync + 'static,
     ) -> Self
     where
+        F: Fn(T, W) -> T + Send + Sync + 'static,
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
         W: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self::try_reduce(name, move |old, write| Ok(reducer(old, write)), get, get_mut)
+        let rule = Reduce::new(move |old, write| Ok(reducer(old, write)));
+        Self::folded(name, type_name::<F>(), rule, Place { get, get_mut })
     }
 
-    /// Makes a field into which each write is folded by a function that may refuse it.
-    pub fn try_reduce<T, W>(
+    /// Makes a field into which each write is folded by a function that may refuse it, else as [`Field::reduce`].
+    pub fn try_reduce<T, W, F>(
         name: impl Into<Arc<str>>,
-        reducer: impl Fn(T, W) -> Result<T, String> + Send + Sync + 'static,
+        reducer: F,
         get: impl Fn(&S) -> &T + Send + Sync + 'static,
         get_mut: impl Fn(&mut S) -> &mut T + Send + Sync + 'static,
     ) -> Self
     where
+        F: Fn(T, W) -> Result<T, String> + Send + Sync + 'static,
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
         W: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self { starts_present: true, ..Self::value(name, Reduce::new(reducer), Place { get, get_mut }) }
+        Self::folded(name, type_name::<F>(), Reduce::new(reducer), Place { get, get_mut })
+    }
+
+    /// Makes a field with a reducer that starts empty: the first write becomes its value as it is.
+    pub fn reduce_first<T, F>(
+        name: impl Into<Arc<str>>,
+        reducer: F,
+        get: impl Fn(&S) -> &T + Send + Sync + 'static,
+        get_mut: impl Fn(&mut S) -> &mut T + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Fn(T, T) -> T + Send + Sync + 'static,
+        T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
+        let rule = Reduce::from_first(move |old, write| Ok(reducer(old, write)));
+        Self { starts_present: false, ..Self::folded(name, type_name::<F>(), rule, Place { get, get_mut }) }
+    }
+
+    /// Makes a field with a reducer that starts empty and may refuse a write, else as [`Field::reduce_first`].
+    pub fn try_reduce_first<T, F>(
+        name: impl Into<Arc<str>>,
+        reducer: F,
+        get: impl Fn(&S) -> &T + Send + Sync + 'static,
+        get_mut: impl Fn(&mut S) -> &mut T + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Fn(T, T) -> Result<T, String> + Send + Sync + 'static,
+        T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
+        let rule = Reduce::from_first(reducer);
+        Self { starts_present: false, ..Self::folded(name, type_name::<F>(), rule, Place { get, get_mut }) }
     }
 
     /// Makes a field that collects the values written in a superstep, or in all of them (`Topic`).
@@ -151,7 +227,24 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self { may_idle: !accumulate, ..Self::value(name, Topic { accumulate }, Place { get, get_mut }) }
+        let ops = ValueField::<Vec<T>, Vec<T>, _, _, _>::new(Topic { accumulate }, Place { get, get_mut });
+        Self::topic_of::<T>(name, accumulate, ops)
+    }
+
+    /// Makes a topic of a schema made at run time: a write is one value, or a list of them.
+    pub(super) fn dyn_topic(
+        name: impl Into<Arc<str>>,
+        accumulate: bool,
+        get: impl Fn(&S) -> &Vec<Value> + Send + Sync + 'static,
+        get_mut: impl Fn(&mut S) -> &mut Vec<Value> + Send + Sync + 'static,
+    ) -> Self {
+        let ops = ValueField::<Vec<Value>, Value, _, _, _>::new(Topic { accumulate }, Place { get, get_mut });
+        Self::topic_of::<Value>(name, accumulate, ops)
+    }
+
+    fn topic_of<T>(name: impl Into<Arc<str>>, accumulate: bool, ops: impl FieldOps<S> + 'static) -> Self {
+        let word = if accumulate { "topic, accumulate" } else { "topic" };
+        Self { may_idle: !accumulate, ..Self::with(name, FieldKind::Value, Rule::of::<T>(word), ops) }
     }
 
     /// Makes a list field to which each write appends its items. Only the new items are stored.
@@ -163,7 +256,8 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self::list(name, ListField::<_, _, _, PlainItems<T>>::new(Append, Place { get, get_mut }))
+        let ops = ListField::<_, _, _, PlainItems<T>>::new(Append, Place { get, get_mut });
+        Self { starts_present: true, ..Self::with(name, FieldKind::List, Rule::of::<T>("append"), ops) }
     }
 
     /// Makes a field of messages that are merged by their ids (`add_messages`). Only what changed is stored.
@@ -173,21 +267,66 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         get: impl Fn(&S) -> &List<Message> + Send + Sync + 'static,
         get_mut: impl Fn(&mut S) -> &mut List<Message> + Send + Sync + 'static,
     ) -> Self {
-        Self::list(name, ListField::<_, _, _, MessageItems>::new(MergeMessages, Place { get, get_mut }))
+        let ops = ListField::<_, _, _, MessageItems>::new(MergeMessages, Place { get, get_mut });
+        Self { starts_present: true, ..Self::with(name, FieldKind::List, Rule::of::<Message>("messages"), ops) }
     }
 
-    fn value<T: Data, W: Written, C, G, M>(name: impl Into<Arc<str>>, channel: C, place: Place<G, M>) -> Self
+    /// Makes a field that tells a node how many supersteps are left before the recursion limit, its own included
+    /// (`RemainingSteps`). It is no channel: nothing writes or stores it.
+    pub fn remaining_steps(
+        name: impl Into<Arc<str>>,
+        set: impl Fn(&mut S, i64) + Send + Sync + 'static,
+        get: impl Fn(&S) -> i64 + Send + Sync + 'static,
+    ) -> Self {
+        let ops = ManagedField::new(set, move |state: &S| Value::from(get(state)));
+        Self::with(name, FieldKind::Managed, Rule::of::<i64>("remaining_steps"), ops)
+    }
+
+    /// Makes a field that tells a node whether its superstep is the last one before the recursion limit
+    /// (`IsLastStep`). It is no channel: nothing writes or stores it.
+    pub fn is_last_step(
+        name: impl Into<Arc<str>>,
+        set: impl Fn(&mut S, bool) + Send + Sync + 'static,
+        get: impl Fn(&S) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let ops = ManagedField::new(
+            move |state: &mut S, left: i64| set(state, left == 1),
+            move |state: &S| Value::from(get(state)),
+        );
+        Self::with(name, FieldKind::Managed, Rule::of::<bool>("is_last_step"), ops)
+    }
+
+    /// Keeps the field out of the input and the output of a graph, unless they name it.
+    pub fn private(self) -> Self {
+        Self { private: true, ..self }
+    }
+
+    fn value<T: Data, C, G, M>(name: impl Into<Arc<str>>, word: &'static str, channel: C, place: Place<G, M>) -> Self
     where
-        C: Channel<T, W>,
+        C: Channel<T, T>,
         G: Fn(&S) -> &T + Send + Sync + 'static,
         M: Fn(&mut S) -> &mut T + Send + Sync + 'static,
     {
-        let ops = ValueField { channel, place, types: PhantomData };
-        Self { name: name.into(), kind: FieldKind::Value, starts_present: false, may_idle: false, ops: Box::new(ops) }
+        Self::with(name, FieldKind::Value, Rule::of::<T>(word), ValueField::<T, T, _, _, _>::new(channel, place))
     }
 
-    fn list(name: impl Into<Arc<str>>, ops: impl FieldOps<S> + 'static) -> Self {
-        Self { name: name.into(), kind: FieldKind::List, starts_present: true, may_idle: false, ops: Box::new(ops) }
+    fn folded<T: Data, W: Written, G, M>(
+        name: impl Into<Arc<str>>,
+        reducer: &'static str,
+        rule: Reduce<T, W>,
+        place: Place<G, M>,
+    ) -> Self
+    where
+        G: Fn(&S) -> &T + Send + Sync + 'static,
+        M: Fn(&mut S) -> &mut T + Send + Sync + 'static,
+    {
+        let of = Rule { reducer: Some(reducer), ..Rule::of::<T>("reduce") };
+        Self { starts_present: true, ..Self::with(name, FieldKind::Value, of, ReduceField::new(rule, place)) }
+    }
+
+    fn with(name: impl Into<Arc<str>>, kind: FieldKind, rule: Rule, ops: impl FieldOps<S> + 'static) -> Self {
+        let (starts_present, may_idle, private) = (false, false, false);
+        Self { name: name.into(), kind, starts_present, may_idle, private, rule, ops: Box::new(ops) }
     }
 
     /// Returns the name of the channel.
@@ -198,6 +337,15 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     /// Returns how the field is stored.
     pub fn kind(&self) -> FieldKind {
         self.kind
+    }
+
+    /// Returns whether it is kept out of the input and the output of a graph.
+    pub fn is_private(&self) -> bool {
+        self.private
+    }
+
+    pub(crate) fn rule(&self) -> &Rule {
+        &self.rule
     }
 
     pub(super) fn starts_present(&self) -> bool {
@@ -213,6 +361,12 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     }
 }
 
+impl Rule {
+    fn of<T>(word: &'static str) -> Self {
+        Self { word, value: type_name::<T>(), reducer: None }
+    }
+}
+
 impl<S> fmt::Debug for Field<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Field").field("name", &self.name).field("kind", &self.kind).finish_non_exhaustive()
@@ -224,6 +378,12 @@ struct ValueField<T, W, C, G, M> {
     channel: C,
     place: Place<G, M>,
     types: PhantomData<fn() -> (T, W)>,
+}
+
+impl<T, W, C, G, M> ValueField<T, W, C, G, M> {
+    fn new(channel: C, place: Place<G, M>) -> Self {
+        Self { channel, place, types: PhantomData }
+    }
 }
 
 impl<S, T: Data, W: Written, C, G, M> FieldOps<S> for ValueField<T, W, C, G, M>
@@ -241,7 +401,7 @@ where
         let WriteValue::One(payload) = stored else {
             return Err(wrong_type::<W>(name, "a list of items"));
         };
-        decode_bytes::<W>(payload.codec, &payload.data).map(BoxWrite::new).map_err(codec::<W>(name))
+        decode_bytes::<W>(payload.codec, &payload.data).map(BoxWrite::new).map_err(misfit::<W>(name, payload.as_ref()))
     }
 
     fn write_from_value(&self, name: &Arc<str>, value: Value) -> Result<BoxWrite, StateError> {
@@ -276,7 +436,7 @@ where
     }
 
     fn load(&self, name: &Arc<str>, state: &mut S, stored: PayloadRef<'_>) -> Result<(), StateError> {
-        *(self.place.get_mut)(state) = decode_bytes(stored.codec, stored.data).map_err(codec::<T>(name))?;
+        *(self.place.get_mut)(state) = decode_bytes(stored.codec, stored.data).map_err(misfit::<T>(name, stored))?;
         Ok(())
     }
 
@@ -286,6 +446,15 @@ where
 
     fn to_value(&self, name: &Arc<str>, state: &S) -> Result<Value, StateError> {
         Value::from_serialize((self.place.get)(state)).map_err(codec::<T>(name))
+    }
+
+    fn set(&self, name: &Arc<str>, state: &mut S, value: Value) -> Result<(), StateError> {
+        *(self.place.get_mut)(state) = value.to().map_err(codec::<T>(name))?;
+        Ok(())
+    }
+
+    fn copy(&self, from: &S, to: &mut S) {
+        *(self.place.get_mut)(to) = (self.place.get)(from).clone();
     }
 }
 
@@ -304,6 +473,15 @@ pub(super) fn wrong_type<W>(name: &Arc<str>, found: &'static str) -> StateError 
 
 pub(super) fn codec<W>(name: &Arc<str>) -> impl FnOnce(CodecError) -> StateError {
     move |source| StateError::Codec { channel: Arc::clone(name), expected: type_name::<W>(), source }
+}
+
+/// The error of a stored value that does not fit the type of its field.
+pub(super) fn misfit<W>(name: &Arc<str>, stored: PayloadRef<'_>) -> impl FnOnce(CodecError) -> StateError {
+    move |source| {
+        let value = decode_bytes::<Value>(stored.codec, stored.data);
+        let stored = value.map_or("something unreadable", |value| value.kind());
+        StateError::Misfit { channel: Arc::clone(name), expected: type_name::<W>(), stored, source }
+    }
 }
 
 pub(super) fn channel_error(name: &Arc<str>) -> impl FnOnce(ChannelError) -> StateError {

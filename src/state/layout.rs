@@ -21,6 +21,8 @@ pub enum FieldKind {
     List,
     /// Not at all.
     Untracked,
+    /// Not at all: the executor fills it for each task, and nothing writes it.
+    Managed,
 }
 
 /// The fields of a state behind a wall that hides its type. All methods take the number of a field.
@@ -46,6 +48,12 @@ pub trait Layout: Send + Sync + 'static {
 
     /// Returns whether a superstep that does not write the channel may change it.
     fn may_idle(&self, field: usize) -> bool;
+
+    /// Returns whether the field is kept out of the input and the output of a graph that names neither.
+    fn is_private(&self, field: usize) -> bool;
+
+    /// Returns whether the schema was made at run time, so that a state can leave channels out.
+    fn is_dynamic(&self) -> bool;
 
     /// Returns the state before the first write.
     fn initial(&self) -> StateRef;
@@ -124,6 +132,18 @@ pub trait Layout: Send + Sync + 'static {
     /// # Errors
     /// [`StateError`] if the value refuses.
     fn to_value(&self, state: &StateRef, field: usize) -> Result<Value, StateError>;
+
+    /// Sets a field to a dynamic value as it is, without the rule of its channel.
+    ///
+    /// # Errors
+    /// [`StateError`] if the value does not fit the field.
+    fn set(&self, state: &mut StateRef, field: usize, value: Value) -> Result<(), StateError>;
+
+    /// Returns a state with the values of these fields; the others are as before the first write.
+    fn project(&self, state: &StateRef, fields: &[usize]) -> StateRef;
+
+    /// Returns the state as a task sees it that has `remaining` supersteps left: with its managed values.
+    fn with_managed(&self, state: &StateRef, remaining: i64) -> StateRef;
 }
 
 /// A field could not be read, written or changed.
@@ -155,6 +175,27 @@ pub enum StateError {
         expected: &'static str,
         /// What does not fit.
         source: CodecError,
+    },
+    /// A stored value does not fit the type of its field, which has changed since. The other channels stay readable,
+    /// see [`Snapshot`](crate::history::Snapshot); [`Schema::migrate`](super::Schema::migrate) brings the value over.
+    #[error("channel {channel:?} expects {expected}, but {stored} is stored: {source}")]
+    Misfit {
+        /// The channel.
+        channel: Arc<str>,
+        /// The Rust type of the field.
+        expected: &'static str,
+        /// The kind of value that is stored, as [`Value::kind`] names it.
+        stored: &'static str,
+        /// What does not fit.
+        source: CodecError,
+    },
+    /// A stored value could not be brought over to the type of its field.
+    #[error("the value of channel {channel:?} could not be migrated: {reason}")]
+    Migration {
+        /// The channel.
+        channel: Arc<str>,
+        /// What the migration said.
+        reason: String,
     },
     /// A value of another kind was given than the field takes.
     #[error("channel {channel:?} expects {expected}, not {found}")]

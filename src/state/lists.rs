@@ -12,8 +12,9 @@ use crate::base::{Encoded, IdSource, ItemIndex, Payload, PayloadRef, Value, Writ
 use crate::channel::{Cell, Channel, ChannelError, Effect, Keyed, List, ListChange, ListOp};
 use crate::message::{MergeOp, Message, MessageError, MessagePartsRef, ensure_ids, merge_plan};
 
-use super::field::{FieldOps, Place, channel_error, codec, take_all, typed, wrong_type};
+use super::field::{FieldOps, Place, channel_error, codec, misfit, wrong_type};
 use super::layout::StateError;
+use super::overwrite::{self, Overwrite};
 use super::schema::cell;
 use super::writes::BoxWrite;
 
@@ -21,16 +22,9 @@ use super::writes::BoxWrite;
 pub(super) trait Items: Send + Sync + 'static {
     type Item: Clone + Serialize + DeserializeOwned + Send + Sync + 'static;
 
-    fn prepare(_items: &mut Vec<Self::Item>, _ids: &mut IdSource) {}
+    fn prepare(_items: &mut [Self::Item], _ids: &mut IdSource) {}
     fn encode(name: &Arc<str>, item: &Self::Item) -> Result<Payload, StateError>;
     fn decode(name: &Arc<str>, stored: PayloadRef<'_>) -> Result<Self::Item, StateError>;
-    /// Reads what a write may look like as a dynamic value: a list of items, or one item.
-    fn from_value(name: &Arc<str>, value: Value) -> Result<Vec<Self::Item>, StateError> {
-        match value {
-            Value::List(_) => value.to().map_err(codec::<Vec<Self::Item>>(name)),
-            one => Ok(vec![one.to().map_err(codec::<Self::Item>(name))?]),
-        }
-    }
 }
 
 /// Items of any type.
@@ -44,7 +38,7 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Items for 
     }
 
     fn decode(name: &Arc<str>, stored: PayloadRef<'_>) -> Result<T, StateError> {
-        decode_bytes(stored.codec, stored.data).map_err(codec::<T>(name))
+        decode_bytes(stored.codec, stored.data).map_err(misfit::<T>(name, stored))
     }
 }
 
@@ -54,7 +48,7 @@ pub(super) struct MessageItems;
 impl Items for MessageItems {
     type Item = Message;
 
-    fn prepare(items: &mut Vec<Message>, ids: &mut IdSource) {
+    fn prepare(items: &mut [Message], ids: &mut IdSource) {
         ensure_ids(items, ids);
     }
 
@@ -154,6 +148,33 @@ impl Channel<List<Message>, Vec<Message>> for MergeMessages {
     }
 }
 
+/// One item, written without a list around it. It is shown and stored as it was written.
+#[derive(Clone)]
+pub(super) struct Single<T>(pub(super) T);
+
+/// The items of a write, whichever form it has.
+fn items_of<'a, T: 'static>(name: &Arc<str>, write: &'a BoxWrite) -> Result<&'a [T], StateError> {
+    let single = write.get::<Single<T>>().map(|one| std::slice::from_ref(&one.0));
+    let replacing = || write.get::<Overwrite<Vec<T>>>().map(|new| new.0.as_slice());
+    let items = write.get::<Vec<T>>().map(Vec::as_slice).or(single).or_else(replacing);
+    items.ok_or_else(|| wrong_type::<Vec<T>>(name, "a write of another type"))
+}
+
+fn take_items<T: 'static>(name: &Arc<str>, write: BoxWrite) -> Result<Vec<T>, StateError> {
+    let items = if write.get::<Single<T>>().is_some() {
+        write.take::<Single<T>>().map(|one| vec![one.0])
+    } else if is_overwrite::<T>(&write) {
+        write.take::<Overwrite<Vec<T>>>().map(|new| new.0)
+    } else {
+        write.take::<Vec<T>>()
+    };
+    items.ok_or_else(|| wrong_type::<Vec<T>>(name, "a write of another type"))
+}
+
+fn is_overwrite<T: 'static>(write: &BoxWrite) -> bool {
+    write.get::<Overwrite<Vec<T>>>().is_some()
+}
+
 /// A field that is stored item by item.
 pub(super) struct ListField<C, G, M, I> {
     channel: C,
@@ -167,6 +188,28 @@ impl<C, G, M, I> ListField<C, G, M, I> {
     }
 }
 
+/// Replaces a list by the items of the write with number `write`.
+fn replace<T, C: Channel<List<T>, Vec<T>>>(
+    channel: &C,
+    cell: Cell<'_, List<T>>,
+    write: usize,
+    items: Vec<T>,
+) -> Result<Effect, ChannelError> {
+    let end = cell.value.clear();
+    let mut changes = Vec::new();
+    if end > 0 {
+        changes.push(ListChange { slot: 0, op: ListOp::Cut { end } });
+    }
+    if let Effect::Items(new) = channel.update(cell, vec![items])? {
+        // What stands before the items in the stored write is its mark.
+        changes.extend(new.into_iter().map(|change| match change.op {
+            ListOp::Put { part, .. } => ListChange { op: ListOp::Put { write, part: part + 1 }, ..change },
+            _ => change,
+        }));
+    }
+    Ok(Effect::Items(changes))
+}
+
 impl<S, C, G, M, I: Items> FieldOps<S> for ListField<C, G, M, I>
 where
     C: Channel<List<I::Item>, Vec<I::Item>>,
@@ -176,29 +219,55 @@ where
     fn prepare(&self, write: &mut BoxWrite, ids: &mut IdSource) {
         if let Some(items) = write.get_mut::<Vec<I::Item>>() {
             I::prepare(items, ids);
+        } else if let Some(Overwrite(items)) = write.get_mut::<Overwrite<Vec<I::Item>>>() {
+            I::prepare(items, ids);
+        } else if let Some(Single(item)) = write.get_mut::<Single<I::Item>>() {
+            I::prepare(std::slice::from_mut(item), ids);
         }
     }
 
     fn encode_write(&self, name: &Arc<str>, write: &BoxWrite) -> Result<WriteValue, StateError> {
-        let items = typed::<Vec<I::Item>>(name, write)?;
-        Ok(WriteValue::Items(items.iter().map(|item| I::encode(name, item)).collect::<Result<_, _>>()?))
+        let encode = |item: &I::Item| I::encode(name, item);
+        if let Some(Single(item)) = write.get() {
+            return encode(item).map(WriteValue::One);
+        }
+        let items = items_of::<I::Item>(name, write)?.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
+        Ok(WriteValue::Items(if is_overwrite::<I::Item>(write) { overwrite::marked(items) } else { items }))
     }
 
     fn decode_write(&self, name: &Arc<str>, stored: &WriteValue) -> Result<BoxWrite, StateError> {
-        let WriteValue::Items(items) = stored else {
-            return Err(wrong_type::<Vec<I::Item>>(name, "one value"));
-        };
-        let items: Vec<_> = items.iter().map(|item| I::decode(name, item.as_ref())).collect::<Result<_, _>>()?;
-        Ok(BoxWrite::new(items))
+        let decode = |item: &Payload| I::decode(name, item.as_ref());
+        let all = |items: &[Payload]| items.iter().map(decode).collect::<Result<Vec<_>, _>>();
+        match stored {
+            WriteValue::One(item) => decode(item).map(|item| BoxWrite::new(Single(item))),
+            WriteValue::Items(items) => match overwrite::unmarked(items) {
+                Some(items) => all(items).map(|items| BoxWrite::new(Overwrite(items))),
+                None => all(items).map(BoxWrite::new),
+            },
+            WriteValue::Null => Err(wrong_type::<Vec<I::Item>>(name, "null")),
+        }
     }
 
     fn write_from_value(&self, name: &Arc<str>, value: Value) -> Result<BoxWrite, StateError> {
-        I::from_value(name, value).map(BoxWrite::new)
+        let one = |value: &Value| value.to::<I::Item>().map_err(codec::<I::Item>(name));
+        let all = |value: &Value| match value {
+            Value::List(_) => value.to::<Vec<I::Item>>().map_err(codec::<Vec<I::Item>>(name)),
+            value => one(value).map(|item| vec![item]),
+        };
+        match overwrite::of_value(value) {
+            Ok(value) => all(&value).map(|items| BoxWrite::new(Overwrite(items))),
+            Err(Value::List(items)) => all(&Value::List(items)).map(BoxWrite::new),
+            Err(value) => one(&value).map(|item| BoxWrite::new(Single(item))),
+        }
     }
 
     fn write_to_value(&self, name: &Arc<str>, write: &BoxWrite) -> Result<Value, StateError> {
-        let items = typed::<Vec<I::Item>>(name, write)?;
-        Value::from_serialize(items).map_err(codec::<Vec<I::Item>>(name))
+        let of = codec::<Vec<I::Item>>(name);
+        if let Some(Single(item)) = write.get::<Single<I::Item>>() {
+            return Value::from_serialize(item).map_err(of);
+        }
+        let items = Value::from_serialize(items_of::<I::Item>(name, write)?).map_err(of)?;
+        Ok(if is_overwrite::<I::Item>(write) { overwrite::to_value(items) } else { items })
     }
 
     fn update(
@@ -208,8 +277,20 @@ where
         present: &mut bool,
         writes: Vec<BoxWrite>,
     ) -> Result<Effect, StateError> {
-        let writes = take_all::<Vec<I::Item>>(name, writes)?;
-        self.channel.update(cell((self.place.get_mut)(state), present), writes).map_err(channel_error(name))
+        let cell = cell((self.place.get_mut)(state), present);
+        let mut replacing = writes.iter().enumerate().filter(|(_, write)| is_overwrite::<I::Item>(write));
+        let effect = match (replacing.next().map(|(at, _)| at), replacing.count()) {
+            (None, _) => {
+                let writes = writes.into_iter().map(|write| take_items(name, write));
+                self.channel.update(cell, writes.collect::<Result<_, _>>()?)
+            }
+            (Some(at), 0) => {
+                let write = writes.into_iter().nth(at).map(|write| take_items(name, write));
+                replace(&self.channel, cell, at, write.transpose()?.unwrap_or_default())
+            }
+            (Some(_), more) => Err(ChannelError::OneOverwritePerStep { writes: more + 1 }),
+        };
+        effect.map_err(channel_error(name))
     }
 
     fn idle(&self, _: &mut S, _: &mut bool) -> Effect {
@@ -236,5 +317,15 @@ where
     fn to_value(&self, name: &Arc<str>, state: &S) -> Result<Value, StateError> {
         let items = (self.place.get)(state).iter().map(Value::from_serialize);
         items.collect::<Result<_, _>>().map(Value::List).map_err(codec::<List<I::Item>>(name))
+    }
+
+    fn set(&self, name: &Arc<str>, state: &mut S, value: Value) -> Result<(), StateError> {
+        let items = take_items::<I::Item>(name, FieldOps::<S>::write_from_value(self, name, value)?)?;
+        *(self.place.get_mut)(state) = items.into_iter().collect();
+        Ok(())
+    }
+
+    fn copy(&self, from: &S, to: &mut S) {
+        *(self.place.get_mut)(to) = (self.place.get)(from).clone();
     }
 }

@@ -8,16 +8,22 @@
 //! Invariants: a value is encoded once, when it is written; a field that was not written is neither encoded nor
 //! cloned; a failed update leaves a state that must be dropped.
 
+mod dyn_schema;
 mod dynamic;
 mod field;
 mod layout;
 mod lists;
+mod managed;
+mod overwrite;
+mod reduce;
 mod schema;
 mod writes;
 
-pub use dynamic::{DynSchema, DynState, DynUpdate};
+pub use dyn_schema::DynSchema;
+pub use dynamic::{DynState, DynUpdate, ROOT, named_writes};
 pub use field::Field;
 pub use layout::{FieldKind, Layout, StateError, StateRef};
+pub use overwrite::Overwrite;
 pub use schema::Schema;
 pub use writes::{BoxWrite, IntoUpdate, Writes};
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::base::{IdSource, Payload, PayloadRef, Value, WriteValue};
+use crate::base::value::decode_bytes;
+use crate::base::{Encoded, IdSource, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{Cell, Effect};
 
 use super::State;
@@ -10,16 +11,111 @@ use super::field::Field;
 use super::layout::{FieldKind, Layout, StateError, StateRef};
 use super::writes::BoxWrite;
 
+/// Brings a stored value over to the present type of its channel.
+type Migration = Arc<dyn Fn(Value) -> Result<Value, String> + Send + Sync>;
+
+/// How a state that knows which of its channels hold something is asked and told.
+pub(super) struct Presence<S> {
+    pub(super) get: fn(&S, usize) -> bool,
+    pub(super) set: fn(&mut S, usize, bool),
+}
+
 /// The fields of a state `S` with their channels.
 pub struct Schema<S> {
     fields: Vec<Field<S>>,
     initial: Arc<S>,
+    pub(super) presence: Option<Presence<S>>,
+    /// By the number of the field.
+    migrations: Vec<(usize, Migration)>,
+    /// Names that were given to different channels.
+    pub(super) conflicts: Vec<Arc<str>>,
 }
 
 impl<S: Clone + Send + Sync + 'static> Schema<S> {
     /// Makes a schema from fields and the state before the first write.
     pub fn new(fields: Vec<Field<S>>, initial: S) -> Self {
-        Self { fields, initial: Arc::new(initial) }
+        let (presence, migrations, conflicts) = (None, Vec::new(), Vec::new());
+        Self { fields, initial: Arc::new(initial), presence, migrations, conflicts }
+    }
+
+    /// Says how a stored value of a channel is brought over, if it does not fit the type that the channel has now. An
+    /// item of a list channel is brought over by itself. What is stored is not changed. A channel that does not exist
+    /// is passed over.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Old { #[channel(last)] size: String }
+    /// #[derive(State, Clone, Default)]
+    /// struct New { #[channel(last)] size: i64 }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let thread = Store::memory().thread("a")?;
+    /// let old = StateGraph::<Old>::new().node("n", |_: &Old| Ok(())).edge(START, "n").compile()?;
+    /// old.invoke(&thread, Old::update().size("42"))?;
+    ///
+    /// let schema = Schema::<New>::of().migrate("size", |value| match value.as_str() {
+    ///     Some(text) => text.parse::<i64>().map(Value::from).map_err(|error| error.to_string()),
+    ///     None => Err("it is no text".into()),
+    /// });
+    /// let new = StateGraph::with_schema(schema).node("n", |_: &New| Ok(())).edge(START, "n").compile()?;
+    /// assert_eq!(new.get_state(&thread)?.values.size, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn migrate(
+        mut self,
+        channel: &str,
+        migration: impl Fn(Value) -> Result<Value, String> + Send + Sync + 'static,
+    ) -> Self {
+        if let Some(field) = self.fields.iter().position(|field| &**field.name() == channel) {
+            self.migrations.push((field, Arc::new(migration)));
+        }
+        self
+    }
+
+    /// Returns the names that were given to different channels.
+    pub(crate) fn conflicts(&self) -> &[Arc<str>] {
+        &self.conflicts
+    }
+
+    /// Brings a stored value over, if there is a way.
+    fn migrated(&self, field: usize, stored: PayloadRef<'_>) -> Result<Option<Payload>, StateError> {
+        let Some((_, migration)) = self.migrations.iter().find(|(known, _)| *known == field) else { return Ok(None) };
+        let channel = self.fields[field].name();
+        let failed = |reason| StateError::Migration { channel: Arc::clone(channel), reason };
+        let value = decode_bytes::<Value>(stored.codec, stored.data).map_err(|error| failed(error.to_string()))?;
+        let run = std::panic::AssertUnwindSafe(|| migration(value));
+        let value = std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(crate::base::panic_text(&*panic)));
+        let encoded = Encoded::encode(&value.map_err(failed)?).map_err(|error| failed(error.to_string()))?;
+        Ok(Some(encoded.into()))
+    }
+
+    /// Does something with a stored value; if it does not fit, once more with what it is brought over to.
+    fn fitting<T>(
+        &self,
+        field: usize,
+        stored: PayloadRef<'_>,
+        mut with: impl FnMut(PayloadRef<'_>) -> Result<T, StateError>,
+    ) -> Result<T, StateError> {
+        match with(stored) {
+            Err(StateError::Misfit { channel, expected, stored: found, source }) => {
+                match self.migrated(field, stored)? {
+                    Some(payload) => with(payload.as_ref()),
+                    None => Err(StateError::Misfit { channel, expected, stored: found, source }),
+                }
+            }
+            done => done,
+        }
+    }
+
+    /// Tells a state that knows it whether a channel holds something.
+    fn mark(&self, state: &mut S, field: usize, present: bool) {
+        if let Some(presence) = &self.presence {
+            (presence.set)(state, field, present);
+        }
     }
 
     /// Returns the fields, in order.
@@ -74,6 +170,14 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         self.fields[field].may_idle()
     }
 
+    fn is_private(&self, field: usize) -> bool {
+        self.fields[field].is_private()
+    }
+
+    fn is_dynamic(&self) -> bool {
+        self.presence.is_some()
+    }
+
     fn initial(&self) -> StateRef {
         Arc::clone(&self.initial) as StateRef
     }
@@ -88,8 +192,18 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
     }
 
     fn decode_write(&self, field: usize, stored: &WriteValue) -> Result<BoxWrite, StateError> {
-        let field = &self.fields[field];
-        field.ops().decode_write(field.name(), stored)
+        let of = &self.fields[field];
+        match of.ops().decode_write(of.name(), stored) {
+            Err(StateError::Misfit { .. }) if self.migrations.iter().any(|(known, _)| *known == field) => {}
+            done => return done,
+        }
+        let bring = |payload: &Payload| Ok(self.migrated(field, payload.as_ref())?.unwrap_or_else(|| payload.clone()));
+        let brought = match stored {
+            WriteValue::Null => WriteValue::Null,
+            WriteValue::One(payload) => WriteValue::One(bring(payload)?),
+            WriteValue::Items(items) => WriteValue::Items(items.iter().map(bring).collect::<Result<_, StateError>>()?),
+        };
+        of.ops().decode_write(of.name(), &brought)
     }
 
     fn write_from_value(&self, field: usize, value: Value) -> Result<BoxWrite, StateError> {
@@ -110,19 +224,29 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         writes: Vec<BoxWrite>,
     ) -> Result<Effect, StateError> {
         let state = self.state_mut(state);
-        let field = &self.fields[field];
-        let run = std::panic::AssertUnwindSafe(|| field.ops().update(field.name(), state, present, writes));
-        std::panic::catch_unwind(run).unwrap_or_else(|panic| {
-            Err(StateError::Panicked { channel: Arc::clone(field.name()), reason: crate::base::panic_text(&*panic) })
-        })
+        let of = &self.fields[field];
+        let run = std::panic::AssertUnwindSafe(|| of.ops().update(of.name(), state, present, writes));
+        let effect = std::panic::catch_unwind(run).unwrap_or_else(|panic| {
+            Err(StateError::Panicked { channel: Arc::clone(of.name()), reason: crate::base::panic_text(&*panic) })
+        });
+        self.mark(state, field, *present);
+        effect
     }
 
     fn idle(&self, state: &mut StateRef, field: usize, present: &mut bool) -> Effect {
-        if *present { self.fields[field].ops().idle(self.state_mut(state), present) } else { Effect::Unchanged }
+        if !*present {
+            return Effect::Unchanged;
+        }
+        let state = self.state_mut(state);
+        let effect = self.fields[field].ops().idle(state, present);
+        self.mark(state, field, *present);
+        effect
     }
 
     fn reset(&self, state: &mut StateRef, field: usize) {
-        self.fields[field].ops().reset(self.state_mut(state));
+        let state = self.state_mut(state);
+        self.fields[field].ops().reset(state);
+        self.mark(state, field, self.fields[field].starts_present());
     }
 
     fn encode(&self, state: &StateRef, field: usize) -> Result<Payload, StateError> {
@@ -131,8 +255,10 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
     }
 
     fn load(&self, state: &mut StateRef, field: usize, stored: PayloadRef<'_>) -> Result<(), StateError> {
-        let field = &self.fields[field];
-        field.ops().load(field.name(), self.state_mut(state), stored)
+        let (of, state) = (&self.fields[field], self.state_mut(state));
+        self.fitting(field, stored, |stored| of.ops().load(of.name(), state, stored))?;
+        self.mark(state, field, true);
+        Ok(())
     }
 
     fn load_item(
@@ -142,13 +268,39 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         slot: u64,
         stored: PayloadRef<'_>,
     ) -> Result<(), StateError> {
-        let field = &self.fields[field];
-        field.ops().load_item(field.name(), self.state_mut(state), slot, stored)
+        let (of, state) = (&self.fields[field], self.state_mut(state));
+        self.fitting(field, stored, |stored| of.ops().load_item(of.name(), state, slot, stored))
     }
 
     fn to_value(&self, state: &StateRef, field: usize) -> Result<Value, StateError> {
         let field = &self.fields[field];
         field.ops().to_value(field.name(), self.state(state))
+    }
+
+    fn set(&self, state: &mut StateRef, field: usize, value: Value) -> Result<(), StateError> {
+        let (of, state) = (&self.fields[field], self.state_mut(state));
+        of.ops().set(of.name(), state, value)?;
+        self.mark(state, field, true);
+        Ok(())
+    }
+
+    fn project(&self, state: &StateRef, fields: &[usize]) -> StateRef {
+        let (from, mut to) = (self.state(state), S::clone(&self.initial));
+        for field in fields {
+            self.fields[*field].ops().copy(from, &mut to);
+            if let Some(presence) = &self.presence {
+                (presence.set)(&mut to, *field, (presence.get)(from, *field));
+            }
+        }
+        Arc::new(to)
+    }
+
+    fn with_managed(&self, state: &StateRef, remaining: i64) -> StateRef {
+        let mut state = self.state(state).clone();
+        for field in self.fields.iter().filter(|field| field.kind() == FieldKind::Managed) {
+            field.ops().set_managed(&mut state, remaining);
+        }
+        Arc::new(state)
     }
 }
 

@@ -8,8 +8,9 @@ use syn::meta::ParseNestedMeta;
 use syn::spanned::Spanned;
 use syn::{Error, ExprPath, Field, GenericArgument, Ident, LitStr, PathArguments, Result, Type};
 
-const KNOWN: &str = "`last`, `messages`, `reduce = function`, `write = type`, `append`, `topic`, `accumulate`, \
-                     `ephemeral`, `any`, `untracked`, `name = \"..\"`";
+const KNOWN: &str = "`last`, `messages`, `reduce = function`, `write = type`, `starts_empty`, `append`, `topic`, \
+                     `accumulate`, `ephemeral`, `any`, `untracked`, `unguarded`, `remaining_steps`, `is_last_step`, \
+                     `private`, `name = \"..\"`";
 
 /// A field of the struct, seen as a channel.
 pub(crate) struct Channel<'a> {
@@ -20,15 +21,25 @@ pub(crate) struct Channel<'a> {
     /// Where the name stands, for errors.
     pub(crate) name_span: Span,
     pub(crate) kind: Kind<'a>,
+    /// Whether it is kept out of input and output.
+    pub(crate) private: bool,
 }
 
 pub(crate) enum Kind<'a> {
     /// A channel that takes a value of the field's type: the word is the name of the function in `annals::state`.
     Value(Ident),
+    /// The same, for a channel that may be guarded against two writes.
+    Guarded {
+        word: Ident,
+        guard: bool,
+    },
+    /// A field that the executor fills; no channel.
+    Managed(Ident),
     Messages,
     Reduce {
         function: Box<ExprPath>,
         write: Option<Box<Type>>,
+        starts_empty: bool,
     },
     Append {
         item: &'a Type,
@@ -45,6 +56,9 @@ struct Words {
     function: Option<Box<ExprPath>>,
     write: Option<Box<Type>>,
     accumulate: Option<Span>,
+    unguarded: Option<Span>,
+    starts_empty: Option<Span>,
+    private: Option<Span>,
     name: Option<LitStr>,
 }
 
@@ -62,7 +76,8 @@ impl<'a> Channel<'a> {
             Some(name) => (name.value(), name.span()),
             None => (ident.unraw().to_string(), ident.span()),
         };
-        Ok(Self { ident, ty: &field.ty, name, name_span, kind: words.into_kind(&field.ty)? })
+        let private = words.private.is_some();
+        Ok(Self { ident, ty: &field.ty, name, name_span, kind: words.into_kind(&field.ty)?, private })
     }
 }
 
@@ -72,7 +87,8 @@ impl Words {
         let word = meta.path.get_ident().ok_or_else(unknown)?;
         let text = word.to_string();
         match text.as_str() {
-            "last" | "messages" | "append" | "topic" | "ephemeral" | "any" | "untracked" => self.set_kind(word),
+            "last" | "messages" | "append" | "topic" | "ephemeral" | "any" | "untracked" | "remaining_steps"
+            | "is_last_step" => self.set_kind(word),
             "reduce" => {
                 let function = value(meta, "`reduce` needs a function: `#[channel(reduce = add)]`")?;
                 self.function = Some(function);
@@ -81,6 +97,9 @@ impl Words {
             "write" => once(&mut self.write, meta, value(meta, "`write` needs a type: `write = Vec<String>`")?),
             "name" => once(&mut self.name, meta, value(meta, "`name` needs a text: `name = \"other\"`")?),
             "accumulate" => once(&mut self.accumulate, meta, word.span()),
+            "unguarded" => once(&mut self.unguarded, meta, word.span()),
+            "starts_empty" => once(&mut self.starts_empty, meta, word.span()),
+            "private" => once(&mut self.private, meta, word.span()),
             _ => Err(unknown()),
         }
     }
@@ -108,8 +127,24 @@ impl Words {
         {
             return Err(Error::new(span, "`accumulate` goes with `topic`"));
         }
+        if let Some(span) = self.unguarded
+            && word != "ephemeral"
+            && word != "untracked"
+        {
+            return Err(Error::new(span, "`unguarded` goes with `ephemeral` or `untracked`"));
+        }
+        if let Some(span) = self.starts_empty
+            && (self.function.is_none() || self.write.is_some())
+        {
+            let message = "`starts_empty` goes with `reduce = function`, and not with `write`: the first write becomes \
+                           the value";
+            return Err(Error::new(span, message));
+        }
+        let (guard, starts_empty) = (self.unguarded.is_none(), self.starts_empty.is_some());
         Ok(match (word.to_string().as_str(), self.function) {
-            (_, Some(function)) => Kind::Reduce { function, write: self.write },
+            (_, Some(function)) => Kind::Reduce { function, write: self.write, starts_empty },
+            ("ephemeral" | "untracked", _) => Kind::Guarded { word, guard },
+            ("remaining_steps" | "is_last_step", _) => Kind::Managed(word),
             ("messages", _) => Kind::Messages,
             ("append", _) => Kind::Append { item: item_of(ty, "List")? },
             ("topic", _) => Kind::Topic { item: item_of(ty, "Vec")?, accumulate: self.accumulate.is_some() },

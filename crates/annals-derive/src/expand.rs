@@ -108,29 +108,54 @@ fn emit(input: &DeriveInput, channels: &[Channel<'_>]) -> TokenStream {
 fn field(state: &Ident, channel: &Channel<'_>) -> TokenStream {
     let Channel { ident, ty, name, kind, .. } = channel;
     let reach = quote!(|s: &#state| &s.#ident, |s: &mut #state| &mut s.#ident);
-    match kind {
+    let field = match kind {
         Kind::Value(word) => quote!(::annals::state::Field::#word(#name, #reach)),
+        Kind::Guarded { word, guard } => quote!(::annals::state::Field::#word(#name, #guard, #reach)),
+        Kind::Managed(word) => {
+            let set = quote!(|s: &mut #state, value: #ty| s.#ident = value);
+            quote!(::annals::state::Field::#word(#name, #set, |s: &#state| s.#ident))
+        }
         Kind::Messages => quote!(::annals::state::Field::messages(#name, #reach)),
         Kind::Append { .. } => quote!(::annals::state::Field::append(#name, #reach)),
         Kind::Topic { accumulate, .. } => quote!(::annals::state::Field::topic(#name, #accumulate, #reach)),
-        Kind::Reduce { function, write } => {
-            let write = write.as_deref().unwrap_or(ty);
-            quote!(::annals::state::Field::reduce::<#ty, #write>(#name, #function, #reach))
+        Kind::Reduce { function, starts_empty: true, .. } => {
+            quote!(::annals::state::Field::reduce_first::<#ty, _>(#name, #function, #reach))
         }
-    }
+        Kind::Reduce { function, write, .. } => {
+            let write = write.as_deref().unwrap_or(ty);
+            quote!(::annals::state::Field::reduce::<#ty, #write, _>(#name, #function, #reach))
+        }
+    };
+    if channel.private { quote!(#field.private()) } else { field }
 }
 
 /// The method of the update that writes a channel.
 fn setter(index: usize, channel: &Channel<'_>) -> TokenStream {
     let Channel { ident, ty, name, kind, .. } = channel;
     let index = syn::Index::from(index);
-    let list = |verb: &str, item: TokenStream| {
+    let overwrite = format_ident!("overwrite_{}", ident.unraw(), span = ident.span());
+    let replaces =
+        format!("Replaces what the channel `{name}` holds, whatever else is written to it in this superstep.");
+    let collect = |verb: &str, item: &TokenStream| {
         let docs = format!("{verb} the channel `{name}`.");
         quote! {
             #[doc = #docs]
             pub fn #ident(mut self, items: impl ::std::iter::IntoIterator<Item = #item>) -> Self {
                 let items: ::std::vec::Vec<#item> = ::std::iter::Iterator::collect(::std::iter::IntoIterator::into_iter(items));
                 self.writes.push::<::std::vec::Vec<#item>>(#index, items);
+                self
+            }
+        }
+    };
+    let list = |verb: &str, item: TokenStream| {
+        let collect = collect(verb, &item);
+        quote! {
+            #collect
+
+            #[doc = #replaces]
+            pub fn #overwrite(mut self, items: impl ::std::iter::IntoIterator<Item = #item>) -> Self {
+                let items: ::std::vec::Vec<#item> = ::std::iter::Iterator::collect(::std::iter::IntoIterator::into_iter(items));
+                self.writes.push(#index, ::annals::state::Overwrite::<::std::vec::Vec<#item>>(items));
                 self
             }
         }
@@ -153,9 +178,21 @@ fn setter(index: usize, channel: &Channel<'_>) -> TokenStream {
     match kind {
         Kind::Messages => list("Merges messages into", quote!(::annals::message::Message)),
         Kind::Append { item } => list("Adds items to", quote!(#item)),
-        Kind::Topic { item, .. } => list("Sends items to", quote!(#item)),
-        Kind::Reduce { write, .. } => value(write.as_deref().unwrap_or(ty)),
-        Kind::Value(_) => value(ty),
+        Kind::Topic { item, .. } => collect("Sends items to", &quote!(#item)),
+        Kind::Reduce { write, .. } => {
+            let write = value(write.as_deref().unwrap_or(ty));
+            quote! {
+                #write
+
+                #[doc = #replaces]
+                pub fn #overwrite(mut self, value: #ty) -> Self {
+                    self.writes.push(#index, ::annals::state::Overwrite::<#ty>(value));
+                    self
+                }
+            }
+        }
+        Kind::Value(_) | Kind::Guarded { .. } => value(ty),
+        Kind::Managed(_) => TokenStream::new(),
     }
 }
 

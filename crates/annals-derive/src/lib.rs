@@ -24,11 +24,17 @@ mod tests;
 /// | `ephemeral` | any | replaces the value, which is gone after the next superstep |
 /// | `any` | any | replaces the value; of several writes in one superstep the last counts |
 /// | `untracked` | any | replaces the value, which is not stored |
+/// | `remaining_steps` | `i64` | is no channel: how many supersteps are left before the recursion limit |
+/// | `is_last_step` | `bool` | is no channel: whether this superstep is the last one |
 ///
-/// `name = "other"` gives the channel another name than the field has.
+/// Further words: `name = "other"` gives the channel another name than the field has. `private` keeps it out of the
+/// input and the output of a graph. `unguarded`, with `ephemeral` and `untracked`, lets the last of several writes in
+/// one superstep count, which are an error without it. `starts_empty`, with `reduce`, makes the first write the value
+/// as it is; without it the channel starts with the value that the field has in the default of the struct.
 ///
 /// For a struct `Chat` there is then a struct `ChatUpdate` with one method for each field, and `Chat::update()`, which
-/// starts one.
+/// starts one. A channel with a reducer, a list and messages have a method `overwrite_<field>` besides, which replaces
+/// what the channel holds.
 ///
 /// ```text
 /// #[derive(State, Clone, Default)]

@@ -40,6 +40,10 @@ const CHAT: &str = r#"
         #[channel(any, name = "other")] a: bool,
         #[channel(untracked)] #[serde(skip)] u: u64,
         r#type: String,
+        #[channel(reduce = longest, starts_empty, private)] longest: String,
+        #[channel(ephemeral, unguarded)] now: u8,
+        #[channel(remaining_steps)] left: i64,
+        #[channel(is_last_step)] is_last: bool,
     }
 "#;
 
@@ -51,15 +55,20 @@ fn every_field_is_one_call() {
             "impl ::annals::state::State for Chat { type Update = ChatUpdate;",
             "Field::messages(\"messages\", |s: &Chat| &s.messages, |s: &mut Chat| &mut s.messages)",
             "Field::last(\"topic\", |s: &Chat| &s.topic, |s: &mut Chat| &mut s.topic)",
-            "::annals::state::Field::reduce::<i64, i64>(\"total\", add, |s: &Chat| &s.total,",
-            "Field::reduce::<BTreeSet<String>, Vec<String>>(\"tags\", self::merge, |s",
+            "::annals::state::Field::reduce::<i64, i64, _>(\"total\", add, |s: &Chat| &s.total,",
+            "Field::reduce::<BTreeSet<String>, Vec<String>, _>(\"tags\", self::merge, |s",
             "Field::append(\"lines\", |s",
             "Field::topic(\"t\", false, |s",
             "Field::topic(\"all\", true, |s",
-            "Field::ephemeral(\"e\", |s",
+            "Field::ephemeral(\"e\", true, |s",
             "Field::any(\"other\", |s: &Chat| &s.a,",
-            "Field::untracked(\"u\", |s",
+            "Field::untracked(\"u\", true, |s",
             "Field::last(\"type\", |s: &Chat| &s.r#type,",
+            "Field::reduce_first::<String, _>(\"longest\", longest, |s: &Chat| &s.longest, |s: &mut Chat| &mut s.longest)
+                .private()",
+            "Field::ephemeral(\"now\", false, |s",
+            "Field::remaining_steps(\"left\", |s: &mut Chat, value: i64| s.left = value, |s: &Chat| s.left)",
+            "Field::is_last_step(\"is_last\", |s: &mut Chat, value: bool| s.is_last = value,",
         ],
     );
 }
@@ -81,6 +90,10 @@ fn the_update_has_a_method_for_every_field() {
             "self.writes.push::<::std::vec::Vec<(u8, String)>>(5, items)",
             "#[doc = \"Writes the channel `other`.\"] pub fn a(",
             "pub fn r#type(mut self,",
+            "pub fn overwrite_total(mut self, value: i64) -> Self {
+                self.writes.push(2, ::annals::state::Overwrite::<i64>(value)); self }",
+            "pub fn overwrite_lines(mut self, items: impl ::std::iter::IntoIterator<Item = String>) -> Self",
+            "pub fn overwrite_messages(",
             "impl ::annals::state::IntoUpdate<Chat> for ChatUpdate",
         ],
     );
@@ -117,6 +130,9 @@ fn wrong_attributes_are_refused_all_at_once() {
             #[channel(any, name = "y", name = "z")] n: u8,
             #[channel(append)] o: HashMap<u8, u8>,
             #[channel(reduce = 5)] p: u8,
+            #[channel(last, unguarded)] q: u8,
+            #[channel(starts_empty)] r: u8,
+            #[channel(reduce = add, write = u8, starts_empty)] s: u16,
         }"#,
         &[
             "unknown word; a channel knows `last`, `messages`",
@@ -134,6 +150,9 @@ fn wrong_attributes_are_refused_all_at_once() {
             "twice",
             "write it as `List<T>`",
             "`reduce` needs a function",
+            "`unguarded` goes with `ephemeral` or `untracked`",
+            "`starts_empty` goes with `reduce",
+            "`starts_empty` goes with `reduce",
         ],
     );
 }

@@ -4,133 +4,109 @@ use std::sync::Arc;
 
 use annals::base::Value;
 use annals::graph::Context;
-use annals::prelude::{CompiledGraph, DynSchema, DynState, DynUpdate, NodeResult, Own, StateGraph, Target};
+use annals::prelude::{
+    CompiledGraph, DynSchema, DynState, DynUpdate, NodeOptions, NodeResult, Own, StateGraph, Target,
+};
+use annals::state::ROOT;
 use serde_json::{Map, Value as Json, json};
 
 use crate::expr::{Env, eval, message, text};
 use crate::program::{Failure, Program, World, targets};
 use crate::scenario::{BranchDef, GraphDef, Options};
-use crate::trace::{NULL, plain, value_json};
+use crate::trace::{ROLE, plain};
 
 /// The channels of a graph in declaration order.
-pub(crate) struct Channels(Vec<(String, Kind)>);
-
-/// How a channel is read and written.
-#[derive(Clone)]
-enum Kind {
-    /// One value. A null that was written is kept apart from no value by a mark, which `DynState` does not do.
-    Value,
-    /// A reducer with its initial value, `None` if it starts empty.
-    Reduce(Option<Json>),
-    Topic,
-    List,
-    Messages,
+pub(crate) struct Channels {
+    /// Those of messages: what is written to them has a form of its own in a scenario.
+    messages: Vec<String>,
+    /// Whether the whole state is one value.
+    pub(crate) root: bool,
 }
 
 impl Channels {
     /// Makes the channels of a graph and their schema.
     pub(crate) fn of(def: &GraphDef, options: Options) -> Result<(Self, DynSchema), String> {
+        let mut channels = Self { messages: Vec::new(), root: def.root.is_some() };
         let mut schema = DynSchema::new();
-        let mut channels = Vec::new();
-        for (name, channel) in &def.channels {
-            let name = name.as_str();
-            let kind = match channel.get("kind").and_then(Json::as_str).unwrap_or("last_value") {
-                "topic" => {
-                    schema = schema.topic(name, channel.get("accumulate") == Some(&json!(true)));
-                    Kind::Topic
-                }
-                "binop" | "delta" => {
-                    let reducer = channel["reducer"].as_str().unwrap_or_default().to_owned();
-                    let no_init = channel.get("no_init") == Some(&json!(true));
-                    match reducer.as_str() {
-                        "add_messages" => {
-                            schema = schema.messages(name);
-                            Kind::Messages
-                        }
-                        "concat_list" if options.append && !no_init => {
-                            schema = schema.append(name);
-                            Kind::List
-                        }
-                        _ => {
-                            let start = (!no_init).then(|| initial_of(&reducer));
-                            let initial = start.clone();
-                            schema = schema.reduce(name, move |old, new| fold(&reducer, start.as_ref(), &old, &new));
-                            Kind::Reduce(initial)
-                        }
-                    }
-                }
-                kind => {
-                    schema = match kind {
-                        "last_value" => schema.last(name),
-                        "any_value" => schema.any(name),
-                        "ephemeral" => schema.ephemeral(name),
-                        "untracked" => schema.untracked(name),
-                        other => return Err(format!("channel kind {other}")),
-                    };
-                    Kind::Value
-                }
-            };
-            channels.push((name.to_owned(), kind));
+        if let Some(root) = &def.root {
+            schema = channels.add(schema, ROOT, root, options)?;
         }
-        Ok((Self(channels), schema))
+        for (name, channel) in &def.channels {
+            schema = channels.add(schema, name, channel, options)?;
+        }
+        for (name, channel) in &def.private {
+            schema = channels.add(schema, name, channel, options)?.private();
+        }
+        Ok((channels, schema))
     }
 
-    fn kind(&self, name: &str) -> Option<&Kind> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, kind)| kind)
+    fn add(&mut self, schema: DynSchema, name: &str, channel: &Json, options: Options) -> Result<DynSchema, String> {
+        let is = |member: &str| channel.get(member) == Some(&json!(true));
+        let guard = channel.get("guard") != Some(&json!(false));
+        let kind = channel.get("kind").and_then(Json::as_str).unwrap_or("last_value");
+        Ok(match kind {
+            "last_value" => schema.last(name),
+            "any_value" => schema.any(name),
+            "ephemeral" => schema.ephemeral(name, guard),
+            "untracked" => schema.untracked(name, guard),
+            "topic" => schema.topic(name, is("accumulate")),
+            "managed" if channel["value"] == "is_last_step" => schema.is_last_step(name),
+            "managed" => schema.remaining_steps(name),
+            "binop" | "delta" => {
+                let reducer = channel["reducer"].as_str().unwrap_or_default().to_owned();
+                let list = options.append || kind == "delta";
+                match reducer.as_str() {
+                    "add_messages" => {
+                        self.messages.push(name.to_owned());
+                        schema.messages(name)
+                    }
+                    "concat_list" if list && !is("no_init") => schema.append(name),
+                    _ if is("no_init") => schema.reduce(name, move |old, new| fold(&reducer, &old, &new)),
+                    _ => {
+                        let initial = Value::from(initial_of(&reducer));
+                        schema.reduce_from(name, initial, move |old, new| fold(&reducer, &old, &new))
+                    }
+                }
+            }
+            other => return Err(format!("channel kind {other}")),
+        })
     }
 
     /// Makes an update from the members of an object.
     pub(crate) fn update(&self, members: &Map<String, Json>) -> DynUpdate {
-        members.iter().fold(DynUpdate::new(), |update, (name, json)| {
-            let value = match (self.kind(name), json) {
-                (Some(Kind::Value), Json::Null) => Value::Ext(NULL, Vec::new()),
-                (Some(Kind::Messages), json) => Value::from(messages(json)),
-                (Some(Kind::Topic), json) if !json.is_array() => Value::from(json!([json])),
-                (_, json) => Value::from(json.clone()),
-            };
-            update.set(name.as_str(), value)
+        members.iter().fold(DynUpdate::new(), |update, (name, json)| match json.get("$overwrite") {
+            Some(json) => update.overwrite(name.as_str(), self.written(name, json)),
+            None => update.set(name.as_str(), self.written(name, json)),
         })
     }
 
-    /// Returns the channels of a state that hold something.
-    pub(crate) fn state(&self, state: &DynState) -> Json {
-        let mut out = Map::new();
-        for (name, kind) in &self.0 {
-            let shown = match kind {
-                Kind::Value => Some(state.get(name)).filter(|value| !value.is_null()).map(plain),
-                Kind::Reduce(initial) => match state.get(name) {
-                    Value::Null => initial.clone(),
-                    value => Some(plain(value)),
-                },
-                Kind::Topic => {
-                    let values = state.topic(name).unwrap_or_default();
-                    (!values.is_empty()).then(|| values.iter().map(plain).collect())
-                }
-                Kind::List => state.list(name).map(|list| list.iter().map(plain).collect()),
-                Kind::Messages => state.messages(name).map(|messages| {
-                    let as_json = |message| Value::from_serialize(message).map_or(Json::Null, |value| plain(&value));
-                    messages.iter().map(as_json).collect()
-                }),
-            };
-            if let Some(shown) = shown {
-                out.insert(name.clone(), shown);
-            }
-        }
-        Json::Object(out)
+    /// Makes an update of a graph whose state is one value.
+    pub(crate) fn root_update(&self, json: &Json) -> DynUpdate {
+        DynUpdate::root(self.written(ROOT, json))
     }
 
-    /// Returns what a node is given: the argument of a send as it is, or the state by channel names.
-    fn input(&self, given: &Value) -> Json {
-        let Json::Object(mut members) = plain(given) else { return plain(given) };
-        for (name, kind) in &self.0 {
-            if let (Kind::Reduce(initial), Some(Json::Null)) = (kind, members.get(name)) {
-                match initial {
-                    Some(initial) => _ = members.insert(name.clone(), initial.clone()),
-                    None => _ = members.shift_remove(name),
-                }
-            }
+    fn written(&self, name: &str, json: &Json) -> Value {
+        match self.messages.iter().any(|known| known == name) {
+            true => Value::from(messages(json)),
+            false => Value::from(json.clone()),
         }
-        Json::Object(members)
+    }
+
+    /// Returns what a task wrote as a trace shows it: the one value by itself.
+    pub(crate) fn update_shown(&self, update: Json) -> Json {
+        match update {
+            Json::Array(all) if self.root => all.into_iter().map(|update| self.update_shown(update)).collect(),
+            Json::Object(mut map) if self.root => map.shift_remove(ROOT).unwrap_or_default(),
+            update => update,
+        }
+    }
+
+    /// Returns the channels of a state that hold something, or its one value.
+    pub(crate) fn state(&self, state: &DynState) -> Json {
+        match self.root {
+            true => plain(state.root()),
+            false => plain(&Value::Map(state.to_map())),
+        }
     }
 }
 
@@ -143,14 +119,9 @@ fn initial_of(reducer: &str) -> Json {
     }
 }
 
-/// The reducers of the scenarios. An empty channel is null here.
-fn fold(reducer: &str, initial: Option<&Json>, old: &Value, new: &Value) -> Result<Value, String> {
-    let old = match (old, initial) {
-        (Value::Null, None) => return Ok(new.clone()),
-        (Value::Null, Some(initial)) => initial.clone(),
-        (old, _) => value_json(old),
-    };
-    let new = value_json(new);
+/// The reducers of the scenarios.
+fn fold(reducer: &str, old: &Value, new: &Value) -> Result<Value, String> {
+    let (old, new) = (old.to_json(), new.to_json());
     let list = |json: Json| match json {
         Json::Array(items) => items,
         Json::Null => Vec::new(),
@@ -182,7 +153,14 @@ fn fold(reducer: &str, initial: Option<&Json>, old: &Value, new: &Value) -> Resu
 fn messages(json: &Json) -> Json {
     match json {
         Json::Array(items) => items.iter().map(messages).collect(),
-        one => message(one.clone()),
+        one => {
+            // A trace shows what was written with a role as it was written.
+            let mut message = message(one.clone());
+            if let (Some(role), Json::Object(members)) = (one.get("role"), &mut message) {
+                members.insert(ROLE.into(), role.clone());
+            }
+            message
+        }
     }
 }
 
@@ -206,8 +184,12 @@ pub(crate) fn build(name: &str, def: &GraphDef, options: Options, world: &World)
             channels: Arc::clone(&channels),
             world: world.clone(),
         };
-        let run = move |given: Value, context: &Context| program.run(program.channels.input(&given), context);
-        graph = graph.node(node.name.as_str(), Own(run));
+        let run = move |given: Value, context: &Context| program.run(plain(&given), context);
+        let mut node_options = NodeOptions::new().defer(node.defer);
+        if let Some(input) = &node.input {
+            node_options = node_options.input(input.iter().map(String::as_str));
+        }
+        graph = graph.node_with(node.name.as_str(), Own(run), node_options);
     }
     for (from, to) in &def.edges {
         graph = match from {
@@ -217,6 +199,12 @@ pub(crate) fn build(name: &str, def: &GraphDef, options: Options, world: &World)
     }
     for branch in &def.branches {
         graph = add_branch(graph, branch, &channels, world);
+    }
+    if let Some(input) = &def.input {
+        graph = graph.input_channels(input.iter().map(String::as_str));
+    }
+    if let Some(output) = &def.output {
+        graph = graph.output_channels(output.iter().map(String::as_str));
     }
     graph = graph.interrupt_before(names(def.interrupt_before.as_ref()));
     graph = graph.interrupt_after(names(def.interrupt_after.as_ref()));
@@ -234,10 +222,14 @@ fn add_branch(
     let mapped = branch.map.is_some();
     let path = move |state: &DynState, context: &Context| -> NodeResult<Vec<Target>> {
         let mut seen = world.lock().returned.get(&context.task()).cloned().unwrap_or_default();
-        if let Json::Object(members) = channels.state(state) {
-            seen.extend(members);
-        }
-        let env = Env { state: Json::Object(seen), ..Env::default() };
+        let state = match channels.state(state) {
+            Json::Object(members) if !channels.root => {
+                seen.extend(members);
+                Json::Object(seen)
+            }
+            value => value,
+        };
+        let env = Env { state, ..Env::default() };
         let result = match eval(&expr, &env) {
             Json::Array(items) => items,
             one => vec![one],

@@ -62,6 +62,7 @@ fn apply(op: &str, arg: &Json, env: &Env) -> Json {
             Json::Object(list(arg).iter().map(|pair| (text(&eval(&pair[0], env)), eval(&pair[1], env))).collect())
         }
         "$send" => json!({"$send": [at(0), at(1)]}),
+        "$overwrite" => json!({"$overwrite": eval(arg, env)}),
         "$msg" => message(eval(arg, env)),
         "$command" => json!({"$command": members(arg, env)}),
         "$attempt" => env.attempt.into(),

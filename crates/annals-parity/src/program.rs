@@ -199,6 +199,7 @@ pub(crate) fn outputs(returned: &Json, channels: &Channels) -> Result<Vec<Out>, 
         Json::Null => Ok(Vec::new()),
         Json::Object(map) => match map.get("$command") {
             Some(parts) => Ok(vec![Out::Command(command(parts, channels)?)]),
+            None if channels.root => Ok(vec![Out::Update(channels.root_update(returned))]),
             None => Ok(vec![Out::Update(channels.update(map))]),
         },
         Json::Array(items) if items.iter().any(|item| item.get("$command").is_some()) => {
@@ -208,6 +209,7 @@ pub(crate) fn outputs(returned: &Json, channels: &Channels) -> Result<Vec<Out>, 
             }
             Ok(all)
         }
+        value if channels.root => Ok(vec![Out::Update(channels.root_update(value))]),
         _ => Err(invalid()),
     }
 }
@@ -218,8 +220,11 @@ pub(crate) fn command(parts: &Json, channels: &Channels) -> Result<Command, Fail
         Some(answer) => Command::resume(annals::base::Value::from(answer.clone())),
         None => Command::new(),
     };
-    if let Some(Json::Object(update)) = parts.get("update") {
-        command = command.and_update::<DynState>(channels.update(update));
+    match parts.get("update") {
+        None | Some(Json::Null) => {}
+        Some(value) if channels.root => command = command.and_update::<DynState>(channels.root_update(value)),
+        Some(Json::Object(update)) => command = command.and_update::<DynState>(channels.update(update)),
+        Some(_) => {}
     }
     for target in targets(parts.get("goto").unwrap_or(&Json::Null)) {
         command = command.and_goto(target);

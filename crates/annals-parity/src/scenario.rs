@@ -25,6 +25,12 @@ pub(crate) struct Scenario {
 pub(crate) struct GraphDef {
     #[serde(default)]
     pub(crate) channels: Map<String, Json>,
+    /// The one channel of a graph whose whole state is one value.
+    pub(crate) root: Option<Json>,
+    #[serde(default)]
+    pub(crate) private: Map<String, Json>,
+    pub(crate) input: Option<Vec<String>>,
+    pub(crate) output: Option<Vec<String>>,
     #[serde(default)]
     pub(crate) nodes: Vec<NodeDef>,
     #[serde(default)]
@@ -44,6 +50,9 @@ pub(crate) struct NodeDef {
     pub(crate) name: String,
     #[serde(default)]
     pub(crate) program: Vec<Map<String, Json>>,
+    #[serde(default)]
+    pub(crate) defer: bool,
+    pub(crate) input: Option<Vec<String>>,
     #[serde(flatten)]
     pub(crate) other: Map<String, Json>,
 }
@@ -87,7 +96,7 @@ pub(crate) fn unsupported(scenario: &Scenario, options: Options) -> Result<BTree
             continue;
         }
         let def: GraphDef = serde_json::from_value(def.clone()).map_err(|error| error.to_string())?;
-        of_graph(&def, options, &mut missing);
+        of_graph(&def, &mut missing);
         of_expressions(&serde_json::json!(def.nodes.iter().map(|n| &n.program).collect::<Vec<_>>()), &mut missing);
         def.branches.iter().for_each(|branch| of_expressions(&branch.path, &mut missing));
     }
@@ -98,11 +107,9 @@ pub(crate) fn unsupported(scenario: &Scenario, options: Options) -> Result<BTree
     Ok(missing)
 }
 
-fn of_graph(def: &GraphDef, options: Options, missing: &mut BTreeSet<String>) {
+fn of_graph(def: &GraphDef, missing: &mut BTreeSet<String>) {
     for key in def.other.keys() {
         let what = match key.as_str() {
-            "root" => "root channel",
-            "private" | "input" | "output" => "private, input and output schemas",
             "checkpointer" => "subgraphs",
             "node_defaults" => "node defaults",
             "tasks" => "functional API",
@@ -110,27 +117,14 @@ fn of_graph(def: &GraphDef, options: Options, missing: &mut BTreeSet<String>) {
         };
         missing.insert(what.into());
     }
-    for channel in def.channels.values() {
-        let kind = channel.get("kind").and_then(Json::as_str).unwrap_or("last_value");
-        match kind {
-            "delta" if !options.partial => missing.insert("delta channels".into()),
-            "managed" => missing.insert("managed values".into()),
-            _ if channel.get("guard") == Some(&Json::Bool(false)) && !options.partial => {
-                missing.insert("unguarded channels".into())
-            }
-            _ => false,
-        };
-    }
     for node in &def.nodes {
         let fails = has_op(&node.program, "fail");
         for (key, value) in &node.other {
             match key.as_str() {
                 "metadata" | "destinations" => false,
-                "defer" if value == &Json::Bool(false) => false,
                 // Without failures there is nothing to repeat or to handle.
                 "retry" if !fails || value.get("max_attempts") == Some(&Json::from(1)) => false,
                 "subgraph" => missing.insert("subgraphs".into()),
-                "input" => missing.insert("private, input and output schemas".into()),
                 "error_handler" => missing.insert("error handlers".into()),
                 other => missing.insert(other.into()),
             };
@@ -178,7 +172,6 @@ fn of_expressions(json: &Json, missing: &mut BTreeSet<String>) {
         Json::Object(map) => {
             for (key, value) in map {
                 match key.as_str() {
-                    "$overwrite" | "__overwrite__" => _ = missing.insert("overwrite".into()),
                     "$context" => _ = missing.insert("run context".into()),
                     "$error" => _ = missing.insert("error handlers".into()),
                     "$previous" | "$final" => _ = missing.insert("functional API".into()),

@@ -203,8 +203,12 @@ impl<'a> Runner<'a> {
             Json::Null => Ok(Input::Continue),
             Json::Object(map) => match map.get("$command") {
                 Some(parts) => Ok(Input::Command(command(parts, &built.channels).map_err(invalid)?)),
+                None if built.channels.root => {
+                    Ok(IntoInput::<DynState>::into_input(built.channels.root_update(&Json::Object(map))))
+                }
                 None => Ok(IntoInput::<DynState>::into_input(built.channels.update(&map))),
             },
+            value if built.channels.root => Ok(IntoInput::<DynState>::into_input(built.channels.root_update(&value))),
             _ => Err(Stop::Unsupported("input that is no object".into())),
         }
     }
@@ -249,7 +253,7 @@ impl<'a> Runner<'a> {
                     chunks.push(chunk("values", state.clone()));
                 }
                 Ok(StreamPart::Updates { node, update, cached }) => {
-                    let mut data = json!({node: written(&update)});
+                    let mut data = json!({node: built.channels.update_shown(written(&update))});
                     if cached {
                         data["__metadata__"] = json!({"cached": true});
                     }
@@ -371,6 +375,12 @@ fn chunk(mode: &str, data: Json) -> Json {
 
 fn output(built: &Built, outcome: &Outcome<DynState>) -> Json {
     let mut output = built.channels.state(outcome.state());
+    if let (Json::Object(members), false) = (&mut output, built.channels.root) {
+        members.retain(|name, _| built.graph.output_channels().any(|known| known == name));
+        if members.is_empty() && outcome.interrupts().is_empty() {
+            return Json::Null;
+        }
+    }
     if !outcome.interrupts().is_empty() {
         output["__interrupt__"] = interrupts(outcome.interrupts());
     }

@@ -9,32 +9,22 @@ use serde_json::{Map, Value as Json, json};
 use crate::build::Channels;
 use crate::program::Failure;
 
-/// Marks a null that was written to a channel of one value.
-pub(crate) const NULL: i8 = 77;
+/// The member of a message that holds the role it was written with, in place of a type.
+pub(crate) const ROLE: &str = "written_role";
 
 /// Returns an identifier between sigils.
 pub(crate) fn sigil(kind: &str, id: impl std::fmt::Display) -> Json {
     format!("«{kind}:{id}»").into()
 }
 
-/// Returns a value as JSON, with the mark for null taken off.
-pub(crate) fn value_json(value: &Value) -> Json {
-    match value {
-        Value::Ext(NULL, _) => Json::Null,
-        Value::List(items) => items.iter().map(value_json).collect(),
-        Value::Map(map) => Json::Object(map.iter().map(|(name, value)| (name.clone(), value_json(value))).collect()),
-        other => other.to_json(),
-    }
-}
-
 /// Returns a value as a trace shows it: messages in their short form.
 pub(crate) fn plain(value: &Value) -> Json {
-    shown(&value_json(value), false)
+    shown(&value.to_json(), false)
 }
 
 /// The same for what a task wrote: generated message ids are null.
 pub(crate) fn written(value: &Value) -> Json {
-    shown(&value_json(value), true)
+    shown(&value.to_json(), true)
 }
 
 fn shown(json: &Json, hide_ids: bool) -> Json {
@@ -42,6 +32,9 @@ fn shown(json: &Json, hide_ids: bool) -> Json {
         Json::Array(items) => items.iter().map(|item| shown(item, hide_ids)).collect(),
         Json::Object(map) if map.contains_key("additional_kwargs") && map.contains_key("type") => {
             message(map, hide_ids)
+        }
+        Json::Object(map) if hide_ids && map.len() == 1 && map.contains_key("__overwrite__") => {
+            json!({"$overwrite": shown(&map["__overwrite__"], hide_ids)})
         }
         Json::Object(map) => {
             Json::Object(map.iter().map(|(name, value)| (name.clone(), shown(value, hide_ids))).collect())
@@ -65,6 +58,10 @@ fn message(map: &Map<String, Json>, hide_ids: bool) -> Json {
     };
     let mut out =
         json!({"type": map["type"], "content": map.get("content").cloned().unwrap_or_else(|| json!("")), "id": id});
+    if let (Some(role), true, Json::Object(out)) = (given(ROLE), hide_ids, &mut out) {
+        out.shift_remove("type");
+        out.insert("role".into(), role.clone());
+    }
     if let Some(name) = given("name") {
         out["name"] = name.clone();
     }
@@ -198,7 +195,7 @@ pub(crate) fn snapshot(snapshot: &StateSnapshot<DynState>, channels: &Channels, 
                 TaskKind::Push { index } => json!(["push", index]),
                 TaskKind::Pull { .. } => json!(["pull", task.name]),
             };
-            let result = task.result.as_ref().map(|writes| written(&Value::Map(writes.clone())));
+            let result = task.result.as_ref().map(|writes| channels.update_shown(written(&Value::Map(writes.clone()))));
             json!({
                 "id": sigil("task", task.id), "name": task.name, "path": path,
                 "error": task.error.as_deref().map(stored_error),

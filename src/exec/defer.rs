@@ -1,0 +1,86 @@
+//! Deferred nodes: their triggers are held until nothing else is left to run.
+
+use crate::base::{Payload, Value};
+use crate::graph::Graph;
+use crate::store::batch::{ChangeValue, Data};
+
+use super::apply::{Changes, bump, note_barrier};
+use super::error::RunError;
+use super::head::Head;
+use super::plan::triggered;
+
+/// Starts the triggers of deferred nodes over that ran (`consume` of `LastValueAfterFinish`).
+pub(super) fn consume(graph: &Graph, head: &mut Head, channel: u32, next: u64, changes: &mut Changes, record: bool) {
+    let Some(at) = graph.deferral_of(channel) else { return };
+    if std::mem::take(&mut head.finished[at]) {
+        head.present[channel as usize] = false;
+        bump(head, channel, next);
+        if record {
+            changes.note(channel, ChangeValue::Empty, None);
+        }
+    }
+}
+
+/// Holds the trigger of a deferred node that was written. Returns whether it is one.
+pub(super) fn hold(graph: &Graph, head: &mut Head, channel: u32, changes: &mut Changes, record: bool) -> bool {
+    let Some(at) = graph.deferral_of(channel) else { return false };
+    head.finished[at] = false;
+    if record {
+        changes.note(channel, stored(false), None);
+    }
+    true
+}
+
+/// Releases what is held, if no channel that the superstep changed makes another node due.
+pub(super) fn finish(
+    graph: &Graph,
+    head: &mut Head,
+    updated: &mut Vec<u32>,
+    next: u64,
+    changes: &mut Changes,
+    record: bool,
+) -> Result<(), RunError> {
+    if graph.deferred.is_empty() || updated.iter().any(|channel| triggered(graph, *channel).next().is_some()) {
+        return Ok(());
+    }
+    for (at, node) in graph.deferred.iter().enumerate() {
+        let channel = graph.trigger(*node);
+        if head.present[channel as usize] && !std::mem::replace(&mut head.finished[at], true) {
+            bump(head, channel, next);
+            updated.push(channel);
+            if record {
+                changes.note(channel, stored(true), None);
+            }
+        }
+    }
+    for (join, of) in graph.joins.iter().enumerate() {
+        if head.barriers[join].finish() {
+            bump(head, of.channel, next);
+            updated.push(of.channel);
+            note_barrier(graph, head, of.channel, changes, record)?;
+        }
+    }
+    Ok(())
+}
+
+/// A held trigger is stored as `[null, released]`.
+fn stored(released: bool) -> ChangeValue {
+    let data = vec![0x92, 0xc0, if released { 0xc3 } else { 0xc2 }];
+    ChangeValue::Value(Data::New(Payload { data, ..Payload::default() }))
+}
+
+/// Reads whether a held trigger was released.
+pub(super) fn released(stored: &Value) -> bool {
+    stored.as_list().and_then(|pair| pair.get(1)).and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// Splits what is stored of a barrier: the names it saw, and whether it was released if it is one of a deferred node.
+pub(super) fn barrier(stored: Value) -> (Value, bool) {
+    match stored {
+        Value::List(mut pair) if pair.len() == 2 && pair[1].as_bool().is_some() => {
+            let released = pair.pop().and_then(|released| released.as_bool()).unwrap_or(false);
+            (pair.pop().unwrap_or_default(), released)
+        }
+        names => (names, false),
+    }
+}

@@ -1,0 +1,230 @@
+//! Making a schema at run time.
+
+use std::sync::Arc;
+
+use crate::base::Value;
+use crate::channel::List;
+
+use super::Messages;
+use super::dynamic::{DynCell, DynState};
+use super::field::Field;
+use super::layout::FieldKind;
+use super::schema::{Presence, Schema};
+
+/// Makes a schema at run time.
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+///
+/// let schema = DynSchema::new()
+///     .messages("messages")
+///     .last("topic")
+///     .reduce_from("total", 0, |old, new| Ok(Value::from(old.as_int().unwrap_or(0) + new.as_int().unwrap_or(0))))
+///     .build();
+/// assert_eq!(schema.fields().len(), 3);
+/// ```
+#[derive(Default)]
+pub struct DynSchema {
+    parts: Vec<Part>,
+}
+
+/// A channel before it has its number.
+struct Part {
+    name: Arc<str>,
+    cell: DynCell,
+    field: Box<dyn FnOnce(usize) -> Field<DynState>>,
+    private: bool,
+    /// Whether it may be there already.
+    merged: bool,
+}
+
+/// The two ways into a cell of one kind.
+macro_rules! cell_access {
+    ($kind:ident, $type:ty, $get:ident, $get_mut:ident, |$cell:ident| $shared:expr, |$mut_cell:ident| $unique:expr) => {
+        fn $get(state: &DynState, at: usize) -> &$type {
+            match &state.cells[at] {
+                DynCell::$kind($cell) => $shared,
+                _ => unreachable!("the schema made cell {at} of another kind"),
+            }
+        }
+
+        fn $get_mut(state: &mut DynState, at: usize) -> &mut $type {
+            match &mut state.cells[at] {
+                DynCell::$kind($mut_cell) => $unique,
+                _ => unreachable!("the schema made cell {at} of another kind"),
+            }
+        }
+    };
+}
+
+cell_access!(Value, Value, value, value_mut, |cell| cell, |cell| Arc::make_mut(cell));
+cell_access!(Topic, Vec<Value>, topic, topic_mut, |cell| cell, |cell| Arc::make_mut(cell));
+cell_access!(List, List<Value>, list, list_mut, |cell| cell, |cell| cell);
+cell_access!(Messages, Messages, messages, messages_mut, |cell| cell, |cell| cell);
+
+impl DynSchema {
+    /// Starts a schema without channels.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a channel that holds the last value written to it (`LastValue`).
+    pub fn last(self, name: impl Into<Arc<str>>) -> Self {
+        self.add(name, DynCell::Value(Arc::default()), move |name, at| {
+            Field::last(name, move |s| value(s, at), move |s| value_mut(s, at))
+        })
+    }
+
+    /// Adds a channel that is emptied by a superstep which does not write it (`AnyValue`).
+    pub fn any(self, name: impl Into<Arc<str>>) -> Self {
+        self.add(name, DynCell::Value(Arc::default()), move |name, at| {
+            Field::any(name, move |s| value(s, at), move |s| value_mut(s, at))
+        })
+    }
+
+    /// Adds a channel that holds a value for one superstep (`EphemeralValue`). With `guard`, two writes in one superstep
+    /// are an error; without, the last one counts.
+    pub fn ephemeral(self, name: impl Into<Arc<str>>, guard: bool) -> Self {
+        self.add(name, DynCell::Value(Arc::default()), move |name, at| {
+            Field::ephemeral(name, guard, move |s| value(s, at), move |s| value_mut(s, at))
+        })
+    }
+
+    /// Adds a channel that lasts for one run and is never stored (`UntrackedValue`). `guard` as for
+    /// [`DynSchema::ephemeral`].
+    pub fn untracked(self, name: impl Into<Arc<str>>, guard: bool) -> Self {
+        self.add(name, DynCell::Value(Arc::default()), move |name, at| {
+            Field::untracked(name, guard, move |s| value(s, at), move |s| value_mut(s, at))
+        })
+    }
+
+    /// Adds a channel into which each write is folded (`BinaryOperatorAggregate`). It starts empty: the first write
+    /// becomes its value as it is.
+    pub fn reduce(
+        self,
+        name: impl Into<Arc<str>>,
+        reducer: impl Fn(Value, Value) -> Result<Value, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.add(name, DynCell::Value(Arc::default()), move |name, at| {
+            Field::try_reduce_first(name, reducer, move |s| value(s, at), move |s| value_mut(s, at))
+        })
+    }
+
+    /// Adds a channel into which each write is folded, starting from a value that it holds before the first write.
+    pub fn reduce_from(
+        self,
+        name: impl Into<Arc<str>>,
+        initial: impl Into<Value>,
+        reducer: impl Fn(Value, Value) -> Result<Value, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.add(name, DynCell::Value(Arc::new(initial.into())), |name, at| {
+            Field::try_reduce(name, reducer, move |s| value(s, at), move |s| value_mut(s, at))
+        })
+    }
+
+    /// Adds a channel that collects the values written in a superstep, or in all of them (`Topic`).
+    pub fn topic(self, name: impl Into<Arc<str>>, accumulate: bool) -> Self {
+        self.add(name, DynCell::Topic(Arc::default()), move |name, at| {
+            Field::dyn_topic(name, accumulate, move |s| topic(s, at), move |s| topic_mut(s, at))
+        })
+    }
+
+    /// Adds a list channel to which each write appends its items. Only the new items are stored.
+    pub fn append(self, name: impl Into<Arc<str>>) -> Self {
+        self.add(name, DynCell::List(List::new()), |name, at| {
+            Field::append(name, move |s| list(s, at), move |s| list_mut(s, at))
+        })
+    }
+
+    /// Adds a channel of messages that are merged by their ids (`add_messages`).
+    pub fn messages(self, name: impl Into<Arc<str>>) -> Self {
+        self.add(name, DynCell::Messages(List::new()), move |name, at| {
+            Field::messages(name, move |s| messages(s, at), move |s| messages_mut(s, at))
+        })
+    }
+
+    /// Adds a member that tells a node how many supersteps are left before the recursion limit (`RemainingSteps`).
+    pub fn remaining_steps(self, name: impl Into<Arc<str>>) -> Self {
+        self.add(name, DynCell::Value(Arc::default()), move |name, at| {
+            let set = move |s: &mut DynState, left: i64| *value_mut(s, at) = left.into();
+            Field::remaining_steps(name, set, move |s| value(s, at).as_int().unwrap_or(0))
+        })
+    }
+
+    /// Adds a member that tells a node whether its superstep is the last one before the recursion limit
+    /// (`IsLastStep`).
+    pub fn is_last_step(self, name: impl Into<Arc<str>>) -> Self {
+        self.add(name, DynCell::Value(Arc::default()), move |name, at| {
+            let set = move |s: &mut DynState, last: bool| *value_mut(s, at) = last.into();
+            Field::is_last_step(name, set, move |s| value(s, at).as_bool().unwrap_or(false))
+        })
+    }
+
+    /// Makes the channel that was added last private: it is no part of the input and the output of a graph, and only
+    /// nodes whose [input](crate::graph::NodeOptions::input) names it see it. Each node may write it.
+    pub fn private(mut self) -> Self {
+        if let Some(part) = self.parts.last_mut() {
+            part.private = true;
+        }
+        self
+    }
+
+    /// Adds the channels of another schema, as those that only some nodes read. A channel that both have must be the
+    /// same in both, or a plain last value in the other one; else the graph does not compile.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// let schema = DynSchema::new().append("log").last("topic");
+    /// let same = schema.merge(DynSchema::new().last("log").last("draft").private());
+    /// let schema = same.build();
+    /// assert_eq!(schema.fields().len(), 3);
+    ///
+    /// let twice = DynSchema::new().last("log").merge(DynSchema::new().append("log")).build();
+    /// let error = StateGraph::with_schema(twice).node("n", |_: &DynState| Ok(())).edge(START, "n").compile();
+    /// assert!(error.unwrap_err().to_string().contains("already exists with a different type"));
+    /// ```
+    pub fn merge(mut self, other: DynSchema) -> Self {
+        self.parts.extend(other.parts.into_iter().map(|part| Part { merged: true, ..part }));
+        self
+    }
+
+    fn add(
+        mut self,
+        name: impl Into<Arc<str>>,
+        cell: DynCell,
+        field: impl FnOnce(Arc<str>, usize) -> Field<DynState> + 'static,
+    ) -> Self {
+        let name: Arc<str> = name.into();
+        let own = Arc::clone(&name);
+        let field = Box::new(move |at| field(own, at));
+        self.parts.push(Part { name, cell, field, private: false, merged: false });
+        self
+    }
+
+    /// Returns the schema.
+    pub fn build(self) -> Schema<DynState> {
+        let (mut fields, mut cells, mut conflicts) = (Vec::<Field<DynState>>::new(), Vec::new(), Vec::new());
+        for part in self.parts {
+            let known = fields.iter().find(|field| *field.name() == part.name).filter(|_| part.merged);
+            let field = (part.field)(cells.len());
+            match known {
+                Some(known) if field.rule().is_last() || field.rule().is_same(known.rule()) => {}
+                Some(_) => conflicts.push(part.name),
+                None => {
+                    fields.push(if part.private { field.private() } else { field });
+                    cells.push(part.cell);
+                }
+            }
+        }
+        let names = fields.iter().map(|field| Arc::clone(field.name())).collect();
+        let set = fields.iter().map(Field::starts_present).collect();
+        let managed = fields.iter().map(|field| field.kind() == FieldKind::Managed).collect();
+        let mut schema = Schema::new(fields, DynState { names, cells, set, managed });
+        schema.presence = Some(Presence { get: |state, at| state.set[at], set: |state, at, set| state.set[at] = set });
+        schema.conflicts = conflicts;
+        schema
+    }
+}

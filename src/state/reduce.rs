@@ -1,0 +1,129 @@
+//! Fields with a reducer, which also take writes that replace their value.
+
+use std::any::type_name;
+use std::sync::Arc;
+
+use crate::base::value::decode_bytes;
+use crate::base::{Encoded, Payload, PayloadRef, Value, WriteValue};
+use crate::channel::{Channel, Effect, Folded, Reduce};
+
+use super::field::{Data, FieldOps, Place, Written, channel_error, codec, misfit, wrong_type};
+use super::layout::StateError;
+use super::overwrite::{self, Overwrite};
+use super::schema::cell;
+use super::writes::BoxWrite;
+
+/// A field that is stored as one value, into which each write is folded.
+pub(super) struct ReduceField<T, W, G, M> {
+    rule: Reduce<T, W>,
+    place: Place<G, M>,
+}
+
+impl<T, W, G, M> ReduceField<T, W, G, M> {
+    pub(super) fn new(rule: Reduce<T, W>, place: Place<G, M>) -> Self {
+        Self { rule, place }
+    }
+}
+
+/// A write as the field knows it: one to be folded, or one that replaces the value.
+enum Known<'a, T, W> {
+    Write(&'a W),
+    Overwrite(&'a T),
+}
+
+fn known<'a, T: 'static, W: 'static>(name: &Arc<str>, write: &'a BoxWrite) -> Result<Known<'a, T, W>, StateError> {
+    match (write.get::<W>(), write.get::<Overwrite<T>>()) {
+        (Some(write), _) => Ok(Known::Write(write)),
+        (None, Some(Overwrite(value))) => Ok(Known::Overwrite(value)),
+        _ => Err(wrong_type::<W>(name, "a write of another type")),
+    }
+}
+
+impl<S, T: Data, W: Written, G, M> FieldOps<S> for ReduceField<T, W, G, M>
+where
+    G: Fn(&S) -> &T + Send + Sync,
+    M: Fn(&mut S) -> &mut T + Send + Sync,
+{
+    fn encode_write(&self, name: &Arc<str>, write: &BoxWrite) -> Result<WriteValue, StateError> {
+        Ok(WriteValue::One(match known::<T, W>(name, write)? {
+            Known::Write(write) => Encoded::encode(write).map_err(codec::<W>(name))?.into(),
+            Known::Overwrite(value) => overwrite::wrapped(&Encoded::encode(value).map_err(codec::<T>(name))?.bytes),
+        }))
+    }
+
+    fn decode_write(&self, name: &Arc<str>, stored: &WriteValue) -> Result<BoxWrite, StateError> {
+        let WriteValue::One(payload) = stored else {
+            return Err(wrong_type::<W>(name, "a list of items"));
+        };
+        if let Some(bytes) = overwrite::unwrapped(payload.as_ref()) {
+            let value = decode_bytes::<T>(payload.codec, bytes).map_err(misfit::<T>(name, payload.as_ref()))?;
+            return Ok(BoxWrite::new(Overwrite(value)));
+        }
+        let write = decode_bytes::<W>(payload.codec, &payload.data);
+        write.map(BoxWrite::new).map_err(misfit::<W>(name, payload.as_ref()))
+    }
+
+    fn write_from_value(&self, name: &Arc<str>, value: Value) -> Result<BoxWrite, StateError> {
+        match overwrite::of_value(value) {
+            Ok(value) => value.to::<T>().map(|value| BoxWrite::new(Overwrite(value))).map_err(codec::<T>(name)),
+            Err(value) => value.to::<W>().map(BoxWrite::new).map_err(codec::<W>(name)),
+        }
+    }
+
+    fn write_to_value(&self, name: &Arc<str>, write: &BoxWrite) -> Result<Value, StateError> {
+        match known::<T, W>(name, write)? {
+            Known::Write(write) => Value::from_serialize(write).map_err(codec::<W>(name)),
+            Known::Overwrite(value) => Value::from_serialize(value).map(overwrite::to_value).map_err(codec::<T>(name)),
+        }
+    }
+
+    fn update(
+        &self,
+        name: &Arc<str>,
+        state: &mut S,
+        present: &mut bool,
+        writes: Vec<BoxWrite>,
+    ) -> Result<Effect, StateError> {
+        let fold = |write: BoxWrite| match write.get::<Overwrite<T>>() {
+            Some(_) => write.take::<Overwrite<T>>().map(|value| Folded::Overwrite(value.0)),
+            None => write.take::<W>().map(Folded::Write),
+        };
+        let writes: Option<Vec<_>> = writes.into_iter().map(fold).collect();
+        let writes = writes.ok_or_else(|| wrong_type::<W>(name, "a write of another type"))?;
+        self.rule.update(cell((self.place.get_mut)(state), present), writes).map_err(channel_error(name))
+    }
+
+    fn idle(&self, _: &mut S, _: &mut bool) -> Effect {
+        Effect::Unchanged
+    }
+
+    fn reset(&self, state: &mut S) {
+        *(self.place.get_mut)(state) = T::default();
+    }
+
+    fn encode(&self, name: &Arc<str>, state: &S) -> Result<Payload, StateError> {
+        Encoded::encode((self.place.get)(state)).map(Payload::from).map_err(codec::<T>(name))
+    }
+
+    fn load(&self, name: &Arc<str>, state: &mut S, stored: PayloadRef<'_>) -> Result<(), StateError> {
+        *(self.place.get_mut)(state) = decode_bytes(stored.codec, stored.data).map_err(misfit::<T>(name, stored))?;
+        Ok(())
+    }
+
+    fn load_item(&self, name: &Arc<str>, _: &mut S, _: u64, _: PayloadRef<'_>) -> Result<(), StateError> {
+        Err(StateError::WrongType { channel: Arc::clone(name), expected: type_name::<T>(), found: "a list of items" })
+    }
+
+    fn to_value(&self, name: &Arc<str>, state: &S) -> Result<Value, StateError> {
+        Value::from_serialize((self.place.get)(state)).map_err(codec::<T>(name))
+    }
+
+    fn set(&self, name: &Arc<str>, state: &mut S, value: Value) -> Result<(), StateError> {
+        *(self.place.get_mut)(state) = value.to().map_err(codec::<T>(name))?;
+        Ok(())
+    }
+
+    fn copy(&self, from: &S, to: &mut S) {
+        *(self.place.get_mut)(to) = (self.place.get)(from).clone();
+    }
+}
