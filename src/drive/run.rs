@@ -12,7 +12,7 @@ use crate::exec::{
 };
 use crate::graph::{Breakpoints, Command, CompiledGraph, Context, Graph, Host, Interrupt, RunControl, Scope};
 use crate::history::{Snapshot, Thread};
-use crate::state::{DynState, DynUpdate, IntoUpdate, StateRef, Writes, resolve};
+use crate::state::{DynState, DynUpdate, IntoUpdate, Part, StateRef, Writes, resolve};
 use crate::store::Point;
 use crate::stream::{StreamMode, StreamPart};
 
@@ -150,6 +150,11 @@ impl<S> Outcome<S> {
         match self {
             Self::Done(state) | Self::Interrupted { state, .. } | Self::Drained { state, .. } => state,
         }
+    }
+
+    /// Returns a part of the state, as the output schema of the graph.
+    pub fn output<O: Part<S>>(&self) -> O {
+        O::of(self.state())
     }
 
     /// Returns the open questions; none if the run has ended or stopped at a breakpoint.

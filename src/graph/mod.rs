@@ -14,6 +14,7 @@ mod compiled;
 mod context;
 mod node;
 mod options;
+mod part_node;
 mod policy;
 mod problem;
 mod schemas;

@@ -121,6 +121,7 @@ pub struct NodeBody {
 /// A function that can be a node of a graph with state `S`:
 ///
 /// - `Fn(&S) -> NodeResult<T>` and `Fn(&S, &Context) -> NodeResult<T>`;
+/// - the same with a [`Part`](crate::state::Part) of the state in its place;
 /// - `Fn(I) -> NodeResult<T>` and `Fn(I, &Context) -> NodeResult<T>` with an input type `I` of its own, which is read
 ///   from the argument of a [`SendTo`], or from the state by channel names. Write it `Own(function)`;
 /// - `async fn(&S)` and `async fn(&S, &Context)`; `Fn(Arc<S>)`, `Fn(Arc<S>, Context)` and `Own(Fn(I, Context))` that
@@ -146,7 +147,7 @@ pub struct TakesOwn;
 #[doc(hidden)]
 pub struct TakesOwnAndContext;
 
-fn of_state<S: 'static>(
+pub(super) fn of_state<S: 'static>(
     run: impl Fn(&S, &Context) -> NodeResult<NodeOutput> + std::marker::Send + Sync + 'static,
 ) -> NodeBody {
     let run = move |input: NodeInput, context: &Context| match &input {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::state::{FieldKind, Layout, ROOT, State};
+use crate::state::{FieldKind, Layout, Part, ROOT, State};
 
 use super::builder::StateGraph;
 use super::compiled::{CompiledGraph, Graph, Node};
@@ -56,19 +56,21 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         self
     }
 
-    /// As [`StateGraph::input_channels`], with the channels of another state.
-    pub fn input<I: State>(self) -> Self {
+    /// As [`StateGraph::input_channels`], with the channels of a part of the state.
+    pub fn input<I: Part<S>>(self) -> Self {
         self.input_channels(names::<I>())
     }
 
-    /// As [`StateGraph::output_channels`], with the channels of another state.
-    pub fn output<O: State>(self) -> Self {
+    /// As [`StateGraph::output_channels`], with the channels of a part of the state.
+    pub fn output<O: Part<S>>(self) -> Self {
         self.output_channels(names::<O>())
     }
 }
 
 fn names<P: State>() -> Vec<Arc<str>> {
-    P::fields().iter().map(|field| Arc::clone(field.name())).collect()
+    let fields = P::fields();
+    let channels = fields.iter().filter(|field| field.kind() != FieldKind::Managed);
+    channels.map(|field| Arc::clone(field.name())).collect()
 }
 
 impl<S> CompiledGraph<S> {

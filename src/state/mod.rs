@@ -15,6 +15,7 @@ mod layout;
 mod lists;
 mod managed;
 mod overwrite;
+mod part;
 mod reduce;
 mod schema;
 mod writes;
@@ -24,6 +25,7 @@ pub use dynamic::{DynState, DynUpdate, ROOT, named_writes};
 pub use field::Field;
 pub use layout::{FieldKind, Layout, StateError, StateRef};
 pub use overwrite::Overwrite;
+pub use part::Part;
 pub use schema::Schema;
 pub use writes::{BoxWrite, IntoUpdate, Writes};
 

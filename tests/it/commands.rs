@@ -228,7 +228,7 @@ fn what_ended_of_a_run_that_failed_is_saved_when_it_ends() {
 
 #[test]
 fn what_lasts_for_one_superstep_is_gone_when_a_task_of_the_next_has_ended() {
-    let schema = DynSchema::new().append("lines").any("any").ephemeral("once").last("n").build();
+    let schema = DynSchema::new().append("lines").any("any").ephemeral("once", true).last("n").build();
     let ended = |text: &'static str| move |_: &DynState| Ok(DynUpdate::new().set("lines", text));
     let graph = StateGraph::with_schema(schema)
         .node("a", |_: &DynState| Ok(DynUpdate::new().set("any", 1).set("once", 2)))

@@ -4,6 +4,10 @@
 
 mod backends;
 mod building;
+mod channels;
+/// The same channels in a file.
+#[path = "channels.rs"]
+mod channels_in_a_file;
 mod commands;
 /// The same commands on a file.
 #[path = "commands.rs"]
@@ -13,6 +17,7 @@ mod edits;
 /// The same edits on a file.
 #[path = "edits.rs"]
 mod edits_in_a_file;
+mod forms;
 mod graphs;
 /// The same graphs on a file.
 #[path = "graphs.rs"]

@@ -11,6 +11,7 @@ use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, Ident, Result, Type};
 
 use crate::attr::{Channel, Kind};
+use crate::part;
 
 /// Returns the code of `#[derive(State)]`, or all errors at once.
 pub(crate) fn state(input: &DeriveInput) -> Result<TokenStream> {
@@ -42,7 +43,21 @@ pub(crate) fn state(input: &DeriveInput) -> Result<TokenStream> {
             Err(error) => add(error),
         }
     }
-    errors.map_or_else(|| Ok(emit(input, &channels)), Err)
+    let whole = match part::whole_of(input) {
+        Ok(whole) => whole,
+        Err(error) => {
+            add(error);
+            None
+        }
+    };
+    match errors {
+        Some(error) => Err(error),
+        None => {
+            let mut code = emit(input, &channels);
+            code.extend(whole.map(|whole| part::emit(input, &whole, &channels)));
+            Ok(code)
+        }
+    }
 }
 
 fn refused(input: &DeriveInput, what: &str) -> Error {

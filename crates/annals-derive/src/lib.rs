@@ -5,6 +5,7 @@
 
 mod attr;
 mod expand;
+mod part;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +37,8 @@ mod tests;
 /// starts one. A channel with a reducer, a list and messages have a method `overwrite_<field>` besides, which replaces
 /// what the channel holds.
 ///
+/// `#[state(part_of = Other)]` on the struct makes it a part of another state, see `annals::state::Part`.
+///
 /// ```text
 /// #[derive(State, Clone, Default)]
 /// struct Chat {
@@ -48,7 +51,7 @@ mod tests;
 ///
 /// let change = Chat::update().messages([Message::human("hi")]).total(1);
 /// ```
-#[proc_macro_derive(State, attributes(channel))]
+#[proc_macro_derive(State, attributes(channel, state))]
 pub fn derive_state(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let expanded = syn::parse(input).and_then(|input| expand::state(&input));
     expanded.unwrap_or_else(|error| error.into_compile_error()).into()

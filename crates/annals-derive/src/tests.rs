@@ -156,3 +156,21 @@ fn wrong_attributes_are_refused_all_at_once() {
         ],
     );
 }
+
+#[test]
+fn a_part_is_tied_to_its_whole() {
+    assert_emits(
+        "#[state(part_of = Chat)] struct Answer { topic: String, #[channel(messages, name = \"all\")] messages: Messages }",
+        &[
+            "impl ::annals::state::Part<Chat> for Answer { fn of(state: &Chat) -> Self { Self {
+                topic: ::std::clone::Clone::clone(&state.topic),",
+            "::annals::state::named_writes(self.writes, &[\"topic\", \"all\"])",
+            "let update = update.messages(part.messages.to_vec());",
+            "impl ::annals::graph::IntoOutput<Chat> for Answer",
+            "impl ::annals::IntoInput<Chat> for AnswerUpdate",
+        ],
+    );
+    assert_refused("#[state(part = Chat)] struct A { a: u8 }", &["unknown word; a state knows `part_of = type`"]);
+    let twice = "#[state(part_of = B)] #[state(part_of = C)] struct A { a: u8 }";
+    assert_refused(twice, &["a state is part of one other state"]);
+}

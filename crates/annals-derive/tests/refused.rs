@@ -1,0 +1,6 @@
+//! What the compiler says of a struct that `#[derive(State)]` refuses.
+
+#[test]
+fn the_errors_stand_where_the_mistake_is() {
+    trybuild::TestCases::new().compile_fail("tests/refused/*.rs");
+}
