@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::base::{Clock, SystemClock, Timestamp};
 use crate::error::Error;
-use crate::exec::{Event, Machine};
+use crate::exec::{Event, Machine, TaskOutcome};
 use crate::store::{Batch, Store, Ticket};
 
 use super::host::RunHost;
@@ -24,6 +24,18 @@ impl Begun {
     /// Returns the present moment of the clock of the store.
     pub(super) fn now(&self) -> Timestamp {
         self.store.as_ref().map_or_else(|| SystemClock.now(), Store::now)
+    }
+
+    /// Tells the machine how a task has ended.
+    pub(super) fn task_done(&mut self, slot: usize, outcome: TaskOutcome) {
+        let now = self.now();
+        if self.host.durability == Durability::Exit {
+            let mut calls = self.host.calls.lock();
+            let (own, others) = calls.drain(..).partition(|(namespace, _)| namespace == self.machine.namespace());
+            *calls = others;
+            self.machine.handle_calls(own);
+        }
+        self.machine.handle_task_done(slot, outcome, now);
     }
 
     /// Hands what the machine shows to the outermost driver, if this is not it.

@@ -10,7 +10,7 @@ use crate::graph::Work;
 use crate::store::{Batch, Ticket};
 
 use super::begun::{Begun, Tickets, waits};
-use super::feed::{Fact, Reader};
+use super::feed::{Fact, Reader, while_polled};
 use super::nonblocking::block_on;
 use super::pool::{Pool, in_task, run_here};
 
@@ -81,11 +81,10 @@ impl Driver {
         }
         let alone = (self.due.len() == 1 || self.run.host.concurrency_max == 1) && self.running == 0;
         // On this thread a task could show nothing before it has ended.
-        if in_task() || (alone && !self.run.host.wants.are_live()) {
+        let live = self.run.host.wants.are_live() || (self.run.host.wants.updates && self.run.machine.is_entry());
+        if in_task() || (alone && !live) {
             if let Some(job) = self.due.pop_front() {
-                let slot = job.slot;
-                let outcome = run_here(|| run_task(*job));
-                self.task_done(slot, outcome);
+                self.run_one(*job);
             }
             return Ok(true);
         }
@@ -109,6 +108,19 @@ impl Driver {
         Ok(true)
     }
 
+    /// Runs a task on this thread. What the tasks it called have shown comes before its end.
+    fn run_one(&mut self, job: TaskJob) {
+        let slot = job.slot;
+        let run = || run_here(|| run_task(job));
+        let outcome = if self.run.inside { run() } else { while_polled(run) };
+        if self.run.host.wants.updates || self.run.host.wants.are_live() {
+            while let Some(Fact::Shown(event)) = self.feed.0.poll() {
+                self.shown.push_back(event);
+            }
+        }
+        self.task_done(slot, outcome);
+    }
+
     fn spawn(&mut self, job: Box<TaskJob>) {
         self.running += 1;
         let feed = Arc::clone(&self.feed.0);
@@ -119,8 +131,7 @@ impl Driver {
     }
 
     fn task_done(&mut self, slot: usize, outcome: TaskOutcome) {
-        let now = self.run.now();
-        self.run.machine.handle_task_done(slot, outcome, now);
+        self.run.task_done(slot, outcome);
     }
 
     fn commit(&mut self, batch: Batch) -> Result<(), Error> {

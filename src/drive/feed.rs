@@ -37,6 +37,8 @@ struct State {
     closed: bool,
     /// Who polls for the next fact.
     waker: Option<Waker>,
+    /// How many readers wait for what somebody else runs, and cannot read meanwhile.
+    lifted: usize,
 }
 
 thread_local! {
@@ -57,11 +59,23 @@ impl Feed {
         Self { unbounded: true, ..Self::default() }
     }
 
+    /// Waits for what another thread runs. If this is the thread that reads, nothing shown waits for it meanwhile.
+    pub(super) fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+        if !POLLED.get() {
+            return wait();
+        }
+        self.state.lock().lifted += 1;
+        self.room.notify_all();
+        let result = wait();
+        self.state.lock().lifted -= 1;
+        result
+    }
+
     /// Adds a fact. An event waits for room; nothing is kept once nobody reads any more.
     pub(super) fn push(&self, fact: Fact) {
         let mut state = self.state.lock();
         if matches!(fact, Fact::Shown(_)) {
-            while state.shown >= SHOWN_MAX && !state.closed && !self.unbounded && !POLLED.get() {
+            while state.shown >= SHOWN_MAX && !state.closed && !self.unbounded && state.lifted == 0 && !POLLED.get() {
                 self.room.wait(&mut state);
             }
             state.shown += 1;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::base::RunId;
+use crate::base::{Namespace, RunId};
 use crate::exec::{Event, EventKind, EventMask};
-use crate::graph::{Context, Host, LivePart};
+use crate::graph::{Call, Called, Context, Host, LivePart};
 use crate::history::Thread;
-use crate::store::Ticket;
+use crate::store::{NewWrites, Ticket};
 
 use super::feed::{Fact, Feed};
 use super::run::Durability;
@@ -24,9 +24,13 @@ pub(super) struct RunHost {
     pub(super) recursion_limit: u64,
     /// How many tasks run at the same time at most.
     pub(super) concurrency_max: usize,
+    /// Whether called tasks run on the thread of their caller, when they are called.
+    pub(super) inline: bool,
     pub(super) wants: EventMask,
     /// Where the outermost driver looks.
     pub(super) feed: Arc<Feed>,
+    /// What called tasks left to be stored when their run ends, and where their graphs stand.
+    pub(super) calls: Mutex<Vec<(Namespace, NewWrites)>>,
     /// Commits of runs inside this one that nobody has waited for yet.
     pub(super) tickets: Mutex<Vec<Ticket>>,
 }
@@ -34,20 +38,30 @@ pub(super) struct RunHost {
 impl RunHost {
     /// Shows an event of a run inside this one, if that is wanted.
     pub(super) fn forward(&self, event: Event) {
-        if self.wants.subgraphs || event.namespace.is_root() {
+        if self.shows(&event.namespace) {
             self.feed.push(Fact::Shown(event));
         }
+    }
+
+    fn shows(&self, namespace: &Namespace) -> bool {
+        self.wants.subgraphs || namespace.is_root()
     }
 }
 
 impl Host for RunHost {
     fn emit(&self, context: &Context, part: LivePart) {
         match part {
-            LivePart::Custom(value) if self.wants.custom => {
-                self.forward(Event { namespace: context.parts().namespace.clone(), kind: EventKind::Custom(value) });
+            // What a called task shows belongs to its caller's graph, under the name of its caller.
+            LivePart::Custom(value) if self.wants.custom && self.shows(context.graph_namespace()) => {
+                let event = Event { namespace: context.parts().namespace.clone(), kind: EventKind::Custom(value) };
+                self.feed.push(Fact::Shown(event));
             }
             LivePart::Custom(_) => {}
         }
+    }
+
+    fn start(self: Arc<Self>, context: &Context, call: Call) -> Option<Arc<dyn Called>> {
+        Some(super::call::start(self, context, call))
     }
 
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

@@ -7,8 +7,8 @@ use crate::base::{IdSource, Namespace, Value};
 use crate::error::Error;
 use crate::exec::{Machine, Recording, Request, RunError, Saving, Start, Status};
 use crate::graph::{
-    CompiledGraph, Context, Graph, Interrupted, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput, NodeResult,
-    Persistence, Signal, Takes, Work, task_namespace,
+    CompiledGraph, Context, Graph, INPUT, Interrupted, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput,
+    NodeResult, Persistence, Signal, Takes, VALUE, Work, task_namespace,
 };
 use crate::history::Thread;
 use crate::state::{StateRef, Writes, field_of, shared_writes};
@@ -178,13 +178,22 @@ fn begin_as_node(graph: &Arc<Graph>, input: NodeInput, context: &Context) -> Res
 
 fn end_as_node(graph: &Graph, context: &Context, machine: Machine) -> NodeResult<NodeOutput> {
     let (state, present) = finish(graph, context, machine)?;
-    Ok(NodeOutput::update(shared_writes(output_of(graph, &state, &present)?)))
+    match output_of(graph, &state, &present)? {
+        Value::Map(map) => Ok(NodeOutput::update(shared_writes(map))),
+        Value::Null => Ok(NodeOutput::default()),
+        _ => Err(RunError::NotAnUpdate { graph: graph.name.clone() }.into()),
+    }
 }
 
 /// Returns the input of a graph from the members of a map that are its channels.
 pub(super) fn input_of(graph: &Graph, value: Value) -> Result<Writes, Error> {
     let layout = &*graph.layout;
     let mut writes = Writes::default();
+    if graph.entry {
+        let input = layout.write_from_value(INPUT as usize, value).map_err(RunError::from)?;
+        writes.push_box(INPUT as usize, input);
+        return Ok(writes);
+    }
     let Value::Map(map) = value else { return Ok(writes) };
     for (channel, value) in map {
         if let Ok(field) = field_of(layout, &channel) {
@@ -194,12 +203,15 @@ pub(super) fn input_of(graph: &Graph, value: Value) -> Result<Writes, Error> {
     Ok(writes)
 }
 
-/// Returns the output channels of a state that hold something.
-pub(super) fn output_of(graph: &Graph, state: &StateRef, present: &[bool]) -> Result<Map, Error> {
+/// Returns what a graph returns: the output channels of its state that hold something, or the value of an entrypoint.
+pub(super) fn output_of(graph: &Graph, state: &StateRef, present: &[bool]) -> Result<Value, Error> {
     let layout = &*graph.layout;
+    if graph.entry {
+        return Ok(layout.to_value(state, VALUE as usize).map_err(RunError::from)?);
+    }
     let mut map = Map::new();
     for field in graph.schemas.output.iter().filter(|field| present[**field]) {
         map.insert(layout.name(*field).to_string(), layout.to_value(state, *field).map_err(RunError::from)?);
     }
-    Ok(map)
+    Ok(Value::Map(map))
 }

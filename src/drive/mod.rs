@@ -8,6 +8,7 @@
 
 mod begun;
 mod blocking;
+mod call;
 mod edit;
 mod feed;
 mod host;

@@ -131,8 +131,7 @@ impl AsyncDriver {
             match next {
                 Fact::Ended(slot, outcome) => {
                     self.running -= 1;
-                    let now = self.run.now();
-                    self.run.machine.handle_task_done(slot, outcome, now);
+                    self.run.task_done(slot, outcome);
                 }
                 Fact::Shown(event) => self.shown.push_back(event),
             }

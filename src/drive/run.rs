@@ -4,13 +4,17 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::base::limits::RECURSION_LIMIT_DEFAULT;
 use crate::base::{Clock, IdSource, Namespace, RunId, SystemClock};
 use crate::error::Error;
 use crate::exec::{
     Event, EventKind, EventMask, Head, Machine, Recording, Request, RunError, Saving, Start, Status, answers_by_id,
 };
-use crate::graph::{Breakpoints, Command, CompiledGraph, Context, Graph, Host, Interrupt, RunControl, Scope};
+use crate::graph::{
+    Breakpoints, Command, CompiledGraph, Context, Entry, Graph, Host, Interrupt, RunControl, Scope, input_writes,
+};
 use crate::history::{Snapshot, Thread};
 use crate::state::{DynState, DynUpdate, IntoUpdate, Part, StateRef, Writes, resolve};
 use crate::store::Point;
@@ -60,6 +64,13 @@ pub trait IntoInput<S> {
 impl IntoInput<DynState> for DynUpdate {
     fn into_input(self) -> Input {
         Input::Update(IntoUpdate::<DynState>::into_writes(self))
+    }
+}
+
+/// The input of an entrypoint.
+impl<I: Serialize + Clone + Send + Sync + 'static, O> IntoInput<Entry<I, O>> for I {
+    fn into_input(self) -> Input {
+        Input::Update(input_writes(self))
     }
 }
 
@@ -168,6 +179,13 @@ impl<S> Outcome<S> {
     /// Returns whether the run has ended.
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Done(_))
+    }
+}
+
+impl<I, O> Outcome<Entry<I, O>> {
+    /// Returns what the entrypoint returned; before its first run has ended `None`, also for a value that is null.
+    pub fn value(&self) -> Option<&O> {
+        self.state().value()
     }
 }
 
@@ -505,8 +523,10 @@ impl Settings {
             recursion_limit: self.recursion_limit.unwrap_or(RECURSION_LIMIT_DEFAULT),
             concurrency_max: self.concurrency_max.unwrap_or(usize::MAX),
             wants,
+            inline: in_task() || self.concurrency_max == Some(1),
             // Who runs its tasks on its own thread cannot read what they show meanwhile.
             feed: if in_task() { Arc::new(Feed::unbounded()) } else { Arc::default() },
+            calls: parking_lot::Mutex::default(),
             tickets: parking_lot::Mutex::default(),
         }
     }

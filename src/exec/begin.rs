@@ -86,6 +86,11 @@ impl Machine {
             apply(&self.graph, &mut self.head, &mut self.tasks, &mut self.changes, record)?;
         }
         self.head.pending.clear();
+        if self.graph.entry {
+            super::entry::take(&self.graph, &mut self.head, output.writes, &mut self.changes)?;
+            self.checkpoint(Source::Input, Vec::new());
+            return Ok(());
+        }
         let input = self.graph.input();
         self.head.version_max += 1;
         self.head.versions[input as usize] = self.head.version_max;
@@ -226,6 +231,9 @@ impl Machine {
     /// Keeps the answers for the tasks that ask: one for whoever asks first, or those of a map by their ids.
     pub(super) fn take_resume(&mut self, resume: Option<Value>) {
         let keep_answers = !self.replaying || resume.is_some();
+        if keep_answers {
+            self.stored_calls = super::call::stored_calls(&self.head, !self.replaying);
+        }
         let (namespace, graph) = (&self.namespace, &self.graph);
         for task in &mut self.tasks {
             if let Some(pending) = self.head.pending_of(task.id).filter(|_| keep_answers) {

@@ -56,6 +56,7 @@ pub(crate) fn as_node(graph: &Graph, head: &Head, name: Option<&str>) -> Result<
             let unknown = || RunError::UnknownNode { node: name.to_owned(), known: known() };
             return node.map(Some).ok_or_else(unknown);
         }
+        None if graph.entry => return Ok(Some(0)),
         None => {}
     }
     // Every trigger a node has seen counts: the same version seen twice is not told apart, as in the reference.
@@ -160,6 +161,12 @@ impl<'a> Editor<'a> {
     pub(crate) fn input(&mut self, writes: Writes) -> Result<(), RunError> {
         let (base, graph) = (self.head.checkpoint, self.graph);
         let mut changes = Changes::default();
+        let (step, parent) = (self.head.step() + 1, base.map(|base| Parent::Local(base.id)));
+        if graph.entry {
+            super::entry::take(graph, &mut self.head, writes, &mut changes)?;
+            self.checkpoint(Source::Input, step, parent, Vec::new(), changes, &[]);
+            return Ok(());
+        }
         let writes = NodeOutput::update(writes);
         let held = input_value(graph, &writes)?;
         let input = graph.input();
@@ -168,7 +175,6 @@ impl<'a> Editor<'a> {
         self.head.present[input as usize] = true;
         self.head.input = Some(writes);
         changes.note(input, ChangeValue::Value(Data::New(Encoded::encode(&held)?.into())), None);
-        let (step, parent) = (self.head.step() + 1, base.map(|base| Parent::Local(base.id)));
         self.checkpoint(Source::Input, step, parent, Vec::new(), changes, &[]);
         Ok(())
     }
@@ -207,6 +213,7 @@ impl<'a> Editor<'a> {
             parents: Arc::clone(&self.recording.parents),
             resuming: false,
             asked: Default::default(),
+            calls: Default::default(),
         });
         TaskJob {
             slot: 0,

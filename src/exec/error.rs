@@ -85,6 +85,13 @@ pub enum RunError {
         /// The names there are.
         known: Vec<String>,
     },
+    /// A graph that is a node returned a value that is no change of the state (`INVALID_GRAPH_NODE_RETURN_VALUE`): an
+    /// entrypoint as a node returns a map from channels to values.
+    #[error("graph {graph:?} is a node, and the value it returned is not a map from channels to values")]
+    NotAnUpdate {
+        /// The graph.
+        graph: String,
+    },
     /// An edit of a state is not possible as it was asked for. Nothing was changed.
     #[error(transparent)]
     Edit(#[from] EditProblem),
@@ -177,6 +184,7 @@ impl RunError {
     pub fn code(&self) -> Option<&'static str> {
         match self {
             Self::RecursionLimit { .. } => Some("GRAPH_RECURSION_LIMIT"),
+            Self::NotAnUpdate { .. } => Some("INVALID_GRAPH_NODE_RETURN_VALUE"),
             Self::State(StateError::Channel {
                 source: ChannelError::OneValuePerStep { .. } | ChannelError::OneOverwritePerStep { .. },
                 ..

@@ -170,6 +170,7 @@ fn updated(graph: &Graph, record: &StateRecord) -> Option<Vec<u32>> {
     let checkpoint = &record.checkpoint;
     match (checkpoint.source, checkpoint.run) {
         (Source::Update, _) | (_, None) => None,
+        (Source::Fork, Some(_)) if graph.entry => None,
         (Source::Fork, Some(_)) => {
             let nodes = checkpoint.tasks.iter().filter(|task| matches!(task.kind, TaskKind::Pull { .. }));
             let by_name = nodes.map(|task| &task.name).is_sorted();
@@ -261,7 +262,11 @@ pub(crate) fn result_of(graph: &Graph, pending: &PendingWrites) -> Result<Map, R
 /// Returns what a task wrote to the state as an update shows it: null for nothing, a map by channel, or a list of maps,
 /// one for each write, if it wrote a channel several times.
 pub(super) fn update_of(graph: &Graph, writes: &[TaskWrite]) -> Result<Value, RunError> {
-    let written = shown_writes(graph, writes)?;
+    let mut written = shown_writes(graph, writes)?;
+    if graph.entry {
+        let value = written.iter().position(|(channel, _)| ***channel == *crate::graph::END);
+        return Ok(value.map_or(Value::Null, |at| written.swap_remove(at).1));
+    }
     let twice = (1..written.len()).any(|at| written[..at].iter().any(|(channel, _)| *channel == written[at].0));
     let mut shown = written.into_iter().map(|(channel, value)| (channel.to_string(), value)).peekable();
     Ok(match shown.peek() {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, IdSource, Namespace, Timestamp, WriteValue};
-use crate::graph::{Context, ContextParts, Graph, Interrupt, Scope};
+use crate::graph::{Calls, Context, ContextParts, Graph, Interrupt, Scope, StoredCall, TaskPath};
 use crate::state::{FieldKind, StateRef};
 use crate::store::{NewCheckpoint, NewWrites, Source};
 
@@ -47,6 +47,10 @@ pub(crate) struct Machine {
     pub(super) status: Status,
     /// Whether the stored results of the tasks are ignored: the run replays an old checkpoint.
     pub(super) replaying: bool,
+    /// What called tasks left to be stored, if the superstep does not come to its end.
+    pub(super) called: Vec<NewWrites>,
+    /// What is stored of the calls of the first superstep, if the run continues.
+    pub(super) stored_calls: Option<Arc<Vec<StoredCall>>>,
     /// The state that an interrupted run shows, if that is not the one of its head.
     pub(super) shown: Option<StateRef>,
     /// Whether an update failed, so that the head is half changed.
@@ -106,6 +110,8 @@ impl Machine {
             unreported: 0,
             status: Status::Running,
             replaying: false,
+            called: Vec::new(),
+            stored_calls: None,
             shown: None,
             broken: false,
         };
@@ -121,6 +127,11 @@ impl Machine {
     /// Returns the present state, with what the ended tasks of an interrupted superstep wrote.
     pub(crate) fn state(&self) -> &StateRef {
         self.shown.as_ref().unwrap_or(&self.head.state)
+    }
+
+    /// Returns whether it runs an entrypoint.
+    pub(crate) fn is_entry(&self) -> bool {
+        self.graph.entry
     }
 
     /// Returns which channels hold something.
@@ -172,6 +183,11 @@ impl Machine {
     /// Notes that a batch is committed, or that the run need not wait for it.
     pub(crate) fn handle_committed(&mut self) {
         self.unreported = self.unreported.saturating_sub(1);
+    }
+
+    /// Notes what called tasks left to be stored, should the run end before its superstep has.
+    pub(crate) fn handle_calls(&mut self, writes: Vec<(Namespace, NewWrites)>) {
+        self.called.extend(writes.into_iter().map(|(_, writes)| writes));
     }
 
     /// Notes how a task ended.
@@ -322,6 +338,8 @@ impl Machine {
         };
         let (answers, took) = (task.answers.clone(), task.answered);
         let asked = crate::graph::Asked { answers, took, ..Default::default() };
+        let path = task.push.as_ref().map_or(TaskPath::Pull, |(index, _)| TaskPath::Push(*index));
+        let calls = Calls { path, head: self.committed, stored: self.stored_calls.clone(), ..Calls::default() };
         let context = Context::new(ContextParts {
             thread: self.recording.as_ref().map(|recording| recording.thread.clone()),
             namespace: self.namespace.clone(),
@@ -337,6 +355,7 @@ impl Machine {
             parents: self.recording.as_ref().map_or_else(|| [].into(), |recording| Arc::clone(&recording.parents)),
             resuming: self.resuming,
             asked: parking_lot::Mutex::new(asked),
+            calls,
         });
         TaskJob {
             slot,
@@ -416,6 +435,8 @@ impl Machine {
             // An answer is for the questions of the superstep that was interrupted.
             *self.scope.resume.lock() = None;
         }
+        self.stored_calls = None;
+        self.called.clear();
         if self.request.events.values && updated.iter().any(|channel| self.graph.is_field(*channel)) {
             self.emit(EventKind::Values(Arc::clone(&self.head.state)));
         }

@@ -10,9 +10,11 @@
 
 mod apply;
 mod begin;
+mod call;
 mod defer;
 mod edit;
 mod effect;
+mod entry;
 mod error;
 mod exit;
 mod head;
@@ -27,6 +29,7 @@ mod view;
 pub use error::{EditProblem, ResumeProblem, RunError};
 
 pub(crate) use begin::answers_by_id;
+pub(crate) use call::{CallJob, close_call, open_call, shown_result};
 pub(crate) use edit::{Copied, Editor, NodeEdit, as_node};
 pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, Start, Status};
 pub(crate) use exit::Saving;

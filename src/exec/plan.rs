@@ -1,7 +1,7 @@
 //! Which tasks are due.
 
 use crate::base::{CheckpointId, Namespace, TaskId};
-use crate::graph::Graph;
+use crate::graph::{Graph, INPUT};
 
 use super::head::Head;
 use super::task::{Task, TaskStatus, task_id};
@@ -46,7 +46,7 @@ pub(crate) fn plan(
         }
     }
     let input = graph.input();
-    if head.present[input as usize] && head.versions[input as usize] > head.input_seen {
+    if !graph.entry && head.present[input as usize] && head.versions[input as usize] > head.input_seen {
         add(None, None);
     }
     match head.updated.as_deref().filter(|_| order == Order::Run) {
@@ -63,7 +63,7 @@ pub(crate) fn plan(
 
 /// Returns the nodes that a channel triggers.
 pub(super) fn triggered(graph: &Graph, channel: u32) -> impl Iterator<Item = usize> {
-    let own = graph.triggered_node(channel);
+    let own = if graph.entry { (channel == INPUT).then_some(0) } else { graph.triggered_node(channel) };
     let joined = graph.join_of(channel).into_iter().flat_map(move |_| {
         graph.nodes.iter().enumerate().filter(move |(_, node)| node.triggers.contains(&channel)).map(|(i, _)| i)
     });

@@ -122,7 +122,7 @@ impl Machine {
             return Ok(());
         }
         self.flush_kept();
-        let mut writes = Vec::new();
+        let mut writes = std::mem::take(&mut self.called);
         for slot in 0..self.tasks.len() {
             if !self.tasks[slot].saved {
                 writes.extend(self.task_writes(slot));
@@ -173,12 +173,12 @@ impl Machine {
 }
 
 /// An interrupt as it is stored: a map of value and id.
-fn stored_interrupt(interrupt: &Interrupt) -> Value {
+pub(super) fn stored_interrupt(interrupt: &Interrupt) -> Value {
     let members = [("value".to_string(), interrupt.value.clone()), ("id".to_string(), interrupt.id.as_str().into())];
     Value::Map(members.into_iter().collect())
 }
 
-fn special<T: serde::Serialize + ?Sized>((channel, index): (&str, i32), value: &T) -> NewWrite {
+pub(super) fn special<T: serde::Serialize + ?Sized>((channel, index): (&str, i32), value: &T) -> NewWrite {
     // Dynamic values always encode; null stands in if one is beyond the limits.
     let value = Encoded::encode(value).map_or(WriteValue::Null, |encoded| WriteValue::One(encoded.into()));
     NewWrite { index, channel: channel.into(), value }

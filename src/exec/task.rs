@@ -209,6 +209,7 @@ fn panicked(context: &Context, panic: &(dyn std::any::Any + Send)) -> RunError {
 }
 
 fn outcome(context: &Context, result: Result<(), RunError>, writes: Vec<TaskWrite>) -> TaskOutcome {
+    context.finish_calls();
     let mut asked = context.asked().lock();
     let answers = if asked.took { std::mem::take(&mut asked.answers) } else { Vec::new() };
     match (result, asked.signal.take()) {
@@ -276,12 +277,8 @@ fn is_stored(graph: &Graph, write: &TaskWrite) -> bool {
 
 /// A node's own error is returned as given; one that carries a question is not an error.
 fn node_error(context: &Context, error: BoxError) -> RunError {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&*error);
-    while let Some(cause) = source {
-        if cause.is::<Interrupted>() {
-            return RunError::Waiting(Interrupted::new());
-        }
-        source = cause.source();
+    if crate::graph::stops(&error) {
+        return RunError::Waiting(Interrupted::new());
     }
     RunError::Node { node: context.node().to_owned(), source: error }
 }
@@ -352,7 +349,7 @@ fn push_target(graph: &Graph, target: &Target, writes: &mut Vec<TaskWrite>) -> R
         Target::Send(send) if &*send.node == END => return Err(RunError::SendToEnd),
         Target::Send(send) => push(writes, graph.sends(), WriteKind::Send(send.clone())),
         Target::Node(name) => {
-            if let Some(node) = graph.by_name.get(name) {
+            if let Some(node) = graph.by_name.get(name).filter(|_| !graph.entry) {
                 push(writes, graph.trigger(*node), WriteKind::Trigger);
             }
         }

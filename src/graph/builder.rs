@@ -59,6 +59,8 @@ pub struct StateGraph<S> {
     pub(super) interrupt_after: Vec<String>,
     pub(super) input: Option<Vec<Arc<str>>>,
     pub(super) output: Option<Vec<Arc<str>>>,
+    /// Whether it is an entrypoint: its one node takes the input itself.
+    pub(super) entry: bool,
     pub(super) problems: Vec<GraphProblem>,
 }
 
@@ -118,6 +120,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
             interrupt_after: Vec::new(),
             input: None,
             output: None,
+            entry: false,
             problems: Vec::new(),
         }
     }

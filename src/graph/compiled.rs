@@ -11,6 +11,7 @@ use crate::state::{FieldKind, Layout};
 
 use super::branch::Branch;
 use super::builder::{NodeSpec, Persistence, StateGraph};
+use super::entrypoint::INPUT;
 use super::node::NodeBody;
 use super::options::{NodeDefaults, NodeOptions, Settings};
 use super::problem::{GraphError, GraphProblem};
@@ -71,6 +72,8 @@ pub(crate) struct Graph {
     pub(crate) by_name: HashMap<Arc<str>, usize>,
     pub(crate) start: Outgoing,
     pub(crate) joins: Vec<Join>,
+    /// Whether it is an entrypoint: its first channel is its input, which triggers its one node.
+    pub(crate) entry: bool,
     /// The fields that a superstep may change without writing them.
     pub(crate) idle_fields: Vec<usize>,
     pub(crate) schemas: Schemas,
@@ -190,12 +193,14 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
     let layout: Arc<dyn Layout> = Arc::new(builder.schema);
     let fields = layout.len();
     let mut channels: Vec<Arc<str>> = (0..fields).map(|field| Arc::clone(layout.name(field))).collect();
-    channels.extend(["__pregel_tasks".into(), START.into()]);
+    // The input of an entrypoint is one of its fields.
+    let input = if builder.entry { "__input__" } else { START };
+    channels.extend(["__pregel_tasks".into(), input.into()]);
     channels.extend(nodes.iter().map(|node| format!("branch:to:{}", node.name).into()));
     let by_name: HashMap<_, _> = nodes.iter().enumerate().map(|(i, node)| (Arc::clone(&node.name), i)).collect();
     let first_trigger = fields + 2;
     for (i, node) in nodes.iter_mut().enumerate() {
-        node.triggers.push((first_trigger + i) as u32);
+        node.triggers.push(if builder.entry { INPUT } else { (first_trigger + i) as u32 });
     }
     set_reads(&*layout, &mut nodes, &mut problems);
     let schemas = schemas(&*layout, builder.input.as_deref(), builder.output.as_deref(), &mut problems);
@@ -220,6 +225,7 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
         by_name,
         start,
         joins,
+        entry: builder.entry,
         idle_fields,
         schemas,
         deferred,

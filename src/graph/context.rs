@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Value};
 
+use super::call::Calls;
 use super::command::Command;
 use super::scope::{LivePart, RunControl, Scope};
 
@@ -41,6 +42,7 @@ pub(crate) struct ContextParts {
     /// Whether the run continues, so that graphs inside the task continue as well.
     pub(crate) resuming: bool,
     pub(crate) asked: Mutex<Asked>,
+    pub(crate) calls: Calls,
 }
 
 /// Why a task cannot end: what a graph inside it said.
@@ -76,6 +78,15 @@ impl Context {
 
     pub(crate) fn asked(&self) -> &Mutex<Asked> {
         &self.0.asked
+    }
+
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.0.calls
+    }
+
+    /// Returns where the graph stands that the task, or the caller of a called task, is of.
+    pub(crate) fn graph_namespace(&self) -> &Namespace {
+        self.0.calls.graph.as_ref().unwrap_or(&self.0.namespace)
     }
 
     pub(crate) fn scope(&self) -> &Arc<Scope> {

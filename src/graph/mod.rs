@@ -9,9 +9,11 @@
 mod async_node;
 mod branch;
 mod builder;
+mod call;
 mod command;
 mod compiled;
 mod context;
+mod entrypoint;
 mod node;
 mod options;
 mod part_node;
@@ -24,9 +26,11 @@ mod validate;
 
 pub use branch::{IntoPath, IntoTargets, Named};
 pub use builder::{Persistence, StateGraph};
+pub use call::{CallError, IntoTask, Started, Task, TaskBody};
 pub use command::{Command, SendTo, Target};
 pub use compiled::CompiledGraph;
 pub use context::{Context, Interrupt, Interrupted};
+pub use entrypoint::{Entry, Entrypoint, Final, IntoFinal};
 pub use node::{BoxError, IntoNode, IntoOutput, NodeBody, NodeOutput, NodeResult, Own};
 pub use options::{NodeDefaults, NodeOptions};
 pub use policy::{CachePolicy, RefreshOn, RetryPolicy, TimeoutPolicy};
@@ -36,8 +40,10 @@ pub use sequence::IntoSequence;
 
 pub(crate) use async_node::NodeFuture;
 pub(crate) use branch::Branch;
+pub(crate) use call::{Call, CallOutcome, Called, Calls, Done, Returned, StoredCall, TaskPath, questions, stops};
 pub(crate) use compiled::{Breakpoints, Graph, Join, Outgoing};
 pub(crate) use context::{Asked, ContextParts, Signal, interrupt_id, task_namespace};
+pub(crate) use entrypoint::{INPUT, VALUE, input_writes};
 pub(crate) use node::{NodeInput, Takes, Work};
 pub(crate) use scope::{Host, LivePart, Scope};
 

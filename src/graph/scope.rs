@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use crate::base::Value;
 use crate::base::value::Map;
 
+use super::call::{Call, Called};
 use super::context::{Context, ResumeOnce};
 
 /// Asks a run to stop, from outside or from a node. Clones are the same control.
@@ -82,6 +83,9 @@ pub(crate) trait Host: Any + Send + Sync {
     /// Shows something of the task of `context`. It may wait for a slow reader.
     fn emit(&self, context: &Context, part: LivePart);
 
+    /// Runs a call of the task of `context`, now or on a thread of its own. `None` outside a run.
+    fn start(self: Arc<Self>, context: &Context, call: Call) -> Option<Arc<dyn Called>>;
+
     /// Returns itself, for the driver that knows its type.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
@@ -104,6 +108,10 @@ struct Nobody;
 
 impl Host for Nobody {
     fn emit(&self, _: &Context, _: LivePart) {}
+
+    fn start(self: Arc<Self>, _: &Context, _: Call) -> Option<Arc<dyn Called>> {
+        None
+    }
 
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self

@@ -17,6 +17,9 @@ where
     S: Clone + Send + Sync + 'static,
 {
     check_names(builder, problems);
+    if builder.entry {
+        return;
+    }
     check_conflicts(builder, problems);
     let nodes: HashSet<&str> = builder.nodes.iter().map(|node| &*node.name).collect();
     let mut check = Check { nodes, problems };
@@ -69,6 +72,10 @@ where
         if !seen.insert(name) {
             problems.push(GraphProblem::DuplicateNode { node: name.to_string() });
         }
+    }
+    if builder.entry {
+        // Its channels are those of the runtime.
+        return;
     }
     let mut seen = HashSet::new();
     for field in builder.schema.fields() {

@@ -18,6 +18,10 @@ mod edits;
 #[path = "edits.rs"]
 mod edits_in_a_file;
 mod forms;
+mod functional;
+/// The same on a file.
+#[path = "functional.rs"]
+mod functional_in_a_file;
 mod graphs;
 /// The same graphs on a file.
 #[path = "graphs.rs"]

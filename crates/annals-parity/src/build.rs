@@ -5,13 +5,15 @@ use std::sync::Arc;
 use annals::base::Value;
 use annals::graph::Context;
 use annals::prelude::{
-    CompiledGraph, DynSchema, DynState, DynUpdate, NodeOptions, NodeResult, Own, StateGraph, Target,
+    CompiledGraph, DynSchema, DynState, DynUpdate, Input, IntoInput, NodeOptions, NodeResult, Own, StateGraph,
+    StateUpdate, Target,
 };
 use annals::state::ROOT;
 use serde_json::{Map, Value as Json, json};
 
 use crate::expr::{Env, eval, message, text};
-use crate::program::{Failure, Program, World, targets};
+use crate::functional::EntryGraph;
+use crate::program::{Failure, Program, World, command, outputs, targets};
 use crate::scenario::{BranchDef, GraphDef, Options};
 use crate::trace::{ROLE, plain};
 
@@ -164,27 +166,130 @@ fn messages(json: &Json) -> Json {
     }
 }
 
-/// A graph with its channels.
+/// A graph of a scenario.
 #[derive(Clone)]
-pub(crate) struct Built {
+pub(crate) enum Built {
+    Graph(Plain),
+    Entry(EntryGraph),
+}
+
+/// What the steps need to know of a graph with a state of some type.
+pub(crate) trait Shape: Clone {
+    type State: Clone + Send + Sync + 'static;
+
+    /// Returns the graph.
+    fn graph(&self) -> &CompiledGraph<Self::State>;
+
+    /// Returns a state as a trace shows it.
+    fn shown(&self, state: &Self::State) -> Json;
+
+    /// Returns what a stream shows before the first state.
+    fn empty(&self) -> Json;
+
+    /// Adds the open questions to a state.
+    fn asking(&self, state: Json, questions: Json) -> Json;
+
+    /// Returns the result of a task of a snapshot.
+    fn result(&self, written: Json) -> Json;
+
+    /// Returns what a task wrote as an update shows it.
+    fn changed(&self, written: Json) -> Json;
+
+    /// Returns what a run returns.
+    fn output(&self, state: &Self::State, interrupted: bool) -> Json;
+
+    /// Makes an input.
+    fn input(&self, value: Json) -> Result<Input, Failure>;
+
+    /// Makes an update.
+    fn update(&self, values: &Json, as_node: Option<&str>) -> Result<StateUpdate<Self::State>, Failure>;
+}
+
+impl Shape for Plain {
+    type State = DynState;
+
+    fn graph(&self) -> &CompiledGraph<DynState> {
+        &self.graph
+    }
+
+    fn shown(&self, state: &DynState) -> Json {
+        self.channels.state(state)
+    }
+
+    fn empty(&self) -> Json {
+        json!({})
+    }
+
+    fn asking(&self, mut state: Json, questions: Json) -> Json {
+        state["__interrupt__"] = questions;
+        state
+    }
+
+    fn result(&self, written: Json) -> Json {
+        self.channels.update_shown(written)
+    }
+
+    fn changed(&self, written: Json) -> Json {
+        self.channels.update_shown(written)
+    }
+
+    fn output(&self, state: &DynState, interrupted: bool) -> Json {
+        let mut output = self.channels.state(state);
+        if let (Json::Object(members), false) = (&mut output, self.channels.root) {
+            members.retain(|name, _| self.graph.output_channels().any(|known| known == name));
+            if members.is_empty() && !interrupted {
+                return Json::Null;
+            }
+        }
+        output
+    }
+
+    fn input(&self, value: Json) -> Result<Input, Failure> {
+        match value {
+            Json::Null => Ok(Input::Continue),
+            Json::Object(map) => match map.get("$command") {
+                Some(parts) => Ok(Input::Command(command(parts, &self.channels)?)),
+                None if self.channels.root => {
+                    Ok(IntoInput::<DynState>::into_input(self.channels.root_update(&Json::Object(map))))
+                }
+                None => Ok(IntoInput::<DynState>::into_input(self.channels.update(&map))),
+            },
+            value if self.channels.root => Ok(IntoInput::<DynState>::into_input(self.channels.root_update(&value))),
+            _ => Err(Failure::of("InvalidUpdateError")),
+        }
+    }
+
+    fn update(&self, values: &Json, as_node: Option<&str>) -> Result<StateUpdate<DynState>, Failure> {
+        Ok(StateUpdate::new(outputs(values, &self.channels)?, as_node))
+    }
+}
+
+/// A state graph with its channels.
+#[derive(Clone)]
+pub(crate) struct Plain {
     pub(crate) graph: CompiledGraph<DynState>,
     pub(crate) channels: Arc<Channels>,
 }
 
 /// Builds a graph. A graph that does not compile is a `ValueError`.
 pub(crate) fn build(name: &str, def: &GraphDef, options: Options, world: &World) -> Result<Built, String> {
+    if let Some(functional) = &def.functional {
+        return crate::functional::build(name, def, functional, world).map(Built::Entry);
+    }
     let (channels, schema) = Channels::of(def, options)?;
     let channels = Arc::new(channels);
+    let tasks = Arc::new(def.tasks.clone());
     let mut graph = StateGraph::with_schema(schema.build()).name(def.name.as_deref().unwrap_or(name));
     for node in &def.nodes {
         let program = Program {
             graph: name.to_owned(),
             node: node.name.clone(),
             ops: node.program.clone(),
-            channels: Arc::clone(&channels),
+            tasks: Arc::clone(&tasks),
             world: world.clone(),
         };
-        let run = move |given: Value, context: &Context| program.run(plain(&given), context);
+        let channels = Arc::clone(&channels);
+        let run = move |given: Value, context: &Context| program.run(plain(&given), &channels, context);
         let mut node_options = NodeOptions::new().defer(node.defer);
         if let Some(input) = &node.input {
             node_options = node_options.input(input.iter().map(String::as_str));
@@ -209,7 +314,7 @@ pub(crate) fn build(name: &str, def: &GraphDef, options: Options, world: &World)
     graph = graph.interrupt_before(names(def.interrupt_before.as_ref()));
     graph = graph.interrupt_after(names(def.interrupt_after.as_ref()));
     let graph = graph.compile().map_err(|error| format!("ValueError: {error}"))?;
-    Ok(Built { graph, channels })
+    Ok(Built::Graph(Plain { graph, channels }))
 }
 
 fn add_branch(

@@ -9,6 +9,8 @@ pub(crate) struct Env {
     pub(crate) vars: Map<String, Json>,
     pub(crate) calls: u64,
     pub(crate) attempt: u64,
+    /// What the last run of the entrypoint kept.
+    pub(crate) previous: Json,
     /// The ids of the interrupts of the steps with a label.
     pub(crate) interrupts: Map<String, Json>,
 }
@@ -67,6 +69,8 @@ fn apply(op: &str, arg: &Json, env: &Env) -> Json {
         "$command" => json!({"$command": members(arg, env)}),
         "$attempt" => env.attempt.into(),
         "$calls" => env.calls.into(),
+        "$previous" => env.previous.clone(),
+        "$final" => json!({"$final": [at(0), at(1)]}),
         "$interrupt" => {
             let ids = env.interrupts.get(arg[0].as_str().unwrap_or_default()).cloned().unwrap_or_default();
             get(&ids, &arg[1]).unwrap_or_default()

@@ -6,6 +6,7 @@
 
 mod build;
 mod expr;
+mod functional;
 mod program;
 mod scenario;
 mod steps;

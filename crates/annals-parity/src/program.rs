@@ -11,6 +11,8 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::build::Channels;
 use crate::expr::{Env, eval, members, text, truthy};
+use crate::functional::Started;
+use crate::scenario::TaskDef;
 
 /// What the nodes of a scenario share.
 #[derive(Clone, Default)]
@@ -92,43 +94,52 @@ pub(crate) struct Program {
     pub(crate) graph: String,
     pub(crate) node: String,
     pub(crate) ops: Vec<Map<String, Json>>,
-    pub(crate) channels: Arc<Channels>,
+    /// The tasks that it can call.
+    pub(crate) tasks: Arc<Vec<TaskDef>>,
     pub(crate) world: World,
 }
 
 /// What a program has gathered so far.
 #[derive(Default)]
-struct Gathered {
+pub(crate) struct Gathered {
     set: Option<Map<String, Json>>,
     commands: Vec<Json>,
+    /// The tasks it started, by list.
+    pub(crate) started: Started,
 }
 
 impl Program {
     /// Runs the program of a task and returns what its node returns.
-    pub(crate) fn run(&self, state: Json, context: &Context) -> Result<Vec<Out>, BoxError> {
+    pub(crate) fn run(&self, state: Json, channels: &Channels, context: &Context) -> Result<Vec<Out>, BoxError> {
+        let returned = self.value(state, context)?;
+        if let Json::Object(map) = &returned {
+            self.world.lock().returned.insert(context.task(), map.clone());
+        }
+        Ok(outputs(&returned, channels)?)
+    }
+
+    /// Runs the program and returns its value.
+    pub(crate) fn value(&self, state: Json, context: &Context) -> Result<Json, BoxError> {
         let calls = {
             let mut world = self.world.lock();
             let calls = world.calls.entry((self.graph.clone(), self.node.clone())).or_insert(0);
             *calls += 1;
             *calls
         };
-        let mut env = Env { state, calls, attempt: 1, ..Env::default() };
+        let previous = context.previous::<annals::base::Value>()?.map_or(Json::Null, |kept| crate::trace::plain(&kept));
+        let mut env = Env { state, calls, attempt: 1, previous, ..Env::default() };
         let mut gathered = Gathered::default();
-        let returned = match self.block(&self.ops, &mut env, &mut gathered, context)? {
+        Ok(match self.block(&self.ops, &mut env, &mut gathered, context)? {
             Some(value) => value,
             None => match (gathered.set, gathered.commands) {
                 (set, commands) if commands.is_empty() => set.map_or(Json::Null, Json::Object),
                 (None, mut commands) if commands.len() == 1 => commands.remove(0),
                 (set, commands) => set.map(Json::Object).into_iter().chain(commands).collect(),
             },
-        };
-        if let Json::Object(map) = &returned {
-            self.world.lock().returned.insert(context.task(), map.clone());
-        }
-        Ok(outputs(&returned, &self.channels)?)
+        })
     }
 
-    fn block(
+    pub(crate) fn block(
         &self,
         ops: &[Map<String, Json>],
         env: &mut Env,
@@ -173,6 +184,13 @@ impl Program {
                     }
                 }
                 "return" => return Ok(Some(value(env, "value"))),
+                "final" => return Ok(Some(json!({"$final": [value(env, "value"), value(env, "save")]}))),
+                "task" | "start" | "await" => self.call(op, env, gathered, context)?,
+                "try" => {
+                    if let Some(returned) = self.attempt(op, env, gathered, context)? {
+                        return Ok(Some(returned));
+                    }
+                }
                 // `emit` has no listener, `sleep` does nothing.
                 _ => {}
             }
@@ -186,7 +204,7 @@ impl Program {
     }
 }
 
-fn block_of(op: &Map<String, Json>, name: &str) -> Vec<Map<String, Json>> {
+pub(crate) fn block_of(op: &Map<String, Json>, name: &str) -> Vec<Map<String, Json>> {
     op.get(name).and_then(|block| serde_json::from_value(block.clone()).ok()).unwrap_or_default()
 }
 

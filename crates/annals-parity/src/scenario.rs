@@ -40,6 +40,29 @@ pub(crate) struct GraphDef {
     pub(crate) interrupt_before: Option<Json>,
     pub(crate) interrupt_after: Option<Json>,
     pub(crate) name: Option<String>,
+    pub(crate) functional: Option<FunctionalDef>,
+    /// The tasks that the nodes of a state graph can call.
+    #[serde(default)]
+    pub(crate) tasks: Vec<TaskDef>,
+    #[serde(flatten)]
+    pub(crate) other: Map<String, Json>,
+}
+
+/// An entrypoint.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct FunctionalDef {
+    pub(crate) program: Vec<Map<String, Json>>,
+    #[serde(default)]
+    pub(crate) tasks: Vec<TaskDef>,
+    #[serde(flatten)]
+    pub(crate) other: Map<String, Json>,
+}
+
+/// A task that programs can call.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct TaskDef {
+    pub(crate) name: String,
+    pub(crate) program: Vec<Map<String, Json>>,
     #[serde(flatten)]
     pub(crate) other: Map<String, Json>,
 }
@@ -91,12 +114,9 @@ pub(crate) fn unsupported(scenario: &Scenario, options: Options) -> Result<BTree
         missing.insert("kv store".into());
     }
     for def in scenario.graphs.values() {
-        if def.get("functional").is_some() {
-            missing.insert("functional API".into());
-            continue;
-        }
         let def: GraphDef = serde_json::from_value(def.clone()).map_err(|error| error.to_string())?;
         of_graph(&def, &mut missing);
+        of_functional(&def, &mut missing);
         of_expressions(&serde_json::json!(def.nodes.iter().map(|n| &n.program).collect::<Vec<_>>()), &mut missing);
         def.branches.iter().for_each(|branch| of_expressions(&branch.path, &mut missing));
     }
@@ -112,7 +132,6 @@ fn of_graph(def: &GraphDef, missing: &mut BTreeSet<String>) {
         let what = match key.as_str() {
             "checkpointer" => "subgraphs",
             "node_defaults" => "node defaults",
-            "tasks" => "functional API",
             other => other,
         };
         missing.insert(what.into());
@@ -140,6 +159,20 @@ fn of_graph(def: &GraphDef, missing: &mut BTreeSet<String>) {
     }
 }
 
+fn of_functional(def: &GraphDef, missing: &mut BTreeSet<String>) {
+    let functional = def.functional.as_ref();
+    for task in def.tasks.iter().chain(functional.into_iter().flat_map(|functional| &functional.tasks)) {
+        of_ops(&task.program, missing);
+        of_expressions(&serde_json::json!(task.program), missing);
+        missing.extend(task.other.keys().map(|key| format!("task {key}")));
+    }
+    if let Some(functional) = functional {
+        of_ops(&functional.program, missing);
+        of_expressions(&serde_json::json!(functional.program), missing);
+        missing.extend(functional.other.keys().map(|key| format!("entrypoint {key}")));
+    }
+}
+
 fn blocks(op: &Map<String, Json>) -> Vec<Vec<Map<String, Json>>> {
     ["then", "else", "do", "catch"]
         .iter()
@@ -155,6 +188,7 @@ fn of_ops(ops: &[Map<String, Json>], missing: &mut BTreeSet<String>) {
     for op in ops {
         match op["op"].as_str().unwrap_or_default() {
             "set" | "let" | "log" | "emit" | "interrupt" | "fail" | "if" | "return" | "sleep" | "each" => {}
+            "task" | "start" | "await" | "try" | "final" => {}
             "command" if op.get("graph").is_some() => _ = missing.insert("parent commands".into()),
             "command" => {}
             "call" => _ = missing.insert("subgraphs".into()),
@@ -174,7 +208,6 @@ fn of_expressions(json: &Json, missing: &mut BTreeSet<String>) {
                 match key.as_str() {
                     "$context" => _ = missing.insert("run context".into()),
                     "$error" => _ = missing.insert("error handlers".into()),
-                    "$previous" | "$final" => _ = missing.insert("functional API".into()),
                     _ => of_expressions(value, missing),
                 }
             }

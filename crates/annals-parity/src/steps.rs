@@ -3,15 +3,13 @@
 use std::collections::HashMap;
 
 use annals::history::HistoryFilter;
-use annals::prelude::{
-    Durability, DynState, Input, Interrupt, Outcome, Snapshot, StateUpdate, Store, StreamMode, StreamPart, Thread,
-};
+use annals::prelude::{Durability, Interrupt, Outcome, Snapshot, StateUpdate, Store, StreamMode, StreamPart, Thread};
 use annals::{Error, Run};
 use serde_json::{Map, Value as Json, json};
 
-use crate::build::{Built, build, names};
+use crate::build::{Built, Shape, build, names};
 use crate::expr::{Env, eval};
-use crate::program::{Out, World, command, outputs};
+use crate::program::World;
 use crate::scenario::{GraphDef, MODES, Options, Scenario};
 use crate::trace::{Place, error, interrupts, snapshot, written};
 
@@ -102,13 +100,19 @@ impl<'a> Runner<'a> {
     }
 
     fn step(&mut self, step: &Record, record: &mut Record) -> Result<(), Stop> {
-        let built = self.graph(step.get("graph").and_then(Json::as_str).unwrap_or("main"))?;
+        match self.graph(step.get("graph").and_then(Json::as_str).unwrap_or("main"))? {
+            Built::Graph(built) => self.step_on(&built, step, record),
+            Built::Entry(built) => self.step_on(&built, step, record),
+        }
+    }
+
+    fn step_on<B: Shape>(&mut self, built: &B, step: &Record, record: &mut Record) -> Result<(), Stop> {
         match step["do"].as_str().unwrap_or_default() {
-            "invoke" => self.invoke(&built, step, record),
-            "stream" => self.stream(&built, step, record),
-            "get_state" => self.get_state(&built, step, record),
-            "history" => self.history(&built, step, record),
-            "update_state" | "bulk_update" => self.update_state(&built, step, record),
+            "invoke" => self.invoke(built, step, record),
+            "stream" => self.stream(built, step, record),
+            "get_state" => self.get_state(built, step, record),
+            "history" => self.history(built, step, record),
+            "update_state" | "bulk_update" => self.update_state(built, step, record),
             "compile" => Ok(()),
             other => Err(Stop::Unsupported(format!("step {other}"))),
         }
@@ -173,11 +177,11 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn prepare<'g>(&self, built: &'g Built, step: &Record) -> Result<Run<'g, DynState>, Stop> {
+    fn prepare<'g, B: Shape>(&self, built: &'g B, step: &Record) -> Result<Run<'g, B::State>, Stop> {
         let mut run = match self.on(step)? {
-            On::Nothing => built.graph.run(()),
-            On::Thread(thread) => built.graph.run(&thread),
-            On::At(_, snapshot) => built.graph.run(&snapshot),
+            On::Nothing => built.graph().run(()),
+            On::Thread(thread) => built.graph().run(&thread),
+            On::At(_, snapshot) => built.graph().run(&snapshot),
         };
         if let Some(limit) = step.get("recursion_limit").and_then(Json::as_i64) {
             run = run.recursion_limit(u64::try_from(limit).unwrap_or(0));
@@ -196,21 +200,9 @@ impl<'a> Runner<'a> {
         })
     }
 
-    fn input(&self, built: &Built, step: &Record) -> Result<Input, Stop> {
-        use annals::IntoInput;
-        let invalid = |failure: crate::program::Failure| Stop::Error(failure.to_json());
-        match eval(step.get("input").unwrap_or(&Json::Null), &self.env()) {
-            Json::Null => Ok(Input::Continue),
-            Json::Object(map) => match map.get("$command") {
-                Some(parts) => Ok(Input::Command(command(parts, &built.channels).map_err(invalid)?)),
-                None if built.channels.root => {
-                    Ok(IntoInput::<DynState>::into_input(built.channels.root_update(&Json::Object(map))))
-                }
-                None => Ok(IntoInput::<DynState>::into_input(built.channels.update(&map))),
-            },
-            value if built.channels.root => Ok(IntoInput::<DynState>::into_input(built.channels.root_update(&value))),
-            _ => Err(Stop::Unsupported("input that is no object".into())),
-        }
+    fn input<B: Shape>(&self, built: &B, step: &Record) -> Result<annals::Input, Stop> {
+        let value = eval(step.get("input").unwrap_or(&Json::Null), &self.env());
+        built.input(value).map_err(|failure| Stop::Error(failure.to_json()))
     }
 
     fn label(&mut self, step: &Record, places: Vec<Place>, list: bool) {
@@ -226,7 +218,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn invoke(&mut self, built: &Built, step: &Record, record: &mut Record) -> Result<(), Stop> {
+    fn invoke<B: Shape>(&mut self, built: &B, step: &Record, record: &mut Record) -> Result<(), Stop> {
         let run = self.prepare(built, step)?;
         let outcome = run.invoke(self.input(built, step)?)?;
         self.label_interrupts(step, outcome.interrupts());
@@ -234,7 +226,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    fn stream(&mut self, built: &Built, step: &Record, record: &mut Record) -> Result<(), Stop> {
+    fn stream<B: Shape>(&mut self, built: &B, step: &Record, record: &mut Record) -> Result<(), Stop> {
         let modes = match step.get("modes") {
             Some(modes) => names(Some(modes)),
             None => vec!["updates".into()],
@@ -244,16 +236,16 @@ impl<'a> Runner<'a> {
             modes.iter().map(|mode| if *mode == "values" { StreamMode::Values } else { StreamMode::Updates }).collect();
         record.insert("chunks".into(), json!([]));
         let mut stream = self.prepare(built, step)?.stream(self.input(built, step)?, &asked)?;
-        let (mut chunks, mut open, mut state) = (Vec::new(), Vec::new(), json!({}));
+        let (mut chunks, mut open, mut state) = (Vec::new(), Vec::new(), built.empty());
         let mut failed = None;
         for part in &mut stream {
             match part {
                 Ok(StreamPart::Values(now)) => {
-                    state = built.channels.state(&now);
+                    state = built.shown(&now);
                     chunks.push(chunk("values", state.clone()));
                 }
                 Ok(StreamPart::Updates { node, update, cached }) => {
-                    let mut data = json!({node: built.channels.update_shown(written(&update))});
+                    let mut data = json!({node: built.changed(written(&update))});
                     if cached {
                         data["__metadata__"] = json!({"cached": true});
                     }
@@ -262,9 +254,7 @@ impl<'a> Runner<'a> {
                 Ok(StreamPart::Interrupts(asked)) => {
                     chunks.push(chunk("updates", json!({"__interrupt__": interrupts(&asked)})));
                     if modes.contains(&"values") && !asked.is_empty() {
-                        let mut state = state.clone();
-                        state["__interrupt__"] = interrupts(&asked);
-                        chunks.push(chunk("values", state));
+                        chunks.push(chunk("values", built.asking(state.clone(), interrupts(&asked))));
                     }
                     open.extend(asked);
                 }
@@ -275,8 +265,7 @@ impl<'a> Runner<'a> {
         let asked = stream.outcome().map(Outcome::interrupts).unwrap_or_default();
         if modes == ["values"] && !asked.is_empty() {
             // Without updates the library does not tell of questions before the end.
-            state["__interrupt__"] = interrupts(asked);
-            chunks.push(chunk("values", state));
+            chunks.push(chunk("values", built.asking(state, interrupts(asked))));
             open = asked.to_vec();
         }
         self.label_interrupts(step, &open);
@@ -284,20 +273,20 @@ impl<'a> Runner<'a> {
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    fn get_state(&mut self, built: &Built, step: &Record, record: &mut Record) -> Result<(), Stop> {
+    fn get_state<B: Shape>(&mut self, built: &B, step: &Record, record: &mut Record) -> Result<(), Stop> {
         let (thread, state) = match self.on(step)? {
             On::Nothing => return Err(class("ValueError")),
-            On::Thread(thread) => (thread.clone(), built.graph.get_state(&thread)?),
-            On::At(thread, at) => (thread, built.graph.get_state(&at)?),
+            On::Thread(thread) => (thread.clone(), built.graph().get_state(&thread)?),
+            On::At(thread, at) => (thread, built.graph().get_state(&at)?),
         };
-        let (shown, place) = snapshot(&state, &built.channels, &thread);
+        let (shown, place) = snapshot(&state, built, &thread);
         self.label(step, vec![place], false);
         self.label_interrupts(step, &state.interrupts);
         record.insert("snapshot".into(), shown);
         Ok(())
     }
 
-    fn history(&mut self, built: &Built, step: &Record, record: &mut Record) -> Result<(), Stop> {
+    fn history<B: Shape>(&mut self, built: &B, step: &Record, record: &mut Record) -> Result<(), Stop> {
         let (thread, at) = match self.on(step)? {
             On::Nothing => return Err(class("ValueError")),
             On::Thread(thread) => (thread, None),
@@ -324,11 +313,11 @@ impl<'a> Runner<'a> {
         }
         let (mut shown, mut places) = (Vec::new(), Vec::new());
         let states = match &at {
-            Some(at) => built.graph.state_history(at, filter)?,
-            None => built.graph.state_history(&thread, filter)?,
+            Some(at) => built.graph().state_history(at, filter)?,
+            None => built.graph().state_history(&thread, filter)?,
         };
         for state in states {
-            let (json, place) = snapshot(&state?, &built.channels, &thread);
+            let (json, place) = snapshot(&state?, built, &thread);
             shown.push(json);
             places.push(place);
         }
@@ -337,14 +326,13 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    fn state_update(&self, built: &Built, update: &Record) -> Result<StateUpdate<DynState>, Stop> {
+    fn state_update<B: Shape>(&self, built: &B, update: &Record) -> Result<StateUpdate<B::State>, Stop> {
         let values = eval(update.get("values").unwrap_or(&Json::Null), &self.env());
-        let update_of: Vec<Out> =
-            outputs(&values, &built.channels).map_err(|failure| Stop::Error(failure.to_json()))?;
-        Ok(StateUpdate::new(update_of, update.get("as_node").and_then(Json::as_str)))
+        let as_node = update.get("as_node").and_then(Json::as_str);
+        built.update(&values, as_node).map_err(|failure| Stop::Error(failure.to_json()))
     }
 
-    fn update_state(&mut self, built: &Built, step: &Record, record: &mut Record) -> Result<(), Stop> {
+    fn update_state<B: Shape>(&mut self, built: &B, step: &Record, record: &mut Record) -> Result<(), Stop> {
         let updates = match step.get("supersteps").and_then(Json::as_array) {
             None => vec![vec![self.state_update(built, step)?]],
             Some(supersteps) => {
@@ -358,8 +346,8 @@ impl<'a> Runner<'a> {
         };
         let made = match self.on(step)? {
             On::Nothing => return Err(class("ValueError")),
-            On::Thread(thread) => built.graph.bulk_update_state(&thread, updates)?,
-            On::At(_, at) => built.graph.bulk_update_state(&at, updates)?,
+            On::Thread(thread) => built.graph().bulk_update_state(&thread, updates)?,
+            On::At(_, at) => built.graph().bulk_update_state(&at, updates)?,
         };
         let parent = made.record().parent;
         let place = Place { thread: made.point().thread.as_str().into(), checkpoint: Some(made.id()), parent };
@@ -373,16 +361,7 @@ fn chunk(mode: &str, data: Json) -> Json {
     json!({"mode": mode, "ns": [], "data": data})
 }
 
-fn output(built: &Built, outcome: &Outcome<DynState>) -> Json {
-    let mut output = built.channels.state(outcome.state());
-    if let (Json::Object(members), false) = (&mut output, built.channels.root) {
-        members.retain(|name, _| built.graph.output_channels().any(|known| known == name));
-        if members.is_empty() && outcome.interrupts().is_empty() {
-            return Json::Null;
-        }
-    }
-    if !outcome.interrupts().is_empty() {
-        output["__interrupt__"] = interrupts(outcome.interrupts());
-    }
-    output
+fn output<B: Shape>(built: &B, outcome: &Outcome<B::State>) -> Json {
+    let output = built.output(outcome.state(), !outcome.interrupts().is_empty());
+    if outcome.interrupts().is_empty() { output } else { built.asking(output, interrupts(outcome.interrupts())) }
 }

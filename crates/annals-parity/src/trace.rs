@@ -1,12 +1,12 @@
 //! How a trace shows values, messages, errors and snapshots.
 
 use annals::base::{CheckpointId, Value};
-use annals::prelude::{DynState, Interrupt, Thread};
+use annals::prelude::{Interrupt, Thread};
 use annals::store::{Source, TaskKind};
 use annals::{EditProblem, Error, ErrorKind, RunError, StateSnapshot};
 use serde_json::{Map, Value as Json, json};
 
-use crate::build::Channels;
+use crate::build::Shape;
 use crate::program::Failure;
 
 /// The member of a message that holds the role it was written with, in place of a type.
@@ -172,7 +172,7 @@ pub(crate) fn source(source: Source) -> &'static str {
 }
 
 /// Returns the metadata of a snapshot, null on a thread without checkpoints.
-pub(crate) fn metadata(snapshot: &StateSnapshot<DynState>) -> Json {
+pub(crate) fn metadata<S>(snapshot: &StateSnapshot<S>) -> Json {
     let (Some(of), Some(step)) = (snapshot.source, snapshot.step) else { return Json::Null };
     let mut out = json!({"source": source(of), "step": step, "parents": {}});
     let own = snapshot.metadata.as_deref().and_then(|text| serde_json::from_str::<Map<String, Json>>(text).ok());
@@ -183,7 +183,7 @@ pub(crate) fn metadata(snapshot: &StateSnapshot<DynState>) -> Json {
 }
 
 /// Returns a snapshot as a trace shows it.
-pub(crate) fn snapshot(snapshot: &StateSnapshot<DynState>, channels: &Channels, thread: &Thread) -> (Json, Place) {
+pub(crate) fn snapshot<B: Shape>(snapshot: &StateSnapshot<B::State>, built: &B, thread: &Thread) -> (Json, Place) {
     let id = thread.id().as_str().to_owned();
     let place = Place { thread: id.clone(), checkpoint: snapshot.checkpoint, parent: snapshot.parent };
     let parent = snapshot.parent.map(|parent| Place { thread: id, checkpoint: Some(parent), parent: None }.to_json());
@@ -195,7 +195,7 @@ pub(crate) fn snapshot(snapshot: &StateSnapshot<DynState>, channels: &Channels, 
                 TaskKind::Push { index } => json!(["push", index]),
                 TaskKind::Pull { .. } => json!(["pull", task.name]),
             };
-            let result = task.result.as_ref().map(|writes| channels.update_shown(written(&Value::Map(writes.clone()))));
+            let result = task.result.as_ref().map(|writes| built.result(written(&Value::Map(writes.clone()))));
             json!({
                 "id": sigil("task", task.id), "name": task.name, "path": path,
                 "error": task.error.as_deref().map(stored_error),
@@ -204,7 +204,7 @@ pub(crate) fn snapshot(snapshot: &StateSnapshot<DynState>, channels: &Channels, 
         })
         .collect();
     // A thread without checkpoints has no values; its typed state has the initial ones.
-    let values = snapshot.checkpoint.map_or_else(|| json!({}), |_| channels.state(&snapshot.values));
+    let values = snapshot.checkpoint.map_or_else(|| json!({}), |_| built.shown(&snapshot.values));
     let shown = json!({
         "config": place.to_json(), "parent": parent, "metadata": metadata(snapshot),
         "values": values, "next": snapshot.next, "tasks": tasks,

@@ -1,0 +1,217 @@
+//! Entrypoints of a scenario, and the ops that call tasks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use annals::base::Value;
+use annals::graph::{BoxError, Context, Interrupted};
+use annals::prelude::{Command, CompiledGraph, Entry, Entrypoint, Final, Input, IntoInput, StateUpdate, Task};
+use serde_json::{Map, Value as Json, json};
+
+use crate::build::Shape;
+use crate::expr::{Env, eval};
+use crate::program::{Failure, Gathered, Program, World, block_of};
+use crate::scenario::{FunctionalDef, GraphDef};
+use crate::trace::plain;
+
+type Op = Map<String, Json>;
+
+/// The tasks that a program started, by the name of their list.
+pub(crate) type Started = HashMap<String, Vec<Slot>>;
+
+/// A task that was started.
+pub(crate) enum Slot {
+    Started(annals::graph::Started<Value>),
+    Ended(Json),
+    Failed(Failure),
+    /// It asked, or failed in a way that cannot be told twice.
+    Gone,
+}
+
+/// An entrypoint of a scenario.
+#[derive(Clone)]
+pub(crate) struct EntryGraph(CompiledGraph<Entry<Value, Value>>);
+
+/// Builds an entrypoint.
+pub(crate) fn build(
+    name: &str,
+    def: &GraphDef,
+    functional: &FunctionalDef,
+    world: &World,
+) -> Result<EntryGraph, String> {
+    let program = Program {
+        graph: name.to_owned(),
+        node: name.to_owned(),
+        ops: functional.program.clone(),
+        tasks: Arc::new(functional.tasks.clone()),
+        world: world.clone(),
+    };
+    let run = move |input: Value, context: &Context| Ok(final_of(&program.value(plain(&input), context)?));
+    let entrypoint = Entrypoint::new(def.name.as_deref().unwrap_or(name), run);
+    entrypoint.compile().map(EntryGraph).map_err(|error| format!("ValueError: {error}"))
+}
+
+/// Reads a final, or a value that is returned and kept.
+fn final_of(returned: &Json) -> Final<Value> {
+    let (value, save) = match returned.get("$final") {
+        Some(parts) => (&parts[0], &parts[1]),
+        None => (returned, returned),
+    };
+    Final::new(Value::from(value.clone()), Value::from(save.clone()))
+}
+
+impl Shape for EntryGraph {
+    type State = Entry<Value, Value>;
+
+    fn graph(&self) -> &CompiledGraph<Self::State> {
+        &self.0
+    }
+
+    fn shown(&self, state: &Self::State) -> Json {
+        state.value().map_or(Json::Null, plain)
+    }
+
+    fn empty(&self) -> Json {
+        Json::Null
+    }
+
+    fn asking(&self, _: Json, questions: Json) -> Json {
+        json!({"__interrupt__": questions})
+    }
+
+    fn result(&self, written: Json) -> Json {
+        written.get("__end__").cloned().unwrap_or_default()
+    }
+
+    fn changed(&self, written: Json) -> Json {
+        written
+    }
+
+    fn output(&self, state: &Self::State, _: bool) -> Json {
+        self.shown(state)
+    }
+
+    fn input(&self, value: Json) -> Result<Input, Failure> {
+        let Some(parts) = value.get("$command") else {
+            return Ok(match value {
+                Json::Null => Input::Continue,
+                value => IntoInput::<Self::State>::into_input(Value::from(value)),
+            });
+        };
+        let command = match parts.get("resume").filter(|answer| !answer.is_null()) {
+            Some(answer) => Command::resume(Value::from(answer.clone())),
+            None => Command::new(),
+        };
+        let command = match parts.get("goto").and_then(Json::as_str) {
+            Some(node) => command.and_goto(node),
+            None => command,
+        };
+        // Of the channels of an entrypoint only its value can be named.
+        if ["resume", "goto"].iter().all(|part| parts.get(part).is_none()) && parts["update"].get("__end__").is_none() {
+            return Ok(Input::Continue);
+        }
+        Ok(Input::Command(match parts.get("update").and_then(|update| update.get("__end__")) {
+            Some(value) => {
+                let value = Value::from(value.clone());
+                command.and_update::<Self::State>(Final::new(value.clone(), value))
+            }
+            None => command,
+        }))
+    }
+
+    fn update(&self, values: &Json, as_node: Option<&str>) -> Result<StateUpdate<Self::State>, Failure> {
+        Ok(StateUpdate::new(final_of(values), as_node))
+    }
+}
+
+impl Program {
+    fn task(&self, name: &str) -> Task<Value, Value> {
+        let def = self.tasks.iter().find(|task| task.name == name);
+        let program = Program {
+            graph: self.graph.clone(),
+            // Apart from nodes of the same name.
+            node: format!("task {name}"),
+            ops: def.map(|task| task.program.clone()).unwrap_or_default(),
+            tasks: Arc::clone(&self.tasks),
+            world: self.world.clone(),
+        };
+        Task::new(name, move |input: Value, context: &Context| Ok(Value::from(program.value(plain(&input), context)?)))
+    }
+
+    /// Runs an op that calls tasks or waits for them.
+    pub(crate) fn call(
+        &self,
+        op: &Op,
+        env: &mut Env,
+        gathered: &mut Gathered,
+        context: &Context,
+    ) -> Result<(), BoxError> {
+        let text = |name: &str| op.get(name).and_then(Json::as_str).unwrap_or_default();
+        let input = || Value::from(op.get("input").map_or(Json::Null, |expr| eval(expr, env)));
+        let result = match text("op") {
+            "task" => plain(&self.task(text("task")).call(context, input())?),
+            "start" => {
+                let slot = Slot::Started(self.task(text("task")).start(context, input()));
+                gathered.started.entry(text("into").to_owned()).or_default().push(slot);
+                return Ok(());
+            }
+            _ => {
+                let index = op.get("index").map(|index| eval(index, env).as_u64().unwrap_or(u64::MAX) as usize);
+                let list = gathered.started.entry(text("from").to_owned()).or_default();
+                match index {
+                    Some(at) => list.get_mut(at).map_or(Ok(Json::Null), wait)?,
+                    None => list.iter_mut().map(wait).collect::<Result<Json, BoxError>>()?,
+                }
+            }
+        };
+        if let Some(var) = op.get("var").and_then(Json::as_str) {
+            env.vars.insert(var.to_owned(), result);
+        }
+        Ok(())
+    }
+
+    /// Runs a block, and another one if it fails.
+    pub(crate) fn attempt(
+        &self,
+        op: &Op,
+        env: &mut Env,
+        gathered: &mut Gathered,
+        context: &Context,
+    ) -> Result<Option<Json>, BoxError> {
+        let error = match self.block(&block_of(op, "do"), env, gathered, context) {
+            Err(error) if !is_question(&*error) => error,
+            other => return other,
+        };
+        if let Some(var) = op.get("var").and_then(Json::as_str) {
+            let mut caught = match error.downcast_ref::<Failure>() {
+                Some(failure) => failure.to_json(),
+                None => error.downcast_ref::<annals::Error>().map_or_else(|| json!({}), crate::trace::error),
+            };
+            caught.as_object_mut().map(|caught| caught.entry("message").or_insert(Json::Null));
+            env.vars.insert(var.to_owned(), caught);
+        }
+        self.block(&block_of(op, "catch"), env, gathered, context)
+    }
+}
+
+fn wait(slot: &mut Slot) -> Result<Json, BoxError> {
+    let (known, result) = match std::mem::replace(slot, Slot::Gone) {
+        Slot::Started(task) => match task.wait() {
+            Ok(value) => (Slot::Ended(plain(&value)), Ok(plain(&value))),
+            Err(error) => match error.downcast_ref::<Failure>() {
+                Some(failure) => (Slot::Failed(failure.clone()), Err(error)),
+                None => (Slot::Gone, Err(error)),
+            },
+        },
+        Slot::Ended(value) => (Slot::Ended(value.clone()), Ok(value)),
+        Slot::Failed(failure) => (Slot::Failed(failure.clone()), Err(failure.into())),
+        Slot::Gone => (Slot::Gone, Err("the task was waited for".into())),
+    };
+    *slot = known;
+    result
+}
+
+/// Questions, commands to the parent and requests to stop are no failures.
+fn is_question(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.is::<Interrupted>() || error.source().is_some_and(is_question)
+}

@@ -1,0 +1,153 @@
+//! Calls of tasks: their identity, what is stored of them, and how they end.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::base::id::NULL_TASK;
+use crate::base::{Payload, TaskId, Value, WriteValue, hash, panic_text};
+use crate::graph::{
+    Asked, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, NodeResult, Returned, StoredCall,
+    TaskPath, interrupt_id, questions, stops, task_namespace,
+};
+use crate::store::{NewWrite, NewWrites};
+
+use super::head::{ERROR, Head, INTERRUPT, RESUME};
+use super::load::answers_of;
+use super::save::{special, stored_interrupt};
+
+/// The channel of the result of a called task.
+const RETURN: &str = "__return__";
+
+/// A call that is about to run.
+pub(crate) struct CallJob {
+    pub(crate) call: Call,
+    pub(crate) context: Context,
+    pub(crate) path: Arc<str>,
+    /// Its result, if that is stored.
+    pub(crate) stored: Option<Payload>,
+}
+
+/// Returns what is stored of the calls of the tasks of a head.
+pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredCall>>> {
+    let tasks = head.pending.iter().filter(|pending| pending.task != NULL_TASK);
+    let calls: Vec<StoredCall> = tasks
+        .map(|pending| {
+            let result = pending.writes.iter().find(|write| results && &*write.channel == RETURN);
+            let result = result.and_then(|write| match &write.value {
+                WriteValue::One(payload) => Some(payload.clone()),
+                _ => None,
+            });
+            StoredCall { task: pending.task, result, answers: answers_of(pending) }
+        })
+        .filter(|call| call.result.is_some() || !call.answers.is_empty())
+        .collect();
+    (!calls.is_empty()).then(|| Arc::new(calls))
+}
+
+/// Makes the call of a task of its own, with the next number in its caller.
+pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
+    let (outer, index) = (caller.parts(), caller.calls().next());
+    let around = caller.namespace();
+    let caller_path = outer.calls.path.text(&outer.node);
+    let id = call_id(caller, &around, &call.name, &caller_path, index);
+    let known = outer.calls.stored.as_ref().and_then(|stored| stored.iter().find(|known| known.task == id));
+    let stored = known.and_then(|known| known.result.clone());
+    let mut asked = Asked { answers: known.map(|known| known.answers.clone()).unwrap_or_default(), ..Asked::default() };
+    let namespace = match crate::base::Namespace::new(around) {
+        Ok(namespace) => namespace,
+        // Too deep to have graphs inside: they say so themselves when they are called.
+        Err(_) => outer.namespace.clone(),
+    };
+    if let Some(answers) = &outer.scope.answers {
+        let place = task_namespace(&namespace, &call.name, id);
+        let given = answers.get(&interrupt_id(&place, asked.answers.len())).or(answers.get(&interrupt_id(&place, 0)));
+        asked.took = given.is_some();
+        asked.answers.extend(given.cloned());
+    }
+    let path = TaskPath::Call { caller: caller_path, index };
+    let text = path.text(&call.name);
+    let calls = Calls {
+        path,
+        graph: Some(outer.calls.graph.clone().unwrap_or_else(|| outer.namespace.clone())),
+        head: outer.calls.head,
+        stored: outer.calls.stored.clone(),
+        previous: parking_lot::Mutex::new(outer.calls.previous.lock().clone()),
+        ..Calls::default()
+    };
+    let above = outer.checkpoint.map(|checkpoint| (outer.namespace.clone(), checkpoint));
+    let context = Context::new(ContextParts {
+        thread: outer.thread.clone(),
+        namespace,
+        checkpoint: outer.checkpoint,
+        task: id,
+        node: Arc::clone(&call.name),
+        step: outer.step,
+        stop: outer.stop,
+        scope: Arc::clone(&outer.scope),
+        parents: outer.parents.iter().cloned().chain(above).collect(),
+        resuming: outer.resuming,
+        asked: parking_lot::Mutex::new(asked),
+        calls,
+    });
+    CallJob { call, context, path: text, stored }
+}
+
+/// Returns the id of a call: a hash of where its caller stands and of its number there.
+fn call_id(caller: &Context, around: &str, name: &str, caller_path: &str, index: u32) -> TaskId {
+    let mut place = Vec::with_capacity(160);
+    place.extend_from_slice(caller.checkpoint().unwrap_or_default().as_bytes());
+    for part in [around, "|", name, &caller.step().to_string(), name, "__pregel_push", caller_path, &index.to_string()]
+    {
+        place.extend_from_slice(part.as_bytes());
+    }
+    TaskId::from_bytes(hash::xxh3_128(&place))
+}
+
+/// Ends a call: what became of it, and what is to be stored of it, if its run is recorded.
+pub(crate) fn close_call(
+    job: &CallJob,
+    result: Result<NodeResult<Returned>, Box<dyn Any + Send>>,
+) -> (CallOutcome, Option<NewWrites>) {
+    let name = job.context.node();
+    let result = result
+        .unwrap_or_else(|panic| Err(CallError::Panicked { task: name.to_owned(), reason: panic_text(&*panic) }.into()));
+    job.context.finish_calls();
+    let mut asked = job.context.asked().lock();
+    let mut writes = Vec::new();
+    let outcome = match (result, asked.signal.take()) {
+        (Ok(returned), _) => {
+            if let Some(payload) = returned.stored {
+                writes.push(NewWrite { index: 0, channel: RETURN.into(), value: WriteValue::One(payload) });
+            }
+            CallOutcome::Done(Done::Now(returned.value))
+        }
+        (Err(error), Some(signal)) if stops(&error) => {
+            let interrupts: Vec<Value> = questions(&signal).iter().map(stored_interrupt).collect();
+            if !interrupts.is_empty() {
+                writes.push(special(INTERRUPT, interrupts.as_slice()));
+            }
+            CallOutcome::Stopped(signal)
+        }
+        (Err(error), _) => {
+            writes.push(special(ERROR, &Value::from(format!("task {name:?} failed: {error}"))));
+            CallOutcome::Failed(error)
+        }
+    };
+    if asked.took {
+        writes.push(special(RESUME, &Value::List(asked.answers.clone())));
+    }
+    drop(asked);
+    let checkpoint = job.context.checkpoint().filter(|_| !writes.is_empty());
+    let writes = checkpoint.map(|checkpoint| NewWrites {
+        checkpoint,
+        task: job.context.task(),
+        path: Arc::clone(&job.path),
+        writes,
+    });
+    (outcome, writes)
+}
+
+/// Returns the result of a call as a value, to be shown.
+pub(crate) fn shown_result(stored: &Payload) -> Value {
+    crate::base::value::decode_bytes(stored.codec, &stored.data).unwrap_or_default()
+}

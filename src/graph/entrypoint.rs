@@ -1,0 +1,252 @@
+//! Entrypoints: a function as a graph of one node, with a value in and a value out.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::base::{CodecError, Value};
+use crate::state::{Field, IntoUpdate, Schema, StateRef, Writes};
+
+use super::builder::{Persistence, StateGraph};
+use super::call::{IntoTask, TaskBody};
+use super::compiled::CompiledGraph;
+use super::context::Context;
+use super::node::{IntoNode, IntoOutput, NodeBody, NodeInput, NodeOutput, NodeResult, Takes, Work};
+use super::problem::GraphError;
+use super::{END, START};
+
+/// The number of the channel that holds the input of an entrypoint.
+pub(crate) const INPUT: u32 = 0;
+/// The number of the channel that holds its value.
+pub(crate) const VALUE: u32 = 1;
+/// The number of the channel that holds what it keeps for its next run.
+const PREVIOUS: u32 = 2;
+
+/// The state of an entrypoint: the value of its last finished run.
+#[derive(Clone)]
+pub struct Entry<I, O> {
+    input: Option<I>,
+    value: Option<O>,
+    previous: Arc<Value>,
+}
+
+impl<I, O> Entry<I, O> {
+    /// Returns the value that the last finished run returned, `None` if there is none or it is null.
+    pub fn value(&self) -> Option<&O> {
+        self.value.as_ref()
+    }
+}
+
+/// A function under construction as a graph of its own: one node, named like the entrypoint, which takes the input and
+/// returns the value of the run. A run is one superstep, whatever tasks the function calls.
+///
+/// It compiles to a [`CompiledGraph`] whose input is an `I`: it is invoked, streamed, answered and looked at like every
+/// graph, and can be a node of another one.
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// let double = Task::new("double", |n: i64| Ok(n * 2));
+/// let sum = Entrypoint::new("sum", move |numbers: Vec<i64>, context: &Context| {
+///     let started: Vec<_> = numbers.into_iter().map(|n| double.start(context, n)).collect();
+///     let mut sum = 0;
+///     for task in started {
+///         sum += task.wait()?;
+///     }
+///     Ok(sum)
+/// })
+/// .compile()?;
+/// assert_eq!(sum.invoke((), vec![1, 2, 3])?.value(), Some(&12));
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias = "entrypoint")]
+pub struct Entrypoint<I, O>(StateGraph<Entry<I, O>>);
+
+/// What an entrypoint returns to its caller, and what it keeps for its next run on the thread
+/// ([`Context::previous`]).
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// let count = Entrypoint::new("count", |n: i64, context: &Context| {
+///     let total = context.previous::<i64>()?.unwrap_or(0) + n;
+///     Ok(Final::new(format!("{total} so far"), total))
+/// })
+/// .compile()?;
+/// let thread = Store::memory().thread("t")?;
+/// count.invoke(&thread, 2)?;
+/// assert_eq!(count.invoke(&thread, 3)?.value().map(String::as_str), Some("5 so far"));
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias = "entrypoint.final")]
+#[derive(Clone, Debug, PartialEq)]
+pub struct Final<O> {
+    /// What the caller gets.
+    pub value: O,
+    /// What is kept.
+    pub save: Value,
+}
+
+impl<O> Final<O> {
+    /// Makes a final of a value and of a dynamic value to keep.
+    pub fn new(value: O, save: impl Into<Value>) -> Self {
+        Self { value, save: save.into() }
+    }
+
+    /// Makes a final that keeps a value of any serializable type.
+    ///
+    /// # Errors
+    /// [`CodecError`] if the type refuses to be serialized.
+    pub fn with<T: Serialize + ?Sized>(value: O, save: &T) -> Result<Self, CodecError> {
+        Ok(Self { value, save: Value::from_serialize(save)? })
+    }
+}
+
+/// What the function of an entrypoint returns: a value, which is kept for the next run as well, or a [`Final`].
+pub trait IntoFinal {
+    /// What the caller gets.
+    type Value;
+
+    /// Returns both values.
+    ///
+    /// # Errors
+    /// [`CodecError`] if the value refuses to be serialized.
+    fn into_final(self) -> Result<Final<Self::Value>, CodecError>;
+}
+
+impl<O: Serialize> IntoFinal for O {
+    type Value = O;
+
+    fn into_final(self) -> Result<Final<O>, CodecError> {
+        let save = Value::from_serialize(&self)?;
+        Ok(Final { value: self, save })
+    }
+}
+
+impl<O> IntoFinal for Final<O> {
+    type Value = O;
+
+    fn into_final(self) -> Result<Final<O>, CodecError> {
+        Ok(self)
+    }
+}
+
+/// What a run would have returned.
+impl<I, O: Clone + Send + Sync + 'static> IntoUpdate<Entry<I, O>> for Final<O> {
+    fn into_writes(self) -> Writes {
+        let mut writes = Writes::default();
+        writes.push(VALUE as usize, Some(self.value));
+        writes.push(PREVIOUS as usize, self.save);
+        writes
+    }
+}
+
+/// What a run would have returned, for `update_state`.
+impl<I, O: Clone + Send + Sync + 'static> IntoOutput<Entry<I, O>> for Final<O> {
+    fn into_output(self) -> NodeOutput {
+        NodeOutput::update(IntoUpdate::<Entry<I, O>>::into_writes(self))
+    }
+}
+
+impl<I, O> Entrypoint<I, O>
+where
+    I: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
+    O: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    /// Makes an entrypoint of a function, see [`IntoTask`].
+    pub fn new<M, R>(name: impl Into<Arc<str>>, function: impl IntoTask<I, R, M>) -> Self
+    where
+        R: IntoFinal<Value = O> + 'static,
+    {
+        let name = name.into();
+        let fields = vec![
+            Field::ephemeral(START, true, |s: &Entry<I, O>| &s.input, |s| &mut s.input),
+            Field::last(END, |s: &Entry<I, O>| &s.value, |s| &mut s.value),
+            Field::last("__previous__", |s: &Entry<I, O>| &*s.previous, |s| Arc::make_mut(&mut s.previous)),
+        ];
+        let empty = Entry { input: None, value: None, previous: Arc::default() };
+        let function = function.into_task();
+        let mut graph = StateGraph::with_schema(Schema::new(fields, empty)).name(&*name).node(name, Function(function));
+        graph.entry = true;
+        Self(graph)
+    }
+
+    /// Sets what is kept of it when it runs inside a node or task. Default: [`Persistence::PerInvocation`].
+    pub fn persistence(self, persistence: Persistence) -> Self {
+        Self(self.0.persistence(persistence))
+    }
+
+    /// Checks the name and makes the entrypoint ready to run.
+    ///
+    /// # Errors
+    /// [`GraphError`] if it cannot be the name of a node.
+    pub fn compile(self) -> Result<CompiledGraph<Entry<I, O>>, GraphError> {
+        self.0.compile()
+    }
+}
+
+/// The function of an entrypoint.
+struct Function<I, R>(TaskBody<I, R>);
+
+/// Marks the function of an entrypoint as a node.
+pub(super) struct TakesEntry;
+
+impl<I, O, R> IntoNode<Entry<I, O>, TakesEntry> for Function<I, R>
+where
+    I: Clone + DeserializeOwned + Send + Sync + 'static,
+    O: Clone + Send + Sync + 'static,
+    R: IntoFinal<Value = O> + 'static,
+{
+    fn into_node(self) -> NodeBody {
+        let run = move |input: NodeInput, context: &Context| -> NodeResult<NodeOutput> {
+            let NodeInput::State(state) = input else { unreachable!("an entrypoint is given its state") };
+            let state = entry_of::<I, O>(&state);
+            if !state.previous.is_null() {
+                *context.calls().previous.lock() = Some(Arc::clone(&state.previous));
+            }
+            let input = match &state.input {
+                Some(input) => input.clone(),
+                // An input that is stored as null: `()`, or no option.
+                None => Value::Null.to::<I>()?,
+            };
+            let last = (self.0.0)(input, context)?.into_final()?;
+            Ok(IntoOutput::<Entry<I, O>>::into_output(last))
+        };
+        NodeBody { takes: Takes::State, work: Work::Blocking(Arc::new(run)), child: None }
+    }
+}
+
+fn entry_of<I: 'static, O: 'static>(state: &StateRef) -> &Entry<I, O> {
+    match (&**state as &dyn Any).downcast_ref::<Entry<I, O>>() {
+        Some(entry) => entry,
+        None => unreachable!("an entrypoint is given its own state"),
+    }
+}
+
+/// Returns the write of an input.
+pub(crate) fn input_writes<I: Clone + Send + Sync + 'static>(input: I) -> Writes {
+    let mut writes = Writes::default();
+    writes.push(INPUT as usize, Some(input));
+    writes
+}
+
+impl<I, O> fmt::Debug for Entrypoint<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entrypoint").field("name", &self.0.name).finish_non_exhaustive()
+    }
+}
+
+impl<I, O: fmt::Debug> fmt::Debug for Entry<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("value", &self.value).finish_non_exhaustive()
+    }
+}
