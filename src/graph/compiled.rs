@@ -50,11 +50,6 @@ impl<S> CompiledGraph<S> {
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         self.graph.nodes.iter().map(|node| &*node.name)
     }
-
-    /// Returns the nodes that are graphs themselves, each with the name of its graph, in the order they were added.
-    pub fn subgraphs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.graph.nodes.iter().filter_map(|node| Some((&*node.name, node.body.child.as_ref()?.name.as_str())))
-    }
 }
 
 /// A graph without its types. Channels are numbered: the fields of the state, then the sends, the input, the trigger

@@ -58,7 +58,7 @@ fn a_graph_is_a_node_and_gives_back_the_channels_that_both_have() {
         .compile()
         .unwrap();
     let graph = around(inner);
-    assert_eq!(graph.subgraphs().collect::<Vec<_>>(), [("inner", "LangGraph")]);
+    assert_eq!(graph.get_subgraphs(false), [("inner".to_owned(), "LangGraph".to_owned())]);
     let thread = thread();
     let done = graph.invoke(&thread, Outer::update().topic("boats").total(1)).unwrap();
     assert_eq!((done.state().topic.as_str(), done.state().total), ("BOATS!", 7));

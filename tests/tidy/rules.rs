@@ -170,7 +170,7 @@ pub(crate) fn split_name(name: &str) -> Vec<String> {
 }
 
 /// Names with `get_` that the field itself has.
-const GETTERS: &[&str] = &["get_state", "get_state_history", "get_graph"];
+const GETTERS: &[&str] = &["get_state", "get_state_history", "get_graph", "get_subgraphs"];
 
 /// Public names are those of the glossary.
 pub(crate) fn names(source: &Source, synonyms: &[String]) -> Vec<Violation> {

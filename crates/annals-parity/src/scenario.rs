@@ -222,8 +222,7 @@ pub(crate) const MODES: [&str; 2] = ["updates", "values"];
 fn of_step(step: &Map<String, Json>, options: Options, missing: &mut BTreeSet<String>) {
     match step["do"].as_str().unwrap_or_default() {
         "invoke" | "stream" | "get_state" | "history" | "update_state" | "bulk_update" | "compile" => {}
-        "draw_mermaid" | "graph_json" => _ = missing.insert("drawing".into()),
-        "get_subgraphs" => _ = missing.insert("subgraphs".into()),
+        "draw_mermaid" | "graph_json" | "get_subgraphs" => {}
         "clear_cache" => _ = missing.insert("cache".into()),
         "delete_thread" => _ = missing.insert("delete_thread".into()),
         other => _ = missing.insert(format!("step {other}")),

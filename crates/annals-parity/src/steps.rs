@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use annals::graph::Drawing;
 use annals::history::HistoryFilter;
 use annals::prelude::{Durability, Interrupt, Outcome, Snapshot, StateUpdate, Store, StreamMode, StreamPart, Thread};
 use annals::{Error, Run};
@@ -114,6 +115,21 @@ impl<'a> Runner<'a> {
             "history" => self.history(built, step, record),
             "update_state" | "bulk_update" => self.update_state(built, step, record),
             "compile" => Ok(()),
+            "draw_mermaid" => {
+                let with_styles = step.get("with_styles") != Some(&Json::Bool(false));
+                record.insert("mermaid".into(), built.graph().get_graph(xray(step)).to_mermaid(with_styles).into());
+                Ok(())
+            }
+            "graph_json" => {
+                graph_json(&built.graph().get_graph(xray(step)), record);
+                Ok(())
+            }
+            "get_subgraphs" => {
+                let recurse = step.get("recurse") == Some(&Json::Bool(true));
+                let found = built.graph().get_subgraphs(recurse);
+                record.insert("subgraphs".into(), found.iter().map(|(at, name)| json!([at, name])).collect());
+                Ok(())
+            }
             other => Err(Stop::Unsupported(format!("step {other}"))),
         }
     }
@@ -355,6 +371,23 @@ impl<'a> Runner<'a> {
         self.label(step, vec![place], false);
         Ok(())
     }
+}
+
+/// How deep a drawing goes.
+fn xray(step: &Record) -> usize {
+    match step.get("xray") {
+        Some(Json::Bool(true)) => usize::MAX,
+        Some(depth) => depth.as_u64().unwrap_or(0) as usize,
+        None => 0,
+    }
+}
+
+fn graph_json(drawing: &Drawing, record: &mut Record) {
+    record.insert("nodes".into(), drawing.nodes.iter().map(|node| node.id.as_str()).collect());
+    let mut edges: Vec<_> = drawing.edges.iter().collect();
+    edges.sort_by_key(|edge| (&edge.source, &edge.target, edge.conditional, &edge.label));
+    let shown = edges.into_iter().map(|edge| json!([edge.source, edge.target, edge.conditional, edge.label]));
+    record.insert("edges".into(), shown.collect());
 }
 
 fn chunk(mode: &str, data: Json) -> Json {
