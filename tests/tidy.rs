@@ -115,6 +115,11 @@ fn documents_are_linked() {
 }
 
 #[test]
+fn the_tests_of_the_parity_table_are_there() {
+    none(house::named_tests(&repository()));
+}
+
+#[test]
 fn the_readme_gives_two_commands_and_a_tested_example() {
     let files = repository();
     none(house::commands(&files).into_iter().chain(house::example(&files)));

@@ -331,6 +331,25 @@ pub(crate) fn commands(files: &Files) -> Vec<Violation> {
         .collect()
 }
 
+/// The tests that the parity table names are there: the last column names functions, between backticks.
+pub(crate) fn named_tests(files: &Files) -> Vec<Violation> {
+    let table = files.get("docs/parity.md").map_or("", String::as_str);
+    let rust = || files.iter().filter(|(path, _)| path.ends_with(".rs")).map(|(_, text)| text);
+    let mut violations = Vec::new();
+    let rows = table.lines().enumerate().filter(|(_, line)| line.starts_with("| ") && line.ends_with(" |"));
+    for (number, row) in rows {
+        let last = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or("");
+        for name in last.split('`').skip(1).step_by(2) {
+            // A sentence in snake case is a test; a file or a category is not.
+            let is_test = name.matches('_').count() > 1 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            if is_test && !rust().any(|text| text.contains(&format!("fn {name}("))) {
+                violations.push(Violation::of("docs/parity.md", number + 1, format!("there is no test `{name}`")));
+            }
+        }
+    }
+    violations
+}
+
 /// Returns the forbidden synonyms of the glossary: the lines of its block `synonyms`, as `wrong -> right`.
 pub(crate) fn synonyms(files: &Files) -> Vec<String> {
     let glossary = files.get("docs/glossary.md").map_or("", String::as_str);
@@ -443,6 +462,16 @@ mod tests {
         let more = format!("{good}```sh\ncargo test --doc\n```\n");
         assert_eq!(commands(&files(&[("README.md", &more)])).len(), 1);
         assert_eq!(commands(&files(&[("README.md", "```sh\ncargo test\n```\n")])).len(), 1);
+    }
+
+    #[test]
+    fn a_missing_test_is_found() {
+        let table =
+            "| `a` | `b_c_d_e` | `it_is_there`, `it_is_gone`, vectors `update_state` |\n| `x_y_z_a` | none | |\n";
+        let planted = files(&[("docs/parity.md", table), ("tests/it/a.rs", "fn it_is_there() {}")]);
+        let violations = named_tests(&planted);
+        assert_eq!(found(&violations), [("docs/parity.md", 1)]);
+        assert!(violations[0].what.contains("it_is_gone"));
     }
 
     #[test]

@@ -5,12 +5,14 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod build;
+mod canon;
 mod expr;
 mod functional;
 mod program;
 mod scenario;
 mod steps;
 mod trace;
+mod vectors;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -25,6 +27,11 @@ use scenario::{Options, Scenario};
 
 const USAGE: &str =
     "usage: annals-parity graph SCENARIO_OR_FOLDER OUT_FOLDER [--backend memory|sqlite] [--append] [--partial]
+       annals-parity pack SCENARIO_FOLDER TRACE_FOLDER VECTOR_FOLDER
+       annals-parity verify VECTOR_FOLDER [--write]
+
+graph runs scenarios and writes their traces, pack copies scenarios with the traces of the reference into one file for
+each category, verify runs those: what fails must stand in open.txt there, which --write writes anew.
 
   --append   list channels in place of a reducer for concat_list
   --partial  leave out stream modes that there are not, run unguarded channels as guarded ones, delta as reducers";
@@ -35,26 +42,44 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let mut options = Options::default();
     let mut places = Vec::new();
+    let mut write = false;
     let mut rest = args.iter().map(String::as_str);
     while let Some(arg) = rest.next() {
         match arg {
+            "--write" => write = true,
             "--append" => options.append = true,
             "--partial" => options.partial = true,
             "--backend" => options.sqlite = rest.next() == Some("sqlite"),
             place => places.push(place),
         }
     }
-    let ["graph", scenarios, out] = places[..] else {
-        eprintln!("{USAGE}");
-        return ExitCode::from(2);
+    let done = match places[..] {
+        ["graph", scenarios, out] => run_all(Path::new(scenarios), Path::new(out), options),
+        ["pack", scenarios, traces, out] => vectors::pack(Path::new(scenarios), Path::new(traces), Path::new(out))
+            .map(|count| println!("packed {count}")),
+        ["verify", folder] => verify(Path::new(folder), write),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
     };
-    match run_all(Path::new(scenarios), Path::new(out), options) {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn verify(folder: &Path, write: bool) -> Res<()> {
+    let report = vectors::verify(folder, &vectors::ways())?;
+    println!("{} of {} give the trace of the reference", report.run - report.failed.len(), report.run);
+    if write {
+        return report.write_open(folder);
+    }
+    let surprises = report.surprises();
+    if surprises.is_empty() { Ok(()) } else { Err(surprises.into()) }
 }
 
 fn run_all(scenarios: &Path, out: &Path, options: Options) -> Res<()> {

@@ -1,0 +1,205 @@
+//! The vectors in `tests/parity`: scenarios with the traces of the reference side by side, one file for each category.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+
+use crate::canon::{canonical, differences};
+use crate::scenario::{self, Options, Scenario};
+use crate::{Res, files, run_one};
+
+/// The file with the names of the scenarios that do not give the trace of the reference yet.
+const OPEN: &str = "open.txt";
+/// Differences that are shown for each trace.
+const DIFFERENCES_MAX: usize = 3;
+
+const CATEGORIES: [&str; 29] = [
+    "basic",
+    "channels",
+    "reducers",
+    "messages_stream",
+    "messages",
+    "conditional",
+    "join",
+    "defer",
+    "send",
+    "command",
+    "interrupt",
+    "resume",
+    "breakpoints",
+    "subgraph",
+    "timetravel",
+    "update_state",
+    "bulk_update",
+    "history",
+    "durability",
+    "retry",
+    "cache",
+    "errors",
+    "stream",
+    "schemas",
+    "mermaid",
+    "recursion",
+    "functional",
+    "store",
+    "seed",
+];
+
+fn category(name: &str) -> &'static str {
+    let is_in =
+        |category: &&&str| name.strip_prefix(**category).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+    CATEGORIES.iter().find(is_in).copied().unwrap_or("other")
+}
+
+/// A scenario with its trace.
+#[derive(Clone, Debug, Deserialize)]
+struct Vector {
+    scenario: Json,
+    trace: Json,
+}
+
+/// Copies scenarios and their traces into one file for each category, a line for each scenario, and returns how many.
+pub(crate) fn pack(scenarios: &Path, traces: &Path, out: &Path) -> Res<usize> {
+    let mut by_category: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut count = 0;
+    for path in files(scenarios)? {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let read = |path: &Path| -> Res<Json> { Ok(serde_json::from_slice(&std::fs::read(path)?)?) };
+        let vector =
+            json!({"scenario": read(&path)?, "trace": canonical(&read(&traces.join(format!("{name}.json")))?)});
+        by_category.entry(category(&name)).or_default().push(vector.to_string());
+        count += 1;
+    }
+    std::fs::create_dir_all(out)?;
+    for (category, vectors) in by_category {
+        std::fs::write(out.join(format!("{category}.json")), format!("[\n{}\n]\n", vectors.join(",\n")))?;
+    }
+    Ok(count)
+}
+
+/// What came of running all vectors.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) run: usize,
+    /// What is wrong with each scenario that does not give its trace.
+    pub(crate) failed: BTreeMap<String, String>,
+    /// The names in the list of open ones.
+    pub(crate) open: BTreeSet<String>,
+}
+
+impl Report {
+    /// Returns what is not as the list of open scenarios says; empty if all is.
+    pub(crate) fn surprises(&self) -> String {
+        let mut text = String::new();
+        for (name, what) in self.failed.iter().filter(|(name, _)| !self.open.contains(*name)) {
+            _ = writeln!(text, "FAIL {name}{what}");
+        }
+        for name in self.open.iter().filter(|name| !self.failed.contains_key(*name)) {
+            _ = writeln!(text, "{name} gives its trace: take it off the list {OPEN}");
+        }
+        text
+    }
+
+    /// Writes the list of open scenarios anew.
+    pub(crate) fn write_open(&self, folder: &Path) -> Res<()> {
+        let names: String = self.failed.keys().map(|name| format!("{name}\n")).collect();
+        Ok(std::fs::write(folder.join(OPEN), names)?)
+    }
+}
+
+/// Runs all vectors of a folder with each of the options, several at a time.
+pub(crate) fn verify(folder: &Path, options: &[(&str, Options)]) -> Res<Report> {
+    let mut vectors = Vec::new();
+    for path in files(folder)? {
+        vectors.extend(serde_json::from_slice::<Vec<Vector>>(&std::fs::read(&path)?)?);
+    }
+    let open = std::fs::read_to_string(folder.join(OPEN))?;
+    let open = open.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
+    let report = Mutex::new(Report { run: vectors.len(), open, ..Report::default() });
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(vector) = vectors.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let what: String = options.iter().filter_map(|(way, options)| problem(vector, way, *options)).collect();
+            if !what.is_empty() {
+                let name = vector.scenario["name"].as_str().unwrap_or_default().to_owned();
+                report.lock().unwrap_or_else(PoisonError::into_inner).failed.insert(name, what);
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
+    Ok(report.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Returns what is wrong with the trace of a scenario.
+fn problem(vector: &Vector, way: &str, options: Options) -> Option<String> {
+    let trace = serde_json::from_value::<Scenario>(vector.scenario.clone()).map_err(Into::into).and_then(|scenario| {
+        match scenario::unsupported(&scenario, options)? {
+            missing if missing.is_empty() => run_one(scenario, options),
+            missing => Ok(Err(missing.into_iter().collect())),
+        }
+    });
+    let trace = match trace {
+        Ok(Ok(trace)) => canonical(&trace),
+        Ok(Err(missing)) => return Some(format!("\n  {way}: unsupported: {}", missing.join(", "))),
+        Err(error) => return Some(format!("\n  {way}: {error}")),
+    };
+    let found = differences(&vector.trace, &trace);
+    let shown = found.iter().take(DIFFERENCES_MAX).fold(String::new(), |mut text, (path, expected, actual)| {
+        _ = write!(text, "\n  {way}: {path}\n    expected {expected}\n    actual   {actual}");
+        text
+    });
+    (!found.is_empty()).then_some(shown)
+}
+
+/// The ways to run a scenario that must give one trace.
+pub(crate) fn ways() -> Vec<(&'static str, Options)> {
+    let memory = Options::default();
+    vec![("memory", memory), ("sqlite", Options { sqlite: true, ..memory })]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_gives_the_trace_of_the_reference() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/parity");
+        let report = verify(&folder, &ways()).expect("the vectors are readable");
+        assert!(report.run >= 600, "only {} vectors were found", report.run);
+        let surprises = report.surprises();
+        assert!(surprises.is_empty(), "{} of {} fail\n{surprises}", report.failed.len(), report.run);
+    }
+
+    #[test]
+    fn a_wrong_trace_is_found() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let vector = json!([{
+            "scenario": {"name": "basic_wrong", "graphs": {"main": {
+                "channels": {"x": {}}, "nodes": [{"name": "a", "program": []}], "edges": [["__start__", "a"]],
+            }}, "steps": [{"do": "invoke", "input": {"x": 1}}]},
+            "trace": {"name": "basic_wrong", "steps": [{"index": 0, "do": "invoke", "output": {"x": 2}}]},
+        }]);
+        std::fs::write(folder.path().join("basic.json"), vector.to_string()).expect("it is written");
+        std::fs::write(folder.path().join(OPEN), "").expect("it is written");
+        let surprises = verify(folder.path(), &ways()).expect("it is readable").surprises();
+        assert!(surprises.contains("$.steps[0].output.x\n    expected 2\n    actual   1"), "{surprises}");
+        std::fs::write(folder.path().join(OPEN), "basic_wrong\nbasic_gone\n").expect("it is written");
+        let surprises = verify(folder.path(), &ways()).expect("it is readable").surprises();
+        assert_eq!(surprises, "basic_gone gives its trace: take it off the list open.txt\n");
+    }
+
+    #[test]
+    fn categories_are_those_of_the_harness() {
+        assert_eq!(category("messages_stream_two"), "messages_stream");
+        assert_eq!(category("messages_ids"), "messages");
+        assert_eq!(category("update_state_end"), "update_state");
+        assert_eq!(category("seed_12"), "seed");
+        assert_eq!(category("basics"), "other");
+    }
+}
