@@ -1,11 +1,12 @@
 //! What the nodes of a run reach of its driver.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::base::{Namespace, RunId};
+use crate::base::{CheckpointId, Namespace, RunId};
 use crate::exec::{Event, EventKind, EventMask};
 use crate::graph::{Call, Called, Context, Host, LivePart};
 use crate::history::Thread;
@@ -33,9 +34,16 @@ pub(super) struct RunHost {
     pub(super) calls: Mutex<Vec<(Namespace, NewWrites)>>,
     /// Commits of runs inside this one that nobody has waited for yet.
     pub(super) tickets: Mutex<Vec<Ticket>>,
+    /// The heads of the graphs inside that keep their state, as this run left them: they may not be written yet.
+    pub(super) heads: Mutex<HashMap<Namespace, CheckpointId>>,
 }
 
 impl RunHost {
+    /// Whether reading a head may wait for a disk.
+    pub(super) fn waits(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| thread.store().backend().waits())
+    }
+
     /// Shows an event of a run inside this one, if that is wanted.
     pub(super) fn forward(&self, event: Event) {
         if self.shows(&event.namespace) {

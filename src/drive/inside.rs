@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::base::value::Map;
-use crate::base::{IdSource, Namespace, Value};
+use crate::base::{CheckpointId, IdSource, Namespace, Value};
 use crate::error::Error;
 use crate::exec::{Machine, Recording, Request, RunError, Saving, Start, Status};
 use crate::graph::{
-    CompiledGraph, Context, Graph, INPUT, Interrupted, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput,
-    NodeResult, Persistence, Signal, Takes, VALUE, Work, task_namespace,
+    CompiledGraph, Context, ContextParts, Graph, INPUT, Interrupted, IntoNode, NodeBody, NodeFuture, NodeInput,
+    NodeOutput, NodeResult, Persistence, Signal, Takes, VALUE, Work, task_namespace,
 };
 use crate::history::Thread;
 use crate::state::{StateRef, Writes, field_of, shared_writes};
@@ -16,7 +16,7 @@ use crate::state::{StateRef, Writes, field_of, shared_writes};
 use super::begun::Begun;
 use super::blocking::Driver;
 use super::host::RunHost;
-use super::load;
+use super::load::{self, Loaded};
 use super::nonblocking::AsyncDriver;
 use super::pool::unblock;
 use super::run::{Durability, Input, Settings};
@@ -57,6 +57,22 @@ impl Inside {
     }
 }
 
+impl Inside {
+    /// Whether what is stored belongs to the task it is called in. A graph that keeps its state for the thread may
+    /// stand where an earlier task left it: then the input is new to it, also if the run around it goes on.
+    fn is_of_task(&self, graph: &Graph, outer: &ContextParts) -> Result<bool, Error> {
+        let (Persistence::PerThread, Some(thread)) = (graph.persistence, &self.thread) else { return Ok(true) };
+        if self.host.heads.lock().contains_key(&self.namespace) {
+            return Ok(false);
+        }
+        let head = thread.store().backend().head(thread.id(), &self.namespace)?;
+        let around = |(namespace, checkpoint): &(Namespace, CheckpointId)| {
+            *namespace == outer.namespace && Some(*checkpoint) == outer.checkpoint
+        };
+        Ok(head.is_some_and(|head| head.parents.iter().any(around)))
+    }
+}
+
 /// Returns a path without the ids of tasks: the same for all runs of a thread.
 fn without_tasks(path: &str) -> String {
     let node = |segment: &str| segment.rsplit_once(':').map_or(segment, |(node, _)| node).to_owned();
@@ -70,7 +86,8 @@ pub(super) fn begin(graph: &Arc<Graph>, context: &Context, input: Input, setting
     let start = match input {
         Input::Update(writes) => {
             let input = crate::state::resolve(&*graph.layout, writes).map_err(RunError::from)?;
-            Start::Inside { input, resuming: outer.resuming }
+            let resuming = outer.resuming && inside.is_of_task(graph, outer)?;
+            Start::Inside { input, resuming }
         }
         Input::Command(command) => Start::Command(command),
         Input::Continue => Start::Continue,
@@ -82,7 +99,7 @@ pub(super) fn begin(graph: &Arc<Graph>, context: &Context, input: Input, setting
             (IdSource::new().random(), now, crate::exec::Head::empty(graph), None)
         }
         Some(thread) => {
-            let loaded = load::load(graph, thread, &inside.namespace, None)?;
+            let loaded = load_inside(graph, thread, &inside.namespace, &host)?;
             let around = outer.checkpoint.map(|checkpoint| (outer.namespace.clone(), checkpoint));
             let recording = Recording {
                 thread: thread.id().clone(),
@@ -118,15 +135,40 @@ pub(super) fn begin(graph: &Arc<Graph>, context: &Context, input: Input, setting
     Ok(Begun { machine, store, host, inside: true })
 }
 
+/// Gets the head of a graph inside. One that keeps its state may have been changed by this very run, whose commits are
+/// not all written yet.
+fn load_inside(graph: &Graph, thread: &Thread, namespace: &Namespace, host: &RunHost) -> Result<Loaded, Error> {
+    let left = host.heads.lock().get(namespace).copied();
+    if let Some(left) = left {
+        if let Some(loaded) = load::left_by_run(graph, thread, namespace, left) {
+            return Ok(loaded);
+        }
+        let tickets = std::mem::take(&mut *host.tickets.lock());
+        thread.store().backend().write_submitted();
+        for ticket in tickets {
+            ticket.wait()?;
+        }
+    }
+    load::load(graph, thread, namespace, None)
+}
+
 /// Ends a run inside the task of a context. What only the graphs around it can deal with goes through the context.
 pub(super) fn finish(graph: &Graph, context: &Context, machine: Machine) -> Result<(StateRef, Vec<bool>), Error> {
     let state = Arc::clone(machine.state());
     let present = machine.present();
     let namespace = machine.namespace().clone();
+    let stored = machine.stored_head();
     let (status, head) = machine.finish();
+    if let (Status::Done | Status::Left(_), Some(stored)) = (&status, stored) {
+        context.scope().left.lock().push((namespace.clone(), stored));
+    }
     if let (Persistence::PerThread, Some(thread), Some(head)) =
         (graph.persistence, host_of(context).and_then(|host| host.thread.clone()), head)
     {
+        let left = head.checkpoint.map(|checkpoint| checkpoint.id);
+        if let (Some(host), Some(left)) = (host_of(context), left) {
+            host.heads.lock().insert(namespace.clone(), left);
+        }
         load::keep(graph, &thread, &namespace, head);
     }
     let signal = match status {
@@ -159,9 +201,12 @@ impl<S, C: Clone + Send + Sync + 'static> IntoNode<S, TakesGraph> for CompiledGr
         let start = move |input: NodeInput, context: Context| -> NodeFuture {
             let graph = Arc::clone(&graph);
             Box::pin(async move {
-                let begun = {
+                let waits = host_of(&context).is_some_and(|host| host.waits());
+                let begun = if waits {
                     let (graph, context) = (Arc::clone(&graph), context.clone());
                     unblock(move || begin_as_node(&graph, input, &context)).await?
+                } else {
+                    begin_as_node(&graph, input, &context)?
                 };
                 let machine = AsyncDriver::new(begun).run().await?;
                 end_as_node(&graph, &context, machine)

@@ -32,6 +32,12 @@ pub(super) fn load(graph: &Graph, thread: &Thread, namespace: &Namespace, at: Op
     head.set_pending(backend.writes(&wanted)?);
     Ok(Loaded { head, newest })
 }
+/// Gets the head that a run left in a namespace, while its commits may still be on their way to the file.
+pub(super) fn left_by_run(graph: &Graph, thread: &Thread, namespace: &Namespace, left: CheckpointId) -> Option<Loaded> {
+    let cached = thread.store().heads().take(thread.id(), namespace, graph.id)?;
+    let head = cached.head.downcast::<Head>().ok().filter(|_| cached.checkpoint == left)?;
+    Some(Loaded { head: *head, newest: Some(left) })
+}
 
 fn cached(graph: &Graph, thread: &Thread, wanted: &Point, newest: Option<CheckpointId>) -> Option<Head> {
     let cached = thread.store().heads().take(thread.id(), &wanted.namespace, graph.id)?;

@@ -457,7 +457,11 @@ async fn begin_async(
     settings: &Settings,
     events: EventMask,
 ) -> Result<Begun, Error> {
-    if place.thread.is_none() && place.inside.is_none() {
+    let thread = match &place.inside {
+        Some(context) => inside::host_of(context).and_then(|host| host.thread.clone()),
+        None => place.thread.clone(),
+    };
+    if !thread.is_some_and(|thread| thread.store().backend().waits()) {
         return begin(graph, place, input, settings, events);
     }
     let (graph, place, settings) = (Arc::clone(graph), place.clone(), settings.clone());
@@ -528,6 +532,7 @@ impl Settings {
             feed: if in_task() { Arc::new(Feed::unbounded()) } else { Arc::default() },
             calls: parking_lot::Mutex::default(),
             tickets: parking_lot::Mutex::default(),
+            heads: parking_lot::Mutex::default(),
         }
     }
 

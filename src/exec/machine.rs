@@ -144,6 +144,11 @@ impl Machine {
         &self.namespace
     }
 
+    /// Returns the head that this run has stored, or handed out to be stored; `None` if it keeps nothing as it goes.
+    pub(crate) fn stored_head(&self) -> Option<CheckpointId> {
+        self.committed.filter(|_| self.records() && self.request.saving == Saving::Steps)
+    }
+
     /// Ends the run and gives its head back, unless that is half changed.
     pub(crate) fn finish(self) -> (Status, Option<Head>) {
         // What changed since the last checkpoint belongs to no stored head.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::base::{Encoded, Value, WriteValue};
 use crate::graph::{Graph, Interrupt};
+use crate::store::batch::Expect;
 use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
 
 use super::effect::{Effect, EventKind, Status};
@@ -74,6 +75,13 @@ impl Machine {
     pub(super) fn commit(&mut self, checkpoints: Vec<NewCheckpoint>, writes: Vec<NewWrites>) {
         let Some(recording) = &self.recording else { return };
         let mut batch = Batch::new(recording.thread.clone(), recording.namespace.clone(), self.committed);
+        if self.request.saving == Saving::Steps {
+            // What happens in a graph inside counts only as long as the graphs around it stand where they stood, and
+            // what these make of it only if what it stored was stored.
+            let inside = if checkpoints.is_empty() { Vec::new() } else { self.scope.take_left(&self.namespace) };
+            let heads = recording.parents.iter().cloned().chain(inside);
+            batch.expect.extend(heads.map(|(namespace, head)| Expect { namespace, head: Some(head) }));
+        }
         batch.checkpoints = checkpoints;
         batch.writes = writes;
         self.committed = batch.head_after();

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::base::Value;
 use crate::base::value::Map;
+use crate::base::{CheckpointId, Namespace, Value};
 
 use super::call::{Call, Called};
 use super::context::{Context, ResumeOnce};
@@ -101,6 +101,8 @@ pub(crate) struct Scope {
     pub(crate) resume: ResumeOnce,
     /// Answers by the id of their question.
     pub(crate) answers: Option<Arc<Map>>,
+    /// Where graphs inside were left, until the graphs around them have stored what they made of it.
+    pub(crate) left: Arc<Mutex<Vec<(Namespace, CheckpointId)>>>,
 }
 
 /// A driver that shows nothing.
@@ -121,7 +123,29 @@ impl Host for Nobody {
 impl Scope {
     /// Makes the scope of a run on a driver.
     pub(crate) fn new(host: Arc<dyn Host>) -> Self {
-        Self { host, control: RunControl::new(), value: None, resume: ResumeOnce::default(), answers: None }
+        Self {
+            host,
+            control: RunControl::new(),
+            value: None,
+            resume: ResumeOnce::default(),
+            answers: None,
+            left: Arc::default(),
+        }
+    }
+
+    /// Takes the heads of the graphs that ended inside the one in a namespace.
+    pub(crate) fn take_left(&self, around: &Namespace) -> Vec<(Namespace, CheckpointId)> {
+        let mut left = self.left.lock();
+        if left.is_empty() {
+            return Vec::new();
+        }
+        let is_inside = |namespace: &Namespace| {
+            around.is_root()
+                || namespace.as_str().strip_prefix(around.as_str()).is_some_and(|rest| rest.starts_with('|'))
+        };
+        let (taken, kept) = left.drain(..).partition(|(namespace, _)| is_inside(namespace));
+        *left = kept;
+        taken
     }
 
     /// Makes the scope of what no driver runs.

@@ -42,6 +42,12 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// ticket saves the hand-over to the background writer by calling this first. It need not do anything.
     fn write_submitted(&self) {}
 
+    /// Returns whether reading may wait for a disk or a network, so that an asynchronous caller should read on another
+    /// thread.
+    fn waits(&self) -> bool {
+        true
+    }
+
     /// Returns the newest checkpoint of a namespace, `None` if there is none.
     ///
     /// # Errors

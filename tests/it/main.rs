@@ -35,4 +35,5 @@ mod nonblocking;
 #[path = "nonblocking.rs"]
 mod nonblocking_in_a_file;
 mod places;
+mod sim;
 mod store_model;

@@ -52,6 +52,10 @@ impl Backend for MemoryBackend {
         Ticket::settled(self.commit(&batch))
     }
 
+    fn waits(&self) -> bool {
+        false
+    }
+
     fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError> {
         let head = self.log.read().space(thread, namespace).and_then(|space| space.head().cloned());
         Ok(head.map(|stored| stored.record.clone()))

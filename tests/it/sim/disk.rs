@@ -1,0 +1,190 @@
+//! A disk that loses what was not written when the power goes.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use annals::base::{CheckpointId, Namespace, ThreadId};
+use annals::store::backend::{CheckReport, Settle, Ticket};
+use annals::store::{
+    Backend, Batch, CheckpointQuery, CheckpointRecord, ItemRange, ItemRow, MemoryBackend, Point, StateRecord,
+    StoreError, ThreadRecord, WriteRecord,
+};
+
+/// The write at which the power goes, and whether that write is kept, unacknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crash {
+    pub(crate) at: u64,
+    pub(crate) kept: bool,
+}
+
+/// The backend in memory behind a queue of writes.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    inner: MemoryBackend,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<(Batch, Settle)>,
+    writes: u64,
+    crash: Option<Crash>,
+    faults: Vec<u64>,
+    dead: bool,
+}
+
+fn dead() -> StoreError {
+    StoreError::Write { reason: "the power is off".into(), source: None }
+}
+
+impl Disk {
+    pub(crate) fn new(_seed: u64, crash: Option<Crash>, faults: Vec<u64>) -> Arc<Self> {
+        Arc::new(Self { inner: MemoryBackend::new(), state: Mutex::new(State { crash, faults, ..State::default() }) })
+    }
+
+    /// Returns how many writes wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.state.lock().unwrap().queue.len()
+    }
+
+    /// Returns how many writes there were.
+    pub(crate) fn writes(&self) -> u64 {
+        self.state.lock().unwrap().writes
+    }
+
+    /// Turns the power on again. Returns whether it was off.
+    pub(crate) fn revive(&self) -> bool {
+        std::mem::take(&mut self.state.lock().unwrap().dead)
+    }
+
+    /// Does the first write that waits.
+    pub(crate) fn write_one(&self) -> &'static str {
+        let mut state = self.state.lock().unwrap();
+        let Some((batch, settle)) = state.queue.pop_front() else { return "nothing to write" };
+        let (outcome, what) = self.write(&mut state, &batch);
+        let lost = if state.dead { std::mem::take(&mut state.queue) } else { VecDeque::new() };
+        drop(state);
+        settle.settle(outcome);
+        lost.into_iter().for_each(|(_, settle)| settle.settle(Err(dead())));
+        what
+    }
+
+    fn write(&self, state: &mut State, batch: &Batch) -> (Result<(), StoreError>, &'static str) {
+        if state.dead {
+            return (Err(dead()), "lost");
+        }
+        let at = state.writes;
+        state.writes += 1;
+        match state.crash {
+            Some(crash) if crash.at == at => {
+                state.dead = true;
+                if crash.kept && self.inner.commit(batch).is_ok() {
+                    return (Err(dead()), "crash after a write");
+                }
+                return (Err(dead()), "crash before a write");
+            }
+            _ => {}
+        }
+        if state.faults.contains(&at) {
+            return (Err(StoreError::Busy { waited_ms: 1 }), "the disk is busy");
+        }
+        (self.inner.commit(batch), "written")
+    }
+
+    fn alive(&self) -> Result<(), StoreError> {
+        if self.state.lock().unwrap().dead { Err(dead()) } else { Ok(()) }
+    }
+}
+
+impl Backend for Disk {
+    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        while self.waiting() > 0 {
+            self.write_one();
+        }
+        let mut state = self.state.lock().unwrap();
+        self.write(&mut state, batch).0
+    }
+
+    fn submit(&self, batch: Batch) -> Ticket {
+        let (ticket, settle) = Ticket::open();
+        let mut state = self.state.lock().unwrap();
+        if state.dead {
+            drop(state);
+            settle.settle(Err(dead()));
+        } else {
+            state.queue.push_back((batch, settle));
+        }
+        ticket
+    }
+
+    fn write_submitted(&self) {
+        while self.waiting() > 0 {
+            self.write_one();
+        }
+    }
+
+    fn waits(&self) -> bool {
+        false
+    }
+
+    fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError> {
+        self.alive()?;
+        self.inner.head(thread, namespace)
+    }
+
+    fn checkpoint(&self, at: &Point) -> Result<Option<CheckpointRecord>, StoreError> {
+        self.alive()?;
+        self.inner.checkpoint(at)
+    }
+
+    fn checkpoints_by_prefix(
+        &self,
+        thread: &ThreadId,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRecord>, StoreError> {
+        self.inner.checkpoints_by_prefix(thread, prefix, limit)
+    }
+
+    fn checkpoints(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointRecord>, StoreError> {
+        self.inner.checkpoints(query)
+    }
+
+    fn state(&self, at: &Point) -> Result<StateRecord, StoreError> {
+        self.alive()?;
+        self.inner.state(at)
+    }
+
+    fn items(
+        &self,
+        at: &Point,
+        channel: &str,
+        range: ItemRange,
+        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.alive()?;
+        self.inner.items(at, channel, range, visit)
+    }
+
+    fn writes(&self, at: &Point) -> Result<Vec<WriteRecord>, StoreError> {
+        self.alive()?;
+        self.inner.writes(at)
+    }
+
+    fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
+        self.inner.threads(after, limit)
+    }
+
+    fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
+        self.inner.namespaces(thread)
+    }
+
+    fn check(&self) -> Result<CheckReport, StoreError> {
+        self.inner.check()
+    }
+
+    fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
+        self.alive()?;
+        self.inner.head_id(thread, namespace)
+    }
+}

@@ -1,0 +1,185 @@
+//! The seeded simulator: random graphs, a random order in which tasks end, failures, faults of the store, a crash at any
+//! write, and runs that compete for a thread.
+//!
+//! Everything happens on one thread on the public API: runs are futures, asynchronous nodes wait until the simulator
+//! lets them go on, and a backend around the one in memory loses what a power cut would lose. The law: *whatever
+//! happened, the final state and history are those of a run that was left alone, and `check` passes after each crash.*
+
+mod disk;
+mod graphs;
+mod turns;
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use annals::prelude::*;
+use annals::store::Backend;
+use annals::{Durability, Error};
+
+use disk::{Crash, Disk};
+use graphs::{Plan, answer_to};
+use turns::Turns;
+
+/// How many seeds the test command runs.
+const SEEDS: u64 = 20_000;
+/// For how many of them every crash point is tried.
+const THOROUGH: u64 = 200;
+
+/// A source of numbers that a seed decides (SplitMix64).
+#[derive(Clone)]
+pub(crate) struct Rng(pub(crate) u64);
+
+impl Rng {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// What is done to a run.
+#[derive(Clone, Default)]
+struct Trouble {
+    crash: Option<Crash>,
+    /// The writes that the store refuses.
+    faults: Vec<u64>,
+    /// Whether nodes fail on their first attempts.
+    failures: bool,
+    /// Whether the thread is continued twice at the same time.
+    rivals: bool,
+}
+
+/// What a thread looks like in the end.
+#[derive(Clone, Debug, PartialEq)]
+struct Ending {
+    state: BTreeMap<String, String>,
+    checkpoints: usize,
+}
+
+/// Runs the graph of a seed to its end. Returns what the thread looks like, the log of what happened, and how many
+/// writes there were.
+fn simulate(seed: u64, trouble: &Trouble) -> (Ending, Vec<String>, u64) {
+    let mut rng = Rng(seed ^ 0xa5a5);
+    let plan = Plan::of(seed);
+    let turns = Turns::default();
+    let disk = Disk::new(rng.next(), trouble.crash, trouble.faults.clone());
+    let graph = plan.build(&turns, trouble.failures);
+    let options = annals::store::OpenOptions::new();
+    let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Backend>, options);
+    let thread = store.thread("t").unwrap();
+    let durability = if plan.sync { Durability::Sync } else { Durability::Async };
+    let mut rivals = trouble.rivals;
+    // Failures, faults and questions are bounded, so is the number of runs that end it all.
+    for _ in 0..200 {
+        let started = thread.head().unwrap().is_some();
+        let open = if started { graph.get_state(&thread).unwrap().interrupts } else { Vec::new() };
+        let input = || match (started, open.as_slice()) {
+            (false, _) => annals::IntoInput::<DynState>::into_input(plan.input()),
+            (true, []) => Input::Continue,
+            (true, open) => Input::Command(Command::resume(answers(open))),
+        };
+        let runs = if rivals && started { 2 } else { 1 };
+        rivals &= !started;
+        let futures: Vec<_> = (0..runs)
+            .map(|_| {
+                let run = graph.run(&thread).durability(durability);
+                let input = input();
+                Box::pin(async move { run.ainvoke(input).await }) as Pin<Box<dyn Future<Output = _>>>
+            })
+            .collect();
+        let ends: Vec<Result<Outcome<DynState>, Error>> = turns.run(futures, &disk, &mut rng);
+        let mut done = false;
+        for end in &ends {
+            turns.note(match end {
+                Ok(Outcome::Done(_)) => "done".into(),
+                Ok(outcome) => format!("{} questions", outcome.interrupts().len()),
+                Err(error) => format!("error {:?}", error.kind()),
+            });
+            done |= end.as_ref().is_ok_and(Outcome::is_done);
+        }
+        if disk.revive() {
+            turns.note("restart".into());
+            store.clear_head_cache();
+            let report = store.check().unwrap();
+            assert!(report.problems.is_empty(), "seed {seed}: {:?}", report.problems);
+            continue;
+        }
+        if done {
+            let snapshot = graph.get_state(&thread).unwrap();
+            assert!(snapshot.next.is_empty(), "seed {seed}: {:?} is still to run", snapshot.next);
+            let ending =
+                Ending { state: graphs::shown(&snapshot.values), checkpoints: thread.history().unwrap().count() };
+            return (ending, turns.log(), disk.writes());
+        }
+    }
+    panic!("seed {seed} comes to no end: {:#?}", turns.log());
+}
+
+/// Answers all open questions by their ids: an answer without one goes to whoever asks first.
+fn answers(open: &[Interrupt]) -> Value {
+    Value::Map(open.iter().map(|question| (question.id.clone(), answer_to(&question.value))).collect())
+}
+
+/// Simulates a seed with one random trouble and compares with the run that is left alone.
+fn one_seed(seed: u64) {
+    let (calm, log, writes) = simulate(seed, &Trouble::default());
+    let mut rng = Rng(seed.wrapping_mul(31));
+    let crash = Crash { at: rng.below(writes as usize) as u64, kept: rng.chance(50) };
+    let trouble = Trouble {
+        crash: rng.chance(80).then_some(crash),
+        faults: if rng.chance(30) { vec![rng.below(writes as usize) as u64] } else { Vec::new() },
+        failures: rng.chance(40),
+        rivals: rng.chance(25),
+    };
+    let (ending, troubled, _) = simulate(seed, &trouble);
+    assert_eq!(ending, calm, "seed {seed}: {log:#?} {troubled:#?}");
+    if seed.is_multiple_of(100) {
+        assert_eq!(simulate(seed, &trouble).1, troubled, "seed {seed} is not repeatable");
+    }
+}
+
+/// Runs seeds on two threads.
+fn seeds(from: u64, to: u64, one: fn(u64)) {
+    std::thread::scope(|scope| {
+        for half in 0..2 {
+            scope.spawn(move || (from + half..to).step_by(2).for_each(one));
+        }
+    });
+}
+
+#[test]
+fn whatever_happens_the_end_is_that_of_a_run_left_alone() {
+    seeds(0, SEEDS, one_seed);
+}
+
+#[test]
+fn a_crash_at_any_write_changes_nothing() {
+    seeds(1_000_000, 1_000_000 + THOROUGH, |seed| {
+        let (calm, _, writes) = simulate(seed, &Trouble::default());
+        for at in 0..writes {
+            for kept in [false, true] {
+                let trouble = Trouble { crash: Some(Crash { at, kept }), ..Trouble::default() };
+                let (ending, log, _) = simulate(seed, &trouble);
+                assert_eq!(ending, calm, "seed {seed}, crash at {at} ({kept}): {log:#?}");
+            }
+        }
+    });
+}
+
+/// A million seeds: `ANNALS_SIM_SEEDS=1000000 cargo test --test it sim::on_demand`.
+#[test]
+fn on_demand() {
+    let count = std::env::var("ANNALS_SIM_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(2);
+    seeds(10_000_000, 10_000_000 + count, one_seed);
+}
