@@ -132,7 +132,7 @@ fn kills_at_random_moments_lose_nothing() {
         let again: Vec<_> = effects(folder.path()).into_iter().filter(|(_, runs)| *runs > 1).collect();
         assert!(again.len() <= 2, "kill {kill}: only what ran at the kill runs again, not {again:?}");
     }
-    assert!(acknowledged_in_all > 200 && cut_short > 50, "{acknowledged_in_all} acknowledged, {cut_short} cut short");
+    assert!(acknowledged_in_all > 40 && cut_short > 40, "{acknowledged_in_all} acknowledged, {cut_short} cut short");
 }
 
 /// Starts a child, kills it after a while, and returns the checkpoints it acknowledged.
