@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -39,10 +40,14 @@ pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dy
     let running = Arc::new(Running { host, state: Mutex::new(state), ended: Condvar::new() });
     if due && running.host.inline {
         running.run();
-    } else if due {
+    } else if due && running.host.admit_call() {
         let beside = Arc::clone(&running);
-        Pool::shared().spawn(Box::new(move || beside.run()));
+        Pool::shared().spawn(Box::new(move || {
+            beside.run();
+            beside.host.calling.fetch_sub(1, Ordering::Relaxed);
+        }));
     }
+    // Else it is run by who waits for it.
     running
 }
 
@@ -114,6 +119,15 @@ impl Called for Running {
 }
 
 impl RunHost {
+    /// Takes a place for a call beside its caller, if fewer tasks run than may.
+    fn admit_call(&self) -> bool {
+        let free = self.calling.fetch_add(1, Ordering::Relaxed) < self.concurrency_max - 1;
+        if !free {
+            self.calling.fetch_sub(1, Ordering::Relaxed);
+        }
+        free
+    }
+
     /// Stores what became of a call, as durably as the run stores a superstep, on the head that its graph stands at.
     fn record(&self, context: &Context, writes: NewWrites) -> Result<(), Error> {
         let thread = self.thread.as_ref().ok_or(RunError::NoStore)?;

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use parking_lot::Mutex;
 
@@ -25,6 +26,8 @@ pub(super) struct RunHost {
     pub(super) recursion_limit: u64,
     /// How many tasks run at the same time at most.
     pub(super) concurrency_max: usize,
+    /// How many called tasks run beside their callers.
+    pub(super) calling: AtomicUsize,
     /// Whether called tasks run on the thread of their caller, when they are called.
     pub(super) inline: bool,
     pub(super) wants: EventMask,

@@ -527,6 +527,7 @@ impl Settings {
             recursion_limit: self.recursion_limit.unwrap_or(RECURSION_LIMIT_DEFAULT),
             concurrency_max: self.concurrency_max.unwrap_or(usize::MAX),
             wants,
+            calling: Default::default(),
             inline: in_task() || self.concurrency_max == Some(1),
             // Who runs its tasks on its own thread cannot read what they show meanwhile.
             feed: if in_task() { Arc::new(Feed::unbounded()) } else { Arc::default() },

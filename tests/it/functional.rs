@@ -140,6 +140,26 @@ fn nested_tasks_by_the_hundred_need_no_thread_of_their_own() {
 }
 
 #[test]
+fn started_tasks_keep_to_the_concurrency_of_the_run() {
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let seen = Arc::clone(&most);
+    let nap = Task::new("nap", move |n: i64| {
+        seen.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        running.fetch_sub(1, Ordering::SeqCst);
+        Ok(n)
+    });
+    let graph = Entrypoint::new("all", move |n: i64, context: &Context| {
+        let started: Vec<_> = (0..n).map(|i| nap.start(context, i)).collect();
+        started.into_iter().map(|task| task.wait()).sum::<NodeResult<i64>>()
+    })
+    .compile()
+    .unwrap();
+    assert_eq!(graph.run(()).concurrency_max(3).invoke(20).unwrap().value(), Some(&190));
+    assert!(most.load(Ordering::SeqCst) <= 3);
+}
+
+#[test]
 fn a_task_nobody_waits_for_is_finished_with_the_superstep() {
     let (log, thread) = (Log::default(), thread());
     let double = double(&log);

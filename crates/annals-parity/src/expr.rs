@@ -9,6 +9,8 @@ pub(crate) struct Env {
     pub(crate) vars: Map<String, Json>,
     pub(crate) calls: u64,
     pub(crate) attempt: u64,
+    /// The run context.
+    pub(crate) context: Json,
     /// What the last run of the entrypoint kept.
     pub(crate) previous: Json,
     /// The ids of the interrupts of the steps with a label.
@@ -70,6 +72,7 @@ fn apply(op: &str, arg: &Json, env: &Env) -> Json {
         "$attempt" => env.attempt.into(),
         "$calls" => env.calls.into(),
         "$previous" => env.previous.clone(),
+        "$context" => get(&env.context, arg).unwrap_or_default(),
         "$final" => json!({"$final": [at(0), at(1)]}),
         "$interrupt" => {
             let ids = env.interrupts.get(arg[0].as_str().unwrap_or_default()).cloned().unwrap_or_default();

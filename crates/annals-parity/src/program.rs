@@ -127,7 +127,14 @@ impl Program {
             *calls
         };
         let previous = context.previous::<annals::base::Value>()?.map_or(Json::Null, |kept| crate::trace::plain(&kept));
-        let mut env = Env { state, calls, attempt: 1, previous, ..Env::default() };
+        let mut env = Env {
+            state,
+            calls,
+            attempt: 1,
+            previous,
+            context: context.value::<Json>().cloned().unwrap_or_default(),
+            ..Env::default()
+        };
         let mut gathered = Gathered::default();
         Ok(match self.block(&self.ops, &mut env, &mut gathered, context)? {
             Some(value) => value,
@@ -182,6 +189,10 @@ impl Program {
                             return Ok(Some(returned));
                         }
                     }
+                }
+                "drain" => {
+                    let reason = op.get("reason").map_or("shutdown".into(), |reason| text(&eval(reason, env)));
+                    context.control().request_drain(reason);
                 }
                 "return" => return Ok(Some(value(env, "value"))),
                 "final" => return Ok(Some(json!({"$final": [value(env, "value"), value(env, "save")]}))),

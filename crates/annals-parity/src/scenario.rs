@@ -192,7 +192,7 @@ fn of_ops(ops: &[Map<String, Json>], missing: &mut BTreeSet<String>) {
             "command" if op.get("graph").is_some() => _ = missing.insert("parent commands".into()),
             "command" => {}
             "call" => _ = missing.insert("subgraphs".into()),
-            "drain" => _ = missing.insert("drain".into()),
+            "drain" => {}
             other if other.starts_with("kv_") => _ = missing.insert("kv store".into()),
             other => _ = missing.insert(format!("op {other}")),
         }
@@ -206,7 +206,6 @@ fn of_expressions(json: &Json, missing: &mut BTreeSet<String>) {
         Json::Object(map) => {
             for (key, value) in map {
                 match key.as_str() {
-                    "$context" => _ = missing.insert("run context".into()),
                     "$error" => _ = missing.insert("error handlers".into()),
                     _ => of_expressions(value, missing),
                 }
@@ -227,7 +226,7 @@ fn of_step(step: &Map<String, Json>, options: Options, missing: &mut BTreeSet<St
         "delete_thread" => _ = missing.insert("delete_thread".into()),
         other => _ = missing.insert(format!("step {other}")),
     }
-    for key in ["output_keys", "context", "ns", "message_metadata"] {
+    for key in ["output_keys", "ns", "message_metadata"] {
         if step.contains_key(key) {
             missing.insert(format!("run option {key}"));
         }

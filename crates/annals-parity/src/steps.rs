@@ -208,6 +208,9 @@ impl<'a> Runner<'a> {
             run = run.metadata(metadata.clone());
         }
         run = run.strict_resume(step.get("strict_resume") == Some(&json!(true)));
+        if let Some(context) = step.get("context") {
+            run = run.context(context.clone());
+        }
         let durability = step.get("durability").and_then(Json::as_str).or(self.scenario.durability.as_deref());
         Ok(match durability {
             Some("sync") => run.durability(Durability::Sync),
@@ -237,6 +240,7 @@ impl<'a> Runner<'a> {
     fn invoke<B: Shape>(&mut self, built: &B, step: &Record, record: &mut Record) -> Result<(), Stop> {
         let run = self.prepare(built, step)?;
         let outcome = run.invoke(self.input(built, step)?)?;
+        drained(&outcome)?;
         self.label_interrupts(step, outcome.interrupts());
         record.insert("output".into(), output(built, &outcome));
         Ok(())
@@ -284,8 +288,10 @@ impl<'a> Runner<'a> {
             chunks.push(chunk("values", built.asking(state, interrupts(asked))));
             open = asked.to_vec();
         }
+        let stopped = stream.outcome().map_or(Ok(()), drained);
         self.label_interrupts(step, &open);
         record.insert("chunks".into(), chunks.into());
+        stopped?;
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
@@ -388,6 +394,14 @@ fn graph_json(drawing: &Drawing, record: &mut Record) {
     edges.sort_by_key(|edge| (&edge.source, &edge.target, edge.conditional, &edge.label));
     let shown = edges.into_iter().map(|edge| json!([edge.source, edge.target, edge.conditional, edge.label]));
     record.insert("edges".into(), shown.collect());
+}
+
+/// A run that was asked to stop raises in the reference.
+fn drained<S>(outcome: &Outcome<S>) -> Result<(), Stop> {
+    match outcome {
+        Outcome::Drained { reason, .. } => Err(Stop::Error(json!({"class": "GraphDrained", "reason": reason}))),
+        _ => Ok(()),
+    }
 }
 
 fn chunk(mode: &str, data: Json) -> Json {
