@@ -130,6 +130,7 @@ impl DynCell {
 #[derive(Clone, Debug, Default)]
 pub struct DynUpdate {
     pub(crate) values: Vec<(String, Value)>,
+    strict: bool,
 }
 
 impl DynUpdate {
@@ -147,6 +148,28 @@ impl DynUpdate {
     /// It hides every other write to the channel in its superstep.
     pub fn overwrite(self, channel: impl Into<String>, value: impl Into<Value>) -> Self {
         self.set(channel, super::overwrite::to_value(value.into()))
+    }
+
+    /// Refuses channels that the state does not have, with [`StateError::UnknownChannel`]. Default: what such a channel
+    /// would be given is dropped, as in the reference, so that one change fits graphs with different channels.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let schema = DynSchema::new().last("n").build();
+    /// let graph = StateGraph::with_schema(schema).node("a", |_: &DynState| Ok(())).edge(START, "a").compile()?;
+    /// let change = DynUpdate::new().set("n", 1).set("m", 2);
+    /// assert_eq!(graph.invoke((), change.clone())?.state().get("n"), &Value::from(1));
+    /// let error = graph.invoke((), change.strict()).unwrap_err();
+    /// assert!(error.to_string().contains("no channel \"m\""), "{error}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn strict(mut self) -> Self {
+        self.strict = true;
+        self
     }
 
     /// Writes a channel. A list, message or topic channel takes a list of items, or one item. Of two writes to one
@@ -167,7 +190,7 @@ impl DynUpdate {
 
 impl From<Map> for DynUpdate {
     fn from(map: Map) -> Self {
-        Self { values: map.into_iter().collect() }
+        Self { values: map.into_iter().collect(), strict: false }
     }
 }
 
@@ -176,7 +199,7 @@ impl IntoUpdate<DynState> for DynUpdate {
     fn into_writes(self) -> Writes {
         let mut writes = Writes::default();
         for (channel, value) in self.values {
-            writes.push_box(usize::MAX, BoxWrite::new(NamedWrite { channel, value, optional: false }));
+            writes.push_box(usize::MAX, BoxWrite::new(NamedWrite { channel, value, optional: !self.strict }));
         }
         writes
     }
