@@ -12,7 +12,7 @@ use crate::store::{Batch, Ticket};
 use super::begun::{Begun, Tickets, waits};
 use super::feed::{Fact, Reader, while_polled};
 use super::nonblocking::block_on;
-use super::pool::{Pool, in_task, run_here};
+use super::pool::{Pool, in_task, pause, run_here};
 
 /// A run on the calling thread.
 pub(super) struct Driver {
@@ -69,6 +69,8 @@ impl Driver {
         while let Some(effect) = self.run.machine.poll_effect() {
             match effect {
                 Effect::Commit(batch) => self.commit(batch)?,
+                // Another attempt goes on before the next task starts.
+                Effect::Start(job) if job.context.attempt() > 1 => self.due.push_front(job),
                 Effect::Start(job) => self.due.push_back(job),
             }
         }
@@ -159,6 +161,7 @@ impl Driver {
 
 /// Runs a task on this thread, also one that waits without blocking.
 pub(super) fn run_task(mut job: TaskJob) -> TaskOutcome {
+    pause(job.after);
     let (work, input) = match open(&mut job) {
         Opened::Node { work, input } => (work, input),
         Opened::Ended(outcome) => return outcome,

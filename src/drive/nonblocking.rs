@@ -20,7 +20,7 @@ use crate::store::Batch;
 
 use super::begun::{Begun, Tickets, waits};
 use super::feed::{Fact, Reader, while_polled};
-use super::pool::{Pool, in_task, run_here};
+use super::pool::{Pool, in_task, pause, run_here, unblock};
 
 /// A run in a future.
 pub(super) struct AsyncDriver {
@@ -108,6 +108,7 @@ impl AsyncDriver {
         while let Some(effect) = self.run.machine.poll_effect() {
             match effect {
                 Effect::Commit(batch) => self.commit(batch).await?,
+                Effect::Start(job) if job.context.attempt() > 1 => self.due.push_front(job),
                 Effect::Start(job) => self.due.push_back(job),
             }
         }
@@ -148,6 +149,7 @@ impl AsyncDriver {
             Opened::Node { work: Work::Blocking(run), input } => {
                 let feed = Arc::clone(&self.feed.0);
                 let work = move || {
+                    pause(job.after);
                     let result = catch_unwind(AssertUnwindSafe(|| run(input, &job.context)));
                     let outcome = match result {
                         Ok(output) => close(&job, output),
@@ -160,6 +162,10 @@ impl AsyncDriver {
             }
             Opened::Node { work: Work::Async(start) | Work::Either(_, start), input } => {
                 let future = Box::pin(async move {
+                    if !job.after.is_zero() {
+                        let after = job.after;
+                        unblock(move || pause(after)).await;
+                    }
                     let node = async { start(input, job.context.clone()).await };
                     match Caught(pin!(node)).await {
                         Ok(output) => close(&job, output),

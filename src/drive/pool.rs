@@ -33,6 +33,13 @@ pub(super) fn run_here<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Waits on this thread.
+pub(super) fn pause(after: Duration) {
+    if !after.is_zero() {
+        std::thread::sleep(after);
+    }
+}
+
 /// Does blocking work on a thread of the pool, and returns what came of it. A thread of the pool does it right here.
 pub(super) async fn unblock<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     if in_task() {

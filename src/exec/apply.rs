@@ -11,7 +11,7 @@ use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, W
 
 use super::error::RunError;
 use super::head::{Head, INTERRUPT_SEEN};
-use super::task::{Task, TaskStatus, TaskWrite, WriteKind};
+use super::task::{Task, TaskWrite, WriteKind};
 
 /// What changed since the last checkpoint, to be recorded with the next one.
 #[derive(Default)]
@@ -111,13 +111,11 @@ pub(crate) fn apply(
         let recorded =
             if head.recorded.get(at) == Some(&id) { Some(at) } else { head.recorded.iter().position(|r| *r == id) };
         let task = recorded.map(|at| at as u32);
-        if let TaskStatus::Done(writes) = &mut tasks[at].status {
-            // A write without a channel only says that the task has ended.
-            for TaskWrite { index, channel, kind, .. } in
-                std::mem::take(writes).into_iter().filter(|w| w.channel != u32::MAX)
-            {
-                placed.push((channel, Placed { task, id, index, kind }));
-            }
+        // A write without a channel only says that the task has ended.
+        for TaskWrite { index, channel, kind, .. } in
+            tasks[at].take_writes().into_iter().filter(|write| write.channel != u32::MAX)
+        {
+            placed.push((channel, Placed { task, id, index, kind }));
         }
     }
     write_all(graph, head, placed, next, true, changes, record)
@@ -154,7 +152,7 @@ fn see(graph: &Graph, head: &mut Head, task: &Task, changes: &mut Changes, recor
         return;
     };
     let mut seen = head.seen[node].take().unwrap_or_default();
-    if task.push.is_none() {
+    if task.push.is_none() && task.handles().is_none() {
         seen.clear();
         let versions = graph.nodes[node].triggers.iter().map(|channel| (*channel, head.versions[*channel as usize]));
         seen.extend(versions.filter(|(_, version)| *version > 0));

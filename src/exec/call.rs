@@ -86,6 +86,9 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         scope: Arc::clone(&outer.scope),
         parents: outer.parents.iter().cloned().chain(above).collect(),
         resuming: outer.resuming,
+        attempt: 1,
+        first_attempt_at: outer.first_attempt_at,
+        error: None,
         asked: parking_lot::Mutex::new(asked),
         calls,
     });

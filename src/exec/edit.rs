@@ -1,6 +1,7 @@
 //! Changing a state from outside: the supersteps of `update_state` and `bulk_update_state`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::id::NULL_TASK;
 use crate::base::{CheckpointId, Encoded, IdSource, TaskId, Timestamp, Value};
@@ -109,7 +110,7 @@ impl<'a> Editor<'a> {
             let free = wanted.filter(|id| written.iter().all(|(task, ..)| task != id));
             let id = free.unwrap_or_else(|| TaskId::from_bytes(self.ids.uuid_v4().into_bytes()));
             // Like a send it has seen no trigger and empties no join, and changes apply in the order given.
-            let mut task = task_of(id, edit.node, Some((at as u32, Value::Null)));
+            let mut task = Task::new(id, edit.node, Some((at as u32, Value::Null)));
             let seed = self.ids.random();
             let mut writes = run_as(&self.job(&task, step, seed), edit.output)?;
             written.push((id, path, new_writes(self.graph, &mut writes)));
@@ -212,6 +213,9 @@ impl<'a> Editor<'a> {
             scope: Scope::detached(),
             parents: Arc::clone(&self.recording.parents),
             resuming: false,
+            attempt: 1,
+            first_attempt_at: self.now,
+            error: None,
             asked: Default::default(),
             calls: Default::default(),
         });
@@ -226,6 +230,7 @@ impl<'a> Editor<'a> {
             context,
             record: true,
             seed,
+            after: Duration::ZERO,
         }
     }
 
@@ -273,18 +278,5 @@ impl<'a> Editor<'a> {
             changes,
             seen,
         });
-    }
-}
-
-fn task_of(id: TaskId, node: Option<usize>, push: Option<(u32, Value)>) -> Task {
-    Task {
-        id,
-        node,
-        push,
-        status: TaskStatus::Due,
-        saved: false,
-        restored: false,
-        answers: Vec::new(),
-        answered: false,
     }
 }

@@ -68,6 +68,8 @@ pub(crate) struct PendingWrite {
 pub(crate) const ERROR: (&str, i32) = ("__error__", -1);
 pub(crate) const INTERRUPT: (&str, i32) = ("__interrupt__", -3);
 pub(crate) const RESUME: (&str, i32) = ("__resume__", -4);
+/// The node that failed, of a task whose failure another one handles.
+pub(crate) const ERROR_SOURCE: (&str, i32) = ("__error_source_node__", -5);
 /// What a task writes that has nothing to write, so that it counts as finished.
 pub(crate) const NO_WRITES: &str = "__no_writes__";
 /// The pseudo node under which breakpoints remember what they have seen.

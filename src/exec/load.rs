@@ -291,3 +291,8 @@ fn shown_writes<'a>(graph: &'a Graph, writes: &[TaskWrite]) -> Result<Vec<(&'a A
 pub(crate) fn error_of(pending: &PendingWrites) -> Option<String> {
     special(pending, super::head::ERROR).and_then(|error| error.as_str().map(str::to_owned))
 }
+
+/// Returns the name of the node stored for a task whose failure another one handles.
+pub(super) fn error_source_of(pending: &PendingWrites) -> Option<Value> {
+    special(pending, super::head::ERROR_SOURCE)
+}

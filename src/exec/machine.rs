@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::{CheckpointId, IdSource, Namespace, Timestamp, WriteValue};
 use crate::graph::{Calls, Context, ContextParts, Graph, Interrupt, Scope, StoredCall, TaskPath};
@@ -206,6 +207,9 @@ impl Machine {
                     let (kind, encoded) = (WriteKind::Trigger, Some(WriteValue::Null));
                     writes.push(TaskWrite { index: 0, channel: u32::MAX, kind, encoded });
                 }
+                if let Some(extra) = &task.extra {
+                    writes.iter_mut().for_each(|write| write.index += extra.first_index);
+                }
                 task.status = TaskStatus::Done(writes);
                 task.answers = answers;
                 self.emit_update(slot, false);
@@ -219,7 +223,7 @@ impl Machine {
             }
             TaskOutcome::Left(command) => task.status = TaskStatus::Left(command),
             TaskOutcome::Drained(reason) => task.status = TaskStatus::Drained(reason),
-            TaskOutcome::Failed { error, writes } => task.status = TaskStatus::Failed(error, writes),
+            TaskOutcome::Failed { error, writes } => self.failed(slot, error, writes),
         }
         if !self.tasks.iter().any(|task| matches!(task.status, TaskStatus::Running | TaskStatus::Due)) {
             let ended = self.end_superstep();
@@ -273,7 +277,7 @@ impl Machine {
                     _ => unreachable!("the input asks nothing"),
                 }
                 self.next()?;
-            } else if self.tasks.iter().all(Task::is_done) {
+            } else if !self.tasks.iter().any(|task| matches!(task.status, TaskStatus::Due)) {
                 self.next()?;
             } else {
                 self.start_due();
@@ -303,6 +307,9 @@ impl Machine {
             return Ok(());
         }
         for slot in 0..self.tasks.len() {
+            if self.restore_failure(slot)? {
+                continue;
+            }
             let id = self.tasks[slot].id;
             if let Some(pending) = self.head.pending_of(id).filter(|pending| pending.is_finished()) {
                 let writes = super::load::task_writes(&self.graph, pending)?;
@@ -342,9 +349,14 @@ impl Machine {
             false => Arc::clone(&self.head.state),
         };
         let (answers, took) = (task.answers.clone(), task.answered);
-        let asked = crate::graph::Asked { answers, took, ..Default::default() };
+        let extra = task.extra.as_deref();
+        let (calls, called) = extra.map_or((0, 0), |extra| (extra.calls, extra.called));
+        let asked = crate::graph::Asked { answers, took, calls, ..Default::default() };
         let path = task.push.as_ref().map_or(TaskPath::Pull, |(index, _)| TaskPath::Push(*index));
-        let calls = Calls { path, head: self.committed, stored: self.stored_calls.clone(), ..Calls::default() };
+        let (head, stored) = (self.committed, self.stored_calls.clone());
+        let calls = Calls { path, head, stored, made: called.into(), ..Calls::default() };
+        let attempt = extra.map_or(1, |extra| extra.failed + 1);
+        let first_attempt_at = extra.and_then(|extra| extra.began).unwrap_or(self.now);
         let context = Context::new(ContextParts {
             thread: self.recording.as_ref().map(|recording| recording.thread.clone()),
             namespace: self.namespace.clone(),
@@ -359,9 +371,14 @@ impl Machine {
             scope: Arc::clone(&self.scope),
             parents: self.recording.as_ref().map_or_else(|| [].into(), |recording| Arc::clone(&recording.parents)),
             resuming: self.resuming,
+            attempt,
+            first_attempt_at,
+            error: task.handles().map(|handles| Arc::clone(&handles.error)),
             asked: parking_lot::Mutex::new(asked),
             calls,
         });
+        self.keep_attempt(slot, &context, first_attempt_at);
+        let task = &self.tasks[slot];
         TaskJob {
             slot,
             node: task.node,
@@ -372,6 +389,7 @@ impl Machine {
             context,
             record: self.records(),
             seed: self.ids.random(),
+            after: Duration::ZERO,
             graph: Arc::clone(&self.graph),
         }
     }

@@ -22,6 +22,7 @@ mod input;
 mod load;
 mod machine;
 mod plan;
+mod retry;
 mod save;
 mod task;
 mod view;

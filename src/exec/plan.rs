@@ -4,7 +4,7 @@ use crate::base::{CheckpointId, Namespace, TaskId};
 use crate::graph::{Graph, INPUT};
 
 use super::head::Head;
-use super::task::{Task, TaskStatus, task_id};
+use super::task::{Task, task_id};
 
 /// In which order nodes come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,16 +27,7 @@ pub(crate) fn plan(
 ) -> Vec<Task> {
     let mut tasks = Vec::new();
     let mut add = |node: Option<usize>, push| {
-        let mut task = Task {
-            id: TaskId::default(),
-            node,
-            push,
-            status: TaskStatus::Due,
-            saved: false,
-            restored: false,
-            answers: Vec::new(),
-            answered: false,
-        };
+        let mut task = Task::new(TaskId::default(), node, push);
         task.id = task_id(checkpoint, namespace, step, &task.record(graph));
         tasks.push(task);
     };

@@ -10,7 +10,7 @@ use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
 use super::effect::{Effect, EventKind, Status};
 use super::error::RunError;
 use super::exit::{Saving, fold, hold};
-use super::head::{ERROR, HeadCheckpoint, INTERRUPT, NO_WRITES, RESUME};
+use super::head::{ERROR, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, RESUME};
 use super::machine::Machine;
 use super::plan::{Order, plan};
 use super::task::{TaskStatus, TaskWrite};
@@ -145,7 +145,8 @@ impl Machine {
     /// Takes the writes of a task for storing, and counts them as stored.
     pub(super) fn task_writes(&mut self, slot: usize) -> Option<NewWrites> {
         let checkpoint = self.head.checkpoint?;
-        let path = self.tasks[slot].record(&self.graph).path();
+        let path = super::retry::path_of(&self.graph, &self.tasks[slot]);
+        let source = Value::from(self.tasks[slot].name(&self.graph));
         let task = &mut self.tasks[slot];
         let mut writes = match &mut task.status {
             TaskStatus::Done(writes) => new_writes(&self.graph, writes),
@@ -157,6 +158,12 @@ impl Machine {
             TaskStatus::Failed(error, writes) => {
                 let mut stored = new_writes(&self.graph, writes);
                 stored.push(special(ERROR, &Value::from(error.to_string())));
+                stored
+            }
+            TaskStatus::Handled { message, writes } => {
+                let mut stored = new_writes(&self.graph, writes);
+                stored.push(special(ERROR, &Value::from(message.as_str())));
+                stored.push(special(ERROR_SOURCE, &source));
                 stored
             }
             TaskStatus::Left(_) | TaskStatus::Drained(_) => Vec::new(),
@@ -173,7 +180,9 @@ impl Machine {
         if !self.request.events.updates {
             return;
         }
-        let (TaskStatus::Done(writes), Some(node)) = (&self.tasks[slot].status, self.tasks[slot].node) else { return };
+        let task = &self.tasks[slot];
+        let writes = task.writes();
+        let Some(node) = task.node.filter(|_| task.is_done() || !writes.is_empty()) else { return };
         let update = super::load::update_of(&self.graph, writes).unwrap_or_default();
         let node = self.graph.nodes[node].name.to_string();
         self.emit(EventKind::Updates { node, update, cached });

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::{
     CheckpointId, Encoded, IdSource, Map, Namespace, Payload, TaskId, Value, WriteValue, hash, panic_text,
@@ -14,6 +15,7 @@ use crate::state::{BoxWrite, FieldKind, StateRef, resolve};
 use crate::store::{TaskKind, TaskRecord};
 
 use super::error::RunError;
+use super::retry::Extra;
 
 /// A task of the present superstep.
 pub(crate) struct Task {
@@ -31,6 +33,8 @@ pub(crate) struct Task {
     pub(crate) answers: Vec<Value>,
     /// Whether one of them came with this run and is not stored yet.
     pub(crate) answered: bool,
+    /// What only some tasks need.
+    pub(crate) extra: Option<Box<Extra>>,
 }
 
 /// How far a task has come.
@@ -47,8 +51,10 @@ pub(crate) enum TaskStatus {
     Left(Command),
     /// A graph inside it stopped because the run was asked to.
     Drained(String),
-    /// It failed, after these writes.
+    /// It failed for good, after these writes.
     Failed(RunError, Vec<TaskWrite>),
+    /// It failed for good, after these writes, and another task of its superstep deals with that.
+    Handled { message: String, writes: Vec<TaskWrite> },
 }
 
 /// One write of a task.
@@ -88,6 +94,8 @@ pub(crate) struct TaskJob {
     /// Whether the writes are to be encoded.
     pub(crate) record: bool,
     pub(crate) seed: u64,
+    /// How long to wait before it starts, because an attempt has failed.
+    pub(crate) after: Duration,
 }
 
 /// What became of a task.
@@ -110,6 +118,21 @@ pub(crate) enum TaskOutcome {
 }
 
 impl Task {
+    /// Makes a task that has to run.
+    pub(crate) fn new(id: TaskId, node: Option<usize>, push: Option<(u32, Value)>) -> Self {
+        Self {
+            id,
+            node,
+            push,
+            status: TaskStatus::Due,
+            saved: false,
+            restored: false,
+            answers: Vec::new(),
+            answered: false,
+            extra: None,
+        }
+    }
+
     pub(crate) fn name<'a>(&self, graph: &'a Graph) -> &'a str {
         self.node.map_or(START, |node| &graph.nodes[node].name)
     }
@@ -132,7 +155,24 @@ impl Task {
     pub(crate) fn order<'a>(&self, graph: &'a Graph) -> (bool, u32, &'a str) {
         match &self.push {
             Some((index, _)) => (true, *index, ""),
-            None => (false, 0, self.name(graph)),
+            // A failure is handled in the place of its node.
+            None => (false, 0, self.handles().map_or(self.name(graph), |handles| &graph.nodes[handles.node].name)),
+        }
+    }
+
+    /// Returns what it has written, which a task that failed in a conditional edge also has.
+    pub(crate) fn writes(&self) -> &[TaskWrite] {
+        match &self.status {
+            TaskStatus::Done(writes) | TaskStatus::Handled { writes, .. } | TaskStatus::Failed(_, writes) => writes,
+            _ => &[],
+        }
+    }
+
+    /// Takes out what it has written, to apply it.
+    pub(crate) fn take_writes(&mut self) -> Vec<TaskWrite> {
+        match &mut self.status {
+            TaskStatus::Done(writes) | TaskStatus::Handled { writes, .. } => std::mem::take(writes),
+            _ => Vec::new(),
         }
     }
 
@@ -211,7 +251,9 @@ fn panicked(context: &Context, panic: &(dyn std::any::Any + Send)) -> RunError {
 fn outcome(context: &Context, result: Result<(), RunError>, writes: Vec<TaskWrite>) -> TaskOutcome {
     context.finish_calls();
     let mut asked = context.asked().lock();
-    let answers = if asked.took { std::mem::take(&mut asked.answers) } else { Vec::new() };
+    // After a failure another attempt may use them.
+    let failed = matches!(&result, Err(error) if !matches!(error, RunError::Waiting(_)));
+    let answers = if asked.took && !failed { std::mem::take(&mut asked.answers) } else { Vec::new() };
     match (result, asked.signal.take()) {
         (Ok(()), _) => TaskOutcome::Done { writes, answers },
         (Err(RunError::Waiting(_)), Some(Signal::Waiting(interrupts))) => TaskOutcome::Waiting { interrupts, answers },

@@ -9,18 +9,14 @@ use crate::state::{BoxWrite, StateRef};
 use super::error::RunError;
 use super::head::Head;
 use super::load::task_writes;
-use super::task::{Task, TaskStatus, TaskWrite, WriteKind};
+use super::task::{Task, TaskWrite, WriteKind};
 
 /// Returns the state with the writes of the tasks that have ended, in the order in which the superstep will apply them.
 pub(super) fn shown(graph: &Graph, head: &Head, tasks: &[Task]) -> Result<StateRef, RunError> {
-    let mut ended: Vec<&Task> = tasks.iter().filter(|task| task.is_done()).collect();
+    let mut ended: Vec<&Task> = tasks.iter().filter(|task| !task.writes().is_empty()).collect();
     ended.sort_by(|a, b| a.order(graph).cmp(&b.order(graph)));
-    let writes = ended.into_iter().flat_map(|task| match &task.status {
-        TaskStatus::Done(writes) => writes.as_slice(),
-        _ => &[],
-    });
     let mut view = View::of(head);
-    view.write(graph, writes, true)?;
+    view.write(graph, ended.into_iter().flat_map(Task::writes), true)?;
     Ok(view.state)
 }
 

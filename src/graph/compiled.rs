@@ -90,7 +90,6 @@ pub(crate) struct Node {
     pub(crate) settings: Settings,
     /// The fields it reads; `None` if it reads all.
     pub(crate) reads: Option<Vec<usize>>,
-    #[allow(dead_code)]
     /// The node that runs when it has failed for good.
     pub(crate) handler: Option<usize>,
     /// Whether it is such a node, which nothing else makes due.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Value};
+use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp, Value};
 
 use super::call::Calls;
 use super::command::Command;
@@ -41,6 +41,11 @@ pub(crate) struct ContextParts {
     pub(crate) parents: Arc<[(Namespace, CheckpointId)]>,
     /// Whether the run continues, so that graphs inside the task continue as well.
     pub(crate) resuming: bool,
+    /// The number of the attempt, from 1.
+    pub(crate) attempt: u32,
+    pub(crate) first_attempt_at: Timestamp,
+    /// For a node that handles errors: the one it handles.
+    pub(crate) error: Option<Arc<NodeError>>,
     pub(crate) asked: Mutex<Asked>,
     pub(crate) calls: Calls,
 }
@@ -131,6 +136,23 @@ impl Context {
     /// Returns the name of the node.
     pub fn node(&self) -> &str {
         &self.0.node
+    }
+
+    /// Returns the number of this attempt to run the task, from 1; see [`RetryPolicy`](super::RetryPolicy).
+    #[doc(alias = "node_attempt")]
+    pub fn attempt(&self) -> u32 {
+        self.0.attempt
+    }
+
+    /// Returns when the first attempt to run the task began.
+    #[doc(alias = "node_first_attempt_time")]
+    pub fn first_attempt_at(&self) -> Timestamp {
+        self.0.first_attempt_at
+    }
+
+    /// Returns the failure that this node handles, `None` in a node that is no error handler.
+    pub fn error(&self) -> Option<&NodeError> {
+        self.0.error.as_deref()
     }
 
     /// Returns the number of the superstep.
@@ -224,6 +246,33 @@ impl fmt::Debug for Context {
             .field("task", &self.0.task)
             .field("step", &self.0.step)
             .finish_non_exhaustive()
+    }
+}
+
+/// The failure of a node, as its error handler is told.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NodeError {
+    /// The node that failed.
+    pub node: String,
+    /// What its error said.
+    pub message: String,
+    /// The error itself. It is not there when the handler runs in a later run than the node, which only stored what it
+    /// said.
+    pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+impl NodeError {
+    /// Returns the error, or the first of its causes that is of type `E`.
+    pub fn find<E: std::error::Error + 'static>(&self) -> Option<&E> {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = self.source.as_deref().map(|error| error as _);
+        while let Some(error) = cause {
+            if let Some(found) = error.downcast_ref::<E>() {
+                return Some(found);
+            }
+            cause = error.source();
+        }
+        None
     }
 }
 

@@ -30,7 +30,7 @@ pub use builder::{Persistence, StateGraph};
 pub use call::{CallError, IntoTask, Started, Task, TaskBody};
 pub use command::{Command, SendTo, Target};
 pub use compiled::CompiledGraph;
-pub use context::{Context, Interrupt, Interrupted};
+pub use context::{Context, Interrupt, Interrupted, NodeError};
 pub use draw::{Drawing, DrawingEdge, DrawingNode};
 pub use entrypoint::{Entry, Entrypoint, Final, IntoFinal};
 pub use node::{BoxError, IntoNode, IntoOutput, NodeBody, NodeOutput, NodeResult, Own};

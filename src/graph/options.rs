@@ -8,6 +8,29 @@ use super::node::{IntoNode, NodeBody};
 use super::policy::{CachePolicy, RetryPolicy, TimeoutPolicy};
 
 /// The options of one node, for [`StateGraph::node_with`](super::StateGraph::node_with).
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+///
+/// #[derive(State, Clone, Default)]
+/// struct Order { #[channel(last)] status: String }
+///
+/// # fn main() -> Result<()> {
+/// let options = NodeOptions::new()
+///     .retry(RetryPolicy::new().max_attempts(1))
+///     .error_handler(|_: &Order, ctx: &Context| {
+///         let failed = ctx.error().map_or(String::new(), |failed| format!("{}: {}", failed.node, failed.message));
+///         Ok(Order::update().status(failed))
+///     });
+/// let graph = StateGraph::<Order>::new()
+///     .node_with("pay", |_: &Order| -> NodeResult<()> { Err("no money".into()) }, options)
+///     .edge(START, "pay")
+///     .compile()?;
+/// assert_eq!(graph.invoke((), Order::update())?.state().status, "pay: no money");
+/// # Ok(())
+/// # }
+/// ```
 pub struct NodeOptions<S> {
     pub(crate) settings: Settings,
     pub(crate) error_handler: Option<NodeBody>,
@@ -96,7 +119,7 @@ impl<S> NodeOptions<S> {
 
     /// Sets what runs when the node has failed for good, in the same superstep and with the same input.
     ///
-    /// What it returns stands in for what the node
+    /// [`Context::error`](super::Context::error) tells it what happened. What it returns stands in for what the node
     /// would have returned; the edges of the node are not followed, so it says with a
     /// [`Command`](super::Command) where to go on. Its own failure is not handled.
     pub fn error_handler<M>(mut self, handler: impl IntoNode<S, M>) -> Self {

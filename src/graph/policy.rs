@@ -7,15 +7,35 @@ use std::time::Duration;
 
 use crate::base::Value;
 
-/// A node's error, as a policy looks at it.
-pub(crate) type AnyError = dyn Error + Send + Sync + 'static;
 /// Whether an error is worth another attempt.
-type Predicate = Arc<dyn Fn(&AnyError) -> bool + Send + Sync>;
+type Predicate = Arc<dyn Fn(&(dyn Error + 'static)) -> bool + Send + Sync>;
 
 /// How often a failing node is run again, and after which pauses.
 ///
 /// The pause before attempt `n + 1` is `initial_interval * backoff_factor^(n - 1)`, at most `max_interval`, and with
 /// jitter up to a second more. The first attempt counts; the count goes on across several policies of one node.
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+/// use std::time::Duration;
+///
+/// #[derive(State, Clone, Default)]
+/// struct Page { #[channel(last)] text: String }
+///
+/// # fn main() -> Result<()> {
+/// let patient = RetryPolicy::new().max_attempts(5).initial_interval(Duration::from_millis(1)).jitter(false);
+/// let graph = StateGraph::<Page>::new()
+///     .node_with("fetch", |_: &Page, ctx: &Context| match ctx.attempt() {
+///         1 | 2 => Err("the line is busy".into()),
+///         _ => Ok(Page::update().text("hello".to_string())),
+///     }, NodeOptions::new().retry(patient))
+///     .edge(START, "fetch")
+///     .compile()?;
+/// assert_eq!(graph.invoke((), Page::update())?.state().text, "hello");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct RetryPolicy {
     pub(crate) initial_interval: Duration,
@@ -91,28 +111,30 @@ impl RetryPolicy {
     }
 
     /// Retries errors for which `retries` holds, in place of the default; also beside the types and predicates named
-    /// before.
-    pub fn on_if(
-        mut self,
-        retries: impl Fn(&(dyn Error + Send + Sync + 'static)) -> bool + Send + Sync + 'static,
-    ) -> Self {
+    /// before. It is asked for the error, then for each of its causes.
+    pub fn on_if(mut self, retries: impl Fn(&(dyn Error + 'static)) -> bool + Send + Sync + 'static) -> Self {
         self.retry_on.get_or_insert_default().push(Arc::new(retries));
         self
     }
 
-    /// Returns whether an error of a node is worth another attempt.
+    /// Returns whether an error of a node, or one of its causes, is worth another attempt.
     ///
     /// Without [`on`](Self::on) and [`on_if`](Self::on_if) these are not: input and output errors other than those of
     /// a connection, errors of parsing, converting, formatting, encoding and decoding, and panics. All others are.
-    pub fn retries(&self, error: &(dyn Error + Send + Sync + 'static)) -> bool {
+    pub fn retries(&self, error: &(dyn Error + 'static)) -> bool {
+        let mut causes = causes(error);
         match &self.retry_on {
-            Some(predicates) => predicates.iter().any(|retries| retries(error)),
-            None => is_transient(error),
+            Some(predicates) => causes.any(|error| predicates.iter().any(|retries| retries(error))),
+            None => causes.all(is_transient),
         }
     }
 
+    /// Whether it retries what is retried by default.
+    pub(crate) fn is_default(&self) -> bool {
+        self.retry_on.is_none()
+    }
+
     /// Returns the pause after `failed` attempts; `chance` is between 0 and 1.
-    #[allow(dead_code)]
     pub(crate) fn pause(&self, failed: u32, chance: impl FnOnce() -> f64) -> Duration {
         let exponent = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
         let grown = self.initial_interval.as_secs_f64() * self.backoff_factor.powi(exponent);
@@ -122,8 +144,16 @@ impl RetryPolicy {
     }
 }
 
+/// Returns an error and its causes.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| {
+        let error: &'a (dyn Error + 'static) = *error;
+        error.source()
+    })
+}
+
 /// The default of the reference, in terms of Rust: a mistake in the data or the program fails again.
-fn is_transient(error: &AnyError) -> bool {
+fn is_transient(error: &(dyn Error + 'static)) -> bool {
     use std::io::ErrorKind as K;
     if let Some(error) = error.downcast_ref::<std::io::Error>() {
         return matches!(
@@ -271,7 +301,7 @@ mod tests {
     #[test]
     fn by_default_mistakes_are_not_retried() {
         let policy = RetryPolicy::new();
-        let own: Box<AnyError> = "the model is busy".into();
+        let own: Box<dyn Error> = "the model is busy".into();
         assert!(policy.retries(&*own));
         assert!(policy.retries(&std::io::Error::from(std::io::ErrorKind::ConnectionReset)));
         assert!(!policy.retries(&std::io::Error::from(std::io::ErrorKind::NotFound)));
@@ -282,7 +312,7 @@ mod tests {
     #[test]
     fn named_types_replace_the_default_and_add_up() {
         let policy = RetryPolicy::new().on::<std::fmt::Error>().on_if(|error| error.to_string().contains("busy"));
-        let (busy, other): (Box<AnyError>, Box<AnyError>) = ("busy".into(), "other".into());
+        let (busy, other): (Box<dyn Error>, Box<dyn Error>) = ("busy".into(), "other".into());
         assert!(policy.retries(&std::fmt::Error) && policy.retries(&*busy));
         assert!(!policy.retries(&*other));
     }

@@ -35,5 +35,9 @@ mod nonblocking;
 #[path = "nonblocking.rs"]
 mod nonblocking_in_a_file;
 mod places;
+mod policies;
+/// The same policies on a file.
+#[path = "policies.rs"]
+mod policies_in_a_file;
 mod sim;
 mod store_model;

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use annals::base::Value;
 use annals::graph::Context;
 use annals::prelude::{
-    CompiledGraph, DynSchema, DynState, DynUpdate, Input, IntoInput, NodeOptions, NodeResult, Own, StateGraph,
-    StateUpdate, Target,
+    CompiledGraph, DynSchema, DynState, DynUpdate, Input, IntoInput, Named, NodeResult, Own, StateGraph, StateUpdate,
+    Target,
 };
 use annals::state::ROOT;
 use serde_json::{Map, Value as Json, json};
 
 use crate::expr::{Env, eval, message, text};
 use crate::functional::EntryGraph;
-use crate::program::{Failure, Program, World, command, outputs, targets};
+use crate::policy::Shared;
+use crate::program::{Failure, World, command, outputs, targets};
 use crate::scenario::{BranchDef, GraphDef, Options};
 use crate::trace::{ROLE, plain};
 
@@ -280,21 +281,11 @@ pub(crate) fn build(name: &str, def: &GraphDef, options: Options, world: &World)
     let channels = Arc::new(channels);
     let tasks = Arc::new(def.tasks.clone());
     let mut graph = StateGraph::with_schema(schema.build()).name(def.name.as_deref().unwrap_or(name));
+    let shared = Shared { graph: name, channels: &channels, tasks: &tasks, world };
+    graph = graph.node_defaults(shared.defaults(def.other.get("node_defaults")));
     for node in &def.nodes {
-        let program = Program {
-            graph: name.to_owned(),
-            node: node.name.clone(),
-            ops: node.program.clone(),
-            tasks: Arc::clone(&tasks),
-            world: world.clone(),
-        };
-        let channels = Arc::clone(&channels);
-        let run = move |given: Value, context: &Context| program.run(plain(&given), &channels, context);
-        let mut node_options = NodeOptions::new().defer(node.defer);
-        if let Some(input) = &node.input {
-            node_options = node_options.input(input.iter().map(String::as_str));
-        }
-        graph = graph.node_with(node.name.as_str(), Own(run), node_options);
+        let program = shared.program(&node.name, node.program.clone());
+        graph = graph.node_with(node.name.as_str(), Own(shared.run(program)), shared.options(node));
     }
     for (from, to) in &def.edges {
         graph = match from {
@@ -302,8 +293,8 @@ pub(crate) fn build(name: &str, def: &GraphDef, options: Options, world: &World)
             from => graph.edge(from.as_str().unwrap_or_default(), to.as_str()),
         };
     }
-    for branch in &def.branches {
-        graph = add_branch(graph, branch, &channels, world);
+    for (at, branch) in def.branches.iter().enumerate() {
+        graph = add_branch(graph, at, branch, &channels, world);
     }
     if let Some(input) = &def.input {
         graph = graph.input_channels(input.iter().map(String::as_str));
@@ -319,6 +310,7 @@ pub(crate) fn build(name: &str, def: &GraphDef, options: Options, world: &World)
 
 fn add_branch(
     graph: StateGraph<DynState>,
+    at: usize,
     branch: &BranchDef,
     channels: &Arc<Channels>,
     world: &World,
@@ -347,6 +339,7 @@ fn add_branch(
         }
         Ok(targets(&Json::Array(result)))
     };
+    let path = Named(branch.name.clone().unwrap_or_else(|| format!("branch{at}")), path);
     match &branch.map {
         None => graph.branch(branch.from.as_str(), path),
         Some(Json::Object(map)) => {

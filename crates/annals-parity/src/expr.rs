@@ -13,6 +13,8 @@ pub(crate) struct Env {
     pub(crate) context: Json,
     /// What the last run of the entrypoint kept.
     pub(crate) previous: Json,
+    /// The failure that an error handler deals with.
+    pub(crate) error: Json,
     /// The ids of the interrupts of the steps with a label.
     pub(crate) interrupts: Map<String, Json>,
 }
@@ -74,6 +76,7 @@ fn apply(op: &str, arg: &Json, env: &Env) -> Json {
         "$previous" => env.previous.clone(),
         "$context" => get(&env.context, arg).unwrap_or_default(),
         "$final" => json!({"$final": [at(0), at(1)]}),
+        "$error" => get(&env.error, arg).unwrap_or_default(),
         "$interrupt" => {
             let ids = env.interrupts.get(arg[0].as_str().unwrap_or_default()).cloned().unwrap_or_default();
             get(&ids, &arg[1]).unwrap_or_default()

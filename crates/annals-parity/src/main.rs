@@ -8,6 +8,7 @@ mod build;
 mod canon;
 mod expr;
 mod functional;
+mod policy;
 mod program;
 mod scenario;
 mod steps;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annals::base::TaskId;
-use annals::graph::{BoxError, Context, IntoOutput, NodeOutput};
+use annals::graph::{BoxError, Context, IntoOutput, NodeError, NodeOutput};
 use annals::prelude::{Command, DynState, DynUpdate, SendTo, Target};
 use serde_json::{Map, Value as Json, json};
 
@@ -130,8 +130,9 @@ impl Program {
         let mut env = Env {
             state,
             calls,
-            attempt: 1,
+            attempt: context.attempt().into(),
             previous,
+            error: context.error().map(error_seen).unwrap_or_default(),
             context: context.value::<Json>().cloned().unwrap_or_default(),
             ..Env::default()
         };
@@ -213,6 +214,16 @@ impl Program {
         }
         Ok(None)
     }
+}
+
+/// Returns what an error handler sees of the failure.
+fn error_seen(error: &NodeError) -> Json {
+    // In a later run only the text is left.
+    let failure = error.find::<Failure>().cloned().or_else(|| Failure::parse(&error.message));
+    let library = || error.find::<annals::RunError>().map(|error| Failure::of(error.class()));
+    let failure = failure.or_else(library).unwrap_or_else(|| Failure::of("unknown"));
+    let message = Some(&failure.message).filter(|message| message.starts_with("user: "));
+    json!({"node": error.node, "class": failure.class, "message": message})
 }
 
 pub(crate) fn block_of(op: &Map<String, Json>, name: &str) -> Vec<Map<String, Json>> {

@@ -117,12 +117,9 @@ pub(crate) fn unsupported(scenario: &Scenario, options: Options) -> Result<BTree
         let def: GraphDef = serde_json::from_value(def.clone()).map_err(|error| error.to_string())?;
         of_graph(&def, &mut missing);
         of_functional(&def, &mut missing);
-        of_expressions(&serde_json::json!(def.nodes.iter().map(|n| &n.program).collect::<Vec<_>>()), &mut missing);
-        def.branches.iter().for_each(|branch| of_expressions(&branch.path, &mut missing));
     }
     for step in &scenario.steps {
         of_step(step, options, &mut missing);
-        of_expressions(&Json::Object(step.clone()), &mut missing);
     }
     Ok(missing)
 }
@@ -131,30 +128,24 @@ fn of_graph(def: &GraphDef, missing: &mut BTreeSet<String>) {
     for key in def.other.keys() {
         let what = match key.as_str() {
             "checkpointer" => "subgraphs",
-            "node_defaults" => "node defaults",
+            "node_defaults" if without_cache(&def.other) => continue,
+            "node_defaults" => "cache",
             other => other,
         };
         missing.insert(what.into());
     }
     for node in &def.nodes {
-        let fails = has_op(&node.program, "fail");
-        for (key, value) in &node.other {
+        for key in node.other.keys() {
             match key.as_str() {
-                "metadata" | "destinations" => false,
-                // Without failures there is nothing to repeat or to handle.
-                "retry" if !fails || value.get("max_attempts") == Some(&Json::from(1)) => false,
+                "metadata" | "destinations" | "retry" | "error_handler" => false,
                 "subgraph" => missing.insert("subgraphs".into()),
-                "error_handler" => missing.insert("error handlers".into()),
                 other => missing.insert(other.into()),
             };
         }
         of_ops(&node.program, missing);
-    }
-    let mut names = BTreeSet::new();
-    for (at, branch) in def.branches.iter().enumerate() {
-        let name = branch.name.clone().unwrap_or_else(|| format!("branch{at}"));
-        if !names.insert((branch.from.as_str(), name)) {
-            missing.insert("branch names".into());
+        if let Some(ops) = node.other.get("error_handler") {
+            let ops: Vec<Map<String, Json>> = serde_json::from_value(ops.clone()).unwrap_or_default();
+            of_ops(&ops, missing);
         }
     }
 }
@@ -163,12 +154,10 @@ fn of_functional(def: &GraphDef, missing: &mut BTreeSet<String>) {
     let functional = def.functional.as_ref();
     for task in def.tasks.iter().chain(functional.into_iter().flat_map(|functional| &functional.tasks)) {
         of_ops(&task.program, missing);
-        of_expressions(&serde_json::json!(task.program), missing);
         missing.extend(task.other.keys().map(|key| format!("task {key}")));
     }
     if let Some(functional) = functional {
         of_ops(&functional.program, missing);
-        of_expressions(&serde_json::json!(functional.program), missing);
         missing.extend(functional.other.keys().map(|key| format!("entrypoint {key}")));
     }
 }
@@ -180,8 +169,9 @@ fn blocks(op: &Map<String, Json>) -> Vec<Vec<Map<String, Json>>> {
         .collect()
 }
 
-fn has_op(ops: &[Map<String, Json>], name: &str) -> bool {
-    ops.iter().any(|op| op["op"] == name || blocks(op).iter().any(|block| has_op(block, name)))
+/// Whether the defaults of a graph ask for no cache.
+fn without_cache(other: &Map<String, Json>) -> bool {
+    other.get("node_defaults").is_none_or(|defaults| defaults.get("cache").is_none())
 }
 
 fn of_ops(ops: &[Map<String, Json>], missing: &mut BTreeSet<String>) {
@@ -197,21 +187,6 @@ fn of_ops(ops: &[Map<String, Json>], missing: &mut BTreeSet<String>) {
             other => _ = missing.insert(format!("op {other}")),
         }
         blocks(op).iter().for_each(|block| of_ops(block, missing));
-    }
-}
-
-fn of_expressions(json: &Json, missing: &mut BTreeSet<String>) {
-    match json {
-        Json::Array(items) => items.iter().for_each(|item| of_expressions(item, missing)),
-        Json::Object(map) => {
-            for (key, value) in map {
-                match key.as_str() {
-                    "$error" => _ = missing.insert("error handlers".into()),
-                    _ => of_expressions(value, missing),
-                }
-            }
-        }
-        _ => {}
     }
 }
 

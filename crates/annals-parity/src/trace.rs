@@ -101,7 +101,7 @@ pub(crate) fn error(error: &Error) -> Json {
             return json!({"class": "UnknownInterruptError", "reason": problem.reason()});
         }
         RunError::Node { source, .. } => {
-            return source.downcast_ref::<Failure>().map_or_else(|| other(&run.to_string()), Failure::to_json);
+            return failure(&**source).map_or_else(|| other(&run.to_string()), Failure::to_json);
         }
         RunError::State(StateError::Channel {
             source: annals::channel::ChannelError::Reducer { reason, .. }, ..
@@ -127,15 +127,22 @@ pub(crate) fn error(error: &Error) -> Json {
     out
 }
 
+/// Finds the failure of a program behind an error.
+fn failure<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Failure> {
+    error.downcast_ref::<Failure>().or_else(|| failure(error.source()?))
+}
+
 fn other(text: &str) -> Json {
     json!({"class": "unknown", "text": text})
 }
 
 /// Returns the error that a snapshot has of a task: only its text is stored.
 fn stored_error(text: &str) -> Json {
-    let own =
-        text.split_once(" failed: ").filter(|_| text.starts_with("node ")).and_then(|(_, own)| Failure::parse(own));
-    match own {
+    let mut own = text;
+    while let Some((_, inner)) = own.split_once(" failed: ").filter(|_| own.starts_with("node ")) {
+        own = inner;
+    }
+    match Failure::parse(own) {
         Some(failure) => failure.to_json(),
         None if text.contains("not in its map") => json!({"class": "KeyError"}),
         None if text.contains("conditional edge cannot lead") => json!({"class": "ValueError"}),

@@ -1,0 +1,122 @@
+//! The options of the nodes of a scenario: what happens when they fail, and what is kept of their results.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annals::RunError;
+use annals::base::Value;
+use annals::graph::Context;
+use annals::prelude::{DynState, NodeDefaults, NodeOptions, NodeResult, Own, RetryPolicy};
+use serde_json::{Map, Value as Json};
+
+use crate::build::Channels;
+use crate::program::{Failure, Out, Program, World};
+use crate::scenario::{NodeDef, TaskDef};
+use crate::trace::plain;
+
+/// What the programs of a graph have in common.
+pub(crate) struct Shared<'a> {
+    pub(crate) graph: &'a str,
+    pub(crate) channels: &'a Arc<Channels>,
+    pub(crate) tasks: &'a Arc<Vec<TaskDef>>,
+    pub(crate) world: &'a World,
+}
+
+impl Shared<'_> {
+    /// Makes the program of a node.
+    pub(crate) fn program(&self, node: &str, ops: Vec<Map<String, Json>>) -> Program {
+        Program {
+            graph: self.graph.to_owned(),
+            node: node.to_owned(),
+            ops,
+            tasks: Arc::clone(self.tasks),
+            world: self.world.clone(),
+        }
+    }
+
+    /// Makes the function of a program.
+    pub(crate) fn run(&self, program: Program) -> impl Fn(Value, &Context) -> NodeResult<Vec<Out>> + use<> {
+        let channels = Arc::clone(self.channels);
+        move |given: Value, context: &Context| program.run(plain(&given), &channels, context)
+    }
+
+    fn handler(&self, node: &str, ops: &Json) -> Option<Program> {
+        Some(self.program(node, serde_json::from_value(ops.clone()).ok()?))
+    }
+
+    /// Returns the options of a node.
+    pub(crate) fn options(&self, node: &NodeDef) -> NodeOptions<DynState> {
+        let mut options = NodeOptions::new();
+        for policy in policies(node.other.get("retry")) {
+            options = options.retry(policy);
+        }
+        if let Some(ops) = node.other.get("error_handler")
+            && let Some(program) = self.handler(&format!("__error_handler__{}", node.name), ops)
+        {
+            options = options.error_handler(Own(self.run(program)));
+        }
+        options = options.defer(node.defer);
+        if let Some(input) = &node.input {
+            options = options.input(input.iter().map(String::as_str));
+        }
+        if let Some(metadata) = node.other.get("metadata").and_then(Json::as_object) {
+            options = options.metadata(metadata.clone());
+        }
+        match node.other.get("destinations") {
+            Some(Json::Object(labels)) => options.labeled_destinations(
+                labels.iter().map(|(to, label)| (to.as_str(), label.as_str().unwrap_or_default())),
+            ),
+            list => options.destinations(crate::build::names(list)),
+        }
+    }
+
+    /// Returns the defaults of a graph.
+    pub(crate) fn defaults(&self, json: Option<&Json>) -> NodeDefaults<DynState> {
+        let mut defaults = NodeDefaults::new();
+        let Some(json) = json else { return defaults };
+        for policy in policies(json.get("retry")) {
+            defaults = defaults.retry(policy);
+        }
+        if let Some(ops) = json.get("error_handler")
+            && let Some(program) = self.handler("__default_error_handler__", ops)
+        {
+            defaults = defaults.error_handler(Own(self.run(program)));
+        }
+        defaults
+    }
+}
+
+fn policies(json: Option<&Json>) -> Vec<RetryPolicy> {
+    match json {
+        Some(Json::Array(policies)) => policies.iter().map(policy).collect(),
+        Some(one) => vec![policy(one)],
+        None => Vec::new(),
+    }
+}
+
+fn policy(json: &Json) -> RetryPolicy {
+    let mut policy = RetryPolicy::new().initial_interval(Duration::from_micros(1)).jitter(false);
+    if let Some(attempts) = json.get("max_attempts").and_then(Json::as_u64) {
+        policy = policy.max_attempts(u32::try_from(attempts).unwrap_or(u32::MAX));
+    }
+    match json.get("on").and_then(Json::as_array) {
+        Some(classes) => {
+            let classes: Vec<String> = classes.iter().filter_map(Json::as_str).map(str::to_owned).collect();
+            policy.on_if(move |error| class_of(error).is_some_and(|class| classes.contains(&class)))
+        }
+        None => policy.on_if(|error| {
+            let never = ["ValueError", "RuntimeError", "KeyError", "TypeError"];
+            class_of(error).is_some_and(|class| !never.contains(&class.as_str()))
+        }),
+    }
+}
+
+/// Returns the class of an error that the runner or the library gave one.
+fn class_of(error: &(dyn Error + 'static)) -> Option<String> {
+    let own = error.downcast_ref::<Failure>().map(|failure| failure.class.clone());
+    own.or_else(|| match error.downcast_ref::<RunError>()? {
+        RunError::Node { .. } => None,
+        error => Some(error.class().to_owned()),
+    })
+}

@@ -1,0 +1,214 @@
+//! What follows a failure: another attempt, the node that handles errors, or the end of the run.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use crate::base::{CheckpointId, Namespace, TaskId, Timestamp, hash};
+use crate::graph::{Context, Graph, NodeError, RetryPolicy, interrupt_id, task_namespace};
+
+use super::effect::Effect;
+use super::error::RunError;
+use super::exit::Saving;
+use super::load::{answers_of, error_source_of};
+use super::machine::Machine;
+use super::task::{Task, TaskJob, TaskStatus, TaskWrite};
+
+/// What only tasks need that are tried again, or handle an error.
+#[derive(Default)]
+pub(crate) struct Extra {
+    /// How many attempts have failed.
+    pub(super) failed: u32,
+    /// When the first attempt began.
+    pub(super) began: Option<Timestamp>,
+    /// The context of the present attempt.
+    pub(super) context: Option<Context>,
+    /// How many graphs the attempts have called.
+    pub(super) calls: usize,
+    /// How many tasks they have called.
+    pub(super) called: u32,
+    /// The failure that it handles.
+    pub(super) handles: Option<Handles>,
+    /// Where its writes begin to count: after those that an earlier run stored.
+    pub(super) first_index: i32,
+}
+
+/// The failure that a task handles.
+pub(crate) struct Handles {
+    /// The node that failed.
+    pub(super) node: usize,
+    pub(super) error: Arc<NodeError>,
+}
+
+impl Machine {
+    /// Decides what follows the failure of a task.
+    pub(super) fn failed(&mut self, slot: usize, error: RunError, writes: Vec<TaskWrite>) {
+        if self.tries_again(slot, &error) {
+            return;
+        }
+        let handler = self.tasks[slot].node.and_then(|node| Some((node, self.graph.nodes[node].handler?)));
+        let Some((node, handler)) = handler else {
+            self.tasks[slot].status = TaskStatus::Failed(error, writes);
+            self.emit_update(slot, false);
+            return;
+        };
+        self.tasks[slot].status = TaskStatus::Handled { message: error.to_string(), writes };
+        self.emit_update(slot, false);
+        // The failure is stored before its handler starts.
+        if self.records() && self.request.saving == Saving::Steps {
+            let writes = self.task_writes(slot).into_iter().collect();
+            self.commit(Vec::new(), writes);
+        }
+        let error = node_error(self.graph.nodes[node].name.to_string(), error);
+        self.handle_failure(slot, node, handler, error);
+        let slot = self.tasks.len() - 1;
+        let job = self.job(slot);
+        self.tasks[slot].status = TaskStatus::Running;
+        self.effects.push_back(Effect::Start(Box::new(job)));
+    }
+
+    /// Runs a task again if a policy says so.
+    fn tries_again(&mut self, slot: usize, error: &RunError) -> bool {
+        let Some(node) = self.tasks[slot].node else { return false };
+        let graph = Arc::clone(&self.graph);
+        let policies = graph.nodes[node].settings.retry.as_deref().unwrap_or_default();
+        let Some(policy) = policies.iter().find(|policy| retries(policy, error)) else { return false };
+        let task = &mut self.tasks[slot];
+        let Some(extra) = task.extra.as_deref_mut() else { return false };
+        extra.failed += 1;
+        let failed = extra.failed;
+        if failed >= policy.max_attempts {
+            return false;
+        }
+        if let Some(context) = extra.context.take() {
+            // The next attempt asks nothing that was answered; its calls count on.
+            let mut asked = context.asked().lock();
+            extra.calls = asked.calls;
+            extra.called = context.calls().made.load(std::sync::atomic::Ordering::Relaxed);
+            if asked.took {
+                task.answers = std::mem::take(&mut asked.answers);
+                task.answered = true;
+            }
+        }
+        let pause = policy.pause(failed, || self.ids.random() as f64 / u64::MAX as f64);
+        let job = self.job(slot);
+        self.start_first(Box::new(TaskJob { after: pause, ..job }));
+        true
+    }
+
+    /// Keeps what a next attempt needs, if there may be one.
+    pub(super) fn keep_attempt(&mut self, slot: usize, context: &Context, began: Timestamp) {
+        let retry = |node: usize| self.graph.nodes[node].settings.retry.is_some();
+        if self.tasks[slot].node.is_some_and(retry) {
+            let extra = self.tasks[slot].extra.get_or_insert_default();
+            extra.began = Some(began);
+            extra.context = Some(context.clone());
+        }
+    }
+
+    /// Starts a task before those that are not started yet, after what has to be committed.
+    fn start_first(&mut self, job: Box<TaskJob>) {
+        let at = self.effects.iter().position(|effect| matches!(effect, Effect::Start(_)));
+        self.effects.insert(at.unwrap_or(self.effects.len()), Effect::Start(job));
+    }
+
+    /// Adds the task that handles the failure of another one: in the same superstep, with the same input.
+    pub(super) fn handle_failure(&mut self, slot: usize, node: usize, handler: usize, error: NodeError) {
+        let checkpoint = self.head.checkpoint.map(|checkpoint| checkpoint.id).unwrap_or_default();
+        let name = &self.graph.nodes[handler].name;
+        let failed = &self.tasks[slot];
+        let id = handler_id(checkpoint, &self.namespace, self.step, name, failed.id);
+        let mut task = Task::new(id, Some(handler), failed.push.clone());
+        let mut extra = Extra { handles: Some(Handles { node, error: Arc::new(error) }), ..Extra::default() };
+        if let Some(pending) = self.head.pending_of(id).filter(|_| !self.replaying) {
+            task.answers = answers_of(pending);
+            extra.first_index = pending.writes.iter().map(|write| write.index + 1).max().unwrap_or(0).max(0);
+        }
+        if let Some(answers) = &self.scope.answers {
+            let place = task_namespace(&self.namespace, name, id);
+            let known = task.answers.len();
+            let answer = answers.get(&interrupt_id(&place, known)).or_else(|| answers.get(&interrupt_id(&place, 0)));
+            task.answers.extend(answer.cloned());
+            task.answered = task.answers.len() > known;
+        }
+        task.extra = Some(Box::new(extra));
+        self.tasks.push(task);
+    }
+
+    /// Takes up a failure that an earlier run stored and whose handler did not come to the end of the superstep: the
+    /// node does not run again, its handler does. Returns whether there is one.
+    pub(super) fn restore_failure(&mut self, slot: usize) -> Result<bool, RunError> {
+        let task = &self.tasks[slot];
+        let Some((node, handler)) = task.node.and_then(|node| Some((node, self.graph.nodes[node].handler?))) else {
+            return Ok(false);
+        };
+        let Some(pending) = self.head.pending_of(task.id) else { return Ok(false) };
+        let (Some(message), Some(_)) = (super::load::error_of(pending), error_source_of(pending)) else {
+            return Ok(false);
+        };
+        let writes = super::load::task_writes(&self.graph, pending)?;
+        let name = self.graph.nodes[node].name.to_string();
+        let own = message.strip_prefix(&format!("node {name:?} failed: ")).unwrap_or(&message).to_owned();
+        let task = &mut self.tasks[slot];
+        task.status = TaskStatus::Handled { message, writes };
+        task.saved = true;
+        task.restored = true;
+        self.emit_update(slot, true);
+        self.handle_failure(slot, node, handler, NodeError { node: name, message: own, source: None });
+        Ok(true)
+    }
+}
+
+impl Task {
+    /// Returns the failure that it handles.
+    pub(crate) fn handles(&self) -> Option<&Handles> {
+        self.extra.as_deref().and_then(|extra| extra.handles.as_ref())
+    }
+}
+
+/// Returns what the node that handles an error is told.
+fn node_error(node: String, error: RunError) -> NodeError {
+    match error {
+        RunError::Node { source, .. } => {
+            NodeError { node, message: source.to_string(), source: Some(Arc::from(source)) }
+        }
+        error => NodeError { node, message: error.to_string(), source: Some(Arc::new(error)) },
+    }
+}
+
+/// Whether a policy is for an error.
+fn retries(policy: &RetryPolicy, error: &RunError) -> bool {
+    match error {
+        RunError::Node { source, .. } => policy.retries(&**source),
+        error if policy.is_default() => {
+            // A mistake in the program fails again.
+            let again = matches!(error.class(), "ValueError" | "KeyError" | "TypeError" | "RuntimeError");
+            !again && !matches!(error, RunError::NodePanicked { .. })
+        }
+        error => policy.retries(error as &(dyn Error + 'static)),
+    }
+}
+
+/// Returns the id of the task that handles the failure of another one.
+fn handler_id(checkpoint: CheckpointId, namespace: &Namespace, step: i64, name: &str, failed: TaskId) -> TaskId {
+    let mut place = Vec::with_capacity(192);
+    place.extend_from_slice(checkpoint.as_bytes());
+    if !namespace.is_root() {
+        place.extend_from_slice(namespace.as_str().as_bytes());
+        place.push(b'|');
+    }
+    for part in [name, &step.to_string(), name, "__pregel_push", "node_error_handler", &failed.to_string()] {
+        place.extend_from_slice(part.as_bytes());
+    }
+    TaskId::from_bytes(hash::xxh3_128(&place))
+}
+
+/// Returns the path under which the writes of a task are stored.
+pub(super) fn path_of(graph: &Graph, task: &Task) -> Arc<str> {
+    match task.handles() {
+        None => task.record(graph).path(),
+        Some(handles) => {
+            let failed = Task::new(task.id, Some(handles.node), task.push.clone());
+            format!("{}, node_error_handler, {:010}", failed.record(graph).path(), 0).into()
+        }
+    }
+}
