@@ -472,7 +472,7 @@ mod stream;
 pub use drive::block_on;
 pub use drive::{
     AsyncStream, Durability, Input, IntoInput, Outcome, Run, RunOn, StateHistory, StateSnapshot, StateUpdate, Stream,
-    TaskView, UpdateAs,
+    TaskState, TaskView, UpdateAs,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{EditProblem, ResumeProblem, RunError};

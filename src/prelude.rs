@@ -1,7 +1,7 @@
 //! What a program needs: `use annals::prelude::*`.
 
 pub use crate::base::Value;
-pub use crate::drive::{Durability, Input, IntoInput, Outcome, StateUpdate, UpdateAs};
+pub use crate::drive::{Durability, Input, IntoInput, Outcome, StateUpdate, TaskState, UpdateAs};
 pub use crate::error::{Error, Result};
 pub use crate::graph::{
     CachePolicy, Command, CompiledGraph, Context, END, Entry, Entrypoint, Final, Interrupt, Named, NodeDefaults,

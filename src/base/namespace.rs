@@ -50,6 +50,12 @@ impl Namespace {
     }
 }
 
+impl AsRef<str> for Namespace {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
 impl Default for Namespace {
     fn default() -> Self {
         Self::root()

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::base::{Namespace, TaskId};
+use crate::base::TaskId;
 use crate::error::Error;
 use crate::exec::{Copied, EditProblem, Editor, NodeEdit, RunError, as_node};
 use crate::graph::{CompiledGraph, END, Graph, IntoOutput, NodeOutput};
@@ -13,6 +13,7 @@ use crate::store::{ChannelRecord, ChannelValue, ItemRange, Parent, Point, StoreE
 
 use super::load::{keep, load};
 use super::run::{RunOn, recording};
+use super::snapshot::shown;
 
 /// What an update of a state is made as. Made from a node's name, or from `None` for [`UpdateAs::Last`]; the names that
 /// the field reserves mean what they mean there (`"__end__"`, `"__input__"`, `"__copy__"`).
@@ -181,7 +182,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         U: IntoIterator<Item = StateUpdate<S>>,
     {
         let place = at.place();
-        let thread = place.thread.clone().ok_or(RunError::NoStore)?;
+        let thread = shown(&self.graph, place.thread.clone().ok_or(RunError::NoStore)?)?;
         let supersteps: Vec<Vec<_>> = supersteps.into_iter().map(|updates| updates.into_iter().collect()).collect();
         let empty = supersteps.iter().position(Vec::is_empty);
         if let Some(problem) = empty.map(|superstep| EditProblem::NoUpdates { superstep }) {
@@ -191,15 +192,20 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
             return Err(RunError::from(EditProblem::NoSupersteps).into());
         }
         let store = thread.store();
-        let loaded = load(&self.graph, &thread, &Namespace::root(), place.at.as_ref())?;
-        let recording = recording(&thread, &place, loaded.newest, store.mint_run(), None);
+        let loaded = load(&self.graph, &thread, place.at.as_ref())?;
+        let mut recording = recording(&thread, place.at.is_some(), loaded.newest, store.mint_run(), None);
+        if let Some(base) = loaded.head.checkpoint
+            && let Some(base) = store.backend().checkpoint(&thread.point(base.id))?
+        {
+            recording.parents = base.parents;
+        }
         let mut editor = Editor::new(&self.graph, loaded.head, recording, store.mint_seed(), store.now());
         for updates in supersteps {
             superstep(&self.graph, &thread, &mut editor, updates)?;
         }
         let (batch, head) = editor.finish();
         store.commit(&batch)?;
-        keep(&self.graph, &thread, &Namespace::root(), head);
+        keep(&self.graph, &thread, head);
         let id = batch.head_after().ok_or(RunError::EmptyInput)?;
         Ok(thread.at(&id.to_string())?)
     }

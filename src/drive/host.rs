@@ -13,6 +13,7 @@ use crate::graph::{Call, Called, Context, Host, LivePart};
 use crate::history::Thread;
 use crate::store::{NewWrites, Ticket};
 
+use super::children::Children;
 use super::feed::{Fact, Feed};
 use super::run::Durability;
 
@@ -35,6 +36,8 @@ pub(super) struct RunHost {
     pub(super) feed: Arc<Feed>,
     /// What called tasks left to be stored when their run ends, and where their graphs stand.
     pub(super) calls: Mutex<Vec<(Namespace, NewWrites)>>,
+    /// Where the graphs inside it begin.
+    pub(super) children: Children,
     /// Commits of runs inside this one that nobody has waited for yet.
     pub(super) tickets: Mutex<Vec<Ticket>>,
     /// The heads of the graphs inside that keep their state, as this run left them: they may not be written yet.

@@ -7,8 +7,8 @@ use crate::base::{CheckpointId, IdSource, Namespace, Value};
 use crate::error::Error;
 use crate::exec::{Machine, Recording, Request, RunError, Saving, Start, Status};
 use crate::graph::{
-    CompiledGraph, Context, ContextParts, Graph, INPUT, Interrupted, IntoNode, NodeBody, NodeFuture, NodeInput,
-    NodeOutput, NodeResult, Persistence, Signal, Takes, VALUE, Work, task_namespace,
+    CompiledGraph, Context, Graph, INPUT, Interrupted, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput,
+    NodeResult, Persistence, Signal, Takes, VALUE, Work, task_namespace, without_tasks,
 };
 use crate::history::Thread;
 use crate::state::{StateRef, Writes, field_of, shared_writes};
@@ -49,69 +49,46 @@ impl Inside {
         if graph.persistence == Persistence::PerThread {
             path = without_tasks(&path);
         }
+        let namespace = Namespace::new(path)?;
         let thread = match (graph.persistence, &outer.thread) {
             (Persistence::Stateless, _) | (_, None) => None,
-            _ => host.thread.clone(),
+            _ => host.thread.as_ref().map(|thread| thread.with_namespace(namespace.clone())),
         };
-        Ok(Self { host, namespace: Namespace::new(path)?, thread })
+        Ok(Self { host, namespace, thread })
     }
-}
-
-impl Inside {
-    /// Whether what is stored belongs to the task it is called in. A graph that keeps its state for the thread may
-    /// stand where an earlier task left it: then the input is new to it, also if the run around it goes on.
-    fn is_of_task(&self, graph: &Graph, outer: &ContextParts) -> Result<bool, Error> {
-        let (Persistence::PerThread, Some(thread)) = (graph.persistence, &self.thread) else { return Ok(true) };
-        if self.host.heads.lock().contains_key(&self.namespace) {
-            return Ok(false);
-        }
-        let head = thread.store().backend().head(thread.id(), &self.namespace)?;
-        let around = |(namespace, checkpoint): &(Namespace, CheckpointId)| {
-            *namespace == outer.namespace && Some(*checkpoint) == outer.checkpoint
-        };
-        Ok(head.is_some_and(|head| head.parents.iter().any(around)))
-    }
-}
-
-/// Returns a path without the ids of tasks: the same for all runs of a thread.
-fn without_tasks(path: &str) -> String {
-    let node = |segment: &str| segment.rsplit_once(':').map_or(segment, |(node, _)| node).to_owned();
-    path.split('|').map(node).collect::<Vec<_>>().join("|")
 }
 
 /// Sets up a run of a graph inside the task of a context.
 pub(super) fn begin(graph: &Arc<Graph>, context: &Context, input: Input, settings: &Settings) -> Result<Begun, Error> {
     let inside = Inside::new(graph, context)?;
-    let outer = context.parts();
+    let host = inside.host;
+    let (seed, now, head, recording, resuming) = match &inside.thread {
+        None => {
+            let now = crate::base::Clock::now(&crate::base::SystemClock);
+            (IdSource::new().random(), now, crate::exec::Head::empty(graph), None, false)
+        }
+        Some(thread) => {
+            let left = host.heads.lock().get(thread.namespace()).copied();
+            let (loaded, named, resumes) = match left {
+                Some(left) => (left_of_run(graph, thread, left, &host)?, false, false),
+                None => {
+                    let begins = host.children.begin(thread, graph.persistence, context)?;
+                    (load::load_begun(graph, thread, begins.at.as_ref())?, begins.named, begins.resumes)
+                }
+            };
+            let mut recording = recorded(context, &host, thread);
+            recording.head = loaded.newest;
+            recording.addressed = named;
+            (thread.store().mint_seed(), thread.store().now(), loaded.head, Some(recording), resumes)
+        }
+    };
     let start = match input {
         Input::Update(writes) => {
             let input = crate::state::resolve(&*graph.layout, writes).map_err(RunError::from)?;
-            let resuming = outer.resuming && inside.is_of_task(graph, outer)?;
             Start::Inside { input, resuming }
         }
         Input::Command(command) => Start::Command(command),
         Input::Continue => Start::Continue,
-    };
-    let host = inside.host;
-    let (seed, now, head, recording) = match &inside.thread {
-        None => {
-            let now = crate::base::Clock::now(&crate::base::SystemClock);
-            (IdSource::new().random(), now, crate::exec::Head::empty(graph), None)
-        }
-        Some(thread) => {
-            let loaded = load_inside(graph, thread, &inside.namespace, &host)?;
-            let around = outer.checkpoint.map(|checkpoint| (outer.namespace.clone(), checkpoint));
-            let recording = Recording {
-                thread: thread.id().clone(),
-                namespace: inside.namespace.clone(),
-                head: loaded.newest,
-                run: host.run,
-                metadata: host.metadata.clone(),
-                parents: outer.parents.iter().cloned().chain(around).collect(),
-                addressed: false,
-            };
-            (thread.store().mint_seed(), thread.store().now(), loaded.head, Some(recording))
-        }
     };
     let request = Request {
         start,
@@ -135,21 +112,42 @@ pub(super) fn begin(graph: &Arc<Graph>, context: &Context, input: Input, setting
     Ok(Begun { machine, store, host, inside: true })
 }
 
-/// Gets the head of a graph inside. One that keeps its state may have been changed by this very run, whose commits are
-/// not all written yet.
-fn load_inside(graph: &Graph, thread: &Thread, namespace: &Namespace, host: &RunHost) -> Result<Loaded, Error> {
-    let left = host.heads.lock().get(namespace).copied();
-    if let Some(left) = left {
-        if let Some(loaded) = load::left_by_run(graph, thread, namespace, left) {
-            return Ok(loaded);
-        }
-        let tickets = std::mem::take(&mut *host.tickets.lock());
-        thread.store().backend().write_submitted();
-        for ticket in tickets {
-            ticket.wait()?;
+/// Gets the head that this very run left, whose commits are not all written yet.
+fn left_of_run(graph: &Graph, thread: &Thread, left: CheckpointId, host: &RunHost) -> Result<Loaded, Error> {
+    if let Some(loaded) = load::left_by_run(graph, thread, left) {
+        return Ok(loaded);
+    }
+    let tickets = std::mem::take(&mut *host.tickets.lock());
+    thread.store().backend().write_submitted();
+    for ticket in tickets {
+        ticket.wait()?;
+    }
+    load::load(graph, thread, None)
+}
+
+/// Says where a run inside the task of a context is recorded, and where those around it stand.
+fn recorded(context: &Context, host: &RunHost, thread: &Thread) -> Recording {
+    let outer = context.parts();
+    let (mut parents, mut heads) = (Vec::new(), Vec::new());
+    if let Some(around) = &outer.around {
+        // What a run that was started at the checkpoint of a graph inside names for itself is of the past.
+        parents.extend(around.parents.iter().filter(|(namespace, _)| *namespace != outer.namespace).cloned());
+        heads.extend(around.heads.iter().cloned());
+        if outer.calls.graph.is_none() {
+            heads.push((outer.namespace.clone(), around.head));
         }
     }
-    load::load(graph, thread, namespace, None)
+    parents.extend(outer.checkpoint.map(|checkpoint| (outer.namespace.clone(), checkpoint)));
+    Recording {
+        thread: thread.id().clone(),
+        namespace: thread.namespace().clone(),
+        head: None,
+        run: host.run,
+        metadata: host.metadata.clone(),
+        parents: parents.into(),
+        around: heads.into(),
+        addressed: false,
+    }
 }
 
 /// Ends a run inside the task of a context. What only the graphs around it can deal with goes through the context.
@@ -169,7 +167,7 @@ pub(super) fn finish(graph: &Graph, context: &Context, machine: Machine) -> Resu
         if let (Some(host), Some(left)) = (host_of(context), left) {
             host.heads.lock().insert(namespace.clone(), left);
         }
-        load::keep(graph, &thread, &namespace, head);
+        load::keep(graph, &thread.with_namespace(namespace), head);
     }
     let signal = match status {
         Status::Done => return Ok((state, present)),

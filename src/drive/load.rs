@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{CheckpointId, Namespace, span};
+use crate::base::{CheckpointId, span};
 use crate::error::Error;
 use crate::exec::{Head, Loader, RunError};
 use crate::graph::Graph;
@@ -15,26 +15,39 @@ pub(super) struct Loaded {
     pub(super) newest: Option<CheckpointId>,
 }
 
-/// Gets the head of a thread, or of one of its checkpoints.
-pub(super) fn load(graph: &Graph, thread: &Thread, namespace: &Namespace, at: Option<&Point>) -> Result<Loaded, Error> {
+/// Gets the head of a namespace, or of one of its checkpoints.
+pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result<Loaded, Error> {
+    let newest = thread.store().backend().head_id(thread.id(), thread.namespace())?;
+    let newest_point = newest.map(|newest| thread.point(newest));
+    match at.or(newest_point.as_ref()) {
+        Some(wanted) => load_at(graph, thread, wanted, newest),
+        None => Ok(Loaded { head: Head::empty(graph), newest: None }),
+    }
+}
+
+/// Gets what a graph inside a task begins on, which need not be the newest checkpoint of its namespace.
+pub(super) fn load_begun(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result<Loaded, Error> {
+    let newest = thread.store().backend().head_id(thread.id(), thread.namespace())?;
+    match at {
+        Some(wanted) => load_at(graph, thread, wanted, newest),
+        None => Ok(Loaded { head: Head::empty(graph), newest }),
+    }
+}
+
+fn load_at(graph: &Graph, thread: &Thread, wanted: &Point, newest: Option<CheckpointId>) -> Result<Loaded, Error> {
     span!("load", thread = %thread.id());
     let backend = thread.store().backend();
-    let newest = backend.head_id(thread.id(), namespace)?;
-    let wanted = match (at, newest) {
-        (Some(point), _) => point.clone(),
-        (None, Some(newest)) => Point { thread: thread.id().clone(), namespace: namespace.clone(), checkpoint: newest },
-        (None, None) => return Ok(Loaded { head: Head::empty(graph), newest: None }),
-    };
-    let mut head = match cached(graph, thread, &wanted, newest) {
+    let mut head = match cached(graph, thread, wanted, newest) {
         Some(head) => head,
-        None => read(graph, thread, &wanted)?,
+        None => read(graph, thread, wanted)?,
     };
-    head.set_pending(backend.writes(&wanted)?);
+    head.set_pending(backend.writes(wanted)?);
     Ok(Loaded { head, newest })
 }
+
 /// Gets the head that a run left in a namespace, while its commits may still be on their way to the file.
-pub(super) fn left_by_run(graph: &Graph, thread: &Thread, namespace: &Namespace, left: CheckpointId) -> Option<Loaded> {
-    let cached = thread.store().heads().take(thread.id(), namespace, graph.id)?;
+pub(super) fn left_by_run(graph: &Graph, thread: &Thread, left: CheckpointId) -> Option<Loaded> {
+    let cached = thread.store().heads().take(thread.id(), thread.namespace(), graph.id)?;
     let head = cached.head.downcast::<Head>().ok().filter(|_| cached.checkpoint == left)?;
     Some(Loaded { head: *head, newest: Some(left) })
 }
@@ -52,11 +65,11 @@ fn cached(graph: &Graph, thread: &Thread, wanted: &Point, newest: Option<Checkpo
 }
 
 /// Keeps a head for the next run.
-pub(super) fn keep(graph: &Graph, thread: &Thread, namespace: &Namespace, head: Head) {
+pub(super) fn keep(graph: &Graph, thread: &Thread, head: Head) {
     let Some(checkpoint) = head.checkpoint.map(|checkpoint| checkpoint.id) else { return };
     thread.store().heads().put(CachedHead {
         thread: thread.id().clone(),
-        namespace: namespace.clone(),
+        namespace: thread.namespace().clone(),
         checkpoint,
         schema: graph.id,
         bytes: head.bytes,

@@ -9,6 +9,7 @@
 mod begun;
 mod blocking;
 mod call;
+mod children;
 mod edit;
 mod feed;
 mod host;
@@ -22,4 +23,4 @@ mod snapshot;
 pub use edit::{StateUpdate, UpdateAs};
 pub use nonblocking::block_on;
 pub use run::{AsyncStream, Durability, Input, IntoInput, Outcome, Run, RunOn, Stream};
-pub use snapshot::{StateHistory, StateSnapshot, TaskView};
+pub use snapshot::{StateHistory, StateSnapshot, TaskState, TaskView};

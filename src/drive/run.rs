@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::base::limits::RECURSION_LIMIT_DEFAULT;
-use crate::base::{Clock, IdSource, Namespace, RunId, SystemClock};
+use crate::base::{CheckpointId, Clock, IdSource, Namespace, RunId, SystemClock};
 use crate::error::Error;
 use crate::exec::{
     Event, EventKind, EventMask, Head, Machine, Recording, Request, RunError, Saving, Start, Status, answers_by_id,
@@ -17,11 +17,12 @@ use crate::graph::{
 };
 use crate::history::{Snapshot, Thread};
 use crate::state::{DynState, DynUpdate, IntoUpdate, Part, StateRef, Writes, resolve};
-use crate::store::Point;
+use crate::store::{Point, StoreError};
 use crate::stream::{StreamMode, StreamPart};
 
 use super::begun::Begun;
 use super::blocking::Driver;
+use super::children::Children;
 use super::feed::Feed;
 use super::host::RunHost;
 use super::nonblocking::AsyncDriver;
@@ -99,17 +100,41 @@ pub struct Place {
     pub(super) thread: Option<Thread>,
     pub(super) at: Option<Point>,
     pub(super) inside: Option<Context>,
+    /// The checkpoints of several namespaces that a checkpoint inside stands for.
+    named: Arc<[(Namespace, CheckpointId)]>,
 }
 
 impl Place {
+    fn new(thread: Option<Thread>, at: Option<Point>, inside: Option<Context>) -> Self {
+        Self { thread, at, inside, named: [].into() }
+    }
+
     pub(super) fn inside(context: &Context) -> Self {
-        Self { thread: None, at: None, inside: Some(context.clone()) }
+        Self::new(None, None, Some(context.clone()))
+    }
+
+    /// Returns the place of the outermost graph: where that stood, if this is a checkpoint of a graph inside it.
+    fn outermost(&self) -> Result<Self, Error> {
+        let Some(thread) = self.thread.as_ref().filter(|thread| !thread.namespace().is_root()) else {
+            return Ok(self.clone());
+        };
+        let mut place = Self::new(Some(thread.with_namespace(Namespace::root())), None, None);
+        let Some(point) = &self.at else { return Ok(place) };
+        let not_found =
+            || StoreError::CheckpointNotFound { thread: point.thread.clone(), id: point.checkpoint.to_string() };
+        let record = thread.store().backend().checkpoint(point)?.ok_or_else(not_found)?;
+        if let Some((_, root)) = record.parents.iter().find(|(namespace, _)| namespace.is_root()) {
+            place.at = Some(Point { namespace: Namespace::root(), checkpoint: *root, ..point.clone() });
+            let own = (point.namespace.clone(), point.checkpoint);
+            place.named = record.parents.iter().filter(|(of, _)| *of != own.0).cloned().chain([own.clone()]).collect();
+        }
+        Ok(place)
     }
 }
 
 impl RunOn for () {
     fn place(&self) -> Place {
-        Place { thread: None, at: None, inside: None }
+        Place::new(None, None, None)
     }
 }
 
@@ -122,14 +147,16 @@ impl RunOn for &Context {
 
 impl RunOn for &Thread {
     fn place(&self) -> Place {
-        Place { thread: Some((*self).clone()), at: None, inside: None }
+        Place::new(Some((*self).clone()), None, None)
     }
 }
 
 impl RunOn for &Snapshot {
     fn place(&self) -> Place {
-        let thread = self.store().thread(self.point().thread.as_str()).ok();
-        Place { thread, at: Some(self.point().clone()), inside: None }
+        let point = self.point();
+        let thread = self.store().thread(point.thread.as_str()).ok();
+        let thread = thread.map(|thread| thread.with_namespace(point.namespace.clone()));
+        Place::new(thread, Some(point.clone()), None)
     }
 }
 
@@ -485,7 +512,7 @@ fn begin(
         Input::Command(command) => Start::Command(command),
         Input::Continue => Start::Continue,
     };
-    let root = Namespace::root();
+    let place = &place.outermost()?;
     let run = match &place.thread {
         Some(thread) => thread.store().mint_run(),
         None => RunId::default(),
@@ -494,12 +521,17 @@ fn begin(
         None => (IdSource::new().random(), SystemClock.now(), None, Head::empty(graph), None),
         Some(thread) => {
             let store = thread.store();
-            let loaded = load::load(graph, thread, &root, place.at.as_ref())?;
-            let recording = recording(thread, place, loaded.newest, run, settings.metadata.clone());
+            let loaded = load::load(graph, thread, place.at.as_ref())?;
+            let mut recording = recording(thread, place.at.is_some(), loaded.newest, run, settings.metadata.clone());
+            recording.parents = Arc::clone(&place.named);
             (store.mint_seed(), store.now(), Some(store.clone()), loaded.head, Some(recording))
         }
     };
-    let host = Arc::new(settings.host(place.thread.clone(), run, events));
+    let began = head.checkpoint.zip(place.thread.as_ref()).map(|(checkpoint, thread)| thread.point(checkpoint.id));
+    let answers = matches!(&start, Start::Command(command) if command.resume.is_some());
+    let mut host = settings.host(place.thread.clone(), run, events);
+    host.children = Children::new(began, place.at.is_some() && !answers, &place.named);
+    let host = Arc::new(host);
     let request = Request {
         interrupt_before: settings.breakpoints(graph, "before")?,
         interrupt_after: settings.breakpoints(graph, "after")?,
@@ -511,7 +543,7 @@ fn begin(
         events,
         recording,
         seed,
-        namespace: root,
+        namespace: Namespace::root(),
     };
     let machine = Machine::new(Arc::clone(graph), head, request, now)?;
     Ok(Begun { machine, store, host, inside: false })
@@ -532,6 +564,7 @@ impl Settings {
             // Who runs its tasks on its own thread cannot read what they show meanwhile.
             feed: if in_task() { Arc::new(Feed::unbounded()) } else { Arc::default() },
             calls: parking_lot::Mutex::default(),
+            children: Children::default(),
             tickets: parking_lot::Mutex::default(),
             heads: parking_lot::Mutex::default(),
         }
@@ -550,19 +583,20 @@ impl Settings {
 
 pub(super) fn recording(
     thread: &Thread,
-    place: &Place,
-    newest: Option<crate::base::CheckpointId>,
+    addressed: bool,
+    newest: Option<CheckpointId>,
     run: RunId,
     metadata: Option<String>,
 ) -> Recording {
     Recording {
         thread: thread.id().clone(),
-        namespace: crate::base::Namespace::root(),
+        namespace: thread.namespace().clone(),
         head: newest,
         run,
         metadata,
-        addressed: place.at.is_some(),
+        addressed,
         parents: [].into(),
+        around: [].into(),
     }
 }
 
@@ -585,7 +619,7 @@ fn finish<S: Clone + Send + Sync + 'static>(
     let state = typed::<S>(machine.state());
     let (status, head) = machine.finish();
     if let (Some(thread), Some(head)) = (&place.thread, head) {
-        load::keep(&graph.graph, thread, &Namespace::root(), head);
+        load::keep(&graph.graph, &thread.with_namespace(Namespace::root()), head);
     }
     match status {
         Status::Done => Ok(Outcome::Done(state)),

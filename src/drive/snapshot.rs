@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::base::{CheckpointId, Map, Namespace, TaskId, Timestamp, Value};
 use crate::error::Error;
 use crate::exec::{Head, Order, RunError, TaskStatus, interrupts_of, plan, stored_state};
-use crate::graph::{CompiledGraph, Interrupt};
-use crate::history::{History, HistoryFilter, Thread};
-use crate::store::{CheckpointRecord, Source, TaskKind};
+use crate::graph::{CompiledGraph, Graph, Interrupt, Persistence, task_namespace, without_tasks};
+use crate::history::{History, HistoryFilter, Snapshot, Thread};
+use crate::state::StateRef;
+use crate::store::{CheckpointRecord, Point, Source, TaskKind};
 
 use super::load::{keep, load};
 use super::run::{RunOn, typed};
@@ -16,7 +17,7 @@ use super::run::{RunOn, typed};
 ///
 /// At the head it is live: results of tasks that have ended are counted in `next`. At an older checkpoint it is the
 /// record: the state at the start of the superstep, with all tasks that were due.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StateSnapshot<S> {
     /// The state.
     pub values: Arc<S>,
@@ -26,6 +27,10 @@ pub struct StateSnapshot<S> {
     pub tasks: Vec<TaskView>,
     /// The open questions.
     pub interrupts: Vec<Interrupt>,
+    /// Where the graph stands in its thread.
+    pub namespace: Namespace,
+    /// Of a graph inside others: the namespaces of those, outermost first, and the checkpoints they stood at.
+    pub parents: Arc<[(Namespace, CheckpointId)]>,
     /// The checkpoint; `None` on a thread without one.
     pub checkpoint: Option<CheckpointId>,
     /// The checkpoint it builds on.
@@ -55,6 +60,28 @@ pub struct TaskView {
     pub error: Option<String>,
     /// The questions it asked.
     pub interrupts: Vec<Interrupt>,
+    /// If the node is a graph, where that stands.
+    pub state: Option<TaskState>,
+}
+
+/// Where the graph stands that a task runs.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum TaskState {
+    /// Its namespace, in which it has checkpoints once it has begun: see [`Thread::in_namespace`].
+    Namespace(Namespace),
+    /// Its state, by the names of its channels. Shown by [`CompiledGraph::state_with_subgraphs`].
+    Snapshot(Box<StateSnapshot<Map>>),
+}
+
+impl TaskState {
+    /// Returns the namespace.
+    pub fn namespace(&self) -> &Namespace {
+        match self {
+            Self::Namespace(namespace) => namespace,
+            Self::Snapshot(snapshot) => &snapshot.namespace,
+        }
+    }
 }
 
 impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
@@ -63,19 +90,24 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// # Errors
     /// [`RunError::NoStore`] without a store; the store's errors; [`RunError::State`] if a stored value does not fit.
     pub fn get_state(&self, at: impl RunOn) -> Result<StateSnapshot<S>, Error> {
+        self.state_of(at, false)
+    }
+
+    /// Returns the state of a thread with those of the graphs inside its tasks, at all depths.
+    ///
+    /// The states inside are the newest ones of the tasks, also at an old checkpoint.
+    ///
+    /// # Errors
+    /// As [`CompiledGraph::get_state`].
+    #[doc(alias = "subgraphs")]
+    pub fn state_with_subgraphs(&self, at: impl RunOn) -> Result<StateSnapshot<S>, Error> {
+        self.state_of(at, true)
+    }
+
+    fn state_of(&self, at: impl RunOn, subgraphs: bool) -> Result<StateSnapshot<S>, Error> {
         let place = at.place();
-        let thread = place.thread.ok_or(RunError::NoStore)?;
-        let loaded = load(&self.graph, &thread, &Namespace::root(), place.at.as_ref())?;
-        let live = place.at.is_none();
-        let record = match loaded.head.checkpoint {
-            Some(checkpoint) => thread.store().backend().checkpoint(&thread.point(checkpoint.id))?,
-            None => None,
-        };
-        let snapshot = self.snapshot(&loaded.head, record.as_ref(), live)?;
-        if live {
-            keep(&self.graph, &thread, &Namespace::root(), loaded.head);
-        }
-        Ok(snapshot)
+        let thread = shown(&self.graph, place.thread.ok_or(RunError::NoStore)?)?;
+        state_at(&self.graph, &thread, place.at.as_ref(), subgraphs)?.map(|state, _| Ok(typed::<S>(state)))
     }
 
     /// Returns the states of a thread, newest first, each loaded when it is asked for; at a checkpoint, that one alone.
@@ -93,7 +125,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// As [`CompiledGraph::get_state_history`].
     pub fn state_history(&self, on: impl RunOn, filter: HistoryFilter) -> Result<StateHistory<'_, S>, Error> {
         let place = on.place();
-        let thread = place.thread.ok_or(RunError::NoStore)?;
+        let thread = shown(&self.graph, place.thread.ok_or(RunError::NoStore)?)?;
         let filter = match place.at {
             Some(point) => filter.only(point.checkpoint),
             None => filter,
@@ -101,47 +133,150 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         let history = thread.history_with(filter)?;
         Ok(StateHistory { graph: self, thread, history })
     }
+}
 
-    fn snapshot(&self, head: &Head, record: Option<&CheckpointRecord>, live: bool) -> Result<StateSnapshot<S>, Error> {
-        let graph = &*self.graph;
-        let mut snapshot = StateSnapshot {
-            values: typed::<S>(&head.state),
-            next: Vec::new(),
-            tasks: Vec::new(),
-            interrupts: Vec::new(),
-            checkpoint: head.checkpoint.map(|checkpoint| checkpoint.id),
-            parent: record.and_then(|record| record.parent),
-            source: head.checkpoint.map(|checkpoint| checkpoint.source),
-            step: head.checkpoint.map(|checkpoint| checkpoint.step),
-            created_at: record.map(|record| record.created_at),
-            metadata: record.and_then(|record| record.metadata.clone()),
-        };
-        let Some(checkpoint) = head.checkpoint else { return Ok(snapshot) };
-        let root = crate::base::Namespace::root();
-        let tasks = plan(graph, head, checkpoint.id, &root, checkpoint.step + 1, Order::Listed);
-        snapshot.values = typed::<S>(&stored_state(graph, head, &tasks, live)?);
-        for task in tasks {
-            debug_assert!(matches!(task.status, TaskStatus::Due));
-            let pending = head.pending_of(task.id);
-            let finished = pending.is_some_and(|pending| pending.is_finished());
-            // A record keeps the questions that were asked; live, an ended task asks nothing any more.
-            let asked = pending.filter(|_| !(live && finished));
-            let interrupts = asked.map(interrupts_of).unwrap_or_default();
-            let name = task.name(graph).to_owned();
-            let kind = task.record(graph).kind;
-            let result = match pending.filter(|_| finished) {
-                Some(pending) => Some(crate::exec::result_of(graph, pending)?),
-                None => None,
-            };
-            let error = pending.and_then(crate::exec::error_of);
-            if !(live && finished) {
-                snapshot.next.push(name.clone());
-                snapshot.interrupts.extend(interrupts.iter().cloned());
-            }
-            snapshot.tasks.push(TaskView { id: task.id, name, kind, result, error, interrupts });
-        }
-        Ok(snapshot)
+/// Returns the handle to the namespace in which a graph keeps what that of `thread` names.
+///
+/// A graph whose state lasts as long as its thread has one history, whatever the task.
+pub(super) fn shown(graph: &Graph, thread: Thread) -> Result<Thread, Error> {
+    if thread.namespace().is_root() || graph.persistence != Persistence::PerThread {
+        return Ok(thread);
     }
+    let namespace = Namespace::new(without_tasks(thread.namespace().as_str()))?;
+    Ok(thread.with_namespace(namespace))
+}
+
+/// A snapshot of a graph whose types are hidden, with the fields that hold something.
+struct Erased {
+    snapshot: StateSnapshot<()>,
+    state: StateRef,
+    present: Vec<bool>,
+}
+
+impl Erased {
+    /// Gives the values their type back.
+    fn map<S>(
+        self,
+        values: impl FnOnce(&StateRef, &[bool]) -> Result<Arc<S>, Error>,
+    ) -> Result<StateSnapshot<S>, Error> {
+        let StateSnapshot {
+            values: _,
+            next,
+            tasks,
+            interrupts,
+            namespace,
+            parents,
+            checkpoint,
+            parent,
+            source,
+            step,
+            created_at,
+            metadata,
+        } = self.snapshot;
+        let values = values(&self.state, &self.present)?;
+        Ok(StateSnapshot {
+            values,
+            next,
+            tasks,
+            interrupts,
+            namespace,
+            parents,
+            checkpoint,
+            parent,
+            source,
+            step,
+            created_at,
+            metadata,
+        })
+    }
+}
+
+/// Returns the state of a namespace: the present one, or that of one of its checkpoints.
+fn state_at(graph: &Graph, thread: &Thread, at: Option<&Point>, subgraphs: bool) -> Result<Erased, Error> {
+    let loaded = load(graph, thread, at)?;
+    let record = match loaded.head.checkpoint {
+        Some(checkpoint) => thread.store().backend().checkpoint(&thread.point(checkpoint.id))?,
+        None => None,
+    };
+    let snapshot = snapshot(graph, thread, &loaded.head, record.as_ref(), at.is_none(), subgraphs)?;
+    if at.is_none() {
+        keep(graph, thread, loaded.head);
+    }
+    Ok(snapshot)
+}
+
+fn snapshot(
+    graph: &Graph,
+    thread: &Thread,
+    head: &Head,
+    record: Option<&CheckpointRecord>,
+    live: bool,
+    subgraphs: bool,
+) -> Result<Erased, Error> {
+    let namespace = thread.namespace();
+    let mut snapshot = StateSnapshot {
+        values: Arc::new(()),
+        next: Vec::new(),
+        tasks: Vec::new(),
+        interrupts: Vec::new(),
+        namespace: namespace.clone(),
+        parents: record.map_or_else(|| [].into(), |record| Arc::clone(&record.parents)),
+        checkpoint: head.checkpoint.map(|checkpoint| checkpoint.id),
+        parent: record.and_then(|record| record.parent),
+        source: head.checkpoint.map(|checkpoint| checkpoint.source),
+        step: head.checkpoint.map(|checkpoint| checkpoint.step),
+        created_at: record.map(|record| record.created_at),
+        metadata: record.and_then(|record| record.metadata.clone()),
+    };
+    let Some(checkpoint) = head.checkpoint else {
+        return Ok(Erased { snapshot, state: Arc::clone(&head.state), present: vec![false; graph.layout.len()] });
+    };
+    let tasks = plan(graph, head, checkpoint.id, namespace, checkpoint.step + 1, Order::Listed);
+    let (state, present) = stored_state(graph, head, &tasks, live)?;
+    for task in tasks {
+        debug_assert!(matches!(task.status, TaskStatus::Due));
+        let pending = head.pending_of(task.id);
+        let finished = pending.is_some_and(|pending| pending.is_finished());
+        // A record keeps the questions that were asked; live, an ended task asks nothing any more.
+        let asked = pending.filter(|_| !(live && finished));
+        let interrupts = asked.map(interrupts_of).unwrap_or_default();
+        let name = task.name(graph).to_owned();
+        let kind = task.record(graph).kind;
+        let result = match pending.filter(|_| finished) {
+            Some(pending) => Some(crate::exec::result_of(graph, pending)?),
+            None => None,
+        };
+        let error = pending.and_then(crate::exec::error_of);
+        if !(live && finished) {
+            snapshot.next.push(name.clone());
+            snapshot.interrupts.extend(interrupts.iter().cloned());
+        }
+        let child = task.node.and_then(|node| graph.nodes[node].body.child.as_deref());
+        let state = match child {
+            Some(child) => Some(task_state(child, thread, &task_namespace(namespace, &name, task.id), subgraphs)?),
+            None => None,
+        };
+        snapshot.tasks.push(TaskView { id: task.id, name, kind, result, error, interrupts, state });
+    }
+    Ok(Erased { snapshot, state, present })
+}
+
+/// Returns where the graph of a task stands.
+fn task_state(child: &Graph, thread: &Thread, path: &str, subgraphs: bool) -> Result<TaskState, Error> {
+    let namespace = Namespace::new(path)?;
+    if !subgraphs {
+        return Ok(TaskState::Namespace(namespace));
+    }
+    let thread = shown(child, thread.with_namespace(namespace))?;
+    let erased = state_at(child, &thread, None, true)?;
+    let snapshot = erased.map(|state, present| Ok(Arc::new(values_of(child, state, present)?)))?;
+    Ok(TaskState::Snapshot(Box::new(snapshot)))
+}
+
+fn values_of(graph: &Graph, state: &StateRef, present: &[bool]) -> Result<Map, RunError> {
+    let layout = &*graph.layout;
+    let held = (0..layout.len()).filter(|field| present[*field]);
+    held.map(|field| Ok((layout.name(field).to_string(), layout.to_value(state, field)?))).collect()
 }
 
 /// The states of a thread, newest first, each loaded when it is asked for.
@@ -159,8 +294,16 @@ impl<S: Clone + Send + Sync + 'static> Iterator for StateHistory<'_, S> {
             Ok(snapshot) => snapshot,
             Err(error) => return Some(Err(error.into())),
         };
-        let loaded = load(&self.graph.graph, &self.thread, &Namespace::root(), Some(snapshot.point()));
-        Some(loaded.and_then(|loaded| self.graph.snapshot(&loaded.head, Some(snapshot.record()), false)))
+        Some(self.state(&snapshot))
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> StateHistory<'_, S> {
+    fn state(&self, at: &Snapshot) -> Result<StateSnapshot<S>, Error> {
+        let graph = &*self.graph.graph;
+        let loaded = load(graph, &self.thread, Some(at.point()))?;
+        let erased = snapshot(graph, &self.thread, &loaded.head, Some(at.record()), false, false)?;
+        erased.map(|state, _| Ok(typed::<S>(state)))
     }
 }
 

@@ -71,7 +71,8 @@ impl Machine {
             return self.begin_input(NodeOutput::update(input));
         }
         self.plan_head();
-        self.begin_resumed(Vec::new(), None, false)
+        let addressed = self.recording.as_ref().is_some_and(|recording| recording.addressed);
+        self.begin_resumed(Vec::new(), None, addressed)
     }
 
     /// Drops what an unfinished superstep left, and takes the input.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::id::NULL_TASK;
 use crate::base::{Payload, TaskId, Value, WriteValue, hash, panic_text};
 use crate::graph::{
-    Asked, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, NodeResult, Returned, StoredCall,
+    Around, Asked, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, NodeResult, Returned, StoredCall,
     TaskPath, interrupt_id, questions, stops, task_namespace,
 };
 use crate::store::{NewWrite, NewWrites};
@@ -74,7 +74,6 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         previous: parking_lot::Mutex::new(outer.calls.previous.lock().clone()),
         ..Calls::default()
     };
-    let above = outer.checkpoint.map(|checkpoint| (outer.namespace.clone(), checkpoint));
     let context = Context::new(ContextParts {
         thread: outer.thread.clone(),
         namespace,
@@ -84,7 +83,7 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         step: outer.step,
         stop: outer.stop,
         scope: Arc::clone(&outer.scope),
-        parents: outer.parents.iter().cloned().chain(above).collect(),
+        around: outer.around.as_ref().map(|around| below(around, outer)),
         resuming: outer.resuming,
         attempt: 1,
         first_attempt_at: outer.first_attempt_at,
@@ -93,6 +92,17 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         calls,
     });
     CallJob { call, context, path: text, stored }
+}
+
+/// Returns where the graphs around a call stand: its caller's graph is one of them.
+fn below(around: &Around, outer: &ContextParts) -> Around {
+    let above = outer.checkpoint.map(|checkpoint| (outer.namespace.clone(), checkpoint));
+    let own = outer.calls.graph.is_none().then(|| (outer.namespace.clone(), around.head));
+    Around {
+        parents: around.parents.iter().cloned().chain(above).collect(),
+        heads: around.heads.iter().cloned().chain(own).collect(),
+        head: around.head,
+    }
 }
 
 /// Returns the id of a call: a hash of where its caller stands and of its number there.

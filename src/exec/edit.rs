@@ -211,7 +211,7 @@ impl<'a> Editor<'a> {
             step,
             stop: step + 2,
             scope: Scope::detached(),
-            parents: Arc::clone(&self.recording.parents),
+            around: None,
             resuming: false,
             attempt: 1,
             first_attempt_at: self.now,

@@ -96,6 +96,8 @@ pub(crate) struct Recording {
     pub(crate) metadata: Option<String>,
     /// The namespaces of the graphs around this one, outermost first, and the checkpoints they stood at.
     pub(crate) parents: Arc<[(Namespace, CheckpointId)]>,
+    /// The heads of those namespaces: what is recorded here is void once one of them has moved.
+    pub(crate) around: Arc<[(Namespace, Option<CheckpointId>)]>,
     /// Whether the run was started at a checkpoint that the caller named.
     pub(crate) addressed: bool,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::{CheckpointId, IdSource, Namespace, Timestamp, WriteValue};
-use crate::graph::{Calls, Context, ContextParts, Graph, Interrupt, Scope, StoredCall, TaskPath};
+use crate::graph::{Around, Calls, Context, ContextParts, Graph, Interrupt, Scope, StoredCall, TaskPath};
 use crate::state::{FieldKind, StateRef};
 use crate::store::{NewCheckpoint, NewWrites, Source};
 
@@ -369,7 +369,11 @@ impl Machine {
             step: self.step,
             stop: self.stop,
             scope: Arc::clone(&self.scope),
-            parents: self.recording.as_ref().map_or_else(|| [].into(), |recording| Arc::clone(&recording.parents)),
+            around: self.recording.as_ref().map(|recording| Around {
+                parents: Arc::clone(&recording.parents),
+                heads: Arc::clone(&recording.around),
+                head: self.committed,
+            }),
             resuming: self.resuming,
             attempt,
             first_attempt_at,

@@ -20,7 +20,8 @@ impl Machine {
     pub(super) fn checkpoint(&mut self, source: Source, consumed: Vec<NewWrites>) {
         let step = self.step;
         let parent = self.head.checkpoint.map(|checkpoint| checkpoint.id);
-        let after = parent.max(self.committed);
+        let around = self.recording.as_ref().and_then(|recording| Some(recording.parents.last()?.1));
+        let after = parent.max(self.committed).max(around);
         let id = self.ids.checkpoint(self.now, step, after.as_ref());
         self.head.checkpoint = Some(HeadCheckpoint { id, step, source });
         self.step += 1;
@@ -75,12 +76,13 @@ impl Machine {
     pub(super) fn commit(&mut self, checkpoints: Vec<NewCheckpoint>, writes: Vec<NewWrites>) {
         let Some(recording) = &self.recording else { return };
         let mut batch = Batch::new(recording.thread.clone(), recording.namespace.clone(), self.committed);
-        if self.request.saving == Saving::Steps {
-            // What happens in a graph inside counts only as long as the graphs around it stand where they stood, and
-            // what these make of it only if what it stored was stored.
-            let inside = if checkpoints.is_empty() { Vec::new() } else { self.scope.take_left(&self.namespace) };
-            let heads = recording.parents.iter().cloned().chain(inside);
-            batch.expect.extend(heads.map(|(namespace, head)| Expect { namespace, head: Some(head) }));
+        // What happens in a graph inside counts only as long as the graphs around it stand where they stood, and what
+        // these make of it only if what it stored was stored.
+        let around = recording.around.iter().cloned();
+        batch.expect.extend(around.map(|(namespace, head)| Expect { namespace, head }));
+        if self.request.saving == Saving::Steps && !checkpoints.is_empty() {
+            let inside = self.scope.take_left(&self.namespace).into_iter();
+            batch.expect.extend(inside.map(|(namespace, head)| Expect { namespace, head: Some(head) }));
         }
         batch.checkpoints = checkpoints;
         batch.writes = writes;

@@ -20,9 +20,14 @@ pub(super) fn shown(graph: &Graph, head: &Head, tasks: &[Task]) -> Result<StateR
     Ok(view.state)
 }
 
-/// Returns the state of a stored head: with the commands given to it, and, if it is live, with the stored writes of the
-/// tasks that have ended.
-pub(crate) fn stored(graph: &Graph, head: &Head, tasks: &[Task], live: bool) -> Result<StateRef, RunError> {
+/// Returns the state of a stored head, and which fields hold something: with the commands given to it, and, if it is
+/// live, with the stored writes of the tasks that have ended.
+pub(crate) fn stored(
+    graph: &Graph,
+    head: &Head,
+    tasks: &[Task],
+    live: bool,
+) -> Result<(StateRef, Vec<bool>), RunError> {
     let mut view = View::of(head);
     if let Some(commands) = head.pending_of(NULL_TASK) {
         view.write(graph, task_writes(graph, commands)?.iter(), false)?;
@@ -38,7 +43,8 @@ pub(crate) fn stored(graph: &Graph, head: &Head, tasks: &[Task], live: bool) -> 
     if let Some(writes) = writes {
         view.write(graph, writes.iter(), true)?;
     }
-    Ok(view.state)
+    let present = (0..graph.layout.len()).map(|field| view.is_present(field)).collect();
+    Ok((view.state, present))
 }
 
 /// A state that is looked at, and which of its fields hold something.

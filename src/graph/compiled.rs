@@ -52,6 +52,38 @@ impl<S> CompiledGraph<S> {
     }
 }
 
+impl<S> CompiledGraph<S> {
+    /// Returns the graph that is a node of this one, or of one inside it: by the names of the nodes (`"outer|inner"`), or
+    /// by the namespace of a task. `None` if there is no such graph, or if its state is not a `C`.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Inner { #[channel(last)] n: i64 }
+    /// #[derive(State, Clone, Default)]
+    /// struct Outer { #[channel(last)] n: i64 }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let inner = StateGraph::<Inner>::new()
+    ///     .node("add", |s: &Inner| Ok(Inner::update().n(s.n + 1)))
+    ///     .edge(START, "add")
+    ///     .compile()?;
+    /// let graph = StateGraph::<Outer>::new().node("inner", inner).edge(START, "inner").compile()?;
+    /// assert!(graph.subgraph::<Inner>("inner").is_some());
+    /// assert!(graph.subgraph::<Outer>("inner").is_none(), "it has another state");
+    /// assert!(graph.subgraph::<Inner>("other").is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn subgraph<C: 'static>(&self, path: &str) -> Option<CompiledGraph<C>> {
+        let graph = self.graph.subgraph_at(path)?;
+        let fits = graph.layout.initial().is::<C>();
+        fits.then(|| CompiledGraph { graph: Arc::clone(graph), state: PhantomData })
+    }
+}
+
 /// A graph without its types. Channels are numbered: the fields of the state, then the sends, the input, the trigger
 /// of each node, and the joins.
 pub(crate) struct Graph {
@@ -157,6 +189,23 @@ impl Graph {
     /// Returns the fields of the state.
     pub(crate) fn is_field(&self, channel: u32) -> bool {
         (channel as usize) < self.layout.len()
+    }
+
+    /// Returns the graph inside the node that a path of node names or a namespace leads to.
+    pub(crate) fn subgraph_at(&self, path: &str) -> Option<&Arc<Graph>> {
+        let is_call = |segment: &&str| segment.bytes().all(|byte| byte.is_ascii_digit());
+        let mut names = path.split('|').filter(|segment| !is_call(segment));
+        let child = |graph: &Self, segment: &str| {
+            let node = *graph.by_name.get(segment.rsplit_once(':').map_or(segment, |(node, _)| node))?;
+            Some(node)
+        };
+        let first = child(self, names.next()?)?;
+        let mut graph = self.nodes[first].body.child.as_ref()?;
+        for name in names {
+            let node = child(graph, name)?;
+            graph = graph.nodes[node].body.child.as_ref()?;
+        }
+        Some(graph)
     }
 
     /// Finds the breakpoints with these names.

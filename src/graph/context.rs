@@ -37,8 +37,8 @@ pub(crate) struct ContextParts {
     pub(crate) stop: i64,
     /// What the whole run shares.
     pub(crate) scope: Arc<Scope>,
-    /// Where the graphs around this one stand: their namespaces and checkpoints.
-    pub(crate) parents: Arc<[(Namespace, CheckpointId)]>,
+    /// Where the graphs around this one stand; `None` without a store.
+    pub(crate) around: Option<Around>,
     /// Whether the run continues, so that graphs inside the task continue as well.
     pub(crate) resuming: bool,
     /// The number of the attempt, from 1.
@@ -48,6 +48,16 @@ pub(crate) struct ContextParts {
     pub(crate) error: Option<Arc<NodeError>>,
     pub(crate) asked: Mutex<Asked>,
     pub(crate) calls: Calls,
+}
+
+/// Where a graph and those around it stand.
+pub(crate) struct Around {
+    /// The namespaces around the graph, and the checkpoints they stand at.
+    pub(crate) parents: Arc<[(Namespace, CheckpointId)]>,
+    /// The heads of these namespaces.
+    pub(crate) heads: Arc<[(Namespace, Option<CheckpointId>)]>,
+    /// The head of its own namespace.
+    pub(crate) head: Option<CheckpointId>,
 }
 
 /// Why a task cannot end: what a graph inside it said.
@@ -230,6 +240,12 @@ impl Context {
 pub(crate) fn task_namespace(namespace: &Namespace, node: &str, task: TaskId) -> String {
     let separator = if namespace.is_root() { "" } else { "|" };
     format!("{namespace}{separator}{node}:{task}")
+}
+
+/// Returns a namespace path without the ids of tasks: the same for all runs of a thread.
+pub(crate) fn without_tasks(path: &str) -> String {
+    let node = |segment: &str| segment.rsplit_once(':').map_or(segment, |(node, _)| node).to_owned();
+    path.split('|').map(node).collect::<Vec<_>>().join("|")
 }
 
 /// Returns the id of the question number `answered` of a task: a hash of where it is asked.

@@ -44,7 +44,7 @@ pub(crate) use async_node::NodeFuture;
 pub(crate) use branch::Branch;
 pub(crate) use call::{Call, CallOutcome, Called, Calls, Done, Returned, StoredCall, TaskPath, questions, stops};
 pub(crate) use compiled::{Breakpoints, Graph, Join, Outgoing};
-pub(crate) use context::{Asked, ContextParts, Signal, interrupt_id, task_namespace};
+pub(crate) use context::{Around, Asked, ContextParts, Signal, interrupt_id, task_namespace, without_tasks};
 pub(crate) use entrypoint::{INPUT, VALUE, input_writes};
 pub(crate) use node::{NodeInput, Takes, Work};
 pub(crate) use scope::{Host, LivePart, Scope};

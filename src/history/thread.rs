@@ -15,6 +15,8 @@ use super::snapshot::Snapshot;
 pub struct Thread {
     store: Store,
     id: ThreadId,
+    /// The part of it that this handle shows.
+    namespace: Namespace,
 }
 
 /// How many checkpoints one read brings.
@@ -26,7 +28,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Id`] if the id is empty, longer than 1,024 bytes, or holds a NUL.
     pub fn thread(&self, id: impl AsRef<str>) -> Result<Thread, StoreError> {
-        Ok(Thread { store: self.clone(), id: ThreadId::new(id)? })
+        Ok(Thread { store: self.clone(), id: ThreadId::new(id)?, namespace: Namespace::root() })
     }
 
     /// Lists all threads by id. For a file with very many, page through
@@ -58,12 +60,60 @@ impl Thread {
         &self.store
     }
 
+    /// Returns the part of the thread that this handle shows: that of the outermost graph, unless it was made by
+    /// [`Thread::in_namespace`].
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Returns a handle to the part of the thread that belongs to a graph inside a node: its head, its history and,
+    /// with that graph, its state. A run on it is one of the outermost graph all the same.
+    ///
+    /// # Errors
+    /// [`StoreError::Id`] if the path is longer than 4,096 bytes or holds a NUL.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Draft { #[channel(last)] text: String }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let write = StateGraph::<Draft>::new()
+    ///     .node("ask", |_: &Draft, context: &Context| {
+    ///         let text = context.interrupt("what shall it say?")?;
+    ///         Ok(Draft::update().text(text.as_str().unwrap_or_default()))
+    ///     })
+    ///     .edge(START, "ask")
+    ///     .compile()?;
+    /// let graph = StateGraph::<Draft>::new().node("write", write.clone()).edge(START, "write").compile()?;
+    /// let thread = Store::memory().thread("t")?;
+    /// graph.invoke(&thread, Draft::update().text("-"))?;
+    ///
+    /// let state = graph.get_state(&thread)?;
+    /// let Some(TaskState::Namespace(path)) = &state.tasks[0].state else { panic!("it is a graph") };
+    /// let inside = write.get_state(&thread.in_namespace(path)?)?;
+    /// assert_eq!(inside.next, ["ask"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "checkpoint_ns")]
+    pub fn in_namespace(&self, path: impl AsRef<str>) -> Result<Self, StoreError> {
+        Ok(Self { namespace: Namespace::new(path)?, ..self.clone() })
+    }
+
+    /// Returns the handle to the part of another graph.
+    pub(crate) fn with_namespace(&self, namespace: Namespace) -> Self {
+        Self { namespace, ..self.clone() }
+    }
+
     /// Returns the newest checkpoint, `None` if the thread has none.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn head(&self) -> Result<Option<Snapshot>, StoreError> {
-        let record = self.store.backend().head(&self.id, &Namespace::root())?;
+        let record = self.store.backend().head(&self.id, &self.namespace)?;
         Ok(record.map(|record| Snapshot::new(self.store.clone(), record)))
     }
 
@@ -90,6 +140,9 @@ impl Thread {
             return Ok(at);
         }
         let mut found = self.store.backend().checkpoints_by_prefix(&self.id, point, 9)?;
+        if !self.namespace.is_root() {
+            found.retain(|record| record.point.namespace == self.namespace);
+        }
         match found.len() {
             0 => Err(not_found()),
             1 => Ok(Snapshot::new(self.store.clone(), found.remove(0))),
@@ -100,7 +153,7 @@ impl Thread {
         }
     }
 
-    /// Returns the checkpoints of the root namespace, newest first, abandoned branches included. No state is read.
+    /// Returns the checkpoints of the namespace, newest first, abandoned branches included. No state is read.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`]; each item may fail alike.
@@ -109,12 +162,12 @@ impl Thread {
         self.history_with(HistoryFilter::new())
     }
 
-    /// Returns some of the checkpoints of the root namespace, newest first. No state is read.
+    /// Returns some of the checkpoints of the namespace, newest first. No state is read.
     ///
     /// # Errors
     /// As [`Thread::history`].
     pub fn history_with(&self, filter: HistoryFilter) -> Result<History, StoreError> {
-        let mut query = CheckpointQuery::new(self.id.clone(), Namespace::root());
+        let mut query = CheckpointQuery::new(self.id.clone(), self.namespace.clone());
         query.before = filter.below();
         query.limit = filter.limit.map_or(PAGE, |limit| limit.clamp(1, PAGE));
         let page = self.store.backend().checkpoints(&query)?.into_iter();
@@ -148,13 +201,13 @@ impl Thread {
     }
 
     pub(crate) fn point(&self, checkpoint: CheckpointId) -> Point {
-        Point { thread: self.id.clone(), namespace: Namespace::root(), checkpoint }
+        Point { thread: self.id.clone(), namespace: self.namespace.clone(), checkpoint }
     }
 }
 
 impl fmt::Debug for Thread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Thread").field(&self.id).finish()
+        f.debug_struct("Thread").field("id", &self.id).field("namespace", &self.namespace).finish()
     }
 }
 

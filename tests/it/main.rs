@@ -41,3 +41,7 @@ mod policies;
 mod policies_in_a_file;
 mod sim;
 mod store_model;
+mod subgraphs;
+/// The same graphs on a file.
+#[path = "subgraphs.rs"]
+mod subgraphs_in_a_file;
