@@ -1,5 +1,6 @@
 //! Graphs and channels of a scenario on the public API.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annals::base::Value;
@@ -16,6 +17,7 @@ use crate::functional::EntryGraph;
 use crate::policy::Shared;
 use crate::program::{Failure, World, command, outputs, targets};
 use crate::scenario::{BranchDef, GraphDef, Options};
+use crate::subgraphs::{Inside, persistence};
 use crate::trace::{ROLE, plain};
 
 /// The channels of a graph in declaration order.
@@ -202,6 +204,9 @@ pub(crate) trait Shape: Clone {
     /// Makes an input.
     fn input(&self, value: Json) -> Result<Input, Failure>;
 
+    /// Returns it as one of the graphs of the scenario.
+    fn built(&self) -> Built;
+
     /// Makes an update.
     fn update(&self, values: &Json, as_node: Option<&str>) -> Result<StateUpdate<Self::State>, Failure>;
 }
@@ -215,6 +220,10 @@ impl Shape for Plain {
 
     fn shown(&self, state: &DynState) -> Json {
         self.channels.state(state)
+    }
+
+    fn built(&self) -> Built {
+        Built::Graph(self.clone())
     }
 
     fn empty(&self) -> Json {
@@ -270,20 +279,32 @@ impl Shape for Plain {
 pub(crate) struct Plain {
     pub(crate) graph: CompiledGraph<DynState>,
     pub(crate) channels: Arc<Channels>,
+    pub(crate) inside: Inside,
 }
 
 /// Builds a graph. A graph that does not compile is a `ValueError`.
-pub(crate) fn build(name: &str, def: &GraphDef, options: Options, world: &World) -> Result<Built, String> {
+pub(crate) fn build(name: &str, def: &GraphDef, options: Options, world: &World, child: bool) -> Result<Built, String> {
     if let Some(functional) = &def.functional {
-        return crate::functional::build(name, def, functional, world).map(Built::Entry);
+        return crate::functional::build(name, def, functional, world, persistence(def, child)).map(Built::Entry);
     }
     let (channels, schema) = Channels::of(def, options)?;
     let channels = Arc::new(channels);
     let tasks = Arc::new(def.tasks.clone());
     let mut graph = StateGraph::with_schema(schema.build()).name(def.name.as_deref().unwrap_or(name));
+    graph = graph.persistence(persistence(def, child));
+    let mut inside = BTreeMap::new();
     let shared = Shared { graph: name, channels: &channels, tasks: &tasks, world };
     graph = graph.node_defaults(shared.defaults(def.other.get("node_defaults")));
     for node in &def.nodes {
+        if let Some(name) = node.other.get("subgraph").and_then(Json::as_str) {
+            let built = world.lock().children.get(name).cloned().ok_or("it is part of itself")?;
+            graph = match &built {
+                Built::Graph(built) => graph.node_with(&*node.name, built.graph.clone(), shared.options(node)),
+                Built::Entry(built) => graph.node_with(&*node.name, built.graph().clone(), shared.options(node)),
+            };
+            inside.insert(node.name.clone(), built);
+            continue;
+        }
         let program = shared.program(&node.name, node.program.clone());
         graph = graph.node_with(node.name.as_str(), Own(shared.run(program)), shared.options(node));
     }
@@ -305,7 +326,7 @@ pub(crate) fn build(name: &str, def: &GraphDef, options: Options, world: &World)
     graph = graph.interrupt_before(names(def.interrupt_before.as_ref()));
     graph = graph.interrupt_after(names(def.interrupt_after.as_ref()));
     let graph = graph.compile().map_err(|error| format!("ValueError: {error}"))?;
-    Ok(Built::Graph(Plain { graph, channels }))
+    Ok(Built::Graph(Plain { graph, channels, inside: Arc::new(inside) }))
 }
 
 fn add_branch(

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use annals::base::Value;
 use annals::graph::{BoxError, Context, Interrupted};
-use annals::prelude::{Command, CompiledGraph, Entry, Entrypoint, Final, Input, IntoInput, StateUpdate, Task};
+use annals::prelude::{
+    Command, CompiledGraph, Entry, Entrypoint, Final, Input, IntoInput, Persistence, StateUpdate, Task,
+};
 use serde_json::{Map, Value as Json, json};
 
-use crate::build::Shape;
+use crate::build::{Built, Shape};
 use crate::expr::{Env, eval};
 use crate::program::{Failure, Gathered, Program, World, block_of};
 use crate::scenario::{FunctionalDef, GraphDef};
@@ -38,6 +40,7 @@ pub(crate) fn build(
     def: &GraphDef,
     functional: &FunctionalDef,
     world: &World,
+    persistence: Persistence,
 ) -> Result<EntryGraph, String> {
     let program = Program {
         graph: name.to_owned(),
@@ -47,7 +50,7 @@ pub(crate) fn build(
         world: world.clone(),
     };
     let run = move |input: Value, context: &Context| Ok(final_of(&program.value(plain(&input), context)?));
-    let entrypoint = Entrypoint::new(def.name.as_deref().unwrap_or(name), run);
+    let entrypoint = Entrypoint::new(def.name.as_deref().unwrap_or(name), run).persistence(persistence);
     entrypoint.compile().map(EntryGraph).map_err(|error| format!("ValueError: {error}"))
 }
 
@@ -69,6 +72,10 @@ impl Shape for EntryGraph {
 
     fn shown(&self, state: &Self::State) -> Json {
         state.value().map_or(Json::Null, plain)
+    }
+
+    fn built(&self) -> Built {
+        Built::Entry(self.clone())
     }
 
     fn empty(&self) -> Json {

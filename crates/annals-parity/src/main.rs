@@ -12,6 +12,7 @@ mod policy;
 mod program;
 mod scenario;
 mod steps;
+mod subgraphs;
 mod trace;
 mod vectors;
 

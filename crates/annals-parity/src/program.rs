@@ -9,7 +9,7 @@ use annals::graph::{BoxError, Context, IntoOutput, NodeError, NodeOutput};
 use annals::prelude::{Command, DynState, DynUpdate, SendTo, Target};
 use serde_json::{Map, Value as Json, json};
 
-use crate::build::Channels;
+use crate::build::{Built, Channels};
 use crate::expr::{Env, eval, members, text, truthy};
 use crate::functional::Started;
 use crate::scenario::TaskDef;
@@ -25,6 +25,8 @@ pub(crate) struct WorldState {
     pub(crate) calls: HashMap<(String, String), u64>,
     /// What the tasks returned, for the conditional edges behind them.
     pub(crate) returned: HashMap<TaskId, Map<String, Json>>,
+    /// The graphs that are used inside others, by their names.
+    pub(crate) children: HashMap<String, Built>,
 }
 
 impl World {
@@ -195,6 +197,12 @@ impl Program {
                     let reason = op.get("reason").map_or("shutdown".into(), |reason| text(&eval(reason, env)));
                     context.control().request_drain(reason);
                 }
+                "call" => {
+                    let output = self.call_graph(op, value(env, "input"), context)?;
+                    if let Some(var) = var {
+                        env.vars.insert(var.into(), output);
+                    }
+                }
                 "return" => return Ok(Some(value(env, "value"))),
                 "final" => return Ok(Some(json!({"$final": [value(env, "value"), value(env, "save")]}))),
                 "task" | "start" | "await" => self.call(op, env, gathered, context)?,
@@ -265,6 +273,9 @@ pub(crate) fn command(parts: &Json, channels: &Channels) -> Result<Command, Fail
         Some(value) if channels.root => command = command.and_update::<DynState>(channels.root_update(value)),
         Some(Json::Object(update)) => command = command.and_update::<DynState>(channels.update(update)),
         Some(_) => {}
+    }
+    if parts.get("graph").is_some_and(|graph| graph == "parent") {
+        command = command.to_parent();
     }
     for target in targets(parts.get("goto").unwrap_or(&Json::Null)) {
         command = command.and_goto(target);

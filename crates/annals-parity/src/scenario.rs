@@ -127,7 +127,7 @@ pub(crate) fn unsupported(scenario: &Scenario, options: Options) -> Result<BTree
 fn of_graph(def: &GraphDef, missing: &mut BTreeSet<String>) {
     for key in def.other.keys() {
         let what = match key.as_str() {
-            "checkpointer" => "subgraphs",
+            "checkpointer" => continue,
             "node_defaults" if without_cache(&def.other) => continue,
             "node_defaults" => "cache",
             other => other,
@@ -137,8 +137,7 @@ fn of_graph(def: &GraphDef, missing: &mut BTreeSet<String>) {
     for node in &def.nodes {
         for key in node.other.keys() {
             match key.as_str() {
-                "metadata" | "destinations" | "retry" | "error_handler" => false,
-                "subgraph" => missing.insert("subgraphs".into()),
+                "metadata" | "destinations" | "retry" | "error_handler" | "subgraph" => false,
                 other => missing.insert(other.into()),
             };
         }
@@ -179,10 +178,7 @@ fn of_ops(ops: &[Map<String, Json>], missing: &mut BTreeSet<String>) {
         match op["op"].as_str().unwrap_or_default() {
             "set" | "let" | "log" | "emit" | "interrupt" | "fail" | "if" | "return" | "sleep" | "each" => {}
             "task" | "start" | "await" | "try" | "final" => {}
-            "command" if op.get("graph").is_some() => _ = missing.insert("parent commands".into()),
-            "command" => {}
-            "call" => _ = missing.insert("subgraphs".into()),
-            "drain" => {}
+            "command" | "call" | "drain" => {}
             other if other.starts_with("kv_") => _ = missing.insert("kv store".into()),
             other => _ = missing.insert(format!("op {other}")),
         }
@@ -201,7 +197,7 @@ fn of_step(step: &Map<String, Json>, options: Options, missing: &mut BTreeSet<St
         "delete_thread" => _ = missing.insert("delete_thread".into()),
         other => _ = missing.insert(format!("step {other}")),
     }
-    for key in ["output_keys", "ns", "message_metadata"] {
+    for key in ["output_keys", "message_metadata"] {
         if step.contains_key(key) {
             missing.insert(format!("run option {key}"));
         }
@@ -209,11 +205,6 @@ fn of_step(step: &Map<String, Json>, options: Options, missing: &mut BTreeSet<St
     if let Some(modes) = step.get("modes").and_then(Json::as_array).filter(|_| !options.partial) {
         for mode in modes.iter().filter_map(Json::as_str).filter(|mode| !MODES.contains(mode)) {
             missing.insert(format!("stream mode {mode}"));
-        }
-    }
-    for key in ["at", "before"] {
-        if step.get(key).and_then(Json::as_str).is_some_and(|at| at.contains(".tasks[")) {
-            missing.insert("subgraphs".into());
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use annals::graph::Drawing;
 use annals::history::HistoryFilter;
 use annals::prelude::{Durability, Interrupt, Outcome, Snapshot, StateUpdate, Store, StreamMode, StreamPart, Thread};
+use annals::store::Point;
 use annals::{Error, Run};
 use serde_json::{Map, Value as Json, json};
 
@@ -12,6 +13,7 @@ use crate::build::{Built, Shape, build, names};
 use crate::expr::{Env, eval};
 use crate::program::World;
 use crate::scenario::{GraphDef, MODES, Options, Scenario};
+use crate::subgraphs::{build_used, routed};
 use crate::trace::{Place, error, interrupts, snapshot, written};
 
 /// What ends a step early.
@@ -57,7 +59,7 @@ pub(crate) struct Runner<'a> {
 }
 
 /// What a run is on.
-enum On {
+pub(crate) enum On {
     Nothing,
     Thread(Thread),
     At(Thread, Snapshot),
@@ -101,7 +103,17 @@ impl<'a> Runner<'a> {
     }
 
     fn step(&mut self, step: &Record, record: &mut Record) -> Result<(), Stop> {
-        match self.graph(step.get("graph").and_then(Json::as_str).unwrap_or("main"))? {
+        let mut built = self.graph(step.get("graph").and_then(Json::as_str).unwrap_or("main"))?;
+        if let kind @ ("get_state" | "history" | "update_state" | "bulk_update") =
+            step["do"].as_str().unwrap_or_default()
+        {
+            let known;
+            (built, known) = routed(built, &self.on(step)?);
+            if !known && kind.ends_with("update_state") {
+                return Err(class("ValueError"));
+            }
+        }
+        match built {
             Built::Graph(built) => self.step_on(&built, step, record),
             Built::Entry(built) => self.step_on(&built, step, record),
         }
@@ -137,8 +149,10 @@ impl<'a> Runner<'a> {
     fn graph(&mut self, name: &str) -> Result<Built, Stop> {
         if !self.graphs.contains_key(name) {
             let def = self.scenario.graphs.get(name).cloned().unwrap_or_default();
+            let used = build_used(&def, self.scenario, self.options, &self.world);
             let def: GraphDef = serde_json::from_value(def).map_err(|error| Stop::Unsupported(error.to_string()))?;
-            self.graphs.insert(name.to_owned(), build(name, &def, self.options, &self.world));
+            let built = used.and_then(|()| build(name, &def, self.options, &self.world, false));
+            self.graphs.insert(name.to_owned(), built);
         }
         match &self.graphs[name] {
             Ok(built) => Ok(built.clone()),
@@ -162,12 +176,20 @@ impl<'a> Runner<'a> {
             at = index.parse().map_err(|_| unknown())?;
             rest = after;
         }
-        let place = labelled.places.get(at).cloned().ok_or_else(unknown)?;
-        match rest {
-            "" => Ok(place),
-            ".parent" => Ok(Place { thread: place.thread, checkpoint: place.parent, parent: None }),
-            _ => Err(unknown()),
+        let mut place = labelled.places.get(at).cloned().ok_or_else(unknown)?;
+        while !rest.is_empty() {
+            place = if let Some(after) = rest.strip_prefix(".parent") {
+                rest = after;
+                Place { checkpoint: place.parent, parent: None, ..place }
+            } else {
+                let (index, after) =
+                    rest.strip_prefix(".tasks[").and_then(|r| r.split_once(']')).ok_or_else(unknown)?;
+                rest = after;
+                let index: usize = index.parse().map_err(|_| unknown())?;
+                place.tasks.get(index).cloned().flatten().ok_or_else(unknown)?
+            };
         }
+        Ok(place)
     }
 
     fn on(&self, step: &Record) -> Result<On, Stop> {
@@ -176,7 +198,7 @@ impl<'a> Runner<'a> {
         }
         if let Some(at) = step.get("at").and_then(Json::as_str) {
             let place = self.resolve(at)?;
-            let thread = self.store.thread(&place.thread)?;
+            let thread = self.store.thread(&place.thread)?.in_namespace(&place.ns)?;
             return Ok(match place.checkpoint {
                 Some(id) => {
                     let snapshot = thread.at(&id.to_string())?;
@@ -185,12 +207,13 @@ impl<'a> Runner<'a> {
                 None => On::Thread(thread),
             });
         }
-        match step.get("thread") {
-            None => Ok(On::Thread(self.store.thread("1")?)),
-            Some(Json::String(id)) => Ok(On::Thread(self.store.thread(id)?)),
+        let thread = match step.get("thread") {
+            None => self.store.thread("1")?,
+            Some(Json::String(id)) => self.store.thread(id)?,
             // A graph that has a checkpointer must be given a thread.
-            _ => Err(class("ValueError")),
-        }
+            _ => return Err(class("ValueError")),
+        };
+        Ok(On::Thread(thread.in_namespace(step.get("ns").and_then(Json::as_str).unwrap_or_default())?))
     }
 
     fn prepare<'g, B: Shape>(&self, built: &'g B, step: &Record) -> Result<Run<'g, B::State>, Stop> {
@@ -296,9 +319,12 @@ impl<'a> Runner<'a> {
     }
 
     fn get_state<B: Shape>(&mut self, built: &B, step: &Record, record: &mut Record) -> Result<(), Stop> {
+        let deep = step.get("subgraphs") == Some(&Json::Bool(true));
         let (thread, state) = match self.on(step)? {
             On::Nothing => return Err(class("ValueError")),
+            On::Thread(thread) if deep => (thread.clone(), built.graph().state_with_subgraphs(&thread)?),
             On::Thread(thread) => (thread.clone(), built.graph().get_state(&thread)?),
+            On::At(thread, at) if deep => (thread, built.graph().state_with_subgraphs(&at)?),
             On::At(thread, at) => (thread, built.graph().get_state(&at)?),
         };
         let (shown, place) = snapshot(&state, built, &thread);
@@ -372,7 +398,9 @@ impl<'a> Runner<'a> {
             On::At(_, at) => built.graph().bulk_update_state(&at, updates)?,
         };
         let parent = made.record().parent;
-        let place = Place { thread: made.point().thread.as_str().into(), checkpoint: Some(made.id()), parent };
+        let Point { thread, namespace, checkpoint } = made.point();
+        let (thread, ns) = (thread.as_str().into(), namespace.as_str().into());
+        let place = Place { thread, ns, checkpoint: Some(*checkpoint), parent, tasks: Vec::new() };
         record.insert("config".into(), place.to_json());
         self.label(step, vec![place], false);
         Ok(())
@@ -408,7 +436,7 @@ fn chunk(mode: &str, data: Json) -> Json {
     json!({"mode": mode, "ns": [], "data": data})
 }
 
-fn output<B: Shape>(built: &B, outcome: &Outcome<B::State>) -> Json {
+pub(crate) fn output<B: Shape>(built: &B, outcome: &Outcome<B::State>) -> Json {
     let output = built.output(outcome.state(), !outcome.interrupts().is_empty());
     if outcome.interrupts().is_empty() { output } else { built.asking(output, interrupts(outcome.interrupts())) }
 }

@@ -2,7 +2,7 @@
 
 use annals::base::{CheckpointId, Value};
 use annals::prelude::{Interrupt, Thread};
-use annals::store::{Source, TaskKind};
+use annals::store::Source;
 use annals::{EditProblem, Error, ErrorKind, RunError, StateSnapshot};
 use serde_json::{Map, Value as Json, json};
 
@@ -87,21 +87,26 @@ pub(crate) fn interrupts(interrupts: &[Interrupt]) -> Json {
 }
 
 /// Returns an error as a trace shows it.
-pub(crate) fn error(error: &Error) -> Json {
+pub(crate) fn error(of: &Error) -> Json {
     use annals::state::StateError;
-    let Some(run) = error.as_run() else {
-        let class = match error.kind() {
+    let Some(run) = of.as_run() else {
+        let class = match of.kind() {
             ErrorKind::Invalid => "ValueError",
             _ => "StoreError",
         };
-        return json!({"class": class, "text": error.to_string()});
+        return json!({"class": class, "text": of.to_string()});
     };
     let class = match run {
         RunError::UnknownInterrupt { problem, .. } => {
             return json!({"class": "UnknownInterruptError", "reason": problem.reason()});
         }
         RunError::Node { source, .. } => {
-            return failure(&**source).map_or_else(|| other(&run.to_string()), Failure::to_json);
+            // The error of a graph inside the node is the node's.
+            return match (failure(&**source), source.downcast_ref::<Error>()) {
+                (Some(failure), _) => failure.to_json(),
+                (None, Some(inside)) => error(inside),
+                (None, None) => other(&run.to_string()),
+            };
         }
         RunError::State(StateError::Channel {
             source: annals::channel::ChannelError::Reducer { reason, .. }, ..
@@ -111,6 +116,7 @@ pub(crate) fn error(error: &Error) -> Json {
         RunError::State(StateError::Channel { .. }) => "InvalidUpdateError",
         RunError::State(StateError::Message { .. }) => "ValueError",
         RunError::EmptyInput => "EmptyInputError",
+        RunError::ParentCommand => "ParentCommand",
         RunError::RecursionLimit { .. } => "GraphRecursionError",
         RunError::SeveralInterrupts { .. } | RunError::NoStore => "RuntimeError",
         RunError::UnknownLabel { .. } => "KeyError",
@@ -121,7 +127,7 @@ pub(crate) fn error(error: &Error) -> Json {
         _ => return other(&run.to_string()),
     };
     let mut out = json!({"class": class});
-    if let Some(code) = error.code() {
+    if let Some(code) = of.code() {
         out["code"] = code.into();
     }
     out
@@ -137,13 +143,16 @@ fn other(text: &str) -> Json {
 }
 
 /// Returns the error that a snapshot has of a task: only its text is stored.
-fn stored_error(text: &str) -> Json {
+pub(crate) fn stored_error(text: &str) -> Json {
     let mut own = text;
     while let Some((_, inner)) = own.split_once(" failed: ").filter(|_| own.starts_with("node ")) {
         own = inner;
     }
     match Failure::parse(own) {
         Some(failure) => failure.to_json(),
+        None if text.contains("run did not end within") => {
+            json!({"class": "GraphRecursionError", "code": "GRAPH_RECURSION_LIMIT"})
+        }
         None if text.contains("not in its map") => json!({"class": "KeyError"}),
         None if text.contains("conditional edge cannot lead") => json!({"class": "ValueError"}),
         None if text.contains("sent to END") => json!({"class": "InvalidUpdateError"}),
@@ -155,17 +164,29 @@ fn stored_error(text: &str) -> Json {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
     pub(crate) thread: String,
+    pub(crate) ns: String,
     pub(crate) checkpoint: Option<CheckpointId>,
     /// The checkpoint before it, if the place is a snapshot that has one.
     pub(crate) parent: Option<CheckpointId>,
+    /// Where the graphs of its tasks stand.
+    pub(crate) tasks: Vec<Option<Place>>,
 }
 
 impl Place {
     /// Returns how a trace shows it.
     pub(crate) fn to_json(&self) -> Json {
         let checkpoint = self.checkpoint.map_or(Json::Null, |id| sigil("ckpt", id));
-        json!({"thread": self.thread, "ns": "", "ckpt": checkpoint})
+        json!({"thread": self.thread, "ns": namespace(&self.ns), "ckpt": checkpoint})
     }
+}
+
+/// Returns a namespace with the ids of its tasks between sigils.
+pub(crate) fn namespace(path: &str) -> String {
+    let segment = |segment: &str| match segment.rsplit_once(':') {
+        Some((node, task)) => format!("{node}:«task:{task}»"),
+        None => segment.to_owned(),
+    };
+    path.split('|').map(segment).collect::<Vec<_>>().join("|")
 }
 
 /// Returns the text of a source.
@@ -181,7 +202,9 @@ pub(crate) fn source(source: Source) -> &'static str {
 /// Returns the metadata of a snapshot, null on a thread without checkpoints.
 pub(crate) fn metadata<S>(snapshot: &StateSnapshot<S>) -> Json {
     let (Some(of), Some(step)) = (snapshot.source, snapshot.step) else { return Json::Null };
-    let mut out = json!({"source": source(of), "step": step, "parents": {}});
+    let parents = snapshot.parents.iter();
+    let parents: Map<_, _> = parents.map(|(of, at)| (namespace(of.as_str()), sigil("ckpt", at))).collect();
+    let mut out = json!({"source": source(of), "step": step, "parents": parents});
     let own = snapshot.metadata.as_deref().and_then(|text| serde_json::from_str::<Map<String, Json>>(text).ok());
     for (name, value) in own.into_iter().flatten().filter(|(name, _)| name.starts_with("user_")) {
         out[name.as_str()] = value;
@@ -190,32 +213,8 @@ pub(crate) fn metadata<S>(snapshot: &StateSnapshot<S>) -> Json {
 }
 
 /// Returns a snapshot as a trace shows it.
-pub(crate) fn snapshot<B: Shape>(snapshot: &StateSnapshot<B::State>, built: &B, thread: &Thread) -> (Json, Place) {
-    let id = thread.id().as_str().to_owned();
-    let place = Place { thread: id.clone(), checkpoint: snapshot.checkpoint, parent: snapshot.parent };
-    let parent = snapshot.parent.map(|parent| Place { thread: id, checkpoint: Some(parent), parent: None }.to_json());
-    let tasks: Json = snapshot
-        .tasks
-        .iter()
-        .map(|task| {
-            let path = match &task.kind {
-                TaskKind::Push { index } => json!(["push", index]),
-                TaskKind::Pull { .. } => json!(["pull", task.name]),
-            };
-            let result = task.result.as_ref().map(|writes| built.result(written(&Value::Map(writes.clone()))));
-            json!({
-                "id": sigil("task", task.id), "name": task.name, "path": path,
-                "error": task.error.as_deref().map(stored_error),
-                "interrupts": interrupts(&task.interrupts), "result": result, "state": null,
-            })
-        })
-        .collect();
+pub(crate) fn snapshot<B: Shape>(state: &StateSnapshot<B::State>, built: &B, thread: &Thread) -> (Json, Place) {
     // A thread without checkpoints has no values; its typed state has the initial ones.
-    let values = snapshot.checkpoint.map_or_else(|| json!({}), |_| built.shown(&snapshot.values));
-    let shown = json!({
-        "config": place.to_json(), "parent": parent, "metadata": metadata(snapshot),
-        "values": values, "next": snapshot.next, "tasks": tasks,
-        "interrupts": interrupts(&snapshot.interrupts),
-    });
-    (shown, place)
+    let values = state.checkpoint.map_or_else(|| json!({}), |_| built.shown(&state.values));
+    crate::subgraphs::shown(state, Some(&built.built()), thread.id().as_str(), values)
 }
