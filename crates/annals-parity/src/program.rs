@@ -199,9 +199,7 @@ impl Program {
                 }
                 "call" => {
                     let output = self.call_graph(op, value(env, "input"), context)?;
-                    if let Some(var) = var {
-                        env.vars.insert(var.into(), output);
-                    }
+                    _ = env.vars.insert(var.unwrap_or_default().into(), output);
                 }
                 "return" => return Ok(Some(value(env, "value"))),
                 "final" => return Ok(Some(json!({"$final": [value(env, "value"), value(env, "save")]}))),
