@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -79,6 +79,8 @@ struct State {
     queue: VecDeque<Work>,
     threads: usize,
     idle: usize,
+    /// Whether a thread was called that has not come yet.
+    called: bool,
 }
 
 /// An elastic pool, shared by all runs of the process.
@@ -98,18 +100,8 @@ impl Pool {
     pub(super) fn spawn(&self, work: Work) {
         let mut state = self.shared.state.lock();
         state.queue.push_back(work);
-        if state.idle >= state.queue.len() || state.threads >= self.threads_max {
-            drop(state);
-            self.shared.work.notify_one();
-            return;
-        }
-        state.threads += 1;
-        drop(state);
-        let shared = Arc::clone(&self.shared);
-        let started = std::thread::Builder::new().name("annals-node".into()).spawn(move || work_off(&shared));
-        if started.is_err() {
+        if !self.shared.call(state, self.threads_max) {
             let mut state = self.shared.state.lock();
-            state.threads -= 1;
             // With other threads at work the queue is served; without any, this caller serves it.
             let alone = if state.threads == 0 { state.queue.pop_back() } else { None };
             drop(state);
@@ -120,11 +112,45 @@ impl Pool {
     }
 }
 
-fn work_off(shared: &Shared) {
+impl Shared {
+    /// Calls one thread to the queue, unless one is on its way: it calls the next. To call a thread costs more than a
+    /// small task, and a few threads may have emptied the queue before many would be awake. Returns whether there is a
+    /// thread that comes.
+    fn call(self: &Arc<Self>, mut state: MutexGuard<'_, State>, threads_max: usize) -> bool {
+        if state.called || state.queue.is_empty() {
+            return true;
+        }
+        if state.idle > 0 {
+            state.called = true;
+            drop(state);
+            self.work.notify_one();
+            return true;
+        }
+        if state.threads >= threads_max {
+            return true;
+        }
+        state.threads += 1;
+        state.called = true;
+        drop(state);
+        let shared = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("annals-node".into());
+        let started = thread.spawn(move || work_off(&shared, threads_max)).is_ok();
+        if !started {
+            let mut state = self.state.lock();
+            state.threads -= 1;
+            state.called = false;
+        }
+        started
+    }
+}
+
+fn work_off(shared: &Arc<Shared>, threads_max: usize) {
     let mut state = shared.state.lock();
+    state.called = false;
     loop {
         if let Some(work) = state.queue.pop_front() {
-            drop(state);
+            // If no thread can be started, this one comes back to the rest.
+            _ = shared.call(state, threads_max);
             run_here(work);
             state = shared.state.lock();
             continue;
@@ -132,6 +158,7 @@ fn work_off(shared: &Shared) {
         state.idle += 1;
         let timed_out = shared.work.wait_for(&mut state, IDLE).timed_out();
         state.idle -= 1;
+        state.called = false;
         if timed_out && state.queue.is_empty() {
             state.threads -= 1;
             return;

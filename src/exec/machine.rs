@@ -270,8 +270,9 @@ impl Machine {
             let only_input = matches!(self.tasks.as_slice(), [task] if task.node.is_none());
             if only_input && self.graph.start.branches.is_empty() && self.tasks[0].push.is_none() {
                 // The input needs no user code: its superstep goes into the same batch.
-                let mut job = self.job(0);
-                match super::task::open(&mut job) {
+                // The job holds the state, which changes in place only when nobody else does.
+                let ended = super::task::open(&mut self.job(0));
+                match ended {
                     Opened::Ended(TaskOutcome::Done { writes, .. }) => self.tasks[0].status = TaskStatus::Done(writes),
                     Opened::Ended(TaskOutcome::Failed { error, .. }) => return Err(error),
                     _ => unreachable!("the input asks nothing"),
