@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Bench, Res, append, disk, group, history, peers, supersteps, turns};
+use crate::{Bench, Res, append, disk, group, history, peers, runtime, supersteps, turns};
 
 /// A figure, in the order of the list.
 struct Figure {
@@ -21,13 +21,15 @@ enum Target {
     AtMost(f64),
     /// At most what other figures give.
     AtMostOf(fn(&Report) -> Option<f64>),
+    /// At least what other figures give.
+    AtLeastOf(fn(&Report) -> Option<f64>),
 }
 
 const fn figure(name: &'static str, group: &'static str, target: Target) -> Figure {
     Figure { name, group, target }
 }
 
-const FIGURES: [Figure; 20] = [
+const FIGURES: [Figure; 26] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),
@@ -45,8 +47,18 @@ const FIGURES: [Figure; 20] = [
     figure("read_tail_50_us_10k", "history", Target::AtMost(500.0)),
     figure("append_us_10k", "history", Target::None),
     figure("fork_us_10k", "history", Target::AtMostOf(|report| Some(2.5 * report.get("append_us_10k")?))),
-    figure("superstep_ns", "supersteps", Target::AtMost(3_000.0)),
-    figure("superstep_store_us", "supersteps", Target::None),
+    figure("superstep_ns", "supersteps", Target::AtMost(1_500.0)),
+    figure("superstep_store_us", "supersteps", Target::AtMost(15.0)),
+    figure("superstep_parallel_us", "runtime", Target::AtMost(150.0)),
+    figure("stream_overhead_pct", "runtime", Target::AtMost(30.0)),
+    figure("async_chain_ns", "runtime", Target::None),
+    figure(
+        "parallel_speedup",
+        "runtime",
+        Target::AtLeastOf(|report| Some(0.9 * report.get("parallel_speedup_threads")?)),
+    ),
+    figure("parallel_speedup_threads", "runtime", Target::None),
+    figure("superstep_state_1mb_allocs_ratio", "runtime", Target::AtMost(1.2)),
     figure("peak_rss_mb_10k", "rss", Target::None),
 ];
 
@@ -94,6 +106,7 @@ impl Report {
             Target::AtLeast(limit) => (">=", Some(*limit)),
             Target::AtMost(limit) => ("<=", Some(*limit)),
             Target::AtMostOf(limit) => ("<=", limit(self)),
+            Target::AtLeastOf(limit) => (">=", limit(self)),
         };
         let Some(limit) = limit else { return (None, None) };
         let passes = value.map(|value| if sign == ">=" { value >= limit } else { value <= limit });
@@ -161,7 +174,7 @@ type Group = (&'static str, fn(&Bench, &mut Report) -> Res<()>);
 
 /// Measures what was asked for.
 pub(crate) fn measure(bench: &Bench) -> Res<Report> {
-    let groups: [Group; 8] = [
+    let groups: [Group; 9] = [
         ("disk", |bench, report| {
             report.set("fsync_us", disk::fsync_us(bench)?);
             Ok(())
@@ -171,6 +184,7 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         ("turns", turns::measure),
         ("history", history::measure),
         ("supersteps", supersteps::measure),
+        ("runtime", runtime::measure),
         ("rss", turns::rss),
         ("langgraph", peers::measure),
     ];

@@ -4,6 +4,7 @@
 //! of the library; a ratio is always taken between two sides that ran alternately in the same process.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
+mod allocs;
 mod append;
 mod disk;
 mod figures;
@@ -12,6 +13,7 @@ mod history;
 mod peers;
 mod profile;
 mod raw;
+mod runtime;
 mod stats;
 mod supersteps;
 mod turns;
@@ -29,7 +31,8 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
   --json     one JSON object on stdout in place of the table
   --quick    few and short runs: a smoke test, no measurement
   --dir      where the files go (default: a fresh folder under the system's temporary folder)
-  --only     one group (append, group, disk, turns, history, supersteps, rss, langgraph), or the group of a figure
+  --only     one group (append, group, disk, turns, history, supersteps, runtime, rss,
+             langgraph), or the group of a figure
   --python   the Python that has langgraph (default: python3)
 
   profile    repeats one piece of work, for a profiler: commit, by-hand, turn, get-state, tail, open";

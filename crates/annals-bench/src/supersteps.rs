@@ -10,12 +10,13 @@ use crate::stats::{Side, interleave, median, timed};
 use crate::{Bench, Res};
 
 /// Nodes of the chain, each a superstep.
-const NODES: usize = 10;
+pub(crate) const NODES: usize = 10;
 
+/// A state of one number.
 #[derive(State, Clone, Default)]
-struct Count {
+pub(crate) struct Count {
     #[channel(last)]
-    n: i64,
+    pub(crate) n: i64,
 }
 
 fn graph() -> Res<CompiledGraph<Count>> {
