@@ -343,9 +343,9 @@
 //!
 //! let mut seen = Vec::new();
 //! for part in graph.stream((), Sum::update().n(20), &[StreamMode::Updates, StreamMode::Values])? {
-//!     match part? {
-//!         StreamPart::Values(state) => seen.push(format!("n is {}", state.n)),
-//!         StreamPart::Updates { node, .. } => seen.push(node),
+//!     match part?.data {
+//!         StreamData::Values(state) => seen.push(format!("n is {}", state.n)),
+//!         StreamData::Updates(update) => seen.push(update.node.to_string()),
 //!         _ => {}
 //!     }
 //! }
@@ -471,9 +471,12 @@ mod stream;
 #[doc(hidden)]
 pub use drive::block_on;
 pub use drive::{
-    AsyncStream, Durability, Input, IntoInput, Outcome, Run, RunOn, StateHistory, StateSnapshot, StateUpdate, Stream,
-    TaskState, TaskView, UpdateAs,
+    AsyncStream, Durability, Input, IntoInput, Outcome, Run, RunOn, RunOutput, StateHistory, StateSnapshot,
+    StateUpdate, Stream, TaskState, TaskView, UpdateAs,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{EditProblem, ResumeProblem, RunError};
-pub use stream::{StreamMode, StreamPart};
+pub use stream::{
+    CheckpointPart, CheckpointTask, ChildValues, DebugPart, DebugPayload, MessagePart, NodeUpdate, StreamData,
+    StreamMode, StreamPart, TaskEnd, TaskStart, Values,
+};

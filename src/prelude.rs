@@ -12,4 +12,4 @@ pub use crate::history::{Snapshot, Thread};
 pub use crate::message::{Message, ToolCall};
 pub use crate::state::{DynSchema, DynState, DynUpdate, List, Messages, Overwrite, Schema, State};
 pub use crate::store::{OpenOptions, Store, Synchronous};
-pub use crate::stream::{StreamMode, StreamPart};
+pub use crate::stream::{StreamData, StreamMode, StreamPart};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::base::{Clock, SystemClock, Timestamp};
 use crate::error::Error;
-use crate::exec::{Event, Machine, TaskOutcome};
+use crate::exec::{Event, EventMask, Machine, TaskOutcome};
 use crate::store::{Batch, Store, Ticket};
 
 use super::host::RunHost;
@@ -18,6 +18,8 @@ pub(super) struct Begun {
     pub(super) host: Arc<RunHost>,
     /// Whether it runs inside a task of another run.
     pub(super) inside: bool,
+    /// What its own caller wants to see.
+    pub(super) wants: EventMask,
 }
 
 impl Begun {
@@ -47,9 +49,19 @@ impl Begun {
         }
     }
 
-    /// Takes the next event of the machine.
+    /// Takes the next event that its caller wants to see. What the outermost driver shows goes there as well.
     pub(super) fn poll_event(&mut self) -> Option<Event> {
-        self.machine.poll_event()
+        loop {
+            let event = self.machine.poll_event()?;
+            if !self.inside {
+                return Some(event);
+            }
+            let wanted = self.wants.wants(&event.kind).then(|| event.clone());
+            self.host.forward(event);
+            if wanted.is_some() {
+                return wanted;
+            }
+        }
     }
 }
 

@@ -5,7 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::exec::{Effect, Event, Machine, Opened, Status, TaskJob, TaskOutcome, close, close_panicked, open};
+use crate::exec::{
+    Effect, Event, EventMask, Machine, Opened, Status, TaskJob, TaskOutcome, close, close_panicked, open,
+};
 use crate::graph::Work;
 use crate::store::{Batch, Ticket};
 
@@ -21,31 +23,32 @@ pub(super) struct Driver {
     due: VecDeque<Box<TaskJob>>,
     running: usize,
     feed: Reader,
-    /// What nodes showed, and has not been handed out.
-    shown: VecDeque<Event>,
+    /// Why the run cannot go on, until what it showed before is handed out.
+    failed: Option<Error>,
 }
 
 impl Driver {
     /// Makes the driver of a run.
     pub(super) fn new(run: Begun) -> Self {
         let feed = if run.inside { Arc::default() } else { Arc::clone(&run.host.feed) };
-        Self {
-            run,
-            tickets: Tickets::default(),
-            due: VecDeque::new(),
-            running: 0,
-            feed: Reader(feed),
-            shown: VecDeque::new(),
-        }
+        Self { run, tickets: Tickets::default(), due: VecDeque::new(), running: 0, feed: Reader(feed), failed: None }
     }
 
-    /// Runs until there is an event, or the run ends (`None`) with everything it made committed.
+    /// Runs until there is an event, or the run ends (`None`) with everything it made committed. What was shown before
+    /// a failure comes before its error.
     pub(super) fn next_event(&mut self) -> Result<Option<Event>, Error> {
         loop {
-            if let Some(event) = self.shown.pop_front().or_else(|| self.run.poll_event()) {
+            // What a superstep shows is handed out when its commit is on its way.
+            if self.failed.is_none() {
+                self.failed = self.act().err();
+            }
+            if let Some(event) = self.run.poll_event() {
                 return Ok(Some(event));
             }
-            if !self.step()? {
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
+            if !self.wait()? {
                 return Ok(None);
             }
         }
@@ -53,19 +56,22 @@ impl Driver {
 
     /// Runs to the end. What it shows goes to the outermost driver.
     pub(super) fn run(mut self) -> Result<Machine, Error> {
-        while self.step()? {
+        loop {
+            let acted = self.act();
             self.run.forward();
+            acted?;
+            if !self.wait()? {
+                return Ok(self.run.machine);
+            }
         }
-        self.run.forward();
-        Ok(self.run.machine)
     }
 
     pub(super) fn into_machine(self) -> Machine {
         self.run.machine
     }
 
-    /// Does what the machine asks for, then waits for one fact. Returns whether the run goes on.
-    fn step(&mut self) -> Result<bool, Error> {
+    /// Does what the machine asks for.
+    fn act(&mut self) -> Result<(), Error> {
         while let Some(effect) = self.run.machine.poll_effect() {
             match effect {
                 Effect::Commit(batch) => self.commit(batch)?,
@@ -74,6 +80,11 @@ impl Driver {
                 Effect::Start(job) => self.due.push_back(job),
             }
         }
+        Ok(())
+    }
+
+    /// Waits for one fact. Returns whether the run goes on.
+    fn wait(&mut self) -> Result<bool, Error> {
         if self.due.is_empty() && self.running == 0 {
             let ended = !matches!(self.run.machine.status(), Status::Running);
             if ended {
@@ -83,7 +94,8 @@ impl Driver {
         }
         let alone = (self.due.len() == 1 || self.run.host.concurrency_max == 1) && self.running == 0;
         // On this thread a task could show nothing before it has ended.
-        let live = self.run.host.wants.are_live() || (self.run.host.wants.updates && self.run.machine.is_entry());
+        let wants = self.run.host.wants;
+        let live = wants.are_live() || (wants.show_calls() && self.run.machine.is_entry());
         if in_task() || (alone && !live) {
             if let Some(job) = self.due.pop_front() {
                 self.run_one(*job);
@@ -103,21 +115,25 @@ impl Driver {
                     self.running -= 1;
                     self.task_done(slot, outcome);
                 }
-                Fact::Shown(event) => self.shown.push_back(event),
+                // It is handed out first, so that the queue stays bounded.
+                Fact::Shown(event) => {
+                    self.run.machine.show(event);
+                    break;
+                }
             }
             fact = self.feed.0.poll();
         }
         Ok(true)
     }
 
-    /// Runs a task on this thread. What the tasks it called have shown comes before its end.
+    /// Runs a task on this thread. What it and the tasks it called have shown comes before its end.
     fn run_one(&mut self, job: TaskJob) {
         let slot = job.slot;
         let run = || run_here(|| run_task(job));
         let outcome = if self.run.inside { run() } else { while_polled(run) };
-        if self.run.host.wants.updates || self.run.host.wants.are_live() {
+        if self.run.host.wants != EventMask::default() {
             while let Some(Fact::Shown(event)) = self.feed.0.poll() {
-                self.shown.push_back(event);
+                self.run.machine.show(event);
             }
         }
         self.task_done(slot, outcome);

@@ -6,9 +6,14 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::base::{Clock, SystemClock, Value};
 use crate::error::Error;
-use crate::exec::{CallJob, Event, EventKind, RunError, close_call, open_call, shown_result};
+use crate::exec::{
+    CallJob, DebugPart, DebugPayload, Event, EventKind, NodeUpdate, RunError, TaskEnd, call_end, call_failed,
+    call_messages, call_start, close_call, open_call, shown_result,
+};
 use crate::graph::{Call, CallOutcome, Called, Context, Done};
+use crate::state::WritesView;
 use crate::store::{Batch, NewWrites};
 
 use super::host::RunHost;
@@ -32,6 +37,7 @@ enum State {
 /// Starts a call.
 pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dyn Called> {
     let mut job = open_call(context, call);
+    host.show_start(&job);
     let state = match job.stored.take() {
         Some(stored) => State::Ended(Some(CallOutcome::Done(Done::Stored(stored)))),
         None => State::Due(Box::new(job)),
@@ -71,7 +77,7 @@ impl Running {
 
     fn outcome(&self, job: &CallJob) -> CallOutcome {
         let records = job.context.checkpoint().is_some();
-        let shows = self.host.wants.updates;
+        let shows = self.host.shows_calls(&job.context);
         let result = run_here(|| catch_unwind(AssertUnwindSafe(|| (job.call.run)(&job.context, records || shows))));
         let shown = match &result {
             Ok(Ok(returned)) if shows => returned.stored.as_ref().map(shown_result),
@@ -83,10 +89,12 @@ impl Running {
         {
             return CallOutcome::Failed(error.into());
         }
-        if let Some(update) = shown {
-            let namespace = job.context.graph_namespace().clone();
-            let kind = EventKind::Updates { node: job.context.node().to_owned(), update, cached: false };
-            self.host.forward(Event { namespace, kind });
+        match (&outcome, shown) {
+            (CallOutcome::Done(_), Some(result)) => self.host.show_done(job, result),
+            (CallOutcome::Failed(error), _) if shows => {
+                self.host.show_end(job, call_end(job, WritesView::returned(None), Some(call_failed(job, error))));
+            }
+            _ => {}
         }
         outcome
     }
@@ -115,6 +123,57 @@ impl Called for Running {
                 self.ended.wait(&mut state);
             }
         });
+    }
+}
+
+/// What is shown of calls.
+impl RunHost {
+    fn shows_calls(&self, context: &Context) -> bool {
+        self.wants.show_calls() && self.shows(context.graph_namespace())
+    }
+
+    fn show_call(&self, job: &CallJob, kind: EventKind) {
+        self.forward(Event { namespace: job.context.graph_namespace().clone(), kind });
+    }
+
+    fn debug_call(&self, job: &CallJob, payload: DebugPayload) {
+        let part = DebugPart { step: job.context.step(), timestamp: SystemClock.now(), payload };
+        self.show_call(job, EventKind::Debug(Box::new(part)));
+    }
+
+    fn show_start(&self, job: &CallJob) {
+        if !self.shows_calls(&job.context) {
+            return;
+        }
+        if self.wants.tasks {
+            self.show_call(job, EventKind::TaskStart(call_start(job)));
+        }
+        if self.wants.debug {
+            self.debug_call(job, DebugPayload::TaskStart(call_start(job)));
+        }
+    }
+
+    fn show_done(&self, job: &CallJob, result: Value) {
+        if self.wants.messages {
+            for part in call_messages(job, &result) {
+                self.show_call(job, EventKind::Message(Box::new(part)));
+            }
+        }
+        let writes = WritesView::returned(Some(result));
+        if self.wants.updates {
+            let node = job.context.node().into();
+            self.show_call(job, EventKind::Updates(NodeUpdate { node, writes: writes.clone(), cached: false }));
+        }
+        self.show_end(job, call_end(job, writes, None));
+    }
+
+    fn show_end(&self, job: &CallJob, end: TaskEnd) {
+        if self.wants.tasks {
+            self.show_call(job, EventKind::TaskEnd(end.clone()));
+        }
+        if self.wants.debug {
+            self.debug_call(job, DebugPayload::TaskEnd(end));
+        }
     }
 }
 

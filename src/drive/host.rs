@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::base::{CheckpointId, Namespace, RunId};
 use crate::exec::{Event, EventKind, EventMask};
-use crate::graph::{Call, Called, Context, Host, LivePart};
+use crate::graph::{Call, Called, Context, Host, LivePart, MessagePart};
 use crate::history::Thread;
 use crate::store::{NewWrites, Ticket};
 
@@ -52,26 +52,46 @@ impl RunHost {
 
     /// Shows an event of a run inside this one, if that is wanted.
     pub(super) fn forward(&self, event: Event) {
-        if self.shows(&event.namespace) {
+        if self.shows(&event.namespace) && self.wants.wants(&event.kind) {
             self.feed.push(Fact::Shown(event));
         }
     }
 
-    fn shows(&self, namespace: &Namespace) -> bool {
+    pub(super) fn shows(&self, namespace: &Namespace) -> bool {
         self.wants.subgraphs || namespace.is_root()
     }
 }
 
 impl Host for RunHost {
     fn emit(&self, context: &Context, part: LivePart) {
-        match part {
+        let event = match part {
             // What a called task shows belongs to its caller's graph, under the name of its caller.
             LivePart::Custom(value) if self.wants.custom && self.shows(context.graph_namespace()) => {
-                let event = Event { namespace: context.parts().namespace.clone(), kind: EventKind::Custom(value) };
-                self.feed.push(Fact::Shown(event));
+                Event { namespace: context.parts().namespace.clone(), kind: EventKind::Custom(value) }
             }
-            LivePart::Custom(_) => {}
-        }
+            LivePart::Message { message, piece, tags } if self.shows_messages(context) => {
+                let part = MessagePart {
+                    message: *message,
+                    piece,
+                    task: context.task_info(),
+                    tags,
+                    thread: context.thread().cloned(),
+                    is_live: true,
+                    run_metadata: self.metadata.clone(),
+                };
+                Event { namespace: context.message_namespace().clone(), kind: EventKind::Message(Box::new(part)) }
+            }
+            _ => return,
+        };
+        self.feed.push(Fact::Shown(event));
+    }
+
+    fn shows_messages(&self, context: &Context) -> bool {
+        self.wants.messages && self.shows(context.message_namespace())
+    }
+
+    fn run_metadata(&self) -> Option<String> {
+        self.metadata.clone()
     }
 
     fn start(self: Arc<Self>, context: &Context, call: Call) -> Option<Arc<dyn Called>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::value::Map;
 use crate::base::{CheckpointId, IdSource, Namespace, Value};
 use crate::error::Error;
-use crate::exec::{Machine, Recording, Request, RunError, Saving, Start, Status};
+use crate::exec::{EventMask, Machine, Recording, Request, RunError, Saving, Start, Status};
 use crate::graph::{
     CompiledGraph, Context, Graph, INPUT, Interrupted, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput,
     NodeResult, Persistence, Signal, Takes, VALUE, Work, task_namespace, without_tasks,
@@ -59,7 +59,15 @@ impl Inside {
 }
 
 /// Sets up a run of a graph inside the task of a context.
-pub(super) fn begin(graph: &Arc<Graph>, context: &Context, input: Input, settings: &Settings) -> Result<Begun, Error> {
+///
+/// `wants` is what its own caller looks at; the outermost stream may look as well.
+pub(super) fn begin(
+    graph: &Arc<Graph>,
+    context: &Context,
+    input: Input,
+    settings: &Settings,
+    wants: EventMask,
+) -> Result<Begun, Error> {
     let inside = Inside::new(graph, context)?;
     let host = inside.host;
     let (seed, now, head, recording, resuming) = match &inside.thread {
@@ -101,7 +109,8 @@ pub(super) fn begin(graph: &Arc<Graph>, context: &Context, input: Input, setting
             (Durability::Exit, _) => Saving::UnlessDone,
             _ => Saving::Steps,
         },
-        events: host.wants,
+        events: host.wants.inside().or(wants),
+        output: graph.schemas.shown_output(&*graph.layout),
         recording,
         seed,
         scope: Arc::clone(context.scope()),
@@ -109,7 +118,7 @@ pub(super) fn begin(graph: &Arc<Graph>, context: &Context, input: Input, setting
     };
     let machine = Machine::new(Arc::clone(graph), head, request, now)?;
     let store = inside.thread.as_ref().map(|thread| thread.store().clone());
-    Ok(Begun { machine, store, host, inside: true })
+    Ok(Begun { machine, store, host, inside: true, wants })
 }
 
 /// Gets the head that this very run left, whose commits are not all written yet.
@@ -216,7 +225,7 @@ impl<S, C: Clone + Send + Sync + 'static> IntoNode<S, TakesGraph> for CompiledGr
 
 fn begin_as_node(graph: &Arc<Graph>, input: NodeInput, context: &Context) -> Result<Begun, Error> {
     let NodeInput::Value(value) = input else { unreachable!("a graph as a node is given a value") };
-    begin(graph, context, Input::Update(input_of(graph, value)?), &Settings::default())
+    begin(graph, context, Input::Update(input_of(graph, value)?), &Settings::default(), EventMask::default())
 }
 
 fn end_as_node(graph: &Graph, context: &Context, machine: Machine) -> NodeResult<NodeOutput> {

@@ -19,8 +19,10 @@ mod nonblocking;
 mod pool;
 mod run;
 mod snapshot;
+mod streams;
 
 pub use edit::{StateUpdate, UpdateAs};
 pub use nonblocking::block_on;
-pub use run::{AsyncStream, Durability, Input, IntoInput, Outcome, Run, RunOn, Stream};
+pub use run::{Durability, Input, IntoInput, Outcome, Run, RunOn};
 pub use snapshot::{StateHistory, StateSnapshot, TaskState, TaskView};
+pub use streams::{AsyncStream, RunOutput, Stream};

@@ -31,8 +31,8 @@ pub(super) struct AsyncDriver {
     polled: Vec<Polled>,
     woken: Arc<Woken>,
     feed: Reader,
-    /// What nodes showed, and has not been handed out.
-    shown: VecDeque<Event>,
+    /// Why the run cannot go on, until what it showed before is handed out.
+    failed: Option<Error>,
 }
 
 /// A task that is polled.
@@ -74,17 +74,25 @@ impl AsyncDriver {
             polled: Vec::new(),
             woken: Arc::default(),
             feed: Reader(feed),
-            shown: VecDeque::new(),
+            failed: None,
         }
     }
 
-    /// Runs until there is an event, or the run ends (`None`) with everything it made committed.
+    /// Runs until there is an event, or the run ends (`None`) with everything it made committed. What was shown before
+    /// a failure comes before its error.
     pub(super) async fn next_event(&mut self) -> Result<Option<Event>, Error> {
         loop {
-            if let Some(event) = self.shown.pop_front().or_else(|| self.run.poll_event()) {
+            // What a superstep shows is handed out when its commit is on its way.
+            if self.failed.is_none() {
+                self.failed = self.act().await.err();
+            }
+            if let Some(event) = self.run.poll_event() {
                 return Ok(Some(event));
             }
-            if !self.step().await? {
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
+            if !self.wait().await? {
                 return Ok(None);
             }
         }
@@ -92,19 +100,22 @@ impl AsyncDriver {
 
     /// Runs to the end. What it shows goes to the outermost driver.
     pub(super) async fn run(mut self) -> Result<Machine, Error> {
-        while self.step().await? {
+        loop {
+            let acted = self.act().await;
             self.run.forward();
+            acted?;
+            if !self.wait().await? {
+                return Ok(self.run.machine);
+            }
         }
-        self.run.forward();
-        Ok(self.run.machine)
     }
 
     pub(super) fn into_machine(self) -> Machine {
         self.run.machine
     }
 
-    /// Does what the machine asks for, then waits for one fact. Returns whether the run goes on.
-    async fn step(&mut self) -> Result<bool, Error> {
+    /// Does what the machine asks for.
+    async fn act(&mut self) -> Result<(), Error> {
         while let Some(effect) = self.run.machine.poll_effect() {
             match effect {
                 Effect::Commit(batch) => self.commit(batch).await?,
@@ -112,6 +123,11 @@ impl AsyncDriver {
                 Effect::Start(job) => self.due.push_back(job),
             }
         }
+        Ok(())
+    }
+
+    /// Waits for one fact. Returns whether the run goes on.
+    async fn wait(&mut self) -> Result<bool, Error> {
         if self.due.is_empty() && self.running == 0 {
             let ended = !matches!(self.run.machine.status(), Status::Running);
             if ended {
@@ -134,7 +150,11 @@ impl AsyncDriver {
                     self.running -= 1;
                     self.run.task_done(slot, outcome);
                 }
-                Fact::Shown(event) => self.shown.push_back(event),
+                // It is handed out first, so that the queue stays bounded.
+                Fact::Shown(event) => {
+                    self.run.machine.show(event);
+                    break;
+                }
             }
             fact = self.feed.0.poll();
         }
@@ -195,7 +215,8 @@ impl AsyncDriver {
                 let slot = task.slot;
                 // Tasks start in order and mostly end in order.
                 self.polled.remove(at);
-                return Poll::Ready(Fact::Ended(slot, outcome));
+                // What it showed comes first.
+                self.feed.0.push(Fact::Ended(slot, outcome));
             }
             // What it showed is handed out before another task is polled.
             if let Some(fact) = self.feed.0.poll() {

@@ -9,16 +9,13 @@ use serde::Serialize;
 use crate::base::limits::RECURSION_LIMIT_DEFAULT;
 use crate::base::{CheckpointId, Clock, IdSource, Namespace, RunId, SystemClock};
 use crate::error::Error;
-use crate::exec::{
-    Event, EventKind, EventMask, Head, Machine, Recording, Request, RunError, Saving, Start, Status, answers_by_id,
-};
+use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, Saving, Start, Status, answers_by_id};
 use crate::graph::{
     Breakpoints, Command, CompiledGraph, Context, Entry, Graph, Host, Interrupt, RunControl, Scope, input_writes,
 };
 use crate::history::{Snapshot, Thread};
-use crate::state::{DynState, DynUpdate, IntoUpdate, Part, StateRef, Writes, resolve};
+use crate::state::{DynState, DynUpdate, IntoUpdate, Part, StateRef, Writes, field_of, resolve};
 use crate::store::{Point, StoreError};
-use crate::stream::{StreamMode, StreamPart};
 
 use super::begun::Begun;
 use super::blocking::Driver;
@@ -248,9 +245,9 @@ impl<S> fmt::Debug for Outcome<S> {
 /// # }
 /// ```
 pub struct Run<'a, S> {
-    graph: &'a CompiledGraph<S>,
-    place: Place,
-    settings: Settings,
+    pub(super) graph: &'a CompiledGraph<S>,
+    pub(super) place: Place,
+    pub(super) settings: Settings,
 }
 
 /// What a run is asked to do, beside its input.
@@ -265,6 +262,8 @@ pub(super) struct Settings {
     pub(super) concurrency_max: Option<usize>,
     pub(super) value: Option<Arc<dyn Any + Send + Sync>>,
     pub(super) control: RunControl,
+    pub(super) output_keys: Option<Vec<String>>,
+    pub(super) subgraphs: bool,
 }
 
 impl Settings {
@@ -276,6 +275,13 @@ impl Settings {
         }
         Ok(Some(graph.breakpoints(names, when).map_err(RunError::from)?))
     }
+
+    /// Returns the fields that the outside sees, if not all.
+    fn output_fields(&self, graph: &Graph) -> Result<Option<Arc<[usize]>>, Error> {
+        let Some(channels) = &self.output_keys else { return Ok(None) };
+        let fields = channels.iter().map(|channel| field_of(&*graph.layout, channel));
+        Ok(Some(fields.collect::<Result<_, _>>().map_err(RunError::from)?))
+    }
 }
 
 impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
@@ -286,19 +292,6 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// committed before stays, and the thread can be continued.
     pub fn invoke(&self, on: impl RunOn, input: impl IntoInput<S>) -> Result<Outcome<S>, Error> {
         self.run(on).invoke(input)
-    }
-
-    /// Runs the graph with an input and returns what happens, as it happens.
-    ///
-    /// # Errors
-    /// As [`CompiledGraph::invoke`], here and as items of the stream.
-    pub fn stream(
-        &self,
-        on: impl RunOn,
-        input: impl IntoInput<S>,
-        modes: &[StreamMode],
-    ) -> Result<Stream<'_, S>, Error> {
-        self.run(on).stream(input, modes)
     }
 
     /// Runs the graph with an input, without blocking; see [`Run::ainvoke`].
@@ -398,6 +391,19 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
+    /// Shows only these channels of the state in `values`, in `updates` and in [`Run::output`]. Default: all; for
+    /// [`Run::output`] those of the output of the graph.
+    pub fn output_keys(mut self, channels: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.settings.output_keys = Some(channels.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Sets whether a stream also shows what happens in graphs inside nodes. Default: no.
+    pub fn subgraphs(mut self, shown: bool) -> Self {
+        self.settings.subgraphs = shown;
+        self
+    }
+
     /// Runs to the end.
     ///
     /// # Errors
@@ -411,16 +417,6 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
             EventMask::default(),
         )?);
         finish(self.graph, &self.place, driver.run()?)
-    }
-
-    /// Runs step by step, as far as the stream is read.
-    ///
-    /// # Errors
-    /// As [`CompiledGraph::stream`].
-    pub fn stream(self, input: impl IntoInput<S>, modes: &[StreamMode]) -> Result<Stream<'a, S>, Error> {
-        let driver =
-            Driver::new(begin(&self.graph.graph, &self.place, input.into_input(), &self.settings, mask(modes))?);
-        Ok(Stream { graph: self.graph, place: self.place, driver: Some(driver), outcome: None })
     }
 
     /// Runs to the end without blocking the executor that it is polled by: asynchronous nodes run in this future, the
@@ -455,29 +451,9 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         let begun = begin_async(&self.graph.graph, &self.place, input, &self.settings, EventMask::default()).await?;
         finish(self.graph, &self.place, AsyncDriver::new(begun).run().await?)
     }
-
-    /// Runs step by step without blocking, as far as the stream is read.
-    ///
-    /// # Errors
-    /// As [`CompiledGraph::stream`].
-    pub async fn astream(self, input: impl IntoInput<S>, modes: &[StreamMode]) -> Result<AsyncStream<'a, S>, Error> {
-        let input = input.into_input();
-        let begun = begin_async(&self.graph.graph, &self.place, input, &self.settings, mask(modes)).await?;
-        let driver = Some(AsyncDriver::new(begun));
-        Ok(AsyncStream { graph: self.graph, place: self.place, driver, outcome: None })
-    }
 }
 
-fn mask(modes: &[StreamMode]) -> EventMask {
-    EventMask {
-        values: modes.contains(&StreamMode::Values),
-        updates: modes.contains(&StreamMode::Updates),
-        custom: modes.contains(&StreamMode::Custom),
-        subgraphs: false,
-    }
-}
-
-async fn begin_async(
+pub(super) async fn begin_async(
     graph: &Arc<Graph>,
     place: &Place,
     input: Input,
@@ -497,7 +473,7 @@ async fn begin_async(
 }
 
 /// Begins a run: loads its head and makes its machine.
-fn begin(
+pub(super) fn begin(
     graph: &Arc<Graph>,
     place: &Place,
     input: Input,
@@ -505,7 +481,7 @@ fn begin(
     events: EventMask,
 ) -> Result<Begun, Error> {
     if let Some(context) = &place.inside {
-        return inside::begin(graph, context, input, settings);
+        return inside::begin(graph, context, input, settings, events);
     }
     let start = match input {
         Input::Update(writes) => Start::Input(resolve(&*graph.layout, writes).map_err(RunError::from)?),
@@ -541,12 +517,13 @@ fn begin(
         scope: settings.scope(&host, &start),
         start,
         events,
+        output: settings.output_fields(graph)?,
         recording,
         seed,
         namespace: Namespace::root(),
     };
     let machine = Machine::new(Arc::clone(graph), head, request, now)?;
-    Ok(Begun { machine, store, host, inside: false })
+    Ok(Begun { machine, store, host, inside: false, wants: events })
 }
 
 impl Settings {
@@ -607,7 +584,7 @@ pub(super) fn typed<S: Send + Sync + 'static>(state: &StateRef) -> Arc<S> {
     }
 }
 
-fn finish<S: Clone + Send + Sync + 'static>(
+pub(super) fn finish<S: Clone + Send + Sync + 'static>(
     graph: &CompiledGraph<S>,
     place: &Place,
     machine: Machine,
@@ -628,104 +605,6 @@ fn finish<S: Clone + Send + Sync + 'static>(
         Status::Left(_) => Err(RunError::ParentCommand.into()),
         Status::Failed(error) => Err(error.into()),
         Status::Running => unreachable!("a driver runs a machine to its end"),
-    }
-}
-
-/// What happens in a run, as it happens. The run goes on as far as the stream is read; dropping it leaves the thread
-/// where its last committed superstep was.
-pub struct Stream<'a, S> {
-    graph: &'a CompiledGraph<S>,
-    place: Place,
-    driver: Option<Driver>,
-    outcome: Option<Outcome<S>>,
-}
-
-impl<S> Stream<'_, S> {
-    /// Returns what came of the run, once the stream has ended without an error.
-    pub fn outcome(&self) -> Option<&Outcome<S>> {
-        self.outcome.as_ref()
-    }
-}
-
-impl<S: Clone + Send + Sync + 'static> Iterator for Stream<'_, S> {
-    type Item = Result<StreamPart<S>, Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        match self.driver.as_mut()?.next_event() {
-            Ok(Some(event)) => Some(Ok(part(event))),
-            Ok(None) => {
-                let machine = self.driver.take()?.into_machine();
-                match finish(self.graph, &self.place, machine) {
-                    Ok(outcome) => {
-                        self.outcome = Some(outcome);
-                        None
-                    }
-                    Err(error) => Some(Err(error)),
-                }
-            }
-            Err(error) => {
-                self.driver = None;
-                Some(Err(error))
-            }
-        }
-    }
-}
-
-fn part<S: Send + Sync + 'static>(event: Event) -> StreamPart<S> {
-    match event.kind {
-        EventKind::Values(state) => StreamPart::Values(typed::<S>(&state)),
-        EventKind::Updates { node, update, cached } => StreamPart::Updates { node, update, cached },
-        EventKind::Interrupts(interrupts) => StreamPart::Interrupts(interrupts),
-        EventKind::Custom(value) => StreamPart::Custom(value),
-    }
-}
-
-/// What happens in a run, as it happens, for asynchronous programs. The run goes on as far as the stream is read;
-/// dropping it leaves the thread where its last committed superstep was.
-pub struct AsyncStream<'a, S> {
-    graph: &'a CompiledGraph<S>,
-    place: Place,
-    driver: Option<AsyncDriver>,
-    outcome: Option<Outcome<S>>,
-}
-
-impl<S: Clone + Send + Sync + 'static> AsyncStream<'_, S> {
-    /// Returns the next part, `None` at the end.
-    pub async fn next(&mut self) -> Option<Result<StreamPart<S>, Error>> {
-        match self.driver.as_mut()?.next_event().await {
-            Ok(Some(event)) => Some(Ok(part(event))),
-            Ok(None) => {
-                let machine = self.driver.take()?.into_machine();
-                match finish(self.graph, &self.place, machine) {
-                    Ok(outcome) => {
-                        self.outcome = Some(outcome);
-                        None
-                    }
-                    Err(error) => Some(Err(error)),
-                }
-            }
-            Err(error) => {
-                self.driver = None;
-                Some(Err(error))
-            }
-        }
-    }
-
-    /// Returns what came of the run, once the stream has ended without an error.
-    pub fn outcome(&self) -> Option<&Outcome<S>> {
-        self.outcome.as_ref()
-    }
-}
-
-impl<S> fmt::Debug for AsyncStream<'_, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AsyncStream").field("ended", &self.driver.is_none()).finish_non_exhaustive()
-    }
-}
-
-impl<S> fmt::Debug for Stream<'_, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream").field("ended", &self.driver.is_none()).finish_non_exhaustive()
     }
 }
 

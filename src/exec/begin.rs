@@ -1,7 +1,5 @@
 //! The beginning of a run: taking the input, an answer, or up where an earlier run stopped.
 
-use std::sync::Arc;
-
 use crate::base::id::NULL_TASK;
 use crate::base::{CheckpointId, Encoded, Map, Value, WriteValue};
 use crate::graph::{Command, NodeOutput};
@@ -9,7 +7,7 @@ use crate::state::Writes;
 use crate::store::{NewWrite, NewWrites, Source};
 
 use super::apply::{apply, apply_untasked, see_all};
-use super::effect::{EventKind, Start};
+use super::effect::Start;
 use super::error::{ResumeProblem, RunError};
 use super::exit::Saving;
 use super::head::RESUME;
@@ -183,9 +181,7 @@ impl Machine {
             self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step, Order::Run);
         }
         self.take_resume(resume);
-        if self.request.events.values {
-            self.emit(EventKind::Values(Arc::clone(&self.head.state)));
-        }
+        self.show_values(&[]);
         Ok(())
     }
 

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use crate::base::id::NULL_TASK;
 use crate::base::{Payload, TaskId, Value, WriteValue, hash, panic_text};
 use crate::graph::{
-    Around, Asked, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, NodeResult, Returned, StoredCall,
-    TaskPath, interrupt_id, questions, stops, task_namespace,
+    Around, Asked, BoxError, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, MessagePart,
+    MessagePiece, NodePlace, NodeResult, Returned, StoredCall, TaskPath, interrupt_id, questions, stops,
+    task_namespace,
 };
+use crate::state::{WritesView, messages_in_value};
 use crate::store::{NewWrite, NewWrites};
 
 use super::head::{ERROR, Head, INTERRUPT, RESUME};
 use super::load::answers_of;
 use super::save::{special, stored_interrupt};
+use super::shown::{TaskEnd, TaskInput, TaskStart};
 
 /// The channel of the result of a called task.
 const RETURN: &str = "__return__";
@@ -64,6 +67,9 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         asked.took = given.is_some();
         asked.answers.extend(given.cloned());
     }
+    let called = Arc::new((outer.place.path(&outer.node), index));
+    let place =
+        NodePlace { node: None, push: None, call: Some(called), around: None, graph: Arc::clone(&outer.place.graph) };
     let path = TaskPath::Call { caller: caller_path, index };
     let text = path.text(&call.name);
     let calls = Calls {
@@ -88,6 +94,7 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         attempt: 1,
         first_attempt_at: outer.first_attempt_at,
         error: None,
+        place,
         asked: parking_lot::Mutex::new(asked),
         calls,
     });
@@ -142,7 +149,7 @@ pub(crate) fn close_call(
             CallOutcome::Stopped(signal)
         }
         (Err(error), _) => {
-            writes.push(special(ERROR, &Value::from(format!("task {name:?} failed: {error}"))));
+            writes.push(special(ERROR, &Value::from(call_failed(job, &error))));
             CallOutcome::Failed(error)
         }
     };
@@ -158,6 +165,35 @@ pub(crate) fn close_call(
         writes,
     });
     (outcome, writes)
+}
+
+/// Returns what is shown of a call that starts.
+pub(crate) fn call_start(job: &CallJob) -> TaskStart {
+    TaskStart { task: job.context.task_info(), input: TaskInput::Value((job.call.input)()) }
+}
+
+/// Returns the text of the failure of a call.
+pub(crate) fn call_failed(job: &CallJob, error: &BoxError) -> String {
+    format!("task {:?} failed: {error}", job.context.node())
+}
+
+/// Returns what is shown of a call that has ended.
+pub(crate) fn call_end(job: &CallJob, result: WritesView, error: Option<String>) -> TaskEnd {
+    TaskEnd { task: job.context.task_info(), result, error, interrupts: Vec::new() }
+}
+
+/// Returns the messages in the result of a call.
+pub(crate) fn call_messages(job: &CallJob, result: &Value) -> Vec<MessagePart> {
+    let part = |message| MessagePart {
+        message,
+        piece: MessagePiece::Whole,
+        task: job.context.task_info(),
+        tags: [].into(),
+        thread: job.context.thread().cloned(),
+        is_live: false,
+        run_metadata: job.context.scope().host.run_metadata(),
+    };
+    messages_in_value(result).into_iter().map(part).collect()
 }
 
 /// Returns the result of a call as a value, to be shown.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::id::NULL_TASK;
 use crate::base::{CheckpointId, Encoded, IdSource, TaskId, Timestamp, Value};
-use crate::graph::{Context, ContextParts, Graph, NodeOutput, START, Scope};
+use crate::graph::{Context, ContextParts, Graph, NodeOutput, NodePlace, START, Scope};
 use crate::state::Writes;
 use crate::store::batch::{Change, ChangeValue, Data, Seen};
 use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
@@ -216,6 +216,7 @@ impl<'a> Editor<'a> {
             attempt: 1,
             first_attempt_at: self.now,
             error: None,
+            place: NodePlace { graph: Arc::clone(self.graph), node: task.node, push: None, call: None, around: None },
             asked: Default::default(),
             calls: Default::default(),
         });
@@ -258,6 +259,11 @@ impl<'a> Editor<'a> {
     ) {
         let after: Option<CheckpointId> = self.head.checkpoint.map(|base| base.id).max(self.batch.head_after());
         let id = self.ids.checkpoint(self.now, step, after.as_ref());
+        self.head.parent = match &parent {
+            Some(Parent::Local(parent)) => Some(*parent),
+            _ => None,
+        };
+        self.head.metadata.clone_from(&self.recording.metadata);
         self.head.checkpoint = Some(HeadCheckpoint { id, step, source });
         self.head.updated = None;
         self.head.pending.clear();

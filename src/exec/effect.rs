@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use crate::base::value::Value;
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId};
-use crate::graph::{Breakpoints, Command, Interrupt, Scope};
-use crate::state::{StateRef, Writes};
+use crate::graph::{Breakpoints, Command, Interrupt, MessagePart, Scope};
+use crate::state::{StateView, Writes};
 use crate::store::Batch;
 
 use super::error::RunError;
 use super::exit::Saving;
+use super::shown::{CheckpointPart, DebugPart, NodeUpdate, TaskEnd, TaskStart};
 use super::task::TaskJob;
 
 /// What the machine asks for.
@@ -21,29 +22,44 @@ pub(crate) enum Effect {
 }
 
 /// What the outside may want to see, and in which graph it happened.
+#[derive(Clone)]
 pub(crate) struct Event {
     pub(crate) namespace: Namespace,
     pub(crate) kind: EventKind,
 }
 
 /// What happened.
+#[derive(Clone)]
 pub(crate) enum EventKind {
-    /// The state after a superstep that changed it.
-    Values(StateRef),
-    /// What a node wrote: null for nothing, a map, or a list of maps if it wrote a channel several times.
-    Updates { node: String, update: Value, cached: bool },
-    /// A run stopped at these questions, or at a breakpoint if there are none.
+    /// The state after a superstep that changed it, or with the questions of a task.
+    Values {
+        view: StateView,
+        interrupts: Vec<Interrupt>,
+    },
+    /// What a node wrote.
+    Updates(NodeUpdate),
+    /// A task stopped at these questions, or the run at a breakpoint if there are none.
     Interrupts(Vec<Interrupt>),
     /// What a node shows while it runs.
     Custom(Value),
+    /// A message, or a piece of one.
+    Message(Box<MessagePart>),
+    TaskStart(TaskStart),
+    TaskEnd(TaskEnd),
+    Checkpoint(Box<CheckpointPart>),
+    Debug(Box<DebugPart>),
 }
 
 /// Which events are wanted.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventMask {
     pub(crate) values: bool,
     pub(crate) updates: bool,
     pub(crate) custom: bool,
+    pub(crate) messages: bool,
+    pub(crate) tasks: bool,
+    pub(crate) checkpoints: bool,
+    pub(crate) debug: bool,
     /// Whether those of graphs inside nodes are wanted as well.
     pub(crate) subgraphs: bool,
 }
@@ -51,7 +67,44 @@ pub(crate) struct EventMask {
 impl EventMask {
     /// Whether some of them happen while a task runs.
     pub(crate) fn are_live(self) -> bool {
-        self.custom || self.subgraphs
+        self.custom || self.messages || self.subgraphs
+    }
+
+    /// Returns whether calls of tasks are shown.
+    pub(crate) fn show_calls(self) -> bool {
+        self.updates || self.tasks || self.debug || self.messages
+    }
+
+    /// Returns which of them are wanted of a graph inside a node.
+    pub(crate) fn inside(self) -> Self {
+        if self.subgraphs { self } else { Self::default() }
+    }
+
+    /// Returns what is wanted by either of two.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            values: self.values || other.values,
+            updates: self.updates || other.updates,
+            custom: self.custom || other.custom,
+            messages: self.messages || other.messages,
+            tasks: self.tasks || other.tasks,
+            checkpoints: self.checkpoints || other.checkpoints,
+            debug: self.debug || other.debug,
+            subgraphs: self.subgraphs || other.subgraphs,
+        }
+    }
+
+    /// Returns whether an event of this kind is wanted.
+    pub(crate) fn wants(self, kind: &EventKind) -> bool {
+        match kind {
+            EventKind::Values { .. } => self.values,
+            EventKind::Updates(_) | EventKind::Interrupts(_) => self.updates,
+            EventKind::Custom(_) => self.custom,
+            EventKind::Message(_) => self.messages,
+            EventKind::TaskStart(_) | EventKind::TaskEnd(_) => self.tasks,
+            EventKind::Checkpoint(_) => self.checkpoints,
+            EventKind::Debug(_) => self.debug,
+        }
     }
 }
 
@@ -77,6 +130,8 @@ pub(crate) struct Request {
     pub(crate) strict_resume: bool,
     pub(crate) saving: Saving,
     pub(crate) events: EventMask,
+    /// The fields that the outside sees; `None` are all.
+    pub(crate) output: Option<Arc<[usize]>>,
     /// Where the run is recorded; `None` without a store.
     pub(crate) recording: Option<Recording>,
     pub(crate) seed: u64,

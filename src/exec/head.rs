@@ -12,6 +12,10 @@ use crate::store::Source;
 pub(crate) struct Head {
     /// The checkpoint it is the state of; none on a new thread.
     pub(crate) checkpoint: Option<HeadCheckpoint>,
+    /// The checkpoint that this one builds on.
+    pub(crate) parent: Option<CheckpointId>,
+    /// What the caller of its run noted: the text of a JSON object.
+    pub(crate) metadata: Option<String>,
     pub(crate) state: StateRef,
     /// Whether a channel holds something.
     pub(crate) present: Vec<bool>,
@@ -85,6 +89,8 @@ impl Head {
         }
         Self {
             checkpoint: None,
+            parent: None,
+            metadata: None,
             state: graph.layout.initial(),
             present,
             versions: vec![0; channels],

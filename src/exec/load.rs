@@ -33,6 +33,8 @@ impl<'a> Loader<'a> {
         let checkpoint = &record.checkpoint;
         loader.head.checkpoint =
             Some(HeadCheckpoint { id: checkpoint.point.checkpoint, step: checkpoint.step, source: checkpoint.source });
+        loader.head.parent = checkpoint.parent;
+        loader.head.metadata.clone_from(&checkpoint.metadata);
         loader.head.recorded = checkpoint.tasks.iter().map(|task| task.id).collect();
         for channel in &record.channels {
             loader.head.version_max = loader.head.version_max.max(channel.version);
@@ -257,23 +259,6 @@ pub(crate) fn result_of(graph: &Graph, pending: &PendingWrites) -> Result<Map, R
         }
     }
     Ok(result)
-}
-
-/// Returns what a task wrote to the state as an update shows it: null for nothing, a map by channel, or a list of maps,
-/// one for each write, if it wrote a channel several times.
-pub(super) fn update_of(graph: &Graph, writes: &[TaskWrite]) -> Result<Value, RunError> {
-    let mut written = shown_writes(graph, writes)?;
-    if graph.entry {
-        let value = written.iter().position(|(channel, _)| ***channel == *crate::graph::END);
-        return Ok(value.map_or(Value::Null, |at| written.swap_remove(at).1));
-    }
-    let twice = (1..written.len()).any(|at| written[..at].iter().any(|(channel, _)| *channel == written[at].0));
-    let mut shown = written.into_iter().map(|(channel, value)| (channel.to_string(), value)).peekable();
-    Ok(match shown.peek() {
-        None => Value::Null,
-        Some(_) if twice => Value::List(shown.map(|one| Value::Map([one].into_iter().collect())).collect()),
-        Some(_) => Value::Map(shown.collect()),
-    })
 }
 
 fn shown_writes<'a>(graph: &'a Graph, writes: &[TaskWrite]) -> Result<Vec<(&'a Arc<str>, Value)>, RunError> {

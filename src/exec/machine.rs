@@ -10,10 +10,11 @@ use crate::state::{FieldKind, StateRef};
 use crate::store::{NewCheckpoint, NewWrites, Source};
 
 use super::apply::{Changes, apply};
-use super::effect::{Effect, Event, EventKind, Recording, Request, Status};
+use super::effect::{Effect, Event, Recording, Request, Status};
 use super::error::RunError;
 use super::exit::Saving;
 use super::head::Head;
+use super::show::ShownFields;
 use super::task::{Opened, Task, TaskJob, TaskOutcome, TaskStatus, TaskWrite, WriteKind};
 use super::view::shown;
 
@@ -53,7 +54,10 @@ pub(crate) struct Machine {
     /// What is stored of the calls of the first superstep, if the run continues.
     pub(super) stored_calls: Option<Arc<Vec<StoredCall>>>,
     /// The state that an interrupted run shows, if that is not the one of its head.
-    pub(super) shown: Option<StateRef>,
+    pub(super) shown: Option<(StateRef, Vec<(usize, bool)>)>,
+    pub(super) fields: ShownFields,
+    /// The checkpoint before the one that was loaded.
+    pub(super) loaded_parent: Option<CheckpointId>,
     /// Whether an update failed, so that the head is half changed.
     pub(super) broken: bool,
 }
@@ -66,6 +70,7 @@ pub(super) struct Limits {
     pub(super) strict_resume: bool,
     pub(super) saving: Saving,
     pub(super) events: super::effect::EventMask,
+    pub(super) output: Option<Arc<[usize]>>,
 }
 
 impl Machine {
@@ -86,6 +91,7 @@ impl Machine {
             strict_resume: request.strict_resume,
             saving: request.saving,
             events: request.events,
+            output: request.output,
         };
         let step = head.step() + 1;
         let mut machine = Self {
@@ -98,6 +104,7 @@ impl Machine {
             now,
             step,
             stop: step.saturating_add_unsigned(request.recursion_limit).saturating_add(1),
+            loaded_parent: head.parent,
             head,
             tasks: Vec::new(),
             changes: Changes::default(),
@@ -114,6 +121,7 @@ impl Machine {
             called: Vec::new(),
             stored_calls: None,
             shown: None,
+            fields: ShownFields::default(),
             broken: false,
         };
         machine.begin(request.start)?;
@@ -127,7 +135,7 @@ impl Machine {
 
     /// Returns the present state, with what the ended tasks of an interrupted superstep wrote.
     pub(crate) fn state(&self) -> &StateRef {
-        self.shown.as_ref().unwrap_or(&self.head.state)
+        self.shown.as_ref().map_or(&self.head.state, |(state, _)| state)
     }
 
     /// Returns whether it runs an entrypoint.
@@ -212,14 +220,12 @@ impl Machine {
                 }
                 task.status = TaskStatus::Done(writes);
                 task.answers = answers;
-                self.emit_update(slot, false);
+                self.show_done(slot, false);
             }
             TaskOutcome::Waiting { interrupts, answers } => {
                 task.answers = answers;
                 task.status = TaskStatus::Waiting(interrupts.clone());
-                if self.request.events.updates && !interrupts.is_empty() {
-                    self.emit(EventKind::Interrupts(interrupts));
-                }
+                self.show_questions(slot, &interrupts);
             }
             TaskOutcome::Left(command) => task.status = TaskStatus::Left(command),
             TaskOutcome::Drained(reason) => task.status = TaskStatus::Drained(reason),
@@ -229,10 +235,6 @@ impl Machine {
             let ended = self.end_superstep();
             self.settle(ended);
         }
-    }
-
-    pub(super) fn emit(&mut self, kind: EventKind) {
-        self.events.push_back(Event { namespace: self.namespace.clone(), kind });
     }
 
     fn settle(&mut self, outcome: Result<(), RunError>) {
@@ -247,6 +249,7 @@ impl Machine {
 
     pub(super) fn tick(&mut self) -> Result<(), RunError> {
         loop {
+            self.show_checkpoint()?;
             if self.step > self.stop {
                 self.flush();
                 return Err(RunError::RecursionLimit { limit: self.request.recursion_limit });
@@ -267,6 +270,7 @@ impl Machine {
                 self.status = Status::Drained(reason);
                 return Ok(());
             }
+            self.show_starts();
             let only_input = matches!(self.tasks.as_slice(), [task] if task.node.is_none());
             if only_input && self.graph.start.branches.is_empty() && self.tasks[0].push.is_none() {
                 // The input needs no user code: its superstep goes into the same batch.
@@ -318,7 +322,6 @@ impl Machine {
                 task.status = TaskStatus::Done(writes);
                 task.saved = true;
                 task.restored = true;
-                self.emit_update(slot, true);
             }
         }
         Ok(())
@@ -379,6 +382,7 @@ impl Machine {
             attempt,
             first_attempt_at,
             error: task.handles().map(|handles| Arc::clone(&handles.error)),
+            place: self.place(task),
             asked: parking_lot::Mutex::new(asked),
             calls,
         });
@@ -465,12 +469,11 @@ impl Machine {
         }
         self.stored_calls = None;
         self.called.clear();
-        if self.request.events.values && updated.iter().any(|channel| self.graph.is_field(*channel)) {
-            self.emit(EventKind::Values(Arc::clone(&self.head.state)));
-        }
+        self.show_changed(&updated);
         self.checkpoint(Source::Loop, consumed);
         if stops && self.is_news() {
             self.flush();
+            self.show_checkpoint()?;
             self.interrupt(Vec::new());
         }
         Ok(())
@@ -483,22 +486,11 @@ impl Machine {
     }
 
     pub(super) fn interrupt(&mut self, open: Vec<Interrupt>) {
-        if open.is_empty() {
-            if self.request.events.updates {
-                self.emit(EventKind::Interrupts(Vec::new()));
-            }
-        } else if self.tasks.iter().any(Task::is_done) {
+        if self.tasks.iter().any(Task::is_done) {
             // What has ended is shown, though its superstep has not.
             self.shown = shown(&self.graph, &self.head, &self.tasks).ok();
-            let wrote = |task: &Task| match &task.status {
-                TaskStatus::Done(writes) => writes.iter().any(|write| self.graph.is_field(write.channel)),
-                _ => false,
-            };
-            let news = self.request.events.values && self.tasks.iter().any(wrote);
-            if let (Some(state), true) = (&self.shown, news) {
-                self.emit(EventKind::Values(Arc::clone(state)));
-            }
         }
+        self.show_interrupted(&open);
         self.status = Status::Interrupted(open);
     }
 }

@@ -24,13 +24,16 @@ mod machine;
 mod plan;
 mod retry;
 mod save;
+mod show;
+mod shown;
 mod task;
 mod view;
 
 pub use error::{EditProblem, ResumeProblem, RunError};
+pub use shown::{CheckpointPart, CheckpointTask, DebugPart, DebugPayload, NodeUpdate, TaskEnd, TaskStart};
 
 pub(crate) use begin::answers_by_id;
-pub(crate) use call::{CallJob, close_call, open_call, shown_result};
+pub(crate) use call::{CallJob, call_end, call_failed, call_messages, call_start, close_call, open_call, shown_result};
 pub(crate) use edit::{Copied, Editor, NodeEdit, as_node};
 pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, Start, Status};
 pub(crate) use exit::Saving;

@@ -36,6 +36,8 @@ pub(crate) struct Extra {
 pub(crate) struct Handles {
     /// The node that failed.
     pub(super) node: usize,
+    /// Its task.
+    pub(super) task: TaskId,
     pub(super) error: Arc<NodeError>,
 }
 
@@ -48,11 +50,11 @@ impl Machine {
         let handler = self.tasks[slot].node.and_then(|node| Some((node, self.graph.nodes[node].handler?)));
         let Some((node, handler)) = handler else {
             self.tasks[slot].status = TaskStatus::Failed(error, writes);
-            self.emit_update(slot, false);
+            self.show_done(slot, false);
             return;
         };
         self.tasks[slot].status = TaskStatus::Handled { message: error.to_string(), writes };
-        self.emit_update(slot, false);
+        self.show_done(slot, false);
         // The failure is stored before its handler starts.
         if self.records() && self.request.saving == Saving::Steps {
             let writes = self.task_writes(slot).into_iter().collect();
@@ -118,7 +120,8 @@ impl Machine {
         let failed = &self.tasks[slot];
         let id = handler_id(checkpoint, &self.namespace, self.step, name, failed.id);
         let mut task = Task::new(id, Some(handler), failed.push.clone());
-        let mut extra = Extra { handles: Some(Handles { node, error: Arc::new(error) }), ..Extra::default() };
+        let mut extra =
+            Extra { handles: Some(Handles { node, task: failed.id, error: Arc::new(error) }), ..Extra::default() };
         if let Some(pending) = self.head.pending_of(id).filter(|_| !self.replaying) {
             task.answers = answers_of(pending);
             extra.first_index = pending.writes.iter().map(|write| write.index + 1).max().unwrap_or(0).max(0);
@@ -152,7 +155,6 @@ impl Machine {
         task.status = TaskStatus::Handled { message, writes };
         task.saved = true;
         task.restored = true;
-        self.emit_update(slot, true);
         self.handle_failure(slot, node, handler, NodeError { node: name, message: own, source: None });
         Ok(true)
     }

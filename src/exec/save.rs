@@ -7,7 +7,7 @@ use crate::graph::{Graph, Interrupt};
 use crate::store::batch::Expect;
 use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
 
-use super::effect::{Effect, EventKind, Status};
+use super::effect::{Effect, Status};
 use super::error::RunError;
 use super::exit::{Saving, fold, hold};
 use super::head::{ERROR, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, RESUME};
@@ -23,6 +23,8 @@ impl Machine {
         let around = self.recording.as_ref().and_then(|recording| Some(recording.parents.last()?.1));
         let after = parent.max(self.committed).max(around);
         let id = self.ids.checkpoint(self.now, step, after.as_ref());
+        self.head.parent = parent;
+        self.head.metadata = self.recording.as_ref().and_then(|recording| recording.metadata.clone());
         self.head.checkpoint = Some(HeadCheckpoint { id, step, source });
         self.step += 1;
         self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step, Order::Run);
@@ -176,18 +178,6 @@ impl Machine {
         }
         task.saved = true;
         (!writes.is_empty()).then_some(NewWrites { checkpoint: checkpoint.id, task: task.id, path, writes })
-    }
-
-    pub(super) fn emit_update(&mut self, slot: usize, cached: bool) {
-        if !self.request.events.updates {
-            return;
-        }
-        let task = &self.tasks[slot];
-        let writes = task.writes();
-        let Some(node) = task.node.filter(|_| task.is_done() || !writes.is_empty()) else { return };
-        let update = super::load::update_of(&self.graph, writes).unwrap_or_default();
-        let node = self.graph.nodes[node].name.to_string();
-        self.emit(EventKind::Updates { node, update, cached });
     }
 }
 

@@ -12,12 +12,13 @@ use super::load::task_writes;
 use super::task::{Task, TaskWrite, WriteKind};
 
 /// Returns the state with the writes of the tasks that have ended, in the order in which the superstep will apply them.
-pub(super) fn shown(graph: &Graph, head: &Head, tasks: &[Task]) -> Result<StateRef, RunError> {
+/// Also returns the fields that they changed, and whether these hold something.
+pub(super) fn shown(graph: &Graph, head: &Head, tasks: &[Task]) -> Result<(StateRef, Vec<(usize, bool)>), RunError> {
     let mut ended: Vec<&Task> = tasks.iter().filter(|task| !task.writes().is_empty()).collect();
     ended.sort_by(|a, b| a.order(graph).cmp(&b.order(graph)));
     let mut view = View::of(head);
     view.write(graph, ended.into_iter().flat_map(Task::writes), true)?;
-    Ok(view.state)
+    Ok((view.state, view.present))
 }
 
 /// Returns the state of a stored head, and which fields hold something: with the commands given to it, and, if it is

@@ -113,10 +113,13 @@ where
     #[must_use = "the result, and the error, of a task that nobody waits for is lost"]
     pub fn start(&self, context: &Context, input: I) -> Started<R> {
         let body = Arc::clone(&self.body.0);
+        let input = Arc::new(input);
+        let given = Arc::clone(&input);
         let call = Call {
             name: Arc::clone(&self.name),
+            input: Box::new(move || Value::from_serialize(&*given).unwrap_or_default()),
             run: Box::new(move |context, keep| {
-                let result = body(input.clone(), context)?;
+                let result = body(I::clone(&input), context)?;
                 let stored = if keep { Some(Encoded::encode(&result)?.into()) } else { None };
                 Ok(Returned { value: Box::new(result), stored })
             }),
@@ -180,6 +183,8 @@ pub enum CallError {
 /// What is to be called, without its types.
 pub(crate) struct Call {
     pub(crate) name: Arc<str>,
+    /// Returns its input, to be shown.
+    pub(crate) input: Box<dyn Fn() -> Value + Send + Sync>,
     /// Runs it once. The flag says whether the result is to be encoded.
     pub(crate) run: Box<dyn Fn(&Context, bool) -> NodeResult<Returned> + Send + Sync>,
 }

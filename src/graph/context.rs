@@ -10,6 +10,7 @@ use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp, Value};
 use super::call::Calls;
 use super::command::Command;
 use super::scope::{LivePart, RunControl, Scope};
+use super::task_info::{NodePlace, TaskInfo};
 
 /// A question that a node asks the outside, at which its run waits.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +47,8 @@ pub(crate) struct ContextParts {
     pub(crate) first_attempt_at: Timestamp,
     /// For a node that handles errors: the one it handles.
     pub(crate) error: Option<Arc<NodeError>>,
+    /// What of its graph it runs.
+    pub(crate) place: NodePlace,
     pub(crate) asked: Mutex<Asked>,
     pub(crate) calls: Calls,
 }
@@ -84,6 +87,8 @@ pub(crate) struct Asked {
     pub(crate) signal: Option<Signal>,
     /// How many graphs were called.
     pub(crate) calls: usize,
+    /// How many messages were begun without an id.
+    pub(crate) messages: u64,
 }
 
 impl Context {
@@ -110,6 +115,22 @@ impl Context {
 
     pub(crate) fn parts(&self) -> &ContextParts {
         &self.0
+    }
+
+    /// Returns the namespace under which the messages of the task are shown.
+    pub(crate) fn message_namespace(&self) -> &Namespace {
+        self.0.place.around.as_ref().unwrap_or(self.graph_namespace())
+    }
+
+    pub(crate) fn task_info(&self) -> TaskInfo {
+        let parts = &*self.0;
+        TaskInfo {
+            id: parts.task,
+            node: Arc::clone(&parts.node),
+            step: parts.step,
+            namespace: parts.place.around.as_ref().unwrap_or(&parts.namespace).clone(),
+            place: parts.place.clone(),
+        }
     }
 
     /// Returns the value that the run was given for its nodes with `Run::context`, `None` if there is none of this type.

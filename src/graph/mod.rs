@@ -15,6 +15,8 @@ mod compiled;
 mod context;
 mod draw;
 mod entrypoint;
+mod message_part;
+mod message_stream;
 mod node;
 mod options;
 mod part_node;
@@ -23,6 +25,7 @@ mod problem;
 mod schemas;
 mod scope;
 mod sequence;
+mod task_info;
 mod validate;
 
 pub use branch::{IntoPath, IntoTargets, Named};
@@ -33,12 +36,15 @@ pub use compiled::CompiledGraph;
 pub use context::{Context, Interrupt, Interrupted, NodeError};
 pub use draw::{Drawing, DrawingEdge, DrawingNode};
 pub use entrypoint::{Entry, Entrypoint, Final, IntoFinal};
+pub use message_part::MessagePart;
+pub use message_stream::{MessagePiece, MessageStream};
 pub use node::{BoxError, IntoNode, IntoOutput, NodeBody, NodeOutput, NodeResult, Own};
 pub use options::{NodeDefaults, NodeOptions};
 pub use policy::{CachePolicy, RefreshOn, RetryPolicy, TimeoutPolicy};
 pub use problem::{GraphError, GraphProblem};
 pub use scope::RunControl;
 pub use sequence::IntoSequence;
+pub use task_info::TaskInfo;
 
 pub(crate) use async_node::NodeFuture;
 pub(crate) use branch::Branch;
@@ -46,8 +52,10 @@ pub(crate) use call::{Call, CallOutcome, Called, Calls, Done, Returned, StoredCa
 pub(crate) use compiled::{Breakpoints, Graph, Join, Outgoing};
 pub(crate) use context::{Around, Asked, ContextParts, Signal, interrupt_id, task_namespace, without_tasks};
 pub(crate) use entrypoint::{INPUT, VALUE, input_writes};
+pub(crate) use message_part::json_map;
 pub(crate) use node::{NodeInput, Takes, Work};
 pub(crate) use scope::{Host, LivePart, Scope};
+pub(crate) use task_info::NodePlace;
 
 /// The name of the entry: the source of the first edges.
 pub const START: &str = "__start__";

@@ -21,6 +21,13 @@ pub(crate) struct Schemas {
     pub(crate) root: bool,
 }
 
+impl Schemas {
+    /// Returns the fields of the output, if these are not all.
+    pub(crate) fn shown_output(&self, layout: &dyn Layout) -> Option<Arc<[usize]>> {
+        (self.output.len() < layout.len()).then(|| self.output.as_slice().into())
+    }
+}
+
 impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// Lets the input of a run write only these channels: the input schema. What it gives for others is dropped.
     /// Default: all that are not private.

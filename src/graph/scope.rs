@@ -9,9 +9,11 @@ use parking_lot::Mutex;
 
 use crate::base::value::Map;
 use crate::base::{CheckpointId, Namespace, Value};
+use crate::message::Message;
 
 use super::call::{Call, Called};
 use super::context::{Context, ResumeOnce};
+use super::message_stream::MessagePiece;
 
 /// Asks a run to stop, from outside or from a node. Clones are the same control.
 ///
@@ -76,6 +78,8 @@ impl fmt::Debug for RunControl {
 pub(crate) enum LivePart {
     /// Any value.
     Custom(Value),
+    /// A message, or a piece of one, with the tags that its maker gave it.
+    Message { message: Box<Message>, piece: MessagePiece, tags: Arc<[String]> },
 }
 
 /// The driver of a run, as its nodes see it.
@@ -85,6 +89,12 @@ pub(crate) trait Host: Any + Send + Sync {
 
     /// Runs a call of the task of `context`, now or on a thread of its own. `None` outside a run.
     fn start(self: Arc<Self>, context: &Context, call: Call) -> Option<Arc<dyn Called>>;
+
+    /// Returns whether the messages of this task are shown.
+    fn shows_messages(&self, context: &Context) -> bool;
+
+    /// Returns the metadata of the run: the text of a JSON object.
+    fn run_metadata(&self) -> Option<String>;
 
     /// Returns itself, for the driver that knows its type.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
@@ -112,6 +122,14 @@ impl Host for Nobody {
     fn emit(&self, _: &Context, _: LivePart) {}
 
     fn start(self: Arc<Self>, _: &Context, _: Call) -> Option<Arc<dyn Called>> {
+        None
+    }
+
+    fn shows_messages(&self, _: &Context) -> bool {
+        false
+    }
+
+    fn run_metadata(&self) -> Option<String> {
         None
     }
 

@@ -20,6 +20,7 @@ use super::lists::{ListField, MergeMessages, MessageItems, PlainItems};
 use super::managed::ManagedField;
 use super::reduce::ReduceField;
 use super::schema::cell;
+use super::view::messages_in;
 use super::writes::BoxWrite;
 
 /// What a field can hold.
@@ -92,6 +93,10 @@ pub(super) trait FieldOps<S>: Send + Sync {
     fn copy(&self, from: &S, to: &mut S);
     /// Sets a managed value: how many supersteps are left.
     fn set_managed(&self, _state: &mut S, _remaining: i64) {}
+    /// Returns whether it holds a message with this id.
+    fn holds_message(&self, _state: &S, _id: &str) -> bool {
+        false
+    }
 }
 
 /// Where a field lies in its state.
@@ -455,6 +460,10 @@ where
 
     fn copy(&self, from: &S, to: &mut S) {
         *(self.place.get_mut)(to) = (self.place.get)(from).clone();
+    }
+
+    fn holds_message(&self, state: &S, id: &str) -> bool {
+        messages_in((self.place.get)(state)).iter().any(|message| message.id.as_deref() == Some(id))
     }
 }
 

@@ -144,6 +144,9 @@ pub trait Layout: Send + Sync + 'static {
 
     /// Returns the state as a task sees it that has `remaining` supersteps left: with its managed values.
     fn with_managed(&self, state: &StateRef, remaining: i64) -> StateRef;
+
+    /// Returns whether the field holds a message with this id, itself or as an item of a list.
+    fn holds_message(&self, state: &StateRef, field: usize, id: &str) -> bool;
 }
 
 /// A field could not be read, written or changed.

@@ -23,6 +23,10 @@ pub(super) trait Items: Send + Sync + 'static {
     type Item: Clone + Serialize + DeserializeOwned + Send + Sync + 'static;
 
     fn prepare(_items: &mut [Self::Item], _ids: &mut IdSource) {}
+    /// Returns whether one of the items is a message with this id.
+    fn holds_message(_list: &List<Self::Item>, _id: &str) -> bool {
+        false
+    }
     fn encode(name: &Arc<str>, item: &Self::Item) -> Result<Payload, StateError>;
     fn decode(name: &Arc<str>, stored: PayloadRef<'_>) -> Result<Self::Item, StateError>;
 }
@@ -50,6 +54,11 @@ impl Items for MessageItems {
 
     fn prepare(items: &mut [Message], ids: &mut IdSource) {
         ensure_ids(items, ids);
+    }
+
+    fn holds_message(list: &List<Message>, id: &str) -> bool {
+        // The clone shares the index.
+        list.clone().find(id).is_some()
     }
 
     fn encode(name: &Arc<str>, message: &Message) -> Result<Payload, StateError> {
@@ -327,5 +336,9 @@ where
 
     fn copy(&self, from: &S, to: &mut S) {
         *(self.place.get_mut)(to) = (self.place.get)(from).clone();
+    }
+
+    fn holds_message(&self, state: &S, id: &str) -> bool {
+        I::holds_message((self.place.get)(state), id)
     }
 }

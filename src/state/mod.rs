@@ -18,6 +18,7 @@ mod overwrite;
 mod part;
 mod reduce;
 mod schema;
+mod view;
 mod writes;
 
 pub use dyn_schema::DynSchema;
@@ -27,9 +28,11 @@ pub use layout::{FieldKind, Layout, StateError, StateRef};
 pub use overwrite::Overwrite;
 pub use part::Part;
 pub use schema::Schema;
+pub use view::{StateView, WritesView};
 pub use writes::{BoxWrite, IntoUpdate, Writes};
 
 pub(crate) use dynamic::{field_of, resolve, shared_writes};
+pub(crate) use view::{messages_in_value, messages_of};
 
 pub use crate::channel::List;
 /// Derives [`State`](trait@State) for a struct with named fields, see there.

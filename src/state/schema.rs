@@ -302,6 +302,10 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         }
         Arc::new(state)
     }
+
+    fn holds_message(&self, state: &StateRef, field: usize, id: &str) -> bool {
+        self.fields[field].ops().holds_message(self.state(state), id)
+    }
 }
 
 /// Lends a field to a rule.

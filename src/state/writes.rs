@@ -37,6 +37,10 @@ impl BoxWrite {
         Self(Box::new(value))
     }
 
+    pub(super) fn as_any(&self) -> &dyn Any {
+        (*self.0).as_any()
+    }
+
     pub(super) fn get<T: 'static>(&self) -> Option<&T> {
         (*self.0).as_any().downcast_ref()
     }

@@ -2,10 +2,15 @@
 //!
 //! *Absent:* the store, threads, and the machine's own events, which `drive` translates.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::base::Value;
+use crate::base::{CheckpointId, Map, Namespace, Value};
 use crate::graph::Interrupt;
+use crate::state::{StateError, StateView};
+
+pub use crate::exec::{CheckpointPart, CheckpointTask, DebugPart, DebugPayload, NodeUpdate, TaskEnd, TaskStart};
+pub use crate::graph::MessagePart;
 
 /// What a stream shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,26 +22,263 @@ pub enum StreamMode {
     Updates,
     /// What nodes show with [`Context::emit`](crate::graph::Context::emit), at once.
     Custom,
+    /// Messages: the pieces that nodes show with [`Context::message_stream`](crate::graph::Context::message_stream),
+    /// at once, and the messages that they return, unless they were shown before.
+    Messages,
+    /// The checkpoints that are made. Nothing without a store.
+    Checkpoints,
+    /// The start and the end of each task.
+    Tasks,
+    /// Checkpoints and tasks, with the number of the superstep and the time.
+    Debug,
+}
+
+impl StreamMode {
+    /// Returns its name: `values`, `updates` and so on.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Values => "values",
+            Self::Updates => "updates",
+            Self::Custom => "custom",
+            Self::Messages => "messages",
+            Self::Checkpoints => "checkpoints",
+            Self::Tasks => "tasks",
+            Self::Debug => "debug",
+        }
+    }
 }
 
 /// One part of a stream of a graph with state `S`.
 #[derive(Clone, Debug)]
+pub struct StreamPart<S> {
+    /// Where it comes from: the root, or a graph inside a node.
+    pub namespace: Namespace,
+    /// What is shown.
+    pub data: StreamData<S>,
+}
+
+/// What a part of a stream shows.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum StreamPart<S> {
-    /// The state after a superstep that changed it.
-    Values(Arc<S>),
+pub enum StreamData<S> {
+    /// The state of the graph: after a superstep that changed it, or when a task asks.
+    Values(Values<S>),
+    /// The same for a graph inside a node, whose state is of another type.
+    ChildValues(ChildValues),
     /// What a node wrote.
-    Updates {
-        /// The node.
-        node: String,
-        /// The channels it wrote with the written values, null if it wrote none; a list of such maps with one channel
-        /// each, if it wrote a channel several times.
-        update: Value,
-        /// Whether the result was remembered and the node did not run now.
-        cached: bool,
-    },
-    /// The run stopped at these questions; at a breakpoint if there are none.
+    Updates(NodeUpdate),
+    /// A task stopped at these questions; at a breakpoint there are none.
     Interrupts(Vec<Interrupt>),
     /// What a node showed while it ran.
     Custom(Value),
+    /// A message, or a piece of one.
+    Message(Box<MessagePart>),
+    /// A checkpoint.
+    Checkpoint(Box<CheckpointPart>),
+    /// A task starts.
+    TaskStart(TaskStart),
+    /// A task has ended, failed or asked.
+    TaskEnd(TaskEnd),
+    /// A line for those who look for mistakes.
+    Debug(Box<DebugPart>),
+}
+
+/// The state of a graph in stream mode `values`. It reads as the state itself.
+#[derive(Clone, Debug)]
+pub struct Values<S> {
+    pub(crate) state: Arc<S>,
+    pub(crate) view: StateView,
+    pub(crate) interrupts: Vec<Interrupt>,
+}
+
+impl<S> Values<S> {
+    /// Returns the state.
+    pub fn state(&self) -> &Arc<S> {
+        &self.state
+    }
+
+    /// Returns the channels that hold something and are shown.
+    pub fn view(&self) -> &StateView {
+        &self.view
+    }
+
+    /// Returns the questions of the task that stopped, if that is why the state is shown.
+    pub fn interrupts(&self) -> &[Interrupt] {
+        &self.interrupts
+    }
+}
+
+impl<S> Deref for Values<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.state
+    }
+}
+
+/// The state of a graph inside a node in stream mode `values`.
+#[derive(Clone, Debug)]
+pub struct ChildValues {
+    pub(crate) view: StateView,
+    pub(crate) interrupts: Vec<Interrupt>,
+}
+
+impl ChildValues {
+    /// Returns the channels that hold something.
+    pub fn view(&self) -> &StateView {
+        &self.view
+    }
+
+    /// Returns the questions of the task that stopped, if that is why the state is shown.
+    pub fn interrupts(&self) -> &[Interrupt] {
+        &self.interrupts
+    }
+}
+
+impl<S> StreamPart<S> {
+    /// Returns the mode that the part belongs to.
+    pub fn mode(&self) -> StreamMode {
+        match &self.data {
+            StreamData::Values(_) | StreamData::ChildValues(_) => StreamMode::Values,
+            StreamData::Updates(_) | StreamData::Interrupts(_) => StreamMode::Updates,
+            StreamData::Custom(_) => StreamMode::Custom,
+            StreamData::Message(_) => StreamMode::Messages,
+            StreamData::Checkpoint(_) => StreamMode::Checkpoints,
+            StreamData::TaskStart(_) | StreamData::TaskEnd(_) => StreamMode::Tasks,
+            StreamData::Debug(_) => StreamMode::Debug,
+        }
+    }
+
+    /// Returns the part as LangGraph shows it (`version="v2"`): `{"type", "ns", "data"}`, and for values `interrupts`.
+    ///
+    /// # Errors
+    /// [`StateError`] if a value refuses to be serialized.
+    pub fn to_value(&self) -> Result<Value, StateError> {
+        let mut questions = None;
+        let data = match &self.data {
+            StreamData::Values(Values { view, interrupts: asked, .. })
+            | StreamData::ChildValues(ChildValues { view, interrupts: asked }) => {
+                questions = Some(interrupts(asked));
+                view.to_value()?
+            }
+            StreamData::Updates(update) => {
+                let mut data = map([(&*update.node, update.writes.to_update()?)]);
+                if update.cached {
+                    data.insert("__metadata__".into(), Value::Map(map([("cached", true.into())])));
+                }
+                Value::Map(data)
+            }
+            StreamData::Interrupts(asked) => Value::Map(map([("__interrupt__", interrupts(asked))])),
+            StreamData::Custom(value) => value.clone(),
+            StreamData::Message(part) => Value::List(vec![part.to_map().into(), part.metadata().into()]),
+            StreamData::Checkpoint(part) => checkpoint(part)?.into(),
+            StreamData::TaskStart(start) => task_start(start)?.into(),
+            StreamData::TaskEnd(end) => task_end(end)?.into(),
+            StreamData::Debug(part) => debug(part)?.into(),
+        };
+        let segments = self.namespace.segments().map(Value::from).collect();
+        let mut part = map([("type", self.mode().as_str().into()), ("ns", Value::List(segments)), ("data", data)]);
+        if let Some(questions) = questions {
+            part.insert("interrupts".into(), questions);
+        }
+        Ok(Value::Map(part))
+    }
+}
+
+fn map<const N: usize>(members: [(&str, Value); N]) -> Map {
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn interrupts(interrupts: &[Interrupt]) -> Value {
+    let one = |one: &Interrupt| map([("value", one.value.clone()), ("id", one.id.as_str().into())]).into();
+    Value::List(interrupts.iter().map(one).collect())
+}
+
+fn task_start(start: &TaskStart) -> Result<Map, StateError> {
+    let triggers = start.task.triggers().into_iter().map(Value::from).collect();
+    let mut shown = map([
+        ("id", start.task.id().to_string().into()),
+        ("name", start.task.node().into()),
+        ("input", start.input()?),
+        ("triggers", Value::List(triggers)),
+    ]);
+    if let Some(metadata) = start.task.metadata() {
+        shown.insert("metadata".into(), serde_json::Value::Object(metadata.clone()).into());
+    }
+    Ok(shown)
+}
+
+fn task_end(end: &TaskEnd) -> Result<Map, StateError> {
+    Ok(map([
+        ("id", end.task.id().to_string().into()),
+        ("name", end.task.node().into()),
+        ("error", end.error.as_deref().map_or(Value::Null, Value::from)),
+        ("result", end.result.to_result()?.into()),
+        ("interrupts", interrupts(&end.interrupts)),
+    ]))
+}
+
+fn checkpoint(part: &CheckpointPart) -> Result<Map, StateError> {
+    let parents = || part.parents.iter().map(|(namespace, id)| (namespace.as_str().to_owned(), id.to_string().into()));
+    let config = |id: CheckpointId| {
+        let mut config = map([
+            ("thread_id", part.thread.as_str().into()),
+            ("checkpoint_ns", part.namespace.as_str().into()),
+            ("checkpoint_id", id.to_string().into()),
+        ]);
+        if !part.namespace.is_root() {
+            let own = (part.namespace.as_str().to_owned(), id.to_string().into());
+            config.insert("checkpoint_map".into(), Value::Map(parents().chain([own]).collect()));
+        }
+        Value::Map(map([("configurable", config.into())]))
+    };
+    let mut metadata = map([
+        ("source", part.source.as_str().into()),
+        ("step", part.step.into()),
+        ("parents", Value::Map(parents().collect())),
+    ]);
+    metadata.extend(part.metadata());
+    Ok(map([
+        ("config", config(part.checkpoint)),
+        ("parent_config", part.parent.map_or(Value::Null, config)),
+        ("values", part.values.to_value()?),
+        ("metadata", metadata.into()),
+        ("next", Value::List(part.tasks.iter().map(|task| (&*task.name).into()).collect())),
+        ("tasks", Value::List(part.tasks.iter().map(|task| checkpoint_task(part, task).into()).collect())),
+    ]))
+}
+
+fn checkpoint_task(part: &CheckpointPart, task: &CheckpointTask) -> Map {
+    let mut out = map([("id", task.id.to_string().into()), ("name", (&*task.name).into())]);
+    match &task.error {
+        Some(error) => _ = out.insert("error".into(), error.as_str().into()),
+        None => {
+            if let Some(result) =
+                task.result.as_ref().filter(|result| result.as_map().is_none_or(|map| !map.is_empty()))
+            {
+                out.insert("result".into(), result.clone());
+            }
+            out.insert("interrupts".into(), interrupts(&task.interrupts));
+        }
+    }
+    let state = task.subgraph.as_deref().map(|namespace| {
+        let config = map([("thread_id", part.thread.as_str().into()), ("checkpoint_ns", namespace.into())]);
+        Value::Map(map([("configurable", config.into())]))
+    });
+    out.insert("state".into(), state.unwrap_or(Value::Null));
+    out
+}
+
+fn debug(part: &DebugPart) -> Result<Map, StateError> {
+    let (kind, payload) = match &part.payload {
+        DebugPayload::Checkpoint(part) => ("checkpoint", checkpoint(part)?),
+        DebugPayload::TaskStart(start) => ("task", task_start(start)?),
+        DebugPayload::TaskEnd(end) => ("task_result", task_end(end)?),
+    };
+    Ok(map([
+        ("step", part.step.into()),
+        ("timestamp", part.timestamp.to_string().into()),
+        ("type", kind.into()),
+        ("payload", payload.into()),
+    ]))
 }

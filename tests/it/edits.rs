@@ -225,8 +225,8 @@ fn tasks_show_what_made_them_due_and_every_write() {
     let thread = thread();
     let mut updates = Vec::new();
     for part in graph.stream(&thread, Log::update(), &[StreamMode::Updates]).unwrap() {
-        if let StreamPart::Updates { update, .. } = part.unwrap() {
-            updates.push(update.to_json());
+        if let StreamData::Updates(update) = part.unwrap().data {
+            updates.push(update.writes.to_update().unwrap().to_json());
         }
     }
     assert_eq!(updates[0], serde_json::json!([{"lines": ["x"]}, {"lines": ["y"]}]));

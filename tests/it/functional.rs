@@ -249,8 +249,8 @@ fn updates_of_tasks_come_before_those_of_their_caller() {
     // More than the stream holds at once: a reader that is slow is waited for.
     let parts = graph.stream((), 600, &[StreamMode::Updates]).unwrap();
     let names: Vec<_> = parts
-        .map(|part| match part.unwrap() {
-            StreamPart::Updates { node, update, .. } => (node, update),
+        .map(|part| match part.unwrap().data {
+            StreamData::Updates(update) => (update.node.to_string(), update.writes.to_update().unwrap()),
             other => panic!("{other:?}"),
         })
         .collect();

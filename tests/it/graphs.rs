@@ -362,9 +362,11 @@ fn streams_show_values_and_updates() {
         .unwrap();
     let parts = graph.stream(&thread(), Chat::update().n(1), &[StreamMode::Values, StreamMode::Updates]).unwrap();
     let seen: Vec<String> = parts
-        .map(|part| match part.unwrap() {
-            StreamPart::Values(state) => format!("values {} {}", state.n, state.log.join("")),
-            StreamPart::Updates { node, update, .. } => format!("{node} {}", update.to_json()),
+        .map(|part| match part.unwrap().data {
+            StreamData::Values(state) => format!("values {} {}", state.n, state.log.join("")),
+            StreamData::Updates(update) => {
+                format!("{} {}", update.node, update.writes.to_update().unwrap().to_json())
+            }
             other => panic!("{other:?}"),
         })
         .collect();

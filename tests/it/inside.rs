@@ -185,9 +185,9 @@ fn what_a_node_emits_is_streamed_before_the_node_has_ended() {
     let run = graph.run(&thread).context("ann".to_string());
     let mut stream = run.stream(Outer::update().total(1), &[StreamMode::Custom]).unwrap();
     let part = stream.next().unwrap().unwrap();
-    assert!(matches!(part, StreamPart::Custom(ref value) if *value == Value::from(1)), "{part:?}");
+    assert!(matches!(part.data, StreamData::Custom(ref value) if *value == Value::from(1)), "{part:?}");
     go.send(()).unwrap();
     let part = stream.next().unwrap().unwrap();
-    assert!(matches!(part, StreamPart::Custom(ref value) if *value == Value::from("ann")), "{part:?}");
+    assert!(matches!(part.data, StreamData::Custom(ref value) if *value == Value::from("ann")), "{part:?}");
     assert!(stream.next().is_none());
 }

@@ -41,6 +41,10 @@ mod policies;
 mod policies_in_a_file;
 mod sim;
 mod store_model;
+mod streams;
+/// The same streams on a file.
+#[path = "streams.rs"]
+mod streams_in_a_file;
 mod subgraphs;
 /// The same graphs on a file.
 #[path = "subgraphs.rs"]

@@ -24,6 +24,7 @@ use crate::trace::{ROLE, plain};
 pub(crate) struct Channels {
     /// Those of messages: what is written to them has a form of its own in a scenario.
     messages: Vec<String>,
+    names: Vec<String>,
     /// Whether the whole state is one value.
     pub(crate) root: bool,
 }
@@ -31,7 +32,8 @@ pub(crate) struct Channels {
 impl Channels {
     /// Makes the channels of a graph and their schema.
     pub(crate) fn of(def: &GraphDef, options: Options) -> Result<(Self, DynSchema), String> {
-        let mut channels = Self { messages: Vec::new(), root: def.root.is_some() };
+        let names = def.channels.keys().chain(def.private.keys()).cloned().collect();
+        let mut channels = Self { messages: Vec::new(), names, root: def.root.is_some() };
         let mut schema = DynSchema::new();
         if let Some(root) = &def.root {
             schema = channels.add(schema, ROOT, root, options)?;
@@ -75,6 +77,13 @@ impl Channels {
             }
             other => return Err(format!("channel kind {other}")),
         })
+    }
+
+    /// Makes an update from the members of an object that are channels. The library refuses others, the reference drops
+    /// them.
+    pub(crate) fn known_update(&self, members: &Map<String, Json>) -> DynUpdate {
+        let known = members.iter().filter(|(name, _)| self.names.contains(name));
+        self.update(&known.map(|(name, json)| (name.clone(), json.clone())).collect())
     }
 
     /// Makes an update from the members of an object.
@@ -186,20 +195,11 @@ pub(crate) trait Shape: Clone {
     /// Returns a state as a trace shows it.
     fn shown(&self, state: &Self::State) -> Json;
 
-    /// Returns what a stream shows before the first state.
-    fn empty(&self) -> Json;
-
     /// Adds the open questions to a state.
     fn asking(&self, state: Json, questions: Json) -> Json;
 
     /// Returns the result of a task of a snapshot.
     fn result(&self, written: Json) -> Json;
-
-    /// Returns what a task wrote as an update shows it.
-    fn changed(&self, written: Json) -> Json;
-
-    /// Returns what a run returns.
-    fn output(&self, state: &Self::State, interrupted: bool) -> Json;
 
     /// Makes an input.
     fn input(&self, value: Json) -> Result<Input, Failure>;
@@ -226,10 +226,6 @@ impl Shape for Plain {
         Built::Graph(self.clone())
     }
 
-    fn empty(&self) -> Json {
-        json!({})
-    }
-
     fn asking(&self, mut state: Json, questions: Json) -> Json {
         state["__interrupt__"] = questions;
         state
@@ -237,21 +233,6 @@ impl Shape for Plain {
 
     fn result(&self, written: Json) -> Json {
         self.channels.update_shown(written)
-    }
-
-    fn changed(&self, written: Json) -> Json {
-        self.channels.update_shown(written)
-    }
-
-    fn output(&self, state: &DynState, interrupted: bool) -> Json {
-        let mut output = self.channels.state(state);
-        if let (Json::Object(members), false) = (&mut output, self.channels.root) {
-            members.retain(|name, _| self.graph.output_channels().any(|known| known == name));
-            if members.is_empty() && !interrupted {
-                return Json::Null;
-            }
-        }
-        output
     }
 
     fn input(&self, value: Json) -> Result<Input, Failure> {
@@ -262,7 +243,7 @@ impl Shape for Plain {
                 None if self.channels.root => {
                     Ok(IntoInput::<DynState>::into_input(self.channels.root_update(&Json::Object(map))))
                 }
-                None => Ok(IntoInput::<DynState>::into_input(self.channels.update(&map))),
+                None => Ok(IntoInput::<DynState>::into_input(self.channels.known_update(&map))),
             },
             value if self.channels.root => Ok(IntoInput::<DynState>::into_input(self.channels.root_update(&value))),
             _ => Err(Failure::of("InvalidUpdateError")),

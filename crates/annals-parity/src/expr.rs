@@ -1,5 +1,7 @@
 //! Expressions: JSON in, JSON out. They never fail on any data.
 
+use annals::base::Value;
+use annals::prelude::Message;
 use serde_json::{Map, Value as Json, json};
 
 /// What an expression sees.
@@ -69,7 +71,7 @@ fn apply(op: &str, arg: &Json, env: &Env) -> Json {
         }
         "$send" => json!({"$send": [at(0), at(1)]}),
         "$overwrite" => json!({"$overwrite": eval(arg, env)}),
-        "$msg" => message(eval(arg, env)),
+        "$msg" => whole_message(eval(arg, env)),
         "$command" => json!({"$command": members(arg, env)}),
         "$attempt" => env.attempt.into(),
         "$calls" => env.calls.into(),
@@ -100,6 +102,15 @@ pub(crate) fn message(json: Json) -> Json {
         map.entry(name).or_insert(default);
     }
     Json::Object(map)
+}
+
+/// A message with all its members, which tells it from an object that looks like one.
+fn whole_message(json: Json) -> Json {
+    let short = message(json);
+    match Message::try_from(Value::from(short.clone())).map(|message| Value::from_serialize(&message)) {
+        Ok(Ok(whole)) => whole.to_json(),
+        _ => short,
+    }
 }
 
 /// Evaluates the members of an object, whatever their names.

@@ -78,24 +78,12 @@ impl Shape for EntryGraph {
         Built::Entry(self.clone())
     }
 
-    fn empty(&self) -> Json {
-        Json::Null
-    }
-
     fn asking(&self, _: Json, questions: Json) -> Json {
         json!({"__interrupt__": questions})
     }
 
     fn result(&self, written: Json) -> Json {
         written.get("__end__").cloned().unwrap_or_default()
-    }
-
-    fn changed(&self, written: Json) -> Json {
-        written
-    }
-
-    fn output(&self, state: &Self::State, _: bool) -> Json {
-        self.shown(state)
     }
 
     fn input(&self, value: Json) -> Result<Input, Failure> {

@@ -6,6 +6,7 @@
 
 mod build;
 mod canon;
+mod chunks;
 mod expr;
 mod functional;
 mod policy;
@@ -90,7 +91,7 @@ fn run_all(scenarios: &Path, out: &Path, options: Options) -> Res<()> {
     for path in files(scenarios)? {
         let scenario: Scenario = serde_json::from_slice(&std::fs::read(&path)?)?;
         let name = scenario.name.clone();
-        let missing = scenario::unsupported(&scenario, options)?;
+        let missing = scenario::unsupported(&scenario)?;
         let result = match missing.is_empty() {
             true => run_one(scenario, options)?,
             false => Err(missing.into_iter().collect::<Vec<_>>()),

@@ -209,7 +209,12 @@ impl Program {
                         return Ok(Some(returned));
                     }
                 }
-                // `emit` has no listener, `sleep` does nothing.
+                "emit" => context.emit(annals::base::Value::from(value(env, "value"))),
+                "chat" => {
+                    let message = chat(op, env, context)?;
+                    env.vars.insert(var.unwrap_or_default().into(), message);
+                }
+                // `sleep` does nothing.
                 _ => {}
             }
             if let Some(inner) = inner
@@ -232,6 +237,28 @@ fn error_seen(error: &NodeError) -> Json {
     json!({"node": error.node, "class": failure.class, "message": message})
 }
 
+/// A model that says what it is told to, and returns its message.
+fn chat(op: &Map<String, Json>, env: &Env, context: &Context) -> Result<Json, BoxError> {
+    let tokens = op.get("tokens").map_or(Json::Null, |expr| eval(expr, env));
+    let tokens: Vec<String> = tokens.as_array().into_iter().flatten().map(text).collect();
+    let tags = crate::build::names(op.get("tags"));
+    let id = op.get("id").map(|expr| text(&eval(expr, env)));
+    let mut stream = context.message_stream().with_tags(tags.clone());
+    // The id of a model is always shown, so it is marked here.
+    let id = id.unwrap_or_else(|| format!("«msg:{}»", stream.id()));
+    stream = stream.with_id(&id);
+    let message = if op.get("stream") == Some(&Json::Bool(false)) {
+        let message = annals::message::Message::ai(tokens.concat()).with_id(id);
+        if tags.iter().any(|tag| tag == "nostream") { message } else { context.emit_message(message) }
+    } else {
+        for (at, token) in tokens.iter().enumerate() {
+            if at + 1 == tokens.len() { stream.push_last(token) } else { stream.push(token) }
+        }
+        stream.finish()
+    };
+    Ok(annals::base::Value::from_serialize(&message)?.to_json())
+}
+
 pub(crate) fn block_of(op: &Map<String, Json>, name: &str) -> Vec<Map<String, Json>> {
     op.get(name).and_then(|block| serde_json::from_value(block.clone()).ok()).unwrap_or_default()
 }
@@ -246,7 +273,7 @@ pub(crate) fn outputs(returned: &Json, channels: &Channels) -> Result<Vec<Out>, 
         Json::Object(map) => match map.get("$command") {
             Some(parts) => Ok(vec![Out::Command(command(parts, channels)?)]),
             None if channels.root => Ok(vec![Out::Update(channels.root_update(returned))]),
-            None => Ok(vec![Out::Update(channels.update(map))]),
+            None => Ok(vec![Out::Update(channels.known_update(map))]),
         },
         Json::Array(items) if items.iter().any(|item| item.get("$command").is_some()) => {
             let mut all = Vec::new();

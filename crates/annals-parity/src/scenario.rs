@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use annals::prelude::StreamMode;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
@@ -105,7 +106,7 @@ pub(crate) struct Options {
 }
 
 /// Returns what a scenario needs and the public API does not offer.
-pub(crate) fn unsupported(scenario: &Scenario, options: Options) -> Result<BTreeSet<String>, String> {
+pub(crate) fn unsupported(scenario: &Scenario) -> Result<BTreeSet<String>, String> {
     let mut missing = BTreeSet::new();
     if scenario.cache {
         missing.insert("cache".into());
@@ -119,7 +120,7 @@ pub(crate) fn unsupported(scenario: &Scenario, options: Options) -> Result<BTree
         of_functional(&def, &mut missing);
     }
     for step in &scenario.steps {
-        of_step(step, options, &mut missing);
+        of_step(step, &mut missing);
     }
     Ok(missing)
 }
@@ -176,7 +177,7 @@ fn without_cache(other: &Map<String, Json>) -> bool {
 fn of_ops(ops: &[Map<String, Json>], missing: &mut BTreeSet<String>) {
     for op in ops {
         match op["op"].as_str().unwrap_or_default() {
-            "set" | "let" | "log" | "emit" | "interrupt" | "fail" | "if" | "return" | "sleep" | "each" => {}
+            "set" | "let" | "log" | "emit" | "interrupt" | "fail" | "if" | "return" | "sleep" | "each" | "chat" => {}
             "task" | "start" | "await" | "try" | "final" => {}
             "command" | "call" | "drain" => {}
             other if other.starts_with("kv_") => _ = missing.insert("kv store".into()),
@@ -187,24 +188,22 @@ fn of_ops(ops: &[Map<String, Json>], missing: &mut BTreeSet<String>) {
 }
 
 /// The stream modes that there are.
-pub(crate) const MODES: [&str; 2] = ["updates", "values"];
+pub(crate) const MODES: [StreamMode; 7] = [
+    StreamMode::Updates,
+    StreamMode::Values,
+    StreamMode::Custom,
+    StreamMode::Messages,
+    StreamMode::Checkpoints,
+    StreamMode::Tasks,
+    StreamMode::Debug,
+];
 
-fn of_step(step: &Map<String, Json>, options: Options, missing: &mut BTreeSet<String>) {
+fn of_step(step: &Map<String, Json>, missing: &mut BTreeSet<String>) {
     match step["do"].as_str().unwrap_or_default() {
         "invoke" | "stream" | "get_state" | "history" | "update_state" | "bulk_update" | "compile" => {}
         "draw_mermaid" | "graph_json" | "get_subgraphs" => {}
         "clear_cache" => _ = missing.insert("cache".into()),
         "delete_thread" => _ = missing.insert("delete_thread".into()),
         other => _ = missing.insert(format!("step {other}")),
-    }
-    for key in ["output_keys", "message_metadata"] {
-        if step.contains_key(key) {
-            missing.insert(format!("run option {key}"));
-        }
-    }
-    if let Some(modes) = step.get("modes").and_then(Json::as_array).filter(|_| !options.partial) {
-        for mode in modes.iter().filter_map(Json::as_str).filter(|mode| !MODES.contains(mode)) {
-            missing.insert(format!("stream mode {mode}"));
-        }
     }
 }

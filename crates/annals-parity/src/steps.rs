@@ -4,17 +4,18 @@ use std::collections::HashMap;
 
 use annals::graph::Drawing;
 use annals::history::HistoryFilter;
-use annals::prelude::{Durability, Interrupt, Outcome, Snapshot, StateUpdate, Store, StreamMode, StreamPart, Thread};
+use annals::prelude::{Durability, Interrupt, Outcome, Snapshot, StateUpdate, Store, StreamMode, Thread};
 use annals::store::Point;
 use annals::{Error, Run};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, Shape, build, names};
+use crate::chunks::Chunks;
 use crate::expr::{Env, eval};
 use crate::program::World;
 use crate::scenario::{GraphDef, MODES, Options, Scenario};
 use crate::subgraphs::{build_used, routed};
-use crate::trace::{Place, error, interrupts, snapshot, written};
+use crate::trace::{Place, error, interrupts, plain, snapshot};
 
 /// What ends a step early.
 pub(crate) enum Stop {
@@ -227,12 +228,20 @@ impl<'a> Runner<'a> {
         }
         run = run.interrupt_before(names(step.get("interrupt_before")));
         run = run.interrupt_after(names(step.get("interrupt_after")));
-        if let Some(metadata) = step.get("metadata").and_then(Json::as_object) {
-            run = run.metadata(metadata.clone());
+        let mut metadata = step.get("metadata").and_then(Json::as_object).cloned().unwrap_or_default();
+        if let (false, Some(Json::String(thread))) = (self.scenario.saver, step.get("thread").or(Some(&json!("1")))) {
+            // Without a store a thread is a name that only messages tell.
+            metadata.insert("thread_id".into(), thread.as_str().into());
+        }
+        if !metadata.is_empty() {
+            run = run.metadata(metadata);
         }
         run = run.strict_resume(step.get("strict_resume") == Some(&json!(true)));
         if let Some(context) = step.get("context") {
             run = run.context(context.clone());
+        }
+        if let Some(keys) = step.get("output_keys") {
+            run = run.output_keys(names(Some(keys)));
         }
         let durability = step.get("durability").and_then(Json::as_str).or(self.scenario.durability.as_deref());
         Ok(match durability {
@@ -262,10 +271,14 @@ impl<'a> Runner<'a> {
 
     fn invoke<B: Shape>(&mut self, built: &B, step: &Record, record: &mut Record) -> Result<(), Stop> {
         let run = self.prepare(built, step)?;
-        let outcome = run.invoke(self.input(built, step)?)?;
-        drained(&outcome)?;
-        self.label_interrupts(step, outcome.interrupts());
-        record.insert("output".into(), output(built, &outcome));
+        let output = run.output(self.input(built, step)?)?;
+        drained(output.drained.as_deref())?;
+        self.label_interrupts(step, &output.interrupts);
+        let mut shown = output.values.as_ref().map_or(Json::Null, plain);
+        if !output.interrupts.is_empty() {
+            shown = built.asking(if shown.is_null() { json!({}) } else { shown }, interrupts(&output.interrupts));
+        }
+        record.insert("output".into(), shown);
         Ok(())
     }
 
@@ -274,47 +287,33 @@ impl<'a> Runner<'a> {
             Some(modes) => names(Some(modes)),
             None => vec!["updates".into()],
         };
-        let modes: Vec<&str> = MODES.into_iter().filter(|mode| modes.iter().any(|known| known == mode)).collect();
         let asked: Vec<StreamMode> =
-            modes.iter().map(|mode| if *mode == "values" { StreamMode::Values } else { StreamMode::Updates }).collect();
+            MODES.into_iter().filter(|mode| modes.iter().any(|known| known == mode.as_str())).collect();
         record.insert("chunks".into(), json!([]));
-        let mut stream = self.prepare(built, step)?.stream(self.input(built, step)?, &asked)?;
-        let (mut chunks, mut open, mut state) = (Vec::new(), Vec::new(), built.empty());
+        let subgraphs = step.get("subgraphs") == Some(&json!(true));
+        let run = self.prepare(built, step)?.subgraphs(subgraphs);
+        let mut shown = Vec::new();
+        let mut chunks = Chunks {
+            asking: &|state, questions| built.asking(state, questions),
+            message_metadata: step.get("message_metadata") == Some(&json!(true)),
+            subgraphs,
+            open: Vec::new(),
+        };
         let mut failed = None;
+        let mut stream = run.stream(self.input(built, step)?, &asked)?;
         for part in &mut stream {
             match part {
-                Ok(StreamPart::Values(now)) => {
-                    state = built.shown(&now);
-                    chunks.push(chunk("values", state.clone()));
-                }
-                Ok(StreamPart::Updates { node, update, cached }) => {
-                    let mut data = json!({node: built.changed(written(&update))});
-                    if cached {
-                        data["__metadata__"] = json!({"cached": true});
-                    }
-                    chunks.push(chunk("updates", data));
-                }
-                Ok(StreamPart::Interrupts(asked)) => {
-                    chunks.push(chunk("updates", json!({"__interrupt__": interrupts(&asked)})));
-                    if modes.contains(&"values") && !asked.is_empty() {
-                        chunks.push(chunk("values", built.asking(state.clone(), interrupts(&asked))));
-                    }
-                    open.extend(asked);
-                }
-                Ok(_) => {}
+                Ok(part) => shown.push(chunks.chunk(&part)?),
                 Err(error) => failed = Some(error),
             }
         }
-        let asked = stream.outcome().map(Outcome::interrupts).unwrap_or_default();
-        if modes == ["values"] && !asked.is_empty() {
-            // Without updates the library does not tell of questions before the end.
-            chunks.push(chunk("values", built.asking(state, interrupts(asked))));
-            open = asked.to_vec();
-        }
-        let stopped = stream.outcome().map_or(Ok(()), drained);
-        self.label_interrupts(step, &open);
-        record.insert("chunks".into(), chunks.into());
-        stopped?;
+        let stopped = stream.outcome().and_then(|outcome| match outcome {
+            Outcome::Drained { reason, .. } => Some(reason.clone()),
+            _ => None,
+        });
+        self.label_interrupts(step, &chunks.open);
+        record.insert("chunks".into(), shown.into());
+        drained(stopped.as_deref())?;
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
@@ -425,18 +424,9 @@ fn graph_json(drawing: &Drawing, record: &mut Record) {
 }
 
 /// A run that was asked to stop raises in the reference.
-fn drained<S>(outcome: &Outcome<S>) -> Result<(), Stop> {
-    match outcome {
-        Outcome::Drained { reason, .. } => Err(Stop::Error(json!({"class": "GraphDrained", "reason": reason}))),
-        _ => Ok(()),
+fn drained(reason: Option<&str>) -> Result<(), Stop> {
+    match reason {
+        Some(reason) => Err(Stop::Error(json!({"class": "GraphDrained", "reason": reason}))),
+        None => Ok(()),
     }
-}
-
-fn chunk(mode: &str, data: Json) -> Json {
-    json!({"mode": mode, "ns": [], "data": data})
-}
-
-pub(crate) fn output<B: Shape>(built: &B, outcome: &Outcome<B::State>) -> Json {
-    let output = built.output(outcome.state(), !outcome.interrupts().is_empty());
-    if outcome.interrupts().is_empty() { output } else { built.asking(output, interrupts(outcome.interrupts())) }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::build::{Built, Shape, build};
 use crate::program::{Program, World};
 use crate::scenario::{GraphDef, Options, Scenario};
-use crate::steps::{On, output};
+use crate::steps::On;
 use crate::trace::{Place, interrupts, metadata, plain, sigil, stored_error, written};
 
 /// The graphs that are nodes of another one, by the names of the nodes.
@@ -108,8 +108,13 @@ impl Program {
     pub(crate) fn call_graph(&self, op: &Map<String, Json>, input: Json, context: &Context) -> Result<Json, BoxError> {
         fn run<B: Shape>(built: &B, own: bool, input: Json, context: &Context) -> Result<Json, BoxError> {
             let input = built.input(input)?;
-            let outcome = if own { built.graph().invoke((), input)? } else { built.graph().invoke(context, input)? };
-            Ok(output(built, &outcome))
+            let run = if own { built.graph().run(()) } else { built.graph().run(context) };
+            let output = run.output(input)?;
+            let shown = output.values.as_ref().map_or(Json::Null, plain);
+            if output.interrupts.is_empty() {
+                return Ok(shown);
+            }
+            Ok(built.asking(if shown.is_null() { json!({}) } else { shown }, interrupts(&output.interrupts)))
         }
         let name = op["graph"].as_str().unwrap_or_default();
         let built = self.world.lock().children.get(name).cloned().ok_or("there is no such graph")?;

@@ -17,6 +17,15 @@ pub(crate) fn sigil(kind: &str, id: impl std::fmt::Display) -> Json {
     format!("«{kind}:{id}»").into()
 }
 
+/// Returns a namespace with its ids between sigils.
+pub(crate) fn namespace(path: &str) -> Json {
+    let segment = |segment: &str| match segment.rsplit_once(':') {
+        Some((node, id)) if is_uuid(id) => format!("{node}:«task:{id}»"),
+        _ => segment.to_owned(),
+    };
+    path.split('|').map(segment).collect::<Vec<_>>().join("|").into()
+}
+
 /// Returns a value as a trace shows it: messages in their short form.
 pub(crate) fn plain(value: &Value) -> Json {
     shown(&value.to_json(), false)
@@ -145,7 +154,9 @@ fn other(text: &str) -> Json {
 /// Returns the error that a snapshot has of a task: only its text is stored.
 pub(crate) fn stored_error(text: &str) -> Json {
     let mut own = text;
-    while let Some((_, inner)) = own.split_once(" failed: ").filter(|_| own.starts_with("node ")) {
+    while let Some((_, inner)) =
+        own.split_once(" failed: ").filter(|_| own.starts_with("node ") || own.starts_with("task "))
+    {
         own = inner;
     }
     match Failure::parse(own) {
@@ -180,15 +191,6 @@ impl Place {
     }
 }
 
-/// Returns a namespace with the ids of its tasks between sigils.
-pub(crate) fn namespace(path: &str) -> String {
-    let segment = |segment: &str| match segment.rsplit_once(':') {
-        Some((node, task)) => format!("{node}:«task:{task}»"),
-        None => segment.to_owned(),
-    };
-    path.split('|').map(segment).collect::<Vec<_>>().join("|")
-}
-
 /// Returns the text of a source.
 pub(crate) fn source(source: Source) -> &'static str {
     match source {
@@ -203,7 +205,9 @@ pub(crate) fn source(source: Source) -> &'static str {
 pub(crate) fn metadata<S>(snapshot: &StateSnapshot<S>) -> Json {
     let (Some(of), Some(step)) = (snapshot.source, snapshot.step) else { return Json::Null };
     let parents = snapshot.parents.iter();
-    let parents: Map<_, _> = parents.map(|(of, at)| (namespace(of.as_str()), sigil("ckpt", at))).collect();
+    let parents: Map<_, _> = parents
+        .map(|(of, at)| (namespace(of.as_str()).as_str().unwrap_or_default().to_owned(), sigil("ckpt", at)))
+        .collect();
     let mut out = json!({"source": source(of), "step": step, "parents": parents});
     let own = snapshot.metadata.as_deref().and_then(|text| serde_json::from_str::<Map<String, Json>>(text).ok());
     for (name, value) in own.into_iter().flatten().filter(|(name, _)| name.starts_with("user_")) {

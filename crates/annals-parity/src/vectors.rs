@@ -139,7 +139,7 @@ pub(crate) fn verify(folder: &Path, options: &[(&str, Options)]) -> Res<Report> 
 /// Returns what is wrong with the trace of a scenario.
 fn problem(vector: &Vector, way: &str, options: Options) -> Option<String> {
     let trace = serde_json::from_value::<Scenario>(vector.scenario.clone()).map_err(Into::into).and_then(|scenario| {
-        match scenario::unsupported(&scenario, options)? {
+        match scenario::unsupported(&scenario)? {
             missing if missing.is_empty() => run_one(scenario, options),
             missing => Ok(Err(missing.into_iter().collect())),
         }

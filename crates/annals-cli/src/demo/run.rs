@@ -91,14 +91,14 @@ impl Runner<'_> {
             .stream(input, &[StreamMode::Updates, StreamMode::Values])?;
         let (mut superstep, mut since) = (Tally::default(), now());
         for part in &mut stream {
-            match part? {
-                StreamPart::Updates { node, cached, .. } => superstep.count(&node, cached),
-                StreamPart::Values(state) if !superstep.0.is_empty() => {
+            match part?.data {
+                StreamData::Updates(update) => superstep.count(&update.node, update.cached),
+                StreamData::Values(state) if !superstep.0.is_empty() => {
                     told(step, &superstep, &state, since.elapsed(), out)?;
                     tally.add(&std::mem::take(&mut superstep));
                     (step, since) = (step + 1, now());
                 }
-                StreamPart::Interrupts(_) => said(out, step, "approve", "asks, and waits for the answer", None)?,
+                StreamData::Interrupts(_) => said(out, step, "approve", "asks, and waits for the answer", None)?,
                 _ => {}
             }
         }

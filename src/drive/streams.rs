@@ -1,0 +1,274 @@
+//! Watching a run: what it shows, in the types of its graph.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use crate::base::{Namespace, Value};
+use crate::error::Error;
+use crate::exec::{Event, EventKind, EventMask, Machine, RunError};
+use crate::graph::{CompiledGraph, Interrupt, MessagePiece};
+use crate::state::StateView;
+use crate::stream::{ChildValues, StreamData, StreamMode, StreamPart, Values};
+
+use super::blocking::Driver;
+use super::nonblocking::AsyncDriver;
+use super::run::{IntoInput, Outcome, Place, Run, RunOn, begin, begin_async, finish};
+
+/// What a run shows at its end: its last values, and the open questions (`GraphOutput`).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RunOutput {
+    /// A map of the output channels that hold something, or the one value of the state; `None` if the run never showed its state, as nothing was written.
+    pub values: Option<Value>,
+    /// The open questions.
+    pub interrupts: Vec<Interrupt>,
+    /// Why it was asked to stop, if it was.
+    pub drained: Option<String>,
+}
+
+impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
+    /// Runs the graph with an input and returns what happens, as it happens.
+    ///
+    /// # Errors
+    /// As [`CompiledGraph::invoke`], here and as items of the stream.
+    pub fn stream(
+        &self,
+        on: impl RunOn,
+        input: impl IntoInput<S>,
+        modes: &[StreamMode],
+    ) -> Result<Stream<'_, S>, Error> {
+        self.run(on).stream(input, modes)
+    }
+}
+
+impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
+    /// Runs to the end and returns the values that it showed last, by the names of the channels. To get the state in
+    /// its own type use [`Run::invoke`].
+    ///
+    /// # Errors
+    /// As [`CompiledGraph::invoke`].
+    pub fn output(mut self, input: impl IntoInput<S>) -> Result<RunOutput, Error> {
+        let channels = || self.graph.output_channels().map(str::to_owned).collect();
+        self.settings.output_keys = Some(self.settings.output_keys.take().unwrap_or_else(channels));
+        let mut last: Option<StateView> = None;
+        let mut stream = self.stream(input, &[StreamMode::Values])?;
+        for part in &mut stream {
+            if let StreamData::Values(values) = part?.data {
+                last = Some(values.view);
+            }
+        }
+        let interrupts = stream.outcome().map(|outcome| outcome.interrupts().to_vec()).unwrap_or_default();
+        let values = last.map(|view| view.to_value()).transpose().map_err(RunError::from)?;
+        let drained = match stream.outcome() {
+            Some(Outcome::Drained { reason, .. }) => Some(reason.clone()),
+            _ => None,
+        };
+        Ok(RunOutput { values, interrupts, drained })
+    }
+
+    /// Runs step by step, as far as the stream is read.
+    ///
+    /// # Errors
+    /// As [`CompiledGraph::stream`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Sum { #[channel(last)] n: i64 }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let inner = StateGraph::<Sum>::new()
+    ///     .node("add", |s: &Sum| Ok(Sum::update().n(s.n + 1)))
+    ///     .edge(START, "add")
+    ///     .compile()?;
+    /// let graph = StateGraph::<Sum>::new().node("inner", inner).edge(START, "inner").compile()?;
+    ///
+    /// let mut seen = Vec::new();
+    /// for part in graph.run(()).subgraphs(true).stream(Sum::update().n(1), &[StreamMode::Updates])? {
+    ///     let part = part?;
+    ///     if let StreamData::Updates(update) = &part.data {
+    ///         seen.push((part.namespace.is_root(), update.node.to_string()));
+    ///     }
+    /// }
+    /// assert_eq!(seen, [(false, "add".to_string()), (true, "inner".to_string())]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stream(self, input: impl IntoInput<S>, modes: &[StreamMode]) -> Result<Stream<'a, S>, Error> {
+        let wants = mask(modes, self.settings.subgraphs);
+        let begun = begin(&self.graph.graph, &self.place, input.into_input(), &self.settings, wants)?;
+        let parts = Parts::new(&begun.machine);
+        Ok(Stream { graph: self.graph, place: self.place, driver: Some(Driver::new(begun)), parts, outcome: None })
+    }
+
+    /// Runs step by step without blocking, as far as the stream is read.
+    ///
+    /// # Errors
+    /// As [`CompiledGraph::stream`].
+    pub async fn astream(self, input: impl IntoInput<S>, modes: &[StreamMode]) -> Result<AsyncStream<'a, S>, Error> {
+        let (input, wants) = (input.into_input(), mask(modes, self.settings.subgraphs));
+        let begun = begin_async(&self.graph.graph, &self.place, input, &self.settings, wants).await?;
+        let parts = Parts::new(&begun.machine);
+        let driver = Some(AsyncDriver::new(begun));
+        Ok(AsyncStream { graph: self.graph, place: self.place, driver, parts, outcome: None })
+    }
+}
+
+fn mask(modes: &[StreamMode], subgraphs: bool) -> EventMask {
+    let wants = |mode| modes.contains(&mode);
+    EventMask {
+        values: wants(StreamMode::Values),
+        updates: wants(StreamMode::Updates),
+        custom: wants(StreamMode::Custom),
+        messages: wants(StreamMode::Messages),
+        tasks: wants(StreamMode::Tasks),
+        checkpoints: wants(StreamMode::Checkpoints),
+        debug: wants(StreamMode::Debug),
+        subgraphs,
+    }
+}
+
+/// Turns events into parts.
+struct Parts {
+    /// Where the graph of the stream stands; what comes from elsewhere is of other types.
+    namespace: Namespace,
+    /// The ids of the messages that were shown.
+    seen: HashSet<String>,
+}
+
+impl Parts {
+    fn new(machine: &Machine) -> Self {
+        Self { namespace: machine.namespace().clone(), seen: HashSet::new() }
+    }
+
+    /// Returns the part of an event; none if it is a message that was shown before.
+    fn part<S: Send + Sync + 'static>(&mut self, event: Event) -> Option<StreamPart<S>> {
+        let own = event.namespace == self.namespace;
+        let data = match event.kind {
+            EventKind::Values { view, interrupts } => match own.then(|| view.downcast::<S>()).flatten() {
+                Some(state) => StreamData::Values(Values { state, view, interrupts }),
+                None => StreamData::ChildValues(ChildValues { view, interrupts }),
+            },
+            EventKind::Updates(update) => StreamData::Updates(update),
+            EventKind::Interrupts(interrupts) => StreamData::Interrupts(interrupts),
+            EventKind::Custom(value) => StreamData::Custom(value),
+            EventKind::Message(part) => {
+                if let Some(id) = &part.message.id {
+                    let is_new = self.seen.insert(id.clone());
+                    if !is_new && part.piece == MessagePiece::Whole {
+                        return None;
+                    }
+                }
+                StreamData::Message(part)
+            }
+            EventKind::TaskStart(start) => StreamData::TaskStart(start),
+            EventKind::TaskEnd(end) => StreamData::TaskEnd(end),
+            EventKind::Checkpoint(part) => StreamData::Checkpoint(part),
+            EventKind::Debug(part) => StreamData::Debug(part),
+        };
+        Some(StreamPart { namespace: event.namespace, data })
+    }
+}
+
+/// What happens in a run, as it happens. The run goes on as far as the stream is read; dropping it leaves the thread
+/// where its last committed superstep was.
+pub struct Stream<'a, S> {
+    graph: &'a CompiledGraph<S>,
+    place: Place,
+    driver: Option<Driver>,
+    parts: Parts,
+    outcome: Option<Outcome<S>>,
+}
+
+impl<S> Stream<'_, S> {
+    /// Returns what came of the run, once the stream has ended without an error.
+    pub fn outcome(&self) -> Option<&Outcome<S>> {
+        self.outcome.as_ref()
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> Iterator for Stream<'_, S> {
+    type Item = Result<StreamPart<S>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.driver.as_mut()?.next_event() {
+                Ok(Some(event)) => match self.parts.part(event) {
+                    Some(part) => return Some(Ok(part)),
+                    None => continue,
+                },
+                Ok(None) => {
+                    let machine = self.driver.take()?.into_machine();
+                    return match finish(self.graph, &self.place, machine) {
+                        Ok(outcome) => {
+                            self.outcome = Some(outcome);
+                            None
+                        }
+                        Err(error) => Some(Err(error)),
+                    };
+                }
+                Err(error) => {
+                    self.driver = None;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+/// What happens in a run, as it happens, for asynchronous programs. The run goes on as far as the stream is read;
+/// dropping it leaves the thread where its last committed superstep was.
+pub struct AsyncStream<'a, S> {
+    graph: &'a CompiledGraph<S>,
+    place: Place,
+    driver: Option<AsyncDriver>,
+    parts: Parts,
+    outcome: Option<Outcome<S>>,
+}
+
+impl<S: Clone + Send + Sync + 'static> AsyncStream<'_, S> {
+    /// Returns the next part, `None` at the end.
+    pub async fn next(&mut self) -> Option<Result<StreamPart<S>, Error>> {
+        loop {
+            match self.driver.as_mut()?.next_event().await {
+                Ok(Some(event)) => match self.parts.part(event) {
+                    Some(part) => return Some(Ok(part)),
+                    None => continue,
+                },
+                Ok(None) => {
+                    let machine = self.driver.take()?.into_machine();
+                    return match finish(self.graph, &self.place, machine) {
+                        Ok(outcome) => {
+                            self.outcome = Some(outcome);
+                            None
+                        }
+                        Err(error) => Some(Err(error)),
+                    };
+                }
+                Err(error) => {
+                    self.driver = None;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+
+    /// Returns what came of the run, once the stream has ended without an error.
+    pub fn outcome(&self) -> Option<&Outcome<S>> {
+        self.outcome.as_ref()
+    }
+}
+
+impl<S> fmt::Debug for Stream<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("ended", &self.driver.is_none()).finish_non_exhaustive()
+    }
+}
+
+impl<S> fmt::Debug for AsyncStream<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncStream").field("ended", &self.driver.is_none()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,84 @@
+//! A message as a stream shows it.
+
+use std::sync::Arc;
+
+use crate::base::{Map, ThreadId, Value};
+use crate::message::Message;
+
+use super::message_stream::MessagePiece;
+use super::task_info::TaskInfo;
+
+/// A message that a node shows or returned, or a piece of one (stream mode `messages`).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MessagePart {
+    /// The message; of a piece its own text, with the id of the message.
+    pub message: Message,
+    /// What it is of the message.
+    pub piece: MessagePiece,
+    /// The task that shows it.
+    pub task: TaskInfo,
+    /// The tags that its maker gave it.
+    pub tags: Arc<[String]>,
+    /// The thread of the run.
+    pub thread: Option<ThreadId>,
+    /// Whether the node showed it itself; otherwise it was found in what the node returned.
+    pub is_live: bool,
+    /// Metadata of the run: the text of a JSON object.
+    pub(crate) run_metadata: Option<String>,
+}
+
+impl MessagePart {
+    /// Returns what LangGraph tells about a message: `langgraph_node`, `langgraph_step` and so on, the tags, and the
+    /// metadata of the run and of the node.
+    pub fn metadata(&self) -> Map {
+        let task = &self.task;
+        let namespace = task.namespace();
+        let triggers = task.triggers().into_iter().map(Value::from).collect();
+        let mut map: Map = [
+            ("langgraph_step".to_string(), Value::from(task.step())),
+            ("langgraph_node".to_string(), task.node().into()),
+            ("langgraph_triggers".to_string(), Value::List(triggers)),
+            ("langgraph_path".to_string(), task.path()),
+            ("langgraph_checkpoint_ns".to_string(), namespace.as_str().into()),
+        ]
+        .into_iter()
+        .collect();
+        if let Some(thread) = &self.thread {
+            map.insert("thread_id".into(), thread.as_str().into());
+        }
+        if self.is_live {
+            map.insert("checkpoint_ns".into(), namespace.into());
+        }
+        if !self.tags.is_empty() {
+            let tags = self.tags.iter().map(|tag| Value::from(tag.as_str())).collect();
+            map.insert("tags".into(), Value::List(tags));
+        }
+        map.extend(json_map(self.run_metadata.as_deref()));
+        let of_node = task.metadata().into_iter().flatten();
+        map.extend(of_node.map(|(name, value)| (name.clone(), Value::from(value.clone()))));
+        map
+    }
+
+    /// Returns the message in its dictionary form. A piece has the type `AIMessageChunk`, the last one also
+    /// `chunk_position`.
+    pub fn to_map(&self) -> Map {
+        let mut map = match Value::from_serialize(&self.message) {
+            Ok(Value::Map(map)) => map,
+            _ => Map::new(),
+        };
+        if self.piece != MessagePiece::Whole {
+            map.insert("type".into(), "AIMessageChunk".into());
+        }
+        if self.piece == MessagePiece::Last {
+            map.insert("chunk_position".into(), "last".into());
+        }
+        map
+    }
+}
+
+/// Reads metadata.
+pub(crate) fn json_map(text: Option<&str>) -> Map {
+    let parsed = text.and_then(|text| serde_json::from_str::<serde_json::Map<_, _>>(text).ok());
+    parsed.into_iter().flatten().map(|(name, value): (String, serde_json::Value)| (name, value.into())).collect()
+}

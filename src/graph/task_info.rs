@@ -1,0 +1,95 @@
+//! Which task of which graph something comes from.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::base::{Namespace, TaskId, Value};
+
+use super::compiled::Graph;
+use super::context::task_namespace;
+
+/// What of a graph a task runs.
+#[derive(Clone)]
+pub(crate) struct NodePlace {
+    pub(crate) graph: Arc<Graph>,
+    /// The node; `None` is the input.
+    pub(crate) node: Option<usize>,
+    /// The position of the send that made it due, if it was one.
+    pub(crate) push: Option<u32>,
+    /// The path of the caller and the number of the call, if it is a called task.
+    pub(crate) call: Option<Arc<(Value, u32)>>,
+    /// For a node that handles the failure of another one: the namespace of that task, where its messages are shown.
+    pub(crate) around: Option<Namespace>,
+}
+
+/// Which task something comes from.
+#[derive(Clone)]
+pub struct TaskInfo {
+    pub(crate) id: TaskId,
+    pub(crate) node: Arc<str>,
+    pub(crate) step: i64,
+    pub(crate) namespace: Namespace,
+    pub(crate) place: NodePlace,
+}
+
+impl TaskInfo {
+    /// Returns the id of the task.
+    pub fn id(&self) -> TaskId {
+        self.id
+    }
+
+    /// Returns the name of the node.
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// Returns the number of the superstep.
+    pub fn step(&self) -> i64 {
+        self.step
+    }
+
+    /// Returns the namespace of the task: where the checkpoints of a graph inside it are kept.
+    pub fn namespace(&self) -> String {
+        task_namespace(&self.namespace, &self.node, self.id)
+    }
+
+    /// Returns the channels that make the node due, sorted; for a send or a call `__pregel_push`.
+    pub fn triggers(&self) -> Vec<&str> {
+        match (&self.place.push, self.place.node) {
+            (None, Some(node)) if self.place.around.is_none() => {
+                self.place.graph.nodes[node].trigger_names.iter().map(|name| &**name).collect()
+            }
+            _ => vec!["__pregel_push"],
+        }
+    }
+
+    /// Returns the metadata of the node, if it was added with some.
+    pub fn metadata(&self) -> Option<&serde_json::Map<String, serde_json::Value>> {
+        self.place.graph.nodes[self.place.node?].settings.metadata.as_deref()
+    }
+
+    /// Returns what made the task due in LangGraph's form: `["__pregel_pull", node]`, for a send
+    /// `["__pregel_push", position, false]`, for a call `["__pregel_push", path of the caller, number, true]`.
+    pub fn path(&self) -> Value {
+        self.place.path(&self.node)
+    }
+}
+
+impl NodePlace {
+    /// Returns the path of the task, see [`TaskInfo::path`].
+    pub(crate) fn path(&self, node: &str) -> Value {
+        Value::List(match (&self.call, self.push) {
+            (Some(call), _) => {
+                vec!["__pregel_push".into(), call.0.clone(), i64::from(call.1).into(), true.into()]
+            }
+            (None, Some(index)) => vec!["__pregel_push".into(), i64::from(index).into(), false.into()],
+            (None, None) => vec!["__pregel_pull".into(), node.into()],
+        })
+    }
+}
+
+impl fmt::Debug for TaskInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskInfo").field("id", &self.id).field("node", &self.node).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,250 @@
+//! Looking at a state or at writes without their types, only when somebody does.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::base::{Map, Value};
+use crate::message::Message;
+
+use super::layout::{Layout, StateError, StateRef};
+use super::lists::Single;
+use super::overwrite::Overwrite;
+use super::writes::BoxWrite;
+
+/// A state as it is shown: some of its channels, by name. Values are made when they are asked for; cheap to clone.
+#[derive(Clone)]
+pub struct StateView {
+    layout: Arc<dyn Layout>,
+    state: StateRef,
+    fields: Arc<[usize]>,
+    /// The field that stands for the whole state.
+    whole: Option<usize>,
+}
+
+impl StateView {
+    pub(crate) fn new(layout: Arc<dyn Layout>, state: StateRef, fields: Arc<[usize]>, whole: Option<usize>) -> Self {
+        Self { layout, state, fields, whole }
+    }
+
+    /// Returns the names of the channels that hold something and are shown.
+    pub fn channels(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().map(|field| &**self.layout.name(*field))
+    }
+
+    /// Returns the value of a channel, `None` if it holds nothing or is not shown.
+    ///
+    /// # Errors
+    /// [`StateError`] if the value refuses to be serialized.
+    pub fn get(&self, channel: &str) -> Result<Option<Value>, StateError> {
+        let field = self.fields.iter().find(|field| &**self.layout.name(**field) == channel);
+        field.map(|field| self.layout.to_value(&self.state, *field)).transpose()
+    }
+
+    /// Returns the channels with their values.
+    ///
+    /// # Errors
+    /// [`StateError`] if a value refuses to be serialized.
+    pub fn to_map(&self) -> Result<Map, StateError> {
+        let member =
+            |field: &usize| Ok((self.layout.name(*field).to_string(), self.layout.to_value(&self.state, *field)?));
+        self.fields.iter().map(member).collect()
+    }
+
+    /// Returns the map of the channels, or the value itself if the whole state is one (null if there is none).
+    ///
+    /// # Errors
+    /// As [`StateView::to_map`].
+    pub fn to_value(&self) -> Result<Value, StateError> {
+        match self.whole {
+            Some(field) if self.fields.contains(&field) => self.layout.to_value(&self.state, field),
+            Some(_) => Ok(Value::Null),
+            None => self.to_map().map(Value::Map),
+        }
+    }
+
+    /// Returns the whole state, channels that are not shown included, if it is of this type.
+    pub fn downcast<S: Send + Sync + 'static>(&self) -> Option<Arc<S>> {
+        Arc::downcast::<S>(Arc::clone(&self.state)).ok()
+    }
+}
+
+impl fmt::Debug for StateView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.channels()).finish()
+    }
+}
+
+/// What a task wrote, as it is shown: some of the channels, by name, in the order they were written. Values are made
+/// when they are asked for; cheap to clone.
+#[derive(Clone)]
+pub struct WritesView(Written);
+
+#[derive(Clone)]
+enum Written {
+    Fields {
+        layout: Arc<dyn Layout>,
+        writes: Arc<[(usize, BoxWrite)]>,
+        /// The channels that are shown; `None` are all.
+        fields: Option<Arc<[usize]>>,
+        /// Whether the state is one value, which stands for its map.
+        is_whole: bool,
+    },
+    /// What a called task returned.
+    Returned(Option<Value>),
+}
+
+/// The name under which the result of a called task is shown.
+const RETURN: &str = "__return__";
+
+impl WritesView {
+    pub(crate) fn new(
+        layout: Arc<dyn Layout>,
+        writes: Arc<[(usize, BoxWrite)]>,
+        fields: Option<Arc<[usize]>>,
+        is_whole: bool,
+    ) -> Self {
+        Self(Written::Fields { layout, writes, fields, is_whole })
+    }
+
+    /// Makes the view of what a called task returned.
+    pub(crate) fn returned(value: Option<Value>) -> Self {
+        Self(Written::Returned(value))
+    }
+
+    /// Returns whether nothing was written to the channels that are shown.
+    pub fn is_empty(&self) -> bool {
+        self.channels().next().is_none()
+    }
+
+    /// Returns the name of the channel of each write.
+    pub fn channels(&self) -> impl Iterator<Item = &str> {
+        let (writes, returned) = match &self.0 {
+            Written::Fields { layout, writes, fields, .. } => {
+                let shown = writes.iter().filter(|(field, _)| is_shown(fields.as_deref(), *field));
+                (Some(shown.map(|(field, _)| &**layout.name(*field))), None)
+            }
+            Written::Returned(value) => (None, value.as_ref().map(|_| RETURN)),
+        };
+        writes.into_iter().flatten().chain(returned)
+    }
+
+    /// Returns each write: its channel and its value.
+    ///
+    /// # Errors
+    /// [`StateError`] if a value refuses to be serialized.
+    pub fn to_list(&self) -> Result<Vec<(String, Value)>, StateError> {
+        match &self.0 {
+            Written::Fields { layout, writes, fields, .. } => {
+                let shown = writes.iter().filter(|(field, _)| is_shown(fields.as_deref(), *field));
+                let member = |(field, write): &(usize, BoxWrite)| {
+                    Ok((layout.name(*field).to_string(), layout.write_to_value(*field, write)?))
+                };
+                shown.map(member).collect()
+            }
+            Written::Returned(value) => Ok(value.iter().map(|value| (RETURN.to_owned(), value.clone())).collect()),
+        }
+    }
+
+    /// Returns the written channels with the values written to them; of several writes to one channel the last.
+    ///
+    /// # Errors
+    /// As [`WritesView::to_list`].
+    pub fn to_map(&self) -> Result<Map, StateError> {
+        Ok(self.to_list()?.into_iter().collect())
+    }
+
+    /// Returns the form of stream mode `updates`: null if nothing was written, a list of maps with one member each if
+    /// a channel was written more than once, else a map. If the whole state is one value, it stands for its map.
+    ///
+    /// # Errors
+    /// As [`WritesView::to_list`].
+    pub fn to_update(&self) -> Result<Value, StateError> {
+        let mut list = self.to_list()?;
+        if matches!(self.0, Written::Fields { is_whole: true, .. } | Written::Returned(_)) {
+            let single = list.len() <= 1;
+            let mut values = list.drain(..).map(|(_, value)| value);
+            return Ok(if single { values.next().unwrap_or_default() } else { Value::List(values.collect()) });
+        }
+        let count = list.len();
+        let map: Map = list.iter().cloned().collect();
+        Ok(match (count, map.len()) {
+            (0, _) => Value::Null,
+            (writes, channels) if writes == channels => Value::Map(map),
+            _ => Value::List(list.into_iter().map(|member| Value::Map([member].into_iter().collect())).collect()),
+        })
+    }
+
+    /// Returns the form of task results: a map, in which several writes to one channel are `{"$writes": [..]}`.
+    ///
+    /// # Errors
+    /// As [`WritesView::to_list`].
+    pub fn to_result(&self) -> Result<Map, StateError> {
+        let mut writes: indexmap::IndexMap<String, Vec<Value>> = indexmap::IndexMap::new();
+        for (channel, value) in self.to_list()? {
+            writes.entry(channel).or_default().push(value);
+        }
+        let shown = |(channel, mut values): (String, Vec<Value>)| {
+            let several = |values| Value::Map([("$writes".to_string(), Value::List(values))].into_iter().collect());
+            let value = if values.len() == 1 { values.remove(0) } else { several(values) };
+            (channel, value)
+        };
+        Ok(writes.into_iter().map(shown).collect())
+    }
+}
+
+impl fmt::Debug for WritesView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.channels()).finish()
+    }
+}
+
+fn is_shown(fields: Option<&[usize]>, field: usize) -> bool {
+    fields.is_none_or(|fields| fields.contains(&field))
+}
+
+/// Returns the messages that a write brings: of a channel of messages, or as a value or list of another one.
+pub(crate) fn messages_of(write: &BoxWrite) -> Vec<Message> {
+    messages_in(write.as_any())
+}
+
+/// Returns the messages in a value: itself, or the items of a list. A dynamic value is a message if it has all that the
+/// dictionary form of one has.
+pub(super) fn messages_in(value: &dyn Any) -> Vec<Message> {
+    if let Some(value) = value.downcast_ref::<Value>() {
+        return messages_in_value(value);
+    }
+    if let Some(message) = value.downcast_ref::<Message>() {
+        return vec![message.clone()];
+    }
+    if let Some(message) = value.downcast_ref::<Option<Message>>() {
+        return message.iter().cloned().collect();
+    }
+    if let Some(value) = value.downcast_ref::<Option<Value>>() {
+        return value.iter().flat_map(messages_in_value).collect();
+    }
+    if let Some(messages) = value.downcast_ref::<Option<Vec<Message>>>() {
+        return messages.iter().flatten().cloned().collect();
+    }
+    if let Some(Single(message)) = value.downcast_ref::<Single<Message>>() {
+        return vec![message.clone()];
+    }
+    if let Some(Overwrite(messages)) = value.downcast_ref::<Overwrite<Vec<Message>>>() {
+        return messages.clone();
+    }
+    value.downcast_ref::<Vec<Message>>().cloned().unwrap_or_default()
+}
+
+/// Returns the messages in a dynamic value, as [`messages_in`] does.
+pub(crate) fn messages_in_value(value: &Value) -> Vec<Message> {
+    let items = match value {
+        Value::List(items) => items.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    items.iter().filter(|item| is_message(item)).filter_map(|item| item.to().ok()).collect()
+}
+
+fn is_message(value: &Value) -> bool {
+    let members = ["type", "content", "additional_kwargs", "response_metadata"];
+    value.as_map().is_some_and(|map| members.iter().all(|member| map.contains_key(*member)))
+}
