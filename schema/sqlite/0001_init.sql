@@ -104,6 +104,40 @@ CREATE TABLE write (
   PRIMARY KEY (checkpoint, task, idx, part)
 ) STRICT, WITHOUT ROWID;
 
+-- The key-value memory and the cache stand beside the log: their rows are replaced and removed.
+
+CREATE TABLE kv_namespace (
+  id INTEGER PRIMARY KEY,          -- order of the first put into it
+  path TEXT NOT NULL UNIQUE        -- its labels, joined by dots; no label holds one
+) STRICT;
+
+CREATE TABLE kv (
+  id INTEGER PRIMARY KEY,          -- order of the first put of the key
+  namespace INTEGER NOT NULL,      -- kv_namespace.id
+  key TEXT NOT NULL,               -- the key, unique in the namespace
+  created_at INTEGER NOT NULL,     -- moment of the first put, microseconds since 1970-01-01T00:00:00Z
+  updated_at INTEGER NOT NULL,     -- moment of the last put
+  expires_at INTEGER,              -- moment from which on it is gone, NULL if it stays
+  xxh3 INTEGER NOT NULL,           -- XXH3-64 over path, key, moments and value, verified wherever the value is decoded
+  codec INTEGER NOT NULL,          -- 0 MessagePack, else foreign
+  data BLOB NOT NULL               -- the encoded value
+) STRICT;
+CREATE UNIQUE INDEX kv_key ON kv (namespace, key);
+CREATE INDEX kv_order ON kv (namespace);
+CREATE INDEX kv_expiry ON kv (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE TABLE cache (
+  id INTEGER PRIMARY KEY,          -- internal number
+  namespace BLOB NOT NULL,         -- its labels, each followed by a 0 byte
+  key TEXT NOT NULL,               -- the key, unique in the namespace
+  expires_at INTEGER,              -- moment from which on it is gone, NULL if it stays
+  xxh3 INTEGER NOT NULL,           -- XXH3-64 over namespace, key, moment and value, verified wherever the value is decoded
+  codec INTEGER NOT NULL,          -- 0 MessagePack, else foreign
+  data BLOB NOT NULL               -- the encoded value
+) STRICT;
+CREATE UNIQUE INDEX cache_key ON cache (namespace, key);
+CREATE INDEX cache_expiry ON cache (expires_at) WHERE expires_at IS NOT NULL;
+
 CREATE TRIGGER name_no_update BEFORE UPDATE ON name
 BEGIN SELECT RAISE(ABORT, 'annals: name is append-only'); END;
 CREATE TRIGGER name_no_delete BEFORE DELETE ON name
@@ -208,3 +242,11 @@ SELECT t.public_id, n.path, v.branch, v.ordinal, ch.text, v.version,
 FROM version v JOIN branch br ON br.id = v.branch JOIN namespace n ON n.id = br.namespace
   JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = v.key
 WHERE v.kind < 3;
+
+CREATE VIEW v_kv (namespace, key, created_at, updated_at, expires_at, codec, data) AS
+SELECT n.path, k.key,
+  strftime('%Y-%m-%dT%H:%M:%S', k.created_at / 1000000, 'unixepoch') || printf('.%06dZ', k.created_at % 1000000),
+  strftime('%Y-%m-%dT%H:%M:%S', k.updated_at / 1000000, 'unixepoch') || printf('.%06dZ', k.updated_at % 1000000),
+  strftime('%Y-%m-%dT%H:%M:%S', k.expires_at / 1000000, 'unixepoch') || printf('.%06dZ', k.expires_at % 1000000),
+  k.codec, k.data
+FROM kv k JOIN kv_namespace n ON n.id = k.namespace;

@@ -32,6 +32,20 @@ pub const INLINE_BYTES_MAX: usize = 24;
 pub const BLOB_BYTES_MIN: usize = 1_536;
 /// A branch writes the list of its newest channel rows every so many positions.
 pub const ANCHOR_INTERVAL: u64 = 64;
+/// Labels of a namespace of the key-value memory or of the cache.
+pub const KV_LABELS_MAX: usize = 32;
+/// Bytes of a namespace of the key-value memory or of the cache, all labels together.
+pub const KV_NAMESPACE_BYTES_MAX: usize = 4_096;
+/// Bytes of a key of the key-value memory or of the cache.
+pub const KV_KEY_BYTES_MAX: usize = 1_024;
+/// Changes of the key-value memory or of the cache that one commit may make.
+pub const KV_CHANGES_MAX: usize = 10_000;
+/// Expired entries that a commit of new ones takes away.
+pub const KV_EXPIRED_MAX: u32 = 16;
+/// Items that a search of the key-value memory gives, unless set otherwise (as in LangGraph).
+pub const KV_SEARCH_DEFAULT: usize = 10;
+/// Namespaces that a listing of the key-value memory gives, unless set otherwise (as in LangGraph).
+pub const KV_NAMESPACES_DEFAULT: usize = 100;
 /// Rows that one page of a listing may hold.
 pub const PAGE_ROWS_MAX: usize = 10_000;
 /// Batches that one transaction takes along.

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use crate::base::{CheckpointId, Namespace, ThreadId};
 
 use super::batch::Batch;
+use super::beside::Beside;
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, WriteRecord};
@@ -121,6 +122,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`StoreError::Read`].
     fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError>;
 
+    /// Returns what the backend keeps beside the log.
+    fn beside(&self) -> &dyn Beside;
+
     /// Verifies every row and sum, and returns what does not fit.
     ///
     /// # Errors
@@ -137,6 +141,8 @@ pub struct CheckReport {
     pub checkpoints: u64,
     /// Values whose sum was verified.
     pub values: u64,
+    /// Entries of the key-value memory and of the cache whose sum was verified.
+    pub entries: u64,
     /// What does not fit: the place and the reason.
     pub problems: Vec<String>,
 }
@@ -178,13 +184,18 @@ impl Ticket {
     /// # Errors
     /// As [`Backend::commit`].
     pub fn wait(&self) -> Result<(), StoreError> {
+        self.wait_until_settled();
+        self.0.outcome.lock().take().unwrap_or(Ok(()))
+    }
+
+    /// Waits until the batch is durable or refused, and leaves the outcome to others.
+    pub(super) fn wait_until_settled(&self) {
         self.0.awaited.store(true, Ordering::Release);
         soon(LOOKS_FOR, || self.is_settled());
         let mut outcome = self.0.outcome.lock();
         while !self.is_settled() {
             self.0.done.wait(&mut outcome);
         }
-        outcome.take().unwrap_or(Ok(()))
     }
 }
 

@@ -1,99 +1,90 @@
-//! The decoded heads that a handle used, bounded in bytes.
-//!
-//! A run takes the head out and puts its own back when it ends, so that the next turn on a long thread does not load
-//! what is already in memory. Whoever takes a head compares its checkpoint with the head in the file.
+//! The cache: results that may be computed anew, beside the log in the same file.
 
-use std::any::Any;
+use std::fmt;
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::base::Encoded;
 
-use crate::base::{CheckpointId, Namespace, ThreadId};
+use super::backend::Ticket;
+use super::beside::{CacheChange, CacheKey};
+use super::error::StoreError;
+use super::handle::Store;
 
-/// A decoded head: what a graph made of the checkpoint, opaque to the store.
-pub(crate) struct CachedHead {
-    pub(crate) thread: ThreadId,
-    pub(crate) namespace: Namespace,
-    pub(crate) checkpoint: CheckpointId,
-    /// Which graph decoded it: another one cannot use it.
-    pub(crate) schema: usize,
-    /// About how many bytes it holds.
-    pub(crate) bytes: usize,
-    pub(crate) head: Box<dyn Any + Send>,
+/// The cache of a store: values under a namespace and a key, until they expire or are cleared. Cheap to clone; all
+/// clones are the same cache. What a store was given is seen by all that is read through it afterwards.
+///
+/// # Example
+/// ```
+/// use annals::base::Encoded;
+/// use annals::store::{CacheKey, Store};
+///
+/// # fn main() -> Result<(), annals::store::StoreError> {
+/// let cache = Store::memory().cache();
+/// let key = CacheKey { namespace: vec!["results".into(), "node".into()], key: "input 1".into() };
+/// cache.put(key.clone(), Encoded::encode("answer")?, None).wait()?;
+/// let found = cache.get(&key)?.unwrap();
+/// assert_eq!(found.decode::<String>()?, "answer");
+///
+/// cache.clear(["results"])?;
+/// assert!(cache.get(&key)?.is_none());
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias = "BaseCache")]
+#[derive(Clone)]
+pub struct Cache {
+    store: Store,
 }
 
-/// Heads, least recently used first.
-#[derive(Default)]
-pub(crate) struct HeadCache {
-    heads: Mutex<Vec<CachedHead>>,
-    bytes_max: usize,
-}
-
-/// So many heads at most, as they are searched in order.
-const HEADS_MAX: usize = 256;
-
-impl HeadCache {
-    pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { heads: Mutex::new(Vec::new()), bytes_max }
-    }
-
-    /// Takes the head of a namespace as `schema` decoded it, whatever checkpoint it is of.
-    pub(crate) fn take(&self, thread: &ThreadId, namespace: &Namespace, schema: usize) -> Option<CachedHead> {
-        let mut heads = self.heads.lock();
-        let at = heads
-            .iter()
-            .rposition(|head| head.schema == schema && head.thread == *thread && head.namespace == *namespace)?;
-        Some(heads.remove(at))
-    }
-
-    /// Keeps a head, in place of an older one of the same namespace.
-    pub(crate) fn put(&self, head: CachedHead) {
-        let mut heads = self.heads.lock();
-        heads.retain(|old| old.schema != head.schema || old.thread != head.thread || old.namespace != head.namespace);
-        heads.push(head);
-        let mut bytes: usize = heads.iter().map(|head| head.bytes).sum();
-        let mut drop_to = 0;
-        while drop_to < heads.len() && (bytes > self.bytes_max || heads.len() - drop_to > HEADS_MAX) {
-            bytes -= heads[drop_to].bytes;
-            drop_to += 1;
-        }
-        heads.drain(..drop_to);
-    }
-
-    /// Forgets everything.
-    pub(crate) fn clear(&self) {
-        self.heads.lock().clear();
+impl Store {
+    /// Returns the cache of this store.
+    pub fn cache(&self) -> Cache {
+        Cache { store: self.clone() }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn head(thread: &str, bytes: usize) -> CachedHead {
-        CachedHead {
-            thread: ThreadId::new(thread).unwrap(),
-            namespace: Namespace::root(),
-            checkpoint: CheckpointId::default(),
-            schema: 1,
-            bytes,
-            head: Box::new(()),
-        }
+impl Cache {
+    /// Returns the value under a key, `None` if there is none or it has expired.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn get(&self, key: &CacheKey) -> Result<Option<Encoded>, StoreError> {
+        Ok(self.get_many(std::slice::from_ref(key))?.pop().flatten())
     }
 
-    #[test]
-    fn the_cache_is_bounded_and_drops_the_oldest() {
-        let cache = HeadCache::new(100);
-        let has = |name: &str| {
-            let found = cache.take(&ThreadId::new(name).unwrap(), &Namespace::root(), 1);
-            found.map(|head| cache.put(head)).is_some()
-        };
-        cache.put(head("a", 60));
-        cache.put(head("b", 30));
-        assert!(has("a") && has("b"));
-        assert!(has("a"), "taking and putting makes it the newest");
-        cache.put(head("c", 40));
-        assert!(!has("b") && has("a") && has("c"));
-        cache.put(head("a", 101));
-        assert!(!has("a"), "a head above the bound is not kept");
+    /// Returns the values under several keys, in their order, in one read.
+    ///
+    /// # Errors
+    /// As [`Cache::get`].
+    pub fn get_many(&self, keys: &[CacheKey]) -> Result<Vec<Option<Encoded>>, StoreError> {
+        self.store.wait_for_cache();
+        self.store.backend().beside().cached(keys, self.store.now())
+    }
+
+    /// Hands a value to the background writer, which stores it in place of one that is there; after `lifetime` it
+    /// counts as not there. The ticket tells when it is stored; nobody need wait for it.
+    pub fn put(&self, key: CacheKey, value: Encoded, lifetime: Option<Duration>) -> Ticket {
+        let now = self.store.now();
+        let expires_at = lifetime.map(|lifetime| now.saturating_add(lifetime));
+        self.store.submit_cache(vec![CacheChange::Put { key, value, now, expires_at }])
+    }
+
+    /// Removes all values whose namespace begins with these labels, and returns when that is durable; without labels,
+    /// all there are. What was put before is removed as well.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`]; [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`],
+    /// [`StoreError::ReadOnly`].
+    pub fn clear(&self, namespace: impl IntoIterator<Item = impl Into<String>>) -> Result<(), StoreError> {
+        let namespace = namespace.into_iter().map(Into::into).collect();
+        let ticket = self.store.submit_cache(vec![CacheChange::Clear { namespace }]);
+        self.store.backend().write_submitted();
+        ticket.wait()
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").finish_non_exhaustive()
     }
 }

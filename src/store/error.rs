@@ -18,6 +18,14 @@ pub enum StoreError {
         /// What is wrong, with the limit.
         reason: String,
     },
+    /// A namespace cannot hold an entry of the key-value memory (`InvalidNamespaceError`). Nothing was written.
+    #[error("namespace {namespace:?} of the key-value memory is not valid: {reason}; nothing was written")]
+    InvalidNamespace {
+        /// Its labels.
+        namespace: Vec<String>,
+        /// What is wrong.
+        reason: String,
+    },
     /// An id is not valid. Nothing was written.
     #[error(transparent)]
     Id(#[from] IdError),

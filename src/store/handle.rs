@@ -8,9 +8,10 @@ use parking_lot::Mutex;
 
 use crate::base::{CheckpointId, Clock, IdSource, RunId, SystemClock, Timestamp, span};
 
-use super::backend::{Backend, CheckReport};
-use super::cache::HeadCache;
+use super::backend::{Backend, CheckReport, Ticket};
+use super::beside::CacheChange;
 use super::error::StoreError;
+use super::heads::HeadCache;
 use super::memory::MemoryBackend;
 use super::sqlite::SqliteBackend;
 
@@ -122,7 +123,7 @@ impl fmt::Debug for OpenOptions {
 
 /// A store: one file with the history of any number of threads. Cheap to clone; all clones are the same store.
 ///
-/// The log is reached through `Store::thread`.
+/// The log is reached through `Store::thread`, the key-value memory through [`Store::kv`].
 #[doc(alias = "checkpointer")]
 #[derive(Clone)]
 pub struct Store(Arc<Inner>);
@@ -132,6 +133,8 @@ struct Inner {
     heads: HeadCache,
     ids: Mutex<IdSource>,
     clock: Arc<dyn Clock>,
+    /// The last change of the cache that was submitted.
+    cache_change: Mutex<Option<Ticket>>,
 }
 
 impl Store {
@@ -165,6 +168,7 @@ impl Store {
             heads: HeadCache::new(options.head_cache_bytes),
             ids: Mutex::new(IdSource::new()),
             clock: options.clock,
+            cache_change: Mutex::default(),
         }))
     }
 
@@ -183,7 +187,7 @@ impl Store {
     }
 
     /// Hands a batch to the background writer; the ticket tells when it is durable.
-    pub fn submit(&self, batch: super::Batch) -> super::Ticket {
+    pub fn submit(&self, batch: super::Batch) -> Ticket {
         span!("submit", thread = %batch.thread, checkpoints = batch.checkpoints.len(), writes = batch.writes.len());
         self.0.backend.submit(batch)
     }
@@ -215,6 +219,24 @@ impl Store {
     /// Mints a seed for a source of ids that nobody shares.
     pub fn mint_seed(&self) -> u64 {
         self.0.ids.lock().random()
+    }
+
+    /// Submits changes of the cache, and remembers the ticket for who reads.
+    pub(super) fn submit_cache(&self, changes: Vec<CacheChange>) -> Ticket {
+        // Under the lock, so that the ticket kept is that of the last change.
+        let mut last = self.0.cache_change.lock();
+        let ticket = self.0.backend.beside().submit_cache(changes);
+        *last = Some(ticket.clone());
+        ticket
+    }
+
+    /// Waits for what this store was given for the cache: changes are made in their order.
+    pub(super) fn wait_for_cache(&self) {
+        let last = self.0.cache_change.lock().take();
+        if let Some(ticket) = last.filter(|ticket| !ticket.is_settled()) {
+            self.0.backend.write_submitted();
+            ticket.wait_until_settled();
+        }
     }
 
     pub(crate) fn heads(&self) -> &HeadCache {

@@ -2,18 +2,22 @@
 //!
 //! The store keeps an append-only log of checkpoints in one SQLite file and answers what the state was at any of them.
 //! It knows records ([`record`]), the one way in ([`batch`]) and the seam behind which a file lies ([`backend`]).
+//! The key-value memory ([`Kv`]) and the cache ([`Cache`]) stand beside the log in the same file.
 //! *Absent:* what a channel or a message means, what a graph is, and any change of what was once stored.
 //!
-//! Invariants: a batch is committed whole or not at all; a stored row never changes; the newest checkpoint of a
+//! Invariants: a batch is committed whole or not at all; a stored row of the log never changes; the newest checkpoint of a
 //! namespace is the one with the greatest id.
 
 pub mod backend;
 pub mod batch;
+mod beside;
 mod cache;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
 mod handle;
+mod heads;
+mod kv;
 mod memory;
 mod query;
 pub mod record;
@@ -22,8 +26,11 @@ mod wait;
 
 pub use backend::{Backend, CheckReport, Ticket};
 pub use batch::{Batch, ItemIndex, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, WriteValue};
+pub use beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
+pub use cache::Cache;
 pub use error::StoreError;
 pub use handle::{OpenOptions, Store, Synchronous};
+pub use kv::{Kv, KvCompare, KvItem, KvNamespaceQuery, KvQuery};
 pub use memory::MemoryBackend;
 pub use query::{CheckpointQuery, ItemRange};
 pub use record::{
@@ -32,4 +39,4 @@ pub use record::{
 };
 pub use sqlite::{CommitStats, SqliteBackend};
 
-pub(crate) use cache::CachedHead;
+pub(crate) use heads::CachedHead;

@@ -30,6 +30,7 @@ mod inside;
 /// The same graphs on a file.
 #[path = "inside.rs"]
 mod inside_in_a_file;
+mod kv;
 mod nonblocking;
 /// The same runs on a file.
 #[path = "nonblocking.rs"]

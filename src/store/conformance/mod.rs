@@ -16,6 +16,7 @@
 #![allow(clippy::expect_used, reason = "the suite reports by panicking")]
 
 mod basics;
+mod beside;
 mod build;
 mod forks;
 mod heads;
@@ -90,6 +91,13 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("an id can be found by its beginning", listing::prefixes),
     ("threads come in order, in pages", listing::threads),
     ("the check counts what is there", listing::check),
+    ("every field of an entry of the key-value memory", beside::kv_fields),
+    ("the order of the key-value memory", beside::kv_order),
+    ("entries of the key-value memory expire", beside::kv_expiry),
+    ("limits of the key-value memory", beside::kv_limits),
+    ("eight threads share the key-value memory", beside::kv_many_threads),
+    ("values of the cache", beside::cache_values),
+    ("the cache is cleared by the beginning of namespaces", beside::cache_clear),
 ];
 
 /// Returns the further cases, with their titles, for a backend that refuses mistakes of its caller.

@@ -7,6 +7,7 @@
 //! Invariants: every checkpoint holds its whole state in shared maps; a commit makes the next version of a namespace
 //! and puts it in place as its last act; no lock is held while a caller's code runs.
 
+mod beside;
 mod commit;
 mod read;
 mod stored;
@@ -19,10 +20,11 @@ use parking_lot::RwLock;
 use self::stored::{Log, Stored};
 use super::backend::{Backend, CheckReport, Ticket};
 use super::batch::Batch;
+use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, WriteRecord};
-use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::base::{CheckpointId, Encoded, Namespace, ThreadId, Timestamp};
 
 /// A backend in memory, stricter than a file. It lasts as long as it is held.
 ///
@@ -30,6 +32,8 @@ use crate::base::{CheckpointId, Namespace, ThreadId};
 #[derive(Debug, Default)]
 pub struct MemoryBackend {
     log: RwLock<Log>,
+    kv: RwLock<beside::Kv>,
+    cache: RwLock<beside::Cache>,
 }
 
 impl MemoryBackend {
@@ -111,8 +115,61 @@ impl Backend for MemoryBackend {
         Ok(log.threads.get(thread).map(|thread| thread.spaces.keys().cloned().collect()).unwrap_or_default())
     }
 
+    fn beside(&self) -> &dyn Beside {
+        self
+    }
+
     fn check(&self) -> Result<CheckReport, StoreError> {
-        Ok(read::check(&self.log.read()))
+        let mut report = read::check(&self.log.read());
+        self.kv.read().check(&mut report);
+        self.cache.read().check(&mut report);
+        Ok(report)
+    }
+}
+
+impl Beside for MemoryBackend {
+    fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError> {
+        KvChange::validate(changes)?;
+        let mut kv = self.kv.write();
+        changes.iter().for_each(|change| kv.change(change));
+        Ok(())
+    }
+
+    fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Result<Option<KvRecord>, StoreError> {
+        Ok(self.kv.read().entry(namespace, key, now).map(|entry| KvRecord::clone(&entry)))
+    }
+
+    fn kv_entries(
+        &self,
+        under: Option<&KvNamespace>,
+        now: Timestamp,
+        visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let entries = self.kv.read().entries(under, now);
+        for entry in entries {
+            if !visit(&entry)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError> {
+        Ok(self.kv.read().namespaces(under, now))
+    }
+
+    fn cached(&self, keys: &[CacheKey], now: Timestamp) -> Result<Vec<Option<Encoded>>, StoreError> {
+        let cache = self.cache.read();
+        Ok(keys.iter().map(|key| cache.value(key, now)).collect())
+    }
+
+    fn submit_cache(&self, changes: Vec<CacheChange>) -> Ticket {
+        let outcome = CacheChange::validate(&changes);
+        if outcome.is_ok() {
+            let mut cache = self.cache.write();
+            changes.into_iter().for_each(|change| cache.change(change));
+        }
+        Ticket::settled(outcome)
     }
 }
 

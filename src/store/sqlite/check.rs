@@ -44,13 +44,14 @@ pub(super) fn check<'a>(view: View<'a>) -> Res<CheckReport> {
     checker.integrity()?;
     checker.report.threads = view.conn.query_row(sql::CHECK_THREADS, [], |row| row.get::<_, i64>(0))? as u64;
     // Each part goes on after a damaged row; a damaged page ends only its part.
-    let parts: [fn(&mut Checker<'a>) -> Res<()>; 7] = [
+    let parts: [fn(&mut Checker<'a>) -> Res<()>; 8] = [
         Checker::blobs,
         Checker::payloads,
         Checker::branches,
         Checker::ids,
         Checker::checkpoints,
         Checker::writes,
+        Checker::beside,
         Checker::orphans,
     ];
     for part in parts {

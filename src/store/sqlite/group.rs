@@ -1,10 +1,10 @@
-//! One transaction for a group of batches: each in a savepoint of its own, so that a conflict fails no neighbour.
+//! One transaction for a group of jobs: each in a savepoint of its own, so that a conflict fails no neighbour.
 
 use super::fault::{Fault, Res, is_busy};
-use super::write::{self, Caches};
+use super::job::JobRef;
+use super::write::Caches;
 use super::writer::reason;
 use super::{open, sql};
-use crate::store::batch::{Batch, ChangeValue, Data, ItemOp, NewCheckpoint, NewWrites, WriteValue};
 use crate::store::error::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
@@ -24,7 +24,7 @@ pub(super) struct Core {
 /// How a group fared.
 #[derive(Debug)]
 pub(super) struct Verdict {
-    /// The outcome of each batch.
+    /// The outcome of each job.
     pub(super) outcomes: VecDeque<Result<(), StoreError>>,
     /// Why nothing may be written any more.
     pub(super) poison: Option<String>,
@@ -32,20 +32,20 @@ pub(super) struct Verdict {
 
 /// How far the writing of a group came.
 enum Group {
-    /// All batches were written or refused.
+    /// All jobs were written or refused.
     Written(VecDeque<Result<(), StoreError>>),
     /// The transaction is gone, for this reason.
     Undone(String),
-    /// A batch failed after it had written rows.
+    /// A job failed after it had written rows.
     HalfWritten,
 }
 
 impl Verdict {
     /// The outcome of a group whose leader panicked: nobody knows it.
-    pub(super) fn panicked(reason: &str, batches: usize) -> Self {
+    pub(super) fn panicked(reason: &str, jobs: usize) -> Self {
         let reason = format!("the writer panicked: {reason}");
         let unknown = |_| Err(StoreError::OutcomeUnknown { reason: reason.clone() });
-        Self { outcomes: (0..batches).map(unknown).collect(), poison: Some(reason) }
+        Self { outcomes: (0..jobs).map(unknown).collect(), poison: Some(reason) }
     }
 }
 
@@ -72,26 +72,26 @@ impl Core {
     }
 
     /// Writes a group in the transaction that has begun, and ends it.
-    pub(super) fn run(&mut self, batches: &[&Batch]) -> Verdict {
+    pub(super) fn run(&mut self, jobs: &[JobRef<'_>]) -> Verdict {
         if let Some(poison) = self.poisoned.clone() {
             self.roll_back();
-            let outcomes = batches.iter().map(|_| Err(StoreError::OutcomeUnknown { reason: poison.clone() })).collect();
+            let outcomes = jobs.iter().map(|_| Err(StoreError::OutcomeUnknown { reason: poison.clone() })).collect();
             return Verdict { outcomes, poison: Some(poison) };
         }
-        // A savepoint per batch costs an eighth of a group. So the group is first written without them: a batch that
+        // A savepoint per job costs an eighth of a group. So the group is first written without them: a job that
         // is refused before it wrote a row leaves nothing behind. Should one fail later, all are written anew.
-        let outcomes = match self.write_group(batches, false) {
+        let outcomes = match self.write_group(jobs, false) {
             Group::Written(outcomes) => outcomes,
-            Group::Undone(text) => return self.undo(batches.len(), &text),
+            Group::Undone(text) => return self.undo(jobs.len(), &text),
             Group::HalfWritten => {
                 self.roll_back();
                 if let Err(fault) = self.begin() {
-                    return self.refuse(fault, batches.len());
+                    return self.refuse(fault, jobs.len());
                 }
-                match self.write_group(batches, true) {
+                match self.write_group(jobs, true) {
                     Group::Written(outcomes) => outcomes,
-                    Group::Undone(text) => return self.undo(batches.len(), &text),
-                    Group::HalfWritten => return self.undo(batches.len(), "a batch could not be rolled back"),
+                    Group::Undone(text) => return self.undo(jobs.len(), &text),
+                    Group::HalfWritten => return self.undo(jobs.len(), "a job could not be rolled back"),
                 }
             }
         };
@@ -102,27 +102,26 @@ impl Core {
         match self.step(sql::COMMIT) {
             Ok(()) => {
                 self.caches.committed();
-                self.frames += batches.iter().map(|batch| frames(batch)).sum::<u64>();
+                self.frames += jobs.iter().map(|job| job.frames()).sum::<u64>();
                 Verdict { outcomes, poison: None }
             }
             Err(fault) => self.commit_failed(&fault, outcomes),
         }
     }
 
-    /// Writes the batches of a group, each in a savepoint of its own or all in the transaction.
-    fn write_group(&mut self, batches: &[&Batch], savepoints: bool) -> Group {
-        let mut outcomes = VecDeque::with_capacity(batches.len());
-        for batch in batches {
+    /// Writes the jobs of a group, each in a savepoint of its own or all in the transaction.
+    fn write_group(&mut self, jobs: &[JobRef<'_>], savepoints: bool) -> Group {
+        let mut outcomes = VecDeque::with_capacity(jobs.len());
+        for &job in jobs {
             let before = self.conn.total_changes();
-            let written =
-                if savepoints { self.in_savepoint(batch) } else { write::batch(&self.conn, &mut self.caches, batch) };
+            let written = if savepoints { self.in_savepoint(job) } else { job.write(&self.conn, &mut self.caches) };
             if let Err(fault) = &written {
                 // SQLite itself ended the transaction (disk full, I/O error): nothing of the group is left.
                 if self.conn.is_autocommit() {
                     return Group::Undone(reason(fault));
                 }
                 // Alone in its group, it is rolled back as a whole.
-                if !savepoints && batches.len() > 1 && self.conn.total_changes() != before {
+                if !savepoints && jobs.len() > 1 && self.conn.total_changes() != before {
                     return Group::HalfWritten;
                 }
             }
@@ -131,9 +130,9 @@ impl Core {
         Group::Written(outcomes)
     }
 
-    fn in_savepoint(&mut self, batch: &Batch) -> Res<()> {
+    fn in_savepoint(&mut self, job: JobRef<'_>) -> Res<()> {
         self.step(sql::SAVEPOINT)?;
-        let written = write::batch(&self.conn, &mut self.caches, batch);
+        let written = job.write(&self.conn, &mut self.caches);
         if written.is_err() && !self.conn.is_autocommit() {
             self.caches.rolled_back();
             if self.step(sql::ROLLBACK_TO).is_err() {
@@ -230,35 +229,4 @@ impl Core {
 
 fn undone(reason: &str) -> StoreError {
     StoreError::Write { reason: format!("the whole group of commits was rolled back: {reason}"), source: None }
-}
-
-/// Returns about how many pages a batch touches: the ends of six tables, and its bytes.
-fn frames(batch: &Batch) -> u64 {
-    let bytes: usize = batch.writes.iter().map(writes_bytes).sum::<usize>()
-        + batch.checkpoints.iter().map(checkpoint_bytes).sum::<usize>();
-    7 + bytes as u64 / 4_000
-}
-
-fn writes_bytes(new: &NewWrites) -> usize {
-    let one = |value: &WriteValue| match value {
-        WriteValue::Null => 0,
-        WriteValue::One(payload) => payload.len(),
-        WriteValue::Items(items) => items.iter().map(|item| item.len() + 64).sum(),
-    };
-    new.writes.iter().map(|write| 64 + one(&write.value)).sum()
-}
-
-fn checkpoint_bytes(new: &NewCheckpoint) -> usize {
-    let data = |data: &Data| match data {
-        Data::New(payload) => payload.len(),
-        Data::OfWrite(_) => 0,
-    };
-    let changes = new.changes.iter().map(|change| match &change.value {
-        ChangeValue::Empty => 32,
-        ChangeValue::Value(value) => 32 + data(value),
-        ChangeValue::Items(items) => {
-            items.iter().map(|item| 32 + if let ItemOp::Put(value) = &item.op { data(value) } else { 0 }).sum()
-        }
-    });
-    256 + changes.sum::<usize>() + new.consumed.iter().map(writes_bytes).sum::<usize>()
 }

@@ -3,18 +3,23 @@
 //! The file is specified in `docs/format.md`: an append-only log of rows with sequential keys, in which a checkpoint
 //! costs what it changed. One transaction writes a batch ([`write`], [`changes`], [`writes`]); groups of batches share
 //! one ([`writer`], [`group`]). State is read along the lineage of a checkpoint ([`lineage`], [`read`], [`items`]).
+//! What stands beside the log goes the same way in ([`job`], [`kv`], [`cache`]).
 //! Every value is verified where it is decoded ([`rows`]), everything by `check` ([`sums`], [`check`]).
-//! *Absent:* what a channel or a message means, and any update of a stored row.
+//! *Absent:* what a channel or a message means, and any update of a stored row of the log.
 //!
 //! Invariants: all SQL stands in [`sql`]; only the leader of a group holds the connection that writes; a reader sees
 //! one snapshot per call.
 
+mod cache;
 mod changes;
 mod check;
+mod check_beside;
 mod check_writes;
 mod fault;
 mod group;
 mod items;
+mod job;
+mod kv;
 mod lineage;
 mod migrate;
 mod names;
@@ -33,15 +38,17 @@ mod write;
 mod writer;
 mod writes;
 
+use job::{Job, JobRef};
 use names::Names;
 use pool::Pool;
 use read::View;
 pub use writer::CommitStats;
 use writer::Writer;
 
-use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::base::{CheckpointId, Encoded, Namespace, ThreadId, Timestamp};
 use crate::store::backend::{Backend, CheckReport, Ticket};
 use crate::store::batch::Batch;
+use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 use crate::store::error::StoreError;
 use crate::store::handle::OpenOptions;
 use crate::store::query::{CheckpointQuery, ItemRange};
@@ -104,12 +111,12 @@ impl Drop for SqliteBackend {
 
 impl Backend for SqliteBackend {
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        self.writer()?.commit(batch)
+        self.writer()?.commit(JobRef::Log(batch))
     }
 
     fn submit(&self, batch: Batch) -> Ticket {
         match self.writer() {
-            Ok(writer) => writer.submit(batch),
+            Ok(writer) => writer.submit(Job::Log(batch)),
             Err(error) => Ticket::settled(Err(error)),
         }
     }
@@ -171,11 +178,49 @@ impl Backend for SqliteBackend {
         self.pool.read(|view| view.namespaces(thread))
     }
 
+    fn beside(&self) -> &dyn Beside {
+        self
+    }
+
     fn check(&self) -> Result<CheckReport, StoreError> {
         // With names of its own: those that were cached when they were whole may have rotted since.
         let names = Names::default();
         let mut report = self.pool.read(|view| check::check(View { names: &names, ..view }))?;
         report.problems.extend(self.writer.as_ref().and_then(Writer::hidden_error));
         Ok(report)
+    }
+}
+
+impl Beside for SqliteBackend {
+    fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError> {
+        self.writer()?.commit(JobRef::Kv(changes))
+    }
+
+    fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Result<Option<KvRecord>, StoreError> {
+        self.pool.read(|view| kv::entry(view.conn, namespace, key, now))
+    }
+
+    fn kv_entries(
+        &self,
+        under: Option<&KvNamespace>,
+        now: Timestamp,
+        visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        self.pool.read(|view| kv::entries(view.conn, under, now, visit))
+    }
+
+    fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError> {
+        self.pool.read(|view| kv::namespaces(view.conn, under, now))
+    }
+
+    fn cached(&self, keys: &[CacheKey], now: Timestamp) -> Result<Vec<Option<Encoded>>, StoreError> {
+        self.pool.read(|view| keys.iter().map(|key| cache::value(view.conn, key, now)).collect())
+    }
+
+    fn submit_cache(&self, changes: Vec<CacheChange>) -> Ticket {
+        match self.writer() {
+            Ok(writer) => writer.submit(Job::Cache(changes)),
+            Err(error) => Ticket::settled(Err(error)),
+        }
     }
 }

@@ -169,6 +169,61 @@ pub(super) const WRITE_VALUE: &str =
 pub(super) const WRITES: &str =
     "SELECT task, idx, part, channel, value, path FROM write WHERE checkpoint = ?1 ORDER BY task, idx, part";
 
+pub(super) const KV_NAMESPACE: &str = "SELECT id FROM kv_namespace WHERE path = ?1";
+pub(super) const KV_NAMESPACE_INSERT: &str = "INSERT INTO kv_namespace (path) VALUES (?1)";
+/// A namespace goes with its last key.
+pub(super) const KV_NAMESPACE_DELETE: &str =
+    "DELETE FROM kv_namespace WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM kv WHERE namespace = ?1)";
+pub(super) const KV_NAMESPACES: &str = "SELECT id, path FROM kv_namespace n WHERE \
+     EXISTS (SELECT 1 FROM kv k WHERE k.namespace = n.id AND (k.expires_at IS NULL OR k.expires_at > ?1)) ORDER BY id";
+/// Those at a path and inside it: the paths that go on with a dot lie between two bounds.
+pub(super) const KV_NAMESPACES_UNDER: &str = "SELECT id, path FROM kv_namespace n WHERE \
+     (path = ?2 OR (path > ?3 AND path < ?4)) AND \
+     EXISTS (SELECT 1 FROM kv k WHERE k.namespace = n.id AND (k.expires_at IS NULL OR k.expires_at > ?1)) ORDER BY id";
+pub(super) const KV_PLACE: &str = "SELECT id, created_at, expires_at FROM kv WHERE namespace = ?1 AND key = ?2";
+pub(super) const KV_INSERT: &str = "INSERT INTO kv (namespace, key, created_at, updated_at, expires_at, xxh3, codec, \
+     data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+pub(super) const KV_UPDATE: &str =
+    "UPDATE kv SET updated_at = ?2, expires_at = ?3, xxh3 = ?4, codec = ?5, data = ?6 WHERE id = ?1";
+pub(super) const KV_DELETE: &str = "DELETE FROM kv WHERE id = ?1";
+pub(super) const KV_EXPIRED: &str =
+    "SELECT id, namespace FROM kv WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2";
+/// The columns of an entry, in the order in which they are decoded.
+macro_rules! kv {
+    () => {
+        "SELECT k.key, k.created_at, k.updated_at, k.expires_at, k.xxh3, k.codec, k.data, n.path "
+    };
+}
+pub(super) const KV_ENTRY: &str = concat!(
+    kv!(),
+    "FROM kv_namespace n JOIN kv k ON k.namespace = n.id WHERE n.path = ?2 AND k.key = ?3 \
+     AND (k.expires_at IS NULL OR k.expires_at > ?1)"
+);
+pub(super) const KV_ENTRIES: &str = concat!(
+    kv!(),
+    "FROM kv k JOIN kv_namespace n ON n.id = k.namespace WHERE k.namespace = ?2 \
+     AND (k.expires_at IS NULL OR k.expires_at > ?1) ORDER BY k.id"
+);
+pub(super) const CHECK_KV: &str =
+    concat!(kv!(), ", k.id FROM kv k LEFT JOIN kv_namespace n ON n.id = k.namespace ORDER BY k.id");
+
+pub(super) const CACHE_PUT: &str = "INSERT INTO cache (namespace, key, expires_at, xxh3, codec, data) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (namespace, key) DO UPDATE \
+     SET expires_at = excluded.expires_at, xxh3 = excluded.xxh3, codec = excluded.codec, data = excluded.data";
+pub(super) const CACHE_CLEAR: &str = "DELETE FROM cache";
+pub(super) const CACHE_CLEAR_UNDER: &str = "DELETE FROM cache WHERE namespace >= ?1 AND namespace < ?2";
+pub(super) const CACHE_EXPIRED: &str = "DELETE FROM cache WHERE id IN (SELECT id FROM cache \
+     WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
+/// The columns of an entry, in the order in which they are decoded.
+macro_rules! cache {
+    () => {
+        "SELECT namespace, key, expires_at, xxh3, codec, data "
+    };
+}
+pub(super) const CACHED: &str =
+    concat!(cache!(), "FROM cache WHERE namespace = ?2 AND key = ?3 AND (expires_at IS NULL OR expires_at > ?1)");
+pub(super) const CHECK_CACHE: &str = concat!(cache!(), ", id FROM cache ORDER BY id");
+
 /// The statements of most reads, prepared when a handle is opened.
 pub(super) const READ_OFTEN: [&str; 18] = [
     BEGIN_READ,
@@ -214,7 +269,9 @@ pub(super) const CHECK_WRITES: &str = "SELECT w.checkpoint, w.task, w.idx, w.par
      w.child, c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.child \
      ORDER BY w.checkpoint, w.task, w.idx, w.part";
 /// Rows that belong to nothing. A payload may: a special write that was replaced leaves its own behind.
-pub(super) const CHECK_ORPHANS: [(&str, &str); 6] = [
+pub(super) const CHECK_ORPHANS: [(&str, &str); 8] = [
+    ("kv", "SELECT count(*) FROM kv WHERE namespace NOT IN (SELECT id FROM kv_namespace)"),
+    ("kv_namespace", "SELECT count(*) FROM kv_namespace WHERE id NOT IN (SELECT namespace FROM kv)"),
     (
         "payload with columns that its sum does not cover",
         "SELECT count(*) FROM payload WHERE (form & 1 = 0 AND coalesce(item_id, kind, text) IS NOT NULL) \

@@ -116,6 +116,42 @@ impl<'a> PayloadRef<'a> {
     }
 }
 
+/// Returns the XXH3-64 check of an entry of the key-value memory.
+pub(super) fn kv_check(
+    path: &str,
+    key: &str,
+    moments: [i64; 2],
+    expires_at: Option<i64>,
+    value: EncodedRef<'_>,
+) -> i64 {
+    let mut check = Xxh3::new();
+    check.bytes(path.as_bytes());
+    check.bytes(key.as_bytes());
+    moments.into_iter().for_each(|moment| check.int(moment));
+    entry_fields(&mut check, expires_at, value)
+}
+
+/// Returns the XXH3-64 check of an entry of the cache.
+pub(super) fn cache_check(namespace: &[u8], key: &str, expires_at: Option<i64>, value: EncodedRef<'_>) -> i64 {
+    let mut check = Xxh3::new();
+    check.bytes(namespace);
+    check.bytes(key.as_bytes());
+    entry_fields(&mut check, expires_at, value)
+}
+
+/// A codec, as it is stored, and the bytes in it.
+pub(super) type EncodedRef<'a> = (i64, &'a [u8]);
+
+fn entry_fields(check: &mut Xxh3, expires_at: Option<i64>, (codec, data): EncodedRef<'_>) -> i64 {
+    Fields::int(check, i64::from(expires_at.is_some()));
+    if let Some(moment) = expires_at {
+        check.int(moment);
+    }
+    check.int(codec);
+    check.bytes(data);
+    check.digest() as i64
+}
+
 /// A write as a sum covers it.
 #[derive(Clone, Debug)]
 pub(super) struct WriteSum {

@@ -5,11 +5,11 @@
 
 use super::fault::Fault;
 use super::group::{Core, Verdict};
+use super::job::{Job, JobRef};
 use super::open::Place;
 use super::wal::Wal;
 use crate::base::limits::{GROUP_BATCHES_MAX, QUEUE_BATCHES_MAX};
 use crate::store::backend::{Settle, Ticket};
-use crate::store::batch::Batch;
 use crate::store::error::StoreError;
 use crate::store::wait::soon;
 use parking_lot::{Condvar, Mutex};
@@ -74,7 +74,7 @@ struct Queue {
 
 #[derive(Debug)]
 struct Waiting {
-    batch: Batch,
+    job: Job,
     end: End,
 }
 
@@ -128,10 +128,10 @@ impl Writer {
         Self { shared: Arc::new(shared), background: Mutex::default(), wal: Wal::new(place.clone(), core) }
     }
 
-    /// Writes a batch and returns when it is durable.
-    pub(super) fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        batch.validate()?;
-        let mut copy: Option<Batch> = None;
+    /// Writes a job and returns when it is durable.
+    pub(super) fn commit(&self, job: JobRef<'_>) -> Result<(), StoreError> {
+        job.validate()?;
+        let mut copy: Option<Job> = None;
         let slot = loop {
             let mut queue = self.shared.queue.lock();
             if let Some(reason) = &queue.poisoned {
@@ -140,17 +140,17 @@ impl Writer {
             if !queue.led {
                 queue.led = true;
                 drop(queue);
-                return self.shared.lead(Some(batch), &self.wal).unwrap_or(Ok(()));
+                return self.shared.lead(Some(job), &self.wal).unwrap_or(Ok(()));
             }
             match copy.take() {
-                // A leader on another thread needs a batch of its own; it is copied outside the lock.
+                // A leader on another thread needs a job of its own; it is copied outside the lock.
                 None => {
                     drop(queue);
-                    copy = Some(batch.clone());
+                    copy = Some(job.to_job());
                 }
-                Some(batch) => {
+                Some(job) => {
                     let slot = Arc::new(Slot::default());
-                    queue.waiting.push_back(Waiting { batch, end: End::Caller(Arc::clone(&slot)) });
+                    queue.waiting.push_back(Waiting { job, end: End::Caller(Arc::clone(&slot)) });
                     break slot;
                 }
             }
@@ -163,14 +163,14 @@ impl Writer {
         }
     }
 
-    /// Hands a batch to the background thread.
-    pub(super) fn submit(&self, batch: Batch) -> Ticket {
-        if let Err(error) = batch.validate() {
+    /// Hands a job to the background thread.
+    pub(super) fn submit(&self, job: Job) -> Ticket {
+        if let Err(error) = job.as_ref().validate() {
             return Ticket::settled(Err(error));
         }
         if self.start_background().is_err() {
             // Without a thread the batch is still written, only not behind the caller's back.
-            return Ticket::settled(self.commit(&batch));
+            return Ticket::settled(self.commit(job.as_ref()));
         }
         let (ticket, settle) = Ticket::open();
         let mut queue = self.shared.queue.lock();
@@ -182,7 +182,7 @@ impl Writer {
             return ticket;
         }
         queue.submitted += 1;
-        queue.waiting.push_back(Waiting { batch, end: End::Ticket(settle) });
+        queue.waiting.push_back(Waiting { job, end: End::Ticket(settle) });
         if !queue.led {
             queue.led = true;
             queue.background_leads = true;
@@ -269,10 +269,10 @@ impl Shared {
         !queue.background_leads || queue.closing || queue.waiting.iter().any(pressed)
     }
 
-    /// Leads: writes the leader's own batch and those that wait in one transaction, and then, a few times at most, what
+    /// Leads: writes the leader's own job and those that wait in one transaction, and then, a few times at most, what
     /// has come meanwhile. Waking another leader would cost as much as a commit, with nobody at work. Returns the
-    /// outcome of the own batch.
-    fn lead(&self, own: Option<&Batch>, wal: &Wal) -> Option<Result<(), StoreError>> {
+    /// outcome of the own job.
+    fn lead(&self, own: Option<JobRef<'_>>, wal: &Wal) -> Option<Result<(), StoreError>> {
         let (mut next, mut outcome) = (own, None);
         for round in 1.. {
             let (own_outcome, poison, told) = self.lead_once(next.take(), wal);
@@ -288,23 +288,23 @@ impl Shared {
         outcome
     }
 
-    /// Writes one group, tells everybody in it, and returns the outcome of the own batch, what ended the writer, and
+    /// Writes one group, tells everybody in it, and returns the outcome of the own job, what ended the writer, and
     /// how many other callers were told.
-    fn lead_once(&self, own: Option<&Batch>, wal: &Wal) -> (Option<Result<(), StoreError>>, Option<String>, usize) {
+    fn lead_once(&self, own: Option<JobRef<'_>>, wal: &Wal) -> (Option<Result<(), StoreError>>, Option<String>, usize) {
         let mut core = self.core.lock();
         // The write lock may have to be waited for; whoever comes meanwhile is taken along.
         let begun = core.begin();
         let waiting = self.take_along(GROUP_BATCHES_MAX - usize::from(own.is_some()));
-        let batches: Vec<&Batch> = own.into_iter().chain(waiting.iter().map(|waiting| &waiting.batch)).collect();
+        let jobs: Vec<JobRef<'_>> = own.into_iter().chain(waiting.iter().map(|waiting| waiting.job.as_ref())).collect();
         let verdict = match begun {
             // A panic must not leave the role taken: everybody would wait for ever.
-            Ok(()) => catch_unwind(AssertUnwindSafe(|| core.run(&batches)))
-                .unwrap_or_else(|panic| Verdict::panicked(&crate::base::panic_text(&*panic), batches.len())),
-            Err(fault) => core.refuse(fault, batches.len()),
+            Ok(()) => catch_unwind(AssertUnwindSafe(|| core.run(&jobs)))
+                .unwrap_or_else(|panic| Verdict::panicked(&crate::base::panic_text(&*panic), jobs.len())),
+            Err(fault) => core.refuse(fault, jobs.len()),
         };
         wal.grown_by(core.frames_since_checkpoint());
         drop(core);
-        self.count(&verdict, batches.len());
+        self.count(&verdict, jobs.len());
         let Verdict { mut outcomes, poison } = verdict;
         let own = own.map(|_| outcomes.pop_front().unwrap_or(Ok(())));
         let mut told = 0;

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals::base::{CheckpointId, Namespace, ThreadId};
 use annals::store::{
-    Backend, Batch, CheckReport, CheckpointQuery, CheckpointRecord, ItemRange, ItemRow, OpenOptions, Point, Source,
-    StateRecord, Store, StoreError, ThreadRecord, Ticket, WriteRecord,
+    Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, ItemRange, ItemRow, OpenOptions, Point,
+    Source, StateRecord, Store, StoreError, ThreadRecord, Ticket, WriteRecord,
 };
 
 use crate::output::note;
@@ -121,6 +121,10 @@ impl Backend for Killer {
 
     fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>> {
         self.backend.namespaces(thread)
+    }
+
+    fn beside(&self) -> &dyn Beside {
+        self.backend.beside()
     }
 
     fn check(&self) -> Result<CheckReport> {

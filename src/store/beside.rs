@@ -1,0 +1,279 @@
+//! What stands beside the log: entries of the key-value memory and of the cache, as plain data.
+//!
+//! Unlike the log they are replaced and removed. The store knows neither what a value means nor whose it is.
+
+use crate::base::limits::{KV_CHANGES_MAX, KV_KEY_BYTES_MAX, KV_LABELS_MAX, KV_NAMESPACE_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::base::{Encoded, Timestamp};
+use std::fmt;
+use std::sync::Arc;
+
+use super::backend::Ticket;
+use super::error::StoreError;
+
+/// What a [`Backend`](super::Backend) keeps beside the log: the key-value memory and the cache.
+///
+/// All calls may come from several threads at once. Reads see everything that was committed before they began.
+///
+/// # Implementing
+/// `commit_kv` must call [`KvChange::validate`] first, and `submit_cache` [`CacheChange::validate`].
+pub trait Beside: Send + Sync + fmt::Debug {
+    /// Changes the key-value memory: all changes in their order, or none, or (a failed fsync) with unknown outcome.
+    /// Returns when that is as durable as the backend was opened for. A put may take entries away that have expired.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`]; [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`],
+    /// [`StoreError::ReadOnly`].
+    fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError>;
+
+    /// Returns an entry of the key-value memory, `None` if it is not there or has expired by `now`.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Result<Option<KvRecord>, StoreError>;
+
+    /// Visits the entries in the namespace `under` and in those inside it, or all, until `visit` returns `false`:
+    /// namespaces in the order of the first put to them, keys in the order of their first put. A namespace or key that
+    /// was removed and is put anew comes last.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`]; and what `visit` returns.
+    fn kv_entries(
+        &self,
+        under: Option<&KvNamespace>,
+        now: Timestamp,
+        visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError>;
+
+    /// Returns the namespaces that hold an entry, of those in `under` or of all, in any order.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError>;
+
+    /// Returns the values of the cache under these keys, in their order; `None` for what is not there or has expired.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn cached(&self, keys: &[CacheKey], now: Timestamp) -> Result<Vec<Option<Encoded>>, StoreError>;
+
+    /// Hands changes of the cache to a background writer, and returns at once: all of them are made in their order, or
+    /// none. A put may take entries away that have expired.
+    fn submit_cache(&self, changes: Vec<CacheChange>) -> Ticket;
+}
+
+/// The namespace of an entry of the key-value memory: one label or more, none of them empty or with a dot.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct KvNamespace(Arc<str>);
+
+impl KvNamespace {
+    /// Checks and keeps labels.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidNamespace`] if there are none or too many, if one is empty, holds a dot or a NUL, or if the
+    /// first one is `langgraph`, which is reserved.
+    pub fn new(labels: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, StoreError> {
+        let mut path = String::new();
+        let (mut count, mut reason) = (0, None);
+        for label in labels {
+            let label = label.as_ref();
+            if label.is_empty() {
+                reason.get_or_insert("a label is empty");
+            } else if label.contains(['.', '\0']) {
+                reason.get_or_insert("a label holds a dot or a NUL character");
+            } else if count == 0 && label == "langgraph" {
+                reason.get_or_insert("the first label is `langgraph`, which is reserved");
+            }
+            if count > 0 {
+                path.push('.');
+            }
+            path.push_str(label);
+            count += 1;
+        }
+        let reason = match reason {
+            Some(reason) => reason.to_owned(),
+            None if count == 0 => "it has no label".to_owned(),
+            None if count > KV_LABELS_MAX => format!("it has {count} labels, the limit is {KV_LABELS_MAX}"),
+            None if path.len() > KV_NAMESPACE_BYTES_MAX => {
+                format!("it has {} bytes, the limit is {KV_NAMESPACE_BYTES_MAX}", path.len())
+            }
+            None => return Ok(Self(path.into())),
+        };
+        let namespace = if count == 0 { Vec::new() } else { path.split('.').map(str::to_owned).collect() };
+        Err(StoreError::InvalidNamespace { namespace, reason })
+    }
+
+    /// Returns the labels, outermost first.
+    pub fn labels(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.0.split('.')
+    }
+
+    /// Returns the labels joined by dots.
+    pub fn path(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns whether it is `outer` or lies in it.
+    pub fn is_in(&self, outer: &Self) -> bool {
+        self.0.strip_prefix(&*outer.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+}
+
+impl fmt::Debug for KvNamespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// An entry of the key-value memory, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvRecord {
+    /// The namespace.
+    pub namespace: KvNamespace,
+    /// The key, unique in the namespace.
+    pub key: String,
+    /// The value.
+    pub value: Encoded,
+    /// When the key was first put.
+    pub created_at: Timestamp,
+    /// When it was last put.
+    pub updated_at: Timestamp,
+    /// The moment from which on it counts as not there.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A change of the key-value memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KvChange {
+    /// Stores a value under a key. A value that is there is replaced and keeps its place in the order.
+    Put {
+        /// The namespace.
+        namespace: KvNamespace,
+        /// The key.
+        key: String,
+        /// The value.
+        value: Encoded,
+        /// The present moment.
+        now: Timestamp,
+        /// The moment from which on it counts as not there.
+        expires_at: Option<Timestamp>,
+    },
+    /// Removes a key, if it is there.
+    Delete {
+        /// The namespace.
+        namespace: KvNamespace,
+        /// The key.
+        key: String,
+    },
+}
+
+impl KvChange {
+    /// Checks changes against the limits.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] naming the field and the limit.
+    pub fn validate(changes: &[Self]) -> Result<(), StoreError> {
+        at_most("kv changes", changes.len(), KV_CHANGES_MAX)?;
+        changes.iter().try_for_each(|change| match change {
+            Self::Put { key, value, .. } => {
+                fits("kv key", key)?;
+                at_most("value bytes", value.bytes.len(), VALUE_BYTES_MAX)
+            }
+            Self::Delete { key, .. } => fits("kv key", key),
+        })
+    }
+}
+
+/// The name of an entry of the cache.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CacheKey {
+    /// The labels of its namespace: any text without a NUL.
+    pub namespace: Vec<String>,
+    /// The key, unique in the namespace.
+    pub key: String,
+}
+
+/// A change of the cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CacheChange {
+    /// Stores a value, in place of one that is there.
+    Put {
+        /// Its name.
+        key: CacheKey,
+        /// The value.
+        value: Encoded,
+        /// The present moment: what has expired by now may be taken away.
+        now: Timestamp,
+        /// The moment from which on it counts as not there.
+        expires_at: Option<Timestamp>,
+    },
+    /// Removes all entries whose namespace begins with these labels; without labels, all there are.
+    Clear {
+        /// The labels.
+        namespace: Vec<String>,
+    },
+}
+
+impl CacheChange {
+    /// Checks changes against the limits.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] naming the field and the limit.
+    pub fn validate(changes: &[Self]) -> Result<(), StoreError> {
+        at_most("cache changes", changes.len(), KV_CHANGES_MAX)?;
+        changes.iter().try_for_each(|change| match change {
+            Self::Put { key, value, .. } => {
+                fits("cache key", &key.key)?;
+                labels_fit(&key.namespace)?;
+                at_most("value bytes", value.bytes.len(), VALUE_BYTES_MAX)
+            }
+            Self::Clear { namespace } => labels_fit(namespace),
+        })
+    }
+}
+
+fn labels_fit(labels: &[String]) -> Result<(), StoreError> {
+    at_most("cache labels", labels.len(), KV_LABELS_MAX)?;
+    at_most("cache namespace bytes", labels.iter().map(|label| label.len() + 1).sum(), KV_NAMESPACE_BYTES_MAX)?;
+    match labels.iter().find(|label| label.contains('\0')) {
+        Some(label) => {
+            Err(StoreError::Invalid { field: "cache label", reason: format!("{label:?} holds a NUL character") })
+        }
+        None => Ok(()),
+    }
+}
+
+fn fits(field: &'static str, key: &str) -> Result<(), StoreError> {
+    if key.contains('\0') {
+        return Err(StoreError::Invalid { field, reason: format!("{key:?} holds a NUL character") });
+    }
+    at_most(field, key.len(), KV_KEY_BYTES_MAX)
+}
+
+fn at_most(field: &'static str, found: usize, limit: usize) -> Result<(), StoreError> {
+    if found > limit {
+        return Err(StoreError::Invalid { field, reason: format!("{found} is above the limit of {limit}") });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_that_cannot_be_a_namespace_are_named() {
+        for labels in [&[][..], &[""], &["a", ""], &["a.b"], &["a\0"], &["langgraph"], &["langgraph", "x"]] {
+            let Err(StoreError::InvalidNamespace { namespace, .. }) = KvNamespace::new(labels) else {
+                panic!("{labels:?} was accepted");
+            };
+            assert_eq!(namespace.is_empty(), labels.is_empty(), "{labels:?}");
+        }
+        assert!(KvNamespace::new(vec!["x"; KV_LABELS_MAX + 1]).is_err());
+        assert!(KvNamespace::new(["x".repeat(KV_NAMESPACE_BYTES_MAX + 1)]).is_err());
+        let inner = KvNamespace::new(["ok", "langgraph"]).unwrap();
+        assert_eq!(inner.labels().collect::<Vec<_>>(), ["ok", "langgraph"]);
+        let outer = |label: &str| KvNamespace::new([label]).unwrap();
+        assert!(inner.is_in(&outer("ok")) && inner.is_in(&inner));
+        assert!(!inner.is_in(&outer("o")) && !outer("ok").is_in(&inner));
+    }
+}

@@ -1,0 +1,99 @@
+//! The decoded heads that a handle used, bounded in bytes.
+//!
+//! A run takes the head out and puts its own back when it ends, so that the next turn on a long thread does not load
+//! what is already in memory. Whoever takes a head compares its checkpoint with the head in the file.
+
+use std::any::Any;
+
+use parking_lot::Mutex;
+
+use crate::base::{CheckpointId, Namespace, ThreadId};
+
+/// A decoded head: what a graph made of the checkpoint, opaque to the store.
+pub(crate) struct CachedHead {
+    pub(crate) thread: ThreadId,
+    pub(crate) namespace: Namespace,
+    pub(crate) checkpoint: CheckpointId,
+    /// Which graph decoded it: another one cannot use it.
+    pub(crate) schema: usize,
+    /// About how many bytes it holds.
+    pub(crate) bytes: usize,
+    pub(crate) head: Box<dyn Any + Send>,
+}
+
+/// Heads, least recently used first.
+#[derive(Default)]
+pub(crate) struct HeadCache {
+    heads: Mutex<Vec<CachedHead>>,
+    bytes_max: usize,
+}
+
+/// So many heads at most, as they are searched in order.
+const HEADS_MAX: usize = 256;
+
+impl HeadCache {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { heads: Mutex::new(Vec::new()), bytes_max }
+    }
+
+    /// Takes the head of a namespace as `schema` decoded it, whatever checkpoint it is of.
+    pub(crate) fn take(&self, thread: &ThreadId, namespace: &Namespace, schema: usize) -> Option<CachedHead> {
+        let mut heads = self.heads.lock();
+        let at = heads
+            .iter()
+            .rposition(|head| head.schema == schema && head.thread == *thread && head.namespace == *namespace)?;
+        Some(heads.remove(at))
+    }
+
+    /// Keeps a head, in place of an older one of the same namespace.
+    pub(crate) fn put(&self, head: CachedHead) {
+        let mut heads = self.heads.lock();
+        heads.retain(|old| old.schema != head.schema || old.thread != head.thread || old.namespace != head.namespace);
+        heads.push(head);
+        let mut bytes: usize = heads.iter().map(|head| head.bytes).sum();
+        let mut drop_to = 0;
+        while drop_to < heads.len() && (bytes > self.bytes_max || heads.len() - drop_to > HEADS_MAX) {
+            bytes -= heads[drop_to].bytes;
+            drop_to += 1;
+        }
+        heads.drain(..drop_to);
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        self.heads.lock().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(thread: &str, bytes: usize) -> CachedHead {
+        CachedHead {
+            thread: ThreadId::new(thread).unwrap(),
+            namespace: Namespace::root(),
+            checkpoint: CheckpointId::default(),
+            schema: 1,
+            bytes,
+            head: Box::new(()),
+        }
+    }
+
+    #[test]
+    fn the_cache_is_bounded_and_drops_the_oldest() {
+        let cache = HeadCache::new(100);
+        let has = |name: &str| {
+            let found = cache.take(&ThreadId::new(name).unwrap(), &Namespace::root(), 1);
+            found.map(|head| cache.put(head)).is_some()
+        };
+        cache.put(head("a", 60));
+        cache.put(head("b", 30));
+        assert!(has("a") && has("b"));
+        assert!(has("a"), "taking and putting makes it the newest");
+        cache.put(head("c", 40));
+        assert!(!has("b") && has("a") && has("c"));
+        cache.put(head("a", 101));
+        assert!(!has("a"), "a head above the bound is not kept");
+    }
+}

@@ -1,0 +1,154 @@
+//! What to look for in the key-value memory.
+
+use std::collections::BTreeSet;
+
+use crate::base::limits::{KV_NAMESPACES_DEFAULT, KV_SEARCH_DEFAULT};
+use crate::base::{Map, Value};
+use crate::store::beside::KvNamespace;
+use crate::store::error::StoreError;
+
+use super::filter::{KvCompare, Test};
+
+/// What a search of the key-value memory looks for.
+#[derive(Clone, Debug)]
+pub struct KvQuery {
+    pub(super) prefix: Vec<String>,
+    pub(super) filters: Vec<(String, Test)>,
+    pub(super) limit: usize,
+    pub(super) offset: usize,
+}
+
+impl KvQuery {
+    /// Looks for all entries whose namespace begins with these labels; without labels, for all there are.
+    pub fn new(prefix: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let prefix = prefix.into_iter().map(Into::into).collect();
+        Self { prefix, filters: Vec::new(), limit: KV_SEARCH_DEFAULT, offset: 0 }
+    }
+
+    /// Looks for all entries there are.
+    pub fn all() -> Self {
+        Self::new([] as [String; 0])
+    }
+
+    /// Only values whose member equals `value`. A missing member is null; of an object the members given must be equal.
+    pub fn filter(mut self, member: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.filters.push((member.into(), Test::like(value.into())));
+        self
+    }
+
+    /// Only values whose member compares so with `value`. Numbers are ordered among themselves, and texts are;
+    /// anything else compares as neither less nor greater.
+    pub fn compare(mut self, member: impl Into<String>, how: KvCompare, value: impl Into<Value>) -> Self {
+        self.filters.push((member.into(), Test::Compare(how, value.into())));
+        self
+    }
+
+    /// Adds the filters of an object in the form of LangGraph: each member a value to equal, or an object of the
+    /// comparisons `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and `$lte`.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] for another name that begins with `$`.
+    pub fn filter_object(mut self, filter: Map) -> Result<Self, StoreError> {
+        for (member, value) in filter {
+            self.filters.push((member, Test::parse(value)?));
+        }
+        Ok(self)
+    }
+
+    /// Sets how many entries are returned at most. Default: 10.
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Sets how many entries that fit are passed over first. Default: 0.
+    pub fn offset(mut self, offset: usize) -> Self {
+        self.offset = offset;
+        self
+    }
+}
+
+/// What a listing of namespaces looks for.
+#[derive(Clone, Debug)]
+pub struct KvNamespaceQuery {
+    prefix: Vec<String>,
+    suffix: Vec<String>,
+    max_depth: Option<usize>,
+    limit: usize,
+    offset: usize,
+}
+
+impl KvNamespaceQuery {
+    /// Looks for all namespaces.
+    pub fn new() -> Self {
+        Self { prefix: Vec::new(), suffix: Vec::new(), max_depth: None, limit: KV_NAMESPACES_DEFAULT, offset: 0 }
+    }
+
+    /// Only those that begin with these labels; `*` stands for any one.
+    pub fn prefix(mut self, labels: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.prefix = labels.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Only those that end with these labels; `*` stands for any one.
+    pub fn suffix(mut self, labels: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.suffix = labels.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Cuts namespaces to so many labels, and leaves out those that are then equal.
+    pub fn max_depth(mut self, labels: usize) -> Self {
+        self.max_depth = Some(labels);
+        self
+    }
+
+    /// Sets how many namespaces are returned at most. Default: 100.
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Sets how many namespaces are passed over first. Default: 0.
+    pub fn offset(mut self, offset: usize) -> Self {
+        self.offset = offset;
+        self
+    }
+
+    /// Returns the namespace under which to look, as [`namespace_of`].
+    pub(super) fn under(&self) -> Option<Option<KvNamespace>> {
+        let literal = self.prefix.iter().position(|label| label == "*").unwrap_or(self.prefix.len());
+        namespace_of(&self.prefix[..literal])
+    }
+
+    /// Returns those of `all` that fit: cut, sorted, and of them the page that is asked for.
+    pub(super) fn select(&self, all: impl Iterator<Item = Vec<String>>) -> Vec<Vec<String>> {
+        let fit = all.filter(|labels| {
+            labels.len() >= self.prefix.len()
+                && labels.len() >= self.suffix.len()
+                && alike(&self.prefix, labels)
+                && alike(&self.suffix, &labels[labels.len() - self.suffix.len()..])
+        });
+        let cut: BTreeSet<Vec<String>> = fit
+            .map(|mut labels| {
+                labels.truncate(self.max_depth.unwrap_or(labels.len()));
+                labels
+            })
+            .collect();
+        cut.into_iter().skip(self.offset).take(self.limit).collect()
+    }
+}
+
+impl Default for KvNamespaceQuery {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn alike(pattern: &[String], labels: &[String]) -> bool {
+    pattern.iter().zip(labels).all(|(pattern, label)| pattern == "*" || pattern == label)
+}
+
+/// Returns the namespace of a prefix: `None` if nothing can be under it, `Some(None)` if everything is.
+pub(super) fn namespace_of(prefix: &[String]) -> Option<Option<KvNamespace>> {
+    if prefix.is_empty() { Some(None) } else { KvNamespace::new(prefix).ok().map(Some) }
+}

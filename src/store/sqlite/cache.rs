@@ -1,0 +1,72 @@
+//! Rows of the cache: put in place, cleared, and read by name.
+
+use super::fault::{Res, corrupt};
+use super::sql;
+use super::sums::cache_check;
+use crate::base::limits::KV_EXPIRED_MAX;
+use crate::base::{Codec, Encoded, Timestamp};
+use crate::store::beside::{CacheChange, CacheKey};
+use rusqlite::{Connection, Row, params};
+
+/// Makes changes in the transaction that is open.
+pub(super) fn write(conn: &Connection, changes: &[CacheChange]) -> Res<()> {
+    for change in changes {
+        match change {
+            CacheChange::Put { key, value, now, expires_at } => {
+                conn.prepare_cached(sql::CACHE_EXPIRED)?.execute(params![now.as_micros(), KV_EXPIRED_MAX])?;
+                let (namespace, expires_at) = (pack(&key.namespace), expires_at.map(Timestamp::as_micros));
+                let codec = i64::from(value.codec.to_tag());
+                let check = cache_check(&namespace, &key.key, expires_at, (codec, &value.bytes));
+                let row = params![namespace, key.key, expires_at, check, codec, value.bytes];
+                conn.prepare_cached(sql::CACHE_PUT)?.execute(row)?;
+            }
+            CacheChange::Clear { namespace } if namespace.is_empty() => {
+                conn.prepare_cached(sql::CACHE_CLEAR)?.execute([])?;
+            }
+            CacheChange::Clear { namespace } => {
+                let from = pack(namespace);
+                let mut to = from.clone();
+                // What begins so ends before the bytes in which the last 0 is a 1.
+                to.pop();
+                to.push(1);
+                conn.prepare_cached(sql::CACHE_CLEAR_UNDER)?.execute(params![from, to])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the value under a key, unless it has expired.
+pub(super) fn value(conn: &Connection, key: &CacheKey, now: Timestamp) -> Res<Option<Encoded>> {
+    let mut statement = conn.prepare_cached(sql::CACHED)?;
+    let mut rows = statement.query(params![now.as_micros(), pack(&key.namespace), key.key])?;
+    rows.next()?.map(|row| decode(row)).transpose()
+}
+
+/// Packs labels: each followed by a 0 byte, which none holds.
+fn pack(labels: &[String]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(labels.iter().map(|label| label.len() + 1).sum());
+    for label in labels {
+        out.extend_from_slice(label.as_bytes());
+        out.push(0);
+    }
+    out
+}
+
+/// Decodes and verifies an entry; its columns are those of `sql::cache!`.
+fn decode(row: &Row<'_>) -> Res<Encoded> {
+    let (namespace, key): (Vec<u8>, String) = (row.get(0)?, row.get(1)?);
+    let (expires_at, check, codec): (Option<i64>, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
+    let data: Vec<u8> = row.get(5)?;
+    let place = || format!("cache {key:?}");
+    if cache_check(&namespace, &key, expires_at, (codec, &data)) != check {
+        return Err(corrupt(place(), "its sum does not fit"));
+    }
+    let tag = u8::try_from(codec).map_err(|_| corrupt(place(), format!("codec {codec} does not exist")))?;
+    Ok(Encoded { codec: Codec::from_tag(tag), bytes: data })
+}
+
+/// Verifies a row of `sql::CHECK_CACHE`.
+pub(super) fn check(row: &Row<'_>) -> Res<()> {
+    decode(row).map(|_| ())
+}

@@ -1,0 +1,26 @@
+//! Verifying what stands beside the log: every row of the key-value memory and of the cache.
+
+use super::check::Checker;
+use super::fault::Res;
+use super::{cache, kv, sql};
+use rusqlite::Row;
+
+impl Checker<'_> {
+    /// Verifies the rows of the key-value memory and of the cache.
+    pub(super) fn beside(&mut self) -> Res<()> {
+        self.entries(sql::CHECK_KV, kv::check)?;
+        self.entries(sql::CHECK_CACHE, cache::check)
+    }
+
+    fn entries(&mut self, query: &str, check: fn(&Row<'_>) -> Res<()>) -> Res<()> {
+        let conn = self.view.conn;
+        let mut statement = conn.prepare(query)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            self.report.entries += 1;
+            let checked = check(row);
+            self.note(checked)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! What the writer role is asked to write: a batch of the log, or changes of what stands beside it.
+
+use super::fault::Res;
+use super::write::{self, Caches};
+use super::{cache, kv};
+use crate::store::batch::{Batch, ChangeValue, Data, ItemOp, NewCheckpoint, NewWrites, WriteValue};
+use crate::store::beside::{CacheChange, KvChange};
+use crate::store::error::StoreError;
+use rusqlite::Connection;
+
+/// A job that waits for a leader.
+#[derive(Clone, Debug)]
+pub(super) enum Job {
+    Log(Batch),
+    Kv(Vec<KvChange>),
+    Cache(Vec<CacheChange>),
+}
+
+/// A job, borrowed from whoever waits for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum JobRef<'a> {
+    Log(&'a Batch),
+    Kv(&'a [KvChange]),
+    Cache(&'a [CacheChange]),
+}
+
+impl Job {
+    /// Returns a borrowed view.
+    pub(super) fn as_ref(&self) -> JobRef<'_> {
+        match self {
+            Self::Log(batch) => JobRef::Log(batch),
+            Self::Kv(changes) => JobRef::Kv(changes),
+            Self::Cache(changes) => JobRef::Cache(changes),
+        }
+    }
+}
+
+impl JobRef<'_> {
+    /// Returns an owned copy.
+    pub(super) fn to_job(self) -> Job {
+        match self {
+            Self::Log(batch) => Job::Log(batch.clone()),
+            Self::Kv(changes) => Job::Kv(changes.to_vec()),
+            Self::Cache(changes) => Job::Cache(changes.to_vec()),
+        }
+    }
+
+    /// Checks it against the limits.
+    pub(super) fn validate(self) -> Result<(), StoreError> {
+        match self {
+            Self::Log(batch) => batch.validate(),
+            Self::Kv(changes) => KvChange::validate(changes),
+            Self::Cache(changes) => CacheChange::validate(changes),
+        }
+    }
+
+    /// Writes it in the transaction that is open.
+    pub(super) fn write(self, conn: &Connection, caches: &mut Caches) -> Res<()> {
+        match self {
+            Self::Log(batch) => write::batch(conn, caches, batch),
+            Self::Kv(changes) => kv::write(conn, changes),
+            Self::Cache(changes) => cache::write(conn, changes),
+        }
+    }
+
+    /// Returns about how many frames it adds to the WAL: its pages at the ends of the tables, and its bytes.
+    pub(super) fn frames(self) -> u64 {
+        let bytes: usize = match self {
+            Self::Log(batch) => batch_bytes(batch),
+            Self::Kv(changes) => changes.iter().map(kv_bytes).sum(),
+            Self::Cache(changes) => changes.iter().map(cache_bytes).sum(),
+        };
+        7 + bytes as u64 / 4_000
+    }
+}
+
+fn kv_bytes(change: &KvChange) -> usize {
+    match change {
+        KvChange::Put { value, .. } => 256 + value.bytes.len(),
+        KvChange::Delete { .. } => 256,
+    }
+}
+
+fn cache_bytes(change: &CacheChange) -> usize {
+    match change {
+        CacheChange::Put { value, .. } => 256 + value.bytes.len(),
+        CacheChange::Clear { .. } => 256,
+    }
+}
+
+fn batch_bytes(batch: &Batch) -> usize {
+    batch.writes.iter().map(writes_bytes).sum::<usize>() + batch.checkpoints.iter().map(checkpoint_bytes).sum::<usize>()
+}
+
+fn writes_bytes(new: &NewWrites) -> usize {
+    let one = |value: &WriteValue| match value {
+        WriteValue::Null => 0,
+        WriteValue::One(payload) => payload.len(),
+        WriteValue::Items(items) => items.iter().map(|item| item.len() + 64).sum(),
+    };
+    new.writes.iter().map(|write| 64 + one(&write.value)).sum()
+}
+
+fn checkpoint_bytes(new: &NewCheckpoint) -> usize {
+    let data = |data: &Data| match data {
+        Data::New(payload) => payload.len(),
+        Data::OfWrite(_) => 0,
+    };
+    let changes = new.changes.iter().map(|change| match &change.value {
+        ChangeValue::Empty => 32,
+        ChangeValue::Value(value) => 32 + data(value),
+        ChangeValue::Items(items) => {
+            items.iter().map(|item| 32 + if let ItemOp::Put(value) = &item.op { data(value) } else { 0 }).sum()
+        }
+    });
+    256 + changes.sum::<usize>() + new.consumed.iter().map(writes_bytes).sum::<usize>()
+}

@@ -1,0 +1,179 @@
+//! Rows of the key-value memory: put in place, removed, and read in their order.
+
+use super::fault::{Res, corrupt};
+use super::sql;
+use super::sums::kv_check;
+use crate::base::limits::KV_EXPIRED_MAX;
+use crate::base::{Codec, Encoded, Timestamp};
+use crate::store::beside::{KvChange, KvNamespace, KvRecord};
+use crate::store::error::StoreError;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+/// Makes changes in the transaction that is open.
+pub(super) fn write(conn: &Connection, changes: &[KvChange]) -> Res<()> {
+    for change in changes {
+        match change {
+            KvChange::Put { namespace, key, value, now, expires_at } => {
+                remove_expired(conn, *now)?;
+                put(conn, namespace, key, value, *now, *expires_at)?;
+            }
+            KvChange::Delete { namespace, key } => {
+                let Some(of) = namespace_id(conn, namespace)? else { continue };
+                if let Some((id, ..)) = place(conn, of, key)? {
+                    remove(conn, id, of)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn put(
+    conn: &Connection,
+    namespace: &KvNamespace,
+    key: &str,
+    value: &Encoded,
+    now: Timestamp,
+    expires_at: Option<Timestamp>,
+) -> Res<()> {
+    let (now, expires_at) = (now.as_micros(), expires_at.map(Timestamp::as_micros));
+    let mut found = None;
+    if let Some(of) = namespace_id(conn, namespace)? {
+        found = place(conn, of, key)?;
+        if let Some((id, _, Some(expired))) = found
+            && expired <= now
+        {
+            remove(conn, id, of)?;
+            found = None;
+        }
+    }
+    let codec = i64::from(value.codec.to_tag());
+    let check = |created: i64| kv_check(namespace.path(), key, [created, now], expires_at, (codec, &value.bytes));
+    if let Some((id, created, _)) = found {
+        let row = params![id, now, expires_at, check(created), codec, value.bytes];
+        conn.prepare_cached(sql::KV_UPDATE)?.execute(row)?;
+        return Ok(());
+    }
+    // Looked up anew: the removal of an expired key may have taken it along.
+    let of = match namespace_id(conn, namespace)? {
+        Some(of) => of,
+        None => {
+            conn.prepare_cached(sql::KV_NAMESPACE_INSERT)?.execute([namespace.path()])?;
+            conn.last_insert_rowid()
+        }
+    };
+    let row = params![of, key, now, now, expires_at, check(now), codec, value.bytes];
+    conn.prepare_cached(sql::KV_INSERT)?.execute(row)?;
+    Ok(())
+}
+
+fn remove(conn: &Connection, id: i64, namespace: i64) -> Res<()> {
+    conn.prepare_cached(sql::KV_DELETE)?.execute([id])?;
+    conn.prepare_cached(sql::KV_NAMESPACE_DELETE)?.execute([namespace])?;
+    Ok(())
+}
+
+fn remove_expired(conn: &Connection, now: Timestamp) -> Res<()> {
+    let mut statement = conn.prepare_cached(sql::KV_EXPIRED)?;
+    let rows = statement.query_map(params![now.as_micros(), KV_EXPIRED_MAX], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let expired: Vec<(i64, i64)> = rows.collect::<Result<_, _>>()?;
+    expired.into_iter().try_for_each(|(id, namespace)| remove(conn, id, namespace))
+}
+
+fn namespace_id(conn: &Connection, namespace: &KvNamespace) -> Res<Option<i64>> {
+    Ok(conn.prepare_cached(sql::KV_NAMESPACE)?.query_row([namespace.path()], |row| row.get(0)).optional()?)
+}
+
+/// Returns number, first put and expiry of a key.
+fn place(conn: &Connection, namespace: i64, key: &str) -> Res<Option<(i64, i64, Option<i64>)>> {
+    let mut statement = conn.prepare_cached(sql::KV_PLACE)?;
+    let found = statement.query_row(params![namespace, key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    Ok(found.optional()?)
+}
+
+/// Returns an entry that has not expired.
+pub(super) fn entry(conn: &Connection, namespace: &KvNamespace, key: &str, now: Timestamp) -> Res<Option<KvRecord>> {
+    let mut statement = conn.prepare_cached(sql::KV_ENTRY)?;
+    let mut rows = statement.query(params![now.as_micros(), namespace.path(), key])?;
+    rows.next()?.map(|row| decode(row, namespace)).transpose()
+}
+
+/// Visits the entries of the namespaces under one, or of all, in their order.
+pub(super) fn entries(
+    conn: &Connection,
+    under: Option<&KvNamespace>,
+    now: Timestamp,
+    visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
+) -> Res<()> {
+    let mut statement = conn.prepare_cached(sql::KV_ENTRIES)?;
+    for (id, namespace) in numbered(conn, under, now)? {
+        let mut rows = statement.query(params![now.as_micros(), id])?;
+        while let Some(row) = rows.next()? {
+            if !visit(&decode(row, &namespace)?)? {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the namespaces that hold something, under one or all.
+pub(super) fn namespaces(conn: &Connection, under: Option<&KvNamespace>, now: Timestamp) -> Res<Vec<KvNamespace>> {
+    Ok(numbered(conn, under, now)?.into_iter().map(|(_, namespace)| namespace).collect())
+}
+
+fn numbered(conn: &Connection, under: Option<&KvNamespace>, now: Timestamp) -> Res<Vec<(i64, KvNamespace)>> {
+    let mut found = Vec::new();
+    let (mut all, mut some);
+    let mut rows = match under {
+        None => {
+            all = conn.prepare_cached(sql::KV_NAMESPACES)?;
+            all.query([now.as_micros()])?
+        }
+        Some(under) => {
+            some = conn.prepare_cached(sql::KV_NAMESPACES_UNDER)?;
+            // The character after the dot bounds what goes on with one.
+            let (from, to) = (format!("{}.", under.path()), format!("{}/", under.path()));
+            some.query(params![now.as_micros(), under.path(), from, to])?
+        }
+    };
+    while let Some(row) = rows.next()? {
+        let (id, path): (i64, String) = (row.get(0)?, row.get(1)?);
+        found.push((id, parse(&path).ok_or_else(|| corrupt(format!("kv_namespace {id}"), "its path is none"))?));
+    }
+    Ok(found)
+}
+
+fn parse(path: &str) -> Option<KvNamespace> {
+    KvNamespace::new(path.split('.')).ok()
+}
+
+/// Decodes and verifies an entry; its columns are those of `sql::kv!`.
+fn decode(row: &Row<'_>, namespace: &KvNamespace) -> Res<KvRecord> {
+    let key: String = row.get(0)?;
+    let (created_at, updated_at, expires_at): (i64, i64, Option<i64>) = (row.get(1)?, row.get(2)?, row.get(3)?);
+    let (check, codec): (i64, i64) = (row.get(4)?, row.get(5)?);
+    let data: Vec<u8> = row.get(6)?;
+    let place = || format!("kv {namespace:?} {key:?}");
+    if kv_check(namespace.path(), &key, [created_at, updated_at], expires_at, (codec, &data)) != check {
+        return Err(corrupt(place(), "its sum does not fit"));
+    }
+    let tag = u8::try_from(codec).map_err(|_| corrupt(place(), format!("codec {codec} does not exist")))?;
+    Ok(KvRecord {
+        namespace: namespace.clone(),
+        key,
+        value: Encoded { codec: Codec::from_tag(tag), bytes: data },
+        created_at: Timestamp::from_micros(created_at),
+        updated_at: Timestamp::from_micros(updated_at),
+        expires_at: expires_at.map(Timestamp::from_micros),
+    })
+}
+
+/// Verifies a row of `sql::CHECK_KV`.
+pub(super) fn check(row: &Row<'_>) -> Res<()> {
+    let (path, id): (Option<String>, i64) = (row.get(7)?, row.get(8)?);
+    // Without a namespace it is among the rows that belong to nothing.
+    let Some(path) = path else { return Ok(()) };
+    let namespace = parse(&path).ok_or_else(|| corrupt(format!("kv {id}"), "the path of its namespace is none"))?;
+    decode(row, &namespace).map(|_| ())
+}
