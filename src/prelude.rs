@@ -11,5 +11,5 @@ pub use crate::graph::{
 pub use crate::history::{Snapshot, Thread};
 pub use crate::message::{Message, ToolCall};
 pub use crate::state::{DynSchema, DynState, DynUpdate, List, Messages, Overwrite, Schema, State};
-pub use crate::store::{OpenOptions, Store, Synchronous};
+pub use crate::store::{Kv, KvItem, KvQuery, OpenOptions, Store, Synchronous};
 pub use crate::stream::{StreamData, StreamMode, StreamPart};

@@ -15,7 +15,7 @@ use crate::graph::{
 };
 use crate::history::{Snapshot, Thread};
 use crate::state::{DynState, DynUpdate, IntoUpdate, Part, StateRef, Writes, field_of, resolve};
-use crate::store::{Point, StoreError};
+use crate::store::{Kv, Point, StoreError};
 
 use super::begun::Begun;
 use super::blocking::Driver;
@@ -261,6 +261,7 @@ pub(super) struct Settings {
     pub(super) strict_resume: bool,
     pub(super) concurrency_max: Option<usize>,
     pub(super) value: Option<Arc<dyn Any + Send + Sync>>,
+    pub(super) kv: Option<Kv>,
     pub(super) control: RunControl,
     pub(super) output_keys: Option<Vec<String>>,
     pub(super) subgraphs: bool,
@@ -382,6 +383,12 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// [`Context::value`].
     pub fn context<T: Any + Send + Sync>(mut self, value: T) -> Self {
         self.settings.value = Some(Arc::new(value));
+        self
+    }
+
+    /// Sets the key-value memory that nodes get with [`Context::kv`]. Default: that of the store the run is recorded in.
+    pub fn kv(mut self, kv: &Kv) -> Self {
+        self.settings.kv = Some(kv.clone());
         self
     }
 
@@ -551,6 +558,7 @@ impl Settings {
         let mut scope = Scope::new(Arc::clone(host) as Arc<dyn Host>);
         scope.control = self.control.clone();
         scope.value = self.value.clone();
+        scope.kv = self.kv.clone().or_else(|| host.thread.as_ref().map(|thread| thread.store().kv()));
         if let Start::Command(command) = start {
             scope.answers = command.resume.as_ref().and_then(answers_by_id).cloned().map(Arc::new);
         }

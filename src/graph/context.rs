@@ -7,6 +7,8 @@ use parking_lot::Mutex;
 
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp, Value};
 
+use crate::store::Kv;
+
 use super::call::Calls;
 use super::command::Command;
 use super::scope::{LivePart, RunControl, Scope};
@@ -141,6 +143,42 @@ impl Context {
     /// Returns the control of the run, by which a node can ask it to stop.
     pub fn control(&self) -> &RunControl {
         &self.0.scope.control
+    }
+
+    /// Returns the key-value memory of the run: that which it was given, else that of the store it is recorded in. Graphs
+    /// inside nodes share it. What a node puts is seen at once, and stays if the node fails or is run again.
+    ///
+    /// # Errors
+    /// [`NoKv`] if the run has neither.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::base::{Map, Value};
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Visit { #[channel(last)] user: String, #[channel(last)] before: bool }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Visit>::new()
+    ///     .node("greet", |visit: &Visit, ctx: &Context| {
+    ///         let known = ctx.kv()?.get(["users"], &visit.user)?.is_some();
+    ///         ctx.kv()?.put(["users"], &visit.user, Map::new())?;
+    ///         Ok(Visit::update().before(known))
+    ///     })
+    ///     .edge(START, "greet")
+    ///     .compile()?;
+    /// let store = Store::memory();
+    /// for (thread, known) in [("monday", false), ("tuesday", true)] {
+    ///     let visit = graph.invoke(&store.thread(thread)?, Visit::update().user("ann"))?;
+    ///     assert_eq!(visit.state().before, known);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "store")]
+    pub fn kv(&self) -> Result<&Kv, NoKv> {
+        self.0.scope.kv.as_ref().ok_or(NoKv(()))
     }
 
     /// Shows a value in the stream of the run (mode `custom`), at once. It waits if the stream is not read.
@@ -312,6 +350,11 @@ impl NodeError {
         None
     }
 }
+
+/// The run has no key-value memory: neither a store, nor one that it was given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the run has no key-value memory: it is recorded in no store, and was given none")]
+pub struct NoKv(());
 
 /// The run waits for the answer to a question. A node passes it on with `?`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -33,7 +33,7 @@ pub use builder::{Persistence, StateGraph};
 pub use call::{CallError, IntoTask, Started, Task, TaskBody};
 pub use command::{Command, SendTo, Target};
 pub use compiled::CompiledGraph;
-pub use context::{Context, Interrupt, Interrupted, NodeError};
+pub use context::{Context, Interrupt, Interrupted, NoKv, NodeError};
 pub use draw::{Drawing, DrawingEdge, DrawingNode};
 pub use entrypoint::{Entry, Entrypoint, Final, IntoFinal};
 pub use message_part::MessagePart;

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use crate::base::value::Map;
 use crate::base::{CheckpointId, Namespace, Value};
 use crate::message::Message;
+use crate::store::Kv;
 
 use super::call::{Call, Called};
 use super::context::{Context, ResumeOnce};
@@ -107,6 +108,8 @@ pub(crate) struct Scope {
     pub(crate) control: RunControl,
     /// The value that the caller gave to all nodes.
     pub(crate) value: Option<Arc<dyn Any + Send + Sync>>,
+    /// The key-value memory, if there is one.
+    pub(crate) kv: Option<Kv>,
     /// The answer that the first question without one takes.
     pub(crate) resume: ResumeOnce,
     /// Answers by the id of their question.
@@ -145,6 +148,7 @@ impl Scope {
             host,
             control: RunControl::new(),
             value: None,
+            kv: None,
             resume: ResumeOnce::default(),
             answers: None,
             left: Arc::default(),

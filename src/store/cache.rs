@@ -49,14 +49,14 @@ impl Cache {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn get(&self, key: &CacheKey) -> Result<Option<Encoded>, StoreError> {
-        Ok(self.get_many(std::slice::from_ref(key))?.pop().flatten())
+        Ok(self.values(std::slice::from_ref(key))?.pop().flatten())
     }
 
     /// Returns the values under several keys, in their order, in one read.
     ///
     /// # Errors
     /// As [`Cache::get`].
-    pub fn get_many(&self, keys: &[CacheKey]) -> Result<Vec<Option<Encoded>>, StoreError> {
+    pub fn values(&self, keys: &[CacheKey]) -> Result<Vec<Option<Encoded>>, StoreError> {
         self.store.wait_for_cache();
         self.store.backend().beside().cached(keys, self.store.now())
     }

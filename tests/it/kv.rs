@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use annals::base::{Clock, Encoded, Map, Timestamp, Value};
+use annals::prelude::{CompiledGraph, Context, Input, START, State, StateGraph};
 use annals::store::{
     CacheKey, KvCompare, KvItem, KvNamespaceQuery, KvQuery, MemoryBackend, OpenOptions, Store, StoreError,
 };
@@ -167,4 +168,58 @@ fn what_was_put_survives_a_reopen_and_a_reader_may_not_put() {
     assert!(matches!(reader.kv().delete(["a"], "k"), Err(StoreError::ReadOnly)));
     assert!(matches!(reader.cache().clear(["a"]), Err(StoreError::ReadOnly)));
     assert_eq!(reader.check().unwrap().entries, 1);
+}
+
+#[derive(State, Clone, Default)]
+struct Visit {
+    #[channel(last)]
+    user: String,
+    #[channel(last)]
+    seen: i64,
+}
+
+/// Counts the visits of a user; the graph that counts lies inside another one.
+fn visits() -> CompiledGraph<Visit> {
+    let count = StateGraph::<Visit>::new()
+        .node("count", |visit: &Visit, ctx: &Context| {
+            let kv = ctx.kv()?;
+            let seen = kv.get(["visits"], &visit.user)?.and_then(|item| item.value.get("n").and_then(Value::as_int));
+            let seen = seen.unwrap_or(0) + 1;
+            kv.put(["visits"], &visit.user, object(serde_json::json!({"n": seen})))?;
+            let own = ctx.kv()?.get(["visits"], &visit.user)?.and_then(|item| item.value.get("n").cloned());
+            assert_eq!(own, Some(Value::from(seen)), "a node sees at once what it put");
+            Ok(Visit::update().seen(seen))
+        })
+        .edge(START, "count")
+        .compile()
+        .unwrap();
+    StateGraph::<Visit>::new().node("inner", count).edge(START, "inner").compile().unwrap()
+}
+
+#[test]
+fn nodes_share_the_key_value_memory() {
+    both(|store, _| {
+        let graph = visits();
+        for (thread, user, seen) in [("1", "ann", 1), ("2", "ann", 2), ("1", "bob", 1), ("1", "ann", 3)] {
+            let visit = graph.invoke(&store.thread(thread).unwrap(), Visit::update().user(user)).unwrap();
+            assert_eq!(visit.state().seen, seen, "{user} on {thread}");
+        }
+        assert_eq!(keys(&store.kv().search(KvQuery::new(["visits"])).unwrap()), ["ann", "bob"]);
+        // A replay takes nothing back.
+        let start = store.thread("2").unwrap().at("~1").unwrap();
+        assert_eq!(graph.invoke(&start, Input::Continue).unwrap().state().seen, 4);
+    });
+}
+
+#[test]
+fn a_run_can_be_given_another_memory_and_may_have_none() {
+    let (graph, kv) = (visits(), Store::memory().kv());
+    for seen in 1..=2 {
+        let visit = graph.run(()).kv(&kv).invoke(Visit::update().user("ann")).unwrap();
+        assert_eq!(visit.state().seen, seen);
+    }
+    let thread = Store::memory().thread("1").unwrap();
+    assert_eq!(graph.run(&thread).kv(&kv).invoke(Visit::update().user("ann")).unwrap().state().seen, 3);
+    let error = graph.invoke((), Visit::update().user("ann")).unwrap_err();
+    assert!(error.is_user() && error.to_string().contains("no key-value memory"), "{error}");
 }

@@ -12,7 +12,8 @@ pub(crate) const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("store", &["base"]),
     ("state", &["base", "channel", "message"]),
     ("history", &["base", "channel", "message", "store"]),
-    ("graph", &["base", "channel", "message", "state"]),
+    // Of the store only the handle of the key-value memory, which nodes are lent.
+    ("graph", &["base", "channel", "message", "state", "store"]),
     ("exec", &["base", "channel", "graph", "state", "store"]),
     ("stream", &["base", "message", "state", "graph", "exec"]),
     ("drive", &["base", "channel", "message", "store", "state", "history", "graph", "exec", "stream", "error"]),
@@ -25,7 +26,7 @@ pub(crate) const NEVER_MENTIONS: &[(&str, &[&str])] = &[
     ("channel", &["rusqlite", "Message", "Store", "StateGraph"]),
     ("state", &["rusqlite", "Store", "Backend", "store"]),
     ("history", &["rusqlite", "CompiledGraph", "StateGraph"]),
-    ("graph", &["rusqlite", "Store", "Backend", "Machine"]),
+    ("graph", &["rusqlite", "Store", "Backend", "Batch", "Machine"]),
     // It works on the records and batches of the store, which are data.
     ("exec", &["rusqlite", "Store", "Backend", "OpenOptions", "Ticket", "Clock", "SystemClock", "thread", "async"]),
     ("stream", &["rusqlite", "Store", "Backend", "Machine", "thread"]),

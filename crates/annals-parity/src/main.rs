@@ -9,6 +9,7 @@ mod canon;
 mod chunks;
 mod expr;
 mod functional;
+mod kv;
 mod policy;
 mod program;
 mod scenario;

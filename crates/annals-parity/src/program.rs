@@ -174,9 +174,7 @@ impl Program {
                 }
                 "interrupt" => {
                     let answer = context.interrupt(annals::base::Value::from(value(env, "value")))?;
-                    if let Some(var) = var {
-                        env.vars.insert(var.into(), crate::trace::plain(&answer));
-                    }
+                    set_var(env, var, crate::trace::plain(&answer));
                 }
                 "fail" if op.get("if").is_none_or(|when| truthy(&eval(when, env))) => {
                     let message = op.get("message").map_or("boom".into(), |message| text(&eval(message, env)));
@@ -214,6 +212,7 @@ impl Program {
                     let message = chat(op, env, context)?;
                     env.vars.insert(var.unwrap_or_default().into(), message);
                 }
+                what if crate::kv::is_known(what) => memory(op, env, context)?,
                 // `sleep` does nothing.
                 _ => {}
             }
@@ -257,6 +256,20 @@ fn chat(op: &Map<String, Json>, env: &Env, context: &Context) -> Result<Json, Bo
         stream.finish()
     };
     Ok(annals::base::Value::from_serialize(&message)?.to_json())
+}
+
+/// Does an op on the key-value memory.
+fn memory(op: &Map<String, Json>, env: &mut Env, context: &Context) -> Result<(), BoxError> {
+    let what = op["op"].as_str().unwrap_or_default();
+    let found = crate::kv::run(context.kv()?, what, &members(&Json::Object(op.clone()), env))?;
+    set_var(env, op.get("var").and_then(Json::as_str).filter(|_| found.is_some()), found.unwrap_or_default());
+    Ok(())
+}
+
+fn set_var(env: &mut Env, var: Option<&str>, value: Json) {
+    if let Some(var) = var {
+        env.vars.insert(var.into(), value);
+    }
 }
 
 pub(crate) fn block_of(op: &Map<String, Json>, name: &str) -> Vec<Map<String, Json>> {

@@ -16,8 +16,6 @@ pub(crate) struct Scenario {
     pub(crate) saver: bool,
     #[serde(default)]
     pub(crate) cache: bool,
-    #[serde(default)]
-    pub(crate) store: bool,
     pub(crate) durability: Option<String>,
 }
 
@@ -111,9 +109,6 @@ pub(crate) fn unsupported(scenario: &Scenario) -> Result<BTreeSet<String>, Strin
     if scenario.cache {
         missing.insert("cache".into());
     }
-    if scenario.store {
-        missing.insert("kv store".into());
-    }
     for def in scenario.graphs.values() {
         let def: GraphDef = serde_json::from_value(def.clone()).map_err(|error| error.to_string())?;
         of_graph(&def, &mut missing);
@@ -180,7 +175,7 @@ fn of_ops(ops: &[Map<String, Json>], missing: &mut BTreeSet<String>) {
             "set" | "let" | "log" | "emit" | "interrupt" | "fail" | "if" | "return" | "sleep" | "each" | "chat" => {}
             "task" | "start" | "await" | "try" | "final" => {}
             "command" | "call" | "drain" => {}
-            other if other.starts_with("kv_") => _ = missing.insert("kv store".into()),
+            other if crate::kv::is_known(other) => {}
             other => _ = missing.insert(format!("op {other}")),
         }
         blocks(op).iter().for_each(|block| of_ops(block, missing));
@@ -204,6 +199,7 @@ fn of_step(step: &Map<String, Json>, missing: &mut BTreeSet<String>) {
         "draw_mermaid" | "graph_json" | "get_subgraphs" => {}
         "clear_cache" => _ = missing.insert("cache".into()),
         "delete_thread" => _ = missing.insert("delete_thread".into()),
+        other if crate::kv::is_known(other) => {}
         other => _ = missing.insert(format!("step {other}")),
     }
 }

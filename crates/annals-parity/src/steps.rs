@@ -104,6 +104,15 @@ impl<'a> Runner<'a> {
     }
 
     fn step(&mut self, step: &Record, record: &mut Record) -> Result<(), Stop> {
+        let what = step["do"].as_str().unwrap_or_default();
+        if crate::kv::is_known(what) {
+            let members = crate::expr::members(&Json::Object(step.clone()), &self.env());
+            let found = crate::kv::run(&self.store.kv(), what, &members);
+            if let Some(found) = found.map_err(|failure| Stop::Error(failure.to_json()))? {
+                record.insert("result".into(), found);
+            }
+            return Ok(());
+        }
         let mut built = self.graph(step.get("graph").and_then(Json::as_str).unwrap_or("main"))?;
         if let kind @ ("get_state" | "history" | "update_state" | "bulk_update") =
             step["do"].as_str().unwrap_or_default()

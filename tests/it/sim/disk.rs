@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use annals::base::{CheckpointId, Namespace, ThreadId};
 use annals::store::backend::{CheckReport, Settle, Ticket};
 use annals::store::{
-    Backend, Batch, CheckpointQuery, CheckpointRecord, ItemRange, ItemRow, MemoryBackend, Point, StateRecord,
+    Backend, Batch, Beside, CheckpointQuery, CheckpointRecord, ItemRange, ItemRow, MemoryBackend, Point, StateRecord,
     StoreError, ThreadRecord, WriteRecord,
 };
 
@@ -177,6 +177,10 @@ impl Backend for Disk {
 
     fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
         self.inner.namespaces(thread)
+    }
+
+    fn beside(&self) -> &dyn Beside {
+        self.inner.beside()
     }
 
     fn check(&self) -> Result<CheckReport, StoreError> {
