@@ -191,10 +191,6 @@ impl Program {
                         }
                     }
                 }
-                "drain" => {
-                    let reason = op.get("reason").map_or("shutdown".into(), |reason| text(&eval(reason, env)));
-                    context.control().request_drain(reason);
-                }
                 "call" => {
                     let output = self.call_graph(op, value(env, "input"), context)?;
                     _ = env.vars.insert(var.unwrap_or_default().into(), output);
@@ -207,14 +203,7 @@ impl Program {
                         return Ok(Some(returned));
                     }
                 }
-                "emit" => context.emit(annals::base::Value::from(value(env, "value"))),
-                "chat" => {
-                    let message = chat(op, env, context)?;
-                    env.vars.insert(var.unwrap_or_default().into(), message);
-                }
-                what if crate::kv::is_known(what) => memory(op, env, context)?,
-                // `sleep` does nothing.
-                _ => {}
+                _ => outside(op, env, context)?,
             }
             if let Some(inner) = inner
                 && let Some(returned) = self.block(&block_of(op, inner), env, gathered, context)?
@@ -224,6 +213,28 @@ impl Program {
         }
         Ok(None)
     }
+}
+
+/// Does an op that reaches out of the program. `sleep` does nothing.
+fn outside(op: &Map<String, Json>, env: &mut Env, context: &Context) -> Result<(), BoxError> {
+    match op["op"].as_str().unwrap_or_default() {
+        "drain" => {
+            let reason = op.get("reason").map_or("shutdown".into(), |reason| text(&eval(reason, env)));
+            context.control().request_drain(reason);
+        }
+        "emit" => {
+            let value = op.get("value").map_or(Json::Null, |expr| eval(expr, env));
+            context.emit(annals::base::Value::from(value));
+        }
+        "chat" => {
+            let message = chat(op, env, context)?;
+            let var = op.get("var").and_then(Json::as_str).unwrap_or_default();
+            env.vars.insert(var.into(), message);
+        }
+        what if crate::kv::is_known(what) => memory(op, env, context)?,
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Returns what an error handler sees of the failure.
