@@ -12,7 +12,8 @@ use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use crate::store::{ChannelRecord, ChannelValue, ItemRange, Parent, Point, StoreError};
 
 use super::load::{keep, load};
-use super::run::{RunOn, recording};
+use super::place::RunOn;
+use super::run::recording;
 use super::snapshot::shown;
 
 /// What an update of a state is made as. Made from a node's name, or from `None` for [`UpdateAs::Last`]; the names that

@@ -16,6 +16,8 @@ mod host;
 mod inside;
 mod load;
 mod nonblocking;
+mod outcome;
+mod place;
 mod pool;
 mod run;
 mod snapshot;
@@ -23,6 +25,8 @@ mod streams;
 
 pub use edit::{StateUpdate, UpdateAs};
 pub use nonblocking::block_on;
-pub use run::{Durability, Input, IntoInput, Outcome, Run, RunOn};
+pub use outcome::Outcome;
+pub use place::RunOn;
+pub use run::{Durability, Input, IntoInput, Run};
 pub use snapshot::{StateHistory, StateSnapshot, TaskState, TaskView};
 pub use streams::{AsyncStream, RunOutput, Stream};

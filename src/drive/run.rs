@@ -9,13 +9,11 @@ use serde::Serialize;
 use crate::base::limits::RECURSION_LIMIT_DEFAULT;
 use crate::base::{CheckpointId, Clock, IdSource, Namespace, RunId, SystemClock};
 use crate::error::Error;
-use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, Saving, Start, Status, answers_by_id};
-use crate::graph::{
-    Breakpoints, Command, CompiledGraph, Context, Entry, Graph, Host, Interrupt, RunControl, Scope, input_writes,
-};
-use crate::history::{Snapshot, Thread};
-use crate::state::{DynState, DynUpdate, IntoUpdate, Part, StateRef, Writes, field_of, resolve};
-use crate::store::{Kv, Point, StoreError};
+use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, Saving, Start, answers_by_id};
+use crate::graph::{Breakpoints, Command, CompiledGraph, Entry, Graph, Host, RunControl, Scope, input_writes};
+use crate::history::Thread;
+use crate::state::{DynState, DynUpdate, IntoUpdate, Writes, field_of, resolve};
+use crate::store::Kv;
 
 use super::begun::Begun;
 use super::blocking::Driver;
@@ -23,6 +21,8 @@ use super::children::Children;
 use super::feed::Feed;
 use super::host::RunHost;
 use super::nonblocking::AsyncDriver;
+use super::outcome::{Outcome, finish};
+use super::place::{Place, RunOn};
 use super::pool::{in_task, unblock};
 use super::{inside, load};
 
@@ -81,146 +81,6 @@ impl<S> IntoInput<S> for Command {
 impl<S> IntoInput<S> for Input {
     fn into_input(self) -> Input {
         self
-    }
-}
-
-/// What a graph can be run on: `&Thread`, `&Snapshot` to go on from an old checkpoint, `&Context` for a graph that a
-/// node calls, or `()` for no store.
-pub trait RunOn {
-    #[doc(hidden)]
-    fn place(&self) -> Place;
-}
-
-#[doc(hidden)]
-#[derive(Clone, Debug)]
-pub struct Place {
-    pub(super) thread: Option<Thread>,
-    pub(super) at: Option<Point>,
-    pub(super) inside: Option<Context>,
-    /// The checkpoints of several namespaces that a checkpoint inside stands for.
-    named: Arc<[(Namespace, CheckpointId)]>,
-}
-
-impl Place {
-    fn new(thread: Option<Thread>, at: Option<Point>, inside: Option<Context>) -> Self {
-        Self { thread, at, inside, named: [].into() }
-    }
-
-    pub(super) fn inside(context: &Context) -> Self {
-        Self::new(None, None, Some(context.clone()))
-    }
-
-    /// Returns the place of the outermost graph: where that stood, if this is a checkpoint of a graph inside it.
-    fn outermost(&self) -> Result<Self, Error> {
-        let Some(thread) = self.thread.as_ref().filter(|thread| !thread.namespace().is_root()) else {
-            return Ok(self.clone());
-        };
-        let mut place = Self::new(Some(thread.with_namespace(Namespace::root())), None, None);
-        let Some(point) = &self.at else { return Ok(place) };
-        let not_found =
-            || StoreError::CheckpointNotFound { thread: point.thread.clone(), id: point.checkpoint.to_string() };
-        let record = thread.store().backend().checkpoint(point)?.ok_or_else(not_found)?;
-        if let Some((_, root)) = record.parents.iter().find(|(namespace, _)| namespace.is_root()) {
-            place.at = Some(Point { namespace: Namespace::root(), checkpoint: *root, ..point.clone() });
-            let own = (point.namespace.clone(), point.checkpoint);
-            place.named = record.parents.iter().filter(|(of, _)| *of != own.0).cloned().chain([own.clone()]).collect();
-        }
-        Ok(place)
-    }
-}
-
-impl RunOn for () {
-    fn place(&self) -> Place {
-        Place::new(None, None, None)
-    }
-}
-
-/// Inside a node: the graph is a part of the run of that node.
-impl RunOn for &Context {
-    fn place(&self) -> Place {
-        Place::inside(self)
-    }
-}
-
-impl RunOn for &Thread {
-    fn place(&self) -> Place {
-        Place::new(Some((*self).clone()), None, None)
-    }
-}
-
-impl RunOn for &Snapshot {
-    fn place(&self) -> Place {
-        let point = self.point();
-        let thread = self.store().thread(point.thread.as_str()).ok();
-        let thread = thread.map(|thread| thread.with_namespace(point.namespace.clone()));
-        Place::new(thread, Some(point.clone()), None)
-    }
-}
-
-/// What came of a run.
-#[derive(Clone)]
-#[non_exhaustive]
-pub enum Outcome<S> {
-    /// It has ended.
-    Done(Arc<S>),
-    /// It waits for answers, or at a breakpoint if there are no questions.
-    Interrupted {
-        /// The state so far.
-        state: Arc<S>,
-        /// The open questions.
-        interrupts: Vec<Interrupt>,
-    },
-    /// It was asked to stop with [`RunControl::request_drain`], and can be continued.
-    Drained {
-        /// The state so far.
-        state: Arc<S>,
-        /// Why it was asked to stop.
-        reason: String,
-    },
-}
-
-impl<S> Outcome<S> {
-    /// Returns the state.
-    pub fn state(&self) -> &S {
-        match self {
-            Self::Done(state) | Self::Interrupted { state, .. } | Self::Drained { state, .. } => state,
-        }
-    }
-
-    /// Returns a part of the state, as the output schema of the graph.
-    pub fn output<O: Part<S>>(&self) -> O {
-        O::of(self.state())
-    }
-
-    /// Returns the open questions; none if the run has ended or stopped at a breakpoint.
-    pub fn interrupts(&self) -> &[Interrupt] {
-        match self {
-            Self::Done(_) | Self::Drained { .. } => &[],
-            Self::Interrupted { interrupts, .. } => interrupts,
-        }
-    }
-
-    /// Returns whether the run has ended.
-    pub fn is_done(&self) -> bool {
-        matches!(self, Self::Done(_))
-    }
-}
-
-impl<I, O> Outcome<Entry<I, O>> {
-    /// Returns what the entrypoint returned; before its first run has ended `None`, also for a value that is null.
-    pub fn value(&self) -> Option<&O> {
-        self.state().value()
-    }
-}
-
-/// Shows what came of it, not the state, which need not be printable.
-impl<S> fmt::Debug for Outcome<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Done(_) => f.write_str("Done"),
-            Self::Interrupted { interrupts, .. } => f.debug_tuple("Interrupted").field(interrupts).finish(),
-            Self::Drained { reason, .. } => f.debug_tuple("Drained").field(reason).finish(),
-        }
     }
 }
 
@@ -582,37 +442,6 @@ pub(super) fn recording(
         addressed,
         parents: [].into(),
         around: [].into(),
-    }
-}
-
-pub(super) fn typed<S: Send + Sync + 'static>(state: &StateRef) -> Arc<S> {
-    match Arc::downcast::<S>(Arc::clone(state)) {
-        Ok(state) => state,
-        Err(_) => unreachable!("a graph runs on its own states"),
-    }
-}
-
-pub(super) fn finish<S: Clone + Send + Sync + 'static>(
-    graph: &CompiledGraph<S>,
-    place: &Place,
-    machine: Machine,
-) -> Result<Outcome<S>, Error> {
-    if let Some(context) = &place.inside {
-        let (state, _) = inside::finish(&graph.graph, context, machine)?;
-        return Ok(Outcome::Done(typed::<S>(&state)));
-    }
-    let state = typed::<S>(machine.state());
-    let (status, head) = machine.finish();
-    if let (Some(thread), Some(head)) = (&place.thread, head) {
-        load::keep(&graph.graph, &thread.with_namespace(Namespace::root()), head);
-    }
-    match status {
-        Status::Done => Ok(Outcome::Done(state)),
-        Status::Interrupted(interrupts) => Ok(Outcome::Interrupted { state, interrupts }),
-        Status::Drained(reason) => Ok(Outcome::Drained { state, reason }),
-        Status::Left(_) => Err(RunError::ParentCommand.into()),
-        Status::Failed(error) => Err(error.into()),
-        Status::Running => unreachable!("a driver runs a machine to its end"),
     }
 }
 

@@ -11,7 +11,8 @@ use crate::state::StateRef;
 use crate::store::{CheckpointRecord, Point, Source, TaskKind};
 
 use super::load::{keep, load};
-use super::run::{RunOn, typed};
+use super::outcome::typed;
+use super::place::RunOn;
 
 /// The state of a thread at one checkpoint, in the graph's own types.
 ///

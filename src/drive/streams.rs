@@ -12,7 +12,9 @@ use crate::stream::{ChildValues, StreamData, StreamMode, StreamPart, Values};
 
 use super::blocking::Driver;
 use super::nonblocking::AsyncDriver;
-use super::run::{IntoInput, Outcome, Place, Run, RunOn, begin, begin_async, finish};
+use super::outcome::{Outcome, finish};
+use super::place::{Place, RunOn};
+use super::run::{IntoInput, Run, begin, begin_async};
 
 /// What a run shows at its end: its last values, and the open questions (`GraphOutput`).
 #[derive(Clone, Debug)]

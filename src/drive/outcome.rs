@@ -1,0 +1,112 @@
+//! What came of a run, in the type of its state.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::base::Namespace;
+use crate::error::Error;
+use crate::exec::{Machine, RunError, Status};
+use crate::graph::{CompiledGraph, Entry, Interrupt};
+use crate::state::{Part, StateRef};
+
+use super::place::Place;
+use super::{inside, load};
+
+/// What came of a run.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Outcome<S> {
+    /// It has ended.
+    Done(Arc<S>),
+    /// It waits for answers, or at a breakpoint if there are no questions.
+    Interrupted {
+        /// The state so far.
+        state: Arc<S>,
+        /// The open questions.
+        interrupts: Vec<Interrupt>,
+    },
+    /// It was asked to stop with [`RunControl::request_drain`](crate::graph::RunControl::request_drain), and can be
+    /// continued.
+    Drained {
+        /// The state so far.
+        state: Arc<S>,
+        /// Why it was asked to stop.
+        reason: String,
+    },
+}
+
+impl<S> Outcome<S> {
+    /// Returns the state.
+    pub fn state(&self) -> &S {
+        match self {
+            Self::Done(state) | Self::Interrupted { state, .. } | Self::Drained { state, .. } => state,
+        }
+    }
+
+    /// Returns a part of the state, as the output schema of the graph.
+    pub fn output<O: Part<S>>(&self) -> O {
+        O::of(self.state())
+    }
+
+    /// Returns the open questions; none if the run has ended or stopped at a breakpoint.
+    pub fn interrupts(&self) -> &[Interrupt] {
+        match self {
+            Self::Done(_) | Self::Drained { .. } => &[],
+            Self::Interrupted { interrupts, .. } => interrupts,
+        }
+    }
+
+    /// Returns whether the run has ended.
+    pub fn is_done(&self) -> bool {
+        matches!(self, Self::Done(_))
+    }
+}
+
+impl<I, O> Outcome<Entry<I, O>> {
+    /// Returns what the entrypoint returned; before its first run has ended `None`, also for a value that is null.
+    pub fn value(&self) -> Option<&O> {
+        self.state().value()
+    }
+}
+
+/// Shows what came of it, not the state, which need not be printable.
+impl<S> fmt::Debug for Outcome<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done(_) => f.write_str("Done"),
+            Self::Interrupted { interrupts, .. } => f.debug_tuple("Interrupted").field(interrupts).finish(),
+            Self::Drained { reason, .. } => f.debug_tuple("Drained").field(reason).finish(),
+        }
+    }
+}
+
+pub(super) fn typed<S: Send + Sync + 'static>(state: &StateRef) -> Arc<S> {
+    match Arc::downcast::<S>(Arc::clone(state)) {
+        Ok(state) => state,
+        Err(_) => unreachable!("a graph runs on its own states"),
+    }
+}
+
+pub(super) fn finish<S: Clone + Send + Sync + 'static>(
+    graph: &CompiledGraph<S>,
+    place: &Place,
+    machine: Machine,
+) -> Result<Outcome<S>, Error> {
+    if let Some(context) = &place.inside {
+        let (state, _) = inside::finish(&graph.graph, context, machine)?;
+        return Ok(Outcome::Done(typed::<S>(&state)));
+    }
+    let state = typed::<S>(machine.state());
+    let (status, head) = machine.finish();
+    if let (Some(thread), Some(head)) = (&place.thread, head) {
+        load::keep(&graph.graph, &thread.with_namespace(Namespace::root()), head);
+    }
+    match status {
+        Status::Done => Ok(Outcome::Done(state)),
+        Status::Interrupted(interrupts) => Ok(Outcome::Interrupted { state, interrupts }),
+        Status::Drained(reason) => Ok(Outcome::Drained { state, reason }),
+        Status::Left(_) => Err(RunError::ParentCommand.into()),
+        Status::Failed(error) => Err(error.into()),
+        Status::Running => unreachable!("a driver runs a machine to its end"),
+    }
+}

@@ -1,0 +1,82 @@
+//! On what a graph can be run.
+
+use std::sync::Arc;
+
+use crate::base::{CheckpointId, Namespace};
+use crate::error::Error;
+use crate::graph::Context;
+use crate::history::{Snapshot, Thread};
+use crate::store::{Point, StoreError};
+
+/// What a graph can be run on: `&Thread`, `&Snapshot` to go on from an old checkpoint, `&Context` for a graph that a
+/// node calls, or `()` for no store.
+pub trait RunOn {
+    #[doc(hidden)]
+    fn place(&self) -> Place;
+}
+
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub(super) thread: Option<Thread>,
+    pub(super) at: Option<Point>,
+    pub(super) inside: Option<Context>,
+    /// The checkpoints of several namespaces that a checkpoint inside stands for.
+    pub(super) named: Arc<[(Namespace, CheckpointId)]>,
+}
+
+impl Place {
+    fn new(thread: Option<Thread>, at: Option<Point>, inside: Option<Context>) -> Self {
+        Self { thread, at, inside, named: [].into() }
+    }
+
+    pub(super) fn inside(context: &Context) -> Self {
+        Self::new(None, None, Some(context.clone()))
+    }
+
+    /// Returns the place of the outermost graph: where that stood, if this is a checkpoint of a graph inside it.
+    pub(super) fn outermost(&self) -> Result<Self, Error> {
+        let Some(thread) = self.thread.as_ref().filter(|thread| !thread.namespace().is_root()) else {
+            return Ok(self.clone());
+        };
+        let mut place = Self::new(Some(thread.with_namespace(Namespace::root())), None, None);
+        let Some(point) = &self.at else { return Ok(place) };
+        let not_found =
+            || StoreError::CheckpointNotFound { thread: point.thread.clone(), id: point.checkpoint.to_string() };
+        let record = thread.store().backend().checkpoint(point)?.ok_or_else(not_found)?;
+        if let Some((_, root)) = record.parents.iter().find(|(namespace, _)| namespace.is_root()) {
+            place.at = Some(Point { namespace: Namespace::root(), checkpoint: *root, ..point.clone() });
+            let own = (point.namespace.clone(), point.checkpoint);
+            place.named = record.parents.iter().filter(|(of, _)| *of != own.0).cloned().chain([own.clone()]).collect();
+        }
+        Ok(place)
+    }
+}
+
+impl RunOn for () {
+    fn place(&self) -> Place {
+        Place::new(None, None, None)
+    }
+}
+
+/// Inside a node: the graph is a part of the run of that node.
+impl RunOn for &Context {
+    fn place(&self) -> Place {
+        Place::inside(self)
+    }
+}
+
+impl RunOn for &Thread {
+    fn place(&self) -> Place {
+        Place::new(Some((*self).clone()), None, None)
+    }
+}
+
+impl RunOn for &Snapshot {
+    fn place(&self) -> Place {
+        let point = self.point();
+        let thread = self.store().thread(point.thread.as_str()).ok();
+        let thread = thread.map(|thread| thread.with_namespace(point.namespace.clone()));
+        Place::new(thread, Some(point.clone()), None)
+    }
+}
