@@ -9,6 +9,7 @@
 //! `Message::join(&m.split()?)? == m` for every message.
 
 mod content;
+mod data_block;
 mod dict;
 mod error;
 mod parts;
@@ -19,6 +20,7 @@ mod usage;
 use std::borrow::Cow;
 
 pub use content::Content;
+pub use data_block::{DataUri, OpenAiData, is_data_content_block, openai_data_block, parse_data_uri};
 pub use error::MessageError;
 pub use parts::{MessageParts, MessagePartsRef};
 pub use reduce::{MergeOp, REMOVE_ALL_MESSAGES, add_messages, ensure_ids, merge_plan};
