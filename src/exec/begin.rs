@@ -33,7 +33,10 @@ impl Machine {
             }
             Start::Inside { input, resuming } => self.begin_inside(input, resuming)?,
         }
-        self.tick()
+        // What is shown and stored from here on is, also if the first superstep fails at once.
+        let ticked = self.tick();
+        self.settle(ticked);
+        Ok(())
     }
 
     /// Takes a command. On a thread without checkpoints it is the input as well, which the reference takes it for.

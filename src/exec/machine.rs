@@ -164,6 +164,11 @@ impl Machine {
         let whole = !self.broken && self.outbox.is_empty() && self.kept.is_none() && self.changes.is_empty();
         let mut head = self.head;
         head.pending.clear();
+        super::task::drop_untracked(&self.graph, &mut head.sends);
+        if head.checkpoint.is_some_and(|checkpoint| checkpoint.source == Source::Fork) {
+            // As it is read from the store.
+            head.updated = None;
+        }
         for field in 0..self.graph.layout.len() {
             // It lasts for one run, also if the next one finds the head in memory.
             if head.present[field] && self.graph.layout.kind(field) == FieldKind::Untracked {
@@ -229,7 +234,10 @@ impl Machine {
             }
             TaskOutcome::Left(command) => task.status = TaskStatus::Left(command),
             TaskOutcome::Drained(reason) => task.status = TaskStatus::Drained(reason),
-            TaskOutcome::Failed { error, writes } => self.failed(slot, error, writes),
+            TaskOutcome::Failed { error, writes, asked } => {
+                task.asked = asked;
+                self.failed(slot, error, writes);
+            }
         }
         if !self.tasks.iter().any(|task| matches!(task.status, TaskStatus::Running | TaskStatus::Due)) {
             let ended = self.end_superstep();
@@ -237,7 +245,7 @@ impl Machine {
         }
     }
 
-    fn settle(&mut self, outcome: Result<(), RunError>) {
+    pub(super) fn settle(&mut self, outcome: Result<(), RunError>) {
         if let Err(error) = outcome {
             self.status = Status::Failed(error);
         }
@@ -262,8 +270,7 @@ impl Machine {
             self.restore()?;
             if self.breaks(&self.request.before.clone()) {
                 self.flush();
-                self.interrupt(Vec::new());
-                return Ok(());
+                return self.interrupt(Vec::new());
             }
             if let Some(reason) = self.scope.control.drain_reason() {
                 self.flush();
@@ -436,8 +443,7 @@ impl Machine {
             .collect();
         if waits {
             self.save_ended()?;
-            self.interrupt(open);
-            return Ok(());
+            return self.interrupt(open);
         }
         self.next()?;
         if matches!(self.status, Status::Interrupted(_)) { Ok(()) } else { self.tick() }
@@ -474,7 +480,7 @@ impl Machine {
         if stops && self.is_news() {
             self.flush();
             self.show_checkpoint()?;
-            self.interrupt(Vec::new());
+            self.interrupt(Vec::new())?;
         }
         Ok(())
     }
@@ -485,12 +491,15 @@ impl Machine {
         !after.is_empty() && self.tasks.iter().any(hit)
     }
 
-    pub(super) fn interrupt(&mut self, open: Vec<Interrupt>) {
-        if self.tasks.iter().any(Task::is_done) {
+    /// Ends an interrupted run. The writes of what has ended must go together, as they will when the run goes on.
+    pub(super) fn interrupt(&mut self, open: Vec<Interrupt>) -> Result<(), RunError> {
+        let has_ended = |task: &Task| matches!(task.status, TaskStatus::Done(_) | TaskStatus::Handled { .. });
+        if self.namespace.is_root() && self.tasks.iter().any(has_ended) {
             // What has ended is shown, though its superstep has not.
-            self.shown = shown(&self.graph, &self.head, &self.tasks).ok();
+            self.shown = Some(shown(&self.graph, &self.head, &self.tasks)?);
         }
         self.show_interrupted(&open);
         self.status = Status::Interrupted(open);
+        Ok(())
     }
 }

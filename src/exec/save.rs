@@ -59,6 +59,10 @@ impl Machine {
             return;
         }
         if let Some(kept) = self.kept.take() {
+            self.head.parent = match kept.parent {
+                Some(Parent::Local(parent)) => Some(parent),
+                _ => None,
+            };
             self.commit(vec![kept], Vec::new());
         }
         if !self.unsaved.is_empty() {

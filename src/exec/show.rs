@@ -225,7 +225,9 @@ impl Machine {
             TaskStatus::Handled { message, .. } => Some(message.clone()),
             _ => None,
         };
-        let (is_done, written) = (task.is_done(), !task.writes().is_empty());
+        // A task that failed in a conditional edge has written all the same. So has, for the reference, one that was
+        // given an answer: that is a write of its own.
+        let (is_done, written) = (task.is_done(), !task.writes().is_empty() || task.asked);
         if events.messages && is_done && !cached {
             let namespace = info.namespace.clone();
             for message in self.new_messages(slot) {
@@ -242,7 +244,6 @@ impl Machine {
         let view = |fields| WritesView::new(Arc::clone(layout), Arc::clone(&writes), fields, whole.is_some());
         let value: Option<Arc<[usize]>> = self.graph.entry.then(|| [VALUE as usize].into());
         let (update, result) = (view(value.clone().or_else(|| self.request.output.clone())), view(value));
-        // A task that failed in a conditional edge has written all the same.
         if events.updates && (is_done || written) {
             self.emit(EventKind::Updates(NodeUpdate { node: Arc::clone(&info.node), writes: update, cached }));
         }

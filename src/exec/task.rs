@@ -33,6 +33,8 @@ pub(crate) struct Task {
     pub(crate) answers: Vec<Value>,
     /// Whether one of them came with this run and is not stored yet.
     pub(crate) answered: bool,
+    /// Whether it failed after it was given an answer.
+    pub(crate) asked: bool,
     /// What only some tasks need.
     pub(crate) extra: Option<Box<Extra>>,
 }
@@ -114,6 +116,8 @@ pub(crate) enum TaskOutcome {
     Failed {
         error: RunError,
         writes: Vec<TaskWrite>,
+        /// Whether it was given an answer before.
+        asked: bool,
     },
 }
 
@@ -129,6 +133,7 @@ impl Task {
             restored: false,
             answers: Vec::new(),
             answered: false,
+            asked: false,
             extra: None,
         }
     }
@@ -223,7 +228,7 @@ pub(crate) fn open(job: &mut TaskJob) -> Opened {
     let input = catch_unwind(AssertUnwindSafe(|| node_input(job, body.takes)));
     match input.unwrap_or_else(|panic| Err(panicked(&job.context, &*panic))) {
         Ok(input) => Opened::Node { work: body.work.clone(), input },
-        Err(error) => Opened::Ended(TaskOutcome::Failed { error, writes: Vec::new() }),
+        Err(error) => Opened::Ended(TaskOutcome::Failed { error, writes: Vec::new(), asked: false }),
     }
 }
 
@@ -259,7 +264,7 @@ fn outcome(context: &Context, result: Result<(), RunError>, writes: Vec<TaskWrit
         (Err(RunError::Waiting(_)), Some(Signal::Waiting(interrupts))) => TaskOutcome::Waiting { interrupts, answers },
         (Err(RunError::Waiting(_)), Some(Signal::Parent(command))) => TaskOutcome::Left(command),
         (Err(RunError::Waiting(_)), Some(Signal::Drained(reason))) => TaskOutcome::Drained(reason),
-        (Err(error), _) => TaskOutcome::Failed { error, writes },
+        (Err(error), _) => TaskOutcome::Failed { error, writes, asked: asked.read > 0 },
     }
 }
 
@@ -459,17 +464,28 @@ fn encode(graph: &Graph, write: &TaskWrite) -> Result<WriteValue, RunError> {
 
 /// A send is stored as `[node, argument]`. What lasts for one run is left out of the argument.
 fn stored_send(graph: &Graph, send: &SendTo) -> Result<Payload, RunError> {
+    let lasting = lasting(graph, &send.arg);
+    Ok(Encoded::encode(&(&*send.node, lasting.as_ref().unwrap_or(&send.arg)))?.into())
+}
+
+/// Returns what of the argument of a send lasts longer than one run, if not all does.
+fn lasting(graph: &Graph, arg: &Value) -> Option<Value> {
     let lasts = |name: &str| {
         let field = graph.by_channel.get(name).filter(|channel| graph.is_field(**channel));
         field.is_none_or(|field| graph.layout.kind(*field as usize) != FieldKind::Untracked)
     };
-    Ok(match &send.arg {
-        Value::Map(map) if map.keys().any(|name| !lasts(name)) => {
-            let kept: Map = map.iter().filter(|(name, _)| lasts(name)).map(|(n, v)| (n.clone(), v.clone())).collect();
-            Encoded::encode(&(&*send.node, &Value::Map(kept)))?.into()
+    let map = arg.as_map().filter(|map| map.keys().any(|name| !lasts(name)))?;
+    let kept: Map = map.iter().filter(|(name, _)| lasts(name)).map(|(n, v)| (n.clone(), v.clone())).collect();
+    Some(Value::Map(kept))
+}
+
+/// Leaves in sends what is stored of them.
+pub(super) fn drop_untracked(graph: &Graph, sends: &mut [SendTo]) {
+    for send in sends {
+        if let Some(kept) = lasting(graph, &send.arg) {
+            send.arg = kept;
         }
-        arg => Encoded::encode(&(&*send.node, arg))?.into(),
-    })
+    }
 }
 
 /// Makes the writes of a command that is given as the input of a run.

@@ -17,7 +17,8 @@ pub(super) fn shown(graph: &Graph, head: &Head, tasks: &[Task]) -> Result<(State
     let mut ended: Vec<&Task> = tasks.iter().filter(|task| !task.writes().is_empty()).collect();
     ended.sort_by(|a, b| a.order(graph).cmp(&b.order(graph)));
     let mut view = View::of(head);
-    view.write(graph, ended.into_iter().flat_map(Task::writes), true)?;
+    let written = view.write(graph, ended.into_iter().flat_map(Task::writes))?;
+    view.idle(graph, &written);
     Ok((view.state, view.present))
 }
 
@@ -31,7 +32,7 @@ pub(crate) fn stored(
 ) -> Result<(StateRef, Vec<bool>), RunError> {
     let mut view = View::of(head);
     if let Some(commands) = head.pending_of(NULL_TASK) {
-        view.write(graph, task_writes(graph, commands)?.iter(), false)?;
+        view.write(graph, task_writes(graph, commands)?.iter())?;
     }
     let mut ended: Vec<&Task> = if live { tasks.iter().collect() } else { Vec::new() };
     ended.sort_by(|a, b| a.order(graph).cmp(&b.order(graph)));
@@ -42,7 +43,10 @@ pub(crate) fn stored(
         writes.get_or_insert_with(Vec::new).extend(task_writes(graph, pending)?);
     }
     if let Some(writes) = writes {
-        view.write(graph, writes.iter(), true)?;
+        view.write(graph, writes.iter())?;
+        // What lasts for one superstep has gone by when the tasks that are left have ended too: the reference shows
+        // nothing of it.
+        view.idle(graph, &[]);
     }
     let present = (0..graph.layout.len()).map(|field| view.is_present(field)).collect();
     Ok((view.state, present))
@@ -60,13 +64,12 @@ impl<'a> View<'a> {
         Self { head, state: Arc::clone(&head.state), present: Vec::new() }
     }
 
-    /// Applies writes; those of tasks end what lasts for one superstep.
+    /// Applies writes, and returns the fields they are for.
     fn write<'w>(
         &mut self,
         graph: &Graph,
         writes: impl Iterator<Item = &'w TaskWrite>,
-        of_tasks: bool,
-    ) -> Result<(), RunError> {
+    ) -> Result<Vec<usize>, RunError> {
         let mut fields: Vec<(usize, Vec<BoxWrite>)> = Vec::new();
         for write in writes {
             if let WriteKind::Field(Some(value)) = &write.kind {
@@ -77,20 +80,24 @@ impl<'a> View<'a> {
                 }
             }
         }
-        let idle = graph.idle_fields.iter().filter(|field| of_tasks && fields.iter().all(|(own, _)| own != *field));
-        for field in idle {
+        let written = fields.iter().map(|(field, _)| *field).collect();
+        for (field, values) in fields {
+            let mut present = self.is_present(field);
+            graph.layout.update(&mut self.state, field, &mut present, values)?;
+            self.present.push((field, present));
+        }
+        Ok(written)
+    }
+
+    /// Ends a superstep for the fields that last for one, but for these.
+    fn idle(&mut self, graph: &Graph, written: &[usize]) {
+        for field in graph.idle_fields.iter().filter(|field| !written.contains(field)) {
             let mut present = self.is_present(*field);
             if present {
                 graph.layout.idle(&mut self.state, *field, &mut present);
                 self.present.push((*field, present));
             }
         }
-        for (field, values) in fields {
-            let mut present = self.is_present(field);
-            graph.layout.update(&mut self.state, field, &mut present, values)?;
-            self.present.push((field, present));
-        }
-        Ok(())
     }
 
     fn is_present(&self, field: usize) -> bool {

@@ -47,8 +47,10 @@ impl MessagePart {
         if let Some(thread) = &self.thread {
             map.insert("thread_id".into(), thread.as_str().into());
         }
-        if self.is_live {
-            map.insert("checkpoint_ns".into(), namespace.into());
+        // The outermost task is told, by whatever asked for the message or by a graph inside it.
+        if self.is_live || (task.place.call.is_none() && !task.namespace.is_root()) {
+            let outermost = namespace.split('|').next().unwrap_or_default();
+            map.insert("checkpoint_ns".into(), outermost.into());
         }
         if !self.tags.is_empty() {
             let tags = self.tags.iter().map(|tag| Value::from(tag.as_str())).collect();

@@ -16,6 +16,7 @@ use super::field::{FieldOps, Place, channel_error, codec, misfit, wrong_type};
 use super::layout::StateError;
 use super::overwrite::{self, Overwrite};
 use super::schema::cell;
+use super::view::is_message;
 use super::writes::BoxWrite;
 
 /// How an item of a list is stored.
@@ -23,6 +24,10 @@ pub(super) trait Items: Send + Sync + 'static {
     type Item: Clone + Serialize + DeserializeOwned + Send + Sync + 'static;
 
     fn prepare(_items: &mut [Self::Item], _ids: &mut IdSource) {}
+    /// Returns for each value whether it is a message already; nothing if that is all the same.
+    fn as_messages(_values: &[Value]) -> Vec<bool> {
+        Vec::new()
+    }
     /// Returns whether one of the items is a message with this id.
     fn holds_message(_list: &List<Self::Item>, _id: &str) -> bool {
         false
@@ -54,6 +59,10 @@ impl Items for MessageItems {
 
     fn prepare(items: &mut [Message], ids: &mut IdSource) {
         ensure_ids(items, ids);
+    }
+
+    fn as_messages(values: &[Value]) -> Vec<bool> {
+        values.iter().map(is_message).collect()
     }
 
     fn holds_message(list: &List<Message>, id: &str) -> bool {
@@ -263,11 +272,16 @@ where
             Value::List(_) => value.to::<Vec<I::Item>>().map_err(codec::<Vec<I::Item>>(name)),
             value => one(value).map(|item| vec![item]),
         };
-        match overwrite::of_value(value) {
-            Ok(value) => all(&value).map(|items| BoxWrite::new(Overwrite(items))),
-            Err(Value::List(items)) => all(&Value::List(items)).map(BoxWrite::new),
-            Err(value) => one(&value).map(|item| BoxWrite::new(Single(item))),
-        }
+        let marks = |value: &Value| match value {
+            Value::List(items) => I::as_messages(items),
+            one => I::as_messages(std::slice::from_ref(one)),
+        };
+        let (write, marks) = match overwrite::of_value(value) {
+            Ok(value) => (BoxWrite::new(Overwrite(all(&value)?)), marks(&value)),
+            Err(value @ Value::List(_)) => (BoxWrite::new(all(&value)?), marks(&value)),
+            Err(value) => (BoxWrite::new(Single(one(&value)?)), marks(&value)),
+        };
+        Ok(write.with_messages(marks))
     }
 
     fn write_to_value(&self, name: &Arc<str>, write: &BoxWrite) -> Result<Value, StateError> {

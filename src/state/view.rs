@@ -203,9 +203,11 @@ fn is_shown(fields: Option<&[usize]>, field: usize) -> bool {
     fields.is_none_or(|fields| fields.contains(&field))
 }
 
-/// Returns the messages that a write brings: of a channel of messages, or as a value or list of another one.
+/// Returns the messages that a write brings: of a channel of messages, or as a value or list of another one. Objects
+/// that a channel made messages of are none.
 pub(crate) fn messages_of(write: &BoxWrite) -> Vec<Message> {
-    messages_in(write.as_any())
+    let written = messages_in(write.as_any()).into_iter().enumerate();
+    written.filter(|(at, _)| write.is_message(*at)).map(|(_, message)| message).collect()
 }
 
 /// Returns the messages in a value: itself, or the items of a list. A dynamic value is a message if it has all that the
@@ -244,7 +246,8 @@ pub(crate) fn messages_in_value(value: &Value) -> Vec<Message> {
     items.iter().filter(|item| is_message(item)).filter_map(|item| item.to().ok()).collect()
 }
 
-fn is_message(value: &Value) -> bool {
+/// Returns whether a dynamic value has all that the dictionary form of a message has.
+pub(super) fn is_message(value: &Value) -> bool {
     let members = ["type", "content", "additional_kwargs", "response_metadata"];
     value.as_map().is_some_and(|map| members.iter().all(|member| map.contains_key(*member)))
 }

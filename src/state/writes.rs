@@ -2,9 +2,15 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 /// A write to a field: a value of the write type of its channel.
-pub struct BoxWrite(Box<dyn AnyWrite>);
+pub struct BoxWrite {
+    value: Box<dyn AnyWrite>,
+    /// For each message in it, whether it was written as a message and not as an object that says the same; `None` if
+    /// all were.
+    as_messages: Option<Arc<[bool]>>,
+}
 
 trait AnyWrite: Any + Send + Sync {
     fn clone_box(&self) -> Box<dyn AnyWrite>;
@@ -34,29 +40,40 @@ impl<T: Any + Clone + Send + Sync> AnyWrite for T {
 impl BoxWrite {
     /// Boxes a value.
     pub fn new<T: Clone + Send + Sync + 'static>(value: T) -> Self {
-        Self(Box::new(value))
+        Self { value: Box::new(value), as_messages: None }
+    }
+
+    /// Notes which of its messages were written as such.
+    pub(super) fn with_messages(self, as_messages: Vec<bool>) -> Self {
+        let plain = as_messages.contains(&false);
+        Self { as_messages: plain.then(|| as_messages.into()), ..self }
+    }
+
+    /// Returns whether the message with this number was written as one.
+    pub(super) fn is_message(&self, at: usize) -> bool {
+        self.as_messages.as_ref().is_none_or(|known| known.get(at) != Some(&false))
     }
 
     pub(super) fn as_any(&self) -> &dyn Any {
-        (*self.0).as_any()
+        (*self.value).as_any()
     }
 
     pub(super) fn get<T: 'static>(&self) -> Option<&T> {
-        (*self.0).as_any().downcast_ref()
+        (*self.value).as_any().downcast_ref()
     }
 
     pub(super) fn get_mut<T: 'static>(&mut self) -> Option<&mut T> {
-        (*self.0).as_any_mut().downcast_mut()
+        (*self.value).as_any_mut().downcast_mut()
     }
 
     pub(super) fn take<T: 'static>(self) -> Option<T> {
-        self.0.into_any().downcast().ok().map(|value| *value)
+        self.value.into_any().downcast().ok().map(|value| *value)
     }
 }
 
 impl Clone for BoxWrite {
     fn clone(&self) -> Self {
-        Self((*self.0).clone_box())
+        Self { value: (*self.value).clone_box(), as_messages: self.as_messages.clone() }
     }
 }
 

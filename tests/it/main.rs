@@ -26,6 +26,10 @@ mod graphs;
 /// The same graphs on a file.
 #[path = "graphs.rs"]
 mod graphs_in_a_file;
+mod halfway;
+/// The same runs on a file.
+#[path = "halfway.rs"]
+mod halfway_in_a_file;
 mod inside;
 /// The same graphs on a file.
 #[path = "inside.rs"]

@@ -35,7 +35,7 @@ const USAGE: &str =
        annals-parity verify VECTOR_FOLDER [--write]
 
 graph runs scenarios and writes their traces, pack copies scenarios with the traces of the reference into one file for
-each category, verify runs those: what fails must stand in open.txt there, which --write writes anew.
+each category, verify runs those: what fails must stand in open.txt there, which --write writes anew, or in differ.txt.
 
   --append   list channels in place of a reducer for concat_list
   --partial  leave out stream modes that there are not, run unguarded channels as guarded ones, delta as reducers";

@@ -167,6 +167,13 @@ pub(crate) fn stored_error(text: &str) -> Json {
         None if text.contains("not in its map") => json!({"class": "KeyError"}),
         None if text.contains("conditional edge cannot lead") => json!({"class": "ValueError"}),
         None if text.contains("sent to END") => json!({"class": "InvalidUpdateError"}),
+        None if text.contains("value per superstep and got") || text.contains("overwritten once per superstep") => {
+            let mut error = json!({"class": "InvalidUpdateError"});
+            if !text.contains("it is guarded") {
+                error["code"] = "INVALID_CONCURRENT_GRAPH_UPDATE".into();
+            }
+            error
+        }
         None => other(text),
     }
 }

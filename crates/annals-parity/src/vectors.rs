@@ -15,6 +15,8 @@ use crate::{Res, files, run_one};
 
 /// The file with the names of the scenarios that do not give the trace of the reference yet.
 const OPEN: &str = "open.txt";
+/// The file with the names of those that must not give it, as the reference is wrong there; each with the reason.
+const DIFFER: &str = "differ.txt";
 /// Differences that are shown for each trace.
 const DIFFERENCES_MAX: usize = 3;
 
@@ -90,26 +92,47 @@ pub(crate) struct Report {
     pub(crate) failed: BTreeMap<String, String>,
     /// The names in the list of open ones.
     pub(crate) open: BTreeSet<String>,
+    /// The names of those that must differ.
+    pub(crate) differ: BTreeSet<String>,
 }
 
 impl Report {
     /// Returns what is not as the list of open scenarios says; empty if all is.
     pub(crate) fn surprises(&self) -> String {
         let mut text = String::new();
-        for (name, what) in self.failed.iter().filter(|(name, _)| !self.open.contains(*name)) {
+        for (name, what) in self.failed.iter().filter(|(name, _)| !self.is_known(name)) {
             _ = writeln!(text, "FAIL {name}{what}");
         }
-        for name in self.open.iter().filter(|name| !self.failed.contains_key(*name)) {
-            _ = writeln!(text, "{name} gives its trace: take it off the list {OPEN}");
+        for (list, names) in [(OPEN, &self.open), (DIFFER, &self.differ)] {
+            for name in names.iter().filter(|name| !self.failed.contains_key(*name)) {
+                _ = writeln!(text, "{name} gives its trace: take it off the list {list}");
+            }
         }
         text
     }
 
+    fn is_known(&self, name: &str) -> bool {
+        self.open.contains(name) || self.differ.contains(name)
+    }
+
     /// Writes the list of open scenarios anew.
     pub(crate) fn write_open(&self, folder: &Path) -> Res<()> {
-        let names: String = self.failed.keys().map(|name| format!("{name}\n")).collect();
-        Ok(std::fs::write(folder.join(OPEN), names)?)
+        let names = self.failed.keys().filter(|name| !self.differ.contains(*name));
+        Ok(std::fs::write(folder.join(OPEN), names.map(|name| format!("{name}\n")).collect::<String>())?)
     }
+}
+
+/// Reads a list of scenarios: the first word of each line. A list that is not there is empty.
+fn names(list: &Path) -> Res<BTreeSet<String>> {
+    let text = match std::fs::read_to_string(list) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        text => text?,
+    };
+    Ok(text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .map(|name| name.trim_end_matches(':').to_owned())
+        .collect())
 }
 
 /// Runs all vectors of a folder with each of the options, several at a time.
@@ -118,9 +141,8 @@ pub(crate) fn verify(folder: &Path, options: &[(&str, Options)]) -> Res<Report> 
     for path in files(folder)? {
         vectors.extend(serde_json::from_slice::<Vec<Vector>>(&std::fs::read(&path)?)?);
     }
-    let open = std::fs::read_to_string(folder.join(OPEN))?;
-    let open = open.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
-    let report = Mutex::new(Report { run: vectors.len(), open, ..Report::default() });
+    let (open, differ) = (names(&folder.join(OPEN))?, names(&folder.join(DIFFER))?);
+    let report = Mutex::new(Report { run: vectors.len(), open, differ, ..Report::default() });
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(vector) = vectors.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -192,6 +214,11 @@ mod tests {
         std::fs::write(folder.path().join(OPEN), "basic_wrong\nbasic_gone\n").expect("it is written");
         let surprises = verify(folder.path(), &ways()).expect("it is readable").surprises();
         assert_eq!(surprises, "basic_gone gives its trace: take it off the list open.txt\n");
+        std::fs::write(folder.path().join(OPEN), "").expect("it is written");
+        std::fs::write(folder.path().join(DIFFER), "basic_wrong: 2 is wrong\nbasic_mended: it was\n")
+            .expect("it is written");
+        let surprises = verify(folder.path(), &ways()).expect("it is readable").surprises();
+        assert_eq!(surprises, "basic_mended gives its trace: take it off the list differ.txt\n");
     }
 
     #[test]

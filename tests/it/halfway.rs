@@ -1,0 +1,206 @@
+//! Runs that stop in the middle of a superstep: what is shown of it, and what the next run finds.
+
+use annals::prelude::*;
+use annals::{RunOn, StateSnapshot};
+
+use crate::places::place;
+
+#[derive(State, Clone, Default, Debug, PartialEq)]
+struct Work {
+    #[channel(append)]
+    log: List<String>,
+    #[channel(topic)]
+    words: Vec<String>,
+    #[channel(last)]
+    n: i64,
+    #[channel(untracked)]
+    secret: Option<String>,
+    #[channel(messages)]
+    messages: Messages,
+}
+
+fn thread() -> Thread {
+    place(module_path!()).thread("t").unwrap()
+}
+
+fn log(text: &str) -> NodeResult<WorkUpdate> {
+    Ok(Work::update().log([text.to_string()]))
+}
+
+fn ask(_: &Work, context: &Context) -> NodeResult<WorkUpdate> {
+    let answer = context.interrupt("go on?")?;
+    log(answer.as_str().unwrap_or_default())
+}
+
+/// A part of a stream in a few words.
+fn short(part: Result<annals::StreamPart<Work>, annals::Error>) -> String {
+    match part.map(|part| part.data) {
+        Ok(StreamData::Updates(update)) => {
+            let cached = if update.cached { " cached" } else { "" };
+            format!("{} {}{cached}", update.node, update.writes.to_update().unwrap().to_json())
+        }
+        Ok(StreamData::Interrupts(open)) => format!("asks {}", open.len()),
+        Ok(StreamData::TaskStart(start)) => format!("{} starts", start.task.node()),
+        Ok(StreamData::Message(part)) => {
+            let place = part.metadata().get("checkpoint_ns").and_then(Value::as_str).map(str::to_owned);
+            format!("{} in {}", part.message.text(), place.as_deref().unwrap_or("-").split(':').next().unwrap())
+        }
+        Ok(_) => "other".into(),
+        Err(error) => format!("{:?}", error.kind()),
+    }
+}
+
+fn shorts(graph: &CompiledGraph<Work>, on: impl RunOn, input: impl IntoInput<Work>, mode: StreamMode) -> Vec<String> {
+    graph.run(on).subgraphs(true).stream(input, &[mode]).unwrap().map(short).collect()
+}
+
+#[test]
+fn the_state_of_an_open_superstep_shows_nothing_that_lasts_for_one() {
+    let graph = StateGraph::<Work>::new()
+        .node("ask", ask)
+        .node("say", |_: &Work| Ok(Work::update().words(["word".to_string()]).n(1)))
+        .edge(START, "ask")
+        .edge(START, "say")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    let asked = graph.invoke(&thread, Work::update()).unwrap();
+    assert_eq!(asked.state().words, ["word"], "the run shows what has ended");
+    let live: StateSnapshot<Work> = graph.get_state(&thread).unwrap();
+    assert_eq!((live.values.words.len(), live.values.n), (0, 1));
+    let done = graph.invoke(&thread, Command::resume("yes")).unwrap();
+    assert_eq!((done.state().words.as_slice(), done.state().n), (["word".to_string()].as_slice(), 1));
+}
+
+#[test]
+fn results_that_exclude_each_other_fail_a_run_that_waits_for_an_answer() {
+    let graph = StateGraph::<Work>::new()
+        .node("ask", ask)
+        .node("one", |_: &Work| Ok(Work::update().n(1)))
+        .node("two", |_: &Work| Ok(Work::update().n(2)))
+        .edge(START, "ask")
+        .edge(START, "one")
+        .edge(START, "two")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    let error = graph.invoke(&thread, Work::update()).unwrap_err();
+    assert_eq!(error.code(), Some("INVALID_CONCURRENT_GRAPH_UPDATE"));
+    // Its question is kept, and so is the conflict.
+    let at = thread.head().unwrap().unwrap();
+    assert_eq!(graph.get_state(&at).unwrap().interrupts.len(), 1);
+    let error = graph.invoke(&thread, Command::resume("yes")).unwrap_err();
+    assert_eq!(error.code(), Some("INVALID_CONCURRENT_GRAPH_UPDATE"));
+    // What need not run again is shown before the superstep fails again.
+    let seen = shorts(&graph, &thread, Input::Continue, StreamMode::Updates);
+    let wanted = ["ask {\"log\":[\"yes\"]} cached", "one {\"n\":1} cached", "two {\"n\":2} cached"];
+    assert_eq!(seen[..3], wanted);
+    assert_eq!(seen[3..], ["Invalid"]);
+}
+
+#[test]
+fn nodes_that_a_fork_left_due_come_in_the_order_of_the_graph() {
+    let graph = StateGraph::<Work>::new()
+        .node("z", |_: &Work| log("z"))
+        .node("a", ask)
+        .edge(START, "z")
+        .edge(START, "a")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    graph.invoke(&thread, Work::update()).unwrap();
+    let head = thread.head().unwrap().unwrap();
+    // The replay itself starts them by name, as the superstep it repeats did.
+    assert_eq!(shorts(&graph, &head, Input::Continue, StreamMode::Tasks)[..2], ["a starts", "z starts"]);
+    for reloaded in [false, true] {
+        if reloaded {
+            thread.store().clear_head_cache();
+        }
+        let seen = shorts(&graph, &thread, Input::Continue, StreamMode::Tasks);
+        assert_eq!(seen[..2], ["z starts", "a starts"]);
+    }
+}
+
+#[test]
+fn a_task_that_fails_after_an_answer_shows_an_update_of_nothing() {
+    let graph = StateGraph::<Work>::new()
+        .node("ask", |_: &Work, context: &Context| -> NodeResult<WorkUpdate> {
+            context.interrupt("go on?")?;
+            Err("no".into())
+        })
+        .edge(START, "ask")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    assert_eq!(shorts(&graph, &thread, Work::update(), StreamMode::Updates), ["asks 1"]);
+    let seen = shorts(&graph, &thread, Command::resume("yes"), StreamMode::Updates);
+    assert_eq!(seen[0], "ask null");
+    assert_eq!(seen.len(), 2, "{seen:?}");
+}
+
+#[test]
+fn a_run_that_is_saved_at_its_end_goes_on_from_what_was_saved() {
+    let graph = StateGraph::<Work>::new()
+        .node("one", |_: &Work| log("one"))
+        .node("ask", ask)
+        .edge(START, "one")
+        .edge("one", "ask")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    let run = || graph.run(&thread).durability(Durability::Exit);
+    run().invoke(Work::update()).unwrap();
+    let stream = run().stream(Input::Continue, &[StreamMode::Checkpoints]).unwrap();
+    for part in stream {
+        let StreamData::Checkpoint(part) = part.unwrap().data else { panic!("a checkpoint") };
+        assert_eq!(part.parent, None, "what lies between was never stored");
+    }
+}
+
+#[test]
+fn what_lasts_for_one_run_is_gone_from_sends_that_wait() {
+    let graph = StateGraph::<Work>::new()
+        .node("fan", |_: &Work| Ok(()))
+        .branch("fan", |_: &Work| {
+            let members = [("secret".to_string(), Value::from("s")), ("n".to_string(), Value::from(3))];
+            vec![Target::Send(SendTo::new("take", Value::Map(members.into_iter().collect())))]
+        })
+        .node(
+            "take",
+            Own(|given: Value, _: &Context| {
+                log(&format!("{} {}", given.get("secret").is_some(), given.get("n").is_some()))
+            }),
+        )
+        .edge(START, "fan")
+        .compile()
+        .unwrap();
+    let stays = thread();
+    assert_eq!(graph.invoke(&stays, Work::update()).unwrap().state().log.to_vec(), ["true true"]);
+    let waits = stays.store().thread("waits").unwrap();
+    graph.run(&waits).interrupt_before(["take"]).invoke(Work::update()).unwrap();
+    assert_eq!(graph.invoke(&waits, Input::Continue).unwrap().state().log.to_vec(), ["false true"]);
+}
+
+#[test]
+fn objects_that_a_channel_makes_messages_of_are_not_streamed() {
+    let inner = StateGraph::with_schema(DynSchema::new().messages("messages").build())
+        .node("object", |_: &DynState| {
+            let members = [("type".to_string(), Value::from("ai")), ("content".to_string(), Value::from("object"))];
+            Ok(DynUpdate::new().set("messages", Value::Map(members.into_iter().collect())))
+        })
+        .node("message", |_: &DynState| Ok(DynUpdate::new().messages("messages", [Message::ai("message")])))
+        .edge(START, "object")
+        .edge("object", "message")
+        .compile()
+        .unwrap();
+    let graph = StateGraph::<Work>::new()
+        .node("inner", inner)
+        .node("outer", |_: &Work| Ok(Work::update().messages([Message::ai("outer")])))
+        .edge(START, "inner")
+        .edge("inner", "outer")
+        .compile()
+        .unwrap();
+    // Of a message inside, the outermost task is told. What the graph inside returns is a message by then.
+    let wanted = ["message in inner", "object in -", "outer in -"];
+    assert_eq!(shorts(&graph, (), Work::update(), StreamMode::Messages), wanted);
+}
