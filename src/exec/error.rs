@@ -204,7 +204,7 @@ impl RunError {
             | Self::SendToEnd
             | Self::AmbiguousUpdate { .. }
             | Self::UnknownNode { .. } => "InvalidUpdateError",
-            Self::State(StateError::Message { .. }) => "ValueError",
+            Self::State(StateError::Message { source, .. }) => source.class().as_str(),
             Self::State(_) | Self::Codec(_) => "TypeError",
             Self::EmptyInput => "EmptyInputError",
             Self::RecursionLimit { .. } => "GraphRecursionError",

@@ -71,6 +71,13 @@ impl From<&str> for Content {
     }
 }
 
+impl From<Vec<Value>> for Content {
+    /// Items that are neither texts nor objects are no content; [`TryFrom<Value>`] checks that.
+    fn from(blocks: Vec<Value>) -> Self {
+        Self::Blocks(blocks)
+    }
+}
+
 impl From<String> for Content {
     fn from(text: String) -> Self {
         Self::Text(text)
@@ -84,9 +91,9 @@ impl TryFrom<Value> for Content {
     fn try_from(value: Value) -> Result<Self, MessageError> {
         match value {
             Value::Str(text) => Ok(Self::Text(text)),
-            Value::List(blocks) => match blocks.iter().find(|b| !matches!(b, Value::Str(_) | Value::Map(_))) {
+            Value::List(blocks) => match blocks.iter().position(|b| !matches!(b, Value::Str(_) | Value::Map(_))) {
                 None => Ok(Self::Blocks(blocks)),
-                Some(block) => Err(MessageError::invalid("content", "a list of texts and objects", block)),
+                Some(at) => Err(MessageError::invalid(format!("content[{at}]"), "a text or an object", &blocks[at])),
             },
             other => Err(MessageError::invalid("content", "a text or a list", &other)),
         }

@@ -1,19 +1,24 @@
-//! The flat dictionary of LangChain: `{"content": "hi", ..., "type": "human", "name": null, "id": "m1"}`.
+//! The flat dictionary of LangChain: `{"content": "hi", ..., "type": "human", "name": null, "id": "m1"}`, and the envelope
+//! `{"type": "human", "data": {..}}` around it.
 //!
-//! *Absent:* the envelopes around it (`type`/`data`, `lc`), and the conversion of whatever else may stand for a message.
+//! *Absent:* the conversion of whatever else may stand for a message (`coerce`).
 
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::tool::{list, maybe_string, object, string};
-use super::{Ai, Content, Message, MessageError, Role, Tool, Usage};
+use super::construct::object_or_empty;
+use super::tool::{maybe_string, object, string};
+use super::{Ai, Content, InvalidToolCall, Message, MessageClass, MessageError, Role};
 use crate::base::{Map, Value};
+use crate::message::text::py_str;
 
 /// The names come in the order in which LangChain dumps them, defaults included, then the extra fields.
 impl Serialize for Message {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let own = match &self.role {
-            Role::Ai(_) | Role::Tool(_) => 3,
+        let own = match (&self.role, &self.chunk) {
+            (Role::Ai(_), Some(_)) => 5,
+            (Role::Ai(_) | Role::Tool(_), _) => 3,
+            (Role::Chat { .. }, _) => 1,
             _ => 0,
         };
         let mut out = serializer.serialize_map(Some(6 + own + self.extra.len()))?;
@@ -23,21 +28,47 @@ impl Serialize for Message {
         out.serialize_entry("type", self.kind())?;
         out.serialize_entry("name", &self.name)?;
         out.serialize_entry("id", &self.id)?;
-        match &self.role {
-            Role::Ai(ai) => {
+        match (&self.role, &self.chunk) {
+            (Role::Ai(ai), chunk) => {
                 out.serialize_entry("tool_calls", &ai.tool_calls)?;
-                out.serialize_entry("invalid_tool_calls", &ai.invalid_tool_calls)?;
+                out.serialize_entry("invalid_tool_calls", &InvalidCalls { ai, of_chunk: chunk.is_some() })?;
                 out.serialize_entry("usage_metadata", &ai.usage)?;
+                if let Some(chunk) = chunk {
+                    out.serialize_entry("tool_call_chunks", &chunk.tool_call_chunks)?;
+                    out.serialize_entry("chunk_position", &chunk.last.then_some("last"))?;
+                }
             }
-            Role::Tool(tool) => {
+            (Role::Tool(tool), _) => {
                 out.serialize_entry("tool_call_id", &tool.tool_call_id)?;
                 out.serialize_entry("artifact", &tool.artifact)?;
                 out.serialize_entry("status", &tool.status)?;
             }
-            Role::Human | Role::System | Role::Remove | Role::Other { .. } => {}
+            (Role::Chat { role }, _) => out.serialize_entry("role", role)?,
+            (Role::Human | Role::System | Role::Function | Role::Remove | Role::Other { .. }, _) => {}
         }
         self.extra.iter().try_for_each(|(name, value)| out.serialize_entry(name, value))?;
         out.end()
+    }
+}
+
+/// Invalid tool calls. Those which were read from the pieces of a call have their names in another order.
+struct InvalidCalls<'a> {
+    ai: &'a Ai,
+    of_chunk: bool,
+}
+
+impl Serialize for InvalidCalls<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let read = |call: &InvalidToolCall| {
+            let [name, args, id] = [&call.name, &call.args, &call.id].map(|text| Value::from(text.clone()));
+            let fields = [("name", name), ("args", args), ("id", id), ("error", Value::Null)];
+            let kind = [("type", Value::from("invalid_tool_call"))];
+            Value::Map(fields.into_iter().chain(kind).map(|(name, value)| (name.to_owned(), value)).collect())
+        };
+        serializer.collect_seq(self.ai.invalid_tool_calls.iter().map(|call| match call.error {
+            None if self.of_chunk => read(call),
+            _ => call.clone().into(),
+        }))
     }
 }
 
@@ -47,7 +78,11 @@ impl<'de> Deserialize<'de> for Message {
     }
 }
 
-/// Reads the flat dictionary. Optional fields may be missing; unknown ones are kept in [`Message::extra`].
+/// Reads the flat dictionary, by the rules of LangChain's constructors. Unknown fields, and messages of unknown types, are
+/// kept as they are.
+///
+/// # Errors
+/// [`MessageError`] as [`MessageClass::construct`].
 ///
 /// # Example: a message of an unknown type
 /// ```
@@ -63,105 +98,85 @@ impl TryFrom<Value> for Message {
     type Error = MessageError;
 
     fn try_from(value: Value) -> Result<Self, MessageError> {
-        let mut map = match value {
-            Value::Map(map) => map,
-            other => return Err(MessageError::invalid("message", "an object", &other)),
-        };
-        let missing = |kind: &str, field| MessageError::Missing { kind: kind.to_owned(), field };
-        let kind = string("type", map.shift_remove("type").ok_or_else(|| missing("?", "type"))?)?;
-        let content = map.shift_remove("content");
-        if kind == "remove" && !map.contains_key("id") {
-            return Err(missing(&kind, "id"));
+        let mut map = object("", value)?;
+        let kind = string("type", map.shift_remove("type").ok_or_else(|| MessageError::missing("a message", "type"))?)?;
+        match MessageClass::of_kind(&kind) {
+            Some(class) => class.construct(map),
+            None => unknown(kind, map),
         }
-        let tool_call_id = match map.shift_remove("tool_call_id") {
-            Some(id) if kind == "tool" => Some(identifier("tool_call_id", id)?),
-            Some(other) => {
-                map.insert("tool_call_id".into(), other);
-                None
-            }
-            None if kind == "tool" => return Err(missing(&kind, "tool_call_id")),
-            None => None,
-        };
-        let content = match content {
-            content if kind == "remove" => no_content(content)?,
-            Some(content) => content.try_into()?,
-            None if Role::is_known(&kind) => return Err(missing(&kind, "content")),
-            None => Content::default(),
-        };
-        let id = match map.shift_remove("id") {
-            None | Some(Value::Null) => None,
-            Some(id) => Some(identifier("id", id)?),
-        };
-        let name = maybe_string("name", map.shift_remove("name").unwrap_or_default())?;
-        let additional_kwargs = object_or_empty("additional_kwargs", &mut map)?;
-        let response_metadata = object_or_empty("response_metadata", &mut map)?;
-        let role = Role::take(kind, tool_call_id, &mut map)?;
-        Ok(Self { id, name, content, role, additional_kwargs, response_metadata, extra: map })
     }
 }
 
-impl Role {
-    fn is_known(kind: &str) -> bool {
-        matches!(kind, "human" | "system" | "ai" | "tool" | "remove")
+fn unknown(kind: String, mut map: Map) -> Result<Message, MessageError> {
+    let content = map.shift_remove("content").map_or_else(|| Ok(Content::default()), Content::try_from)?;
+    let mut message = Message::new(Role::Other { kind }, content);
+    message.id = maybe_string("id", map.shift_remove("id").unwrap_or_default())?;
+    message.name = maybe_string("name", map.shift_remove("name").unwrap_or_default())?;
+    message.additional_kwargs = object_or_empty("additional_kwargs", &mut map)?;
+    message.response_metadata = object_or_empty("response_metadata", &mut map)?;
+    message.extra = map;
+    Ok(message)
+}
+
+impl Message {
+    /// Returns the flat dictionary, with every field.
+    pub fn to_map(&self) -> Map {
+        match Value::from_serialize(self) {
+            Ok(Value::Map(map)) => map,
+            _ => Map::new(),
+        }
     }
 
-    /// Makes the role `kind`, taking the fields that only it has out of `map`.
-    pub(super) fn take(kind: String, tool_call_id: Option<String>, map: &mut Map) -> Result<Self, MessageError> {
-        Ok(match kind.as_str() {
-            "human" => Self::Human,
-            "system" => Self::System,
-            "remove" => Self::Remove,
-            "ai" => {
-                let mut ai = Ai::default();
-                if let Some(calls) = map.shift_remove("tool_calls") {
-                    ai.tool_calls = list("tool_calls", calls)?;
-                }
-                if let Some(calls) = map.shift_remove("invalid_tool_calls") {
-                    ai.invalid_tool_calls = list("invalid_tool_calls", calls)?;
-                }
-                match map.shift_remove("usage_metadata") {
-                    None | Some(Value::Null) => {}
-                    Some(usage) => ai.usage = Some(Box::new(Usage::try_from(usage)?)),
-                }
-                Self::Ai(ai)
-            }
-            "tool" => {
-                let mut tool = Tool::new(tool_call_id.unwrap_or_default());
-                tool.artifact = map.shift_remove("artifact").unwrap_or_default();
-                if let Some(status) = map.shift_remove("status") {
-                    tool.status = status.try_into()?;
-                }
-                Self::Tool(tool)
-            }
-            _ => Self::Other { kind },
-        })
+    /// Returns whether a value is a flat dictionary with every field that all messages have, as [`to_map`](Self::to_map)
+    /// makes it.
+    pub fn is_dump(value: &Value) -> bool {
+        let members = ["type", "content", "additional_kwargs", "response_metadata"];
+        value.as_map().is_some_and(|map| members.iter().all(|member| map.contains_key(*member)))
     }
 }
 
-/// Accepts what LangChain turns into an id: a text, or a number.
-fn identifier(field: &'static str, value: Value) -> Result<String, MessageError> {
-    match value {
-        Value::Str(text) => Ok(text),
-        Value::Int(n) => Ok(n.to_string()),
-        Value::UInt(n) => Ok(n.to_string()),
-        Value::Float(x) if x.is_finite() => Ok(format!("{x:?}")),
-        other => Err(MessageError::invalid(field, "a text or a number", &other)),
-    }
+/// Returns the dictionary form of a message: its `type`, and all its fields as `data`.
+///
+/// # Example
+/// ```
+/// use annals::message::{Message, message_to_dict, messages_from_dict};
+///
+/// let message = Message::human("hi");
+/// let dict = message_to_dict(&message);
+/// assert_eq!(dict.get("type").and_then(|kind| kind.as_str()), Some("human"));
+/// assert_eq!(messages_from_dict(vec![dict])?, [message]);
+/// # Ok::<(), annals::message::MessageError>(())
+/// ```
+pub fn message_to_dict(message: &Message) -> Value {
+    let fields = [("type", Value::from(message.kind())), ("data", message.to_map().into())];
+    Value::Map(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
-pub(super) fn object_or_empty(field: &'static str, map: &mut Map) -> Result<Map, MessageError> {
-    map.shift_remove(field).map_or_else(|| Ok(Map::new()), |value| object(field, value))
+/// Returns the dictionary forms of messages.
+pub fn messages_to_dict(messages: &[Message]) -> Vec<Value> {
+    messages.iter().map(message_to_dict).collect()
 }
 
-fn no_content(content: Option<Value>) -> Result<Content, MessageError> {
-    let empty = match &content {
-        None | Some(Value::Null | Value::Bool(false) | Value::Int(0)) => true,
-        Some(Value::Str(text)) => text.is_empty(),
-        Some(Value::List(items)) => items.is_empty(),
-        Some(Value::Map(map)) => map.is_empty(),
-        Some(_) => false,
+/// Reads messages in their dictionary form. Members other than `type` and `data` are ignored.
+///
+/// # Errors
+/// [`MessageError`] with the path of what is wrong: `[3].data.content`.
+pub fn messages_from_dict(dicts: impl IntoIterator<Item = Value>) -> Result<Vec<Message>, MessageError> {
+    dicts
+        .into_iter()
+        .enumerate()
+        .map(|(at, dict)| from_dict(dict).map_err(|e| e.within(format_args!("[{at}]"))))
+        .collect()
+}
+
+fn from_dict(dict: Value) -> Result<Message, MessageError> {
+    let mut map = object("", dict)?;
+    let mut take = |name| map.shift_remove(name).ok_or_else(|| MessageError::key("a message", name));
+    let kind = take("type")?;
+    let Some(class) = kind.as_str().and_then(MessageClass::of_kind) else {
+        return Err(MessageError::value(format!("Got unexpected message type: {}", py_str(&kind))));
     };
-    if empty { Ok(Content::default()) } else { Err(MessageError::RemoveWithContent) }
+    class.construct(object("data", take("data")?)?).map_err(|e| e.within("data"))
 }
 
 #[cfg(test)]
@@ -202,23 +217,27 @@ mod tests {
         let failed = read(json!({"type": "tool", "content": "x", "tool_call_id": 12, "status": "error"})).unwrap();
         let Role::Tool(tool) = failed.role else { panic!("a tool message") };
         assert_eq!((tool.tool_call_id.as_str(), tool.status), ("12", ToolStatus::Error));
-        let chat = json!({"type": "chat", "content": "x", "role": "judge", "tool_calls": "verbatim"});
-        let chat = read(chat).unwrap();
-        assert_eq!((chat.kind(), chat.extra.len()), ("chat", 2));
+        let other = json!({"type": "critic", "content": "x", "role": "judge", "tool_calls": "verbatim"});
+        let other = read(other).unwrap();
+        assert_eq!((other.kind(), other.extra.len()), ("critic", 2));
     }
 
     #[test]
     fn wrong_dictionaries_are_typed_errors() {
         for (json, part) in [
             (json!(5), "an object"),
-            (json!({"content": "x"}), "\"type\""),
-            (json!({"type": "human"}), "\"content\""),
-            (json!({"type": "tool", "content": "x"}), "\"tool_call_id\""),
-            (json!({"type": "remove"}), "\"id\""),
+            (json!({"content": "x"}), "type"),
+            (json!({"type": "human"}), "content: a message needs it"),
+            (json!({"type": "tool", "content": "x"}), "tool_call_id"),
+            (json!({"type": "remove"}), "id: a removal needs it"),
             (json!({"type": "remove", "id": "a", "content": "x"}), "RemoveMessage"),
             (json!({"type": "ai", "content": "x", "additional_kwargs": null}), "additional_kwargs"),
-            (json!({"type": "ai", "content": "x", "id": true}), "\"id\""),
+            (json!({"type": "ai", "content": "x", "id": true}), "id: expected a text"),
             (json!({"type": "ai", "content": "x", "tool_calls": {}}), "tool_calls"),
+            (
+                json!({"type": "ai", "content": "x", "tool_calls": [{"name": "f", "args": [], "id": null}]}),
+                "tool_calls[0].args: expected an object, found a list",
+            ),
         ] {
             let error = read(json).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

@@ -8,23 +8,34 @@
 //! Invariants: what a message does not know it keeps verbatim and in order ([`Message::extra`], [`Role::Other`]);
 //! `Message::join(&m.split()?)? == m` for every message.
 
+mod chunk;
+mod construct;
 mod content;
 mod data_block;
 mod dict;
 mod error;
+mod partial_json;
 mod parts;
 mod reduce;
+mod role;
+pub mod text;
 mod tool;
+mod tool_parser;
 mod usage;
 
 use std::borrow::Cow;
 
+pub use chunk::Chunk;
 pub use content::Content;
 pub use data_block::{DataUri, OpenAiData, is_data_content_block, openai_data_block, parse_data_uri};
-pub use error::MessageError;
+pub use dict::{message_to_dict, messages_from_dict, messages_to_dict};
+pub use error::{ErrorClass, MessageError};
+pub use partial_json::parse_partial_json;
 pub use parts::{MessageParts, MessagePartsRef};
 pub use reduce::{MergeOp, REMOVE_ALL_MESSAGES, add_messages, ensure_ids, merge_plan};
-pub use tool::{Ai, InvalidToolCall, Tool, ToolCall, ToolStatus};
+pub use role::{MessageClass, Role};
+pub use tool::{Ai, InvalidToolCall, Tool, ToolCall, ToolCallChunk, ToolStatus};
+pub use tool_parser::{default_tool_chunk_parser, default_tool_parser};
 pub use usage::Usage;
 
 use crate::base::{Map, Value};
@@ -59,27 +70,8 @@ pub struct Message {
     pub response_metadata: Map,
     /// Fields that are declared nowhere, in order. A name that a declared field has does not belong here.
     pub extra: Map,
-}
-
-/// Who speaks, with the fields that only such a message has.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Role {
-    /// The user (`human`).
-    Human,
-    /// The instructions (`system`).
-    System,
-    /// The model (`ai`).
-    Ai(Ai),
-    /// The result of a tool call (`tool`).
-    Tool(Tool),
-    /// Not a message: asks `add_messages` to remove the message with this id (`remove`).
-    Remove,
-    /// A type that this version does not know; its own fields are in [`Message::extra`].
-    Other {
-        /// The `type`, none of those above.
-        kind: String,
-    },
+    /// Set if this is a piece of a message (`AIMessageChunk` and the like).
+    pub chunk: Option<Box<Chunk>>,
 }
 
 impl Message {
@@ -93,6 +85,7 @@ impl Message {
             additional_kwargs: Map::new(),
             response_metadata: Map::new(),
             extra: Map::new(),
+            chunk: None,
         }
     }
 
@@ -118,6 +111,43 @@ impl Message {
     #[doc(alias = "ToolMessage")]
     pub fn tool(content: impl Into<Content>, tool_call_id: impl Into<String>) -> Self {
         Self::new(Role::Tool(Tool::new(tool_call_id)), content)
+    }
+
+    /// Returns the result of a call of the function `name`.
+    #[doc(alias = "FunctionMessage")]
+    pub fn function(content: impl Into<Content>, name: impl Into<String>) -> Self {
+        Self::new(Role::Function, content).with_name(name)
+    }
+
+    /// Returns a message of somebody else.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::message::{Message, Role};
+    ///
+    /// let message = Message::chat("too long", "critic");
+    /// assert_eq!(message.kind(), "chat");
+    /// assert_eq!(message.role, Role::Chat { role: "critic".into() });
+    /// ```
+    #[doc(alias = "ChatMessage")]
+    pub fn chat(content: impl Into<Content>, role: impl Into<String>) -> Self {
+        Self::new(Role::Chat { role: role.into() }, content)
+    }
+
+    /// Returns a piece of a message of the model.
+    #[doc(alias = "AIMessageChunk")]
+    pub fn ai_chunk(content: impl Into<Content>) -> Self {
+        Self::ai(content).into_chunk()
+    }
+
+    /// Makes it a piece of a message, with no tool call chunks. A removal and an unknown message have no pieces and
+    /// stay what they are.
+    #[must_use]
+    pub fn into_chunk(mut self) -> Self {
+        if !matches!(self.role, Role::Remove | Role::Other { .. }) {
+            self.chunk.get_or_insert_default();
+        }
+        self
     }
 
     /// Returns the request to remove the message `id`.
@@ -178,16 +208,24 @@ impl Message {
         self.content.text()
     }
 
-    /// Returns the `type`: `human`, `ai`, `system`, `tool`, `remove`, or what an unknown message says it is.
+    /// Returns the `type`: `human`, `ai`, `system`, `tool`, `function`, `chat`, `remove`, of a piece the name of its class
+    /// (`AIMessageChunk`), or what an unknown message says it is.
     pub fn kind(&self) -> &str {
-        match &self.role {
-            Role::Human => "human",
-            Role::System => "system",
-            Role::Ai(_) => "ai",
-            Role::Tool(_) => "tool",
-            Role::Remove => "remove",
-            Role::Other { kind } => kind,
+        match (&self.role, self.class()) {
+            (Role::Other { kind }, _) => kind,
+            (_, class) => class.map_or("", MessageClass::kind),
         }
+    }
+
+    /// Returns the class; none of an unknown message.
+    pub fn class(&self) -> Option<MessageClass> {
+        let whole = self.role.class()?;
+        if self.chunk.is_some() { whole.chunk() } else { Some(whole) }
+    }
+
+    /// Returns whether this is a piece of a message.
+    pub fn is_chunk(&self) -> bool {
+        self.chunk.is_some()
     }
 
     /// Returns the tool calls; none for a message that is not the model's.

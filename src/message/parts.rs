@@ -6,8 +6,12 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::dict::object_or_empty;
-use super::{Ai, Content, InvalidToolCall, Message, MessageError, Role, Tool, ToolCall, ToolStatus, Usage};
+use super::construct::{object_or_empty, take_ai};
+use super::tool::{list, string};
+use super::{
+    Ai, Chunk, Content, InvalidToolCall, Message, MessageClass, MessageError, Role, Tool, ToolCall, ToolCallChunk,
+    ToolStatus, Usage,
+};
 use crate::base::value::{CodecError, decode_bytes};
 use crate::base::{Codec, Encoded, Map, Value};
 
@@ -121,17 +125,27 @@ impl Message {
             (_, Some(content)) => content.try_into()?,
             (None, None) => Content::default(),
         };
-        let role = match parts.kind {
-            "human" => Role::Human,
-            "ai" => Role::Ai(join_ai(&parts, &mut rest)?),
-            "tool" => Role::Tool(join_tool(&parts, &mut rest)?),
-            "system" => Role::System,
-            "remove" => Role::Remove,
-            kind => Role::Other { kind: kind.to_owned() },
+        let class = MessageClass::of_kind(parts.kind);
+        let role = match class.map(MessageClass::whole) {
+            Some(MessageClass::Human) => Role::Human,
+            Some(MessageClass::Ai) => Role::Ai(join_ai(&parts, &mut rest)?),
+            Some(MessageClass::Tool) => Role::Tool(join_tool(&parts, &mut rest)?),
+            Some(MessageClass::System) => Role::System,
+            Some(MessageClass::Function) => Role::Function,
+            Some(MessageClass::Chat) => {
+                Role::Chat { role: string("role", rest.shift_remove("role").unwrap_or_else(|| "".into()))? }
+            }
+            Some(MessageClass::Remove) => Role::Remove,
+            _ => Role::Other { kind: parts.kind.to_owned() },
+        };
+        let chunk = match class.filter(|class| class.is_chunk()) {
+            Some(_) => Some(Box::new(join_chunk(&mut rest)?)),
+            None => None,
         };
         let mut message = Self::new(role, content);
         message.id = parts.id.map(str::to_owned);
         message.name = parts.name.map(str::to_owned);
+        message.chunk = chunk;
         if !rest.is_empty() {
             message.additional_kwargs = object_or_empty("additional_kwargs", &mut rest)?;
             message.response_metadata = object_or_empty("response_metadata", &mut rest)?;
@@ -178,6 +192,8 @@ struct Rest<'a> {
     content: Option<&'a [Value]>,
     ai: Option<&'a Ai>,
     tool: Option<&'a Tool>,
+    role: Option<&'a str>,
+    chunk: Option<&'a Chunk>,
     maps: [(&'static str, &'a Map); 3],
 }
 
@@ -187,17 +203,18 @@ impl<'a> Rest<'a> {
             Content::Blocks(blocks) => Some(blocks.as_slice()),
             Content::Text(_) => None,
         };
-        let (ai, tool) = match &message.role {
-            Role::Ai(ai) => (Some(ai), None),
-            Role::Tool(tool) => (None, Some(tool)),
-            _ => (None, None),
+        let (ai, tool, role) = match &message.role {
+            Role::Ai(ai) => (Some(ai), None, None),
+            Role::Tool(tool) => (None, Some(tool), None),
+            Role::Chat { role } => (None, None, Some(role.as_str()).filter(|role| !role.is_empty())),
+            _ => (None, None, None),
         };
         let maps = [
             ("additional_kwargs", &message.additional_kwargs),
             ("response_metadata", &message.response_metadata),
             ("extra", &message.extra),
         ];
-        Self { content, ai, tool, maps }
+        Self { content, ai, tool, role, chunk: message.chunk.as_deref(), maps }
     }
 
     /// Returns the counts that are a part of their own.
@@ -232,6 +249,14 @@ impl<'a> Rest<'a> {
         self.tool.map(|tool| tool.status).filter(|status| *status != ToolStatus::default())
     }
 
+    fn call_chunks(&self) -> &'a [ToolCallChunk] {
+        self.chunk.map_or(&[], |chunk| &chunk.tool_call_chunks)
+    }
+
+    fn is_last(&self) -> bool {
+        self.chunk.is_some_and(|chunk| chunk.last)
+    }
+
     fn len(&self) -> usize {
         let own = [
             self.content.is_some(),
@@ -240,6 +265,9 @@ impl<'a> Rest<'a> {
             self.usage().is_some(),
             self.artifact().is_some(),
             self.status().is_some(),
+            self.role.is_some(),
+            !self.call_chunks().is_empty(),
+            self.is_last(),
         ];
         own.into_iter().filter(|present| *present).count() + self.maps.iter().filter(|(_, map)| !map.is_empty()).count()
     }
@@ -265,6 +293,15 @@ impl Serialize for Rest<'_> {
         }
         if let Some(status) = self.status() {
             out.serialize_entry("status", &status)?;
+        }
+        if let Some(role) = self.role {
+            out.serialize_entry("role", role)?;
+        }
+        if !self.call_chunks().is_empty() {
+            out.serialize_entry("tool_call_chunks", self.call_chunks())?;
+        }
+        if self.is_last() {
+            out.serialize_entry("last", &true)?;
         }
         for (name, map) in self.maps.iter().filter(|(_, map)| !map.is_empty()) {
             out.serialize_entry(name, map)?;
@@ -323,15 +360,14 @@ fn join_ai(parts: &MessagePartsRef<'_>, rest: &mut Map) -> Result<Ai, MessageErr
                 && !call.contains_key("id")
             {
                 let Some(id) = ids.next() else {
-                    return Err(MessageError::Missing { kind: "tool_call".into(), field: "id" });
+                    return Err(MessageError::missing("a tool call", "tool_calls.id"));
                 };
                 call.insert("id".into(), id.into());
             }
         }
     }
     let own_usage = rest.shift_remove("usage_metadata");
-    let role = Role::take("ai".to_owned(), None, rest)?;
-    let Role::Ai(mut ai) = role else { return Ok(Ai::default()) };
+    let mut ai = take_ai(rest)?;
     let counted = parts.input_tokens.zip(parts.output_tokens).map(|(i, o)| Usage::new(i.into(), o.into()));
     ai.usage = match (counted, own_usage) {
         (None, None) => None,
@@ -357,6 +393,12 @@ fn join_tool(parts: &MessagePartsRef<'_>, rest: &mut Map) -> Result<Tool, Messag
         tool.status = status.try_into()?;
     }
     Ok(tool)
+}
+
+fn join_chunk(rest: &mut Map) -> Result<Chunk, MessageError> {
+    let chunks = rest.shift_remove("tool_call_chunks");
+    let tool_call_chunks = chunks.map_or_else(|| Ok(Vec::new()), |chunks| list("tool_call_chunks", chunks))?;
+    Ok(Chunk { tool_call_chunks, last: rest.shift_remove("last").is_some() })
 }
 
 fn read_ids(text: Option<&str>) -> Result<Vec<String>, MessageError> {
@@ -432,8 +474,25 @@ mod tests {
             let status = if failed { ToolStatus::Error } else { ToolStatus::Success };
             Role::Tool(Tool { tool_call_id, artifact, status })
         });
+        let chat = ".{0,6}".prop_map(|role| Role::Chat { role });
         let other = "x[a-z]{0,6}".prop_map(|kind| Role::Other { kind });
-        prop_oneof![Just(Role::Human), Just(Role::System), Just(Role::Remove), ai, tool, other]
+        prop_oneof![
+            Just(Role::Human),
+            Just(Role::System),
+            Just(Role::Function),
+            Just(Role::Remove),
+            ai,
+            tool,
+            chat,
+            other
+        ]
+    }
+
+    fn chunk() -> impl Strategy<Value = Option<Chunk>> {
+        let call = (text(), text(), text(), prop::option::of(any::<i64>()));
+        let call = call.prop_map(|(name, args, id, index)| ToolCallChunk { name, args, id, index });
+        let chunk = (prop::collection::vec(call, 0..3), any::<bool>());
+        prop::option::of(chunk.prop_map(|(tool_call_chunks, last)| Chunk { tool_call_chunks, last }))
     }
 
     fn message() -> impl Strategy<Value = Message> {
@@ -442,11 +501,20 @@ mod tests {
             ".{0,20}".prop_map(Content::Text),
             prop::collection::vec(block, 0..3).prop_map(Content::Blocks)
         ];
-        (role(), content, text(), text(), map(), map(), map()).prop_map(
-            |(role, content, id, name, additional_kwargs, response_metadata, extra)| {
+        (role(), content, text(), text(), map(), map(), map(), chunk()).prop_map(
+            |(role, content, id, name, additional_kwargs, response_metadata, extra, chunk)| {
                 // What is removed has no content; a dictionary could not hold one.
                 let content = if role == Role::Remove { Content::default() } else { content };
-                Message { id, name, content, role, additional_kwargs, response_metadata, extra }
+                let name = if role == Role::Function { name.or_else(|| Some("f".into())) } else { name };
+                let mut message = Message::new(role, content);
+                (message.id, message.name, message.extra) = (id, name, extra);
+                (message.additional_kwargs, message.response_metadata) = (additional_kwargs, response_metadata);
+                match chunk.filter(|_| message.role.class().is_some_and(|class| class.chunk().is_some())) {
+                    Some(chunk) if matches!(message.role, Role::Ai(_)) => message.chunk = Some(Box::new(chunk)),
+                    Some(_) => message.chunk = Some(Box::default()),
+                    None => {}
+                }
+                message
             },
         )
     }
@@ -461,10 +529,13 @@ mod tests {
         fn the_dictionary_survives_the_codec(message in message()) {
             // Names of at most four letters may be declared ones (`id`, `name`, `type`): those are no extra fields.
             let mut message = message;
-            message.extra.retain(|name, _| !["id", "name", "type"].contains(&name.as_str()));
+            message.extra.retain(|name, _| !["id", "name", "type", "role"].contains(&name.as_str()));
             if let Role::Ai(Ai { usage: Some(usage), .. }) = &mut message.role {
                 usage.extra.retain(|name, _| name.len() > 4);
             }
+            // Pieces of calls are JSON: once they stand for the calls, these hold what JSON can.
+            message.settle();
+            message.settle();
             let back: Message = Encoded::encode(&message).unwrap().decode().unwrap();
             prop_assert_eq!(back, message);
         }

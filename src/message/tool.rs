@@ -5,7 +5,7 @@
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{MessageError, Usage};
+use super::{MessageError, Usage, usage};
 use crate::base::{Map, Value};
 
 /// What only a message of the model has.
@@ -113,6 +113,19 @@ pub struct InvalidToolCall {
     pub error: Option<String>,
 }
 
+/// A piece of a tool call, as a model streams it: pieces with one index are parts of one call.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct ToolCallChunk {
+    /// The name of the tool, or a part of it.
+    pub name: Option<String>,
+    /// A part of the text of the arguments.
+    pub args: Option<String>,
+    /// The id of the call.
+    pub id: Option<String>,
+    /// The number of the call in the message.
+    pub index: Option<i64>,
+}
+
 /// The order of the names is that of LangChain: it is visible in text output.
 impl Serialize for ToolCall {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -140,11 +153,9 @@ impl TryFrom<Value> for ToolCall {
     type Error = MessageError;
 
     fn try_from(value: Value) -> Result<Self, MessageError> {
-        let mut map = object("tool_calls", value)?;
-        let missing = |field| MessageError::Missing { kind: "tool_call".into(), field };
-        let name = map.shift_remove("name").ok_or_else(|| missing("name"))?;
-        let args = map.shift_remove("args").ok_or_else(|| missing("args"))?;
-        let id = map.shift_remove("id").ok_or_else(|| missing("id"))?;
+        let mut map = object("", value)?;
+        let mut take = |field| map.shift_remove(field).ok_or_else(|| MessageError::argument("a tool call", field));
+        let (name, args, id) = (take("name")?, take("args")?, take("id")?);
         nothing_else("a tool call", &map, &["type", "extras"])?;
         Ok(Self { name: string("name", name)?, args: object("args", args)?, id: maybe_string("id", id)? })
     }
@@ -172,15 +183,79 @@ impl TryFrom<Value> for InvalidToolCall {
     type Error = MessageError;
 
     fn try_from(value: Value) -> Result<Self, MessageError> {
-        let mut map = object("invalid_tool_calls", value)?;
-        let mut take = |field| maybe_string(field, map.shift_remove(field).unwrap_or_default());
-        let call = Self { name: take("name")?, args: take("args")?, id: take("id")?, error: take("error")? };
+        let mut map = object("", value)?;
+        let mut take = |field| map.shift_remove(field).unwrap_or_default();
+        let (name, args, id, error) = (take("name"), take("args"), take("id"), take("error"));
         nothing_else("an invalid tool call", &map, &["type"])?;
-        Ok(call)
+        Ok(Self {
+            name: maybe_string("name", name)?,
+            args: maybe_string("args", args)?,
+            id: maybe_string("id", id)?,
+            error: maybe_string("error", error)?,
+        })
+    }
+}
+
+impl From<InvalidToolCall> for Value {
+    fn from(call: InvalidToolCall) -> Self {
+        let fields = [("id", call.id), ("name", call.name), ("args", call.args), ("error", call.error)];
+        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
+        Self::Map(std::iter::once(("type".to_owned(), "invalid_tool_call".into())).chain(fields).collect())
     }
 }
 
 impl<'de> Deserialize<'de> for InvalidToolCall {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::try_from(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for ToolCallChunk {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(Some(5))?;
+        out.serialize_entry("name", &self.name)?;
+        out.serialize_entry("args", &self.args)?;
+        out.serialize_entry("id", &self.id)?;
+        out.serialize_entry("index", &self.index)?;
+        out.serialize_entry("type", "tool_call_chunk")?;
+        out.end()
+    }
+}
+
+impl From<ToolCallChunk> for Value {
+    fn from(chunk: ToolCallChunk) -> Self {
+        let mut map = Map::with_capacity(5);
+        map.insert("name".into(), chunk.name.into());
+        map.insert("args".into(), chunk.args.into());
+        map.insert("id".into(), chunk.id.into());
+        map.insert("index".into(), chunk.index.into());
+        map.insert("type".into(), "tool_call_chunk".into());
+        Self::Map(map)
+    }
+}
+
+impl TryFrom<Value> for ToolCallChunk {
+    type Error = MessageError;
+
+    fn try_from(value: Value) -> Result<Self, MessageError> {
+        let mut map = object("", value)?;
+        let mut take = |field| map.shift_remove(field).unwrap_or_default();
+        let (name, args, id, index) = (take("name"), take("args"), take("id"), take("index"));
+        nothing_else("a tool call chunk", &map, &["type"])?;
+        let index = match index {
+            Value::Null => None,
+            index => Some(usage::count("index", index)?),
+        };
+        Ok(Self {
+            name: maybe_string("name", name)?,
+            args: maybe_string("args", args)?,
+            id: maybe_string("id", id)?,
+            index,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolCallChunk {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::try_from(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
@@ -214,14 +289,17 @@ pub(super) fn list<T: TryFrom<Value, Error = MessageError>>(
     value: Value,
 ) -> Result<Vec<T>, MessageError> {
     match value {
-        Value::List(items) => items.into_iter().map(T::try_from).collect(),
+        Value::List(items) => {
+            let read = |(at, item)| T::try_from(item).map_err(|e| e.within(format_args!("{field}[{at}]")));
+            items.into_iter().enumerate().map(read).collect()
+        }
         other => Err(MessageError::invalid(field, "a list", &other)),
     }
 }
 
 fn nothing_else(kind: &'static str, map: &Map, dropped: &[&str]) -> Result<(), MessageError> {
     match map.keys().find(|name| !dropped.contains(&name.as_str())) {
-        Some(field) => Err(MessageError::Unexpected { kind, field: field.clone() }),
+        Some(field) => Err(MessageError::Unexpected { kind, path: field.clone() }),
         None => Ok(()),
     }
 }
@@ -236,9 +314,9 @@ mod tests {
         let call = |json: serde_json::Value| ToolCall::try_from(Value::from(json));
         let full = json!({"name": "f", "args": {"a": 1}, "id": null, "type": "x", "extras": {"dropped": 1}});
         assert_eq!(call(full).unwrap(), ToolCall::new("f", [("a", 1)]));
-        assert!(call(json!({"name": "f", "args": {}})).unwrap_err().to_string().contains("\"id\""));
+        assert!(call(json!({"name": "f", "args": {}})).unwrap_err().to_string().contains("id: a tool call needs it"));
         let odd = call(json!({"name": "f", "args": {}, "id": "1", "index": 0})).unwrap_err();
-        assert_eq!(odd.to_string(), "a tool call has an unexpected field \"index\"");
+        assert_eq!(odd.to_string(), "index: a tool call has no such field");
         assert!(call(json!({"name": "f", "args": [], "id": "1"})).is_err());
         assert_eq!(
             Value::from_serialize(&ToolCall::new("f", [("a", 1)])).unwrap(),

@@ -67,8 +67,11 @@ impl Usage {
     }
 
     /// Reads counts over the ones that are already known.
-    pub(super) fn read_over(mut self, value: Value) -> Result<Self, MessageError> {
-        let mut map = object("usage_metadata", value)?;
+    pub(super) fn read_over(self, value: Value) -> Result<Self, MessageError> {
+        object("", value).and_then(|map| self.read_map(map)).map_err(|e| e.within("usage_metadata"))
+    }
+
+    fn read_map(mut self, mut map: Map) -> Result<Self, MessageError> {
         for (name, slot) in COUNTS.iter().zip([&mut self.input_tokens, &mut self.output_tokens, &mut self.total_tokens])
         {
             if let Some(value) = map.shift_remove(*name) {
@@ -104,7 +107,7 @@ impl TryFrom<Value> for Usage {
         if value.as_map().is_some()
             && let Some(field) = COUNTS.iter().find(|name| value.get(name).is_none())
         {
-            return Err(MessageError::Missing { kind: "usage_metadata".into(), field });
+            return Err(MessageError::missing("the usage", format!("usage_metadata.{field}")));
         }
         Self::default().read_over(value)
     }
@@ -137,7 +140,8 @@ fn details(field: &'static str, value: Option<Value>, known: &[&'static str]) ->
     let mut out = Map::with_capacity(map.len());
     for name in known {
         if let Some(value) = map.shift_remove(*name) {
-            out.insert((*name).to_owned(), count(name, value)?.into());
+            let read = count(name, value).map_err(|e| e.within(field))?;
+            out.insert((*name).to_owned(), read.into());
         }
     }
     out.extend(map);
@@ -145,7 +149,7 @@ fn details(field: &'static str, value: Option<Value>, known: &[&'static str]) ->
 }
 
 /// Reads a count as LangChain does: `"1"`, `2.0` and `true` are integers too.
-fn count(field: &'static str, value: Value) -> Result<i64, MessageError> {
+pub(super) fn count(field: &'static str, value: Value) -> Result<i64, MessageError> {
     let read = match &value {
         Value::Int(n) => Some(*n),
         Value::Bool(b) => Some(i64::from(*b)),

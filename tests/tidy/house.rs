@@ -57,7 +57,8 @@ pub(crate) fn foreign_words(files: &Files) -> Vec<Violation> {
                 };
                 line.match_indices(**place).any(begins)
             });
-            let lower = line.to_lowercase();
+            // Vectors say what the reference says.
+            let lower = if path.starts_with("tests/parity/") { String::new() } else { line.to_lowercase() };
             let word = words.iter().find(|word| lower.contains(**word));
             if let Some(found) = place.or(word) {
                 violations.push(Violation::of(
@@ -376,6 +377,7 @@ mod tests {
         let planted = files(&[
             ("docs/a.md", &path),
             ("src/b.rs", &word),
+            ("tests/parity/b.json", &word),
             ("docs/c.md", concat!("frame/", "work", "/x, network, at home")),
         ]);
         assert_eq!(found(&foreign_words(&planted)), [("docs/a.md", 2), ("src/b.rs", 1)]);

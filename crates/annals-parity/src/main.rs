@@ -1,5 +1,5 @@
-//! Runs graph scenarios on the public API of annals and writes their traces, to be compared with those of the
-//! reference.
+//! Runs graph scenarios and calls of message functions on the public API of annals and writes what comes of them, to be
+//! compared with what comes of them in the reference.
 //!
 //! A scenario that needs what the API does not offer is named on stderr and leaves no trace.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
@@ -10,6 +10,7 @@ mod chunks;
 mod expr;
 mod functional;
 mod kv;
+mod messages;
 mod policy;
 mod program;
 mod scenario;
@@ -33,9 +34,13 @@ const USAGE: &str =
     "usage: annals-parity graph SCENARIO_OR_FOLDER OUT_FOLDER [--backend memory|sqlite] [--append] [--partial]
        annals-parity pack SCENARIO_FOLDER TRACE_FOLDER VECTOR_FOLDER
        annals-parity verify VECTOR_FOLDER [--write]
+       annals-parity messages VECTOR_FOLDER OUT_FILE
+       annals-parity pack-messages VECTOR_FOLDER OUT_FOLDER
+       annals-parity verify-messages VECTOR_FOLDER [--write]
 
 graph runs scenarios and writes their traces, pack copies scenarios with the traces of the reference into one file for
 each category, verify runs those: what fails must stand in open.txt there, which --write writes anew, or in differ.txt.
+The same for calls of message functions, whose results are written to one file.
 
   --append   list channels in place of a reducer for concat_list
   --partial  leave out stream modes that there are not, run unguarded channels as guarded ones, delta as reducers";
@@ -62,6 +67,13 @@ fn main() -> ExitCode {
         ["pack", scenarios, traces, out] => vectors::pack(Path::new(scenarios), Path::new(traces), Path::new(out))
             .map(|count| println!("packed {count}")),
         ["verify", folder] => verify(Path::new(folder), write),
+        ["messages", folder, out] => {
+            messages::run(Path::new(folder), Path::new(out)).map(|count| println!("ran {count}"))
+        }
+        ["pack-messages", folder, out] => {
+            messages::pack(Path::new(folder), Path::new(out)).map(|count| println!("packed {count}"))
+        }
+        ["verify-messages", folder] => verify_messages(Path::new(folder), write),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -84,6 +96,12 @@ fn verify(folder: &Path, write: bool) -> Res<()> {
     }
     let surprises = report.surprises();
     if surprises.is_empty() { Ok(()) } else { Err(surprises.into()) }
+}
+
+fn verify_messages(folder: &Path, write: bool) -> Res<()> {
+    let (count, surprises) = messages::verify(folder, write)?;
+    println!("{count} calls");
+    if write || surprises.is_empty() { Ok(()) } else { Err(surprises.into()) }
 }
 
 fn run_all(scenarios: &Path, out: &Path, options: Options) -> Res<()> {

@@ -123,7 +123,7 @@ pub(crate) fn error(of: &Error) -> Json {
             return Failure::parse(reason).unwrap_or_else(|| Failure::of("ValueError")).to_json();
         }
         RunError::State(StateError::Channel { .. }) => "InvalidUpdateError",
-        RunError::State(StateError::Message { .. }) => "ValueError",
+        RunError::State(StateError::Message { source, .. }) => source.class().as_str(),
         RunError::EmptyInput => "EmptyInputError",
         RunError::ParentCommand => "ParentCommand",
         RunError::RecursionLimit { .. } => "GraphRecursionError",

@@ -1,0 +1,195 @@
+//! The encoding of the message vectors: plain JSON, and objects with one tagged member for what JSON lacks.
+
+use annals::base::{Map, Value};
+use annals::message::{Message, MessageError, message_to_dict, messages_from_dict};
+use serde_json::{Value as Json, json};
+
+/// A decoded value of a vector.
+#[derive(Clone, Debug)]
+pub(crate) enum Data {
+    /// A value without anything tagged inside.
+    Value(Value),
+    /// `$msg`
+    Message(Box<Message>),
+    /// A list with something tagged inside.
+    List(Vec<Data>),
+    /// `$tuple`
+    Tuple(Vec<Data>),
+    /// An object with something tagged inside.
+    Map(Vec<(String, Data)>),
+    /// `$overwrite`
+    Overwrite(Box<Data>),
+    /// `$prompt`: its messages.
+    Prompt(Vec<Data>),
+    /// `$type`, `$counter`, `$splitter`: a name, with the tag.
+    Named(#[allow(dead_code)] &'static str, String),
+    /// `$tool`
+    Tool(Value),
+}
+
+impl Data {
+    /// Decodes a value.
+    pub(crate) fn decode(json: &Json) -> Result<Self, MessageError> {
+        match json {
+            Json::Array(items) => Ok(collapse(decode_all(items)?)),
+            Json::Object(map) => {
+                if let (1, Some((tag, inner))) = (map.len(), map.iter().next())
+                    && let Some(tagged) = tagged(tag, inner)?
+                {
+                    return Ok(tagged);
+                }
+                let members = map.iter().map(|(name, json)| Ok((name.clone(), Self::decode(json)?)));
+                let members = members.collect::<Result<Vec<_>, MessageError>>()?;
+                let plain = members.iter().map(|(name, data)| match data {
+                    Self::Value(value) => Some((name.clone(), value.clone())),
+                    _ => None,
+                });
+                Ok(plain.collect::<Option<Map>>().map_or_else(|| Self::Map(members), |map| Self::Value(map.into())))
+            }
+            plain => Ok(Self::Value(Value::from(plain.clone()))),
+        }
+    }
+
+    /// Returns the value; tuples are lists, messages are flat dictionaries.
+    pub(crate) fn value(&self) -> Value {
+        match self {
+            Self::Value(value) | Self::Tool(value) => value.clone(),
+            Self::Message(message) => message.to_map().into(),
+            Self::List(items) | Self::Tuple(items) | Self::Prompt(items) => {
+                Value::List(items.iter().map(Self::value).collect())
+            }
+            Self::Map(members) => Value::Map(members.iter().map(|(k, v)| (k.clone(), v.value())).collect()),
+            Self::Overwrite(inner) => inner.value(),
+            Self::Named(_, name) => Value::from(name.as_str()),
+        }
+    }
+
+    /// Returns the items of a list, a tuple or a prompt.
+    pub(crate) fn items(&self) -> Option<Vec<Data>> {
+        match self {
+            Self::Value(Value::List(items)) => Some(items.iter().cloned().map(Self::Value).collect()),
+            Self::List(items) | Self::Tuple(items) | Self::Prompt(items) => Some(items.clone()),
+            _ => None,
+        }
+    }
+
+    /// Returns a member of an object.
+    pub(crate) fn get(&self, name: &str) -> Option<Data> {
+        match self {
+            Self::Value(value) => value.get(name).cloned().map(Self::Value),
+            Self::Map(members) => members.iter().find(|(member, _)| member == name).map(|(_, data)| data.clone()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self, Self::Value(Value::Null))
+    }
+
+    /// Encodes the value.
+    #[allow(dead_code)]
+    pub(crate) fn encode(&self) -> Json {
+        match self {
+            Self::Value(value) | Self::Tool(value) => value.to_json(),
+            Self::Message(message) => encode_message(message),
+            Self::List(items) | Self::Prompt(items) => items.iter().map(Self::encode).collect(),
+            Self::Tuple(items) => json!({"$tuple": items.iter().map(Self::encode).collect::<Vec<_>>()}),
+            Self::Map(members) => Json::Object(members.iter().map(|(k, v)| (k.clone(), v.encode())).collect()),
+            Self::Overwrite(inner) => json!({"$overwrite": inner.encode()}),
+            Self::Named(tag, name) => Json::Object([((*tag).to_owned(), json!(name))].into_iter().collect()),
+        }
+    }
+}
+
+fn decode_all(items: &[Json]) -> Result<Vec<Data>, MessageError> {
+    items.iter().map(Data::decode).collect()
+}
+
+/// A list in which nothing is tagged is a plain value.
+fn collapse(items: Vec<Data>) -> Data {
+    let plain = items.iter().map(|item| match item {
+        Data::Value(value) => Some(value.clone()),
+        _ => None,
+    });
+    plain.collect::<Option<Vec<_>>>().map_or_else(|| Data::List(items), |items| Data::Value(Value::List(items)))
+}
+
+fn tagged(tag: &str, inner: &Json) -> Result<Option<Data>, MessageError> {
+    let text = || inner.as_str().unwrap_or_default().to_owned();
+    let list = || inner.as_array().map_or(&[][..], Vec::as_slice);
+    Ok(Some(match tag {
+        "$msg" => {
+            let mut messages = messages_from_dict([Value::from(inner.clone())])?;
+            Data::Message(Box::new(messages.remove(0)))
+        }
+        "$tuple" => Data::Tuple(decode_all(list())?),
+        "$bytes" => Data::Value(Value::Bytes(base64(&text()))),
+        "$prompt" if inner["kind"] == "chat" => {
+            Data::Prompt(decode_all(inner["messages"].as_array().map_or(&[][..], Vec::as_slice))?)
+        }
+        "$prompt" => {
+            Data::Prompt(vec![Data::Message(Box::new(Message::human(inner["text"].as_str().unwrap_or_default())))])
+        }
+        "$overwrite" => Data::Overwrite(Box::new(Data::decode(inner)?)),
+        "$type" => Data::Named("$type", text()),
+        "$counter" => Data::Named("$counter", text()),
+        "$splitter" => Data::Named("$splitter", text()),
+        "$tool" => Data::Tool(Value::from(inner.clone())),
+        "$float" => Data::Value(Value::Float(match inner.as_str() {
+            Some("inf") => f64::INFINITY,
+            Some("-inf") => f64::NEG_INFINITY,
+            _ => f64::NAN,
+        })),
+        _ => return Ok(None),
+    }))
+}
+
+/// Encodes a message, with every field.
+pub(crate) fn encode_message(message: &Message) -> Json {
+    json!({"$msg": message_to_dict(message).to_json()})
+}
+
+/// Encodes messages.
+pub(crate) fn encode_messages(messages: &[Message]) -> Json {
+    messages.iter().map(encode_message).collect()
+}
+
+fn base64(text: &str) -> Vec<u8> {
+    let digit = |c: u8| match c {
+        b'A'..=b'Z' => Some(c - b'A'),
+        b'a'..=b'z' => Some(c - b'a' + 26),
+        b'0'..=b'9' => Some(c - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let (mut bytes, mut bits, mut count) = (Vec::new(), 0u32, 0);
+    for digit in text.bytes().filter_map(digit) {
+        bits = (bits << 6) | u32::from(digit);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_decoded_is_encoded_again() {
+        for json in [
+            json!([1, 1.0, {"a": [true, null]}]),
+            json!([{"$tuple": ["ai", {"$bytes": "AP8H"}]}, {"$type": "HumanMessage"}]),
+            json!({"$overwrite": {"a": {"$counter": "len"}}}),
+        ] {
+            assert_eq!(Data::decode(&json).unwrap().encode(), json);
+        }
+        let message = json!({"$msg": {"type": "human", "data": {"content": "hi"}}});
+        let Data::Message(message) = Data::decode(&message).unwrap() else { panic!("a message") };
+        assert_eq!(message.text(), "hi");
+    }
+}
