@@ -49,6 +49,8 @@ CREATE TABLE checkpoint (
 
 CREATE UNIQUE INDEX checkpoint_id ON checkpoint (namespace, id);
 
+CREATE INDEX checkpoint_run ON checkpoint (run, namespace, id) WHERE substr(run, 7, 1) BETWEEN X'80' AND X'8f';
+
 CREATE TABLE version (
   branch INTEGER NOT NULL,         -- branch.id
   ordinal INTEGER NOT NULL,        -- ordinal of the checkpoint
@@ -74,6 +76,10 @@ CREATE TABLE payload (
   input_tokens INTEGER,            -- tokens read
   output_tokens INTEGER            -- tokens written
 ) STRICT;
+
+CREATE INDEX payload_data ON payload (data) WHERE typeof(data) = 'integer';
+
+CREATE INDEX payload_text ON payload (text) WHERE typeof(text) = 'integer';
 
 CREATE TABLE blob (
   id INTEGER PRIMARY KEY,          -- what payload rows hold
@@ -104,6 +110,21 @@ CREATE TABLE write (
   sum BLOB,                        -- sum of a run of writes and the length of the run, on its first row
   PRIMARY KEY (checkpoint, task, idx, part)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE timer (
+  namespace INTEGER NOT NULL,      -- namespace.id of the checkpoint
+  task BLOB NOT NULL,              -- id of the task that sleeps, 16 bytes
+  checkpoint INTEGER NOT NULL,     -- checkpoint.seq whose task it is
+  wake_at INTEGER NOT NULL,        -- moment from which on it can go on, microseconds since 1970-01-01T00:00:00Z
+  xxh3 INTEGER NOT NULL,           -- XXH3-64 over the id of the checkpoint, the task and the moment
+  PRIMARY KEY (namespace, task)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX timer_wake ON timer (wake_at);
+
+CREATE TABLE erasure (
+  thread INTEGER PRIMARY KEY       -- thread.id, or 0 for a value that was replaced
+) STRICT;
 
 CREATE TABLE kv_namespace (
   id INTEGER PRIMARY KEY,          -- order of the first put into it
@@ -151,56 +172,66 @@ BEGIN SELECT RAISE(ABORT, 'annals: name is append-only'); END;
 CREATE TRIGGER thread_no_update BEFORE UPDATE ON thread
 BEGIN SELECT RAISE(ABORT, 'annals: thread is append-only'); END;
 
-CREATE TRIGGER thread_no_delete BEFORE DELETE ON thread
+CREATE TRIGGER thread_no_delete BEFORE DELETE ON thread WHEN NOT EXISTS (SELECT 1 FROM erasure)
 BEGIN SELECT RAISE(ABORT, 'annals: thread is append-only'); END;
 
 CREATE TRIGGER namespace_no_update BEFORE UPDATE ON namespace
 BEGIN SELECT RAISE(ABORT, 'annals: namespace is append-only'); END;
 
-CREATE TRIGGER namespace_no_delete BEFORE DELETE ON namespace
+CREATE TRIGGER namespace_no_delete BEFORE DELETE ON namespace WHEN NOT EXISTS (SELECT 1 FROM erasure)
 BEGIN SELECT RAISE(ABORT, 'annals: namespace is append-only'); END;
 
 CREATE TRIGGER branch_no_update BEFORE UPDATE ON branch
 BEGIN SELECT RAISE(ABORT, 'annals: branch is append-only'); END;
 
-CREATE TRIGGER branch_no_delete BEFORE DELETE ON branch
+CREATE TRIGGER branch_no_delete BEFORE DELETE ON branch WHEN NOT EXISTS (SELECT 1 FROM erasure)
 BEGIN SELECT RAISE(ABORT, 'annals: branch is append-only'); END;
 
 CREATE TRIGGER checkpoint_no_update BEFORE UPDATE ON checkpoint
 BEGIN SELECT RAISE(ABORT, 'annals: checkpoint is append-only'); END;
 
-CREATE TRIGGER checkpoint_no_delete BEFORE DELETE ON checkpoint
+CREATE TRIGGER checkpoint_no_delete BEFORE DELETE ON checkpoint WHEN NOT EXISTS (SELECT 1 FROM erasure)
 BEGIN SELECT RAISE(ABORT, 'annals: checkpoint is append-only'); END;
 
 CREATE TRIGGER version_no_update BEFORE UPDATE ON version
 BEGIN SELECT RAISE(ABORT, 'annals: version is append-only'); END;
 
-CREATE TRIGGER version_no_delete BEFORE DELETE ON version
+CREATE TRIGGER version_no_delete BEFORE DELETE ON version WHEN NOT EXISTS (SELECT 1 FROM erasure)
 BEGIN SELECT RAISE(ABORT, 'annals: version is append-only'); END;
 
 CREATE TRIGGER payload_no_update BEFORE UPDATE ON payload
 BEGIN SELECT RAISE(ABORT, 'annals: payload is append-only'); END;
 
-CREATE TRIGGER payload_no_delete BEFORE DELETE ON payload
+CREATE TRIGGER payload_no_delete BEFORE DELETE ON payload WHEN NOT EXISTS (SELECT 1 FROM erasure)
 BEGIN SELECT RAISE(ABORT, 'annals: payload is append-only'); END;
 
 CREATE TRIGGER blob_no_update BEFORE UPDATE ON blob
 BEGIN SELECT RAISE(ABORT, 'annals: blob is append-only'); END;
 
-CREATE TRIGGER blob_no_delete BEFORE DELETE ON blob
+CREATE TRIGGER blob_no_delete BEFORE DELETE ON blob WHEN NOT EXISTS (SELECT 1 FROM erasure)
 BEGIN SELECT RAISE(ABORT, 'annals: blob is append-only'); END;
 
 CREATE TRIGGER item_no_update BEFORE UPDATE ON item
 BEGIN SELECT RAISE(ABORT, 'annals: item is append-only'); END;
 
-CREATE TRIGGER item_no_delete BEFORE DELETE ON item
+CREATE TRIGGER item_no_delete BEFORE DELETE ON item WHEN NOT EXISTS (SELECT 1 FROM erasure)
 BEGIN SELECT RAISE(ABORT, 'annals: item is append-only'); END;
 
 CREATE TRIGGER write_no_update BEFORE UPDATE ON write
 BEGIN SELECT RAISE(ABORT, 'annals: write is append-only'); END;
 
-CREATE TRIGGER write_no_delete BEFORE DELETE ON write WHEN OLD.idx >= 0
+CREATE TRIGGER write_no_delete BEFORE DELETE ON write WHEN OLD.idx >= 0 AND NOT EXISTS (SELECT 1 FROM erasure)
 BEGIN SELECT RAISE(ABORT, 'annals: write is append-only, but for the special slots'); END;
+
+CREATE VIEW v_timers (thread, namespace, checkpoint, task, wake_at) AS
+SELECT t.public_id, n.path,
+  lower(substr(hex(c.id), 1, 8) || '-' || substr(hex(c.id), 9, 4) || '-' || substr(hex(c.id), 13, 4) || '-'
+    || substr(hex(c.id), 17, 4) || '-' || substr(hex(c.id), 21)),
+  lower(substr(hex(r.task), 1, 8) || '-' || substr(hex(r.task), 9, 4) || '-' || substr(hex(r.task), 13, 4) || '-'
+    || substr(hex(r.task), 17, 4) || '-' || substr(hex(r.task), 21)),
+  strftime('%Y-%m-%dT%H:%M:%S', r.wake_at / 1000000, 'unixepoch') || printf('.%06dZ', r.wake_at % 1000000)
+FROM timer r JOIN checkpoint c ON c.seq = r.checkpoint JOIN namespace n ON n.id = r.namespace
+  JOIN thread t ON t.id = n.thread;
 
 CREATE VIEW v_checkpoints (seq, thread, namespace, checkpoint, parent, branch, ordinal, step, source, created_at, run,
   metadata, sum) AS

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::hash::Summer;
 use super::limits::THREAD_ID_BYTES_MAX;
 use super::time::Timestamp;
 
@@ -125,6 +126,21 @@ uuid_id! {
     RunId, "run id"
 }
 
+impl RunId {
+    /// Returns the id of the run on a thread that has an idempotency key: a UUID of version 8, made of both.
+    pub fn from_key(thread: &ThreadId, key: &str) -> Self {
+        let mut bytes = Summer::new().bytes(thread.as_str().as_bytes()).bytes(key.as_bytes()).finish();
+        bytes[6] = (bytes[6] & 0x0f) | 0x80;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        Self(bytes)
+    }
+
+    /// Returns whether it was made of an idempotency key.
+    pub const fn is_of_key(&self) -> bool {
+        self.0[6] >> 4 == 8
+    }
+}
+
 /// The id under which the writes of no task are kept (a command given as input).
 pub const NULL_TASK: TaskId = TaskId::from_bytes([0; 16]);
 
@@ -220,6 +236,15 @@ mod tests {
         assert_eq!(&first.to_string()[19..23], "bfff", "step -1 as clock sequence");
         assert_eq!(first, first.to_string().parse().unwrap());
         assert_eq!(second.ticks(), first.ticks() + 1);
+    }
+
+    #[test]
+    fn the_id_of_a_run_with_a_key_follows_from_thread_and_key() {
+        let id = |thread: &str, key: &str| RunId::from_key(&ThreadId::new(thread).unwrap(), key);
+        assert_eq!(id("a", "bc"), id("a", "bc"));
+        assert!(id("a", "bc") != id("ab", "c") && id("a", "b") != id("a", "c"));
+        assert!(id("a", "b").is_of_key() && !IdSource::from_seed(1).run().is_of_key());
+        assert_eq!(&id("a", "b").to_string()[14..15], "8", "version 8");
     }
 
     #[test]

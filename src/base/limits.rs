@@ -46,6 +46,10 @@ pub const KV_EXPIRED_MAX: u32 = 16;
 pub const KV_SEARCH_DEFAULT: usize = 10;
 /// Namespaces that a listing of the key-value memory gives, unless set otherwise (as in LangGraph).
 pub const KV_NAMESPACES_DEFAULT: usize = 100;
+/// Threads that one call may delete.
+pub const DELETED_THREADS_MAX: usize = 1_000;
+/// Bytes of the idempotency key of a run.
+pub const RUN_KEY_BYTES_MAX: usize = 1_024;
 /// Rows that one page of a listing may hold.
 pub const PAGE_ROWS_MAX: usize = 10_000;
 /// Batches that one transaction takes along.

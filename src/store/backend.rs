@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 
 use super::batch::Batch;
 use super::beside::Beside;
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
-use super::record::{CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, WriteRecord};
+use super::record::{CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, TimerRecord, WriteRecord};
 use super::wait::{LOOKS_FOR, soon};
 
 /// A place where the log is kept.
@@ -22,7 +22,7 @@ use super::wait::{LOOKS_FOR, soon};
 /// no round trip per channel. Reads see everything that was committed before they began.
 ///
 /// # Implementing
-/// `commit` must call [`Batch::validate`] first.
+/// `commit` must call [`Batch::validate`] first, and `delete_threads` [`validate_deleted`](super::batch::validate_deleted).
 pub trait Backend: Send + Sync + fmt::Debug {
     /// Writes a batch: entirely, or not at all, or (a failed fsync) with unknown outcome. Returns when the batch is
     /// as durable as the backend was opened for.
@@ -121,6 +121,33 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`StoreError::Read`].
     fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError>;
+
+    /// Returns the newest checkpoint of a namespace that a run made, `None` if it made none. Only runs whose id was made
+    /// of an idempotency key ([`RunId::from_key`]) are found.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn last_of_run(
+        &self,
+        thread: &ThreadId,
+        namespace: &Namespace,
+        run: &RunId,
+    ) -> Result<Option<CheckpointRecord>, StoreError>;
+
+    /// Lists the tasks that sleep, by the moment at which they can go on, then by thread, namespace and task, at most
+    /// `limit`: all, or those that can go on at `due_by`.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError>;
+
+    /// Deletes threads with everything in them: all of them, or none. One that does not exist is passed over. Returns
+    /// when that is as durable as a commit.
+    ///
+    /// # Errors
+    /// [`StoreError::ForkedOff`] if a thread that stays was forked off one of them; [`StoreError::Invalid`] if they are
+    /// too many; [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
+    fn delete_threads(&self, threads: &[ThreadId]) -> Result<(), StoreError>;
 
     /// Returns what the backend keeps beside the log.
     fn beside(&self) -> &dyn Beside;

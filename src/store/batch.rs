@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use crate::base::limits::{
-    BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, ITEM_ID_BYTES_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, PARENTS_MAX,
-    TASK_WRITES_MAX, TASKS_MAX, VALUE_BYTES_MAX,
+    BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, DELETED_THREADS_MAX, ITEM_ID_BYTES_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX,
+    PARENTS_MAX, TASK_WRITES_MAX, TASKS_MAX, VALUE_BYTES_MAX,
 };
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 pub use crate::base::{ItemIndex, Payload, WriteValue};
@@ -28,8 +28,22 @@ pub struct Batch {
     pub expect: Vec<Expect>,
     /// Writes of tasks of checkpoints that are already stored. They come before `checkpoints`.
     pub writes: Vec<NewWrites>,
+    /// Timers of tasks whose `writes` are in this batch. A batch with checkpoints has none: they take those of the
+    /// namespace away.
+    pub timers: Vec<NewTimer>,
     /// Checkpoints, oldest first. Each goes onto its parent.
     pub checkpoints: Vec<NewCheckpoint>,
+}
+
+/// A task that sleeps, or does no longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewTimer {
+    /// The checkpoint whose task it is.
+    pub checkpoint: CheckpointId,
+    /// The task. A timer that it has is replaced.
+    pub task: TaskId,
+    /// The moment from which on it can go on; `None` if it need not be woken any more.
+    pub wake_at: Option<Timestamp>,
 }
 
 /// A head that a batch builds on.
@@ -186,7 +200,7 @@ impl Batch {
     /// Starts an empty batch for a namespace whose head must be `head`.
     pub fn new(thread: ThreadId, namespace: Namespace, head: Option<CheckpointId>) -> Self {
         let expect = vec![Expect { namespace: namespace.clone(), head }];
-        Self { thread, namespace, expect, writes: Vec::new(), checkpoints: Vec::new() }
+        Self { thread, namespace, expect, writes: Vec::new(), timers: Vec::new(), checkpoints: Vec::new() }
     }
 
     /// Returns the head after this batch: its last checkpoint, or the one it was built on.
@@ -209,6 +223,10 @@ impl Batch {
             return invalid("batch.expect", "it does not name the head of its own namespace".into());
         }
         self.writes.iter().try_for_each(NewWrites::validate)?;
+        let written = |timer: &NewTimer| self.writes.iter().any(|writes| writes.checkpoint == timer.checkpoint);
+        if !self.timers.is_empty() && (!self.checkpoints.is_empty() || !self.timers.iter().all(written)) {
+            return invalid("batch.timers", "they do not come with writes of their checkpoint alone".into());
+        }
         let mut above = None;
         for checkpoint in &self.checkpoints {
             if above.is_some_and(|id| checkpoint.id <= id) {
@@ -230,6 +248,10 @@ impl NewCheckpoint {
         self.tasks.iter().try_for_each(|task| name("task.name", &task.name))?;
         self.seen.iter().try_for_each(|seen| name("seen.node", &seen.node))?;
         self.consumed.iter().try_for_each(NewWrites::validate)?;
+        if let (Some(Parent::Fork(at)), Some(_)) = (&self.parent, self.consumed.first()) {
+            // A fork must not write to what it was forked off.
+            return invalid("consumed.checkpoint", format!("{} is not in this namespace", at.checkpoint));
+        }
         let mut channels = std::collections::HashSet::with_capacity(self.changes.len());
         for change in &self.changes {
             name("change.channel", &change.channel)?;
@@ -248,13 +270,13 @@ impl Change {
             return invalid("change.version", format!("{} is not between 1 and 2^63-1", self.version));
         }
         match &self.value {
-            ChangeValue::Value(Data::New(payload)) => payload_fits(payload),
+            ChangeValue::Value(data) => data.validate(),
             ChangeValue::Items(items) => items.iter().try_for_each(|item| {
                 if i64::try_from(item.slot).is_err() {
                     return invalid("item.slot", format!("{} is above 2^63-1", item.slot));
                 }
                 match &item.op {
-                    ItemOp::Put(Data::New(payload)) => payload_fits(payload),
+                    ItemOp::Put(data) => data.validate(),
                     ItemOp::Cut { end } if *end <= item.slot => {
                         invalid("item.cut", format!("it ends at {end}, before it begins at {}", item.slot))
                     }
@@ -262,6 +284,18 @@ impl Change {
                 }
             }),
             _ => Ok(()),
+        }
+    }
+}
+
+impl Data {
+    fn validate(&self) -> Result<(), StoreError> {
+        match self {
+            Self::New(payload) => payload_fits(payload),
+            Self::OfWrite(at) if at.index < 0 => {
+                invalid("data.of_write", format!("{} is a special slot, which is replaced", at.index))
+            }
+            Self::OfWrite(_) => Ok(()),
         }
     }
 }
@@ -279,6 +313,14 @@ impl NewWrites {
         }
         Ok(())
     }
+}
+
+/// Checks the threads that are to be deleted against the limits.
+///
+/// # Errors
+/// [`StoreError::Invalid`].
+pub fn validate_deleted(threads: &[ThreadId]) -> Result<(), StoreError> {
+    at_most("deleted threads", threads.len(), DELETED_THREADS_MAX)
 }
 
 fn payload_fits(payload: &Payload) -> Result<(), StoreError> {

@@ -66,6 +66,15 @@ pub enum StoreError {
         /// The id, or the prefix that was given.
         id: String,
     },
+    /// Other threads were forked off a thread that was to be deleted: their state is partly its. Nothing was deleted;
+    /// delete them along with it, in one call.
+    #[error("thread {thread} cannot be deleted: {} forked off it; nothing was deleted", forks_of(forks))]
+    ForkedOff {
+        /// The thread.
+        thread: ThreadId,
+        /// The threads that were forked off it.
+        forks: Vec<ThreadId>,
+    },
     /// An id prefix fits several checkpoints.
     #[error("prefix {prefix} fits several checkpoints, among them {}", list(matches))]
     Ambiguous {
@@ -163,4 +172,9 @@ fn or_none(id: &Option<CheckpointId>) -> String {
 
 fn list(ids: &[CheckpointId]) -> String {
     ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn forks_of(forks: &[ThreadId]) -> String {
+    let names = forks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    if forks.len() == 1 { format!("thread {names} was") } else { format!("threads {names} were") }
 }

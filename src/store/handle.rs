@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::base::{CheckpointId, Clock, IdSource, RunId, SystemClock, Timestamp, span};
+use crate::base::{CheckpointId, Clock, IdSource, RunId, SystemClock, ThreadId, Timestamp, span};
 
 use super::backend::{Backend, CheckReport, Ticket};
 use super::beside::CacheChange;
 use super::error::StoreError;
 use super::heads::HeadCache;
 use super::memory::MemoryBackend;
+use super::record::TimerRecord;
 use super::sqlite::SqliteBackend;
 
 /// How far an acknowledged commit has come.
@@ -237,6 +238,74 @@ impl Store {
             self.0.backend.write_submitted();
             ticket.wait_until_settled();
         }
+    }
+
+    /// Deletes a thread with everything in it: its checkpoints, its values, what its tasks wrote, and its timers. One
+    /// that does not exist is passed over. It cannot be undone, and the bytes are overwritten in the file; the key-value
+    /// memory and the cache are no part of a thread. A run on the thread that is under way gets a conflict.
+    ///
+    /// # Errors
+    /// [`StoreError::ForkedOff`] if another thread was forked off it: delete both with [`Store::delete_threads`];
+    /// [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::base::ThreadId;
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Note { #[channel(last)] text: String }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Note>::new()
+    ///     .node("keep", |_: &Note| Ok(Note::update()))
+    ///     .edge(START, "keep")
+    ///     .compile()?;
+    /// let store = Store::memory();
+    /// let thread = store.thread("monday")?;
+    /// graph.invoke(&thread, Note::update().text("private"))?;
+    /// thread.at("~0")?.fork_to("tuesday")?;
+    ///
+    /// let refused = store.delete_thread(thread.id()).unwrap_err();
+    /// assert!(refused.to_string().contains("thread tuesday was forked off it"), "{refused}");
+    /// store.delete_threads(&[thread.id().clone(), ThreadId::new("tuesday")?])?;
+    /// assert!(store.threads()?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "delete")]
+    pub fn delete_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
+        self.delete_threads(std::slice::from_ref(thread))
+    }
+
+    /// Deletes threads with everything in them: all of them, or none; see [`Store::delete_thread`].
+    ///
+    /// # Errors
+    /// As [`Store::delete_thread`]; [`StoreError::Invalid`] for more than 1,000 threads.
+    pub fn delete_threads(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
+        span!("delete_threads", threads = threads.len());
+        self.0.backend.write_submitted();
+        self.0.backend.delete_threads(threads)?;
+        self.0.heads.forget(threads);
+        Ok(())
+    }
+
+    /// Lists the tasks that sleep ([`Context::sleep_until`](crate::graph::Context::sleep_until)), those that wake first
+    /// first: all, or those that can go on at `due_by`. A run of their graph on their thread with
+    /// [`Input::Continue`](crate::Input::Continue) wakes them.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn timers(&self, due_by: Option<Timestamp>) -> Result<Vec<TimerRecord>, StoreError> {
+        self.0.backend.timers(due_by, usize::MAX)
+    }
+
+    /// Returns the task that wakes first of those that sleep, `None` if none does.
+    ///
+    /// # Errors
+    /// As [`Store::timers`].
+    pub fn next_timer(&self) -> Result<Option<TimerRecord>, StoreError> {
+        Ok(self.0.backend.timers(None, 1)?.pop())
     }
 
     pub(crate) fn heads(&self) -> &HeadCache {

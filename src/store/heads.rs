@@ -59,6 +59,11 @@ impl HeadCache {
         heads.drain(..drop_to);
     }
 
+    /// Forgets the heads of threads.
+    pub(crate) fn forget(&self, threads: &[ThreadId]) {
+        self.heads.lock().retain(|head| !threads.contains(&head.thread));
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&self) {
         self.heads.lock().clear();

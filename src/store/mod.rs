@@ -25,7 +25,7 @@ mod sqlite;
 mod wait;
 
 pub use backend::{Backend, CheckReport, Ticket};
-pub use batch::{Batch, ItemIndex, NewCheckpoint, NewWrite, NewWrites, Parent, Payload, WriteValue};
+pub use batch::{Batch, ItemIndex, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Payload, WriteValue};
 pub use beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 pub use cache::Cache;
 pub use error::StoreError;
@@ -35,7 +35,7 @@ pub use memory::MemoryBackend;
 pub use query::{CheckpointQuery, ItemRange};
 pub use record::{
     ChannelRecord, ChannelValue, CheckpointRecord, ItemIndexRef, ItemRow, Point, Source, StateRecord, TaskKind,
-    TaskRecord, ThreadRecord, WriteRecord,
+    TaskRecord, ThreadRecord, TimerRecord, WriteRecord,
 };
 pub use sqlite::{CommitStats, SqliteBackend};
 

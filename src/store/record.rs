@@ -224,6 +224,17 @@ pub struct WriteRecord {
     pub value: WriteValue,
 }
 
+/// A task that sleeps: a run on its thread wakes it, from its moment on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimerRecord {
+    /// The checkpoint whose task it is.
+    pub point: Point,
+    /// The task.
+    pub task: TaskId,
+    /// The moment from which on it can go on.
+    pub wake_at: Timestamp,
+}
+
 /// A thread, as a listing shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadRecord {

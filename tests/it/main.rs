@@ -13,6 +13,10 @@ mod commands;
 #[path = "commands.rs"]
 mod commands_in_a_file;
 mod crash;
+mod durable;
+/// The same on a file.
+#[path = "durable.rs"]
+mod durable_in_a_file;
 mod edits;
 /// The same edits on a file.
 #[path = "edits.rs"]

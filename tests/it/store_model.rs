@@ -11,8 +11,8 @@ use annals::base::{CheckpointId, Codec, IdSource, Namespace, TaskId, ThreadId, T
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, WriteRef};
 use annals::store::{
     Backend, Batch, ChannelValue, CheckpointQuery, CheckpointRecord, ItemIndex, ItemRange, MemoryBackend,
-    NewCheckpoint, NewWrite, NewWrites, OpenOptions, Parent, Payload, Point, Source, SqliteBackend, StoreError,
-    TaskKind, TaskRecord, WriteValue,
+    NewCheckpoint, NewTimer, NewWrite, NewWrites, OpenOptions, Parent, Payload, Point, Source, SqliteBackend,
+    StoreError, TaskKind, TaskRecord, WriteValue,
 };
 use proptest::prelude::*;
 
@@ -30,7 +30,9 @@ enum Op {
     /// The first checkpoint of a namespace, on one of another.
     ForkTo { from_place: usize, from: usize, content: Content },
     /// Writes of a task of an earlier checkpoint.
-    Writes { place: usize, at: usize, task: u8, writes: Vec<WriteSpec> },
+    Writes { place: usize, at: usize, task: u8, writes: Vec<WriteSpec>, wake_at: Option<Option<u8>> },
+    /// Threads are deleted.
+    Delete { of: Vec<usize> },
     /// A batch built on a head that is not the head.
     Stale { place: usize, head: Option<usize>, content: Content },
     /// A batch that was already committed, as it was or altered.
@@ -124,8 +126,9 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(place, from, content)| Op::Fork { place, from, content }),
         1 => (any::<usize>(), any::<usize>(), content())
             .prop_map(|(from_place, from, content)| Op::ForkTo { from_place, from, content }),
-        3 => (any::<usize>(), any::<usize>(), 0u8..4, prop::collection::vec(write_spec(), 1..4))
-            .prop_map(|(place, at, task, writes)| Op::Writes { place, at, task, writes }),
+        3 => (any::<usize>(), any::<usize>(), 0u8..4, prop::collection::vec(write_spec(), 1..4), any::<Option<Option<u8>>>())
+            .prop_map(|(place, at, task, writes, wake_at)| Op::Writes { place, at, task, writes, wake_at }),
+        1 => prop::collection::vec(any::<usize>(), 1..3).prop_map(|of| Op::Delete { of }),
         1 => (any::<usize>(), any::<Option<usize>>(), content())
             .prop_map(|(place, head, content)| Op::Stale { place, head, content }),
         1 => (any::<usize>(), any::<bool>()).prop_map(|(which, altered)| Op::Repeat { which, altered }),
@@ -417,12 +420,16 @@ impl<'a> Pair<'a> {
                 let target = self.new_place()?;
                 Some(self.batch(target, None, Some(Parent::Fork(at)), content))
             }
-            Op::Writes { place, at, task, writes } => {
+            Op::Writes { place, at, task, writes, wake_at } => {
                 let (place, head) = (place % count, self.places[place % count].ids.last().copied()?);
                 let at = pick(&self.places[place], *at)?;
                 let new = self.writes(at, *task, writes);
                 let place = &self.places[place];
                 let mut batch = Batch::new(place.thread.clone(), place.namespace.clone(), Some(head));
+                if let Some(wake_at) = wake_at {
+                    let wake_at = wake_at.map(|micros| Timestamp::from_micros(micros.into()));
+                    batch.timers.push(NewTimer { checkpoint: at, task: new.task, wake_at });
+                }
                 batch.writes.push(new);
                 Some(batch)
             }
@@ -441,7 +448,7 @@ impl<'a> Pair<'a> {
                 }
                 Some(batch)
             }
-            Op::Reopen => None,
+            Op::Delete { .. } | Op::Reopen => None,
         }
     }
 
@@ -449,6 +456,9 @@ impl<'a> Pair<'a> {
         if matches!(op, Op::Reopen) {
             self.file = Arc::new(MemoryBackend::new());
             self.file = (self.open)();
+        }
+        if let Op::Delete { of } = op {
+            return self.delete(of);
         }
         let Some(batch) = self.build(op) else { return Ok(()) };
         let (expected, found) = (self.model.commit(&batch), self.file.commit(&batch));
@@ -466,6 +476,17 @@ impl<'a> Pair<'a> {
                 .unwrap();
             place.ids.extend(batch.checkpoints.iter().map(|checkpoint| checkpoint.id));
             self.committed.push(batch);
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, of: &[usize]) -> Result<(), TestCaseError> {
+        let threads: Vec<ThreadId> = of.iter().map(|at| self.places[at % self.places.len()].thread.clone()).collect();
+        let (expected, found) = (self.model.delete_threads(&threads), self.file.delete_threads(&threads));
+        prop_assert_eq!(expected.as_ref().map_err(ToString::to_string), found.as_ref().map_err(ToString::to_string));
+        if expected.is_ok() {
+            self.places.iter_mut().filter(|place| threads.contains(&place.thread)).for_each(|place| place.ids.clear());
+            self.committed.retain(|batch| !threads.contains(&batch.thread));
         }
         Ok(())
     }
@@ -504,6 +525,7 @@ impl<'a> Pair<'a> {
             shown.collect::<Vec<_>>()
         };
         prop_assert_eq!(threads(model), threads(file));
+        prop_assert_eq!(model.timers(None, 100).unwrap(), file.timers(None, 100).unwrap());
         Ok(())
     }
 

@@ -198,7 +198,6 @@ fn of_step(step: &Map<String, Json>, missing: &mut BTreeSet<String>) {
         "invoke" | "stream" | "get_state" | "history" | "update_state" | "bulk_update" | "compile" => {}
         "draw_mermaid" | "graph_json" | "get_subgraphs" => {}
         "clear_cache" => _ = missing.insert("cache".into()),
-        "delete_thread" => _ = missing.insert("delete_thread".into()),
         other if crate::kv::is_known(other) => {}
         other => _ = missing.insert(format!("step {other}")),
     }

@@ -113,6 +113,11 @@ impl<'a> Runner<'a> {
             }
             return Ok(());
         }
+        if what == "delete_thread" {
+            let id = step.get("thread").and_then(Json::as_str).unwrap_or("1");
+            self.store.delete_thread(self.store.thread(id)?.id())?;
+            return Ok(());
+        }
         let mut built = self.graph(step.get("graph").and_then(Json::as_str).unwrap_or("main"))?;
         if let kind @ ("get_state" | "history" | "update_state" | "bulk_update") =
             step["do"].as_str().unwrap_or_default()

@@ -18,6 +18,7 @@
 mod basics;
 mod beside;
 mod build;
+mod deletion;
 mod forks;
 mod heads;
 mod limits;
@@ -25,6 +26,7 @@ mod listing;
 mod lists;
 mod replay;
 mod strict;
+mod timers;
 mod values;
 mod writes;
 
@@ -91,6 +93,14 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("an id can be found by its beginning", listing::prefixes),
     ("threads come in order, in pages", listing::threads),
     ("the check counts what is there", listing::check),
+    ("a deleted thread is gone, and only it", deletion::whole),
+    ("a thread that others were forked off is not deleted alone", deletion::forks),
+    ("what is not there is passed over when it is deleted", deletion::nothing),
+    ("a run on a deleted thread gets a conflict", deletion::under_way),
+    ("the newest checkpoint of a run", deletion::of_run),
+    ("timers are listed by their moments", timers::listed),
+    ("timers go when they are passed", timers::passed),
+    ("timers that make no sense are refused", timers::refused),
     ("every field of an entry of the key-value memory", beside::kv_fields),
     ("the order of the key-value memory", beside::kv_order),
     ("entries of the key-value memory expire", beside::kv_expiry),

@@ -96,6 +96,15 @@ impl Next<'_> {
             }
             self.space.add_writes(new.checkpoint, &Write::all_of(new).collect::<Vec<_>>());
         }
+        for timer in &self.batch.timers {
+            match timer.wake_at {
+                Some(wake_at) => _ = self.space.timers.insert(timer.task, (timer.checkpoint, wake_at)),
+                None => _ = self.space.timers.remove(&timer.task),
+            }
+        }
+        if !self.batch.checkpoints.is_empty() {
+            self.space.timers.clear();
+        }
         Ok(())
     }
 

@@ -2,13 +2,14 @@
 //!
 //! It refuses more than a file does: whatever shows a mistake of the caller (a missing parent, a version that goes
 //! back, a removal of nothing, a reference that leads nowhere) is [`StoreError::Invalid`]. It is also quick enough to
-//! run on: a commit costs what changed, a fork costs nothing. *Absent:* sums, durability, and any removal.
+//! run on: a commit costs what changed, a fork costs nothing. *Absent:* sums and durability.
 //!
 //! Invariants: every checkpoint holds its whole state in shared maps; a commit makes the next version of a namespace
 //! and puts it in place as its last act; no lock is held while a caller's code runs.
 
 mod beside;
 mod commit;
+mod delete;
 mod read;
 mod stored;
 mod tree;
@@ -19,12 +20,12 @@ use parking_lot::RwLock;
 
 use self::stored::{Log, Stored};
 use super::backend::{Backend, CheckReport, Ticket};
-use super::batch::Batch;
+use super::batch::{Batch, validate_deleted};
 use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
-use super::record::{CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, WriteRecord};
-use crate::base::{CheckpointId, Encoded, Namespace, ThreadId, Timestamp};
+use super::record::{CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, TimerRecord, WriteRecord};
+use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 
 /// A backend in memory, stricter than a file. It lasts as long as it is held.
 ///
@@ -113,6 +114,27 @@ impl Backend for MemoryBackend {
     fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
         let log = self.log.read();
         Ok(log.threads.get(thread).map(|thread| thread.spaces.keys().cloned().collect()).unwrap_or_default())
+    }
+
+    fn last_of_run(
+        &self,
+        thread: &ThreadId,
+        namespace: &Namespace,
+        run: &RunId,
+    ) -> Result<Option<CheckpointRecord>, StoreError> {
+        let space = self.log.read().space(thread, namespace).filter(|_| run.is_of_key()).cloned();
+        let space = space.unwrap_or_default();
+        let mut newest_first = space.checkpoints.walk_down(None).map(|(_, stored)| &stored.record);
+        Ok(newest_first.find(|record| record.run == Some(*run)).cloned())
+    }
+
+    fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
+        Ok(read::timers(&self.log.read(), due_by, limit))
+    }
+
+    fn delete_threads(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
+        validate_deleted(threads)?;
+        delete::threads(&mut self.log.write(), threads)
     }
 
     fn beside(&self) -> &dyn Beside {

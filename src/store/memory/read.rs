@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::stored::{ChangedValue, Channel, Held, Item, Log, Space, Stored};
 use crate::base::limits::PAGE_ROWS_MAX;
-use crate::base::{CheckpointId, ThreadId};
+use crate::base::{CheckpointId, ThreadId, Timestamp};
 use crate::store::backend::CheckReport;
 use crate::store::batch::{Payload, Seen};
 use crate::store::error::StoreError;
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, TimerRecord, WriteRecord,
 };
 
 pub(super) fn by_prefix(log: &Log, thread: &ThreadId, prefix: &str, limit: usize) -> Vec<CheckpointRecord> {
@@ -136,6 +136,24 @@ pub(super) fn writes(space: &Space, checkpoint: &CheckpointId) -> Vec<WriteRecor
     let mut found: Vec<_> = writes.walk_up(None).map(|(_, write)| write).collect();
     found.sort_by(|a, b| (&a.path, a.task, a.index).cmp(&(&b.path, b.task, b.index)));
     found.into_iter().map(|write| write.to_record()).collect()
+}
+
+/// Returns the tasks that sleep, by the moment at which they can go on.
+pub(super) fn timers(log: &Log, due_by: Option<Timestamp>, limit: usize) -> Vec<TimerRecord> {
+    let mut found = Vec::new();
+    for (thread, of) in &log.threads {
+        for (namespace, space) in &of.spaces {
+            let due = space.timers.iter().filter(|(_, (_, wake_at))| due_by.is_none_or(|by| *wake_at <= by));
+            found.extend(due.map(|(task, (checkpoint, wake_at))| TimerRecord {
+                point: Point { thread: thread.clone(), namespace: namespace.clone(), checkpoint: *checkpoint },
+                task: *task,
+                wake_at: *wake_at,
+            }));
+        }
+    }
+    found.sort_by_key(|timer| timer.wake_at);
+    found.truncate(limit);
+    found
 }
 
 /// Counts everything, and replays every checkpoint onto its parent.

@@ -37,6 +37,8 @@ pub(super) struct Space {
     /// The writes of the tasks of each checkpoint.
     pub(super) writes: Tree<CheckpointId, Writes>,
     pub(super) branches: u64,
+    /// The tasks that sleep: their checkpoints, and when they can go on.
+    pub(super) timers: BTreeMap<TaskId, (CheckpointId, Timestamp)>,
 }
 
 /// The writes of the tasks of one checkpoint, by task and index.

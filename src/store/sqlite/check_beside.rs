@@ -1,15 +1,19 @@
-//! Verifying what stands beside the log: every row of the key-value memory and of the cache.
+//! Verifying what is no log: every timer, and every row of the key-value memory and of the cache.
 
 use super::check::Checker;
 use super::fault::Res;
-use super::{cache, kv, sql};
+use super::{cache, kv, sql, timer};
 use rusqlite::Row;
 
 impl Checker<'_> {
-    /// Verifies the rows of the key-value memory and of the cache.
+    /// Verifies the timers, and the rows of the key-value memory and of the cache.
     pub(super) fn beside(&mut self) -> Res<()> {
         self.entries(sql::CHECK_KV, kv::check)?;
-        self.entries(sql::CHECK_CACHE, cache::check)
+        self.entries(sql::CHECK_CACHE, cache::check)?;
+        let entries = self.report.entries;
+        self.entries(sql::CHECK_TIMERS, timer::check)?;
+        self.report.entries = entries;
+        Ok(())
     }
 
     fn entries(&mut self, query: &str, check: fn(&Row<'_>) -> Res<()>) -> Res<()> {

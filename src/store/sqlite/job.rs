@@ -1,9 +1,11 @@
-//! What the writer role is asked to write: a batch of the log, or changes of what stands beside it.
+//! What the writer role is asked to write: a batch of the log, changes of what stands beside it, or the erasure of
+//! threads. *Absent:* how each of them is written.
 
 use super::fault::Res;
 use super::write::{self, Caches};
-use super::{cache, kv};
-use crate::store::batch::{Batch, ChangeValue, Data, ItemOp, NewCheckpoint, NewWrites, WriteValue};
+use super::{cache, erase, kv};
+use crate::base::ThreadId;
+use crate::store::batch::{Batch, ChangeValue, Data, ItemOp, NewCheckpoint, NewWrites, WriteValue, validate_deleted};
 use crate::store::beside::{CacheChange, KvChange};
 use crate::store::error::StoreError;
 use rusqlite::Connection;
@@ -14,6 +16,7 @@ pub(super) enum Job {
     Log(Batch),
     Kv(Vec<KvChange>),
     Cache(Vec<CacheChange>),
+    Erase(Vec<ThreadId>),
 }
 
 /// A job, borrowed from whoever waits for it.
@@ -22,6 +25,7 @@ pub(super) enum JobRef<'a> {
     Log(&'a Batch),
     Kv(&'a [KvChange]),
     Cache(&'a [CacheChange]),
+    Erase(&'a [ThreadId]),
 }
 
 impl Job {
@@ -31,6 +35,7 @@ impl Job {
             Self::Log(batch) => JobRef::Log(batch),
             Self::Kv(changes) => JobRef::Kv(changes),
             Self::Cache(changes) => JobRef::Cache(changes),
+            Self::Erase(threads) => JobRef::Erase(threads),
         }
     }
 }
@@ -42,6 +47,7 @@ impl JobRef<'_> {
             Self::Log(batch) => Job::Log(batch.clone()),
             Self::Kv(changes) => Job::Kv(changes.to_vec()),
             Self::Cache(changes) => Job::Cache(changes.to_vec()),
+            Self::Erase(threads) => Job::Erase(threads.to_vec()),
         }
     }
 
@@ -51,6 +57,7 @@ impl JobRef<'_> {
             Self::Log(batch) => batch.validate(),
             Self::Kv(changes) => KvChange::validate(changes),
             Self::Cache(changes) => CacheChange::validate(changes),
+            Self::Erase(threads) => validate_deleted(threads),
         }
     }
 
@@ -60,6 +67,7 @@ impl JobRef<'_> {
             Self::Log(batch) => write::batch(conn, caches, batch),
             Self::Kv(changes) => kv::write(conn, changes),
             Self::Cache(changes) => cache::write(conn, changes),
+            Self::Erase(threads) => erase::threads(conn, caches, threads),
         }
     }
 
@@ -69,6 +77,8 @@ impl JobRef<'_> {
             Self::Log(batch) => batch_bytes(batch),
             Self::Kv(changes) => changes.iter().map(kv_bytes).sum(),
             Self::Cache(changes) => changes.iter().map(cache_bytes).sum(),
+            // Who asked for it copies the WAL afterwards.
+            Self::Erase(_) => 0,
         };
         7 + bytes as u64 / 4_000
     }

@@ -3,7 +3,7 @@
 //! The file is specified in `docs/format.md`: an append-only log of rows with sequential keys, in which a checkpoint
 //! costs what it changed. One transaction writes a batch ([`write`], [`changes`], [`writes`]); groups of batches share
 //! one ([`writer`], [`group`]). State is read along the lineage of a checkpoint ([`lineage`], [`read`], [`items`]).
-//! What stands beside the log goes the same way in ([`job`], [`kv`], [`cache`]).
+//! What stands beside the log goes the same way in ([`job`], [`kv`], [`cache`]), and so do erasures ([`erase`]).
 //! Every value is verified where it is decoded ([`rows`]), everything by `check` ([`sums`], [`check`]).
 //! *Absent:* what a channel or a message means, and any update of a stored row of the log.
 //!
@@ -15,6 +15,7 @@ mod changes;
 mod check;
 mod check_beside;
 mod check_writes;
+mod erase;
 mod fault;
 mod group;
 mod items;
@@ -33,6 +34,7 @@ mod sql;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod timer;
 mod wal;
 mod write;
 mod writer;
@@ -45,14 +47,14 @@ use read::View;
 pub use writer::CommitStats;
 use writer::Writer;
 
-use crate::base::{CheckpointId, Encoded, Namespace, ThreadId, Timestamp};
+use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::backend::{Backend, CheckReport, Ticket};
 use crate::store::batch::Batch;
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 use crate::store::error::StoreError;
 use crate::store::handle::OpenOptions;
 use crate::store::query::{CheckpointQuery, ItemRange};
-use crate::store::record::{CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, WriteRecord};
+use crate::store::record::{CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, TimerRecord, WriteRecord};
 use std::path::Path;
 
 /// A backend in one SQLite file.
@@ -176,6 +178,26 @@ impl Backend for SqliteBackend {
 
     fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
         self.pool.read(|view| view.namespaces(thread))
+    }
+
+    fn last_of_run(
+        &self,
+        thread: &ThreadId,
+        namespace: &Namespace,
+        run: &RunId,
+    ) -> Result<Option<CheckpointRecord>, StoreError> {
+        self.pool.read(|view| view.last_of_run(thread, namespace, run))
+    }
+
+    fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
+        self.pool.read(|view| timer::list(view.conn, due_by, limit))
+    }
+
+    fn delete_threads(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
+        self.writer()?.commit(JobRef::Erase(threads))?;
+        // The WAL still holds the pages as they were. If somebody reads them, they go when it is copied the next time.
+        _ = self.checkpoint_wal();
+        Ok(())
     }
 
     fn beside(&self) -> &dyn Beside {

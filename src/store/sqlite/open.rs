@@ -165,6 +165,7 @@ fn connect_writer(place: &Place, options: &OpenOptions) -> Res<Connection> {
         let reason = format!("its journal mode is {mode} and cannot be made wal");
         return Err(cannot_open(&place.path, &reason, None).into());
     }
+    conn.execute_batch(sql::ERASE_DELETED)?;
     conn.execute_batch(match options.synchronous {
         Synchronous::Full => sql::SYNC_FULL,
         Synchronous::Normal => sql::SYNC_NORMAL,

@@ -126,6 +126,19 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Returns the newest checkpoint of a namespace that a run with an idempotency key made.
+    pub(super) fn last_of_run(
+        self,
+        thread: &ThreadId,
+        namespace: &Namespace,
+        run: &RunId,
+    ) -> Res<Option<CheckpointRecord>> {
+        match self.namespace(thread, namespace)? {
+            Some(namespace) => Ok(self.records(sql::RECORD_OF_RUN, params![run.as_bytes(), namespace])?.pop()),
+            None => Ok(None),
+        }
+    }
+
     /// Returns the id of the newest checkpoint of a namespace.
     pub(super) fn head_id(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointId>> {
         let mut statement = self.conn.prepare_cached(sql::HEAD_ID)?;

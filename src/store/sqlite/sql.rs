@@ -34,6 +34,11 @@ pub(super) const SAVEPOINT: &str = "SAVEPOINT batch";
 pub(super) const RELEASE: &str = "RELEASE batch";
 pub(super) const ROLLBACK_TO: &str = "ROLLBACK TO batch";
 
+/// Another number once another connection has committed.
+pub(super) const DATA_VERSION: &str = "PRAGMA data_version";
+/// What is deleted or replaced is overwritten, so that it cannot be read from the file any more.
+pub(super) const ERASE_DELETED: &str = "PRAGMA secure_delete = ON";
+
 pub(super) const NAME_MAX: &str = "SELECT max(id) FROM name";
 pub(super) const NAME_BY_ID: &str = "SELECT kind, text FROM name WHERE id = ?1";
 pub(super) const NAME_BY_TEXT: &str = "SELECT id FROM name WHERE kind = ?1 AND text = ?2";
@@ -95,6 +100,14 @@ macro_rules! record_joins {
 }
 pub(super) const RECORD_HEAD: &str =
     concat!(record!("(SELECT * FROM checkpoint WHERE namespace = ?1 ORDER BY id DESC LIMIT 1) c"), record_joins!());
+/// The index holds only runs whose ids are of version 8.
+pub(super) const RECORD_OF_RUN: &str = concat!(
+    record!(
+        "(SELECT * FROM checkpoint WHERE run = ?1 AND substr(run, 7, 1) BETWEEN X'80' AND X'8f' AND namespace = ?2 \
+         ORDER BY id DESC LIMIT 1) c"
+    ),
+    record_joins!()
+);
 pub(super) const RECORD_AT: &str =
     concat!(record!("checkpoint c"), record_joins!(), "WHERE c.namespace = ?1 AND c.id = ?2");
 pub(super) const RECORDS_OF_NAMESPACE: &str = concat!(
@@ -168,6 +181,83 @@ pub(super) const WRITE_VALUE: &str =
     "SELECT value FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3 AND part IN (?4, ?5)";
 pub(super) const WRITES: &str =
     "SELECT task, idx, part, channel, value, path FROM write WHERE checkpoint = ?1 ORDER BY task, idx, part";
+
+/// Where the value of a special write is that is about to be replaced.
+pub(super) const WRITE_REPLACED: &str =
+    "SELECT value FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3 AND typeof(value) = 'integer'";
+
+pub(super) const TIMER_PUT: &str = "INSERT INTO timer (namespace, task, checkpoint, wake_at, xxh3) \
+     VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (namespace, task) DO UPDATE \
+     SET checkpoint = excluded.checkpoint, wake_at = excluded.wake_at, xxh3 = excluded.xxh3";
+pub(super) const TIMER_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1 AND task = ?2";
+pub(super) const TIMERS_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1";
+/// The columns of a timer, in the order in which they are decoded.
+macro_rules! timer {
+    () => {
+        "SELECT r.task, r.wake_at, r.xxh3, c.id, n.path, t.public_id FROM timer r \
+         LEFT JOIN checkpoint c ON c.seq = r.checkpoint AND c.namespace = r.namespace \
+         LEFT JOIN namespace n ON n.id = r.namespace LEFT JOIN thread t ON t.id = n.thread "
+    };
+}
+pub(super) const TIMERS: &str =
+    concat!(timer!(), "WHERE r.wake_at <= ?1 ORDER BY r.wake_at, t.public_id, n.path, r.task LIMIT ?2");
+pub(super) const CHECK_TIMERS: &str = concat!(timer!(), "ORDER BY r.namespace, r.task");
+
+pub(super) const ERASE: &str = "INSERT OR IGNORE INTO erasure (thread) SELECT id FROM thread WHERE public_id = ?1";
+/// Lets the value of a special write go that is replaced.
+pub(super) const ERASE_VALUE: &str = "INSERT INTO erasure (thread) VALUES (0)";
+pub(super) const ERASED: &str = "DELETE FROM erasure";
+/// Whatever builds on a checkpoint of another thread opens a branch that leaves one of that thread.
+pub(super) const ERASE_FORKS: &str = "SELECT DISTINCT t.public_id, f.public_id FROM branch b \
+     JOIN namespace fn ON fn.id = b.namespace JOIN thread f ON f.id = fn.thread \
+     JOIN branch p ON p.id = b.parent JOIN namespace n ON n.id = p.namespace JOIN thread t ON t.id = n.thread \
+     WHERE n.thread IN (SELECT thread FROM erasure) AND fn.thread NOT IN (SELECT thread FROM erasure) ORDER BY 1, 2";
+
+/// What belongs to the threads that are erased.
+macro_rules! erased {
+    (namespaces) => {
+        "(SELECT id FROM namespace WHERE thread IN (SELECT thread FROM erasure))"
+    };
+    (branches) => {
+        concat!("(SELECT id FROM branch WHERE namespace IN ", erased!(namespaces), ")")
+    };
+    (checkpoints) => {
+        concat!("(SELECT seq FROM checkpoint WHERE namespace IN ", erased!(namespaces), ")")
+    };
+}
+/// The payloads of the threads that are erased, but for those of writes that a fork took over from what it was forked
+/// off.
+pub(super) const ERASE_PAYLOADS: &str = concat!(
+    "SELECT value FROM version WHERE branch IN ",
+    erased!(branches),
+    " AND typeof(value) = 'integer' UNION SELECT value FROM item WHERE branch IN ",
+    erased!(branches),
+    " AND typeof(value) = 'integer' UNION SELECT value FROM write WHERE checkpoint IN ",
+    erased!(checkpoints),
+    " AND typeof(value) = 'integer' EXCEPT SELECT value FROM write WHERE checkpoint IN \
+     (SELECT parent FROM checkpoint WHERE namespace IN ",
+    erased!(namespaces),
+    " EXCEPT SELECT seq FROM checkpoint WHERE namespace IN ",
+    erased!(namespaces),
+    ")"
+);
+pub(super) const PAYLOAD_BLOBS: &str = "SELECT CASE typeof(data) WHEN 'integer' THEN data END, \
+     CASE typeof(text) WHEN 'integer' THEN text END FROM payload WHERE id = ?1";
+pub(super) const PAYLOAD_DELETE: &str = "DELETE FROM payload WHERE id = ?1";
+pub(super) const BLOB_DELETE: &str = "DELETE FROM blob WHERE id = ?1 \
+     AND NOT EXISTS (SELECT 1 FROM payload WHERE typeof(data) = 'integer' AND data = ?1) \
+     AND NOT EXISTS (SELECT 1 FROM payload WHERE typeof(text) = 'integer' AND text = ?1)";
+/// The rows of the threads that are erased: each before what it belongs to.
+pub(super) const ERASE_ROWS: [&str; 8] = [
+    concat!("DELETE FROM version WHERE branch IN ", erased!(branches)),
+    concat!("DELETE FROM item WHERE branch IN ", erased!(branches)),
+    concat!("DELETE FROM write WHERE checkpoint IN ", erased!(checkpoints)),
+    concat!("DELETE FROM timer WHERE namespace IN ", erased!(namespaces)),
+    concat!("DELETE FROM branch WHERE namespace IN ", erased!(namespaces)),
+    concat!("DELETE FROM checkpoint WHERE namespace IN ", erased!(namespaces)),
+    "DELETE FROM namespace WHERE thread IN (SELECT thread FROM erasure)",
+    "DELETE FROM thread WHERE id IN (SELECT thread FROM erasure)",
+];
 
 pub(super) const KV_NAMESPACE: &str = "SELECT id FROM kv_namespace WHERE path = ?1";
 pub(super) const KV_NAMESPACE_INSERT: &str = "INSERT INTO kv_namespace (path) VALUES (?1)";
@@ -268,8 +358,20 @@ pub(super) const CHECK_CONSUMED: &str = "SELECT task, idx, part, channel, value,
 pub(super) const CHECK_WRITES: &str = "SELECT w.checkpoint, w.task, w.idx, w.part, w.channel, w.value, w.path, w.sum, \
      w.child, c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.child \
      ORDER BY w.checkpoint, w.task, w.idx, w.part";
-/// Rows that belong to nothing. A payload may: a special write that was replaced leaves its own behind.
-pub(super) const CHECK_ORPHANS: [(&str, &str); 8] = [
+/// Rows that belong to nothing.
+pub(super) const CHECK_ORPHANS: [(&str, &str); 11] = [
+    ("erasure", "SELECT count(*) FROM erasure"),
+    (
+        "timer",
+        "SELECT count(*) FROM timer r WHERE NOT EXISTS \
+         (SELECT 1 FROM checkpoint c WHERE c.seq = r.checkpoint AND c.namespace = r.namespace)",
+    ),
+    (
+        "payload",
+        "SELECT count(*) FROM payload WHERE id NOT IN (SELECT value FROM version WHERE typeof(value) = 'integer' \
+         UNION SELECT value FROM item WHERE typeof(value) = 'integer' \
+         UNION SELECT value FROM write WHERE typeof(value) = 'integer')",
+    ),
     ("kv", "SELECT count(*) FROM kv WHERE namespace NOT IN (SELECT id FROM kv_namespace)"),
     ("kv_namespace", "SELECT count(*) FROM kv_namespace WHERE id NOT IN (SELECT namespace FROM kv)"),
     (

@@ -139,6 +139,15 @@ pub(super) fn cache_check(namespace: &[u8], key: &str, expires_at: Option<i64>, 
     entry_fields(&mut check, expires_at, value)
 }
 
+/// Returns the XXH3-64 check of a timer.
+pub(super) fn timer_check(checkpoint: &[u8], task: &[u8], wake_at: i64) -> i64 {
+    let mut check = Xxh3::new();
+    check.bytes(checkpoint);
+    check.bytes(task);
+    check.int(wake_at);
+    check.digest() as i64
+}
+
 /// A codec, as it is stored, and the bytes in it.
 pub(super) type EncodedRef<'a> = (i64, &'a [u8]);
 

@@ -28,7 +28,7 @@ pub(super) struct Known {
     pub(super) tasks: Vec<TaskRecord>,
 }
 
-/// What the writer remembers of the file. Stored rows never change, so only a rollback makes it wrong.
+/// What the writer remembers of the file. Stored rows never change, so only a rollback or an erasure makes it wrong.
 #[derive(Debug, Default)]
 pub(super) struct Caches {
     pub(super) names: Names,
@@ -38,6 +38,8 @@ pub(super) struct Caches {
     no_lists: (i64, HashSet<Arc<str>>),
     /// Whether something was added since the last commit.
     fresh: bool,
+    /// The number of SQLite that changes when another connection commits: that may have erased threads.
+    data_version: i64,
     /// The next seq, once a batch of the present transaction has looked: nobody else writes meanwhile.
     next_seq: Option<i64>,
 }
@@ -52,6 +54,13 @@ impl Caches {
         if self.fresh {
             *self = Self::default();
         }
+    }
+
+    /// Forgets what an erasure may have taken away. Names stay.
+    pub(super) fn erased(&mut self) {
+        self.namespaces.clear();
+        self.known.clear();
+        self.next_seq = None;
     }
 
     /// Keeps what a committed transaction added.
@@ -131,7 +140,7 @@ pub(super) struct Tx<'a> {
     pub(super) conn: &'a Connection,
     pub(super) caches: &'a mut Caches,
     pub(super) batch: &'a Batch,
-    namespace: i64,
+    pub(super) namespace: i64,
     head: Option<(i64, CheckpointId)>,
     next_seq: i64,
     /// First seq of this batch: rows of checkpoints from here on are its own.
@@ -145,6 +154,11 @@ pub(super) fn batch(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Re
     if caches.next_seq.is_none() {
         let names: i64 =
             conn.prepare_cached(sql::NAME_MAX)?.query_row([], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))?;
+        let version = conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?;
+        if caches.data_version != version {
+            caches.erased();
+            caches.data_version = version;
+        }
         if caches.no_lists.0 != names {
             caches.no_lists = (names, HashSet::new());
         }
@@ -257,6 +271,10 @@ impl Tx<'_> {
             let of = self.local(&writes.checkpoint)?;
             self.put_writes(&of, writes, None)?;
         }
+        batch.timers.iter().try_for_each(|timer| self.put_timer(timer))?;
+        if !batch.checkpoints.is_empty() {
+            self.drop_timers()?;
+        }
         batch.checkpoints.iter().try_for_each(|checkpoint| self.put_checkpoint(checkpoint))
     }
 
@@ -285,7 +303,7 @@ impl Tx<'_> {
         of.seq >= self.first_seq
     }
 
-    fn local(&mut self, id: &CheckpointId) -> Res<Arc<Known>> {
+    pub(super) fn local(&mut self, id: &CheckpointId) -> Res<Arc<Known>> {
         let seq = match self.head {
             Some((seq, head)) if head == *id => seq,
             _ => find(self.conn, self.namespace, id)?.ok_or_else(|| not_found(&self.batch.thread, id))?,

@@ -4,6 +4,7 @@
 //! append-only. They carry their own sums and stand in no sum of a checkpoint, so that replacing them breaks none.
 
 use super::changes::store;
+use super::erase;
 use super::fault::Res;
 use super::names::Kind;
 use super::pack::{Stored, put_uint};
@@ -37,6 +38,7 @@ impl Tx<'_> {
             let rows: Vec<NewRow<'_>> = run.iter().flat_map(|write| rows(new, write)).collect();
             let special = run.first().is_some_and(|write| write.index < 0);
             if special && let Some(first) = run.first() {
+                erase::replaced(self.conn, of.seq, task, first.index)?;
                 self.conn.prepare_cached(sql::WRITE_DELETE)?.execute(params![of.seq, task, first.index])?;
             }
             let mut sum = (special || child.is_none()).then(|| {

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use annals::base::{CheckpointId, Namespace, ThreadId};
+use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::backend::{CheckReport, Settle, Ticket};
 use annals::store::{
     Backend, Batch, Beside, CheckpointQuery, CheckpointRecord, ItemRange, ItemRow, MemoryBackend, Point, StateRecord,
-    StoreError, ThreadRecord, WriteRecord,
+    StoreError, ThreadRecord, TimerRecord, WriteRecord,
 };
 
 /// The write at which the power goes, and whether that write is kept, unacknowledged.
@@ -177,6 +177,26 @@ impl Backend for Disk {
 
     fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
         self.inner.namespaces(thread)
+    }
+
+    fn last_of_run(
+        &self,
+        thread: &ThreadId,
+        namespace: &Namespace,
+        run: &RunId,
+    ) -> Result<Option<CheckpointRecord>, StoreError> {
+        self.alive()?;
+        self.inner.last_of_run(thread, namespace, run)
+    }
+
+    fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
+        self.alive()?;
+        self.inner.timers(due_by, limit)
+    }
+
+    fn delete_threads(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
+        self.alive()?;
+        self.inner.delete_threads(threads)
     }
 
     fn beside(&self) -> &dyn Beside {

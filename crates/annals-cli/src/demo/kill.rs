@@ -7,10 +7,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use annals::base::{CheckpointId, Namespace, ThreadId};
+use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::{
     Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, ItemRange, ItemRow, OpenOptions, Point,
-    Source, StateRecord, Store, StoreError, ThreadRecord, Ticket, WriteRecord,
+    Source, StateRecord, Store, StoreError, ThreadRecord, Ticket, TimerRecord, WriteRecord,
 };
 
 use crate::output::note;
@@ -121,6 +121,18 @@ impl Backend for Killer {
 
     fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>> {
         self.backend.namespaces(thread)
+    }
+
+    fn last_of_run(&self, thread: &ThreadId, namespace: &Namespace, run: &RunId) -> Result<Option<CheckpointRecord>> {
+        self.backend.last_of_run(thread, namespace, run)
+    }
+
+    fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>> {
+        self.backend.timers(due_by, limit)
+    }
+
+    fn delete_threads(&self, threads: &[ThreadId]) -> Result<()> {
+        self.backend.delete_threads(threads)
     }
 
     fn beside(&self) -> &dyn Beside {

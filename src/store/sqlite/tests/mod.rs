@@ -3,6 +3,7 @@
 mod beside;
 mod commit;
 mod damage;
+mod erase;
 mod files;
 mod forks;
 mod format;

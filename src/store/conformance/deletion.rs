@@ -1,0 +1,151 @@
+//! Deleting threads, and finding the checkpoints of a run by its id.
+
+use super::build::{Draft, Place, clean, commit, id, put, root_of, task, write, write_items, writes};
+use crate::base::limits::DELETED_THREADS_MAX;
+use crate::base::{Namespace, RunId, ThreadId};
+use crate::store::backend::Backend;
+use crate::store::error::StoreError;
+use crate::store::query::ItemRange;
+use crate::store::record::Point;
+
+fn delete(backend: &dyn Backend, places: &[&Place]) {
+    let threads: Vec<ThreadId> = places.iter().map(|place| place.thread.clone()).collect();
+    backend.delete_threads(&threads).expect("threads are deleted");
+}
+
+fn threads(backend: &dyn Backend) -> Vec<String> {
+    let found = backend.threads(None, 100).expect("threads are listed");
+    found.iter().map(|thread| thread.id.to_string()).collect()
+}
+
+/// Fills a thread with every kind of row; its large texts are those of every other one.
+fn fill(backend: &dyn Backend, place: &Place) {
+    let large = "shared ".repeat(500);
+    let first = Draft::root(1).tasks(&["a", "b"]).value("x", 1, &large).items("list", 1, vec![put(0, &large)]);
+    place.add(backend, None, first);
+    let pending =
+        vec![write(0, "x", &large), write_items(1, "list", &["one", &large]), write(-4, "__resume__", &large)];
+    commit(backend, &place.pending(1, writes(1, task(1), "p", pending)));
+    commit(backend, &place.pending(1, writes(1, task(9), "p", vec![write(-4, "__resume__", "own text ".repeat(9))])));
+    commit(backend, &place.pending(1, writes(1, task(9), "p", vec![write(-4, "__resume__", "another text, too")])));
+    place.add(backend, Some(1), Draft::on(2, 1).value_of("x", 2, task(1), 0).seen("a", &[("x", 1)]));
+    place.add(backend, Some(2), Draft::on(3, 1).items("list", 2, vec![put(1, "sibling")]));
+    let inside = place.inside("a:1");
+    inside.add(backend, None, Draft::root(4).value("y", 1, &large));
+    for n in 5..75 {
+        inside.add(backend, Some(n - 1), Draft::on(n, n - 1).value("y", n, n.to_string()));
+    }
+}
+
+pub(super) fn whole(backend: &dyn Backend) {
+    let (gone, stays) = (root_of("gone"), root_of("stays"));
+    fill(backend, &gone);
+    fill(backend, &stays);
+    delete(backend, &[&gone]);
+    assert_eq!(threads(backend), ["stays"]);
+    assert_eq!(gone.head(backend), None);
+    assert_eq!(gone.inside("a:1").head(backend), None);
+    assert!(backend.namespaces(&gone.thread).expect("namespaces are listed").is_empty());
+    assert!(matches!(backend.state(&gone.point(1)), Err(StoreError::CheckpointNotFound { .. })));
+    assert!(matches!(backend.writes(&gone.point(1)), Err(StoreError::CheckpointNotFound { .. })));
+    assert_eq!(stays.text(backend, 2, "x"), stays.text(backend, 1, "x"), "shared content stays");
+    assert!(stays.list(backend, 3, ItemRange::All).ends_with("1=sibling"));
+    clean(backend);
+    // It can be made anew, from nothing, and with the same ids.
+    gone.add(backend, None, Draft::root(1).value("x", 1, "new"));
+    assert_eq!(gone.text(backend, 1, "x").as_deref(), Some("new"));
+    assert_eq!(gone.text(backend, 1, "list"), None);
+    assert!(gone.writes(backend, 1).is_empty());
+    delete(backend, &[&gone, &stays, &gone]);
+    assert!(threads(backend).is_empty());
+    clean(backend);
+}
+
+pub(super) fn forks(backend: &dyn Backend) {
+    let (source, fork, third) = (root_of("source"), root_of("fork"), root_of("third"));
+    fill(backend, &source);
+    // The fork takes over bytes of a write of what it was forked off.
+    let draft = Draft::fork(100, source.point(1)).value_of("x", 2, task(1), 0);
+    fork.add(backend, None, draft.items("list", 2, vec![put(7, "own")]));
+    third.add(backend, None, Draft::fork(101, fork.point(100)));
+    let refused = |places: &[&Place], thread: &Place, forks: &[&Place]| {
+        let threads: Vec<ThreadId> = places.iter().map(|place| place.thread.clone()).collect();
+        match backend.delete_threads(&threads) {
+            Err(StoreError::ForkedOff { thread: of, forks: found }) => {
+                let wanted: Vec<ThreadId> = forks.iter().map(|place| place.thread.clone()).collect();
+                assert_eq!((of, found), (thread.thread.clone(), wanted), "the refusal names others");
+            }
+            other => panic!("expected a refusal, got {other:?}"),
+        }
+    };
+    refused(&[&source], &source, &[&fork]);
+    refused(&[&source, &fork], &fork, &[&third]);
+    refused(&[&third, &source], &source, &[&fork]);
+    assert_eq!(threads(backend), ["fork", "source", "third"], "nothing was deleted");
+    clean(backend);
+    delete(backend, &[&fork, &third]);
+    assert_eq!(threads(backend), ["source"]);
+    assert_eq!(source.text(backend, 2, "x"), source.text(backend, 1, "x"), "a fork leaves its source as it was");
+    assert_eq!(source.writes(backend, 1).len(), 4);
+    clean(backend);
+    fork.add(backend, None, Draft::fork(100, source.inside("a:1").point(4)));
+    refused(&[&source], &source, &[&fork]);
+    delete(backend, &[&fork, &source]);
+    clean(backend);
+}
+
+pub(super) fn nothing(backend: &dyn Backend) {
+    let (place, missing) = (root_of("place"), root_of("missing"));
+    delete(backend, &[&missing]);
+    place.add(backend, None, Draft::root(1));
+    delete(backend, &[]);
+    delete(backend, &[&missing]);
+    assert_eq!(threads(backend), ["place"], "what is not there is passed over");
+    let many = vec![place.thread.clone(); DELETED_THREADS_MAX + 1];
+    assert!(matches!(backend.delete_threads(&many), Err(StoreError::Invalid { field: "deleted threads", .. })));
+    delete(backend, &[&place, &missing]);
+    assert!(threads(backend).is_empty());
+}
+
+pub(super) fn under_way(backend: &dyn Backend) {
+    let place = root_of("busy");
+    place.add(backend, None, Draft::root(1).tasks(&["a"]));
+    delete(backend, &[&place]);
+    let next = place.batch(Some(1), [Draft::on(2, 1)]);
+    assert!(matches!(backend.commit(&next), Err(StoreError::Conflict { found: None, .. })), "a run gets a conflict");
+    let pending = place.pending(1, writes(1, task(1), "p", vec![write(0, "x", "late")]));
+    assert!(matches!(backend.commit(&pending), Err(StoreError::Conflict { found: None, .. })));
+    assert!(threads(backend).is_empty());
+    clean(backend);
+}
+
+pub(super) fn of_run(backend: &dyn Backend) {
+    let (place, other) = (root_of("runs"), root_of("other"));
+    let (first, second) = (RunId::from_key(&place.thread, "1"), RunId::from_key(&place.thread, "2"));
+    let by = |mut draft: Draft, run: RunId| {
+        draft.0.run = Some(run);
+        draft
+    };
+    let found = |place: &Place, run: &RunId| {
+        let record = backend.last_of_run(&place.thread, &place.namespace, run).expect("a run is looked for");
+        record.map(|record| record.point)
+    };
+    assert_eq!(found(&place, &first), None);
+    place.add(backend, None, by(Draft::root(1), first));
+    place.add(backend, Some(1), by(Draft::on(2, 1), first));
+    place.add(backend, Some(2), by(Draft::on(3, 2), second));
+    place.inside("a:1").add(backend, None, by(Draft::root(4), first));
+    other.add(backend, None, by(Draft::root(5), first));
+    let points = |place: &Place, n: u64| Some(place.point(n));
+    assert_eq!(found(&place, &first), points(&place, 2), "the newest of the run, not of the thread");
+    assert_eq!(found(&place, &second), points(&place, 3));
+    assert_eq!(found(&place.inside("a:1"), &first), points(&place.inside("a:1"), 4));
+    assert_eq!(found(&other, &first), points(&other, 5));
+    assert_eq!(found(&other, &second), None);
+    let random = RunId::from_bytes([0x44; 16]);
+    place.add(backend, Some(3), by(Draft::on(6, 3), random));
+    assert_eq!(found(&place, &random), None, "only runs with a key are found");
+    let root: Point = place.point_of(id(3));
+    assert_eq!(root.namespace, Namespace::root());
+    clean(backend);
+}

@@ -1,0 +1,86 @@
+//! Tasks that sleep: listed by the moment at which they can go on, until they have.
+
+use super::build::{Draft, Place, clean, commit, id, moment, refused_for, root_of, task, write, writes};
+use crate::base::TaskId;
+use crate::store::backend::Backend;
+use crate::store::batch::{Batch, NewTimer};
+use crate::store::error::StoreError;
+
+/// Returns a batch in which a task writes, and begins to sleep or does no longer.
+fn timed(place: &Place, head: u64, task: TaskId, wake_at: Option<u64>) -> Batch {
+    let question = writes(head, task, "p", vec![write(-3, "__interrupt__", "a question")]);
+    let timer = NewTimer { checkpoint: id(head), task, wake_at: wake_at.map(moment) };
+    Batch { timers: vec![timer], ..place.pending(head, question) }
+}
+
+/// Shows the timers in a line: thread, checkpoint and task.
+fn shown(backend: &dyn Backend, due_by: Option<u64>, limit: usize) -> String {
+    let timers = backend.timers(due_by.map(moment), limit).expect("timers are listed");
+    let lines = timers.iter().map(|timer| {
+        let n = (1..20).find(|n| id(*n) == timer.point.checkpoint).expect("a checkpoint of the case");
+        format!("{}{} {n}/{}", timer.point.thread, timer.point.namespace, timer.task.as_bytes()[0])
+    });
+    lines.collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn listed(backend: &dyn Backend) {
+    let (a, b) = (root_of("a"), root_of("b"));
+    for place in [&a, &b, &a.inside("in:1")] {
+        place.add(backend, None, Draft::root(1).tasks(&["x", "y"]));
+    }
+    assert_eq!(shown(backend, None, 9), "");
+    commit(backend, &timed(&a, 1, task(1), Some(7)));
+    commit(backend, &timed(&a, 1, task(2), Some(5)));
+    commit(backend, &timed(&b, 1, task(1), Some(6)));
+    commit(backend, &timed(&a.inside("in:1"), 1, task(1), Some(5)));
+    assert_eq!(shown(backend, None, 9), "a 1/2, ain:1 1/1, b 1/1, a 1/1", "by moment, thread and namespace");
+    assert_eq!(shown(backend, None, 1), "a 1/2");
+    assert_eq!(shown(backend, Some(4), 9), "");
+    assert_eq!(shown(backend, Some(6), 9), "a 1/2, ain:1 1/1, b 1/1", "due at its moment");
+    let first = backend.timers(None, 1).expect("timers are listed").remove(0);
+    assert_eq!((first.point, first.task, first.wake_at), (a.point(1), task(2), moment(5)));
+    commit(backend, &timed(&a, 1, task(2), Some(8)));
+    assert_eq!(shown(backend, None, 9), "ain:1 1/1, b 1/1, a 1/1, a 1/2", "a task has one timer");
+    commit(backend, &timed(&b, 1, task(1), None));
+    commit(backend, &timed(&b, 1, task(2), None));
+    assert_eq!(shown(backend, None, 9), "ain:1 1/1, a 1/1, a 1/2");
+    clean(backend);
+}
+
+pub(super) fn passed(backend: &dyn Backend) {
+    let place = root_of("a");
+    place.add(backend, None, Draft::root(1).tasks(&["x"]));
+    let inside = place.inside("in:1");
+    inside.add(backend, None, Draft::root(1).tasks(&["x"]));
+    commit(backend, &timed(&place, 1, task(1), Some(5)));
+    commit(backend, &timed(&inside, 1, task(1), Some(5)));
+    commit(backend, &place.pending(1, writes(1, task(2), "p", vec![write(0, "x", "")])));
+    assert_eq!(shown(backend, None, 9), "a 1/1, ain:1 1/1", "writes of others leave them alone");
+    let stale = place.batch(None, [Draft::root(2)]);
+    assert!(matches!(backend.commit(&stale), Err(StoreError::Conflict { .. })));
+    assert_eq!(shown(backend, None, 9), "a 1/1, ain:1 1/1");
+    place.add(backend, Some(1), Draft::on(2, 1).tasks(&["x"]));
+    assert_eq!(shown(backend, None, 9), "ain:1 1/1", "they go with the superstep that passes them");
+    let late = timed(&place, 1, task(1), Some(5));
+    assert!(matches!(backend.commit(&late), Err(StoreError::Conflict { .. })));
+    commit(backend, &timed(&place, 2, task(1), Some(6)));
+    backend.delete_threads(std::slice::from_ref(&place.thread)).expect("a thread is deleted");
+    assert_eq!(shown(backend, None, 9), "", "they go with their thread");
+    clean(backend);
+}
+
+pub(super) fn refused(backend: &dyn Backend) {
+    let place = root_of("a");
+    place.add(backend, None, Draft::root(1).tasks(&["x"]));
+    let good = timed(&place, 1, task(1), Some(5));
+    let mut alone = good.clone();
+    alone.writes.clear();
+    refused_for(backend, &alone, "batch");
+    let mut of_another = good.clone();
+    of_another.timers[0].checkpoint = id(2);
+    refused_for(backend, &of_another, "batch.timers");
+    let mut with_checkpoint = good;
+    with_checkpoint.checkpoints.push(Draft::on(2, 1).0);
+    refused_for(backend, &with_checkpoint, "batch.timers");
+    assert_eq!(shown(backend, None, 9), "", "nothing was written");
+}

@@ -1,0 +1,149 @@
+//! What an erasure leaves in the file: nothing.
+
+use super::*;
+use crate::store::StoreError;
+use crate::store::batch::NewTimer;
+
+/// Commits a checkpoint whose values hold `marker` in every place that can hold a text.
+fn marked(bench: &mut Bench, t: &ThreadId, marker: &str) -> NewCheckpoint {
+    let a = task(1, "a");
+    let large = plain(marker.repeat(400).as_bytes());
+    let first = NewCheckpoint {
+        tasks: vec![a.clone()],
+        metadata: Some(format!("{{\"m\":\"{marker}\"}}")),
+        changes: vec![
+            list(1, vec![put(0, &marker.repeat(5)), put(1, &marker.repeat(300))]),
+            value("x", 1, large.clone()),
+            value("y", 1, plain(marker.as_bytes())),
+        ],
+        ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 0, None))
+    };
+    let mut batch = Batch::new(t.clone(), Namespace::root(), None);
+    batch.checkpoints.push(first.clone());
+    bench.store.commit(&batch).unwrap();
+    for _ in 0..2 {
+        let mut batch = Batch::new(t.clone(), Namespace::root(), Some(first.id));
+        let answer = write(-4, "__resume__", WriteValue::One(large.clone()));
+        batch.writes = vec![writes(first.id, &a, vec![answer, write(0, "z", WriteValue::One(large.clone()))])];
+        let wake_at = Some(Timestamp::from_micros(7));
+        batch.timers = vec![NewTimer { checkpoint: first.id, task: a.id, wake_at }];
+        bench.store.commit(&batch).unwrap();
+    }
+    first
+}
+
+/// Returns how often a text stands in the file and in what SQLite keeps beside it.
+fn found(bench: &Bench, text: &str) -> usize {
+    let files = std::fs::read_dir(bench.folder.path()).unwrap();
+    let bytes: Vec<u8> = files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
+    bytes.windows(text.len()).filter(|window| *window == text.as_bytes()).count()
+}
+
+#[test]
+fn the_bytes_of_a_deleted_thread_are_not_in_the_file() {
+    let mut bench = Bench::new();
+    let (secret, kept) = (thread("the secret thread"), thread("kept"));
+    marked(&mut bench, &secret, "s3cr3t-text-");
+    let stays = marked(&mut bench, &kept, "plain-text-");
+    let path: Namespace = Namespace::new("inner:1").unwrap();
+    let mut inside = Batch::new(secret.clone(), path, None);
+    inside.checkpoints.push(NewCheckpoint {
+        changes: vec![value("x", 1, plain("s3cr3t-text-".repeat(900).as_bytes()))],
+        ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 0, None))
+    });
+    bench.store.commit(&inside).unwrap();
+    bench.store.checkpoint_wal().unwrap();
+    assert!(found(&bench, "s3cr3t-text-") > 1_000 && found(&bench, "the secret thread") > 0);
+    bench.store.delete_threads(std::slice::from_ref(&secret)).unwrap();
+    assert_eq!((found(&bench, "s3cr3t-text-"), found(&bench, "the secret thread")), (0, 0));
+    assert!(found(&bench, "plain-text-") > 700);
+    assert_eq!(bench.check(), Vec::<String>::new());
+    assert_eq!(bench.items(&at(&kept, stays.id), ItemRange::All).len(), 2);
+    let conn = raw(&bench.path());
+    let rows = |table: &str| -> i64 {
+        conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    let left: Vec<i64> = ["thread", "namespace", "branch", "checkpoint", "timer", "erasure"].map(rows).to_vec();
+    assert_eq!(left, [1, 1, 1, 1, 1, 0]);
+}
+
+#[test]
+fn a_replaced_answer_leaves_nothing_behind() {
+    let mut bench = Bench::new();
+    let t = thread("a");
+    let first = marked(&mut bench, &t, "text-");
+    for text in ["first answer ", "second answer ", "third answer "] {
+        let mut batch = Batch::new(t.clone(), Namespace::root(), Some(first.id));
+        let answer = write(-4, "__resume__", WriteValue::One(plain(text.repeat(300).as_bytes())));
+        batch.writes = vec![writes(first.id, &task(1, "a"), vec![answer])];
+        bench.store.commit(&batch).unwrap();
+    }
+    bench.store.checkpoint_wal().unwrap();
+    assert_eq!(
+        (found(&bench, "first answer "), found(&bench, "second answer "), found(&bench, "third answer ")),
+        (0, 0, 300)
+    );
+    assert_eq!(bench.check(), Vec::<String>::new());
+}
+
+#[test]
+fn another_handle_forgets_what_was_erased() {
+    let mut bench = Bench::new();
+    let other = open(&bench.path());
+    let t = thread("a");
+    let id = bench.add(&t, None, vec![value("x", 1, plain(b"one"))]);
+    let id = bench.add(&t, Some(id), vec![value("x", 2, plain(b"two"))]);
+    other.delete_threads(std::slice::from_ref(&t)).unwrap();
+    // The first handle knows the number of the namespace, which belongs to another thread now.
+    let mut batch = Batch::new(thread("b"), Namespace::root(), None);
+    batch.checkpoints.push(checkpoint(bench.ids.checkpoint(Timestamp::default(), 0, None)));
+    other.commit(&batch).unwrap();
+    let mut stale = Batch::new(t.clone(), Namespace::root(), Some(id));
+    let next = bench.ids.checkpoint(Timestamp::default(), 0, Some(&id));
+    stale.checkpoints.push(NewCheckpoint { parent: Some(Parent::Local(id)), ..checkpoint(next) });
+    assert!(matches!(bench.store.commit(&stale), Err(StoreError::Conflict { found: None, .. })));
+    bench.add(&t, None, vec![value("x", 1, plain(b"new"))]);
+    assert_eq!(bench.check(), Vec::<String>::new());
+    assert_eq!(bench.store.threads(None, 9).unwrap().len(), 2);
+}
+
+#[test]
+fn rows_of_the_log_go_with_an_erasure_alone() {
+    let mut bench = Bench::new();
+    marked(&mut bench, &thread("a"), "text-");
+    let conn = raw(&bench.path());
+    for table in ["name", "thread", "namespace", "branch", "checkpoint", "version", "payload", "blob", "item"] {
+        assert!(conn.execute(&format!("DELETE FROM {table}"), []).is_err(), "{table}");
+    }
+    assert!(conn.execute("DELETE FROM write WHERE idx = 0", []).is_err());
+    conn.execute("INSERT INTO erasure (thread) VALUES (1)", []).unwrap();
+    assert!(conn.execute("DELETE FROM name", []).is_err(), "names are shared");
+    assert!(!bench.check().is_empty(), "an erasure that never ended is found");
+}
+
+#[test]
+fn every_column_of_a_timer_is_covered_by_a_sum() {
+    for harm in [
+        "UPDATE timer SET namespace = 9",
+        "UPDATE timer SET task = zeroblob(16)",
+        "UPDATE timer SET task = X'00'",
+        "UPDATE timer SET checkpoint = 9",
+        "UPDATE timer SET wake_at = 8",
+        "UPDATE timer SET xxh3 = 0",
+    ] {
+        let mut bench = Bench::new();
+        marked(&mut bench, &thread("a"), "text-");
+        assert_eq!(bench.check(), Vec::<String>::new());
+        raw(&bench.path()).execute_batch(harm).unwrap();
+        assert!(matches!(bench.store.timers(None, 9), Err(StoreError::Corrupt { .. })), "{harm}");
+        assert!(!bench.check().is_empty(), "{harm}");
+    }
+    let mut bench = Bench::new();
+    let first = marked(&mut bench, &thread("a"), "text-");
+    let line: String = raw(&bench.path())
+        .query_row("SELECT thread || '|' || checkpoint || '|' || task || '|' || wake_at FROM v_timers", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    assert_eq!(line, format!("a|{}|{}|1970-01-01T00:00:00.000007Z", first.id, task(1, "a").id));
+}

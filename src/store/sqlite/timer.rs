@@ -1,0 +1,72 @@
+//! Rows of timers: which tasks sleep, and until when.
+//!
+//! They are derived from what a run stores of its tasks, so they come and go with its commits. *Absent:* waking anybody.
+
+use super::fault::{Res, corrupt};
+use super::sql;
+use super::sums::timer_check;
+use super::write::Tx;
+use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
+use crate::store::batch::NewTimer;
+use crate::store::record::{Point, TimerRecord};
+use rusqlite::{Connection, Row, params};
+
+impl Tx<'_> {
+    /// Sets or removes the timer of a task.
+    pub(super) fn put_timer(&mut self, timer: &NewTimer) -> Res<()> {
+        let (namespace, task) = (self.namespace, timer.task.as_bytes());
+        let Some(wake_at) = timer.wake_at.map(Timestamp::as_micros) else {
+            self.conn.prepare_cached(sql::TIMER_DELETE)?.execute(params![namespace, task])?;
+            return Ok(());
+        };
+        let of = self.local(&timer.checkpoint)?;
+        let row = params![namespace, task, of.seq, wake_at, timer_check(of.id.as_bytes(), task, wake_at)];
+        self.conn.prepare_cached(sql::TIMER_PUT)?.execute(row)?;
+        Ok(())
+    }
+
+    /// Removes the timers of the namespace, which has got a new head.
+    pub(super) fn drop_timers(&self) -> Res<()> {
+        self.conn.prepare_cached(sql::TIMERS_DELETE)?.execute([self.namespace])?;
+        Ok(())
+    }
+}
+
+/// Returns the timers by their moments: all, or those that are due.
+pub(super) fn list(conn: &Connection, due_by: Option<Timestamp>, limit: usize) -> Res<Vec<TimerRecord>> {
+    let due_by = due_by.map_or(i64::MAX, Timestamp::as_micros);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut statement = conn.prepare_cached(sql::TIMERS)?;
+    let mut rows = statement.query([due_by, limit])?;
+    let mut timers = Vec::new();
+    while let Some(row) = rows.next()? {
+        timers.push(decode(row)?);
+    }
+    Ok(timers)
+}
+
+/// Decodes and verifies a timer; its columns are those of `sql::timer!`.
+fn decode(row: &Row<'_>) -> Res<TimerRecord> {
+    let (task, wake_at, check): ([u8; 16], i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+    let checkpoint: Option<[u8; 16]> = row.get(3)?;
+    let (path, thread): (Option<String>, Option<String>) = (row.get(4)?, row.get(5)?);
+    let task_id = TaskId::from_bytes(task);
+    let wrong = |reason: &str| corrupt(format!("timer of task {task_id}"), reason);
+    let (Some(checkpoint), Some(path), Some(thread)) = (checkpoint, path, thread) else {
+        return Err(wrong("its checkpoint is not in its namespace"));
+    };
+    if timer_check(&checkpoint, &task, wake_at) != check {
+        return Err(wrong("its sum does not fit"));
+    }
+    let point = Point {
+        thread: ThreadId::new(thread).map_err(|_| wrong("the id of its thread is none"))?,
+        namespace: Namespace::new(path).map_err(|_| wrong("the path of its namespace is none"))?,
+        checkpoint: CheckpointId::from_bytes(checkpoint),
+    };
+    Ok(TimerRecord { point, task: task_id, wake_at: Timestamp::from_micros(wake_at) })
+}
+
+/// Verifies a row of `sql::CHECK_TIMERS`.
+pub(super) fn check(row: &Row<'_>) -> Res<()> {
+    decode(row).map(|_| ())
+}
