@@ -196,7 +196,7 @@ pub(crate) const MODES: [StreamMode; 7] = [
 fn of_step(step: &Map<String, Json>, missing: &mut BTreeSet<String>) {
     match step["do"].as_str().unwrap_or_default() {
         "invoke" | "stream" | "get_state" | "history" | "update_state" | "bulk_update" | "compile" => {}
-        "draw_mermaid" | "graph_json" | "get_subgraphs" => {}
+        "draw_mermaid" | "graph_json" | "get_subgraphs" | "delete_thread" => {}
         "clear_cache" => _ = missing.insert("cache".into()),
         other if crate::kv::is_known(other) => {}
         other => _ = missing.insert(format!("step {other}")),
