@@ -8,12 +8,18 @@
 //! Invariants: what a message does not know it keeps verbatim and in order ([`Message::extra`], [`Role::Other`]);
 //! `Message::join(&m.split()?)? == m` for every message.
 
+mod checkpoint;
 mod chunk;
+mod coerce;
 mod construct;
 mod content;
 mod data_block;
 mod dict;
+mod envelope;
 mod error;
+mod like;
+mod merge;
+mod notification;
 mod partial_json;
 mod parts;
 mod reduce;
@@ -22,14 +28,21 @@ pub mod text;
 mod tool;
 mod tool_parser;
 mod usage;
+mod usage_sum;
 
 use std::borrow::Cow;
 
-pub use chunk::Chunk;
+pub use checkpoint::{CheckpointForm, checkpoint_dumps, checkpoint_loads};
+pub use chunk::{Chunk, add_ai_message_chunks, message_chunk_to_message};
+pub use coerce::{any_message, convert_to_messages};
 pub use content::Content;
 pub use data_block::{DataUri, OpenAiData, is_data_content_block, openai_data_block, parse_data_uri};
 pub use dict::{message_to_dict, messages_from_dict, messages_to_dict};
+pub use envelope::{dumpd, load};
 pub use error::{ErrorClass, MessageError};
+pub use like::MessageLike;
+pub use merge::{merge_content, merge_dicts, merge_lists, merge_obj};
+pub use notification::{Notification, ensure_id};
 pub use partial_json::parse_partial_json;
 pub use parts::{MessageParts, MessagePartsRef};
 pub use reduce::{MergeOp, REMOVE_ALL_MESSAGES, add_messages, ensure_ids, merge_plan};
@@ -37,6 +50,7 @@ pub use role::{MessageClass, Role};
 pub use tool::{Ai, InvalidToolCall, Tool, ToolCall, ToolCallChunk, ToolStatus};
 pub use tool_parser::{default_tool_chunk_parser, default_tool_parser};
 pub use usage::Usage;
+pub use usage_sum::{add_usage, subtract_usage};
 
 use crate::base::{Map, Value};
 

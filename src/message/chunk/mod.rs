@@ -2,7 +2,12 @@
 //!
 //! *Absent:* the streaming.
 
+mod add;
 mod settle;
+mod whole;
+
+pub use add::add_ai_message_chunks;
+pub use whole::message_chunk_to_message;
 
 use super::ToolCallChunk;
 

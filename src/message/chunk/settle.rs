@@ -3,7 +3,8 @@
 use crate::base::Value;
 use crate::message::partial_json::parse_partial_json;
 use crate::message::text::{json_dumps_map, json_loads, truthy};
-use crate::message::{Content, InvalidToolCall, Message, Role, ToolCall, ToolCallChunk};
+use crate::message::tool::list;
+use crate::message::{Content, InvalidToolCall, Message, Role, ToolCall, ToolCallChunk, default_tool_chunk_parser};
 
 impl Message {
     /// Makes the tool calls of a piece agree with their pieces. Other messages stay as they are.
@@ -36,6 +37,18 @@ impl Message {
         }
         let calls = ai.tool_calls.clone();
         self.settle_blocks(&calls);
+    }
+
+    /// Reads the raw pieces of calls of a provider, if there are no others. What cannot be read is left alone.
+    pub(super) fn read_raw_chunks(&mut self) {
+        let raw = self.additional_kwargs.get("tool_calls").filter(|raw| truthy(raw));
+        let (Some(raw), Some(chunk)) = (raw, &mut self.chunk) else { return };
+        if chunk.tool_call_chunks.is_empty()
+            && let Ok(chunks) = default_tool_chunk_parser(raw)
+            && let Ok(chunks) = list("tool_call_chunks", Value::List(chunks))
+        {
+            chunk.tool_call_chunks = chunks;
+        }
     }
 
     /// In the last piece with content of the output version `v1`, pieces of tool calls in the content become whole.

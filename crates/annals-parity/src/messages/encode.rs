@@ -1,7 +1,7 @@
 //! The encoding of the message vectors: plain JSON, and objects with one tagged member for what JSON lacks.
 
 use annals::base::{Map, Value};
-use annals::message::{Message, MessageError, message_to_dict, messages_from_dict};
+use annals::message::{Message, MessageError, MessageLike, message_to_dict, messages_from_dict};
 use serde_json::{Value as Json, json};
 
 /// A decoded value of a vector.
@@ -82,12 +82,24 @@ impl Data {
         }
     }
 
+    /// Returns what it stands for.
+    pub(crate) fn like(self) -> MessageLike {
+        match self {
+            Self::Value(value) | Self::Tool(value) => value.into(),
+            Self::Message(message) => MessageLike::Message(message),
+            Self::List(items) | Self::Prompt(items) => MessageLike::List(likes(items)),
+            Self::Tuple(items) => MessageLike::Tuple(likes(items)),
+            Self::Map(members) => MessageLike::Map(members.into_iter().map(|(k, v)| (k, v.like())).collect()),
+            Self::Overwrite(inner) => inner.like(),
+            Self::Named(_, name) => name.into(),
+        }
+    }
+
     pub(crate) fn is_null(&self) -> bool {
         matches!(self, Self::Value(Value::Null))
     }
 
     /// Encodes the value.
-    #[allow(dead_code)]
     pub(crate) fn encode(&self) -> Json {
         match self {
             Self::Value(value) | Self::Tool(value) => value.to_json(),
@@ -97,6 +109,24 @@ impl Data {
             Self::Map(members) => Json::Object(members.iter().map(|(k, v)| (k.clone(), v.encode())).collect()),
             Self::Overwrite(inner) => json!({"$overwrite": inner.encode()}),
             Self::Named(tag, name) => Json::Object([((*tag).to_owned(), json!(name))].into_iter().collect()),
+        }
+    }
+}
+
+fn likes(items: Vec<Data>) -> Vec<MessageLike> {
+    items.into_iter().map(Data::like).collect()
+}
+
+impl From<MessageLike> for Data {
+    fn from(like: MessageLike) -> Self {
+        let all = |items: Vec<MessageLike>| items.into_iter().map(Self::from).collect();
+        match like {
+            MessageLike::Message(message) => Self::Message(message),
+            MessageLike::Value(value) => Self::Value(value),
+            MessageLike::List(items) => Self::List(all(items)),
+            MessageLike::Tuple(items) => Self::Tuple(all(items)),
+            MessageLike::Map(map) => Self::Map(map.into_iter().map(|(k, v)| (k, v.into())).collect()),
+            other => Self::Value(other.into_value()),
         }
     }
 }

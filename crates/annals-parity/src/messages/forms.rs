@@ -1,12 +1,14 @@
 //! The constructors of messages, their forms, and raw tool calls.
 
-use annals::base::{Map, Value};
+use annals::base::{IdSource, Map, Value};
 use annals::message::{
-    MessageClass, default_tool_chunk_parser, default_tool_parser, message_to_dict, messages_from_dict, messages_to_dict,
+    MessageClass, Notification, any_message, checkpoint_dumps, checkpoint_loads, convert_to_messages,
+    default_tool_chunk_parser, default_tool_parser, dumpd, ensure_id, load, message_chunk_to_message, message_to_dict,
+    messages_from_dict, messages_to_dict,
 };
 use serde_json::{Value as Json, json};
 
-use super::encode::{encode_message, encode_messages};
+use super::encode::{Data, encode_message, encode_messages};
 use super::{Case, Failure, Handler};
 
 pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
@@ -18,6 +20,39 @@ pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
         _ => Err(Failure::vector("list")),
     }),
     ("text", |case| Ok(json!(case.message()?.text()))),
+    ("any_message", |case| Ok(encode_message(&any_message(case.input.clone().like())?))),
+    ("convert_to_messages", |case| match &case.input {
+        // A text is a list of characters.
+        Data::Value(Value::Str(text)) => Ok(encode_messages(&convert_to_messages(text.chars().map(String::from))?)),
+        _ => Ok(encode_messages(&case.messages()?)),
+    }),
+    ("dumpd", |case| Ok(dumpd(&case.message()?).to_json())),
+    ("load", |case| Ok(Data::from(load(case.input.value())?).encode())),
+    ("checkpoint_dumps", |case| {
+        let form = checkpoint_dumps(&case.input.clone().like())?;
+        let hex: String = form.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(json!({"kind": form.kind, "hex": hex}))
+    }),
+    ("checkpoint_roundtrip", |case| {
+        let form = checkpoint_dumps(&case.input.clone().like())?;
+        Ok(Data::from(checkpoint_loads(form.kind, &form.bytes)?).encode())
+    }),
+    ("ensure_id", |case| {
+        let id = case.input.value().as_str().map(str::to_owned);
+        Ok(json!(ensure_id(id, &mut IdSource::new())))
+    }),
+    ("add_notification_metadata", |case| {
+        let source = case.text_arg("source").ok_or_else(|| Failure::vector("source"))?;
+        let data = case.arg("data").and_then(|data| data.value().as_map().cloned());
+        Ok(encode_message(&case.message()?.with_notification(Notification { source, data })))
+    }),
+    ("get_notification_metadata", |case| {
+        Ok(case.message()?.notification().map_or(Json::Null, |note| match note.data {
+            Some(data) => json!({"source": note.source, "data": Value::from(data).to_json()}),
+            None => json!({"source": note.source}),
+        }))
+    }),
+    ("message_chunk_to_message", |case| Ok(encode_message(&message_chunk_to_message(case.message()?)))),
     ("default_tool_parser", |case| {
         let (calls, invalid) = default_tool_parser(&case.input.value())?;
         Ok(json!({"$tuple": [Value::List(calls).to_json(), Value::List(invalid).to_json()]}))

@@ -3,6 +3,7 @@
 mod compare;
 mod encode;
 mod forms;
+mod merging;
 mod texts;
 
 use std::fmt::Write as _;
@@ -23,7 +24,7 @@ const OPEN: &str = "open.txt";
 type Handler = fn(&Case) -> Result<Json, Failure>;
 
 /// The functions, one table for each file beside this one.
-const TABLES: &[&[(&str, Handler)]] = &[forms::FUNCTIONS, texts::FUNCTIONS];
+const TABLES: &[&[(&str, Handler)]] = &[forms::FUNCTIONS, merging::FUNCTIONS, texts::FUNCTIONS];
 
 /// What a function is called with.
 pub(crate) struct Case {
@@ -67,7 +68,6 @@ impl Case {
     }
 
     /// Returns an argument that is a text.
-    #[allow(dead_code)]
     pub(crate) fn text_arg(&self, name: &str) -> Option<String> {
         self.arg(name)?.value().as_str().map(str::to_owned)
     }
@@ -85,14 +85,9 @@ impl Case {
         }
     }
 
-    /// Returns the messages that are the input.
+    /// Returns the messages for which the input stands.
     pub(crate) fn messages(&self) -> Result<Vec<Message>, Failure> {
-        let items = self.input.items().ok_or_else(|| Failure::vector("list"))?;
-        let messages = items.into_iter().map(|item| match item {
-            Data::Message(message) => Ok(*message),
-            _ => Err(Failure::vector("list of messages")),
-        });
-        messages.collect()
+        Ok(self.input.clone().like().into_messages()?)
     }
 
     /// Returns the text that is the input.

@@ -1,0 +1,119 @@
+//! Messages as LangGraph's checkpoints hold them: a MessagePack extension that names the class and holds its fields.
+//!
+//! *Absent:* the other extensions; they stay what they are ([`Value::Ext`]).
+
+use serde::ser::SerializeSeq;
+use serde::{Serialize, Serializer};
+
+use super::envelope::{plain_list, plain_map};
+use super::{Message, MessageClass, MessageError, MessageLike};
+use crate::base::value::decode_bytes;
+use crate::base::{Codec, Encoded, Value};
+
+/// The extension for objects that are made of their fields.
+const MODEL: i8 = 5;
+/// The package whose modules define the messages.
+const PACKAGE: &str = "langchain_core.messages.";
+/// How LangGraph makes the object again.
+const METHOD: &str = "model_validate_json";
+
+/// A value as LangGraph's serializer writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointForm {
+    /// How to read the bytes: `null`, `bytes` or `msgpack`.
+    pub kind: &'static str,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Writes a value, and the messages in it, as LangGraph's serializer does.
+///
+/// # Errors
+/// [`MessageError`] if it is longer than a stored value may be.
+///
+/// # Example
+/// ```
+/// use annals::message::{Message, MessageLike, checkpoint_dumps, checkpoint_loads};
+///
+/// let state = MessageLike::from(vec![Message::human("hi"), Message::ai("hello")]);
+/// let form = checkpoint_dumps(&state)?;
+/// assert_eq!((form.kind, checkpoint_loads(form.kind, &form.bytes)?), ("msgpack", state));
+/// # Ok::<(), annals::message::MessageError>(())
+/// ```
+pub fn checkpoint_dumps(like: &MessageLike) -> Result<CheckpointForm, MessageError> {
+    Ok(match like {
+        MessageLike::Value(Value::Null) => CheckpointForm { kind: "null", bytes: Vec::new() },
+        MessageLike::Value(Value::Bytes(bytes)) => CheckpointForm { kind: "bytes", bytes: bytes.clone() },
+        like => CheckpointForm { kind: "msgpack", bytes: Encoded::encode(&to_value(like)?)?.bytes },
+    })
+}
+
+/// Reads what [`checkpoint_dumps`] or LangGraph's serializer wrote. An object of an unknown class, or one whose fields
+/// make no message, becomes the object of its fields.
+///
+/// # Errors
+/// [`MessageError`] if the kind is unknown or the bytes are not one whole value.
+pub fn checkpoint_loads(kind: &str, bytes: &[u8]) -> Result<MessageLike, MessageError> {
+    match kind {
+        "null" => Ok(MessageLike::Value(Value::Null)),
+        "bytes" => Ok(MessageLike::Value(Value::Bytes(bytes.to_vec()))),
+        "msgpack" => Ok(from_value(decode_bytes(Codec::MsgPack, bytes)?)),
+        other => Err(MessageError::value(format!("Unknown serialization type: {other}"))),
+    }
+}
+
+impl Message {
+    /// Returns the MessagePack extension that stands for the message in LangGraph's checkpoints.
+    ///
+    /// # Errors
+    /// [`MessageError`] if it is longer than a stored value may be.
+    pub fn to_ext(&self) -> Result<Value, MessageError> {
+        Ok(Value::Ext(MODEL, Encoded::encode(&Model(self))?.bytes))
+    }
+}
+
+/// The array in the extension.
+struct Model<'a>(&'a Message);
+
+impl Serialize for Model<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let module = self.0.class().map_or("base", MessageClass::module);
+        let mut out = serializer.serialize_seq(Some(4))?;
+        out.serialize_element(&format!("{PACKAGE}{module}"))?;
+        out.serialize_element(self.0.class_name())?;
+        out.serialize_element(self.0)?;
+        out.serialize_element(METHOD)?;
+        out.end()
+    }
+}
+
+fn to_value(like: &MessageLike) -> Result<Value, MessageError> {
+    let all = |items: &[MessageLike]| items.iter().map(to_value).collect::<Result<_, _>>().map(Value::List);
+    match like {
+        MessageLike::Message(message) => message.to_ext(),
+        MessageLike::Value(value) => Ok(value.clone()),
+        MessageLike::List(items) | MessageLike::Tuple(items) => all(items),
+        MessageLike::Map(map) => {
+            let members = map.iter().map(|(name, like)| Ok((name.clone(), to_value(like)?)));
+            members.collect::<Result<_, MessageError>>().map(Value::Map)
+        }
+    }
+}
+
+fn from_value(value: Value) -> MessageLike {
+    match value {
+        Value::Ext(MODEL, bytes) => model(&bytes).unwrap_or(MessageLike::Value(Value::Ext(MODEL, bytes))),
+        Value::List(items) => plain_list(items.into_iter().map(from_value).collect()),
+        Value::Map(map) => plain_map(map.into_iter().map(|(name, value)| (name, from_value(value))).collect()),
+        other => MessageLike::Value(other),
+    }
+}
+
+/// Reads the array in the extension; none if it is not one of a model.
+fn model(bytes: &[u8]) -> Option<MessageLike> {
+    let Ok(Value::List(parts)) = decode_bytes(Codec::MsgPack, bytes) else { return None };
+    let [Value::Str(module), Value::Str(name), Value::Map(fields), ..] = parts.as_slice() else { return None };
+    let class = MessageClass::of_name(name).filter(|class| module.strip_prefix(PACKAGE) == Some(class.module()));
+    let message = class.and_then(|class| class.construct(fields.clone()).ok());
+    Some(message.map_or_else(|| MessageLike::Value(Value::Map(fields.clone())), MessageLike::from))
+}

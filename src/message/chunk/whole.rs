@@ -1,0 +1,20 @@
+//! Whole messages from pieces.
+
+use crate::base::Map;
+use crate::message::Message;
+
+/// Returns the whole message of which a piece is all there is, without its extra fields, as LangChain does. A whole
+/// message stays as it is.
+///
+/// # Example
+/// ```
+/// use annals::message::{Message, message_chunk_to_message};
+///
+/// assert_eq!(message_chunk_to_message(Message::ai_chunk("hello")), Message::ai("hello"));
+/// ```
+pub fn message_chunk_to_message(mut message: Message) -> Message {
+    if message.chunk.take().is_some() {
+        message.extra = Map::new();
+    }
+    message
+}

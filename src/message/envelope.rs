@@ -1,0 +1,109 @@
+//! The envelope in which LangChain keeps a constructor call: `{"lc": 1, "type": "constructor", "id": [..], "kwargs": {..}}`.
+//!
+//! *Absent:* envelopes of anything but messages; they are refused.
+
+use super::text::truthy;
+use super::{Message, MessageClass, MessageError, MessageLike};
+use crate::base::{Map, Value};
+
+/// Returns the envelope of a message. Fields that are not declared are not in it, nor are those which equal their
+/// default. A message of an unknown type has the name of its type for that of a class.
+///
+/// # Example
+/// ```
+/// use annals::message::{Message, dumpd, load};
+///
+/// let message = Message::human("hi");
+/// let json = dumpd(&message).to_json();
+/// assert_eq!(json["id"], serde_json::json!(["langchain", "schema", "messages", "HumanMessage"]));
+/// assert_eq!(load(json.into())?, message.into());
+/// # Ok::<(), annals::message::MessageError>(())
+/// ```
+pub fn dumpd(message: &Message) -> Value {
+    let mut kwargs = message.to_map();
+    kwargs.retain(|name, value| {
+        let is_declared = !message.extra.contains_key(name);
+        is_declared && (is_always_written(name) || truthy(value) || is_other_than_default(name, value))
+    });
+    let id = ["langchain", "schema", "messages", message.class_name()].map(Value::from);
+    fields([("lc", 1.into()), ("type", "constructor".into()), ("id", id.into()), ("kwargs", kwargs.into())])
+}
+
+fn is_always_written(name: &str) -> bool {
+    matches!(name, "content" | "type" | "tool_calls" | "invalid_tool_calls" | "tool_call_id" | "role" | "status")
+}
+
+/// Whether a value that Python takes as false is one that was set.
+fn is_other_than_default(name: &str, value: &Value) -> bool {
+    !value.is_null()
+        && !matches!(name, "additional_kwargs" | "response_metadata" | "tool_call_chunks" | "usage_metadata")
+}
+
+/// Reads a value in which envelopes of messages may stand at any place.
+///
+/// # Errors
+/// [`MessageError`] with the path of an envelope of another class, or of what is wrong in one.
+pub fn load(value: Value) -> Result<MessageLike, MessageError> {
+    match value {
+        Value::List(items) => {
+            let items = items.into_iter().enumerate();
+            let items = items.map(|(at, item)| load(item).map_err(|e| e.within(format_args!("[{at}]"))));
+            Ok(plain_list(items.collect::<Result<_, _>>()?))
+        }
+        Value::Map(mut map) if is_envelope(&map) => {
+            let class = class_of(map.get("id"))?;
+            match map.shift_remove("kwargs") {
+                Some(Value::Map(kwargs)) => class.construct(kwargs).map(MessageLike::from),
+                other => Err(MessageError::invalid("", "an object", &other.unwrap_or_default())),
+            }
+            .map_err(|e| e.within("kwargs"))
+        }
+        Value::Map(map) => {
+            let load = |(name, value)| match load(value) {
+                Ok(like) => Ok((name, like)),
+                Err(e) => Err(e.within(name)),
+            };
+            Ok(plain_map(map.into_iter().map(load).collect::<Result<_, _>>()?))
+        }
+        other => Ok(MessageLike::Value(other)),
+    }
+}
+
+fn is_envelope(map: &Map) -> bool {
+    let is = |name, text| map.get(name).and_then(Value::as_str) == Some(text);
+    map.get("lc").and_then(Value::as_int) == Some(1) && is("type", "constructor") && map.contains_key("kwargs")
+}
+
+/// Finds the class by its path: that of the class map of LangChain, or that of the real module.
+fn class_of(id: Option<&Value>) -> Result<MessageClass, MessageError> {
+    let parts: Option<Vec<&str>> = id.and_then(Value::as_list).and_then(|id| id.iter().map(Value::as_str).collect());
+    let class = match parts.as_deref() {
+        Some(["langchain", "schema", "messages", name]) => MessageClass::of_name(name),
+        Some(["langchain_core", "messages", module, name]) => {
+            MessageClass::of_name(name).filter(|class| class.module() == *module)
+        }
+        _ => None,
+    };
+    let path = parts.unwrap_or_default().join(".");
+    class.ok_or_else(|| MessageError::value(format!("Invalid namespace: {path} is no message")).within("id"))
+}
+
+/// A list without messages inside is a value.
+pub(super) fn plain_list(items: Vec<MessageLike>) -> MessageLike {
+    if !items.iter().all(|item| matches!(item, MessageLike::Value(_))) {
+        return MessageLike::List(items);
+    }
+    MessageLike::Value(Value::List(items.into_iter().map(MessageLike::into_value).collect()))
+}
+
+/// An object without messages inside is a value.
+pub(super) fn plain_map(members: Vec<(String, MessageLike)>) -> MessageLike {
+    if !members.iter().all(|(_, member)| matches!(member, MessageLike::Value(_))) {
+        return MessageLike::Map(members.into_iter().collect());
+    }
+    MessageLike::Value(Value::Map(members.into_iter().map(|(name, member)| (name, member.into_value())).collect()))
+}
+
+fn fields<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    Value::Map(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
