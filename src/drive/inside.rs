@@ -161,13 +161,15 @@ fn recorded(context: &Context, host: &RunHost, thread: &Thread) -> Recording {
 
 /// Ends a run inside the task of a context. What only the graphs around it can deal with goes through the context.
 pub(super) fn finish(graph: &Graph, context: &Context, machine: Machine) -> Result<(StateRef, Vec<bool>), Error> {
-    let state = Arc::clone(machine.state());
-    let present = machine.present();
+    let (state, present) = machine.returned();
     let namespace = machine.namespace().clone();
     let stored = machine.stored_head();
     let (status, head) = machine.finish();
     if let (Status::Done | Status::Left(_), Some(stored)) = (&status, stored) {
-        context.scope().left.lock().push((namespace.clone(), stored));
+        let mut left = context.scope().left.lock();
+        // Another task of the superstep may have left it before.
+        left.retain(|(known, _)| *known != namespace);
+        left.push((namespace.clone(), stored));
     }
     if let (Persistence::PerThread, Some(thread), Some(head)) =
         (graph.persistence, host_of(context).and_then(|host| host.thread.clone()), head)

@@ -69,8 +69,29 @@ impl Changes {
     }
 }
 
-/// Applies the writes of tasks: all of them in a superstep, or none when an abandoned superstep is dropped. Returns
-/// the fields that changed, for the events.
+/// What follows the writes that are applied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// Nothing: they are no superstep.
+    Goes,
+    /// The superstep ends, and another one begins in any case.
+    Drops,
+    /// The superstep ends, perhaps as the last one.
+    Ends,
+}
+
+/// Drops the tasks of a superstep that is abandoned for a new input. What is deferred stays so.
+pub(crate) fn abandon(
+    graph: &Graph,
+    head: &mut Head,
+    tasks: &mut [Task],
+    changes: &mut Changes,
+    record: bool,
+) -> Result<Vec<u32>, RunError> {
+    apply_then(graph, head, tasks, changes, record, Then::Drops)
+}
+
+/// Applies the writes of the tasks of a superstep. Returns the fields that changed, for the events.
 ///
 /// The tasks are sorted first; `tasks` keeps its order. A failure leaves the head half changed: drop it.
 pub(crate) fn apply(
@@ -79,6 +100,17 @@ pub(crate) fn apply(
     tasks: &mut [Task],
     changes: &mut Changes,
     record: bool,
+) -> Result<Vec<u32>, RunError> {
+    apply_then(graph, head, tasks, changes, record, Then::Ends)
+}
+
+fn apply_then(
+    graph: &Graph,
+    head: &mut Head,
+    tasks: &mut [Task],
+    changes: &mut Changes,
+    record: bool,
+    then: Then,
 ) -> Result<Vec<u32>, RunError> {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     order.sort_by(|a, b| tasks[*a].order(graph).cmp(&tasks[*b].order(graph)));
@@ -118,7 +150,7 @@ pub(crate) fn apply(
             placed.push((channel, Placed { task, id, index, kind }));
         }
     }
-    write_all(graph, head, placed, next, true, changes, record)
+    write_all(graph, head, placed, next, then, changes, record)
 }
 
 /// Applies writes that belong to no task: the input of a run, or a command.
@@ -135,7 +167,7 @@ pub(crate) fn apply_untasked(
         let TaskWrite { index, channel, kind, .. } = write;
         (channel, Placed { task: None, id: from, index, kind })
     });
-    write_all(graph, head, placed.collect(), next, false, changes, record)
+    write_all(graph, head, placed.collect(), next, Then::Goes, changes, record)
 }
 
 /// Notes that a node has seen its triggers.
@@ -186,7 +218,7 @@ fn write_all(
     head: &mut Head,
     mut placed: Vec<(u32, Placed)>,
     next: u64,
-    bump_step: bool,
+    then: Then,
     changes: &mut Changes,
     record: bool,
 ) -> Result<Vec<u32>, RunError> {
@@ -204,8 +236,10 @@ fn write_all(
             updated.push(channel);
         }
     }
-    if bump_step {
+    if then != Then::Goes {
         idle(graph, head, &updated, next, changes, record);
+    }
+    if then == Then::Ends {
         super::defer::finish(graph, head, &mut updated, next, changes, record)?;
     }
     head.updated = Some(updated);

@@ -6,7 +6,7 @@ use crate::graph::{Command, NodeOutput};
 use crate::state::Writes;
 use crate::store::{NewWrite, NewWrites, Source};
 
-use super::apply::{apply, apply_untasked, see_all};
+use super::apply::{abandon, apply_untasked, see_all};
 use super::effect::Start;
 use super::error::{ResumeProblem, RunError};
 use super::exit::Saving;
@@ -85,7 +85,7 @@ impl Machine {
         }
         self.plan_head();
         if !self.tasks.is_empty() {
-            apply(&self.graph, &mut self.head, &mut self.tasks, &mut self.changes, record)?;
+            abandon(&self.graph, &mut self.head, &mut self.tasks, &mut self.changes, record)?;
         }
         self.head.pending.clear();
         if self.graph.entry {
@@ -163,6 +163,8 @@ impl Machine {
         if record && !forks && (!writes.is_empty() || resume.is_some()) {
             self.save_command(&mut writes, resume.as_ref())?;
         }
+        // Further changes take the place of an answer that an earlier command left.
+        let keeps_answer = writes.is_empty() || forks;
         let from = if forks { self.fork_task() } else { NULL_TASK };
         let unsaved = self.fork_writes(from, &mut writes);
         let before = self.head.updated.clone();
@@ -183,7 +185,7 @@ impl Machine {
             let id = self.head.checkpoint.map(|c| c.id).unwrap_or_default();
             self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step, Order::Run);
         }
-        self.take_resume(resume);
+        self.take_resume(resume, keeps_answer);
         self.show_values(&[]);
         Ok(())
     }
@@ -229,7 +231,7 @@ impl Machine {
     }
 
     /// Keeps the answers for the tasks that ask: one for whoever asks first, or those of a map by their ids.
-    pub(super) fn take_resume(&mut self, resume: Option<Value>) {
+    pub(super) fn take_resume(&mut self, resume: Option<Value>, keeps_answer: bool) {
         let keep_answers = !self.replaying || resume.is_some();
         if keep_answers {
             self.stored_calls = super::call::stored_calls(&self.head, !self.replaying);
@@ -255,7 +257,7 @@ impl Machine {
         let stored =
             self.head.pending_of(NULL_TASK).and_then(|pending| super::load::answers_of(pending).into_iter().next());
         *self.scope.resume.lock() =
-            resume.filter(|answer| answers_by_id(answer).is_none()).or(stored.filter(|_| keep_answers));
+            resume.filter(|answer| answers_by_id(answer).is_none()).or(stored.filter(|_| keep_answers && keeps_answer));
     }
 }
 

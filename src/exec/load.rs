@@ -7,7 +7,7 @@ use crate::base::value::decode_bytes;
 use crate::base::{CodecError, Map, PayloadRef, Value, WriteValue};
 use crate::graph::{Graph, Interrupt, NodeOutput, SendTo};
 use crate::state::{FieldKind, StateError, Writes};
-use crate::store::{ChannelValue, ItemRow, Source, StateRecord, WriteRecord};
+use crate::store::{ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
 
 use super::error::RunError;
 use super::head::{Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, PendingWrite, PendingWrites, RESUME};
@@ -166,11 +166,18 @@ impl Head {
     }
 }
 
-/// The channels whose change made tasks due, as far as a checkpoint says: an update and a fork do not.
+/// The channels whose change made tasks due, as far as a checkpoint says: an update does not, and a fork only if its
+/// tasks are recorded in the order that follows from it.
 fn updated(graph: &Graph, record: &StateRecord) -> Option<Vec<u32>> {
     let checkpoint = &record.checkpoint;
     match (checkpoint.source, checkpoint.run) {
-        (Source::Update | Source::Fork, _) | (_, None) => None,
+        (Source::Update, _) | (_, None) => None,
+        (Source::Fork, Some(_)) if graph.entry => None,
+        (Source::Fork, Some(_)) => {
+            let nodes = checkpoint.tasks.iter().filter(|task| matches!(task.kind, TaskKind::Pull { .. }));
+            let by_name = nodes.map(|task| &task.name).is_sorted();
+            by_name.then(|| (graph.layout.len()..graph.channels.len()).map(|channel| channel as u32).collect())
+        }
         _ => Some(record.updated.iter().filter_map(|name| graph.by_channel.get(name).copied()).collect()),
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Machine {
     /// The state that an interrupted run shows, if that is not the one of its head.
     pub(super) shown: Option<(StateRef, Vec<(usize, bool)>)>,
     pub(super) fields: ShownFields,
+    /// What a graph inside showed last, if channels may be emptied after that: so much of it is returned.
+    pub(super) returned: Option<(StateRef, Vec<bool>)>,
     /// The checkpoint before the one that was loaded.
     pub(super) loaded_parent: Option<CheckpointId>,
     /// Whether an update failed, so that the head is half changed.
@@ -122,6 +124,7 @@ impl Machine {
             stored_calls: None,
             shown: None,
             fields: ShownFields::default(),
+            returned: None,
             broken: false,
         };
         machine.begin(request.start)?;
@@ -136,6 +139,11 @@ impl Machine {
     /// Returns the present state, with what the ended tasks of an interrupted superstep wrote.
     pub(crate) fn state(&self) -> &StateRef {
         self.shown.as_ref().map_or(&self.head.state, |(state, _)| state)
+    }
+
+    /// Returns what a graph inside returns: the state it showed last, and which channels hold something.
+    pub(crate) fn returned(&self) -> (StateRef, Vec<bool>) {
+        self.returned.clone().unwrap_or_else(|| (Arc::clone(self.state()), self.present()))
     }
 
     /// Returns whether it runs an entrypoint.
@@ -165,7 +173,8 @@ impl Machine {
         let mut head = self.head;
         head.pending.clear();
         super::task::drop_untracked(&self.graph, &mut head.sends);
-        if head.checkpoint.is_some_and(|checkpoint| checkpoint.source == Source::Fork) {
+        let forked = head.checkpoint.is_some_and(|checkpoint| checkpoint.source == Source::Fork);
+        if forked && self.request.saving == Saving::Steps {
             // As it is read from the store.
             head.updated = None;
         }
@@ -234,10 +243,7 @@ impl Machine {
             }
             TaskOutcome::Left(command) => task.status = TaskStatus::Left(command),
             TaskOutcome::Drained(reason) => task.status = TaskStatus::Drained(reason),
-            TaskOutcome::Failed { error, writes, asked } => {
-                task.asked = asked;
-                self.failed(slot, error, writes);
-            }
+            TaskOutcome::Failed { error, writes, answers } => self.failed(slot, error, writes, answers),
         }
         if !self.tasks.iter().any(|task| matches!(task.status, TaskStatus::Running | TaskStatus::Due)) {
             let ended = self.end_superstep();

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use crate::base::{CheckpointId, Namespace, TaskId, Timestamp, hash};
+use crate::base::{CheckpointId, Namespace, TaskId, Timestamp, Value, hash};
 use crate::graph::{Context, Graph, NodeError, RetryPolicy, interrupt_id, task_namespace};
 
 use super::effect::Effect;
@@ -43,10 +43,13 @@ pub(crate) struct Handles {
 
 impl Machine {
     /// Decides what follows the failure of a task.
-    pub(super) fn failed(&mut self, slot: usize, error: RunError, writes: Vec<TaskWrite>) {
+    pub(super) fn failed(&mut self, slot: usize, error: RunError, writes: Vec<TaskWrite>, answers: Vec<Value>) {
         if self.tries_again(slot, &error) {
             return;
         }
+        // They are kept: it is not asked again.
+        self.tasks[slot].asked = !answers.is_empty();
+        self.tasks[slot].answers = answers;
         let handler = self.tasks[slot].node.and_then(|node| Some((node, self.graph.nodes[node].handler?)));
         let Some((node, handler)) = handler else {
             self.tasks[slot].status = TaskStatus::Failed(error, writes);

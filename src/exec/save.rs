@@ -13,7 +13,7 @@ use super::exit::{Saving, fold, hold};
 use super::head::{ERROR, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, RESUME};
 use super::machine::Machine;
 use super::plan::{Order, plan};
-use super::task::{TaskStatus, TaskWrite};
+use super::task::{Task, TaskStatus, TaskWrite};
 
 impl Machine {
     /// Makes the checkpoint of the present state, and the tasks that are due at it.
@@ -28,8 +28,13 @@ impl Machine {
         self.head.checkpoint = Some(HeadCheckpoint { id, step, source });
         self.step += 1;
         self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step, Order::Run);
+        let mut due: Vec<&Task> = self.tasks.iter().collect();
+        if source == Source::Fork && self.request.saving == Saving::Steps {
+            // For the runs to come it does not say what made its tasks due.
+            due.sort_by_key(|task| (task.push.is_none(), task.push.as_ref().map(|(index, _)| *index), task.node));
+        }
         self.head.recorded.clear();
-        self.head.recorded.extend(self.tasks.iter().map(|task| task.id));
+        self.head.recorded.extend(due.iter().map(|task| task.id));
         let Some(recording) = &self.recording else { return };
         let (mut changes, seen) = self.changes.take(&self.graph, &self.head);
         hold(&mut changes, &std::mem::take(&mut self.unsaved));
@@ -42,7 +47,7 @@ impl Machine {
             run: Some(recording.run),
             metadata: recording.metadata.clone(),
             parents: Arc::clone(&recording.parents),
-            tasks: self.tasks.iter().map(|task| task.record(&self.graph)).collect(),
+            tasks: due.iter().map(|task| task.record(&self.graph)).collect(),
             consumed,
             changes,
             seen,
@@ -55,7 +60,9 @@ impl Machine {
 
     /// Hands out what was kept back until the end of the run.
     pub(super) fn flush_kept(&mut self) {
-        if self.request.saving == Saving::UnlessDone && matches!(self.status, Status::Done) {
+        // A graph inside that came to its end, or to the end of its supersteps, leaves nothing.
+        let ended = matches!(self.status, Status::Done | Status::Failed(RunError::RecursionLimit { .. }));
+        if self.request.saving == Saving::UnlessDone && ended {
             return;
         }
         if let Some(kept) = self.kept.take() {
@@ -66,8 +73,15 @@ impl Machine {
             self.commit(vec![kept], Vec::new());
         }
         if !self.unsaved.is_empty() {
-            let unsaved = std::mem::take(&mut self.unsaved);
-            self.commit(Vec::new(), unsaved);
+            let mut unsaved = std::mem::take(&mut self.unsaved);
+            if self.scope.resume.lock().is_none() {
+                // The answer was taken, and stands with the task that took it.
+                unsaved.iter_mut().for_each(|task| task.writes.retain(|write| write.index != RESUME.1));
+                unsaved.retain(|task| !task.writes.is_empty());
+            }
+            if !unsaved.is_empty() {
+                self.commit(Vec::new(), unsaved);
+            }
         }
     }
 

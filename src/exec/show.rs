@@ -113,6 +113,9 @@ impl Machine {
 
     /// Shows the state.
     pub(super) fn show_values(&mut self, interrupts: &[Interrupt]) {
+        if self.keeps_shown() {
+            self.returned = Some((Arc::clone(&self.head.state), self.present()));
+        }
         if self.request.events.values {
             let view = self.output();
             self.emit(EventKind::Values { view, interrupts: interrupts.to_vec() });
@@ -121,11 +124,16 @@ impl Machine {
 
     /// Shows the state after a superstep that changed these channels.
     pub(super) fn show_changed(&mut self, updated: &[u32]) {
-        if self.request.events.values
+        if (self.request.events.values || self.keeps_shown())
             && updated.iter().any(|channel| self.graph.is_field(*channel) && self.is_output(*channel as usize))
         {
             self.show_values(&[]);
         }
+    }
+
+    /// Whether what is shown last is not always what there is at the end: the end of a superstep may empty a channel.
+    fn keeps_shown(&self) -> bool {
+        !self.namespace.is_root() && !self.graph.idle_fields.is_empty()
     }
 
     /// Shows the checkpoint that the next superstep starts from.
@@ -191,7 +199,7 @@ impl Machine {
         let events = self.request.events;
         if events.tasks || events.debug {
             for slot in 0..self.tasks.len() {
-                let Some(task) = self.task_info(slot).filter(|task| task.place.around.is_none()) else { continue };
+                let Some(task) = self.task_info(slot) else { continue };
                 let input = match &self.tasks[slot].push {
                     Some((_, arg)) => TaskInput::Value(arg.clone()),
                     None => TaskInput::State(self.input_view(slot)),

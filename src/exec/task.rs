@@ -116,8 +116,8 @@ pub(crate) enum TaskOutcome {
     Failed {
         error: RunError,
         writes: Vec<TaskWrite>,
-        /// Whether it was given an answer before.
-        asked: bool,
+        /// Its answers, if it was given one before it failed.
+        answers: Vec<Value>,
     },
 }
 
@@ -228,7 +228,7 @@ pub(crate) fn open(job: &mut TaskJob) -> Opened {
     let input = catch_unwind(AssertUnwindSafe(|| node_input(job, body.takes)));
     match input.unwrap_or_else(|panic| Err(panicked(&job.context, &*panic))) {
         Ok(input) => Opened::Node { work: body.work.clone(), input },
-        Err(error) => Opened::Ended(TaskOutcome::Failed { error, writes: Vec::new(), asked: false }),
+        Err(error) => Opened::Ended(TaskOutcome::Failed { error, writes: Vec::new(), answers: Vec::new() }),
     }
 }
 
@@ -256,15 +256,19 @@ fn panicked(context: &Context, panic: &(dyn std::any::Any + Send)) -> RunError {
 fn outcome(context: &Context, result: Result<(), RunError>, writes: Vec<TaskWrite>) -> TaskOutcome {
     context.finish_calls();
     let mut asked = context.asked().lock();
-    // After a failure another attempt may use them.
     let failed = matches!(&result, Err(error) if !matches!(error, RunError::Waiting(_)));
-    let answers = if asked.took && !failed { std::mem::take(&mut asked.answers) } else { Vec::new() };
+    let answers = match failed {
+        // Another attempt may use them.
+        true if asked.read > 0 => asked.answers.clone(),
+        false if asked.took => std::mem::take(&mut asked.answers),
+        _ => Vec::new(),
+    };
     match (result, asked.signal.take()) {
         (Ok(()), _) => TaskOutcome::Done { writes, answers },
         (Err(RunError::Waiting(_)), Some(Signal::Waiting(interrupts))) => TaskOutcome::Waiting { interrupts, answers },
         (Err(RunError::Waiting(_)), Some(Signal::Parent(command))) => TaskOutcome::Left(command),
         (Err(RunError::Waiting(_)), Some(Signal::Drained(reason))) => TaskOutcome::Drained(reason),
-        (Err(error), _) => TaskOutcome::Failed { error, writes, asked: asked.read > 0 },
+        (Err(error), _) => TaskOutcome::Failed { error, writes, answers },
     }
 }
 

@@ -1,5 +1,7 @@
 //! Runs that stop in the middle of a superstep: what is shown of it, and what the next run finds.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use annals::prelude::*;
 use annals::{RunOn, StateSnapshot};
 
@@ -203,4 +205,153 @@ fn objects_that_a_channel_makes_messages_of_are_not_streamed() {
     // Of a message inside, the outermost task is told. What the graph inside returns is a message by then.
     let wanted = ["message in inner", "object in -", "outer in -"];
     assert_eq!(shorts(&graph, (), Work::update(), StreamMode::Messages), wanted);
+}
+
+fn fail_once(context: &Context, calls: &AtomicUsize) -> NodeResult<()> {
+    let answer = context.interrupt("go on?")?;
+    match calls.fetch_add(1, Ordering::Relaxed) {
+        0 => Err(format!("not yet, {}", answer.as_str().unwrap_or_default()).into()),
+        _ => Ok(()),
+    }
+}
+
+#[test]
+fn a_task_that_fails_keeps_its_answers() {
+    for again in [Input::Continue, Input::Command(Command::resume("second"))] {
+        let calls = AtomicUsize::new(0);
+        let graph = StateGraph::<Work>::new()
+            .node("ask", move |_: &Work, context: &Context| {
+                fail_once(context, &calls)?;
+                context.interrupt("and now?")?;
+                log("both")
+            })
+            .edge(START, "ask")
+            .compile()
+            .unwrap();
+        let thread = thread().store().thread(format!("{again:?}")).unwrap();
+        graph.invoke(&thread, Work::update()).unwrap();
+        graph.run(&thread).durability(Durability::Exit).invoke(Command::resume("first")).unwrap_err();
+        let asked = graph.invoke(&thread, again.clone()).unwrap();
+        // The first answer is not asked for again, and is not the answer to the second question.
+        let open = asked.interrupts().iter().map(|asked| asked.value.to_json()).collect::<Vec<_>>();
+        match again {
+            Input::Continue => assert_eq!(open, ["and now?"]),
+            _ => assert_eq!((open.len(), asked.state().log.to_vec()), (0, vec!["both".to_string()])),
+        }
+    }
+}
+
+#[test]
+fn a_change_that_comes_with_an_answer_takes_the_place_of_an_earlier_answer() {
+    let graph = StateGraph::<Work>::new()
+        .node("ask", |_: &Work, context: &Context| {
+            let answers = [context.interrupt(1)?, context.interrupt(2)?, context.interrupt(3)?];
+            log(&answers.map(|answer| answer.as_str().unwrap_or_default().to_owned()).concat())
+        })
+        .edge(START, "ask")
+        .compile()
+        .unwrap();
+    for changed in [false, true] {
+        let thread = thread().store().thread(format!("{changed}")).unwrap();
+        graph.invoke(&thread, Work::update()).unwrap();
+        // It is kept with the checkpoint: whoever asks next takes it, in each run that goes on from there.
+        let asked = graph.invoke(&thread, Command::resume("a")).unwrap();
+        let id = asked.interrupts()[0].id.clone();
+        let mut second = Command::resume(Value::Map([(id, Value::from("b"))].into_iter().collect()));
+        if changed {
+            second = second.and_update::<Work>(Work::update().n(1));
+        }
+        let left = graph.invoke(&thread, second).unwrap();
+        assert_eq!((left.is_done(), left.interrupts().len()), if changed { (false, 1) } else { (true, 0) });
+    }
+}
+
+#[test]
+fn what_is_deferred_stays_so_when_a_new_input_drops_the_rest() {
+    let last = NodeOptions::new().defer(true);
+    let graph = StateGraph::<Work>::new()
+        .node("one", |_: &Work| log("one"))
+        .node("ask", ask)
+        .node_with("last", |_: &Work| log("last"), last)
+        .edge(START, "one")
+        .edge("one", "ask")
+        .edge("one", "last")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    graph.invoke(&thread, Work::update()).unwrap();
+    let asked = graph.invoke(&thread, Work::update()).unwrap();
+    assert_eq!(graph.get_state(&thread).unwrap().next, ["ask"]);
+    assert_eq!(asked.state().log.to_vec(), ["one", "one"], "the deferred node still waits for the others");
+}
+
+#[test]
+fn a_handler_that_runs_again_is_shown_to_start() {
+    let handler = |_: &Work, _: &Context| log("handled");
+    let graph = StateGraph::<Work>::new()
+        .node("ask", ask)
+        .node_with("bad", |_: &Work| -> NodeResult<()> { Err("no".into()) }, NodeOptions::new().error_handler(handler))
+        .edge(START, "ask")
+        .edge(START, "bad")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    let first = shorts(&graph, &thread, Work::update(), StreamMode::Tasks);
+    assert_eq!(first.iter().filter(|part| part.ends_with("starts")).count(), 2);
+    let seen = shorts(&graph, &thread, Command::resume("yes"), StreamMode::Tasks);
+    assert_eq!(seen[..3], ["ask starts", "bad starts", "__error_handler__bad starts"]);
+}
+
+#[test]
+fn a_graph_inside_returns_what_it_showed_last() {
+    let inner = StateGraph::<Work>::new()
+        .node("say", |_: &Work| Ok(Work::update().words(["word".to_string()])))
+        .node("rest", |_: &Work| Ok(()))
+        .edge(START, "say")
+        .edge("say", "rest")
+        .compile()
+        .unwrap();
+    let graph = StateGraph::<Work>::new().node("inner", inner).edge(START, "inner").compile().unwrap();
+    // The last superstep emptied the channel, and showed nothing.
+    assert_eq!(graph.invoke((), Work::update().n(1)).unwrap().state().words, ["word"]);
+}
+
+#[test]
+fn a_graph_inside_that_ran_out_of_supersteps_begins_anew_if_runs_are_saved_at_their_end() {
+    let inner = StateGraph::<Work>::new()
+        .node("again", |_: &Work| log("again"))
+        .edge(START, "again")
+        .edge("again", "again")
+        .compile()
+        .unwrap();
+    let graph = StateGraph::<Work>::new().node("inner", inner).edge(START, "inner").compile().unwrap();
+    let thread = thread();
+    let run = || graph.run(&thread).durability(Durability::Exit).recursion_limit(3);
+    run().invoke(Work::update()).unwrap_err();
+    run().invoke(Input::Continue).unwrap_err();
+    let inside = graph.state_with_subgraphs(&thread).unwrap();
+    let Some(TaskState::Snapshot(inside)) = &inside.tasks[0].state else { panic!("the graph inside is shown") };
+    assert_eq!(inside.checkpoint, None);
+}
+
+#[test]
+fn two_tasks_of_a_superstep_take_turns_with_a_graph_that_keeps_its_state() {
+    let inner = StateGraph::<Work>::new()
+        .node("count", |work: &Work| Ok(Work::update().n(work.n + 1)))
+        .edge(START, "count")
+        .persistence(Persistence::PerThread)
+        .compile()
+        .unwrap();
+    let graph = StateGraph::<Work>::new()
+        .node("call", move |_: &Work, context: &Context| {
+            let counted = inner.invoke(context, Work::update().log(["called".to_string()]))?;
+            log(&format!("{}", counted.state().n))
+        })
+        .branch(START, |_: &Work| {
+            vec![Target::Node("call".into()), Target::Send(SendTo::new("call", Value::Map(Default::default())))]
+        })
+        .compile()
+        .unwrap();
+    let done = graph.run(&thread()).concurrency_max(1).invoke(Work::update()).unwrap();
+    assert_eq!(done.state().log.to_vec(), ["2", "1"], "the send runs first and writes last");
 }

@@ -241,8 +241,14 @@ fn outside(op: &Map<String, Json>, env: &mut Env, context: &Context) -> Result<(
 fn error_seen(error: &NodeError) -> Json {
     // In a later run only the text is left.
     let failure = error.find::<Failure>().cloned().or_else(|| Failure::parse(&error.message));
-    let library = || error.find::<annals::RunError>().map(|error| Failure::of(error.class()));
-    let failure = failure.or_else(library).unwrap_or_else(|| Failure::of("unknown"));
+    let library = || {
+        let shown = match error.find::<annals::Error>() {
+            Some(inside) => crate::trace::error(inside),
+            None => crate::trace::stored_error(&error.message),
+        };
+        Failure::of(shown["class"].as_str().unwrap_or_default())
+    };
+    let failure = failure.unwrap_or_else(library);
     let message = Some(&failure.message).filter(|message| message.starts_with("user: "));
     json!({"node": error.node, "class": failure.class, "message": message})
 }
