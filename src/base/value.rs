@@ -161,7 +161,8 @@ impl PartialEq for Value {
     }
 }
 
-fn base64(bytes: &[u8]) -> String {
+/// Returns the bytes as base64, with padding.
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {

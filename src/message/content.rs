@@ -42,6 +42,14 @@ impl Content {
         }
     }
 
+    /// Returns whether nothing is said: an empty text, or no blocks.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(text) => text.is_empty(),
+            Self::Blocks(blocks) => blocks.is_empty(),
+        }
+    }
+
     /// Returns the content as a value.
     pub fn to_value(&self) -> Value {
         match self {

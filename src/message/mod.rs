@@ -8,6 +8,7 @@
 //! Invariants: what a message does not know it keeps verbatim and in order ([`Message::extra`], [`Role::Other`]);
 //! `Message::join(&m.split()?)? == m` for every message.
 
+pub mod blocks;
 mod checkpoint;
 mod chunk;
 mod coerce;
@@ -22,6 +23,7 @@ mod merge;
 mod notification;
 mod partial_json;
 mod parts;
+mod providers;
 mod reduce;
 mod role;
 pub mod text;
@@ -45,6 +47,7 @@ pub use merge::{merge_content, merge_dicts, merge_lists, merge_obj};
 pub use notification::{Notification, ensure_id};
 pub use partial_json::parse_partial_json;
 pub use parts::{MessageParts, MessagePartsRef};
+pub use providers::grounding_citations;
 pub use reduce::{MergeOp, REMOVE_ALL_MESSAGES, add_messages, ensure_ids, merge_plan};
 pub use role::{MessageClass, Role};
 pub use tool::{Ai, InvalidToolCall, Tool, ToolCall, ToolCallChunk, ToolStatus};

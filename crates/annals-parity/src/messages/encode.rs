@@ -149,7 +149,7 @@ fn tagged(tag: &str, inner: &Json) -> Result<Option<Data>, MessageError> {
     let list = || inner.as_array().map_or(&[][..], Vec::as_slice);
     Ok(Some(match tag {
         "$msg" => {
-            let mut messages = messages_from_dict([Value::from(inner.clone())])?;
+            let mut messages = messages_from_dict([Data::decode(inner)?.value()])?;
             Data::Message(Box::new(messages.remove(0)))
         }
         "$tuple" => Data::Tuple(decode_all(list())?),

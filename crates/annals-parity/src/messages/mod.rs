@@ -1,5 +1,6 @@
 //! The message vectors: one call of a function each, with what the reference gives.
 
+mod blocks;
 mod compare;
 mod encode;
 mod forms;
@@ -24,7 +25,7 @@ const OPEN: &str = "open.txt";
 type Handler = fn(&Case) -> Result<Json, Failure>;
 
 /// The functions, one table for each file beside this one.
-const TABLES: &[&[(&str, Handler)]] = &[forms::FUNCTIONS, merging::FUNCTIONS, texts::FUNCTIONS];
+const TABLES: &[&[(&str, Handler)]] = &[blocks::FUNCTIONS, forms::FUNCTIONS, merging::FUNCTIONS, texts::FUNCTIONS];
 
 /// What a function is called with.
 pub(crate) struct Case {

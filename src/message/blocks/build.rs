@@ -1,0 +1,165 @@
+//! Constructors of blocks.
+//!
+//! *Absent:* ids that come by themselves; [`ContentBlock::ensure_id`] gives one.
+
+use super::factory::factory;
+use super::{
+    ContentBlock, Index, MediaBlock, NonStandardBlock, PlainTextBlock, ReasoningBlock, TextBlock, ToolCallBlock,
+};
+use crate::base::{IdSource, Map, Value};
+use crate::message::{MessageError, ToolCall, ensure_id};
+
+impl ContentBlock {
+    /// Returns a text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(TextBlock { text: text.into(), ..TextBlock::default() })
+    }
+
+    /// Returns a thought of the model.
+    pub fn reasoning(reasoning: impl Into<String>) -> Self {
+        Self::Reasoning(ReasoningBlock { reasoning: Some(reasoning.into()), ..ReasoningBlock::default() })
+    }
+
+    /// Returns a document that is the text `text`.
+    pub fn plain_text(text: impl Into<String>) -> Self {
+        let mime_type = Some("text/plain".to_owned());
+        Self::PlainText(PlainTextBlock { text: Some(text.into()), mime_type, ..PlainTextBlock::default() })
+    }
+
+    /// Returns a request to call a tool.
+    pub fn tool_call(call: ToolCall) -> Self {
+        // The id of a call is written even if it is null.
+        let null_id = call.id.is_none().then(|| ("id".to_owned(), Value::Null));
+        Self::ToolCall(ToolCallBlock {
+            name: call.name,
+            args: call.args,
+            id: call.id,
+            more: null_id.into_iter().collect(),
+            ..ToolCallBlock::default()
+        })
+    }
+
+    /// Returns a block that only its provider understands.
+    pub fn non_standard(value: Map) -> Self {
+        Self::NonStandard(NonStandardBlock { value: value.into(), ..NonStandardBlock::default() })
+    }
+
+    /// Makes a block of the type `kind` from named fields, as the factories of LangChain do (`create_text_block`, ...):
+    /// nulls are left out, names without a place of their own become extras, and the block has an id afterwards.
+    ///
+    /// # Errors
+    /// [`MessageError::Missing`] if a needed field is missing, [`MessageError::Refused`] if a medium has no data, if
+    /// data in the message come without their MIME type, or if there is no factory of the type.
+    ///
+    /// # Example: an image as a provider describes it
+    /// ```
+    /// use annals::base::{IdSource, Value};
+    /// use annals::message::blocks::ContentBlock;
+    ///
+    /// let json = serde_json::json!({"url": "https://example.com/a.png", "detail": "low", "mime_type": null});
+    /// let Value::Map(fields) = Value::from(json) else { unreachable!() };
+    /// let image = ContentBlock::create("image", fields, &mut IdSource::from_seed(1))?;
+    /// assert_eq!(image.extras().map(|extras| &extras["detail"]), Some(&"low".into()));
+    /// assert!(image.id().is_some_and(|id| id.starts_with("lc_")));
+    /// # Ok::<(), annals::message::MessageError>(())
+    /// ```
+    pub fn create(kind: &str, fields: Map, ids: &mut IdSource) -> Result<Self, MessageError> {
+        factory(kind, fields, ids).map(|map| Self::from(Value::Map(map)))
+    }
+
+    /// Sets the id.
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<String>) -> Self {
+        let id = id.into();
+        if let Some((slot, ..)) = self.common() {
+            *slot = Some(id);
+        } else if let Self::Other(Value::Map(map)) = &mut self {
+            map.insert("id".into(), id.into());
+        }
+        self
+    }
+
+    /// Gives it an id (`lc_` and a random UUID) if it has none, or an empty one.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::base::IdSource;
+    /// use annals::message::blocks::ContentBlock;
+    ///
+    /// let block = ContentBlock::text("hi").ensure_id(&mut IdSource::from_seed(1));
+    /// assert!(block.id().is_some_and(|id| id.starts_with("lc_")));
+    /// ```
+    #[must_use]
+    pub fn ensure_id(self, ids: &mut IdSource) -> Self {
+        let id = ensure_id(self.id().map(str::to_owned), ids);
+        self.with_id(id)
+    }
+
+    /// Sets the place in a stream; an unknown block stays as it is.
+    #[must_use]
+    pub fn with_index(mut self, index: impl Into<Index>) -> Self {
+        if let Some((_, slot, _)) = self.common() {
+            *slot = Some(index.into());
+        }
+        self
+    }
+
+    /// Adds something that the provider says besides; an unknown block stays as it is.
+    #[must_use]
+    pub fn with_extra(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        if let Some((.., slot)) = self.common() {
+            slot.get_or_insert_default().insert(name.into(), value.into());
+        }
+        self
+    }
+}
+
+impl MediaBlock {
+    /// Returns data at an address.
+    pub fn from_url(url: impl Into<String>) -> Self {
+        Self { url: Some(url.into()), ..Self::default() }
+    }
+
+    /// Returns data in the message itself.
+    pub fn from_base64(base64: impl Into<String>, mime_type: impl Into<String>) -> Self {
+        Self { base64: Some(base64.into()), mime_type: Some(mime_type.into()), ..Self::default() }
+    }
+
+    /// Returns data that the provider keeps.
+    pub fn from_file_id(file_id: impl Into<String>) -> Self {
+        Self { file_id: Some(file_id.into()), ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_block_can_be_given_an_id_and_keeps_it() {
+        let ids = &mut IdSource::from_seed(1);
+        let call = ContentBlock::tool_call(ToolCall::new("f", [("a", 1)]));
+        let unknown = ContentBlock::from(Value::from(serde_json::json!({"type": "hologram"})));
+        for block in [ContentBlock::text("t"), call, unknown, ContentBlock::Image(MediaBlock::from_file_id("f"))] {
+            let named = block.clone().with_id("").ensure_id(ids);
+            let id = named.id().expect("an id").to_owned();
+            assert!(id.starts_with("lc_") && id.len() == 39, "{id}");
+            assert_eq!(Value::from(named.ensure_id(ids)).get("id"), Some(&Value::from(id)));
+        }
+        assert_eq!(ContentBlock::from(Value::from(5)).ensure_id(ids), ContentBlock::Other(5.into()));
+    }
+
+    #[test]
+    fn a_tool_call_is_written_as_a_message_holds_it() {
+        for call in [ToolCall::new("f", [("a", 1)]), ToolCall::new("f", [("a", 1)]).with_id("c1")] {
+            assert_eq!(Value::from(ContentBlock::tool_call(call.clone())), Value::from(call));
+        }
+    }
+
+    #[test]
+    fn what_a_provider_says_besides_is_added() {
+        let block = ContentBlock::plain_text("t").with_index("lc_txt_1").with_extra("a", 1).with_extra("b", 2);
+        assert_eq!(block.index(), Some(&Index::Name("lc_txt_1".into())));
+        assert_eq!(block.extras().map(Map::len), Some(2));
+    }
+}

@@ -1,0 +1,257 @@
+//! What a message says, as typed blocks that mean the same for every provider.
+//!
+//! A [`ContentBlock`] is read from a value and written back without loss: unknown types, unknown fields and nulls stay
+//! as they are. [`Message::content_blocks`](super::Message::content_blocks) translates what a provider gave.
+//! *Absent:* what the data are (nothing is decoded or fetched).
+
+mod annotation;
+mod build;
+pub(super) mod draft;
+pub(super) mod factory;
+mod fields;
+mod kinds;
+pub(super) mod passes;
+mod translate;
+
+pub use annotation::{Annotation, Citation, NonStandardAnnotation};
+pub use fields::Index;
+pub use kinds::{
+    InvalidToolCallBlock, MediaBlock, NonStandardBlock, PlainTextBlock, ReasoningBlock, ServerToolCallBlock,
+    ServerToolCallChunkBlock, ServerToolResultBlock, TextBlock, ToolCallBlock, ToolCallChunkBlock,
+};
+pub use translate::{Translator, Translators};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::Content;
+use crate::base::{Map, Value};
+
+/// Declares the enum of blocks, and what all its cases have.
+macro_rules! blocks {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $case:ident($block:ident) = $kind:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$doc])* $case($block),)*
+            /// Anything else: an unknown type, or a known one whose needed fields are missing or of another kind.
+            /// Verbatim.
+            Other(Value),
+        }
+
+        /// The types of the standard blocks.
+        const KNOWN: &[&str] = &[$($kind),*];
+
+        impl $name {
+            /// Returns the `type`; an empty text if there is none.
+            pub fn kind(&self) -> &str {
+                match self {
+                    $(Self::$case(_) => $kind,)*
+                    Self::Other(value) => value.get("type").and_then(Value::as_str).unwrap_or_default(),
+                }
+            }
+
+            /// Returns the id.
+            pub fn id(&self) -> Option<&str> {
+                match self {
+                    $(Self::$case(block) => block.id.as_deref(),)*
+                    Self::Other(value) => value.get("id").and_then(Value::as_str),
+                }
+            }
+
+            /// Returns the place in a stream.
+            pub fn index(&self) -> Option<&Index> {
+                match self {
+                    $(Self::$case(block) => block.index.as_ref(),)*
+                    Self::Other(_) => None,
+                }
+            }
+
+            /// Returns what the provider says besides.
+            pub fn extras(&self) -> Option<&Map> {
+                match self {
+                    $(Self::$case(block) => block.extras.as_ref(),)*
+                    Self::Other(value) => value.get("extras").and_then(Value::as_map),
+                }
+            }
+
+            /// Returns the fields that every standard block has, to be changed.
+            fn common(&mut self) -> Option<(&mut Option<String>, &mut Option<Index>, &mut Option<Map>)> {
+                match self {
+                    $(Self::$case(block) => Some((&mut block.id, &mut block.index, &mut block.extras)),)*
+                    Self::Other(_) => None,
+                }
+            }
+        }
+
+        /// Reads a block; nothing is refused and nothing is lost.
+        impl From<Value> for $name {
+            fn from(value: Value) -> Self {
+                let Value::Map(map) = value else { return Self::Other(value) };
+                let kind = KNOWN.iter().find(|kind| **kind == draft::kind_of(&map));
+                let read = match kind.copied() {
+                    $(Some($kind) => $block::read(map).map(Self::$case),)*
+                    _ => Err(map),
+                };
+                read.unwrap_or_else(|map| Self::Other(Value::Map(map)))
+            }
+        }
+
+        impl From<$name> for Value {
+            fn from(block: $name) -> Self {
+                match block {
+                    $($name::$case(block) => Self::Map(block.write($kind)),)*
+                    $name::Other(value) => value,
+                }
+            }
+        }
+    };
+}
+
+blocks! {
+    /// One block of what a message says.
+    ///
+    /// # Example: a question about a picture
+    /// ```
+    /// use annals::message::Message;
+    /// use annals::message::blocks::{ContentBlock, MediaBlock};
+    ///
+    /// let picture = MediaBlock::from_url("https://example.com/cat.png");
+    /// let question = Message::human(vec![ContentBlock::text("What is this?"), ContentBlock::Image(picture)]);
+    /// let blocks = question.content_blocks()?;
+    /// let ContentBlock::Image(picture) = &blocks[1] else { panic!("the picture") };
+    /// assert_eq!(picture.url.as_deref(), Some("https://example.com/cat.png"));
+    /// # Ok::<(), annals::message::MessageError>(())
+    /// ```
+    ///
+    /// # Example: unknown blocks and fields stay as they are
+    /// ```
+    /// use annals::base::Value;
+    /// use annals::message::blocks::ContentBlock;
+    ///
+    /// for json in [
+    ///     serde_json::json!({"type": "text", "text": "hi", "id": null, "new_field": [1, 2]}),
+    ///     serde_json::json!({"type": "hologram", "depth": 3}),
+    /// ] {
+    ///     let block = ContentBlock::from(Value::from(json.clone()));
+    ///     assert_eq!(Value::from(block).to_json(), json);
+    /// }
+    /// ```
+    ContentBlock {
+        /// A text.
+        Text(TextBlock) = "text",
+        /// What the model thought.
+        Reasoning(ReasoningBlock) = "reasoning",
+        /// A picture.
+        Image(MediaBlock) = "image",
+        /// A sound.
+        Audio(MediaBlock) = "audio",
+        /// A film.
+        Video(MediaBlock) = "video",
+        /// Any other file.
+        File(MediaBlock) = "file",
+        /// A document that is a plain text.
+        PlainText(PlainTextBlock) = "text-plain",
+        /// A request to call a tool.
+        ToolCall(ToolCallBlock) = "tool_call",
+        /// A piece of such a request.
+        ToolCallChunk(ToolCallChunkBlock) = "tool_call_chunk",
+        /// A request that could not be read.
+        InvalidToolCall(InvalidToolCallBlock) = "invalid_tool_call",
+        /// A call of a tool at the provider.
+        ServerToolCall(ServerToolCallBlock) = "server_tool_call",
+        /// A piece of such a call.
+        ServerToolCallChunk(ServerToolCallChunkBlock) = "server_tool_call_chunk",
+        /// The result of such a call.
+        ServerToolResult(ServerToolResultBlock) = "server_tool_result",
+        /// A block that only its provider understands.
+        NonStandard(NonStandardBlock) = "non_standard",
+    }
+}
+
+/// Returns whether this is the `type` of a standard block.
+pub(super) fn is_known(kind: &str) -> bool {
+    KNOWN.contains(&kind)
+}
+
+impl From<Vec<ContentBlock>> for Content {
+    fn from(blocks: Vec<ContentBlock>) -> Self {
+        Self::Blocks(blocks.into_iter().map(Value::from).collect())
+    }
+}
+
+impl Serialize for ContentBlock {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Value::from(self.clone()).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ContentBlock {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn same(json: serde_json::Value) -> ContentBlock {
+        let value = Value::from(json);
+        let block = ContentBlock::from(value.clone());
+        assert_eq!(Value::from(block.clone()), value);
+        assert_eq!(Value::from_serialize(&block).unwrap(), value);
+        assert_eq!(value.to::<ContentBlock>().unwrap(), block);
+        block
+    }
+
+    #[test]
+    fn a_block_of_each_type_is_read_and_written_without_loss() {
+        let extras = json!({"cache": true});
+        for kind in KNOWN {
+            let block = same(json!({"type": kind, "id": "b", "index": 3, "extras": extras, "z": null, "a": [{}],
+                "text": "t", "name": "n", "args": {}, "tool_call_id": "c", "status": "error", "value": {"v": 1},
+                "base64": "AA==", "error": null}));
+            assert_eq!((block.kind(), block.id(), block.index()), (*kind, Some("b"), Some(&Index::Number(3))));
+            assert_eq!(block.extras().unwrap()["cache"], Value::Bool(true));
+            assert!(!matches!(block, ContentBlock::Other(_)), "{kind}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_kept_where_it_was() {
+        let ContentBlock::Text(text) = same(json!({"type": "text", "text": "t", "id": 5, "z": 1, "index": 1.5})) else {
+            panic!("a text");
+        };
+        assert_eq!((text.id, text.index), (None, None));
+        assert_eq!(text.more.keys().collect::<Vec<_>>(), ["id", "z", "index"]);
+        for odd in
+            [json!({"type": "text"}), json!({"type": "tool_call", "name": "f", "args": "x"}), json!({}), json!(5)]
+        {
+            assert_eq!(same(odd.clone()), ContentBlock::Other(Value::from(odd)));
+        }
+        let ContentBlock::ToolCall(call) = same(json!({"type": "tool_call", "name": "f", "args": {}, "id": null}))
+        else {
+            panic!("a call");
+        };
+        assert_eq!((call.id, &call.more["id"]), (None, &Value::Null));
+    }
+
+    #[test]
+    fn annotations_are_typed() {
+        let ContentBlock::Text(text) = same(json!({"type": "text", "text": "t", "annotations": [
+            {"type": "citation", "url": "u", "start_index": 0, "end_index": null},
+            {"type": "non_standard_annotation", "value": {"x": 1}},
+            {"type": "citations"}, 5,
+        ]})) else {
+            panic!("a text");
+        };
+        let annotations = text.annotations.unwrap();
+        let Annotation::Citation(citation) = &annotations[0] else { panic!("a citation") };
+        assert_eq!((citation.url.as_deref(), citation.start_index, citation.end_index), (Some("u"), Some(0), None));
+        assert!(matches!(&annotations[1], Annotation::NonStandard(_)));
+        assert!(matches!((&annotations[2], &annotations[3]), (Annotation::Other(_), Annotation::Other(_))));
+    }
+}
