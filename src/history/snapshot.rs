@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::base::value::decode_bytes;
 use crate::base::{CheckpointId, Codec, Map, PayloadRef, TaskId, Timestamp, Value, WriteValue};
-use crate::message::{Message, MessagePartsRef};
+use crate::message::Message;
 use crate::store::{
     ChannelRecord, ChannelValue, CheckpointRecord, ItemRange, Point, Source, StateRecord, Store, StoreError,
     WriteRecord,
@@ -252,24 +252,19 @@ fn plain_value(payload: PayloadRef<'_>) -> Result<Value, StoreError> {
 
 /// Decodes an item: a message if the index knows a type, else a plain value.
 pub(super) fn item_value(payload: PayloadRef<'_>) -> Result<Value, StoreError> {
-    let Some((index, kind)) = payload.index.and_then(|index| Some((index, index.kind?))) else {
-        return plain_value(payload);
-    };
-    let parts = MessagePartsRef {
-        id: index.id,
-        kind,
-        name: index.name,
-        tool_calls: index.tool_calls,
-        text: index.text,
-        input_tokens: index.input_tokens,
-        output_tokens: index.output_tokens,
-        rest: payload.data,
-    };
-    let message = Message::join(parts).map_err(|error| StoreError::Corrupt {
+    match item_message(payload)? {
+        Some(message) => Ok(Value::from_serialize(&message)?),
+        None => plain_value(payload),
+    }
+}
+
+/// Decodes an item if the index knows the type of a message.
+pub(super) fn item_message(payload: PayloadRef<'_>) -> Result<Option<Message>, StoreError> {
+    let Some(index) = payload.index.filter(|index| index.kind.is_some()) else { return Ok(None) };
+    Message::from_payload(payload).map(Some).map_err(|error| StoreError::Corrupt {
         place: format!("message {}", index.id.unwrap_or("without id")),
         reason: error.to_string(),
-    })?;
-    Ok(Value::from_serialize(&message)?)
+    })
 }
 
 /// Decodes the value of a write.

@@ -9,49 +9,68 @@
 //! `Message::join(&m.split()?)? == m` for every message.
 
 pub mod blocks;
+mod buffer;
+mod buffer_xml;
 mod checkpoint;
 mod chunk;
 mod coerce;
 mod construct;
 mod content;
+mod count;
 mod data_block;
 mod dict;
 mod envelope;
 mod error;
+mod filter;
 mod like;
 mod merge;
 mod notification;
+mod openai;
 mod partial_json;
 mod parts;
+mod payload;
+mod pretty;
 mod providers;
 mod reduce;
 mod role;
+mod runs;
 pub mod text;
 mod tool;
 mod tool_parser;
+mod trim;
 mod usage;
 mod usage_sum;
 
 use std::borrow::Cow;
 
+pub use buffer::{BufferFormat, BufferOptions, buffer_string};
 pub use checkpoint::{CheckpointForm, checkpoint_dumps, checkpoint_loads};
 pub use chunk::{Chunk, add_ai_message_chunks, message_chunk_to_message};
 pub use coerce::{any_message, convert_to_messages};
 pub use content::Content;
+pub use count::{CountOptions, TokenCounter, count_tokens_approximately};
 pub use data_block::{DataUri, OpenAiData, is_data_content_block, openai_data_block, parse_data_uri};
 pub use dict::{message_to_dict, messages_from_dict, messages_to_dict};
 pub use envelope::{dumpd, load};
 pub use error::{ErrorClass, MessageError};
+pub use filter::{FilterOptions, TypeFilter, filter_messages};
 pub use like::MessageLike;
 pub use merge::{merge_content, merge_dicts, merge_lists, merge_obj};
 pub use notification::{Notification, ensure_id};
+pub use openai::{
+    OpenAiApi, OpenAiOptions, TextFormat, convert_to_openai_data_block, convert_to_openai_image_block,
+    convert_to_openai_messages, v1_to_chat_completions,
+};
 pub use partial_json::parse_partial_json;
 pub use parts::{MessageParts, MessagePartsRef};
+pub use pretty::title_repr;
 pub use providers::grounding_citations;
 pub use reduce::{MergeOp, REMOVE_ALL_MESSAGES, add_messages, ensure_ids, merge_plan};
 pub use role::{MessageClass, Role};
+pub use runs::merge_message_runs;
 pub use tool::{Ai, InvalidToolCall, Tool, ToolCall, ToolCallChunk, ToolStatus};
 pub use tool_parser::{default_tool_chunk_parser, default_tool_parser};
+pub use trim::{TrimOptions, TrimStrategy, trim_messages};
 pub use usage::Usage;
 pub use usage_sum::{add_usage, subtract_usage};
 

@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::base::value::decode_bytes;
-use crate::base::{Encoded, IdSource, ItemIndex, Payload, PayloadRef, Value, WriteValue};
+use crate::base::{Encoded, IdSource, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{Cell, Channel, ChannelError, Effect, Keyed, List, ListChange, ListOp};
-use crate::message::{MergeOp, Message, MessageError, MessagePartsRef, ensure_ids, merge_plan};
+use crate::message::{MergeOp, Message, MessageError, ensure_ids, merge_plan};
 
 use super::field::{FieldOps, Place, channel_error, codec, misfit, wrong_type};
 use super::layout::StateError;
@@ -71,42 +71,12 @@ impl Items for MessageItems {
     }
 
     fn encode(name: &Arc<str>, message: &Message) -> Result<Payload, StateError> {
-        message_payload(message).map_err(message_error(name))
+        message.to_payload().map_err(message_error(name))
     }
 
     fn decode(name: &Arc<str>, stored: PayloadRef<'_>) -> Result<Message, StateError> {
-        payload_message(stored).map_err(message_error(name))
+        Message::from_payload(stored).map_err(message_error(name))
     }
-}
-
-/// Puts a message into a payload.
-pub(crate) fn message_payload(message: &Message) -> Result<Payload, MessageError> {
-    let parts = message.split()?;
-    let index = ItemIndex {
-        id: parts.id.map(Into::into),
-        kind: Some(parts.kind.into()),
-        name: parts.name.map(Into::into),
-        tool_calls: parts.tool_calls,
-        text: parts.text,
-        input_tokens: parts.input_tokens,
-        output_tokens: parts.output_tokens,
-    };
-    Ok(Payload { codec: crate::base::Codec::MsgPack, data: parts.rest, index: Some(Box::new(index)) })
-}
-
-/// Reads a message from a payload.
-pub(crate) fn payload_message(stored: PayloadRef<'_>) -> Result<Message, MessageError> {
-    let index = stored.index.unwrap_or_default();
-    Message::join(MessagePartsRef {
-        id: index.id,
-        kind: index.kind.unwrap_or_default(),
-        name: index.name,
-        tool_calls: index.tool_calls,
-        text: index.text,
-        input_tokens: index.input_tokens,
-        output_tokens: index.output_tokens,
-        rest: stored.data,
-    })
 }
 
 fn message_error(name: &Arc<str>) -> impl FnOnce(MessageError) -> StateError {

@@ -1,4 +1,4 @@
-//! Whole messages from pieces.
+//! Whole messages from pieces, and messages as pieces.
 
 use crate::base::Map;
 use crate::message::Message;
@@ -17,4 +17,17 @@ pub fn message_chunk_to_message(mut message: Message) -> Message {
         message.extra = Map::new();
     }
     message
+}
+
+impl Message {
+    /// Makes the whole message a piece, its tool calls pieces of calls. A removal and an unknown message stay what they
+    /// are.
+    pub(in crate::message) fn into_piece(self) -> Self {
+        let mut piece = self.into_chunk();
+        if piece.tool_calls().is_empty() {
+            piece.read_raw_chunks();
+        }
+        piece.settle();
+        piece
+    }
 }

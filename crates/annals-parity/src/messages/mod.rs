@@ -6,6 +6,7 @@ mod encode;
 mod forms;
 mod merging;
 mod texts;
+mod tools;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -25,7 +26,8 @@ const OPEN: &str = "open.txt";
 type Handler = fn(&Case) -> Result<Json, Failure>;
 
 /// The functions, one table for each file beside this one.
-const TABLES: &[&[(&str, Handler)]] = &[blocks::FUNCTIONS, forms::FUNCTIONS, merging::FUNCTIONS, texts::FUNCTIONS];
+const TABLES: &[&[(&str, Handler)]] =
+    &[blocks::FUNCTIONS, forms::FUNCTIONS, merging::FUNCTIONS, texts::FUNCTIONS, tools::FUNCTIONS];
 
 /// What a function is called with.
 pub(crate) struct Case {
