@@ -79,7 +79,8 @@ pub(in crate::message) fn code(block: &Map) -> Map {
 /// Outcome 1 is success, and so is none.
 pub(in crate::message) fn code_result(block: &Map) -> Draft {
     let outcome = value_or(block, "outcome", 1);
-    let status = if outcome == Value::Int(1) { "success" } else { "error" };
+    let success = matches!(outcome, Value::Int(1) | Value::Bool(true)) || outcome == Value::Float(1.0);
+    let status = if success { "success" } else { "error" };
     let draft = Draft::of("server_tool_result")
         .set("tool_call_id", value_or(block, "tool_call_id", ""))
         .set("status", status)

@@ -9,7 +9,7 @@ pub(in crate::message) mod google;
 mod openai;
 mod v0;
 
-use super::draft::{Draft, kind_of, non_standard};
+use super::draft::{Draft, kind_of, need, non_standard};
 use super::is_known;
 use crate::base::{IdSource, Map, Value};
 use crate::message::{Content, MessageError};
@@ -45,7 +45,7 @@ fn read_one(block: &Value, ids: &mut IdSource) -> Result<Map, MessageError> {
         other => return Ok(Draft::of("non_standard").set("value", other.clone()).done()),
     };
     PASSES.iter().try_fold(block, |block, pass| {
-        let block = opened(block);
+        let block = opened(block)?;
         Ok(match pass(&block, ids)? {
             Some(converted) => converted,
             None if is_known(kind_of(&block)) => block,
@@ -55,12 +55,12 @@ fn read_one(block: &Value, ids: &mut IdSource) -> Result<Map, MessageError> {
 }
 
 /// Opens a wrapper: what is in it may be known to a pass. Its id and index are lost.
-fn opened(mut block: Map) -> Map {
-    match block.get("value") {
-        Some(Value::Map(_)) if kind_of(&block) == "non_standard" => match block.shift_remove("value") {
-            Some(Value::Map(value)) => value,
-            _ => block,
-        },
-        _ => block,
+fn opened(block: Map) -> Result<Map, MessageError> {
+    if kind_of(&block) != "non_standard" {
+        return Ok(block);
     }
+    Ok(match need(&block, "value")? {
+        Value::Map(value) => value,
+        _ => block,
+    })
 }

@@ -131,7 +131,8 @@ fn function_call(message: &Message, block: &Map) -> Option<Map> {
     let id = truthy_in(block, "call_id").and_then(Value::as_str);
     let same = |other: &Option<String>| id.is_some() && other.as_deref() == id;
     let call = match (only_chunk(message), message.tool_calls().iter().find(|call| same(&call.id))) {
-        (Some(chunk), _) => chunk_block(chunk),
+        // It is given whole, with an index that is null.
+        (Some(chunk), _) => Draft::from_map(chunk_block(chunk)).set("index", chunk.index).done(),
         (None, Some(call)) => call_block(call),
         (None, None) => invalid_block(invalid_calls(message).iter().find(|call| same(&call.id))?),
     };
