@@ -28,6 +28,29 @@ pub struct RunOutput {
     pub drained: Option<String>,
 }
 
+impl RunOutput {
+    fn of<S>(last: Option<StateView>, outcome: Option<&Outcome<S>>) -> Result<Self, Error> {
+        let drained = match outcome {
+            Some(Outcome::Drained { reason, .. }) => Some(reason.clone()),
+            _ => None,
+        };
+        let values = last.map(|view| view.to_value()).transpose().map_err(RunError::from)?;
+        Ok(Self {
+            values,
+            interrupts: outcome.map(|outcome| outcome.interrupts().to_vec()).unwrap_or_default(),
+            drained,
+        })
+    }
+}
+
+/// Returns the state that a part shows, if it is one of the graph itself.
+fn view_of<S>(part: StreamPart<S>) -> Option<StateView> {
+    match part.data {
+        StreamData::Values(values) => Some(values.view),
+        _ => None,
+    }
+}
+
 impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// Runs the graph with an input and returns what happens, as it happens.
     ///
@@ -49,23 +72,33 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     ///
     /// # Errors
     /// As [`CompiledGraph::invoke`].
-    pub fn output(mut self, input: impl IntoInput<S>) -> Result<RunOutput, Error> {
+    pub fn output(self, input: impl IntoInput<S>) -> Result<RunOutput, Error> {
+        let mut last = None;
+        let mut stream = self.shows_output().stream(input, &[StreamMode::Values])?;
+        for part in &mut stream {
+            last = view_of(part?).or(last);
+        }
+        RunOutput::of(last, stream.outcome())
+    }
+
+    /// Runs to the end without blocking, and returns the values that it showed last; see [`Run::ainvoke`].
+    ///
+    /// # Errors
+    /// As [`CompiledGraph::invoke`].
+    pub async fn aoutput(self, input: impl IntoInput<S>) -> Result<RunOutput, Error> {
+        let mut last = None;
+        let mut stream = self.shows_output().astream(input, &[StreamMode::Values]).await?;
+        while let Some(part) = stream.next().await {
+            last = view_of(part?).or(last);
+        }
+        RunOutput::of(last, stream.outcome())
+    }
+
+    /// Shows the channels of the output of the graph, unless others were asked for.
+    fn shows_output(mut self) -> Self {
         let channels = || self.graph.output_channels().map(str::to_owned).collect();
         self.settings.output_keys = Some(self.settings.output_keys.take().unwrap_or_else(channels));
-        let mut last: Option<StateView> = None;
-        let mut stream = self.stream(input, &[StreamMode::Values])?;
-        for part in &mut stream {
-            if let StreamData::Values(values) = part?.data {
-                last = Some(values.view);
-            }
-        }
-        let interrupts = stream.outcome().map(|outcome| outcome.interrupts().to_vec()).unwrap_or_default();
-        let values = last.map(|view| view.to_value()).transpose().map_err(RunError::from)?;
-        let drained = match stream.outcome() {
-            Some(Outcome::Drained { reason, .. }) => Some(reason.clone()),
-            _ => None,
-        };
-        Ok(RunOutput { values, interrupts, drained })
+        self
     }
 
     /// Runs step by step, as far as the stream is read.

@@ -232,3 +232,20 @@ fn graphs_inside_questions_panics_and_streams_are_the_same_in_a_future() {
     assert!(parts[1].as_ref().unwrap().contains("calls"));
     assert_eq!(parts[2].as_ref().unwrap_err(), "node \"panics\" panicked: oh");
 }
+
+#[test]
+fn the_output_of_a_run_is_the_same_in_a_future() {
+    let graph = StateGraph::<Job>::new()
+        .node("count", |job: Arc<Job>, _: Context| async move { Ok(Job::update().n(job.n + 1)) })
+        .node("ask", |_: Arc<Job>, context: Context| async move { Ok(context.interrupt("more?").map(drop)?) })
+        .edge(START, "count")
+        .edge("count", "ask")
+        .compile()
+        .unwrap();
+    let [one, two] = ["one", "two"].map(|id| thread().store().thread(id).unwrap());
+    let blocking = graph.run(&one).output_keys(["n"]).output(Job::update().n(1)).unwrap();
+    let in_a_future = block_on(graph.run(&two).output_keys(["n"]).aoutput(Job::update().n(1))).unwrap();
+    assert_eq!(blocking.values, in_a_future.values);
+    assert_eq!(in_a_future.values.and_then(|values| values.get("n").cloned()), Some(Value::from(2)));
+    assert_eq!((blocking.interrupts.len(), in_a_future.interrupts.len()), (1, 1));
+}

@@ -12,6 +12,7 @@ use annals::prelude::{
 use annals::state::ROOT;
 use serde_json::{Map, Value as Json, json};
 
+use crate::driver::Driver;
 use crate::expr::{Env, eval, message, text};
 use crate::functional::EntryGraph;
 use crate::policy::Shared;
@@ -287,7 +288,10 @@ pub(crate) fn build(name: &str, def: &GraphDef, options: Options, world: &World,
             continue;
         }
         let program = shared.program(&node.name, node.program.clone());
-        graph = graph.node_with(node.name.as_str(), Own(shared.run(program)), shared.options(node));
+        graph = match options.driver {
+            Driver::Blocking => graph.node_with(&*node.name, Own(shared.run(program)), shared.options(node)),
+            Driver::Async => graph.node_with(&*node.name, Own(shared.start(program)), shared.options(node)),
+        };
     }
     for (from, to) in &def.edges {
         graph = match from {

@@ -7,6 +7,7 @@
 mod build;
 mod canon;
 mod chunks;
+mod driver;
 mod expr;
 mod functional;
 mod kv;
@@ -28,10 +29,12 @@ use std::sync::{Arc, Mutex};
 use annals::prelude::{DynSchema, DynState, DynUpdate, START, StateGraph, Store};
 use serde_json::Value as Json;
 
+use driver::Driver;
 use scenario::{Options, Scenario};
 
 const USAGE: &str =
-    "usage: annals-parity graph SCENARIO_OR_FOLDER OUT_FOLDER [--backend memory|sqlite] [--append] [--partial]
+    "usage: annals-parity graph SCENARIO_OR_FOLDER OUT_FOLDER [--backend memory|sqlite] [--driver blocking|async]
+                           [--append] [--partial]
        annals-parity pack SCENARIO_FOLDER TRACE_FOLDER VECTOR_FOLDER
        annals-parity verify VECTOR_FOLDER [--write]
        annals-parity messages VECTOR_FOLDER OUT_FILE
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
             "--append" => options.append = true,
             "--partial" => options.partial = true,
             "--backend" => options.sqlite = rest.next() == Some("sqlite"),
+            "--driver" => options.driver = rest.next().and_then(Driver::parse).unwrap_or_default(),
             place => places.push(place),
         }
     }

@@ -1,6 +1,7 @@
 //! The options of the nodes of a scenario: what happens when they fail, and what is kept of their results.
 
 use std::error::Error;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use annals::prelude::{DynState, NodeDefaults, NodeOptions, NodeResult, Own, Retr
 use serde_json::{Map, Value as Json};
 
 use crate::build::Channels;
+use crate::driver::give_way;
 use crate::program::{Failure, Out, Program, World};
 use crate::scenario::{NodeDef, TaskDef};
 use crate::trace::plain;
@@ -39,6 +41,21 @@ impl Shared<'_> {
     pub(crate) fn run(&self, program: Program) -> impl Fn(Value, &Context) -> NodeResult<Vec<Out>> + use<> {
         let channels = Arc::clone(self.channels);
         move |given: Value, context: &Context| program.run(plain(&given), &channels, context)
+    }
+
+    /// Makes the asynchronous function of a program.
+    pub(crate) fn start(
+        &self,
+        program: Program,
+    ) -> impl Fn(Value, Context) -> Pin<Box<dyn Future<Output = NodeResult<Vec<Out>>> + Send>> + use<> {
+        let run = Arc::new(self.run(program));
+        move |given: Value, context: Context| {
+            let run = Arc::clone(&run);
+            Box::pin(async move {
+                give_way().await;
+                run(given, &context)
+            })
+        }
     }
 
     fn handler(&self, node: &str, ops: &Json) -> Option<Program> {

@@ -10,6 +10,7 @@ use annals::prelude::{Command, DynState, DynUpdate, SendTo, Target};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, Channels};
+use crate::driver::Driver;
 use crate::expr::{Env, eval, members, text, truthy};
 use crate::functional::Started;
 use crate::scenario::TaskDef;
@@ -27,9 +28,16 @@ pub(crate) struct WorldState {
     pub(crate) returned: HashMap<TaskId, Map<String, Json>>,
     /// The graphs that are used inside others, by their names.
     pub(crate) children: HashMap<String, Built>,
+    /// What runs the graphs.
+    pub(crate) driver: Driver,
 }
 
 impl World {
+    /// Makes the world of a scenario whose graphs this driver runs.
+    pub(crate) fn new(driver: Driver) -> Self {
+        Self(Arc::new(Mutex::new(WorldState { driver, ..WorldState::default() })))
+    }
+
     /// Gives what is shared.
     pub(crate) fn lock(&self) -> MutexGuard<'_, WorldState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -6,6 +6,8 @@ use annals::prelude::StreamMode;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
+use crate::driver::Driver;
+
 /// A scenario: graphs, and steps to run with them.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Scenario {
@@ -101,6 +103,8 @@ pub(crate) struct Options {
     pub(crate) append: bool,
     /// Keeps the threads in a file.
     pub(crate) sqlite: bool,
+    /// What runs the graphs, and whether their nodes are asynchronous.
+    pub(crate) driver: Driver,
 }
 
 /// Returns what a scenario needs and the public API does not offer.

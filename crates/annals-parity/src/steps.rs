@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use annals::graph::Drawing;
 use annals::history::HistoryFilter;
-use annals::prelude::{Durability, Interrupt, Outcome, Snapshot, StateUpdate, Store, StreamMode, Thread};
+use annals::prelude::{Durability, Interrupt, Snapshot, StateUpdate, Store, StreamMode, Thread};
 use annals::store::Point;
 use annals::{Error, Run};
 use serde_json::{Map, Value as Json, json};
@@ -74,7 +74,7 @@ impl<'a> Runner<'a> {
             scenario,
             options,
             store,
-            world: World::default(),
+            world: World::new(options.driver),
             graphs: HashMap::new(),
             labels: HashMap::new(),
             interrupts: Map::new(),
@@ -285,7 +285,7 @@ impl<'a> Runner<'a> {
 
     fn invoke<B: Shape>(&mut self, built: &B, step: &Record, record: &mut Record) -> Result<(), Stop> {
         let run = self.prepare(built, step)?;
-        let output = run.output(self.input(built, step)?)?;
+        let output = self.options.driver.output(run, self.input(built, step)?)?;
         drained(output.drained.as_deref())?;
         self.label_interrupts(step, &output.interrupts);
         let mut shown = output.values.as_ref().map_or(Json::Null, plain);
@@ -314,17 +314,12 @@ impl<'a> Runner<'a> {
             open: Vec::new(),
         };
         let mut failed = None;
-        let mut stream = run.stream(self.input(built, step)?, &asked)?;
-        for part in &mut stream {
-            match part {
-                Ok(part) => shown.push(chunks.chunk(&part)?),
+        let input = self.input(built, step)?;
+        let stopped =
+            self.options.driver.watch(run, input, &asked, |part| match part.and_then(|p| chunks.chunk(&p)) {
+                Ok(chunk) => shown.push(chunk),
                 Err(error) => failed = Some(error),
-            }
-        }
-        let stopped = stream.outcome().and_then(|outcome| match outcome {
-            Outcome::Drained { reason, .. } => Some(reason.clone()),
-            _ => None,
-        });
+            })?;
         self.label_interrupts(step, &chunks.open);
         record.insert("chunks".into(), shown.into());
         drained(stopped.as_deref())?;

@@ -10,6 +10,7 @@ use annals::{StateSnapshot, TaskView};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, Shape, build};
+use crate::driver::Driver;
 use crate::program::{Program, World};
 use crate::scenario::{GraphDef, Options, Scenario};
 use crate::steps::On;
@@ -106,10 +107,15 @@ pub(crate) fn routed(built: Built, on: &On) -> (Built, bool) {
 impl Program {
     /// Runs a graph inside the node. With a thread of its own it has no store, and keeps nothing.
     pub(crate) fn call_graph(&self, op: &Map<String, Json>, input: Json, context: &Context) -> Result<Json, BoxError> {
-        fn run<B: Shape>(built: &B, own: bool, input: Json, context: &Context) -> Result<Json, BoxError> {
+        fn run<B: Shape>(
+            built: &B,
+            (own, driver): (bool, Driver),
+            input: Json,
+            context: &Context,
+        ) -> Result<Json, BoxError> {
             let input = built.input(input)?;
             let run = if own { built.graph().run(()) } else { built.graph().run(context) };
-            let output = run.output(input)?;
+            let output = driver.output(run, input)?;
             let shown = output.values.as_ref().map_or(Json::Null, plain);
             if output.interrupts.is_empty() {
                 return Ok(shown);
@@ -117,11 +123,14 @@ impl Program {
             Ok(built.asking(if shown.is_null() { json!({}) } else { shown }, interrupts(&output.interrupts)))
         }
         let name = op["graph"].as_str().unwrap_or_default();
-        let built = self.world.lock().children.get(name).cloned().ok_or("there is no such graph")?;
-        let own = op.get("thread").is_some();
+        let (built, driver) = {
+            let world = self.world.lock();
+            (world.children.get(name).cloned().ok_or("there is no such graph")?, world.driver)
+        };
+        let way = (op.get("thread").is_some(), driver);
         match built {
-            Built::Graph(built) => run(&built, own, input, context),
-            Built::Entry(built) => run(&built, own, input, context),
+            Built::Graph(built) => run(&built, way, input, context),
+            Built::Entry(built) => run(&built, way, input, context),
         }
     }
 }

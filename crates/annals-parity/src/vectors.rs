@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use crate::canon::{canonical, differences};
+use crate::driver::Driver;
 use crate::scenario::{self, Options, Scenario};
 use crate::{Res, files, run_one};
 
@@ -182,7 +183,14 @@ fn problem(vector: &Vector, way: &str, options: Options) -> Option<String> {
 /// The ways to run a scenario that must give one trace.
 pub(crate) fn ways() -> Vec<(&'static str, Options)> {
     let memory = Options::default();
-    vec![("memory", memory), ("sqlite", Options { sqlite: true, ..memory })]
+    let sqlite = Options { sqlite: true, ..memory };
+    let of_async = |options| Options { driver: Driver::Async, ..options };
+    vec![
+        ("memory", memory),
+        ("sqlite", sqlite),
+        ("memory, async", of_async(memory)),
+        ("sqlite, async", of_async(sqlite)),
+    ]
 }
 
 #[cfg(test)]
