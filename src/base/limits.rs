@@ -22,6 +22,8 @@ pub const VALUE_BYTES_MAX: usize = 64 << 20;
 pub const METADATA_BYTES_MAX: usize = 1 << 20;
 /// Graphs around one that a checkpoint may name.
 pub const PARENTS_MAX: usize = 256;
+/// Digits of an integer (as in Python).
+pub const INTEGER_DIGITS_MAX: usize = 4_300;
 /// Nesting of a decoded value.
 pub const VALUE_DEPTH_MAX: usize = 128;
 /// Values inside one decoded value.

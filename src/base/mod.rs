@@ -5,6 +5,7 @@
 
 pub mod hash;
 pub mod id;
+pub mod integer;
 pub mod limits;
 pub mod namespace;
 pub mod payload;

@@ -12,7 +12,7 @@ use super::limits::{VALUE_BYTES_MAX, VALUE_DEPTH_MAX, VALUE_NODES_MAX};
 /// An object: names to values, in insertion order.
 pub type Map = indexmap::IndexMap<String, Value>;
 
-/// A self-describing value: what JSON has, plus bytes, unsigned 64-bit integers and foreign MessagePack extensions.
+/// A self-describing value: what JSON has, plus bytes and MessagePack extensions.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
     /// No value.
@@ -34,7 +34,8 @@ pub enum Value {
     List(Vec<Value>),
     /// An object, in insertion order.
     Map(Map),
-    /// A MessagePack extension that `annals` does not interpret: its type and its bytes, kept verbatim.
+    /// A MessagePack extension: its type and its bytes, kept verbatim. Only
+    /// [one](super::integer::BIG_INTEGER_EXT) means something here: an integer of more than 64 bits.
     Ext(i8, Vec<u8>),
 }
 
@@ -100,6 +101,7 @@ impl Value {
             Self::Bytes(_) => "bytes",
             Self::List(_) => "list",
             Self::Map(_) => "map",
+            Self::Ext(..) if self.big_integer().is_some() => "int",
             Self::Ext(..) => "ext",
         }
     }
@@ -121,7 +123,7 @@ impl Value {
     }
 
     /// Returns the JSON form. What JSON lacks becomes an object with one member: `{"$bytes": base64}`,
-    /// `{"$float": "nan" | "inf" | "-inf"}`, `{"$ext": [type, base64]}`.
+    /// `{"$float": "nan" | "inf" | "-inf"}`, `{"$int": digits}`, `{"$ext": [type, base64]}`.
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::{Value as Json, json};
         match self {
@@ -136,7 +138,10 @@ impl Value {
             Self::Bytes(bytes) => json!({"$bytes": base64(bytes)}),
             Self::List(items) => items.iter().map(Self::to_json).collect(),
             Self::Map(map) => Json::Object(map.iter().map(|(k, v)| (k.clone(), v.to_json())).collect()),
-            Self::Ext(kind, bytes) => json!({"$ext": [kind, base64(bytes)]}),
+            Self::Ext(kind, bytes) => match self.big_integer() {
+                Some(digits) => json!({"$int": digits}),
+                None => json!({"$ext": [kind, base64(bytes)]}),
+            },
         }
     }
 }

@@ -29,7 +29,8 @@ pub struct CheckpointForm {
 /// Writes a value, and the messages in it, as LangGraph's serializer does.
 ///
 /// # Errors
-/// [`MessageError`] if it is longer than a stored value may be.
+/// [`MessageError`] if it is longer than a stored value may be, or has an integer of more than 64 bits, which LangGraph
+/// does not write either.
 ///
 /// # Example
 /// ```
@@ -66,14 +67,16 @@ impl Message {
     /// Returns the MessagePack extension that stands for the message in LangGraph's checkpoints.
     ///
     /// # Errors
-    /// [`MessageError`] if it is longer than a stored value may be.
+    /// [`MessageError`] as [`checkpoint_dumps`].
     pub fn to_ext(&self) -> Result<Value, MessageError> {
-        Ok(Value::Ext(MODEL, Encoded::encode(&Model(self))?.bytes))
+        let fields = Value::from_serialize(self)?;
+        fits(&fields)?;
+        Ok(Value::Ext(MODEL, Encoded::encode(&Model(self, &fields))?.bytes))
     }
 }
 
 /// The array in the extension.
-struct Model<'a>(&'a Message);
+struct Model<'a>(&'a Message, &'a Value);
 
 impl Serialize for Model<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -81,7 +84,7 @@ impl Serialize for Model<'_> {
         let mut out = serializer.serialize_seq(Some(4))?;
         out.serialize_element(&format!("{PACKAGE}{module}"))?;
         out.serialize_element(self.0.class_name())?;
-        out.serialize_element(self.0)?;
+        out.serialize_element(self.1)?;
         out.serialize_element(METHOD)?;
         out.end()
     }
@@ -91,12 +94,19 @@ fn to_value(like: &MessageLike) -> Result<Value, MessageError> {
     let all = |items: &[MessageLike]| items.iter().map(to_value).collect::<Result<_, _>>().map(Value::List);
     match like {
         MessageLike::Message(message) => message.to_ext(),
-        MessageLike::Value(value) => Ok(value.clone()),
+        MessageLike::Value(value) => fits(value).map(|()| value.clone()),
         MessageLike::List(items) | MessageLike::Tuple(items) => all(items),
         MessageLike::Map(map) => {
             let members = map.iter().map(|(name, like)| Ok((name.clone(), to_value(like)?)));
             members.collect::<Result<_, MessageError>>().map(Value::Map)
         }
+    }
+}
+
+fn fits(value: &Value) -> Result<(), MessageError> {
+    match value.has_big_integer() {
+        true => Err(MessageError::wrong_type("Integer exceeds 64-bit range")),
+        false => Ok(()),
     }
 }
 
@@ -116,4 +126,23 @@ fn model(bytes: &[u8]) -> Option<MessageLike> {
     let class = MessageClass::of_name(name).filter(|class| module.strip_prefix(PACKAGE) == Some(class.module()));
     let message = class.and_then(|class| class.construct(fields.clone()).ok());
     Some(message.map_or_else(|| MessageLike::Value(Value::Map(fields.clone())), MessageLike::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_integer_that_langgraph_does_not_write_is_refused() {
+        let large = Value::from_digits("18446744073709551616").unwrap();
+        let mut message = Message::human("hi");
+        message.additional_kwargs.insert("n".into(), vec![large.clone()].into());
+        for like in [MessageLike::from(vec![message]), MessageLike::Value(large)] {
+            let error = checkpoint_dumps(&like).unwrap_err();
+            assert_eq!(
+                (error.class().as_str(), error.to_string().as_str()),
+                ("TypeError", "Integer exceeds 64-bit range")
+            );
+        }
+    }
 }

@@ -53,7 +53,10 @@ fn write(out: &mut String, value: &Value, ascii: bool) {
             out.push(']');
         }
         Value::Map(map) => write_map(out, map, ascii),
-        other @ (Value::Bytes(_) | Value::Ext(..)) => write(out, &Value::from(other.to_json()), ascii),
+        other @ (Value::Bytes(_) | Value::Ext(..)) => match other.big_integer() {
+            Some(digits) => out.push_str(digits),
+            None => write(out, &Value::from(other.to_json()), ascii),
+        },
     }
 }
 

@@ -41,7 +41,7 @@ pub fn py_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "NoneType",
         Value::Map(_) => "dict",
-        Value::Ext(..) => "Ext",
+        Value::Ext(..) if value.big_integer().is_none() => "Ext",
         other => other.kind(),
     }
 }
@@ -113,11 +113,14 @@ fn write(out: &mut String, value: &Value) {
             out.push(']');
         }
         Value::Map(map) => write_map(out, map),
-        Value::Ext(kind, bytes) => {
-            _ = write!(out, "Ext({kind}, ");
-            write_bytes(out, bytes);
-            out.push(')');
-        }
+        Value::Ext(kind, bytes) => match value.big_integer() {
+            Some(digits) => out.push_str(digits),
+            None => {
+                _ = write!(out, "Ext({kind}, ");
+                write_bytes(out, bytes);
+                out.push(')');
+            }
+        },
     }
 }
 

@@ -165,6 +165,10 @@ fn tagged(tag: &str, inner: &Json) -> Result<Option<Data>, MessageError> {
         "$counter" => Data::Named("$counter", text()),
         "$splitter" => Data::Named("$splitter", text()),
         "$tool" => Data::Tool(Value::from(inner.clone())),
+        "$int" => match Value::from_digits(&text()) {
+            Some(integer) => Data::Value(integer),
+            None => return Ok(None),
+        },
         "$float" => Data::Value(Value::Float(match inner.as_str() {
             Some("inf") => f64::INFINITY,
             Some("-inf") => f64::NEG_INFINITY,
