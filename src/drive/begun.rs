@@ -50,6 +50,7 @@ impl Begun {
     }
 
     /// Takes the next event that its caller wants to see. What the outermost driver shows goes there as well.
+    #[inline]
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         loop {
             let event = self.machine.poll_event()?;

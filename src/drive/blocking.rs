@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::base::limits;
 use crate::error::Error;
 use crate::exec::{
     Effect, Event, EventMask, Machine, Opened, Status, TaskJob, TaskOutcome, close, close_panicked, open,
@@ -15,6 +16,7 @@ use super::begun::{Begun, Tickets, waits};
 use super::feed::{Fact, Reader, while_polled};
 use super::nonblocking::block_on;
 use super::pool::{Pool, in_task, pause, run_here};
+use super::share::Shared;
 
 /// A run on the calling thread.
 pub(super) struct Driver {
@@ -22,6 +24,8 @@ pub(super) struct Driver {
     tickets: Tickets,
     due: VecDeque<Box<TaskJob>>,
     running: usize,
+    /// Whether the machine was told something since it was asked what to do.
+    told: bool,
     feed: Reader,
     /// Why the run cannot go on, until what it showed before is handed out.
     failed: Option<Error>,
@@ -31,7 +35,15 @@ impl Driver {
     /// Makes the driver of a run.
     pub(super) fn new(run: Begun) -> Self {
         let feed = if run.inside { Arc::default() } else { Arc::clone(&run.host.feed) };
-        Self { run, tickets: Tickets::default(), due: VecDeque::new(), running: 0, feed: Reader(feed), failed: None }
+        Self {
+            run,
+            tickets: Tickets::default(),
+            due: VecDeque::new(),
+            running: 0,
+            told: true,
+            feed: Reader(feed),
+            failed: None,
+        }
     }
 
     /// Runs until there is an event, or the run ends (`None`) with everything it made committed. What was shown before
@@ -39,8 +51,9 @@ impl Driver {
     pub(super) fn next_event(&mut self) -> Result<Option<Event>, Error> {
         loop {
             // What a superstep shows is handed out when its commit is on its way.
-            if self.failed.is_none() {
+            if self.told && self.failed.is_none() {
                 self.failed = self.act().err();
+                self.told = false;
             }
             if let Some(event) = self.run.poll_event() {
                 return Ok(Some(event));
@@ -48,6 +61,7 @@ impl Driver {
             if let Some(error) = self.failed.take() {
                 return Err(error);
             }
+            self.told = true;
             if !self.wait()? {
                 return Ok(None);
             }
@@ -102,6 +116,10 @@ impl Driver {
             }
             return Ok(true);
         }
+        if self.run.store.is_none() && wants == EventMask::default() && self.running == 0 {
+            self.share();
+            return Ok(true);
+        }
         while self.running < self.run.host.concurrency_max
             && let Some(job) = self.due.pop_front()
         {
@@ -137,6 +155,22 @@ impl Driver {
             }
         }
         self.task_done(slot, outcome);
+    }
+
+    /// Runs the tasks that are due on this thread and, if they take longer than others need to come, on others. This
+    /// thread hears late that another has ended a task: this is for runs that keep and show nothing before their
+    /// superstep has ended.
+    fn share(&mut self) {
+        self.running += self.due.len();
+        let others = self.due.len().min(self.run.host.concurrency_max).min(limits::NODE_THREADS_DEFAULT) - 1;
+        let shared = Arc::new(Shared::new(std::mem::take(&mut self.due), others, Arc::clone(&self.feed.0)));
+        Shared::call(&shared, 1);
+        while let Some(job) = shared.next() {
+            let slot = job.slot;
+            let outcome = while_polled(|| run_here(|| run_task(*job)));
+            self.running -= 1;
+            self.task_done(slot, outcome);
+        }
     }
 
     fn spawn(&mut self, job: Box<TaskJob>) {

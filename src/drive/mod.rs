@@ -20,6 +20,7 @@ mod outcome;
 mod place;
 mod pool;
 mod run;
+mod share;
 mod snapshot;
 mod streams;
 

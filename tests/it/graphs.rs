@@ -1,7 +1,7 @@
 //! Graphs on the real store: what runs, in which order, and what is remembered.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 
 use annals::prelude::*;
 use annals::store::Source;
@@ -471,4 +471,24 @@ fn a_head_kept_in_memory_is_only_for_the_graph_that_decoded_it() {
             assert_eq!(graph.invoke(&thread, Passing::update().n(turn)).unwrap().state().n, turn);
         }
     }
+}
+
+#[test]
+fn the_nodes_of_a_superstep_without_a_store_all_run_at_once() {
+    // Each waits for all others, so that one thread too few would wait for ever.
+    const NODES: i64 = 8;
+    let barrier = Arc::new(Barrier::new(NODES as usize));
+    let (quick, started) = (Arc::clone(&barrier), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&started);
+    let graph = StateGraph::<Chat>::new()
+        .branch(START, |_: &Chat| {
+            let send = |n| SendTo::new(if n % 2 == 0 { "quick" } else { "waits" }, n);
+            (0..NODES * 2).map(send).collect::<Vec<_>>()
+        })
+        .node("quick", Own(move |_: i64| Ok(_ = count.fetch_add(1, Ordering::Relaxed))))
+        .node("waits", Own(move |_: i64| Ok(_ = quick.wait())))
+        .compile()
+        .unwrap();
+    graph.invoke((), Chat::update().n(1)).unwrap();
+    assert_eq!(started.load(Ordering::Relaxed), NODES as usize);
 }

@@ -1,0 +1,84 @@
+//! The tasks of a superstep that a driver runs itself, and who helps it.
+//!
+//! To wake a thread costs as much as fifty small tasks. So a thread that was called first looks whether the tasks go by
+//! without it; if one takes longer than a moment, it calls two more and takes part. *Absent:* what ended tasks mean.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::base::time::Stopwatch;
+use crate::exec::TaskJob;
+
+use super::blocking::run_task;
+use super::feed::{Fact, Feed};
+use super::pool::Pool;
+
+/// How long a task may take before others are needed.
+const MOMENT: Duration = Duration::from_micros(10);
+
+/// Tasks from which each thread takes the next one.
+pub(super) struct Shared {
+    due: Mutex<VecDeque<Box<TaskJob>>>,
+    /// How many tasks wait in `due`, for those who look without the lock.
+    left: AtomicUsize,
+    /// How many more threads may be called.
+    calls: AtomicUsize,
+    feed: Arc<Feed>,
+}
+
+impl Shared {
+    /// Makes the tasks of a driver that `others` threads at most may help.
+    pub(super) fn new(due: VecDeque<Box<TaskJob>>, others: usize, feed: Arc<Feed>) -> Self {
+        let left = AtomicUsize::new(due.len());
+        Self { due: Mutex::new(due), left, calls: AtomicUsize::new(others), feed }
+    }
+
+    /// Takes the next task.
+    pub(super) fn next(&self) -> Option<Box<TaskJob>> {
+        let mut due = self.due.lock();
+        let job = due.pop_front();
+        self.left.store(due.len(), Ordering::Release);
+        job
+    }
+
+    /// Calls up to `count` threads.
+    pub(super) fn call(shared: &Arc<Self>, count: usize) {
+        for _ in 0..count {
+            let fewer = |calls: usize| calls.checked_sub(1);
+            if shared.calls.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer).is_err() {
+                return;
+            }
+            let shared = Arc::clone(shared);
+            Pool::shared().spawn(Box::new(move || Self::help(&shared)));
+        }
+    }
+
+    fn help(shared: &Arc<Self>) {
+        shared.look_on();
+        let mut called = false;
+        while let Some(job) = shared.next() {
+            if !std::mem::replace(&mut called, true) {
+                Self::call(shared, 2);
+            }
+            let slot = job.slot;
+            shared.feed.push(Fact::Ended(slot, run_task(*job)));
+        }
+    }
+
+    /// Returns when no task was taken for a moment, or none is left.
+    fn look_on(&self) {
+        let mut left = self.left.load(Ordering::Acquire);
+        let mut since = Stopwatch::start();
+        while left > 0 && since.elapsed() < MOMENT {
+            std::thread::yield_now();
+            let now = self.left.load(Ordering::Acquire);
+            if now != left {
+                (left, since) = (now, Stopwatch::start());
+            }
+        }
+    }
+}
