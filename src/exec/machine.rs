@@ -96,6 +96,7 @@ impl Machine {
             output: request.output,
         };
         let step = head.step() + 1;
+        let fields = ShownFields::new(&graph.layout);
         let mut machine = Self {
             graph,
             namespace: request.namespace,
@@ -123,7 +124,7 @@ impl Machine {
             called: Vec::new(),
             stored_calls: None,
             shown: None,
-            fields: ShownFields::default(),
+            fields,
             returned: None,
             broken: false,
         };

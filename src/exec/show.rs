@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use crate::base::{Namespace, Value};
-use crate::graph::{INPUT, Interrupt, MessagePart, MessagePiece, NodePlace, TaskInfo, VALUE, task_namespace};
-use crate::state::{BoxWrite, FieldKind, StateView, WritesView, messages_in_value, messages_of};
+use crate::graph::{
+    INPUT, Interrupt, MessagePart, MessagePiece, NodePlace, TaskInfo, TaskParts, VALUE, task_namespace,
+};
+use crate::state::{
+    BoxWrite, FieldKind, Layout, StateView, ViewShape, WritesView, Written, messages_in_value, messages_of,
+};
 
 use super::effect::{Event, EventKind};
 use super::error::RunError;
@@ -16,12 +20,19 @@ use super::shown::{
 };
 use super::task::{Task, TaskStatus, TaskWrite, WriteKind};
 
-/// Which fields hold something, kept until that changes.
-#[derive(Default)]
+/// Which fields hold something and how they are shown, kept until that changes.
 pub(super) struct ShownFields {
     present: Vec<bool>,
-    all: Arc<[usize]>,
-    output: Arc<[usize]>,
+    all: Arc<ViewShape>,
+    output: Arc<ViewShape>,
+}
+
+impl ShownFields {
+    /// Makes those of a state that holds nothing.
+    pub(super) fn new(layout: &Arc<dyn Layout>) -> Self {
+        let shape = Arc::new(ViewShape { layout: Arc::clone(layout), fields: Vec::new(), whole: None });
+        Self { present: Vec::new(), all: Arc::clone(&shape), output: shape }
+    }
 }
 
 impl Machine {
@@ -48,7 +59,13 @@ impl Machine {
         if self.graph.entry { Some(VALUE as usize) } else { self.graph.schemas.root.then_some(0) }
     }
 
-    fn refresh_fields(&mut self, present: &[bool]) {
+    /// Returns how fields are shown.
+    fn shape(&self, fields: Vec<usize>) -> Arc<ViewShape> {
+        Arc::new(ViewShape { layout: Arc::clone(&self.graph.layout), fields, whole: self.whole() })
+    }
+
+    /// Finds out which fields are shown when these hold something.
+    fn refresh_fields(&mut self, present: &[bool]) -> &ShownFields {
         if self.fields.present != present {
             let layout = &*self.graph.layout;
             let entry = self.graph.entry;
@@ -56,22 +73,28 @@ impl Machine {
                 present[*field] && layout.kind(*field) != FieldKind::Managed && (!entry || *field == VALUE as usize)
             };
             let holding = || (0..present.len()).filter(of_state);
-            self.fields.all = holding().collect();
-            self.fields.output = match &self.request.output {
-                Some(fields) => holding().filter(|field| fields.contains(field)).collect(),
-                None => Arc::clone(&self.fields.all),
+            let all = self.shape(holding().collect());
+            let output = match &self.request.output {
+                Some(fields) => self.shape(holding().filter(|field| fields.contains(field)).collect()),
+                None => Arc::clone(&all),
             };
-            self.fields.present = present.to_vec();
+            self.fields = ShownFields { present: present.to_vec(), all, output };
         }
+        &self.fields
+    }
+
+    /// Finds out which fields of the head are shown.
+    fn head_fields(&mut self) -> &ShownFields {
+        let present = std::mem::take(&mut self.head.present);
+        self.refresh_fields(&present[..self.graph.layout.len()]);
+        self.head.present = present;
+        &self.fields
     }
 
     /// Returns the state as nodes see it.
     fn view(&mut self) -> StateView {
-        let present = std::mem::take(&mut self.head.present);
-        self.refresh_fields(&present[..self.graph.layout.len()]);
-        self.head.present = present;
-        let (layout, state) = (Arc::clone(&self.graph.layout), Arc::clone(&self.head.state));
-        StateView::new(layout, state, Arc::clone(&self.fields.all), self.whole())
+        let shape = Arc::clone(&self.head_fields().all);
+        StateView::new(shape, Arc::clone(&self.head.state))
     }
 
     /// Returns the state as the node of a task is given it.
@@ -79,8 +102,9 @@ impl Machine {
         let node = self.tasks[slot].node;
         let reads = node.and_then(|node| self.graph.nodes[node].reads.as_deref());
         if self.graph.entry {
-            let (layout, state) = (Arc::clone(&self.graph.layout), Arc::clone(&self.head.state));
-            return StateView::new(layout, state, [INPUT as usize].into(), Some(INPUT as usize));
+            let (layout, field) = (Arc::clone(&self.graph.layout), INPUT as usize);
+            let shape = ViewShape { layout, fields: vec![field], whole: Some(field) };
+            return StateView::new(Arc::new(shape), Arc::clone(&self.head.state));
         }
         if reads.is_none() && !self.graph.schemas.managed {
             return self.view();
@@ -94,21 +118,18 @@ impl Machine {
             let holds = self.head.present[*field] || layout.kind(*field) == FieldKind::Managed;
             holds && reads.is_none_or(|reads| reads.contains(field))
         };
-        StateView::new(Arc::clone(layout), state, (0..layout.len()).filter(given).collect(), self.whole())
+        StateView::new(self.shape((0..layout.len()).filter(given).collect()), state)
     }
 
     /// Returns the state as the outside sees it: the channels of the output that hold something.
     pub(crate) fn output(&mut self) -> StateView {
-        let mut present = self.present();
-        let state = match &self.shown {
-            Some((state, written)) => {
-                written.iter().for_each(|(field, holds)| present[*field] = *holds);
-                Arc::clone(state)
-            }
-            None => Arc::clone(&self.head.state),
+        let Some((state, written)) = self.shown.as_ref() else {
+            let shape = Arc::clone(&self.head_fields().output);
+            return StateView::new(shape, Arc::clone(&self.head.state));
         };
-        self.refresh_fields(&present);
-        StateView::new(Arc::clone(&self.graph.layout), state, Arc::clone(&self.fields.output), self.whole())
+        let (state, mut present) = (Arc::clone(state), self.present());
+        written.iter().for_each(|(field, holds)| present[*field] = *holds);
+        StateView::new(Arc::clone(&self.refresh_fields(&present).output), state)
     }
 
     /// Shows the state.
@@ -205,11 +226,10 @@ impl Machine {
                     None => TaskInput::State(self.input_view(slot)),
                 };
                 let start = TaskStart { task, input };
-                if events.tasks {
-                    self.emit(EventKind::TaskStart(start.clone()));
-                }
                 if events.debug {
-                    self.emit_debug(self.step, DebugPayload::TaskStart(start));
+                    self.emit_both(EventKind::TaskStart(start.clone()), DebugPayload::TaskStart(start));
+                } else {
+                    self.emit(EventKind::TaskStart(start));
                 }
             }
         }
@@ -235,9 +255,9 @@ impl Machine {
         };
         // A task that failed in a conditional edge has written all the same. So has, for the reference, one that was
         // given an answer: that is a write of its own.
-        let (is_done, written) = (task.is_done(), !task.writes().is_empty() || task.asked);
+        let (is_done, has_written) = (task.is_done(), !task.writes().is_empty() || task.asked);
         if events.messages && is_done && !cached {
-            let namespace = info.namespace.clone();
+            let namespace = info.parts().namespace.clone();
             for message in self.new_messages(slot) {
                 let kind = EventKind::Message(Box::new(message));
                 self.events.push_back(Event { namespace: namespace.clone(), kind });
@@ -246,25 +266,31 @@ impl Machine {
         if !(events.updates || events.tasks || events.debug) {
             return;
         }
-        let writes = fields_of(self.tasks[slot].writes()).map(|(field, write)| (field, write.clone()));
-        let writes: Arc<[(usize, BoxWrite)]> = writes.collect();
-        let (layout, whole) = (&self.graph.layout, self.whole());
-        let view = |fields| WritesView::new(Arc::clone(layout), Arc::clone(&writes), fields, whole.is_some());
-        let value: Option<Arc<[usize]>> = self.graph.entry.then(|| [VALUE as usize].into());
-        let (update, result) = (view(value.clone().or_else(|| self.request.output.clone())), view(value));
-        if events.updates && (is_done || written) {
-            self.emit(EventKind::Updates(NodeUpdate { node: Arc::clone(&info.node), writes: update, cached }));
+        let writes = fields_of(self.tasks[slot].writes()).map(|(field, write)| (field, write.clone())).collect();
+        let value = || [VALUE as usize].into();
+        let chosen = if self.graph.entry { Some(value()) } else { self.request.output.clone() };
+        let written = self.written(writes, chosen);
+        if events.updates && (is_done || has_written) {
+            let update = WritesView { written: Arc::clone(&written), chosen: true };
+            self.emit(EventKind::Updates(NodeUpdate { node: Arc::clone(&info.parts().node), writes: update, cached }));
         }
         if !cached {
+            let result = WritesView { written, chosen: self.graph.entry };
             self.show_end(TaskEnd { task: info, result, error, interrupts: Vec::new() });
         }
+    }
+
+    /// Returns writes as they are shown, `chosen` to the outside.
+    fn written(&self, writes: Vec<(usize, BoxWrite)>, chosen: Option<Arc<[usize]>>) -> Arc<Written> {
+        let (layout, is_whole) = (Arc::clone(&self.graph.layout), self.whole().is_some());
+        Arc::new(Written::Fields { layout, writes, chosen, is_whole })
     }
 
     /// Returns the messages that a task wrote and did not read.
     fn new_messages(&self, slot: usize) -> Vec<MessagePart> {
         let Some(task) = self.task_info(slot) else { return Vec::new() };
         // What handles a failure is shown as if it stood inside the task that failed.
-        if task.place.around.is_some() && !self.request.events.subgraphs {
+        if task.parts().place.around.is_some() && !self.request.events.subgraphs {
             return Vec::new();
         }
         let writes = self.tasks[slot].writes();
@@ -314,17 +340,16 @@ impl Machine {
             return;
         }
         let Some(task) = self.task_info(slot) else { return };
-        let result = WritesView::new(Arc::clone(&self.graph.layout), [].into(), None, false);
+        let result = WritesView { written: self.written(Vec::new(), None), chosen: false };
         self.show_end(TaskEnd { task, result, error: None, interrupts: interrupts.to_vec() });
     }
 
     fn show_end(&mut self, end: TaskEnd) {
         let events = self.request.events;
-        if events.tasks {
-            self.emit(EventKind::TaskEnd(end.clone()));
-        }
         if events.debug {
-            self.emit_debug(self.step, DebugPayload::TaskEnd(end));
+            self.emit_both(EventKind::TaskEnd(end.clone()), DebugPayload::TaskEnd(end));
+        } else if events.tasks {
+            self.emit(EventKind::TaskEnd(end));
         }
     }
 
@@ -347,6 +372,14 @@ impl Machine {
         }
     }
 
+    /// Shows what belongs to the modes `tasks`, if that is wanted, and `debug`.
+    fn emit_both(&mut self, kind: EventKind, payload: DebugPayload) {
+        if self.request.events.tasks {
+            self.emit(kind);
+        }
+        self.emit_debug(self.step, payload);
+    }
+
     fn emit_debug(&mut self, step: i64, payload: DebugPayload) {
         self.emit(EventKind::Debug(Box::new(DebugPart { step, timestamp: self.now, payload })));
     }
@@ -354,15 +387,18 @@ impl Machine {
     /// Returns which task this is, if it is one that is shown: the input is not.
     fn task_info(&self, slot: usize) -> Option<TaskInfo> {
         let task = &self.tasks[slot];
+        if task.info.is_some() {
+            return task.info.clone();
+        }
         let node = task.node?;
         let place = self.place(task);
-        Some(TaskInfo {
+        Some(TaskInfo::new(TaskParts {
             id: task.id,
             node: Arc::clone(&self.graph.nodes[node].name),
             step: self.step,
             namespace: place.around.as_ref().unwrap_or(&self.namespace).clone(),
             place,
-        })
+        }))
     }
 
     /// Returns what of the graph a task runs.

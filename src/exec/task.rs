@@ -9,7 +9,7 @@ use crate::base::{
 };
 use crate::graph::{
     BoxError, Branch, Command, Context, END, Graph, Interrupt, Interrupted, NodeInput, NodeOutput, NodeResult,
-    Outgoing, START, SendTo, Signal, Takes, Target, Work,
+    Outgoing, START, SendTo, Signal, Takes, Target, TaskInfo, Work,
 };
 use crate::state::{BoxWrite, FieldKind, StateRef, resolve};
 use crate::store::{TaskKind, TaskRecord};
@@ -37,6 +37,8 @@ pub(crate) struct Task {
     pub(crate) asked: bool,
     /// What only some tasks need.
     pub(crate) extra: Option<Box<Extra>>,
+    /// What it is shown as, if it was.
+    pub(super) info: Option<TaskInfo>,
 }
 
 /// How far a task has come.
@@ -135,6 +137,7 @@ impl Task {
             answered: false,
             asked: false,
             extra: None,
+            info: None,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::store::Kv;
 use super::call::Calls;
 use super::command::Command;
 use super::scope::{LivePart, RunControl, Scope};
-use super::task_info::{NodePlace, TaskInfo};
+use super::task_info::{NodePlace, TaskInfo, TaskParts};
 
 /// A question that a node asks the outside, at which its run waits.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,13 +126,13 @@ impl Context {
 
     pub(crate) fn task_info(&self) -> TaskInfo {
         let parts = &*self.0;
-        TaskInfo {
+        TaskInfo::new(TaskParts {
             id: parts.task,
             node: Arc::clone(&parts.node),
             step: parts.step,
             namespace: parts.place.around.as_ref().unwrap_or(&parts.namespace).clone(),
             place: parts.place.clone(),
-        }
+        })
     }
 
     /// Returns the value that the run was given for its nodes with `Run::context`, `None` if there is none of this type.

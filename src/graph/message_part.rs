@@ -48,7 +48,7 @@ impl MessagePart {
             map.insert("thread_id".into(), thread.as_str().into());
         }
         // The outermost task is told, by whatever asked for the message or by a graph inside it.
-        if self.is_live || (task.place.call.is_none() && !task.namespace.is_root()) {
+        if self.is_live || (task.parts().place.call.is_none() && !task.parts().namespace.is_root()) {
             let outermost = namespace.split('|').next().unwrap_or_default();
             map.insert("checkpoint_ns".into(), outermost.into());
         }

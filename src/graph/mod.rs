@@ -45,6 +45,7 @@ pub use problem::{GraphError, GraphProblem};
 pub use scope::RunControl;
 pub use sequence::IntoSequence;
 pub use task_info::TaskInfo;
+pub(crate) use task_info::TaskParts;
 
 pub(crate) use async_node::NodeFuture;
 pub(crate) use branch::Branch;

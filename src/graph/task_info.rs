@@ -22,9 +22,12 @@ pub(crate) struct NodePlace {
     pub(crate) around: Option<Namespace>,
 }
 
-/// Which task something comes from.
+/// Which task something comes from; cheap to clone.
 #[derive(Clone)]
-pub struct TaskInfo {
+pub struct TaskInfo(Arc<TaskParts>);
+
+/// What [`TaskInfo`] says.
+pub(crate) struct TaskParts {
     pub(crate) id: TaskId,
     pub(crate) node: Arc<str>,
     pub(crate) step: i64,
@@ -33,31 +36,39 @@ pub struct TaskInfo {
 }
 
 impl TaskInfo {
+    pub(crate) fn new(parts: TaskParts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    pub(crate) fn parts(&self) -> &TaskParts {
+        &self.0
+    }
+
     /// Returns the id of the task.
     pub fn id(&self) -> TaskId {
-        self.id
+        self.0.id
     }
 
     /// Returns the name of the node.
     pub fn node(&self) -> &str {
-        &self.node
+        &self.0.node
     }
 
     /// Returns the number of the superstep.
     pub fn step(&self) -> i64 {
-        self.step
+        self.0.step
     }
 
     /// Returns the namespace of the task: where the checkpoints of a graph inside it are kept.
     pub fn namespace(&self) -> String {
-        task_namespace(&self.namespace, &self.node, self.id)
+        task_namespace(&self.0.namespace, &self.0.node, self.0.id)
     }
 
     /// Returns the channels that make the node due, sorted; for a send or a call `__pregel_push`.
     pub fn triggers(&self) -> Vec<&str> {
-        match (&self.place.push, self.place.node) {
-            (None, Some(node)) if self.place.around.is_none() => {
-                self.place.graph.nodes[node].trigger_names.iter().map(|name| &**name).collect()
+        match (&self.0.place.push, self.0.place.node) {
+            (None, Some(node)) if self.0.place.around.is_none() => {
+                self.0.place.graph.nodes[node].trigger_names.iter().map(|name| &**name).collect()
             }
             _ => vec!["__pregel_push"],
         }
@@ -65,13 +76,13 @@ impl TaskInfo {
 
     /// Returns the metadata of the node, if it was added with some.
     pub fn metadata(&self) -> Option<&serde_json::Map<String, serde_json::Value>> {
-        self.place.graph.nodes[self.place.node?].settings.metadata.as_deref()
+        self.0.place.graph.nodes[self.0.place.node?].settings.metadata.as_deref()
     }
 
     /// Returns what made the task due in LangGraph's form: `["__pregel_pull", node]`, for a send
     /// `["__pregel_push", position, false]`, for a call `["__pregel_push", path of the caller, number, true]`.
     pub fn path(&self) -> Value {
-        self.place.path(&self.node)
+        self.0.place.path(&self.0.node)
     }
 }
 
@@ -90,6 +101,6 @@ impl NodePlace {
 
 impl fmt::Debug for TaskInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskInfo").field("id", &self.id).field("node", &self.node).finish_non_exhaustive()
+        f.debug_struct("TaskInfo").field("id", &self.0.id).field("node", &self.0.node).finish_non_exhaustive()
     }
 }

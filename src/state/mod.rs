@@ -32,7 +32,7 @@ pub use view::{StateView, WritesView};
 pub use writes::{BoxWrite, IntoUpdate, Writes};
 
 pub(crate) use dynamic::{field_of, resolve, shared_writes};
-pub(crate) use view::{messages_in_value, messages_of};
+pub(crate) use view::{ViewShape, Written, messages_in_value, messages_of};
 
 pub use crate::channel::List;
 /// Derives [`State`](trait@State) for a struct with named fields, see there.

@@ -15,21 +15,26 @@ use super::writes::BoxWrite;
 /// A state as it is shown: some of its channels, by name. Values are made when they are asked for; cheap to clone.
 #[derive(Clone)]
 pub struct StateView {
-    layout: Arc<dyn Layout>,
+    shape: Arc<ViewShape>,
     state: StateRef,
-    fields: Arc<[usize]>,
+}
+
+/// Which channels of a state are shown, the same for many states.
+pub(crate) struct ViewShape {
+    pub(crate) layout: Arc<dyn Layout>,
+    pub(crate) fields: Vec<usize>,
     /// The field that stands for the whole state.
-    whole: Option<usize>,
+    pub(crate) whole: Option<usize>,
 }
 
 impl StateView {
-    pub(crate) fn new(layout: Arc<dyn Layout>, state: StateRef, fields: Arc<[usize]>, whole: Option<usize>) -> Self {
-        Self { layout, state, fields, whole }
+    pub(crate) fn new(shape: Arc<ViewShape>, state: StateRef) -> Self {
+        Self { shape, state }
     }
 
     /// Returns the names of the channels that hold something and are shown.
     pub fn channels(&self) -> impl Iterator<Item = &str> {
-        self.fields.iter().map(|field| &**self.layout.name(*field))
+        self.shape.fields.iter().map(|field| &**self.shape.layout.name(*field))
     }
 
     /// Returns the value of a channel, `None` if it holds nothing or is not shown.
@@ -37,8 +42,8 @@ impl StateView {
     /// # Errors
     /// [`StateError`] if the value refuses to be serialized.
     pub fn get(&self, channel: &str) -> Result<Option<Value>, StateError> {
-        let field = self.fields.iter().find(|field| &**self.layout.name(**field) == channel);
-        field.map(|field| self.layout.to_value(&self.state, *field)).transpose()
+        let field = self.shape.fields.iter().find(|field| &**self.shape.layout.name(**field) == channel);
+        field.map(|field| self.shape.layout.to_value(&self.state, *field)).transpose()
     }
 
     /// Returns the channels with their values.
@@ -46,9 +51,10 @@ impl StateView {
     /// # Errors
     /// [`StateError`] if a value refuses to be serialized.
     pub fn to_map(&self) -> Result<Map, StateError> {
-        let member =
-            |field: &usize| Ok((self.layout.name(*field).to_string(), self.layout.to_value(&self.state, *field)?));
-        self.fields.iter().map(member).collect()
+        let member = |field: &usize| {
+            Ok((self.shape.layout.name(*field).to_string(), self.shape.layout.to_value(&self.state, *field)?))
+        };
+        self.shape.fields.iter().map(member).collect()
     }
 
     /// Returns the map of the channels, or the value itself if the whole state is one (null if there is none).
@@ -56,8 +62,8 @@ impl StateView {
     /// # Errors
     /// As [`StateView::to_map`].
     pub fn to_value(&self) -> Result<Value, StateError> {
-        match self.whole {
-            Some(field) if self.fields.contains(&field) => self.layout.to_value(&self.state, field),
+        match self.shape.whole {
+            Some(field) if self.shape.fields.contains(&field) => self.shape.layout.to_value(&self.state, field),
             Some(_) => Ok(Value::Null),
             None => self.to_map().map(Value::Map),
         }
@@ -78,15 +84,20 @@ impl fmt::Debug for StateView {
 /// What a task wrote, as it is shown: some of the channels, by name, in the order they were written. Values are made
 /// when they are asked for; cheap to clone.
 #[derive(Clone)]
-pub struct WritesView(Written);
+pub struct WritesView {
+    pub(crate) written: Arc<Written>,
+    /// Whether only the channels are shown that the outside sees.
+    pub(crate) chosen: bool,
+}
 
-#[derive(Clone)]
-enum Written {
+/// What a task wrote.
+pub(crate) enum Written {
+    /// Writes to channels.
     Fields {
         layout: Arc<dyn Layout>,
-        writes: Arc<[(usize, BoxWrite)]>,
-        /// The channels that are shown; `None` are all.
-        fields: Option<Arc<[usize]>>,
+        writes: Vec<(usize, BoxWrite)>,
+        /// The channels that the outside sees; `None` are all.
+        chosen: Option<Arc<[usize]>>,
         /// Whether the state is one value, which stands for its map.
         is_whole: bool,
     },
@@ -94,22 +105,36 @@ enum Written {
     Returned(Option<Value>),
 }
 
+impl Written {
+    /// Returns the writes to channels that are shown.
+    fn fields(&self, is_chosen: bool) -> impl Iterator<Item = (&dyn Layout, &(usize, BoxWrite))> {
+        let fields = match self {
+            Self::Fields { layout, writes, chosen, .. } => {
+                Some((&**layout, writes, chosen.as_deref().filter(|_| is_chosen)))
+            }
+            Self::Returned(_) => None,
+        };
+        fields.into_iter().flat_map(|(layout, writes, chosen)| {
+            let shown = writes.iter().filter(move |(field, _)| chosen.is_none_or(|chosen| chosen.contains(field)));
+            shown.map(move |write| (layout, write))
+        })
+    }
+
+    fn returned(&self) -> Option<&Value> {
+        match self {
+            Self::Returned(value) => value.as_ref(),
+            Self::Fields { .. } => None,
+        }
+    }
+}
+
 /// The name under which the result of a called task is shown.
 const RETURN: &str = "__return__";
 
 impl WritesView {
-    pub(crate) fn new(
-        layout: Arc<dyn Layout>,
-        writes: Arc<[(usize, BoxWrite)]>,
-        fields: Option<Arc<[usize]>>,
-        is_whole: bool,
-    ) -> Self {
-        Self(Written::Fields { layout, writes, fields, is_whole })
-    }
-
     /// Makes the view of what a called task returned.
     pub(crate) fn returned(value: Option<Value>) -> Self {
-        Self(Written::Returned(value))
+        Self { written: Arc::new(Written::Returned(value)), chosen: false }
     }
 
     /// Returns whether nothing was written to the channels that are shown.
@@ -119,14 +144,8 @@ impl WritesView {
 
     /// Returns the name of the channel of each write.
     pub fn channels(&self) -> impl Iterator<Item = &str> {
-        let (writes, returned) = match &self.0 {
-            Written::Fields { layout, writes, fields, .. } => {
-                let shown = writes.iter().filter(|(field, _)| is_shown(fields.as_deref(), *field));
-                (Some(shown.map(|(field, _)| &**layout.name(*field))), None)
-            }
-            Written::Returned(value) => (None, value.as_ref().map(|_| RETURN)),
-        };
-        writes.into_iter().flatten().chain(returned)
+        let fields = self.written.fields(self.chosen).map(|(layout, (field, _))| &**layout.name(*field));
+        fields.chain(self.written.returned().map(|_| RETURN))
     }
 
     /// Returns each write: its channel and its value.
@@ -134,16 +153,11 @@ impl WritesView {
     /// # Errors
     /// [`StateError`] if a value refuses to be serialized.
     pub fn to_list(&self) -> Result<Vec<(String, Value)>, StateError> {
-        match &self.0 {
-            Written::Fields { layout, writes, fields, .. } => {
-                let shown = writes.iter().filter(|(field, _)| is_shown(fields.as_deref(), *field));
-                let member = |(field, write): &(usize, BoxWrite)| {
-                    Ok((layout.name(*field).to_string(), layout.write_to_value(*field, write)?))
-                };
-                shown.map(member).collect()
-            }
-            Written::Returned(value) => Ok(value.iter().map(|value| (RETURN.to_owned(), value.clone())).collect()),
-        }
+        let fields = self.written.fields(self.chosen);
+        let fields = fields.map(|(layout, (field, write))| {
+            Ok((layout.name(*field).to_string(), layout.write_to_value(*field, write)?))
+        });
+        fields.chain(self.written.returned().map(|value| Ok((RETURN.to_owned(), value.clone())))).collect()
     }
 
     /// Returns the written channels with the values written to them; of several writes to one channel the last.
@@ -161,7 +175,7 @@ impl WritesView {
     /// As [`WritesView::to_list`].
     pub fn to_update(&self) -> Result<Value, StateError> {
         let mut list = self.to_list()?;
-        if matches!(self.0, Written::Fields { is_whole: true, .. } | Written::Returned(_)) {
+        if matches!(&*self.written, Written::Fields { is_whole: true, .. } | Written::Returned(_)) {
             let single = list.len() <= 1;
             let mut values = list.drain(..).map(|(_, value)| value);
             return Ok(if single { values.next().unwrap_or_default() } else { Value::List(values.collect()) });
@@ -197,10 +211,6 @@ impl fmt::Debug for WritesView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.channels()).finish()
     }
-}
-
-fn is_shown(fields: Option<&[usize]>, field: usize) -> bool {
-    fields.is_none_or(|fields| fields.contains(&field))
 }
 
 /// Returns the messages that a write brings: of a channel of messages, or as a value or list of another one. Objects
