@@ -35,7 +35,8 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
              langgraph), or the group of a figure
   --python   the Python that has langgraph (default: python3)
 
-  profile    repeats one piece of work, for a profiler: commit, by-hand, turn, get-state, tail, open";
+  profile    repeats one piece of work, for a profiler: commit, by-hand, turn, get-state, tail, open,
+             chain, stream, fan-out (which use no FILE)";
 
 /// What to measure, and where.
 pub(crate) struct Bench {

@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use annals::Durability;
+use annals::prelude::State as _;
 use annals::store::Synchronous;
 
 use crate::append::{self, Chain};
 use crate::raw::Raw;
 use crate::stats::timed;
+use crate::supersteps::Count;
 use crate::turns::{self, THREAD, Talk};
-use crate::{Res, disk};
+use crate::{Res, disk, runtime};
 
 /// Turns of the conversation that the reading work finds.
 const TURNS: usize = 10_000;
@@ -33,6 +35,18 @@ pub(crate) fn run(args: Vec<String>) -> Res<()> {
             let graph = turns::graph()?;
             let mut talk = Talk::open(path, Synchronous::Normal, Durability::Sync, 0)?;
             timed(|| (0..count).try_for_each(|_| talk.turn(&graph).map(|_| ())))?
+        }
+        "fan-out" => {
+            let graph = runtime::fan()?;
+            timed(|| (0..count).try_for_each(|_| Ok(graph.invoke((), Count::update().n(0)).map(|_| ())?)))?
+        }
+        "chain" => {
+            let graph = runtime::chain(false)?;
+            timed(|| (0..count).try_for_each(|_| Ok(graph.invoke((), Count::update().n(0)).map(|_| ())?)))?
+        }
+        "stream" => {
+            let graph = runtime::chain(false)?;
+            timed(|| (0..count).try_for_each(|_| runtime::read_stream(&graph)))?
         }
         "get-state" | "tail" | "open" => {
             if !path.exists() {

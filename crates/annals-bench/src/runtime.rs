@@ -24,16 +24,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
 }
 
 fn fan_out(bench: &Bench, report: &mut Report) -> Res<()> {
-    let graph = StateGraph::<Count>::new()
-        .node("fan", |_: &Count| {
-            let send = |command: Command, n| command.and_goto(SendTo::new("empty", n));
-            Ok((0..SENDS).fold(Command::new(), send))
-        })
-        .node("empty", Own(|_: i64| Ok(())))
-        .node("join", |count: &Count| Ok(Count::update().n(count.n + 1)))
-        .edge(START, "fan")
-        .edge("empty", "join")
-        .compile()?;
+    let graph = fan()?;
     let one = || {
         let (us, done) = timed(|| Ok(graph.invoke((), Count::update().n(0))?))?;
         same("n", done.state().n, 1)?;
@@ -44,7 +35,22 @@ fn fan_out(bench: &Bench, report: &mut Report) -> Res<()> {
     Ok(())
 }
 
-fn chain(asynchronous: bool) -> Res<CompiledGraph<Count>> {
+/// A node that sends [`SENDS`] times to a node that does nothing, and one that comes after.
+pub(crate) fn fan() -> Res<CompiledGraph<Count>> {
+    Ok(StateGraph::<Count>::new()
+        .node("fan", |_: &Count| {
+            let send = |command: Command, n| command.and_goto(SendTo::new("empty", n));
+            Ok((0..SENDS).fold(Command::new(), send))
+        })
+        .node("empty", Own(|_: i64| Ok(())))
+        .node("join", |count: &Count| Ok(Count::update().n(count.n + 1)))
+        .edge(START, "fan")
+        .edge("empty", "join")
+        .compile()?)
+}
+
+/// A chain of nodes that count.
+pub(crate) fn chain(asynchronous: bool) -> Res<CompiledGraph<Count>> {
     let mut graph = StateGraph::<Count>::new();
     for at in 0..NODES {
         let from = if at == 0 { START.to_owned() } else { format!("node-{:02}", at - 1) };
@@ -63,11 +69,21 @@ async fn step(count: &Count) -> NodeResult<CountUpdate> {
     Ok(Count::update().n(count.n + 1))
 }
 
+/// Runs a chain and looks at what its stream shows.
+pub(crate) fn read_stream(graph: &CompiledGraph<Count>) -> Res<()> {
+    let mut seen = 0;
+    for part in graph.stream((), Count::update().n(0), &[StreamMode::Values, StreamMode::Updates, StreamMode::Tasks])? {
+        part?;
+        seen += 1;
+    }
+    // The state after the input, then for each node its start, its end, an update and a state.
+    same("parts", seen, 1 + 4 * NODES as i64)
+}
+
 fn streams(bench: &Bench, report: &mut Report) -> Res<()> {
     let (graph, waiting) = (chain(false)?, chain(true)?);
     let invokes = bench.runs(2_000, 50);
     let ns = |us: f64| us * 1_000.0 / (invokes * NODES) as f64;
-    let modes = [StreamMode::Values, StreamMode::Updates];
     let mut sides: [Side<'_>; 3] = [
         Box::new(|| {
             let (us, ()) = timed(|| {
@@ -77,18 +93,7 @@ fn streams(bench: &Bench, report: &mut Report) -> Res<()> {
             Ok(ns(us))
         }),
         Box::new(|| {
-            let (us, ()) = timed(|| {
-                (0..invokes).try_for_each(|_| {
-                    let parts = graph.stream((), Count::update().n(0), &modes)?;
-                    let mut seen = 0;
-                    for part in parts {
-                        part?;
-                        seen += 1;
-                    }
-                    // The state after the input, then an update and a state for each node.
-                    same("parts", seen, 1 + 2 * NODES as i64)
-                })
-            })?;
+            let (us, ()) = timed(|| (0..invokes).try_for_each(|_| read_stream(&graph)))?;
             Ok(ns(us))
         }),
         Box::new(|| {
