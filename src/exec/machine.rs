@@ -464,11 +464,11 @@ impl Machine {
         let updated = match apply(&self.graph, &mut self.head, &mut self.tasks, &mut self.changes, record) {
             Ok(updated) => updated,
             Err(error) => {
-                // What the nodes did is kept, though it makes no superstep.
+                // What the nodes did is kept, though it makes no superstep, if the checkpoint before it is.
                 self.broken = true;
-                self.outbox.clear();
+                let stored = std::mem::take(&mut self.outbox).is_empty();
                 self.flush_kept();
-                if !consumed.is_empty() {
+                if stored && !consumed.is_empty() {
                     self.commit(Vec::new(), consumed);
                 }
                 return Err(error);

@@ -297,7 +297,7 @@ fn messages_are_merged_by_id() {
     let texts: Vec<_> = state.messages.iter().map(|m| m.text().to_string()).collect();
     assert_eq!(texts, ["A", "c"]);
     let error = graph.invoke(&thread, Chat::update().messages([Message::remove("9")])).unwrap_err();
-    assert!(error.to_string().contains('9'), "{error}");
+    assert!(error.to_string().contains("('9')"), "{error}");
     say(vec![Message::remove_all(), Message::human("new")]);
     thread.store().clear_head_cache();
     assert_eq!(graph.get_state(&thread).unwrap().values.messages.len(), 1);
