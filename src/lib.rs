@@ -24,8 +24,8 @@
 //!
 //! # What is not there
 //!
-//! - *No async.* Nodes are blocking functions; the nodes of one superstep run in parallel on threads.
-//! - *No graphs inside graphs*, no timeouts of nodes, no cache of node results, no key-value memory.
+//! - *No executor.* Async nodes and tasks are polled by whoever polls their run; the others run in parallel on threads.
+//! - *No timeouts* of nodes.
 //! - *No server*, no network, no model client. The library opens the files it is told to open and nothing else.
 //! - *No printing*, no environment variables, no home folder. Time comes from a [`Clock`](base::Clock) that can be set.
 //! - *No change of history.* There is no call that edits or deletes a stored checkpoint.

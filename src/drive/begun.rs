@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::base::{Clock, SystemClock, Timestamp};
+use crate::base::{Clock, Encoded, SystemClock, Timestamp};
 use crate::error::Error;
 use crate::exec::{Event, EventMask, Machine, TaskOutcome};
-use crate::store::{Batch, Store, Ticket};
+use crate::store::{Batch, Cache, CacheKey, Store, Ticket};
 
 use super::host::RunHost;
 use super::run::Durability;
@@ -38,6 +39,22 @@ impl Begun {
             self.machine.handle_calls(own);
         }
         self.machine.handle_task_done(slot, outcome, now);
+    }
+
+    /// Returns the cache of the run.
+    pub(super) fn cache(&self) -> Option<&Cache> {
+        self.machine.cache()
+    }
+
+    /// Tells the machine what the cache knows of the tasks in these slots.
+    pub(super) fn found(&mut self, slots: &[usize], found: Vec<Option<Encoded>>) {
+        let now = self.now();
+        self.machine.handle_found(slots, found, now);
+    }
+
+    /// Puts a result into the cache, which nobody waits for.
+    pub(super) fn keep(&self, key: CacheKey, value: Encoded, lifetime: Option<Duration>) {
+        drop(self.cache().map(|cache| cache.put(key, value, lifetime)));
     }
 
     /// Hands what the machine shows to the outermost driver, if this is not it.

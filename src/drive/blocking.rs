@@ -13,6 +13,7 @@ use crate::graph::Work;
 use crate::store::{Batch, Ticket};
 
 use super::begun::{Begun, Tickets, waits};
+use super::cache::look_up;
 use super::feed::{Fact, Reader, while_polled};
 use super::nonblocking::block_on;
 use super::pool::{Pool, in_task, pause, run_here};
@@ -89,6 +90,11 @@ impl Driver {
         while let Some(effect) = self.run.machine.poll_effect() {
             match effect {
                 Effect::Commit(batch) => self.commit(batch)?,
+                Effect::LookUp { slots, keys } => {
+                    let found = self.run.cache().map_or_else(Vec::new, |cache| look_up(cache, &keys));
+                    self.run.found(&slots, found);
+                }
+                Effect::Keep { key, value, lifetime } => self.run.keep(key, value, lifetime),
                 // Another attempt goes on before the next task starts.
                 Effect::Start(job) if job.context.attempt() > 1 => self.due.push_front(job),
                 Effect::Start(job) => self.due.push_back(job),
@@ -138,6 +144,8 @@ impl Driver {
                     self.run.machine.show(event);
                     break;
                 }
+                // Whoever waits for it polls it.
+                Fact::Called(_) => {}
             }
             fact = self.feed.0.poll();
         }

@@ -1,30 +1,38 @@
-//! Running the tasks that nodes call: on the thread of the caller, or beside it.
+//! Running the tasks that nodes call: on the thread of the caller, beside it, or polled with its run.
 
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as Waiting, Poll, Wake, Waker};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
-use crate::base::{Clock, SystemClock, Value};
+use crate::base::{Clock, IdSource, SystemClock, Value};
 use crate::error::Error;
 use crate::exec::{
-    CallJob, DebugPart, DebugPayload, Event, EventKind, NodeUpdate, RunError, TaskEnd, call_end, call_failed,
-    call_messages, call_start, close_call, open_call, shown_result,
+    CallJob, DebugPart, DebugPayload, Event, EventKind, NodeUpdate, RunError, TaskEnd, call_end, call_entry,
+    call_failed, call_messages, call_result, call_start, close_call, known_call, next_attempt, open_call, shown_result,
 };
-use crate::graph::{Call, CallOutcome, Called, Context, Done};
+use crate::graph::{Call, CallOutcome, CallWork, Called, Context, Done};
 use crate::state::WritesView;
-use crate::store::{Batch, NewWrites};
+use crate::store::{Batch, NewWrites, Payload};
 
+use super::cache::{look_up, look_up_async};
+use super::feed::{Fact, is_polled};
 use super::host::RunHost;
-use super::pool::{Pool, run_here};
+use super::nonblocking::{Caught, block_on};
+use super::pool::{Pool, in_task, pause, run_here, unblock};
 use super::run::Durability;
 
 /// A call that was started.
-struct Running {
+pub(super) struct Running {
     host: Arc<RunHost>,
     state: Mutex<State>,
-    ended: Condvar,
+    /// What is polled: by whoever awaits it, and, if there is room beside its caller, by the outermost driver.
+    future: Mutex<Option<Pin<Box<dyn Future<Output = CallOutcome> + Send>>>>,
+    waiting: Arc<WaitingForCall>,
 }
 
 enum State {
@@ -34,24 +42,66 @@ enum State {
     Ended(Option<CallOutcome>),
 }
 
+/// Who waits for a call, or polls it.
+#[derive(Default)]
+struct WaitingForCall {
+    wakers: Mutex<Vec<Waker>>,
+    /// Whether somebody came to poll while another one did.
+    missed: AtomicBool,
+}
+
+impl WaitingForCall {
+    fn register(&self, waker: &Waker) {
+        let mut wakers = self.wakers.lock();
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push(waker.clone());
+        }
+    }
+}
+
+impl Wake for WaitingForCall {
+    fn wake(self: Arc<Self>) {
+        let wakers = std::mem::take(&mut *self.wakers.lock());
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
 /// Starts a call.
 pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dyn Called> {
-    let mut job = open_call(context, call);
+    let mut job = Box::new(open_call(context, call));
     host.show_start(&job);
-    let state = match job.stored.take() {
-        Some(stored) => State::Ended(Some(CallOutcome::Done(Done::Stored(stored)))),
-        None => State::Due(Box::new(job)),
+    let make = |state, future| {
+        let (state, future) = (Mutex::new(state), Mutex::new(future));
+        Arc::new(Running { host: Arc::clone(&host), state, future, waiting: Arc::default() })
     };
-    let due = matches!(state, State::Due(_));
-    let running = Arc::new(Running { host, state: Mutex::new(state), ended: Condvar::new() });
-    if due && running.host.inline {
-        running.run();
-    } else if due && running.host.admit_call() {
+    if let Some(stored) = job.stored.take() {
+        return make(State::Ended(Some(CallOutcome::Done(Done::Stored(stored)))), None);
+    }
+    let beside = !host.inline && host.admit_call();
+    if host.polls.load(Ordering::Relaxed) && matches!(job.call.work, CallWork::Async(_)) {
+        let inner = Arc::clone(&host);
+        let running = make(
+            State::Begun,
+            Some(Box::pin(async move {
+                let outcome = inner.outcome(*job, false).await;
+                inner.calling.fetch_sub(usize::from(beside), Ordering::Relaxed);
+                outcome
+            })),
+        );
+        if beside {
+            host.feed.push(Fact::Called(Arc::clone(&running)));
+        }
+        return running;
+    }
+    let running = make(State::Due(job), None);
+    if beside {
         let beside = Arc::clone(&running);
         Pool::shared().spawn(Box::new(move || {
             beside.run();
             beside.host.calling.fetch_sub(1, Ordering::Relaxed);
         }));
+    } else if host.inline && (in_task() || !is_polled()) {
+        running.run();
     }
     // Else it is run by who waits for it.
     running
@@ -70,39 +120,69 @@ impl Running {
                 }
             }
         };
-        let outcome = self.outcome(&job);
-        *self.state.lock() = State::Ended(Some(outcome));
-        self.ended.notify_all();
+        self.end(run_here(|| block_on(self.host.outcome(*job, true))));
     }
 
-    fn outcome(&self, job: &CallJob) -> CallOutcome {
-        let records = job.context.checkpoint().is_some();
-        let shows = self.host.shows_calls(&job.context);
-        let result = run_here(|| catch_unwind(AssertUnwindSafe(|| (job.call.run)(&job.context, records || shows))));
-        let shown = match &result {
-            Ok(Ok(returned)) if shows => returned.stored.as_ref().map(shown_result),
-            _ => None,
-        };
-        let (outcome, writes) = close_call(job, result);
-        if let Some(writes) = writes.filter(|_| records)
-            && let Err(error) = self.host.record(&job.context, writes)
-        {
-            return CallOutcome::Failed(error.into());
+    fn end(&self, outcome: CallOutcome) {
+        *self.state.lock() = State::Ended(Some(outcome));
+        Arc::clone(&self.waiting).wake();
+    }
+
+    fn is(&self, state: fn(&State) -> bool) -> bool {
+        state(&self.state.lock())
+    }
+
+    /// Polls the future, if there is one and nobody else is at it.
+    fn poll_future(&self) {
+        let slot = self.future.try_lock().or_else(|| {
+            self.waiting.missed.store(true, Ordering::SeqCst);
+            self.future.try_lock()
+        });
+        let Some(mut slot) = slot else { return };
+        let waker = Waker::from(Arc::clone(&self.waiting));
+        let polled = slot.as_mut().map(|future| future.as_mut().poll(&mut Waiting::from_waker(&waker)));
+        if let Some(Poll::Ready(outcome)) = polled {
+            *slot = None;
+            self.end(outcome);
         }
-        match (&outcome, shown) {
-            (CallOutcome::Done(_), Some(result)) => self.host.show_done(job, result),
-            (CallOutcome::Failed(error), _) if shows => {
-                self.host.show_end(job, call_end(job, WritesView::returned(None), Some(call_failed(job, error))));
-            }
-            _ => {}
+        drop(slot);
+        if self.waiting.missed.swap(false, Ordering::SeqCst) {
+            waker.wake();
         }
-        outcome
     }
 }
 
 impl Called for Running {
-    fn wait(&self) -> CallOutcome {
-        self.finish();
+    fn finish(&self) {
+        self.run();
+        let ended = |state: &State| matches!(state, State::Ended(_));
+        if self.is(ended) {
+            return;
+        }
+        let end = poll_fn(|waiting| {
+            self.waiting.register(waiting.waker());
+            self.poll_future();
+            if self.is(ended) { Poll::Ready(()) } else { Poll::Pending }
+        });
+        self.host.feed.while_waiting(|| block_on(end));
+    }
+
+    fn poll_end(self: Arc<Self>, waiting: &mut Waiting<'_>) -> Poll<()> {
+        self.waiting.register(waiting.waker());
+        if self.is(|state| matches!(state, State::Due(_))) {
+            if in_task() {
+                self.run();
+            } else {
+                // It takes the place of its caller, who waits.
+                let beside = Arc::clone(&self);
+                Pool::shared().spawn(Box::new(move || beside.run()));
+            }
+        }
+        self.poll_future();
+        if self.is(|state| matches!(state, State::Ended(_))) { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn take(&self) -> CallOutcome {
         match &mut *self.state.lock() {
             State::Ended(outcome) => match outcome.take() {
                 Some(outcome) => outcome,
@@ -111,18 +191,72 @@ impl Called for Running {
             _ => unreachable!("the call has ended"),
         }
     }
+}
 
-    fn finish(&self) {
-        self.run();
-        if matches!(*self.state.lock(), State::Ended(_)) {
-            return;
-        }
-        self.host.feed.while_waiting(|| {
-            let mut state = self.state.lock();
-            while !matches!(*state, State::Ended(_)) {
-                self.ended.wait(&mut state);
+impl RunHost {
+    /// Runs a call to its end. If it `blocks`, this is one poll.
+    async fn outcome(&self, mut job: CallJob, blocks: bool) -> CallOutcome {
+        let records = job.context.checkpoint().is_some();
+        let shows = self.shows_calls(&job.context);
+        let entry = job.context.scope().cache.clone().and_then(|cache| Some((cache, call_entry(&job)?)));
+        if let Some((cache, entry)) = &entry {
+            let keys = vec![entry.key.clone()];
+            let found = if blocks { look_up(cache, &keys) } else { look_up_async(cache, keys).await };
+            let found = found.into_iter().flatten().next();
+            if let Some((value, kept)) = found.and_then(|kept| Some(((job.call.read)(&kept)?, Payload::from(kept)))) {
+                let shown = shows.then(|| shown_result(&kept));
+                if let Err(error) = self.record(&job.context, known_call(&job, kept), blocks).await {
+                    return CallOutcome::Failed(error.into());
+                }
+                if let Some(shown) = shown {
+                    self.show_update(&job, WritesView::returned(Some(shown)), true);
+                }
+                return CallOutcome::Done(Done::Now(value));
             }
-        });
+        }
+        let keep = records || shows || entry.is_some();
+        let result = loop {
+            let result = match &job.call.work {
+                CallWork::Blocking(run) => catch_unwind(AssertUnwindSafe(|| run(&job.context, keep))),
+                CallWork::Async(start) => Caught(pin!(async { start(job.context.clone(), keep).await })).await,
+            };
+            let result = call_result(&job, result);
+            if blocks {
+                job.context.finish_calls()
+            } else {
+                job.context.calls_ended().await
+            }
+            let chance = || self.random() as f64 / u64::MAX as f64;
+            let again = result.as_ref().err().and_then(|error| next_attempt(&mut job, error, chance));
+            match again {
+                Some(after) if blocks => pause(after),
+                Some(after) if after.is_zero() => {}
+                Some(after) => unblock(move || pause(after)).await,
+                None => break result,
+            }
+        };
+        let stored = result.as_ref().ok().and_then(|returned| returned.stored.clone());
+        let (outcome, writes) = close_call(&job, result);
+        if let Err(error) = self.record(&job.context, writes, blocks).await {
+            return CallOutcome::Failed(error.into());
+        }
+        if let (Some((cache, entry)), Some(stored)) = (entry, &stored) {
+            let value = crate::base::Encoded { codec: stored.codec, bytes: stored.data.clone() };
+            // Nobody waits for it.
+            drop(cache.put(entry.key, value, entry.lifetime));
+        }
+        match (&outcome, stored) {
+            (CallOutcome::Done(_), Some(stored)) if shows => self.show_done(&job, shown_result(&stored)),
+            (CallOutcome::Failed(error), _) if shows => {
+                self.show_end(&job, call_end(&job, WritesView::returned(None), Some(call_failed(&job, error))));
+            }
+            _ => {}
+        }
+        outcome
+    }
+
+    fn random(&self) -> u64 {
+        self.thread.as_ref().map_or_else(|| IdSource::new().random(), |thread| thread.store().mint_seed())
     }
 }
 
@@ -160,11 +294,15 @@ impl RunHost {
             }
         }
         let writes = WritesView::returned(Some(result));
+        self.show_update(job, writes.clone(), false);
+        self.show_end(job, call_end(job, writes, None));
+    }
+
+    fn show_update(&self, job: &CallJob, writes: WritesView, cached: bool) {
         if self.wants.updates {
             let node = job.context.node().into();
-            self.show_call(job, EventKind::Updates(NodeUpdate { node, writes: writes.clone(), cached: false }));
+            self.show_call(job, EventKind::Updates(NodeUpdate { node, writes, cached }));
         }
-        self.show_end(job, call_end(job, writes, None));
     }
 
     fn show_end(&self, job: &CallJob, end: TaskEnd) {
@@ -188,7 +326,8 @@ impl RunHost {
     }
 
     /// Stores what became of a call, as durably as the run stores a superstep, on the head that its graph stands at.
-    fn record(&self, context: &Context, writes: NewWrites) -> Result<(), Error> {
+    async fn record(&self, context: &Context, writes: Option<NewWrites>, blocks: bool) -> Result<(), Error> {
+        let Some(writes) = writes else { return Ok(()) };
         let thread = self.thread.as_ref().ok_or(RunError::NoStore)?;
         let store = thread.store();
         let namespace = context.graph_namespace().clone();
@@ -200,7 +339,8 @@ impl RunHost {
                 let Batch { namespace, writes, .. } = batch;
                 self.calls.lock().extend(writes.into_iter().map(|writes| (namespace.clone(), writes)));
             }
-            Durability::Sync => store.commit(&batch)?,
+            Durability::Sync if blocks => store.commit(&batch)?,
+            Durability::Sync => store.submit(batch).await?,
             Durability::Async => {
                 let mut tickets = self.tickets.lock();
                 tickets.push(store.submit(batch));

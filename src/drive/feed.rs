@@ -9,12 +9,16 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::exec::{Event, TaskOutcome};
 
+use super::call::Running;
+
 /// One of the things a driver waits for.
 pub(super) enum Fact {
     /// The task in this slot has ended.
     Ended(usize, TaskOutcome),
     /// Something to show at once.
     Shown(Event),
+    /// A called task is to be polled.
+    Called(Arc<Running>),
 }
 
 /// How many events wait for a slow reader before the nodes that make them wait too.
@@ -51,6 +55,11 @@ pub(super) fn while_polled<T>(poll: impl FnOnce() -> T) -> T {
     let result = poll();
     POLLED.set(outer);
     result
+}
+
+/// Returns whether this thread polls a task.
+pub(super) fn is_polled() -> bool {
+    POLLED.get()
 }
 
 impl Feed {

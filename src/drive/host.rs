@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use parking_lot::Mutex;
 
@@ -29,6 +29,8 @@ pub(super) struct RunHost {
     pub(super) concurrency_max: usize,
     /// How many called tasks run beside their callers.
     pub(super) calling: AtomicUsize,
+    /// Whether its outermost driver polls, so that asynchronous tasks that are called need no thread.
+    pub(super) polls: AtomicBool,
     /// Whether called tasks run on the thread of their caller, when they are called.
     pub(super) inline: bool,
     pub(super) wants: EventMask,

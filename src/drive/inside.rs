@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::exec::{EventMask, Machine, Recording, Request, RunError, Saving, Start, Status};
 use crate::graph::{
     CompiledGraph, Context, Graph, INPUT, Interrupted, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput,
-    NodeResult, Persistence, Signal, Takes, VALUE, Work, task_namespace, without_tasks,
+    NodeResult, Persistence, Scope, Signal, Takes, VALUE, Work, task_namespace, without_tasks,
 };
 use crate::history::Thread;
 use crate::state::{StateRef, Writes, field_of, shared_writes};
@@ -113,12 +113,21 @@ pub(super) fn begin(
         output: graph.schemas.shown_output(&*graph.layout),
         recording,
         seed,
-        scope: Arc::clone(context.scope()),
+        scope: scope_inside(graph, context),
         namespace: inside.namespace,
     };
     let machine = Machine::new(Arc::clone(graph), head, request, now)?;
     let store = inside.thread.as_ref().map(|thread| thread.store().clone());
     Ok(Begun { machine, store, host, inside: true, wants })
+}
+
+/// Returns what a graph inside shares with the run around it: the cache too, if it has none of its own.
+fn scope_inside(graph: &Graph, context: &Context) -> Arc<Scope> {
+    let scope = context.scope();
+    match &graph.cache {
+        Some(own) => Arc::new(Scope { cache: Some(own.clone()), ..Scope::clone(scope) }),
+        None => Arc::clone(scope),
+    }
 }
 
 /// Gets the head that this very run left, whose commits are not all written yet.

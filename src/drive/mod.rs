@@ -8,6 +8,7 @@
 
 mod begun;
 mod blocking;
+mod cache;
 mod call;
 mod children;
 mod edit;

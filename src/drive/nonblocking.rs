@@ -15,10 +15,12 @@ use parking_lot::Mutex;
 
 use crate::error::Error;
 use crate::exec::{Effect, Event, Machine, Opened, Status, TaskJob, TaskOutcome, close, close_panicked, open};
-use crate::graph::Work;
+use crate::graph::{Called, Work};
 use crate::store::Batch;
 
 use super::begun::{Begun, Tickets, waits};
+use super::cache::look_up_async;
+use super::call::Running;
 use super::feed::{Fact, Reader, while_polled};
 use super::pool::{Pool, in_task, pause, run_here, unblock};
 
@@ -29,6 +31,8 @@ pub(super) struct AsyncDriver {
     due: VecDeque<Box<TaskJob>>,
     running: usize,
     polled: Vec<Polled>,
+    /// The called tasks that are polled.
+    called: Vec<(Arc<Running>, Arc<TaskWaker>)>,
     woken: Arc<Woken>,
     feed: Reader,
     /// Why the run cannot go on, until what it showed before is handed out.
@@ -66,12 +70,16 @@ impl AsyncDriver {
     /// Makes the driver of a run.
     pub(super) fn new(run: Begun) -> Self {
         let feed = if run.inside { Arc::default() } else { Arc::clone(&run.host.feed) };
+        if !run.inside {
+            run.host.polls.store(true, Ordering::Relaxed);
+        }
         Self {
             run,
             tickets: Tickets::default(),
             due: VecDeque::new(),
             running: 0,
             polled: Vec::new(),
+            called: Vec::new(),
             woken: Arc::default(),
             feed: Reader(feed),
             failed: None,
@@ -119,6 +127,14 @@ impl AsyncDriver {
         while let Some(effect) = self.run.machine.poll_effect() {
             match effect {
                 Effect::Commit(batch) => self.commit(batch).await?,
+                Effect::LookUp { slots, keys } => {
+                    let found = match self.run.cache() {
+                        Some(cache) => look_up_async(cache, keys).await,
+                        None => Vec::new(),
+                    };
+                    self.run.found(&slots, found);
+                }
+                Effect::Keep { key, value, lifetime } => self.run.keep(key, value, lifetime),
                 Effect::Start(job) if job.context.attempt() > 1 => self.due.push_front(job),
                 Effect::Start(job) => self.due.push_back(job),
             }
@@ -155,6 +171,7 @@ impl AsyncDriver {
                     self.run.machine.show(event);
                     break;
                 }
+                Fact::Called(call) => self.poll_beside(call),
             }
             fact = self.feed.0.poll();
         }
@@ -187,15 +204,27 @@ impl AsyncDriver {
                         unblock(move || pause(after)).await;
                     }
                     let node = async { start(input, job.context.clone()).await };
-                    match Caught(pin!(node)).await {
+                    let ended = Caught(pin!(node)).await;
+                    job.context.calls_ended().await;
+                    match ended {
                         Ok(output) => close(&job, output),
                         Err(panic) => close_panicked(&job, &*panic),
                     }
                 });
-                let waker = TaskWaker { ready: AtomicBool::new(true), driver: Arc::clone(&self.woken) };
-                self.polled.push(Polled { slot, future, waker: Arc::new(waker) });
+                let waker = self.waker();
+                self.polled.push(Polled { slot, future, waker });
             }
         }
+    }
+
+    fn waker(&self) -> Arc<TaskWaker> {
+        Arc::new(TaskWaker { ready: AtomicBool::new(true), driver: Arc::clone(&self.woken) })
+    }
+
+    /// Polls a called task from now on, beside those of the superstep.
+    fn poll_beside(&mut self, call: Arc<Running>) {
+        let waker = self.waker();
+        self.called.push((call, waker));
     }
 
     /// Polls the tasks that were woken until there is a fact.
@@ -224,7 +253,20 @@ impl AsyncDriver {
                 return Poll::Ready(fact);
             }
         }
-        Poll::Pending
+        self.called.retain(|(call, woken)| {
+            if !woken.ready.swap(false, Ordering::AcqRel) {
+                return true;
+            }
+            let waker = Waker::from(Arc::clone(woken));
+            while_polled(|| Arc::clone(call).poll_end(&mut Waiting::from_waker(&waker))).is_pending()
+        });
+        match self.feed.0.poll() {
+            Some(fact) => {
+                waiting.waker().wake_by_ref();
+                Poll::Ready(fact)
+            }
+            None => Poll::Pending,
+        }
     }
 
     async fn commit(&mut self, batch: Batch) -> Result<(), Error> {
@@ -240,7 +282,7 @@ impl AsyncDriver {
 }
 
 /// A future whose panic is its result.
-struct Caught<'a, F>(Pin<&'a mut F>);
+pub(super) struct Caught<'a, F>(pub(super) Pin<&'a mut F>);
 
 impl<F: Future> Future for Caught<'_, F> {
     type Output = Result<F::Output, Box<dyn std::any::Any + Send>>;

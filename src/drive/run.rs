@@ -125,6 +125,8 @@ pub(super) struct Settings {
     pub(super) control: RunControl,
     pub(super) output_keys: Option<Vec<String>>,
     pub(super) subgraphs: bool,
+    /// Whether another thread sets the run up than the one that runs it.
+    moved: bool,
 }
 
 impl Settings {
@@ -334,7 +336,8 @@ pub(super) async fn begin_async(
     if !thread.is_some_and(|thread| thread.store().backend().waits()) {
         return begin(graph, place, input, settings, events);
     }
-    let (graph, place, settings) = (Arc::clone(graph), place.clone(), settings.clone());
+    let (graph, place) = (Arc::clone(graph), place.clone());
+    let settings = Settings { moved: !in_task(), ..settings.clone() };
     // A head that is not in memory is read from the file.
     unblock(move || begin(&graph, &place, input, &settings, events)).await
 }
@@ -381,7 +384,7 @@ pub(super) fn begin(
         strict_resume: settings.strict_resume,
         saving: if host.durability == Durability::Exit { Saving::AtEnd } else { Saving::Steps },
         recursion_limit: host.recursion_limit,
-        scope: settings.scope(&host, &start),
+        scope: settings.scope(graph, &host, &start),
         start,
         events,
         output: settings.output_fields(graph)?,
@@ -395,6 +398,7 @@ pub(super) fn begin(
 
 impl Settings {
     fn host(&self, thread: Option<Thread>, run: RunId, wants: EventMask) -> RunHost {
+        let nested = in_task() && !self.moved;
         RunHost {
             thread,
             run,
@@ -404,9 +408,10 @@ impl Settings {
             concurrency_max: self.concurrency_max.unwrap_or(usize::MAX),
             wants,
             calling: Default::default(),
-            inline: in_task() || self.concurrency_max == Some(1),
+            polls: Default::default(),
+            inline: nested || self.concurrency_max == Some(1),
             // Who runs its tasks on its own thread cannot read what they show meanwhile.
-            feed: if in_task() { Arc::new(Feed::unbounded()) } else { Arc::default() },
+            feed: if nested { Arc::new(Feed::unbounded()) } else { Arc::default() },
             calls: parking_lot::Mutex::default(),
             children: Children::default(),
             tickets: parking_lot::Mutex::default(),
@@ -414,11 +419,12 @@ impl Settings {
         }
     }
 
-    fn scope(&self, host: &Arc<RunHost>, start: &Start) -> Arc<Scope> {
+    fn scope(&self, graph: &Graph, host: &Arc<RunHost>, start: &Start) -> Arc<Scope> {
         let mut scope = Scope::new(Arc::clone(host) as Arc<dyn Host>);
         scope.control = self.control.clone();
         scope.value = self.value.clone();
         scope.kv = self.kv.clone().or_else(|| host.thread.as_ref().map(|thread| thread.store().kv()));
+        scope.cache = graph.cache.clone();
         if let Start::Command(command) = start {
             scope.answers = command.resume.as_ref().and_then(answers_by_id).cloned().map(Arc::new);
         }

@@ -2,12 +2,13 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::id::NULL_TASK;
 use crate::base::{Payload, TaskId, Value, WriteValue, hash, panic_text};
 use crate::graph::{
     Around, Asked, BoxError, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, MessagePart,
-    MessagePiece, NodePlace, NodeResult, Returned, StoredCall, TaskPath, interrupt_id, questions, stops,
+    MessagePiece, NodePlace, NodeResult, RetryPolicy, Returned, StoredCall, TaskPath, interrupt_id, questions, stops,
     task_namespace,
 };
 use crate::state::{WritesView, messages_in_value};
@@ -123,15 +124,50 @@ fn call_id(caller: &Context, around: &str, name: &str, caller_path: &str, index:
     TaskId::from_bytes(hash::xxh3_128(&place))
 }
 
-/// Ends a call: what became of it, and what is to be stored of it, if its run is recorded.
-pub(crate) fn close_call(
+/// Returns what an attempt to run a call returned, or that it panicked.
+pub(crate) fn call_result(
     job: &CallJob,
     result: Result<NodeResult<Returned>, Box<dyn Any + Send>>,
-) -> (CallOutcome, Option<NewWrites>) {
-    let name = job.context.node();
-    let result = result
-        .unwrap_or_else(|panic| Err(CallError::Panicked { task: name.to_owned(), reason: panic_text(&*panic) }.into()));
-    job.context.finish_calls();
+) -> NodeResult<Returned> {
+    let task = || job.context.node().to_owned();
+    result.unwrap_or_else(|panic| Err(CallError::Panicked { task: task(), reason: panic_text(&*panic) }.into()))
+}
+
+/// Decides whether a call that failed is tried again, and after which pause. The next attempt asks nothing that was
+/// answered, and its own calls count on from those of the one that failed.
+pub(crate) fn next_attempt(job: &mut CallJob, error: &BoxError, chance: impl FnOnce() -> f64) -> Option<Duration> {
+    let graph = &job.context.parts().place.graph;
+    // What holds for an entrypoint holds for the tasks it calls.
+    let around = graph.entry.then(|| graph.nodes[0].settings.retry.as_ref()).flatten();
+    let policies = job.call.retry.as_ref().or(around)?;
+    let failed = job.context.attempt();
+    let policy = policies.iter().find(|policy| !stops(error) && retries_call(policy, error))?;
+    if failed >= policy.max_attempts {
+        return None;
+    }
+    let pause = policy.pause(failed, chance);
+    job.context = job.context.next_attempt();
+    Some(pause)
+}
+
+fn retries_call(policy: &RetryPolicy, error: &BoxError) -> bool {
+    let panicked = matches!(error.downcast_ref(), Some(CallError::Panicked { .. }));
+    !(policy.is_default() && panicked) && policy.retries(&**error)
+}
+
+/// Returns what is to be stored of a call whose result the cache knows.
+pub(crate) fn known_call(job: &CallJob, result: Payload) -> Option<NewWrites> {
+    let result = NewWrite { index: 0, channel: RETURN.into(), value: WriteValue::One(result) };
+    call_writes(job, vec![result])
+}
+
+fn call_writes(job: &CallJob, writes: Vec<NewWrite>) -> Option<NewWrites> {
+    let checkpoint = job.context.checkpoint().filter(|_| !writes.is_empty())?;
+    Some(NewWrites { checkpoint, task: job.context.task(), path: Arc::clone(&job.path), writes })
+}
+
+/// Ends a call whose own calls have ended: what became of it, and what is to be stored of it, if its run is recorded.
+pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> (CallOutcome, Option<NewWrites>) {
     let mut asked = job.context.asked().lock();
     let mut writes = Vec::new();
     let outcome = match (result, asked.signal.take()) {
@@ -157,19 +193,12 @@ pub(crate) fn close_call(
         writes.push(special(RESUME, &Value::List(asked.answers.clone())));
     }
     drop(asked);
-    let checkpoint = job.context.checkpoint().filter(|_| !writes.is_empty());
-    let writes = checkpoint.map(|checkpoint| NewWrites {
-        checkpoint,
-        task: job.context.task(),
-        path: Arc::clone(&job.path),
-        writes,
-    });
-    (outcome, writes)
+    (outcome, call_writes(job, writes))
 }
 
 /// Returns what is shown of a call that starts.
 pub(crate) fn call_start(job: &CallJob) -> TaskStart {
-    TaskStart { task: job.context.task_info(), input: TaskInput::Value((job.call.input)()) }
+    TaskStart { task: job.context.task_info(), input: TaskInput::Value((job.call.input)().unwrap_or_default()) }
 }
 
 /// Returns the text of the failure of a call.

@@ -1,12 +1,13 @@
 //! What goes into the machine and what comes out of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::value::Value;
-use crate::base::{CheckpointId, Namespace, RunId, ThreadId};
+use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId};
 use crate::graph::{Breakpoints, Command, Interrupt, MessagePart, Scope};
 use crate::state::{StateView, Writes};
-use crate::store::Batch;
+use crate::store::{Batch, CacheKey};
 
 use super::error::RunError;
 use super::exit::Saving;
@@ -19,6 +20,11 @@ pub(crate) enum Effect {
     Start(Box<TaskJob>),
     /// Commit this batch and report when that is done. Tasks that start after it wait for the report.
     Commit(Batch),
+    /// Look these up in the cache and report what is there. Tasks wait for the report: those in these slots need not
+    /// start if it is known what they return.
+    LookUp { slots: Vec<usize>, keys: Vec<CacheKey> },
+    /// Put this into the cache. Nothing waits for it.
+    Keep { key: CacheKey, value: Encoded, lifetime: Option<Duration> },
 }
 
 /// What the outside may want to see, and in which graph it happened.

@@ -101,6 +101,9 @@ pub enum RunError {
     /// An answer or a continuation needs a store.
     #[error("a run without a store cannot be continued or answered")]
     NoStore,
+    /// Something was to be done to a cache, and the graph has none.
+    #[error("the graph has no cache")]
+    NoCache,
     /// The recursion limit is not at least 1.
     #[error("the recursion limit is {limit}; it must be at least 1")]
     BadRecursionLimit {
@@ -210,7 +213,7 @@ impl RunError {
             Self::RecursionLimit { .. } => "GraphRecursionError",
             Self::SeveralInterrupts { .. } | Self::NoStore => "RuntimeError",
             Self::UnknownLabel { .. } => "KeyError",
-            Self::BadDestination { .. } | Self::BadRecursionLimit { .. } => "ValueError",
+            Self::BadDestination { .. } | Self::BadRecursionLimit { .. } | Self::NoCache => "ValueError",
             Self::Breakpoint(problem) => problem.class(),
             Self::Edit(EditProblem::NoSupersteps | EditProblem::NoUpdates { .. }) => "ValueError",
             Self::Edit(_) => "InvalidUpdateError",

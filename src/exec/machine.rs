@@ -225,6 +225,8 @@ impl Machine {
         let task = &mut self.tasks[slot];
         match outcome {
             TaskOutcome::Done { mut writes, answers } => {
+                let kept = super::cache::keep(&self.graph, task, &writes);
+                self.effects.extend(kept);
                 if writes.is_empty() && self.recording.is_some() {
                     // A task without writes must be seen to have ended.
                     let (kind, encoded) = (WriteKind::Trigger, Some(WriteValue::Null));
@@ -299,7 +301,9 @@ impl Machine {
             } else if !self.tasks.iter().any(|task| matches!(task.status, TaskStatus::Due)) {
                 self.next()?;
             } else {
-                self.start_due();
+                if !self.look_up()? {
+                    self.start_due();
+                }
                 return Ok(());
             }
             if matches!(self.status, Status::Interrupted(_)) {
@@ -358,14 +362,19 @@ impl Machine {
         self.head.versions.iter().enumerate().any(|(channel, version)| *version > seen(channel))
     }
 
+    /// Returns the state as tasks see it.
+    pub(super) fn task_state(&self) -> StateRef {
+        match self.graph.schemas.managed {
+            true => self.graph.layout.with_managed(&self.head.state, self.stop - self.step),
+            false => Arc::clone(&self.head.state),
+        }
+    }
+
     pub(super) fn job(&mut self, slot: usize) -> TaskJob {
         let task = &self.tasks[slot];
         let takes_value = task.node.is_some_and(|node| self.graph.nodes[node].body.takes == crate::graph::Takes::Value);
         let branches = task.node.is_some_and(|node| !self.graph.nodes[node].out.branches.is_empty());
-        let state = match self.graph.schemas.managed {
-            true => self.graph.layout.with_managed(&self.head.state, self.stop - self.step),
-            false => Arc::clone(&self.head.state),
-        };
+        let state = self.task_state();
         let (answers, took) = (task.answers.clone(), task.answered);
         let extra = task.extra.as_deref();
         let (calls, called) = extra.map_or((0, 0), |extra| (extra.calls, extra.called));

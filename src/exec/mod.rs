@@ -10,6 +10,7 @@
 
 mod apply;
 mod begin;
+mod cache;
 mod call;
 mod defer;
 mod edit;
@@ -33,7 +34,11 @@ pub use error::{EditProblem, ResumeProblem, RunError};
 pub use shown::{CheckpointPart, CheckpointTask, DebugPart, DebugPayload, NodeUpdate, TaskEnd, TaskStart};
 
 pub(crate) use begin::answers_by_id;
-pub(crate) use call::{CallJob, call_end, call_failed, call_messages, call_start, close_call, open_call, shown_result};
+pub(crate) use cache::{call_entry, node_labels};
+pub(crate) use call::{
+    CallJob, call_end, call_failed, call_messages, call_result, call_start, close_call, known_call, next_attempt,
+    open_call, shown_result,
+};
 pub(crate) use edit::{Copied, Editor, NodeEdit, as_node};
 pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, Start, Status};
 pub(crate) use exit::Saving;

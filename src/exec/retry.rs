@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::base::{CheckpointId, Namespace, TaskId, Timestamp, Value, hash};
 use crate::graph::{Context, Graph, NodeError, RetryPolicy, interrupt_id, task_namespace};
 
+use super::cache::CacheEntry;
 use super::effect::Effect;
 use super::error::RunError;
 use super::exit::Saving;
@@ -26,6 +27,8 @@ pub(crate) struct Extra {
     pub(super) calls: usize,
     /// How many tasks they have called.
     pub(super) called: u32,
+    /// Where its result is kept.
+    pub(super) cache: Option<CacheEntry>,
     /// The failure that it handles.
     pub(super) handles: Option<Handles>,
     /// Where its writes begin to count: after those that an earlier run stored.

@@ -110,10 +110,7 @@ impl Machine {
             return self.view();
         }
         let layout = &self.graph.layout;
-        let state = match self.graph.schemas.managed {
-            true => layout.with_managed(&self.head.state, self.stop - self.step),
-            false => Arc::clone(&self.head.state),
-        };
+        let state = self.task_state();
         let given = |field: &usize| {
             let holds = self.head.present[*field] || layout.kind(*field) == FieldKind::Managed;
             holds && reads.is_none_or(|reads| reads.contains(field))

@@ -316,10 +316,13 @@ fn leave(job: &TaskJob, output: NodeOutput, out: &Outgoing, writes: &mut Vec<Tas
 }
 
 fn encode_all(job: &TaskJob, writes: &mut [TaskWrite]) -> Result<(), RunError> {
-    if job.record {
-        for write in writes.iter_mut().filter(|write| is_stored(&job.graph, write)) {
-            write.encoded = Some(encode(&job.graph, write)?);
-        }
+    if job.record { encode_stored(&job.graph, writes) } else { Ok(()) }
+}
+
+/// Encodes the writes that are stored.
+pub(super) fn encode_stored(graph: &Graph, writes: &mut [TaskWrite]) -> Result<(), RunError> {
+    for write in writes.iter_mut().filter(|write| is_stored(graph, write)) {
+        write.encoded = Some(encode(graph, write)?);
     }
     Ok(())
 }
@@ -358,20 +361,32 @@ fn node_input(job: &TaskJob, takes: Takes) -> Result<NodeInput, RunError> {
             }
             NodeInput::State(state)
         }
-        (Takes::Value, None) if root => NodeInput::Value(layout.to_value(&job.state, 0)?),
         (Takes::Value, None) => {
-            let present = job.present.as_deref().unwrap_or_default();
-            let mut map = Map::new();
-            let shown = |field: &usize| {
-                let holds = present.get(*field) == Some(&true) || layout.kind(*field) == FieldKind::Managed;
-                holds && reads.is_none_or(|reads| reads.contains(field))
-            };
-            for field in (0..layout.len()).filter(shown) {
-                map.insert(layout.name(field).to_string(), layout.to_value(&job.state, field)?);
-            }
-            NodeInput::Value(Value::Map(map))
+            NodeInput::Value(given(&job.graph, reads, &job.state, job.present.as_deref().unwrap_or_default())?)
         }
     })
+}
+
+/// Returns the state as a node is given it that takes a value: the channels it reads that hold something.
+pub(super) fn given(
+    graph: &Graph,
+    reads: Option<&[usize]>,
+    state: &StateRef,
+    present: &[bool],
+) -> Result<Value, RunError> {
+    let layout = &*graph.layout;
+    if graph.schemas.root {
+        return Ok(layout.to_value(state, 0)?);
+    }
+    let shown = |field: &usize| {
+        let holds = present.get(*field) == Some(&true) || layout.kind(*field) == FieldKind::Managed;
+        holds && reads.is_none_or(|reads| reads.contains(field))
+    };
+    let mut map = Map::new();
+    for field in (0..layout.len()).filter(shown) {
+        map.insert(layout.name(field).to_string(), layout.to_value(state, field)?);
+    }
+    Ok(Value::Map(map))
 }
 
 /// Writes the changes of a node and of its commands, and returns where the commands go.
@@ -460,7 +475,7 @@ fn mapped(branch: &Branch, target: Target) -> Result<Target, RunError> {
     }
 }
 
-fn encode(graph: &Graph, write: &TaskWrite) -> Result<WriteValue, RunError> {
+pub(super) fn encode(graph: &Graph, write: &TaskWrite) -> Result<WriteValue, RunError> {
     Ok(match &write.kind {
         WriteKind::Field(Some(value)) => graph.layout.encode_write(write.channel as usize, value)?,
         WriteKind::Field(None) | WriteKind::Trigger => WriteValue::Null,
@@ -506,9 +521,7 @@ pub(crate) fn command_writes(graph: &Graph, command: Command, seed: u64) -> Resu
     for target in &command.goto {
         push_target(graph, target, &mut writes)?;
     }
-    for write in writes.iter_mut().filter(|write| is_stored(graph, write)) {
-        write.encoded = Some(encode(graph, write)?);
-    }
+    encode_stored(graph, &mut writes)?;
     Ok(writes)
 }
 

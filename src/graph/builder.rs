@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::state::{Schema, State};
+use crate::store::Cache;
 
 use super::branch::{Branch, IntoPath, PathBody};
 use super::compiled::{CompiledGraph, link};
@@ -59,6 +60,7 @@ pub struct StateGraph<S> {
     pub(super) interrupt_after: Vec<String>,
     pub(super) input: Option<Vec<Arc<str>>>,
     pub(super) output: Option<Vec<Arc<str>>>,
+    pub(super) cache: Option<Cache>,
     /// Whether it is an entrypoint: its one node takes the input itself.
     pub(super) entry: bool,
     pub(super) problems: Vec<GraphProblem>,
@@ -70,6 +72,8 @@ pub(super) struct NodeSpec {
     pub(super) body: NodeBody,
     pub(super) settings: Settings,
     pub(super) error_handler: Option<NodeBody>,
+    /// The Rust name of its function, as far as it is known.
+    pub(super) function: &'static str,
 }
 
 impl<S: State> StateGraph<S> {
@@ -120,6 +124,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
             interrupt_after: Vec::new(),
             input: None,
             output: None,
+            cache: None,
             entry: false,
             problems: Vec::new(),
         }
@@ -165,9 +170,10 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         node: impl IntoNode<S, M>,
         options: NodeOptions<S>,
     ) -> Self {
+        let function = std::any::type_name_of_val(&node);
         let (name, body) = (name.into(), node.into_node());
         let NodeOptions { settings, error_handler, .. } = options;
-        self.nodes.push(NodeSpec { name, body, settings, error_handler });
+        self.nodes.push(NodeSpec { name, body, settings, error_handler, function });
         self
     }
 
@@ -211,7 +217,8 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
             if let Some(last) = last.replace(Arc::clone(&name)) {
                 self.edges.push((last, Arc::clone(&name)));
             }
-            self.nodes.push(NodeSpec { name, body, settings: Settings::default(), error_handler: None });
+            let settings = Settings::default();
+            self.nodes.push(NodeSpec { name, body, settings, error_handler: None, function: "" });
         }
         self
     }
@@ -283,6 +290,47 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
             }
         };
         self.branches.push((from, Branch { name, path: run, map }));
+        self
+    }
+
+    /// Sets where the results of nodes with a [`CachePolicy`](super::CachePolicy) are kept: the cache of a store, or of
+    /// `Store::memory()` for one that ends with the program. Graphs inside nodes use it too, unless they have their own.
+    ///
+    /// Its entries are known by the name of the graph: graphs that share a cache should have different names.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Page { #[channel(last)] url: String, #[channel(last)] text: String }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// let graph = StateGraph::<Page>::new()
+    ///     .name("pages")
+    ///     .node_with("fetch", |page: &Page, ctx: &Context| {
+    ///         ctx.kv()?.put(["fetched"], &page.url, annals::base::Map::new())?;
+    ///         Ok(Page::update().text(format!("the text of {}", page.url)))
+    ///     }, NodeOptions::new().cache(CachePolicy::new()))
+    ///     .edge(START, "fetch")
+    ///     .cache(&store.cache())
+    ///     .compile()?;
+    /// let url = || Page::update().url("a.example");
+    /// graph.invoke(&store.thread("monday")?, url())?;
+    ///
+    /// store.kv().delete(["fetched"], "a.example")?;
+    /// assert_eq!(graph.invoke(&store.thread("tuesday")?, url())?.state().text, "the text of a.example");
+    /// assert!(store.kv().get(["fetched"], "a.example")?.is_none(), "it was not fetched again");
+    ///
+    /// graph.clear_cache([] as [&str; 0])?;
+    /// graph.invoke(&store.thread("wednesday")?, url())?;
+    /// assert!(store.kv().get(["fetched"], "a.example")?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cache(mut self, cache: &Cache) -> Self {
+        self.cache = Some(cache.clone());
         self
     }
 

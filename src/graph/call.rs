@@ -2,9 +2,12 @@
 
 use std::any::Any;
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context as Waiting, Poll};
 
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -12,10 +15,13 @@ use serde::de::DeserializeOwned;
 
 use crate::base::value::decode_bytes;
 use crate::base::{CheckpointId, CodecError, Encoded, Namespace, Payload, TaskId, Value};
+use crate::store::{Cache, StoreError};
 
 use super::command::Command;
 use super::context::{Context, Interrupt, Interrupted, Signal};
 use super::node::{BoxError, NodeResult};
+use super::policy::{CachePolicy, RetryPolicy};
+use super::task_body::{Awaited, Blocking, IntoTask, TaskBody, TaskFuture, TaskWork};
 
 /// A function whose result is stored as soon as it has ended: whoever called it may be run again after a question, a
 /// failure or a crash, and gets the stored result without the function being run.
@@ -46,83 +52,151 @@ use super::node::{BoxError, NodeResult};
 /// # Ok(())
 /// # }
 /// ```
-pub struct Task<I, R> {
+///
+/// A task of an async function is awaited. In a run that is awaited itself it is polled with that run:
+///
+/// ```
+/// use annals::prelude::*;
+///
+/// async fn fetch(url: String) -> NodeResult<String> {
+///     Ok(format!("the text of {url}"))
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let fetch = Task::new("fetch", fetch);
+/// let pages = Entrypoint::new("pages", move |urls: Vec<String>, context: Context| {
+///     let fetch = fetch.clone();
+///     async move {
+///         let first = fetch.call(&context, urls[0].clone()).await?;
+///         // All others at the same time.
+///         let others: Vec<_> = urls[1..].iter().map(|url| fetch.start(&context, url.clone())).collect();
+///         let mut pages = vec![first];
+///         for page in others {
+///             pages.push(page.await?);
+///         }
+///         Ok(pages)
+///     }
+/// })
+/// .compile()?;
+/// let urls = vec!["a.example".to_string(), "b.example".to_string()];
+/// let done = annals::block_on(pages.ainvoke((), urls))?;
+/// assert_eq!(done.value().unwrap()[1], "the text of b.example");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Task<I, R, K = Blocking> {
     name: Arc<str>,
     body: TaskBody<I, R>,
+    /// The Rust name of its function.
+    function: &'static str,
+    retry: Option<Arc<[RetryPolicy]>>,
+    cache: Option<CachePolicy>,
+    kind: PhantomData<fn() -> K>,
 }
 
-/// A task or an entrypoint without the type of its function.
-pub struct TaskBody<I, R>(pub(super) Arc<dyn Fn(I, &Context) -> NodeResult<R> + Send + Sync>);
+/// A task of an async function.
+pub type AsyncTask<I, R> = Task<I, R, Awaited>;
 
-/// A function that can be a task or an entrypoint: `Fn(I) -> NodeResult<R>` or `Fn(I, &Context) -> NodeResult<R>`.
-pub trait IntoTask<I, R, M> {
-    /// Hides the type of the function.
-    fn into_task(self) -> TaskBody<I, R>;
-}
-
-#[doc(hidden)]
-pub struct TakesInput;
-#[doc(hidden)]
-pub struct TakesInputAndContext;
-
-impl<F, I, R> IntoTask<I, R, TakesInput> for F
-where
-    F: Fn(I) -> NodeResult<R> + Send + Sync + 'static,
-{
-    fn into_task(self) -> TaskBody<I, R> {
-        TaskBody(Arc::new(move |input, _| self(input)))
-    }
-}
-
-impl<F, I, R> IntoTask<I, R, TakesInputAndContext> for F
-where
-    F: Fn(I, &Context) -> NodeResult<R> + Send + Sync + 'static,
-{
-    fn into_task(self) -> TaskBody<I, R> {
-        TaskBody(Arc::new(self))
-    }
-}
-
-impl<I, R> Task<I, R>
+impl<I, R, K> Task<I, R, K>
 where
     I: Clone + Serialize + Send + Sync + 'static,
     R: Serialize + DeserializeOwned + Send + 'static,
 {
     /// Makes a task of a function, see [`IntoTask`].
-    pub fn new<M>(name: impl Into<Arc<str>>, function: impl IntoTask<I, R, M>) -> Self {
-        Self { name: name.into(), body: function.into_task() }
+    pub fn new<M>(name: impl Into<Arc<str>>, function: impl IntoTask<I, R, M, Kind = K>) -> Self {
+        let (name, of) = (name.into(), std::any::type_name_of_val(&function));
+        Self { name, body: function.into_task(), function: of, retry: None, cache: None, kind: PhantomData }
     }
 
-    /// Returns the name of the task.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Runs the task and returns its result, or the result that is stored of this call.
+    /// Adds a retry policy. Of several the first that an error matches decides. A task without one takes those of its
+    /// entrypoint. The calls that a failed attempt made stay made: the next attempt makes its own.
     ///
-    /// # Errors
-    /// The task's own error as given; [`Interrupted`] if it asks a question, to be passed on with `?`;
-    /// [`CallError`] if the result cannot be stored or read, or if the context is not that of a run.
-    pub fn call(&self, context: &Context, input: I) -> NodeResult<R> {
-        self.start(context, input).wait()
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let ask = Task::new("ask", |question: String, context: &Context| match context.attempt() {
+    ///     1 => Err("the line is busy".into()),
+    ///     attempt => Ok(format!("{question} {attempt}")),
+    /// })
+    /// .retry(RetryPolicy::new().initial_interval(Duration::from_millis(1)).jitter(false));
+    /// let main = Entrypoint::new("main", move |question: String, context: &Context| ask.call(context, question))
+    ///     .compile()?;
+    /// assert_eq!(main.invoke((), "who?".to_string())?.value().map(String::as_str), Some("who? 2"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "retry_policy")]
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        let known = self.retry.take();
+        self.retry = Some(known.iter().flat_map(|list| list.iter().cloned()).chain([policy]).collect());
+        self
     }
 
-    /// Starts the task and returns a handle to wait for its result. Started tasks run beside their caller and each
-    /// other; in a run with a concurrency of 1 the task has ended when this returns. The superstep waits for them,
-    /// also for those that nobody waits for.
+    /// Sets what is kept of its results, if the run has a cache. A task without a policy takes that of its entrypoint.
+    /// What is kept of a task counts for all its calls, in whichever graph and thread.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let store = Store::memory();
+    /// let ask = Task::new("ask", |question: String, context: &Context| {
+    ///     context.kv()?.put(["asked"], &question, annals::base::Map::new())?;
+    ///     Ok(format!("the answer to {question}"))
+    /// })
+    /// .cache_policy(CachePolicy::new());
+    /// let inner = ask.clone();
+    /// let main = Entrypoint::new("main", move |question: String, context: &Context| inner.call(context, question))
+    ///     .cache(&store.cache())
+    ///     .compile()?;
+    /// main.invoke(&store.thread("a")?, "why?".to_string())?;
+    /// store.kv().delete(["asked"], "why?")?;
+    /// main.invoke(&store.thread("b")?, "why?".to_string())?;
+    /// assert!(store.kv().get(["asked"], "why?")?.is_none(), "it was not asked again");
+    ///
+    /// ask.clear_cache(&store.cache())?;
+    /// main.invoke(&store.thread("b")?, "why?".to_string())?;
+    /// assert!(store.kv().get(["asked"], "why?")?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cache_policy(mut self, policy: CachePolicy) -> Self {
+        self.cache = Some(policy);
+        self
+    }
+
+    /// Starts the task and returns a handle to wait for its result, or to await it. Started tasks run beside their
+    /// caller and each other; in a run with a concurrency of 1 the task has ended when this returns, or, if the caller
+    /// is asynchronous, runs when it is awaited. The superstep waits for them, also for those that nobody waits for.
     #[must_use = "the result, and the error, of a task that nobody waits for is lost"]
     pub fn start(&self, context: &Context, input: I) -> Started<R> {
-        let body = Arc::clone(&self.body.0);
         let input = Arc::new(input);
         let given = Arc::clone(&input);
+        let work = match &self.body.0 {
+            TaskWork::Blocking(body) => {
+                let body = Arc::clone(body);
+                CallWork::Blocking(Box::new(move |context, keep| returned(body(I::clone(&input), context), keep)))
+            }
+            TaskWork::Async(body) => {
+                let body = Arc::clone(body);
+                CallWork::Async(Box::new(move |context, keep| {
+                    let running = body(I::clone(&input), context);
+                    Box::pin(async move { returned(running.await, keep) })
+                }))
+            }
+        };
         let call = Call {
             name: Arc::clone(&self.name),
-            input: Box::new(move || Value::from_serialize(&*given).unwrap_or_default()),
-            run: Box::new(move |context, keep| {
-                let result = body(I::clone(&input), context)?;
-                let stored = if keep { Some(Encoded::encode(&result)?.into()) } else { None };
-                Ok(Returned { value: Box::new(result), stored })
-            }),
+            function: self.function,
+            input: Box::new(move || Value::from_serialize(&*given).ok()),
+            work,
+            read: read::<R>,
+            retry: self.retry.clone(),
+            cache: self.cache.clone(),
         };
         let host = Arc::clone(&context.scope().host);
         let called = host.start(context, call);
@@ -133,7 +207,71 @@ where
     }
 }
 
-/// A task that was started.
+impl<I, R> Task<I, R>
+where
+    I: Clone + Serialize + Send + Sync + 'static,
+    R: Serialize + DeserializeOwned + Send + 'static,
+{
+    /// Runs the task and returns its result, or the result that is stored of this call. From an asynchronous caller,
+    /// which should not block, await [`Task::start`].
+    ///
+    /// # Errors
+    /// The task's own error as given; [`Interrupted`] if it asks a question, to be passed on with `?`;
+    /// [`CallError`] if the result cannot be stored or read, or if the context is not that of a run.
+    pub fn call(&self, context: &Context, input: I) -> NodeResult<R> {
+        self.start(context, input).wait()
+    }
+}
+
+impl<I, R> AsyncTask<I, R>
+where
+    I: Clone + Serialize + Send + Sync + 'static,
+    R: Serialize + DeserializeOwned + Send + 'static,
+{
+    /// Starts the task; awaited, it gives its result, or the result that is stored of this call. From a caller that is
+    /// not asynchronous, [`wait`](Started::wait) for it.
+    ///
+    /// # Errors
+    /// As [`Task::call`] of a plain function, when it is awaited.
+    #[must_use = "the result, and the error, of a task that nobody waits for is lost"]
+    pub fn call(&self, context: &Context, input: I) -> Started<R> {
+        self.start(context, input)
+    }
+}
+
+impl<I, R, K> Task<I, R, K> {
+    /// Returns the name of the task.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Removes what a cache holds of the tasks of this name.
+    ///
+    /// # Errors
+    /// As [`Cache::clear`].
+    pub fn clear_cache(&self, cache: &Cache) -> Result<(), StoreError> {
+        cache.clear(task_labels(&self.name))
+    }
+}
+
+/// Returns the namespace of what a cache holds of the tasks of a name.
+pub(crate) fn task_labels(task: &str) -> Vec<String> {
+    vec!["tasks".into(), task.into()]
+}
+
+/// Keeps what a function returned, encoded if that is wanted.
+fn returned<R: Serialize + Send + 'static>(result: NodeResult<R>, keep: bool) -> NodeResult<Returned> {
+    let result = result?;
+    let stored = if keep { Some(Encoded::encode(&result)?.into()) } else { None };
+    Ok(Returned { value: Box::new(result), stored })
+}
+
+/// Reads what such a function once returned.
+fn read<R: DeserializeOwned + Send + 'static>(stored: &Encoded) -> Option<Box<dyn Any + Send>> {
+    Some(Box::new(stored.decode::<R>().ok()?))
+}
+
+/// A task that was started. It can be awaited, or waited for.
 pub struct Started<R> {
     called: Option<Arc<dyn Called>>,
     caller: Context,
@@ -146,8 +284,13 @@ impl<R: DeserializeOwned + 'static> Started<R> {
     /// # Errors
     /// As [`Task::call`].
     pub fn wait(self) -> NodeResult<R> {
-        let Some(called) = self.called else { return Err(CallError::OutsideRun.into()) };
-        let signal = match called.wait() {
+        let Some(called) = &self.called else { return Err(CallError::OutsideRun.into()) };
+        called.finish();
+        self.result(called.take())
+    }
+
+    fn result(&self, outcome: CallOutcome) -> NodeResult<R> {
+        let signal = match outcome {
             CallOutcome::Done(Done::Now(value)) => {
                 return match value.downcast::<R>() {
                     Ok(value) => Ok(*value),
@@ -160,6 +303,21 @@ impl<R: DeserializeOwned + 'static> Started<R> {
         };
         self.caller.asked().lock().signal = Some(signal);
         Err(Interrupted::new().into())
+    }
+}
+
+impl<R: DeserializeOwned + 'static> Future for Started<R> {
+    type Output = NodeResult<R>;
+
+    fn poll(mut self: Pin<&mut Self>, waiting: &mut Waiting<'_>) -> Poll<NodeResult<R>> {
+        let Some(called) = &self.called else { return Poll::Ready(Err(CallError::OutsideRun.into())) };
+        if Arc::clone(called).poll_end(waiting).is_pending() {
+            return Poll::Pending;
+        }
+        let outcome = called.take();
+        let result = self.result(outcome);
+        self.called = None;
+        Poll::Ready(result)
     }
 }
 
@@ -183,10 +341,21 @@ pub enum CallError {
 /// What is to be called, without its types.
 pub(crate) struct Call {
     pub(crate) name: Arc<str>,
-    /// Returns its input, to be shown.
-    pub(crate) input: Box<dyn Fn() -> Value + Send + Sync>,
-    /// Runs it once. The flag says whether the result is to be encoded.
-    pub(crate) run: Box<dyn Fn(&Context, bool) -> NodeResult<Returned> + Send + Sync>,
+    /// The Rust name of its function.
+    pub(crate) function: &'static str,
+    /// Returns its input, to be shown and to be known by; `None` if that refuses to be serialized.
+    pub(crate) input: Box<dyn Fn() -> Option<Value> + Send + Sync>,
+    pub(crate) work: CallWork,
+    /// Reads a result that was kept; `None` if it is of another type.
+    pub(crate) read: fn(&Encoded) -> Option<Box<dyn Any + Send>>,
+    pub(crate) retry: Option<Arc<[RetryPolicy]>>,
+    pub(crate) cache: Option<CachePolicy>,
+}
+
+/// Runs a call once. The flag says whether the result is to be encoded.
+pub(crate) enum CallWork {
+    Blocking(Box<dyn Fn(&Context, bool) -> NodeResult<Returned> + Send + Sync>),
+    Async(Box<dyn Fn(Context, bool) -> TaskFuture<Returned> + Send + Sync>),
 }
 
 /// What a function returned.
@@ -213,10 +382,12 @@ pub(crate) enum Done {
 
 /// A call that was started.
 pub(crate) trait Called: Send + Sync {
-    /// Waits for the end, and takes the outcome.
-    fn wait(&self) -> CallOutcome;
     /// Waits for the end.
     fn finish(&self);
+    /// Goes on with it, and returns whether it has ended.
+    fn poll_end(self: Arc<Self>, waiting: &mut Waiting<'_>) -> Poll<()>;
+    /// Takes the outcome, once, when it has ended.
+    fn take(&self) -> CallOutcome;
 }
 
 /// Where a task stands among the tasks of its superstep.
@@ -269,6 +440,19 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
+    /// Returns what the next attempt to run the task needs.
+    pub(crate) fn next_attempt(&self) -> Self {
+        Self {
+            path: self.path.clone(),
+            graph: self.graph.clone(),
+            head: self.head,
+            stored: self.stored.clone(),
+            made: self.made.load(Ordering::Relaxed).into(),
+            started: Mutex::default(),
+            previous: Mutex::new(self.previous.lock().clone()),
+        }
+    }
+
     /// Returns the number of the next call.
     pub(crate) fn next(&self) -> u32 {
         self.made.fetch_add(1, Ordering::Relaxed)
@@ -281,6 +465,14 @@ impl Context {
         // A list that is empty needs no lock to be held while others run.
         let started = std::mem::take(&mut *self.calls().started.lock());
         started.iter().for_each(|called| called.finish());
+    }
+
+    /// Awaits the tasks that were started.
+    pub(crate) async fn calls_ended(&self) {
+        let started = std::mem::take(&mut *self.calls().started.lock());
+        for called in started {
+            poll_fn(|waiting| Arc::clone(&called).poll_end(waiting)).await;
+        }
     }
 
     /// Returns what the last finished run of the entrypoint kept on this thread, `None` if there is none or the graph is
@@ -330,21 +522,17 @@ pub(crate) fn questions(signal: &Signal) -> &[Interrupt] {
     }
 }
 
-impl<I, R> Clone for Task<I, R> {
+impl<I, R, K> Clone for Task<I, R, K> {
     fn clone(&self) -> Self {
-        Self { name: Arc::clone(&self.name), body: TaskBody(Arc::clone(&self.body.0)) }
+        let (name, body) = (Arc::clone(&self.name), self.body.clone());
+        let (retry, cache) = (self.retry.clone(), self.cache.clone());
+        Self { name, body, function: self.function, retry, cache, kind: PhantomData }
     }
 }
 
-impl<I, R> fmt::Debug for Task<I, R> {
+impl<I, R, K> fmt::Debug for Task<I, R, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Task").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl<I, R> fmt::Debug for TaskBody<I, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TaskBody")
     }
 }
 

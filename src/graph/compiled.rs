@@ -6,8 +6,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::base::hash::{Sum, Summer};
 use crate::base::limits::NAME_BYTES_MAX;
 use crate::state::{FieldKind, Layout};
+use crate::store::Cache;
 
 use super::branch::Branch;
 use super::builder::{NodeSpec, Persistence, StateGraph};
@@ -108,6 +110,9 @@ pub(crate) struct Graph {
     pub(crate) deferred: Vec<usize>,
     pub(crate) interrupt_before: Breakpoints,
     pub(crate) interrupt_after: Breakpoints,
+    pub(crate) cache: Option<Cache>,
+    /// A sum of its channels and edges: what was kept of its nodes leads nowhere in a graph with others.
+    pub(crate) shape: Sum,
 }
 
 /// A node of a compiled graph.
@@ -126,6 +131,8 @@ pub(crate) struct Node {
     pub(crate) handler: Option<usize>,
     /// Whether it is such a node, which nothing else makes due.
     pub(crate) is_handler: bool,
+    /// The Rust name of its function, as far as it is known.
+    pub(crate) function: &'static str,
 }
 
 /// What happens when a node has run.
@@ -255,6 +262,7 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
         node.trigger_names = node.triggers.iter().map(|channel| Arc::clone(&channels[*channel as usize])).collect();
     }
     let by_channel = number(&channels, &*layout);
+    let shape = shape(&channels, &nodes);
     let deferred = (0..nodes.len()).filter(|node| nodes[*node].settings.defer).collect();
     let idle_fields = (0..fields).filter(|field| layout.may_idle(*field)).collect();
     let mut graph = Graph {
@@ -274,6 +282,8 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
         deferred,
         interrupt_before: Breakpoints::default(),
         interrupt_after: Breakpoints::default(),
+        cache: builder.cache,
+        shape,
     };
     for (names, when) in [(&builder.interrupt_before, "before"), (&builder.interrupt_after, "after")] {
         let unknown = names.iter().filter(|name| *name != "*" && !graph.by_name.contains_key(name.as_str()));
@@ -309,7 +319,8 @@ fn with_handlers<S>(specs: Vec<NodeSpec>, defaults: NodeDefaults<S>, problems: &
             nodes.push(handler(format!("__error_handler__{}", spec.name), body));
             nodes.len() - 1
         });
-        nodes.push(Node { handler: own.or(last), ..Node::new(spec.name, spec.body, settings) });
+        let function = spec.function;
+        nodes.push(Node { handler: own.or(last), function, ..Node::new(spec.name, spec.body, settings) });
     }
     nodes.extend(default_handler.map(|body| handler(DEFAULT_HANDLER.into(), body)));
     for node in nodes.iter().filter(|node| node.is_handler && taken.contains(&node.name)) {
@@ -322,8 +333,32 @@ impl Node {
     fn new(name: Arc<str>, body: NodeBody, settings: Settings) -> Self {
         let out = Outgoing::default();
         let (triggers, trigger_names) = (Vec::new(), Vec::new());
-        Self { name, body, triggers, trigger_names, out, settings, reads: None, handler: None, is_handler: false }
+        Self {
+            name,
+            body,
+            triggers,
+            trigger_names,
+            out,
+            settings,
+            reads: None,
+            handler: None,
+            is_handler: false,
+            function: "",
+        }
     }
+}
+
+/// Sums what the writes of nodes depend on besides the nodes themselves.
+fn shape(channels: &[Arc<str>], nodes: &[Node]) -> Sum {
+    let mut sum = Summer::new();
+    channels.iter().for_each(|channel| _ = sum.bytes(channel.as_bytes()));
+    for Node { out, .. } in nodes {
+        sum.int(out.edges.len() as i64).int(out.joins.len() as i64).int(out.branches.len() as i64);
+        out.edges.iter().for_each(|channel| _ = sum.int((*channel).into()));
+        out.joins.iter().for_each(|join| _ = sum.int(*join as i64));
+        out.branches.iter().for_each(|branch| _ = sum.bytes(branch.name.as_bytes()));
+    }
+    sum.finish()
 }
 
 /// Numbers the channels. What is managed is none, whatever a file holds under its name.

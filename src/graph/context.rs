@@ -56,6 +56,7 @@ pub(crate) struct ContextParts {
 }
 
 /// Where a graph and those around it stand.
+#[derive(Clone)]
 pub(crate) struct Around {
     /// The namespaces around the graph, and the checkpoints they stand at.
     pub(crate) parents: Arc<[(Namespace, CheckpointId)]>,
@@ -96,6 +97,34 @@ pub(crate) struct Asked {
 impl Context {
     pub(crate) fn new(parts: ContextParts) -> Self {
         Self(Arc::new(parts))
+    }
+
+    /// Returns the context of the next attempt to run a called task: with the answers that this one has, and with the
+    /// number of its calls, so that those of the next one are new.
+    pub(crate) fn next_attempt(&self) -> Self {
+        let parts = &*self.0;
+        let asked = {
+            let asked = parts.asked.lock();
+            Asked { answers: asked.answers.clone(), took: asked.took, calls: asked.calls, ..Asked::default() }
+        };
+        Self::new(ContextParts {
+            thread: parts.thread.clone(),
+            namespace: parts.namespace.clone(),
+            checkpoint: parts.checkpoint,
+            task: parts.task,
+            node: Arc::clone(&parts.node),
+            step: parts.step,
+            stop: parts.stop,
+            scope: Arc::clone(&parts.scope),
+            around: parts.around.clone(),
+            resuming: parts.resuming,
+            attempt: parts.attempt + 1,
+            first_attempt_at: parts.first_attempt_at,
+            error: parts.error.clone(),
+            place: parts.place.clone(),
+            asked: Mutex::new(asked),
+            calls: parts.calls.next_attempt(),
+        })
     }
 
     pub(crate) fn asked(&self) -> &Mutex<Asked> {

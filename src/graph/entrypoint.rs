@@ -9,13 +9,16 @@ use serde::de::DeserializeOwned;
 
 use crate::base::{CodecError, Value};
 use crate::state::{Field, IntoUpdate, Schema, StateRef, Writes};
+use crate::store::Cache;
 
+use super::async_node::NodeFuture;
 use super::builder::{Persistence, StateGraph};
-use super::call::{IntoTask, TaskBody};
 use super::compiled::CompiledGraph;
 use super::context::Context;
 use super::node::{IntoNode, IntoOutput, NodeBody, NodeInput, NodeOutput, NodeResult, Takes, Work};
+use super::policy::{CachePolicy, RetryPolicy};
 use super::problem::GraphError;
+use super::task_body::{IntoTask, TaskBody, TaskWork};
 use super::{END, START};
 
 /// The number of the channel that holds the input of an entrypoint.
@@ -174,15 +177,39 @@ where
             Field::last("__previous__", |s: &Entry<I, O>| &*s.previous, |s| Arc::make_mut(&mut s.previous)),
         ];
         let empty = Entry { input: None, value: None, previous: Arc::default() };
+        let of = std::any::type_name_of_val(&function);
         let function = function.into_task();
         let mut graph = StateGraph::with_schema(Schema::new(fields, empty)).name(&*name).node(name, Function(function));
         graph.entry = true;
+        graph.nodes[0].function = of;
         Self(graph)
     }
 
     /// Sets what is kept of it when it runs inside a node or task. Default: [`Persistence::PerInvocation`].
     pub fn persistence(self, persistence: Persistence) -> Self {
         Self(self.0.persistence(persistence))
+    }
+
+    /// Adds a retry policy, for the entrypoint and for the tasks it calls that have none. Of several the first that an
+    /// error matches decides. Another attempt runs the function from its first line, and its calls are new ones.
+    #[doc(alias = "retry_policy")]
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        let retry = &mut self.0.nodes[0].settings.retry;
+        let known = retry.take();
+        *retry = Some(known.iter().flat_map(|list| list.iter().cloned()).chain([policy]).collect());
+        self
+    }
+
+    /// Sets what is kept of the value of the entrypoint, and of the results of the tasks it calls that have no policy,
+    /// if there is a [`cache`](Self::cache).
+    pub fn cache_policy(mut self, policy: CachePolicy) -> Self {
+        self.0.nodes[0].settings.cache = Some(policy);
+        self
+    }
+
+    /// Sets where results are kept, see [`StateGraph::cache`].
+    pub fn cache(self, cache: &Cache) -> Self {
+        Self(self.0.cache(cache))
     }
 
     /// Checks the name and makes the entrypoint ready to run.
@@ -207,22 +234,49 @@ where
     R: IntoFinal<Value = O> + 'static,
 {
     fn into_node(self) -> NodeBody {
-        let run = move |input: NodeInput, context: &Context| -> NodeResult<NodeOutput> {
-            let NodeInput::State(state) = input else { unreachable!("an entrypoint is given its state") };
-            let state = entry_of::<I, O>(&state);
-            if !state.previous.is_null() {
-                *context.calls().previous.lock() = Some(Arc::clone(&state.previous));
-            }
-            let input = match &state.input {
-                Some(input) => input.clone(),
-                // An input that is stored as null: `()`, or no option.
-                None => Value::Null.to::<I>()?,
-            };
-            let last = (self.0.0)(input, context)?.into_final()?;
-            Ok(IntoOutput::<Entry<I, O>>::into_output(last))
+        let work = match self.0.0 {
+            TaskWork::Blocking(run) => Work::Blocking(Arc::new(move |input: NodeInput, context: &Context| {
+                ended::<I, _>(run(begun::<I, O>(input, context)?, context)?)
+            })),
+            TaskWork::Async(start) => Work::Async(Arc::new(move |input: NodeInput, context: Context| -> NodeFuture {
+                match begun::<I, O>(input, &context) {
+                    Ok(input) => {
+                        let running = start(input, context);
+                        Box::pin(async move { ended::<I, _>(running.await?) })
+                    }
+                    Err(error) => Box::pin(std::future::ready(Err(error))),
+                }
+            })),
         };
-        NodeBody { takes: Takes::State, work: Work::Blocking(Arc::new(run)), child: None }
+        NodeBody { takes: Takes::State, work, child: None }
     }
+}
+
+/// Returns the input of an entrypoint that begins, and keeps what its last run left for it.
+fn begun<I, O>(input: NodeInput, context: &Context) -> NodeResult<I>
+where
+    I: Clone + DeserializeOwned + 'static,
+    O: 'static,
+{
+    let NodeInput::State(state) = input else { unreachable!("an entrypoint is given its state") };
+    let state = entry_of::<I, O>(&state);
+    if !state.previous.is_null() {
+        *context.calls().previous.lock() = Some(Arc::clone(&state.previous));
+    }
+    match &state.input {
+        Some(input) => Ok(input.clone()),
+        // An input that is stored as null: `()`, or no option.
+        None => Ok(Value::Null.to::<I>()?),
+    }
+}
+
+/// Returns the writes of an entrypoint that has returned.
+fn ended<I, R>(returned: R) -> NodeResult<NodeOutput>
+where
+    R: IntoFinal,
+    R::Value: Clone + Send + Sync + 'static,
+{
+    Ok(IntoOutput::<Entry<I, R::Value>>::into_output(returned.into_final()?))
 }
 
 fn entry_of<I: 'static, O: 'static>(state: &StateRef) -> &Entry<I, O> {

@@ -25,12 +25,13 @@ mod problem;
 mod schemas;
 mod scope;
 mod sequence;
+mod task_body;
 mod task_info;
 mod validate;
 
 pub use branch::{IntoPath, IntoTargets, Named};
 pub use builder::{Persistence, StateGraph};
-pub use call::{CallError, IntoTask, Started, Task, TaskBody};
+pub use call::{AsyncTask, CallError, Started, Task};
 pub use command::{Command, SendTo, Target};
 pub use compiled::CompiledGraph;
 pub use context::{Context, Interrupt, Interrupted, NoKv, NodeError};
@@ -44,12 +45,15 @@ pub use policy::{CachePolicy, RefreshOn, RetryPolicy, TimeoutPolicy};
 pub use problem::{GraphError, GraphProblem};
 pub use scope::RunControl;
 pub use sequence::IntoSequence;
+pub use task_body::{Awaited, Blocking, IntoTask, TaskBody};
 pub use task_info::TaskInfo;
 pub(crate) use task_info::TaskParts;
 
 pub(crate) use async_node::NodeFuture;
 pub(crate) use branch::Branch;
-pub(crate) use call::{Call, CallOutcome, Called, Calls, Done, Returned, StoredCall, TaskPath, questions, stops};
+pub(crate) use call::{
+    Call, CallOutcome, CallWork, Called, Calls, Done, Returned, StoredCall, TaskPath, questions, stops, task_labels,
+};
 pub(crate) use compiled::{Breakpoints, Graph, Join, Outgoing};
 pub(crate) use context::{Around, Asked, ContextParts, Signal, interrupt_id, task_namespace, without_tasks};
 pub(crate) use entrypoint::{INPUT, VALUE, input_writes};

@@ -187,10 +187,12 @@ impl fmt::Debug for RetryPolicy {
     }
 }
 
-/// Keeps what a node returned, and returns it again for an equal input without running the node.
+/// Keeps what a node or a called task returned, and returns it again for an equal input without running it.
 ///
-/// It needs a cache as well; without one it does nothing.
-/// Where the node leads to is kept with its writes. Only tasks that ended without an error or a question are kept.
+/// It needs a cache as well ([`StateGraph::cache`](super::StateGraph::cache)); without one it does nothing. Where the
+/// node leads to is kept with its writes. Only what ended without an error or a question is kept. An entry counts for
+/// one function, which is known by its name in Rust: what a closure captures is no part of it. Of nodes it also counts
+/// for the channels and edges that the graph had. An entry that cannot be read counts as not there.
 #[derive(Clone, Default)]
 pub struct CachePolicy {
     pub(crate) key: Option<Arc<dyn Fn(&Value) -> Vec<u8> + Send + Sync>>,

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::base::value::Map;
 use crate::base::{CheckpointId, Namespace, Value};
 use crate::message::Message;
-use crate::store::Kv;
+use crate::store::{Cache, Kv};
 
 use super::call::{Call, Called};
 use super::context::{Context, ResumeOnce};
@@ -110,6 +110,8 @@ pub(crate) struct Scope {
     pub(crate) value: Option<Arc<dyn Any + Send + Sync>>,
     /// The key-value memory, if there is one.
     pub(crate) kv: Option<Kv>,
+    /// Where results are kept, if they are.
+    pub(crate) cache: Option<Cache>,
     /// The answer that the first question without one takes.
     pub(crate) resume: ResumeOnce,
     /// Answers by the id of their question.
@@ -149,6 +151,7 @@ impl Scope {
             control: RunControl::new(),
             value: None,
             kv: None,
+            cache: None,
             resume: ResumeOnce::default(),
             answers: None,
             left: Arc::default(),

@@ -69,6 +69,11 @@ impl Cache {
         self.store.submit_cache(vec![CacheChange::Put { key, value, now, expires_at }])
     }
 
+    /// Whether reading it may wait for a disk.
+    pub(crate) fn waits(&self) -> bool {
+        self.store.backend().waits()
+    }
+
     /// Removes all values whose namespace begins with these labels, and returns when that is durable; without labels,
     /// all there are. What was put before is removed as well.
     ///

@@ -12,7 +12,7 @@ use annals::store::{
 
 /// A clock that a test sets.
 #[derive(Clone, Default)]
-struct Hand(Arc<AtomicI64>);
+pub(crate) struct Hand(Arc<AtomicI64>);
 
 impl Clock for Hand {
     fn now(&self) -> Timestamp {
@@ -21,7 +21,7 @@ impl Clock for Hand {
 }
 
 impl Hand {
-    fn set(&self, seconds: i64) {
+    pub(crate) fn set(&self, seconds: i64) {
         self.0.store(seconds * 1_000_000, Ordering::Relaxed);
     }
 }

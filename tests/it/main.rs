@@ -2,8 +2,16 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods, clippy::duplicate_mod, clippy::print_stdout)]
 
+mod awaited;
+/// The same tasks on a file.
+#[path = "awaited.rs"]
+mod awaited_in_a_file;
 mod backends;
 mod building;
+mod cache;
+/// The same caches in a file.
+#[path = "cache.rs"]
+mod cache_in_a_file;
 mod channels;
 /// The same channels in a file.
 #[path = "channels.rs"]

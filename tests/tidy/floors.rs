@@ -12,7 +12,7 @@ pub(crate) const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("store", &["base"]),
     ("state", &["base", "channel", "message"]),
     ("history", &["base", "channel", "message", "store"]),
-    // Of the store only the handle of the key-value memory, which nodes are lent.
+    // Of the store only the handles of the key-value memory and of the cache, which runs are lent.
     ("graph", &["base", "channel", "message", "state", "store"]),
     ("exec", &["base", "channel", "graph", "state", "store"]),
     ("stream", &["base", "message", "state", "graph", "exec"]),

@@ -267,13 +267,16 @@ pub(crate) struct Plain {
 /// Builds a graph. A graph that does not compile is a `ValueError`.
 pub(crate) fn build(name: &str, def: &GraphDef, options: Options, world: &World, child: bool) -> Result<Built, String> {
     if let Some(functional) = &def.functional {
-        return crate::functional::build(name, def, functional, world, persistence(def, child)).map(Built::Entry);
+        return crate::functional::build(name, def, functional, world, child).map(Built::Entry);
     }
     let (channels, schema) = Channels::of(def, options)?;
     let channels = Arc::new(channels);
     let tasks = Arc::new(def.tasks.clone());
     let mut graph = StateGraph::with_schema(schema.build()).name(def.name.as_deref().unwrap_or(name));
     graph = graph.persistence(persistence(def, child));
+    if let Some(cache) = world.cache(child) {
+        graph = graph.cache(&cache);
+    }
     let mut inside = BTreeMap::new();
     let shared = Shared { graph: name, channels: &channels, tasks: &tasks, world };
     graph = graph.node_defaults(shared.defaults(def.other.get("node_defaults")));

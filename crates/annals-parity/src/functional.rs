@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use annals::base::Value;
 use annals::graph::{BoxError, Context, Interrupted};
-use annals::prelude::{
-    Command, CompiledGraph, Entry, Entrypoint, Final, Input, IntoInput, Persistence, StateUpdate, Task,
-};
+use annals::prelude::{Command, CompiledGraph, Entry, Entrypoint, Final, Input, IntoInput, StateUpdate, Task};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, Shape};
 use crate::expr::{Env, eval};
+use crate::policy::{cache_policy, policies};
 use crate::program::{Failure, Gathered, Program, World, block_of};
 use crate::scenario::{FunctionalDef, GraphDef};
+use crate::subgraphs::persistence;
 use crate::trace::plain;
 
 type Op = Map<String, Json>;
@@ -40,7 +40,7 @@ pub(crate) fn build(
     def: &GraphDef,
     functional: &FunctionalDef,
     world: &World,
-    persistence: Persistence,
+    child: bool,
 ) -> Result<EntryGraph, String> {
     let program = Program {
         graph: name.to_owned(),
@@ -50,7 +50,14 @@ pub(crate) fn build(
         world: world.clone(),
     };
     let run = move |input: Value, context: &Context| Ok(final_of(&program.value(plain(&input), context)?));
-    let entrypoint = Entrypoint::new(def.name.as_deref().unwrap_or(name), run).persistence(persistence);
+    let mut entrypoint = Entrypoint::new(def.name.as_deref().unwrap_or(name), run).persistence(persistence(def, child));
+    entrypoint = policies(functional.other.get("retry")).into_iter().fold(entrypoint, Entrypoint::retry);
+    if let Some(policy) = cache_policy(functional.other.get("cache")) {
+        entrypoint = entrypoint.cache_policy(policy);
+    }
+    if let Some(cache) = world.cache(child) {
+        entrypoint = entrypoint.cache(&cache);
+    }
     entrypoint.compile().map(EntryGraph).map_err(|error| format!("ValueError: {error}"))
 }
 
@@ -130,7 +137,13 @@ impl Program {
             tasks: Arc::clone(&self.tasks),
             world: self.world.clone(),
         };
-        Task::new(name, move |input: Value, context: &Context| Ok(Value::from(program.value(plain(&input), context)?)))
+        let run = move |input: Value, context: &Context| Ok(Value::from(program.value(plain(&input), context)?));
+        let option = |option: &str| def.and_then(|task| task.other.get(option));
+        let task = policies(option("retry")).into_iter().fold(Task::new(name, run), Task::retry);
+        match cache_policy(option("cache")) {
+            Some(policy) => task.cache_policy(policy),
+            None => task,
+        }
     }
 
     /// Runs an op that calls tasks or waits for them.

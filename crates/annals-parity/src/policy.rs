@@ -8,11 +8,12 @@ use std::time::Duration;
 use annals::RunError;
 use annals::base::Value;
 use annals::graph::Context;
-use annals::prelude::{DynState, NodeDefaults, NodeOptions, NodeResult, Own, RetryPolicy};
+use annals::prelude::{CachePolicy, DynState, NodeDefaults, NodeOptions, NodeResult, Own, RetryPolicy};
 use serde_json::{Map, Value as Json};
 
 use crate::build::Channels;
 use crate::driver::give_way;
+use crate::expr::{Env, eval, text};
 use crate::program::{Failure, Out, Program, World};
 use crate::scenario::{NodeDef, TaskDef};
 use crate::trace::plain;
@@ -73,6 +74,9 @@ impl Shared<'_> {
         {
             options = options.error_handler(Own(self.run(program)));
         }
+        if let Some(policy) = cache_policy(node.other.get("cache")) {
+            options = options.cache(policy);
+        }
         options = options.defer(node.defer);
         if let Some(input) = &node.input {
             options = options.input(input.iter().map(String::as_str));
@@ -95,6 +99,9 @@ impl Shared<'_> {
         for policy in policies(json.get("retry")) {
             defaults = defaults.retry(policy);
         }
+        if let Some(policy) = cache_policy(json.get("cache")) {
+            defaults = defaults.cache(policy);
+        }
         if let Some(ops) = json.get("error_handler")
             && let Some(program) = self.handler("__default_error_handler__", ops)
         {
@@ -104,7 +111,15 @@ impl Shared<'_> {
     }
 }
 
-fn policies(json: Option<&Json>) -> Vec<RetryPolicy> {
+/// Reads a cache policy. Its key is the text of an expression over the input.
+pub(crate) fn cache_policy(json: Option<&Json>) -> Option<CachePolicy> {
+    let policy = CachePolicy::new();
+    let Some(expr) = json?.get("key").cloned() else { return Some(policy) };
+    Some(policy.key(move |input: &Value| text(&eval(&expr, &Env { state: plain(input), ..Env::default() }))))
+}
+
+/// Reads a retry policy or a list of them.
+pub(crate) fn policies(json: Option<&Json>) -> Vec<RetryPolicy> {
     match json {
         Some(Json::Array(policies)) => policies.iter().map(policy).collect(),
         Some(one) => vec![policy(one)],

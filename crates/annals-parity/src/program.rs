@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use annals::base::TaskId;
 use annals::graph::{BoxError, Context, IntoOutput, NodeError, NodeOutput};
 use annals::prelude::{Command, DynState, DynUpdate, SendTo, Target};
+use annals::store::Cache;
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, Channels};
@@ -30,12 +31,19 @@ pub(crate) struct WorldState {
     pub(crate) children: HashMap<String, Built>,
     /// What runs the graphs.
     pub(crate) driver: Driver,
+    /// The cache of the outermost graphs.
+    pub(crate) cache: Option<Cache>,
 }
 
 impl World {
-    /// Makes the world of a scenario whose graphs this driver runs.
-    pub(crate) fn new(driver: Driver) -> Self {
-        Self(Arc::new(Mutex::new(WorldState { driver, ..WorldState::default() })))
+    /// Makes the world of a scenario whose graphs this driver runs, with this cache if it has one.
+    pub(crate) fn new(driver: Driver, cache: Option<Cache>) -> Self {
+        Self(Arc::new(Mutex::new(WorldState { driver, cache, ..WorldState::default() })))
+    }
+
+    /// Returns the cache that a graph is given: none if it is used inside others.
+    pub(crate) fn cache(&self, child: bool) -> Option<Cache> {
+        self.lock().cache.clone().filter(|_| !child)
     }
 
     /// Gives what is shared.

@@ -110,9 +110,6 @@ pub(crate) struct Options {
 /// Returns what a scenario needs and the public API does not offer.
 pub(crate) fn unsupported(scenario: &Scenario) -> Result<BTreeSet<String>, String> {
     let mut missing = BTreeSet::new();
-    if scenario.cache {
-        missing.insert("cache".into());
-    }
     for def in scenario.graphs.values() {
         let def: GraphDef = serde_json::from_value(def.clone()).map_err(|error| error.to_string())?;
         of_graph(&def, &mut missing);
@@ -127,9 +124,7 @@ pub(crate) fn unsupported(scenario: &Scenario) -> Result<BTreeSet<String>, Strin
 fn of_graph(def: &GraphDef, missing: &mut BTreeSet<String>) {
     for key in def.other.keys() {
         let what = match key.as_str() {
-            "checkpointer" => continue,
-            "node_defaults" if without_cache(&def.other) => continue,
-            "node_defaults" => "cache",
+            "checkpointer" | "node_defaults" => continue,
             other => other,
         };
         missing.insert(what.into());
@@ -137,7 +132,7 @@ fn of_graph(def: &GraphDef, missing: &mut BTreeSet<String>) {
     for node in &def.nodes {
         for key in node.other.keys() {
             match key.as_str() {
-                "metadata" | "destinations" | "retry" | "error_handler" | "subgraph" => false,
+                "metadata" | "destinations" | "retry" | "cache" | "error_handler" | "subgraph" => false,
                 other => missing.insert(other.into()),
             };
         }
@@ -153,11 +148,11 @@ fn of_functional(def: &GraphDef, missing: &mut BTreeSet<String>) {
     let functional = def.functional.as_ref();
     for task in def.tasks.iter().chain(functional.into_iter().flat_map(|functional| &functional.tasks)) {
         of_ops(&task.program, missing);
-        missing.extend(task.other.keys().map(|key| format!("task {key}")));
+        missing.extend(unknown(&task.other).map(|key| format!("task {key}")));
     }
     if let Some(functional) = functional {
         of_ops(&functional.program, missing);
-        missing.extend(functional.other.keys().map(|key| format!("entrypoint {key}")));
+        missing.extend(unknown(&functional.other).map(|key| format!("entrypoint {key}")));
     }
 }
 
@@ -168,9 +163,9 @@ fn blocks(op: &Map<String, Json>) -> Vec<Vec<Map<String, Json>>> {
         .collect()
 }
 
-/// Whether the defaults of a graph ask for no cache.
-fn without_cache(other: &Map<String, Json>) -> bool {
-    other.get("node_defaults").is_none_or(|defaults| defaults.get("cache").is_none())
+/// Returns what of the options of a task or an entrypoint there is not.
+fn unknown(options: &Map<String, Json>) -> impl Iterator<Item = &String> {
+    options.keys().filter(|key| !matches!(key.as_str(), "retry" | "cache"))
 }
 
 fn of_ops(ops: &[Map<String, Json>], missing: &mut BTreeSet<String>) {
@@ -200,8 +195,7 @@ pub(crate) const MODES: [StreamMode; 7] = [
 fn of_step(step: &Map<String, Json>, missing: &mut BTreeSet<String>) {
     match step["do"].as_str().unwrap_or_default() {
         "invoke" | "stream" | "get_state" | "history" | "update_state" | "bulk_update" | "compile" => {}
-        "draw_mermaid" | "graph_json" | "get_subgraphs" | "delete_thread" => {}
-        "clear_cache" => _ = missing.insert("cache".into()),
+        "draw_mermaid" | "graph_json" | "get_subgraphs" | "delete_thread" | "clear_cache" => {}
         other if crate::kv::is_known(other) => {}
         other => _ = missing.insert(format!("step {other}")),
     }

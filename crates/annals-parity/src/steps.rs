@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use annals::graph::Drawing;
 use annals::history::HistoryFilter;
-use annals::prelude::{Durability, Interrupt, Snapshot, StateUpdate, Store, StreamMode, Thread};
+use annals::prelude::{Durability, Interrupt, Snapshot, StateUpdate, Store, StreamMode, Task, Thread};
 use annals::store::Point;
 use annals::{Error, Run};
 use serde_json::{Map, Value as Json, json};
@@ -70,15 +70,8 @@ type Record = Map<String, Json>;
 
 impl<'a> Runner<'a> {
     pub(crate) fn new(scenario: &'a Scenario, options: Options, store: Store) -> Self {
-        Self {
-            scenario,
-            options,
-            store,
-            world: World::new(options.driver),
-            graphs: HashMap::new(),
-            labels: HashMap::new(),
-            interrupts: Map::new(),
-        }
+        let world = World::new(options.driver, scenario.cache.then(|| store.cache()));
+        Self { scenario, options, store, world, graphs: HashMap::new(), labels: HashMap::new(), interrupts: Map::new() }
     }
 
     /// Runs all steps and returns the trace.
@@ -142,6 +135,7 @@ impl<'a> Runner<'a> {
             "history" => self.history(built, step, record),
             "update_state" | "bulk_update" => self.update_state(built, step, record),
             "compile" => Ok(()),
+            "clear_cache" => self.clear_cache(built, step),
             "draw_mermaid" => {
                 let with_styles = step.get("with_styles") != Some(&Json::Bool(false));
                 record.insert("mermaid".into(), built.graph().get_graph(xray(step)).to_mermaid(with_styles).into());
@@ -159,6 +153,14 @@ impl<'a> Runner<'a> {
             }
             other => Err(Stop::Unsupported(format!("step {other}"))),
         }
+    }
+
+    fn clear_cache<B: Shape>(&self, built: &B, step: &Record) -> Result<(), Stop> {
+        let Some(task) = step.get("task").and_then(Json::as_str) else {
+            return Ok(built.graph().clear_cache(names(step.get("nodes")))?);
+        };
+        let cache = self.world.cache(false).ok_or_else(|| class("ValueError"))?;
+        Ok(Task::<Json, Json>::new(task, Ok).clear_cache(&cache)?)
     }
 
     fn graph(&mut self, name: &str) -> Result<Built, Stop> {

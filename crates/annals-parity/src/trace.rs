@@ -129,7 +129,10 @@ pub(crate) fn error(of: &Error) -> Json {
         RunError::RecursionLimit { .. } => "GraphRecursionError",
         RunError::SeveralInterrupts { .. } | RunError::NoStore => "RuntimeError",
         RunError::UnknownLabel { .. } => "KeyError",
-        RunError::BadDestination { .. } | RunError::Breakpoint(_) | RunError::BadRecursionLimit { .. } => "ValueError",
+        RunError::BadDestination { .. }
+        | RunError::Breakpoint(_)
+        | RunError::BadRecursionLimit { .. }
+        | RunError::NoCache => "ValueError",
         RunError::SendToEnd | RunError::AmbiguousUpdate { .. } | RunError::UnknownNode { .. } => "InvalidUpdateError",
         RunError::Edit(EditProblem::NoSupersteps | EditProblem::NoUpdates { .. }) => "ValueError",
         RunError::Edit(_) => "InvalidUpdateError",

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use annals::base::Map;
 use annals::prelude::*;
 use annals::state::DynSchema;
+use annals::store::Cache;
 
 use super::Rng;
 use super::turns::Turns;
@@ -26,6 +27,8 @@ struct Node {
     weight: i64,
     asks: usize,
     fails: u32,
+    /// Whether its results are kept in the cache, which a crash leaves as it is.
+    cached: bool,
     kind: Kind,
     /// Where it leads.
     out: Out,
@@ -53,7 +56,7 @@ enum Out {
 impl Plan {
     /// Makes the plan of a seed.
     pub(crate) fn of(seed: u64) -> Self {
-        let mut rng = Rng(seed);
+        let (mut rng, mut kept) = (Rng(seed), Rng(!seed));
         let sizes: Vec<usize> = (0..2 + rng.below(3)).map(|_| 1 + rng.below(3)).collect();
         let mut layers = Vec::new();
         for (at, size) in sizes.iter().enumerate() {
@@ -63,6 +66,7 @@ impl Plan {
                 weight: 1 + rng.below(9) as i64,
                 asks: if rng.chance(15) { 1 + rng.below(2) } else { 0 },
                 fails: if rng.chance(20) { 1 + rng.below(2) as u32 } else { 0 },
+                cached: kept.chance(30),
                 kind: match rng.below(10) {
                     0 | 1 => Kind::Sends(1 + rng.below(3) as i64),
                     2 => Kind::Graph { asks: rng.chance(50), per_thread: rng.chance(30) },
@@ -85,10 +89,10 @@ impl Plan {
     }
 
     /// Makes the graph. Its nodes wait for their turns.
-    pub(crate) fn build(&self, turns: &Turns, failures: bool) -> CompiledGraph<DynState> {
+    pub(crate) fn build(&self, turns: &Turns, cache: &Cache, failures: bool) -> CompiledGraph<DynState> {
         let tried: Tried = Arc::default();
         let schema = DynSchema::new().append("log").reduce("sum", add).reduce("laps", add).build();
-        let mut graph = StateGraph::with_schema(schema);
+        let mut graph = StateGraph::with_schema(schema).cache(cache);
         let worker_turns = turns.clone();
         graph = graph.node(
             "worker",
@@ -139,7 +143,8 @@ fn add_node(
     failures: bool,
 ) -> StateGraph<DynState> {
     let (plan, turns, tried) = (node.clone(), turns.clone(), Arc::clone(tried));
-    graph.node(node.name.as_str(), move |state: Arc<DynState>, context: Context| {
+    let options = if node.cached { NodeOptions::new().cache(CachePolicy::new()) } else { NodeOptions::new() };
+    let run = move |state: Arc<DynState>, context: Context| {
         let (plan, turns, tried) = (plan.clone(), turns.clone(), Arc::clone(&tried));
         async move {
             turns.wait(&plan.name).await;
@@ -166,7 +171,8 @@ fn add_node(
             }
             Ok(command)
         }
-    })
+    };
+    graph.node_with(node.name.as_str(), run, options)
 }
 
 fn connect(graph: StateGraph<DynState>, node: &Node, next: Option<&Vec<Node>>) -> StateGraph<DynState> {

@@ -74,9 +74,9 @@ fn simulate(seed: u64, trouble: &Trouble) -> (Ending, Vec<String>, u64) {
     let plan = Plan::of(seed);
     let turns = Turns::default();
     let disk = Disk::new(rng.next(), trouble.crash, trouble.faults.clone());
-    let graph = plan.build(&turns, trouble.failures);
     let options = annals::store::OpenOptions::new();
     let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Backend>, options);
+    let graph = plan.build(&turns, &store.cache(), trouble.failures);
     let thread = store.thread("t").unwrap();
     let durability = if plan.sync { Durability::Sync } else { Durability::Async };
     let mut rivals = trouble.rivals;

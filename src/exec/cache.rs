@@ -1,0 +1,283 @@
+//! The cache of results: under what the result of a task is kept, and what is kept of it. *Absent:* the cache itself; a
+//! driver reads and writes it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::hash::Summer;
+use crate::base::value::Map;
+use crate::base::{Codec, Encoded, ItemIndex, Payload, TaskId, Timestamp, Value, WriteValue, panic_text};
+use crate::graph::{CachePolicy, Graph, INPUT, task_labels};
+use crate::store::{Cache, CacheKey};
+
+use super::call::CallJob;
+use super::effect::Effect;
+use super::error::RunError;
+use super::head::{PendingWrite, PendingWrites};
+use super::load::task_writes;
+use super::machine::Machine;
+use super::task::{Task, TaskStatus, TaskWrite, WriteKind, encode, encode_stored, given};
+
+/// Where a result is kept, and for how long.
+#[derive(Clone)]
+pub(crate) struct CacheEntry {
+    pub(crate) key: CacheKey,
+    pub(crate) lifetime: Option<Duration>,
+}
+
+/// Returns the namespace of what is kept of a node.
+pub(crate) fn node_labels(graph: &Graph, node: &str) -> Vec<String> {
+    vec!["nodes".into(), graph.name.clone(), node.into()]
+}
+
+impl Machine {
+    /// Returns the cache that its driver asks.
+    pub(crate) fn cache(&self) -> Option<&Cache> {
+        self.scope.cache.as_ref()
+    }
+
+    /// Asks for the results of the tasks that have to run and whose results may be known. Returns whether there are
+    /// such: then the tasks start when that is answered.
+    pub(super) fn look_up(&mut self) -> Result<bool, RunError> {
+        if self.scope.cache.is_none() {
+            return Ok(false);
+        }
+        self.flush();
+        let mut known = indexmap::IndexMap::new();
+        let graph = Arc::clone(&self.graph);
+        for slot in 0..self.tasks.len() {
+            let node = self.tasks[slot].node.filter(|_| matches!(self.tasks[slot].status, TaskStatus::Due));
+            let policy = node.and_then(|node| Some((node, graph.nodes[node].settings.cache.as_ref()?)));
+            if let Some((node, policy)) = policy {
+                let entry = self.entry_of(slot, node, policy)?;
+                // Of tasks with one key the last is given what is known, and the others run, as in the reference.
+                known.insert(entry.key.clone(), slot);
+                self.tasks[slot].extra.get_or_insert_default().cache = Some(entry);
+            }
+        }
+        if known.is_empty() {
+            return Ok(false);
+        }
+        let (keys, slots) = known.into_iter().unzip();
+        self.effects.push_back(Effect::LookUp { slots, keys });
+        Ok(true)
+    }
+
+    /// Notes what the cache knows of the tasks in these slots: they have ended. The others start.
+    pub(crate) fn handle_found(&mut self, slots: &[usize], found: Vec<Option<Encoded>>, now: Timestamp) {
+        self.now = now;
+        for (slot, value) in slots.iter().zip(found) {
+            if let Some(writes) = value.and_then(|value| known_writes(&self.graph, &value, self.records())) {
+                self.tasks[*slot].status = TaskStatus::Done(writes);
+                self.show_done(*slot, true);
+            }
+        }
+        if self.tasks.iter().any(|task| matches!(task.status, TaskStatus::Due)) {
+            self.start_due();
+        } else {
+            let ended = self.end_superstep();
+            self.settle(ended);
+        }
+    }
+
+    fn entry_of(&self, slot: usize, node: usize, policy: &CachePolicy) -> Result<CacheEntry, RunError> {
+        let graph = &*self.graph;
+        let of = &graph.nodes[node];
+        let input = match &self.tasks[slot].push {
+            Some((_, arg)) => arg.clone(),
+            None if graph.entry => graph.layout.to_value(&self.head.state, INPUT as usize)?,
+            None => given(graph, of.reads.as_deref(), &self.task_state(), &self.head.present)?,
+        };
+        let mut sum = Summer::new();
+        sum.bytes(of.function.as_bytes()).bytes(&graph.shape);
+        match key(sum, policy, &input) {
+            Ok(key) => {
+                let key = CacheKey { namespace: node_labels(graph, &of.name), key };
+                Ok(CacheEntry { key, lifetime: policy.ttl })
+            }
+            Err(reason) => Err(RunError::NodePanicked { node: of.name.to_string(), reason }),
+        }
+    }
+}
+
+/// Returns where the result of a call is kept, if it is.
+pub(crate) fn call_entry(job: &CallJob) -> Option<CacheEntry> {
+    let graph = &job.context.parts().place.graph;
+    // What holds for an entrypoint holds for the tasks it calls.
+    let around = graph.entry.then(|| graph.nodes[0].settings.cache.as_ref()).flatten();
+    let policy = job.call.cache.as_ref().or(around)?;
+    let mut sum = Summer::new();
+    sum.bytes(job.call.function.as_bytes());
+    // An input that cannot be told from others, or that its key function chokes on, is not looked up.
+    let key = key(sum, policy, &(job.call.input)()?).ok()?;
+    Some(CacheEntry { key: CacheKey { namespace: task_labels(&job.call.name), key }, lifetime: policy.ttl })
+}
+
+/// Returns the key of an input, in hexadecimal digits; the reason if its function panics.
+fn key(mut sum: Summer, policy: &CachePolicy, input: &Value) -> Result<String, String> {
+    match &policy.key {
+        Some(own) => {
+            let own = catch_unwind(AssertUnwindSafe(|| own(input))).map_err(|panic| panic_text(&*panic))?;
+            sum.int(1).bytes(&own);
+        }
+        None => add(sum.int(0), input),
+    }
+    Ok(sum.finish().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Adds a value to a sum, with the members of objects in the order of their names: equal values sum alike.
+fn add(sum: &mut Summer, value: &Value) {
+    match value {
+        Value::Null => _ = sum.int(0),
+        Value::Bool(b) => _ = sum.int(1).int((*b).into()),
+        Value::Int(n) => _ = sum.int(2).int(*n),
+        Value::UInt(n) => match i64::try_from(*n) {
+            Ok(n) => _ = sum.int(2).int(n),
+            Err(_) => _ = sum.int(3).int(n.cast_signed()),
+        },
+        // Zero has two forms.
+        Value::Float(x) => _ = sum.int(4).int((*x + 0.0).to_bits().cast_signed()),
+        Value::Str(text) => _ = sum.int(5).bytes(text.as_bytes()),
+        Value::Bytes(bytes) => _ = sum.int(6).bytes(bytes),
+        Value::List(items) => {
+            sum.int(7).int(items.len() as i64);
+            items.iter().for_each(|item| add(sum, item));
+        }
+        Value::Map(map) => {
+            sum.int(8).int(map.len() as i64);
+            let mut members: Vec<_> = map.iter().collect();
+            members.sort_unstable_by_key(|(name, _)| *name);
+            for (name, value) in members {
+                add(sum.bytes(name.as_bytes()), value);
+            }
+        }
+        Value::Ext(kind, bytes) => _ = sum.int(9).int((*kind).into()).bytes(bytes),
+    }
+}
+
+/// Returns the effect that keeps what a task wrote, if that is kept: where it leads to as well.
+pub(super) fn keep(graph: &Graph, task: &Task, writes: &[TaskWrite]) -> Option<Effect> {
+    let entry = task.extra.as_ref()?.cache.clone().filter(|_| !writes.is_empty())?;
+    let kept = writes.iter().map(|write| {
+        let value = match &write.kind {
+            // Also what lasts for one run: it is part of the result.
+            WriteKind::Send(send) => WriteValue::One(Encoded::encode(&(&*send.node, &send.arg)).ok()?.into()),
+            _ => encode(graph, write).ok()?,
+        };
+        let (kind, payloads) = match &value {
+            WriteValue::Null => (0, Vec::new()),
+            WriteValue::One(payload) => (1, vec![packed(payload)]),
+            WriteValue::Items(items) => (2, items.iter().map(packed).collect()),
+        };
+        Some(vec![Value::from(&*graph.channels[write.channel as usize]), kind.into(), payloads.into()].into())
+    });
+    let value = Encoded::encode(&Value::List(kept.collect::<Option<_>>()?)).ok()?;
+    Some(Effect::Keep { key: entry.key, value, lifetime: entry.lifetime })
+}
+
+/// Returns the writes that are kept under a key; none if they are not what this graph would have kept.
+fn known_writes(graph: &Graph, kept: &Encoded, record: bool) -> Option<Vec<TaskWrite>> {
+    let kept: Vec<(String, u8, Vec<Value>)> = kept.decode().ok()?;
+    let count = kept.len();
+    let writes = kept.into_iter().enumerate().map(|(at, (channel, kind, payloads))| {
+        let mut payloads = payloads.iter().map(unpacked).collect::<Option<Vec<_>>>()?;
+        let value = match kind {
+            0 => WriteValue::Null,
+            1 => WriteValue::One(payloads.pop()?),
+            _ => WriteValue::Items(payloads),
+        };
+        Some(PendingWrite { index: at as i32, channel: channel.into(), value })
+    });
+    let pending = PendingWrites { task: TaskId::default(), writes: writes.collect::<Option<_>>()? };
+    let mut writes = task_writes(graph, &pending).ok().filter(|writes| writes.len() == count && count > 0)?;
+    if record {
+        encode_stored(graph, &mut writes).ok()?;
+    }
+    Some(writes)
+}
+
+/// A payload as a list: its codec, its bytes, and what the index knows of it.
+fn packed(payload: &Payload) -> Value {
+    let index = payload.index.as_ref().map(|index| {
+        let text = |text: &Option<Arc<str>>| Value::from(text.as_deref());
+        let members = [
+            ("id", text(&index.id)),
+            ("kind", text(&index.kind)),
+            ("name", text(&index.name)),
+            ("tool_calls", index.tool_calls.clone().into()),
+            ("text", index.text.clone().into()),
+            ("input_tokens", index.input_tokens.into()),
+            ("output_tokens", index.output_tokens.into()),
+        ];
+        members.into_iter().map(|(name, value)| (name.to_string(), value)).collect::<Map>()
+    });
+    vec![payload.codec.to_tag().into(), Value::Bytes(payload.data.clone()), index.into()].into()
+}
+
+fn unpacked(value: &Value) -> Option<Payload> {
+    let [codec, Value::Bytes(data), index] = value.as_list()? else { return None };
+    let text = |name: &str| Some(index.get(name)?.as_str()?.to_owned());
+    let count = |name: &str| u32::try_from(index.get(name)?.as_int()?).ok();
+    let index = index.as_map().map(|_| ItemIndex {
+        id: text("id").map(Into::into),
+        kind: text("kind").map(Into::into),
+        name: text("name").map(Into::into),
+        tool_calls: text("tool_calls"),
+        text: text("text"),
+        input_tokens: count("input_tokens"),
+        output_tokens: count("output_tokens"),
+    });
+    let codec = Codec::from_tag(u8::try_from(codec.as_int()?).ok()?);
+    Some(Payload { codec, data: data.clone(), index: index.map(Box::new) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn of(value: Value) -> String {
+        key(Summer::new(), &CachePolicy::new(), &value).unwrap()
+    }
+
+    #[test]
+    fn equal_values_have_one_key_whatever_the_order_of_their_members() {
+        let (a, b) = (json!({"a": 1, "b": {"c": [1, 2], "d": null}}), json!({"b": {"d": null, "c": [1, 2]}, "a": 1}));
+        assert_eq!(of(a.into()), of(b.into()));
+        assert_eq!(of(Value::UInt(7)), of(Value::Int(7)));
+        assert_eq!(of((-0.0).into()), of(0.0.into()));
+    }
+
+    #[test]
+    fn different_values_have_different_keys() {
+        let values =
+            json!([null, false, 0, 0.0, "", [], {}, [[]], ["ab"], ["a", "b"], {"a": "b"}, {"ab": ""}, u64::MAX, -1]);
+        let mut keys: Vec<_> = Value::from(values).as_list().unwrap().iter().cloned().map(of).collect();
+        keys.push(of(Value::Bytes(Vec::new())));
+        let count = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), count);
+        let own = CachePolicy::new().key(|_| "");
+        assert_ne!(key(Summer::new(), &own, &Value::Null).unwrap(), of(Value::from("")));
+    }
+
+    #[test]
+    fn a_key_that_panics_is_an_error() {
+        let own = CachePolicy::new().key(|_| -> Vec<u8> { panic!("no key") });
+        assert_eq!(key(Summer::new(), &own, &Value::Null), Err("no key".into()));
+    }
+
+    #[test]
+    fn a_payload_is_packed_whole() {
+        let index =
+            ItemIndex { text: Some("hi".into()), id: Some("1".into()), input_tokens: Some(3), ..Default::default() };
+        let whole = Payload { data: vec![1, 0xff], index: Some(Box::new(index)), ..Payload::default() };
+        for payload in [whole, Payload { codec: Codec::Foreign(9), ..Payload::default() }] {
+            let encoded = Encoded::encode(&packed(&payload)).unwrap();
+            assert_eq!(unpacked(&encoded.decode().unwrap()), Some(payload));
+        }
+        assert_eq!(unpacked(&Value::from("rot")), None);
+    }
+}

@@ -1,0 +1,150 @@
+//! What can be a task or an entrypoint: functions, closures and async functions. Nothing here runs them.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::context::Context;
+use super::node::NodeResult;
+
+/// What an asynchronous task is doing.
+pub(crate) type TaskFuture<R> = Pin<Box<dyn Future<Output = NodeResult<R>> + Send>>;
+
+/// A task or an entrypoint without the type of its function.
+pub struct TaskBody<I, R>(pub(super) TaskWork<I, R>);
+
+/// How a task runs.
+pub(super) enum TaskWork<I, R> {
+    /// On a thread.
+    Blocking(Arc<dyn Fn(I, &Context) -> NodeResult<R> + Send + Sync>),
+    /// As a future.
+    Async(Arc<dyn Fn(I, Context) -> TaskFuture<R> + Send + Sync>),
+}
+
+/// Marks tasks of plain functions: whoever calls one waits for it.
+#[derive(Clone, Copy, Debug)]
+pub enum Blocking {}
+
+/// Marks tasks of async functions: whoever calls one awaits it.
+#[derive(Clone, Copy, Debug)]
+pub enum Awaited {}
+
+/// A function that can be a task or an entrypoint: `Fn(I) -> NodeResult<R>` or `Fn(I, &Context) -> NodeResult<R>`;
+/// `async fn(I)` or `async fn(I, &Context)`; `Fn(I)` or `Fn(I, Context)` that return a future.
+pub trait IntoTask<I, R, M> {
+    /// Whether it is asynchronous: [`Blocking`] or [`Awaited`].
+    type Kind;
+
+    /// Hides the type of the function.
+    fn into_task(self) -> TaskBody<I, R>;
+}
+
+#[doc(hidden)]
+pub struct TakesInput;
+#[doc(hidden)]
+pub struct TakesInputAndContext;
+#[doc(hidden)]
+pub struct AwaitsInput;
+#[doc(hidden)]
+pub struct AwaitsInputAndContext;
+#[doc(hidden)]
+pub struct AwaitsBorrowing;
+
+impl<F, I, R> IntoTask<I, R, TakesInput> for F
+where
+    F: Fn(I) -> NodeResult<R> + Send + Sync + 'static,
+{
+    type Kind = Blocking;
+
+    fn into_task(self) -> TaskBody<I, R> {
+        TaskBody(TaskWork::Blocking(Arc::new(move |input, _| self(input))))
+    }
+}
+
+impl<F, I, R> IntoTask<I, R, TakesInputAndContext> for F
+where
+    F: Fn(I, &Context) -> NodeResult<R> + Send + Sync + 'static,
+{
+    type Kind = Blocking;
+
+    fn into_task(self) -> TaskBody<I, R> {
+        TaskBody(TaskWork::Blocking(Arc::new(self)))
+    }
+}
+
+impl<F, Fut, I, R> IntoTask<I, R, (AwaitsInput, Fut)> for F
+where
+    F: Fn(I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = NodeResult<R>> + Send + 'static,
+{
+    type Kind = Awaited;
+
+    fn into_task(self) -> TaskBody<I, R> {
+        TaskBody(TaskWork::Async(Arc::new(move |input, _| Box::pin(self(input)))))
+    }
+}
+
+impl<F, Fut, I, R> IntoTask<I, R, (AwaitsInputAndContext, Fut)> for F
+where
+    F: Fn(I, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = NodeResult<R>> + Send + 'static,
+{
+    type Kind = Awaited;
+
+    fn into_task(self) -> TaskBody<I, R> {
+        TaskBody(TaskWork::Async(Arc::new(move |input, context| Box::pin(self(input, context)))))
+    }
+}
+
+/// An `async fn` that borrows its context.
+#[doc(hidden)]
+pub trait BorrowingTask<'a, I>: Send + Sync {
+    type Future: Future<Output = Self::Returned> + Send + 'a;
+    type Returned;
+    fn start(&self, input: I, context: &'a Context) -> Self::Future;
+}
+
+impl<'a, I, F, Fut> BorrowingTask<'a, I> for F
+where
+    F: Fn(I, &'a Context) -> Fut + Send + Sync,
+    Fut: Future + Send + 'a,
+{
+    type Future = Fut;
+    type Returned = Fut::Output;
+
+    fn start(&self, input: I, context: &'a Context) -> Fut {
+        self(input, context)
+    }
+}
+
+impl<F, I, R> IntoTask<I, R, AwaitsBorrowing> for F
+where
+    F: for<'a> BorrowingTask<'a, I, Returned = NodeResult<R>> + 'static,
+    I: Send + 'static,
+{
+    type Kind = Awaited;
+
+    fn into_task(self) -> TaskBody<I, R> {
+        let task = Arc::new(self);
+        TaskBody(TaskWork::Async(Arc::new(move |input, context: Context| {
+            let task = Arc::clone(&task);
+            Box::pin(async move { task.start(input, &context).await })
+        })))
+    }
+}
+
+impl<I, R> Clone for TaskBody<I, R> {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            TaskWork::Blocking(run) => TaskWork::Blocking(Arc::clone(run)),
+            TaskWork::Async(start) => TaskWork::Async(Arc::clone(start)),
+        })
+    }
+}
+
+impl<I, R> fmt::Debug for TaskBody<I, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TaskBody")
+    }
+}
