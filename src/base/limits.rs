@@ -18,6 +18,12 @@ pub const TASKS_MAX: usize = 100_000;
 pub const BATCH_CHECKPOINTS_MAX: usize = 1_000;
 /// Bytes of one encoded value.
 pub const VALUE_BYTES_MAX: usize = 64 << 20;
+/// Items that an export or import did not understand and that its report names; the others are counted.
+pub const PROBLEMS_MAX: usize = 100;
+/// Messages that one checkpoint of an import brings.
+pub const IMPORT_MESSAGES_MAX: usize = 1_000;
+/// Bytes of messages after which an import makes a checkpoint, however few they are.
+pub const IMPORT_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the metadata of a checkpoint, as JSON text.
 pub const METADATA_BYTES_MAX: usize = 1 << 20;
 /// Graphs around one that a checkpoint may name.

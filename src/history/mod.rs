@@ -2,7 +2,7 @@
 //!
 //! A [`Thread`] is the history of one conversation or workflow; a [`Snapshot`] is the state at one checkpoint, with its
 //! values read when they are asked for. Any file can be listed, shown, compared and forked without the program that
-//! wrote it. *Absent:* graphs and the executor.
+//! wrote it, and its messages can be exported and imported. *Absent:* graphs and the executor.
 //!
 //! Invariants: nothing here changes what is stored; a fork is a new first checkpoint that refers to the old one.
 
@@ -10,8 +10,12 @@ mod diff;
 mod filter;
 mod snapshot;
 mod thread;
+mod transfer;
 
 pub use diff::{ChannelDiff, Diff, diff};
 pub use filter::HistoryFilter;
 pub use snapshot::{Blame, Snapshot};
 pub use thread::{History, Thread};
+pub use transfer::{
+    ExportOptions, ExportReport, Framing, ImportOptions, ImportReport, Problem, Problems, TransferError,
+};

@@ -66,3 +66,7 @@ mod subgraphs;
 /// The same graphs on a file.
 #[path = "subgraphs.rs"]
 mod subgraphs_in_a_file;
+mod transfer;
+/// The same on a file.
+#[path = "transfer.rs"]
+mod transfer_in_a_file;

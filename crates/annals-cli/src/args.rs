@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use annals::message::MessageForm;
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -17,6 +18,8 @@ Examples:
   annals show trip-42~2 plan
   annals diff trip-42~2 trip-42 --stat
   annals fork trip-42@1f0c9a --name trip-42-by-train
+  annals export trip-42 --form openai > chat.json
+  annals import chat.json --form openai --name trip-43
 
 Exit codes:
   0 ok   1 differences, or nothing found   2 usage   3 not found   4 damaged, or no store
@@ -57,6 +60,10 @@ pub(crate) enum Command {
     Diff(Diff),
     /// Start a new thread from a point, and print its id
     Fork(Fork),
+    /// Write the messages at a point in the form of another program
+    Export(Export),
+    /// Start a new thread with the messages of another program, and print its id
+    Import(Import),
     /// Verify every row and sum of the store
     Check,
 }
@@ -131,4 +138,37 @@ pub(crate) struct Fork {
     /// The id of the new thread
     #[arg(long, value_name = "NEW")]
     pub(crate) name: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Export {
+    /// THREAD[@POINT]
+    pub(crate) point: String,
+    /// The form of each message: langchain or openai
+    #[arg(long, value_name = "FORM", default_value = "langchain")]
+    pub(crate) form: MessageForm,
+    /// One JSON object a line in place of a JSON list
+    #[arg(long)]
+    pub(crate) lines: bool,
+    /// The channel [default: the first that holds messages]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) channel: Option<String>,
+    /// Write a new file and print a report
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Import {
+    /// A JSON list of messages, or JSON objects one after another; - for stdin
+    pub(crate) file: PathBuf,
+    /// The id of the new thread
+    #[arg(long, value_name = "NEW")]
+    pub(crate) name: String,
+    /// The form of each message: langchain or openai
+    #[arg(long, value_name = "FORM", default_value = "langchain")]
+    pub(crate) form: MessageForm,
+    /// The channel
+    #[arg(long, value_name = "NAME", default_value = "messages")]
+    pub(crate) channel: String,
 }

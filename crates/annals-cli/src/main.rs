@@ -16,6 +16,7 @@ mod output;
 mod point;
 mod show;
 mod threads;
+mod transfer;
 mod tree;
 mod words;
 
@@ -55,6 +56,8 @@ fn run(args: &Args, out: &mut Output) -> Result<u8, Failure> {
         Command::Diff(args) => diff::run(args, &point::open_to_read(store)?, out),
         Command::Check => check::run(&point::open_to_read(store)?, out),
         Command::Fork(args) => fork::run(args, &point::open_to_write(store)?, out),
+        Command::Export(args) => transfer::export(args, &point::open_to_read(store)?, out),
+        Command::Import(args) => transfer::import(args, store, out),
         Command::Demo(args) => demo::run(args, store, out),
     }
 }

@@ -128,9 +128,13 @@ pub(crate) fn cut(text: &str, max: usize) -> Cow<'_, str> {
 
 /// Returns the text of a document. What JSON allows in strings but a terminal would obey is escaped as well.
 pub(crate) fn json_text(document: &Json) -> String {
-    let text = format!("{document:#}");
+    safe_json(&format!("{document:#}")).into_owned()
+}
+
+/// Escapes in the text of a document what a terminal would obey.
+fn safe_json(text: &str) -> Cow<'_, str> {
     if !text.contains(|c| is_unsafe(c) && c != '\n') {
-        return text;
+        return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 16);
     for c in text.chars() {
@@ -142,7 +146,37 @@ pub(crate) fn json_text(document: &Json) -> String {
             safe.push(c);
         }
     }
-    safe
+    Cow::Owned(safe)
+}
+
+/// Writes lines of JSON to stdout, each made safe to print.
+pub(crate) struct SafeLines<'a> {
+    out: &'a mut Output,
+    /// The beginning of a line whose end has not come yet.
+    rest: Vec<u8>,
+}
+
+impl<'a> SafeLines<'a> {
+    pub(crate) fn new(out: &'a mut Output) -> Self {
+        Self { out, rest: Vec::new() }
+    }
+}
+
+impl Write for SafeLines<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        if end > 0 {
+            self.rest.extend_from_slice(&bytes[..end]);
+            self.out.out.write_all(safe_json(&String::from_utf8_lossy(&self.rest)).as_bytes())?;
+            self.rest.clear();
+        }
+        self.rest.extend_from_slice(&bytes[end..]);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Returns how long ago a moment was.

@@ -23,7 +23,8 @@ pub(crate) fn open_to_write(path: Option<&Path>) -> Result<Store, Failure> {
     open(named(path)?, OpenOptions::new().create(false))
 }
 
-fn named(path: Option<&Path>) -> Result<&Path, Failure> {
+/// Returns the path of the store, which must be named.
+pub(crate) fn named(path: Option<&Path>) -> Result<&Path, Failure> {
     path.filter(|path| !path.as_os_str().is_empty()).ok_or_else(|| {
         Failure::usage("no store is named").hint("add --store FILE, or set ANNALS_STORE; annals demo makes one")
     })

@@ -19,7 +19,7 @@ use crate::args;
 use crate::errors::Failure;
 use crate::output::{self, Output, columns, escape, safe_lines};
 use crate::point::{resolve, short};
-use crate::words::{self, Waits, brief, is_message, item, message, metadata};
+use crate::words::{self, Waits, brief, item, message, metadata};
 
 /// How many of the last items of a list are shown among the other channels.
 const ITEMS_SHOWN: usize = 3;
@@ -78,17 +78,7 @@ fn channel(at: &Snapshot, name: &str, out: &mut Output) -> Result<u8, Failure> {
 }
 
 fn messages(at: &Snapshot, n: usize, out: &mut Output) -> Result<u8, Failure> {
-    let mut found = None;
-    for channel in at.channels()? {
-        let last: Vec<Value> = at.tail(&channel, 1)?;
-        if last.first().is_some_and(|item| is_message(&item.to_json())) {
-            found = Some(channel);
-            break;
-        }
-    }
-    let Some(channel) = found else {
-        return Err(Failure::new(1, "no_messages", "no channel holds messages there"));
-    };
+    let channel = words::message_channel(at)?;
     let items: Vec<Json> = at.tail(&channel, n)?.iter().map(Value::to_json).collect();
     if out.is_json() {
         let mut document = words::place(at);

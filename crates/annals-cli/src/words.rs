@@ -1,11 +1,14 @@
 //! How the facts of a history are put into words: nodes, questions, messages, values.
 
+use std::sync::Arc;
+
 use annals::base::Value;
 use annals::graph::START;
 use annals::history::Snapshot;
 use annals::store::{Source, StoreError};
 use serde_json::{Value as Json, json};
 
+use crate::errors::Failure;
 use crate::output::{cut, escape, size};
 
 /// How much of a value fits into a line.
@@ -35,6 +38,16 @@ pub(crate) fn node(name: &str) -> String {
 pub(crate) fn ran(snapshot: &Snapshot, parent: Option<&Snapshot>) -> Vec<String> {
     let parent = parent.filter(|_| snapshot.source() == Source::Loop);
     parent.map(|parent| parent.next().map(str::to_owned).collect()).unwrap_or_default()
+}
+
+/// Returns the first channel that holds messages.
+pub(crate) fn message_channel(at: &Snapshot) -> Result<Arc<str>, Failure> {
+    for channel in at.channels()? {
+        if at.tail(&channel, 1)?.first().is_some_and(|item| is_message(&item.to_json())) {
+            return Ok(channel);
+        }
+    }
+    Err(Failure::new(1, "no_messages", "no channel holds messages there"))
 }
 
 /// What a thread waits for.

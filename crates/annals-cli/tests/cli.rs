@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "cli/transfer.rs"]
+mod transfer;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

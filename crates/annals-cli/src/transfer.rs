@@ -1,0 +1,164 @@
+//! `annals export` and `annals import`: the messages of a thread as the text of another program, and back.
+//!
+//! `export` writes the messages to stdout and says on stderr what was left out; with `--out` it writes a file and prints
+//! a report. JSON: `{"schema": 1, "thread", "checkpoint", "channel", "form", "messages", "items", "kept", "refused":
+//! PROBLEMS, "left_out": {field: count}}`. `import` prints the id of the new thread; JSON: `{"schema": 1, "thread",
+//! "checkpoint", "channel", "form", "items", "messages", "ids_given", "checkpoints", "not_understood": PROBLEMS}`.
+//! PROBLEMS is `{"count", "first": [{"position", "reason"}]}`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use annals::history::{
+    ExportOptions, ExportReport, Framing, ImportOptions, ImportReport, Problems, Snapshot, TransferError,
+};
+use annals::store::{OpenOptions, Store};
+use serde_json::{Value as Json, json};
+
+use crate::args;
+use crate::errors::Failure;
+use crate::output::{Output, SafeLines, count, escape, note};
+use crate::point::{self, resolve};
+use crate::words;
+
+/// How many problems are told one by one.
+const PROBLEMS_SHOWN: usize = 5;
+
+pub(crate) fn export(args: &args::Export, store: &Store, out: &mut Output) -> Result<u8, Failure> {
+    let at = resolve(store, &args.point)?;
+    let channel = match &args.channel {
+        Some(channel) => channel.as_str().into(),
+        None => words::message_channel(&at)?,
+    };
+    let framing = if args.lines { Framing::Lines } else { Framing::List };
+    let options = ExportOptions::new().form(args.form).framing(framing);
+    let Some(path) = &args.out else {
+        // Every line ends with a newline, so that nothing is left in it.
+        let report = at.export_messages(&channel, &options, &mut SafeLines::new(out))?;
+        told(&report);
+        return Ok(0);
+    };
+    let report = to_file(&at, &channel, &options, path)?;
+    if out.is_json() {
+        let mut document = words::place(&at);
+        document["schema"] = json!(1);
+        document["channel"] = json!(&*channel);
+        document["form"] = json!(args.form.as_str());
+        document["messages"] = json!(report.messages);
+        document["items"] = json!(report.items);
+        document["kept"] = json!(report.kept);
+        document["refused"] = problems(&report.refused);
+        document["left_out"] = json!(report.left_out);
+        out.json(&document)?;
+        return Ok(0);
+    }
+    out.line(format!("{} to {}", messages(report.messages), escape(&path.display().to_string())))?;
+    out.flush()?;
+    told(&report);
+    Ok(0)
+}
+
+/// Writes a file that does not exist yet. If that fails there is no file.
+fn to_file(at: &Snapshot, channel: &str, options: &ExportOptions, path: &Path) -> Result<ExportReport, Failure> {
+    let mut file = File::create_new(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            let message = format!("{} exists already; nothing was written", path.display());
+            Failure::new(5, "file_exists", message).hint("choose another --out")
+        }
+        _ => Failure::new(70, "io", format!("{}: {error}", path.display())),
+    })?;
+    let exported = at.export_messages(channel, options, &mut file);
+    if exported.is_err() {
+        // Half a list is worse than none. That it cannot be removed is told by the error that follows.
+        _ = std::fs::remove_file(path);
+    }
+    Ok(exported?)
+}
+
+/// Says on stderr what an export left out.
+fn told(report: &ExportReport) {
+    if !report.left_out.is_empty() {
+        let fields: Vec<String> = report.left_out.iter().map(|(field, n)| format!("{field} ({n})")).collect();
+        note(format!("the form has no place for: {}", fields.join(", ")));
+    }
+    tell(&report.refused, "cannot be said in the form and were left out");
+}
+
+pub(crate) fn import(args: &args::Import, store: Option<&Path>, out: &mut Output) -> Result<u8, Failure> {
+    let input: Box<dyn Read> = if args.file.as_os_str() == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        let file = File::open(&args.file).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                Failure::not_found("file_not_found", format!("there is no file {}", args.file.display()))
+            }
+            _ => Failure::new(70, "io", format!("{}: {error}", args.file.display())),
+        })?;
+        Box::new(file)
+    };
+    let path = point::named(store)?;
+    let store = if path.exists() { point::open(path, OpenOptions::new())? } else { Store::open(path)? };
+    let thread = store.thread(&args.name)?;
+    let options = ImportOptions::new().form(args.form).channel(args.channel.as_str());
+    let report = thread.import_messages(&options, input)?;
+    if out.is_json() {
+        let checkpoint = thread.head()?.map(|head| head.id().to_string());
+        let ImportReport { items, messages, ids_given, checkpoints, not_understood, .. } = &report;
+        out.json(&json!({
+            "schema": 1,
+            "thread": thread.id().as_str(),
+            "checkpoint": checkpoint,
+            "channel": args.channel,
+            "form": args.form.as_str(),
+            "items": items,
+            "messages": messages,
+            "ids_given": ids_given,
+            "checkpoints": checkpoints,
+            "not_understood": problems(not_understood),
+        }))?;
+        return Ok(0);
+    }
+    out.line(escape(thread.id().as_str()))?;
+    out.flush()?;
+    note(format!("{} imported", messages(report.messages)));
+    tell(&report.not_understood, "were not understood and are kept as they are");
+    Ok(0)
+}
+
+fn messages(n: u64) -> String {
+    count(usize::try_from(n).unwrap_or(usize::MAX), "message")
+}
+
+fn tell(problems: &Problems, what: &str) {
+    if problems.count == 0 {
+        return;
+    }
+    note(format!("{} {what}:", problems.count));
+    for problem in problems.first.iter().take(PROBLEMS_SHOWN) {
+        let reason = escape(&problem.reason).into_owned();
+        note(format!("  {}: {}", problem.position, crate::output::cut(&reason, 200)));
+    }
+}
+
+fn problems(problems: &Problems) -> Json {
+    let first = problems.first.iter().map(|problem| json!({ "position": problem.position, "reason": problem.reason }));
+    json!({ "count": problems.count, "first": first.collect::<Vec<_>>() })
+}
+
+impl From<TransferError> for Failure {
+    fn from(error: TransferError) -> Self {
+        let message = error.to_string();
+        match error {
+            TransferError::Store(error) => error.into(),
+            TransferError::Exists { .. } => Self::new(5, "thread_exists", message).hint("choose another --name"),
+            TransferError::NoList { .. } => {
+                Self::not_found("channel_not_found", message).hint("annals show THREAD lists the channels")
+            }
+            TransferError::NotJson { .. } => {
+                Self::new(4, "not_json", message).hint("what is before it is stored; choose another --name to repeat")
+            }
+            _ => Self::new(70, "io", message),
+        }
+    }
+}

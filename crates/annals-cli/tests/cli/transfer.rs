@@ -1,0 +1,49 @@
+//! Messages that go out of a store and come into one.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::{Bench, code, document, stderr};
+
+#[test]
+fn messages_go_to_a_file_and_come_back() {
+    let bench = Bench::new();
+    let chat = json!([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello\u{1b}"}, 5]);
+    fs::write(bench.path("chat.json"), chat.to_string()).unwrap();
+    let imported = bench.annals(&["import", "chat.json", "--form", "openai", "--name", "chat"]);
+    assert_eq!((code(&imported), String::from_utf8_lossy(&imported.stdout).as_ref()), (0, "chat\n"));
+    assert!(stderr(&imported).contains("3 messages imported\n1 were not understood"), "{}", stderr(&imported));
+
+    let exported = bench.annals(&["export", "chat", "--form", "openai"]);
+    assert!(!exported.stdout.contains(&0x1b), "nothing steers the terminal");
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&exported.stdout).unwrap(), chat);
+    assert!(stderr(&exported).contains("the form has no place for: id (2)"), "{}", stderr(&exported));
+
+    let report = bench.json(&["export", "chat", "--lines", "--out", "chat.jsonl"]);
+    assert_eq!((&report["messages"], &report["kept"], &report["left_out"]), (&json!(3), &json!(1), &json!({})));
+    let text = fs::read_to_string(bench.path("chat.jsonl")).unwrap();
+    assert_eq!(text.lines().count(), 3);
+    let again = bench.json(&["import", "chat.jsonl", "--name", "again"]);
+    assert_eq!((&again["messages"], &again["ids_given"]), (&json!(3), &json!(1)));
+    assert_eq!(bench.text(&["export", "again", "--lines"]).lines().count(), 3);
+}
+
+#[test]
+fn a_transfer_that_cannot_be_says_why() {
+    let bench = Bench::new();
+    fs::write(bench.path("bad.json"), "[{\"type\": \"human\", \"content\": \"a\"}, {").unwrap();
+    let bad = bench.annals(&["import", "bad.json", "--name", "bad", "--json"]);
+    assert_eq!((code(&bad), document(&bad.stderr)["error"]["code"].as_str()), (4, Some("not_json")));
+    for (arguments, exit, word) in [
+        (["import", "bad.json", "--name", "bad"], 5, "exists already"),
+        (["import", "none.json", "--name", "new"], 3, "no file"),
+        (["export", "bad", "--channel", "other"], 3, "holds no list"),
+        (["export", "bad", "--out", "bad.json"], 5, "exists already"),
+        (["export", "bad", "--form", "word"], 2, "no form"),
+    ] {
+        let output = bench.annals(&arguments);
+        assert_eq!(code(&output), exit, "{arguments:?}: {output:?}");
+        assert!(stderr(&output).contains(word), "{arguments:?}: {}", stderr(&output));
+    }
+}

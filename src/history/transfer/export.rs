@@ -1,0 +1,180 @@
+//! Writing the messages of a snapshot as a text.
+//!
+//! *Absent:* reading them back, see `import`.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write};
+
+use super::{Framing, Problems, TransferError};
+use crate::base::{PayloadRef, Value};
+use crate::history::snapshot::{Snapshot, item_message};
+use crate::message::{FormWriter, MessageForm};
+use crate::store::{ChannelValue, ItemRange, StoreError};
+
+/// In which form and how messages are exported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportOptions {
+    form: MessageForm,
+    framing: Framing,
+}
+
+impl ExportOptions {
+    /// Exports a JSON list of LangChain's dictionaries.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the form of each message.
+    #[must_use]
+    pub fn form(mut self, form: MessageForm) -> Self {
+        self.form = form;
+        self
+    }
+
+    /// Sets how the messages stand in the text.
+    #[must_use]
+    pub fn framing(mut self, framing: Framing) -> Self {
+        self.framing = framing;
+        self
+    }
+}
+
+/// What came of an export.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportReport {
+    /// Messages read.
+    pub messages: u64,
+    /// Items written.
+    pub items: u64,
+    /// Messages that the form cannot say and that were not written.
+    pub refused: Problems,
+    /// Items written as they once came in, because they could not be read as messages then.
+    pub kept: u64,
+    /// By field: how many messages were written without it, because the form has no place for it.
+    pub left_out: BTreeMap<&'static str, u64>,
+}
+
+impl Snapshot {
+    /// Writes the messages of a channel, oldest first. The list is not held: what is read is one message at a time, and
+    /// what is written is buffered.
+    ///
+    /// Nothing is dropped silently: the report counts the messages that the form cannot say, and the fields it has no
+    /// place for. LangChain's form has a place for everything. What JSON lacks is written as by
+    /// [`Value::to_json`](crate::base::Value::to_json).
+    ///
+    /// # Errors
+    /// [`TransferError::NoList`]; [`TransferError::Io`] from the writer; [`TransferError::Store`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::history::{ExportOptions, Framing};
+    /// use annals::message::MessageForm;
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let schema = DynSchema::new().messages("messages").build();
+    /// # let graph = StateGraph::with_schema(schema).node("x", |_: &DynState| Ok(())).edge(START, "x").compile()?;
+    /// # let thread = Store::memory().thread("chat")?;
+    /// # graph.invoke(&thread, DynUpdate::new().messages("messages", [Message::human("hi")]))?;
+    /// let mut lines = Vec::new();
+    /// let options = ExportOptions::new().form(MessageForm::OpenAi).framing(Framing::Lines);
+    /// let report = thread.head()?.expect("it ran").export_messages("messages", &options, &mut lines)?;
+    /// assert_eq!(String::from_utf8(lines)?, "{\"role\":\"user\",\"content\":\"hi\"}\n");
+    /// assert_eq!(report.left_out["id"], 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn export_messages(
+        &self,
+        channel: &str,
+        options: &ExportOptions,
+        out: &mut dyn Write,
+    ) -> Result<ExportReport, TransferError> {
+        let state = self.state()?;
+        let record = state.channels.iter().find(|record| &*record.channel == channel);
+        if record.is_none_or(|record| record.value != ChannelValue::Items) {
+            return Err(TransferError::NoList { channel: channel.to_owned() });
+        }
+        let mut export = Export {
+            options,
+            out: BufWriter::new(out),
+            writer: FormWriter::new(options.form),
+            report: ExportReport::default(),
+        };
+        let mut written = export.begin();
+        if written.is_ok() {
+            let read = self.store().backend().items(self.point(), channel, ItemRange::All, &mut |row| {
+                let items = export.items_of(row.payload())?;
+                written = items.into_iter().try_for_each(|item| export.write(&item));
+                // Ends the visit; what the writer said is told below.
+                let ended = || StoreError::Read { reason: "the export ended".into(), source: None };
+                if written.is_ok() { Ok(()) } else { Err(ended()) }
+            });
+            if written.is_ok() {
+                read?;
+                written = export.end();
+            }
+        }
+        let messages = export.report.messages;
+        written.map_err(|source| TransferError::Io { what: "export", messages, source })?;
+        Ok(export.report)
+    }
+}
+
+struct Export<'a> {
+    options: &'a ExportOptions,
+    out: BufWriter<&'a mut dyn Write>,
+    writer: FormWriter,
+    report: ExportReport,
+}
+
+impl Export<'_> {
+    fn begin(&mut self) -> io::Result<()> {
+        self.out.write_all(if self.options.framing == Framing::List { b"[" } else { b"" })
+    }
+
+    /// Returns what is to be written for a stored item.
+    fn items_of(&mut self, stored: PayloadRef<'_>) -> Result<Vec<Value>, StoreError> {
+        let position = self.report.messages;
+        self.report.messages += 1;
+        let Some(message) = item_message(stored)? else {
+            self.report.refused.note(position, "it is no message");
+            return Ok(Vec::new());
+        };
+        self.report.kept += u64::from(message.kept().is_some());
+        match self.writer.push(message) {
+            Ok(written) => {
+                for field in written.left_out {
+                    *self.report.left_out.entry(field).or_default() += 1;
+                }
+                Ok(written.items)
+            }
+            Err(error) => {
+                self.report.refused.note(position, error);
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    fn write(&mut self, item: &Value) -> io::Result<()> {
+        let before: &[u8] = match (self.options.framing, self.report.items) {
+            (Framing::Lines, _) => b"",
+            (Framing::List, 0) => b"\n",
+            (Framing::List, _) => b",\n",
+        };
+        self.report.items += 1;
+        self.out.write_all(before)?;
+        serde_json::to_writer(&mut self.out, &item.to_json())?;
+        self.out.write_all(if self.options.framing == Framing::Lines { b"\n" } else { b"" })
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let end: &[u8] = match (self.options.framing, self.report.items) {
+            (Framing::Lines, _) => b"",
+            (Framing::List, 0) => b"]\n",
+            (Framing::List, _) => b"\n]\n",
+        };
+        self.out.write_all(end)?;
+        self.out.flush()
+    }
+}

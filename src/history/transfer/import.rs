@@ -1,0 +1,298 @@
+//! Reading a text of messages into a new thread.
+//!
+//! *Absent:* merging: what is read stands in the list as it comes, messages with one id beside each other included.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use serde::de::{self, Deserializer as _, SeqAccess, Visitor};
+
+use super::{Problems, TransferError};
+use crate::base::limits::{IMPORT_BYTES_MAX, IMPORT_MESSAGES_MAX};
+use crate::base::{CheckpointId, IdSource, Namespace, Payload, Value};
+use crate::history::Thread;
+use crate::message::{Message, MessageForm, Role, ensure_ids};
+use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
+use crate::store::{Batch, NewCheckpoint, Parent, Source};
+
+/// In which form messages are imported, and where to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportOptions {
+    form: MessageForm,
+    channel: String,
+}
+
+impl ImportOptions {
+    /// Imports LangChain's dictionaries into the channel `messages`.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the form of each message.
+    #[must_use]
+    pub fn form(mut self, form: MessageForm) -> Self {
+        self.form = form;
+        self
+    }
+
+    /// Sets the channel.
+    #[must_use]
+    pub fn channel(mut self, channel: impl Into<String>) -> Self {
+        self.channel = channel.into();
+        self
+    }
+}
+
+impl Default for ImportOptions {
+    fn default() -> Self {
+        Self { form: MessageForm::default(), channel: "messages".into() }
+    }
+}
+
+/// What came of an import.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImportReport {
+    /// Items read.
+    pub items: u64,
+    /// Messages stored, those included that hold an item which was not understood.
+    pub messages: u64,
+    /// Items that could not be read as messages, and messages of a type that is not known. They are kept as they are,
+    /// see [`Message::keep`] and [`Role::Other`].
+    pub not_understood: Problems,
+    /// Messages that came without an id and were given one.
+    pub ids_given: u64,
+    /// Checkpoints made.
+    pub checkpoints: u64,
+}
+
+impl Thread {
+    /// Makes this thread from a text of messages: a JSON list of objects, or objects one after another (JSON lines).
+    ///
+    /// The text is read piece by piece, and every [`IMPORT_MESSAGES_MAX`] messages a checkpoint is committed. Nothing is
+    /// dropped silently: an item that cannot be read as a message is kept as it is, counted, and written again by an
+    /// export. Messages without an id get one; nothing is merged.
+    ///
+    /// # Errors
+    /// [`TransferError::Exists`]; [`TransferError::NotJson`], [`TransferError::Io`] and [`TransferError::Message`], and
+    /// then what was read before is in the thread; [`TransferError::Store`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::history::ImportOptions;
+    /// use annals::message::MessageForm;
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let text = r#"[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}, 5]"#;
+    /// let thread = Store::memory().thread("chat")?;
+    /// let report = thread.import_messages(&ImportOptions::new().form(MessageForm::OpenAi), text.as_bytes())?;
+    /// assert_eq!((report.messages, report.not_understood.count), (3, 1));
+    /// assert_eq!(thread.head()?.expect("it was made").tail("messages", 9)?.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn import_messages(&self, options: &ImportOptions, input: impl Read) -> Result<ImportReport, TransferError> {
+        if self.head()?.is_some() {
+            return Err(TransferError::Exists { thread: self.id().to_string() });
+        }
+        let mut import = Import {
+            thread: self,
+            options,
+            report: ImportReport::default(),
+            ids: IdSource::from_seed(self.store().mint_seed()),
+            pending: Vec::new(),
+            pending_bytes: 0,
+            slot: 0,
+            head: None,
+        };
+        let read = each_item(&mut BufReader::new(input), &mut |item| import.item(item));
+        match read {
+            Ok(()) => import.commit(true)?,
+            Err(ended) => {
+                import.commit(false)?;
+                return Err(ended.told(import.slot));
+            }
+        }
+        Ok(import.report)
+    }
+}
+
+struct Import<'a> {
+    thread: &'a Thread,
+    options: &'a ImportOptions,
+    report: ImportReport,
+    ids: IdSource,
+    /// What the next checkpoint brings.
+    pending: Vec<Payload>,
+    pending_bytes: usize,
+    /// The slot of the next message: how many are stored.
+    slot: u64,
+    head: Option<CheckpointId>,
+}
+
+impl Import<'_> {
+    fn item(&mut self, item: Value) -> Result<(), Ended> {
+        let position = self.report.items;
+        self.report.items += 1;
+        let mut messages = match self.options.form.read(item.clone()) {
+            Ok(messages) => messages,
+            Err(error) => {
+                self.report.not_understood.note(position, error);
+                vec![Message::keep(item)]
+            }
+        };
+        for message in &messages {
+            if let (Role::Other { kind }, None) = (&message.role, message.kept()) {
+                self.report.not_understood.note(position, format!("the type {kind:?} is not known"));
+            }
+        }
+        self.report.ids_given += ensure_ids(&mut messages, &mut self.ids) as u64;
+        for message in &messages {
+            let payload = message
+                .to_payload()
+                .map_err(|source| Ended(TransferError::Message { position, source, messages: 0 }))?;
+            let text = payload.index.as_ref().and_then(|index| index.text.as_ref());
+            self.pending_bytes += payload.data.len() + text.map_or(0, String::len);
+            self.pending.push(payload);
+            if self.pending.len() == IMPORT_MESSAGES_MAX || self.pending_bytes >= IMPORT_BYTES_MAX {
+                self.commit(false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits what is pending; if there is nothing, only when it is the end and no checkpoint was made.
+    fn commit(&mut self, end: bool) -> Result<(), TransferError> {
+        if self.pending.is_empty() && !(end && self.head.is_none()) {
+            return Ok(());
+        }
+        let (store, step) = (self.thread.store(), self.report.checkpoints as i64);
+        let mut batch = Batch::new(self.thread.id().clone(), Namespace::root(), self.head);
+        let added = std::mem::take(&mut self.pending);
+        self.pending_bytes = 0;
+        let messages = added.len() as u64;
+        let put = |(slot, payload)| ItemChange { slot, op: ItemOp::Put(Data::New(payload)), task: None };
+        let items: Vec<ItemChange> = (self.slot..).zip(added).map(put).collect();
+        let change = Change {
+            channel: self.options.channel.as_str().into(),
+            version: self.report.checkpoints + 1,
+            value: ChangeValue::Items(items),
+            task: None,
+        };
+        let id = store.mint_checkpoint(step, self.head.as_ref());
+        batch.checkpoints.push(NewCheckpoint {
+            id,
+            parent: self.head.map(Parent::Local),
+            step,
+            source: Source::Update,
+            created_at: store.now(),
+            run: None,
+            metadata: Some(format!("{{\"imported\":\"{}\"}}", self.options.form.as_str())),
+            parents: [].into(),
+            tasks: Vec::new(),
+            consumed: Vec::new(),
+            changes: vec![change],
+            seen: Vec::new(),
+        });
+        store.commit(&batch)?;
+        self.head = Some(id);
+        self.slot += messages;
+        self.report.messages += messages;
+        self.report.checkpoints += 1;
+        Ok(())
+    }
+}
+
+/// Why an import ended. How many messages are stored is not known yet.
+struct Ended(TransferError);
+
+impl Ended {
+    fn told(self, stored: u64) -> TransferError {
+        let mut error = self.0;
+        if let TransferError::Io { messages, .. }
+        | TransferError::NotJson { messages, .. }
+        | TransferError::Message { messages, .. } = &mut error
+        {
+            *messages = stored;
+        }
+        error
+    }
+}
+
+impl From<TransferError> for Ended {
+    fn from(error: TransferError) -> Self {
+        Self(error)
+    }
+}
+
+impl From<serde_json::Error> for Ended {
+    fn from(error: serde_json::Error) -> Self {
+        if error.is_io() {
+            return io::Error::from(error).into();
+        }
+        let (line, column, text) = (error.line(), error.column(), error.to_string());
+        // The place is told by itself.
+        let reason = text.split(" at line ").next().unwrap_or_default().to_owned();
+        Self(TransferError::NotJson { line, column, reason, messages: 0 })
+    }
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        Self(TransferError::Io { what: "import", messages: 0, source: error })
+    }
+}
+
+type With<'a> = &'a mut dyn FnMut(Value) -> Result<(), Ended>;
+
+/// Reads items one by one: those of a list, or values that follow each other.
+fn each_item(input: &mut impl BufRead, with: With<'_>) -> Result<(), Ended> {
+    if first_byte(input)? == Some(b'[') {
+        let mut ended = None;
+        let mut json = serde_json::Deserializer::from_reader(input);
+        let read = json.deserialize_seq(Items { with, ended: &mut ended }).and_then(|()| json.end());
+        return match ended {
+            Some(ended) => Err(ended),
+            None => read.map_err(Ended::from),
+        };
+    }
+    serde_json::Deserializer::from_reader(input).into_iter().try_for_each(|item| with(item?))
+}
+
+/// Looks at the first byte that is no space.
+fn first_byte(input: &mut impl BufRead) -> io::Result<Option<u8>> {
+    loop {
+        let bytes = input.fill_buf()?;
+        let spaces = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        if let Some(byte) = bytes.get(spaces) {
+            return Ok(Some(*byte));
+        }
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        input.consume(spaces);
+    }
+}
+
+struct Items<'a> {
+    with: With<'a>,
+    /// Why the caller wanted no more.
+    ended: &'a mut Option<Ended>,
+}
+
+impl<'de> Visitor<'de> for Items<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a list of messages")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while let Some(item) = seq.next_element()? {
+            if let Err(ended) = (self.with)(item) {
+                *self.ended = Some(ended);
+                return Err(de::Error::custom("ended"));
+            }
+        }
+        Ok(())
+    }
+}

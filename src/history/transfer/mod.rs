@@ -1,0 +1,104 @@
+//! Moving the messages of a thread out of the store and into it, in the forms of other programs.
+//!
+//! An export reads item by item and an import commits every so many messages, so that neither holds the list. *Absent:*
+//! channels that do not hold messages, and merging: an import makes a new thread.
+
+mod export;
+mod import;
+
+use crate::base::limits::PROBLEMS_MAX;
+use crate::message::MessageError;
+use crate::store::StoreError;
+
+pub use export::{ExportOptions, ExportReport};
+pub use import::{ImportOptions, ImportReport};
+
+/// One message, or one item, that was not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Its place in the list, from 0.
+    pub position: u64,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Counts what was not understood, and remembers the first of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Problems {
+    /// How many there were.
+    pub count: u64,
+    /// The first [`PROBLEMS_MAX`] of them.
+    pub first: Vec<Problem>,
+}
+
+impl Problems {
+    fn note(&mut self, position: u64, reason: impl ToString) {
+        self.count += 1;
+        if self.first.len() < PROBLEMS_MAX {
+            self.first.push(Problem { position, reason: reason.to_string() });
+        }
+    }
+}
+
+/// An export or an import ended before its time.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// The store refused, or could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What is read or written outside the store failed.
+    #[error("the {what} failed after {messages} messages: {source}")]
+    Io {
+        /// `export` or `import`.
+        what: &'static str,
+        /// How many messages were done.
+        messages: u64,
+        /// What the reader or the writer said.
+        source: std::io::Error,
+    },
+    /// A message cannot be stored.
+    #[error("message {position} cannot be stored: {source}; the thread has the {messages} messages before it")]
+    Message {
+        /// Its place in the list, from 0.
+        position: u64,
+        /// Why not.
+        source: MessageError,
+        /// How many messages are in the thread now.
+        messages: u64,
+    },
+    /// The text to import is not JSON, or neither a list nor lines of objects.
+    #[error("line {line}, column {column}: {reason}; the thread has the {messages} messages before it")]
+    NotJson {
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
+        /// What is wrong there.
+        reason: String,
+        /// How many messages are in the thread now.
+        messages: u64,
+    },
+    /// The thread to import into exists already. Nothing was written.
+    #[error("thread {thread} exists already; nothing was written")]
+    Exists {
+        /// The thread.
+        thread: String,
+    },
+    /// The channel to export holds no list.
+    #[error("channel {channel:?} holds no list there")]
+    NoList {
+        /// The channel.
+        channel: String,
+    },
+}
+
+/// How the items stand in the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Framing {
+    /// A JSON list.
+    #[default]
+    List,
+    /// One JSON object a line (JSON lines).
+    Lines,
+}

@@ -1,0 +1,241 @@
+//! Messages come into a thread and go out of it in the forms of other programs.
+
+use std::io::{self, Read, Write};
+
+use annals::history::{ExportOptions, ExportReport, Framing, ImportOptions, ImportReport, TransferError};
+use annals::message::{Content, MessageForm};
+use annals::prelude::*;
+use serde_json::{Value as Json, json};
+
+use super::places::place;
+
+fn import(store: &Store, thread: &str, form: MessageForm, text: &str) -> Result<ImportReport, TransferError> {
+    store.thread(thread).unwrap().import_messages(&ImportOptions::new().form(form), text.as_bytes())
+}
+
+fn export(store: &Store, thread: &str, options: &ExportOptions) -> (Json, ExportReport) {
+    let mut text = Vec::new();
+    let head = store.thread(thread).unwrap().head().unwrap().unwrap();
+    let report = head.export_messages("messages", options, &mut text).unwrap();
+    (serde_json::from_slice(&text).unwrap(), report)
+}
+
+fn graph() -> annals::graph::CompiledGraph<DynState> {
+    let schema = DynSchema::new().messages("messages").build();
+    let answer = |state: &DynState| {
+        let count = state.messages("messages").map_or(0, |messages| messages.len());
+        Ok(DynUpdate::new().messages("messages", [Message::ai(format!("after {count}"))]))
+    };
+    StateGraph::with_schema(schema).node("answer", answer).edge(START, "answer").edge("answer", END).compile().unwrap()
+}
+
+/// Dictionaries of every class, as LangChain gives them, and things that are no messages.
+fn dictionaries() -> Json {
+    let dict = |kind: &str, more: Json| {
+        let mut data = json!({
+            "content": "hi", "additional_kwargs": {"a": [1, {"b": null}]}, "response_metadata": {"model": "m"},
+            "type": kind, "name": null, "id": format!("id of {kind}"),
+        });
+        data.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"type": kind, "data": data})
+    };
+    let usage = json!({"input_tokens": 1, "output_tokens": 2, "total_tokens": 3, "input_token_details": {"audio": 1}});
+    let call = json!({"name": "f", "args": {"z": 1, "a": "é"}, "id": "c", "type": "tool_call"});
+    let ai = json!({"tool_calls": [call], "invalid_tool_calls": [], "usage_metadata": usage, "mine": 1.0});
+    json!([
+        dict("human", json!({"content": [{"type": "text", "text": "x"}, "y"], "name": "ann"})),
+        dict("system", json!({})),
+        dict("ai", ai),
+        dict("tool", json!({"tool_call_id": "c", "artifact": {"rows": [1, 2]}, "status": "error"})),
+        dict("function", json!({"name": "f"})),
+        dict("chat", json!({"role": "critic"})),
+        dict("HumanMessageChunk", json!({})),
+        dict("critic", json!({"score": 5})),
+        5,
+        {"type": "human"},
+        {"neither": "this"},
+        null,
+        [1, [2]],
+    ])
+}
+
+#[test]
+fn what_is_imported_is_exported_as_it_was() {
+    let store = place(module_path!());
+    let report = import(&store, "chat", MessageForm::LangChain, &dictionaries().to_string()).unwrap();
+    assert_eq!((report.items, report.messages, report.ids_given), (13, 13, 5));
+    let places: Vec<u64> = report.not_understood.first.iter().map(|problem| problem.position).collect();
+    assert_eq!((report.not_understood.count, places), (6, (7..13).collect()));
+
+    let (exported, report) = export(&store, "chat", &ExportOptions::new());
+    let dicts = dictionaries();
+    for (at, (exported, dict)) in exported.as_array().unwrap().iter().zip(dicts.as_array().unwrap()).enumerate() {
+        assert_eq!(exported, dict, "{at}");
+    }
+    assert_eq!((report.messages, report.items, report.kept), (13, 13, 5));
+    assert!(report.left_out.is_empty() && report.refused.count == 0);
+
+    let mut lines = Vec::new();
+    let options = ExportOptions::new().framing(Framing::Lines);
+    let head = store.thread("chat").unwrap().head().unwrap().unwrap();
+    head.export_messages("messages", &options, &mut lines).unwrap();
+    let text = String::from_utf8(lines).unwrap();
+    assert_eq!(text.lines().count(), 13);
+    import(&store, "again", MessageForm::LangChain, &text).unwrap();
+    assert_eq!(export(&store, "again", &ExportOptions::new()).0, dictionaries());
+}
+
+#[test]
+fn envelopes_and_flat_dictionaries_are_read_too() {
+    let store = place(module_path!());
+    let envelope = json!({
+        "lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "AIMessage"],
+        "kwargs": {"content": "a", "type": "ai", "tool_calls": [], "invalid_tool_calls": []},
+    });
+    let text = json!([envelope, {"type": "human", "content": "b"}]).to_string();
+    let report = import(&store, "chat", MessageForm::LangChain, &text).unwrap();
+    assert_eq!((report.messages, report.not_understood.count, report.ids_given), (2, 0, 2));
+}
+
+#[test]
+fn an_export_for_openai_says_what_it_leaves_out() {
+    let store = place(module_path!());
+    import(&store, "chat", MessageForm::LangChain, &dictionaries().to_string()).unwrap();
+    let (exported, report) = export(&store, "chat", &ExportOptions::new().form(MessageForm::OpenAi));
+    assert_eq!(exported[2]["tool_calls"][0]["function"], json!({"name": "f", "arguments": "{\"z\": 1, \"a\": \"é\"}"}));
+    assert_eq!(exported[3], json!({"role": "tool", "tool_call_id": "c", "content": "hi"}));
+    for (field, count) in [("id", 7), ("usage_metadata", 1), ("artifact", 1), ("status", 1), ("additional_kwargs", 7)] {
+        assert_eq!(report.left_out[field], count, "{field}");
+    }
+    // The critic has no role; what was kept goes out as it came in.
+    assert_eq!((report.messages, report.items, report.refused.count, report.kept), (13, 12, 1, 5));
+    assert_eq!(report.refused.first[0].position, 7);
+}
+
+#[test]
+fn a_chat_of_openai_comes_back_without_loss_but_for_what_it_never_had() {
+    let store = place(module_path!());
+    let chat = json!([
+        {"role": "developer", "content": "be brief"},
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "u"}}]},
+        {"role": "assistant", "tool_calls": [{"type": "function", "id": "c", "function": {"name": "f", "arguments": "{}"}}],
+            "content": ""},
+        {"role": "tool", "tool_call_id": "c", "content": "r"},
+        {"role": "assistant", "refusal": "no", "content": ""},
+        {"role": "oracle", "content": "?"},
+    ]);
+    let report = import(&store, "chat", MessageForm::OpenAi, &chat.to_string()).unwrap();
+    assert_eq!((report.messages, report.not_understood.count), (6, 1));
+    let (exported, _) = export(&store, "chat", &ExportOptions::new().form(MessageForm::OpenAi));
+    assert_eq!(exported, chat);
+}
+
+#[test]
+fn a_run_goes_on_where_an_import_ended() {
+    let store = place(module_path!());
+    let lines: String =
+        (0..2_500).map(|n| format!("{{\"type\": \"human\", \"content\": \"{n}\", \"id\": \"{n}\"}}\n")).collect();
+    let report = import(&store, "long", MessageForm::LangChain, &lines).unwrap();
+    assert_eq!((report.messages, report.checkpoints, report.ids_given), (2_500, 3, 0));
+    let thread = store.thread("long").unwrap();
+    let input = DynUpdate::new().messages("messages", [Message::human("changed").with_id("7"), Message::human("new")]);
+    let done = graph().invoke(&thread, input).unwrap();
+    let messages = done.state().messages("messages").unwrap();
+    assert_eq!(
+        (messages.len(), messages[7].text(), messages[2_501].text()),
+        (2_502, "changed".into(), "after 2501".into())
+    );
+    assert_eq!(thread.history().unwrap().count(), 3 + 3);
+    assert!(store.check().unwrap().problems.is_empty());
+}
+
+#[test]
+fn what_ends_an_import_is_told_with_its_place_and_what_is_stored() {
+    let store = place(module_path!());
+    let good = json!({"type": "human", "content": "a"});
+    let deep = format!("[{good}, {}", "[".repeat(10_000));
+    let surrogate = format!("[{good}, {{\"type\": \"human\", \"content\": \"\\ud800\"}}]");
+    let huge = format!("[{good}, {{\"type\": \"human\", \"content\": 1e999}}]");
+    for (at, text) in [format!("[{good}, {{"), format!("{good}\n{{]"), deep, surrogate, huge, format!("[{good}] 5")]
+        .into_iter()
+        .enumerate()
+    {
+        let thread = format!("broken {at}");
+        match import(&store, &thread, MessageForm::LangChain, &text).unwrap_err() {
+            TransferError::NotJson { line, messages, reason, .. } => {
+                assert!((1..=2).contains(&line) && !reason.is_empty(), "{reason}");
+                assert_eq!(messages, 1, "{text}");
+            }
+            other => panic!("{other}"),
+        }
+        assert_eq!(store.thread(&thread).unwrap().head().unwrap().unwrap().tail("messages", 9).unwrap().len(), 1);
+    }
+    for text in ["[", "{", "nothing"] {
+        assert!(matches!(import(&store, "none", MessageForm::LangChain, text), Err(TransferError::NotJson { .. })));
+        assert!(store.thread("none").unwrap().head().unwrap().is_none(), "{text}");
+    }
+    assert!(matches!(import(&store, "broken 0", MessageForm::LangChain, "[]"), Err(TransferError::Exists { .. })));
+    assert_eq!(import(&store, "empty", MessageForm::LangChain, " ").unwrap().messages, 0);
+    assert_eq!(export(&store, "empty", &ExportOptions::new()).0, json!([]));
+}
+
+/// A reader, or a writer, that fails after so many bytes and hands over a few at a time.
+struct Broken<'a>(&'a [u8], usize);
+
+impl Read for Broken<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.0.is_empty() {
+            return Err(io::Error::other("the line is dead"));
+        }
+        let take = into.len().min(7).min(self.0.len());
+        into[..take].copy_from_slice(&self.0[..take]);
+        self.0 = &self.0[take..];
+        Ok(take)
+    }
+}
+
+impl Write for Broken<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.1 = self.1.checked_sub(1).ok_or_else(|| io::Error::other("the disk is full"))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_dead_line_and_a_full_disk_are_told() {
+    let store = place(module_path!());
+    let text = "{\"type\":\"human\",\"content\":\"a\"}\n".repeat(3);
+    let thread = store.thread("half").unwrap();
+    match thread.import_messages(&ImportOptions::new(), Broken(text.as_bytes(), 0)).unwrap_err() {
+        TransferError::Io { what: "import", messages: 3, source } => assert_eq!(source.to_string(), "the line is dead"),
+        other => panic!("{other}"),
+    }
+    let head = thread.head().unwrap().unwrap();
+    match head.export_messages("messages", &ExportOptions::new(), &mut Broken(b"", 0)).unwrap_err() {
+        TransferError::Io { what: "export", messages: 3, .. } => {}
+        other => panic!("{other}"),
+    }
+    let none = head.export_messages("nothing", &ExportOptions::new(), &mut Vec::new());
+    assert!(matches!(none, Err(TransferError::NoList { .. })));
+}
+
+#[test]
+fn an_export_shows_the_list_as_it_was_at_its_point() {
+    let store = place(module_path!());
+    let thread = store.thread("chat").unwrap();
+    let say = |message| graph().invoke(&thread, DynUpdate::new().messages("messages", [message])).unwrap();
+    say(Message::human(Content::Text("first".into())).with_id("1"));
+    say(Message::remove("1"));
+    let texts = |point: &str| {
+        let mut text = Vec::new();
+        thread.at(point).unwrap().export_messages("messages", &ExportOptions::new(), &mut text).unwrap();
+        let items: Vec<Json> = serde_json::from_slice(&text).unwrap();
+        items.iter().map(|item| item["data"]["content"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(texts("@"), ["after 1", "after 1"]);
+    assert_eq!(texts("~2"), ["first", "after 1"]);
+}
