@@ -29,7 +29,7 @@ pub(super) struct Children {
 
 /// Where a graph inside a task begins.
 pub(super) struct Begins {
-    /// Its checkpoint; `None` if it has none yet, or none that counts.
+    /// Its checkpoint, perhaps of the thread that its own was forked off; `None` if it has none yet, or none that counts.
     pub(super) at: Option<Point>,
     /// Whether the caller named that checkpoint.
     pub(super) named: bool,
@@ -48,7 +48,11 @@ impl Children {
         let per_task = persistence != Persistence::PerThread && !self.replays;
         let first = (!per_task || !self.named.is_empty()) && self.visited.lock().insert(thread.namespace().clone());
         let newest = backend.head_id(thread.id(), thread.namespace())?;
-        let Some(newest) = newest else { return Ok(Begins { at: None, named: false, resumes: false }) };
+        let Some(newest) = newest else {
+            let keeps = persistence == Persistence::PerThread;
+            let at = if keeps { self.inherited(thread)? } else { None };
+            return Ok(Begins { at, named: false, resumes: false });
+        };
         if first && let Some((_, named)) = self.named.iter().find(|(namespace, _)| namespace == thread.namespace()) {
             return Ok(Begins { at: Some(thread.point(*named)), named: true, resumes: true });
         }
@@ -63,6 +67,29 @@ impl Children {
         let (namespace, checkpoint) = (&context.parts().namespace, context.parts().checkpoint);
         let of_task = record.parents.iter().any(|(around, at)| around == namespace && Some(*at) == checkpoint);
         Ok(Begins { at: Some(record.point), named: false, resumes: resuming && of_task })
+    }
+
+    /// Returns what the graph had in the thread that this one was forked off, at the checkpoint that was forked.
+    ///
+    /// Nothing is copied when a thread is forked: a graph inside that has no checkpoint in its own thread yet looks
+    /// for one where the outermost graph comes from.
+    fn inherited(&self, thread: &Thread) -> Result<Option<Point>, Error> {
+        let (store, backend) = (thread.store(), thread.store().backend());
+        let mut at = self.start.clone();
+        while let Some(point) = at {
+            let Some(record) = backend.checkpoint(&point)? else { break };
+            if let Some(origin) = record.forked_from {
+                let before = store.thread(origin.thread.as_str())?.with_namespace(thread.namespace().clone());
+                // The superstep that was due there is made again here.
+                let there = Self::new(Some(origin), true, &[]);
+                return match there.pinned(&before)? {
+                    Some(record) => Ok(Some(record.point)),
+                    None => there.inherited(&before),
+                };
+            }
+            at = record.parent.map(|parent| Point { checkpoint: parent, ..point });
+        }
+        Ok(None)
     }
 
     /// Returns the newest checkpoint that belongs to the lineage the run began on.

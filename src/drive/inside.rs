@@ -15,6 +15,7 @@ use crate::state::{StateRef, Writes, field_of, shared_writes};
 
 use super::begun::Begun;
 use super::blocking::Driver;
+use super::children::Begins;
 use super::host::RunHost;
 use super::load::{self, Loaded};
 use super::nonblocking::AsyncDriver;
@@ -77,16 +78,18 @@ pub(super) fn begin(
         }
         Some(thread) => {
             let left = host.heads.lock().get(thread.namespace()).copied();
-            let (loaded, named, resumes) = match left {
-                Some(left) => (left_of_run(graph, thread, left, &host)?, false, false),
+            let (loaded, named, resumes, elsewhere) = match left {
+                Some(left) => (left_of_run(graph, thread, left, &host)?, false, false, None),
                 None => {
-                    let begins = host.children.begin(thread, graph.persistence, context)?;
-                    (load::load_begun(graph, thread, begins.at.as_ref())?, begins.named, begins.resumes)
+                    let Begins { at, named, resumes } = host.children.begin(thread, graph.persistence, context)?;
+                    let loaded = load::load_begun(graph, thread, at.as_ref())?;
+                    (loaded, named, resumes, at.filter(|at| at.thread != *thread.id()))
                 }
             };
             let mut recording = recorded(context, &host, thread);
             recording.head = loaded.newest;
             recording.addressed = named;
+            recording.forked_from = elsewhere;
             (thread.store().mint_seed(), thread.store().now(), loaded.head, Some(recording), resumes)
         }
     };
@@ -165,6 +168,7 @@ fn recorded(context: &Context, host: &RunHost, thread: &Thread) -> Recording {
         parents: parents.into(),
         around: heads.into(),
         addressed: false,
+        forked_from: None,
     }
 }
 

@@ -448,6 +448,7 @@ pub(super) fn recording(
         addressed,
         parents: [].into(),
         around: [].into(),
+        forked_from: None,
     }
 }
 

@@ -224,6 +224,7 @@ impl<'a> Editor<'a> {
             slot: 0,
             graph: Arc::clone(self.graph),
             node: task.node,
+            given_as: task.node,
             arg: None,
             input: None,
             state: Arc::clone(&self.head.state),

@@ -7,7 +7,7 @@ use crate::base::value::Value;
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId};
 use crate::graph::{Breakpoints, Command, Interrupt, MessagePart, Scope};
 use crate::state::{StateView, Writes};
-use crate::store::{Batch, CacheKey};
+use crate::store::{Batch, CacheKey, Point};
 
 use super::error::RunError;
 use super::exit::Saving;
@@ -161,6 +161,8 @@ pub(crate) struct Recording {
     pub(crate) around: Arc<[(Namespace, Option<CheckpointId>)]>,
     /// Whether the run was started at a checkpoint that the caller named.
     pub(crate) addressed: bool,
+    /// The checkpoint elsewhere that the head is the state of, until there is one here: its thread was forked off.
+    pub(crate) forked_from: Option<Point>,
 }
 
 /// How far a run has come.

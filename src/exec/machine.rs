@@ -414,6 +414,7 @@ impl Machine {
         TaskJob {
             slot,
             node: task.node,
+            given_as: task.given_as(),
             arg: task.push.as_ref().map(|(_, arg)| arg.clone()),
             input: if task.node.is_none() { self.head.input.clone() } else { None },
             state,

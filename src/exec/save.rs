@@ -35,12 +35,19 @@ impl Machine {
         }
         self.head.recorded.clear();
         self.head.recorded.extend(due.iter().map(|task| task.id));
-        let Some(recording) = &self.recording else { return };
+        let Some(recording) = &mut self.recording else { return };
+        let parent = match recording.forked_from.take() {
+            Some(point) => {
+                self.head.parent = None;
+                Some(Parent::Fork(point))
+            }
+            None => parent.map(Parent::Local),
+        };
         let (mut changes, seen) = self.changes.take(&self.graph, &self.head);
         hold(&mut changes, &std::mem::take(&mut self.unsaved));
         let checkpoint = NewCheckpoint {
             id,
-            parent: parent.map(Parent::Local),
+            parent,
             step,
             source,
             created_at: self.now,

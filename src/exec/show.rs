@@ -99,7 +99,7 @@ impl Machine {
 
     /// Returns the state as the node of a task is given it.
     fn input_view(&mut self, slot: usize) -> StateView {
-        let node = self.tasks[slot].node;
+        let node = self.tasks[slot].given_as();
         let reads = node.and_then(|node| self.graph.nodes[node].reads.as_deref());
         if self.graph.entry {
             let (layout, field) = (Arc::clone(&self.graph.layout), INPUT as usize);

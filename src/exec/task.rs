@@ -89,6 +89,8 @@ pub(crate) struct TaskJob {
     pub(crate) slot: usize,
     pub(crate) graph: Arc<Graph>,
     pub(crate) node: Option<usize>,
+    /// The node whose input it is given: its own, or that of the node whose failure it handles.
+    pub(crate) given_as: Option<usize>,
     pub(crate) arg: Option<Value>,
     /// The input, for the pseudo node that takes it.
     pub(crate) input: Option<NodeOutput>,
@@ -182,6 +184,11 @@ impl Task {
             TaskStatus::Done(writes) | TaskStatus::Handled { writes, .. } => std::mem::take(writes),
             _ => Vec::new(),
         }
+    }
+
+    /// Returns the node whose input it is given.
+    pub(crate) fn given_as(&self) -> Option<usize> {
+        self.handles().map(|handles| handles.node).or(self.node)
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -342,7 +349,7 @@ fn node_error(context: &Context, error: BoxError) -> RunError {
 
 fn node_input(job: &TaskJob, takes: Takes) -> Result<NodeInput, RunError> {
     let (layout, root) = (&*job.graph.layout, job.graph.schemas.root);
-    let reads = job.node.and_then(|node| job.graph.nodes[node].reads.as_deref());
+    let reads = job.given_as.and_then(|node| job.graph.nodes[node].reads.as_deref());
     Ok(match (takes, &job.arg) {
         (Takes::State, None) => NodeInput::State(match reads {
             Some(fields) => layout.project(&job.state, fields),

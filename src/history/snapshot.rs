@@ -188,7 +188,8 @@ impl Snapshot {
         Ok(open)
     }
 
-    /// Starts a new thread with the state of this checkpoint, in O(1): nothing is copied, nothing is overwritten.
+    /// Starts a new thread with the state of this checkpoint, in O(1): nothing is copied, nothing is overwritten. What
+    /// graphs inside keep for as long as their thread is taken along when they are called in the new one.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the thread exists already; [`StoreError::Id`]; as

@@ -178,6 +178,32 @@ fn a_failed_handler_runs_again_and_its_node_does_not() {
 }
 
 #[test]
+fn a_handler_is_given_the_input_of_the_node_that_failed() {
+    let bad = |_: Value, _: &Context| -> NodeResult<()> { Err(Busy(0).into()) };
+    let handler = |given: Value, _: &Context| {
+        let names: Vec<String> = given.as_map().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+        Ok(DynUpdate::new().set("c", names.join(" ")))
+    };
+    for own in [false, true] {
+        let mut options = NodeOptions::new().input(["a", "b"]);
+        let mut defaults = NodeDefaults::new();
+        match own {
+            true => options = options.error_handler(Own(handler)),
+            false => defaults = defaults.error_handler(Own(handler)),
+        }
+        let graph = StateGraph::with_schema(DynSchema::new().last("a").last("b").last("c").build())
+            .node_defaults(defaults)
+            .node_with("bad", Own(bad), options)
+            .edge(START, "bad")
+            .compile()
+            .unwrap();
+        let given = ["a", "b", "c"].iter().fold(DynUpdate::new(), |update, name| update.set(*name, *name));
+        let done = graph.invoke(&thread(), given).unwrap();
+        assert_eq!(done.state().get("c"), &Value::from("a b"));
+    }
+}
+
+#[test]
 fn a_handler_that_has_to_run_again_may_say_something_else() {
     let runs = Arc::new(AtomicU32::new(0));
     let handler = move |_: &Log| Ok(line(format!("handled {}", runs.fetch_add(1, Ordering::Relaxed))));

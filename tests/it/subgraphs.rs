@@ -156,6 +156,33 @@ fn going_back_takes_the_memory_of_graphs_inside_along() {
 }
 
 #[test]
+fn a_forked_thread_takes_the_memory_of_graphs_inside_along() {
+    let graph = around(counting());
+    let thread = thread();
+    for topic in ["a", "b", "c"] {
+        graph.invoke(&thread, Outer::update().topic(topic)).unwrap();
+    }
+    let last = |outcome: Outcome<Outer>| outcome.state().log.to_vec().last().cloned().unwrap();
+    // From the head: what was done inside counts. From a checkpoint at which the graph was due: it runs once more.
+    let head = thread.head().unwrap().unwrap().fork_to("of the head").unwrap();
+    assert_eq!(last(graph.invoke(&head, Outer::update().topic("d")).unwrap()), "after d 4");
+    let second = thread.history().unwrap().map(Result::unwrap).filter(|s| s.next().eq(["inner"])).nth(1).unwrap();
+    let fork = second.fork_to("of the second").unwrap();
+    assert_eq!(last(graph.invoke(&fork, Input::Continue).unwrap()), "after b 2");
+    assert_eq!(last(graph.invoke(&fork, Outer::update().topic("e")).unwrap()), "after e 3");
+    // Also through a thread in which it never ran, with runs that are saved at their end, and from the file alone.
+    let between = second.fork_to("between").unwrap().head().unwrap().unwrap().fork_to("end").unwrap();
+    thread.store().clear_head_cache();
+    let run = || graph.run(&between).durability(Durability::Exit);
+    assert_eq!(last(run().invoke(Input::Continue).unwrap()), "after b 2");
+    thread.store().clear_head_cache();
+    assert_eq!(last(run().invoke(Outer::update().topic("f")).unwrap()), "after f 3");
+    // The first thread is as it was.
+    assert_eq!(last(graph.invoke(&thread, Outer::update().topic("g")).unwrap()), "after g 4");
+    assert!(thread.store().check().unwrap().problems.is_empty());
+}
+
+#[test]
 fn a_run_at_the_checkpoint_of_a_graph_inside_goes_on_there() {
     let work = |s: &Inner| Ok(Inner::update().visits(s.visits + 1));
     let last = |s: &Inner| Ok(Inner::update().visits(s.visits * 10).topic(format!("{}", s.visits * 10)));
