@@ -194,9 +194,11 @@ impl<'de> Deserialize<'de> for ContentBlock {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+    use crate::message::Message;
 
     fn same(json: serde_json::Value) -> ContentBlock {
         let value = Value::from(json);
@@ -253,5 +255,85 @@ mod tests {
         assert_eq!((citation.url.as_deref(), citation.start_index, citation.end_index), (Some("u"), Some(0), None));
         assert!(matches!(&annotations[1], Annotation::NonStandard(_)));
         assert!(matches!((&annotations[2], &annotations[3]), (Annotation::Other(_), Annotation::Other(_))));
+    }
+
+    /// Values in which the names and types that mean something stand at any place.
+    fn any_value() -> impl Strategy<Value = Value> {
+        let providers = [
+            "tool_use",
+            "server_tool_use",
+            "mcp_call",
+            "web_search_call",
+            "function_call",
+            "thinking",
+            "image_url",
+            "input_audio",
+            "document",
+            "executable_code",
+            "reasoning_content",
+            "x_tool_result",
+        ];
+        let kinds: Vec<&str> = KNOWN.iter().copied().chain(providers).collect();
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            (-3i64..9).prop_map(Value::from),
+            Just(Value::Float(1.5)),
+            prop::sample::select(kinds).prop_map(Value::from),
+            prop::sample::select(vec!["", "c1", "data:a/b;base64,QQ==", "{\"a\": 1}"]).prop_map(Value::from),
+        ];
+        let names = [
+            "type",
+            "text",
+            "id",
+            "index",
+            "extras",
+            "value",
+            "name",
+            "args",
+            "source",
+            "source_type",
+            "url",
+            "data",
+            "image_url",
+            "document",
+            "annotations",
+            "citations",
+            "summary",
+            "status",
+            "input",
+            "call_id",
+        ];
+        leaf.prop_recursive(4, 40, 8, move |inner| {
+            let name = prop::sample::select(names.to_vec()).prop_map(str::to_owned);
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::List),
+                prop::collection::vec((name, inner), 0..8).prop_map(|fields| Value::Map(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_is_a_block_and_stays_what_it_is(value in any_value()) {
+            prop_assert_eq!(Value::from(ContentBlock::from(value.clone())), value);
+        }
+
+        #[test]
+        fn any_message_is_translated_or_refused(blocks in prop::collection::vec(any_value(), 0..4), beside in any_value(),
+            provider in prop::sample::select(vec!["openai", "anthropic", "bedrock", "bedrock_converse", "google_genai",
+                "groq", "acme"]), piece in any::<bool>())
+        {
+            let Ok(content) = Content::try_from(Value::List(blocks)) else { return Ok(()) };
+            let mut message = if piece { Message::ai_chunk(content) } else { Message::ai(content) };
+            message.response_metadata.insert("model_provider".into(), provider.into());
+            for name in ["grounding_metadata", "executed_tools", "tool_outputs", "reasoning"] {
+                message.additional_kwargs.insert(name.into(), beside.clone());
+                message.response_metadata.insert(name.into(), beside.clone());
+            }
+            if let Err(error) = message.content_blocks() {
+                prop_assert!(error.to_string().contains("content["), "{}", error);
+            }
+        }
     }
 }

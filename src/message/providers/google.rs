@@ -6,12 +6,11 @@ use super::{call_chunks, call_ids, calls_besides};
 use crate::base::value::base64;
 use crate::base::{IdSource, Map, Value};
 use crate::message::blocks::Annotation;
-use crate::message::blocks::draft::{Draft, kind_of, non_standard, object_in, truthy_at, truthy_in, value_or};
-use crate::message::blocks::factory::factory;
+use crate::message::blocks::draft::{Draft, kind_of, non_standard, object_in, truthy_in, value_or};
 use crate::message::blocks::passes::google::{code, code_result, file, function_call};
 use crate::message::blocks::passes::text_block;
 use crate::message::data_block::split_data_uri;
-use crate::message::{Content, Message, MessageError};
+use crate::message::{Content, Message, MessageError, ensure_id};
 
 pub(super) fn translate(message: &Message, ids: &mut IdSource) -> Result<Vec<Map>, MessageError> {
     let (mut blocks, audio_last): (Vec<Map>, bool) = match &message.content {
@@ -23,7 +22,7 @@ pub(super) fn translate(message: &Message, ids: &mut IdSource) -> Result<Vec<Map
             (content.iter().enumerate().map(read).collect::<Result<_, _>>()?, false)
         }
     };
-    cite(message, &mut blocks, ids)?;
+    cite(message, &mut blocks, ids);
     let mut calls = calls_besides(message, &call_ids(&blocks));
     for call in &mut calls {
         // The content of a stream does not hold the calls: their order is that of the pieces.
@@ -94,23 +93,17 @@ fn is_base64(text: &str) -> bool {
 }
 
 /// Says of the first text where it comes from.
-fn cite(message: &Message, blocks: &mut [Map], ids: &mut IdSource) -> Result<(), MessageError> {
-    let Some(metadata) = truthy_in(&message.response_metadata, "grounding_metadata").and_then(Value::as_map) else {
-        return Ok(());
-    };
-    let citations = citations(metadata, ids)?;
+fn cite(message: &Message, blocks: &mut [Map], ids: &mut IdSource) {
+    let metadata = object_in(&message.response_metadata, "grounding_metadata");
+    let citations = metadata.map(|metadata| citations(metadata, ids)).unwrap_or_default();
     let text = blocks.iter_mut().find(|block| kind_of(block) == "text");
     if let Some(text) = text.filter(|_| !citations.is_empty()) {
         text.insert("annotations".into(), citations.into());
     }
-    Ok(())
 }
 
 /// Returns the citations that Google's grounding metadata amount to: one for each place of the answer and each source
-/// that supports it.
-///
-/// # Errors
-/// None at present: what is not in the expected form is skipped.
+/// that supports it. What is in no form that is known is passed over.
 ///
 /// # Example
 /// ```
@@ -122,49 +115,55 @@ fn cite(message: &Message, blocks: &mut [Map], ids: &mut IdSource) -> Result<(),
 ///     "grounding_chunks": [{"web": {"uri": "https://example.com", "title": "Example"}}],
 ///     "grounding_supports": [{"segment": {"start_index": 0, "end_index": 4}, "grounding_chunk_indices": [0]}],
 /// }));
-/// let citations = grounding_citations(metadata.as_map().unwrap(), &mut IdSource::from_seed(1))?;
+/// let citations = grounding_citations(metadata.as_map().unwrap(), &mut IdSource::from_seed(1));
 /// let Annotation::Citation(citation) = &citations[0] else { panic!("a citation") };
 /// assert_eq!((citation.title.as_deref(), citation.end_index), (Some("Example"), Some(4)));
-/// # Ok::<(), annals::message::MessageError>(())
 /// ```
-pub fn grounding_citations(metadata: &Map, ids: &mut IdSource) -> Result<Vec<Annotation>, MessageError> {
-    Ok(citations(metadata, ids)?.into_iter().map(|map| Annotation::from(Value::Map(map))).collect())
+pub fn grounding_citations(metadata: &Map, ids: &mut IdSource) -> Vec<Annotation> {
+    citations(metadata, ids).into_iter().map(|map| Annotation::from(Value::Map(map))).collect()
 }
 
-fn citations(metadata: &Map, ids: &mut IdSource) -> Result<Vec<Map>, MessageError> {
-    let list = |map: &'_ Map, name: &str| map.get(name).and_then(Value::as_list).unwrap_or_default().to_vec();
+fn citations(metadata: &Map, ids: &mut IdSource) -> Vec<Map> {
     let sources = list(metadata, "grounding_chunks");
     let queries = value_or(metadata, "web_search_queries", Value::List(Vec::new()));
     let mut citations = Vec::new();
     for support in list(metadata, "grounding_supports").iter().filter_map(Value::as_map) {
-        let scores = truthy_in(support, "confidence_scores").cloned().unwrap_or(Value::List(Vec::new()));
         for index in list(support, "grounding_chunk_indices") {
-            let Some(source) = index.as_int().and_then(|at| sources.get(usize::try_from(at).ok()?)) else { continue };
-            let (web, maps) = (source.get("web").and_then(Value::as_map), source.get("maps").and_then(Value::as_map));
-            let either =
-                |name: &str| [maps, web].into_iter().flatten().find_map(|place| truthy_in(place, name)).cloned();
-            let mut google = Map::from_iter([
-                ("web_search_queries".to_owned(), queries.clone()),
-                ("grounding_chunk_index".to_owned(), index.clone()),
-                ("confidence_scores".to_owned(), scores.clone()),
-            ]);
-            if let Some(maps) = maps.filter(|maps| truthy_at(maps, "placeId")) {
-                google.insert("place_id".into(), maps["placeId"].clone());
-            }
-            let segment = |name: &str| object_in(support, "segment").and_then(|segment| segment.get(name)).cloned();
-            let fields = [
-                ("url", either("uri")),
-                ("title", either("title")),
-                ("start_index", segment("start_index")),
-                ("end_index", segment("end_index")),
-                ("cited_text", segment("text")),
-                ("google_ai_metadata", Some(google.into())),
-            ];
-            let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-            citations.push(factory("citation", fields.collect(), ids)?);
+            let source = index.as_int().and_then(|at| sources.get(usize::try_from(at).ok()?));
+            citations.extend(source.map(|source| citation(support, source, index, &queries, ids)));
         }
     }
-    Ok(citations)
+    citations
+}
+
+fn list<'a>(map: &'a Map, name: &str) -> &'a [Value] {
+    map.get(name).and_then(Value::as_list).unwrap_or_default()
+}
+
+fn citation(support: &Map, source: &Value, index: &Value, queries: &Value, ids: &mut IdSource) -> Map {
+    let place = |name: &str| source.get(name).and_then(Value::as_map);
+    let (maps, web) = (place("maps"), place("web"));
+    let either = |name: &str| [maps, web].into_iter().flatten().find_map(|place| truthy_in(place, name)).cloned();
+    let segment = object_in(support, "segment");
+    let segment = |name: &str| segment.and_then(|segment| segment.get(name)).filter(|value| !value.is_null()).cloned();
+    let scores = truthy_in(support, "confidence_scores").cloned().unwrap_or(Value::List(Vec::new()));
+    let mut google = Map::from_iter([
+        ("web_search_queries".to_owned(), queries.clone()),
+        ("grounding_chunk_index".to_owned(), index.clone()),
+        ("confidence_scores".to_owned(), scores),
+    ]);
+    if let Some(id) = maps.and_then(|maps| truthy_in(maps, "placeId")) {
+        google.insert("place_id".into(), id.clone());
+    }
+    Draft::of("citation")
+        .set("id", ensure_id(None, ids))
+        .maybe("url", either("uri"))
+        .maybe("title", either("title"))
+        .maybe("start_index", segment("start_index"))
+        .maybe("end_index", segment("end_index"))
+        .maybe("cited_text", segment("text"))
+        .extra("google_ai_metadata", google)
+        .done()
 }
 
 #[cfg(test)]

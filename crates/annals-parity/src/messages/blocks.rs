@@ -18,7 +18,7 @@ pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
     ("create_block", create_block),
     ("grounding_citations", |case| {
         let Value::Map(metadata) = case.input.value() else { return Err(Failure::vector("metadata")) };
-        let citations = grounding_citations(&metadata, &mut IdSource::new())?;
+        let citations = grounding_citations(&metadata, &mut IdSource::new());
         Ok(citations.into_iter().map(|citation| Value::from(citation).to_json()).collect())
     }),
 ];
