@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use parking_lot::Mutex;
 
-use crate::base::{CheckpointId, Namespace, RunId};
+use crate::base::{CheckpointId, Clock, Namespace, RunId, SystemClock, Timestamp};
 use crate::exec::{Event, EventKind, EventMask};
 use crate::graph::{Call, Called, Context, Host, LivePart, MessagePart};
 use crate::history::Thread;
@@ -90,6 +90,10 @@ impl Host for RunHost {
 
     fn shows_messages(&self, context: &Context) -> bool {
         self.wants.messages && self.shows(context.message_namespace())
+    }
+
+    fn now(&self) -> Timestamp {
+        self.thread.as_ref().map_or_else(|| SystemClock.now(), |thread| thread.store().now())
     }
 
     fn run_metadata(&self) -> Option<String> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::Namespace;
+use crate::base::{Namespace, Timestamp};
 use crate::error::Error;
 use crate::exec::{Machine, RunError, Status};
 use crate::graph::{CompiledGraph, Entry, Interrupt};
@@ -54,6 +54,11 @@ impl<S> Outcome<S> {
             Self::Done(_) | Self::Drained { .. } => &[],
             Self::Interrupted { interrupts, .. } => interrupts,
         }
+    }
+
+    /// Returns when the first of its tasks that sleep can go on; `None` if none sleeps.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        self.interrupts().iter().filter_map(|interrupt| interrupt.wake_at).min()
     }
 
     /// Returns whether the run has ended.

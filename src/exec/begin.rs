@@ -1,8 +1,8 @@
 //! The beginning of a run: taking the input, an answer, or up where an earlier run stopped.
 
 use crate::base::id::NULL_TASK;
-use crate::base::{CheckpointId, Encoded, Map, Value, WriteValue};
-use crate::graph::{Command, NodeOutput};
+use crate::base::{CheckpointId, Encoded, Map, Timestamp, Value, WriteValue};
+use crate::graph::{Command, Interrupt, NodeOutput};
 use crate::state::Writes;
 use crate::store::{NewWrite, NewWrites, Source};
 
@@ -12,11 +12,11 @@ use super::error::{ResumeProblem, RunError};
 use super::exit::Saving;
 use super::head::RESUME;
 use super::input::input_value;
-use super::load::interrupts_of;
+use super::load::{asleep_of, interrupts_of};
 use super::machine::Machine;
 use super::plan::{Order, plan};
 use super::save::new_writes;
-use super::task::{TaskWrite, command_writes};
+use super::task::{Task, TaskWrite, command_writes};
 
 impl Machine {
     pub(super) fn begin(&mut self, start: Start) -> Result<(), RunError> {
@@ -126,12 +126,16 @@ impl Machine {
         let latest = self.head.checkpoint.map(|c| c.id) == self.committed;
         let strict = self.request.strict_resume && (latest || !addressed);
         let open = self.head.pending.iter().filter(|pending| pending.task != NULL_TASK && !pending.is_finished());
-        let mut ids: Vec<String> = open.flat_map(interrupts_of).map(|interrupt| interrupt.id).collect();
-        ids.sort_unstable();
-        ids.dedup();
+        let mut open: Vec<Interrupt> = open.flat_map(interrupts_of).collect();
+        open.sort_by(|a, b| a.id.cmp(&b.id));
+        open.dedup_by(|a, b| a.id == b.id);
+        let ids_of = |open: &[Interrupt]| open.iter().map(|interrupt| interrupt.id.clone()).collect();
+        let ids: Vec<String> = ids_of(&open);
+        // Who sleeps can be woken, but asks for nothing.
+        open.retain(|interrupt| interrupt.wake_at.is_none());
         let problem = match answers_by_id(answer) {
-            None if ids.len() > 1 && !strict => return Err(RunError::SeveralInterrupts { ids }),
-            None if ids.len() > 1 => ResumeProblem::Ambiguous,
+            None if open.len() > 1 && !strict => return Err(RunError::SeveralInterrupts { ids: ids_of(&open) }),
+            None if open.len() > 1 => ResumeProblem::Ambiguous,
             Some(answers) if strict && answers.is_empty() => ResumeProblem::EmptyMap,
             Some(answers) if strict && answers.keys().any(|id| !ids.contains(id)) => {
                 let unknown = answers.keys().filter(|id| !ids.contains(id));
@@ -256,8 +260,22 @@ impl Machine {
         }
         let stored =
             self.head.pending_of(NULL_TASK).and_then(|pending| super::load::answers_of(pending).into_iter().next());
-        *self.scope.resume.lock() =
-            resume.filter(|answer| answers_by_id(answer).is_none()).or(stored.filter(|_| keep_answers && keeps_answer));
+        *self.scope.resume.lock() = resume
+            .filter(|answer| answers_by_id(answer).is_none())
+            .or(stored.filter(|_| keep_answers && keeps_answer && !self.is_asleep()));
+    }
+
+    /// Whether all that an earlier run left open sleeps: an answer that is stored was taken before.
+    fn is_asleep(&self) -> bool {
+        let open = self.head.pending.iter().filter(|pending| pending.task != NULL_TASK && !pending.is_finished());
+        let open: Vec<Interrupt> = open.flat_map(interrupts_of).collect();
+        !open.is_empty() && open.iter().all(|interrupt| interrupt.wake_at.is_some())
+    }
+
+    /// Returns the questions in which a task fell asleep in an earlier run.
+    pub(super) fn asleep(&self, task: &Task) -> Vec<(String, Timestamp)> {
+        let pending = self.head.pending_of(task.id).filter(|_| !self.replaying);
+        pending.map(asleep_of).unwrap_or_default()
     }
 }
 

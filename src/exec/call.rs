@@ -14,9 +14,9 @@ use crate::graph::{
 use crate::state::{WritesView, messages_in_value};
 use crate::store::{NewWrite, NewWrites};
 
-use super::head::{ERROR, Head, INTERRUPT, RESUME};
-use super::load::answers_of;
-use super::save::{special, stored_interrupt};
+use super::head::{ERROR, Head, RESUME};
+use super::load::{answers_of, asleep_of};
+use super::save::{special, stored_interrupts};
 use super::shown::{TaskEnd, TaskInput, TaskStart};
 
 /// The channel of the result of a called task.
@@ -41,9 +41,10 @@ pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredC
                 WriteValue::One(payload) => Some(payload.clone()),
                 _ => None,
             });
-            StoredCall { task: pending.task, result, answers: answers_of(pending) }
+            let asleep = asleep_of(pending);
+            StoredCall { task: pending.task, result, answers: answers_of(pending), asleep }
         })
-        .filter(|call| call.result.is_some() || !call.answers.is_empty())
+        .filter(|call| call.result.is_some() || !call.answers.is_empty() || !call.asleep.is_empty())
         .collect();
     (!calls.is_empty()).then(|| Arc::new(calls))
 }
@@ -56,7 +57,10 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
     let id = call_id(caller, &around, &call.name, &caller_path, index);
     let known = outer.calls.stored.as_ref().and_then(|stored| stored.iter().find(|known| known.task == id));
     let stored = known.and_then(|known| known.result.clone());
-    let mut asked = Asked { answers: known.map(|known| known.answers.clone()).unwrap_or_default(), ..Asked::default() };
+    let mut asked = match known {
+        Some(known) => Asked { answers: known.answers.clone(), asleep: known.asleep.clone(), ..Asked::default() },
+        None => Asked::default(),
+    };
     let namespace = match crate::base::Namespace::new(around) {
         Ok(namespace) => namespace,
         // Too deep to have graphs inside: they say so themselves when they are called.
@@ -178,9 +182,9 @@ pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> (CallOu
             CallOutcome::Done(Done::Now(returned.value))
         }
         (Err(error), Some(signal)) if stops(&error) => {
-            let interrupts: Vec<Value> = questions(&signal).iter().map(stored_interrupt).collect();
+            let interrupts = questions(&signal);
             if !interrupts.is_empty() {
-                writes.push(special(INTERRUPT, interrupts.as_slice()));
+                writes.push(stored_interrupts(interrupts));
             }
             CallOutcome::Stopped(signal)
         }

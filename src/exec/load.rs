@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::id::NULL_TASK;
 use crate::base::value::decode_bytes;
-use crate::base::{CodecError, Map, PayloadRef, Value, WriteValue};
+use crate::base::{CodecError, Map, PayloadRef, Timestamp, Value, WriteValue};
 use crate::graph::{Graph, Interrupt, NodeOutput, SendTo};
 use crate::state::{FieldKind, StateError, Writes};
 use crate::store::{ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
@@ -222,8 +222,15 @@ pub(crate) fn interrupts_of(pending: &PendingWrites) -> Vec<Interrupt> {
     let interrupts = stored.as_ref().and_then(Value::as_list).unwrap_or_default().iter().map(|interrupt| Interrupt {
         value: interrupt.get("value").cloned().unwrap_or_default(),
         id: interrupt.get("id").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        wake_at: interrupt.get("wake_at").and_then(Value::as_int).map(Timestamp::from_micros),
+        response_schema: interrupt.get("response_schema").cloned(),
     });
     interrupts.collect()
+}
+
+/// Returns the questions stored for a task in which it sleeps, and when they answer themselves.
+pub(super) fn asleep_of(pending: &PendingWrites) -> Vec<(String, Timestamp)> {
+    interrupts_of(pending).into_iter().filter_map(|asked| Some((asked.id, asked.wake_at?))).collect()
 }
 
 /// Returns the answers stored for a task, or the one stored for whoever asks.

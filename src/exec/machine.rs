@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::base::{CheckpointId, IdSource, Namespace, Timestamp, WriteValue};
 use crate::graph::{Around, Calls, Context, ContextParts, Graph, Interrupt, Scope, StoredCall, TaskPath};
 use crate::state::{FieldKind, StateRef};
-use crate::store::{NewCheckpoint, NewWrites, Source};
+use crate::store::{NewCheckpoint, NewTimer, NewWrites, Source};
 
 use super::apply::{Changes, apply};
 use super::effect::{Effect, Event, Recording, Request, Status};
@@ -39,6 +39,8 @@ pub(crate) struct Machine {
     pub(super) kept: Option<NewCheckpoint>,
     /// The writes of commands that are not stored and that no checkpoint holds yet.
     pub(super) unsaved: Vec<NewWrites>,
+    /// The timers of the tasks whose writes are stored next.
+    pub(super) timers: Vec<NewTimer>,
     pub(super) scope: Arc<Scope>,
     /// Whether the run continues, until its first superstep has ended.
     pub(super) resuming: bool,
@@ -114,6 +116,7 @@ impl Machine {
             outbox: Vec::new(),
             kept: None,
             unsaved: Vec::new(),
+            timers: Vec::new(),
             scope: request.scope,
             resuming: false,
             effects: VecDeque::new(),
@@ -378,7 +381,7 @@ impl Machine {
         let (answers, took) = (task.answers.clone(), task.answered);
         let extra = task.extra.as_deref();
         let (calls, called) = extra.map_or((0, 0), |extra| (extra.calls, extra.called));
-        let asked = crate::graph::Asked { answers, took, calls, ..Default::default() };
+        let asked = crate::graph::Asked { answers, took, calls, asleep: self.asleep(task), ..Default::default() };
         let path = task.push.as_ref().map_or(TaskPath::Pull, |(index, _)| TaskPath::Push(*index));
         let (head, stored) = (self.committed, self.stored_calls.clone());
         let calls = Calls { path, head, stored, made: called.into(), ..Calls::default() };

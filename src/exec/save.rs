@@ -5,12 +5,13 @@ use std::sync::Arc;
 use crate::base::{Encoded, Value, WriteValue};
 use crate::graph::{Graph, Interrupt};
 use crate::store::batch::Expect;
-use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
+use crate::store::{Batch, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source};
 
 use super::effect::{Effect, Status};
 use super::error::RunError;
 use super::exit::{Saving, fold, hold};
 use super::head::{ERROR, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, RESUME};
+use super::load::asleep_of;
 use super::machine::Machine;
 use super::plan::{Order, plan};
 use super::task::{Task, TaskStatus, TaskWrite};
@@ -111,6 +112,9 @@ impl Machine {
             let inside = self.scope.take_left(&self.namespace).into_iter();
             batch.expect.extend(inside.map(|(namespace, head)| Expect { namespace, head: Some(head) }));
         }
+        // Those of a superstep that has ended went with it.
+        let timers = std::mem::take(&mut self.timers);
+        batch.timers = if checkpoints.is_empty() { timers } else { Vec::new() };
         batch.checkpoints = checkpoints;
         batch.writes = writes;
         self.committed = batch.head_after();
@@ -171,6 +175,25 @@ impl Machine {
         Ok(())
     }
 
+    /// Notes when a task that falls asleep is to be woken, or that one that slept need not be any more. Whoever wakes it
+    /// runs the outermost graph on its head, which also knows who sleeps inside its tasks.
+    fn set_timer(&mut self, slot: usize) {
+        let task = &self.tasks[slot];
+        let checkpoint = self.head.checkpoint.map(|checkpoint| checkpoint.id);
+        let (Some(checkpoint), true) = (checkpoint.filter(|id| Some(*id) == self.committed), self.namespace.is_root())
+        else {
+            return;
+        };
+        let wake_at = match &task.status {
+            TaskStatus::Waiting(interrupts) => interrupts.iter().filter_map(|asked| asked.wake_at).min(),
+            _ => None,
+        };
+        let slept = || self.head.pending_of(task.id).is_some_and(|pending| !asleep_of(pending).is_empty());
+        if wake_at.is_some() || slept() {
+            self.timers.push(NewTimer { checkpoint, task: task.id, wake_at });
+        }
+    }
+
     /// Takes the writes of a task for storing, and counts them as stored.
     pub(super) fn task_writes(&mut self, slot: usize) -> Option<NewWrites> {
         let checkpoint = self.head.checkpoint?;
@@ -180,10 +203,7 @@ impl Machine {
         let mut writes = match &mut task.status {
             TaskStatus::Done(writes) => new_writes(&self.graph, writes),
             TaskStatus::Waiting(interrupts) if interrupts.is_empty() => Vec::new(),
-            TaskStatus::Waiting(interrupts) => {
-                let interrupts: Vec<Value> = interrupts.iter().map(stored_interrupt).collect();
-                vec![special(INTERRUPT, interrupts.as_slice())]
-            }
+            TaskStatus::Waiting(interrupts) => vec![stored_interrupts(interrupts)],
             TaskStatus::Failed(error, writes) => {
                 let mut stored = new_writes(&self.graph, writes);
                 stored.push(special(ERROR, &Value::from(error.to_string())));
@@ -202,14 +222,18 @@ impl Machine {
             writes.push(special(RESUME, &Value::List(task.answers.clone())));
         }
         task.saved = true;
+        if !writes.is_empty() {
+            self.set_timer(slot);
+        }
+        let task = &self.tasks[slot];
         (!writes.is_empty()).then_some(NewWrites { checkpoint: checkpoint.id, task: task.id, path, writes })
     }
 }
 
-/// An interrupt as it is stored: a map of value and id.
-pub(super) fn stored_interrupt(interrupt: &Interrupt) -> Value {
-    let members = [("value".to_string(), interrupt.value.clone()), ("id".to_string(), interrupt.id.as_str().into())];
-    Value::Map(members.into_iter().collect())
+/// Questions as they are stored: maps of value and id, and of what else there is.
+pub(super) fn stored_interrupts(interrupts: &[Interrupt]) -> NewWrite {
+    let interrupts: Vec<Value> = interrupts.iter().map(|asked| Value::Map(asked.to_map())).collect();
+    special(INTERRUPT, interrupts.as_slice())
 }
 
 pub(super) fn special<T: serde::Serialize + ?Sized>((channel, index): (&str, i32), value: &T) -> NewWrite {

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::base::value::decode_bytes;
-use crate::base::{CheckpointId, CodecError, Encoded, Namespace, Payload, TaskId, Value};
+use crate::base::{CheckpointId, CodecError, Encoded, Namespace, Payload, TaskId, Timestamp, Value};
 use crate::store::{Cache, StoreError};
 
 use super::command::Command;
@@ -421,6 +421,8 @@ pub(crate) struct StoredCall {
     pub(crate) result: Option<Payload>,
     /// The answers to its questions.
     pub(crate) answers: Vec<Value>,
+    /// The questions in which it sleeps, and when they answer themselves.
+    pub(crate) asleep: Vec<(String, Timestamp)>,
 }
 
 /// What a task needs to call others.

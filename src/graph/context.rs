@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp, Value};
+use crate::base::{CheckpointId, Map, Namespace, TaskId, ThreadId, Timestamp, Value};
 
 use crate::store::Kv;
 
@@ -21,6 +21,27 @@ pub struct Interrupt {
     pub value: Value,
     /// Its id, by which it can be answered: 32 hexadecimal digits.
     pub id: String,
+    /// The moment from which on the task goes on without an answer, if it sleeps: see [`Context::sleep_until`].
+    pub wake_at: Option<Timestamp>,
+    /// What an answer has to look like, as a JSON schema: see [`Context::interrupt_with`].
+    pub response_schema: Option<Value>,
+}
+
+impl Interrupt {
+    /// Makes a question that waits for any answer.
+    pub(crate) fn new(value: Value, id: String) -> Self {
+        Self { value, id, wake_at: None, response_schema: None }
+    }
+
+    /// Returns its members by name: value and id, and what else there is.
+    pub(crate) fn to_map(&self) -> Map {
+        let mut map: Map = [("value".to_owned(), self.value.clone()), ("id".to_owned(), self.id.as_str().into())]
+            .into_iter()
+            .collect();
+        map.extend(self.wake_at.map(|moment| ("wake_at".to_owned(), moment.as_micros().into())));
+        map.extend(self.response_schema.clone().map(|schema| ("response_schema".to_owned(), schema)));
+        map
+    }
 }
 
 /// What a node is told about its run. Cheap to clone.
@@ -86,6 +107,8 @@ pub(crate) struct Asked {
     pub(crate) read: usize,
     /// Whether this attempt took an answer that is not stored yet.
     pub(crate) took: bool,
+    /// The questions in which an earlier run fell asleep, and when they answer themselves.
+    pub(crate) asleep: Vec<(String, Timestamp)>,
     /// Why the task cannot end.
     pub(crate) signal: Option<Signal>,
     /// How many graphs were called.
@@ -314,7 +337,7 @@ impl Context {
                 }
                 None => {
                     let id = interrupt_id(&self.namespace(), asked.answers.len());
-                    asked.signal = Some(Signal::Waiting(vec![Interrupt { value: question.into(), id }]));
+                    asked.signal = Some(Signal::Waiting(vec![Interrupt::new(question.into(), id)]));
                     return Err(Interrupted::new());
                 }
             }

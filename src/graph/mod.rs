@@ -25,6 +25,7 @@ mod problem;
 mod schemas;
 mod scope;
 mod sequence;
+mod sleep;
 mod task_body;
 mod task_info;
 mod validate;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::base::value::Map;
-use crate::base::{CheckpointId, Namespace, Value};
+use crate::base::{CheckpointId, Clock, Namespace, SystemClock, Timestamp, Value};
 use crate::message::Message;
 use crate::store::{Cache, Kv};
 
@@ -91,6 +91,9 @@ pub(crate) trait Host: Any + Send + Sync {
     /// Runs a call of the task of `context`, now or on a thread of its own. `None` outside a run.
     fn start(self: Arc<Self>, context: &Context, call: Call) -> Option<Arc<dyn Called>>;
 
+    /// Returns the present moment of the clock of the run.
+    fn now(&self) -> Timestamp;
+
     /// Returns whether the messages of this task are shown.
     fn shows_messages(&self, context: &Context) -> bool;
 
@@ -128,6 +131,10 @@ impl Host for Nobody {
 
     fn start(self: Arc<Self>, _: &Context, _: Call) -> Option<Arc<dyn Called>> {
         None
+    }
+
+    fn now(&self) -> Timestamp {
+        SystemClock.now()
     }
 
     fn shows_messages(&self, _: &Context) -> bool {

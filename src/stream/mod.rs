@@ -190,8 +190,7 @@ fn map<const N: usize>(members: [(&str, Value); N]) -> Map {
 }
 
 fn interrupts(interrupts: &[Interrupt]) -> Value {
-    let one = |one: &Interrupt| map([("value", one.value.clone()), ("id", one.id.as_str().into())]).into();
-    Value::List(interrupts.iter().map(one).collect())
+    Value::List(interrupts.iter().map(|interrupt| interrupt.to_map().into()).collect())
 }
 
 fn task_start(start: &TaskStart) -> Result<Map, StateError> {

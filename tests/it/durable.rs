@@ -1,9 +1,45 @@
 //! What outlasts a run: threads that are deleted, tasks that sleep, and runs that are repeated.
 
-use annals::prelude::*;
-use annals::store::StoreError;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use crate::places::place;
+use annals::base::{Clock, Timestamp};
+use annals::prelude::*;
+use annals::store::{OpenOptions, StoreError};
+
+use crate::places::{place, place_with};
+
+/// A clock that the test sets, in seconds.
+#[derive(Clone, Default)]
+struct Hands(Arc<AtomicI64>);
+
+impl Hands {
+    fn set(&self, seconds: i64) {
+        self.0.store(seconds, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Hands {
+    fn now(&self) -> Timestamp {
+        at(self.0.load(Ordering::SeqCst))
+    }
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_micros(seconds * 1_000_000)
+}
+
+fn timed() -> (Hands, Store) {
+    let hands = Hands::default();
+    (hands.clone(), place_with(module_path!(), OpenOptions::new().clock(hands)))
+}
+
+/// Who sleeps, and until which second.
+fn sleepers(store: &Store) -> Vec<(String, i64)> {
+    let timers = store.timers(None).unwrap();
+    timers.iter().map(|timer| (timer.point.thread.to_string(), timer.wake_at.as_micros() / 1_000_000)).collect()
+}
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Log {
@@ -40,4 +76,184 @@ fn a_deleted_thread_is_gone_and_its_forks_hold_it() {
     let done = graph.invoke(&other, Command::resume("answer")).unwrap();
     assert_eq!(done.state().lines.to_vec(), ["first", "answer"]);
     assert!(store.check().unwrap().problems.is_empty());
+}
+
+/// START -> name
+fn one<M>(name: &str, node: impl annals::graph::IntoNode<Log, M>) -> CompiledGraph<Log> {
+    StateGraph::<Log>::new().node(name, node).edge(START, name).compile().unwrap()
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+#[test]
+fn a_task_sleeps_over_a_restart_until_its_moment() {
+    let (hands, store) = timed();
+    hands.set(100);
+    let graph = one("nap", |_: &Log, ctx: &Context| {
+        ctx.sleep_for(HOUR)?;
+        ctx.sleep_for(Duration::from_secs(10))?;
+        Ok(line("awake"))
+    });
+    let thread = store.thread("t").unwrap();
+    let asleep = graph.invoke(&thread, line("evening")).unwrap();
+    assert_eq!((asleep.wake_at(), asleep.interrupts().len()), (Some(at(3_700)), 1));
+    let asked = graph.get_state(&thread).unwrap().interrupts;
+    assert_eq!((asked[0].wake_at, &asked[0].value), (Some(at(3_700)), &Value::Null));
+
+    let store = if module_path!().ends_with("in_a_file") {
+        drop((thread, store));
+        place_with(module_path!(), OpenOptions::new().clock(hands.clone()))
+    } else {
+        store
+    };
+    let thread = store.thread("t").unwrap();
+    assert_eq!(sleepers(&store), [("t".to_string(), 3_700)]);
+    assert_eq!(store.next_timer().unwrap().map(|timer| timer.wake_at), Some(at(3_700)));
+    hands.set(3_699);
+    assert!(store.timers(Some(at(3_699))).unwrap().is_empty());
+    let early = graph.invoke(&thread, Input::Continue).unwrap();
+    assert_eq!(early.wake_at(), Some(at(3_700)), "the hour does not begin anew");
+    hands.set(3_800);
+    assert_eq!(store.timers(Some(at(3_800))).unwrap().len(), 1);
+    let second = graph.invoke(&thread, Input::Continue).unwrap();
+    assert_eq!(second.wake_at(), Some(at(3_810)), "the next sleep begins where the first one was passed");
+    hands.set(3_810);
+    let done = graph.run(&thread).durability(Durability::Sync).invoke(Input::Continue).unwrap();
+    assert_eq!(done.state().lines.to_vec(), ["evening", "awake"]);
+    assert!(done.is_done() && done.wake_at().is_none() && sleepers(&store).is_empty());
+    assert!(store.check().unwrap().problems.is_empty());
+}
+
+#[test]
+fn an_answer_before_a_sleep_is_not_that_to_the_question_after_it() {
+    let (hands, store) = timed();
+    let graph = one("talk", |_: &Log, ctx: &Context| {
+        let first = ctx.interrupt("first?")?;
+        ctx.sleep_for(HOUR)?;
+        let second = ctx.interrupt("second?")?;
+        Ok(Log::update().lines([first, second].map(|answer| answer.as_str().unwrap_or_default().to_owned())))
+    });
+    let thread = store.thread("t").unwrap();
+    graph.invoke(&thread, Log::update()).unwrap();
+    assert!(sleepers(&store).is_empty(), "a question is no timer");
+    assert_eq!(graph.invoke(&thread, Command::resume("one")).unwrap().wake_at(), Some(at(3_600)));
+    hands.set(3_600);
+    let asked = graph.invoke(&thread, Input::Continue).unwrap();
+    assert_eq!(asked.interrupts()[0].value, Value::from("second?"));
+    assert!(sleepers(&store).is_empty(), "it has gone on");
+    hands.set(0);
+    let done = graph.invoke(&thread, Command::resume("two")).unwrap();
+    assert_eq!(done.state().lines.to_vec(), ["one", "two"], "a sleep that is over stays so, whatever the clock says");
+}
+
+#[test]
+fn some_sleep_while_another_asks() {
+    let (hands, store) = timed();
+    let nap = |seconds: i64| {
+        move |_: &Log, ctx: &Context| {
+            ctx.sleep_until(at(seconds))?;
+            Ok(line("nap"))
+        }
+    };
+    let ask = |_: &Log, ctx: &Context| Ok(line(ctx.interrupt("?")?.as_str().unwrap_or_default()));
+    let graph = StateGraph::<Log>::new().node("ask", ask).node("long", nap(20)).node("short", nap(10));
+    let graph = graph.edge(START, "ask").edge(START, "long").edge(START, "short").compile().unwrap();
+    let thread = store.thread("t").unwrap();
+    let open = graph.invoke(&thread, Log::update()).unwrap();
+    assert_eq!((open.interrupts().len(), open.wake_at()), (3, Some(at(10))));
+    assert_eq!(sleepers(&store), [("t".to_string(), 10), ("t".to_string(), 20)]);
+    // One question is open, so it need not be named.
+    let answered = graph.run(&thread).strict_resume(true).invoke(Command::resume("answer")).unwrap();
+    assert_eq!(answered.interrupts().len(), 2);
+    hands.set(12);
+    let woken = graph.invoke(&thread, Input::Continue).unwrap();
+    assert_eq!((woken.interrupts().len(), sleepers(&store)), (1, vec![("t".to_string(), 20)]));
+    // An answer wakes who sleeps, before the moment.
+    let id = woken.interrupts()[0].id.clone();
+    let wake = Value::Map([(id, Value::Null)].into_iter().collect());
+    let done = graph.invoke(&thread, Command::resume(wake)).unwrap();
+    assert_eq!(done.state().lines.to_vec(), ["answer", "nap", "nap"]);
+    assert!(sleepers(&store).is_empty());
+}
+
+#[test]
+fn tasks_and_graphs_inside_sleep_as_well() {
+    let (hands, store) = timed();
+    let count = Arc::new(AtomicUsize::new(0));
+    let times = Arc::clone(&count);
+    let rest = Task::new("rest", move |seconds: i64, ctx: &Context| {
+        ctx.sleep_for(Duration::from_secs(seconds as u64))?;
+        times.fetch_add(1, Ordering::SeqCst);
+        Ok(seconds)
+    });
+    let inner = one("inner", move |_: &Log, ctx: &Context| {
+        ctx.sleep_until(at(10))?;
+        let first = rest.call(ctx, 5)?;
+        let second = rest.call(ctx, 7)?;
+        Ok(line(&format!("{first} {second}")))
+    });
+    let graph = StateGraph::<Log>::new().node("outer", inner).edge(START, "outer").compile().unwrap();
+    let thread = store.thread("t").unwrap();
+    let run = graph.run(&thread);
+    assert_eq!(annals::block_on(run.ainvoke(Log::update())).unwrap().wake_at(), Some(at(10)));
+    for (now, until) in [(11, 16), (15, 16), (20, 27), (26, 27)] {
+        hands.set(now);
+        store.clear_head_cache();
+        assert_eq!(graph.invoke(&thread, Input::Continue).unwrap().wake_at(), Some(at(until)), "at {now}");
+        assert_eq!(sleepers(&store), [("t".to_string(), until)], "who is inside is known by the outermost task");
+    }
+    hands.set(27);
+    let done = annals::block_on(graph.run(&thread).ainvoke(Input::Continue)).unwrap();
+    assert_eq!(done.state().lines.to_vec(), ["5 7"]);
+    assert_eq!((count.load(Ordering::SeqCst), sleepers(&store)), (2, Vec::new()), "each task ended once");
+}
+
+#[test]
+fn timers_go_when_nobody_has_to_be_woken_any_more() {
+    let (hands, store) = timed();
+    let fails = Arc::new(AtomicUsize::new(1));
+    let failing = Arc::clone(&fails);
+    let graph = one("nap", move |_: &Log, ctx: &Context| {
+        ctx.sleep_for(HOUR)?;
+        match failing.load(Ordering::SeqCst) {
+            0 => Ok(line("awake")),
+            _ => Err("it fails".into()),
+        }
+    });
+    let threads = ["fails", "edited", "deleted", "replayed"].map(|name| store.thread(name).unwrap());
+    for thread in &threads {
+        graph.run(thread).durability(Durability::Exit).invoke(line("start")).unwrap();
+    }
+    assert_eq!(sleepers(&store).len(), 4);
+    let [failed, edited, deleted, replayed] = &threads;
+    graph.update_state(edited, line("edited"), Some("nap")).unwrap();
+    assert!(graph.get_state(edited).unwrap().next.is_empty());
+    store.delete_thread(deleted.id()).unwrap();
+    hands.set(1_000);
+    graph.invoke(&replayed.at("~0").unwrap(), Input::Continue).unwrap();
+    assert_eq!(
+        sleepers(&store),
+        [("fails".to_string(), 3_600), ("replayed".to_string(), 4_600)],
+        "a replay begins anew"
+    );
+    hands.set(4_000);
+    graph.invoke(failed, Input::Continue).unwrap_err();
+    assert_eq!(sleepers(&store).len(), 1, "a failure is not repeated by a timer");
+    fails.store(0, Ordering::SeqCst);
+    assert!(graph.invoke(failed, Input::Continue).unwrap().is_done());
+    assert!(store.check().unwrap().problems.is_empty());
+}
+
+#[test]
+fn a_moment_that_has_passed_is_not_waited_for() {
+    let graph = one("nap", |_: &Log, ctx: &Context| {
+        ctx.sleep_until(at(1))?;
+        ctx.sleep_for(Duration::ZERO)?;
+        Ok(line("awake"))
+    });
+    let store = place(module_path!());
+    assert!(graph.invoke(&store.thread("t").unwrap(), Log::update()).unwrap().is_done());
+    assert!(graph.invoke((), Log::update()).unwrap().is_done());
+    let forever = one("nap", |_: &Log, ctx: &Context| Ok(ctx.sleep_for(Duration::MAX).map(|()| Log::update())?));
+    assert_eq!(forever.invoke((), Log::update()).unwrap().wake_at(), Some(Timestamp::from_micros(i64::MAX)));
 }

@@ -1,6 +1,9 @@
 //! Where graphs are tested: on a store in memory and on a file. A module with graphs is compiled once for each.
 
+use std::sync::Arc;
+
 use annals::prelude::*;
+use annals::store::{MemoryBackend, OpenOptions};
 
 thread_local! {
     /// The folder of the test that runs on this thread; it goes when the test ends.
@@ -9,10 +12,15 @@ thread_local! {
 
 /// A new store: a file if the module is the one for files.
 pub(crate) fn place(module: &str) -> Store {
+    place_with(module, OpenOptions::new())
+}
+
+/// A store with options. A file is that of the test: opened again, it is the same.
+pub(crate) fn place_with(module: &str, options: OpenOptions) -> Store {
     if module.ends_with("in_a_file") {
-        FOLDER.with(|folder| Store::open(folder.path().join("store.db")).unwrap())
+        FOLDER.with(|folder| Store::open_with(folder.path().join("store.db"), options).unwrap())
     } else {
-        Store::memory()
+        Store::with_backend(Arc::new(MemoryBackend::new()), options)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use annals::base::Map;
 use annals::prelude::*;
@@ -26,6 +27,8 @@ struct Node {
     name: String,
     weight: i64,
     asks: usize,
+    /// How many seconds it sleeps before it asks.
+    sleeps: u64,
     fails: u32,
     /// Whether its results are kept in the cache, which a crash leaves as it is.
     cached: bool,
@@ -42,6 +45,7 @@ enum Kind {
     /// A graph of two nodes.
     Graph {
         asks: bool,
+        sleeps: bool,
         per_thread: bool,
     },
 }
@@ -65,11 +69,12 @@ impl Plan {
                 name: format!("{}{i}", ["a", "b", "c", "d"][at]),
                 weight: 1 + rng.below(9) as i64,
                 asks: if rng.chance(15) { 1 + rng.below(2) } else { 0 },
+                sleeps: if rng.chance(12) { 1 + rng.below(100) as u64 } else { 0 },
                 fails: if rng.chance(20) { 1 + rng.below(2) as u32 } else { 0 },
                 cached: kept.chance(30),
                 kind: match rng.below(10) {
                     0 | 1 => Kind::Sends(1 + rng.below(3) as i64),
-                    2 => Kind::Graph { asks: rng.chance(50), per_thread: rng.chance(30) },
+                    2 => Kind::Graph { asks: rng.chance(50), sleeps: rng.chance(30), per_thread: rng.chance(30) },
                     _ => Kind::Plain,
                 },
                 out: match next {
@@ -107,7 +112,7 @@ impl Plan {
         for (at, layer) in self.layers.iter().enumerate() {
             for node in layer {
                 graph = match node.kind {
-                    Kind::Graph { asks, per_thread } => graph.node(node.name.as_str(), inner(turns, asks, per_thread)),
+                    Kind::Graph { .. } => graph.node(node.name.as_str(), inner(turns, &node.kind)),
                     _ => add_node(graph, node, turns, &tried, failures),
                 };
                 if at == 0 {
@@ -158,6 +163,9 @@ fn add_node(
             }
             let sum = state.get("sum").as_int().unwrap_or(0);
             let mut line = format!("{} {sum}", plan.name);
+            if plan.sleeps > 0 {
+                context.sleep_for(Duration::from_secs(plan.sleeps))?;
+            }
             for question in 0..plan.asks {
                 let answer = context.interrupt(format!("{} {question}?", plan.name))?;
                 line = format!("{line} {}", answer.as_str().unwrap_or("?"));
@@ -191,7 +199,8 @@ fn connect(graph: StateGraph<DynState>, node: &Node, next: Option<&Vec<Node>>) -
 }
 
 /// A graph of two nodes that shares the sum.
-fn inner(turns: &Turns, asks: bool, per_thread: bool) -> CompiledGraph<DynState> {
+fn inner(turns: &Turns, kind: &Kind) -> CompiledGraph<DynState> {
+    let Kind::Graph { asks, sleeps, per_thread } = *kind else { panic!("no graph") };
     let (one, two) = (turns.clone(), turns.clone());
     let schema = DynSchema::new().reduce("sum", add).last("heard").build();
     StateGraph::with_schema(schema)
@@ -206,6 +215,9 @@ fn inner(turns: &Turns, asks: bool, per_thread: bool) -> CompiledGraph<DynState>
             let turns = two.clone();
             async move {
                 turns.wait("two").await;
+                if sleeps {
+                    context.sleep_for(Duration::from_secs(50))?;
+                }
                 let heard = if asks { context.interrupt("inside?")? } else { Value::Null };
                 Ok(DynUpdate::new().set("heard", heard).set("sum", state.get("sum").as_int().unwrap_or(0) % 3))
             }

@@ -12,7 +12,9 @@ mod turns;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
+use annals::base::{Clock, Timestamp};
 use annals::prelude::*;
 use annals::store::Backend;
 use annals::{Durability, Error};
@@ -74,16 +76,22 @@ fn simulate(seed: u64, trouble: &Trouble) -> (Ending, Vec<String>, u64) {
     let plan = Plan::of(seed);
     let turns = Turns::default();
     let disk = Disk::new(rng.next(), trouble.crash, trouble.faults.clone());
-    let options = annals::store::OpenOptions::new();
+    let clock = Hands::default();
+    let options = annals::store::OpenOptions::new().clock(clock.clone());
     let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Backend>, options);
     let graph = plan.build(&turns, &store.cache(), trouble.failures);
     let thread = store.thread("t").unwrap();
     let durability = if plan.sync { Durability::Sync } else { Durability::Async };
     let mut rivals = trouble.rivals;
+    let mut stopped = false;
     // Failures, faults and questions are bounded, so is the number of runs that end it all.
     for _ in 0..200 {
         let started = thread.head().unwrap().is_some();
         let open = if started { graph.get_state(&thread).unwrap().interrupts } else { Vec::new() };
+        let (asleep, open): (Vec<_>, Vec<_>) = open.into_iter().partition(|question| question.wake_at.is_some());
+        if open.is_empty() && !asleep.is_empty() {
+            wake(&store, &clock, &asleep, stopped);
+        }
         let input = || match (started, open.as_slice()) {
             (false, _) => annals::IntoInput::<DynState>::into_input(plan.input()),
             (true, []) => Input::Continue,
@@ -100,6 +108,7 @@ fn simulate(seed: u64, trouble: &Trouble) -> (Ending, Vec<String>, u64) {
             .collect();
         let ends: Vec<Result<Outcome<DynState>, Error>> = turns.run(futures, &disk, &mut rng);
         let mut done = false;
+        stopped = ends.iter().all(Result::is_ok);
         for end in &ends {
             turns.note(match end {
                 Ok(Outcome::Done(_)) => "done".into(),
@@ -124,6 +133,30 @@ fn simulate(seed: u64, trouble: &Trouble) -> (Ending, Vec<String>, u64) {
         }
     }
     panic!("seed {seed} comes to no end: {:#?}", turns.log());
+}
+
+/// A clock that stands still until nothing else is to be done.
+#[derive(Clone, Default)]
+struct Hands(Arc<AtomicI64>);
+
+impl Clock for Hands {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// Sets the clock to the moment of the first timer. If the last run has stopped and not failed, that is the moment of the
+/// first who sleeps.
+fn wake(store: &Store, clock: &Hands, asleep: &[Interrupt], stopped: bool) {
+    let moments: Vec<_> = asleep.iter().filter_map(|question| question.wake_at).collect();
+    let timers = store.timers(None).unwrap();
+    assert!(timers.iter().all(|timer| moments.contains(&timer.wake_at)), "{timers:?} {moments:?}");
+    let first = store.next_timer().unwrap();
+    assert!(!stopped || first.as_ref().map(|timer| timer.wake_at) == moments.into_iter().min(), "{timers:?}");
+    if let Some(first) = first {
+        let now = clock.now().max(first.wake_at);
+        clock.0.store(now.as_micros(), Ordering::SeqCst);
+    }
 }
 
 /// Answers all open questions by their ids: an answer without one goes to whoever asks first.
