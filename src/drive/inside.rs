@@ -69,6 +69,10 @@ pub(super) fn begin(
     settings: &Settings,
     wants: EventMask,
 ) -> Result<Begun, Error> {
+    if settings.key.is_some() {
+        let reason = "a graph inside a task is repeated with the run around it".to_owned();
+        return Err(RunError::BadKey { reason }.into());
+    }
     let inside = Inside::new(graph, context)?;
     let host = inside.host;
     let (seed, now, head, recording, resuming) = match &inside.thread {

@@ -15,6 +15,7 @@ mod edit;
 mod feed;
 mod host;
 mod inside;
+mod key;
 mod load;
 mod nonblocking;
 mod outcome;

@@ -125,6 +125,7 @@ pub(super) struct Settings {
     pub(super) control: RunControl,
     pub(super) output_keys: Option<Vec<String>>,
     pub(super) subgraphs: bool,
+    pub(super) key: Option<String>,
     /// Whether another thread sets the run up than the one that runs it.
     moved: bool,
 }
@@ -267,6 +268,45 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
+    /// Makes it safe to repeat the run: there is one run with this key on the thread. A run with a key that an earlier one
+    /// had takes no input: it goes on where that one stopped, or, if that one has ended or another run has gone on since,
+    /// it runs nothing and returns what that one came to, with the state at its last checkpoint. So a request that may or
+    /// may not have arrived is sent again. An answer that is given by a run with a key is for the question that is open
+    /// then, and never for a later one.
+    ///
+    /// A run that stopped at a breakpoint stops there again. The answer of a run that made no checkpoint, as a question
+    /// followed that belongs to the same superstep, is remembered as long as that superstep is not over.
+    ///
+    /// # Errors
+    /// [`RunError::BadKey`] when the run begins: the key is empty or longer than 1,024 bytes, or the run is on no thread.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Account { #[channel(reduce = i64::saturating_add)] balance: i64 }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Account>::new()
+    ///     .node("note", |_: &Account| Ok(Account::update()))
+    ///     .edge(START, "note")
+    ///     .compile()?;
+    /// let thread = Store::memory().thread("account-7")?;
+    /// for _ in 0..3 {
+    ///     let paid = graph.run(&thread).idempotency_key("payment-1").invoke(Account::update().balance(10))?;
+    ///     assert_eq!(paid.state().balance, 10);
+    /// }
+    /// let paid = graph.run(&thread).idempotency_key("payment-2").invoke(Account::update().balance(10))?;
+    /// assert_eq!(paid.state().balance, 20);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.settings.key = Some(key.into());
+        self
+    }
+
     /// Sets whether a stream also shows what happens in graphs inside nodes. Default: no.
     pub fn subgraphs(mut self, shown: bool) -> Self {
         self.settings.subgraphs = shown;
@@ -353,30 +393,35 @@ pub(super) fn begin(
     if let Some(context) = &place.inside {
         return inside::begin(graph, context, input, settings, events);
     }
-    let start = match input {
+    let mut start = match input {
         Input::Update(writes) => Start::Input(resolve(&*graph.layout, writes).map_err(RunError::from)?),
         Input::Command(command) => Start::Command(command),
         Input::Continue => Start::Continue,
     };
     let place = &place.outermost()?;
-    let run = match &place.thread {
-        Some(thread) => thread.store().mint_run(),
-        None => RunId::default(),
-    };
+    let (run, earlier) = settings.run_id(place.thread.as_ref())?;
+    let at = earlier.as_ref().map(|earlier| &earlier.last).or(place.at.as_ref());
+    let addressed = place.at.is_some() && earlier.is_none();
     let (seed, now, store, head, recording) = match &place.thread {
         None => (IdSource::new().random(), SystemClock.now(), None, Head::empty(graph), None),
         Some(thread) => {
             let store = thread.store();
-            let loaded = load::load(graph, thread, place.at.as_ref())?;
-            let mut recording = recording(thread, place.at.is_some(), loaded.newest, run, settings.metadata.clone());
+            let loaded = load::load(graph, thread, at)?;
+            start = match &earlier {
+                Some(earlier) => earlier.start(&loaded),
+                None if run.is_of_key() => start.with_key(&loaded.head, run),
+                None => start,
+            };
+            let mut recording = recording(thread, addressed, loaded.newest, run, settings.metadata.clone());
             recording.parents = Arc::clone(&place.named);
-            (store.mint_seed(), store.now(), Some(store.clone()), loaded.head, Some(recording))
+            let recording = Some(recording).filter(|_| !matches!(start, Start::Show));
+            (store.mint_seed(), store.now(), Some(store.clone()), loaded.head, recording)
         }
     };
     let began = head.checkpoint.zip(place.thread.as_ref()).map(|(checkpoint, thread)| thread.point(checkpoint.id));
     let answers = matches!(&start, Start::Command(command) if command.resume.is_some());
     let mut host = settings.host(place.thread.clone(), run, events);
-    host.children = Children::new(began, place.at.is_some() && !answers, &place.named);
+    host.children = Children::new(began, addressed && !answers, &place.named);
     let host = Arc::new(host);
     let request = Request {
         interrupt_before: settings.breakpoints(graph, "before")?,
@@ -425,8 +470,9 @@ impl Settings {
         scope.value = self.value.clone();
         scope.kv = self.kv.clone().or_else(|| host.thread.as_ref().map(|thread| thread.store().kv()));
         scope.cache = graph.cache.clone();
-        if let Start::Command(command) = start {
-            scope.answers = command.resume.as_ref().and_then(answers_by_id).cloned().map(Arc::new);
+        scope.exact = self.key.is_some();
+        if let Start::Command(Command { resume, .. }) | Start::Repeat(resume) = start {
+            scope.answers = resume.as_ref().and_then(answers_by_id).cloned().map(Arc::new);
         }
         Arc::new(scope)
     }

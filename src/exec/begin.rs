@@ -2,17 +2,17 @@
 
 use crate::base::id::NULL_TASK;
 use crate::base::{CheckpointId, Encoded, Map, Timestamp, Value, WriteValue};
-use crate::graph::{Command, Interrupt, NodeOutput};
+use crate::graph::{Command, Interrupt, NodeOutput, check_answer};
 use crate::state::Writes;
 use crate::store::{NewWrite, NewWrites, Source};
 
 use super::apply::{abandon, apply_untasked, see_all};
-use super::effect::Start;
+use super::effect::{Start, Status};
 use super::error::{ResumeProblem, RunError};
 use super::exit::Saving;
 use super::head::RESUME;
 use super::input::input_value;
-use super::load::{asleep_of, interrupts_of};
+use super::load::asleep_of;
 use super::machine::Machine;
 use super::plan::{Order, plan};
 use super::save::new_writes;
@@ -32,6 +32,17 @@ impl Machine {
                 self.begin_resumed(Vec::new(), None, addressed)?;
             }
             Start::Inside { input, resuming } => self.begin_inside(input, resuming)?,
+            Start::Repeat(answers) => {
+                self.repeats = true;
+                self.plan_head();
+                self.begin_resumed(Vec::new(), answers, false)?;
+            }
+            Start::Show => {
+                self.plan_head();
+                self.show_values(&[]);
+                self.status = if self.tasks.is_empty() { Status::Done } else { Status::Interrupted(self.head.asked()) };
+                return Ok(());
+            }
         }
         // What is shown and stored from here on is, also if the first superstep fails at once.
         let ticked = self.tick();
@@ -125,10 +136,7 @@ impl Machine {
         let Some(answer) = resume else { return Ok(()) };
         let latest = self.head.checkpoint.map(|c| c.id) == self.committed;
         let strict = self.request.strict_resume && (latest || !addressed);
-        let open = self.head.pending.iter().filter(|pending| pending.task != NULL_TASK && !pending.is_finished());
-        let mut open: Vec<Interrupt> = open.flat_map(interrupts_of).collect();
-        open.sort_by(|a, b| a.id.cmp(&b.id));
-        open.dedup_by(|a, b| a.id == b.id);
+        let mut open = self.head.open();
         let ids_of = |open: &[Interrupt]| open.iter().map(|interrupt| interrupt.id.clone()).collect();
         let ids: Vec<String> = ids_of(&open);
         // Who sleeps can be woken, but asks for nothing.
@@ -141,7 +149,7 @@ impl Machine {
                 let unknown = answers.keys().filter(|id| !ids.contains(id));
                 ResumeProblem::NotPending { ids: unknown.cloned().collect() }
             }
-            _ => return Ok(()),
+            _ => return check_answers(&open, answer),
         };
         Err(RunError::UnknownInterrupt { problem, pending: ids })
     }
@@ -180,7 +188,8 @@ impl Machine {
         }
         // What the checkpoint changed is still news to its tasks.
         self.head.updated = before.map(|before| before.into_iter().chain(changed.iter().copied()).collect());
-        if self.head.checkpoint.is_some() {
+        // A breakpoint at which the run stopped is not passed by asking again.
+        if self.head.checkpoint.is_some() && !self.repeats {
             see_all(&self.graph, &mut self.head, &mut self.changes, record);
         }
         if forks {
@@ -223,6 +232,7 @@ impl Machine {
             let value = WriteValue::One(Encoded::encode(answer)?.into());
             saved.push(NewWrite { index: RESUME.1, channel: RESUME.0.into(), value });
         }
+        saved.extend(self.key_write());
         if !saved.is_empty() {
             let writes = NewWrites { checkpoint: checkpoint.id, task: NULL_TASK, path: "".into(), writes: saved };
             if self.request.saving == Saving::Steps {
@@ -245,14 +255,10 @@ impl Machine {
             if let Some(pending) = self.head.pending_of(task.id).filter(|_| keep_answers) {
                 task.answers = super::load::answers_of(pending);
             }
-            if let Some(answers) = &self.scope.answers {
-                let place = crate::graph::task_namespace(namespace, task.name(graph), task.id);
-                let id = crate::graph::interrupt_id(&place, task.answers.len());
-                let first = crate::graph::interrupt_id(&place, 0);
-                let known = task.answers.len();
-                task.answers.extend(answers.get(&id).or_else(|| answers.get(&first)).cloned());
-                task.answered = task.answers.len() > known;
-            }
+            let place = crate::graph::task_namespace(namespace, task.name(graph), task.id);
+            let known = task.answers.len();
+            task.answers.extend(self.scope.answer_to(&place, known).cloned());
+            task.answered = task.answers.len() > known;
         }
         if !self.namespace.is_root() {
             // The answer is the run's: the outermost graph holds it.
@@ -262,13 +268,12 @@ impl Machine {
             self.head.pending_of(NULL_TASK).and_then(|pending| super::load::answers_of(pending).into_iter().next());
         *self.scope.resume.lock() = resume
             .filter(|answer| answers_by_id(answer).is_none())
-            .or(stored.filter(|_| keep_answers && keeps_answer && !self.is_asleep()));
+            .or(stored.filter(|_| keep_answers && keeps_answer && !self.repeats && !self.is_asleep()));
     }
 
     /// Whether all that an earlier run left open sleeps: an answer that is stored was taken before.
     fn is_asleep(&self) -> bool {
-        let open = self.head.pending.iter().filter(|pending| pending.task != NULL_TASK && !pending.is_finished());
-        let open: Vec<Interrupt> = open.flat_map(interrupts_of).collect();
+        let open = self.head.open();
         !open.is_empty() && open.iter().all(|interrupt| interrupt.wake_at.is_some())
     }
 
@@ -277,6 +282,20 @@ impl Machine {
         let pending = self.head.pending_of(task.id).filter(|_| !self.replaying);
         pending.map(asleep_of).unwrap_or_default()
     }
+}
+
+/// Refuses answers that do not look like their questions want them.
+fn check_answers(open: &[Interrupt], answer: &Value) -> Result<(), RunError> {
+    for question in open {
+        let answer = match answers_by_id(answer) {
+            Some(answers) => answers.get(&question.id),
+            None => Some(answer),
+        };
+        if let (Some(schema), Some(answer)) = (&question.response_schema, answer) {
+            check_answer(schema, answer, &question.id)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the answers, if they are a map from the ids of questions. An empty map is one.

@@ -8,8 +8,7 @@ use crate::base::id::NULL_TASK;
 use crate::base::{Payload, TaskId, Value, WriteValue, hash, panic_text};
 use crate::graph::{
     Around, Asked, BoxError, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, MessagePart,
-    MessagePiece, NodePlace, NodeResult, RetryPolicy, Returned, StoredCall, TaskPath, interrupt_id, questions, stops,
-    task_namespace,
+    MessagePiece, NodePlace, NodeResult, RetryPolicy, Returned, StoredCall, TaskPath, questions, stops, task_namespace,
 };
 use crate::state::{WritesView, messages_in_value};
 use crate::store::{NewWrite, NewWrites};
@@ -66,12 +65,9 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         // Too deep to have graphs inside: they say so themselves when they are called.
         Err(_) => outer.namespace.clone(),
     };
-    if let Some(answers) = &outer.scope.answers {
-        let place = task_namespace(&namespace, &call.name, id);
-        let given = answers.get(&interrupt_id(&place, asked.answers.len())).or(answers.get(&interrupt_id(&place, 0)));
-        asked.took = given.is_some();
-        asked.answers.extend(given.cloned());
-    }
+    let given = outer.scope.answer_to(&task_namespace(&namespace, &call.name, id), asked.answers.len());
+    asked.took = given.is_some();
+    asked.answers.extend(given.cloned());
     let called = Arc::new((outer.place.path(&outer.node), index));
     let place =
         NodePlace { node: None, push: None, call: Some(called), around: None, graph: Arc::clone(&outer.place.graph) };

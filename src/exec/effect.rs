@@ -119,6 +119,10 @@ pub(crate) enum Start {
     Input(Writes),
     Command(Command),
     Continue,
+    /// On where a run with the same idempotency key stopped, with what is left of its answers.
+    Repeat(Option<Value>),
+    /// Nothing: what a run with the same idempotency key came to is shown.
+    Show,
     /// A graph inside a task: the input, or on from its head if the run around it was continued.
     Inside {
         input: Writes,

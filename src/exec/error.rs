@@ -2,7 +2,7 @@
 
 use crate::base::CodecError;
 use crate::channel::ChannelError;
-use crate::graph::{BoxError, GraphProblem, Interrupted};
+use crate::graph::{BoxError, GraphProblem, Interrupted, InvalidAnswer};
 use crate::state::StateError;
 
 /// An error of a run.
@@ -56,6 +56,9 @@ pub enum RunError {
         /// The ids of the questions that are open.
         pending: Vec<String>,
     },
+    /// An answer does not look like its question wants it. Nothing was written, and the question stays open.
+    #[error(transparent)]
+    InvalidAnswer(#[from] InvalidAnswer),
     /// A path returned a label that is not in its map.
     #[error("a conditional edge returned {label:?}, which is not in its map")]
     UnknownLabel {
@@ -104,6 +107,12 @@ pub enum RunError {
     /// Something was to be done to a cache, and the graph has none.
     #[error("the graph has no cache")]
     NoCache,
+    /// The idempotency key of a run cannot be used. Nothing was run.
+    #[error("the idempotency key of the run cannot be used: {reason}")]
+    BadKey {
+        /// Why.
+        reason: String,
+    },
     /// The recursion limit is not at least 1.
     #[error("the recursion limit is {limit}; it must be at least 1")]
     BadRecursionLimit {
@@ -213,7 +222,11 @@ impl RunError {
             Self::RecursionLimit { .. } => "GraphRecursionError",
             Self::SeveralInterrupts { .. } | Self::NoStore => "RuntimeError",
             Self::UnknownLabel { .. } => "KeyError",
-            Self::BadDestination { .. } | Self::BadRecursionLimit { .. } | Self::NoCache => "ValueError",
+            Self::BadDestination { .. }
+            | Self::BadRecursionLimit { .. }
+            | Self::BadKey { .. }
+            | Self::InvalidAnswer(_)
+            | Self::NoCache => "ValueError",
             Self::Breakpoint(problem) => problem.class(),
             Self::Edit(EditProblem::NoSupersteps | EditProblem::NoUpdates { .. }) => "ValueError",
             Self::Edit(_) => "InvalidUpdateError",

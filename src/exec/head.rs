@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::base::id::NULL_TASK;
 use crate::base::{CheckpointId, TaskId, WriteValue};
 use crate::channel::Barrier;
-use crate::graph::{Graph, Join, NodeOutput, SendTo};
+use crate::graph::{Graph, Interrupt, Join, NodeOutput, SendTo};
 use crate::state::StateRef;
 use crate::store::Source;
+
+use super::load::interrupts_of;
 
 /// A decoded checkpoint. All channels are there by number, with their versions.
 pub(crate) struct Head {
@@ -74,6 +77,8 @@ pub(crate) const INTERRUPT: (&str, i32) = ("__interrupt__", -3);
 pub(crate) const RESUME: (&str, i32) = ("__resume__", -4);
 /// The node that failed, of a task whose failure another one handles.
 pub(crate) const ERROR_SOURCE: (&str, i32) = ("__error_source_node__", -5);
+/// Which commands of runs with an idempotency key are stored, and which questions they answered.
+pub(crate) const KEYS: (&str, i32) = ("__keys__", -6);
 /// What a task writes that has nothing to write, so that it counts as finished.
 pub(crate) const NO_WRITES: &str = "__no_writes__";
 /// The pseudo node under which breakpoints remember what they have seen.
@@ -120,6 +125,24 @@ impl Head {
     /// Returns the step of the checkpoint, -2 on a new thread.
     pub(crate) fn step(&self) -> i64 {
         self.checkpoint.map_or(-2, |checkpoint| checkpoint.step)
+    }
+
+    /// Returns the open questions, by their ids.
+    pub(crate) fn open(&self) -> Vec<Interrupt> {
+        self.questions(|pending| !pending.is_finished())
+    }
+
+    /// Returns the questions that its tasks asked, open or not, by their ids.
+    pub(crate) fn asked(&self) -> Vec<Interrupt> {
+        self.questions(|_| true)
+    }
+
+    fn questions(&self, of: impl Fn(&PendingWrites) -> bool) -> Vec<Interrupt> {
+        let pending = self.pending.iter().filter(|pending| pending.task != NULL_TASK && of(pending));
+        let mut questions: Vec<Interrupt> = pending.flat_map(interrupts_of).collect();
+        questions.sort_by(|a, b| a.id.cmp(&b.id));
+        questions.dedup_by(|a, b| a.id == b.id);
+        questions
     }
 
     /// Returns the stored writes of a task.

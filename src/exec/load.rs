@@ -218,7 +218,7 @@ pub(super) fn task_writes(graph: &Graph, pending: &PendingWrites) -> Result<Vec<
 
 /// Returns the questions stored for a task.
 pub(crate) fn interrupts_of(pending: &PendingWrites) -> Vec<Interrupt> {
-    let stored = special(pending, INTERRUPT);
+    let stored = special_of(pending, INTERRUPT);
     let interrupts = stored.as_ref().and_then(Value::as_list).unwrap_or_default().iter().map(|interrupt| Interrupt {
         value: interrupt.get("value").cloned().unwrap_or_default(),
         id: interrupt.get("id").and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -235,14 +235,14 @@ pub(super) fn asleep_of(pending: &PendingWrites) -> Vec<(String, Timestamp)> {
 
 /// Returns the answers stored for a task, or the one stored for whoever asks.
 pub(super) fn answers_of(pending: &PendingWrites) -> Vec<Value> {
-    match special(pending, RESUME) {
+    match special_of(pending, RESUME) {
         Some(answer) if pending.task == NULL_TASK => vec![answer],
         Some(Value::List(answers)) => answers,
         _ => Vec::new(),
     }
 }
 
-fn special(pending: &PendingWrites, (_, index): (&str, i32)) -> Option<Value> {
+pub(super) fn special_of(pending: &PendingWrites, (_, index): (&str, i32)) -> Option<Value> {
     let write = pending.writes.iter().find(|write| write.index == index)?;
     match &write.value {
         WriteValue::One(payload) => decode_bytes(payload.codec, &payload.data).ok(),
@@ -281,10 +281,10 @@ fn shown_writes<'a>(graph: &'a Graph, writes: &[TaskWrite]) -> Result<Vec<(&'a A
 
 /// Returns the message of the error stored for a task.
 pub(crate) fn error_of(pending: &PendingWrites) -> Option<String> {
-    special(pending, super::head::ERROR).and_then(|error| error.as_str().map(str::to_owned))
+    special_of(pending, super::head::ERROR).and_then(|error| error.as_str().map(str::to_owned))
 }
 
 /// Returns the name of the node stored for a task whose failure another one handles.
 pub(super) fn error_source_of(pending: &PendingWrites) -> Option<Value> {
-    special(pending, super::head::ERROR_SOURCE)
+    special_of(pending, super::head::ERROR_SOURCE)
 }

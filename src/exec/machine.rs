@@ -44,6 +44,8 @@ pub(crate) struct Machine {
     pub(super) scope: Arc<Scope>,
     /// Whether the run continues, until its first superstep has ended.
     pub(super) resuming: bool,
+    /// Whether the run repeats an earlier one with its idempotency key.
+    pub(super) repeats: bool,
     pub(super) effects: VecDeque<Effect>,
     pub(super) events: VecDeque<Event>,
     /// Batches handed out and not reported committed.
@@ -119,6 +121,7 @@ impl Machine {
             timers: Vec::new(),
             scope: request.scope,
             resuming: false,
+            repeats: false,
             effects: VecDeque::new(),
             events: VecDeque::new(),
             unreported: 0,

@@ -20,6 +20,7 @@ mod error;
 mod exit;
 mod head;
 mod input;
+mod key;
 mod load;
 mod machine;
 mod plan;

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, TaskId, Timestamp, Value, hash};
-use crate::graph::{Context, Graph, NodeError, RetryPolicy, interrupt_id, task_namespace};
+use crate::graph::{Context, Graph, NodeError, RetryPolicy, task_namespace};
 
 use super::cache::CacheEntry;
 use super::effect::Effect;
@@ -132,13 +132,10 @@ impl Machine {
             task.answers = answers_of(pending);
             extra.first_index = pending.writes.iter().map(|write| write.index + 1).max().unwrap_or(0).max(0);
         }
-        if let Some(answers) = &self.scope.answers {
-            let place = task_namespace(&self.namespace, name, id);
-            let known = task.answers.len();
-            let answer = answers.get(&interrupt_id(&place, known)).or_else(|| answers.get(&interrupt_id(&place, 0)));
-            task.answers.extend(answer.cloned());
-            task.answered = task.answers.len() > known;
-        }
+        let place = task_namespace(&self.namespace, name, id);
+        let known = task.answers.len();
+        task.answers.extend(self.scope.answer_to(&place, known).cloned());
+        task.answered = task.answers.len() > known;
         task.extra = Some(Box::new(extra));
         self.tasks.push(task);
     }

@@ -327,6 +327,11 @@ impl Context {
     /// # }
     /// ```
     pub fn interrupt(&self, question: impl Into<Value>) -> Result<Value, Interrupted> {
+        self.ask(|id| Interrupt::new(question.into(), id)).map(|(_, answer)| answer)
+    }
+
+    /// Returns the number of the question in the task, and its answer; without one the question is made of its id.
+    pub(super) fn ask(&self, question: impl FnOnce(String) -> Interrupt) -> Result<(usize, Value), Interrupted> {
         let mut asked = self.0.asked.lock();
         let at = asked.read;
         if at == asked.answers.len() {
@@ -337,13 +342,13 @@ impl Context {
                 }
                 None => {
                     let id = interrupt_id(&self.namespace(), asked.answers.len());
-                    asked.signal = Some(Signal::Waiting(vec![Interrupt::new(question.into(), id)]));
+                    asked.signal = Some(Signal::Waiting(vec![question(id)]));
                     return Err(Interrupted::new());
                 }
             }
         }
         asked.read += 1;
-        Ok(asked.answers[at].clone())
+        Ok((at, asked.answers[at].clone()))
     }
 }
 

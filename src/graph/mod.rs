@@ -6,6 +6,7 @@
 //! Invariants: a compiled graph never changes; channels and nodes are numbered once; every problem of a graph is
 //! reported at once.
 
+mod answer;
 mod async_node;
 mod branch;
 mod builder;
@@ -30,6 +31,7 @@ mod task_body;
 mod task_info;
 mod validate;
 
+pub use answer::InvalidAnswer;
 pub use branch::{IntoPath, IntoTargets, Named};
 pub use builder::{Persistence, StateGraph};
 pub use call::{AsyncTask, CallError, Started, Task};
@@ -50,13 +52,14 @@ pub use task_body::{Awaited, Blocking, IntoTask, TaskBody};
 pub use task_info::TaskInfo;
 pub(crate) use task_info::TaskParts;
 
+pub(crate) use answer::check_answer;
 pub(crate) use async_node::NodeFuture;
 pub(crate) use branch::Branch;
 pub(crate) use call::{
     Call, CallOutcome, CallWork, Called, Calls, Done, Returned, StoredCall, TaskPath, questions, stops, task_labels,
 };
 pub(crate) use compiled::{Breakpoints, Graph, Join, Outgoing};
-pub(crate) use context::{Around, Asked, ContextParts, Signal, interrupt_id, task_namespace, without_tasks};
+pub(crate) use context::{Around, Asked, ContextParts, Signal, task_namespace, without_tasks};
 pub(crate) use entrypoint::{INPUT, VALUE, input_writes};
 pub(crate) use message_part::json_map;
 pub(crate) use node::{NodeInput, Takes, Work};

@@ -13,7 +13,7 @@ use crate::message::Message;
 use crate::store::{Cache, Kv};
 
 use super::call::{Call, Called};
-use super::context::{Context, ResumeOnce};
+use super::context::{Context, ResumeOnce, interrupt_id};
 use super::message_stream::MessagePiece;
 
 /// Asks a run to stop, from outside or from a node. Clones are the same control.
@@ -119,6 +119,9 @@ pub(crate) struct Scope {
     pub(crate) resume: ResumeOnce,
     /// Answers by the id of their question.
     pub(crate) answers: Option<Arc<Map>>,
+    /// Whether an id stands for its question alone. If not, the id of the first question of a task stands for those
+    /// that follow as well.
+    pub(crate) exact: bool,
     /// Where graphs inside were left, until the graphs around them have stored what they made of it.
     pub(crate) left: Arc<Mutex<Vec<(Namespace, CheckpointId)>>>,
 }
@@ -161,8 +164,16 @@ impl Scope {
             cache: None,
             resume: ResumeOnce::default(),
             answers: None,
+            exact: false,
             left: Arc::default(),
         }
+    }
+
+    /// Returns the answer to the question number `answered` of the task in a namespace, if it was given by its id.
+    pub(crate) fn answer_to(&self, task_namespace: &str, answered: usize) -> Option<&Value> {
+        let answers = self.answers.as_deref()?;
+        let first = || answers.get(&interrupt_id(task_namespace, 0)).filter(|_| !self.exact);
+        answers.get(&interrupt_id(task_namespace, answered)).or_else(first)
     }
 
     /// Takes the heads of the graphs that ended inside the one in a namespace.

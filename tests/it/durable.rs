@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use annals::RunError;
 use annals::base::{Clock, Timestamp};
 use annals::prelude::*;
 use annals::store::{OpenOptions, StoreError};
@@ -256,4 +257,171 @@ fn a_moment_that_has_passed_is_not_waited_for() {
     assert!(graph.invoke((), Log::update()).unwrap().is_done());
     let forever = one("nap", |_: &Log, ctx: &Context| Ok(ctx.sleep_for(Duration::MAX).map(|()| Log::update())?));
     assert_eq!(forever.invoke((), Log::update()).unwrap().wake_at(), Some(Timestamp::from_micros(i64::MAX)));
+}
+
+/// a -> b, each of which writes its name and counts; b asks nothing, fails so often, and stops the graph if asked to.
+fn counted(count: &Arc<AtomicUsize>, fails: usize) -> CompiledGraph<Log> {
+    let (first, second, left) = (Arc::clone(count), Arc::clone(count), AtomicUsize::new(fails));
+    let a = move |_: &Log| {
+        first.fetch_add(1, Ordering::SeqCst);
+        Ok(line("a"))
+    };
+    let b = move |_: &Log| {
+        if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Err("it fails at first".into());
+        }
+        second.fetch_add(1, Ordering::SeqCst);
+        Ok(line("b"))
+    };
+    StateGraph::<Log>::new().node("a", a).node("b", b).edge(START, "a").edge("a", "b").compile().unwrap()
+}
+
+fn lines(outcome: &Outcome<Log>) -> Vec<String> {
+    outcome.state().lines.to_vec()
+}
+
+#[test]
+fn a_run_with_a_key_runs_once() {
+    let store = place(module_path!());
+    let count = Arc::new(AtomicUsize::new(0));
+    let graph = counted(&count, 0);
+    let (thread, other) = (store.thread("t").unwrap(), store.thread("other").unwrap());
+    let run = |thread: &Thread, key: &str| graph.run(thread).idempotency_key(key).invoke(line(key)).unwrap();
+    for _ in 0..3 {
+        assert_eq!(lines(&run(&thread, "1")), ["1", "a", "b"]);
+        store.clear_head_cache();
+    }
+    assert_eq!((count.load(Ordering::SeqCst), thread.history().unwrap().count()), (2, 4));
+    assert_eq!(lines(&run(&thread, "2")), ["1", "a", "b", "2", "a", "b"], "another key is another run");
+    assert_eq!(lines(&run(&other, "1")), ["1", "a", "b"], "a key is that of its thread");
+    assert_eq!(count.load(Ordering::SeqCst), 6);
+    // The thread has moved on; the first run still came to what it came to.
+    let first = annals::block_on(graph.run(&thread).idempotency_key("1").ainvoke(line("1"))).unwrap();
+    assert!(first.is_done());
+    assert_eq!(lines(&first), ["1", "a", "b"]);
+    let mut stream = graph.run(&thread).idempotency_key("1").stream(line("1"), &[StreamMode::Values]).unwrap();
+    assert_eq!((&mut stream).count(), 1, "a repeated run shows what it came to");
+    assert_eq!(count.load(Ordering::SeqCst), 6);
+    assert_eq!(graph.get_state(&thread).unwrap().values.lines.len(), 6);
+    assert!(store.check().unwrap().problems.is_empty());
+}
+
+#[test]
+fn a_run_with_a_key_goes_on_where_it_failed() {
+    let store = place(module_path!());
+    let count = Arc::new(AtomicUsize::new(0));
+    let graph = counted(&count, 2);
+    let thread = store.thread("t").unwrap();
+    let run = || graph.run(&thread).idempotency_key("1").invoke(line("in"));
+    run().unwrap_err();
+    run().unwrap_err();
+    assert_eq!(lines(&run().unwrap()), ["in", "a", "b"], "the input is taken once");
+    assert_eq!(count.load(Ordering::SeqCst), 2);
+    let graph = counted(&count, 0);
+    let stopped =
+        |key: &str| graph.run(&thread).interrupt_before(["b"]).idempotency_key(key).invoke(line("x")).unwrap();
+    for _ in 0..2 {
+        assert_eq!(lines(&stopped("2")), ["in", "a", "b", "x", "a"], "a breakpoint is not passed by asking again");
+    }
+    graph.invoke(&thread, Input::Continue).unwrap();
+    let shown = stopped("2");
+    assert_eq!((lines(&shown).len(), shown.is_done()), (5, false), "it stopped there, whoever went on");
+}
+
+#[test]
+fn an_answer_with_a_key_is_given_once() {
+    let store = place(module_path!());
+    let ask = |_: &Log, ctx: &Context| {
+        let first = ctx.interrupt("first?")?;
+        let second = ctx.interrupt("second?")?;
+        Ok(Log::update().lines([first, second].map(|answer| answer.as_str().unwrap_or_default().to_owned())))
+    };
+    let inner = one("ask", ask);
+    let inside = StateGraph::<Log>::new().node("inside", inner).edge(START, "inside").compile().unwrap();
+    // What a graph inside returns is added to what it was given.
+    let (own, around): (&[&str], &[&str]) = (&["start", "one", "two"], &["start", "start", "one", "two"]);
+    for (name, graph, end) in [("ask", one("ask", ask), own), ("inside", inside, around)] {
+        let thread = store.thread(name).unwrap();
+        let question = |outcome: Outcome<Log>| outcome.interrupts()[0].value.clone();
+        let start = || graph.run(&thread).idempotency_key("start").invoke(line("start")).unwrap();
+        let answer = |key: &str| graph.run(&thread).idempotency_key(key).invoke(Command::resume(key)).unwrap();
+        assert_eq!((question(start()), question(start())), ("first?".into(), "first?".into()), "{name}");
+        for _ in 0..3 {
+            assert_eq!(question(answer("one")), "second?".into(), "{name}: the second question is not answered by it");
+            assert_eq!(question(start()), "second?".into(), "{name}");
+        }
+        for _ in 0..2 {
+            assert_eq!(lines(&answer("two")), end, "{name}");
+        }
+        let shown = start();
+        assert_eq!(lines(&shown), ["start"], "{name}: it stopped at a question");
+        assert_eq!(shown.interrupts().len(), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_command_with_a_key_changes_the_state_once() {
+    let store = place(module_path!());
+    let ask = |_: &Log, ctx: &Context| Ok(ctx.interrupt("?").map(|_| line("answered"))?);
+    let (graph, thread) = (one("ask", ask), store.thread("t").unwrap());
+    graph.invoke(&thread, line("start")).unwrap();
+    let note = || graph.run(&thread).idempotency_key("note").invoke(Command::update(line("note"))).unwrap();
+    for _ in 0..3 {
+        assert_eq!((lines(&note()), note().interrupts().len()), (vec!["start".to_string(), "note".to_string()], 1));
+    }
+    let done = graph.invoke(&thread, Command::resume("yes")).unwrap();
+    assert_eq!(lines(&done), ["start", "note", "answered"]);
+}
+
+#[test]
+fn a_key_that_cannot_be_used_is_refused() {
+    let store = place(module_path!());
+    let (graph, thread) = (counted(&Arc::default(), 0), store.thread("t").unwrap());
+    let refused = |error: annals::Error| match error.as_run() {
+        Some(RunError::BadKey { reason }) => reason.clone(),
+        _ => panic!("{error}"),
+    };
+    let run = |key: &str| graph.run(&thread).idempotency_key(key).invoke(line("x"));
+    assert!(refused(run("").unwrap_err()).contains("empty"));
+    assert!(refused(run(&"k".repeat(1_025)).unwrap_err()).contains("1024"));
+    assert!(refused(graph.run(()).idempotency_key("k").invoke(line("x")).unwrap_err()).contains("thread"));
+    assert!(thread.head().unwrap().is_none(), "nothing was run");
+    assert!(run(&"k".repeat(1_024)).unwrap().is_done());
+}
+
+#[test]
+fn an_answer_that_does_not_fit_is_refused_and_its_question_stays_open() {
+    let store = place(module_path!());
+    let schema = serde_json::json!({"type": "string", "minLength": 2});
+    let shown = Value::from(schema.clone());
+    let ask = move |_: &Log, ctx: &Context| Ok(line(ctx.interrupt_with("?", schema.clone())?.as_str().unwrap_or("?")));
+    let inner = one("ask", ask.clone());
+    let graph = StateGraph::<Log>::new().node("inner", inner).node("ask", ask).edge(START, "inner").edge(START, "ask");
+    let (graph, thread) = (graph.compile().unwrap(), store.thread("t").unwrap());
+    let open = graph.invoke(&thread, Log::update()).unwrap().interrupts().to_vec();
+    assert!(open.len() == 2 && open.iter().all(|question| question.response_schema.as_ref() == Some(&shown)));
+    assert_eq!(graph.get_state(&thread).unwrap().interrupts.len(), 2);
+    let by_id = |at: usize, answer: Value| Value::Map([(open[at].id.clone(), answer)].into_iter().collect());
+    for (at, answer, path) in [(0, Value::from(1), "$"), (1, Value::from("x"), "$")] {
+        let before = thread.store().backend().writes(thread.head().unwrap().unwrap().point()).unwrap();
+        let refused = graph.invoke(&thread, Command::resume(by_id(at, answer))).unwrap_err();
+        let Some(RunError::InvalidAnswer(misfit)) = refused.as_run() else { panic!("{refused}") };
+        assert_eq!((&misfit.id, misfit.path.as_str()), (&open[at].id, path));
+        let after = thread.store().backend().writes(thread.head().unwrap().unwrap().point()).unwrap();
+        assert_eq!(before, after, "nothing was written");
+    }
+    graph.invoke(&thread, Command::resume(by_id(0, "one".into()))).unwrap();
+    graph.invoke(&thread, Command::resume(2)).unwrap_err();
+    let done = graph.invoke(&thread, Command::resume("two")).unwrap();
+    assert!(done.is_done());
+    assert_eq!(done.state().lines.len(), 2);
+    // An answer that comes before its question fails the node, and can be given again.
+    let early = one("ask", |_: &Log, ctx: &Context| {
+        ctx.interrupt_with("?", serde_json::json!({"const": 7})).map(|_| line("seven"))
+    });
+    let thread = store.thread("stopped").unwrap();
+    early.run(&thread).interrupt_before(["ask"]).invoke(Log::update()).unwrap();
+    let refused = early.invoke(&thread, Command::resume(8)).unwrap_err();
+    assert!(refused.is_user() && refused.to_string().contains("must be 7, but is 8"), "{refused}");
+    assert!(early.invoke(&thread, Command::resume(7)).unwrap().is_done());
 }

@@ -16,6 +16,8 @@ use super::turns::Turns;
 pub(crate) struct Plan {
     /// Whether each superstep is waited for.
     pub(crate) sync: bool,
+    /// Whether each run has an idempotency key, and is repeated until it does not fail.
+    pub(crate) keyed: bool,
     layers: Vec<Vec<Node>>,
     /// How often the last layer leads back to the first.
     laps: i64,
@@ -85,7 +87,7 @@ impl Plan {
             });
             layers.push(nodes.collect());
         }
-        Self { sync: rng.chance(50), layers, laps: rng.below(2) as i64, seed }
+        Self { sync: rng.chance(50), keyed: rng.chance(30), layers, laps: rng.below(2) as i64, seed }
     }
 
     /// Returns the input of its first run.

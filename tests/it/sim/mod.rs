@@ -83,7 +83,7 @@ fn simulate(seed: u64, trouble: &Trouble) -> (Ending, Vec<String>, u64) {
     let thread = store.thread("t").unwrap();
     let durability = if plan.sync { Durability::Sync } else { Durability::Async };
     let mut rivals = trouble.rivals;
-    let mut stopped = false;
+    let (mut stopped, mut requests, mut request) = (true, 0, Input::Continue);
     // Failures, faults and questions are bounded, so is the number of runs that end it all.
     for _ in 0..200 {
         let started = thread.head().unwrap().is_some();
@@ -92,17 +92,24 @@ fn simulate(seed: u64, trouble: &Trouble) -> (Ending, Vec<String>, u64) {
         if open.is_empty() && !asleep.is_empty() {
             wake(&store, &clock, &asleep, stopped);
         }
-        let input = || match (started, open.as_slice()) {
-            (false, _) => annals::IntoInput::<DynState>::into_input(plan.input()),
-            (true, []) => Input::Continue,
-            (true, open) => Input::Command(Command::resume(answers(open))),
-        };
+        if !plan.keyed || stopped {
+            requests += 1;
+            request = match (started, open.as_slice()) {
+                (false, _) => annals::IntoInput::<DynState>::into_input(plan.input()),
+                (true, []) => Input::Continue,
+                (true, [one]) if plan.keyed => Input::Command(Command::resume(answer_to(&one.value))),
+                (true, open) => Input::Command(Command::resume(answers(open))),
+            };
+        }
         let runs = if rivals && started { 2 } else { 1 };
         rivals &= !started;
         let futures: Vec<_> = (0..runs)
             .map(|_| {
-                let run = graph.run(&thread).durability(durability);
-                let input = input();
+                let mut run = graph.run(&thread).durability(durability);
+                if plan.keyed {
+                    run = run.idempotency_key(format!("request {requests}"));
+                }
+                let input = request.clone();
                 Box::pin(async move { run.ainvoke(input).await }) as Pin<Box<dyn Future<Output = _>>>
             })
             .collect();
