@@ -69,7 +69,13 @@ impl Context {
         let with_schema =
             |id| Interrupt { response_schema: Some(schema.clone()), ..Interrupt::new(question.into(), id) };
         let (at, answer) = self.ask(with_schema)?;
-        check_answer(&schema, &answer, &interrupt_id(&self.namespace(), at))?;
+        if let Err(misfit) = check_answer(&schema, &answer, &interrupt_id(&self.namespace(), at)) {
+            let mut asked = self.asked().lock();
+            // It is not kept as an answer that was given.
+            asked.answers.truncate(at);
+            asked.read = at;
+            return Err(misfit.into());
+        }
         Ok(answer)
     }
 }
