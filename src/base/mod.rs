@@ -3,6 +3,7 @@
 //! Plain data and pure functions: ids, namespaces, values and their encoding, sums, limits, and the clock as an
 //! argument. *Absent:* I/O, channels, messages, SQL, graphs. Nothing here knows another floor of `annals`.
 
+pub mod base64;
 pub mod hash;
 pub mod id;
 pub mod integer;

@@ -7,6 +7,7 @@ use serde::de::{self, DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, V
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::base64::encode_standard;
 use super::limits::{VALUE_BYTES_MAX, VALUE_DEPTH_MAX, VALUE_NODES_MAX};
 
 /// An object: names to values, in insertion order.
@@ -135,12 +136,12 @@ impl Value {
             Self::Float(x) if x.is_infinite() => json!({"$float": if *x > 0.0 { "inf" } else { "-inf" }}),
             Self::Float(x) => json!(x),
             Self::Str(text) => Json::String(text.clone()),
-            Self::Bytes(bytes) => json!({"$bytes": base64(bytes)}),
+            Self::Bytes(bytes) => json!({"$bytes": encode_standard(bytes)}),
             Self::List(items) => items.iter().map(Self::to_json).collect(),
             Self::Map(map) => Json::Object(map.iter().map(|(k, v)| (k.clone(), v.to_json())).collect()),
             Self::Ext(kind, bytes) => match self.big_integer() {
                 Some(digits) => json!({"$int": digits}),
-                None => json!({"$ext": [kind, base64(bytes)]}),
+                None => json!({"$ext": [kind, encode_standard(bytes)]}),
             },
         }
     }
@@ -164,20 +165,6 @@ impl PartialEq for Value {
             _ => false,
         }
     }
-}
-
-/// Returns the bytes as base64, with padding.
-pub(crate) fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let n = group.iter().fold(0u32, |n, b| (n << 8) | u32::from(*b)) << (8 * (3 - group.len()));
-        for i in 0..4 {
-            let digit = if i <= group.len() { DIGITS[(n >> (18 - 6 * i)) as usize & 63] } else { b'=' };
-            text.push(char::from(digit));
-        }
-    }
-    text
 }
 
 macro_rules! from_int {

@@ -5,7 +5,7 @@
 
 use super::data::{NO_FILE_NAME, object};
 use super::{OpenAiApi, OpenAiOptions, TextFormat, call_object, convert_to_openai_data_block, text_block};
-use crate::base::value::base64;
+use crate::base::base64::encode_standard as base64;
 use crate::base::{Map, Value};
 use crate::message::data_block::is_data_content_block;
 use crate::message::text::{json_dumps, py_repr_map, py_str, py_type, truthy};

@@ -3,7 +3,7 @@
 //! *Absent:* a guess at what data are whose MIME type is not given.
 
 use super::{call_chunks, call_ids, calls_besides};
-use crate::base::value::base64;
+use crate::base::base64::encode_standard as base64;
 use crate::base::{IdSource, Map, Value};
 use crate::message::blocks::Annotation;
 use crate::message::blocks::draft::{Draft, kind_of, non_standard, object_in, truthy_in, value_or};

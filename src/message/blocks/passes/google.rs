@@ -2,7 +2,7 @@
 //!
 //! *Absent:* answers of Google's models, but for what they share with this.
 
-use crate::base::value::base64;
+use crate::base::base64::encode_standard as base64;
 use crate::base::{IdSource, Map, Value};
 use crate::message::MessageError;
 use crate::message::blocks::draft::{Draft, kind_of, object_in, truthy_in, value_or};
