@@ -199,7 +199,7 @@ impl From<JsonError> for MessageError {
 }
 
 /// Names a value in an error without repeating much of it.
-fn found(value: &Value) -> String {
+pub(super) fn found(value: &Value) -> String {
     match value {
         Value::Str(text) => format!("{:?}", text.chars().take(64).collect::<String>()),
         Value::Null | Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) => value.to_json().to_string(),

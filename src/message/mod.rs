@@ -32,6 +32,7 @@ mod parts;
 mod payload;
 mod pretty;
 mod providers;
+pub mod pydantic_ai;
 mod reduce;
 mod role;
 mod runs;

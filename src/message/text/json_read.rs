@@ -23,6 +23,12 @@ pub enum JsonError {
         /// Where, in bytes.
         at: usize,
     },
+    /// The bytes are no text.
+    #[error("the byte {at} does not belong to a text in UTF-8")]
+    Utf8 {
+        /// Where, in bytes.
+        at: usize,
+    },
     /// Half of a character that is written as two escapes.
     #[error("the escape at byte {at} is half a character")]
     Surrogate {
