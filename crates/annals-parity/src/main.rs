@@ -14,6 +14,7 @@ mod kv;
 mod messages;
 mod policy;
 mod program;
+mod pydantic_ai;
 mod scenario;
 mod steps;
 mod subgraphs;
@@ -40,10 +41,13 @@ const USAGE: &str =
        annals-parity messages VECTOR_FOLDER OUT_FILE
        annals-parity pack-messages VECTOR_FOLDER OUT_FOLDER
        annals-parity verify-messages VECTOR_FOLDER [--write]
+       annals-parity pydantic-ai VECTOR_FOLDER OUT_FILE
+       annals-parity pack-pydantic-ai VECTOR_FOLDER OUT_FOLDER
+       annals-parity verify-pydantic-ai VECTOR_FOLDER
 
 graph runs scenarios and writes their traces, pack copies scenarios with the traces of the reference into one file for
 each category, verify runs those: what fails must stand in open.txt there, which --write writes anew, or in differ.txt.
-The same for calls of message functions, whose results are written to one file.
+The same for calls of message functions, and for PydanticAI's messages, whose results are written to one file.
 
   --append   list channels in place of a reducer for concat_list
   --partial  leave out stream modes that there are not, run unguarded channels as guarded ones, delta as reducers";
@@ -70,6 +74,16 @@ fn main() -> ExitCode {
         ["graph", scenarios, out] => run_all(Path::new(scenarios), Path::new(out), options),
         ["pack", scenarios, traces, out] => vectors::pack(Path::new(scenarios), Path::new(traces), Path::new(out))
             .map(|count| println!("packed {count}")),
+        ["pydantic-ai", vectors, out] => {
+            pydantic_ai::run(Path::new(vectors), Path::new(out)).map(|count| println!("run {count}"))
+        }
+        ["verify-pydantic-ai", vectors] => pydantic_ai::verify(Path::new(vectors)).and_then(|(count, surprises)| {
+            println!("run {count}");
+            if surprises.is_empty() { Ok(()) } else { Err(surprises.into()) }
+        }),
+        ["pack-pydantic-ai", vectors, out] => {
+            pydantic_ai::pack(Path::new(vectors), Path::new(out)).map(|count| println!("packed {count}"))
+        }
         ["verify", folder] => verify(Path::new(folder), write),
         ["messages", folder, out] => {
             messages::run(Path::new(folder), Path::new(out)).map(|count| println!("ran {count}"))

@@ -1,0 +1,63 @@
+//! The operations that map PydanticAI's messages to LangChain's and back.
+
+use annals::base::{Clock, IdSource, Map, Timestamp, Value};
+use annals::message::Message;
+use annals::message::pydantic_ai::{Fresh, ModelMessage, Moment, from_langchain, from_value, to_langchain};
+
+use super::ops::{dumped, get};
+use crate::Res;
+
+/// A clock that stands.
+struct At(Timestamp);
+
+impl Clock for At {
+    fn now(&self) -> Timestamp {
+        self.0
+    }
+}
+
+/// Runs an operation.
+pub(super) fn result(op: &str, input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
+    let messages = get(input, "messages");
+    let history = |fresh: &mut Fresh<'_>| from_value(messages.clone(), fresh);
+    let as_system = get(input, "instructions_as_system").as_bool().unwrap_or_default();
+    match op {
+        "to_langchain" => Ok(flat(&to_langchain(&history(fresh)?, as_system)?)),
+        "from_langchain" => Ok(dump(&read(messages, input)?)),
+        "pydantic_langchain_roundtrip" => {
+            let there = to_langchain(&history(fresh)?, as_system)?;
+            Ok(dump(&from_langchain(&there, fresh)?))
+        }
+        "langchain_pydantic_roundtrip" => Ok(flat(&to_langchain(&read(messages, input)?, as_system)?)),
+        other => Err(format!("unknown operation {other}").into()),
+    }
+}
+
+fn read(messages: &Value, input: &Value) -> Res<Vec<ModelMessage>> {
+    let now = get(input, "now").as_str().and_then(Moment::parse).map(Moment::timestamp).unwrap_or_default();
+    let (clock, mut ids) = (At(now), IdSource::new());
+    let messages = messages.as_list().unwrap_or_default().iter().cloned().map(Message::try_from);
+    let messages = messages.collect::<Result<Vec<_>, _>>()?;
+    Ok(from_langchain(&messages, &mut Fresh::new(&clock, &mut ids))?)
+}
+
+fn dump(history: &[ModelMessage]) -> Value {
+    dumped(&annals::message::pydantic_ai::to_value(history))
+}
+
+/// Returns the flat dictionaries without fields that are as they are by default.
+fn flat(messages: &[Message]) -> Value {
+    let is_default = |name: &str, value: &Value| match name {
+        "name" | "id" | "usage_metadata" | "artifact" => value.is_null(),
+        "additional_kwargs" | "response_metadata" => value.as_map().is_some_and(Map::is_empty),
+        "tool_calls" | "invalid_tool_calls" => value.as_list().is_some_and(<[Value]>::is_empty),
+        "status" => value.as_str() == Some("success"),
+        _ => false,
+    };
+    let flat = messages.iter().map(|message| {
+        let mut map = message.to_map();
+        map.retain(|name, value| !is_default(name, value));
+        dumped(&map.into())
+    });
+    Value::List(flat.collect())
+}
