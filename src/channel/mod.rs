@@ -111,7 +111,7 @@ pub enum ChannelError {
         writes: usize,
     },
     /// Two writes in one superstep that replace the value of a reducer (`INVALID_CONCURRENT_GRAPH_UPDATE`).
-    #[error("its value can be overwritten once per superstep, not {writes} times")]
+    #[error("{writes} writes replace its value. Can receive only one Overwrite value per super-step.")]
     OneOverwritePerStep {
         /// How many were written.
         writes: usize,

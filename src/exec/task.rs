@@ -402,7 +402,8 @@ fn state_writes(job: &TaskJob, output: NodeOutput, writes: &mut Vec<TaskWrite>) 
     let mut ids = IdSource::from_seed(job.seed);
     let mut targets = Vec::new();
     let (updates, gotos): (Vec<_>, Vec<_>) = output.commands.into_iter().map(|c| (c.update, c.goto)).unzip();
-    for update in std::iter::once(output.writes).chain(updates).filter(|update| !update.is_empty()) {
+    let pushed = std::mem::take(&mut job.context.asked().lock().pushed);
+    for update in [pushed, output.writes].into_iter().chain(updates).filter(|update| !update.is_empty()) {
         for (field, mut write) in resolve(layout, update)? {
             if job.node.is_none() && !job.graph.takes(field) {
                 continue;

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use crate::base::{CheckpointId, Map, Namespace, TaskId, ThreadId, Timestamp, Value};
 
+use crate::state::Writes;
 use crate::store::Kv;
 
 use super::call::Calls;
@@ -115,6 +116,8 @@ pub(crate) struct Asked {
     pub(crate) calls: usize,
     /// How many messages were begun without an id.
     pub(crate) messages: u64,
+    /// The messages that were pushed, as writes that come before those which the node returns.
+    pub(crate) pushed: Writes,
 }
 
 impl Context {

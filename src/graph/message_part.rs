@@ -65,10 +65,7 @@ impl MessagePart {
     /// Returns the message in its dictionary form. A piece has the type `AIMessageChunk`, the last one also
     /// `chunk_position`.
     pub fn to_map(&self) -> Map {
-        let mut map = match Value::from_serialize(&self.message) {
-            Ok(Value::Map(map)) => map,
-            _ => Map::new(),
-        };
+        let mut map = self.message.to_map();
         if self.piece != MessagePiece::Whole {
             map.insert("type".into(), "AIMessageChunk".into());
         }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::base::{IdSource, hash};
-use crate::message::{Content, Message, ToolCall, Usage};
+use crate::message::{Content, Message, MessageError, MessageLike, ToolCall, Usage};
+use crate::state::message_write;
 
 use super::context::Context;
 use super::scope::LivePart;
@@ -82,6 +83,54 @@ impl Context {
         message.id.get_or_insert_with(|| self.message_id());
         self.show_message(&message, MessagePiece::Whole, [].into());
         message
+    }
+
+    /// Shows what stands for a message (stream mode `messages`), at once, and writes it to the channel `messages` as if
+    /// the node had returned it. A piece of a message is shown as one, and becomes whole in the channel. A message with
+    /// this id is not shown again. Returns the message.
+    ///
+    /// # Errors
+    /// [`MessageError`] if it stands for no message, or the message has no id.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Chat { #[channel(messages)] messages: Messages }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Chat>::new()
+    ///     .node("work", |_: &Chat, context: &Context| {
+    ///         context.push_message(Message::ai("on my way").with_id("1"))?;
+    ///         Ok(Chat::update().messages([Message::ai("done").with_id("2")]))
+    ///     })
+    ///     .edge(START, "work")
+    ///     .compile()?;
+    /// let chat = graph.invoke((), Chat::update())?;
+    /// assert_eq!(chat.state().messages.iter().map(|m| m.text()).collect::<Vec<_>>(), ["on my way", "done"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn push_message(&self, message: impl Into<MessageLike>) -> Result<Message, MessageError> {
+        self.push_message_to("messages", message)
+    }
+
+    /// Shows what stands for a message and writes it to a channel, as [`push_message`](Self::push_message) does. With an
+    /// empty name it is shown only, and where there is no such channel as well.
+    ///
+    /// # Errors
+    /// As [`push_message`](Self::push_message).
+    pub fn push_message_to(&self, channel: &str, message: impl Into<MessageLike>) -> Result<Message, MessageError> {
+        let message = Message::try_from(message.into())?;
+        if message.id.is_none() {
+            return Err(MessageError::value("Message ID is required"));
+        }
+        self.show_message(&message, MessagePiece::Whole, [].into());
+        if !channel.is_empty() {
+            self.asked().lock().pushed.extend(message_write(channel, &message));
+        }
+        Ok(message)
     }
 
     /// Returns an id that is the same when the task is run again.

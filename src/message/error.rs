@@ -160,11 +160,11 @@ impl MessageError {
         Self::Missing { path: path.into(), kind, class: ErrorClass::TypeError }
     }
 
-    pub(super) fn refused(class: ErrorClass, reason: impl Into<String>) -> Self {
+    pub(crate) fn refused(class: ErrorClass, reason: impl Into<String>) -> Self {
         Self::Refused { path: None, reason: reason.into(), class }
     }
 
-    pub(super) fn value(reason: impl Into<String>) -> Self {
+    pub(crate) fn value(reason: impl Into<String>) -> Self {
         Self::refused(ErrorClass::ValueError, reason)
     }
 

@@ -5,7 +5,7 @@
 use indexmap::IndexMap;
 
 use super::Message;
-use super::text::py_type;
+use super::text::{py_type, truthy};
 use crate::base::{Map, Value};
 
 /// A value in which whole messages may stand, and which may stand for messages.
@@ -42,6 +42,16 @@ impl MessageLike {
             Self::Value(value) => value,
             Self::List(items) | Self::Tuple(items) => Value::List(items.into_iter().map(Self::into_value).collect()),
             Self::Map(map) => Value::Map(map.into_iter().map(|(name, like)| (name, like.into_value())).collect()),
+        }
+    }
+
+    /// Returns whether Python takes it as true.
+    pub(super) fn is_truthy(&self) -> bool {
+        match self {
+            Self::Message(_) => true,
+            Self::Value(value) => truthy(value),
+            Self::List(items) | Self::Tuple(items) => !items.is_empty(),
+            Self::Map(map) => !map.is_empty(),
         }
     }
 

@@ -8,6 +8,7 @@
 //! Invariants: what a message does not know it keeps verbatim and in order ([`Message::extra`], [`Role::Other`]);
 //! `Message::join(&m.split()?)? == m` for every message.
 
+mod add_messages;
 pub mod blocks;
 mod buffer;
 mod buffer_xml;
@@ -18,11 +19,14 @@ mod construct;
 mod content;
 mod count;
 mod data_block;
+mod delta;
 mod dict;
 mod envelope;
 mod error;
 mod filter;
 mod forms;
+#[cfg(test)]
+mod laws;
 mod like;
 mod merge;
 mod notification;
@@ -36,6 +40,8 @@ pub mod pydantic_ai;
 mod reduce;
 mod role;
 mod runs;
+#[cfg(test)]
+mod samples;
 pub mod text;
 mod tool;
 mod tool_parser;
@@ -45,6 +51,7 @@ mod usage_sum;
 
 use std::borrow::Cow;
 
+pub use add_messages::AddMessages;
 pub use buffer::{BufferFormat, BufferOptions, buffer_string};
 pub use checkpoint::{CheckpointForm, checkpoint_dumps, checkpoint_loads};
 pub use chunk::{Chunk, add_ai_message_chunks, message_chunk_to_message};
@@ -52,6 +59,7 @@ pub use coerce::{any_message, convert_to_messages};
 pub use content::Content;
 pub use count::{CountOptions, TokenCounter, count_tokens_approximately};
 pub use data_block::{DataUri, OpenAiData, is_data_content_block, openai_data_block, parse_data_uri};
+pub use delta::{DeltaReducer, DeltaWrite, ensure_message_ids, messages_delta_reducer};
 pub use dict::{message_to_dict, messages_from_dict, messages_to_dict};
 pub use envelope::{dumpd, load};
 pub use error::{ErrorClass, MessageError};

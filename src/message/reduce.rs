@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Message, MessageError, Role};
+use super::{Message, MessageError, Role, message_chunk_to_message};
 use crate::base::IdSource;
 
 /// The id with which a removal means every message before it.
@@ -43,7 +43,7 @@ pub enum MergeOp {
 
 /// Merges `right` into `left`: known ids are replaced in place, removals are carried out, the others are appended.
 ///
-/// Missing ids are assigned first, those of `left` before those of `right`. If `right` asks to remove all messages,
+/// Pieces of messages become whole first, and missing ids are assigned, those of `left` before those of `right`. If `right` asks to remove all messages,
 /// the result is what follows the last such request, unmerged. Of several messages with one id in `left`, the last is
 /// replaced and all are removed.
 ///
@@ -62,11 +62,9 @@ pub enum MergeOp {
 /// assert_eq!(texts, ["hello", "?", "hi"]);
 /// # Ok::<(), annals::message::MessageError>(())
 /// ```
-pub fn add_messages(
-    mut left: Vec<Message>,
-    mut right: Vec<Message>,
-    ids: &mut IdSource,
-) -> Result<Vec<Message>, MessageError> {
+pub fn add_messages(left: Vec<Message>, right: Vec<Message>, ids: &mut IdSource) -> Result<Vec<Message>, MessageError> {
+    let [mut left, mut right] =
+        [left, right].map(|side| side.into_iter().map(message_chunk_to_message).collect::<Vec<_>>());
     ensure_ids(&mut left, ids);
     ensure_ids(&mut right, ids);
     if let Some(at) = right.iter().rposition(Message::is_remove_all) {

@@ -144,6 +144,34 @@ impl DynSchema {
         })
     }
 
+    /// Adds a channel of messages that are merged in a forgiving way; see [`Field::delta_messages`].
+    ///
+    /// # Example: what is removed and added again moves to the end
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let schema = DynSchema::new().delta_messages("messages").build();
+    /// let graph = StateGraph::with_schema(schema)
+    ///     .node("edit", |_: &DynState| {
+    ///         let again = [Message::remove("1"), Message::human("again").with_id("1"), Message::remove("none")];
+    ///         Ok(DynUpdate::new().messages("messages", again))
+    ///     })
+    ///     .edge(START, "edit")
+    ///     .compile()?;
+    /// let input = DynUpdate::new().messages("messages", ["1", "2"].map(|id| Message::human(id).with_id(id)));
+    /// let state = graph.invoke((), input)?;
+    /// let messages = state.state().messages("messages").expect("a channel of messages");
+    /// assert_eq!(messages.iter().map(|m| m.text()).collect::<Vec<_>>(), ["2", "again"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn delta_messages(self, name: impl Into<Arc<str>>) -> Self {
+        self.add(name, DynCell::Messages(List::new()), move |name, at| {
+            Field::delta_messages(name, move |s| messages(s, at), move |s| messages_mut(s, at))
+        })
+    }
+
     /// Adds a member that tells a node how many supersteps are left before the recursion limit (`RemainingSteps`).
     pub fn remaining_steps(self, name: impl Into<Arc<str>>) -> Self {
         self.add(name, DynCell::Value(Arc::default()), move |name, at| {

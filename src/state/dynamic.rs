@@ -182,9 +182,7 @@ impl DynUpdate {
 
     /// Writes messages to a message channel.
     pub fn messages(self, channel: impl Into<String>, messages: impl IntoIterator<Item = Message>) -> Self {
-        // A message is plain data: its serialization cannot fail.
-        let items = messages.into_iter().filter_map(|message| Value::from_serialize(&message).ok()).collect();
-        self.set(channel, Value::List(items))
+        self.set(channel, Value::List(messages.into_iter().map(|message| message.to_map().into()).collect()))
     }
 }
 
@@ -212,6 +210,11 @@ pub(crate) fn shared_writes(values: Map) -> Writes {
         writes.push_box(usize::MAX, BoxWrite::new(NamedWrite { channel, value, optional: true }));
     }
     writes
+}
+
+/// Returns the write of one message to a channel; it is dropped if there is no such channel.
+pub(crate) fn message_write(channel: &str, message: &Message) -> Writes {
+    shared_writes([(channel.to_owned(), message.to_map().into())].into_iter().collect())
 }
 
 /// A write whose field is known by name only.

@@ -16,8 +16,9 @@ use crate::channel::{
 use crate::message::Message;
 
 use super::layout::{FieldKind, StateError};
-use super::lists::{ListField, MergeMessages, MessageItems, PlainItems};
+use super::lists::{ListField, PlainItems};
 use super::managed::ManagedField;
+use super::message_lists::{MergeDelta, MergeMessages, MessageItems};
 use super::reduce::ReduceField;
 use super::schema::cell;
 use super::view::messages_in;
@@ -272,8 +273,20 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         get: impl Fn(&S) -> &List<Message> + Send + Sync + 'static,
         get_mut: impl Fn(&mut S) -> &mut List<Message> + Send + Sync + 'static,
     ) -> Self {
-        let ops = ListField::<_, _, _, MessageItems>::new(MergeMessages, Place { get, get_mut });
+        let ops = ListField::<_, _, _, MessageItems<MergeMessages>>::new(MergeMessages, Place { get, get_mut });
         Self { starts_present: true, ..Self::with(name, FieldKind::List, Rule::of::<Message>("messages"), ops) }
+    }
+
+    /// Makes a field of messages that are merged as [`messages_delta_reducer`](crate::message::messages_delta_reducer)
+    /// does (`DeltaChannel` of messages): pieces of messages stay pieces, and what cannot be removed is no error.
+    #[doc(alias = "DeltaChannel")]
+    pub fn delta_messages(
+        name: impl Into<Arc<str>>,
+        get: impl Fn(&S) -> &List<Message> + Send + Sync + 'static,
+        get_mut: impl Fn(&mut S) -> &mut List<Message> + Send + Sync + 'static,
+    ) -> Self {
+        let ops = ListField::<_, _, _, MessageItems<MergeDelta>>::new(MergeDelta, Place { get, get_mut });
+        Self { starts_present: true, ..Self::with(name, FieldKind::List, Rule::of::<Message>("delta_messages"), ops) }
     }
 
     /// Makes a field that tells a node how many supersteps are left before the recursion limit, its own included

@@ -1,6 +1,5 @@
-//! Fields that are stored item by item: lists that grow, and conversations.
+//! Fields that are stored item by item: lists that grow, and those of messages.
 
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -9,21 +8,26 @@ use serde::de::DeserializeOwned;
 
 use crate::base::value::decode_bytes;
 use crate::base::{Encoded, IdSource, Payload, PayloadRef, Value, WriteValue};
-use crate::channel::{Cell, Channel, ChannelError, Effect, Keyed, List, ListChange, ListOp};
-use crate::message::{MergeOp, Message, MessageError, ensure_ids, merge_plan};
+use crate::channel::{Cell, Channel, ChannelError, Effect, List, ListChange, ListOp};
 
 use super::field::{FieldOps, Place, channel_error, codec, misfit, wrong_type};
 use super::layout::StateError;
 use super::overwrite::{self, Overwrite};
 use super::schema::cell;
-use super::view::is_message;
 use super::writes::BoxWrite;
 
 /// How an item of a list is stored.
 pub(super) trait Items: Send + Sync + 'static {
     type Item: Clone + Serialize + DeserializeOwned + Send + Sync + 'static;
 
+    /// Whether null stands for no items in a write that replaces the list.
+    const NULL_IS_EMPTY: bool = false;
+
     fn prepare(_items: &mut [Self::Item], _ids: &mut IdSource) {}
+    /// Reads an item.
+    fn item(name: &Arc<str>, value: &Value) -> Result<Self::Item, StateError> {
+        value.to::<Self::Item>().map_err(codec::<Self::Item>(name))
+    }
     /// Returns for each value whether it is a message already; nothing if that is all the same.
     fn as_messages(_values: &[Value]) -> Vec<bool> {
         Vec::new()
@@ -48,91 +52,6 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Items for 
 
     fn decode(name: &Arc<str>, stored: PayloadRef<'_>) -> Result<T, StateError> {
         decode_bytes(stored.codec, stored.data).map_err(misfit::<T>(name, stored))
-    }
-}
-
-/// Messages: id, type, name, text and token counts go to the index, the rest to the data.
-pub(super) struct MessageItems;
-
-impl Items for MessageItems {
-    type Item = Message;
-
-    fn prepare(items: &mut [Message], ids: &mut IdSource) {
-        ensure_ids(items, ids);
-    }
-
-    fn as_messages(values: &[Value]) -> Vec<bool> {
-        values.iter().map(is_message).collect()
-    }
-
-    fn holds_message(list: &List<Message>, id: &str) -> bool {
-        // The clone shares the index.
-        list.clone().find(id).is_some()
-    }
-
-    fn encode(name: &Arc<str>, message: &Message) -> Result<Payload, StateError> {
-        message.to_payload().map_err(message_error(name))
-    }
-
-    fn decode(name: &Arc<str>, stored: PayloadRef<'_>) -> Result<Message, StateError> {
-        Message::from_payload(stored).map_err(message_error(name))
-    }
-}
-
-fn message_error(name: &Arc<str>) -> impl FnOnce(MessageError) -> StateError {
-    move |source| StateError::Message { channel: Arc::clone(name), source }
-}
-
-impl Keyed for Message {
-    fn key(&self) -> Option<&str> {
-        self.id.as_deref()
-    }
-}
-
-/// Merges messages by id: the rule of a `messages` channel, which never scans the list.
-pub(super) struct MergeMessages;
-
-impl Channel<List<Message>, Vec<Message>> for MergeMessages {
-    fn update(&self, cell: Cell<'_, List<Message>>, writes: Vec<Vec<Message>>) -> Result<Effect, ChannelError> {
-        let list = cell.value;
-        let first_new = list.end_slot();
-        let mut cut = None;
-        let mut changed = BTreeMap::new();
-        for (write, messages) in writes.into_iter().enumerate() {
-            let plan = merge_plan(messages, &mut |id| list.find(id).is_some())
-                .map_err(|e| ChannelError::Reducer { reason: e.to_string() })?;
-            for op in plan {
-                match op {
-                    MergeOp::Append { part, message } => {
-                        changed.insert(list.push(message), ListOp::Put { write, part });
-                    }
-                    MergeOp::Replace { part, id, message } => {
-                        if let Some(slot) = list.find(&id) {
-                            list.replace(slot, message);
-                            changed.insert(slot, ListOp::Put { write, part });
-                        }
-                    }
-                    MergeOp::Remove { id } => {
-                        while let Some(slot) = list.find(&id) {
-                            list.remove(slot);
-                            changed.insert(slot, ListOp::Remove);
-                        }
-                    }
-                    MergeOp::Clear => {
-                        let end = list.clear();
-                        changed.clear();
-                        cut = (first_new > 0).then_some(end.min(first_new));
-                    }
-                }
-            }
-        }
-        *cell.present = true;
-        // What was added and removed again within this superstep was never stored.
-        changed.retain(|slot, op| *op != ListOp::Remove || (*slot < first_new && cut.is_none()));
-        let cut = cut.map(|end| ListChange { slot: 0, op: ListOp::Cut { end } });
-        Ok(Effect::Items(
-            cut.into_iter().chain(changed.into_iter().map(|(slot, op)| ListChange { slot, op })).collect(),
-        ))
     }
 }
 
@@ -237,9 +156,11 @@ where
     }
 
     fn write_from_value(&self, name: &Arc<str>, value: Value) -> Result<BoxWrite, StateError> {
-        let one = |value: &Value| value.to::<I::Item>().map_err(codec::<I::Item>(name));
+        let one = |value: &Value| I::item(name, value);
         let all = |value: &Value| match value {
-            Value::List(_) => value.to::<Vec<I::Item>>().map_err(codec::<Vec<I::Item>>(name)),
+            Value::List(items) => items.iter().map(one).collect::<Result<Vec<_>, _>>(),
+            // A list that is replaced by nothing is empty.
+            Value::Null if I::NULL_IS_EMPTY => Ok(Vec::new()),
             value => one(value).map(|item| vec![item]),
         };
         let marks = |value: &Value| match value {

@@ -14,6 +14,7 @@ mod field;
 mod layout;
 mod lists;
 mod managed;
+mod message_lists;
 mod overwrite;
 mod part;
 mod reduce;
@@ -31,7 +32,7 @@ pub use schema::Schema;
 pub use view::{StateView, WritesView};
 pub use writes::{BoxWrite, IntoUpdate, Writes};
 
-pub(crate) use dynamic::{field_of, resolve, shared_writes};
+pub(crate) use dynamic::{field_of, message_write, resolve, shared_writes};
 pub(crate) use view::{ViewShape, Written, messages_in_value, messages_of};
 
 pub use crate::channel::List;

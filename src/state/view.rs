@@ -253,11 +253,5 @@ pub(crate) fn messages_in_value(value: &Value) -> Vec<Message> {
         Value::List(items) => items.as_slice(),
         one => std::slice::from_ref(one),
     };
-    items.iter().filter(|item| is_message(item)).filter_map(|item| item.to().ok()).collect()
-}
-
-/// Returns whether a dynamic value has all that the dictionary form of a message has.
-pub(super) fn is_message(value: &Value) -> bool {
-    let members = ["type", "content", "additional_kwargs", "response_metadata"];
-    value.as_map().is_some_and(|map| members.iter().all(|member| map.contains_key(*member)))
+    items.iter().filter(|item| Message::is_dump(item)).filter_map(|item| item.to().ok()).collect()
 }

@@ -8,7 +8,7 @@ use syn::meta::ParseNestedMeta;
 use syn::spanned::Spanned;
 use syn::{Error, ExprPath, Field, GenericArgument, Ident, LitStr, PathArguments, Result, Type};
 
-const KNOWN: &str = "`last`, `messages`, `reduce = function`, `write = type`, `starts_empty`, `append`, `topic`, \
+const KNOWN: &str = "`last`, `messages`, `delta_messages`, `reduce = function`, `write = type`, `starts_empty`, `append`, `topic`, \
                      `accumulate`, `ephemeral`, `any`, `untracked`, `unguarded`, `remaining_steps`, `is_last_step`, \
                      `private`, `name = \"..\"`";
 
@@ -35,7 +35,7 @@ pub(crate) enum Kind<'a> {
     },
     /// A field that the executor fills; no channel.
     Managed(Ident),
-    Messages,
+    Messages(Ident),
     Reduce {
         function: Box<ExprPath>,
         write: Option<Box<Type>>,
@@ -87,8 +87,8 @@ impl Words {
         let word = meta.path.get_ident().ok_or_else(unknown)?;
         let text = word.to_string();
         match text.as_str() {
-            "last" | "messages" | "append" | "topic" | "ephemeral" | "any" | "untracked" | "remaining_steps"
-            | "is_last_step" => self.set_kind(word),
+            "last" | "messages" | "delta_messages" | "append" | "topic" | "ephemeral" | "any" | "untracked"
+            | "remaining_steps" | "is_last_step" => self.set_kind(word),
             "reduce" => {
                 let function = value(meta, "`reduce` needs a function: `#[channel(reduce = add)]`")?;
                 self.function = Some(function);
@@ -145,7 +145,7 @@ impl Words {
             (_, Some(function)) => Kind::Reduce { function, write: self.write, starts_empty },
             ("ephemeral" | "untracked", _) => Kind::Guarded { word, guard },
             ("remaining_steps" | "is_last_step", _) => Kind::Managed(word),
-            ("messages", _) => Kind::Messages,
+            ("messages" | "delta_messages", _) => Kind::Messages(word),
             ("append", _) => Kind::Append { item: item_of(ty, "List")? },
             ("topic", _) => Kind::Topic { item: item_of(ty, "Vec")?, accumulate: self.accumulate.is_some() },
             _ => Kind::Value(word),

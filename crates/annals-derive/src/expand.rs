@@ -130,7 +130,7 @@ fn field(state: &Ident, channel: &Channel<'_>) -> TokenStream {
             let set = quote!(|s: &mut #state, value: #ty| s.#ident = value);
             quote!(::annals::state::Field::#word(#name, #set, |s: &#state| s.#ident))
         }
-        Kind::Messages => quote!(::annals::state::Field::messages(#name, #reach)),
+        Kind::Messages(word) => quote!(::annals::state::Field::#word(#name, #reach)),
         Kind::Append { .. } => quote!(::annals::state::Field::append(#name, #reach)),
         Kind::Topic { accumulate, .. } => quote!(::annals::state::Field::topic(#name, #accumulate, #reach)),
         Kind::Reduce { function, starts_empty: true, .. } => {
@@ -191,7 +191,7 @@ fn setter(index: usize, channel: &Channel<'_>) -> TokenStream {
         }
     };
     match kind {
-        Kind::Messages => list("Merges messages into", quote!(::annals::message::Message)),
+        Kind::Messages(_) => list("Merges messages into", quote!(::annals::message::Message)),
         Kind::Append { item } => list("Adds items to", quote!(#item)),
         Kind::Topic { item, .. } => collect("Sends items to", &quote!(#item)),
         Kind::Reduce { write, .. } => {

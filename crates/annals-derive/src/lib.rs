@@ -17,6 +17,7 @@ mod tests;
 /// | --- | --- | --- |
 /// | `last` | any | replaces the value; two writes in one superstep are an error |
 /// | `messages` | `Messages` | merges messages by id |
+/// | `delta_messages` | `Messages` | merges messages by id; what cannot be removed is no error |
 /// | `reduce = add` | any `T` | calls `fn add(old: T, new: T) -> T` |
 /// | `reduce = add, write = W` | any `T` | calls `fn add(old: T, new: W) -> T` |
 /// | `append` | `List<T>` | adds items at the end |

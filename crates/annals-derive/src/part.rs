@@ -116,7 +116,7 @@ fn as_update(part: &Ident, update: &Ident, whole: &Path, channels: &[Channel<'_>
 fn write(channel: &Channel<'_>) -> TokenStream {
     let ident = channel.ident;
     match channel.kind {
-        Kind::Messages | Kind::Append { .. } => quote!(let update = update.#ident(part.#ident.to_vec());),
+        Kind::Messages(_) | Kind::Append { .. } => quote!(let update = update.#ident(part.#ident.to_vec());),
         _ => quote!(let update = update.#ident(part.#ident);),
     }
 }

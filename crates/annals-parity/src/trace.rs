@@ -67,7 +67,8 @@ fn message(map: &Map<String, Json>, hide_ids: bool) -> Json {
     };
     let mut out =
         json!({"type": map["type"], "content": map.get("content").cloned().unwrap_or_else(|| json!("")), "id": id});
-    if let (Some(role), true, Json::Object(out)) = (given(ROLE), hide_ids, &mut out) {
+    let role = map.get("additional_kwargs").and_then(|kwargs| kwargs.get(ROLE));
+    if let (Some(role), true, Json::Object(out)) = (role, hide_ids, &mut out) {
         out.shift_remove("type");
         out.insert("role".into(), role.clone());
     }
@@ -170,7 +171,7 @@ pub(crate) fn stored_error(text: &str) -> Json {
         None if text.contains("not in its map") => json!({"class": "KeyError"}),
         None if text.contains("conditional edge cannot lead") => json!({"class": "ValueError"}),
         None if text.contains("sent to END") => json!({"class": "InvalidUpdateError"}),
-        None if text.contains("value per superstep and got") || text.contains("overwritten once per superstep") => {
+        None if text.contains("value per superstep and got") || text.contains("only one Overwrite value") => {
             let mut error = json!({"class": "InvalidUpdateError"});
             if !text.contains("it is guarded") {
                 error["code"] = "INVALID_CONCURRENT_GRAPH_UPDATE".into();

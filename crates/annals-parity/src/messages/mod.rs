@@ -4,6 +4,7 @@ mod blocks;
 mod compare;
 mod encode;
 mod forms;
+mod lists;
 mod merging;
 mod texts;
 mod tools;
@@ -27,7 +28,7 @@ type Handler = fn(&Case) -> Result<Json, Failure>;
 
 /// The functions, one table for each file beside this one.
 const TABLES: &[&[(&str, Handler)]] =
-    &[blocks::FUNCTIONS, forms::FUNCTIONS, merging::FUNCTIONS, texts::FUNCTIONS, tools::FUNCTIONS];
+    &[blocks::FUNCTIONS, forms::FUNCTIONS, lists::FUNCTIONS, merging::FUNCTIONS, texts::FUNCTIONS, tools::FUNCTIONS];
 
 /// What a function is called with.
 pub(crate) struct Case {
@@ -68,6 +69,11 @@ impl Case {
     /// Returns an argument, if it is given and not null.
     pub(crate) fn arg(&self, name: &str) -> Option<Data> {
         self.args.get(name).filter(|data| !data.is_null())
+    }
+
+    /// Returns an argument that is given, null or not.
+    pub(crate) fn given(&self, name: &str) -> Option<Data> {
+        self.args.get(name)
     }
 
     /// Returns an argument that is a text.

@@ -1,0 +1,161 @@
+//! Channels of messages: how a message is stored, and the two rules by which messages are merged.
+//!
+//! *Absent:* what a message is. Neither rule ever scans the list.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::base::{IdSource, Payload, PayloadRef, Value};
+use crate::channel::{Cell, Channel, ChannelError, Effect, Keyed, List, ListChange, ListOp};
+use crate::message::{
+    MergeOp, Message, MessageClass, MessageError, MessageLike, ensure_ids, merge_plan, message_chunk_to_message,
+};
+
+use super::layout::StateError;
+use super::lists::Items;
+
+/// Messages that are merged by a rule: id, type, name, text and token counts go to the index, the rest to the data.
+pub(super) struct MessageItems<R>(PhantomData<fn() -> R>);
+
+/// What a rule asks of the messages that are written.
+pub(super) trait MessageRule: 'static {
+    /// Whether pieces of messages stay what they are.
+    const KEEPS_CHUNKS: bool;
+}
+
+impl<R: MessageRule> Items for MessageItems<R> {
+    type Item = Message;
+
+    const NULL_IS_EMPTY: bool = true;
+
+    fn prepare(items: &mut [Message], ids: &mut IdSource) {
+        ensure_ids(items, ids);
+        for item in items.iter_mut().filter(|item| item.is_chunk() && !R::KEEPS_CHUNKS) {
+            *item = message_chunk_to_message(std::mem::replace(item, Message::human("")));
+        }
+    }
+
+    fn item(name: &Arc<str>, value: &Value) -> Result<Message, StateError> {
+        let value = value.clone();
+        // What has every field of a message is one; anything else may stand for one.
+        let message = if Message::is_dump(&value) { value.try_into() } else { MessageLike::from(value).try_into() };
+        message.map_err(message_error(name))
+    }
+
+    fn as_messages(values: &[Value]) -> Vec<bool> {
+        values.iter().map(Message::is_dump).collect()
+    }
+
+    fn holds_message(list: &List<Message>, id: &str) -> bool {
+        // The clone shares the index.
+        list.clone().find(id).is_some()
+    }
+
+    fn encode(name: &Arc<str>, message: &Message) -> Result<Payload, StateError> {
+        message.to_payload().map_err(message_error(name))
+    }
+
+    fn decode(name: &Arc<str>, stored: PayloadRef<'_>) -> Result<Message, StateError> {
+        Message::from_payload(stored).map_err(message_error(name))
+    }
+}
+
+fn message_error(name: &Arc<str>) -> impl FnOnce(MessageError) -> StateError {
+    move |source| StateError::Message { channel: Arc::clone(name), source }
+}
+
+impl Keyed for Message {
+    fn key(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+}
+
+/// Merges messages by id: the rule of a `messages` channel, which never scans the list.
+pub(super) struct MergeMessages;
+
+impl Channel<List<Message>, Vec<Message>> for MergeMessages {
+    fn update(&self, cell: Cell<'_, List<Message>>, writes: Vec<Vec<Message>>) -> Result<Effect, ChannelError> {
+        let list = cell.value;
+        let first_new = list.end_slot();
+        let mut cut = None;
+        let mut changed = BTreeMap::new();
+        for (write, messages) in writes.into_iter().enumerate() {
+            let plan = merge_plan(messages, &mut |id| list.find(id).is_some())
+                .map_err(|e| ChannelError::Reducer { reason: e.to_string() })?;
+            for op in plan {
+                match op {
+                    MergeOp::Append { part, message } => {
+                        changed.insert(list.push(message), ListOp::Put { write, part });
+                    }
+                    MergeOp::Replace { part, id, message } => {
+                        if let Some(slot) = list.find(&id) {
+                            list.replace(slot, message);
+                            changed.insert(slot, ListOp::Put { write, part });
+                        }
+                    }
+                    MergeOp::Remove { id } => {
+                        while let Some(slot) = list.find(&id) {
+                            list.remove(slot);
+                            changed.insert(slot, ListOp::Remove);
+                        }
+                    }
+                    MergeOp::Clear => {
+                        let end = list.clear();
+                        changed.clear();
+                        cut = (first_new > 0).then_some(end.min(first_new));
+                    }
+                }
+            }
+        }
+        *cell.present = true;
+        // What was added and removed again within this superstep was never stored.
+        changed.retain(|slot, op| *op != ListOp::Remove || (*slot < first_new && cut.is_none()));
+        let cut = cut.map(|end| ListChange { slot: 0, op: ListOp::Cut { end } });
+        Ok(Effect::Items(
+            cut.into_iter().chain(changed.into_iter().map(|(slot, op)| ListChange { slot, op })).collect(),
+        ))
+    }
+}
+
+impl MessageRule for MergeMessages {
+    const KEEPS_CHUNKS: bool = false;
+}
+
+/// Merges messages by id in one pass, as writes come: the rule of a channel of messages that forgives. An unknown id is
+/// not removed, a request to remove all is one to remove an unknown id, and what is removed and added again moves to
+/// the end.
+pub(super) struct MergeDelta;
+
+impl MessageRule for MergeDelta {
+    const KEEPS_CHUNKS: bool = true;
+}
+
+impl Channel<List<Message>, Vec<Message>> for MergeDelta {
+    fn update(&self, cell: Cell<'_, List<Message>>, writes: Vec<Vec<Message>>) -> Result<Effect, ChannelError> {
+        let list = cell.value;
+        let first_new = list.end_slot();
+        let mut changed = BTreeMap::new();
+        for (write, messages) in writes.into_iter().enumerate() {
+            for (part, message) in messages.into_iter().enumerate() {
+                let known = message.id.as_deref().and_then(|id| list.find(id));
+                match (known, message.class() == Some(MessageClass::Remove) && message.id.is_some()) {
+                    (Some(slot), true) => {
+                        list.remove(slot);
+                        changed.insert(slot, ListOp::Remove);
+                    }
+                    (None, true) => {}
+                    (Some(slot), false) => {
+                        list.replace(slot, message);
+                        changed.insert(slot, ListOp::Put { write, part });
+                    }
+                    (None, false) => _ = changed.insert(list.push(message), ListOp::Put { write, part }),
+                }
+            }
+        }
+        *cell.present = true;
+        // What was added and removed again within this superstep was never stored.
+        changed.retain(|slot, op| *op != ListOp::Remove || *slot < first_new);
+        Ok(Effect::Items(changed.into_iter().map(|(slot, op)| ListChange { slot, op }).collect()))
+    }
+}
