@@ -4,9 +4,9 @@ pub use crate::base::Value;
 pub use crate::drive::{Durability, Input, IntoInput, Outcome, StateUpdate, TaskState, UpdateAs};
 pub use crate::error::{Error, Result};
 pub use crate::graph::{
-    CachePolicy, Command, CompiledGraph, Context, END, Entry, Entrypoint, Final, Interrupt, Named, NodeDefaults,
-    NodeOptions, NodeResult, Own, Persistence, RetryPolicy, RunControl, START, SendTo, StateGraph, Target, Task,
-    TimeoutPolicy,
+    AsyncTask, CachePolicy, Command, CompiledGraph, Context, END, Entry, Entrypoint, Final, Interrupt, Named,
+    NodeDefaults, NodeOptions, NodeResult, Own, Persistence, RetryPolicy, RunControl, START, SendTo, StateGraph,
+    Target, Task, TimeoutPolicy,
 };
 pub use crate::history::{Snapshot, Thread};
 pub use crate::message::{Message, ToolCall};

@@ -9,7 +9,7 @@ use std::task::{Context as Waiting, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
 
-use crate::base::{Clock, IdSource, SystemClock, Value};
+use crate::base::{Clock, Encoded, IdSource, SystemClock, Value};
 use crate::error::Error;
 use crate::exec::{
     CallJob, DebugPart, DebugPayload, Event, EventKind, NodeUpdate, RunError, TaskEnd, call_end, call_entry,
@@ -110,16 +110,24 @@ pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dy
 impl Running {
     /// Runs the call, if nobody has begun it. So whoever waits never waits for a free thread.
     fn run(&self) {
-        let job = {
-            let mut state = self.state.lock();
-            match std::mem::replace(&mut *state, State::Begun) {
-                State::Due(job) => job,
-                other => {
-                    *state = other;
-                    return;
-                }
+        if let Some(job) = self.begin() {
+            self.run_job(job);
+        }
+    }
+
+    /// Takes what is to be run, if nobody has begun it.
+    fn begin(&self) -> Option<Box<CallJob>> {
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut *state, State::Begun) {
+            State::Due(job) => Some(job),
+            other => {
+                *state = other;
+                None
             }
-        };
+        }
+    }
+
+    fn run_job(&self, job: Box<CallJob>) {
         self.end(run_here(|| block_on(self.host.outcome(*job, true))));
     }
 
@@ -128,58 +136,52 @@ impl Running {
         Arc::clone(&self.waiting).wake();
     }
 
-    fn is(&self, state: fn(&State) -> bool) -> bool {
-        state(&self.state.lock())
+    fn has_ended(&self) -> bool {
+        matches!(*self.state.lock(), State::Ended(_))
     }
 
-    /// Polls the future, if there is one and nobody else is at it.
-    fn poll_future(&self) {
+    /// Polls a call that was begun: its future, if it has one and nobody else is at it.
+    fn poll_begun(&self, waiting: &mut Waiting<'_>) -> Poll<()> {
+        self.waiting.register(waiting.waker());
         let slot = self.future.try_lock().or_else(|| {
             self.waiting.missed.store(true, Ordering::SeqCst);
             self.future.try_lock()
         });
-        let Some(mut slot) = slot else { return };
-        let waker = Waker::from(Arc::clone(&self.waiting));
-        let polled = slot.as_mut().map(|future| future.as_mut().poll(&mut Waiting::from_waker(&waker)));
-        if let Some(Poll::Ready(outcome)) = polled {
-            *slot = None;
-            self.end(outcome);
+        if let Some(mut slot) = slot {
+            let waker = Waker::from(Arc::clone(&self.waiting));
+            let polled = slot.as_mut().map(|future| future.as_mut().poll(&mut Waiting::from_waker(&waker)));
+            if let Some(Poll::Ready(outcome)) = polled {
+                *slot = None;
+                self.end(outcome);
+            }
+            drop(slot);
+            if self.waiting.missed.swap(false, Ordering::SeqCst) {
+                waker.wake();
+            }
         }
-        drop(slot);
-        if self.waiting.missed.swap(false, Ordering::SeqCst) {
-            waker.wake();
-        }
+        if self.has_ended() { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
 impl Called for Running {
     fn finish(&self) {
         self.run();
-        let ended = |state: &State| matches!(state, State::Ended(_));
-        if self.is(ended) {
-            return;
+        if !self.has_ended() {
+            self.host.feed.while_waiting(|| block_on(poll_fn(|waiting| self.poll_begun(waiting))));
         }
-        let end = poll_fn(|waiting| {
-            self.waiting.register(waiting.waker());
-            self.poll_future();
-            if self.is(ended) { Poll::Ready(()) } else { Poll::Pending }
-        });
-        self.host.feed.while_waiting(|| block_on(end));
     }
 
     fn poll_end(self: Arc<Self>, waiting: &mut Waiting<'_>) -> Poll<()> {
-        self.waiting.register(waiting.waker());
-        if self.is(|state| matches!(state, State::Due(_))) {
-            if in_task() {
-                self.run();
-            } else {
+        match self.begin() {
+            Some(job) if in_task() => self.run_job(job),
+            Some(job) => {
                 // It takes the place of its caller, who waits.
                 let beside = Arc::clone(&self);
-                Pool::shared().spawn(Box::new(move || beside.run()));
+                Pool::shared().spawn(Box::new(move || beside.run_job(job)));
             }
+            None => {}
         }
-        self.poll_future();
-        if self.is(|state| matches!(state, State::Ended(_))) { Poll::Ready(()) } else { Poll::Pending }
+        self.poll_begun(waiting)
     }
 
     fn take(&self) -> CallOutcome {
@@ -235,13 +237,14 @@ impl RunHost {
                 None => break result,
             }
         };
-        let stored = result.as_ref().ok().and_then(|returned| returned.stored.clone());
+        let returned = result.as_ref().ok().filter(|_| shows || entry.is_some());
+        let stored = returned.and_then(|returned| returned.stored.clone());
         let (outcome, writes) = close_call(&job, result);
         if let Err(error) = self.record(&job.context, writes, blocks).await {
             return CallOutcome::Failed(error.into());
         }
         if let (Some((cache, entry)), Some(stored)) = (entry, &stored) {
-            let value = crate::base::Encoded { codec: stored.codec, bytes: stored.data.clone() };
+            let value = Encoded { codec: stored.codec, bytes: stored.data.clone() };
             // Nobody waits for it.
             drop(cache.put(entry.key, value, entry.lifetime));
         }

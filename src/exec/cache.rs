@@ -90,7 +90,9 @@ impl Machine {
             None => given(graph, of.reads.as_deref(), &self.task_state(), &self.head.present)?,
         };
         let mut sum = Summer::new();
-        sum.bytes(of.function.as_bytes()).bytes(&graph.shape);
+        sum.bytes(of.function.as_bytes())
+            .maybe(of.body.child.as_ref().map(|child| child.name.as_bytes()))
+            .bytes(&graph.shape);
         match key(sum, policy, &input) {
             Ok(key) => {
                 let key = CacheKey { namespace: node_labels(graph, &of.name), key };

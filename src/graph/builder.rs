@@ -72,7 +72,7 @@ pub(super) struct NodeSpec {
     pub(super) body: NodeBody,
     pub(super) settings: Settings,
     pub(super) error_handler: Option<NodeBody>,
-    /// The Rust name of its function, as far as it is known.
+    /// The Rust name of its function.
     pub(super) function: &'static str,
 }
 
@@ -213,12 +213,12 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
             self.problems.push(GraphProblem::EmptySequence);
         }
         let mut last: Option<Arc<str>> = None;
-        for (name, body) in nodes {
+        for (name, body, function) in nodes {
             if let Some(last) = last.replace(Arc::clone(&name)) {
                 self.edges.push((last, Arc::clone(&name)));
             }
             let settings = Settings::default();
-            self.nodes.push(NodeSpec { name, body, settings, error_handler: None, function: "" });
+            self.nodes.push(NodeSpec { name, body, settings, error_handler: None, function });
         }
         self
     }

@@ -131,7 +131,7 @@ pub(crate) struct Node {
     pub(crate) handler: Option<usize>,
     /// Whether it is such a node, which nothing else makes due.
     pub(crate) is_handler: bool,
-    /// The Rust name of its function, as far as it is known.
+    /// The Rust name of its function; empty for nodes that handle errors, of which nothing is kept.
     pub(crate) function: &'static str,
 }
 
@@ -352,7 +352,8 @@ impl Node {
 fn shape(channels: &[Arc<str>], nodes: &[Node]) -> Sum {
     let mut sum = Summer::new();
     channels.iter().for_each(|channel| _ = sum.bytes(channel.as_bytes()));
-    for Node { out, .. } in nodes {
+    for Node { out, body, .. } in nodes {
+        sum.maybe(body.child.as_ref().map(|child| child.shape.as_slice()));
         sum.int(out.edges.len() as i64).int(out.joins.len() as i64).int(out.branches.len() as i64);
         out.edges.iter().for_each(|channel| _ = sum.int((*channel).into()));
         out.joins.iter().for_each(|join| _ = sum.int(*join as i64));

@@ -6,16 +6,21 @@ use super::node::{IntoNode, NodeBody};
 
 /// Nodes with their names, in the order in which they run: a tuple of up to eight `(name, node)`, or a list of them.
 pub trait IntoSequence<S, M> {
-    /// Returns the nodes.
-    fn into_sequence(self) -> Vec<(Arc<str>, NodeBody)>;
+    /// Returns the nodes, each with the name of its function in Rust.
+    fn into_sequence(self) -> Vec<(Arc<str>, NodeBody, &'static str)>;
+}
+
+fn named<S, M>(name: impl Into<Arc<str>>, node: impl IntoNode<S, M>) -> (Arc<str>, NodeBody, &'static str) {
+    let function = std::any::type_name_of_val(&node);
+    (name.into(), node.into_node(), function)
 }
 
 #[doc(hidden)]
 pub struct Listed;
 
 impl<S, N: Into<Arc<str>>, F: IntoNode<S, M>, M> IntoSequence<S, (Listed, M)> for Vec<(N, F)> {
-    fn into_sequence(self) -> Vec<(Arc<str>, NodeBody)> {
-        self.into_iter().map(|(name, node)| (name.into(), node.into_node())).collect()
+    fn into_sequence(self) -> Vec<(Arc<str>, NodeBody, &'static str)> {
+        self.into_iter().map(|(name, node)| named(name, node)).collect()
     }
 }
 
@@ -24,8 +29,8 @@ macro_rules! sequence {
         impl<S, $($name: Into<Arc<str>>, $node: IntoNode<S, $kind>, $kind),+> IntoSequence<S, ($($kind,)+)>
             for ($(($name, $node),)+)
         {
-            fn into_sequence(self) -> Vec<(Arc<str>, NodeBody)> {
-                vec![$((self.$at.0.into(), self.$at.1.into_node())),+]
+            fn into_sequence(self) -> Vec<(Arc<str>, NodeBody, &'static str)> {
+                vec![$(named(self.$at.0, self.$at.1)),+]
             }
         }
     };

@@ -150,6 +150,39 @@ fn graphs_of_another_shape_or_function_have_entries_of_their_own() {
         || StateGraph::<Work>::new().name("one").node_with("one", |_: &Work| Ok(lines("other")), cached(by_n()));
     assert_eq!(run(other().edge(START, "one")).0, ["other"]);
     assert_eq!(run(one().name("another name")).1, 1);
+    // A graph as a node, and nodes of a sequence.
+    let inner = |node: &str| {
+        let inner = StateGraph::<Work>::new().name("inner").node(node, |_: &Work| Ok(lines("inner"))).edge(START, node);
+        let inner = inner.edge(node, "end").node("end", |work: &Work| Ok(lines(format!("{}", work.lines.len()))));
+        StateGraph::<Work>::new().name("outer").node_with("inner", inner.compile().unwrap(), cached(by_n()))
+    };
+    let chunks = |graph: StateGraph<Work>| {
+        let graph = graph.cache(&store.cache()).compile().unwrap();
+        let parts = graph.stream((), Work::update().n(1), &[StreamMode::Updates]).unwrap();
+        let cached = parts.map(|part| match part.unwrap().data {
+            StreamData::Updates(update) => update.cached,
+            other => panic!("{other:?}"),
+        });
+        cached.collect::<Vec<_>>()
+    };
+    assert_eq!(chunks(inner("a").edge(START, "inner")), [false]);
+    assert_eq!(chunks(inner("a").edge(START, "inner")), [true]);
+    assert_eq!(chunks(inner("b").edge(START, "inner")), [false]);
+    let sequence = |other: bool| {
+        let graph = StateGraph::<Work>::new().name("sequence").node_defaults(NodeDefaults::new().cache(by_n()));
+        let graph = match other {
+            false => graph.sequence((("a", |_: &Work| Ok(lines("a"))), ("b", |_: &Work| Ok(lines("b"))))),
+            true => graph.sequence((("a", of_another_function), ("b", of_another_function))),
+        };
+        graph.entry("a")
+    };
+    assert_eq!(chunks(sequence(false)), [false, false]);
+    assert_eq!(chunks(sequence(true)), [false, false]);
+    assert_eq!([chunks(sequence(false)), chunks(sequence(true))].concat(), [true; 4]);
+}
+
+fn of_another_function(_: &Work) -> NodeResult<WorkUpdate> {
+    Ok(lines("other"))
 }
 
 #[test]
