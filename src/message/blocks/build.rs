@@ -7,7 +7,7 @@ use super::{
     ContentBlock, Index, MediaBlock, NonStandardBlock, PlainTextBlock, ReasoningBlock, TextBlock, ToolCallBlock,
 };
 use crate::base::{IdSource, Map, Value};
-use crate::message::{MessageError, ToolCall, ensure_id};
+use crate::message::{Message, MessageError, Role, ToolCall, ensure_id};
 
 impl ContentBlock {
     /// Returns a text.
@@ -114,6 +114,45 @@ impl ContentBlock {
     }
 }
 
+impl Message {
+    /// Says it in blocks, in place of what was said (`content_blocks` of LangChain's constructors). Tool calls among the
+    /// blocks of a model become those of the message, unless it has some.
+    ///
+    /// # Example: an answer with a thought and a call
+    /// ```
+    /// use annals::message::blocks::ContentBlock;
+    /// use annals::message::{Message, ToolCall};
+    ///
+    /// let call = ToolCall::new("weather", [("city", "Bern")]).with_id("c1");
+    /// let blocks = vec![ContentBlock::reasoning("look it up"), ContentBlock::tool_call(call.clone())];
+    /// let answer = Message::ai("").with_blocks(blocks.clone());
+    /// assert_eq!(answer.tool_calls(), [call]);
+    /// assert_eq!(answer.content_blocks()?, blocks);
+    /// # Ok::<(), annals::message::MessageError>(())
+    /// ```
+    #[must_use]
+    pub fn with_blocks(mut self, blocks: Vec<ContentBlock>) -> Self {
+        if let Role::Ai(ai) = &mut self.role
+            && ai.tool_calls.is_empty()
+        {
+            let calls = blocks.iter().filter_map(|block| match block {
+                ContentBlock::ToolCall(call) => Some(call.to_call()),
+                _ => None,
+            });
+            ai.tool_calls = calls.collect();
+        }
+        self.content = blocks.into();
+        self
+    }
+}
+
+impl ToolCallBlock {
+    /// Returns the call, as a message holds it.
+    pub fn to_call(&self) -> ToolCall {
+        ToolCall { name: self.name.clone(), args: self.args.clone(), id: self.id.clone() }
+    }
+}
+
 impl MediaBlock {
     /// Returns data at an address.
     pub fn from_url(url: impl Into<String>) -> Self {
@@ -154,6 +193,16 @@ mod tests {
         for call in [ToolCall::new("f", [("a", 1)]), ToolCall::new("f", [("a", 1)]).with_id("c1")] {
             assert_eq!(Value::from(ContentBlock::tool_call(call.clone())), Value::from(call));
         }
+    }
+
+    #[test]
+    fn calls_among_the_blocks_are_those_of_a_model_that_has_none() {
+        let call = |id: &str| ToolCall::new("f", [("a", 1)]).with_id(id);
+        let blocks = vec![ContentBlock::tool_call(call("b"))];
+        let answer = Message::ai("x").with_tool_call(call("a")).with_blocks(blocks.clone());
+        assert_eq!(answer.tool_calls(), [call("a")]);
+        let question = Message::human("x").with_blocks(blocks.clone());
+        assert_eq!((question.tool_calls(), question.content_blocks().unwrap()), (&[][..], blocks));
     }
 
     #[test]
