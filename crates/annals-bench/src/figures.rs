@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Bench, Res, append, disk, group, history, peers, runtime, supersteps, turns};
+use crate::{Bench, Res, append, disk, group, history, messages, peers, runtime, supersteps, turns};
 
 /// A figure, in the order of the list.
 struct Figure {
@@ -29,7 +29,7 @@ const fn figure(name: &'static str, group: &'static str, target: Target) -> Figu
     Figure { name, group, target }
 }
 
-const FIGURES: [Figure; 26] = [
+const FIGURES: [Figure; 31] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),
@@ -59,6 +59,11 @@ const FIGURES: [Figure; 26] = [
     ),
     figure("parallel_speedup_threads", "runtime", Target::None),
     figure("superstep_state_1mb_allocs_ratio", "runtime", Target::AtMost(1.2)),
+    figure("add_messages_ns_1k", "messages", Target::None),
+    figure("add_messages_ns_10k", "messages", Target::AtMostOf(|report| Some(1.5 * report.get("add_messages_ns_1k")?))),
+    figure("load_10k_messages_ms", "messages", Target::AtMostOf(load_target)),
+    figure("trim_10k_ms", "messages", Target::None),
+    figure("buffer_string_10k_ms", "messages", Target::None),
     figure("peak_rss_mb_10k", "rss", Target::None),
 ];
 
@@ -70,6 +75,11 @@ fn full_target(report: &Report) -> Option<f64> {
     Some(2.5 * report.get("fsync_us")? + report.get("turn_us_1k")?)
 }
 
+/// A tenth of what LangChain needs without reading the file.
+fn load_target(report: &Report) -> Option<f64> {
+    Some(report.langchain.get("messages_from_dict_ms")?.as_f64()? / 10.0)
+}
+
 /// What was measured.
 #[derive(Default)]
 pub(crate) struct Report {
@@ -77,6 +87,8 @@ pub(crate) struct Report {
     extras: Vec<(String, f64)>,
     /// What LangGraph needed.
     pub(crate) langgraph: Value,
+    /// What LangChain needed to load messages.
+    pub(crate) langchain: Value,
     machine: Map<String, Value>,
 }
 
@@ -125,6 +137,7 @@ impl Report {
             }
         }
         object.insert("langgraph".into(), self.langgraph.clone());
+        object.insert("langchain".into(), self.langchain.clone());
         object.insert("targets".into(), Value::Object(targets));
         let details = self.extras.iter().map(|(name, value)| (name.clone(), number(*value))).collect();
         object.insert("details".into(), Value::Object(details));
@@ -145,8 +158,9 @@ impl Report {
         for (name, value) in &self.extras {
             _ = writeln!(table, "  {name:<32} {:>12}", shown(*value));
         }
-        if let Value::Object(peer) = &self.langgraph {
-            table.push_str("langgraph (SqliteSaver, FULL)\n");
+        for (title, peer) in [("langgraph (SqliteSaver, FULL)", &self.langgraph), ("langchain-core", &self.langchain)] {
+            let Value::Object(peer) = peer else { continue };
+            _ = writeln!(table, "{title}");
             for (name, value) in peer {
                 let value = value.as_f64().map_or_else(|| value.to_string(), shown);
                 _ = writeln!(table, "  {name:<32} {value:>12}");
@@ -174,7 +188,7 @@ type Group = (&'static str, fn(&Bench, &mut Report) -> Res<()>);
 
 /// Measures what was asked for.
 pub(crate) fn measure(bench: &Bench) -> Res<Report> {
-    let groups: [Group; 9] = [
+    let groups: [Group; 10] = [
         ("disk", |bench, report| {
             report.set("fsync_us", disk::fsync_us(bench)?);
             Ok(())
@@ -185,6 +199,7 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         ("history", history::measure),
         ("supersteps", supersteps::measure),
         ("runtime", runtime::measure),
+        ("messages", messages::measure),
         ("rss", turns::rss),
         ("langgraph", peers::measure),
     ];

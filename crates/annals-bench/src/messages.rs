@@ -1,0 +1,155 @@
+//! What messages cost: merging one into a list, loading, trimming and writing out 10,000, and LangChain's loader beside.
+
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter, Write};
+use std::path::Path;
+use std::process::Command;
+
+use annals::base::Value;
+use annals::message::{
+    BufferOptions, Message, TokenCounter, ToolCall, TrimOptions, Usage, buffer_string, messages_from_dict,
+    messages_to_dict, trim_messages,
+};
+use annals::prelude::*;
+use annals::state::{BoxWrite, Layout};
+use serde_json::{Map, json};
+
+use crate::disk::same;
+use crate::figures::Report;
+use crate::stats::{Dice, Side, best, interleave, median, text, timed};
+use crate::{Bench, Res};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/langchain_messages.py");
+/// The exit code of the script when the package is missing.
+const MISSING: i32 = 3;
+/// Merges that are timed together.
+const MERGES: usize = 2_000;
+
+/// Measures the figures.
+pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+    merges(bench, report)?;
+    let messages = chat(bench.runs(10_000, 200));
+    load(bench, report, &messages)?;
+    utilities(bench, report, &messages)
+}
+
+#[derive(State, Clone, Default)]
+struct Chat {
+    #[channel(messages)]
+    messages: Messages,
+}
+
+/// Replaces messages in a list, one write each, as a channel is updated at the end of a superstep.
+fn merges(bench: &Bench, report: &mut Report) -> Res<()> {
+    let side = |length: usize| -> Res<Side<'static>> {
+        let schema = Schema::<Chat>::of();
+        let (mut state, mut present) = (schema.initial(), true);
+        let id = |n: usize| format!("message-{n}");
+        let all: Vec<Message> = (0..length).map(|n| Message::human(text(n as u64, 200)).with_id(id(n))).collect();
+        schema.update(&mut state, 0, &mut present, vec![BoxWrite::new(all)])?;
+        let mut dice = Dice(length as u64);
+        Ok(Box::new(move || {
+            let new = |_| Message::human("changed").with_id(id(dice.below(length as u64) as usize));
+            let writes: Vec<Vec<BoxWrite>> = (0..MERGES).map(new).map(|new| vec![BoxWrite::new(vec![new])]).collect();
+            let (us, ()) = timed(|| {
+                writes.into_iter().try_for_each(|write| {
+                    schema.update(&mut state, 0, &mut present, write)?;
+                    Ok(())
+                })
+            })?;
+            Ok(us * 1_000.0 / MERGES as f64)
+        }))
+    };
+    let costs = interleave(bench.runs(15, 3), &mut [side(1_000)?, side(10_000)?])?;
+    report.set("add_messages_ns_1k", median(&costs[0]));
+    report.set("add_messages_ns_10k", median(&costs[1]));
+    Ok(())
+}
+
+/// A chat of questions, tool calls, their results and answers.
+fn chat(length: usize) -> Vec<Message> {
+    let message = |n: usize| {
+        let call = format!("call-{}", n / 4);
+        let message = match n % 4 {
+            0 => Message::human(text(n as u64, 120)),
+            1 => Message::ai("").with_tool_call(
+                ToolCall::new("search", [("query", Value::from(text(n as u64, 40))), ("limit", 5.into())])
+                    .with_id(call),
+            ),
+            2 => Message::tool(text(n as u64, 400), call),
+            _ => Message::ai(text(n as u64, 250)).with_usage(Usage::new(900, 60)),
+        };
+        message.with_id(format!("0190f3c2-7a3e-7000-8000-{n:012x}"))
+    };
+    (0..length).map(message).collect()
+}
+
+/// Reads a file of LangChain's dictionaries, and lets LangChain read the same.
+fn load(bench: &Bench, report: &mut Report, messages: &[Message]) -> Res<()> {
+    let path = bench.dir.join("messages.json");
+    let mut file = BufWriter::new(File::create(&path)?);
+    let dicts = Value::List(messages_to_dict(messages));
+    serde_json::to_writer(&mut file, &dicts.to_json())?;
+    file.flush()?;
+    let one = || {
+        let (us, loaded) = timed(|| {
+            let items: Vec<Value> = serde_json::from_slice(&fs::read(&path)?)?;
+            Ok(messages_from_dict(items)?)
+        })?;
+        same("messages", loaded.len(), messages.len())?;
+        Ok(us / 1_000.0)
+    };
+    let ours = (0..bench.runs(15, 2)).map(|_| one()).collect::<Res<Vec<f64>>>()?;
+    report.set("load_10k_messages_ms", best(&ours));
+    langchain(bench, report, &path)?;
+    fs::remove_file(&path)?;
+    Ok(())
+}
+
+fn langchain(bench: &Bench, report: &mut Report, path: &Path) -> Res<()> {
+    let output = Command::new(&bench.python).arg(SCRIPT).arg(path).output();
+    let skipped = |reason: String| {
+        eprintln!("annals-bench: langchain-core is skipped: {reason}");
+        json!({ "skipped": reason })
+    };
+    report.langchain = match output {
+        Err(error) => skipped(format!("{} does not run: {error}", bench.python)),
+        Ok(output) if output.status.code() == Some(MISSING) => {
+            skipped(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+        }
+        Ok(output) if !output.status.success() => {
+            return Err(format!("{SCRIPT}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)).into());
+        }
+        Ok(output) => {
+            let mut peer: Map<String, serde_json::Value> =
+                serde_json::from_reader(BufReader::new(output.stdout.as_slice()))?;
+            let theirs = peer.get("messages_from_dict_ms").and_then(serde_json::Value::as_f64);
+            let ratio = theirs.zip(report.get("load_10k_messages_ms")).map(|(theirs, ours)| theirs / ours);
+            peer.insert("load_ratio".into(), json!(ratio.map(|ratio| (ratio * 10.0).round() / 10.0)));
+            peer.into()
+        }
+    };
+    Ok(())
+}
+
+fn utilities(bench: &Bench, report: &mut Report, messages: &[Message]) -> Res<()> {
+    let words = |message: &Message| message.text().split_whitespace().count() as i64 + 3;
+    let half = messages.iter().map(words).sum::<i64>() / 2;
+    let options = TrimOptions::new(half).counter(TokenCounter::each(words));
+    let mut sides: [Side<'_>; 2] = [
+        Box::new(|| {
+            let (us, kept) = timed(|| Ok(trim_messages(messages, &options)?))?;
+            same("half", kept.len().abs_diff(messages.len() / 2) < messages.len() / 10, true)?;
+            Ok(us / 1_000.0)
+        }),
+        Box::new(|| {
+            let (us, text) = timed(|| Ok(buffer_string(messages, &BufferOptions::new())?))?;
+            same("lines", text.lines().count(), messages.len())?;
+            Ok(us / 1_000.0)
+        }),
+    ];
+    let costs = interleave(bench.runs(15, 2), &mut sides)?;
+    report.set("trim_10k_ms", median(&costs[0]));
+    report.set("buffer_string_10k_ms", median(&costs[1]));
+    Ok(())
+}
