@@ -42,6 +42,7 @@ mod halfway;
 /// The same runs on a file.
 #[path = "halfway.rs"]
 mod halfway_in_a_file;
+mod hostile;
 mod inside;
 /// The same graphs on a file.
 #[path = "inside.rs"]
