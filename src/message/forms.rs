@@ -7,6 +7,7 @@
 use std::str::FromStr;
 
 use super::openai::OpenAiOptions;
+use super::pydantic_ai::{Fresh, LoadError, from_langchain, from_value, to_langchain, to_value};
 use super::{Content, Message, MessageError, Role, convert_to_messages, load, message_to_dict};
 use crate::base::{Map, Value};
 
@@ -21,15 +22,20 @@ pub enum MessageForm {
     /// The messages of OpenAI's Chat Completions API, `{"role": "user", "content": ".."}`. It has no place for ids,
     /// metadata, token usage and artifacts.
     OpenAi,
+    /// PydanticAI's requests and responses, `{"kind": "request", "parts": [..]}`, older shapes included. One of them is
+    /// one message or several, by the mapping of [`pydantic_ai`](super::pydantic_ai).
+    PydanticAi,
 }
 
-/// What became of one message in a form.
+/// What became of messages in a form.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Written {
     /// The items, in order.
     pub items: Vec<Value>,
-    /// The fields of the message that the form has no place for.
+    /// By message: the fields that the form has no place for.
     pub left_out: Vec<&'static str>,
+    /// The messages that the form cannot say, by their places in the list, from 0.
+    pub refused: Vec<(u64, MessageError)>,
 }
 
 /// The type of a message that holds an item which could not be read.
@@ -37,82 +43,143 @@ const KEPT: &str = "annals.kept";
 
 impl MessageForm {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::LangChain, Self::OpenAi];
+    pub const ALL: [Self; 3] = [Self::LangChain, Self::OpenAi, Self::PydanticAi];
 
-    /// Returns the name: `langchain` or `openai`.
+    /// Returns the name: `langchain`, `openai` or `pydantic-ai`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::LangChain => "langchain",
             Self::OpenAi => "openai",
+            Self::PydanticAi => "pydantic-ai",
         }
     }
 
-    /// Reads one item of a list.
+    /// Reads one item of a list. What is missing in older items of PydanticAI is made by `fresh`.
     ///
     /// # Errors
     /// [`MessageError`] naming what is wrong with the item; [`Message::keep`] keeps it all the same.
     ///
     /// # Example
     /// ```
-    /// use annals::base::Value;
+    /// use annals::base::{IdSource, SystemClock, Value};
     /// use annals::message::MessageForm;
+    /// use annals::message::pydantic_ai::Fresh;
     ///
+    /// let mut ids = IdSource::new();
     /// let item = Value::from(serde_json::json!({"role": "user", "content": "hi"}));
-    /// let messages = MessageForm::OpenAi.read(item)?;
+    /// let messages = MessageForm::OpenAi.read(item, &mut Fresh::new(&SystemClock, &mut ids))?;
     /// assert_eq!((messages[0].kind(), messages[0].text().as_ref()), ("human", "hi"));
     /// # Ok::<(), annals::message::MessageError>(())
     /// ```
-    pub fn read(self, item: Value) -> Result<Vec<Message>, MessageError> {
+    pub fn read(self, item: Value, fresh: &mut Fresh<'_>) -> Result<Vec<Message>, MessageError> {
         match (self, item) {
             (Self::LangChain, Value::Map(map)) if map.contains_key("lc") => load(Value::Map(map))?.into_messages(),
             (Self::LangChain, Value::Map(map)) => flat(map).and_then(Message::try_from).map(|message| vec![message]),
             (Self::LangChain, other) => Err(MessageError::invalid("", "an object", &other)),
             (Self::OpenAi, item) => Ok(vec![convert_to_messages([item]).map(|mut messages| messages.remove(0))?]),
+            (Self::PydanticAi, item) => {
+                to_langchain(&from_value(Value::List(vec![item]), fresh).map_err(not_loaded)?, false)
+            }
         }
     }
+}
+
+fn not_loaded(error: LoadError) -> MessageError {
+    MessageError::value(error.to_string())
 }
 
 /// Writes messages in a form, one after another.
 ///
 /// # Example: what a form has no place for
 /// ```
+/// use annals::base::{IdSource, SystemClock};
+/// use annals::message::pydantic_ai::Fresh;
 /// use annals::message::{FormWriter, Message, MessageForm, Usage};
 ///
+/// let mut ids = IdSource::new();
 /// let mut writer = FormWriter::new(MessageForm::OpenAi);
-/// let written = writer.push(Message::ai("hi").with_usage(Usage::new(1, 1)))?;
+/// let answer = Message::ai("hi").with_usage(Usage::new(1, 1));
+/// let written = writer.push(answer, &mut Fresh::new(&SystemClock, &mut ids));
 /// assert_eq!((written.items.len(), written.left_out), (1, vec!["usage_metadata"]));
-/// # Ok::<(), annals::message::MessageError>(())
 /// ```
 #[derive(Debug)]
 pub struct FormWriter {
     form: MessageForm,
     /// How many messages came before.
-    at: usize,
+    at: u64,
+    /// Messages that are not written yet, because what follows may belong to them.
+    group: Vec<Message>,
 }
 
 impl FormWriter {
     /// Starts a list.
     pub fn new(form: MessageForm) -> Self {
-        Self { form, at: 0 }
+        Self { form, at: 0, group: Vec::new() }
     }
 
     /// Takes the next message and returns the items that are complete now.
-    ///
-    /// # Errors
-    /// [`MessageError`] if the form cannot say the message at all; it is left out and the list may go on.
-    pub fn push(&mut self, message: Message) -> Result<Written, MessageError> {
+    pub fn push(&mut self, message: Message, fresh: &mut Fresh<'_>) -> Written {
         let at = self.at;
-        self.at += 1;
         if let Some(item) = message.kept() {
-            return Ok(Written { items: vec![item.clone()], left_out: Vec::new() });
+            let mut written = self.finish(fresh);
+            written.items.push(item.clone());
+            self.at += 1;
+            return written;
         }
+        let mut written = Written::default();
         match self.form {
-            MessageForm::LangChain => Ok(Written { items: vec![message_to_dict(&message)], left_out: Vec::new() }),
+            MessageForm::LangChain => written.items.push(message_to_dict(&message)),
             MessageForm::OpenAi => {
-                let items = OpenAiOptions::new().convert(at, &message)?;
-                Ok(Written { items: items.into_iter().map(Value::Map).collect(), left_out: left_out(&message) })
+                match OpenAiOptions::new().convert(usize::try_from(at).unwrap_or(usize::MAX), &message) {
+                    Ok(items) => {
+                        written.items.extend(items.into_iter().map(Value::Map));
+                        written.left_out = left_out(&message);
+                    }
+                    Err(error) => written.refused.push((at, error)),
+                }
+            }
+            MessageForm::PydanticAi => {
+                // An answer begins a group: a result finds the name of its tool in the answer before it.
+                if matches!(message.role, Role::Ai(_) | Role::Remove | Role::Other { .. }) {
+                    written = self.finish(fresh);
+                }
+                if matches!(message.role, Role::Remove | Role::Other { .. }) {
+                    let reason = format!("PydanticAI has no message of the type {:?}", message.kind());
+                    written.refused.push((at, MessageError::value(reason)));
+                } else {
+                    written.left_out.extend(message.is_chunk().then_some("chunk"));
+                    written.left_out.extend((message.role == Role::Function).then_some("class"));
+                    self.group.push(message);
+                }
             }
         }
+        self.at += 1;
+        written
+    }
+
+    /// Returns the items of what is not written yet. The list may go on.
+    pub fn finish(&mut self, fresh: &mut Fresh<'_>) -> Written {
+        let group = std::mem::take(&mut self.group);
+        let mut written = Written::default();
+        let mut write = |group: &[Message]| -> Result<(), LoadError> {
+            if let Value::List(items) = to_value(&from_langchain(group, fresh)?) {
+                written.items.extend(items);
+            }
+            Ok(())
+        };
+        if write(&group).is_ok() {
+            return written;
+        }
+        // One of them is in the way of the others: each is tried by itself.
+        let first = self.at - group.len() as u64;
+        let mut refused = Vec::new();
+        for (at, message) in (first..).zip(&group) {
+            if let Err(error) = write(std::slice::from_ref(message)) {
+                refused.push((at, not_loaded(error)));
+            }
+        }
+        written.refused = refused;
+        written
     }
 }
 
@@ -130,7 +197,8 @@ impl FromStr for MessageForm {
 
     fn from_str(name: &str) -> Result<Self, MessageError> {
         let found = Self::ALL.into_iter().find(|form| form.as_str() == name);
-        found.ok_or_else(|| MessageError::value(format!("{name:?} is no form of messages: langchain or openai")))
+        let known = Self::ALL.map(Self::as_str).join(", ");
+        found.ok_or_else(|| MessageError::value(format!("{name:?} is no form of messages; there are {known}")))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Whatever a loader of messages is given, it gives messages or a typed error, and never panics.
 
-use annals::base::{Map, Value};
+use annals::base::{IdSource, Map, SystemClock, Value};
 use annals::history::{ExportOptions, Framing, ImportOptions};
+use annals::message::pydantic_ai::Fresh;
 use annals::message::{
     BufferFormat, BufferOptions, CountOptions, FilterOptions, FormWriter, Message, MessageForm, OpenAiOptions,
     REMOVE_ALL_MESSAGES, TokenCounter, TrimOptions, TrimStrategy, any_message, buffer_string, checkpoint_loads,
@@ -207,7 +208,8 @@ fn loaded(item: &Value) -> Vec<Message> {
         any_message(item.clone()).map(|message| vec![message]),
         convert_to_messages([item.clone()]),
     ];
-    let forms = MessageForm::ALL.map(|form| form.read(item.clone()));
+    let mut ids = IdSource::from_seed(1);
+    let forms = MessageForm::ALL.map(|form| form.read(item.clone(), &mut Fresh::new(&SystemClock, &mut ids)));
     for list in lists.into_iter().chain(forms) {
         match list {
             Ok(messages) => all.extend(messages),
@@ -251,9 +253,17 @@ proptest! {
         }
         for message in &messages {
             let _ = (message.pretty_repr(true), message.content_blocks());
-            for form in MessageForm::ALL {
-                let _ = FormWriter::new(form).push(message.clone());
+        }
+        let mut ids = IdSource::from_seed(1);
+        let mut fresh = Fresh::new(&SystemClock, &mut ids);
+        for form in MessageForm::ALL {
+            let mut writer = FormWriter::new(form);
+            let mut refused = 0;
+            for message in &messages {
+                refused += writer.push(message.clone(), &mut fresh).refused.len();
             }
+            refused += writer.finish(&mut fresh).refused.len();
+            prop_assert!(refused <= messages.len());
         }
     }
 

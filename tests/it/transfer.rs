@@ -239,3 +239,41 @@ fn an_export_shows_the_list_as_it_was_at_its_point() {
     assert_eq!(texts("@"), ["after 1", "after 1"]);
     assert_eq!(texts("~2"), ["first", "after 1"]);
 }
+
+#[test]
+fn a_history_of_pydantic_ai_goes_in_and_out() {
+    let store = place(module_path!());
+    let history = json!([
+        {"parts": [
+            {"content": "be brief", "timestamp": "2026-01-01T00:00:00Z", "part_kind": "system-prompt"},
+            {"content": "weather in Bern?", "timestamp": "2026-01-01T00:00:00Z", "part_kind": "user-prompt"},
+        ], "kind": "request"},
+        {"parts": [{"tool_name": "weather", "args": {"city": "Bern"}, "tool_call_id": "c", "part_kind": "tool-call"}],
+            "model_name": "m", "timestamp": "2026-01-01T00:00:01Z", "kind": "response"},
+        {"parts": [{"tool_name": "weather", "content": "rain", "tool_call_id": "c",
+            "timestamp": "2026-01-01T00:00:02Z", "part_kind": "tool-return"}], "kind": "request"},
+        {"parts": [{"content": "It rains.", "part_kind": "text"}], "timestamp": "2026-01-01T00:00:03Z", "kind": "response"},
+        {"kind": "neither"},
+    ]);
+    let report = import(&store, "chat", MessageForm::PydanticAi, &history.to_string()).unwrap();
+    assert_eq!((report.items, report.messages, report.not_understood.count), (5, 6, 1));
+    let (as_openai, _) = export(&store, "chat", &ExportOptions::new().form(MessageForm::OpenAi));
+    let roles: Vec<_> = as_openai.as_array().unwrap().iter().filter_map(|item| item["role"].as_str()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool", "assistant"]);
+
+    let options = ExportOptions::new().form(MessageForm::PydanticAi);
+    let (exported, report) = export(&store, "chat", &options);
+    assert_eq!((report.items, report.refused.count, report.kept), (5, 0, 1));
+    for (at, item) in history.as_array().unwrap().iter().enumerate() {
+        assert_eq!(exported[at]["kind"], item["kind"]);
+        let parts = item["parts"].as_array().into_iter().flatten().enumerate();
+        for (part, name, value) in
+            parts.flat_map(|(n, part)| part.as_object().unwrap().iter().map(move |(k, v)| (n, k, v)))
+        {
+            assert_eq!(exported[at]["parts"][part][name], *value, "{at} {part} {name}");
+        }
+    }
+    // What the export wrote comes back as it was written.
+    import(&store, "again", MessageForm::PydanticAi, &exported.to_string()).unwrap();
+    assert_eq!(export(&store, "again", &options).0, exported);
+}

@@ -144,7 +144,7 @@ pub(crate) struct Fork {
 pub(crate) struct Export {
     /// THREAD[@POINT]
     pub(crate) point: String,
-    /// The form of each message: langchain or openai
+    /// The form of each message: langchain, openai or pydantic-ai
     #[arg(long, value_name = "FORM", default_value = "langchain")]
     pub(crate) form: MessageForm,
     /// One JSON object a line in place of a JSON list
@@ -165,7 +165,7 @@ pub(crate) struct Import {
     /// The id of the new thread
     #[arg(long, value_name = "NEW")]
     pub(crate) name: String,
-    /// The form of each message: langchain or openai
+    /// The form of each message: langchain, openai or pydantic-ai
     #[arg(long, value_name = "FORM", default_value = "langchain")]
     pub(crate) form: MessageForm,
     /// The channel

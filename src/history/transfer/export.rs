@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 
-use super::{Framing, Problems, TransferError};
-use crate::base::{PayloadRef, Value};
+use super::{FixedClock, Framing, Problems, TransferError};
+use crate::base::{IdSource, PayloadRef, Value};
 use crate::history::snapshot::{Snapshot, item_message};
-use crate::message::{FormWriter, MessageForm};
+use crate::message::pydantic_ai::Fresh;
+use crate::message::{FormWriter, MessageForm, Written};
 use crate::store::{ChannelValue, ItemRange, StoreError};
 
 /// In which form and how messages are exported.
@@ -99,6 +100,8 @@ impl Snapshot {
             options,
             out: BufWriter::new(out),
             writer: FormWriter::new(options.form),
+            clock: FixedClock(self.store().now()),
+            ids: IdSource::from_seed(self.store().mint_seed()),
             report: ExportReport::default(),
         };
         let mut written = export.begin();
@@ -125,6 +128,9 @@ struct Export<'a> {
     options: &'a ExportOptions,
     out: BufWriter<&'a mut dyn Write>,
     writer: FormWriter,
+    /// The moment of what has none.
+    clock: FixedClock,
+    ids: IdSource,
     report: ExportReport,
 }
 
@@ -142,18 +148,19 @@ impl Export<'_> {
             return Ok(Vec::new());
         };
         self.report.kept += u64::from(message.kept().is_some());
-        match self.writer.push(message) {
-            Ok(written) => {
-                for field in written.left_out {
-                    *self.report.left_out.entry(field).or_default() += 1;
-                }
-                Ok(written.items)
-            }
-            Err(error) => {
-                self.report.refused.note(position, error);
-                Ok(Vec::new())
-            }
+        let written = self.writer.push(message, &mut Fresh::new(&self.clock, &mut self.ids));
+        Ok(self.noted(written))
+    }
+
+    /// Counts what was left out, and returns the items.
+    fn noted(&mut self, written: Written) -> Vec<Value> {
+        for field in written.left_out {
+            *self.report.left_out.entry(field).or_default() += 1;
         }
+        for (position, error) in written.refused {
+            self.report.refused.note(position, error);
+        }
+        written.items
     }
 
     fn write(&mut self, item: &Value) -> io::Result<()> {
@@ -169,6 +176,8 @@ impl Export<'_> {
     }
 
     fn end(&mut self) -> io::Result<()> {
+        let last = self.writer.finish(&mut Fresh::new(&self.clock, &mut self.ids));
+        self.noted(last).into_iter().try_for_each(|item| self.write(&item))?;
         let end: &[u8] = match (self.options.framing, self.report.items) {
             (Framing::Lines, _) => b"",
             (Framing::List, 0) => b"]\n",

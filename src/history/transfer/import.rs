@@ -6,10 +6,11 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use serde::de::{self, Deserializer as _, SeqAccess, Visitor};
 
-use super::{Problems, TransferError};
+use super::{FixedClock, Problems, TransferError};
 use crate::base::limits::{IMPORT_BYTES_MAX, IMPORT_MESSAGES_MAX};
 use crate::base::{CheckpointId, IdSource, Namespace, Payload, Value};
 use crate::history::Thread;
+use crate::message::pydantic_ai::Fresh;
 use crate::message::{Message, MessageForm, Role, ensure_ids};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use crate::store::{Batch, NewCheckpoint, Parent, Source};
@@ -98,6 +99,7 @@ impl Thread {
             thread: self,
             options,
             report: ImportReport::default(),
+            clock: FixedClock(self.store().now()),
             ids: IdSource::from_seed(self.store().mint_seed()),
             pending: Vec::new(),
             pending_bytes: 0,
@@ -120,6 +122,7 @@ struct Import<'a> {
     thread: &'a Thread,
     options: &'a ImportOptions,
     report: ImportReport,
+    clock: FixedClock,
     ids: IdSource,
     /// What the next checkpoint brings.
     pending: Vec<Payload>,
@@ -133,7 +136,7 @@ impl Import<'_> {
     fn item(&mut self, item: Value) -> Result<(), Ended> {
         let position = self.report.items;
         self.report.items += 1;
-        let mut messages = match self.options.form.read(item.clone()) {
+        let mut messages = match self.options.form.read(item.clone(), &mut Fresh::new(&self.clock, &mut self.ids)) {
             Ok(messages) => messages,
             Err(error) => {
                 self.report.not_understood.note(position, error);
