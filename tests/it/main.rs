@@ -57,6 +57,10 @@ mod policies;
 /// The same policies on a file.
 #[path = "policies.rs"]
 mod policies_in_a_file;
+mod pushing;
+/// The same on a file.
+#[path = "pushing.rs"]
+mod pushing_in_a_file;
 mod sim;
 mod store_model;
 mod streams;
