@@ -3,7 +3,8 @@
 //! The store keeps an append-only log of checkpoints in one SQLite file and answers what the state was at any of them.
 //! It knows records ([`record`]), the one way in ([`batch`]) and the seam behind which a file lies ([`backend`]).
 //! The key-value memory ([`Kv`]) and the cache ([`Cache`]) stand beside the log in the same file.
-//! *Absent:* what a channel or a message means, what a graph is, and any change of what was once stored.
+//! *Absent:* what a channel or a message means, what a graph is, and any change of what was once stored: a thread can go
+//! as a whole.
 //!
 //! Invariants: a batch is committed whole or not at all; a stored row of the log never changes; the newest checkpoint of a
 //! namespace is the one with the greatest id.

@@ -8,7 +8,7 @@ use super::sql;
 use super::write::Caches;
 use crate::base::ThreadId;
 use crate::store::error::StoreError;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 /// Erases threads in the transaction that is open, unless one that stays was forked off one of them.
 pub(super) fn threads(conn: &Connection, caches: &mut Caches, threads: &[ThreadId]) -> Res<()> {
@@ -65,12 +65,12 @@ pub(super) fn replaced(conn: &Connection, checkpoint: i64, task: i64, index: i32
     Ok(())
 }
 
-/// Erases a payload, and its blobs if no other one has them.
+/// Erases a payload, and its blobs if no other one has them. One that is missing is no reason to keep the rest.
 fn payload(conn: &Connection, id: i64) -> Res<()> {
-    let blobs: [Option<i64>; 2] =
-        conn.prepare_cached(sql::PAYLOAD_BLOBS)?.query_row([id], |row| Ok([row.get(0)?, row.get(1)?]))?;
+    let mut blobs = conn.prepare_cached(sql::PAYLOAD_BLOBS)?;
+    let blobs: Option<[Option<i64>; 2]> = blobs.query_row([id], |row| Ok([row.get(0)?, row.get(1)?])).optional()?;
     conn.prepare_cached(sql::PAYLOAD_DELETE)?.execute([id])?;
-    for blob in blobs.into_iter().flatten() {
+    for blob in blobs.into_iter().flatten().flatten() {
         conn.prepare_cached(sql::BLOB_DELETE)?.execute([blob])?;
     }
     Ok(())

@@ -147,3 +147,16 @@ fn every_column_of_a_timer_is_covered_by_a_sum() {
         .unwrap();
     assert_eq!(line, format!("a|{}|{}|1970-01-01T00:00:00.000007Z", first.id, task(1, "a").id));
 }
+
+#[test]
+fn a_damaged_thread_can_be_deleted() {
+    let mut bench = Bench::new();
+    marked(&mut bench, &thread("a"), "text-");
+    let conn = raw(&bench.path());
+    conn.execute_batch("DROP TRIGGER payload_no_delete; DELETE FROM payload; UPDATE timer SET xxh3 = 0").unwrap();
+    drop(conn);
+    assert!(!bench.check().is_empty());
+    bench.store.delete_threads(&[thread("a")]).unwrap();
+    let left = bench.check();
+    assert!(left.iter().all(|problem| problem.starts_with("blob")), "{left:?}");
+}
