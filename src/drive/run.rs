@@ -243,13 +243,14 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     }
 
     /// Gives the nodes a value that is no part of the state: settings, a client, a user. They get it with
-    /// [`Context::value`].
+    /// [`Context::value`](crate::graph::Context::value).
     pub fn context<T: Any + Send + Sync>(mut self, value: T) -> Self {
         self.settings.value = Some(Arc::new(value));
         self
     }
 
-    /// Sets the key-value memory that nodes get with [`Context::kv`]. Default: that of the store the run is recorded in.
+    /// Sets the key-value memory that nodes get with [`Context::kv`](crate::graph::Context::kv). Default: that of the store the run is
+    /// recorded in.
     pub fn kv(mut self, kv: &Kv) -> Self {
         self.settings.kv = Some(kv.clone());
         self
