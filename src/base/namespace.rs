@@ -10,12 +10,15 @@ use super::limits::NAMESPACE_BYTES_MAX;
 /// `node:task_id|child:task_id` for one inside it (`checkpoint_ns` of LangGraph).
 #[doc(alias = "checkpoint_ns")]
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Namespace(Arc<str>);
+pub struct Namespace(
+    /// `None` for the root, so that to clone it costs nothing; never empty.
+    Option<Arc<str>>,
+);
 
 impl Namespace {
     /// Returns the namespace of the root graph.
     pub fn root() -> Self {
-        Self(Arc::from(""))
+        Self(None)
     }
 
     /// Checks and keeps a path.
@@ -31,28 +34,28 @@ impl Namespace {
         if path.contains('\0') {
             return Err(IdError::new("namespace", path, "it holds a NUL character"));
         }
-        Ok(Self(path.into()))
+        Ok(Self((!path.is_empty()).then(|| path.into())))
     }
 
     /// Returns whether this is the namespace of the root graph.
     pub fn is_root(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 
     /// Returns the path.
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_deref().unwrap_or_default()
     }
 
     /// Returns the path of the levels, outermost first; none for the root.
     pub fn segments(&self) -> impl Iterator<Item = &str> {
-        self.0.split('|').filter(|segment| !segment.is_empty())
+        self.as_str().split('|').filter(|segment| !segment.is_empty())
     }
 }
 
 impl AsRef<str> for Namespace {
     fn as_ref(&self) -> &str {
-        &self.0
+        self.as_str()
     }
 }
 
@@ -64,12 +67,12 @@ impl Default for Namespace {
 
 impl fmt::Display for Namespace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
 impl fmt::Debug for Namespace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(self.as_str(), f)
     }
 }

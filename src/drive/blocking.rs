@@ -49,7 +49,18 @@ impl Driver {
 
     /// Runs until there is an event, or the run ends (`None`) with everything it made committed. What was shown before
     /// a failure comes before its error.
+    #[inline]
     pub(super) fn next_event(&mut self) -> Result<Option<Event>, Error> {
+        if !self.told
+            && let Some(event) = self.run.poll_event()
+        {
+            return Ok(Some(event));
+        }
+        self.go_on()
+    }
+
+    /// Goes on until there is an event, as [`Self::next_event`].
+    fn go_on(&mut self) -> Result<Option<Event>, Error> {
         loop {
             // What a superstep shows is handed out when its commit is on its way.
             if self.told && self.failed.is_none() {

@@ -211,6 +211,7 @@ impl Machine {
     }
 
     /// Returns the next event.
+    #[inline]
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
