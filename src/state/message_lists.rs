@@ -89,7 +89,9 @@ impl Channel<List<Message>, Vec<Message>> for MergeMessages {
                         changed.insert(list.push(message), ListOp::Put { write, part });
                     }
                     MergeOp::Replace { part, id, message } => {
-                        if let Some(slot) = list.find(&id) {
+                        let found = list.find(&id);
+                        let is_new = |slot: &u64| list.at_slot(*slot).is_none_or(|old| !is_same(old, &message));
+                        if let Some(slot) = found.filter(is_new) {
                             list.replace(slot, message);
                             changed.insert(slot, ListOp::Put { write, part });
                         }
@@ -145,6 +147,7 @@ impl Channel<List<Message>, Vec<Message>> for MergeDelta {
                         changed.insert(slot, ListOp::Remove);
                     }
                     (None, true) => {}
+                    (Some(slot), false) if list.at_slot(slot).is_some_and(|old| is_same(old, &message)) => {}
                     (Some(slot), false) => {
                         list.replace(slot, message);
                         changed.insert(slot, ListOp::Put { write, part });
@@ -158,4 +161,10 @@ impl Channel<List<Message>, Vec<Message>> for MergeDelta {
         changed.retain(|slot, op| *op != ListOp::Remove || *slot < first_new);
         Ok(Effect::Items(changed.into_iter().map(|(slot, op)| ListChange { slot, op }).collect()))
     }
+}
+
+/// Returns whether two messages are stored alike. Equal ones may differ in the order of their members, or in the sign of
+/// a zero.
+fn is_same(old: &Message, new: &Message) -> bool {
+    old == new && matches!((old.to_payload(), new.to_payload()), (Ok(old), Ok(new)) if old == new)
 }

@@ -305,6 +305,26 @@ fn messages_are_merged_by_id() {
 }
 
 #[test]
+fn a_message_that_is_given_back_as_it_was_is_not_stored_again() {
+    let all = |chat: &Chat| {
+        let given = chat.messages.iter().cloned();
+        Ok(Chat::update().messages(given.chain([Message::ai("new").with_id("new")]).collect::<Vec<_>>()))
+    };
+    let graph = StateGraph::<Chat>::new().node("all", all).edge(START, "all").compile().unwrap();
+    let thread = thread();
+    let first = (0..100).map(|n| Message::human("x").with_id(n.to_string()));
+    graph.invoke(&thread, Chat::update().messages(first.collect::<Vec<_>>())).unwrap();
+    let head = thread.head().unwrap().unwrap();
+    let mut written = 0;
+    let count = &mut |row: annals::store::ItemRow<'_>| {
+        written += usize::from(row.ordinal == head.record().ordinal);
+        Ok(())
+    };
+    thread.store().backend().items(head.point(), "messages", annals::store::ItemRange::All, count).unwrap();
+    assert_eq!(written, 1);
+}
+
+#[test]
 fn errors_say_what_is_now_true() {
     let two = |_: &Chat| -> NodeResult<ChatUpdate> { Ok(Chat::update().n(1)) };
     let graph =
