@@ -55,18 +55,26 @@ pub fn py_float(x: f64) -> String {
     if x.is_infinite() {
         return if x > 0.0 { "inf" } else { "-inf" }.into();
     }
-    let scientific = format!("{x:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    match exponent.parse::<i32>() {
-        Ok(exponent) if !(-4..16).contains(&exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
-        }
-        _ => {
-            let text = x.to_string();
-            if text.contains('.') { text } else { text + ".0" }
-        }
+    let shortest = format!("{x:e}");
+    // Of two shortest texts that are equally near, Python takes the one with the even digit.
+    let places = shortest.split('e').next().map_or(0, |digits| digits.bytes().filter(u8::is_ascii_digit).count());
+    let even = format!("{x:.*e}", places.saturating_sub(1));
+    let chosen = if even.parse() == Ok(x) { even } else { shortest };
+    let (mantissa, exponent) = chosen.split_once('e').unwrap_or((&chosen, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if !(-4..16).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs());
     }
+    let sign = if mantissa.starts_with('-') { "-" } else { "" };
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    if exponent < 0 {
+        return format!("{sign}0.{}{digits}", "0".repeat(exponent.unsigned_abs() as usize - 1));
+    }
+    let whole = exponent as usize + 1;
+    let padded = format!("{digits:0<width$}", width = whole + 1);
+    // What follows a whole number is the one zero that it was filled up with.
+    format!("{sign}{}.{}", &padded[..whole], &padded[whole..])
 }
 
 /// Returns the text with the first letter of each run of letters in upper case, the others in lower case.
@@ -194,6 +202,12 @@ mod tests {
             (0.0001, "0.0001"),
             (0.00001, "1e-05"),
             (123_456.789, "123456.789"),
+            (10.0, "10.0"),
+            (-0.001_25, "-0.00125"),
+            (-1_113_178_120_592_002.25, "-1113178120592002.2"),
+            (233_891_771_783_429.625, "233891771783429.62"),
+            (5e-324, "5e-324"),
+            (9_007_199_254_740_993.0, "9007199254740992.0"),
             (f64::NAN, "nan"),
             (f64::NEG_INFINITY, "-inf"),
         ];
