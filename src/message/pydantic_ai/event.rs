@@ -1,6 +1,6 @@
 //! What the outside sees of a response that streams in.
 //!
-//! *Absent:* the events of tools that run.
+//! *Absent:* the events of tools that run, and telling the ends of parts from their beginnings.
 
 use super::delta::PartDelta;
 use super::macros::{record, variants};
@@ -74,44 +74,5 @@ impl StreamEvent {
     /// Returns the JSON form.
     pub fn to_value(&self) -> Value {
         self.write()
-    }
-}
-
-/// Completes the events of a parts manager: each part ends before the next one begins, and knows its neighbours.
-#[derive(Clone, Debug, Default)]
-pub struct PartEnds {
-    open: Option<(i64, ResponsePart)>,
-}
-
-impl PartEnds {
-    /// Returns the events to be shown for one of a parts manager.
-    pub fn push(&mut self, event: StreamEvent) -> Vec<StreamEvent> {
-        match event {
-            StreamEvent::PartStart(mut start) => {
-                let before = self.open.replace((start.index, start.part.clone()));
-                // What is replaced in its place has not ended.
-                let before = before.filter(|(index, _)| *index != start.index);
-                let end = before.map(|(index, part)| {
-                    start.previous_part_kind = Some(part.kind().to_owned());
-                    let next_part_kind = Some(start.part.kind().to_owned());
-                    PartEndEvent { index, part, next_part_kind, canonical_system: start.canonical_system.clone() }
-                });
-                end.map(StreamEvent::from).into_iter().chain([start.into()]).collect()
-            }
-            StreamEvent::PartDelta(event) => {
-                if let Some((_, part)) = self.open.as_mut().filter(|(index, _)| *index == event.index) {
-                    // The parts manager has made the change already: it can be made.
-                    _ = event.delta.apply(part);
-                }
-                vec![event.into()]
-            }
-            other => vec![other],
-        }
-    }
-
-    /// Returns the end of the last part, when nothing more comes.
-    pub fn finish(&mut self) -> Option<StreamEvent> {
-        let (index, part) = self.open.take()?;
-        Some(PartEndEvent { index, part, next_part_kind: None, canonical_system: None }.into())
     }
 }

@@ -34,6 +34,7 @@ mod moment;
 mod part;
 mod repair;
 mod retry;
+mod run;
 mod sanitize;
 mod speech;
 mod streamed;
@@ -52,7 +53,7 @@ pub use content::{CachePoint, CacheTtl, StructuredContent, TextContent, UserCont
 pub use decimal::Decimal;
 pub use delta::{DeltaError, PartDelta, PartOrDelta, SpeechDelta, TextDelta, ThinkingDelta, ToolCallDelta};
 pub use error::{LoadError, LoadReason, PathPart};
-pub use event::{FinalResultEvent, PartDeltaEvent, PartEndEvent, PartEnds, PartStartEvent, StreamEvent};
+pub use event::{FinalResultEvent, PartDeltaEvent, PartEndEvent, PartStartEvent, StreamEvent};
 pub use file::{Binary, Bytes, File, FileHost, FileUrl, ForceDownload, UploadedFile, UrlKind};
 pub use history::{
     AttemptOutcome, FailedAttempt, FinishReason, ModelMessage, ModelRequest, ModelResponse, RequestState,
@@ -70,6 +71,7 @@ pub use part::{
 };
 pub use repair::{post_compaction_window, repair_messages};
 pub use retry::{ErrorDetail, FeedbackCause, FeedbackContent, FeedbackRetry, Location, RetryFeedbackPart};
+pub use run::RunMessages;
 pub use sanitize::{SanitizeOptions, sanitize_messages};
 pub use speech::{Granularity, Speaker, SpeechPart, SpeechTimestamp};
 pub use streamed::{PartsError, StreamedParts, TextPiece, ThinkingPiece, ToolCallPiece};

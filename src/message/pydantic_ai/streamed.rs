@@ -151,15 +151,14 @@ impl StreamedParts {
     /// [`PartsError::OtherPart`] if the key belongs to a part that is no text.
     pub fn text(&mut self, key: Option<&str>, piece: TextPiece<'_>) -> Done<Option<StreamEvent>> {
         let is_text = |part: &PartOrDelta| matches!(part, PartOrDelta::Part(ResponsePart::Text(_)));
-        let mut at = self.place(key, is_text);
-        if let (Some((open, close)), Some(place), Some(key)) = (piece.thinking_tags, at, key)
+        let at = self.place(key, is_text);
+        if let (Some((_, close)), Some(place), Some(key)) = (piece.thinking_tags, at, key)
             && matches!(&self.parts[place], PartOrDelta::Part(ResponsePart::Thinking(_)))
         {
             if piece.content == close {
                 self.keys.shift_remove(key);
                 return Ok(None);
             }
-            _ = open;
             return self.thinking(Some(key), piece.into_thinking());
         }
         if piece.thinking_tags.is_some_and(|(open, _)| piece.content == open) {
@@ -178,7 +177,7 @@ impl StreamedParts {
         if at.is_none() && piece.ignore_leading_whitespace && piece.content.trim().is_empty() {
             return Ok(None);
         }
-        let Some(at) = at.take() else {
+        let Some(at) = at else {
             let part = TextPart {
                 content: piece.content.to_owned(),
                 id: piece.id,

@@ -437,3 +437,19 @@ fn an_edited_message_of_langchain_is_made_anew() {
     let made = to_langchain(&history, false).unwrap();
     assert_eq!((made[0].text().as_ref(), made[0].id.as_deref()), ("b", None));
 }
+
+#[test]
+fn what_a_run_added_is_new_and_begins_a_message_of_its_own() {
+    let [asked, again] = ["a", "b"].map(|id| Message::human(id).with_id(id));
+    let answer = Message::ai("c").with_id("c");
+    let between = |before: &[Message], after: &[Message]| {
+        let run = with_fresh(|fresh| RunMessages::between(before, after, fresh)).unwrap();
+        (run.all_messages().len(), run.new_messages().len())
+    };
+    assert_eq!(between(&[], &[asked.clone(), again.clone(), answer.clone()]), (2, 2));
+    // The question that had no answer and the new one are two requests.
+    assert_eq!(between(std::slice::from_ref(&asked), &[asked.clone(), again.clone(), answer.clone()]), (3, 2));
+    assert_eq!(between(&[asked.clone(), answer.clone()], &[asked.clone(), answer.clone()]), (2, 0));
+    let nameless = Message::human("d");
+    assert_eq!(between(std::slice::from_ref(&nameless), &[nameless.clone(), answer]), (2, 1));
+}

@@ -120,9 +120,21 @@ fn with_envelope(mut map: Map, envelope: Map) -> Map {
 /// [`LoadError`] if what stands under `pydantic_ai` in a message is not what [`to_langchain`] writes; it names the place
 /// in the history.
 pub fn from_langchain(messages: &[Message], fresh: &mut Fresh<'_>) -> Result<Vec<ModelMessage>, LoadError> {
+    Ok(from_langchain_in_two(messages, messages.len(), fresh)?.0)
+}
+
+/// As [`from_langchain`]; what comes from place `at` on begins a message of its own, whose place is returned.
+pub(super) fn from_langchain_in_two(
+    messages: &[Message],
+    at: usize,
+    fresh: &mut Fresh<'_>,
+) -> Result<(Vec<ModelMessage>, usize), LoadError> {
     let now = fresh.now().write();
     let mut reading = request_in::Reading::new(now, fresh);
-    messages.iter().for_each(|message| reading.push(record::sparse(message)));
+    let (before, after) = messages.split_at(at.min(messages.len()));
+    before.iter().for_each(|message| reading.push(record::sparse(message)));
+    let place = reading.begin_anew();
+    after.iter().for_each(|message| reading.push(record::sparse(message)));
     let (history, originals) = reading.finish();
     let mut history = from_value(Value::List(history), fresh)?;
     for (message, originals) in history.iter_mut().zip(originals) {
@@ -131,5 +143,5 @@ pub fn from_langchain(messages: &[Message], fresh: &mut Fresh<'_>) -> Result<Vec
             record::write(message, &originals, &made);
         }
     }
-    Ok(history)
+    Ok((history, place))
 }

@@ -32,6 +32,12 @@ impl<'a, 'f> Reading<'a, 'f> {
         Self { fresh, now, out: Vec::new(), open: false, names: BTreeMap::new() }
     }
 
+    /// Lets the next message begin a request of its own, if it is of one. Returns the place of what comes next.
+    pub(super) fn begin_anew(&mut self) -> usize {
+        self.open = false;
+        self.out.len()
+    }
+
     /// Adds a message, as a dictionary without defaults.
     pub(super) fn push(&mut self, map: Map) {
         let envelope = member(&map, "additional_kwargs").get(KEY).and_then(Value::as_map);
