@@ -47,7 +47,7 @@ record! {
 }
 
 /// A name that is null counts as not given.
-fn null_is_empty(map: &mut Map) {
+fn null_is_empty(map: &mut Map, _: &mut Reader<'_>) {
     if map.get("identifier").is_some_and(Value::is_null) {
         map.shift_remove("identifier");
     }
@@ -231,7 +231,7 @@ record! {
 /// Stands for a type that is not given; no type holds a NUL.
 const UNKNOWN: &str = "\0";
 
-fn null_is_not_given(map: &mut Map) {
+fn null_is_not_given(map: &mut Map, _: &mut Reader<'_>) {
     map.retain(|name, value| {
         !(value.is_null() && matches!(name.as_str(), "media_type" | "_media_type" | "identifier" | "_identifier"))
     });
@@ -244,6 +244,11 @@ fn complete_uploaded(file: &mut UploadedFile, _: &mut Map, _: &mut Reader<'_>) {
     if file.identifier.is_empty() {
         file.identifier = short_name(file.file_id.as_bytes());
     }
+}
+
+/// Returns the hash by which a record names a file of this form.
+pub(super) fn digest(form: &Value) -> String {
+    sha256_hex(json_write(form, DIGEST).as_bytes())
 }
 
 /// A file, wherever it is.
@@ -280,7 +285,7 @@ impl File {
     /// Returns the SHA-256 hash of the JSON form by which a record names the file; none for bytes.
     pub fn digest(&self) -> Option<String> {
         let (Self::Url(_) | Self::Uploaded(_)) = self else { return None };
-        Some(sha256_hex(json_write(&self.to_value(), DIGEST).as_bytes()))
+        Some(digest(&self.to_value()))
     }
 
     /// Reads an object whose `kind` is that of a file; `None` if it is none, or anything is wrong with it.

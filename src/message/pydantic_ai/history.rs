@@ -140,8 +140,16 @@ record! {
         pub timestamp: Moment = |_| None,
         /// How long it took.
         pub duration: Span,
-        /// What it used, if that is known.
+        /// What it used, if that is known; without unknown fields.
         pub usage: Option<RequestUsage>,
+    }
+    after forget_unknown_usage;
+}
+
+/// Of an attempt, the reference keeps the known fields only.
+fn forget_unknown_usage(attempt: &mut FailedAttempt, _: &mut Map, _: &mut Reader<'_>) {
+    if let Some(usage) = &mut attempt.usage {
+        usage.counts.extra.clear();
     }
 }
 

@@ -35,7 +35,7 @@ macro_rules! record {
             ) -> Option<Self> {
                 #[allow(unused_mut)]
                 let mut map = reader.object(value)?;
-                $($before(&mut map);)?
+                $($before(&mut map, reader);)?
                 $(reader.tag(&map, stringify!($tag), $word);)?
                 $(let $f1 = record!(@field reader, map, $f1, $t1 $(, $a1)? $(= $d1)?);)*
                 $($(let $f2 = record!(@field reader, map, $f2, $t2 $(, $a2)? $(= $d2)?);)*)?

@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use indexmap::IndexMap;
+
 use super::history::{ModelMessage, ModelRequest, ModelResponse, RequestState};
 use super::moment::Moment;
 use super::part::{RequestPart, ResponsePart};
@@ -65,36 +67,35 @@ fn drop_orphans(messages: Vec<ModelMessage>) -> Vec<ModelMessage> {
     out
 }
 
-/// Returns for each response which of its tool calls, counted among them, have no result.
+/// Returns for each response which of its tool calls, counted among them, have no result: first those whose id was used
+/// again, then the others by when their id was seen first.
 fn dangling(messages: &[ModelMessage]) -> BTreeMap<usize, Vec<usize>> {
-    let mut open: Vec<(usize, usize, &str)> = Vec::new();
+    let mut open: IndexMap<&str, Vec<(usize, usize)>> = IndexMap::new();
     let mut found: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (at, message) in messages.iter().enumerate() {
         match message {
             ModelMessage::Response(response) => {
                 for (number, call) in response.tool_calls().enumerate() {
-                    let id = call.tool_call_id.as_str();
+                    let calls = open.entry(call.tool_call_id.as_str()).or_default();
                     // An id that is used again can no longer answer the earlier call.
-                    let (stale, rest) = open.into_iter().partition(|(from, _, other)| *other == id && *from < at);
-                    let stale: Vec<(usize, usize, &str)> = stale;
-                    stale.into_iter().for_each(|(from, number, _)| found.entry(from).or_default().push(number));
-                    open = rest;
-                    open.push((at, number, id));
+                    for (from, number) in calls.extract_if(.., |(from, _)| *from < at) {
+                        found.entry(from).or_default().push(number);
+                    }
+                    calls.push((at, number));
                 }
             }
             ModelMessage::Request(request) => {
                 for part in &request.parts {
                     if let RequestPart::ToolReturn(part) = part
-                        && let Some(place) = open.iter().position(|(_, _, id)| *id == part.tool_call_id)
+                        && let Some(calls) = open.get_mut(part.tool_call_id.as_str()).filter(|calls| !calls.is_empty())
                     {
-                        open.remove(place);
+                        calls.remove(0);
                     }
                 }
             }
         }
     }
-    open.into_iter().for_each(|(from, number, _)| found.entry(from).or_default().push(number));
-    found.values_mut().for_each(|numbers| numbers.sort_unstable());
+    open.into_values().flatten().for_each(|(from, number)| found.entry(from).or_default().push(number));
     found
 }
 
@@ -187,7 +188,7 @@ fn merge_requests(before: &mut ModelRequest, next: ModelRequest) {
     let merged: Map = reserved.iter().flatten().flat_map(|map| (*map).clone()).collect();
     let has_reserved = reserved.iter().any(Option::is_some);
     before.metadata = has_reserved.then(|| Map::from_iter([(RESERVED.to_owned(), merged.into())]));
-    before.instructions = instructions(before).or(instructions(&next)).cloned();
+    before.instructions = instructions(before).or(next.instructions.as_ref()).cloned();
     before.timestamp = next.timestamp.or(before.timestamp);
     (before.run_id, before.conversation_id) = (None, None);
     before.state = RequestState::Complete;

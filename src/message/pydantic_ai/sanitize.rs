@@ -12,14 +12,14 @@ use super::part::{RequestPart, ResponsePart, UserPromptPart};
 use super::repair::RESERVED;
 use super::retry::FeedbackCause;
 use super::tool_content::ToolContent;
-use crate::base::Value;
+use crate::base::{Map, Value};
 
 /// What is taken out of a history that is not trusted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SanitizeOptions {
-    /// System prompts.
+    /// System prompts, parts that record instructions, and feedback in the voice of the framework.
     pub strip_system_prompts: bool,
-    /// Instructions, and the parts that record them.
+    /// Instructions of requests.
     pub strip_instructions: bool,
     /// Compactions.
     pub strip_compaction_parts: bool,
@@ -66,12 +66,11 @@ pub fn sanitize_messages(messages: Vec<ModelMessage>, options: &SanitizeOptions)
     out
 }
 
-fn strip_reserved(message: &mut Option<crate::base::Map>) {
-    if let Some(metadata) = message {
-        metadata.shift_remove(RESERVED);
-        if metadata.is_empty() {
-            *message = None;
-        }
+fn strip_reserved(metadata: &mut Option<Map>) {
+    if metadata.as_mut().and_then(|map| map.shift_remove(RESERVED)).is_some()
+        && metadata.as_ref().is_some_and(Map::is_empty)
+    {
+        *metadata = None;
     }
 }
 
@@ -82,20 +81,22 @@ fn sanitize_request(mut request: ModelRequest, options: &SanitizeOptions) -> Opt
         request.instructions = None;
     }
     strip_reserved(&mut request.metadata);
+    if request.parts.iter().any(|part| matches!(part, RequestPart::CapabilityLoadDelta(_))) {
+        // What was loaded there is not stated anywhere that can be trusted.
+        let unstated = Map::from_iter([("unstated_loads".to_owned(), Value::Bool(true))]);
+        request.metadata.get_or_insert_default().insert(RESERVED.to_owned(), unstated.into());
+    }
     (!request.parts.is_empty()).then_some(request)
 }
 
 fn sanitize_part(part: RequestPart, options: &SanitizeOptions) -> Option<RequestPart> {
     match part {
         RequestPart::SystemPrompt(_) if options.strip_system_prompts => None,
-        RequestPart::InstructionDelta(_) | RequestPart::InstructionBaseline(_) if options.strip_instructions => None,
+        RequestPart::InstructionDelta(_) | RequestPart::InstructionBaseline(_) if options.strip_system_prompts => None,
         RequestPart::Compaction(_) if options.strip_compaction_parts => None,
         RequestPart::UserPrompt(mut prompt) => {
             if let UserContent::Items(items) = prompt.content {
-                let items: Vec<UserItem> = items.into_iter().filter_map(|item| sanitize_item(item, options)).collect();
-                if items.is_empty() {
-                    return None;
-                }
+                let items = items.into_iter().filter_map(|item| sanitize_item(item, options)).collect();
                 prompt.content = UserContent::Items(items);
             }
             Some(prompt.into())
@@ -104,7 +105,9 @@ fn sanitize_part(part: RequestPart, options: &SanitizeOptions) -> Option<Request
             part.content = sanitize_content(part.content, options).unwrap_or(ToolContent::Scalar(Value::Null));
             Some(part.into())
         }
-        RequestPart::RetryFeedback(part) if part.retry.cause == FeedbackCause::NoOutput => {
+        RequestPart::RetryFeedback(part)
+            if options.strip_system_prompts && part.retry.cause == FeedbackCause::NoOutput =>
+        {
             Some(UserPromptPart { content: UserContent::Text(part.framed_text()), timestamp: part.timestamp }.into())
         }
         part => Some(part),
@@ -130,7 +133,8 @@ fn sanitize_file(file: File, options: &SanitizeOptions) -> Option<File> {
     match file {
         File::Url(mut url) => {
             let scheme = mime::scheme(&url.url);
-            if !options.allowed_file_url_schemes.contains(&scheme) {
+            // A URL without a scheme leads nowhere by itself.
+            if !scheme.is_empty() && !options.allowed_file_url_schemes.contains(&scheme) {
                 return None;
             }
             if !options.allowed_force_download.contains(&url.force_download) {

@@ -55,8 +55,7 @@ record! {
         /// What the provider adds.
         pub provider_details: Option<Map>,
     } [part_kind = "tool-call"]
-    before name_call;
-    after check_call;
+    before check_call;
 }
 
 record! {
@@ -77,8 +76,7 @@ record! {
         /// What the provider adds.
         pub provider_details: Option<Map>,
     } [part_kind = "builtin-tool-call"]
-    before name_native;
-    after check_native_call;
+    before check_native_call;
 }
 
 words! {
@@ -317,14 +315,17 @@ impl Core {
         }
     }
 
-    fn check_args(self, args: Option<&ToolArgs>, reader: &mut Reader<'_>) {
-        let Some(ToolArgs::Object(map)) = args else { return };
-        let map = &mut map.clone();
+    /// Checks a call, whatever else is wrong with it.
+    fn check_call(self, map: &mut Map, reader: &mut Reader<'_>) {
+        self.name_tool(map);
+        self.check_name(map.get("tool_name").and_then(Value::as_str), reader);
+        let Some(Value::Map(args)) = map.get("args") else { return };
+        let args = &mut args.clone();
         reader.at(PathPart::Name("args".into()), |reader| {
             reader.one_place(|reader| match self {
                 Self::None => {}
-                Self::Search(_) => _ = reader.field::<Vec<String>>(map, &["queries"], |_| None),
-                Self::Capability(_) => _ = reader.field::<String>(map, &["id"], |_| None),
+                Self::Search(_) => _ = reader.field::<Vec<String>>(args, &["queries"], |_| None),
+                Self::Capability(_) => _ = reader.field::<String>(args, &["id"], |_| None),
             });
         });
     }
@@ -363,29 +364,12 @@ record! {
     }
 }
 
-fn name_call(map: &mut Map) {
-    Core::of(map, Side::Application).name_tool(map);
+fn check_call(map: &mut Map, reader: &mut Reader<'_>) {
+    Core::of(map, Side::Application).check_call(map, reader);
 }
 
-fn name_native(map: &mut Map) {
-    Core::of(map, Side::Provider).name_tool(map);
-}
-
-fn core_of(tool_kind: Option<&String>, side: Side) -> Core {
-    let map = tool_kind.map(|kind| Map::from_iter([("tool_kind".to_owned(), Value::from(kind.as_str()))]));
-    Core::of(&map.unwrap_or_default(), side)
-}
-
-fn check_call(call: &mut ToolCallPart, _: &mut Map, reader: &mut Reader<'_>) {
-    let core = core_of(call.tool_kind.as_ref(), Side::Application);
-    core.check_name(Some(&call.tool_name), reader);
-    core.check_args(call.args.as_ref(), reader);
-}
-
-fn check_native_call(call: &mut NativeToolCallPart, _: &mut Map, reader: &mut Reader<'_>) {
-    let core = core_of(call.tool_kind.as_ref(), Side::Provider);
-    core.check_name(Some(&call.tool_name), reader);
-    core.check_args(call.args.as_ref(), reader);
+fn check_native_call(map: &mut Map, reader: &mut Reader<'_>) {
+    Core::of(map, Side::Provider).check_call(map, reader);
 }
 
 /// The arguments of a call are not a JSON object.

@@ -4,7 +4,7 @@
 //! record, as in older documents, a URL of the web is. Anything else that looks like a file stays what it is: data of a
 //! tool must not make an adapter fetch a URL. *Absent:* what a model is shown of it; that is `tool_text.rs`.
 
-use super::file::{File, ForceDownload};
+use super::file::{File, ForceDownload, digest};
 use super::mime;
 use super::wire::Reader;
 use crate::base::{Map, Value};
@@ -89,19 +89,25 @@ fn file(value: &Value, record: Option<&[String]>, reader: &mut Reader<'_>) -> Op
     if kind == "binary" {
         return File::attempt(value, reader);
     }
-    if let Some(record) = record {
-        let file = File::attempt(value, reader)?;
-        let form = file.to_value();
-        let known = map.keys().all(|name| form.get(name).is_some());
-        return Some(file).filter(|file| known && file.digest().is_some_and(|digest| record.contains(&digest)));
-    }
-    let web = matches!(mime::scheme(map.get("url")?.as_str()?).as_str(), "http" | "https");
     let typed = match map.get("media_type")? {
         Value::Null => true,
         Value::Str(text) => !text.is_empty(),
         _ => false,
     };
-    if !web || !typed || kind == "uploaded-file" {
+    if !typed {
+        return None;
+    }
+    if let Some(record) = record {
+        // The record names the object as it was dumped.
+        if !record.contains(&digest(value)) {
+            return None;
+        }
+        let file = File::attempt(value, reader)?;
+        let form = file.to_value();
+        return Some(file).filter(|_| map.keys().all(|name| form.get(name).is_some()));
+    }
+    let web = matches!(mime::scheme(map.get("url")?.as_str()?).as_str(), "http" | "https");
+    if !web || kind == "uploaded-file" {
         return None;
     }
     let mut plain = map.clone();

@@ -6,7 +6,7 @@ use super::decimal::Decimal;
 use super::error::{LoadError, PathPart};
 use super::wire::{Fresh, Reader, Wire, read_value};
 use crate::base::{Map, Value};
-use crate::message::text::truthy;
+use crate::message::text::{py_float, truthy};
 
 /// What one or several requests to a model used.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -139,6 +139,11 @@ impl UsageCounts {
                 whole &= read.is_some();
                 *slot(&mut counts) = read.unwrap_or(0);
             }
+        }
+        if let Some(Value::Float(x)) = map.get("cost").filter(|cost| matches!(cost, Value::Float(x) if x.is_finite())) {
+            // The decimal of the text that Python shows, not of the number.
+            let text = py_float(*x);
+            map.insert("cost".into(), text.into());
         }
         let audio_seconds = reader.field::<f64>(map, &["audio_seconds"], |_| Some(0.0));
         let cost = reader.field::<Option<Decimal>>(map, &["cost"], |_| Some(None));
