@@ -121,17 +121,17 @@ fn write_map(out: &mut String, map: &Map, style: JsonStyle) {
     out.push('}');
 }
 
-/// Returns the text of a finite float as serde_json writes it: the shortest digits that give it back, with an exponent
-/// if the decimal exponent is below -5 or at least 16.
+/// Returns the text of a finite float as pydantic writes it: the digits of Python, with an exponent of as few digits as
+/// it has, and none for the decimal exponent -5.
 fn short_float(x: f64) -> String {
-    let scientific = format!("{x:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    match exponent.parse::<i32>() {
-        Ok(exponent) if x != 0.0 && !(-5..16).contains(&exponent) => format!("{digits}e{exponent:+}"),
-        _ => {
-            let text = x.to_string();
-            if text.contains('.') { text } else { text + ".0" }
+    let text = py_float(x);
+    match text.split_once("e-0") {
+        Some((mantissa, "5")) => {
+            let (sign, digits) = mantissa.strip_prefix('-').map_or(("", mantissa), |digits| ("-", digits));
+            format!("{sign}0.0000{}", digits.replace('.', ""))
         }
+        Some((mantissa, exponent)) => format!("{mantissa}e-{exponent}"),
+        None => text,
     }
 }
 
