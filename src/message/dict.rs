@@ -169,7 +169,8 @@ pub fn messages_from_dict(dicts: impl IntoIterator<Item = Value>) -> Result<Vec<
         .collect()
 }
 
-fn from_dict(dict: Value) -> Result<Message, MessageError> {
+/// Reads one dictionary form.
+pub(super) fn from_dict(dict: Value) -> Result<Message, MessageError> {
     let mut map = object("", dict)?;
     let mut take = |name| map.shift_remove(name).ok_or_else(|| MessageError::key("a message", name));
     let kind = take("type")?;

@@ -8,7 +8,7 @@ use annals::message::{
     REMOVE_ALL_MESSAGES, TokenCounter, TrimOptions, TrimStrategy, any_message, buffer_string, checkpoint_loads,
     convert_to_messages, convert_to_openai_messages, count_tokens_approximately, default_tool_chunk_parser,
     default_tool_parser, filter_messages, load, merge_message_runs, message_to_dict, messages_from_dict,
-    parse_partial_json, trim_messages,
+    messages_from_json, parse_partial_json, trim_messages,
 };
 use annals::prelude::*;
 use proptest::prelude::*;
@@ -233,6 +233,22 @@ proptest! {
                 (None, again) => prop_assert!(again.is_err(), "its type is not known"),
                 (Some(_), Err(error)) => prop_assert!(false, "{error}: {message:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_text_of_dictionaries_is_read_as_its_values_are(items in prop::collection::vec(nearly(), 0..4)) {
+        let items: Vec<serde_json::Value> = items.iter().map(Value::to_json).collect();
+        let text = serde_json::to_vec(&items).unwrap();
+        let by_value = messages_from_dict(items.into_iter().map(Value::from));
+        match (messages_from_json(&text), by_value) {
+            (Ok(messages), Ok(by_value)) => prop_assert_eq!(messages, by_value),
+            (Err(error), Err(by_value)) => {
+                // Of what is no object, the reader of the text tells the line.
+                let told = error.to_string() == by_value.to_string() || error.to_string().contains("at line");
+                prop_assert!(told, "{error} is not {by_value}");
+            }
+            (by_text, by_value) => prop_assert!(false, "{by_text:?} is not {by_value:?}"),
         }
     }
 
