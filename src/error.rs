@@ -47,7 +47,7 @@ pub enum ErrorKind {
     User,
     /// The disk or the operating system refused.
     Io,
-    /// The run did not end within its limits.
+    /// The run, or a node of it, did not end within its limits.
     Limit,
 }
 
@@ -129,12 +129,12 @@ fn store_kind(error: &StoreError) -> ErrorKind {
 
 fn run_kind(error: &RunError) -> ErrorKind {
     match error {
-        RunError::Node { .. } | RunError::NodePanicked { .. } => ErrorKind::User,
+        RunError::Node { .. } | RunError::NodePanicked { .. } | RunError::NodeCancelled { .. } => ErrorKind::User,
         RunError::State(StateError::Panicked { .. }) => ErrorKind::User,
         RunError::State(StateError::Channel { source: crate::channel::ChannelError::Reducer { .. }, .. }) => {
             ErrorKind::User
         }
-        RunError::RecursionLimit { .. } => ErrorKind::Limit,
+        RunError::RecursionLimit { .. } | RunError::NodeTimeout { .. } => ErrorKind::Limit,
         RunError::UnknownNode { .. } => ErrorKind::NotFound,
         _ => ErrorKind::Invalid,
     }

@@ -447,6 +447,7 @@
 //! | feature | default | what it adds | what it costs |
 //! | --- | --- | --- | --- |
 //! | `derive` | yes | `#[derive(State)]` | a proc macro, with `syn`, in your build |
+//! | `tokio` | no | [`TokioTimer`]: timeouts and pauses of asynchronous runs wait by Tokio | `tokio` with `time` and `rt`, nothing else of it |
 //! | `conformance` | no | [`store::conformance`](store), the suite that every backend must pass | some thousand lines |
 //!
 //! SQLite is compiled in (`rusqlite` with `bundled`), so a C compiler is needed to build, and nothing to run.
@@ -468,14 +469,16 @@ pub mod state;
 pub mod store;
 mod stream;
 
+#[cfg(feature = "tokio")]
+pub use drive::TokioTimer;
 #[doc(hidden)]
 pub use drive::block_on;
 pub use drive::{
-    AsyncStream, Durability, Input, IntoInput, Outcome, Run, RunOn, RunOutput, StateHistory, StateSnapshot,
-    StateUpdate, Stream, TaskState, TaskView, UpdateAs,
+    AsyncStream, Durability, Input, IntoInput, Outcome, Run, RunOn, RunOutput, Sleep, StateHistory, StateSnapshot,
+    StateUpdate, Stream, TaskState, TaskView, Timer, UpdateAs,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use exec::{EditProblem, ResumeProblem, RunError};
+pub use exec::{EditProblem, ResumeProblem, RunError, TimeoutKind};
 pub use stream::{
     CheckpointPart, CheckpointTask, ChildValues, DebugPart, DebugPayload, MessagePart, NodeUpdate, StreamData,
     StreamMode, StreamPart, TaskEnd, TaskStart, Values,

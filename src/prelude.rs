@@ -5,8 +5,8 @@ pub use crate::drive::{Durability, Input, IntoInput, Outcome, StateUpdate, TaskS
 pub use crate::error::{Error, Result};
 pub use crate::graph::{
     AsyncTask, CachePolicy, Command, CompiledGraph, Context, END, Entry, Entrypoint, Final, Interrupt, Named,
-    NodeDefaults, NodeOptions, NodeResult, Own, Persistence, RetryPolicy, RunControl, START, SendTo, StateGraph,
-    Target, Task, TimeoutPolicy,
+    NodeDefaults, NodeOptions, NodeResult, Own, Persistence, RefreshOn, RetryPolicy, RunControl, START, SendTo,
+    StateGraph, Target, Task, TimeoutPolicy,
 };
 pub use crate::history::{Snapshot, Thread};
 pub use crate::message::{Message, ToolCall};

@@ -48,6 +48,12 @@ impl fmt::Display for Timestamp {
 pub trait Clock: Send + Sync + 'static {
     /// Returns the present moment. It may step back; nothing in the store is ordered by it.
     fn now(&self) -> Timestamp;
+
+    /// Returns how long it is since some moment that stays the same as long as the clock lives. It does not step back;
+    /// limits on how long something may take are counted by it. Default: since 1970, by [`now`](Self::now).
+    fn elapsed(&self) -> Duration {
+        Duration::from_micros(u64::try_from(self.now().as_micros()).unwrap_or(0))
+    }
 }
 
 /// The clock of the operating system.
@@ -59,6 +65,11 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Timestamp::default().saturating_add(since)
+    }
+
+    fn elapsed(&self) -> Duration {
+        static START: std::sync::OnceLock<Stopwatch> = std::sync::OnceLock::new();
+        START.get_or_init(Stopwatch::start).elapsed()
     }
 }
 

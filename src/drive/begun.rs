@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::base::{Clock, Encoded, SystemClock, Timestamp};
@@ -21,9 +22,37 @@ pub(super) struct Begun {
     pub(super) inside: bool,
     /// What its own caller wants to see.
     pub(super) wants: EventMask,
+    /// Tells its tasks when nobody waits for them any more.
+    _over: Over,
+}
+
+/// The end of a run, or of the patience of its caller.
+struct Over(Arc<AtomicBool>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 impl Begun {
+    pub(super) fn new(
+        machine: Machine,
+        store: Option<Store>,
+        host: Arc<RunHost>,
+        inside: bool,
+        wants: EventMask,
+    ) -> Self {
+        let _over = Over(Arc::clone(machine.over()));
+        Self { machine, store, host, inside, wants, _over }
+    }
+
+    /// Tells the machine that the run was cancelled, if it was.
+    pub(super) fn heed_control(&mut self) {
+        if let Some(reason) = self.machine.control().cancel_reason() {
+            self.machine.cancel(reason);
+        }
+    }
     /// Returns the present moment of the clock of the store.
     pub(super) fn now(&self) -> Timestamp {
         self.store.as_ref().map_or_else(|| SystemClock.now(), Store::now)
@@ -32,6 +61,10 @@ impl Begun {
     /// Tells the machine how a task has ended.
     pub(super) fn task_done(&mut self, slot: usize, outcome: TaskOutcome) {
         let now = self.now();
+        self.heed_control();
+        if let Some(above) = self.machine.above() {
+            above.progress();
+        }
         if self.host.durability == Durability::Exit {
             let mut calls = self.host.calls.lock();
             let (own, others) = calls.drain(..).partition(|(namespace, _)| namespace == self.machine.namespace());
@@ -83,22 +116,53 @@ impl Begun {
     }
 }
 
-/// The commits of a run that it has not waited for.
-#[derive(Default)]
-pub(super) struct Tickets(VecDeque<Ticket>);
+/// The commits of a run that it has not waited for. If it is dropped before, whoever loads a head next waits for them.
+pub(super) struct Tickets {
+    own: VecDeque<Ticket>,
+    /// The one that is awaited.
+    awaited: Option<Ticket>,
+    store: Option<Store>,
+    host: Arc<RunHost>,
+    inside: bool,
+}
+
+impl Drop for Tickets {
+    fn drop(&mut self) {
+        let Some(store) = &self.store else { return };
+        store.leave(self.own.drain(..).chain(self.awaited.take()));
+        if !self.inside {
+            store.leave(self.host.tickets.lock().drain(..));
+        }
+    }
+}
 
 impl Tickets {
+    pub(super) fn new(begun: &Begun) -> Self {
+        let (store, host) = (begun.store.clone(), Arc::clone(&begun.host));
+        Self { own: VecDeque::new(), awaited: None, store, host, inside: begun.inside }
+    }
+
+    /// Hands a batch to the background writer and waits for it.
+    ///
+    /// # Errors
+    /// That of the batch.
+    pub(super) async fn write(&mut self, store: &Store, batch: Batch) -> Result<(), Error> {
+        let ticket = store.submit(batch);
+        self.awaited = Some(ticket.clone());
+        Ok(ticket.await?)
+    }
+
     /// Hands a batch to the background writer.
     ///
     /// # Errors
     /// That of an earlier batch.
     pub(super) fn submit(&mut self, store: &Store, batch: Batch) -> Result<(), Error> {
-        while self.0.front().is_some_and(Ticket::is_settled) {
-            if let Some(ticket) = self.0.pop_front() {
+        while self.own.front().is_some_and(Ticket::is_settled) {
+            if let Some(ticket) = self.own.pop_front() {
                 ticket.wait()?;
             }
         }
-        self.0.push_back(store.submit(batch));
+        self.own.push_back(store.submit(batch));
         Ok(())
     }
 
@@ -107,11 +171,11 @@ impl Tickets {
     pub(super) fn at_end(&mut self, begun: &Begun) -> VecDeque<Ticket> {
         let mut shared = begun.host.tickets.lock();
         if begun.inside {
-            shared.extend(self.0.drain(..));
+            shared.extend(self.own.drain(..));
             return VecDeque::new();
         }
-        self.0.extend(shared.drain(..));
-        std::mem::take(&mut self.0)
+        self.own.extend(shared.drain(..));
+        std::mem::take(&mut self.own)
     }
 }
 

@@ -1,22 +1,21 @@
 //! The blocking driver: the machine on the calling thread, its tasks on this and other threads.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::base::limits;
 use crate::error::Error;
-use crate::exec::{
-    Effect, Event, EventMask, Machine, Opened, Status, TaskJob, TaskOutcome, close, close_panicked, open,
-};
+use crate::exec::{Effect, Event, EventMask, Machine, Opened, Status, TaskJob, TaskOutcome, open};
 use crate::graph::Work;
 use crate::store::{Batch, Ticket};
 
+use super::attempt::{attempt, attempt_here, wait_before};
 use super::begun::{Begun, Tickets, waits};
 use super::cache::look_up;
 use super::feed::{Fact, Reader, while_polled};
+use super::host::RunHost;
 use super::nonblocking::block_on;
-use super::pool::{Pool, in_task, pause, run_here};
+use super::pool::{Pool, in_task, run_here};
 use super::share::Shared;
 
 /// A run on the calling thread.
@@ -36,15 +35,8 @@ impl Driver {
     /// Makes the driver of a run.
     pub(super) fn new(run: Begun) -> Self {
         let feed = if run.inside { Arc::default() } else { Arc::clone(&run.host.feed) };
-        Self {
-            run,
-            tickets: Tickets::default(),
-            due: VecDeque::new(),
-            running: 0,
-            told: true,
-            feed: Reader(feed),
-            failed: None,
-        }
+        let tickets = Tickets::new(&run);
+        Self { run, tickets, due: VecDeque::new(), running: 0, told: true, feed: Reader(feed), failed: None }
     }
 
     /// Runs until there is an event, or the run ends (`None`) with everything it made committed. What was shown before
@@ -98,6 +90,7 @@ impl Driver {
 
     /// Does what the machine asks for.
     fn act(&mut self) -> Result<(), Error> {
+        self.run.heed_control();
         while let Some(effect) = self.run.machine.poll_effect() {
             match effect {
                 Effect::Commit(batch) => self.commit(batch)?,
@@ -166,7 +159,8 @@ impl Driver {
     /// Runs a task on this thread. What it and the tasks it called have shown comes before its end.
     fn run_one(&mut self, job: TaskJob) {
         let slot = job.slot;
-        let run = || run_here(|| run_task(job));
+        let host = Arc::clone(&self.run.host);
+        let run = || run_here(|| run_task(job, &host));
         let outcome = if self.run.inside { run() } else { while_polled(run) };
         if self.run.host.wants != EventMask::default() {
             while let Some(Fact::Shown(event)) = self.feed.0.poll() {
@@ -182,11 +176,12 @@ impl Driver {
     fn share(&mut self) {
         self.running += self.due.len();
         let others = self.due.len().min(self.run.host.concurrency_max).min(limits::NODE_THREADS_DEFAULT) - 1;
-        let shared = Arc::new(Shared::new(std::mem::take(&mut self.due), others, Arc::clone(&self.feed.0)));
+        let (feed, host) = (Arc::clone(&self.feed.0), Arc::clone(&self.run.host));
+        let shared = Arc::new(Shared::new(std::mem::take(&mut self.due), others, feed, Arc::clone(&host)));
         Shared::call(&shared, 1);
         while let Some(job) = shared.next() {
             let slot = job.slot;
-            let outcome = while_polled(|| run_here(|| run_task(*job)));
+            let outcome = while_polled(|| run_here(|| run_task(*job, &host)));
             self.running -= 1;
             self.task_done(slot, outcome);
         }
@@ -194,10 +189,10 @@ impl Driver {
 
     fn spawn(&mut self, job: Box<TaskJob>) {
         self.running += 1;
-        let feed = Arc::clone(&self.feed.0);
+        let (feed, host) = (Arc::clone(&self.feed.0), Arc::clone(&self.run.host));
         Pool::shared().spawn(Box::new(move || {
             let slot = job.slot;
-            feed.push(Fact::Ended(slot, run_task(*job)));
+            feed.push(Fact::Ended(slot, run_task(*job, &host)));
         }));
     }
 
@@ -229,18 +224,22 @@ impl Driver {
 }
 
 /// Runs a task on this thread, also one that waits without blocking.
-pub(super) fn run_task(mut job: TaskJob) -> TaskOutcome {
-    pause(job.after);
+pub(super) fn run_task(mut job: TaskJob, host: &RunHost) -> TaskOutcome {
+    if !job.after.is_zero()
+        && let Err(outcome) = block_on(async { wait_before(&job, host, host.timer()).await })
+    {
+        return outcome;
+    }
     let (work, input) = match open(&mut job) {
         Opened::Node { work, input } => (work, input),
         Opened::Ended(outcome) => return outcome,
     };
-    let result = catch_unwind(AssertUnwindSafe(|| match &work {
-        Work::Blocking(run) | Work::Either(run, _) => run(input, &job.context),
-        Work::Async(start) => block_on(start(input, job.context.clone())),
-    }));
-    match result {
-        Ok(output) => close(&job, output),
-        Err(panic) => close_panicked(&job, &*panic),
+    let limited = job.context.life().limits().is_some();
+    match &work {
+        Work::Either(run, _) if !limited => attempt_here(&job, input, run),
+        Work::Blocking(run) => attempt_here(&job, input, run),
+        Work::Async(start) | Work::Either(_, start) => {
+            block_on(async { attempt(&job, input, start, host, host.timer()).await })
+        }
     }
 }

@@ -15,15 +15,16 @@ use crate::exec::{
     CallJob, DebugPart, DebugPayload, Event, EventKind, NodeUpdate, RunError, TaskEnd, call_end, call_entry,
     call_failed, call_messages, call_result, call_start, close_call, known_call, next_attempt, open_call, shown_result,
 };
-use crate::graph::{Call, CallOutcome, CallWork, Called, Context, Done};
+use crate::graph::{Call, CallOutcome, CallWork, Called, Context, Done, Signal};
 use crate::state::WritesView;
 use crate::store::{Batch, NewWrites, Payload};
 
+use super::attempt::{unless_cancelled, wait_for};
 use super::cache::{look_up, look_up_async};
 use super::feed::{Fact, is_polled};
 use super::host::RunHost;
 use super::nonblocking::{Caught, block_on};
-use super::pool::{Pool, in_task, pause, run_here, unblock};
+use super::pool::{Pool, in_task, run_here};
 use super::run::Durability;
 
 /// A call that was started.
@@ -69,6 +70,7 @@ impl Wake for WaitingForCall {
 /// Starts a call.
 pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dyn Called> {
     let mut job = Box::new(open_call(context, call));
+    context.progress();
     host.show_start(&job);
     let make = |state, future| {
         let (state, future) = (Mutex::new(state), Mutex::new(future));
@@ -76,6 +78,9 @@ pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dy
     };
     if let Some(stored) = job.stored.take() {
         return make(State::Ended(Some(CallOutcome::Done(Done::Stored(stored)))), None);
+    }
+    if let Some(outcome) = stopped(context) {
+        return make(State::Ended(Some(outcome)), None);
     }
     let beside = !host.inline && host.admit_call();
     if host.polls.load(Ordering::Relaxed) && matches!(job.call.work, CallWork::Async(_)) {
@@ -105,6 +110,13 @@ pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dy
     }
     // Else it is run by who waits for it.
     running
+}
+
+/// Returns what becomes of a call that is not run any more.
+fn stopped(context: &Context) -> Option<CallOutcome> {
+    let reason = context.control().cancel_reason();
+    let reason = reason.or_else(|| context.is_cancelled().then(|| "nobody waits for its caller".to_owned()));
+    reason.map(|reason| CallOutcome::Stopped(Signal::Cancelled(reason)))
 }
 
 impl Running {
@@ -198,6 +210,9 @@ impl Called for Running {
 impl RunHost {
     /// Runs a call to its end. If it `blocks`, this is one poll.
     async fn outcome(&self, mut job: CallJob, blocks: bool) -> CallOutcome {
+        if let Some(outcome) = stopped(&job.context) {
+            return outcome;
+        }
         let records = job.context.checkpoint().is_some();
         let shows = self.shows_calls(&job.context);
         let entry = job.context.scope().cache.clone().and_then(|cache| Some((cache, call_entry(&job)?)));
@@ -220,7 +235,16 @@ impl RunHost {
         let result = loop {
             let result = match &job.call.work {
                 CallWork::Blocking(run) => catch_unwind(AssertUnwindSafe(|| run(&job.context, keep))),
-                CallWork::Async(start) => Caught(pin!(async { start(job.context.clone(), keep).await })).await,
+                CallWork::Async(start) => {
+                    let node = pin!(async { start(job.context.clone(), keep).await });
+                    match unless_cancelled(&job.context, pin!(Caught(node))).await {
+                        Ok(result) => result,
+                        Err(reason) => {
+                            job.context.leave_calls();
+                            return CallOutcome::Stopped(Signal::Cancelled(reason));
+                        }
+                    }
+                }
             };
             let result = call_result(&job, result);
             if blocks {
@@ -229,17 +253,21 @@ impl RunHost {
                 job.context.calls_ended().await
             }
             let chance = || self.random() as f64 / u64::MAX as f64;
-            let again = result.as_ref().err().and_then(|error| next_attempt(&mut job, error, chance));
-            match again {
-                Some(after) if blocks => pause(after),
-                Some(after) if after.is_zero() => {}
-                Some(after) => unblock(move || pause(after)).await,
-                None => break result,
+            let goes_on = stopped(&job.context).is_none();
+            let failed = result.as_ref().err().filter(|_| goes_on);
+            let Some(after) = failed.and_then(|error| next_attempt(&mut job, error, chance)) else { break result };
+            // A run that is cancelled meanwhile stops the next attempt before it begins.
+            let waits = wait_for(after, &job.context, self, self.timer());
+            _ = if blocks { block_on(waits) } else { waits.await };
+            if let Some(outcome) = stopped(&job.context) {
+                return outcome;
             }
         };
+        job.context.progress();
         let returned = result.as_ref().ok().filter(|_| shows || entry.is_some());
         let stored = returned.and_then(|returned| returned.stored.clone());
         let (outcome, writes) = close_call(&job, result);
+        let writes = writes.filter(|_| !job.context.life().is_over());
         if let Err(error) = self.record(&job.context, writes, blocks).await {
             return CallOutcome::Failed(error.into());
         }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -16,6 +17,7 @@ use crate::store::{NewWrites, Ticket};
 use super::children::Children;
 use super::feed::{Fact, Feed};
 use super::run::Durability;
+use super::timer::{ParkTimer, Timer};
 
 /// The driver of a run, shared with all runs inside it.
 pub(super) struct RunHost {
@@ -40,6 +42,8 @@ pub(super) struct RunHost {
     pub(super) calls: Mutex<Vec<(Namespace, NewWrites)>>,
     /// Where the graphs inside it begin.
     pub(super) children: Children,
+    /// What waits for a moment, if the caller or the executor has it.
+    pub(super) timer: Option<Arc<dyn Timer>>,
     /// Commits of runs inside this one that nobody has waited for yet.
     pub(super) tickets: Mutex<Vec<Ticket>>,
     /// The heads of the graphs inside that keep their state, as this run left them: they may not be written yet.
@@ -50,6 +54,11 @@ impl RunHost {
     /// Whether reading a head may wait for a disk.
     pub(super) fn waits(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| thread.store().backend().waits())
+    }
+
+    /// Returns what waits for a moment on this thread, if anything does.
+    pub(super) fn timer(&self) -> Option<Arc<dyn Timer>> {
+        self.timer.clone().or_else(ParkTimer::here)
     }
 
     /// Shows an event of a run inside this one, if that is wanted.
@@ -66,6 +75,10 @@ impl RunHost {
 
 impl Host for RunHost {
     fn emit(&self, context: &Context, part: LivePart) {
+        if context.life().is_over() {
+            return;
+        }
+        context.progress();
         let event = match part {
             // What a called task shows belongs to its caller's graph, under the name of its caller.
             LivePart::Custom(value) if self.wants.custom && self.shows(context.graph_namespace()) => {
@@ -102,6 +115,10 @@ impl Host for RunHost {
 
     fn start(self: Arc<Self>, context: &Context, call: Call) -> Option<Arc<dyn Called>> {
         Some(super::call::start(self, context, call))
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.thread.as_ref().map_or_else(|| SystemClock.elapsed(), |thread| thread.store().elapsed())
     }
 
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

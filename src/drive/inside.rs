@@ -122,10 +122,11 @@ pub(super) fn begin(
         seed,
         scope: scope_inside(graph, context),
         namespace: inside.namespace,
+        above: Some(context.clone()),
     };
     let machine = Machine::new(Arc::clone(graph), head, request, now)?;
     let store = inside.thread.as_ref().map(|thread| thread.store().clone());
-    Ok(Begun { machine, store, host, inside: true, wants })
+    Ok(Begun::new(machine, store, host, true, wants))
 }
 
 /// Returns what a graph inside shares with the run around it: the cache too, if it has none of its own.
@@ -203,6 +204,7 @@ pub(super) fn finish(graph: &Graph, context: &Context, machine: Machine) -> Resu
         Status::Interrupted(interrupts) => Signal::Waiting(interrupts),
         Status::Left(command) => Signal::Parent(command),
         Status::Drained(reason) => Signal::Drained(reason),
+        Status::Cancelled(reason) => Signal::Cancelled(reason),
         Status::Running => unreachable!("a driver runs a machine to its end"),
     };
     context.asked().lock().signal = Some(signal);

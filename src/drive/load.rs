@@ -17,6 +17,7 @@ pub(super) struct Loaded {
 
 /// Gets the head of a namespace, or of one of its checkpoints.
 pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result<Loaded, Error> {
+    thread.store().wait_for_left();
     let newest = thread.store().backend().head_id(thread.id(), thread.namespace())?;
     let newest_point = newest.map(|newest| thread.point(newest));
     match at.or(newest_point.as_ref()) {
@@ -27,6 +28,7 @@ pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result
 
 /// Gets what a graph inside a task begins on, which need not be the newest checkpoint of its namespace.
 pub(super) fn load_begun(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result<Loaded, Error> {
+    thread.store().wait_for_left();
     let newest = thread.store().backend().head_id(thread.id(), thread.namespace())?;
     match at {
         Some(wanted) => load_at(graph, thread, wanted, newest),

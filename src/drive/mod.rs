@@ -6,6 +6,7 @@
 //! Invariants: what a run acknowledged is as durable as its [`Durability`] says; a run that lost a race is told so; a
 //! head goes back into the cache only if it is what the file holds.
 
+mod attempt;
 mod begun;
 mod blocking;
 mod cache;
@@ -25,6 +26,7 @@ mod run;
 mod share;
 mod snapshot;
 mod streams;
+mod timer;
 
 pub use edit::{StateUpdate, UpdateAs};
 pub use nonblocking::block_on;
@@ -33,3 +35,6 @@ pub use place::RunOn;
 pub use run::{Durability, Input, IntoInput, Run};
 pub use snapshot::{StateHistory, StateSnapshot, TaskState, TaskView};
 pub use streams::{AsyncStream, RunOutput, Stream};
+#[cfg(feature = "tokio")]
+pub use timer::TokioTimer;
+pub use timer::{Sleep, Timer};

@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,15 +13,17 @@ use std::task::{Context as Waiting, Poll, Wake, Waker};
 use parking_lot::Mutex;
 
 use crate::error::Error;
-use crate::exec::{Effect, Event, Machine, Opened, Status, TaskJob, TaskOutcome, close, close_panicked, open};
+use crate::exec::{Effect, Event, Machine, Opened, Status, TaskJob, TaskOutcome, open};
 use crate::graph::{Called, Work};
 use crate::store::Batch;
 
+use super::attempt::{attempt, attempt_here, wait_before};
 use super::begun::{Begun, Tickets, waits};
 use super::cache::look_up_async;
 use super::call::Running;
 use super::feed::{Fact, Reader, while_polled};
-use super::pool::{Pool, in_task, pause, run_here, unblock};
+use super::pool::{Pool, in_task, run_here, unblock};
+use super::timer::Parked;
 
 /// A run in a future.
 pub(super) struct AsyncDriver {
@@ -73,9 +74,10 @@ impl AsyncDriver {
         if !run.inside {
             run.host.polls.store(true, Ordering::Relaxed);
         }
+        let tickets = Tickets::new(&run);
         Self {
             run,
-            tickets: Tickets::default(),
+            tickets,
             due: VecDeque::new(),
             running: 0,
             polled: Vec::new(),
@@ -124,6 +126,7 @@ impl AsyncDriver {
 
     /// Does what the machine asks for.
     async fn act(&mut self) -> Result<(), Error> {
+        self.run.heed_control();
         while let Some(effect) = self.run.machine.poll_effect() {
             match effect {
                 Effect::Commit(batch) => self.commit(batch).await?,
@@ -181,38 +184,28 @@ impl AsyncDriver {
     fn start(&mut self, mut job: Box<TaskJob>) {
         self.running += 1;
         let slot = job.slot;
+        let host = Arc::clone(&self.run.host);
         match open(&mut job) {
             Opened::Ended(outcome) => self.feed.0.push(Fact::Ended(slot, outcome)),
-            Opened::Node { work: Work::Blocking(run), input } => {
+            Opened::Node { work: Work::Blocking(run), input } if job.after.is_zero() => {
                 let feed = Arc::clone(&self.feed.0);
-                let work = move || {
-                    pause(job.after);
-                    let result = catch_unwind(AssertUnwindSafe(|| run(input, &job.context)));
-                    let outcome = match result {
-                        Ok(output) => close(&job, output),
-                        Err(panic) => close_panicked(&job, &*panic),
-                    };
-                    feed.push(Fact::Ended(slot, outcome));
-                };
+                let work = move || feed.push(Fact::Ended(slot, attempt_here(&job, input, &run)));
                 // A thread that runs a task does not wait for another one.
                 if in_task() { run_here(work) } else { Pool::shared().spawn(Box::new(work)) }
             }
+            Opened::Node { work: Work::Blocking(run), input } => self.poll_task(slot, async move {
+                match wait_before(&job, &host, host.timer()).await {
+                    Ok(()) => unblock(move || attempt_here(&job, input, &run)).await,
+                    Err(outcome) => outcome,
+                }
+            }),
             Opened::Node { work: Work::Async(start) | Work::Either(_, start), input } => {
-                let future = Box::pin(async move {
-                    if !job.after.is_zero() {
-                        let after = job.after;
-                        unblock(move || pause(after)).await;
+                self.poll_task(slot, async move {
+                    match wait_before(&job, &host, host.timer()).await {
+                        Ok(()) => attempt(&job, input, &start, &host, host.timer()).await,
+                        Err(outcome) => outcome,
                     }
-                    let node = async { start(input, job.context.clone()).await };
-                    let ended = Caught(pin!(node)).await;
-                    job.context.calls_ended().await;
-                    match ended {
-                        Ok(output) => close(&job, output),
-                        Err(panic) => close_panicked(&job, &*panic),
-                    }
-                });
-                let waker = self.waker();
-                self.polled.push(Polled { slot, future, waker });
+                })
             }
         }
     }
@@ -225,6 +218,11 @@ impl AsyncDriver {
     fn poll_beside(&mut self, call: Arc<Running>) {
         let waker = self.waker();
         self.called.push((call, waker));
+    }
+
+    fn poll_task(&mut self, slot: usize, task: impl Future<Output = TaskOutcome> + Send + 'static) {
+        let waker = self.waker();
+        self.polled.push(Polled { slot, future: Box::pin(task), waker });
     }
 
     /// Polls the tasks that were woken until there is a fact.
@@ -272,7 +270,7 @@ impl AsyncDriver {
     async fn commit(&mut self, batch: Batch) -> Result<(), Error> {
         let Some(store) = &self.run.store else { return Ok(()) };
         if waits(&self.run.host) {
-            store.submit(batch).await?;
+            self.tickets.write(store, batch).await?;
         } else {
             self.tickets.submit(store, batch)?;
         }
@@ -309,10 +307,11 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
     let mut waiting = Waiting::from_waker(&waker);
+    let _parked = Parked::begin();
     loop {
         match future.as_mut().poll(&mut waiting) {
             Poll::Ready(result) => return result,
-            Poll::Pending => std::thread::park(),
+            Poll::Pending => Parked::park(),
         }
     }
 }

@@ -33,13 +33,24 @@ pub enum Outcome<S> {
         /// Why it was asked to stop.
         reason: String,
     },
+    /// It was cancelled with [`RunControl::cancel`](crate::graph::RunControl::cancel). What had ended is kept, what had
+    /// not is to run again when it is continued.
+    Cancelled {
+        /// The state after the last whole superstep.
+        state: Arc<S>,
+        /// Why it was cancelled.
+        reason: String,
+    },
 }
 
 impl<S> Outcome<S> {
     /// Returns the state.
     pub fn state(&self) -> &S {
         match self {
-            Self::Done(state) | Self::Interrupted { state, .. } | Self::Drained { state, .. } => state,
+            Self::Done(state)
+            | Self::Interrupted { state, .. }
+            | Self::Drained { state, .. }
+            | Self::Cancelled { state, .. } => state,
         }
     }
 
@@ -51,7 +62,7 @@ impl<S> Outcome<S> {
     /// Returns the open questions; none if the run has ended or stopped at a breakpoint.
     pub fn interrupts(&self) -> &[Interrupt] {
         match self {
-            Self::Done(_) | Self::Drained { .. } => &[],
+            Self::Done(_) | Self::Drained { .. } | Self::Cancelled { .. } => &[],
             Self::Interrupted { interrupts, .. } => interrupts,
         }
     }
@@ -81,6 +92,7 @@ impl<S> fmt::Debug for Outcome<S> {
             Self::Done(_) => f.write_str("Done"),
             Self::Interrupted { interrupts, .. } => f.debug_tuple("Interrupted").field(interrupts).finish(),
             Self::Drained { reason, .. } => f.debug_tuple("Drained").field(reason).finish(),
+            Self::Cancelled { reason, .. } => f.debug_tuple("Cancelled").field(reason).finish(),
         }
     }
 }
@@ -110,6 +122,7 @@ pub(super) fn finish<S: Clone + Send + Sync + 'static>(
         Status::Done => Ok(Outcome::Done(state)),
         Status::Interrupted(interrupts) => Ok(Outcome::Interrupted { state, interrupts }),
         Status::Drained(reason) => Ok(Outcome::Drained { state, reason }),
+        Status::Cancelled(reason) => Ok(Outcome::Cancelled { state, reason }),
         Status::Left(_) => Err(RunError::ParentCommand.into()),
         Status::Failed(error) => Err(error.into()),
         Status::Running => unreachable!("a driver runs a machine to its end"),

@@ -24,6 +24,7 @@ use super::nonblocking::AsyncDriver;
 use super::outcome::{Outcome, finish};
 use super::place::{Place, RunOn};
 use super::pool::{in_task, unblock};
+use super::timer::{self, ParkTimer, Timer};
 use super::{inside, load};
 
 /// When a superstep counts as done.
@@ -123,6 +124,7 @@ pub(super) struct Settings {
     pub(super) value: Option<Arc<dyn Any + Send + Sync>>,
     pub(super) kv: Option<Kv>,
     pub(super) control: RunControl,
+    pub(super) timer: Option<Arc<dyn Timer>>,
     pub(super) output_keys: Option<Vec<String>>,
     pub(super) subgraphs: bool,
     pub(super) key: Option<String>,
@@ -138,6 +140,15 @@ impl Settings {
             return Ok(None);
         }
         Ok(Some(graph.breakpoints(names, when).map_err(RunError::from)?))
+    }
+
+    /// Finds what waits for a moment in an asynchronous run.
+    pub(super) fn find_timer(&mut self, graph: &Graph) -> Result<(), RunError> {
+        self.timer = self.timer.take().or_else(timer::of_executor);
+        match graph.timed_node().filter(|_| self.timer.is_none() && ParkTimer::here().is_none()) {
+            Some(node) => Err(RunError::NoTimer { node: node.to_string() }),
+            None => Ok(()),
+        }
     }
 
     /// Returns the fields that the outside sees, if not all.
@@ -256,7 +267,15 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
-    /// Sets the control by which the run can be asked to stop.
+    /// Sets what waits for timeouts and for the pauses between attempts in an asynchronous run. Default: with the feature
+    /// `tokio` the timer of the runtime that polls the run, else none: a graph in which a node has a timeout then does
+    /// not run, and a pause takes a thread of the pool. A blocking run has its own.
+    pub fn timer(mut self, timer: impl Timer) -> Self {
+        self.settings.timer = Some(Arc::new(timer));
+        self
+    }
+
+    /// Sets the control by which the run can be asked to stop, or be cancelled.
     pub fn control(mut self, control: &RunControl) -> Self {
         self.settings.control = control.clone();
         self
@@ -333,7 +352,7 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// others on threads, and commits are awaited. Dropping the future cancels the run; the thread can be continued.
     ///
     /// # Errors
-    /// As [`CompiledGraph::invoke`].
+    /// As [`CompiledGraph::invoke`]; [`RunError::NoTimer`] if a node has a timeout and there is no timer.
     ///
     /// # Example
     /// ```
@@ -356,8 +375,9 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// # annals::block_on(run)
     /// # }
     /// ```
-    pub async fn ainvoke(self, input: impl IntoInput<S>) -> Result<Outcome<S>, Error> {
+    pub async fn ainvoke(mut self, input: impl IntoInput<S>) -> Result<Outcome<S>, Error> {
         let input = input.into_input();
+        self.settings.find_timer(&self.graph.graph)?;
         let begun = begin_async(&self.graph.graph, &self.place, input, &self.settings, EventMask::default()).await?;
         finish(self.graph, &self.place, AsyncDriver::new(begun).run().await?)
     }
@@ -437,9 +457,10 @@ pub(super) fn begin(
         recording,
         seed,
         namespace: Namespace::root(),
+        above: None,
     };
     let machine = Machine::new(Arc::clone(graph), head, request, now)?;
-    Ok(Begun { machine, store, host, inside: false, wants: events })
+    Ok(Begun::new(machine, store, host, false, events))
 }
 
 impl Settings {
@@ -460,6 +481,7 @@ impl Settings {
             feed: if nested { Arc::new(Feed::unbounded()) } else { Arc::default() },
             calls: parking_lot::Mutex::default(),
             children: Children::default(),
+            timer: self.timer.clone(),
             tickets: parking_lot::Mutex::default(),
             heads: parking_lot::Mutex::default(),
         }

@@ -15,6 +15,7 @@ use crate::exec::TaskJob;
 
 use super::blocking::run_task;
 use super::feed::{Fact, Feed};
+use super::host::RunHost;
 use super::pool::Pool;
 
 /// How long a task may take before others are needed.
@@ -28,13 +29,14 @@ pub(super) struct Shared {
     /// How many more threads may be called.
     calls: AtomicUsize,
     feed: Arc<Feed>,
+    host: Arc<RunHost>,
 }
 
 impl Shared {
     /// Makes the tasks of a driver that `others` threads at most may help.
-    pub(super) fn new(due: VecDeque<Box<TaskJob>>, others: usize, feed: Arc<Feed>) -> Self {
+    pub(super) fn new(due: VecDeque<Box<TaskJob>>, others: usize, feed: Arc<Feed>, host: Arc<RunHost>) -> Self {
         let left = AtomicUsize::new(due.len());
-        Self { due: Mutex::new(due), left, calls: AtomicUsize::new(others), feed }
+        Self { due: Mutex::new(due), left, calls: AtomicUsize::new(others), feed, host }
     }
 
     /// Takes the next task.
@@ -65,7 +67,7 @@ impl Shared {
                 Self::call(shared, 2);
             }
             let slot = job.slot;
-            shared.feed.push(Fact::Ended(slot, run_task(*job)));
+            shared.feed.push(Fact::Ended(slot, run_task(*job, &shared.host)));
         }
     }
 

@@ -26,19 +26,23 @@ pub struct RunOutput {
     pub interrupts: Vec<Interrupt>,
     /// Why it was asked to stop, if it was.
     pub drained: Option<String>,
+    /// Why it was cancelled, if it was.
+    pub cancelled: Option<String>,
 }
 
 impl RunOutput {
     fn of<S>(last: Option<StateView>, outcome: Option<&Outcome<S>>) -> Result<Self, Error> {
-        let drained = match outcome {
-            Some(Outcome::Drained { reason, .. }) => Some(reason.clone()),
-            _ => None,
+        let (drained, cancelled) = match outcome {
+            Some(Outcome::Drained { reason, .. }) => (Some(reason.clone()), None),
+            Some(Outcome::Cancelled { reason, .. }) => (None, Some(reason.clone())),
+            _ => (None, None),
         };
         let values = last.map(|view| view.to_value()).transpose().map_err(RunError::from)?;
         Ok(Self {
             values,
             interrupts: outcome.map(|outcome| outcome.interrupts().to_vec()).unwrap_or_default(),
             drained,
+            cancelled,
         })
     }
 }
@@ -142,7 +146,12 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     ///
     /// # Errors
     /// As [`CompiledGraph::stream`].
-    pub async fn astream(self, input: impl IntoInput<S>, modes: &[StreamMode]) -> Result<AsyncStream<'a, S>, Error> {
+    pub async fn astream(
+        mut self,
+        input: impl IntoInput<S>,
+        modes: &[StreamMode],
+    ) -> Result<AsyncStream<'a, S>, Error> {
+        self.settings.find_timer(&self.graph.graph)?;
         let (input, wants) = (input.into_input(), mask(modes, self.settings.subgraphs));
         let begun = begin_async(&self.graph.graph, &self.place, input, &self.settings, wants).await?;
         let parts = Parts::new(&begun.machine);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::base::id::NULL_TASK;
 use crate::base::{Payload, TaskId, Value, WriteValue, hash, panic_text};
 use crate::graph::{
-    Around, Asked, BoxError, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, MessagePart,
+    Around, Asked, BoxError, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, Life, MessagePart,
     MessagePiece, NodePlace, NodeResult, RetryPolicy, Returned, StoredCall, TaskPath, questions, stops, task_namespace,
 };
 use crate::state::{WritesView, messages_in_value};
@@ -98,6 +98,7 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         place,
         asked: parking_lot::Mutex::new(asked),
         calls,
+        life: Life::called(caller),
     });
     CallJob { call, context, path: text, stored }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::id::NULL_TASK;
 use crate::base::{CheckpointId, Encoded, IdSource, TaskId, Timestamp, Value};
-use crate::graph::{Context, ContextParts, Graph, NodeOutput, NodePlace, START, Scope};
+use crate::graph::{Context, ContextParts, Graph, Life, NodeOutput, NodePlace, START, Scope};
 use crate::state::Writes;
 use crate::store::batch::{Change, ChangeValue, Data, Seen};
 use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
@@ -218,6 +218,7 @@ impl<'a> Editor<'a> {
             error: None,
             place: NodePlace { graph: Arc::clone(self.graph), node: task.node, push: None, call: None, around: None },
             asked: Default::default(),
+            life: Life::new(None, Arc::default(), None),
             calls: Default::default(),
         });
         TaskJob {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::value::Value;
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId};
-use crate::graph::{Breakpoints, Command, Interrupt, MessagePart, Scope};
+use crate::graph::{Breakpoints, Command, Context, Interrupt, MessagePart, Scope};
 use crate::state::{StateView, Writes};
 use crate::store::{Batch, CacheKey, Point};
 
@@ -148,6 +148,8 @@ pub(crate) struct Request {
     pub(crate) scope: Arc<Scope>,
     /// Where the graph stands, also if nothing is recorded.
     pub(crate) namespace: Namespace,
+    /// The task that it runs in; `None` for the outermost graph.
+    pub(crate) above: Option<Context>,
 }
 
 /// Where a run is recorded.
@@ -179,5 +181,7 @@ pub(crate) enum Status {
     Left(Command),
     /// It was asked to stop, for this reason.
     Drained(String),
+    /// It was cancelled, for this reason.
+    Cancelled(String),
     Failed(RunError),
 }

@@ -5,6 +5,8 @@ use crate::channel::ChannelError;
 use crate::graph::{BoxError, GraphProblem, Interrupted, InvalidAnswer};
 use crate::state::StateError;
 
+use super::limits::TimeoutKind;
+
 /// An error of a run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -25,6 +27,48 @@ pub enum RunError {
         node: String,
         /// The message of the panic.
         reason: String,
+    },
+    /// An attempt of an async node took too long (`NodeTimeoutError`). The node was stopped where it waited, and wrote
+    /// nothing. A retry policy takes it for worth another attempt, unless it names others.
+    #[error("node {node:?} was stopped after {after_ms} ms: it {}", told(*kind, *run_timeout_ms, *idle_timeout_ms))]
+    NodeTimeout {
+        /// The node.
+        node: String,
+        /// Which limit it did not keep.
+        kind: TimeoutKind,
+        /// How long the attempt took.
+        after_ms: u64,
+        /// How long it may take, if that is limited.
+        run_timeout_ms: Option<u64>,
+        /// How long it may go without a sign of life, if that is limited.
+        idle_timeout_ms: Option<u64>,
+    },
+    /// A node returned [`Cancelled`](crate::graph::Cancelled), and its run was not cancelled (`NodeCancelledError`). It
+    /// has failed, and is not tried again.
+    #[error("node {node:?} says that it was cancelled, and its run was not")]
+    NodeCancelled {
+        /// The node.
+        node: String,
+    },
+    /// A task has a timeout, and its node runs on a thread, where it cannot be stopped. Known when a graph is compiled,
+    /// but for the timeout of a send.
+    #[error("node {node:?} was sent a timeout, but only an async node can be stopped; it was not run")]
+    SyncTimeout {
+        /// The node.
+        node: String,
+    },
+    /// A send has a timeout that is not greater than zero. It was not made.
+    #[error("the timeout of a send to node {node:?} must be greater than zero")]
+    BadTimeout {
+        /// The node.
+        node: String,
+    },
+    /// A node has a timeout, and the asynchronous run has no timer to wait by: give it one with
+    /// [`Run::timer`](crate::Run::timer), or with the feature `tokio` run it on Tokio.
+    #[error("node {node:?} has a timeout, and the run has no timer: nothing of the node was run")]
+    NoTimer {
+        /// The node.
+        node: String,
     },
     /// The writes of a superstep cannot be applied (`INVALID_CONCURRENT_GRAPH_UPDATE` for two writes to one value), or a
     /// value does not fit its channel. No checkpoint was made for the superstep.
@@ -220,13 +264,17 @@ impl RunError {
             Self::State(_) | Self::Codec(_) => "TypeError",
             Self::EmptyInput => "EmptyInputError",
             Self::RecursionLimit { .. } => "GraphRecursionError",
-            Self::SeveralInterrupts { .. } | Self::NoStore => "RuntimeError",
+            Self::SeveralInterrupts { .. } | Self::NoStore | Self::NoTimer { .. } => "RuntimeError",
+            Self::NodeTimeout { .. } => "NodeTimeoutError",
+            Self::NodeCancelled { .. } => "NodeCancelledError",
             Self::UnknownLabel { .. } => "KeyError",
             Self::BadDestination { .. }
             | Self::BadRecursionLimit { .. }
             | Self::BadKey { .. }
             | Self::InvalidAnswer(_)
-            | Self::NoCache => "ValueError",
+            | Self::NoCache
+            | Self::SyncTimeout { .. }
+            | Self::BadTimeout { .. } => "ValueError",
             Self::Breakpoint(problem) => problem.class(),
             Self::Edit(EditProblem::NoSupersteps | EditProblem::NoUpdates { .. }) => "ValueError",
             Self::Edit(_) => "InvalidUpdateError",
@@ -235,5 +283,13 @@ impl RunError {
             Self::UnknownInterrupt { .. } => "UnknownInterruptError",
             _ => "Exception",
         }
+    }
+}
+
+/// Says which limit was not kept.
+fn told(kind: TimeoutKind, run_ms: Option<u64>, idle_ms: Option<u64>) -> String {
+    match kind {
+        TimeoutKind::Run => format!("may take {} ms", run_ms.unwrap_or_default()),
+        TimeoutKind::Idle => format!("may take {} ms without a sign of life", idle_ms.unwrap_or_default()),
     }
 }

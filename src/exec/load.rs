@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::id::NULL_TASK;
 use crate::base::value::decode_bytes;
 use crate::base::{CodecError, Map, PayloadRef, Timestamp, Value, WriteValue};
-use crate::graph::{Graph, Interrupt, NodeOutput, SendTo};
+use crate::graph::{Graph, Interrupt, NodeOutput, SendTo, TimeoutPolicy};
 use crate::state::{FieldKind, StateError, Writes};
 use crate::store::{ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
 
@@ -183,8 +183,11 @@ fn updated(graph: &Graph, record: &StateRecord) -> Option<Vec<u32>> {
 }
 
 fn send_from(stored: PayloadRef<'_>) -> Result<SendTo, CodecError> {
-    let (node, arg): (String, Value) = decode_bytes(stored.codec, stored.data)?;
-    Ok(SendTo { node: node.into(), arg })
+    let parts: Vec<Value> = decode_bytes(stored.codec, stored.data)?;
+    let mut parts = parts.into_iter();
+    let (node, arg) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let timeout = parts.next().map(|timeout| timeout.to::<TimeoutPolicy>()).transpose()?;
+    Ok(SendTo { node: node.to::<String>()?.into(), arg, timeout })
 }
 
 /// Decodes the stored writes of a task. What the graph does not know is dropped.

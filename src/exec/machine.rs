@@ -2,10 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::base::{CheckpointId, IdSource, Namespace, Timestamp, WriteValue};
-use crate::graph::{Around, Calls, Context, ContextParts, Graph, Interrupt, Scope, StoredCall, TaskPath};
+use crate::graph::{
+    Around, Calls, Context, ContextParts, Graph, Interrupt, Life, RunControl, Scope, StoredCall, TaskPath,
+};
 use crate::state::{FieldKind, StateRef};
 use crate::store::{NewCheckpoint, NewTimer, NewWrites, Source};
 
@@ -66,6 +69,12 @@ pub(crate) struct Machine {
     pub(super) loaded_parent: Option<CheckpointId>,
     /// Whether an update failed, so that the head is half changed.
     pub(super) broken: bool,
+    /// Why it was cancelled, if it was.
+    pub(super) cancelled: Option<String>,
+    /// The task that it runs in.
+    pub(super) above: Option<Context>,
+    /// Whether nobody waits for its tasks any more.
+    pub(super) over: Arc<AtomicBool>,
 }
 
 /// What a run may do, kept from its request.
@@ -133,6 +142,9 @@ impl Machine {
             fields,
             returned: None,
             broken: false,
+            cancelled: None,
+            above: request.above,
+            over: Arc::default(),
         };
         machine.begin(request.start)?;
         Ok(machine)
@@ -166,6 +178,26 @@ impl Machine {
     /// Returns where the graph stands.
     pub(crate) fn namespace(&self) -> &Namespace {
         &self.namespace
+    }
+
+    /// Returns the task that it runs in.
+    pub(crate) fn above(&self) -> Option<&Context> {
+        self.above.as_ref()
+    }
+
+    /// Returns what may ask the run to stop.
+    pub(crate) fn control(&self) -> &RunControl {
+        &self.scope.control
+    }
+
+    /// Returns what says that nobody waits for its tasks any more.
+    pub(crate) fn over(&self) -> &Arc<AtomicBool> {
+        &self.over
+    }
+
+    /// Cancels the run: it ends when its tasks have, and none is started any more.
+    pub(crate) fn cancel(&mut self, reason: String) {
+        self.cancelled.get_or_insert(reason);
     }
 
     /// Returns the head that this run has stored, or handed out to be stored; `None` if it keeps nothing as it goes.
@@ -253,6 +285,10 @@ impl Machine {
             }
             TaskOutcome::Left(command) => task.status = TaskStatus::Left(command),
             TaskOutcome::Drained(reason) => task.status = TaskStatus::Drained(reason),
+            TaskOutcome::Cancelled { reason, ran } => {
+                self.cancelled.get_or_insert_with(|| reason.clone());
+                task.status = TaskStatus::Cancelled { reason, ran };
+            }
             TaskOutcome::Failed { error, writes, answers } => self.failed(slot, error, writes, answers),
         }
         if !self.tasks.iter().any(|task| matches!(task.status, TaskStatus::Running | TaskStatus::Due)) {
@@ -391,6 +427,9 @@ impl Machine {
         let calls = Calls { path, head, stored, made: called.into(), ..Calls::default() };
         let attempt = extra.map_or(1, |extra| extra.failed + 1);
         let first_attempt_at = extra.and_then(|extra| extra.began).unwrap_or(self.now);
+        let own = task.node.and_then(|node| self.graph.nodes[node].settings.timeout);
+        let limits = extra.and_then(|extra| extra.timeout).or(own);
+        let life = Life::new(self.above.clone(), Arc::clone(&self.over), limits);
         let context = Context::new(ContextParts {
             thread: self.recording.as_ref().map(|recording| recording.thread.clone()),
             namespace: self.namespace.clone(),
@@ -415,6 +454,7 @@ impl Machine {
             place: self.place(task),
             asked: parking_lot::Mutex::new(asked),
             calls,
+            life,
         });
         self.keep_attempt(slot, &context, first_attempt_at);
         let task = &self.tasks[slot];
@@ -436,6 +476,12 @@ impl Machine {
 
     /// All tasks of the superstep have ended, one way or another.
     pub(super) fn end_superstep(&mut self) -> Result<(), RunError> {
+        if let Some(reason) = self.cancelled.clone() {
+            // What failed meanwhile may have failed because of that.
+            self.save_ended()?;
+            self.status = Status::Cancelled(reason);
+            return Ok(());
+        }
         let stops = |task: &Task| matches!(task.status, TaskStatus::Failed(..) | TaskStatus::Left(_));
         if let Some(slot) = self.tasks.iter().position(stops) {
             self.save_ended()?;

@@ -21,6 +21,7 @@ mod exit;
 mod head;
 mod input;
 mod key;
+mod limits;
 mod load;
 mod machine;
 mod plan;
@@ -32,6 +33,7 @@ mod task;
 mod view;
 
 pub use error::{EditProblem, ResumeProblem, RunError};
+pub use limits::TimeoutKind;
 pub use shown::{CheckpointPart, CheckpointTask, DebugPart, DebugPayload, NodeUpdate, TaskEnd, TaskStart};
 
 pub(crate) use begin::answers_by_id;
@@ -47,5 +49,5 @@ pub(crate) use head::Head;
 pub(crate) use load::{Loader, error_of, interrupts_of, result_of};
 pub(crate) use machine::Machine;
 pub(crate) use plan::{Order, plan};
-pub(crate) use task::{Opened, TaskJob, TaskOutcome, TaskStatus, close, close_panicked, open};
+pub(crate) use task::{Opened, TaskJob, TaskOutcome, TaskStatus, close, close_panicked, close_stopped, open};
 pub(crate) use view::stored as stored_state;

@@ -1,7 +1,7 @@
 //! Which tasks are due.
 
 use crate::base::{CheckpointId, Namespace, TaskId};
-use crate::graph::{Graph, INPUT};
+use crate::graph::{Graph, INPUT, TimeoutPolicy};
 
 use super::head::Head;
 use super::task::{Task, task_id};
@@ -26,28 +26,33 @@ pub(crate) fn plan(
     order: Order,
 ) -> Vec<Task> {
     let mut tasks = Vec::new();
-    let mut add = |node: Option<usize>, push| {
+    let mut add = |node: Option<usize>, push, timeout: Option<TimeoutPolicy>| {
         let mut task = Task::new(TaskId::default(), node, push);
+        if timeout.is_some() {
+            task.extra.get_or_insert_default().timeout = timeout;
+        }
         task.id = task_id(checkpoint, namespace, step, &task.record(graph));
         tasks.push(task);
     };
     for (index, send) in head.sends.iter().enumerate() {
         if let Some(node) = graph.by_name.get(&send.node) {
-            add(Some(*node), Some((index as u32, send.arg.clone())));
+            add(Some(*node), Some((index as u32, send.arg.clone())), send.timeout);
         }
     }
     let input = graph.input();
     if !graph.entry && head.present[input as usize] && head.versions[input as usize] > head.input_seen {
-        add(None, None);
+        add(None, None, None);
     }
     match head.updated.as_deref().filter(|_| order == Order::Run) {
         Some(updated) if !updated.is_empty() => {
             let mut nodes: Vec<_> = updated.iter().flat_map(|channel| triggered(graph, *channel)).collect();
             nodes.sort_by(|a, b| graph.nodes[*a].name.cmp(&graph.nodes[*b].name));
             nodes.dedup();
-            nodes.into_iter().filter(|node| is_due(graph, head, *node)).for_each(|node| add(Some(node), None));
+            nodes.into_iter().filter(|node| is_due(graph, head, *node)).for_each(|node| add(Some(node), None, None));
         }
-        _ => (0..graph.nodes.len()).filter(|node| is_due(graph, head, *node)).for_each(|node| add(Some(node), None)),
+        _ => (0..graph.nodes.len())
+            .filter(|node| is_due(graph, head, *node))
+            .for_each(|node| add(Some(node), None, None)),
     }
     tasks
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, TaskId, Timestamp, Value, hash};
-use crate::graph::{Context, Graph, NodeError, RetryPolicy, task_namespace};
+use crate::graph::{Context, Graph, NodeError, RetryPolicy, TimeoutPolicy, task_namespace};
 
 use super::cache::CacheEntry;
 use super::effect::Effect;
@@ -31,6 +31,8 @@ pub(crate) struct Extra {
     pub(super) cache: Option<CacheEntry>,
     /// The failure that it handles.
     pub(super) handles: Option<Handles>,
+    /// How long an attempt may take, in place of what its node says.
+    pub(super) timeout: Option<TimeoutPolicy>,
     /// Where its writes begin to count: after those that an earlier run stored.
     pub(super) first_index: i32,
 }
@@ -47,14 +49,15 @@ pub(crate) struct Handles {
 impl Machine {
     /// Decides what follows the failure of a task.
     pub(super) fn failed(&mut self, slot: usize, error: RunError, writes: Vec<TaskWrite>, answers: Vec<Value>) {
-        if self.tries_again(slot, &error) {
+        if self.cancelled.is_none() && self.tries_again(slot, &error) {
             return;
         }
+        let goes_on = self.cancelled.is_none();
         // They are kept: it is not asked again.
         self.tasks[slot].asked = !answers.is_empty();
         self.tasks[slot].answers = answers;
         let handler = self.tasks[slot].node.and_then(|node| Some((node, self.graph.nodes[node].handler?)));
-        let Some((node, handler)) = handler else {
+        let Some((node, handler)) = handler.filter(|_| goes_on) else {
             self.tasks[slot].status = TaskStatus::Failed(error, writes);
             self.show_done(slot, false);
             return;
@@ -184,6 +187,7 @@ fn node_error(node: String, error: RunError) -> NodeError {
 fn retries(policy: &RetryPolicy, error: &RunError) -> bool {
     match error {
         RunError::Node { source, .. } => policy.retries(&**source),
+        RunError::NodeCancelled { .. } | RunError::SyncTimeout { .. } => false,
         error if policy.is_default() => {
             // A mistake in the program fails again.
             let again = matches!(error.class(), "ValueError" | "KeyError" | "TypeError" | "RuntimeError");

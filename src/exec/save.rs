@@ -215,10 +215,15 @@ impl Machine {
                 stored.push(special(ERROR_SOURCE, &source));
                 stored
             }
-            TaskStatus::Left(_) | TaskStatus::Drained(_) => Vec::new(),
+            TaskStatus::Cancelled { reason, ran: true } => {
+                vec![special(ERROR, &Value::from(format!("the run was cancelled: {reason}")))]
+            }
+            TaskStatus::Left(_) | TaskStatus::Drained(_) | TaskStatus::Cancelled { .. } => Vec::new(),
             TaskStatus::Due | TaskStatus::Running => return None,
         };
-        if !task.answers.is_empty() && !task.restored {
+        // What a cancelled run was answered is asked again.
+        let keeps_answers = !task.restored && !matches!(task.status, TaskStatus::Cancelled { .. });
+        if !task.answers.is_empty() && keeps_answers {
             writes.push(special(RESUME, &Value::List(task.answers.clone())));
         }
         task.saved = true;

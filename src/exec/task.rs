@@ -8,8 +8,8 @@ use crate::base::{
     CheckpointId, Encoded, IdSource, Map, Namespace, Payload, TaskId, Value, WriteValue, hash, panic_text,
 };
 use crate::graph::{
-    BoxError, Branch, Command, Context, END, Graph, Interrupt, Interrupted, NodeInput, NodeOutput, NodeResult,
-    Outgoing, START, SendTo, Signal, Takes, Target, TaskInfo, Work,
+    BoxError, Branch, Cancelled, Command, Context, END, Graph, Interrupt, Interrupted, NodeInput, NodeOutput,
+    NodeResult, Outgoing, START, SendTo, Signal, Takes, Target, TaskInfo, Work, holds,
 };
 use crate::state::{BoxWrite, FieldKind, StateRef, resolve};
 use crate::store::{TaskKind, TaskRecord};
@@ -55,6 +55,8 @@ pub(crate) enum TaskStatus {
     Left(Command),
     /// A graph inside it stopped because the run was asked to.
     Drained(String),
+    /// The run was cancelled before it had ended.
+    Cancelled { reason: String, ran: bool },
     /// It failed for good, after these writes.
     Failed(RunError, Vec<TaskWrite>),
     /// It failed for good, after these writes, and another task of its superstep deals with that.
@@ -116,6 +118,11 @@ pub(crate) enum TaskOutcome {
     },
     Left(Command),
     Drained(String),
+    /// The run was cancelled before it had ended, or before it ran at all.
+    Cancelled {
+        reason: String,
+        ran: bool,
+    },
     /// It failed: with writes, if that was in a conditional edge. The node itself has then ended, and is not run again.
     Failed {
         error: RunError,
@@ -235,6 +242,9 @@ pub(crate) fn open(job: &mut TaskJob) -> Opened {
         return Opened::Ended(close(job, Ok(output)));
     };
     let body = &job.graph.nodes[node].body;
+    if let Err(error) = job.check_limits(&body.work) {
+        return Opened::Ended(close_stopped(job, error));
+    }
     let input = catch_unwind(AssertUnwindSafe(|| node_input(job, body.takes)));
     match input.unwrap_or_else(|panic| Err(panicked(&job.context, &*panic))) {
         Ok(input) => Opened::Node { work: body.work.clone(), input },
@@ -259,12 +269,22 @@ pub(crate) fn close_panicked(job: &TaskJob, panic: &(dyn std::any::Any + Send)) 
     outcome(&job.context, Err(panicked(&job.context, panic)), Vec::new())
 }
 
+/// Ends a task whose node was stopped, or never started.
+pub(crate) fn close_stopped(job: &TaskJob, error: RunError) -> TaskOutcome {
+    job.context.leave_calls();
+    outcome(&job.context, Err(error), Vec::new())
+}
+
 fn panicked(context: &Context, panic: &(dyn std::any::Any + Send)) -> RunError {
     RunError::NodePanicked { node: context.node().to_owned(), reason: panic_text(panic) }
 }
 
 fn outcome(context: &Context, result: Result<(), RunError>, writes: Vec<TaskWrite>) -> TaskOutcome {
     context.finish_calls();
+    let cancelled = matches!(&result, Err(RunError::NodeCancelled { .. }));
+    if let Some(reason) = context.control().cancel_reason().filter(|_| cancelled) {
+        return TaskOutcome::Cancelled { reason, ran: true };
+    }
     let mut asked = context.asked().lock();
     let failed = matches!(&result, Err(error) if !matches!(error, RunError::Waiting(_)));
     let answers = match failed {
@@ -278,6 +298,7 @@ fn outcome(context: &Context, result: Result<(), RunError>, writes: Vec<TaskWrit
         (Err(RunError::Waiting(_)), Some(Signal::Waiting(interrupts))) => TaskOutcome::Waiting { interrupts, answers },
         (Err(RunError::Waiting(_)), Some(Signal::Parent(command))) => TaskOutcome::Left(command),
         (Err(RunError::Waiting(_)), Some(Signal::Drained(reason))) => TaskOutcome::Drained(reason),
+        (Err(RunError::Waiting(_)), Some(Signal::Cancelled(reason))) => TaskOutcome::Cancelled { reason, ran: true },
         (Err(error), _) => TaskOutcome::Failed { error, writes, answers },
     }
 }
@@ -343,6 +364,9 @@ fn is_stored(graph: &Graph, write: &TaskWrite) -> bool {
 fn node_error(context: &Context, error: BoxError) -> RunError {
     if crate::graph::stops(&error) {
         return RunError::Waiting(Interrupted::new());
+    }
+    if holds::<Cancelled>(&error) {
+        return RunError::NodeCancelled { node: context.node().to_owned() };
     }
     RunError::Node { node: context.node().to_owned(), source: error }
 }
@@ -424,6 +448,9 @@ fn push(writes: &mut Vec<TaskWrite>, channel: u32, kind: WriteKind) {
 fn push_target(graph: &Graph, target: &Target, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
     match target {
         Target::Send(send) if &*send.node == END => return Err(RunError::SendToEnd),
+        Target::Send(send) if send.timeout.is_some_and(|timeout| timeout.is_zero()) => {
+            return Err(RunError::BadTimeout { node: send.node.to_string() });
+        }
         Target::Send(send) => push(writes, graph.sends(), WriteKind::Send(send.clone())),
         Target::Node(name) => {
             if let Some(node) = graph.by_name.get(name).filter(|_| !graph.entry) {
@@ -492,10 +519,15 @@ pub(super) fn encode(graph: &Graph, write: &TaskWrite) -> Result<WriteValue, Run
     })
 }
 
-/// A send is stored as `[node, argument]`. What lasts for one run is left out of the argument.
+/// A send is stored as `[node, argument]`, or as `[node, argument, timeout]` if it has a timeout. What lasts for one run
+/// is left out of the argument.
 fn stored_send(graph: &Graph, send: &SendTo) -> Result<Payload, RunError> {
     let lasting = lasting(graph, &send.arg);
-    Ok(Encoded::encode(&(&*send.node, lasting.as_ref().unwrap_or(&send.arg)))?.into())
+    let arg = lasting.as_ref().unwrap_or(&send.arg);
+    Ok(match send.timeout {
+        Some(timeout) => Encoded::encode(&(&*send.node, arg, timeout))?.into(),
+        None => Encoded::encode(&(&*send.node, arg))?.into(),
+    })
 }
 
 /// Returns what of the argument of a send lasts longer than one run, if not all does.

@@ -477,6 +477,11 @@ impl Context {
         }
     }
 
+    /// Forgets the tasks that were started: nobody waits for them.
+    pub(crate) fn leave_calls(&self) {
+        self.calls().started.lock().clear();
+    }
+
     /// Returns what the last finished run of the entrypoint kept on this thread, `None` if there is none or the graph is
     /// no entrypoint. Tasks see the value of their entrypoint.
     ///
@@ -506,9 +511,14 @@ impl Context {
 
 /// Returns whether an error carries a question, or what else stops a task without being a failure.
 pub(crate) fn stops(error: &BoxError) -> bool {
+    holds::<Interrupted>(error)
+}
+
+/// Returns whether an error, or one of its causes, is of type `E`.
+pub(crate) fn holds<E: std::error::Error + 'static>(error: &BoxError) -> bool {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
     while let Some(cause) = source {
-        if cause.is::<Interrupted>() {
+        if cause.is::<E>() {
             return true;
         }
         source = cause.source();
@@ -520,7 +530,7 @@ pub(crate) fn stops(error: &BoxError) -> bool {
 pub(crate) fn questions(signal: &Signal) -> &[Interrupt] {
     match signal {
         Signal::Waiting(interrupts) => interrupts,
-        Signal::Parent(Command { .. }) | Signal::Drained(_) => &[],
+        Signal::Parent(Command { .. }) | Signal::Drained(_) | Signal::Cancelled(_) => &[],
     }
 }
 

@@ -7,6 +7,8 @@ use serde::Serialize;
 use crate::base::{CodecError, Value};
 use crate::state::{IntoUpdate, Writes};
 
+use super::policy::TimeoutPolicy;
+
 /// Runs a node in the next superstep with an argument of its own, in place of the state (`Send` of LangGraph).
 ///
 /// # Example
@@ -24,12 +26,14 @@ pub struct SendTo {
     pub node: Arc<str>,
     /// What the node is given.
     pub arg: Value,
+    /// How long an attempt may take, in place of what the node says.
+    pub timeout: Option<TimeoutPolicy>,
 }
 
 impl SendTo {
     /// Makes a send with a dynamic value.
     pub fn new(node: impl Into<Arc<str>>, arg: impl Into<Value>) -> Self {
-        Self { node: node.into(), arg: arg.into() }
+        Self { node: node.into(), arg: arg.into(), timeout: None }
     }
 
     /// Makes a send with a value of any serializable type.
@@ -37,7 +41,23 @@ impl SendTo {
     /// # Errors
     /// [`CodecError`] if the type refuses to be serialized.
     pub fn with<T: Serialize + ?Sized>(node: impl Into<Arc<str>>, arg: &T) -> Result<Self, CodecError> {
-        Ok(Self { node: node.into(), arg: Value::from_serialize(arg)? })
+        Ok(Self { node: node.into(), arg: Value::from_serialize(arg)?, timeout: None })
+    }
+
+    /// Limits how long an attempt of this task may take, in place of the timeout of its node: a [`TimeoutPolicy`], or a
+    /// duration for the whole attempt. The node must be async, else its task fails.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    /// use std::time::Duration;
+    ///
+    /// let send = SendTo::new("read", "notes.md").timeout(Duration::from_secs(5));
+    /// assert_eq!(send.timeout, Some(Duration::from_secs(5).into()));
+    /// ```
+    pub fn timeout(mut self, policy: impl Into<TimeoutPolicy>) -> Self {
+        self.timeout = Some(policy.into()).filter(TimeoutPolicy::is_set);
+        self
     }
 }
 

@@ -115,6 +115,16 @@ pub(crate) struct Graph {
     pub(crate) shape: Sum,
 }
 
+impl Graph {
+    /// Returns a node that has a timeout, of this graph or of one that is a node in it.
+    pub(crate) fn timed_node(&self) -> Option<&Arc<str>> {
+        self.nodes.iter().find_map(|node| match node.settings.timeout {
+            Some(_) => Some(&node.name),
+            None => node.body.child.as_ref().and_then(|child| child.timed_node()),
+        })
+    }
+}
+
 /// A node of a compiled graph.
 pub(crate) struct Node {
     pub(crate) name: Arc<str>,

@@ -12,7 +12,9 @@ use crate::store::Kv;
 
 use super::call::Calls;
 use super::command::Command;
-use super::scope::{LivePart, RunControl, Scope};
+use super::control::RunControl;
+use super::life::Life;
+use super::scope::{LivePart, Scope};
 use super::task_info::{NodePlace, TaskInfo, TaskParts};
 
 /// A question that a node asks the outside, at which its run waits.
@@ -75,6 +77,7 @@ pub(crate) struct ContextParts {
     pub(crate) place: NodePlace,
     pub(crate) asked: Mutex<Asked>,
     pub(crate) calls: Calls,
+    pub(crate) life: Life,
 }
 
 /// Where a graph and those around it stand.
@@ -97,6 +100,8 @@ pub(crate) enum Signal {
     Parent(Command),
     /// The run was asked to stop.
     Drained(String),
+    /// The run was cancelled.
+    Cancelled(String),
 }
 
 /// The questions of one attempt of a task.
@@ -150,6 +155,7 @@ impl Context {
             place: parts.place.clone(),
             asked: Mutex::new(asked),
             calls: parts.calls.next_attempt(),
+            life: parts.life.again(),
         })
     }
 
@@ -159,6 +165,10 @@ impl Context {
 
     pub(crate) fn calls(&self) -> &Calls {
         &self.0.calls
+    }
+
+    pub(crate) fn life(&self) -> &Life {
+        &self.0.life
     }
 
     /// Returns where the graph stands that the task, or the caller of a called task, is of.
@@ -335,6 +345,7 @@ impl Context {
 
     /// Returns the number of the question in the task, and its answer; without one the question is made of its id.
     pub(super) fn ask(&self, question: impl FnOnce(String) -> Interrupt) -> Result<(usize, Value), Interrupted> {
+        self.progress();
         let mut asked = self.0.asked.lock();
         let at = asked.read;
         if at == asked.answers.len() {

@@ -14,8 +14,10 @@ mod call;
 mod command;
 mod compiled;
 mod context;
+mod control;
 mod draw;
 mod entrypoint;
+mod life;
 mod message_part;
 mod message_stream;
 mod node;
@@ -38,6 +40,7 @@ pub use call::{AsyncTask, CallError, Started, Task};
 pub use command::{Command, SendTo, Target};
 pub use compiled::CompiledGraph;
 pub use context::{Context, Interrupt, Interrupted, NoKv, NodeError};
+pub use control::{Cancelled, RunControl};
 pub use draw::{Drawing, DrawingEdge, DrawingNode};
 pub use entrypoint::{Entry, Entrypoint, Final, IntoFinal};
 pub use message_part::MessagePart;
@@ -46,7 +49,6 @@ pub use node::{BoxError, IntoNode, IntoOutput, NodeBody, NodeOutput, NodeResult,
 pub use options::{NodeDefaults, NodeOptions};
 pub use policy::{CachePolicy, RefreshOn, RetryPolicy, TimeoutPolicy};
 pub use problem::{GraphError, GraphProblem};
-pub use scope::RunControl;
 pub use sequence::IntoSequence;
 pub use task_body::{Awaited, Blocking, IntoTask, TaskBody};
 pub use task_info::TaskInfo;
@@ -56,13 +58,16 @@ pub(crate) use answer::check_answer;
 pub(crate) use async_node::NodeFuture;
 pub(crate) use branch::Branch;
 pub(crate) use call::{
-    Call, CallOutcome, CallWork, Called, Calls, Done, Returned, StoredCall, TaskPath, questions, stops, task_labels,
+    Call, CallOutcome, CallWork, Called, Calls, Done, Returned, StoredCall, TaskPath, holds, questions, stops,
+    task_labels,
 };
 pub(crate) use compiled::{Breakpoints, Graph, Join, Outgoing};
 pub(crate) use context::{Around, Asked, ContextParts, Signal, task_namespace, without_tasks};
+pub(crate) use control::CancelWait;
 pub(crate) use entrypoint::{INPUT, VALUE, input_writes};
+pub(crate) use life::Life;
 pub(crate) use message_part::json_map;
-pub(crate) use node::{NodeInput, Takes, Work};
+pub(crate) use node::{NodeInput, RunNode, StartNode, Takes, Work};
 pub(crate) use scope::{Host, LivePart, Scope};
 pub(crate) use task_info::NodePlace;
 

@@ -127,7 +127,8 @@ impl<S> NodeOptions<S> {
         self
     }
 
-    /// Limits how long an attempt of an async node may take: a [`TimeoutPolicy`], or a duration for the whole attempt.
+    /// Limits how long an attempt of an async node may take: a [`TimeoutPolicy`], or a duration for the whole attempt. A
+    /// run that does not block needs a timer for it, see [`Run::timer`](crate::Run::timer).
     pub fn timeout(mut self, policy: impl Into<TimeoutPolicy>) -> Self {
         self.settings.timeout = Some(policy.into()).filter(TimeoutPolicy::is_set);
         self

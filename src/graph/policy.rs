@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::Value;
 
 /// Whether an error is worth another attempt.
@@ -226,7 +228,34 @@ impl fmt::Debug for CachePolicy {
 }
 
 /// How long one attempt of an async node may take. A node that runs on a thread cannot be stopped and takes no timeout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+///
+/// A deadline is looked at when the node waits: one that computes without waiting is stopped only then, and what it
+/// returned before is kept. A timeout that passes fails the attempt with
+/// [`RunError::NodeTimeout`](crate::RunError::NodeTimeout); what the attempt wrote, shows or calls from then on is
+/// dropped.
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+/// use annals::RunError;
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// #[derive(State, Clone, Default)]
+/// struct Page { #[channel(last)] text: String }
+///
+/// # fn main() -> Result<()> {
+/// let limits = TimeoutPolicy::new().run_timeout(Duration::from_millis(5));
+/// let graph = StateGraph::<Page>::new()
+///     .node_with("fetch", |_: Arc<Page>| std::future::pending::<NodeResult<()>>(), NodeOptions::new().timeout(limits))
+///     .edge(START, "fetch")
+///     .compile()?;
+/// let error = graph.invoke((), Page::update()).unwrap_err();
+/// assert!(matches!(error.as_run(), Some(RunError::NodeTimeout { node, .. }) if node == "fetch"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TimeoutPolicy {
     pub(crate) run_timeout: Option<Duration>,
     pub(crate) idle_timeout: Option<Duration>,
@@ -234,7 +263,8 @@ pub struct TimeoutPolicy {
 }
 
 /// What counts as a sign of life for an idle timeout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RefreshOn {
     /// Whatever can be seen of the node: what it shows, asks or calls, and its heartbeat.

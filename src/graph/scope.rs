@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -14,65 +14,8 @@ use crate::store::{Cache, Kv};
 
 use super::call::{Call, Called};
 use super::context::{Context, ResumeOnce, interrupt_id};
+use super::control::RunControl;
 use super::message_stream::MessagePiece;
-
-/// Asks a run to stop, from outside or from a node. Clones are the same control.
-///
-/// # Example
-/// ```
-/// use annals::prelude::*;
-///
-/// #[derive(State, Clone, Default)]
-/// struct Count { #[channel(last)] n: i64 }
-///
-/// # fn main() -> Result<()> {
-/// let graph = StateGraph::<Count>::new()
-///     .node("add", |s: &Count, context: &Context| {
-///         context.control().request_drain("shutdown");
-///         Ok(Count::update().n(s.n + 1))
-///     })
-///     .edge(START, "add")
-///     .edge("add", "add")
-///     .compile()?;
-/// let thread = Store::memory().thread("t")?;
-/// let outcome = graph.invoke(&thread, Count::update().n(0))?;
-/// assert!(matches!(outcome, Outcome::Drained { ref reason, .. } if reason == "shutdown"));
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Default)]
-pub struct RunControl(Arc<Asked>);
-
-#[derive(Default)]
-struct Asked {
-    drains: AtomicBool,
-    reason: Mutex<Option<String>>,
-}
-
-impl RunControl {
-    /// Makes a control that asks for nothing.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Asks the run to stop at the end of its superstep. What runs is finished and kept; the run can be continued. The
-    /// first reason stays.
-    pub fn request_drain(&self, reason: impl Into<String>) {
-        self.0.reason.lock().get_or_insert_with(|| reason.into());
-        self.0.drains.store(true, Ordering::Release);
-    }
-
-    /// Returns why the run was asked to stop, if it was.
-    pub fn drain_reason(&self) -> Option<String> {
-        if self.0.drains.load(Ordering::Acquire) { self.0.reason.lock().clone() } else { None }
-    }
-}
-
-impl fmt::Debug for RunControl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunControl").field("drain_reason", &self.drain_reason()).finish()
-    }
-}
 
 /// What a node shows while it runs.
 #[derive(Clone, Debug)]
@@ -99,6 +42,9 @@ pub(crate) trait Host: Any + Send + Sync {
 
     /// Returns the metadata of the run: the text of a JSON object.
     fn run_metadata(&self) -> Option<String>;
+
+    /// Returns how long it is since some moment, by the clock of the run.
+    fn elapsed(&self) -> Duration;
 
     /// Returns itself, for the driver that knows its type.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
@@ -146,6 +92,10 @@ impl Host for Nobody {
 
     fn run_metadata(&self) -> Option<String> {
         None
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

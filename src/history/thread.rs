@@ -113,6 +113,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn head(&self) -> Result<Option<Snapshot>, StoreError> {
+        self.store.wait_for_left();
         let record = self.store.backend().head(&self.id, &self.namespace)?;
         Ok(record.map(|record| Snapshot::new(self.store.clone(), record)))
     }
@@ -170,6 +171,7 @@ impl Thread {
         let mut query = CheckpointQuery::new(self.id.clone(), self.namespace.clone());
         query.before = filter.below();
         query.limit = filter.limit.map_or(PAGE, |limit| limit.clamp(1, PAGE));
+        self.store.wait_for_left();
         let page = self.store.backend().checkpoints(&query)?.into_iter();
         Ok(History { store: self.store.clone(), query, page, ended: false, filter })
     }

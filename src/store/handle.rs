@@ -136,6 +136,8 @@ struct Inner {
     clock: Arc<dyn Clock>,
     /// The last change of the cache that was submitted.
     cache_change: Mutex<Option<Ticket>>,
+    /// What runs submitted that were dropped before it was written.
+    left: Mutex<Vec<Ticket>>,
 }
 
 impl Store {
@@ -170,6 +172,7 @@ impl Store {
             ids: Mutex::new(IdSource::new()),
             clock: options.clock,
             cache_change: Mutex::default(),
+            left: Mutex::default(),
         }))
     }
 
@@ -205,6 +208,11 @@ impl Store {
     /// Returns the present moment of the clock of this store.
     pub fn now(&self) -> Timestamp {
         self.0.clock.now()
+    }
+
+    /// Returns how long it is since some moment, by the clock of this store.
+    pub(crate) fn elapsed(&self) -> std::time::Duration {
+        self.0.clock.elapsed()
     }
 
     /// Mints a checkpoint id for `step` that is greater than `after`.
@@ -306,6 +314,20 @@ impl Store {
     /// As [`Store::timers`].
     pub fn next_timer(&self) -> Result<Option<TimerRecord>, StoreError> {
         Ok(self.0.backend.timers(None, 1)?.pop())
+    }
+
+    /// Takes the tickets of a run that nobody goes on with.
+    pub(crate) fn leave(&self, tickets: impl IntoIterator<Item = Ticket>) {
+        self.0.left.lock().extend(tickets.into_iter().filter(|ticket| !ticket.is_settled()));
+    }
+
+    /// Waits for what such runs submitted, so that the next run finds it. Their errors are nobody's.
+    pub(crate) fn wait_for_left(&self) {
+        let left = std::mem::take(&mut *self.0.left.lock());
+        if left.iter().any(|ticket| !ticket.is_settled()) {
+            self.0.backend.write_submitted();
+        }
+        left.into_iter().for_each(|ticket| ticket.wait_until_settled());
     }
 
     pub(crate) fn heads(&self) -> &HeadCache {

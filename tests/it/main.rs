@@ -12,10 +12,15 @@ mod cache;
 /// The same caches in a file.
 #[path = "cache.rs"]
 mod cache_in_a_file;
+mod cancelling;
+/// The same runs on a file.
+#[path = "cancelling.rs"]
+mod cancelling_in_a_file;
 mod channels;
 /// The same channels in a file.
 #[path = "channels.rs"]
 mod channels_in_a_file;
+mod clock;
 mod commands;
 /// The same commands on a file.
 #[path = "commands.rs"]
@@ -48,6 +53,10 @@ mod inside;
 #[path = "inside.rs"]
 mod inside_in_a_file;
 mod kv;
+mod limits;
+/// The same limits on a file.
+#[path = "limits.rs"]
+mod limits_in_a_file;
 mod nonblocking;
 /// The same runs on a file.
 #[path = "nonblocking.rs"]
