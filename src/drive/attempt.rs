@@ -94,6 +94,15 @@ impl<F: Future> Future for Watched<'_, F> {
     }
 }
 
+/// Forgets the tasks that an attempt has started when it is dropped: they hold its context, which holds them.
+pub(super) struct LeavesCalls(pub(super) Context);
+
+impl Drop for LeavesCalls {
+    fn drop(&mut self) {
+        self.0.leave_calls();
+    }
+}
+
 /// Runs a node that waits without blocking, after the pause that its job asks for.
 pub(super) async fn attempt(
     job: &TaskJob,
@@ -114,6 +123,7 @@ pub(super) async fn attempt(
     if limited {
         job.begin(host.elapsed());
     }
+    let _leaves = LeavesCalls(job.context.clone());
     let ended = {
         let node = async { start(input, job.context.clone()).await };
         let alarm = timer.filter(|_| limited).map(Alarm::new);
@@ -130,7 +140,6 @@ pub(super) async fn attempt(
         Ended::TookTooLong(error) => close_stopped(job, error),
         Ended::Cancelled(reason) => {
             job.context.life().end();
-            job.context.leave_calls();
             TaskOutcome::Cancelled { reason, ran: true }
         }
     }

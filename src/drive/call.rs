@@ -15,11 +15,11 @@ use crate::exec::{
     CallJob, DebugPart, DebugPayload, Event, EventKind, NodeUpdate, RunError, TaskEnd, call_end, call_entry,
     call_failed, call_messages, call_result, call_start, close_call, known_call, next_attempt, open_call, shown_result,
 };
-use crate::graph::{Call, CallOutcome, CallWork, Called, Context, Done, Signal};
+use crate::graph::{Call, CallOutcome, CallWork, Called, Context, Done, NodeResult, Returned, Signal};
 use crate::state::WritesView;
 use crate::store::{Batch, NewWrites, Payload};
 
-use super::attempt::{unless_cancelled, wait_for};
+use super::attempt::{LeavesCalls, unless_cancelled, wait_for};
 use super::cache::{look_up, look_up_async};
 use super::feed::{Fact, is_polled};
 use super::host::RunHost;
@@ -232,36 +232,9 @@ impl RunHost {
             }
         }
         let keep = records || shows || entry.is_some();
-        let result = loop {
-            let result = match &job.call.work {
-                CallWork::Blocking(run) => catch_unwind(AssertUnwindSafe(|| run(&job.context, keep))),
-                CallWork::Async(start) => {
-                    let node = pin!(async { start(job.context.clone(), keep).await });
-                    match unless_cancelled(&job.context, pin!(Caught(node))).await {
-                        Ok(result) => result,
-                        Err(reason) => {
-                            job.context.leave_calls();
-                            return CallOutcome::Stopped(Signal::Cancelled(reason));
-                        }
-                    }
-                }
-            };
-            let result = call_result(&job, result);
-            if blocks {
-                job.context.finish_calls()
-            } else {
-                job.context.calls_ended().await
-            }
-            let chance = || self.random() as f64 / u64::MAX as f64;
-            let goes_on = stopped(&job.context).is_none();
-            let failed = result.as_ref().err().filter(|_| goes_on);
-            let Some(after) = failed.and_then(|error| next_attempt(&mut job, error, chance)) else { break result };
-            // A run that is cancelled meanwhile stops the next attempt before it begins.
-            let waits = wait_for(after, &job.context, self, self.timer());
-            _ = if blocks { block_on(waits) } else { waits.await };
-            if let Some(outcome) = stopped(&job.context) {
-                return outcome;
-            }
+        let result = match self.attempts(&mut job, keep, blocks).await {
+            Ok(result) => result,
+            Err(stopped) => return stopped,
         };
         job.context.progress();
         let returned = result.as_ref().ok().filter(|_| shows || entry.is_some());
@@ -284,6 +257,42 @@ impl RunHost {
             _ => {}
         }
         outcome
+    }
+
+    /// Runs a call until it need not be tried again, or its run is cancelled.
+    async fn attempts(&self, job: &mut CallJob, keep: bool, blocks: bool) -> Result<NodeResult<Returned>, CallOutcome> {
+        loop {
+            let leaves = LeavesCalls(job.context.clone());
+            let result = match &job.call.work {
+                CallWork::Blocking(run) => catch_unwind(AssertUnwindSafe(|| run(&job.context, keep))),
+                CallWork::Async(start) => {
+                    let node = pin!(async { start(job.context.clone(), keep).await });
+                    match unless_cancelled(&job.context, pin!(Caught(node))).await {
+                        Ok(result) => result,
+                        Err(reason) => return Err(CallOutcome::Stopped(Signal::Cancelled(reason))),
+                    }
+                }
+            };
+            let result = call_result(job, result);
+            if blocks {
+                job.context.finish_calls()
+            } else {
+                job.context.calls_ended().await
+            }
+            drop(leaves);
+            let chance = || self.random() as f64 / u64::MAX as f64;
+            let goes_on = stopped(&job.context).is_none();
+            let failed = result.as_ref().err().filter(|_| goes_on);
+            let Some(after) = failed.and_then(|error| next_attempt(job, error, chance)) else {
+                return Ok(result);
+            };
+            // A run that is cancelled meanwhile stops the next attempt before it begins.
+            let waits = wait_for(after, &job.context, self, self.timer());
+            _ = if blocks { block_on(waits) } else { waits.await };
+            if let Some(outcome) = stopped(&job.context) {
+                return Err(outcome);
+            }
+        }
     }
 
     fn random(&self) -> u64 {

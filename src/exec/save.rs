@@ -108,8 +108,8 @@ impl Machine {
         // these make of it only if what it stored was stored.
         let around = recording.around.iter().cloned();
         batch.expect.extend(around.map(|(namespace, head)| Expect { namespace, head }));
-        if self.request.saving == Saving::Steps && !checkpoints.is_empty() {
-            let inside = self.scope.take_left(&self.namespace).into_iter();
+        if self.request.saving == Saving::Steps {
+            let inside = self.scope.left_inside(&self.namespace, !checkpoints.is_empty()).into_iter();
             batch.expect.extend(inside.map(|(namespace, head)| Expect { namespace, head: Some(head) }));
         }
         // Those of a superstep that has ended went with it.

@@ -126,8 +126,8 @@ impl Scope {
         answers.get(&interrupt_id(task_namespace, answered)).or_else(first)
     }
 
-    /// Takes the heads of the graphs that ended inside the one in a namespace.
-    pub(crate) fn take_left(&self, around: &Namespace) -> Vec<(Namespace, CheckpointId)> {
+    /// Returns the heads of the graphs that ended inside the one in a namespace, and forgets them if they are taken.
+    pub(crate) fn left_inside(&self, around: &Namespace, takes: bool) -> Vec<(Namespace, CheckpointId)> {
         let mut left = self.left.lock();
         if left.is_empty() {
             return Vec::new();
@@ -136,9 +136,18 @@ impl Scope {
             around.is_root()
                 || namespace.as_str().strip_prefix(around.as_str()).is_some_and(|rest| rest.starts_with('|'))
         };
-        let (taken, kept) = left.drain(..).partition(|(namespace, _)| is_inside(namespace));
-        *left = kept;
-        taken
+        // Of a graph that ended more than once the last head counts.
+        let mut inside: Vec<(Namespace, CheckpointId)> = Vec::new();
+        for (namespace, head) in left.iter().filter(|(namespace, _)| is_inside(namespace)) {
+            match inside.iter_mut().find(|(known, _)| known == namespace) {
+                Some((_, known)) => *known = *head,
+                None => inside.push((namespace.clone(), *head)),
+            }
+        }
+        if takes {
+            left.retain(|(namespace, _)| !is_inside(namespace));
+        }
+        inside
     }
 
     /// Makes the scope of what no driver runs.

@@ -325,6 +325,35 @@ fn tasks_are_not_called_any_more_and_finished_ones_keep_their_results() {
 }
 
 #[test]
+fn an_async_task_that_waits_is_dropped_with_its_run() {
+    for (driver, durability) in ALL {
+        let drops = Drops::default();
+        let counted = drops.clone();
+        let task = Task::new("waits", move |n: i64, context: Context| {
+            let guard = Dropped(counted.clone());
+            async move {
+                if impatient(&context) {
+                    context.control().cancel("enough");
+                    pending::<()>().await;
+                }
+                std::mem::forget(guard);
+                Ok(n)
+            }
+        });
+        let graph = StateGraph::<Log>::new()
+            .node("calls", move |_: &Log, context: &Context| Ok(line(task.start(context, 7).wait()?.to_string())))
+            .edge(START, "calls")
+            .compile()
+            .unwrap();
+        let thread = thread();
+        let outcome = run_on(driver, &graph, &thread, start(), "impatient", durability).unwrap();
+        assert_eq!((reason(&outcome), drops.count()), ("enough", 1));
+        let done = run_on(driver, &graph, &thread, Input::Continue, "patient", durability).unwrap();
+        assert_eq!(done.state().lines.to_vec(), ["7"]);
+    }
+}
+
+#[test]
 fn a_node_that_stops_because_of_the_cancel_has_not_failed_and_one_that_says_so_by_itself_has() {
     for (driver, durability) in ALL {
         let stops = |_: &Log, context: &Context| {

@@ -11,8 +11,8 @@ use annals::base::Clock;
 use annals::prelude::*;
 use annals::{RunError, Sleep, TimeoutKind, Timer, block_on};
 
-use crate::places::{place, same_after_reload};
 use crate::clock::SimClock;
+use crate::places::{place, same_after_reload};
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
 struct Log {

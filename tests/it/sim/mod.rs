@@ -86,8 +86,13 @@ fn simulate(seed: u64, trouble: &Trouble) -> (Ending, Vec<String>, u64) {
     let (mut stopped, mut requests, mut request) = (true, 0, Input::Continue);
     // Failures, faults and questions are bounded, so is the number of runs that end it all.
     for _ in 0..200 {
-        let started = thread.head().unwrap().is_some();
-        let open = if started { graph.get_state(&thread).unwrap().interrupts } else { Vec::new() };
+        let Ok((started, open)) = look(&graph, &thread) else {
+            // What a run that failed had submitted met the crash.
+            assert!(disk.revive());
+            turns.note("restart".into());
+            store.clear_head_cache();
+            continue;
+        };
         let (asleep, open): (Vec<_>, Vec<_>) = open.into_iter().partition(|question| question.wake_at.is_some());
         if open.is_empty() && !asleep.is_empty() {
             wake(&store, &clock, &asleep, stopped);
@@ -164,6 +169,12 @@ fn wake(store: &Store, clock: &Hands, asleep: &[Interrupt], stopped: bool) {
         let now = clock.now().max(first.wake_at);
         clock.0.store(now.as_micros(), Ordering::SeqCst);
     }
+}
+
+/// Returns whether the thread has begun, and the questions that are open.
+fn look(graph: &CompiledGraph<DynState>, thread: &Thread) -> Result<(bool, Vec<Interrupt>), Error> {
+    let started = thread.head()?.is_some();
+    Ok((started, if started { graph.get_state(thread)?.interrupts } else { Vec::new() }))
 }
 
 /// Answers all open questions by their ids: an answer without one goes to whoever asks first.
