@@ -179,7 +179,40 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
 
     /// Sets up a run with options.
     pub fn run(&self, on: impl RunOn) -> Run<'_, S> {
-        Run { graph: self, place: on.place(), settings: Settings::default() }
+        let config = self.config.as_ref().and_then(|config| config.downcast_ref::<Settings>());
+        let settings = config.map(|config| Settings { control: RunControl::default(), key: None, ..config.clone() });
+        Run { graph: self, place: on.place(), settings: settings.unwrap_or_default() }
+    }
+
+    /// Returns the same graph, whose runs start with these options in place of the defaults. Each run can still set its
+    /// own. A control and an idempotency key are a run's own and are not taken over; as a node of another graph, it takes
+    /// the options of the run around it.
+    ///
+    /// # Example: a graph for impatient callers
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Count { #[channel(last)] n: i64 }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Count>::new()
+    ///     .node("add", |c: &Count| Ok(Count::update().n(c.n + 1)))
+    ///     .edge(START, "add")
+    ///     .edge("add", "add")
+    ///     .compile()?
+    ///     .with_config(|run| run.recursion_limit(3));
+    /// let error = graph.invoke((), Count::update().n(0)).unwrap_err();
+    /// assert_eq!(error.code(), Some("GRAPH_RECURSION_LIMIT"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_config(&self, set: impl FnOnce(Run<'_, S>) -> Run<'_, S>) -> Self {
+        let settings = set(self.run(())).settings;
+        let mut graph = self.clone();
+        graph.config = Some(Arc::new(settings));
+        graph
     }
 }
 

@@ -1,5 +1,6 @@
 //! The compiled graph: who triggers whom, with channels and nodes numbered.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
@@ -26,12 +27,14 @@ use super::{END, START};
 #[doc(alias = "CompiledStateGraph")]
 pub struct CompiledGraph<S> {
     pub(crate) graph: Arc<Graph>,
+    /// What its runs start from, which only `drive` knows.
+    pub(crate) config: Option<Arc<dyn Any + Send + Sync>>,
     state: PhantomData<fn() -> S>,
 }
 
 impl<S> Clone for CompiledGraph<S> {
     fn clone(&self) -> Self {
-        Self { graph: Arc::clone(&self.graph), state: PhantomData }
+        Self { graph: Arc::clone(&self.graph), config: self.config.clone(), state: PhantomData }
     }
 }
 
@@ -82,7 +85,7 @@ impl<S> CompiledGraph<S> {
     pub fn subgraph<C: 'static>(&self, path: &str) -> Option<CompiledGraph<C>> {
         let graph = self.graph.subgraph_at(path)?;
         let fits = graph.layout.initial().is::<C>();
-        fits.then(|| CompiledGraph { graph: Arc::clone(graph), state: PhantomData })
+        fits.then(|| CompiledGraph { graph: Arc::clone(graph), config: None, state: PhantomData })
     }
 }
 
@@ -302,7 +305,7 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
     graph.interrupt_before = graph.breakpoints(&builder.interrupt_before, "before").unwrap_or_default();
     graph.interrupt_after = graph.breakpoints(&builder.interrupt_after, "after").unwrap_or_default();
     if problems.is_empty() {
-        Ok(CompiledGraph { graph: Arc::new(graph), state: PhantomData })
+        Ok(CompiledGraph { graph: Arc::new(graph), config: None, state: PhantomData })
     } else {
         Err(GraphError { problems })
     }

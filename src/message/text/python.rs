@@ -191,6 +191,8 @@ mod tests {
     use super::*;
 
     #[test]
+    // Digits that a float does not hold are the point.
+    #[allow(clippy::excessive_precision)]
     fn floats_switch_to_an_exponent_where_python_does() {
         let cases = [
             (1.0, "1.0"),
