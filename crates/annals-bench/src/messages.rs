@@ -39,31 +39,58 @@ struct Chat {
     messages: Messages,
 }
 
-/// Replaces messages in a list, one write each, as a channel is updated at the end of a superstep.
+/// What a merge finds.
+#[derive(Clone, Copy)]
+enum Merge {
+    /// A message with a new id, which goes to the end. The next merge removes it again, so that the list keeps its length.
+    New,
+    /// The id of one of the last hundred messages.
+    Late,
+    /// The id of any message: where the list is longer than the caches of the CPU, the message and its place in the index
+    /// come from main memory.
+    Any,
+}
+
+/// Merges messages into a list, one write each, as a channel is updated at the end of a superstep.
 fn merges(bench: &Bench, report: &mut Report) -> Res<()> {
-    let side = |length: usize| -> Res<Side<'static>> {
-        let schema = Schema::<Chat>::of();
-        let (mut state, mut present) = (schema.initial(), true);
-        let id = |n: usize| format!("message-{n}");
-        let all: Vec<Message> = (0..length).map(|n| Message::human(text(n as u64, 200)).with_id(id(n))).collect();
-        schema.update(&mut state, 0, &mut present, vec![BoxWrite::new(all)])?;
-        let mut dice = Dice(length as u64);
-        Ok(Box::new(move || {
-            let new = |_| Message::human("changed").with_id(id(dice.below(length as u64) as usize));
-            let writes: Vec<Vec<BoxWrite>> = (0..MERGES).map(new).map(|new| vec![BoxWrite::new(vec![new])]).collect();
-            let (us, ()) = timed(|| {
-                writes.into_iter().try_for_each(|write| {
-                    schema.update(&mut state, 0, &mut present, write)?;
-                    Ok(())
-                })
-            })?;
-            Ok(us * 1_000.0 / MERGES as f64)
-        }))
-    };
-    let costs = interleave(bench.runs(15, 3), &mut [side(1_000)?, side(10_000)?])?;
-    report.set("add_messages_ns_1k", best(&costs[0]));
-    report.set("add_messages_ns_10k", best(&costs[1]));
+    let mut sides = Vec::new();
+    for merge in [Merge::New, Merge::Late, Merge::Any] {
+        for length in [1_000, 10_000] {
+            sides.push(merging(merge, length)?);
+        }
+    }
+    let costs = interleave(bench.runs(15, 3), &mut sides)?;
+    report.set("add_messages_ns_1k", median(&costs[0]));
+    report.set("add_messages_ns_10k", median(&costs[1]));
+    for (name, costs) in ["late_1k", "late_10k", "any_1k", "any_10k"].into_iter().zip(&costs[2..]) {
+        report.extra(&format!("replace_message_ns_{name}"), median(costs));
+    }
     Ok(())
+}
+
+fn merging(merge: Merge, length: usize) -> Res<Side<'static>> {
+    let schema = Schema::<Chat>::of();
+    let (mut state, mut present) = (schema.initial(), true);
+    let id = |n: usize| format!("message-{n}");
+    let all: Vec<Message> = (0..length).map(|n| Message::human(text(n as u64, 200)).with_id(id(n))).collect();
+    schema.update(&mut state, 0, &mut present, vec![BoxWrite::new(all)])?;
+    let mut dice = Dice(length as u64);
+    Ok(Box::new(move || {
+        let new = |at: usize| match merge {
+            Merge::New if at % 2 == 1 => Message::remove("new"),
+            Merge::New => Message::human("new").with_id("new"),
+            Merge::Late => Message::human(format!("changed {at}")).with_id(id(length - 1 - dice.below(100) as usize)),
+            Merge::Any => Message::human(format!("changed {at}")).with_id(id(dice.below(length as u64) as usize)),
+        };
+        let writes: Vec<Vec<BoxWrite>> = (0..MERGES).map(new).map(|new| vec![BoxWrite::new(vec![new])]).collect();
+        let (us, ()) = timed(|| {
+            writes.into_iter().try_for_each(|write| {
+                schema.update(&mut state, 0, &mut present, write)?;
+                Ok(())
+            })
+        })?;
+        Ok(us * 1_000.0 / MERGES as f64)
+    }))
 }
 
 /// A chat of questions, tool calls, their results and answers.
