@@ -183,11 +183,14 @@ pub(super) fn finish(graph: &Graph, context: &Context, machine: Machine) -> Resu
     let namespace = machine.namespace().clone();
     let stored = machine.stored_head();
     let (status, head) = machine.finish();
-    if let (Status::Done | Status::Left(_), Some(stored)) = (&status, stored) {
+    if let Some(stored) = stored {
         let mut left = context.scope().left.lock();
-        // Another task of the superstep may have left it before.
+        let known = left.len();
         left.retain(|(known, _)| *known != namespace);
-        left.push((namespace.clone(), stored));
+        // Another task of the superstep may have left it before: what it wrote counts with where it stands now.
+        if matches!(status, Status::Done | Status::Left(_)) || left.len() < known {
+            left.push((namespace.clone(), stored));
+        }
     }
     if let (Persistence::PerThread, Some(thread), Some(head)) =
         (graph.persistence, host_of(context).and_then(|host| host.thread.clone()), head)

@@ -355,3 +355,34 @@ fn two_tasks_of_a_superstep_take_turns_with_a_graph_that_keeps_its_state() {
     let done = graph.run(&thread()).concurrency_max(1).invoke(Work::update()).unwrap();
     assert_eq!(done.state().log.to_vec(), ["2", "1"], "the send runs first and writes last");
 }
+
+#[test]
+fn a_graph_that_keeps_its_state_may_end_in_one_task_and_ask_in_the_next() {
+    let inner = StateGraph::<Work>::new()
+        .node("ask", |work: &Work, context: &Context| {
+            let asks = !work.log.is_empty();
+            if asks {
+                context.interrupt("again?").map(drop)?
+            }
+            log("asked")
+        })
+        .edge(START, "ask")
+        .persistence(Persistence::PerThread)
+        .compile()
+        .unwrap();
+    let graph = StateGraph::<Work>::new()
+        .node("call", move |_: &Work, context: &Context| {
+            inner.invoke(context, Work::update().n(1))?;
+            log("called")
+        })
+        .branch(START, |_: &Work| {
+            vec![Target::Node("call".into()), Target::Send(SendTo::new("call", Value::Map(Default::default())))]
+        })
+        .compile()
+        .unwrap();
+    let thread = thread();
+    let run = || graph.run(&thread).concurrency_max(1);
+    let asked = run().invoke(Work::update()).unwrap();
+    assert_eq!(asked.interrupts().len(), 1, "the first of its tasks has ended");
+    assert_eq!(run().invoke(Command::resume("yes")).unwrap().state().log.to_vec(), ["called", "called"]);
+}
