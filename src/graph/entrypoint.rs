@@ -16,7 +16,7 @@ use super::builder::{Persistence, StateGraph};
 use super::compiled::CompiledGraph;
 use super::context::Context;
 use super::node::{IntoNode, IntoOutput, NodeBody, NodeInput, NodeOutput, NodeResult, Takes, Work};
-use super::policy::{CachePolicy, RetryPolicy};
+use super::policy::{CachePolicy, RetryPolicy, TimeoutPolicy};
 use super::problem::GraphError;
 use super::task_body::{IntoTask, TaskBody, TaskWork};
 use super::{END, START};
@@ -197,6 +197,31 @@ where
         let retry = &mut self.0.nodes[0].settings.retry;
         let known = retry.take();
         *retry = Some(known.iter().flat_map(|list| list.iter().cloned()).chain([policy]).collect());
+        self
+    }
+
+    /// Sets how long an attempt of an async entrypoint may take, see [`TimeoutPolicy`]. It is for the function as a whole;
+    /// the tasks it awaits count as part of it.
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// let slow = Entrypoint::new("slow", |_: i64, _: Context| std::future::pending::<NodeResult<i64>>())
+    ///     .timeout(Duration::from_millis(5))
+    ///     .compile()?;
+    /// let error = slow.invoke((), 1).unwrap_err();
+    /// assert_eq!(error.as_run().map(|error| error.class()), Some("NodeTimeoutError"));
+    /// let blocking = Entrypoint::new("blocking", |n: i64, _: &Context| Ok(n)).timeout(Duration::from_secs(1));
+    /// assert!(blocking.compile().is_err(), "a function that runs on a thread cannot be stopped");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn timeout(mut self, policy: impl Into<TimeoutPolicy>) -> Self {
+        self.0.nodes[0].settings.timeout = Some(policy.into()).filter(TimeoutPolicy::is_set);
         self
     }
 

@@ -17,12 +17,15 @@ where
     S: Clone + Send + Sync + 'static,
 {
     check_names(builder, problems);
+    let nodes: HashSet<&str> = builder.nodes.iter().map(|node| &*node.name).collect();
+    let mut check = Check { nodes, problems };
+    for node in &builder.nodes {
+        check.timeout(node, builder.defaults.0.settings.timeout);
+    }
     if builder.entry {
         return;
     }
-    check_conflicts(builder, problems);
-    let nodes: HashSet<&str> = builder.nodes.iter().map(|node| &*node.name).collect();
-    let mut check = Check { nodes, problems };
+    check_conflicts(builder, check.problems);
     for (from, to) in &builder.edges {
         check.source(from);
         check.target(from, to);
@@ -51,7 +54,6 @@ where
         for (to, _) in &node.settings.destinations {
             check.target(&node.name, to);
         }
-        check.timeout(node, builder.defaults.0.settings.timeout);
     }
     let sources = builder.edges.iter().map(|(from, _)| from).chain(builder.branches.iter().map(|(from, _)| from));
     if !sources.into_iter().any(|from| &**from == START) {

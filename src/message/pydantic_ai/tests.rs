@@ -453,3 +453,13 @@ fn what_a_run_added_is_new_and_begins_a_message_of_its_own() {
     let nameless = Message::human("d");
     assert_eq!(between(std::slice::from_ref(&nameless), &[nameless.clone(), answer]), (2, 1));
 }
+
+#[test]
+fn messages_are_serde_values_in_their_json_form() {
+    let text = r#"[{"kind":"request","parts":[{"part_kind":"user-prompt","content":["a",{"kind":"cache-point"}],"timestamp":"2025-01-02T03:04:05+01:00"}]}]"#;
+    let messages: Vec<ModelMessage> = serde_json::from_str(text).unwrap();
+    assert_eq!(messages, with_fresh(|fresh| load(text.as_bytes(), fresh)).unwrap());
+    assert_eq!(serde_json::to_string(&messages).unwrap(), dump(&messages));
+    let wrong = serde_json::from_str::<ModelMessage>(r#"{"kind":"request","parts":[3]}"#).unwrap_err();
+    assert!(wrong.to_string().starts_with("message.parts[0]: expected"), "{wrong}");
+}
