@@ -95,7 +95,9 @@ fn parents_of(path: &str) -> Option<(Vec<String>, &str)> {
     let mut name = file.strip_suffix(".rs")?;
     let mut folder = folder;
     let is_root = |folder: &str| folder == "src" || folder.ends_with("/src") || folder == "tests/it";
-    if is_root(folder) && matches!(name, "lib" | "main") || matches!(folder, "tests" | "benches" | "examples") {
+    // Cargo finds these by itself: a binary each.
+    let of_binaries = matches!(folder, "tests" | "benches" | "examples") || folder.ends_with("/src/bin");
+    if is_root(folder) && matches!(name, "lib" | "main") || of_binaries {
         return None;
     }
     if !(is_root(folder) || folder.starts_with("src/") || folder.contains("/src/") || folder.starts_with("tests/")) {
@@ -396,6 +398,8 @@ mod tests {
             ("tests/it/x.rs", ""),
             ("tests/it/y.rs", ""),
             ("tests/tidy.rs", ""),
+            ("tests/fuzz/src/lib.rs", ""),
+            ("tests/fuzz/src/bin/target.rs", ""),
         ]);
         let lost = ["src/a/c/e.rs", "src/a/d.rs", "src/b.rs", "tests/it/y.rs"].map(|path| (path, 0));
         assert_eq!(found(&forgotten(&planted)), lost);

@@ -1,0 +1,16 @@
+//! LangGraph's checkpoint form: bytes of any kind load or are refused, and what they hold is dumped to bytes that hold it.
+
+#![no_main]
+
+use annals::message::{checkpoint_dumps, checkpoint_loads};
+use annals_fuzz::loaded;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    for kind in ["msgpack", "bytes", "null", "json", ""] {
+        let Some(like) = loaded(checkpoint_loads(kind, bytes)) else { continue };
+        // LangGraph does not write integers of more than 64 bits, nor does `annals`.
+        let Some(form) = loaded(checkpoint_dumps(&like)) else { continue };
+        assert_eq!(checkpoint_loads(form.kind, &form.bytes).expect("bytes of our own"), like);
+    }
+});

@@ -1,0 +1,29 @@
+//! OpenAI's chat messages: what is read is written or refused, and what is written has a form that may be read.
+
+#![no_main]
+
+use annals::base::Value;
+use annals::message::{FormWriter, Message, MessageForm};
+use annals_fuzz::{load_again, loaded, value, with_fresh};
+use libfuzzer_sys::fuzz_target;
+
+fn read(item: Value) -> Option<Vec<Message>> {
+    loaded(with_fresh(|fresh| MessageForm::OpenAi.read(item, fresh)))
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some(value) = value(bytes) else { return };
+    let items = match value {
+        Value::List(items) => items,
+        item => vec![item],
+    };
+    for message in items.into_iter().filter_map(read).flatten() {
+        let written = with_fresh(|fresh| FormWriter::new(MessageForm::OpenAi).push(message.clone(), fresh));
+        assert_eq!(written.items.is_empty(), !written.refused.is_empty(), "written or refused: {message:?}");
+        // A tool call whose arguments are no JSON is written, as LangChain writes it, and refused, as LangChain refuses it.
+        for again in written.items.into_iter().filter_map(read).flatten() {
+            load_again(again);
+        }
+        load_again(message);
+    }
+});

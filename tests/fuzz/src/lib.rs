@@ -1,0 +1,36 @@
+//! What the fuzz targets share: values out of bytes, and the laws that hold for whatever was loaded.
+//!
+//! *Absent:* generators. A target is given bytes, and finds with them what a strategy does not think of.
+
+use annals::base::value::decode_bytes;
+use annals::base::{Codec, IdSource, SystemClock, Value};
+use annals::message::pydantic_ai::Fresh;
+use annals::message::{Message, MessageError, message_to_dict, messages_from_dict};
+
+/// Reads a value: JSON, or else MessagePack, which also knows bytes and extensions.
+pub fn value(bytes: &[u8]) -> Option<Value> {
+    let json = serde_json::from_slice::<serde_json::Value>(bytes);
+    json.map(Value::from).or_else(|_| decode_bytes(Codec::MsgPack, bytes)).ok()
+}
+
+/// Calls with what older messages lack: ids that are the same in every run, and the present moment.
+pub fn with_fresh<T>(call: impl FnOnce(&mut Fresh<'_>) -> T) -> T {
+    call(&mut Fresh::new(&SystemClock, &mut IdSource::from_seed(1)))
+}
+
+/// Returns what was loaded. A refusal says why, and of which class it is.
+pub fn loaded<T>(result: Result<T, MessageError>) -> Option<T> {
+    if let Err(error) = &result {
+        assert!(!error.to_string().is_empty() && !error.class().as_str().is_empty());
+    }
+    result.ok()
+}
+
+/// What was loaded is what its own dictionary loads; a type that is not known has none that is accepted.
+pub fn load_again(message: Message) {
+    let again = messages_from_dict([message_to_dict(&message)]);
+    match message.class() {
+        Some(_) => assert_eq!(again.expect("a dictionary of our own"), [message]),
+        None => assert!(again.is_err(), "its type is not known: {message:?}"),
+    }
+}
