@@ -12,7 +12,7 @@ pub struct JsonStyle {
     pub python_floats: bool,
     /// Floats that are not finite as `NaN` and `Infinity`, and not as `null`.
     pub not_finite: bool,
-    /// What is not printable ASCII as `\uXXXX`.
+    /// What is not printable ASCII as `\u` and four hexadecimal digits.
     pub ascii: bool,
     /// Members in the order of their names.
     pub sorted: bool,
