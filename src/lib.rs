@@ -25,7 +25,7 @@
 //! # What is not there
 //!
 //! - *No executor.* Async nodes and tasks are polled by whoever polls their run; the others run in parallel on threads.
-//! - *No timeouts* of nodes.
+//! - *No timeouts of blocking nodes*: nothing can stop a thread from outside. Async nodes have them.
 //! - *No server*, no network, no model client. The library opens the files it is told to open and nothing else.
 //! - *No printing*, no environment variables, no home folder. Time comes from a [`Clock`](base::Clock) that can be set.
 //! - *No change of history.* There is no call that edits or deletes a stored checkpoint.
