@@ -8,17 +8,20 @@ use std::sync::Arc;
 use std::task::{Context as Waiting, Poll};
 use std::time::Duration;
 
-use crate::exec::{RunError, TaskJob, TaskOutcome, close, close_panicked, close_stopped};
+use crate::exec::{
+    RunError, TaskJob, TaskOutcome, begin_limited, close, close_panicked, close_stopped, handle_timeout, poll_timeout,
+};
 use crate::graph::{CancelWait, Context, Host, NodeInput, RunNode, StartNode, Work};
 
 use super::host::RunHost;
 use super::timer::{PoolTimer, Sleep, Timer};
 
-/// What came of waiting for a node.
-enum Ended<T> {
+/// What came of waiting for a node or a called task.
+pub(super) enum Ended<T> {
     Returned(T),
     Panicked(Box<dyn Any + Send>),
-    TookTooLong(RunError),
+    /// It took too long, or cannot be held to its limits.
+    Stopped(RunError),
     Cancelled(String),
 }
 
@@ -48,13 +51,13 @@ impl Alarm {
     }
 }
 
-/// A node that is waited for.
+/// A node or a called task that is waited for.
 struct Watched<'a, F> {
-    node: Pin<&'a mut F>,
-    job: &'a TaskJob,
+    work: Pin<&'a mut F>,
+    context: &'a Context,
     host: &'a RunHost,
     alarm: Option<Alarm>,
-    /// `None` if the node itself sees to it that it ends: a graph.
+    /// `None` if it sees to it itself that it ends: a graph.
     cancel: Option<CancelWait>,
 }
 
@@ -62,20 +65,20 @@ impl<F: Future> Future for Watched<'_, F> {
     type Output = Ended<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, waiting: &mut Waiting<'_>) -> Poll<Self::Output> {
-        let Self { node, job, host, alarm, cancel } = &mut *self;
-        let control = job.context.control();
+        let Self { work, context, host, alarm, cancel } = &mut *self;
+        let control = context.control();
         if let Some(reason) = control.cancel_reason().filter(|_| cancel.is_some()) {
             return Poll::Ready(Ended::Cancelled(reason));
         }
         let polled = catch_unwind(AssertUnwindSafe(|| {
-            if let Poll::Ready(result) = node.as_mut().poll(waiting) {
+            if let Poll::Ready(result) = work.as_mut().poll(waiting) {
                 return Poll::Ready(Ended::Returned(result));
             }
-            if let (Some(at), Some(alarm)) = (job.poll_timeout(), alarm)
+            if let (Some(at), Some(alarm)) = (poll_timeout(context), alarm)
                 && alarm.poll(at, host, waiting).is_ready()
-                && let Some(error) = job.handle_timeout(host.elapsed())
+                && let Some(error) = handle_timeout(context, host.elapsed())
             {
-                return Poll::Ready(Ended::TookTooLong(error));
+                return Poll::Ready(Ended::Stopped(error));
             }
             Poll::Pending
         }));
@@ -94,6 +97,23 @@ impl<F: Future> Future for Watched<'_, F> {
     }
 }
 
+/// Waits for a node or a called task, within its limits and until its run is cancelled. If that is no graph, which ends by
+/// itself then, it is dropped.
+pub(super) async fn watch<F: Future>(work: F, context: &Context, host: &RunHost, is_graph: bool) -> Ended<F::Output> {
+    let alarm = match context.life().limits() {
+        Some(_) => {
+            let timer = host.timer();
+            if let Err(error) = begin_limited(context, host.elapsed(), timer.is_some()) {
+                return Ended::Stopped(error);
+            }
+            timer.map(Alarm::new)
+        }
+        None => None,
+    };
+    let cancel = (!is_graph).then(CancelWait::default);
+    Watched { work: pin!(work), context, host, alarm, cancel }.await
+}
+
 /// Forgets the tasks that an attempt has started when it is dropped: they hold its context, which holds them.
 pub(super) struct LeavesCalls(pub(super) Context);
 
@@ -104,40 +124,21 @@ impl Drop for LeavesCalls {
 }
 
 /// Runs a node that waits without blocking, after the pause that its job asks for.
-pub(super) async fn attempt(
-    job: &TaskJob,
-    input: NodeInput,
-    start: &StartNode,
-    host: &RunHost,
-    timer: Option<Arc<dyn Timer>>,
-) -> TaskOutcome {
-    let limited = job.context.life().limits().is_some();
-    if limited && timer.is_none() {
-        let error = RunError::NoTimer { node: job.context.node().to_owned() };
-        return close_stopped(job, error);
-    }
+pub(super) async fn attempt(job: &TaskJob, input: NodeInput, start: &StartNode, host: &RunHost) -> TaskOutcome {
     let is_graph = job.node.is_some_and(|node| matches!(job.graph.nodes[node].body.work, Work::Either(..)));
     if let Some(reason) = job.context.control().cancel_reason().filter(|_| !is_graph) {
         return TaskOutcome::Cancelled { reason, ran: false };
     }
-    if limited {
-        job.begin(host.elapsed());
-    }
     let _leaves = LeavesCalls(job.context.clone());
-    let ended = {
-        let node = async { start(input, job.context.clone()).await };
-        let alarm = timer.filter(|_| limited).map(Alarm::new);
-        let cancel = (!is_graph).then(CancelWait::default);
-        Watched { node: pin!(node), job, host, alarm, cancel }.await
-        // Here the node is dropped.
-    };
+    let node = async { start(input, job.context.clone()).await };
+    let ended = watch(node, &job.context, host, is_graph).await;
     if matches!(ended, Ended::Returned(_) | Ended::Panicked(_)) {
         job.context.calls_ended().await;
     }
     match ended {
         Ended::Returned(output) => close(job, output),
         Ended::Panicked(panic) => close_panicked(job, &*panic),
-        Ended::TookTooLong(error) => close_stopped(job, error),
+        Ended::Stopped(error) => close_stopped(job, error),
         Ended::Cancelled(reason) => {
             job.context.life().end();
             TaskOutcome::Cancelled { reason, ran: true }
@@ -189,22 +190,4 @@ pub(super) async fn wait_for(
         if cancel.wake(control, waiting.waker()) { Poll::Ready(control.cancel_reason()) } else { Poll::Pending }
     });
     waited.await
-}
-
-/// Awaits a part of a task, unless its run is cancelled: then it says why.
-pub(super) async fn unless_cancelled<F: Future>(context: &Context, mut part: Pin<&mut F>) -> Result<F::Output, String> {
-    let (control, mut cancel) = (context.control(), CancelWait::default());
-    poll_fn(|waiting| {
-        if let Some(reason) = control.cancel_reason() {
-            return Poll::Ready(Err(reason));
-        }
-        if let Poll::Ready(result) = part.as_mut().poll(waiting) {
-            return Poll::Ready(Ok(result));
-        }
-        match cancel.wake(control, waiting.waker()) {
-            true => Poll::Ready(Err(control.cancel_reason().unwrap_or_default())),
-            false => Poll::Pending,
-        }
-    })
-    .await
 }

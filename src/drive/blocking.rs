@@ -238,8 +238,6 @@ pub(super) fn run_task(mut job: TaskJob, host: &RunHost) -> TaskOutcome {
     match &work {
         Work::Either(run, _) if !limited => attempt_here(&job, input, run),
         Work::Blocking(run) => attempt_here(&job, input, run),
-        Work::Async(start) | Work::Either(_, start) => {
-            block_on(async { attempt(&job, input, start, host, host.timer()).await })
-        }
+        Work::Async(start) | Work::Either(_, start) => block_on(async { attempt(&job, input, start, host).await }),
     }
 }

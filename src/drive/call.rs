@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Waiting, Poll, Wake, Waker};
@@ -19,11 +19,11 @@ use crate::graph::{Call, CallOutcome, CallWork, Called, Context, Done, NodeResul
 use crate::state::WritesView;
 use crate::store::{Batch, NewWrites, Payload};
 
-use super::attempt::{LeavesCalls, unless_cancelled, wait_for};
+use super::attempt::{Ended, LeavesCalls, wait_for, watch};
 use super::cache::{look_up, look_up_async};
 use super::feed::{Fact, is_polled};
 use super::host::RunHost;
-use super::nonblocking::{Caught, block_on};
+use super::nonblocking::block_on;
 use super::pool::{Pool, in_task, run_here};
 use super::run::Durability;
 
@@ -210,7 +210,7 @@ impl Called for Running {
 impl RunHost {
     /// Runs a call to its end. If it `blocks`, this is one poll.
     async fn outcome(&self, mut job: CallJob, blocks: bool) -> CallOutcome {
-        if let Some(outcome) = stopped(&job.context) {
+        if let Some(outcome) = stopped(job.caller()) {
             return outcome;
         }
         let records = job.context.checkpoint().is_some();
@@ -240,7 +240,7 @@ impl RunHost {
         let returned = result.as_ref().ok().filter(|_| shows || entry.is_some());
         let stored = returned.and_then(|returned| returned.stored.clone());
         let (outcome, writes) = close_call(&job, result);
-        let writes = writes.filter(|_| !job.context.life().is_over());
+        let writes = writes.filter(|_| !job.caller().life().is_over());
         if let Err(error) = self.record(&job.context, writes, blocks).await {
             return CallOutcome::Failed(error.into());
         }
@@ -266,10 +266,15 @@ impl RunHost {
             let result = match &job.call.work {
                 CallWork::Blocking(run) => catch_unwind(AssertUnwindSafe(|| run(&job.context, keep))),
                 CallWork::Async(start) => {
-                    let node = pin!(async { start(job.context.clone(), keep).await });
-                    match unless_cancelled(&job.context, pin!(Caught(node))).await {
-                        Ok(result) => result,
-                        Err(reason) => return Err(CallOutcome::Stopped(Signal::Cancelled(reason))),
+                    let work = async { start(job.context.clone(), keep).await };
+                    match watch(work, &job.context, self, false).await {
+                        Ended::Returned(result) => Ok(result),
+                        Ended::Panicked(panic) => Err(panic),
+                        Ended::Stopped(error) => {
+                            job.context.leave_calls();
+                            Ok(Err(error.into()))
+                        }
+                        Ended::Cancelled(reason) => return Err(CallOutcome::Stopped(Signal::Cancelled(reason))),
                     }
                 }
             };
@@ -281,7 +286,7 @@ impl RunHost {
             }
             drop(leaves);
             let chance = || self.random() as f64 / u64::MAX as f64;
-            let goes_on = stopped(&job.context).is_none();
+            let goes_on = stopped(job.caller()).is_none();
             let failed = result.as_ref().err().filter(|_| goes_on);
             let Some(after) = failed.and_then(|error| next_attempt(job, error, chance)) else {
                 return Ok(result);
@@ -289,7 +294,7 @@ impl RunHost {
             // A run that is cancelled meanwhile stops the next attempt before it begins.
             let waits = wait_for(after, &job.context, self, self.timer());
             _ = if blocks { block_on(waits) } else { waits.await };
-            if let Some(outcome) = stopped(&job.context) {
+            if let Some(outcome) = stopped(job.caller()) {
                 return Err(outcome);
             }
         }

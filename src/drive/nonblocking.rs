@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -203,7 +202,7 @@ impl AsyncDriver {
             Opened::Node { work: Work::Async(start) | Work::Either(_, start), input } => {
                 self.poll_task(slot, async move {
                     match wait_before(&job, &host, host.timer()).await {
-                        Ok(()) => attempt(&job, input, &start, &host, host.timer()).await,
+                        Ok(()) => attempt(&job, input, &start, &host).await,
                         Err(outcome) => outcome,
                     }
                 })
@@ -277,20 +276,6 @@ impl AsyncDriver {
         }
         self.run.machine.handle_committed();
         Ok(())
-    }
-}
-
-/// A future whose panic is its result.
-pub(super) struct Caught<'a, F>(pub(super) Pin<&'a mut F>);
-
-impl<F: Future> Future for Caught<'_, F> {
-    type Output = Result<F::Output, Box<dyn std::any::Any + Send>>;
-
-    fn poll(mut self: Pin<&mut Self>, waiting: &mut Waiting<'_>) -> Poll<Self::Output> {
-        match catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(waiting))) {
-            Ok(polled) => polled.map(Ok),
-            Err(panic) => Poll::Ready(Err(panic)),
-        }
     }
 }
 

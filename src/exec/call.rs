@@ -15,6 +15,7 @@ use crate::store::{NewWrite, NewWrites};
 
 use super::head::{ERROR, Head, RESUME};
 use super::load::{answers_of, asleep_of};
+use super::retry::is_mistake;
 use super::save::{special, stored_interrupts};
 use super::shown::{TaskEnd, TaskInput, TaskStart};
 
@@ -28,6 +29,13 @@ pub(crate) struct CallJob {
     pub(crate) path: Arc<str>,
     /// Its result, if that is stored.
     pub(crate) stored: Option<Payload>,
+}
+
+impl CallJob {
+    /// Returns the task that called it.
+    pub(crate) fn caller(&self) -> &Context {
+        self.context.life().above().unwrap_or(&self.context)
+    }
 }
 
 /// Returns what is stored of the calls of the tasks of a head.
@@ -98,7 +106,7 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         place,
         asked: parking_lot::Mutex::new(asked),
         calls,
-        life: Life::called(caller),
+        life: Life::called(caller, call.timeout),
     });
     CallJob { call, context, path: text, stored }
 }
@@ -153,7 +161,7 @@ pub(crate) fn next_attempt(job: &mut CallJob, error: &BoxError, chance: impl FnO
 
 fn retries_call(policy: &RetryPolicy, error: &BoxError) -> bool {
     let panicked = matches!(error.downcast_ref(), Some(CallError::Panicked { .. }));
-    !(policy.is_default() && panicked) && policy.retries(&**error)
+    !(policy.is_default() && (panicked || is_mistake(&**error))) && policy.retries(&**error)
 }
 
 /// Returns what is to be stored of a call whose result the cache knows.

@@ -28,8 +28,8 @@ pub enum RunError {
         /// The message of the panic.
         reason: String,
     },
-    /// An attempt of an async node took too long (`NodeTimeoutError`). The node was stopped where it waited, and wrote
-    /// nothing. A retry policy takes it for worth another attempt, unless it names others.
+    /// An attempt of an async node, or of an async task that was called, took too long (`NodeTimeoutError`). It was stopped
+    /// where it waited, and wrote nothing. A retry policy takes it for worth another attempt, unless it names others.
     #[error("node {node:?} was stopped after {after_ms} ms: it {}", told(*kind, *run_timeout_ms, *idle_timeout_ms))]
     NodeTimeout {
         /// The node.
@@ -57,13 +57,13 @@ pub enum RunError {
         /// The node.
         node: String,
     },
-    /// A send has a timeout that is not greater than zero. It was not made.
-    #[error("the timeout of a send to node {node:?} must be greater than zero")]
+    /// A send, or a called task, has a timeout that is not greater than zero. It was not made.
+    #[error("the timeout that {node:?} was given must be greater than zero")]
     BadTimeout {
-        /// The node.
+        /// The node or the task.
         node: String,
     },
-    /// A node has a timeout, and the asynchronous run has no timer to wait by: give it one with
+    /// A node or a called task has a timeout, and the asynchronous run has no timer to wait by: give it one with
     /// [`Run::timer`](crate::Run::timer), or with the feature `tokio` run it on Tokio.
     #[error("node {node:?} has a timeout, and the run has no timer: nothing of the node was run")]
     NoTimer {

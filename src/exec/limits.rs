@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::graph::{TimeoutPolicy, Work};
+use crate::graph::{Context, TimeoutPolicy, Work};
 
 use super::error::RunError;
 use super::task::TaskJob;
@@ -27,44 +27,55 @@ impl fmt::Display for TimeoutKind {
     }
 }
 
+/// Begins an attempt with limits.
+///
+/// # Errors
+/// [`RunError::NoTimer`] if nothing waits for a moment, [`RunError::BadTimeout`] if no time is given.
+pub(crate) fn begin_limited(context: &Context, now: Duration, has_timer: bool) -> Result<(), RunError> {
+    let node = || context.node().to_owned();
+    if context.life().limits().is_some_and(TimeoutPolicy::is_zero) {
+        return Err(RunError::BadTimeout { node: node() });
+    }
+    if !has_timer {
+        return Err(RunError::NoTimer { node: node() });
+    }
+    context.life().begin(now);
+    Ok(())
+}
+
+/// Returns when an attempt has to be looked at, `None` if it may take as long as it likes.
+pub(crate) fn poll_timeout(context: &Context) -> Option<Duration> {
+    deadlines(context).map(|(at, _)| at).min()
+}
+
+/// Returns why an attempt is over, if it took too long. What it still does is then dropped.
+pub(crate) fn handle_timeout(context: &Context, now: Duration) -> Option<RunError> {
+    let (_, kind) = deadlines(context).filter(|(at, _)| *at <= now).min_by_key(|(at, _)| *at)?;
+    let life = context.life();
+    life.end();
+    let elapsed = now.saturating_sub(life.began().unwrap_or(now));
+    let limits = life.limits().copied().unwrap_or_default();
+    let ms = |limit: Option<Duration>| limit.map(millis);
+    Some(RunError::NodeTimeout {
+        node: context.node().to_owned(),
+        kind,
+        after_ms: millis(elapsed),
+        run_timeout_ms: ms(limits.run_timeout),
+        idle_timeout_ms: ms(limits.idle_timeout),
+    })
+}
+
+/// Returns the deadlines of an attempt, if it has begun.
+fn deadlines(context: &Context) -> impl Iterator<Item = (Duration, TimeoutKind)> {
+    let life = context.life();
+    let limits: Option<&TimeoutPolicy> = life.limits();
+    let run = limits.and_then(|limits| Some((life.began()?.saturating_add(limits.run_timeout?), TimeoutKind::Run)));
+    let seen = || life.began().map(|_| life.seen());
+    let idle = limits.and_then(|limits| Some((seen()?.saturating_add(limits.idle_timeout?), TimeoutKind::Idle)));
+    run.into_iter().chain(idle)
+}
+
 impl TaskJob {
-    /// Notes that the attempt begins.
-    pub(crate) fn begin(&self, now: Duration) {
-        self.context.life().begin(now);
-    }
-
-    /// Returns when the attempt has to be looked at, `None` if it may take as long as it likes.
-    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
-        self.deadlines().map(|(at, _)| at).min()
-    }
-
-    /// Returns why the attempt is over, if it took too long. What it still does is then dropped.
-    pub(crate) fn handle_timeout(&self, now: Duration) -> Option<RunError> {
-        let (_, kind) = self.deadlines().filter(|(at, _)| *at <= now).min_by_key(|(at, _)| *at)?;
-        let life = self.context.life();
-        life.end();
-        let elapsed = now.saturating_sub(life.began().unwrap_or(now));
-        let limits = life.limits().copied().unwrap_or_default();
-        let ms = |limit: Option<Duration>| limit.map(millis);
-        Some(RunError::NodeTimeout {
-            node: self.context.node().to_owned(),
-            kind,
-            after_ms: millis(elapsed),
-            run_timeout_ms: ms(limits.run_timeout),
-            idle_timeout_ms: ms(limits.idle_timeout),
-        })
-    }
-
-    /// Returns the deadlines of the attempt, if it has begun.
-    fn deadlines(&self) -> impl Iterator<Item = (Duration, TimeoutKind)> {
-        let life = self.context.life();
-        let limits: Option<&TimeoutPolicy> = life.limits();
-        let run = limits.and_then(|limits| Some((life.began()?.saturating_add(limits.run_timeout?), TimeoutKind::Run)));
-        let seen = || life.began().map(|_| life.seen());
-        let idle = limits.and_then(|limits| Some((seen()?.saturating_add(limits.idle_timeout?), TimeoutKind::Idle)));
-        run.into_iter().chain(idle)
-    }
-
     /// Refuses limits that nobody can hold the node to.
     pub(super) fn check_limits(&self, work: &Work) -> Result<(), RunError> {
         if self.context.life().limits().is_some() && matches!(work, Work::Blocking(_)) {

@@ -46,6 +46,7 @@ pub(crate) use edit::{Copied, Editor, NodeEdit, as_node};
 pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, Start, Status};
 pub(crate) use exit::Saving;
 pub(crate) use head::Head;
+pub(crate) use limits::{begin_limited, handle_timeout, poll_timeout};
 pub(crate) use load::{Loader, error_of, interrupts_of, result_of};
 pub(crate) use machine::Machine;
 pub(crate) use plan::{Order, plan};

@@ -183,9 +183,15 @@ fn node_error(node: String, error: RunError) -> NodeError {
     }
 }
 
+/// Whether an error of a task says that it could not have been run, so that it is not tried again unless a policy says so.
+pub(super) fn is_mistake(error: &(dyn Error + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(RunError::NoTimer { .. } | RunError::BadTimeout { .. }))
+}
+
 /// Whether a policy is for an error.
 fn retries(policy: &RetryPolicy, error: &RunError) -> bool {
     match error {
+        RunError::Node { source, .. } if policy.is_default() && is_mistake(&**source) => false,
         RunError::Node { source, .. } => policy.retries(&**source),
         RunError::NodeCancelled { .. } | RunError::SyncTimeout { .. } => false,
         error if policy.is_default() => {

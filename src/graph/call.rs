@@ -20,7 +20,7 @@ use crate::store::{Cache, StoreError};
 use super::command::Command;
 use super::context::{Context, Interrupt, Interrupted, Signal};
 use super::node::{BoxError, NodeResult};
-use super::policy::{CachePolicy, RetryPolicy};
+use super::policy::{CachePolicy, RetryPolicy, TimeoutPolicy};
 use super::task_body::{Awaited, Blocking, IntoTask, TaskBody, TaskFuture, TaskWork};
 
 /// A function whose result is stored as soon as it has ended: whoever called it may be run again after a question, a
@@ -91,6 +91,7 @@ pub struct Task<I, R, K = Blocking> {
     function: &'static str,
     retry: Option<Arc<[RetryPolicy]>>,
     cache: Option<CachePolicy>,
+    timeout: Option<TimeoutPolicy>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -105,7 +106,8 @@ where
     /// Makes a task of a function, see [`IntoTask`].
     pub fn new<M>(name: impl Into<Arc<str>>, function: impl IntoTask<I, R, M, Kind = K>) -> Self {
         let (name, of) = (name.into(), std::any::type_name_of_val(&function));
-        Self { name, body: function.into_task(), function: of, retry: None, cache: None, kind: PhantomData }
+        let body = function.into_task();
+        Self { name, body, function: of, retry: None, cache: None, timeout: None, kind: PhantomData }
     }
 
     /// Adds a retry policy. Of several the first that an error matches decides. A task without one takes those of its
@@ -197,6 +199,7 @@ where
             read: read::<R>,
             retry: self.retry.clone(),
             cache: self.cache.clone(),
+            timeout: self.timeout,
         };
         let host = Arc::clone(&context.scope().host);
         let called = host.start(context, call);
@@ -236,6 +239,55 @@ where
     #[must_use = "the result, and the error, of a task that nobody waits for is lost"]
     pub fn call(&self, context: &Context, input: I) -> Started<R> {
         self.start(context, input)
+    }
+
+    /// Sets how long an attempt may take, see [`TimeoutPolicy`]. One that takes longer is dropped where it waits, and fails
+    /// with [`RunError::NodeTimeout`](crate::RunError::NodeTimeout), which names the task as the node: a retry policy tries
+    /// it again, and the caller gets it as the error of the task. So does [`RunError::BadTimeout`](crate::RunError::BadTimeout)
+    /// if a limit is zero, and [`RunError::NoTimer`](crate::RunError::NoTimer) if an asynchronous run has nothing to wait by.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::RunError;
+    /// use annals::prelude::*;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let fetch = Task::new("fetch", |url: String, context: Context| async move {
+    ///     if context.attempt() == 1 && url.contains("slow") {
+    ///         std::future::pending::<()>().await;
+    ///     }
+    ///     if url.contains("dead") { std::future::pending().await } else { Ok(format!("the text of {url}")) }
+    /// })
+    /// .timeout(Duration::from_millis(5))
+    /// .retry(RetryPolicy::new().max_attempts(2).initial_interval(Duration::from_millis(1)).jitter(false));
+    /// let main = Entrypoint::new("main", move |url: String, context: Context| {
+    ///     let fetch = fetch.clone();
+    ///     async move {
+    ///         match fetch.call(&context, url).await {
+    ///             Err(error) if matches!(error.downcast_ref(), Some(RunError::NodeTimeout { .. })) => Ok("nothing".to_string()),
+    ///             fetched => fetched,
+    ///         }
+    ///     }
+    /// })
+    /// .compile()?;
+    /// assert_eq!(main.invoke((), "slow.example".to_string())?.value().unwrap(), "the text of slow.example");
+    /// assert_eq!(main.invoke((), "dead.example".to_string())?.value().unwrap(), "nothing");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A task that runs on a thread cannot be stopped, and has no timeout:
+    ///
+    /// ```compile_fail,E0599
+    /// use annals::prelude::*;
+    /// use std::time::Duration;
+    ///
+    /// let double = Task::new("double", |n: i64| Ok(n * 2)).timeout(Duration::from_secs(1));
+    /// ```
+    pub fn timeout(mut self, policy: impl Into<TimeoutPolicy>) -> Self {
+        self.timeout = Some(policy.into()).filter(TimeoutPolicy::is_set);
+        self
     }
 }
 
@@ -350,6 +402,7 @@ pub(crate) struct Call {
     pub(crate) read: fn(&Encoded) -> Option<Box<dyn Any + Send>>,
     pub(crate) retry: Option<Arc<[RetryPolicy]>>,
     pub(crate) cache: Option<CachePolicy>,
+    pub(crate) timeout: Option<TimeoutPolicy>,
 }
 
 /// Runs a call once. The flag says whether the result is to be encoded.
@@ -537,8 +590,8 @@ pub(crate) fn questions(signal: &Signal) -> &[Interrupt] {
 impl<I, R, K> Clone for Task<I, R, K> {
     fn clone(&self) -> Self {
         let (name, body) = (Arc::clone(&self.name), self.body.clone());
-        let (retry, cache) = (self.retry.clone(), self.cache.clone());
-        Self { name, body, function: self.function, retry, cache, kind: PhantomData }
+        let (retry, cache, timeout) = (self.retry.clone(), self.cache.clone(), self.timeout);
+        Self { name, body, function: self.function, retry, cache, timeout, kind: PhantomData }
     }
 }
 

@@ -35,13 +35,18 @@ impl Life {
     }
 
     /// Makes the life of a call of the task of `caller`.
-    pub(crate) fn called(caller: &Context) -> Self {
-        Self::new(Some(caller.clone()), Arc::clone(&caller.life().run_over), None)
+    pub(crate) fn called(caller: &Context, limits: Option<TimeoutPolicy>) -> Self {
+        Self::new(Some(caller.clone()), Arc::clone(&caller.life().run_over), limits)
     }
 
     /// Makes the life of another attempt.
     pub(crate) fn again(&self) -> Self {
         Self::new(self.above.clone(), Arc::clone(&self.run_over), self.limits)
+    }
+
+    /// Returns the task around it.
+    pub(crate) fn above(&self) -> Option<&Context> {
+        self.above.as_ref()
     }
 
     pub(crate) fn limits(&self) -> Option<&TimeoutPolicy> {

@@ -8,7 +8,9 @@ use std::task::{Context as Waiting, Poll, Waker};
 use std::time::Duration;
 
 use annals::base::{Clock, Timestamp};
-use annals::{Sleep, Timer};
+use annals::prelude::*;
+use annals::store::MemoryBackend;
+use annals::{IntoInput, Sleep, Timer, block_on};
 
 /// The clock of the store and the timer of its runs.
 #[derive(Clone, Default)]
@@ -77,5 +79,42 @@ impl Future for Moment {
 impl Drop for Moment {
     fn drop(&mut self) {
         self.clock.0.lock().unwrap().waiting.remove(&self.place);
+    }
+}
+
+pub(crate) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Runs a graph on both drivers by a clock that goes on whenever so many wait for it, and checks what came of it and how
+/// long that took.
+pub(crate) fn by_the_clock<S, I>(
+    waits: usize,
+    build: impl Fn(&SimClock) -> CompiledGraph<S>,
+    input: I,
+    mut check: impl FnMut(&CompiledGraph<S>, &Thread, Duration, Result<Outcome<S>>),
+) where
+    S: Clone + Send + Sync + 'static,
+    I: IntoInput<S> + Clone + Send + Sync,
+{
+    for blocking in [true, false] {
+        let clock = SimClock::default();
+        let graph = build(&clock);
+        let options = OpenOptions::new().clock(clock.clone());
+        let thread = Store::with_backend(Arc::new(MemoryBackend::new()), options).thread("t").unwrap();
+        let outcome = std::thread::scope(|scope| {
+            let run = scope.spawn(|| {
+                let run = graph.run(&thread).timer(clock.clone());
+                if blocking { run.invoke(input.clone()) } else { block_on(run.ainvoke(input.clone())) }
+            });
+            while !run.is_finished() {
+                if clock.awaited() == waits {
+                    clock.go_on();
+                }
+                std::thread::yield_now();
+            }
+            run.join().unwrap()
+        });
+        check(&graph, &thread, clock.elapsed(), outcome);
     }
 }

@@ -11,7 +11,7 @@ use annals::base::Clock;
 use annals::prelude::*;
 use annals::{RunError, Sleep, TimeoutKind, Timer, block_on};
 
-use crate::clock::SimClock;
+use crate::clock::{SimClock, by_the_clock, ms};
 use crate::places::{place, same_after_reload};
 
 #[derive(State, Clone, Default, Debug, PartialEq)]
@@ -28,10 +28,6 @@ fn line(text: impl Into<String>) -> LogUpdate {
 fn thread() -> Thread {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     place(module_path!()).thread(NEXT.fetch_add(1, Ordering::Relaxed).to_string()).unwrap()
-}
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
 }
 
 /// A timer that spends a thread on each pause.
@@ -130,29 +126,6 @@ fn resting(
     }
 }
 
-/// Runs a graph on both drivers by a clock that goes on whenever the node and its deadline are waited for.
-fn by_the_clock(build: impl Fn(&SimClock) -> CompiledGraph<Log>, check: impl Fn(Result<Outcome<Log>>) + Sync) {
-    for blocking in [true, false] {
-        let clock = SimClock::default();
-        let graph = build(&clock);
-        let options = OpenOptions::new().clock(clock.clone());
-        let store = Store::with_backend(Arc::new(annals::store::MemoryBackend::new()), options);
-        let thread = store.thread("t").unwrap();
-        std::thread::scope(|scope| {
-            let run = scope.spawn(|| {
-                let run = graph.run(&thread).timer(clock.clone());
-                check(if blocking { run.invoke(Log::update()) } else { block_on(run.ainvoke(Log::update())) });
-            });
-            while !run.is_finished() {
-                if clock.awaited() == 2 {
-                    clock.go_on();
-                }
-                std::thread::yield_now();
-            }
-        });
-    }
-}
-
 fn kind_of(outcome: Result<Outcome<Log>>) -> Option<TimeoutKind> {
     match outcome {
         Ok(done) => {
@@ -183,7 +156,7 @@ fn signs_of_life_put_the_idle_timeout_off() {
             let graph = StateGraph::<Log>::new().node_with("rests", resting(clock, sign), options(limits));
             graph.edge(START, "rests").compile().unwrap()
         };
-        by_the_clock(build, |outcome| assert_eq!(kind_of(outcome), want, "{name}"));
+        by_the_clock(2, build, start(), |_, _, _, outcome| assert_eq!(kind_of(outcome), want, "{name}"));
     }
 }
 
@@ -197,7 +170,7 @@ fn a_graph_inside_keeps_the_node_around_it_alive_and_goes_with_it() {
             let outer = StateGraph::<Log>::new().node_with("graph", inner, options(limits));
             outer.edge(START, "graph").compile().unwrap()
         };
-        by_the_clock(build, |outcome| assert_eq!(kind_of(outcome), want));
+        by_the_clock(2, build, start(), |_, _, _, outcome| assert_eq!(kind_of(outcome), want));
     }
 }
 

@@ -80,6 +80,10 @@ mod subgraphs;
 /// The same graphs on a file.
 #[path = "subgraphs.rs"]
 mod subgraphs_in_a_file;
+mod task_limits;
+/// The same limits on a file.
+#[path = "task_limits.rs"]
+mod task_limits_in_a_file;
 mod transfer;
 /// The same on a file.
 #[path = "transfer.rs"]
