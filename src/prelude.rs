@@ -9,7 +9,7 @@ pub use crate::graph::{
     StateGraph, Target, Task, TimeoutPolicy,
 };
 pub use crate::history::{Snapshot, Thread};
-pub use crate::message::{Message, ToolCall};
+pub use crate::message::{Message, ToolCall, Usage};
 pub use crate::state::{DynSchema, DynState, DynUpdate, List, Messages, Overwrite, Schema, State};
 pub use crate::store::{Kv, KvItem, KvQuery, OpenOptions, Store, Synchronous};
 pub use crate::stream::{StreamData, StreamMode, StreamPart};

@@ -24,6 +24,8 @@ pub const PROBLEMS_MAX: usize = 100;
 pub const IMPORT_MESSAGES_MAX: usize = 1_000;
 /// Bytes of messages after which an import makes a checkpoint, however few they are.
 pub const IMPORT_BYTES_MAX: usize = 8 << 20;
+/// Bytes of the text of one item of an import, which is held as a whole.
+pub const IMPORT_ITEM_BYTES_MAX: usize = 128 << 20;
 /// Bytes of the metadata of a checkpoint, as JSON text.
 pub const METADATA_BYTES_MAX: usize = 1 << 20;
 /// Graphs around one that a checkpoint may name.
@@ -70,6 +72,7 @@ pub const NODE_THREADS_DEFAULT: usize = 32;
 pub const RECURSION_LIMIT_DEFAULT: u64 = 10_007;
 
 const _: () = assert!(INLINE_BYTES_MAX < BLOB_BYTES_MIN && BLOB_BYTES_MIN < VALUE_BYTES_MAX);
+const _: () = assert!(VALUE_BYTES_MAX < IMPORT_ITEM_BYTES_MAX);
 const _: () = assert!(GROUP_BATCHES_MAX <= QUEUE_BATCHES_MAX);
 const _: () = assert!(ITEM_ID_BYTES_MAX <= BLOB_BYTES_MIN);
 const _: () = assert!(ANCHOR_INTERVAL.is_power_of_two());

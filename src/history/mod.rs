@@ -8,12 +8,14 @@
 
 mod diff;
 mod filter;
+mod messages;
 mod snapshot;
 mod thread;
 mod transfer;
 
 pub use diff::{ChannelDiff, Diff, diff};
 pub use filter::HistoryFilter;
+pub use messages::MessageQuery;
 pub use snapshot::{Blame, Snapshot};
 pub use thread::{History, Thread};
 pub use transfer::{

@@ -57,6 +57,9 @@ impl MessageClass {
         if whole == Self::Ai {
             take_raw_calls(self, &additional_kwargs, &mut kwargs);
         }
+        if self == Self::Ai {
+            complete_chunks(&mut kwargs)?;
+        }
         let role = whole.role(tool_call_id, &mut kwargs)?;
         let chunk = match self {
             Self::AiChunk => Some(Box::new(take_chunk(&mut kwargs)?)),
@@ -143,6 +146,24 @@ fn take_raw_calls(class: MessageClass, additional_kwargs: &Map, kwargs: &mut Map
         kwargs.insert("tool_calls".into(), Value::List(calls));
         kwargs.insert("invalid_tool_calls".into(), Value::List(invalid));
     }
+}
+
+/// Gives pieces of tool calls, which a whole message only has as an extra field, the fields that they lack.
+fn complete_chunks(kwargs: &mut Map) -> Result<(), MessageError> {
+    let Some(Value::List(pieces)) = kwargs.get_mut("tool_call_chunks") else { return Ok(()) };
+    for (at, piece) in pieces.iter_mut().enumerate() {
+        let Value::Map(map) = piece else { continue };
+        let names = ["name", "args", "id", "index"];
+        let fields = names.map(|name| (name.to_owned(), map.shift_remove(name).unwrap_or_default()));
+        map.shift_remove("type");
+        if let Some(name) = map.keys().next() {
+            let path = format!("tool_call_chunks[{at}].{name}");
+            return Err(MessageError::Unexpected { path, kind: "a piece of a tool call" });
+        }
+        map.extend(fields);
+        map.insert("type".into(), "tool_call_chunk".into());
+    }
+    Ok(())
 }
 
 pub(super) fn take_ai(fields: &mut Map) -> Result<Ai, MessageError> {

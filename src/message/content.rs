@@ -86,6 +86,13 @@ impl From<Vec<Value>> for Content {
     }
 }
 
+/// The blocks of a JSON document, unchecked as those of a list of values.
+impl From<Vec<serde_json::Value>> for Content {
+    fn from(blocks: Vec<serde_json::Value>) -> Self {
+        Self::Blocks(blocks.into_iter().map(Value::from).collect())
+    }
+}
+
 impl From<String> for Content {
     fn from(text: String) -> Self {
         Self::Text(text)

@@ -9,14 +9,15 @@ use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::dict::from_dict;
+use super::dict::{from_dict, messages_from_dict};
+use super::text::JsonItems;
 use super::tool::{list, maybe_string};
 use super::{Ai, Content, Message, MessageClass, MessageError, Role, Tool, Usage};
 use crate::base::value::CodecError;
 use crate::base::{Map, Value};
 
 /// Reads the text of a JSON list of dictionary forms: what [`messages_from_dict`](super::messages_from_dict) reads of the
-/// parsed list, several times as fast.
+/// parsed list, several times as fast. What Python writes is read, `NaN` and integers of any length too.
 ///
 /// # Errors
 /// [`MessageError`] with the path of what is wrong, `[3].data.content`; [`MessageError::Codec`] if the text is no JSON
@@ -31,6 +32,35 @@ use crate::base::{Map, Value};
 /// # Ok::<(), annals::message::MessageError>(())
 /// ```
 pub fn messages_from_json(text: &[u8]) -> Result<Vec<Message>, MessageError> {
+    if has_long_integer(text) {
+        return from_items(text).unwrap_or_else(|| read(text));
+    }
+    let read = read(text);
+    match read {
+        // Python's numbers are no JSON to those who are strict.
+        Err(MessageError::Codec { .. }) => from_items(text).unwrap_or(read),
+        read => read,
+    }
+}
+
+/// Returns whether there may be an integer that does not fit into 64 bits, which would be read as a float. Of so many
+/// digits in a row, one is always among every so many bytes.
+fn has_long_integer(text: &[u8]) -> bool {
+    const DIGITS: usize = 19;
+    let digits = |range: &[u8]| range.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let back = |range: &[u8]| range.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let mut probes = (DIGITS - 1..text.len()).step_by(DIGITS).filter(|at| text[*at].is_ascii_digit());
+    probes.any(|at| digits(&text[at..]) + back(&text[..at]) >= DIGITS)
+}
+
+/// Reads the list item by item, as Python reads JSON; none if it is no JSON to Python either.
+fn from_items(text: &[u8]) -> Option<Result<Vec<Message>, MessageError>> {
+    let items = JsonItems::new(text).collect::<Result<Vec<Value>, _>>().ok()?;
+    let is_list = text.trim_ascii_start().first() == Some(&b'[');
+    is_list.then(|| messages_from_dict(items))
+}
+
+fn read(text: &[u8]) -> Result<Vec<Message>, MessageError> {
     let mut json = serde_json::Deserializer::from_slice(text);
     let mut failed = None;
     let read = json.deserialize_seq(Dicts { failed: &mut failed }).and_then(|messages| json.end().map(|()| messages));
@@ -252,6 +282,7 @@ impl Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::text::json_loads;
     use crate::message::{ToolCall, messages_to_dict};
 
     fn text(messages: &[Message]) -> Vec<u8> {
@@ -280,12 +311,30 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_python_are_kept() {
+        for number in
+            ["36893488147419103232", "-9223372036854775809", "NaN", "-Infinity", "1e400", "18446744073709551615"]
+        {
+            let text =
+                format!(r#"[{{"type": "human", "data": {{"content": "a", "additional_kwargs": {{"n": {number}}}}}}}]"#);
+            let [message] = &messages_from_json(text.as_bytes()).unwrap()[..] else { panic!("one message") };
+            assert_eq!(message.additional_kwargs["n"], json_loads(number, true).unwrap(), "{number}");
+        }
+        for at in 0..40 {
+            let before = "-".repeat(at);
+            assert!(has_long_integer(format!("{before}{}", "1".repeat(19)).as_bytes()), "{at}");
+            assert!(!has_long_integer(format!("{before}{} 1", "1".repeat(18)).as_bytes()), "{at}");
+        }
+    }
+
+    #[test]
     fn errors_have_a_path_or_a_line() {
         let error = |text: &str| messages_from_json(text.as_bytes()).unwrap_err().to_string();
         let good = r#"{"type": "human", "data": {"content": "a"}}"#;
         let bad = r#"{"type": "human", "data": {"content": [5]}}"#;
         assert_eq!(error(&format!("[{good}, {bad}]")), "[1].data.content[0]: expected a text or an object, found 5");
-        assert!(error("[5]").contains("line 1") && error("{").contains("line 1") && error("[] 1").contains("line 1"));
+        assert_eq!(error("[5]"), "[0]: expected an object, found 5");
+        assert!(error("{").contains("line 1") && error("[] 1").contains("line 1"));
         assert!(error(r#"[{"type": "critic", "data": {}}]"#).contains("critic"));
     }
 }

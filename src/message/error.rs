@@ -67,7 +67,7 @@ pub enum MessageError {
         class: ErrorClass,
     },
     /// A field has a wrong shape.
-    #[error("{path}: expected {expected}, found {found}")]
+    #[error("{}expected {expected}, found {found}", before(.path))]
     Invalid {
         /// The path of the field.
         path: String,
@@ -85,7 +85,7 @@ pub enum MessageError {
         kind: &'static str,
     },
     /// What was asked for is refused.
-    #[error("{}{reason}", .path.as_ref().map(|path| format!("{path}: ")).unwrap_or_default())]
+    #[error("{}{reason}", before(.path.as_deref().unwrap_or_default()))]
     Refused {
         /// Where, if it is a part of what was given.
         path: Option<String>,
@@ -191,6 +191,11 @@ impl MessageError {
     }
 }
 
+/// Returns what stands before an error in a field; nothing if it is in no field.
+fn before(path: &str) -> String {
+    if path.is_empty() { String::new() } else { format!("{path}: ") }
+}
+
 /// A text that is not JSON, or not JSON within the limits.
 impl From<JsonError> for MessageError {
     fn from(error: JsonError) -> Self {
@@ -219,6 +224,7 @@ mod tests {
         let error = MessageError::value("no such role").within("messages[1]");
         assert_eq!((error.to_string().as_str(), error.class()), ("messages[1]: no such role", ErrorClass::ValueError));
         assert_eq!(MessageError::value("no such role").to_string(), "no such role");
+        assert_eq!(MessageError::invalid("", "an object", &Value::Null).to_string(), "expected an object, found null");
         let error = MessageError::key("a tool message", "tool_call_id").within("[2]");
         assert_eq!(error.to_string(), "[2].tool_call_id: a tool message needs it, and it is missing");
         assert_eq!(error.class().to_string(), "KeyError");

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use super::openai::OpenAiOptions;
 use super::pydantic_ai::{Fresh, LoadError, from_langchain, from_value, to_langchain, to_value};
-use super::{Content, Message, MessageError, Role, convert_to_messages, load, message_to_dict};
+use super::{Content, Message, MessageError, MessageLike, Role, load, message_to_dict};
 use crate::base::{Map, Value};
 
 /// A form in which other programs keep a list of messages.
@@ -76,7 +76,7 @@ impl MessageForm {
             (Self::LangChain, Value::Map(map)) if map.contains_key("lc") => load(Value::Map(map))?.into_messages(),
             (Self::LangChain, Value::Map(map)) => flat(map).and_then(Message::try_from).map(|message| vec![message]),
             (Self::LangChain, other) => Err(MessageError::invalid("", "an object", &other)),
-            (Self::OpenAi, item) => Ok(vec![convert_to_messages([item]).map(|mut messages| messages.remove(0))?]),
+            (Self::OpenAi, item) => Message::try_from(MessageLike::from(item)).map(|message| vec![message]),
             (Self::PydanticAi, item) => {
                 to_langchain(&from_value(Value::List(vec![item]), fresh).map_err(not_loaded)?, false)
             }

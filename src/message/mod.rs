@@ -8,6 +8,7 @@
 //! Invariants: what a message does not know it keeps verbatim and in order ([`Message::extra`], [`Role::Other`]);
 //! `Message::join(&m.split()?)? == m` for every message.
 
+mod access;
 mod add_messages;
 pub mod blocks;
 mod buffer;
@@ -87,7 +88,7 @@ pub use trim::{TrimOptions, TrimStrategy, trim_messages};
 pub use usage::Usage;
 pub use usage_sum::{add_usage, subtract_usage};
 
-use crate::base::{Map, Value};
+use crate::base::Map;
 
 /// One message of a chat.
 ///
@@ -229,12 +230,7 @@ impl Message {
     pub fn with_tool_call(mut self, call: ToolCall) -> Self {
         match &mut self.role {
             Role::Ai(ai) => ai.tool_calls.push(call),
-            _ => {
-                let calls = self.extra.entry("tool_calls".into()).or_insert_with(|| Value::List(Vec::new()));
-                if let Value::List(calls) = calls {
-                    calls.push(call.into());
-                }
-            }
+            _ => self.push_extra("tool_calls", call.into()),
         }
         self
     }

@@ -2,7 +2,10 @@
 //!
 //! *Absent:* the fields that every message has.
 
-use super::{Ai, Tool};
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Ai, MessageError, Tool};
 
 /// Who speaks, with the fields that only such a message has.
 #[derive(Clone, Debug, PartialEq)]
@@ -181,6 +184,23 @@ impl MessageClass {
     }
 }
 
+/// Shows the name: `AIMessage`.
+impl fmt::Display for MessageClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Reads a name (`AIMessage`) or a `type` (`ai`).
+impl FromStr for MessageClass {
+    type Err = MessageError;
+
+    fn from_str(text: &str) -> Result<Self, MessageError> {
+        let class = Self::of_name(text).or_else(|| Self::of_kind(text));
+        class.ok_or_else(|| MessageError::value(format!("{text:?} is no class of messages")))
+    }
+}
+
 impl Role {
     /// Returns the class of whole messages of this role; none if it is unknown.
     pub fn class(&self) -> Option<MessageClass> {
@@ -206,10 +226,13 @@ mod tests {
         for class in MessageClass::ALL {
             assert_eq!(MessageClass::of_name(class.name()), Some(class));
             assert_eq!(MessageClass::of_kind(class.kind()), Some(class));
+            assert_eq!((class.to_string().parse(), class.kind().parse()), (Ok(class), Ok(class)));
             assert_eq!(class.is_chunk(), class.name().ends_with("Chunk"));
             assert_eq!(class.chunk().map_or(MessageClass::Remove, MessageClass::whole), class.whole());
         }
         assert_eq!((MessageClass::AiChunk.module(), MessageClass::Remove.module()), ("ai", "modifier"));
         assert_eq!(MessageClass::of_kind("HumanMessage"), None);
+        let unknown = "critic".parse::<MessageClass>().unwrap_err();
+        assert_eq!(unknown.to_string(), "\"critic\" is no class of messages");
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! *Absent:* the calling, and the raw calls of a provider (they stay in `additional_kwargs`).
 
+use serde::de::DeserializeOwned;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{MessageError, Usage, usage};
+use super::{ErrorClass, MessageError, Usage, usage};
+use crate::base::value::CodecError;
 use crate::base::{Map, Value};
 
 /// What only a message of the model has.
@@ -47,6 +49,16 @@ pub enum ToolStatus {
     Success,
     /// It failed; the content says how.
     Error,
+}
+
+impl ToolStatus {
+    /// Returns `success` or `error`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Error => "error",
+        }
+    }
 }
 
 impl TryFrom<Value> for ToolStatus {
@@ -100,6 +112,35 @@ impl ToolCall {
     }
 }
 
+impl ToolCall {
+    /// Returns the arguments as a type of the program.
+    ///
+    /// # Errors
+    /// [`MessageError`] that says which argument is missing or is not what it ought to be.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::message::ToolCall;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Weather {
+    ///     city: String,
+    /// }
+    ///
+    /// let weather: Weather = ToolCall::new("weather", [("city", "Bern")]).args_as()?;
+    /// assert_eq!(weather.city, "Bern");
+    /// let error = ToolCall::new("weather", [("town", "Bern")]).args_as::<Weather>().err().unwrap();
+    /// assert_eq!(error.to_string(), "args: missing field `city`");
+    /// # Ok::<(), annals::message::MessageError>(())
+    /// ```
+    pub fn args_as<T: DeserializeOwned>(&self) -> Result<T, MessageError> {
+        Value::Map(self.args.clone()).to().map_err(|error| {
+            let reason = if let CodecError::Decode { reason, .. } = error { reason } else { error.to_string() };
+            MessageError::refused(ErrorClass::ValidationError, reason).within("args")
+        })
+    }
+}
+
 /// A tool call whose arguments could not be read.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct InvalidToolCall {
@@ -124,6 +165,27 @@ pub struct ToolCallChunk {
     pub id: Option<String>,
     /// The number of the call in the message.
     pub index: Option<i64>,
+}
+
+impl ToolCallChunk {
+    /// Returns a piece of the arguments of the call with this number in the message.
+    pub fn new(index: i64, args: impl Into<String>) -> Self {
+        Self { args: Some(args.into()), index: Some(index), ..Self::default() }
+    }
+
+    /// Sets the name of the tool.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Sets the id of the call.
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
 }
 
 /// The order of the names is that of LangChain: it is visible in text output.

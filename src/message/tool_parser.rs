@@ -24,7 +24,9 @@ use crate::base::{Map, Value};
 /// ```
 pub fn default_tool_parser(raw: &Value) -> Result<(Vec<Value>, Vec<Value>), MessageError> {
     let (mut calls, mut invalid) = (Vec::new(), Vec::new());
-    for (at, call) in raw_calls(raw)?.iter().enumerate() {
+    // A text or a list among them has no function, and is passed over like an object without one.
+    let is_object = |call: &Value| call.as_str().is_none() && call.as_list().is_none();
+    for (at, call) in raw_calls(raw)?.iter().enumerate().filter(|(_, call)| is_object(call)) {
         let Some((name, arguments)) = function(call).map_err(|e| e.within(format_args!("[{at}]")))? else { continue };
         let Value::Str(text) = arguments else {
             let reason = format!("the JSON object must be str, bytes or bytearray, not {}", py_type(arguments));

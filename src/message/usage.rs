@@ -148,14 +148,28 @@ fn details(field: &'static str, value: Option<Value>, known: &[&'static str]) ->
     Ok(Some(out))
 }
 
+const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+
+/// Reads the text of an integer: zeros may stand after a point, and `_` between digits.
+fn whole_number(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let whole = match text.split_once('.') {
+        Some((whole, zeros)) if !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0') => whole,
+        Some(_) => return None,
+        None => text,
+    };
+    let digits = whole.strip_prefix(['+', '-']).unwrap_or(whole);
+    let apart = digits.starts_with('_') || digits.ends_with('_') || digits.contains("__");
+    if apart { None } else { whole.replace('_', "").parse().ok() }
+}
+
 /// Reads a count as LangChain does: `"1"`, `2.0` and `true` are integers too.
 pub(super) fn count(field: &'static str, value: Value) -> Result<i64, MessageError> {
     let read = match &value {
         Value::Int(n) => Some(*n),
         Value::Bool(b) => Some(i64::from(*b)),
-        Value::Str(text) => text.trim().parse().ok(),
-        // Within 2^53 every integral float is exact.
-        Value::Float(x) if x.fract() == 0.0 && x.abs() < 9.0e15 => Some(*x as i64),
+        Value::Str(text) => whole_number(text),
+        Value::Float(x) if x.fract() == 0.0 && (-TWO_TO_63..TWO_TO_63).contains(x) => Some(*x as i64),
         _ => None,
     };
     read.ok_or_else(|| MessageError::invalid(field, "an integer", &value))
@@ -168,6 +182,26 @@ mod tests {
 
     fn usage(json: serde_json::Value) -> Result<Usage, MessageError> {
         Usage::try_from(Value::from(json))
+    }
+
+    #[test]
+    fn counts_are_read_as_pydantic_reads_them() {
+        use serde_json::json;
+        for (given, read) in [
+            (json!(1e16), 10_000_000_000_000_000),
+            (json!(-9.2e18), -9_200_000_000_000_000_000),
+            (json!(" 5 "), 5),
+            (json!("-5.00"), -5),
+            (json!("+1_0.0"), 10),
+            (json!("00012"), 12),
+        ] {
+            assert_eq!(count("n", given.clone().into()).ok(), Some(read), "{given}");
+        }
+        for refused in
+            [json!(9.3e18), json!(0.5), json!("5."), json!(".0"), json!("1__0"), json!("_1"), json!("1_"), json!("")]
+        {
+            assert!(count("n", refused.clone().into()).is_err(), "{refused}");
+        }
     }
 
     #[test]

@@ -323,7 +323,11 @@ pub fn validate_deleted(threads: &[ThreadId]) -> Result<(), StoreError> {
     at_most("deleted threads", threads.len(), DELETED_THREADS_MAX)
 }
 
-fn payload_fits(payload: &Payload) -> Result<(), StoreError> {
+/// Checks a value against the limits.
+///
+/// # Errors
+/// [`StoreError::Invalid`].
+pub(crate) fn payload_fits(payload: &Payload) -> Result<(), StoreError> {
     at_most("value bytes", payload.len(), VALUE_BYTES_MAX)?;
     let id = payload.index.as_ref().and_then(|index| index.id.as_deref());
     at_most("item id bytes", id.map_or(0, str::len), ITEM_ID_BYTES_MAX)

@@ -155,7 +155,7 @@ fn what_ends_an_import_is_told_with_its_place_and_what_is_stored() {
     let good = json!({"type": "human", "content": "a"});
     let deep = format!("[{good}, {}", "[".repeat(10_000));
     let surrogate = format!("[{good}, {{\"type\": \"human\", \"content\": \"\\ud800\"}}]");
-    let huge = format!("[{good}, {{\"type\": \"human\", \"content\": 1e999}}]");
+    let huge = format!("[{good}, {{\"type\": \"human\", \"content\": {}}}]", "9".repeat(5_000));
     for (at, text) in [format!("[{good}, {{"), format!("{good}\n{{]"), deep, surrogate, huge, format!("[{good}] 5")]
         .into_iter()
         .enumerate()
@@ -276,4 +276,99 @@ fn a_history_of_pydantic_ai_goes_in_and_out() {
     // What the export wrote comes back as it was written.
     import(&store, "again", MessageForm::PydanticAi, &exported.to_string()).unwrap();
     assert_eq!(export(&store, "again", &options).0, exported);
+}
+
+#[test]
+fn numbers_of_python_go_in_and_out_as_they_were() {
+    let store = place(module_path!());
+    let numbers =
+        "[36893488147419103232,-9223372036854775809,18446744073709551615,NaN,-Infinity,Infinity,-0.0,1.5,1e+22]";
+    let text =
+        format!("[{{\"type\":\"human\",\"content\":\"a\",\"id\":\"1\",\"additional_kwargs\":{{\"n\":{numbers}}}}}]");
+    let report = import(&store, "chat", MessageForm::LangChain, &text).unwrap();
+    assert_eq!((report.messages, report.not_understood.count), (1, 0));
+    let head = store.thread("chat").unwrap().head().unwrap().unwrap();
+    let mut out = Vec::new();
+    head.export_messages("messages", &ExportOptions::new(), &mut out).unwrap();
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.contains(numbers), "{out}");
+    import(&store, "again", MessageForm::LangChain, &out).unwrap();
+    let again = store.thread("again").unwrap().head().unwrap().unwrap();
+    assert_eq!(again.get("messages").unwrap(), head.get("messages").unwrap());
+}
+
+#[test]
+fn a_mark_at_the_beginning_is_passed_over_and_a_wrong_kind_of_file_is_named() {
+    let store = place(module_path!());
+    let marked = "\u{feff}{\"role\": \"user\", \"content\": \"a\"}\r\n{\"role\": \"user\", \"content\": \"b\"}\r\n";
+    assert_eq!(import(&store, "marked", MessageForm::OpenAi, marked).unwrap().messages, 2);
+    let thread = store.thread("packed").unwrap();
+    let error = thread.import_messages(&ImportOptions::new(), &b"\x1f\x8b\x08\0"[..]).unwrap_err();
+    assert_eq!(error.to_string(), "line 1, column 1: the text is compressed (gzip); nothing was stored");
+    assert!(thread.head().unwrap().is_none(), "the name is free");
+}
+
+#[test]
+fn what_is_not_understood_is_named_by_its_own_path() {
+    let store = place(module_path!());
+    let text = r#"[{"role": "user", "content": [5]}, 7]"#;
+    let report = import(&store, "chat", MessageForm::OpenAi, text).unwrap();
+    let reasons: Vec<&str> = report.not_understood.first.iter().map(|problem| problem.reason.as_str()).collect();
+    assert_eq!(
+        reasons,
+        ["content[0]: expected a text or an object, found 5", "Unsupported message type: <class 'int'>"]
+    );
+}
+
+#[test]
+fn a_message_that_is_past_a_limit_is_kept_and_one_that_cannot_be_kept_is_named() {
+    let store = place(module_path!());
+    let item = |id: &str, content: &str| json!({"type": "human", "id": id, "content": content});
+    let list = json!([item("1", "a"), item(&"i".repeat(2_000), "b"), item("3", "c")]);
+    let report = import(&store, "long id", MessageForm::LangChain, &list.to_string()).unwrap();
+    assert_eq!((report.messages, report.not_understood.count), (3, 1));
+    assert!(report.not_understood.first[0].reason.contains("2000 is above the limit of 1024"));
+    let (exported, _) = export(&store, "long id", &ExportOptions::new());
+    assert_eq!(exported[1], list[1]);
+
+    let list = json!([item("1", "a"), item("2", &"x".repeat(65 << 20)), item("3", "c")]);
+    let error = import(&store, "long text", MessageForm::LangChain, &list.to_string()).unwrap_err();
+    assert!(matches!(error, TransferError::Message { position: 1, messages: 1, .. }), "{error}");
+    assert_eq!(store.thread("long text").unwrap().head().unwrap().unwrap().tail("messages", 9).unwrap().len(), 1);
+}
+
+#[test]
+fn messages_are_found_by_what_the_index_knows() {
+    use annals::history::MessageQuery;
+    use annals::store::ItemRange;
+
+    let store = place(module_path!());
+    let call = |id: &str| ToolCall::new("f", [("a", 1)]).with_id(id);
+    let blocks = Content::from(vec![json!({"type": "text", "text": "in blocks"})]);
+    let messages = [
+        Message::human("first").with_id("1").with_name("ann"),
+        Message::ai("").with_id("2").with_tool_calls([call("c1"), call("c\"2")]).with_usage(Usage::new(5, 7)),
+        Message::tool("r", "c1").with_id("3"),
+        Message::ai(blocks).with_id("4").with_usage(Usage::new(1, 1)),
+    ];
+    let thread = store.thread("chat").unwrap();
+    graph().invoke(&thread, DynUpdate::new().messages("messages", messages)).unwrap();
+    let head = thread.head().unwrap().unwrap();
+    let found = |query: MessageQuery| -> Vec<String> {
+        let found = head.find_messages("messages", &query).unwrap();
+        found.into_iter().filter_map(|message| message.id).filter(|id| id.len() == 1).collect()
+    };
+    let all = MessageQuery::new;
+    assert_eq!(found(all()), ["1", "2", "3", "4"]);
+    assert_eq!((found(all().id("3")), found(all().kind("ai"))), (vec!["3".into()], vec!["2".into(), "4".into()]));
+    assert_eq!((found(all().name("ann")), found(all().name("bob"))), (vec!["1".into()], vec![]));
+    assert_eq!(
+        (found(all().tool_call("c1")), found(all().tool_call("c\"2"))),
+        (vec!["2".into(), "3".into()], vec!["2".into()])
+    );
+    assert_eq!((found(all().text("irs")), found(all().text("blocks"))), (vec!["1".into()], vec!["4".into()]));
+    assert_eq!(found(all().kind("tool").text("first")), Vec::<String>::new());
+    assert_eq!(head.messages("messages", ItemRange::Slots(1, 3)).unwrap().len(), 2);
+    assert_eq!(head.token_usage("messages").unwrap(), Usage::new(6, 8));
+    assert!(head.messages("nothing", ItemRange::All).unwrap().is_empty());
 }

@@ -155,6 +155,7 @@ impl From<TransferError> for Failure {
             TransferError::NoList { .. } => {
                 Self::not_found("channel_not_found", message).hint("annals show THREAD lists the channels")
             }
+            TransferError::NotJson { messages: 0, .. } => Self::new(4, "not_json", message),
             TransferError::NotJson { .. } => {
                 Self::new(4, "not_json", message).hint("what is before it is stored; choose another --name to repeat")
             }

@@ -9,8 +9,12 @@ use super::{FixedClock, Framing, Problems, TransferError};
 use crate::base::{IdSource, PayloadRef, Value};
 use crate::history::snapshot::{Snapshot, item_message};
 use crate::message::pydantic_ai::Fresh;
+use crate::message::text::{JsonStyle, json_write};
 use crate::message::{FormWriter, MessageForm, Written};
 use crate::store::{ChannelValue, ItemRange, StoreError};
+
+/// As an import reads it, and as Python does: `NaN`, and integers of any length.
+const STYLE: JsonStyle = JsonStyle { not_finite: true, ..JsonStyle::PYDANTIC };
 
 /// In which form and how messages are exported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,8 +64,8 @@ impl Snapshot {
     /// what is written is buffered.
     ///
     /// Nothing is dropped silently: the report counts the messages that the form cannot say, and the fields it has no
-    /// place for. LangChain's form has a place for everything. What JSON lacks is written as by
-    /// [`Value::to_json`](crate::base::Value::to_json).
+    /// place for. LangChain's form has a place for everything. Numbers that are not finite are written as Python writes them (`NaN`),
+    /// bytes and extensions as by [`Value::to_json`](crate::base::Value::to_json).
     ///
     /// # Errors
     /// [`TransferError::NoList`]; [`TransferError::Io`] from the writer; [`TransferError::Store`].
@@ -171,7 +175,7 @@ impl Export<'_> {
         };
         self.report.items += 1;
         self.out.write_all(before)?;
-        serde_json::to_writer(&mut self.out, &item.to_json())?;
+        self.out.write_all(json_write(item, STYLE).as_bytes())?;
         self.out.write_all(if self.options.framing == Framing::Lines { b"\n" } else { b"" })
     }
 

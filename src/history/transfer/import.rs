@@ -2,17 +2,16 @@
 //!
 //! *Absent:* merging: what is read stands in the list as it comes, messages with one id beside each other included.
 
-use std::io::{self, BufRead, BufReader, Read};
-
-use serde::de::{self, Deserializer as _, SeqAccess, Visitor};
+use std::io::{self, BufReader, Read};
 
 use super::{FixedClock, Problems, TransferError};
 use crate::base::limits::{IMPORT_BYTES_MAX, IMPORT_MESSAGES_MAX};
 use crate::base::{CheckpointId, IdSource, Namespace, Payload, Value};
 use crate::history::Thread;
 use crate::message::pydantic_ai::Fresh;
-use crate::message::{Message, MessageForm, Role, ensure_ids};
-use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
+use crate::message::text::{JsonItems, JsonItemsError};
+use crate::message::{Message, MessageError, MessageForm, Role, ensure_ids};
+use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, payload_fits};
 use crate::store::{Batch, NewCheckpoint, Parent, Source};
 
 /// In which form messages are imported, and where to.
@@ -56,7 +55,7 @@ pub struct ImportReport {
     pub items: u64,
     /// Messages stored, those included that hold an item which was not understood.
     pub messages: u64,
-    /// Items that could not be read as messages, and messages of a type that is not known. They are kept as they are,
+    /// Items that could not be read or stored as messages, and messages of a type that is not known. They are kept as they are,
     /// see [`Message::keep`] and [`Role::Other`].
     pub not_understood: Problems,
     /// Messages that came without an id and were given one.
@@ -68,7 +67,7 @@ pub struct ImportReport {
 impl Thread {
     /// Makes this thread from a text of messages: a JSON list of objects, or objects one after another (JSON lines).
     ///
-    /// The text is read piece by piece, and every [`IMPORT_MESSAGES_MAX`] messages a checkpoint is committed. Nothing is
+    /// The text is read by [`JsonItems`], which holds one item at a time and takes what Python writes, and every [`IMPORT_MESSAGES_MAX`] messages a checkpoint is committed. Nothing is
     /// dropped silently: an item that cannot be read as a message is kept as it is, counted, and written again by an
     /// export. Messages without an id get one; nothing is merged.
     ///
@@ -106,8 +105,8 @@ impl Thread {
             slot: 0,
             head: None,
         };
-        let read = each_item(&mut BufReader::new(input), &mut |item| import.item(item));
-        match read {
+        let mut items = JsonItems::new(BufReader::new(input));
+        match items.try_for_each(|item| import.item(item?)) {
             Ok(()) => import.commit(true)?,
             Err(ended) => {
                 import.commit(false)?;
@@ -136,23 +135,17 @@ impl Import<'_> {
     fn item(&mut self, item: Value) -> Result<(), Ended> {
         let position = self.report.items;
         self.report.items += 1;
-        let mut messages = match self.options.form.read(item.clone(), &mut Fresh::new(&self.clock, &mut self.ids)) {
-            Ok(messages) => messages,
+        let read = self.options.form.read(item.clone(), &mut Fresh::new(&self.clock, &mut self.ids));
+        let (payloads, given) = match read.and_then(|messages| self.stored(position, messages)) {
+            Ok(stored) => stored,
             Err(error) => {
                 self.report.not_understood.note(position, error);
-                vec![Message::keep(item)]
+                let kept = self.stored(position, vec![Message::keep(item)]);
+                kept.map_err(|source| Ended(TransferError::Message { position, source, messages: 0 }))?
             }
         };
-        for message in &messages {
-            if let (Role::Other { kind }, None) = (&message.role, message.kept()) {
-                self.report.not_understood.note(position, format!("the type {kind:?} is not known"));
-            }
-        }
-        self.report.ids_given += ensure_ids(&mut messages, &mut self.ids) as u64;
-        for message in &messages {
-            let payload = message
-                .to_payload()
-                .map_err(|source| Ended(TransferError::Message { position, source, messages: 0 }))?;
+        self.report.ids_given += given;
+        for payload in payloads {
             let text = payload.index.as_ref().and_then(|index| index.text.as_ref());
             self.pending_bytes += payload.data.len() + text.map_or(0, String::len);
             self.pending.push(payload);
@@ -161,6 +154,22 @@ impl Import<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns messages as they are stored, and how many were given an id.
+    fn stored(&mut self, position: u64, mut messages: Vec<Message>) -> Result<(Vec<Payload>, u64), MessageError> {
+        let given = ensure_ids(&mut messages, &mut self.ids) as u64;
+        let fits = |payload: Payload| match payload_fits(&payload) {
+            Ok(()) => Ok(payload),
+            Err(error) => Err(MessageError::value(error.to_string())),
+        };
+        let payloads = messages.iter().map(|message| message.to_payload().and_then(fits)).collect::<Result<_, _>>()?;
+        for message in &messages {
+            if let (Role::Other { kind }, None) = (&message.role, message.kept()) {
+                self.report.not_understood.note(position, format!("the type {kind:?} is not known"));
+            }
+        }
+        Ok((payloads, given))
     }
 
     /// Commits what is pending; if there is nothing, only when it is the end and no checkpoint was made.
@@ -227,75 +236,19 @@ impl From<TransferError> for Ended {
     }
 }
 
-impl From<serde_json::Error> for Ended {
-    fn from(error: serde_json::Error) -> Self {
-        if error.is_io() {
-            return io::Error::from(error).into();
+impl From<JsonItemsError> for Ended {
+    fn from(error: JsonItemsError) -> Self {
+        match error {
+            JsonItemsError::Io(error) => error.into(),
+            JsonItemsError::NotJson { line, column, reason } => {
+                Self(TransferError::NotJson { line, column, reason, messages: 0 })
+            }
         }
-        let (line, column, text) = (error.line(), error.column(), error.to_string());
-        // The place is told by itself.
-        let reason = text.split(" at line ").next().unwrap_or_default().to_owned();
-        Self(TransferError::NotJson { line, column, reason, messages: 0 })
     }
 }
 
 impl From<io::Error> for Ended {
     fn from(error: io::Error) -> Self {
         Self(TransferError::Io { what: "import", messages: 0, source: error })
-    }
-}
-
-type With<'a> = &'a mut dyn FnMut(Value) -> Result<(), Ended>;
-
-/// Reads items one by one: those of a list, or values that follow each other.
-fn each_item(input: &mut impl BufRead, with: With<'_>) -> Result<(), Ended> {
-    if first_byte(input)? == Some(b'[') {
-        let mut ended = None;
-        let mut json = serde_json::Deserializer::from_reader(input);
-        let read = json.deserialize_seq(Items { with, ended: &mut ended }).and_then(|()| json.end());
-        return match ended {
-            Some(ended) => Err(ended),
-            None => read.map_err(Ended::from),
-        };
-    }
-    serde_json::Deserializer::from_reader(input).into_iter().try_for_each(|item| with(item?))
-}
-
-/// Looks at the first byte that is no space.
-fn first_byte(input: &mut impl BufRead) -> io::Result<Option<u8>> {
-    loop {
-        let bytes = input.fill_buf()?;
-        let spaces = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-        if let Some(byte) = bytes.get(spaces) {
-            return Ok(Some(*byte));
-        }
-        if bytes.is_empty() {
-            return Ok(None);
-        }
-        input.consume(spaces);
-    }
-}
-
-struct Items<'a> {
-    with: With<'a>,
-    /// Why the caller wanted no more.
-    ended: &'a mut Option<Ended>,
-}
-
-impl<'de> Visitor<'de> for Items<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a list of messages")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while let Some(item) = seq.next_element()? {
-            if let Err(ended) = (self.with)(item) {
-                *self.ended = Some(ended);
-                return Err(de::Error::custom("ended"));
-            }
-        }
-        Ok(())
     }
 }

@@ -69,7 +69,7 @@ pub enum TransferError {
         source: std::io::Error,
     },
     /// A message cannot be stored.
-    #[error("message {position} cannot be stored: {source}; the thread has the {messages} messages before it")]
+    #[error("message {position} cannot be stored: {source}; {}", stored(*.messages))]
     Message {
         /// Its place in the list, from 0.
         position: u64,
@@ -79,7 +79,7 @@ pub enum TransferError {
         messages: u64,
     },
     /// The text to import is not JSON, or neither a list nor lines of objects.
-    #[error("line {line}, column {column}: {reason}; the thread has the {messages} messages before it")]
+    #[error("line {line}, column {column}: {reason}; {}", stored(*.messages))]
     NotJson {
         /// The line, from 1.
         line: usize,
@@ -102,6 +102,15 @@ pub enum TransferError {
         /// The channel.
         channel: String,
     },
+}
+
+/// Says what is in a thread whose import ended.
+fn stored(messages: u64) -> String {
+    match messages {
+        0 => "nothing was stored".to_owned(),
+        1 => "the thread has the message before it".to_owned(),
+        n => format!("the thread has the {n} messages before it"),
+    }
 }
 
 /// How the items stand in the text.

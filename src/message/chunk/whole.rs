@@ -24,7 +24,7 @@ impl Message {
     /// are.
     pub(in crate::message) fn into_piece(self) -> Self {
         let mut piece = self.into_chunk();
-        if piece.tool_calls().is_empty() {
+        if piece.tool_calls().is_empty() && piece.invalid_tool_calls().is_empty() {
             piece.read_raw_chunks();
         }
         piece.settle();

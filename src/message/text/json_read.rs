@@ -43,6 +43,27 @@ pub enum JsonError {
     Nodes,
 }
 
+impl JsonError {
+    /// Returns where the text goes wrong, in bytes, if that is at one place.
+    pub fn at(&self) -> Option<usize> {
+        match self {
+            Self::Syntax { at, .. } | Self::Integer { at } | Self::Utf8 { at } | Self::Surrogate { at } => Some(*at),
+            Self::Depth | Self::Nodes => None,
+        }
+    }
+
+    /// Says what is wrong, without the place.
+    pub(super) fn what(&self) -> String {
+        match self {
+            Self::Syntax { expected, .. } => format!("expected {expected}"),
+            Self::Integer { .. } => format!("the integer has more than {INTEGER_DIGITS_MAX} digits"),
+            Self::Utf8 { .. } => "the byte does not belong to a text in UTF-8".to_owned(),
+            Self::Surrogate { .. } => "the escape is half a character".to_owned(),
+            Self::Depth | Self::Nodes => self.to_string(),
+        }
+    }
+}
+
 /// Reads a JSON text as `json.loads` does: `NaN` and `Infinity` are numbers, and of equal names the last one counts.
 /// Without `strict`, control characters may stand in texts.
 ///

@@ -4,12 +4,14 @@
 //! `xml.sax.saxutils`.
 
 mod json;
+mod json_items;
 mod json_read;
 mod printable;
 mod python;
 mod xml;
 
 pub use json::{JsonStyle, json_dumps, json_dumps_map, json_write};
+pub use json_items::{JsonItems, JsonItemsError};
 pub use json_read::{JsonError, json_loads};
 pub(super) use json_read::{Open, Reader};
 pub use python::{py_float, py_repr, py_repr_map, py_str, py_title, py_type};

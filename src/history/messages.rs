@@ -1,0 +1,162 @@
+//! The messages of a snapshot, typed, and those among them that a program looks for.
+//!
+//! *Absent:* full-text search, and messages of other snapshots.
+
+use super::snapshot::{Snapshot, item_message};
+use crate::message::{Message, Usage};
+use crate::store::{ItemIndexRef, ItemRange, StoreError};
+
+/// Which messages of a list to find: those that fit every criterion. Ids, types, names and tool calls are compared in
+/// the index, and only what fits is decoded.
+///
+/// # Example: what a model asked of a tool, and what came of it
+/// ```
+/// use annals::history::MessageQuery;
+/// use annals::prelude::*;
+///
+/// # fn main() -> Result<()> {
+/// # let schema = DynSchema::new().messages("messages").build();
+/// # let graph = StateGraph::with_schema(schema).node("x", |_: &DynState| Ok(())).edge(START, "x").compile()?;
+/// # let thread = Store::memory().thread("chat")?;
+/// let call = ToolCall::new("weather", [("city", "Bern")]).with_id("call-1");
+/// let answer = Message::ai("").with_tool_call(call).with_usage(Usage::new(12, 3));
+/// let messages = [Message::human("Rain?"), answer, Message::tool("12 °C", "call-1"), Message::ai("No.")];
+/// graph.invoke(&thread, DynUpdate::new().messages("messages", messages))?;
+///
+/// let head = thread.head()?.expect("it ran");
+/// let found = head.find_messages("messages", &MessageQuery::new().tool_call("call-1"))?;
+/// assert_eq!(found.iter().map(|m| m.kind()).collect::<Vec<_>>(), ["ai", "tool"]);
+/// assert_eq!(head.find_messages("messages", &MessageQuery::new().kind("ai").text("No"))?.len(), 1);
+/// assert_eq!(head.token_usage("messages")?, Usage::new(12, 3));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MessageQuery {
+    id: Option<String>,
+    kind: Option<String>,
+    name: Option<String>,
+    tool_call: Option<String>,
+    text: Option<String>,
+}
+
+impl MessageQuery {
+    /// Finds every message.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Finds only messages with this id.
+    #[must_use]
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Finds only messages of this type, as [`Message::kind`] says it.
+    #[must_use]
+    pub fn kind(mut self, kind: impl Into<String>) -> Self {
+        self.kind = Some(kind.into());
+        self
+    }
+
+    /// Finds only messages of who has this name.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Finds only messages that make the tool call with this id, or answer it.
+    #[must_use]
+    pub fn tool_call(mut self, id: impl Into<String>) -> Self {
+        self.tool_call = Some(id.into());
+        self
+    }
+
+    /// Finds only messages in whose [text](Message::text) this stands.
+    #[must_use]
+    pub fn text(mut self, part: impl Into<String>) -> Self {
+        self.text = Some(part.into());
+        self
+    }
+
+    /// Returns whether a message may fit by what the index knows of it.
+    fn may_fit(&self, index: ItemIndexRef<'_>) -> bool {
+        let is = |wanted: &Option<String>, found: Option<&str>| wanted.is_none() || wanted.as_deref() == found;
+        let calls =
+            || index.tool_calls.and_then(|ids| serde_json::from_str::<Vec<String>>(ids).ok()).unwrap_or_default();
+        is(&self.id, index.id)
+            && is(&self.kind, index.kind)
+            && is(&self.name, index.name)
+            && self.tool_call.as_ref().is_none_or(|id| calls().contains(id))
+            && index.text.is_none_or(|text| self.has_text(text))
+    }
+
+    fn has_text(&self, text: &str) -> bool {
+        self.text.as_deref().is_none_or(|part| text.contains(part))
+    }
+}
+
+impl Snapshot {
+    /// Returns messages of a list channel, oldest first. What is no message is left out.
+    ///
+    /// # Errors
+    /// As [`Snapshot::values`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    /// use annals::store::ItemRange;
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let schema = DynSchema::new().messages("messages").build();
+    /// # let graph = StateGraph::with_schema(schema).node("x", |_: &DynState| Ok(())).edge(START, "x").compile()?;
+    /// # let thread = Store::memory().thread("chat")?;
+    /// # graph.invoke(&thread, DynUpdate::new().messages("messages", [Message::human("hi")]))?;
+    /// let last = thread.head()?.expect("it ran").messages("messages", ItemRange::Tail(1))?;
+    /// assert_eq!(last[0].text(), "hi");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn messages(&self, channel: &str, range: ItemRange) -> Result<Vec<Message>, StoreError> {
+        let mut messages = Vec::new();
+        self.store().backend().items(self.point(), channel, range, &mut |row| {
+            messages.extend(item_message(row.payload())?);
+            Ok(())
+        })?;
+        Ok(messages)
+    }
+
+    /// Returns the messages of a list channel that a query finds, oldest first.
+    ///
+    /// # Errors
+    /// As [`Snapshot::values`].
+    pub fn find_messages(&self, channel: &str, query: &MessageQuery) -> Result<Vec<Message>, StoreError> {
+        let mut found = Vec::new();
+        self.store().backend().items(self.point(), channel, ItemRange::All, &mut |row| {
+            if row.index.is_some_and(|index| query.may_fit(index)) {
+                let message = item_message(row.payload())?;
+                found.extend(message.filter(|message| query.has_text(&message.text())));
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Returns the tokens that the messages of a list channel say were used, as far as the index holds them: counts
+    /// below 2^32.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn token_usage(&self, channel: &str) -> Result<Usage, StoreError> {
+        let (mut read, mut written) = (0_i64, 0_i64);
+        self.store().backend().items(self.point(), channel, ItemRange::All, &mut |row| {
+            let index = row.index.unwrap_or_default();
+            read = read.saturating_add(index.input_tokens.unwrap_or_default().into());
+            written = written.saturating_add(index.output_tokens.unwrap_or_default().into());
+            Ok(())
+        })?;
+        Ok(Usage::new(read, written))
+    }
+}
