@@ -39,6 +39,7 @@
 //! [Ask a human](#ask-a-human) ·
 //! [Fan out with sends](#fan-out-with-sends) ·
 //! [Wait for several nodes](#wait-for-several-nodes) ·
+//! [An agent with tools](#an-agent-with-tools) ·
 //! [Go back in time](#go-back-in-time) ·
 //! [Correct a state](#correct-a-state) ·
 //! [Watch a run](#watch-a-run) ·
@@ -249,6 +250,70 @@
 //!
 //! let done = graph.invoke((), Text::update())?;
 //! assert_eq!(done.state().log.to_vec(), ["check", "draft", "print after 2"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## An agent with tools
+//!
+//! The model is asked with as much of the conversation as fits, in OpenAI's form, and its answer is read from that form.
+//! As long as it asks for tools, they run.
+//!
+//! ```
+//! use annals::base::Map;
+//! use annals::message::{OpenAiOptions, TrimOptions, convert_to_messages, convert_to_openai_messages, trim_messages};
+//! use annals::prelude::*;
+//! use serde_json::json;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Agent {
+//!     #[channel(messages)]
+//!     messages: Messages,
+//! }
+//!
+//! /// Stands in for a request to a model.
+//! fn complete(messages: &[Map]) -> serde_json::Value {
+//!     if messages.iter().any(|message| message["role"].as_str() == Some("tool")) {
+//!         return json!({"role": "assistant", "content": "An umbrella."});
+//!     }
+//!     let function = json!({"name": "weather", "arguments": "{\"city\": \"Bern\"}"});
+//!     json!({"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function", "function": function}]})
+//! }
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Weather {
+//!     city: String,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Agent>::new()
+//!     .node("model", |agent: &Agent| {
+//!         let options = TrimOptions::new(4_000).include_system(true).start_on(["human"]);
+//!         let kept = trim_messages(agent.messages.iter(), &options)?;
+//!         let answer = complete(&convert_to_openai_messages(&kept, &OpenAiOptions::new())?);
+//!         Ok(Agent::update().messages(convert_to_messages([answer])?))
+//!     })
+//!     .node("tools", |agent: &Agent| {
+//!         let mut results = Vec::new();
+//!         for call in agent.messages.last().map(|answer| answer.tool_calls()).unwrap_or_default() {
+//!             let weather: Weather = call.args_as()?;
+//!             let id = call.id.as_deref().unwrap_or_default();
+//!             results.push(Message::tool(format!("rain in {}", weather.city), id).with_name(&call.name));
+//!         }
+//!         Ok(Agent::update().messages(results))
+//!     })
+//!     .edge(START, "model")
+//!     .branch("model", |agent: &Agent| match agent.messages.last() {
+//!         Some(answer) if !answer.tool_calls().is_empty() => "tools",
+//!         _ => END,
+//!     })
+//!     .edge("tools", "model")
+//!     .compile()?;
+//!
+//! let chat = [Message::system("Be brief."), Message::human("What do I need in Bern?")];
+//! let done = graph.invoke((), Agent::update().messages(chat))?;
+//! let lines: Vec<String> = done.state().messages.iter().skip(2).map(ToString::to_string).collect();
+//! assert_eq!(lines, ["ai: weather({\"city\": \"Bern\"})", "tool (weather): rain in Bern", "ai: An umbrella."]);
 //! # Ok(())
 //! # }
 //! ```

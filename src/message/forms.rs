@@ -6,9 +6,10 @@
 
 use std::str::FromStr;
 
-use super::openai::OpenAiOptions;
+use super::openai::{OpenAiOptions, TextFormat};
 use super::pydantic_ai::{Fresh, LoadError, from_langchain, from_value, to_langchain, to_value};
-use super::{Content, Message, MessageError, MessageLike, Role, load, message_to_dict};
+use super::text::truthy;
+use super::{Content, Message, MessageError, MessageLike, Role, default_tool_parser, load, message_to_dict};
 use crate::base::{Map, Value};
 
 /// A form in which other programs keep a list of messages.
@@ -20,7 +21,7 @@ pub enum MessageForm {
     #[default]
     LangChain,
     /// The messages of OpenAI's Chat Completions API, `{"role": "user", "content": ".."}`. It has no place for ids,
-    /// metadata, token usage and artifacts.
+    /// metadata, token usage and artifacts. A text stays a text and a list of blocks a list.
     OpenAi,
     /// PydanticAI's requests and responses, `{"kind": "request", "parts": [..]}`, older shapes included. One of them is
     /// one message or several, by the mapping of [`pydantic_ai`](super::pydantic_ai).
@@ -130,7 +131,13 @@ impl FormWriter {
         match self.form {
             MessageForm::LangChain => written.items.push(message_to_dict(&message)),
             MessageForm::OpenAi => {
-                match OpenAiOptions::new().convert(usize::try_from(at).unwrap_or(usize::MAX), &message) {
+                // Blocks stay blocks.
+                let format = match message.content {
+                    Content::Text(_) => TextFormat::Text,
+                    Content::Blocks(_) => TextFormat::Block,
+                };
+                let options = OpenAiOptions::new().text_format(format);
+                match options.convert(usize::try_from(at).unwrap_or(usize::MAX), &message) {
                     Ok(items) => {
                         written.items.extend(items.into_iter().map(Value::Map));
                         written.left_out = left_out(&message);
@@ -222,16 +229,21 @@ impl Message {
 
 /// Returns which fields of a message OpenAI's API has no place for.
 fn left_out(message: &Message) -> Vec<&'static str> {
-    let kwarg = |name: &str| match (name, &message.role) {
-        ("refusal", _) | ("__openai_role__", Role::System) => true,
+    let kwarg = |(name, value): (&String, &Value)| match (name.as_str(), &message.role) {
+        ("refusal", _) => truthy(value),
+        ("__openai_role__", Role::System) => true,
         // The raw calls that the tool calls were read from.
-        ("tool_calls", Role::Ai(ai)) => !ai.tool_calls.is_empty(),
+        ("tool_calls", Role::Ai(ai)) => default_tool_parser(value).is_ok_and(|(calls, invalid)| {
+            invalid.is_empty() && calls.into_iter().eq(ai.tool_calls.iter().cloned().map(Value::from))
+        }),
         _ => false,
     };
     let mut fields = vec![
         ("id", message.id.is_some()),
+        ("class", loses_class(message)),
+        ("name", message.name.as_deref() == Some("")),
         ("content", loses_content(&message.content)),
-        ("additional_kwargs", !message.additional_kwargs.keys().all(|name| kwarg(name))),
+        ("additional_kwargs", !message.additional_kwargs.iter().all(kwarg)),
         ("response_metadata", !message.response_metadata.is_empty()),
         ("chunk", message.chunk.is_some()),
         ("extra", !message.extra.is_empty()),
@@ -249,6 +261,17 @@ fn left_out(message: &Message) -> Vec<&'static str> {
     fields.into_iter().filter(|(_, lost)| *lost).map(|(name, _)| name).collect()
 }
 
+/// Returns whether a message becomes one of somebody else: of a user who is called so in a chat message, or of the tool
+/// whose result stands among the blocks.
+fn loses_class(message: &Message) -> bool {
+    let is_result = |block: &Value| block.get("type").and_then(Value::as_str) == Some("tool_result");
+    match (&message.role, &message.content) {
+        (Role::Chat { .. }, _) => true,
+        (_, Content::Blocks(blocks)) => blocks.iter().any(is_result),
+        _ => false,
+    }
+}
+
 /// Returns whether a block has members that its form in OpenAI's API has no place for.
 fn loses_content(content: &Content) -> bool {
     let Content::Blocks(blocks) = content else { return false };
@@ -262,6 +285,42 @@ fn loses_content(content: &Content) -> bool {
             let known = ["type", "url", "base64", "data", "source_type", "mime_type", "file_id", "source", "file"];
             !only(block, &known)
         }
-        _ => false,
+        // They become texts.
+        _ => block.contains_key("json") || block.contains_key("guard_content"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{IdSource, SystemClock};
+    use serde_json::json;
+
+    fn openai(message: &Message) -> (serde_json::Value, Vec<&'static str>) {
+        let mut ids = IdSource::from_seed(1);
+        let written =
+            FormWriter::new(MessageForm::OpenAi).push(message.clone(), &mut Fresh::new(&SystemClock, &mut ids));
+        (Value::List(written.items).to_json(), written.left_out)
+    }
+
+    #[test]
+    fn what_openai_cannot_say_is_named() {
+        let blocks = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+        let (items, lost) = openai(&Message::ai(blocks.as_array().unwrap().clone()));
+        assert_eq!((items, lost), (json!([{"role": "assistant", "content": blocks}]), vec![]));
+
+        let result = json!({"type": "tool_result", "tool_use_id": "c", "content": "r"});
+        assert_eq!(openai(&Message::human(vec![result])).1, ["class"]);
+        assert_eq!(openai(&Message::chat("a", "critic")).1, ["class"]);
+        assert_eq!(openai(&Message::human(vec![json!({"json": [1]})])).1, ["content"]);
+        assert_eq!(openai(&Message::human("a").with_name("")).1, ["name"]);
+        assert_eq!(openai(&Message::ai("a").with_additional_kwarg("refusal", "no")).1, Vec::<&str>::new());
+        assert_eq!(openai(&Message::ai("a").with_additional_kwarg("refusal", "")).1, ["additional_kwargs"]);
+
+        let raw = |arguments: &str| json!([{"id": "c", "function": {"name": "f", "arguments": arguments}}]);
+        let call = Message::ai("").with_tool_call(super::super::ToolCall::new("f", [("a", 1)]).with_id("c"));
+        let with_raw = |arguments| openai(&call.clone().with_additional_kwarg("tool_calls", raw(arguments))).1;
+        assert_eq!((with_raw("{\"a\": 1}"), with_raw("{\"a\": 2}")), (vec![], vec!["additional_kwargs"]));
+        assert_eq!(with_raw("{bad"), ["additional_kwargs"]);
+    }
 }

@@ -40,12 +40,18 @@ pub(crate) fn ran(snapshot: &Snapshot, parent: Option<&Snapshot>) -> Vec<String>
     parent.map(|parent| parent.next().map(str::to_owned).collect()).unwrap_or_default()
 }
 
-/// Returns the first channel that holds messages.
+/// Returns the first channel that holds messages; if there is none, an empty list that is called `messages`.
 pub(crate) fn message_channel(at: &Snapshot) -> Result<Arc<str>, Failure> {
-    for channel in at.channels()? {
-        if at.tail(&channel, 1)?.first().is_some_and(|item| is_message(&item.to_json())) {
-            return Ok(channel);
+    let channels = at.channels()?;
+    for channel in &channels {
+        if at.tail(channel, 1)?.first().is_some_and(|item| is_message(&item.to_json())) {
+            return Ok(channel.clone());
         }
+    }
+    if let Some(channel) = channels.into_iter().find(|channel| &**channel == "messages")
+        && at.get(&channel)?.is_some_and(|value| value.as_list().is_some_and(<[Value]>::is_empty))
+    {
+        return Ok(channel);
     }
     Err(Failure::new(1, "no_messages", "no channel holds messages there"))
 }

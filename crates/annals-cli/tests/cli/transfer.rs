@@ -30,6 +30,25 @@ fn messages_go_to_a_file_and_come_back() {
 }
 
 #[test]
+fn an_empty_list_goes_in_and_out() {
+    let bench = Bench::new();
+    fs::write(bench.path("empty.json"), "[]").unwrap();
+    assert_eq!(bench.json(&["import", "empty.json", "--name", "empty"])["messages"], json!(0));
+    assert_eq!(bench.text(&["export", "empty"]).trim(), "[]");
+}
+
+#[test]
+fn a_file_of_another_kind_is_named_and_its_name_stays_free() {
+    let bench = Bench::new();
+    fs::write(bench.path("chat.json"), b"\x1f\x8b\x08\0").unwrap();
+    let packed = bench.annals(&["import", "chat.json", "--name", "chat"]);
+    assert_eq!(code(&packed), 4);
+    assert!(stderr(&packed).contains("gzip") && !stderr(&packed).contains("hint"), "{}", stderr(&packed));
+    fs::write(bench.path("chat.json"), "\u{feff}[]").unwrap();
+    assert_eq!(code(&bench.annals(&["import", "chat.json", "--name", "chat"])), 0);
+}
+
+#[test]
 fn a_transfer_that_cannot_be_says_why() {
     let bench = Bench::new();
     fs::write(bench.path("bad.json"), "[{\"type\": \"human\", \"content\": \"a\"}, {").unwrap();
