@@ -539,8 +539,8 @@ pub use drive::TokioTimer;
 #[doc(hidden)]
 pub use drive::block_on;
 pub use drive::{
-    AsyncStream, Durability, Input, IntoInput, Outcome, Run, RunOn, RunOutput, Sleep, StateHistory, StateSnapshot,
-    StateUpdate, Stream, TaskState, TaskView, Timer, UpdateAs,
+    AsyncStream, Durability, Input, IntoInput, Outcome, Run, RunOn, RunOutput, RunState, Sleep, StateHistory,
+    StateSnapshot, StateUpdate, Stream, TaskState, TaskView, Timer, UpdateAs,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{EditProblem, ResumeProblem, RunError, TimeoutKind};

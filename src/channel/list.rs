@@ -87,6 +87,11 @@ impl<T> List<T> {
         Slots::new(&self.items, 0)
     }
 
+    /// Returns the items from a slot on with their slots, in order.
+    pub fn iter_from(&self, slot: u64) -> Slots<'_, T> {
+        Slots::new(&self.items, self.items.rank(&slot))
+    }
+
     /// Returns copies of the items.
     pub fn to_vec(&self) -> Vec<T>
     where

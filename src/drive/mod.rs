@@ -6,6 +6,7 @@
 //! Invariants: what a run acknowledged is as durable as its [`Durability`] says; a run that lost a race is told so; a
 //! head goes back into the cache only if it is what the file holds.
 
+mod added;
 mod attempt;
 mod begun;
 mod blocking;
@@ -28,6 +29,7 @@ mod snapshot;
 mod streams;
 mod timer;
 
+pub use added::RunState;
 pub use edit::{StateUpdate, UpdateAs};
 pub use nonblocking::block_on;
 pub use outcome::Outcome;

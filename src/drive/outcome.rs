@@ -9,6 +9,7 @@ use crate::exec::{Machine, RunError, Status};
 use crate::graph::{CompiledGraph, Entry, Interrupt};
 use crate::state::{Part, StateRef};
 
+use super::added::{Ran, RunState};
 use super::place::Place;
 use super::{inside, load};
 
@@ -17,11 +18,11 @@ use super::{inside, load};
 #[non_exhaustive]
 pub enum Outcome<S> {
     /// It has ended.
-    Done(Arc<S>),
+    Done(RunState<S>),
     /// It waits for answers, or at a breakpoint if there are no questions.
     Interrupted {
         /// The state so far.
-        state: Arc<S>,
+        state: RunState<S>,
         /// The open questions.
         interrupts: Vec<Interrupt>,
     },
@@ -29,7 +30,7 @@ pub enum Outcome<S> {
     /// continued.
     Drained {
         /// The state so far.
-        state: Arc<S>,
+        state: RunState<S>,
         /// Why it was asked to stop.
         reason: String,
     },
@@ -37,7 +38,7 @@ pub enum Outcome<S> {
     /// not is to run again when it is continued.
     Cancelled {
         /// The state after the last whole superstep.
-        state: Arc<S>,
+        state: RunState<S>,
         /// Why it was cancelled.
         reason: String,
     },
@@ -46,6 +47,10 @@ pub enum Outcome<S> {
 impl<S> Outcome<S> {
     /// Returns the state.
     pub fn state(&self) -> &S {
+        self.reached()
+    }
+
+    pub(super) fn reached(&self) -> &RunState<S> {
         match self {
             Self::Done(state)
             | Self::Interrupted { state, .. }
@@ -107,13 +112,14 @@ pub(super) fn typed<S: Send + Sync + 'static>(state: &StateRef) -> Arc<S> {
 pub(super) fn finish<S: Clone + Send + Sync + 'static>(
     graph: &CompiledGraph<S>,
     place: &Place,
-    machine: Machine,
+    mut machine: Machine,
 ) -> Result<Outcome<S>, Error> {
+    let ran = Ran::of(&graph.graph, place, &mut machine);
     if let Some(context) = &place.inside {
         let (state, _) = inside::finish(&graph.graph, context, machine)?;
-        return Ok(Outcome::Done(typed::<S>(&state)));
+        return Ok(Outcome::Done(RunState::new(typed::<S>(&state), ran)));
     }
-    let state = typed::<S>(machine.state());
+    let state = RunState::new(typed::<S>(machine.state()), ran);
     let (status, head) = machine.finish();
     if let (Some(thread), Some(head)) = (&place.thread, head) {
         load::keep(&graph.graph, &thread.with_namespace(Namespace::root()), head);

@@ -7,6 +7,7 @@ use crate::state::Writes;
 use crate::store::{NewWrite, NewWrites, Source};
 
 use super::apply::{abandon, apply_untasked, see_all};
+use super::before::Before;
 use super::effect::{Start, Status};
 use super::error::{ResumeProblem, RunError};
 use super::exit::Saving;
@@ -20,6 +21,10 @@ use super::task::{Task, TaskWrite, command_writes};
 
 impl Machine {
     pub(super) fn begin(&mut self, start: Start) -> Result<(), RunError> {
+        self.before = Before::of(&self.graph, &self.head);
+        if matches!(start, Start::Repeat(_) | Start::Show) {
+            self.before.repeats = self.head.checkpoint.map(|checkpoint| checkpoint.id);
+        }
         let addressed = self.recording.as_ref().is_some_and(|recording| recording.addressed);
         match start {
             Start::Input(writes) => self.begin_input(NodeOutput::update(writes))?,
@@ -91,9 +96,7 @@ impl Machine {
     pub(super) fn begin_input(&mut self, output: NodeOutput) -> Result<(), RunError> {
         let record = self.records();
         let stored = self.stored_command_writes()?;
-        if !stored.is_empty() {
-            apply_untasked(&self.graph, &mut self.head, stored, NULL_TASK, &mut self.changes, record)?;
-        }
+        self.apply_stored(stored)?;
         self.plan_head();
         if !self.tasks.is_empty() {
             abandon(&self.graph, &mut self.head, &mut self.tasks, &mut self.changes, record)?;
@@ -180,11 +183,9 @@ impl Machine {
         let from = if forks { self.fork_task() } else { NULL_TASK };
         let unsaved = self.fork_writes(from, &mut writes);
         let before = self.head.updated.clone();
-        let mut changed = Vec::new();
-        for (writes, from) in [(stored, NULL_TASK), (writes, from)] {
-            if !writes.is_empty() {
-                changed.extend(apply_untasked(&self.graph, &mut self.head, writes, from, &mut self.changes, record)?);
-            }
+        let mut changed = self.apply_stored(stored)?;
+        if !writes.is_empty() {
+            changed.extend(apply_untasked(&self.graph, &mut self.head, writes, from, &mut self.changes, record)?);
         }
         // What the checkpoint changed is still news to its tasks.
         self.head.updated = before.map(|before| before.into_iter().chain(changed.iter().copied()).collect());
@@ -209,6 +210,19 @@ impl Machine {
             Some(pending) => super::load::task_writes(&self.graph, pending),
             None => Ok(Vec::new()),
         }
+    }
+
+    /// Applies the writes of earlier commands. They were there before this run.
+    fn apply_stored(&mut self, stored: Vec<TaskWrite>) -> Result<Vec<u32>, RunError> {
+        if stored.is_empty() {
+            return Ok(Vec::new());
+        }
+        let record = self.records();
+        let changed = apply_untasked(&self.graph, &mut self.head, stored, NULL_TASK, &mut self.changes, record)?;
+        let repeats = self.before.repeats;
+        self.before = Before::of(&self.graph, &self.head);
+        self.before.repeats = repeats;
+        Ok(changed)
     }
 
     /// The writes of a replayed command belong to a task of their own, so that they touch nothing stored.

@@ -13,6 +13,7 @@ use crate::state::{FieldKind, StateRef};
 use crate::store::{NewCheckpoint, NewTimer, NewWrites, Source};
 
 use super::apply::{Changes, apply};
+use super::before::Before;
 use super::effect::{Effect, Event, Recording, Request, Status};
 use super::error::RunError;
 use super::exit::Saving;
@@ -67,6 +68,8 @@ pub(crate) struct Machine {
     pub(super) returned: Option<(StateRef, Vec<bool>)>,
     /// The checkpoint before the one that was loaded.
     pub(super) loaded_parent: Option<CheckpointId>,
+    /// What was there before the run.
+    pub(super) before: Before,
     /// Whether an update failed, so that the head is half changed.
     pub(super) broken: bool,
     /// Why it was cancelled, if it was.
@@ -121,6 +124,7 @@ impl Machine {
             step,
             stop: step.saturating_add_unsigned(request.recursion_limit).saturating_add(1),
             loaded_parent: head.parent,
+            before: Before::default(),
             head,
             tasks: Vec::new(),
             changes: Changes::default(),
@@ -198,6 +202,16 @@ impl Machine {
     /// Cancels the run: it ends when its tasks have, and none is started any more.
     pub(crate) fn cancel(&mut self, reason: String) {
         self.cancelled.get_or_insert(reason);
+    }
+
+    /// Returns what the lists of the state held before the run.
+    pub(crate) fn take_before(&mut self) -> Before {
+        std::mem::take(&mut self.before)
+    }
+
+    /// Returns the moment of the last fact, and a seed of the run's own.
+    pub(crate) fn moment(&mut self) -> (Timestamp, u64) {
+        (self.now, self.ids.random())
     }
 
     /// Returns the head that this run has stored, or handed out to be stored; `None` if it keeps nothing as it goes.
@@ -379,6 +393,7 @@ impl Machine {
             let id = self.tasks[slot].id;
             if let Some(pending) = self.head.pending_of(id).filter(|pending| pending.is_finished()) {
                 let writes = super::load::task_writes(&self.graph, pending)?;
+                self.before.note_writes(&self.graph, &writes);
                 let task = &mut self.tasks[slot];
                 task.status = TaskStatus::Done(writes);
                 task.saved = true;

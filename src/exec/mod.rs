@@ -9,6 +9,7 @@
 //! whose writes are stored is not run again; a machine that failed leaves no head behind.
 
 mod apply;
+mod before;
 mod begin;
 mod cache;
 mod call;
@@ -36,6 +37,7 @@ pub use error::{EditProblem, ResumeProblem, RunError};
 pub use limits::TimeoutKind;
 pub use shown::{CheckpointPart, CheckpointTask, DebugPart, DebugPayload, NodeUpdate, TaskEnd, TaskStart};
 
+pub(crate) use before::Before;
 pub(crate) use begin::answers_by_id;
 pub(crate) use cache::{call_entry, node_labels};
 pub(crate) use call::{

@@ -15,7 +15,7 @@ use crate::channel::{
 };
 use crate::message::Message;
 
-use super::layout::{FieldKind, StateError};
+use super::layout::{FieldKind, StateError, StateRef};
 use super::lists::{ListField, PlainItems};
 use super::managed::ManagedField;
 use super::message_lists::{MergeDelta, MergeMessages, MessageItems};
@@ -94,6 +94,10 @@ pub(super) trait FieldOps<S>: Send + Sync {
     fn copy(&self, from: &S, to: &mut S);
     /// Sets a managed value: how many supersteps are left.
     fn set_managed(&self, _state: &mut S, _remaining: i64) {}
+    /// Returns a clone of the list, if it is one.
+    fn list(&self, _state: &S) -> Option<StateRef> {
+        None
+    }
     /// Returns whether it holds a message with this id.
     fn holds_message(&self, _state: &S, _id: &str) -> bool {
         false

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::base::{CodecError, IdSource, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{ChannelError, Effect};
 use crate::message::MessageError;
+use crate::message::pydantic_ai::LoadError;
 
 use super::writes::BoxWrite;
 
@@ -145,6 +146,9 @@ pub trait Layout: Send + Sync + 'static {
     /// Returns the state as a task sees it that has `remaining` supersteps left: with its managed values.
     fn with_managed(&self, state: &StateRef, remaining: i64) -> StateRef;
 
+    /// Returns a clone of the list that the field holds, a [`List`](super::List); `None` if it holds none.
+    fn list(&self, state: &StateRef, field: usize) -> Option<StateRef>;
+
     /// Returns whether the field holds a message with this id, itself or as an item of a list.
     fn holds_message(&self, state: &StateRef, field: usize, id: &str) -> bool;
 }
@@ -160,6 +164,22 @@ pub enum StateError {
         channel: Arc<str>,
         /// The rule.
         source: ChannelError,
+    },
+    /// The channel is no list of such items.
+    #[error("channel {channel:?} is no list of {expected}")]
+    NoList {
+        /// The channel.
+        channel: Arc<str>,
+        /// The items that were asked for.
+        expected: &'static str,
+    },
+    /// The messages of a channel cannot be told as a message history.
+    #[error("channel {channel:?} holds no message history: {source}")]
+    History {
+        /// The channel.
+        channel: Arc<str>,
+        /// What is wrong.
+        source: Box<LoadError>,
     },
     /// Messages cannot be merged or stored.
     #[error("channel {channel:?} was not updated: {source}")]

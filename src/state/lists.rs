@@ -11,7 +11,7 @@ use crate::base::{Encoded, IdSource, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{Cell, Channel, ChannelError, Effect, List, ListChange, ListOp};
 
 use super::field::{FieldOps, Place, channel_error, codec, misfit, wrong_type};
-use super::layout::StateError;
+use super::layout::{StateError, StateRef};
 use super::overwrite::{self, Overwrite};
 use super::schema::cell;
 use super::writes::BoxWrite;
@@ -59,12 +59,15 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Items for 
 #[derive(Clone)]
 pub(super) struct Single<T>(pub(super) T);
 
-/// The items of a write, whichever form it has.
-fn items_of<'a, T: 'static>(name: &Arc<str>, write: &'a BoxWrite) -> Result<&'a [T], StateError> {
+/// Returns the items of a write, whichever form it has; `None` if they are of another type.
+pub(crate) fn written_items<T: 'static>(write: &BoxWrite) -> Option<&[T]> {
     let single = write.get::<Single<T>>().map(|one| std::slice::from_ref(&one.0));
     let replacing = || write.get::<Overwrite<Vec<T>>>().map(|new| new.0.as_slice());
-    let items = write.get::<Vec<T>>().map(Vec::as_slice).or(single).or_else(replacing);
-    items.ok_or_else(|| wrong_type::<Vec<T>>(name, "a write of another type"))
+    write.get::<Vec<T>>().map(Vec::as_slice).or(single).or_else(replacing)
+}
+
+fn items_of<'a, T: 'static>(name: &Arc<str>, write: &'a BoxWrite) -> Result<&'a [T], StateError> {
+    written_items(write).ok_or_else(|| wrong_type::<Vec<T>>(name, "a write of another type"))
 }
 
 fn take_items<T: 'static>(name: &Arc<str>, write: BoxWrite) -> Result<Vec<T>, StateError> {
@@ -241,6 +244,10 @@ where
 
     fn copy(&self, from: &S, to: &mut S) {
         *(self.place.get_mut)(to) = (self.place.get)(from).clone();
+    }
+
+    fn list(&self, state: &S) -> Option<StateRef> {
+        Some(Arc::new((self.place.get)(state).clone()))
     }
 
     fn holds_message(&self, state: &S, id: &str) -> bool {

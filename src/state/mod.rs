@@ -33,6 +33,7 @@ pub use view::{StateView, WritesView};
 pub use writes::{BoxWrite, IntoUpdate, Writes};
 
 pub(crate) use dynamic::{field_of, message_write, resolve, shared_writes};
+pub(crate) use lists::written_items;
 pub(crate) use view::{ViewShape, Written, messages_in_value, messages_of};
 
 pub use crate::channel::List;

@@ -303,6 +303,10 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         Arc::new(state)
     }
 
+    fn list(&self, state: &StateRef, field: usize) -> Option<StateRef> {
+        self.fields[field].ops().list(self.state(state))
+    }
+
     fn holds_message(&self, state: &StateRef, field: usize, id: &str) -> bool {
         self.fields[field].ops().holds_message(self.state(state), id)
     }

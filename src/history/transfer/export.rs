@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 
-use super::{FixedClock, Framing, Problems, TransferError};
-use crate::base::{IdSource, PayloadRef, Value};
+use super::{Framing, Problems, TransferError};
+use crate::base::{IdSource, PayloadRef, Timestamp, Value};
 use crate::history::snapshot::{Snapshot, item_message};
 use crate::message::pydantic_ai::Fresh;
 use crate::message::text::{JsonStyle, json_write};
@@ -104,7 +104,7 @@ impl Snapshot {
             options,
             out: BufWriter::new(out),
             writer: FormWriter::new(options.form),
-            clock: FixedClock(self.store().now()),
+            began: self.store().now(),
             ids: IdSource::from_seed(self.store().mint_seed()),
             report: ExportReport::default(),
         };
@@ -133,7 +133,7 @@ struct Export<'a> {
     out: BufWriter<&'a mut dyn Write>,
     writer: FormWriter,
     /// The moment of what has none.
-    clock: FixedClock,
+    began: Timestamp,
     ids: IdSource,
     report: ExportReport,
 }
@@ -152,7 +152,7 @@ impl Export<'_> {
             return Ok(Vec::new());
         };
         self.report.kept += u64::from(message.kept().is_some());
-        let written = self.writer.push(message, &mut Fresh::new(&self.clock, &mut self.ids));
+        let written = self.writer.push(message, &mut Fresh::new(&self.began, &mut self.ids));
         Ok(self.noted(written))
     }
 
@@ -180,7 +180,7 @@ impl Export<'_> {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        let last = self.writer.finish(&mut Fresh::new(&self.clock, &mut self.ids));
+        let last = self.writer.finish(&mut Fresh::new(&self.began, &mut self.ids));
         self.noted(last).into_iter().try_for_each(|item| self.write(&item))?;
         let end: &[u8] = match (self.options.framing, self.report.items) {
             (Framing::Lines, _) => b"",

@@ -4,9 +4,9 @@
 
 use std::io::{self, BufReader, Read};
 
-use super::{FixedClock, Problems, TransferError};
+use super::{Problems, TransferError};
 use crate::base::limits::{IMPORT_BYTES_MAX, IMPORT_MESSAGES_MAX};
-use crate::base::{CheckpointId, IdSource, Namespace, Payload, Value};
+use crate::base::{CheckpointId, IdSource, Namespace, Payload, Timestamp, Value};
 use crate::history::Thread;
 use crate::message::pydantic_ai::Fresh;
 use crate::message::text::{JsonItems, JsonItemsError};
@@ -98,7 +98,7 @@ impl Thread {
             thread: self,
             options,
             report: ImportReport::default(),
-            clock: FixedClock(self.store().now()),
+            began: self.store().now(),
             ids: IdSource::from_seed(self.store().mint_seed()),
             pending: Vec::new(),
             pending_bytes: 0,
@@ -121,7 +121,7 @@ struct Import<'a> {
     thread: &'a Thread,
     options: &'a ImportOptions,
     report: ImportReport,
-    clock: FixedClock,
+    began: Timestamp,
     ids: IdSource,
     /// What the next checkpoint brings.
     pending: Vec<Payload>,
@@ -135,7 +135,7 @@ impl Import<'_> {
     fn item(&mut self, item: Value) -> Result<(), Ended> {
         let position = self.report.items;
         self.report.items += 1;
-        let read = self.options.form.read(item.clone(), &mut Fresh::new(&self.clock, &mut self.ids));
+        let read = self.options.form.read(item.clone(), &mut Fresh::new(&self.began, &mut self.ids));
         let (payloads, given) = match read.and_then(|messages| self.stored(position, messages)) {
             Ok(stored) => stored,
             Err(error) => {

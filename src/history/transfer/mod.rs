@@ -7,7 +7,6 @@ mod export;
 mod import;
 
 use crate::base::limits::PROBLEMS_MAX;
-use crate::base::{Clock, Timestamp};
 use crate::message::MessageError;
 use crate::store::StoreError;
 
@@ -21,16 +20,6 @@ pub struct Problem {
     pub position: u64,
     /// What is wrong with it.
     pub reason: String,
-}
-
-/// One moment, that of the beginning.
-#[derive(Clone, Copy, Debug)]
-struct FixedClock(Timestamp);
-
-impl Clock for FixedClock {
-    fn now(&self) -> Timestamp {
-        self.0
-    }
 }
 
 /// Counts what was not understood, and remembers the first of it.

@@ -34,7 +34,6 @@ mod moment;
 mod part;
 mod repair;
 mod retry;
-mod run;
 mod sanitize;
 mod speech;
 mod streamed;
@@ -45,6 +44,7 @@ mod tool_content;
 mod tool_text;
 mod usage;
 mod usage_sum;
+mod value_xml;
 mod view;
 mod wire;
 
@@ -63,6 +63,7 @@ pub use instruction::{
     InstructionBaselinePart, InstructionDeltaPart, InstructionDigest, InstructionId, InstructionPart,
     InstructionRecord, MaybeInstructionId, OnChange, SettingsChange, Thinking, join_instructions, sort_instructions,
 };
+pub(crate) use langchain::from_langchain_marked;
 pub use langchain::{from_langchain, to_langchain};
 pub use moment::{Moment, Span};
 pub use part::{
@@ -71,7 +72,6 @@ pub use part::{
 };
 pub use repair::{post_compaction_window, repair_messages};
 pub use retry::{ErrorDetail, FeedbackCause, FeedbackContent, FeedbackRetry, Location, RetryFeedbackPart};
-pub use run::RunMessages;
 pub use sanitize::{SanitizeOptions, sanitize_messages};
 pub use speech::{Granularity, Speaker, SpeechPart, SpeechTimestamp};
 pub use streamed::{PartsError, StreamedParts, TextPiece, ThinkingPiece, ToolCallPiece};

@@ -120,22 +120,22 @@ fn with_envelope(mut map: Map, envelope: Map) -> Map {
 /// [`LoadError`] if what stands under `pydantic_ai` in a message is not what [`to_langchain`] writes; it names the place
 /// in the history.
 pub fn from_langchain(messages: &[Message], fresh: &mut Fresh<'_>) -> Result<Vec<ModelMessage>, LoadError> {
-    Ok(from_langchain_in_two(messages, messages.len(), fresh)?.0)
+    let messages = messages.iter().map(|message| (false, message));
+    Ok(from_langchain_marked(messages, [].iter(), fresh)?.into_iter().map(|(_, message)| message).collect())
 }
 
-/// As [`from_langchain`]; what comes from place `at` on begins a message of its own, whose place is returned.
-pub(super) fn from_langchain_in_two(
-    messages: &[Message],
-    at: usize,
+/// As [`from_langchain`], of messages with a mark; where that changes, a message of its own begins. Calls that none of
+/// them made are looked for among those `before` them.
+pub(crate) fn from_langchain_marked<'a>(
+    messages: impl Iterator<Item = (bool, &'a Message)>,
+    before: impl DoubleEndedIterator<Item = &'a Message> + Clone,
     fresh: &mut Fresh<'_>,
-) -> Result<(Vec<ModelMessage>, usize), LoadError> {
+) -> Result<Vec<(bool, ModelMessage)>, LoadError> {
     let now = fresh.now().write();
-    let mut reading = request_in::Reading::new(now, fresh);
-    let (before, after) = messages.split_at(at.min(messages.len()));
-    before.iter().for_each(|message| reading.push(record::sparse(message)));
-    let place = reading.begin_anew();
-    after.iter().for_each(|message| reading.push(record::sparse(message)));
-    let (history, originals) = reading.finish();
+    let tool_of = |id: &str| before.clone().rev().find_map(|message| request_in::tool_of(&record::sparse(message), id));
+    let mut reading = request_in::Reading::new(now, fresh, &tool_of);
+    messages.for_each(|(mark, message)| reading.push(mark, record::sparse(message)));
+    let (marks, history, originals) = reading.finish();
     let mut history = from_value(Value::List(history), fresh)?;
     for (message, originals) in history.iter_mut().zip(originals) {
         if let Some(originals) = originals {
@@ -143,5 +143,5 @@ pub(super) fn from_langchain_in_two(
             record::write(message, &originals, &made);
         }
     }
-    Ok((history, place))
+    Ok(marks.into_iter().zip(history).collect())
 }

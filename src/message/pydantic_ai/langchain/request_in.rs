@@ -18,28 +18,41 @@ pub(super) struct Reading<'a, 'f> {
     fresh: &'a mut Fresh<'f>,
     now: Value,
     out: Vec<(Map, Originals)>,
+    /// The marks of the messages from which they are made.
+    marks: Vec<bool>,
     /// Whether the last one is a request that goes on.
     open: bool,
     /// The tools of the calls so far, by the ids of the calls.
     names: BTreeMap<String, String>,
+    /// Finds the tool of a call before them.
+    tool_of: &'a dyn Fn(&str) -> Option<String>,
+}
+
+/// Returns the tool of the call with this id, if the message makes it.
+pub(super) fn tool_of(map: &Map, id: &str) -> Option<String> {
+    let calls = matches!(member(map, "type").as_str(), Some("ai" | "AIMessageChunk"));
+    let envelope = member(map, "additional_kwargs").get(KEY).and_then(Value::as_map);
+    let response = calls.then(|| response_in::response(map, envelope, &Value::Null))?;
+    response_in::calls(&response).filter(|(known, _)| known == id).last().map(|(_, name)| name)
 }
 
 /// The fields of a request that its envelope may hold.
 const HEAD: [&str; 6] = ["timestamp", "instructions", "run_id", "conversation_id", "metadata", "state"];
 
 impl<'a, 'f> Reading<'a, 'f> {
-    pub(super) fn new(now: Value, fresh: &'a mut Fresh<'f>) -> Self {
-        Self { fresh, now, out: Vec::new(), open: false, names: BTreeMap::new() }
+    pub(super) fn new(now: Value, fresh: &'a mut Fresh<'f>, tool_of: &'a dyn Fn(&str) -> Option<String>) -> Self {
+        Self { fresh, now, out: Vec::new(), marks: Vec::new(), open: false, names: BTreeMap::new(), tool_of }
     }
 
-    /// Lets the next message begin a request of its own, if it is of one. Returns the place of what comes next.
-    pub(super) fn begin_anew(&mut self) -> usize {
-        self.open = false;
-        self.out.len()
+    /// Adds a message, as a dictionary without defaults. One with another mark than the last begins a request of its
+    /// own, if it is of one.
+    pub(super) fn push(&mut self, mark: bool, map: Map) {
+        self.open &= self.marks.last() == Some(&mark);
+        self.push_unmarked(map);
+        self.marks.resize(self.out.len(), mark);
     }
 
-    /// Adds a message, as a dictionary without defaults.
-    pub(super) fn push(&mut self, map: Map) {
+    fn push_unmarked(&mut self, map: Map) {
         let envelope = member(&map, "additional_kwargs").get(KEY).and_then(Value::as_map);
         let envelope = envelope.filter(|envelope| !envelope.is_empty()).cloned();
         if envelope.as_ref().is_some_and(|envelope| member(envelope, "role").as_str() == Some("instructions")) {
@@ -117,7 +130,7 @@ impl<'a, 'f> Reading<'a, 'f> {
         let id = member(map, "tool_call_id").as_str().unwrap_or_default();
         // Of a message that came from PydanticAI, an empty name is a name.
         let name = member(map, "name").as_str().filter(|name| !foreign || !name.is_empty());
-        let name = name.or_else(|| self.names.get(id).map(String::as_str));
+        let name = name.map(str::to_owned).or_else(|| self.names.get(id).cloned()).or_else(|| (self.tool_of)(id));
         let (content, found) = match envelope.get("content") {
             Some(content) => (content.clone(), Vec::new()),
             None => tool_content(member(map, "content"), self.fresh),
@@ -125,7 +138,7 @@ impl<'a, 'f> Reading<'a, 'f> {
         let recorded = envelope.get("content_file_digests").cloned();
         let digests = recorded.unwrap_or_else(|| if foreign { found.into() } else { Value::List(Vec::new()) });
         object([
-            ("tool_name", name.unwrap_or("unknown").into()),
+            ("tool_name", name.unwrap_or_else(|| "unknown".into()).into()),
             ("content", content),
             ("tool_call_id", id.into()),
             ("tool_kind", member(envelope, "tool_kind").clone()),
@@ -138,9 +151,10 @@ impl<'a, 'f> Reading<'a, 'f> {
         ])
     }
 
-    /// Returns the form of the history, and from which messages each was made.
-    pub(super) fn finish(self) -> (Vec<Value>, Vec<Originals>) {
-        self.out.into_iter().map(|(map, originals)| (Value::Map(map), originals)).unzip()
+    /// Returns the marks and the forms of the history, and from which messages each was made.
+    pub(super) fn finish(self) -> (Vec<bool>, Vec<Value>, Vec<Originals>) {
+        let (forms, originals) = self.out.into_iter().map(|(map, originals)| (Value::Map(map), originals)).unzip();
+        (self.marks, forms, originals)
     }
 }
 
