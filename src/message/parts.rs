@@ -4,7 +4,7 @@
 //! part, so that a plain answer costs its text and its id.
 
 use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::construct::{object_or_empty, take_ai};
 use super::tool::{list, string};
@@ -16,7 +16,7 @@ use crate::base::value::{CodecError, decode_bytes};
 use crate::base::{Codec, Encoded, Map, Value};
 
 /// A message in parts.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct MessageParts {
     /// The id.
     pub id: Option<String>,

@@ -5,10 +5,15 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use super::{Ai, MessageError, Tool};
 
-/// Who speaks, with the fields that only such a message has.
-#[derive(Clone, Debug, PartialEq)]
+/// Who speaks, with the fields that only such a message has. In serde these are the fields of the message, `type`
+/// included.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Role {
     /// The user (`human`).
@@ -29,8 +34,10 @@ pub enum Role {
     /// Not a message: asks `add_messages` to remove the message with this id (`remove`).
     Remove,
     /// A type that this version does not know; its own fields are in [`Message::extra`](super::Message::extra).
+    #[serde(untagged)]
     Other {
         /// The `type`, none of those above.
+        #[serde(rename = "type")]
         kind: String,
     },
 }
@@ -198,6 +205,19 @@ impl FromStr for MessageClass {
     fn from_str(text: &str) -> Result<Self, MessageError> {
         let class = Self::of_name(text).or_else(|| Self::of_kind(text));
         class.ok_or_else(|| MessageError::value(format!("{text:?} is no class of messages")))
+    }
+}
+
+/// The name of the class.
+impl Serialize for MessageClass {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for MessageClass {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 

@@ -11,7 +11,8 @@ use crate::base::value::CodecError;
 use crate::base::{Map, Value};
 
 /// What only a message of the model has.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Ai {
     /// The tool calls it asks for.
     pub tool_calls: Vec<ToolCall>,
@@ -19,17 +20,20 @@ pub struct Ai {
     pub invalid_tool_calls: Vec<InvalidToolCall>,
     /// The tokens used (`usage_metadata`).
     #[doc(alias = "usage_metadata")]
+    #[serde(rename = "usage_metadata")]
     pub usage: Option<Box<Usage>>,
 }
 
 /// What only the result of a tool call has.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tool {
     /// The call that this answers.
     pub tool_call_id: String,
     /// What the tool returned besides the content; not sent to the model. Null if nothing.
+    #[serde(default)]
     pub artifact: Value,
     /// Whether the call succeeded.
+    #[serde(default)]
     pub status: ToolStatus,
 }
 
@@ -41,7 +45,7 @@ impl Tool {
 }
 
 /// Whether a tool call succeeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolStatus {
     /// It did.

@@ -2,6 +2,10 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods, clippy::duplicate_mod, clippy::print_stdout)]
 
+mod added;
+/// The same runs on a file.
+#[path = "added.rs"]
+mod added_in_a_file;
 mod awaited;
 /// The same tasks on a file.
 #[path = "awaited.rs"]
@@ -70,6 +74,7 @@ mod pushing;
 /// The same on a file.
 #[path = "pushing.rs"]
 mod pushing_in_a_file;
+mod serde_values;
 mod sim;
 mod store_model;
 mod streams;

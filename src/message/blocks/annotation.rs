@@ -3,7 +3,7 @@
 //! *Absent:* how a provider writes it.
 
 use super::factory::factory;
-use super::fields::object;
+use super::fields::{object, value_form};
 use crate::base::{IdSource, Map, Value};
 use crate::message::MessageError;
 
@@ -75,3 +75,5 @@ impl From<Annotation> for Value {
         }
     }
 }
+
+value_form!(Annotation);

@@ -3,6 +3,8 @@
 //! *Absent:* which blocks there are. A field that is null, or of another kind than the block declares, is not an error:
 //! it stays with the fields that nobody declared, verbatim.
 
+use serde::{Deserialize, Serialize};
+
 use super::Annotation;
 use crate::base::{Map, Value};
 use crate::message::ToolStatus;
@@ -126,7 +128,8 @@ impl Leaf for Vec<Annotation> {
 }
 
 /// The place of a block in a stream of chunks: blocks with an equal one are one block.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum Index {
     /// A number, as most providers give.
     Number(i64),
@@ -214,9 +217,11 @@ macro_rules! object {
             }
 
             pub(super) fn write(self, kind: &str) -> Map {
+                self.write_to(Map::from_iter([("type".to_owned(), kind.into())]))
+            }
+
+            fn write_to(self, mut map: Map) -> Map {
                 use $crate::message::blocks::fields::Field;
-                let mut map = Map::new();
-                map.insert("type".to_owned(), kind.into());
                 $(self.$field.put(&mut map, stringify!($field));)*
                 self.id.put(&mut map, "id");
                 self.extras.put(&mut map, "extras");
@@ -226,6 +231,38 @@ macro_rules! object {
                 map
             }
         }
+
+        /// Without `type`, which the case of the block tells.
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serde::Serialize::serialize(&self.clone().write_to(Map::new()), serializer)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let unfit = |_| serde::de::Error::custom(concat!("not the fields of a ", stringify!($name)));
+                Self::read(serde::Deserialize::deserialize(deserializer)?).map_err(unfit)
+            }
+        }
     };
 }
 pub(super) use object;
+
+/// Gives types that are made of any value, and become one, that form in serde.
+macro_rules! value_form {
+    ($($name:ident),+) => {$(
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serde::Serialize::serialize(&Value::from(self.clone()), serializer)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                <Value as serde::Deserialize>::deserialize(deserializer).map(Self::from)
+            }
+        }
+    )+};
+}
+pub(super) use value_form;

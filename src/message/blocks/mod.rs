@@ -21,8 +21,6 @@ pub use kinds::{
 };
 pub use translate::{Translator, Translators};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use super::Content;
 use crate::base::{Map, Value};
 
@@ -180,17 +178,7 @@ impl From<Vec<ContentBlock>> for Content {
     }
 }
 
-impl Serialize for ContentBlock {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Value::from(self.clone()).serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for ContentBlock {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Value::deserialize(deserializer).map(Self::from)
-    }
-}
+fields::value_form!(ContentBlock);
 
 #[cfg(test)]
 mod tests {

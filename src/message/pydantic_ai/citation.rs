@@ -2,7 +2,7 @@
 //!
 //! *Absent:* looking the sources up.
 
-use super::macros::{record, variants};
+use super::macros::{record, serde_form, variants};
 use super::wire::{Reader, Wire};
 use crate::base::{Map, Value};
 
@@ -99,3 +99,5 @@ fn check_citation(citation: &mut Citation, _: &mut Map, reader: &mut Reader<'_>)
         reader.fail::<()>("a citation with sources", &citation.write());
     }
 }
+
+serde_form!(Anchor);

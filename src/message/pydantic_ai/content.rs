@@ -1,9 +1,10 @@
 //! What a user says: a text, or items of several kinds.
 //!
-//! *Absent:* rendering of structured content as XML (a transient option of the reference).
+//! *Absent:* functions of the user that render structured content.
 
-use super::file::{Binary, File, FileUrl, UploadedFile};
-use super::macros::{record, words};
+use super::file::File;
+use super::macros::{record, serde_form, words};
+use super::value_xml::value_xml;
 use super::wire::{Reader, Wire};
 use crate::base::{Map, Value};
 use crate::message::text::{JsonStyle, json_write};
@@ -115,9 +116,18 @@ const FRAMING: [&str; 8] = [
     "conversation_summary",
 ];
 
-/// Renders a structured content that has no text: its value as compact JSON that cannot close a tag, in the tag, after
-/// the description.
-fn render(item: &mut StructuredContent, _: &mut Map, reader: &mut Reader<'_>) {
+/// Renders a structured content that has no text: its value in the tag, after the description. The member `format` says
+/// whether as compact JSON that cannot close a tag, or as XML.
+fn render(item: &mut StructuredContent, map: &mut Map, reader: &mut Reader<'_>) {
+    let format = map.get("format").unwrap_or(&Value::Null);
+    let as_xml = match format.as_str() {
+        Some("xml") => true,
+        _ if format.is_null() || format.as_str() == Some("json") => false,
+        _ => {
+            reader.fail::<()>("a structured content whose format is one of: json xml", format);
+            return;
+        }
+    };
     if !item.content.is_empty() {
         return;
     }
@@ -129,10 +139,17 @@ fn render(item: &mut StructuredContent, _: &mut Map, reader: &mut Reader<'_>) {
             return;
         }
     }
+    let text = if as_xml { value_xml(&item.value, item.tag.as_deref()) } else { tagged_json(item) };
+    item.content = item.description.as_ref().map_or(text.clone(), |description| format!("{description}\n{text}"));
+    if item.content.is_empty() {
+        reader.fail::<()>("a value that is not nothing as XML", &item.value);
+    }
+}
+
+fn tagged_json(item: &StructuredContent) -> String {
     let text = json_write(&item.value, JsonStyle::PYDANTIC);
     let text = text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
-    let text = item.tag.as_ref().map_or(text.clone(), |tag| format!("<{tag}>{text}</{tag}>"));
-    item.content = item.description.as_ref().map_or(text.clone(), |description| format!("{description}\n{text}"));
+    item.tag.as_ref().map_or(text.clone(), |tag| format!("<{tag}>{text}</{tag}>"))
 }
 
 /// An object without `kind` is structured content if it has a value, a text if it has a content, and else, as in the
@@ -160,21 +177,17 @@ impl Wire for UserItem {
         };
         match map.get("kind").map(Value::as_str) {
             None => read_unnamed(value, reader),
-            Some(Some("binary")) => Binary::read(value, reader).map(|item| Self::File(File::Binary(item))),
-            Some(Some("uploaded-file")) => {
-                UploadedFile::read(value, reader).map(|item| Self::File(File::Uploaded(item)))
-            }
             Some(Some("text-content")) => TextContent::read(value, reader).map(Self::TextContent),
             Some(Some("structured-content")) => StructuredContent::read(value, reader).map(Self::Structured),
             Some(Some("cache-point")) => CachePoint::read(value, reader).map(Self::CachePoint),
-            Some(_) => FileUrl::read(value, reader).map(|item| Self::File(File::Url(item))),
+            Some(_) => File::read(value, reader).map(Self::File),
         }
     }
 
     fn write(&self) -> Value {
         match self {
             Self::Text(text) => text.write(),
-            Self::File(file) => file.to_value(),
+            Self::File(file) => file.write(),
             Self::TextContent(item) => item.write(),
             Self::Structured(item) => item.write(),
             Self::CachePoint(item) => item.write(),
@@ -187,3 +200,5 @@ impl From<&str> for UserItem {
         Self::Text(text.to_owned())
     }
 }
+
+serde_form!(UserContent, UserItem);

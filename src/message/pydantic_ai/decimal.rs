@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use super::macros::serde_form;
 use super::wire::{Reader, Wire, int_digits, without_underscores};
 use crate::base::Value;
 
@@ -200,6 +201,8 @@ impl Wire for Decimal {
         self.to_string().into()
     }
 }
+
+serde_form!(Decimal);
 
 #[cfg(test)]
 mod tests {

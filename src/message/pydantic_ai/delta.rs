@@ -5,11 +5,11 @@
 use super::LoadError;
 use super::citation::Citation;
 use super::file::{Bytes, short_name};
-use super::macros::{record, variants};
+use super::macros::{record, serde_form, variants};
 use super::part::{ResponsePart, TextPart, ThinkingPart};
 use super::speech::{Speaker, SpeechPart, SpeechTimestamp};
-use super::tool::{ToolArgs, ToolCallPart};
-use super::wire::{Fresh, Wire, read_value};
+use super::tool::{CallFields, ToolArgs, ToolCallPart};
+use super::wire::{Fresh, Reader, Wire, read_value};
 use crate::base::{Map, Value};
 
 record! {
@@ -116,6 +116,23 @@ pub enum PartOrDelta {
     Delta(PartDelta),
 }
 
+/// That of the part, or of the change.
+impl Wire for PartOrDelta {
+    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+        match value.get("part_delta_kind") {
+            Some(_) => PartDelta::read(value, reader).map(Self::Delta),
+            None => ResponsePart::read(value, reader).map(Self::Part),
+        }
+    }
+
+    fn write(&self) -> Value {
+        match self {
+            Self::Part(part) => part.write(),
+            Self::Delta(delta) => delta.write(),
+        }
+    }
+}
+
 impl PartDelta {
     /// Reads the JSON form.
     ///
@@ -155,28 +172,8 @@ impl PartDelta {
             (Self::Text(delta), ResponsePart::Text(part)) => delta.apply(part),
             (Self::Thinking(delta), ResponsePart::Thinking(part)) => delta.apply(part),
             (Self::Speech(delta), ResponsePart::Speech(part)) => delta.apply(part),
-            (Self::ToolCall(delta), ResponsePart::ToolCall(part)) => {
-                let args = delta.args(part.args.as_ref())?;
-                let call = CallFields {
-                    tool_name: &mut part.tool_name,
-                    tool_call_id: &mut part.tool_call_id,
-                    provider_name: &mut part.provider_name,
-                    provider_details: &mut part.provider_details,
-                };
-                part.args = args;
-                delta.apply(call);
-            }
-            (Self::ToolCall(delta), ResponsePart::NativeToolCall(part)) => {
-                let args = delta.args(part.args.as_ref())?;
-                let call = CallFields {
-                    tool_name: &mut part.tool_name,
-                    tool_call_id: &mut part.tool_call_id,
-                    provider_name: &mut part.provider_name,
-                    provider_details: &mut part.provider_details,
-                };
-                part.args = args;
-                delta.apply(call);
-            }
+            (Self::ToolCall(delta), ResponsePart::ToolCall(part)) => delta.apply(part.fields())?,
+            (Self::ToolCall(delta), ResponsePart::NativeToolCall(part)) => delta.apply(part.fields())?,
             (delta, part) => return Err(DeltaError::WrongKind { delta: delta.kind(), on: part.kind() }),
         }
         Ok(())
@@ -266,13 +263,6 @@ impl ThinkingDelta {
     }
 }
 
-struct CallFields<'a> {
-    tool_name: &'a mut String,
-    tool_call_id: &'a mut String,
-    provider_name: &'a mut Option<String>,
-    provider_details: &'a mut Option<Map>,
-}
-
 impl ToolCallDelta {
     /// Returns the arguments after the change.
     fn args(&self, before: Option<&ToolArgs>) -> Result<Option<ToolArgs>, DeltaError> {
@@ -296,7 +286,8 @@ impl ToolCallDelta {
         }
     }
 
-    fn apply(&self, call: CallFields<'_>) {
+    fn apply(&self, call: CallFields<'_>) -> Result<(), DeltaError> {
+        *call.args = self.args(call.args.as_ref())?;
         call.tool_name.push_str(self.tool_name_delta.as_deref().unwrap_or(""));
         if let Some(id) = non_empty(self.tool_call_id.as_ref()) {
             call.tool_call_id.clone_from(id);
@@ -305,6 +296,7 @@ impl ToolCallDelta {
             *call.provider_name = Some(name.clone());
         }
         *call.provider_details = self.details(call.provider_details.as_ref());
+        Ok(())
     }
 
     fn after(&self, before: &ToolCallDelta) -> Result<ToolCallDelta, DeltaError> {
@@ -346,3 +338,5 @@ impl SpeechDelta {
         }
     }
 }
+
+serde_form!(PartOrDelta);

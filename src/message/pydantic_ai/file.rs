@@ -2,7 +2,7 @@
 //!
 //! *Absent:* fetching and uploading.
 
-use super::macros::{record, words};
+use super::macros::{record, serde_form, words};
 use super::mime;
 use super::wire::{DIGEST, Fresh, Reader, Wire};
 use crate::base::hash::{sha1_hex, sha256_hex};
@@ -275,11 +275,7 @@ impl File {
 
     /// Returns the JSON form.
     pub fn to_value(&self) -> Value {
-        match self {
-            Self::Binary(binary) => binary.write(),
-            Self::Url(url) => url.write(),
-            Self::Uploaded(file) => file.write(),
-        }
+        self.write()
     }
 
     /// Returns the SHA-256 hash of the JSON form by which a record names the file; none for bytes.
@@ -290,13 +286,26 @@ impl File {
 
     /// Reads an object whose `kind` is that of a file; `None` if it is none, or anything is wrong with it.
     pub(super) fn attempt(value: &Value, reader: &mut Reader<'_>) -> Option<Self> {
-        match value.get("kind")?.as_str()? {
-            "binary" => reader.attempt(|reader| Binary::read(value.clone(), reader)).map(Self::Binary),
-            "uploaded-file" => reader.attempt(|reader| UploadedFile::read(value.clone(), reader)).map(Self::Uploaded),
-            kind => {
-                UrlKind::from_word(kind)?;
-                reader.attempt(|reader| FileUrl::read(value.clone(), reader)).map(Self::Url)
-            }
+        reader.attempt(|reader| Self::read(value.clone(), reader))
+    }
+}
+
+impl Wire for File {
+    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+        match value.get("kind").and_then(Value::as_str) {
+            Some("binary") => Binary::read(value, reader).map(Self::Binary),
+            Some("uploaded-file") => UploadedFile::read(value, reader).map(Self::Uploaded),
+            _ => FileUrl::read(value, reader).map(Self::Url),
+        }
+    }
+
+    fn write(&self) -> Value {
+        match self {
+            Self::Binary(binary) => binary.write(),
+            Self::Url(url) => url.write(),
+            Self::Uploaded(file) => file.write(),
         }
     }
 }
+
+serde_form!(Bytes, ForceDownload, FileUrl, File);

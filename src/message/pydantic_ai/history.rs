@@ -2,9 +2,6 @@
 //!
 //! *Absent:* running agents.
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use super::error::LoadError;
 use super::macros::{record, variants, words};
 use super::moment::{Moment, Span};
@@ -12,7 +9,7 @@ use super::part::{RequestPart, ResponsePart};
 use super::speech::Speaker;
 use super::usage::RequestUsage;
 use super::wire::{Fresh, Reader, Wire, read_text, read_value};
-use crate::base::{IdSource, Map, SystemClock, Value};
+use crate::base::{Map, Value};
 use crate::message::text::{JsonStyle, json_write};
 
 words! {
@@ -261,22 +258,6 @@ impl ModelMessage {
             Self::Request(request) => request.run_id.as_deref(),
             Self::Response(response) => response.run_id.as_deref(),
         }
-    }
-}
-
-/// The JSON form.
-impl Serialize for ModelMessage {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.write().serialize(serializer)
-    }
-}
-
-/// As [`from_value`] reads it. A time that is missing is the present one of the system, a missing id is random.
-impl<'de> Deserialize<'de> for ModelMessage {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        let mut ids = IdSource::new();
-        read_value("message", value, &mut Fresh::new(&SystemClock, &mut ids)).map_err(D::Error::custom)
     }
 }
 

@@ -5,9 +5,9 @@
 use std::fmt;
 
 use super::error::PathPart;
-use super::macros::{record, words};
+use super::macros::{record, serde_form, words};
 use super::wire::{Reader, Wire};
-use crate::base::Value;
+use crate::base::{Map, Value};
 
 /// Where an instruction comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +63,17 @@ impl fmt::Display for InstructionId {
     }
 }
 
+impl Wire for InstructionId {
+    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+        let read = value.as_str().and_then(Self::parse);
+        read.or_else(|| reader.fail("the id of an instruction", &value))
+    }
+
+    fn write(&self) -> Value {
+        self.to_string().into()
+    }
+}
+
 /// The id of an instruction, if it is one that this version knows; a text that is none reads as none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct MaybeInstructionId(pub Option<InstructionId>);
@@ -72,12 +83,21 @@ impl Wire for MaybeInstructionId {
         match value {
             Value::Null => Some(Self(None)),
             Value::Str(text) => Some(Self(InstructionId::parse(&text))),
-            other => reader.fail("a text", &other),
+            Value::Map(mut map) => {
+                let source = reader.field::<Map>(&mut map, &["source"], |_| None);
+                let name = reader.field(&mut map, &["name"], Option::<String>::absent);
+                // As the reference reads it: an object without a kind is of a toolset if it has an id.
+                match (source?.shift_remove("id"), name?) {
+                    (Some(Value::Str(id)), name) => Some(Self(Some(InstructionId::Toolset(id, name)))),
+                    (_, name) => Some(Self(Some(InstructionId::Agent(name)))),
+                }
+            }
+            other => reader.fail("a text or an object", &other),
         }
     }
 
     fn write(&self) -> Value {
-        self.0.as_ref().map_or(Value::Null, |id| id.to_string().into())
+        self.0.write()
     }
 }
 
@@ -234,3 +254,5 @@ impl Wire for SettingsChange {
         Value::Map(self.thinking.iter().map(|thinking| ("thinking".to_owned(), thinking.write())).collect())
     }
 }
+
+serde_form!(InstructionId, MaybeInstructionId, InstructionRecord, SettingsChange);

@@ -3,6 +3,24 @@
 //!
 //! *Absent:* types whose form depends on more than one field at a time; they are written by hand.
 
+/// Gives types their JSON form in serde as well. A time that is missing is the present one of the system, a missing id is
+/// random.
+macro_rules! serde_form {
+    ($($name:ident),+ $(,)?) => {$(
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serde::Serialize::serialize(&$crate::message::pydantic_ai::wire::Wire::write(self), serializer)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::message::pydantic_ai::wire::deserialize(stringify!($name), deserializer)
+            }
+        }
+    )+};
+}
+
 /// Makes a struct that is an object in JSON.
 ///
 /// The fields are dumped in their order, always all of them; `[kind = "word"]` is the member that tells what the object
@@ -57,6 +75,8 @@ macro_rules! record {
                 map.into()
             }
         }
+
+        $crate::message::pydantic_ai::macros::serde_form!($name);
     };
     (@field $reader:ident, $map:ident, $field:ident, $type:ty $(, $alias:literal)?) => {
         $reader.field::<$type>(
@@ -123,6 +143,8 @@ macro_rules! words {
                 Some(Self::$default)
             })?
         }
+
+        $crate::message::pydantic_ai::macros::serde_form!($name);
     };
 }
 
@@ -178,7 +200,9 @@ macro_rules! variants {
                 }
             }
         }
+
+        $crate::message::pydantic_ai::macros::serde_form!($name);
     };
 }
 
-pub(super) use {record, variants, words};
+pub(super) use {record, serde_form, variants, words};

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use super::macros::serde_form;
 use super::wire::{Fresh, Reader, Wire};
 use crate::base::{Timestamp, Value};
 
@@ -332,6 +333,8 @@ impl Wire for Span {
         self.to_string().into()
     }
 }
+
+serde_form!(Moment, Span);
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 //!
 //! *Absent:* counting attempts.
 
-use super::macros::{record, words};
+use super::macros::{record, serde_form, words};
 use super::moment::Moment;
 use super::part::RequestPart;
 use super::tool::{ToolOutcome, ToolRetry, ToolRetryCause, ToolReturnPart};
@@ -242,3 +242,5 @@ pub(super) fn read_retry_prompt(value: Value, reader: &mut Reader<'_>) -> Option
     let (tool_kind, metadata, outcome) = (None, Value::Null, ToolOutcome::Retried);
     Some(ToolReturnPart { tool_name, content, tool_call_id, tool_kind, metadata, timestamp, outcome, retry }.into())
 }
+
+serde_form!(Location, ErrorDetail, FeedbackContent);

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use super::content::{UserContent, UserItem};
 use super::file::{File, ForceDownload};
 use super::history::{ModelMessage, ModelRequest, ModelResponse};
@@ -15,7 +17,8 @@ use super::tool_content::ToolContent;
 use crate::base::{Map, Value};
 
 /// What is taken out of a history that is not trusted.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SanitizeOptions {
     /// System prompts, parts that record instructions, and feedback in the voice of the framework.
     pub strip_system_prompts: bool,

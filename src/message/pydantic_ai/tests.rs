@@ -5,19 +5,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::base::{Clock, IdSource, Map, Timestamp, Value};
+use crate::base::{IdSource, Map, Timestamp, Value};
 use crate::message::Message;
 
-struct Stands;
-
-impl Clock for Stands {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(1_735_787_045_678_901)
-    }
-}
-
 fn with_fresh<T>(f: impl FnOnce(&mut Fresh<'_>) -> T) -> T {
-    f(&mut Fresh::new(&Stands, &mut IdSource::from_seed(7)))
+    f(&mut Fresh::new(&Timestamp::from_micros(1_735_787_045_678_901), &mut IdSource::from_seed(7)))
 }
 
 fn word() -> impl Strategy<Value = String> {
@@ -432,26 +424,10 @@ fn an_edited_message_of_langchain_is_made_anew() {
     let mut history = with_fresh(|fresh| from_langchain(std::slice::from_ref(&question), fresh)).unwrap();
     assert_eq!(to_langchain(&history, false).unwrap(), [question]);
     if let ModelMessage::Request(request) = &mut history[0] {
-        request.parts = vec![UserPromptPart::new("b", Moment::from(Stands.now())).into()];
+        request.parts = vec![UserPromptPart::new("b", with_fresh(|fresh| fresh.now())).into()];
     }
     let made = to_langchain(&history, false).unwrap();
     assert_eq!((made[0].text().as_ref(), made[0].id.as_deref()), ("b", None));
-}
-
-#[test]
-fn what_a_run_added_is_new_and_begins_a_message_of_its_own() {
-    let [asked, again] = ["a", "b"].map(|id| Message::human(id).with_id(id));
-    let answer = Message::ai("c").with_id("c");
-    let between = |before: &[Message], after: &[Message]| {
-        let run = with_fresh(|fresh| RunMessages::between(before, after, fresh)).unwrap();
-        (run.all_messages().len(), run.new_messages().len())
-    };
-    assert_eq!(between(&[], &[asked.clone(), again.clone(), answer.clone()]), (2, 2));
-    // The question that had no answer and the new one are two requests.
-    assert_eq!(between(std::slice::from_ref(&asked), &[asked.clone(), again.clone(), answer.clone()]), (3, 2));
-    assert_eq!(between(&[asked.clone(), answer.clone()], &[asked.clone(), answer.clone()]), (2, 0));
-    let nameless = Message::human("d");
-    assert_eq!(between(std::slice::from_ref(&nameless), &[nameless.clone(), answer]), (2, 1));
 }
 
 #[test]
@@ -461,5 +437,44 @@ fn messages_are_serde_values_in_their_json_form() {
     assert_eq!(messages, with_fresh(|fresh| load(text.as_bytes(), fresh)).unwrap());
     assert_eq!(serde_json::to_string(&messages).unwrap(), dump(&messages));
     let wrong = serde_json::from_str::<ModelMessage>(r#"{"kind":"request","parts":[3]}"#).unwrap_err();
-    assert!(wrong.to_string().starts_with("message.parts[0]: expected"), "{wrong}");
+    assert!(wrong.to_string().starts_with("ModelMessage.parts[0]: expected"), "{wrong}");
+}
+
+/// The results are those of pydantic-ai 2.68.
+#[test]
+fn older_and_rarer_shapes_are_read() {
+    let content = |item: serde_json::Value| {
+        let item = Value::from(item).to::<UserItem>().map_err(|error| error.to_string())?;
+        Ok::<_, String>(serde_json::to_value(item).unwrap())
+    };
+    let rendered = |mut item: serde_json::Value| {
+        item["kind"] = "structured-content".into();
+        content(item).map(|item| item["content"].as_str().unwrap_or_default().to_owned())
+    };
+    use serde_json::json;
+    assert_eq!(rendered(json!({"value": {"a": 1}, "format": "xml"})).unwrap(), "<a>1</a>");
+    let described = json!({"value": [1], "format": "xml", "tag": "t", "description": "d"});
+    assert_eq!(rendered(described).unwrap(), "d\n<t>\n  <item>1</item>\n</t>");
+    assert_eq!(rendered(json!({"value": "<", "format": "json", "tag": "t"})).unwrap(), "<t>\"\\u003c\"</t>");
+    assert_eq!(rendered(json!({"value": 1, "format": "xml", "content": "x"})).unwrap(), "x");
+    for wrong in [
+        json!({"value": [], "format": "xml"}),
+        json!({"value": 1, "format": "yaml"}),
+        json!({"value": 1, "format": 3, "content": "x"}),
+        json!({"value": 1, "format": "xml", "tag": "system"}),
+    ] {
+        rendered(wrong).unwrap_err();
+    }
+    let id = |id: serde_json::Value| {
+        let part = json!({"part_kind": "instruction-delta", "id": id, "content": "c"});
+        let part = Value::from(part).to::<InstructionDeltaPart>().map_err(|error| error.to_string())?;
+        Ok::<_, String>(part.id.0.map(|id| id.to_string()))
+    };
+    assert_eq!(id(json!({"source": {}})).unwrap().as_deref(), Some("agent"));
+    assert_eq!(id(json!({"source": {"id": "a", "z": 1}, "name": "n"})).unwrap().as_deref(), Some("toolset:a:n"));
+    assert_eq!(id(json!({"source": {"id": 5}, "name": null})).unwrap().as_deref(), Some("agent"));
+    assert!(id(json!({})).unwrap_err().contains("id.source"));
+    assert!(id(json!({"source": []})).unwrap_err().contains("id.source: expected an object"));
+    assert!(id(json!({"source": {}, "name": 3})).unwrap_err().contains("id.name: expected a text"));
+    assert!(id(json!(5)).unwrap_err().contains("id: expected a text or an object"));
 }

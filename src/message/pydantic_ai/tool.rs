@@ -4,7 +4,7 @@
 //! *Absent:* running tools.
 
 use super::error::PathPart;
-use super::macros::{record, words};
+use super::macros::{record, serde_form, words};
 use super::moment::Moment;
 use super::tool_content::{ToolContent, take_record};
 use super::wire::{Fresh, Reader, Wire};
@@ -37,46 +37,56 @@ impl Wire for ToolArgs {
     }
 }
 
-record! {
-    /// The model asks for a tool of the application.
-    pub struct ToolCallPart {
-        /// The name of the tool.
-        pub tool_name: String,
-        /// The arguments.
-        pub args: Option<ToolArgs>,
-        /// The id by which the result refers to the call; made if none is given.
-        pub tool_call_id: String = |fresh| Some(fresh.tool_call_id()),
-        /// What kind of tool it is.
-        pub tool_kind: Option<String>,
-        /// The provider's id.
-        pub id: Option<String>,
-        /// Whose id, kind and details those are.
-        pub provider_name: Option<String>,
-        /// What the provider adds.
-        pub provider_details: Option<Map>,
-    } [part_kind = "tool-call"]
-    before check_call;
+/// What a change to a call changes.
+pub(super) struct CallFields<'a> {
+    pub(super) tool_name: &'a mut String,
+    pub(super) args: &'a mut Option<ToolArgs>,
+    pub(super) tool_call_id: &'a mut String,
+    pub(super) provider_name: &'a mut Option<String>,
+    pub(super) provider_details: &'a mut Option<Map>,
 }
 
-record! {
+/// Makes the part of a call.
+macro_rules! call {
+    ($(#[$about:meta])* $name:ident = $kind:literal, $check:path) => {
+        record! {
+            $(#[$about])*
+            pub struct $name {
+                /// The name of the tool.
+                pub tool_name: String,
+                /// The arguments.
+                pub args: Option<ToolArgs>,
+                /// The id by which the result refers to the call; made if none is given.
+                pub tool_call_id: String = |fresh| Some(fresh.tool_call_id()),
+                /// What kind of tool it is.
+                pub tool_kind: Option<String>,
+                /// The provider's id.
+                pub id: Option<String>,
+                /// Whose id, kind and details those are.
+                pub provider_name: Option<String>,
+                /// What the provider adds.
+                pub provider_details: Option<Map>,
+            } [part_kind = $kind]
+            before $check;
+        }
+
+        impl $name {
+            pub(super) fn fields(&mut self) -> CallFields<'_> {
+                let Self { tool_name, args, tool_call_id, provider_name, provider_details, .. } = self;
+                CallFields { tool_name, args, tool_call_id, provider_name, provider_details }
+            }
+        }
+    };
+}
+
+call! {
+    /// The model asks for a tool of the application.
+    ToolCallPart = "tool-call", check_call
+}
+
+call! {
     /// The model called a tool of its provider.
-    pub struct NativeToolCallPart {
-        /// The name of the tool.
-        pub tool_name: String,
-        /// The arguments.
-        pub args: Option<ToolArgs>,
-        /// The id by which the result refers to the call; made if none is given.
-        pub tool_call_id: String = |fresh| Some(fresh.tool_call_id()),
-        /// What kind of tool it is.
-        pub tool_kind: Option<String>,
-        /// The provider's id.
-        pub id: Option<String>,
-        /// Whose id, kind and details those are.
-        pub provider_name: Option<String>,
-        /// What the provider adds.
-        pub provider_details: Option<Map>,
-    } [part_kind = "builtin-tool-call"]
-    before check_native_call;
+    NativeToolCallPart = "builtin-tool-call", check_native_call
 }
 
 words! {
@@ -128,131 +138,95 @@ record! {
     }
 }
 
-/// What a tool of the application returned.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolReturnPart {
-    /// The name of the tool.
-    pub tool_name: String,
-    /// What it returned.
-    pub content: ToolContent,
-    /// The call that this answers.
-    pub tool_call_id: String,
-    /// What kind of tool it is.
-    pub tool_kind: Option<String>,
-    /// Not sent to the model.
-    pub metadata: Value,
-    /// When it returned.
-    pub timestamp: Moment,
-    /// How the call ended.
-    pub outcome: ToolOutcome,
-    /// Why the tool is to be called again, if it is.
-    pub retry: Option<ToolRetry>,
+/// Makes the part of what a tool returned, with the fields that only it has.
+macro_rules! tool_return {
+    (
+        $(#[$about:meta])*
+        $name:ident = $kind:literal by $side:expr, { $($(#[$doc:meta])* pub $field:ident: $type:ty,)* }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $name {
+            /// The name of the tool.
+            pub tool_name: String,
+            /// What it returned.
+            pub content: ToolContent,
+            /// The call that this answers.
+            pub tool_call_id: String,
+            /// What kind of tool it is.
+            pub tool_kind: Option<String>,
+            /// Not sent to the model.
+            pub metadata: Value,
+            /// When it returned.
+            pub timestamp: Moment,
+            /// How the call ended.
+            pub outcome: ToolOutcome,
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        impl Wire for $name {
+            fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+                let mut map = reader.object(value)?;
+                let core = Core::of(&map, $side);
+                let record = take_record(&mut map, reader);
+                core.name_tool(&mut map);
+                let tool_name = reader.field::<String>(&mut map, &["tool_name"], |_| None);
+                let content = reader.field::<Value>(&mut map, &["content"], |_| None);
+                let tool_call_id = reader.field(&mut map, &["tool_call_id"], |fresh| Some(fresh.tool_call_id()));
+                let tool_kind = reader.field(&mut map, &["tool_kind"], Option::<String>::absent);
+                let metadata = reader.field(&mut map, &["metadata"], Value::absent);
+                let timestamp = reader.field(&mut map, &["timestamp"], Moment::absent);
+                let outcome = reader.field(&mut map, &["outcome"], ToolOutcome::absent);
+                $(let $field = reader.field(&mut map, &[stringify!($field)], <$type>::absent);)*
+                core.check_name(tool_name.as_deref(), reader);
+                let content = core.content(content, record?.as_deref(), reader);
+                Some(Self {
+                    tool_name: tool_name?,
+                    content: content?,
+                    tool_call_id: tool_call_id?,
+                    tool_kind: tool_kind?,
+                    metadata: metadata?,
+                    timestamp: timestamp?,
+                    outcome: outcome?,
+                    $($field: $field?,)*
+                })
+            }
+
+            fn write(&self) -> Value {
+                let members = [
+                    ("tool_name", self.tool_name.write()),
+                    ("content", self.content.to_value()),
+                    ("tool_call_id", self.tool_call_id.write()),
+                    ("tool_kind", self.tool_kind.write()),
+                    ("metadata", self.metadata.clone()),
+                    ("timestamp", self.timestamp.write()),
+                    ("outcome", self.outcome.write()),
+                    $((stringify!($field), self.$field.write()),)*
+                    ("part_kind", $kind.into()),
+                ];
+                with_record(members.into(), &self.content)
+            }
+        }
+
+        serde_form!($name);
+    };
 }
 
-/// What a tool of the provider returned.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NativeToolReturnPart {
-    /// The name of the tool.
-    pub tool_name: String,
-    /// What it returned.
-    pub content: ToolContent,
-    /// The call that this answers.
-    pub tool_call_id: String,
-    /// What kind of tool it is.
-    pub tool_kind: Option<String>,
-    /// Not sent to the model.
-    pub metadata: Value,
-    /// When it returned.
-    pub timestamp: Moment,
-    /// How the call ended.
-    pub outcome: ToolOutcome,
-    /// Whose tool it is.
-    pub provider_name: Option<String>,
-    /// What the provider adds.
-    pub provider_details: Option<Map>,
-}
-
-impl Wire for ToolReturnPart {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
-        let mut map = reader.object(value)?;
-        let core = Core::of(&map, Side::Application);
-        let record = take_record(&mut map, reader);
-        core.name_tool(&mut map);
-        let tool_name = reader.field::<String>(&mut map, &["tool_name"], |_| None);
-        let content = reader.field::<Value>(&mut map, &["content"], |_| None);
-        let tool_call_id = reader.field(&mut map, &["tool_call_id"], |fresh| Some(fresh.tool_call_id()));
-        let tool_kind = reader.field(&mut map, &["tool_kind"], Option::<String>::absent);
-        let metadata = reader.field(&mut map, &["metadata"], Value::absent);
-        let timestamp = reader.field(&mut map, &["timestamp"], Moment::absent);
-        let outcome = reader.field(&mut map, &["outcome"], ToolOutcome::absent);
-        let retry = reader.field(&mut map, &["retry"], Option::<ToolRetry>::absent);
-        core.check_name(tool_name.as_deref(), reader);
-        let content = core.content(content, record?.as_deref(), reader);
-        let (tool_name, content, tool_call_id, tool_kind) = (tool_name?, content?, tool_call_id?, tool_kind?);
-        let (metadata, timestamp, outcome, retry) = (metadata?, timestamp?, outcome?, retry?);
-        Some(Self { tool_name, content, tool_call_id, tool_kind, metadata, timestamp, outcome, retry })
-    }
-
-    fn write(&self) -> Value {
-        let members = [
-            ("tool_name", self.tool_name.write()),
-            ("content", self.content.to_value()),
-            ("tool_call_id", self.tool_call_id.write()),
-            ("tool_kind", self.tool_kind.write()),
-            ("metadata", self.metadata.clone()),
-            ("timestamp", self.timestamp.write()),
-            ("outcome", self.outcome.write()),
-            ("retry", self.retry.write()),
-            ("part_kind", "tool-return".into()),
-        ];
-        with_record(members.into(), &self.content)
+tool_return! {
+    /// What a tool of the application returned.
+    ToolReturnPart = "tool-return" by Side::Application, {
+        /// Why the tool is to be called again, if it is.
+        pub retry: Option<ToolRetry>,
     }
 }
 
-impl Wire for NativeToolReturnPart {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
-        let mut map = reader.object(value)?;
-        let core = Core::of(&map, Side::Provider);
-        let record = take_record(&mut map, reader);
-        core.name_tool(&mut map);
-        let tool_name = reader.field::<String>(&mut map, &["tool_name"], |_| None);
-        let content = reader.field::<Value>(&mut map, &["content"], |_| None);
-        let tool_call_id = reader.field(&mut map, &["tool_call_id"], |fresh| Some(fresh.tool_call_id()));
-        let tool_kind = reader.field(&mut map, &["tool_kind"], Option::<String>::absent);
-        let metadata = reader.field(&mut map, &["metadata"], Value::absent);
-        let timestamp = reader.field(&mut map, &["timestamp"], Moment::absent);
-        let outcome = reader.field(&mut map, &["outcome"], ToolOutcome::absent);
-        let provider_name = reader.field(&mut map, &["provider_name"], Option::<String>::absent);
-        let provider_details = reader.field(&mut map, &["provider_details"], Option::<Map>::absent);
-        core.check_name(tool_name.as_deref(), reader);
-        let content = core.content(content, record?.as_deref(), reader);
-        Some(Self {
-            tool_name: tool_name?,
-            content: content?,
-            tool_call_id: tool_call_id?,
-            tool_kind: tool_kind?,
-            metadata: metadata?,
-            timestamp: timestamp?,
-            outcome: outcome?,
-            provider_name: provider_name?,
-            provider_details: provider_details?,
-        })
-    }
-
-    fn write(&self) -> Value {
-        let members = [
-            ("tool_name", self.tool_name.write()),
-            ("content", self.content.to_value()),
-            ("tool_call_id", self.tool_call_id.write()),
-            ("tool_kind", self.tool_kind.write()),
-            ("metadata", self.metadata.clone()),
-            ("timestamp", self.timestamp.write()),
-            ("outcome", self.outcome.write()),
-            ("provider_name", self.provider_name.write()),
-            ("provider_details", self.provider_details.write()),
-            ("part_kind", "builtin-tool-return".into()),
-        ];
-        with_record(members.into(), &self.content)
+tool_return! {
+    /// What a tool of the provider returned.
+    NativeToolReturnPart = "builtin-tool-return" by Side::Provider, {
+        /// Whose tool it is.
+        pub provider_name: Option<String>,
+        /// What the provider adds.
+        pub provider_details: Option<Map>,
     }
 }
 
@@ -338,7 +312,7 @@ impl Core {
     ) -> Option<ToolContent> {
         let content = content?;
         if self == Self::None {
-            return Some(ToolContent::read(content, record, reader));
+            return Some(ToolContent::recorded(content, record, reader));
         }
         reader.at(PathPart::Name("content".into()), |reader| {
             let mut map = reader.object(content.clone())?;
@@ -455,3 +429,5 @@ impl ToolCallPart {
         Self { tool_name, args, tool_call_id, tool_kind: None, id: None, provider_name: None, provider_details: None }
     }
 }
+
+serde_form!(ToolArgs);

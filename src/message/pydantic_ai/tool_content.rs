@@ -5,8 +5,9 @@
 //! tool must not make an adapter fetch a URL. *Absent:* what a model is shown of it; that is `tool_text.rs`.
 
 use super::file::{File, ForceDownload, digest};
+use super::macros::serde_form;
 use super::mime;
-use super::wire::Reader;
+use super::wire::{Reader, Wire};
 use crate::base::{Map, Value};
 
 /// What a tool returned.
@@ -68,17 +69,30 @@ impl ToolContent {
     }
 
     /// Reads the content with the record of its part, if that has one.
-    pub(super) fn read(value: Value, record: Option<&[String]>, reader: &mut Reader<'_>) -> Self {
+    pub(super) fn recorded(value: Value, record: Option<&[String]>, reader: &mut Reader<'_>) -> Self {
         if let Some(file) = file(&value, record, reader) {
             return Self::File(file);
         }
         match value {
-            Value::List(items) => Self::List(items.into_iter().map(|item| Self::read(item, record, reader)).collect()),
+            Value::List(items) => {
+                Self::List(items.into_iter().map(|item| Self::recorded(item, record, reader)).collect())
+            }
             Value::Map(map) => {
-                Self::Map(map.into_iter().map(|(name, value)| (name, Self::read(value, record, reader))).collect())
+                Self::Map(map.into_iter().map(|(name, value)| (name, Self::recorded(value, record, reader))).collect())
             }
             other => Self::Scalar(other),
         }
+    }
+}
+
+/// As in a part without a record: what older documents hold.
+impl Wire for ToolContent {
+    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self::recorded(value, None, reader))
+    }
+
+    fn write(&self) -> Value {
+        self.to_value()
     }
 }
 
@@ -132,3 +146,5 @@ pub(super) fn take_record(map: &mut Map, reader: &mut Reader<'_>) -> Option<Opti
         _ => Some(None),
     }
 }
+
+serde_form!(ToolContent);

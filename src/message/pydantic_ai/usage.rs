@@ -4,6 +4,7 @@
 
 use super::decimal::Decimal;
 use super::error::{LoadError, PathPart};
+use super::macros::serde_form;
 use super::wire::{Fresh, Reader, Wire, read_value};
 use crate::base::{Map, Value};
 use crate::message::text::{py_float, truthy};
@@ -248,6 +249,20 @@ impl RunUsage {
     }
 }
 
+/// As what one request used.
+impl Wire for UsageCounts {
+    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+        RequestUsage::read(value, reader).map(|usage| usage.counts)
+    }
+
+    fn write(&self) -> Value {
+        let mut map = Map::new();
+        self.put(&mut map);
+        map.extend(self.extra.clone());
+        map.into()
+    }
+}
+
 impl Wire for RequestUsage {
     fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
         let mut map = reader.object(value)?;
@@ -259,10 +274,7 @@ impl Wire for RequestUsage {
     }
 
     fn write(&self) -> Value {
-        let mut map = Map::new();
-        self.counts.put(&mut map);
-        map.extend(self.counts.extra.clone());
-        map.into()
+        self.counts.write()
     }
 
     fn absent(_: &mut Fresh<'_>) -> Option<Self> {
@@ -293,3 +305,5 @@ impl Wire for RunUsage {
         map.into()
     }
 }
+
+serde_form!(UsageCounts, RequestUsage, RunUsage);

@@ -2,6 +2,8 @@
 //!
 //! *Absent:* enforcing: who runs requests asks before and after each.
 
+use serde::{Deserialize, Serialize};
+
 use super::decimal::Decimal;
 use super::usage::{COUNTS, RequestUsage, RunUsage, UsageCounts};
 use crate::base::Value;
@@ -94,7 +96,8 @@ impl RunUsage {
 }
 
 /// Limits on what a run uses. `None` is no limit.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct UsageLimits {
     /// Requests; 50 unless set otherwise.
     pub request_limit: Option<i64>,

@@ -4,9 +4,12 @@
 //! leniencies are those of pydantic's JSON mode: an integral float or a decimal text is an integer, `yes` is true.
 //! *Absent:* the shapes of messages.
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
 use super::error::{LoadError, LoadReason, PathPart};
 use super::moment::Moment;
-use crate::base::{Clock, IdSource, Map, Value};
+use crate::base::{Clock, IdSource, Map, SystemClock, Value};
 use crate::message::error::found;
 use crate::message::text::{JsonError, JsonStyle, json_loads};
 
@@ -376,4 +379,13 @@ pub(super) fn read_text<T: Wire>(root: &'static str, text: &[u8], fresh: &mut Fr
 /// Reads a value.
 pub(super) fn read_value<T: Wire>(root: &'static str, value: Value, fresh: &mut Fresh<'_>) -> Result<T, LoadError> {
     Reader::run(root, fresh, |reader| T::read(value, reader))
+}
+
+/// Reads a value from serde.
+pub(super) fn deserialize<'de, T: Wire, D: Deserializer<'de>>(
+    root: &'static str,
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let (value, mut ids) = (Value::deserialize(deserializer)?, IdSource::new());
+    read_value(root, value, &mut Fresh::new(&SystemClock, &mut ids)).map_err(D::Error::custom)
 }
