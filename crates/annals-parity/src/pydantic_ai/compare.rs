@@ -24,6 +24,8 @@ pub(super) fn problem(vector: &Value, result: &Value) -> Option<String> {
     } else if let (Some(ok), Some("load_dump")) = (expected.get("ok"), vector.get("op").and_then(Value::as_str)) {
         differences(&named(ok), &named(result.get("ok").unwrap_or(&Value::Null)), "", &mut found);
     } else {
+        let of_runs = vector.get("op").and_then(Value::as_str) == Some("agent_trace");
+        let named = |value| walk(value, None, &mut Names { of_runs, ..Names::default() });
         differences(&named(expected), &named(result), "", &mut found);
     }
     (!found.is_empty()).then(|| {
@@ -34,30 +36,47 @@ pub(super) fn problem(vector: &Value, result: &Value) -> Option<String> {
     })
 }
 
-/// Names what is made up: moments, and ids of tool calls.
-fn named(value: &Value) -> Value {
-    walk(value, None, &mut BTreeMap::new())
+/// The names of what is made up, by the kind of it.
+#[derive(Default)]
+struct Names {
+    /// Whether ids of runs and of conversations are made up as well.
+    of_runs: bool,
+    seen: BTreeMap<&'static str, BTreeMap<String, usize>>,
 }
 
-fn walk(value: &Value, name: Option<&str>, calls: &mut BTreeMap<String, usize>) -> Value {
+impl Names {
+    fn name(&mut self, kind: &'static str, text: &str) -> Value {
+        let seen = self.seen.entry(kind).or_default();
+        let next = seen.len();
+        format!("<{kind}:{}>", seen.entry(text.to_owned()).or_insert(next)).into()
+    }
+}
+
+/// Names what is made up: moments, and ids of tool calls.
+fn named(value: &Value) -> Value {
+    walk(value, None, &mut Names::default())
+}
+
+fn walk(value: &Value, name: Option<&str>, names: &mut Names) -> Value {
     match value {
         Value::Map(map) => {
             let mut members: Vec<(&String, &Value)> = map.iter().collect();
             members.sort_by_key(|(name, _)| *name);
             Value::Map(
-                members.into_iter().map(|(name, value)| (name.clone(), walk(value, Some(name), calls))).collect(),
+                members.into_iter().map(|(name, value)| (name.clone(), walk(value, Some(name), names))).collect(),
             )
         }
-        Value::List(items) => Value::List(items.iter().map(|item| walk(item, None, calls)).collect()),
+        Value::List(items) => Value::List(items.iter().map(|item| walk(item, None, names)).collect()),
         Value::Str(text) => match name {
             Some("timestamp") if !["2025-01-", "0001", "1969", "1970"].iter().any(|t| text.starts_with(t)) => {
                 "<ts>".into()
             }
+            Some("run_id") if names.of_runs && !text.starts_with("fixed-") => names.name("run", text),
+            Some("conversation_id") if names.of_runs && !text.starts_with("fixed-") => names.name("conv", text),
             Some("tool_call_id" | "id")
                 if text.starts_with("<call:") || (text.starts_with("pyd_ai_") && text.len() == 39) =>
             {
-                let next = calls.len();
-                format!("<call:{}>", calls.entry(text.clone()).or_insert(next)).into()
+                names.name("call", text)
             }
             _ => value.clone(),
         },

@@ -9,7 +9,7 @@ use annals::message::pydantic_ai::{
 
 use annals::message::text::{JsonStyle, json_loads, json_write};
 
-use super::{mapping, stream};
+use super::{agent, mapping, stream};
 use crate::Res;
 
 /// Returns an object with these members.
@@ -45,6 +45,7 @@ pub(super) fn result(vector: &Value) -> Res<Value> {
             other => Err(format!("a part of kind {}", other.kind()).into()),
         },
         "instructions" => instructions(input, fresh),
+        "agent_trace" => agent::trace(input),
         "repair" | "post_compaction_window" | "sanitize" => clean(op, input, fresh),
         other => mapping::result(other, input, fresh),
     }

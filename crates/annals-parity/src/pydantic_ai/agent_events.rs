@@ -1,0 +1,112 @@
+//! A response that streams in by a script, and the events of a run that show it.
+//!
+//! *Absent:* reading the stream as it comes; the model has said all when the run goes on.
+
+use annals::base::{IdSource, SystemClock, Value};
+use annals::message::pydantic_ai::{
+    FinalResultEvent, Fresh, ModelResponse, PartEndEvent, ResponsePart, StreamEvent, StreamedParts, TextPiece,
+    ThinkingPiece, ToolArgs, ToolCallPart, ToolCallPiece, ToolReturnPart,
+};
+
+use super::ops::{get, object, text};
+use crate::Res;
+
+/// The tool whose call is the output of an agent with structured output.
+pub(super) const OUTPUT_TOOL: &str = "final_result";
+
+/// Puts a response together from pieces. What the run shows of it goes to `events`.
+pub(super) fn streamed(
+    chunks: &[Value],
+    structured: bool,
+    ids: &mut IdSource,
+    events: &mut Vec<Value>,
+) -> Res<ModelResponse> {
+    let fresh = &mut Fresh::new(&SystemClock, ids);
+    let mut stream = Streamed { parts: StreamedParts::default(), structured, found: false, open: None };
+    for chunk in chunks {
+        stream.take(chunk, fresh, events)?;
+    }
+    stream.end_part(None, events);
+    let mut response = ModelResponse::new(stream.parts.parts().cloned().collect(), fresh.now());
+    response.usage.counts.input_tokens = 50;
+    response.usage.counts.output_tokens = i64::try_from(chunks.len())?;
+    Ok(response)
+}
+
+struct Streamed {
+    parts: StreamedParts,
+    structured: bool,
+    /// Whether the part that holds the result has begun.
+    found: bool,
+    /// The place of the part that is coming in.
+    open: Option<i64>,
+}
+
+impl Streamed {
+    fn take(&mut self, chunk: &Value, fresh: &mut Fresh<'_>, events: &mut Vec<Value>) -> Res<()> {
+        let key = get(chunk, "index").as_int().map(|index| index.to_string());
+        let event = if let Some(content) = get(chunk, "text").as_str() {
+            self.parts.text(Some("content"), TextPiece { content, ..TextPiece::default() })?
+        } else if chunk.get("thinking").is_some() {
+            let signature = text(chunk, "signature");
+            let provider_name = signature.as_ref().map(|_| "function".to_owned());
+            let piece =
+                ThinkingPiece { content: text(chunk, "thinking"), signature, provider_name, ..Default::default() };
+            self.parts.thinking(key.as_deref(), piece)?
+        } else {
+            let args = text(chunk, "args").map(ToolArgs::Text);
+            let (tool_name, tool_call_id) = (text(chunk, "name"), text(chunk, "id"));
+            let piece = ToolCallPiece { tool_name, args, tool_call_id, ..Default::default() };
+            self.parts.tool_call(key.as_deref(), piece, fresh)?
+        };
+        if let Some(event) = event {
+            self.show(event, events);
+        }
+        Ok(())
+    }
+
+    /// Shows an event, with the end of the part before one that begins, and whether that holds the result.
+    fn show(&mut self, event: StreamEvent, events: &mut Vec<Value>) {
+        let StreamEvent::PartStart(mut start) = event else { return events.push(event.to_value()) };
+        start.previous_part_kind = self.end_part(Some(start.part.kind()), events);
+        self.open = Some(start.index);
+        let result = match &start.part {
+            ResponsePart::Text(_) if !self.structured => Some((None, None)),
+            ResponsePart::ToolCall(call) if self.structured && call.tool_name == OUTPUT_TOOL => {
+                Some((Some(call.tool_name.clone()), Some(call.tool_call_id.clone())))
+            }
+            _ => None,
+        };
+        events.push(StreamEvent::from(start).to_value());
+        if let Some((tool_name, tool_call_id)) = result.filter(|_| !self.found) {
+            self.found = true;
+            events.push(StreamEvent::from(FinalResultEvent { tool_name, tool_call_id }).to_value());
+        }
+    }
+
+    /// Ends the part that is coming in, and returns its kind.
+    fn end_part(&mut self, next: Option<&str>, events: &mut Vec<Value>) -> Option<String> {
+        let index = self.open.take()?;
+        let part = self.parts.parts().nth(usize::try_from(index).ok()?)?.clone();
+        let kind = part.kind().to_owned();
+        let next_part_kind = next.map(str::to_owned);
+        events.push(StreamEvent::from(PartEndEvent { index, part, next_part_kind, canonical_system: None }).to_value());
+        Some(kind)
+    }
+}
+
+/// Returns the event of a call that begins.
+pub(super) fn called(call: &ToolCallPart, is_output: bool) -> Value {
+    let kind = if is_output { "output_tool_call" } else { "function_tool_call" };
+    let part = ResponsePart::from(call.clone()).to_value();
+    object([("part", part), ("args_valid", true.into()), ("event_kind", kind.into())])
+}
+
+/// Returns the event of a call that has ended.
+pub(super) fn returned(part: &ToolReturnPart, is_output: bool) -> Value {
+    let part = annals::message::pydantic_ai::RequestPart::from(part.clone()).to_value();
+    if is_output {
+        return object([("part", part), ("event_kind", "output_tool_result".into())]);
+    }
+    object([("part", part), ("content", Value::Null), ("event_kind", "function_tool_result".into())])
+}
