@@ -93,6 +93,16 @@ impl From<Vec<serde_json::Value>> for Content {
     }
 }
 
+/// A list whose length is known: blocks of a JSON document, content blocks.
+impl<T, const N: usize> From<[T; N]> for Content
+where
+    Vec<T>: Into<Content>,
+{
+    fn from(blocks: [T; N]) -> Self {
+        Vec::from(blocks).into()
+    }
+}
+
 impl From<String> for Content {
     fn from(text: String) -> Self {
         Self::Text(text)
@@ -138,6 +148,15 @@ mod tests {
         assert!(matches!(one.text(), Cow::Borrowed("a")));
         let odd = content(json!([{"type": "text", "text": 5}, {"type": "text"}, {"text": "no"}, "b", "c"])).unwrap();
         assert_eq!(odd.text(), "bc");
+    }
+
+    #[test]
+    fn blocks_of_any_kind_are_content() {
+        let json = serde_json::json!({"type": "text", "text": "a"});
+        let blocks = Content::Blocks(vec![json.clone().into()]);
+        assert_eq!(Content::from([json.clone()]), blocks);
+        assert_eq!(Content::from([crate::message::blocks::ContentBlock::text("a")]), blocks);
+        assert_eq!(Content::from([Value::from(json.clone())]), Content::from(vec![json]));
     }
 
     #[test]

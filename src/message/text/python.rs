@@ -85,19 +85,43 @@ pub fn py_float(x: f64) -> String {
 /// ```
 pub fn py_title(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
+    // Of the whole text, as a sigma at the end of a word has a form of its own.
+    let lower = text.to_lowercase();
+    let mut lower = lower.chars();
     let mut inside = false;
     for c in text.chars() {
-        if inside {
-            out.extend(c.to_lowercase());
-        } else {
-            // A letter that becomes several begins with a capital only.
-            let mut upper = c.to_uppercase();
-            out.extend(upper.next());
-            out.extend(upper.flat_map(char::to_lowercase));
+        let lowered: String = lower.by_ref().take(c.to_lowercase().count()).collect();
+        match title_letter(c) {
+            _ if inside => out.push_str(&lowered),
+            Some(title) => out.push(title),
+            // Its first letter is an apostrophe.
+            None if c == '\u{149}' => out.extend(c.to_uppercase()),
+            None => {
+                // A letter that becomes several begins with a capital only, and an iota goes below it.
+                let mut upper = c.to_uppercase();
+                out.extend(upper.next());
+                let below = |c: char| if c == '\u{399}' { '\u{345}' } else { c };
+                out.extend(upper.map(below).flat_map(char::to_lowercase));
+            }
         }
         inside = c.is_lowercase() || c.is_uppercase() || c.to_lowercase().next() != Some(c);
     }
     out
+}
+
+/// Returns the letter that stands at the beginning of a word, if it is neither the capital nor made of it: pairs of which
+/// one is a capital, capitals with an iota, and letters of which Georgian has capitals for whole words only.
+fn title_letter(c: char) -> Option<char> {
+    let code = u32::from(c);
+    let title = match code {
+        0x1c4..=0x1cc => 0x1c5 + (code - 0x1c4) / 3 * 3,
+        0x1f1..=0x1f3 => 0x1f2,
+        0x10d0..=0x10ff | 0x1fbc | 0x1fcc | 0x1ffc => code,
+        0x1f80..=0x1faf => code | 8,
+        0x1fb3 | 0x1fc3 | 0x1ff3 => code + 9,
+        _ => return None,
+    };
+    char::from_u32(title)
 }
 
 fn write(out: &mut String, value: &Value) {
@@ -233,5 +257,6 @@ mod tests {
     fn titles_begin_each_run_of_letters() {
         assert_eq!(py_title("AIMessageChunk"), "Aimessagechunk");
         assert_eq!(py_title("éa ßa 2nd x_y"), "Éa Ssa 2Nd X_Y");
+        assert_eq!(py_title("ǄAǅ ǆ ΌΣΟΣ ΣΑΣ1 ა ᾳ ᾷ ﬃ ŉa"), "ǅaǆ ǅ Όσος Σας1 ა ᾼ Α\u{342}\u{345} Ffi ʼNa");
     }
 }
