@@ -66,6 +66,31 @@ impl Error {
         self.as_run().and_then(RunError::code)
     }
 
+    /// Returns the name of the error class that LangGraph raises in its place, as `InvalidUpdateError`; `None` for the
+    /// errors of the store, of which it knows none.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Empty {}
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Empty>::new().node("n", |_: &Empty| Ok(())).edge(START, "n").compile()?;
+    /// let error = graph.invoke(&Store::memory().thread("new")?, Input::Continue).unwrap_err();
+    /// assert_eq!(error.class(), Some("EmptyInputError"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn class(&self) -> Option<&'static str> {
+        match &*self.0 {
+            Repr::Store(_) => None,
+            Repr::Run(error) => Some(error.class()),
+            Repr::Graph(error) => Some(error.class()),
+        }
+    }
+
     /// Returns whether another run on the thread was faster.
     pub fn is_conflict(&self) -> bool {
         self.kind() == ErrorKind::Conflict

@@ -34,15 +34,22 @@
 //! # Recipes
 //!
 //! [First run](#first-run) ·
+//! [Channels with rules of their own](#channels-with-rules-of-their-own) ·
 //! [A durable thread](#a-durable-thread) ·
 //! [Resume after a failure](#resume-after-a-failure) ·
 //! [Ask a human](#ask-a-human) ·
+//! [A function in place of a graph](#a-function-in-place-of-a-graph) ·
 //! [Fan out with sends](#fan-out-with-sends) ·
 //! [Wait for several nodes](#wait-for-several-nodes) ·
 //! [An agent with tools](#an-agent-with-tools) ·
+//! [Hand over from graph to graph](#hand-over-from-graph-to-graph) ·
+//! [Try again, give up in time, handle what failed](#try-again-give-up-in-time-handle-what-failed) ·
 //! [Go back in time](#go-back-in-time) ·
 //! [Correct a state](#correct-a-state) ·
 //! [Watch a run](#watch-a-run) ·
+//! [Stream a message while it is written](#stream-a-message-while-it-is-written) ·
+//! [Await instead of blocking](#await-instead-of-blocking) ·
+//! [Remember across threads](#remember-across-threads) ·
 //! [A schema made at run time](#a-schema-made-at-run-time) ·
 //! [History without a graph](#history-without-a-graph) ·
 //! [Inspect a file](#inspect-a-file)
@@ -74,6 +81,50 @@
 //!
 //! let done = graph.invoke((), Collatz::update().n(6))?;
 //! assert_eq!(done.state().path.to_vec(), [3, 10, 5, 16, 8, 4, 2, 1]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Channels with rules of their own
+//!
+//! A reducer is a plain function. What is private goes neither in nor out, and a node may see a part of the state.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! fn highest(old: i64, new: i64) -> i64 {
+//!     old.max(new)
+//! }
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Game {
+//!     #[channel(reduce = highest)]
+//!     record: i64,
+//!     #[channel(append)]
+//!     moves: List<String>,
+//!     #[channel(private)]
+//!     dice: i64,
+//! }
+//!
+//! #[derive(State, Clone, Default)]
+//! #[state(part_of = Game)]
+//! struct Dice {
+//!     dice: i64,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Game>::new()
+//!     .node("roll", |_: &Game| Ok(Dice { dice: 4 }))
+//!     .node("play", |dice: &Dice| Ok(Game::update().record(dice.dice * 10).moves([format!("moved by {}", dice.dice)])))
+//!     .edge(START, "roll")
+//!     .edge("roll", "play")
+//!     .compile()?;
+//!
+//! let thread = Store::memory().thread("game")?;
+//! graph.invoke(&thread, Game::update().record(70))?;
+//! let second = graph.invoke(&thread, Game::update().record(20))?;
+//! assert_eq!((second.state().record, second.state().moves.len()), (70, 2));
+//! assert_eq!(graph.output_channels().collect::<Vec<_>>(), ["record", "moves"]);
 //! # Ok(())
 //! # }
 //! ```
@@ -176,7 +227,7 @@
 //! let graph = StateGraph::<Order>::new()
 //!     .node("approve", |order: &Order, ctx: &Context| {
 //!         let answer = ctx.interrupt(format!("spend {}?", order.total))?;
-//!         Ok(Order::update().approved(answer == Value::from("yes")))
+//!         Ok(Order::update().approved(answer == "yes"))
 //!     })
 //!     .edge(START, "approve")
 //!     .compile()?;
@@ -188,6 +239,38 @@
 //!
 //! let done = graph.invoke(&thread, Command::resume("yes"))?;
 //! assert!(done.is_done() && done.state().approved);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## A function in place of a graph
+//!
+//! An [`Entrypoint`](graph::Entrypoint) is written as plain code. What a [`Task`](graph::Task) returned is stored: after a
+//! question, a failure or a crash the function runs again from its first line, and its finished tasks do not.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! let draft = Task::new("draft", |topic: String| Ok(format!("An essay about {topic}")));
+//! let essay = Entrypoint::new("essay", move |topic: String, ctx: &Context| {
+//!     let mut text = draft.call(ctx, topic)?;
+//!     loop {
+//!         let review = ctx.interrupt(text.as_str())?;
+//!         match review.as_str() {
+//!             Some("good") => return Ok(text),
+//!             wish => text = format!("{text}, {}", wish.unwrap_or("again")),
+//!         }
+//!     }
+//! })
+//! .compile()?;
+//!
+//! let thread = Store::memory().thread("essay-1")?;
+//! essay.invoke(&thread, "cats".to_string())?;
+//! let asked = essay.invoke(&thread, Command::resume("with dogs"))?;
+//! assert_eq!(asked.interrupts()[0].value, "An essay about cats, with dogs");
+//! let done = essay.invoke(&thread, Command::resume("good"))?;
+//! assert_eq!(done.value().map(String::as_str), Some("An essay about cats, with dogs"));
 //! # Ok(())
 //! # }
 //! ```
@@ -318,6 +401,83 @@
 //! # }
 //! ```
 //!
+//! ## Hand over from graph to graph
+//!
+//! A graph is a node of another one: they share the channels that both have. With
+//! [`Command::to_parent`](graph::Command::to_parent) a node inside hands over to a node beside its graph.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Team {
+//!     #[channel(messages)]
+//!     messages: Messages,
+//!     in_charge: String,
+//! }
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Worker {
+//!     #[channel(messages)]
+//!     messages: Messages,
+//! }
+//!
+//! fn worker(name: &'static str, next: &'static str) -> Result<CompiledGraph<Worker>> {
+//!     let work = move |_: &Worker| {
+//!         let said = Message::ai(format!("{name} is done")).with_name(name);
+//!         Ok(Command::update(Team::update().messages([said]).in_charge(next)).and_goto(next).to_parent())
+//!     };
+//!     Ok(StateGraph::<Worker>::new().name(name).node("work", work).edge(START, "work").compile()?)
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let to = |nodes: [&'static str; 1]| NodeOptions::new().destinations(nodes);
+//! let graph = StateGraph::<Team>::new()
+//!     .node_with("ann", worker("ann", "ben")?, to(["ben"]))
+//!     .node_with("ben", worker("ben", END)?, to([END]))
+//!     .edge(START, "ann")
+//!     .compile()?;
+//!
+//! let done = graph.invoke((), Team::update().messages([Message::human("Go!")]))?;
+//! let said: Vec<_> = done.state().messages.iter().map(|message| message.text()).collect();
+//! assert_eq!(said, ["Go!", "ann is done", "ben is done"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Try again, give up in time, handle what failed
+//!
+//! Options of a node say what is done about failures; [`NodeDefaults`](graph::NodeDefaults) hold for all nodes of a graph.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Page {
+//!     text: String,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let patient = RetryPolicy::new().max_attempts(2).initial_interval(Duration::from_millis(1)).jitter(false);
+//! let options = NodeOptions::new()
+//!     .timeout(Duration::from_millis(5))
+//!     .retry(patient)
+//!     .error_handler(|_: &Page, ctx: &Context| {
+//!         let failed = ctx.error().map(|failed| failed.message.clone()).unwrap_or_default();
+//!         Ok(Page::update().text(format!("given up: {failed}")))
+//!     });
+//! let hang = |_: Arc<Page>| std::future::pending::<NodeResult<()>>();
+//! let graph = StateGraph::<Page>::new().node_with("fetch", hang, options).edge(START, "fetch").compile()?;
+//!
+//! let done = graph.invoke((), Page::update())?;
+//! assert!(done.state().text.starts_with("given up: node \"fetch\" was stopped after"));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! ## Go back in time
 //!
 //! A run can start from any [`Snapshot`](history::Snapshot). The old continuation stays as it was; the new one is a
@@ -419,6 +579,139 @@
 //! # }
 //! ```
 //!
+//! ## Stream a message while it is written
+//!
+//! [`Context::message_stream`](graph::Context::message_stream) shows the pieces at once, and makes one message of them.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Chat {
+//!     #[channel(messages)]
+//!     messages: Messages,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Chat>::new()
+//!     .node("model", |_: &Chat, ctx: &Context| {
+//!         let mut answer = ctx.message_stream();
+//!         for token in ["Good", " ", "day"] {
+//!             answer.push(token);
+//!         }
+//!         Ok(Chat::update().messages([answer.finish()]))
+//!     })
+//!     .edge(START, "model")
+//!     .compile()?;
+//!
+//! let mut shown = String::new();
+//! let mut stream = graph.stream((), Chat::update().messages([Message::human("Hi")]), &[StreamMode::Messages])?;
+//! for part in &mut stream {
+//!     if let StreamData::Message(part) = part?.data {
+//!         shown += &part.message.text();
+//!     }
+//! }
+//! assert_eq!(shown, "Good day");
+//! assert_eq!(stream.outcome().map(|outcome| outcome.state().messages.len()), Some(2));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Await instead of blocking
+//!
+//! `ainvoke` and `astream` are futures for any executor; nodes, paths and tasks may be `async fn`. A node that captures
+//! something takes owned handles. [`IntoNode`](graph::IntoNode) lists all forms.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Page {
+//!     url: String,
+//!     text: String,
+//!     folder: String,
+//! }
+//!
+//! #[derive(Clone)]
+//! struct Client;
+//!
+//! impl Client {
+//!     async fn get(&self, url: &str) -> Result<String, std::io::Error> {
+//!         Ok(format!("the text of {url}"))
+//!     }
+//! }
+//!
+//! async fn file(page: &Page, ctx: &Context) -> NodeResult<PageUpdate> {
+//!     ctx.emit("filing");
+//!     Ok(Page::update().folder(if page.text.contains("example") { "examples" } else { "others" }))
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let client = Client;
+//! let fetch = move |page: Arc<Page>| {
+//!     let client = client.clone();
+//!     async move { Ok(Page::update().text(client.get(&page.url).await?)) }
+//! };
+//! let graph = StateGraph::<Page>::new()
+//!     .node("fetch", fetch)
+//!     .node("file", file)
+//!     .edge(START, "fetch")
+//!     .edge("fetch", "file")
+//!     .compile()?;
+//!
+//! let run = async {
+//!     let mut stream = graph.astream((), Page::update().url("a.example"), &[StreamMode::Custom]).await?;
+//!     while let Some(part) = stream.next().await {
+//!         assert!(matches!(part?.data, StreamData::Custom(value) if value == "filing"));
+//!     }
+//!     assert_eq!(stream.outcome().map(|outcome| outcome.state().folder.as_str()), Some("examples"));
+//!     Ok::<(), annals::Error>(())
+//! };
+//! # annals::block_on(run)
+//! # }
+//! ```
+//!
+//! ## Remember across threads
+//!
+//! The key-value memory of a store is shared by its threads. Who the user is comes with the run, not with the state.
+//!
+//! ```
+//! use annals::base::Map;
+//! use annals::prelude::*;
+//!
+//! struct User(&'static str);
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Chat {
+//!     text: String,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Chat>::new()
+//!     .context::<User>()
+//!     .node("answer", |chat: &Chat, ctx: &Context| {
+//!         let User(name) = ctx.value().ok_or("there is a user")?;
+//!         let place = ["users", *name];
+//!         if let Some(wish) = chat.text.strip_prefix("remember ") {
+//!             ctx.kv()?.put(place, "wish", Map::from_iter([("text".into(), wish.into())]))?;
+//!         }
+//!         let known = ctx.kv()?.search(KvQuery::new(place).limit(1))?;
+//!         let wish = known.first().and_then(|item| item.value["text"].as_str()).unwrap_or("nothing");
+//!         Ok(Chat::update().text(format!("{name} wants {wish}")))
+//!     })
+//!     .edge(START, "answer")
+//!     .compile()?;
+//!
+//! let store = Store::memory();
+//! graph.run(&store.thread("monday")?).context(User("ann")).invoke(Chat::update().text("remember tea"))?;
+//! let later = graph.run(&store.thread("friday")?).context(User("ann")).invoke(Chat::update().text("hello"))?;
+//! assert_eq!(later.state().text, "ann wants tea");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! ## A schema made at run time
 //!
 //! A program that learns its channels from a configuration uses [`DynSchema`](state::DynSchema). It runs on the same
@@ -471,7 +764,7 @@
 //! let changes = diff(&before, &after)?;
 //! assert_eq!(changes.unchanged, 1);
 //! assert!(matches!(&changes.channels[0], ChannelDiff::Changed { channel, after, .. }
-//!     if &**channel == "price" && *after == Value::from(15)));
+//!     if &**channel == "price" && *after == 15));
 //! let (_, blame) = after.blame()?.into_iter().find(|(channel, _)| &**channel == "price").expect("it was written");
 //! assert_eq!(blame.node.as_deref(), Some("raise"));
 //! # Ok(())
@@ -513,6 +806,7 @@
 //! | --- | --- | --- | --- |
 //! | `derive` | yes | `#[derive(State)]` | a proc macro, with `syn`, in your build |
 //! | `tokio` | no | [`TokioTimer`]: timeouts and pauses of asynchronous runs wait by Tokio | `tokio` with `time` and `rt`, nothing else of it |
+//! | `tracing` | no | spans of [`tracing`](https://docs.rs/tracing): ids, counts, bytes and durations, never values | `tracing` without its macros |
 //! | `conformance` | no | [`store::conformance`](store), the suite that every backend must pass | some thousand lines |
 //!
 //! SQLite is compiled in (`rusqlite` with `bundled`), so a C compiler is needed to build, and nothing to run.

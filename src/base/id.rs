@@ -57,6 +57,12 @@ impl ThreadId {
     }
 }
 
+impl AsRef<str> for ThreadId {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
 impl fmt::Display for ThreadId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

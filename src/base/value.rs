@@ -167,6 +167,55 @@ impl PartialEq for Value {
     }
 }
 
+macro_rules! equals {
+    ($($other:ty),*) => {$(
+        impl PartialEq<$other> for Value {
+            fn eq(&self, other: &$other) -> bool {
+                let other = Self::from(*other);
+                *self == other
+            }
+        }
+    )*};
+}
+equals!(bool, i32, i64, u64, usize, f64);
+
+impl PartialEq<str> for Value {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == Some(other)
+    }
+}
+
+impl PartialEq<&str> for Value {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == Some(*other)
+    }
+}
+
+impl PartialEq<String> for Value {
+    fn eq(&self, other: &String) -> bool {
+        self.as_str() == Some(other)
+    }
+}
+
+/// A member of an object; null if there is none.
+impl std::ops::Index<&str> for Value {
+    type Output = Value;
+
+    fn index(&self, name: &str) -> &Value {
+        self.get(name).unwrap_or(&Value::Null)
+    }
+}
+
+/// A text as it is, everything else as [JSON](Value::to_json).
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Str(text) => f.pad(text),
+            value => write!(f, "{}", value.to_json()),
+        }
+    }
+}
+
 macro_rules! from_int {
     ($($int:ty),*) => {$(
         impl From<$int> for Value {
@@ -208,9 +257,21 @@ impl From<&str> for Value {
     }
 }
 
+impl From<&String> for Value {
+    fn from(text: &String) -> Self {
+        Self::Str(text.clone())
+    }
+}
+
 impl From<String> for Value {
     fn from(text: String) -> Self {
         Self::Str(text)
+    }
+}
+
+impl From<std::borrow::Cow<'_, str>> for Value {
+    fn from(text: std::borrow::Cow<'_, str>) -> Self {
+        Self::Str(text.into_owned())
     }
 }
 
@@ -528,6 +589,16 @@ pub enum CodecError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_is_compared_indexed_and_shown_as_what_it_says() {
+        let value = sample();
+        assert!(value["z"] == 1 && value["z"] == 1u64 && value["a"] != "no text" && value["no"].is_null());
+        let (yes, truth, half) = (Value::from("yes"), Value::from(true), Value::from(1.5));
+        assert!(yes == "yes" && yes == *"yes" && truth == true && half == 1.5);
+        assert_eq!((value["z"].to_string(), Value::from("as it is").to_string()), ("1".into(), "as it is".into()));
+        assert_eq!(value["a"].to_string(), r#"[null,true,-3,1.5,"ü"]"#);
+    }
 
     fn sample() -> Value {
         let json = serde_json::json!({"z": 1, "a": [null, true, -3, 1.5, "ü"], "big": u64::MAX, "m": {}});

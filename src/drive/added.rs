@@ -50,7 +50,7 @@ impl Ran {
         let (Some(thread), Some(last)) = (&self.thread, self.before.repeats) else {
             return Ok(self.before.list(field).cloned());
         };
-        let mut at = Some(thread.with_namespace(Namespace::root()).at(&last.to_string())?);
+        let mut at = Some(thread.with_namespace(Namespace::root()).at(last)?);
         let run = at.as_ref().and_then(|at| at.record().run);
         while let Some(made) = at.as_ref().filter(|at| at.record().run == run) {
             at = made.parent()?;

@@ -9,11 +9,13 @@ use std::task::{Context as Waiting, Poll};
 use std::time::Duration;
 
 use crate::exec::{
-    RunError, TaskJob, TaskOutcome, begin_limited, close, close_panicked, close_stopped, handle_timeout, poll_timeout,
+    Closing, PathAnswer, RunError, TaskJob, TaskOutcome, begin_limited, close, close_panicked, close_stopped,
+    handle_timeout, poll_timeout,
 };
-use crate::graph::{CancelWait, Context, Host, NodeInput, RunNode, StartNode, Work};
+use crate::graph::{CancelWait, Context, Host, NodeInput, PathFuture, RunNode, StartNode, Work};
 
 use super::host::RunHost;
+use super::nonblocking::block_on;
 use super::timer::{PoolTimer, Sleep, Timer};
 
 /// What came of waiting for a node or a called task.
@@ -136,7 +138,7 @@ pub(super) async fn attempt(job: &TaskJob, input: NodeInput, start: &StartNode, 
         job.context.calls_ended().await;
     }
     match ended {
-        Ended::Returned(output) => close(job, output),
+        Ended::Returned(output) => closed(job, close(job, output)).await,
         Ended::Panicked(panic) => close_panicked(job, &*panic),
         Ended::Stopped(error) => close_stopped(job, error),
         Ended::Cancelled(reason) => {
@@ -147,14 +149,66 @@ pub(super) async fn attempt(job: &TaskJob, input: NodeInput, start: &StartNode, 
 }
 
 /// Runs a node on this thread, unless its run is cancelled.
-pub(super) fn attempt_here(job: &TaskJob, input: NodeInput, run: &RunNode) -> TaskOutcome {
+pub(super) fn attempt_begun(job: &TaskJob, input: NodeInput, run: &RunNode) -> Closing {
     if let Some(reason) = job.context.control().cancel_reason() {
-        return TaskOutcome::Cancelled { reason, ran: false };
+        return Closing::Ended(TaskOutcome::Cancelled { reason, ran: false });
     }
     match catch_unwind(AssertUnwindSafe(|| run(input, &job.context))) {
         Ok(output) => close(job, output),
-        Err(panic) => close_panicked(job, &*panic),
+        Err(panic) => Closing::Ended(close_panicked(job, &*panic)),
     }
+}
+
+/// Runs a node, and what follows it, on this thread.
+pub(super) fn attempt_here(job: &TaskJob, input: NodeInput, run: &RunNode) -> TaskOutcome {
+    match attempt_begun(job, input, run) {
+        Closing::Ended(outcome) => outcome,
+        closing => block_on(closed(job, closing)),
+    }
+}
+
+/// Awaits the conditional edges of a task whose node has ended.
+pub(super) async fn closed(job: &TaskJob, mut closing: Closing) -> TaskOutcome {
+    loop {
+        let wait = match closing {
+            Closing::Ended(outcome) => return outcome,
+            Closing::Path(wait) => wait,
+        };
+        let (control, mut cancel) = (job.context.control(), CancelWait::default());
+        let mut path = pin!(caught(wait.path));
+        let answered = poll_fn(|waiting| {
+            if control.cancel_reason().is_none()
+                && let Poll::Ready(answer) = path.as_mut().poll(waiting)
+            {
+                return Poll::Ready(Ok(answer));
+            }
+            match cancel.wake(control, waiting.waker()) {
+                true => Poll::Ready(Err(control.cancel_reason().unwrap_or_default())),
+                false => Poll::Pending,
+            }
+        });
+        closing = match answered.await {
+            Ok(answer) => wait.asks.answered(job, answer),
+            Err(reason) => {
+                job.context.life().end();
+                return TaskOutcome::Cancelled { reason, ran: true };
+            }
+        };
+    }
+}
+
+/// Awaits a path, also one that panics.
+async fn caught(mut path: PathFuture) -> PathAnswer {
+    poll_fn(|waiting| match catch_unwind(AssertUnwindSafe(|| path.as_mut().poll(waiting))) {
+        Ok(polled) => polled.map(Ok),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
+}
+
+/// Waits for a path on this thread.
+pub(super) fn path_here(path: PathFuture) -> PathAnswer {
+    block_on(caught(path))
 }
 
 /// Waits before another attempt. Returns what became of the task, if its run was cancelled meanwhile.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use crate::base::limits;
 use crate::error::Error;
-use crate::exec::{Effect, Event, EventMask, Machine, Opened, Status, TaskJob, TaskOutcome, open};
+use crate::exec::{Closing, Effect, Event, EventMask, Machine, Opened, Status, TaskJob, TaskOutcome, open};
 use crate::graph::Work;
 use crate::store::{Batch, Ticket};
 
-use super::attempt::{attempt, attempt_here, wait_before};
+use super::attempt::{attempt, attempt_here, closed, wait_before};
 use super::begun::{Begun, Tickets, waits};
 use super::cache::look_up;
 use super::feed::{Fact, Reader, while_polled};
@@ -233,6 +233,7 @@ pub(super) fn run_task(mut job: TaskJob, host: &RunHost) -> TaskOutcome {
     let (work, input) = match open(&mut job) {
         Opened::Node { work, input } => (work, input),
         Opened::Ended(outcome) => return outcome,
+        Opened::Path(wait) => return block_on(closed(&job, Closing::Path(wait))),
     };
     let limited = job.context.life().limits().is_some();
     match &work {

@@ -11,6 +11,7 @@ use crate::history::{Snapshot, Thread};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use crate::store::{ChannelRecord, ChannelValue, ItemRange, Parent, Point, StoreError};
 
+use super::attempt::path_here;
 use super::load::{keep, load};
 use super::place::RunOn;
 use super::run::recording;
@@ -126,7 +127,8 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// Changes the state as if a node had made the change, and returns the new checkpoint. The edges of that node are
     /// followed; the node is not run. Nothing stored is changed: at an old checkpoint this opens a branch.
     ///
-    /// `as_node` says what the update is made as: a node's name, [`UpdateAs`], or `None` for the node that wrote last.
+    /// `as_node` says what the update is made as: a node's name, [`UpdateAs`], or `None` for the node that wrote last. An
+    /// asynchronous path of its edges is waited for right here.
     ///
     /// # Errors
     /// [`RunError::AmbiguousUpdate`], [`RunError::UnknownNode`], [`RunError::Edit`]; a conflict if the thread moved on
@@ -200,7 +202,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         {
             recording.parents = base.parents;
         }
-        let mut editor = Editor::new(&self.graph, loaded.head, recording, store.mint_seed(), store.now());
+        let mut editor = Editor::new(&self.graph, loaded.head, recording, store.mint_seed(), store.now(), &path_here);
         for updates in supersteps {
             superstep(&self.graph, &thread, &mut editor, updates)?;
         }
@@ -208,7 +210,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         store.commit(&batch)?;
         keep(&self.graph, &thread, head);
         let id = batch.head_after().ok_or(RunError::EmptyInput)?;
-        Ok(thread.at(&id.to_string())?)
+        Ok(thread.at(id)?)
     }
 }
 

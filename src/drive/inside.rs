@@ -20,7 +20,7 @@ use super::host::RunHost;
 use super::load::{self, Loaded};
 use super::nonblocking::AsyncDriver;
 use super::pool::unblock;
-use super::run::{Durability, Input, Settings};
+use super::run::{Durability, Input, Settings, check_context};
 
 /// Where a run inside a task stands.
 struct Inside {
@@ -120,7 +120,7 @@ pub(super) fn begin(
         output: graph.schemas.shown_output(&*graph.layout),
         recording,
         seed,
-        scope: scope_inside(graph, context),
+        scope: scope_inside(graph, context, settings)?,
         namespace: inside.namespace,
         above: Some(context.clone()),
     };
@@ -129,13 +129,20 @@ pub(super) fn begin(
     Ok(Begun::new(machine, store, host, true, wants))
 }
 
-/// Returns what a graph inside shares with the run around it: the cache too, if it has none of its own.
-fn scope_inside(graph: &Graph, context: &Context) -> Arc<Scope> {
+/// Returns what a graph inside shares with the run around it: also the cache, the context value and the key-value memory,
+/// if it has none of its own.
+fn scope_inside(graph: &Graph, context: &Context, settings: &Settings) -> Result<Arc<Scope>, RunError> {
     let scope = context.scope();
-    match &graph.cache {
-        Some(own) => Arc::new(Scope { cache: Some(own.clone()), ..Scope::clone(scope) }),
-        None => Arc::clone(scope),
+    check_context(graph, settings.value.as_deref().or(scope.value.as_deref()))?;
+    if graph.cache.is_none() && settings.value.is_none() && settings.kv.is_none() {
+        return Ok(Arc::clone(scope));
     }
+    Ok(Arc::new(Scope {
+        cache: graph.cache.clone().or_else(|| scope.cache.clone()),
+        value: settings.value.clone().or_else(|| scope.value.clone()),
+        kv: settings.kv.clone().or_else(|| scope.kv.clone()),
+        ..Scope::clone(scope)
+    }))
 }
 
 /// Gets the head that this very run left, whose commits are not all written yet.

@@ -13,11 +13,11 @@ use std::task::{Context as Waiting, Poll, Wake, Waker};
 use parking_lot::Mutex;
 
 use crate::error::Error;
-use crate::exec::{Effect, Event, Machine, Opened, Status, TaskJob, TaskOutcome, open};
+use crate::exec::{Closing, Effect, Event, Machine, Opened, Status, TaskJob, TaskOutcome, open};
 use crate::graph::{Called, Work};
 use crate::store::Batch;
 
-use super::attempt::{attempt, attempt_here, wait_before};
+use super::attempt::{attempt, attempt_begun, attempt_here, closed, wait_before};
 use super::begun::{Begun, Tickets, waits};
 use super::cache::look_up_async;
 use super::call::Running;
@@ -187,17 +187,23 @@ impl AsyncDriver {
         let host = Arc::clone(&self.run.host);
         match open(&mut job) {
             Opened::Ended(outcome) => self.feed.0.push(Fact::Ended(slot, outcome)),
-            Opened::Node { work: Work::Blocking(run), input } if job.after.is_zero() => {
+            Opened::Path(wait) => self.poll_task(slot, async move { closed(&job, Closing::Path(wait)).await }),
+            Opened::Node { work: Work::Blocking(run), input } if job.after.is_zero() && !job.awaits_paths() => {
                 let feed = Arc::clone(&self.feed.0);
                 let work = move || feed.push(Fact::Ended(slot, attempt_here(&job, input, &run)));
                 // A thread that runs a task does not wait for another one.
                 if in_task() { run_here(work) } else { Pool::shared().spawn(Box::new(work)) }
             }
             Opened::Node { work: Work::Blocking(run), input } => self.poll_task(slot, async move {
-                match wait_before(&job, &host, host.timer()).await {
-                    Ok(()) => unblock(move || attempt_here(&job, input, &run)).await,
-                    Err(outcome) => outcome,
+                if let Err(outcome) = wait_before(&job, &host, host.timer()).await {
+                    return outcome;
                 }
+                let begun = move || {
+                    let closing = attempt_begun(&job, input, &run);
+                    (job, closing)
+                };
+                let (job, closing) = unblock(begun).await;
+                closed(&job, closing).await
             }),
             Opened::Node { work: Work::Async(start) | Work::Either(_, start), input } => {
                 self.poll_task(slot, async move {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::base::limits::RECURSION_LIMIT_DEFAULT;
-use crate::base::{CheckpointId, Clock, IdSource, Namespace, RunId, SystemClock};
+use crate::base::{CheckpointId, Clock, IdSource, Map, Namespace, RunId, SystemClock, Value};
 use crate::error::Error;
 use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, Saving, Start, answers_by_id};
 use crate::graph::{Breakpoints, Command, CompiledGraph, Entry, Graph, Host, RunControl, Scope, input_writes};
 use crate::history::Thread;
-use crate::state::{DynState, DynUpdate, IntoUpdate, Writes, field_of, resolve};
+use crate::state::{DynState, DynUpdate, StateError, Writes, field_of, resolve};
 use crate::store::Kv;
 
 use super::begun::Begun;
@@ -55,14 +55,25 @@ pub enum Input {
 
 /// What can be given to a run of a graph with state `S`: an update, a [`Command`], or an [`Input`]. Implemented by
 /// `#[derive(State)]` for the update of a state.
+#[diagnostic::on_unimplemented(
+    message = "a graph whose state is `{S}` cannot be given `{Self}`",
+    label = "give it an update such as `{S}::update()`, a `Command`, or `Input::Continue`"
+)]
 pub trait IntoInput<S> {
     /// Returns the input.
     fn into_input(self) -> Input;
 }
 
-impl IntoInput<DynState> for DynUpdate {
+/// Also for a state of another type: channels are found by name.
+impl<S> IntoInput<S> for DynUpdate {
     fn into_input(self) -> Input {
-        Input::Update(IntoUpdate::<DynState>::into_writes(self))
+        Input::Update(self.into())
+    }
+}
+
+impl IntoInput<DynState> for Map {
+    fn into_input(self) -> Input {
+        Input::Update(self.into())
     }
 }
 
@@ -155,7 +166,12 @@ impl Settings {
     fn output_fields(&self, graph: &Graph) -> Result<Option<Arc<[usize]>>, Error> {
         let Some(channels) = &self.output_keys else { return Ok(None) };
         let fields = channels.iter().map(|channel| field_of(&*graph.layout, channel));
-        Ok(Some(fields.collect::<Result<_, _>>().map_err(RunError::from)?))
+        Ok(Some(fields.collect::<Result<_, _>>().map_err(|error| match error {
+            StateError::UnknownChannel { channel, known } => {
+                RunError::UnknownOutput { channel, known: known.iter().map(|name| name.to_string()).collect() }
+            }
+            error => error.into(),
+        })?))
     }
 }
 
@@ -241,9 +257,10 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
-    /// Sets metadata that is stored with every checkpoint of the run.
-    pub fn metadata(mut self, metadata: serde_json::Map<String, serde_json::Value>) -> Self {
-        self.settings.metadata = Some(serde_json::Value::Object(metadata).to_string());
+    /// Sets metadata that is stored with every checkpoint of the run: `[("user", "ann")]`, or a JSON object.
+    pub fn metadata(mut self, metadata: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) -> Self {
+        let members = metadata.into_iter().map(|(name, value)| (name.into(), value.into().to_json()));
+        self.settings.metadata = Some(serde_json::Value::Object(members.collect()).to_string());
         self
     }
 
@@ -259,7 +276,7 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     ///
     /// # fn main() -> Result<()> {
     /// let graph = StateGraph::<Order>::new()
-    ///     .node("pay", |_: &Order, ctx: &Context| Ok(Order::update().paid(ctx.interrupt("pay?")? == Value::from("yes"))))
+    ///     .node("pay", |_: &Order, ctx: &Context| Ok(Order::update().paid(ctx.interrupt("pay?")? == "yes")))
     ///     .edge(START, "pay")
     ///     .compile()?;
     /// let thread = Store::memory().thread("order")?;
@@ -287,7 +304,8 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     }
 
     /// Gives the nodes a value that is no part of the state: settings, a client, a user. They get it with
-    /// [`Context::value`](crate::graph::Context::value).
+    /// [`Context::value`](crate::graph::Context::value); a graph can ask for it with
+    /// [`StateGraph::context`](crate::graph::StateGraph::context). Graphs inside nodes share it.
     pub fn context<T: Any + Send + Sync>(mut self, value: T) -> Self {
         self.settings.value = Some(Arc::new(value));
         self
@@ -452,6 +470,7 @@ pub(super) fn begin(
         Input::Command(command) => Start::Command(command),
         Input::Continue => Start::Continue,
     };
+    check_context(graph, settings.value.as_deref())?;
     let place = &place.outermost()?;
     let (run, earlier) = settings.run_id(place.thread.as_ref())?;
     let at = earlier.as_ref().map(|earlier| &earlier.last).or(place.at.as_ref());
@@ -531,6 +550,16 @@ impl Settings {
             scope.answers = resume.as_ref().and_then(answers_by_id).cloned().map(Arc::new);
         }
         Arc::new(scope)
+    }
+}
+
+/// Checks that a run has the context value that its graph asks for.
+pub(super) fn check_context(graph: &Graph, value: Option<&(dyn Any + Send + Sync)>) -> Result<(), RunError> {
+    match graph.misses_context(value) {
+        Some((graph, expected)) => {
+            Err(RunError::NoContext { graph: graph.to_owned(), expected, found: value.is_some() })
+        }
+        None => Ok(()),
     }
 }
 

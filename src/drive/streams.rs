@@ -68,6 +68,44 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     ) -> Result<Stream<'_, S>, Error> {
         self.run(on).stream(input, modes)
     }
+
+    /// Runs the graph with an input and returns what happens, as it happens, without blocking; see [`Run::ainvoke`].
+    ///
+    /// # Errors
+    /// As [`CompiledGraph::stream`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Sum { #[channel(last)] n: i64 }
+    ///
+    /// # fn main() -> Result<()> {
+    /// async fn add(sum: &Sum) -> NodeResult<SumUpdate> {
+    ///     Ok(Sum::update().n(sum.n + 1))
+    /// }
+    /// let graph = StateGraph::<Sum>::new().node("add", add).edge(START, "add").compile()?;
+    /// let run = async {
+    ///     let mut stream = graph.astream((), Sum::update().n(1), &[StreamMode::Updates]).await?;
+    ///     while let Some(part) = stream.next().await {
+    ///         let StreamData::Updates(update) = part?.data else { continue };
+    ///         assert_eq!(&*update.node, "add");
+    ///     }
+    ///     assert_eq!(stream.outcome().map(|outcome| outcome.state().n), Some(2));
+    ///     Ok::<(), annals::Error>(())
+    /// };
+    /// # annals::block_on(run)
+    /// # }
+    /// ```
+    pub async fn astream(
+        &self,
+        on: impl RunOn,
+        input: impl IntoInput<S>,
+        modes: &[StreamMode],
+    ) -> Result<AsyncStream<'_, S>, Error> {
+        self.run(on).astream(input, modes).await
+    }
 }
 
 impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::id::NULL_TASK;
 use crate::base::{CheckpointId, Encoded, IdSource, TaskId, Timestamp, Value};
-use crate::graph::{Context, ContextParts, Graph, Life, NodeOutput, NodePlace, START, Scope};
+use crate::graph::{Context, ContextParts, Graph, Life, NodeOutput, NodePlace, PathFuture, START, Scope};
 use crate::state::Writes;
 use crate::store::batch::{Change, ChangeValue, Data, Seen};
 use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
@@ -16,10 +16,11 @@ use super::error::RunError;
 use super::exit::hold;
 use super::head::{Head, HeadCheckpoint};
 use super::input::input_value;
+use super::leave::{PathAnswer, run_as};
 use super::load::task_writes;
 use super::plan::{Order, plan};
 use super::save::new_writes;
-use super::task::{Task, TaskJob, TaskStatus, run_as};
+use super::task::{Task, TaskJob, TaskStatus};
 
 /// A change to be made as if a node had made it.
 pub(crate) struct NodeEdit {
@@ -45,6 +46,8 @@ pub(crate) struct Editor<'a> {
     batch: Batch,
     ids: IdSource,
     now: Timestamp,
+    /// Awaits a conditional edge.
+    wait: &'a dyn Fn(PathFuture) -> PathAnswer,
 }
 
 /// Finds the node an update is made as: the one that was named, or the one that wrote last. `None` is the input.
@@ -75,9 +78,16 @@ pub(crate) fn as_node(graph: &Graph, head: &Head, name: Option<&str>) -> Result<
 }
 
 impl<'a> Editor<'a> {
-    pub(crate) fn new(graph: &'a Arc<Graph>, head: Head, recording: Recording, seed: u64, now: Timestamp) -> Self {
+    pub(crate) fn new(
+        graph: &'a Arc<Graph>,
+        head: Head,
+        recording: Recording,
+        seed: u64,
+        now: Timestamp,
+        wait: &'a dyn Fn(PathFuture) -> PathAnswer,
+    ) -> Self {
         let batch = Batch::new(recording.thread.clone(), recording.namespace.clone(), recording.head);
-        Self { graph, head, recording, batch, ids: IdSource::from_seed(seed), now }
+        Self { graph, head, recording, batch, ids: IdSource::from_seed(seed), now, wait }
     }
 
     /// Returns the head as it is now.
@@ -112,7 +122,7 @@ impl<'a> Editor<'a> {
             // Like a send it has seen no trigger and empties no join, and changes apply in the order given.
             let mut task = Task::new(id, edit.node, Some((at as u32, Value::Null)));
             let seed = self.ids.random();
-            let mut writes = run_as(&self.job(&task, step, seed), edit.output)?;
+            let mut writes = run_as(&self.job(&task, step, seed), edit.output, self.wait)?;
             written.push((id, path, new_writes(self.graph, &mut writes)));
             task.status = TaskStatus::Done(writes);
             tasks.push(task);

@@ -148,6 +148,25 @@ pub enum RunError {
     /// An answer or a continuation needs a store.
     #[error("a run without a store cannot be continued or answered")]
     NoStore,
+    /// The keys of an output name a channel that the state does not have. Nothing was run.
+    #[error("the output cannot show {channel:?}, which is no channel; there are {known:?}")]
+    UnknownOutput {
+        /// The name.
+        channel: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// The run was not given the context value that its graph asks for
+    /// ([`StateGraph::context`](crate::graph::StateGraph::context)). Nothing was run.
+    #[error("graph {graph:?} asks for a context value of type {expected}, and the run was given {}", given(*found))]
+    NoContext {
+        /// The graph.
+        graph: String,
+        /// The type that it asks for.
+        expected: &'static str,
+        /// Whether the run was given a value, of another type.
+        found: bool,
+    },
     /// Something was to be done to a cache, and the graph has none.
     #[error("the graph has no cache")]
     NoCache,
@@ -163,7 +182,6 @@ pub enum RunError {
         /// The limit.
         limit: u64,
     },
-    /// A task asks a question; never seen outside the machine.
     /// A node addressed a command to the graph around its own, and there is none (`ParentCommand`).
     #[error("a node returned a command for the graph around this one, but the run is that of the outermost graph")]
     ParentCommand,
@@ -261,7 +279,9 @@ impl RunError {
             | Self::AmbiguousUpdate { .. }
             | Self::UnknownNode { .. } => "InvalidUpdateError",
             Self::State(StateError::Message { source, .. }) => source.class().as_str(),
-            Self::State(_) | Self::Codec(_) => "TypeError",
+            Self::State(StateError::UnknownChannel { .. }) => "InvalidUpdateError",
+            Self::State(StateError::Panicked { .. }) => "Exception",
+            Self::State(_) | Self::Codec(_) | Self::NoContext { .. } => "TypeError",
             Self::EmptyInput => "EmptyInputError",
             Self::RecursionLimit { .. } => "GraphRecursionError",
             Self::SeveralInterrupts { .. } | Self::NoStore | Self::NoTimer { .. } => "RuntimeError",
@@ -273,6 +293,7 @@ impl RunError {
             | Self::BadKey { .. }
             | Self::InvalidAnswer(_)
             | Self::NoCache
+            | Self::UnknownOutput { .. }
             | Self::SyncTimeout { .. }
             | Self::BadTimeout { .. } => "ValueError",
             Self::Breakpoint(problem) => problem.class(),
@@ -284,6 +305,10 @@ impl RunError {
             _ => "Exception",
         }
     }
+}
+
+fn given(found: bool) -> &'static str {
+    if found { "one of another type" } else { "none" }
 }
 
 /// Says which limit was not kept.

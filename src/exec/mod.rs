@@ -2,7 +2,7 @@
 //!
 //! [`Machine`] is told facts (a head was loaded, a task has ended, a batch was committed) and asks for effects (start
 //! this task, commit this batch). It reads no clock, rolls no dice, spawns nothing and touches no store: time and
-//! seeds are arguments. A task is begun by `task::open` and ended by `task::close`; the node between them is run by a
+//! seeds are arguments. A task is begun by `task::open` and ended by `leave::close`; the node between them is run by a
 //! driver, where it likes. *Absent:* the `Store`, clocks, threads, async.
 //!
 //! Invariants: the writes of a superstep are applied in the order of their tasks, whatever order they end in; a task
@@ -22,6 +22,7 @@ mod exit;
 mod head;
 mod input;
 mod key;
+mod leave;
 mod limits;
 mod load;
 mod machine;
@@ -48,9 +49,10 @@ pub(crate) use edit::{Copied, Editor, NodeEdit, as_node};
 pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, Start, Status};
 pub(crate) use exit::Saving;
 pub(crate) use head::Head;
+pub(crate) use leave::{Closing, PathAnswer, close};
 pub(crate) use limits::{begin_limited, handle_timeout, poll_timeout};
 pub(crate) use load::{Loader, error_of, interrupts_of, result_of};
 pub(crate) use machine::Machine;
 pub(crate) use plan::{Order, plan};
-pub(crate) use task::{Opened, TaskJob, TaskOutcome, TaskStatus, close, close_panicked, close_stopped, open};
+pub(crate) use task::{Opened, TaskJob, TaskOutcome, TaskStatus, close_panicked, close_stopped, open};
 pub(crate) use view::stored as stored_state;

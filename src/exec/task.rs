@@ -8,13 +8,14 @@ use crate::base::{
     CheckpointId, Encoded, IdSource, Map, Namespace, Payload, TaskId, Value, WriteValue, hash, panic_text,
 };
 use crate::graph::{
-    BoxError, Branch, Cancelled, Command, Context, END, Graph, Interrupt, Interrupted, NodeInput, NodeOutput,
-    NodeResult, Outgoing, START, SendTo, Signal, Takes, Target, TaskInfo, Work, holds,
+    BoxError, Cancelled, Command, Context, END, Graph, Interrupt, Interrupted, NodeInput, NodeOutput, NodeResult,
+    Outgoing, START, SendTo, Signal, Takes, Target, TaskInfo, Work, holds,
 };
 use crate::state::{BoxWrite, FieldKind, StateRef, resolve};
 use crate::store::{TaskKind, TaskRecord};
 
 use super::error::RunError;
+use super::leave::{Closing, PathWait, close};
 use super::retry::Extra;
 
 /// A task of the present superstep.
@@ -203,6 +204,13 @@ impl Task {
     }
 }
 
+impl TaskJob {
+    /// Returns what happens when its node has run.
+    pub(super) fn out(&self) -> &Outgoing {
+        self.node.map_or(&self.graph.start, |node| &self.graph.nodes[node].out)
+    }
+}
+
 /// Returns the id of a task: a hash of the checkpoint it starts from and of what makes it due.
 pub(crate) fn task_id(checkpoint: CheckpointId, namespace: &Namespace, step: i64, record: &TaskRecord) -> TaskId {
     let mut place = Vec::with_capacity(128);
@@ -233,13 +241,18 @@ pub(crate) enum Opened {
     Node { work: Work, input: NodeInput },
     /// It runs no node, or could not begin.
     Ended(TaskOutcome),
+    /// It runs no node, and a conditional edge is to be awaited.
+    Path(Box<PathWait>),
 }
 
 /// Begins a task.
 pub(crate) fn open(job: &mut TaskJob) -> Opened {
     let Some(node) = job.node else {
         let output = job.input.take().unwrap_or_default();
-        return Opened::Ended(close(job, Ok(output)));
+        return match close(job, Ok(output)) {
+            Closing::Ended(outcome) => Opened::Ended(outcome),
+            Closing::Path(wait) => Opened::Path(wait),
+        };
     };
     let body = &job.graph.nodes[node].body;
     if let Err(error) = job.check_limits(&body.work) {
@@ -250,18 +263,6 @@ pub(crate) fn open(job: &mut TaskJob) -> Opened {
         Ok(input) => Opened::Node { work: body.work.clone(), input },
         Err(error) => Opened::Ended(TaskOutcome::Failed { error, writes: Vec::new(), answers: Vec::new() }),
     }
-}
-
-/// Ends a task whose node returned: its changes, commands, edges and conditional edges. User code may panic; the panic
-/// fails the task.
-pub(crate) fn close(job: &TaskJob, output: NodeResult<NodeOutput>) -> TaskOutcome {
-    let mut writes = Vec::new();
-    let result = node_output(&job.context, output).and_then(|output| {
-        let out = job.node.map_or(&job.graph.start, |node| &job.graph.nodes[node].out);
-        catch_unwind(AssertUnwindSafe(|| leave(job, output, out, &mut writes)))
-            .unwrap_or_else(|panic| Err(panicked(&job.context, &*panic)))
-    });
-    outcome(&job.context, result, writes)
 }
 
 /// Ends a task whose node panicked.
@@ -275,11 +276,11 @@ pub(crate) fn close_stopped(job: &TaskJob, error: RunError) -> TaskOutcome {
     outcome(&job.context, Err(error), Vec::new())
 }
 
-fn panicked(context: &Context, panic: &(dyn std::any::Any + Send)) -> RunError {
+pub(super) fn panicked(context: &Context, panic: &(dyn std::any::Any + Send)) -> RunError {
     RunError::NodePanicked { node: context.node().to_owned(), reason: panic_text(panic) }
 }
 
-fn outcome(context: &Context, result: Result<(), RunError>, writes: Vec<TaskWrite>) -> TaskOutcome {
+pub(super) fn outcome(context: &Context, result: Result<(), RunError>, writes: Vec<TaskWrite>) -> TaskOutcome {
     context.finish_calls();
     let cancelled = matches!(&result, Err(RunError::NodeCancelled { .. }));
     if let Some(reason) = context.control().cancel_reason().filter(|_| cancelled) {
@@ -304,7 +305,7 @@ fn outcome(context: &Context, result: Result<(), RunError>, writes: Vec<TaskWrit
 }
 
 /// Returns what a node asked for. A command that a graph inside it addressed to its parent is the node's own.
-fn node_output(context: &Context, output: NodeResult<NodeOutput>) -> Result<NodeOutput, RunError> {
+pub(super) fn node_output(context: &Context, output: NodeResult<NodeOutput>) -> Result<NodeOutput, RunError> {
     let error = match output {
         Ok(output) => return Ok(output),
         Err(error) => node_error(context, error),
@@ -320,10 +321,9 @@ fn node_output(context: &Context, output: NodeResult<NodeOutput>) -> Result<Node
     }
 }
 
-/// Turns what a node asked for into writes: changes, commands, edges, conditional edges, in this order. If a conditional
-/// edge fails, the writes before it are made.
-fn leave(job: &TaskJob, output: NodeOutput, out: &Outgoing, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
-    let graph = &*job.graph;
+/// Turns what a node asked for into writes: changes, commands, edges, in this order. Conditional edges come after them.
+pub(super) fn leave(job: &TaskJob, output: NodeOutput, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
+    let (graph, out) = (&*job.graph, job.out());
     if let Some(command) = output.commands.iter().find(|command| command.parent) {
         job.context.asked().lock().signal = Some(Signal::Parent(command.clone()));
         return Err(RunError::Waiting(Interrupted::new()));
@@ -340,10 +340,10 @@ fn leave(job: &TaskJob, output: NodeOutput, out: &Outgoing, writes: &mut Vec<Tas
     }
     encode_all(job, &mut own)?;
     *writes = own;
-    take_branches(job, out, writes)
+    Ok(())
 }
 
-fn encode_all(job: &TaskJob, writes: &mut [TaskWrite]) -> Result<(), RunError> {
+pub(super) fn encode_all(job: &TaskJob, writes: &mut [TaskWrite]) -> Result<(), RunError> {
     if job.record { encode_stored(&job.graph, writes) } else { Ok(()) }
 }
 
@@ -361,7 +361,7 @@ fn is_stored(graph: &Graph, write: &TaskWrite) -> bool {
 }
 
 /// A node's own error is returned as given; one that carries a question is not an error.
-fn node_error(context: &Context, error: BoxError) -> RunError {
+pub(super) fn node_error(context: &Context, error: BoxError) -> RunError {
     if crate::graph::stops(&error) {
         return RunError::Waiting(Interrupted::new());
     }
@@ -445,7 +445,7 @@ fn push(writes: &mut Vec<TaskWrite>, channel: u32, kind: WriteKind) {
 }
 
 /// Writes a target. Unknown nodes are dropped, as in the reference.
-fn push_target(graph: &Graph, target: &Target, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
+pub(super) fn push_target(graph: &Graph, target: &Target, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
     match target {
         Target::Send(send) if &*send.node == END => return Err(RunError::SendToEnd),
         Target::Send(send) if send.timeout.is_some_and(|timeout| timeout.is_zero()) => {
@@ -459,55 +459,6 @@ fn push_target(graph: &Graph, target: &Target, writes: &mut Vec<TaskWrite>) -> R
         }
     }
     Ok(())
-}
-
-/// Asks the conditional edges, which see the state with the writes of this task applied.
-fn take_branches(job: &TaskJob, out: &Outgoing, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
-    if out.branches.is_empty() {
-        return Ok(());
-    }
-    let layout = &*job.graph.layout;
-    let mut state = Arc::clone(&job.state);
-    let mut fields: Vec<(u32, Vec<BoxWrite>)> = Vec::new();
-    for write in writes.iter() {
-        if let WriteKind::Field(Some(value)) = &write.kind {
-            match fields.iter_mut().find(|(channel, _)| *channel == write.channel) {
-                Some((_, values)) => values.push(value.clone()),
-                None => fields.push((write.channel, vec![value.clone()])),
-            }
-        }
-    }
-    for (field, values) in fields {
-        let mut present = job.present.as_ref().is_none_or(|present| present[field as usize]);
-        layout.update(&mut state, field as usize, &mut present, values)?;
-    }
-    if let Some(fields) = job.node.and_then(|node| job.graph.nodes[node].reads.as_deref()) {
-        state = layout.project(&state, fields);
-    }
-    for branch in &out.branches {
-        let targets = (branch.path)(&state, &job.context).map_err(|error| node_error(&job.context, error))?;
-        let first = writes.len();
-        let mut go = |target| push_target(&job.graph, &mapped(branch, target)?, writes);
-        if let Err(error) = targets.into_iter().try_for_each(&mut go) {
-            writes.truncate(first);
-            return Err(error);
-        }
-        encode_all(job, &mut writes[first..])?;
-    }
-    Ok(())
-}
-
-fn mapped(branch: &Branch, target: Target) -> Result<Target, RunError> {
-    let (Some(map), Target::Node(label)) = (&branch.map, &target) else {
-        return match &target {
-            Target::Node(name) if &**name == START => Err(RunError::BadDestination { name: START.into() }),
-            _ => Ok(target),
-        };
-    };
-    match map.iter().find(|(known, _)| known == label) {
-        Some((_, node)) => Ok(Target::Node(Arc::clone(node))),
-        None => Err(RunError::UnknownLabel { label: label.to_string() }),
-    }
 }
 
 pub(super) fn encode(graph: &Graph, write: &TaskWrite) -> Result<WriteValue, RunError> {
@@ -562,13 +513,5 @@ pub(crate) fn command_writes(graph: &Graph, command: Command, seed: u64) -> Resu
         push_target(graph, target, &mut writes)?;
     }
     encode_stored(graph, &mut writes)?;
-    Ok(writes)
-}
-
-/// Leaves a node with given changes, without running it (`update_state`).
-pub(crate) fn run_as(job: &TaskJob, output: NodeOutput) -> Result<Vec<TaskWrite>, RunError> {
-    let out = job.node.map_or(&job.graph.start, |node| &job.graph.nodes[node].out);
-    let mut writes = Vec::new();
-    leave(job, output, out, &mut writes)?;
     Ok(writes)
 }

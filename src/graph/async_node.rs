@@ -64,8 +64,35 @@ pub struct Owns;
 pub struct OwnsState;
 #[doc(hidden)]
 pub struct OwnInput;
+#[doc(hidden)]
+pub struct OwnInputAlone;
+#[doc(hidden)]
+pub struct OwnInputBorrows;
 
-fn of_state<S: Send + Sync + 'static, Fut>(start: impl Fn(Arc<S>, Context) -> Fut + Send + Sync + 'static) -> NodeBody
+/// An `async fn` that takes an input of its own and borrows its context.
+#[doc(hidden)]
+pub trait BorrowingOwnNode<'a, I>: Send + Sync {
+    type Future: Future<Output = Self::Returned> + Send + 'a;
+    type Returned;
+    fn start(&self, input: I, context: &'a Context) -> Self::Future;
+}
+
+impl<'a, I, F, Fut> BorrowingOwnNode<'a, I> for F
+where
+    F: Fn(I, &'a Context) -> Fut + Send + Sync,
+    Fut: Future + Send + 'a,
+{
+    type Future = Fut;
+    type Returned = Fut::Output;
+
+    fn start(&self, input: I, context: &'a Context) -> Fut {
+        self(input, context)
+    }
+}
+
+pub(super) fn of_state<S: Send + Sync + 'static, Fut>(
+    start: impl Fn(Arc<S>, Context) -> Fut + Send + Sync + 'static,
+) -> NodeBody
 where
     Fut: Future<Output = NodeResult<NodeOutput>> + Send + 'static,
 {
@@ -139,6 +166,21 @@ where
     }
 }
 
+/// Makes a node of a function that takes an input of its own.
+fn of_value<I: DeserializeOwned, Fut>(start: impl Fn(I, Context) -> Fut + Send + Sync + 'static) -> NodeBody
+where
+    Fut: Future<Output = NodeResult<NodeOutput>> + Send + 'static,
+{
+    let start = move |input: NodeInput, context: Context| -> NodeFuture {
+        let NodeInput::Value(value) = input else { unreachable!("a node with its own input is given a value") };
+        match value.to::<I>() {
+            Ok(input) => Box::pin(start(input, context)),
+            Err(error) => Box::pin(std::future::ready(Err(error.into()))),
+        }
+    };
+    NodeBody { takes: Takes::Value, work: Work::Async(Arc::new(start)), child: None }
+}
+
 impl<S, F, Fut, I, T> IntoNode<S, (OwnInput, I, T)> for Own<F>
 where
     F: Fn(I, Context) -> Fut + Send + Sync + 'static,
@@ -147,16 +189,39 @@ where
     T: IntoOutput<S>,
 {
     fn into_node(self) -> NodeBody {
-        let start = move |input: NodeInput, context: Context| -> NodeFuture {
-            let NodeInput::Value(value) = input else { unreachable!("a node with its own input is given a value") };
-            match value.to::<I>() {
-                Ok(input) => {
-                    let running = (self.0)(input, context);
-                    Box::pin(async move { running.await.map(T::into_output) })
-                }
-                Err(error) => Box::pin(std::future::ready(Err(error.into()))),
-            }
-        };
-        NodeBody { takes: Takes::Value, work: Work::Async(Arc::new(start)), child: None }
+        of_value(move |input: I, context| {
+            let running = (self.0)(input, context);
+            async move { running.await.map(T::into_output) }
+        })
+    }
+}
+
+impl<S, F, Fut, I, T> IntoNode<S, (OwnInputAlone, I, T)> for Own<F>
+where
+    F: Fn(I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = NodeResult<T>> + Send + 'static,
+    I: DeserializeOwned,
+    T: IntoOutput<S>,
+{
+    fn into_node(self) -> NodeBody {
+        of_value(move |input: I, _| {
+            let running = (self.0)(input);
+            async move { running.await.map(T::into_output) }
+        })
+    }
+}
+
+impl<S, F, I, T> IntoNode<S, (OwnInputBorrows, I, T)> for Own<F>
+where
+    F: for<'a> BorrowingOwnNode<'a, I, Returned = NodeResult<T>> + 'static,
+    I: DeserializeOwned + Send + 'static,
+    T: IntoOutput<S>,
+{
+    fn into_node(self) -> NodeBody {
+        let node = Arc::new(self.0);
+        of_value(move |input: I, context| {
+            let node = Arc::clone(&node);
+            async move { node.start(input, &context).await.map(T::into_output) }
+        })
     }
 }

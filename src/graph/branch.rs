@@ -1,9 +1,12 @@
 //! Conditional edges: a function of the state that says where to go.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::state::StateRef;
 
+use super::async_node::{BorrowingNode, BorrowingStateNode};
 use super::command::{SendTo, Target};
 use super::context::Context;
 use super::node::NodeResult;
@@ -18,7 +21,7 @@ pub(crate) struct Branch {
     pub(crate) map: Option<Vec<(Arc<str>, Arc<str>)>>,
 }
 
-/// What a path may return: a target, an option or list of targets, or a result of these.
+/// What a path may return: a target, an option, list or array of targets, or a result of these.
 pub trait IntoTargets {
     /// Returns the targets.
     ///
@@ -36,7 +39,13 @@ macro_rules! one_target {
         }
     )*};
 }
-one_target!(&str, String, SendTo, Target);
+one_target!(&str, String, Arc<str>, SendTo, Target);
+
+impl<T: Into<Target>, const N: usize> IntoTargets for [T; N] {
+    fn into_targets(self) -> NodeResult<Vec<Target>> {
+        Ok(self.into_iter().map(Into::into).collect())
+    }
+}
 
 impl<T: Into<Target>> IntoTargets for Vec<T> {
     fn into_targets(self) -> NodeResult<Vec<Target>> {
@@ -56,17 +65,66 @@ impl<T: IntoTargets> IntoTargets for NodeResult<T> {
     }
 }
 
-/// A function that can be a path: `Fn(&S) -> T` or `Fn(&S, &Context) -> T`, also with a name as [`Named`].
+/// A function that can be a path, also with a name as [`Named`]:
+///
+/// - `Fn(&S) -> T` and `Fn(&S, &Context) -> T`;
+/// - `async fn(&S)` and `async fn(&S, &Context)`; `Fn(Arc<S>)` and `Fn(Arc<S>, Context)` that return a future.
 ///
 /// It sees the state at the start of the superstep with the writes of its own task applied, never those of its
-/// siblings. It must be deterministic.
+/// siblings. It must be deterministic. A timeout of its node does not count for it.
+///
+/// # Example: a model decides where to go
+/// ```
+/// use annals::prelude::*;
+///
+/// #[derive(State, Clone, Default)]
+/// struct Mail { text: String, folder: String }
+///
+/// async fn ask_a_model(question: &str) -> Result<bool, std::io::Error> {
+///     Ok(question.contains("win"))
+/// }
+///
+/// async fn route(mail: &Mail) -> NodeResult<&'static str> {
+///     Ok(if ask_a_model(&mail.text).await? { "spam" } else { "inbox" })
+/// }
+///
+/// fn put(_: &Mail, ctx: &Context) -> NodeResult<MailUpdate> {
+///     Ok(Mail::update().folder(ctx.node()))
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let graph = StateGraph::<Mail>::new()
+///     .node("spam", put)
+///     .node("inbox", put)
+///     .branch_to(START, route, ["spam", "inbox"])
+///     .compile()?;
+/// let run = graph.ainvoke((), Mail::update().text("you win"));
+/// assert_eq!(annals::block_on(run)?.state().folder, "spam");
+/// # Ok(())
+/// # }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "this cannot be the path of a conditional edge in a graph whose state is `{S}`",
+    label = "no path: see `IntoPath`",
+    note = "a path is `Fn(&{S}) -> T`, `Fn(&{S}, &Context) -> T` or an `async fn` of the same; write the types of a closure's parameters",
+    note = "`T` is the name of a node, a `SendTo`, an `Option`, `Vec` or array of these, or a `NodeResult` of one of these"
+)]
 pub trait IntoPath<S, M> {
     #[doc(hidden)]
     fn into_path(self) -> PathBody;
 }
 
+/// What a path is about to say.
+pub(crate) type PathFuture = Pin<Box<dyn Future<Output = NodeResult<Vec<Target>>> + Send>>;
+
 /// A path without its types.
-pub(crate) type Path = Arc<dyn Fn(&StateRef, &Context) -> NodeResult<Vec<Target>> + std::marker::Send + Sync>;
+#[derive(Clone)]
+pub(crate) enum Path {
+    /// It answers at once.
+    Blocking(Arc<dyn Fn(&StateRef, &Context) -> NodeResult<Vec<Target>> + Send + Sync>),
+    /// It is awaited.
+    Async(Arc<dyn Fn(StateRef, Context) -> PathFuture + Send + Sync>),
+}
 
 #[doc(hidden)]
 pub struct PathBody {
@@ -106,14 +164,28 @@ impl<S, N: Into<Arc<str>>, F: IntoPath<S, M>, M> IntoPath<S, (OfNamed, M)> for N
     }
 }
 
-fn path<S: 'static>(
-    run: impl Fn(&S, &Context) -> NodeResult<Vec<Target>> + std::marker::Send + Sync + 'static,
-) -> PathBody {
+fn path<S: 'static>(run: impl Fn(&S, &Context) -> NodeResult<Vec<Target>> + Send + Sync + 'static) -> PathBody {
     let run = move |state: &StateRef, context: &Context| match state.downcast_ref::<S>() {
         Some(state) => run(state, context),
         None => unreachable!("a path is given the state of its graph"),
     };
-    PathBody { run: Arc::new(run), name: None }
+    PathBody { run: Path::Blocking(Arc::new(run)), name: None }
+}
+
+fn awaited<S: Send + Sync + 'static, Fut>(start: impl Fn(Arc<S>, Context) -> Fut + Send + Sync + 'static) -> PathBody
+where
+    Fut: Future<Output: IntoTargets> + Send + 'static,
+{
+    let start = move |state: StateRef, context: Context| -> PathFuture {
+        match state.downcast::<S>() {
+            Ok(state) => {
+                let answer = start(state, context);
+                Box::pin(async move { answer.await.into_targets() })
+            }
+            Err(_) => unreachable!("a path is given the state of its graph"),
+        }
+    };
+    PathBody { run: Path::Async(Arc::new(start)), name: None }
 }
 
 #[doc(hidden)]
@@ -123,7 +195,7 @@ pub struct OfStateAndContext;
 
 impl<S: 'static, F, T: IntoTargets> IntoPath<S, (OfState, T)> for F
 where
-    F: Fn(&S) -> T + std::marker::Send + Sync + 'static,
+    F: Fn(&S) -> T + Send + Sync + 'static,
 {
     fn into_path(self) -> PathBody {
         path(move |state: &S, _: &Context| self(state).into_targets())
@@ -132,9 +204,89 @@ where
 
 impl<S: 'static, F, T: IntoTargets> IntoPath<S, (OfStateAndContext, T)> for F
 where
-    F: Fn(&S, &Context) -> T + std::marker::Send + Sync + 'static,
+    F: Fn(&S, &Context) -> T + Send + Sync + 'static,
 {
     fn into_path(self) -> PathBody {
         path(move |state: &S, context: &Context| self(state, context).into_targets())
+    }
+}
+
+#[doc(hidden)]
+pub struct OfBorrowed;
+#[doc(hidden)]
+pub struct OfBorrowedAndContext;
+#[doc(hidden)]
+pub struct OfOwned;
+#[doc(hidden)]
+pub struct OfOwnedAndContext;
+
+impl<S: Send + Sync + 'static, F, T: IntoTargets> IntoPath<S, (OfBorrowed, T)> for F
+where
+    F: for<'a> BorrowingStateNode<'a, S, Returned = T> + 'static,
+{
+    fn into_path(self) -> PathBody {
+        let path = Arc::new(self);
+        awaited(move |state: Arc<S>, _| {
+            let path = Arc::clone(&path);
+            async move { path.start(&state).await }
+        })
+    }
+}
+
+impl<S: Send + Sync + 'static, F, T: IntoTargets> IntoPath<S, (OfBorrowedAndContext, T)> for F
+where
+    F: for<'a> BorrowingNode<'a, S, Returned = T> + 'static,
+{
+    fn into_path(self) -> PathBody {
+        let path = Arc::new(self);
+        awaited(move |state: Arc<S>, context| {
+            let path = Arc::clone(&path);
+            async move { path.start(&state, &context).await }
+        })
+    }
+}
+
+impl<S: Send + Sync + 'static, F, Fut> IntoPath<S, (OfOwned, Fut)> for F
+where
+    F: Fn(Arc<S>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output: IntoTargets> + Send + 'static,
+{
+    fn into_path(self) -> PathBody {
+        awaited(move |state: Arc<S>, _| self(state))
+    }
+}
+
+impl<S: Send + Sync + 'static, F, Fut> IntoPath<S, (OfOwnedAndContext, Fut)> for F
+where
+    F: Fn(Arc<S>, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output: IntoTargets> + Send + 'static,
+{
+    fn into_path(self) -> PathBody {
+        awaited(self)
+    }
+}
+
+/// A label that a path may return, and the node it stands for: a pair of both, or the name of a node alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathLabel {
+    pub(crate) label: Arc<str>,
+    pub(crate) node: Arc<str>,
+}
+
+impl<L: Into<Arc<str>>, N: Into<Arc<str>>> From<(L, N)> for PathLabel {
+    fn from((label, node): (L, N)) -> Self {
+        Self { label: label.into(), node: node.into() }
+    }
+}
+
+impl From<&str> for PathLabel {
+    fn from(node: &str) -> Self {
+        (node, node).into()
+    }
+}
+
+impl From<String> for PathLabel {
+    fn from(node: String) -> Self {
+        node.as_str().into()
     }
 }

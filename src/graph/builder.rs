@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::state::{Schema, State};
 use crate::store::Cache;
 
-use super::branch::{Branch, IntoPath, PathBody};
-use super::compiled::{CompiledGraph, link};
+use super::branch::{Branch, IntoPath, PathBody, PathLabel};
+use super::compiled::{CompiledGraph, ContextType, link};
 use super::node::{IntoNode, NodeBody};
 use super::options::{NodeDefaults, NodeOptions, Settings};
 use super::problem::{GraphError, GraphProblem};
@@ -61,6 +61,7 @@ pub struct StateGraph<S> {
     pub(super) input: Option<Vec<Arc<str>>>,
     pub(super) output: Option<Vec<Arc<str>>>,
     pub(super) cache: Option<Cache>,
+    pub(super) context: Option<ContextType>,
     /// Whether it is an entrypoint: its one node takes the input itself.
     pub(super) entry: bool,
     pub(super) problems: Vec<GraphProblem>,
@@ -125,6 +126,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
             input: None,
             output: None,
             cache: None,
+            context: None,
             entry: false,
             problems: Vec::new(),
         }
@@ -258,16 +260,43 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         self.add_branch(from.into(), path.into_path(), None)
     }
 
-    /// Adds a conditional edge with the labels that `path` may return, and the node each label stands for.
+    /// Adds a conditional edge with the labels that `path` may return, and the node each label stands for; or with the
+    /// names of the nodes alone. Drawings show where it leads, and a name that is no node is found when compiling.
     ///
     /// A label that is not in the map fails the node.
-    pub fn branch_to<M, L: Into<Arc<str>>, N: Into<Arc<str>>>(
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Count { #[channel(last)] n: i64 }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Count>::new()
+    ///     .node("add", |s: &Count| Ok(Count::update().n(s.n + 1)))
+    ///     .node("show", |_: &Count| Ok(()))
+    ///     .edge(START, "add")
+    ///     .branch_to("add", |s: &Count| if s.n < 3 { "again" } else { "enough" }, [("again", "add"), ("enough", "show")])
+    ///     .branch_to("show", |_: &Count| END, ["add", END])
+    ///     .compile()?;
+    /// assert_eq!(graph.invoke((), Count::update().n(0))?.state().n, 3);
+    /// assert!(graph.get_graph(0).to_mermaid(false).contains("add -. &nbsp;again&nbsp; .-> add"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "path_map")]
+    pub fn branch_to<M>(
         self,
         from: impl Into<Arc<str>>,
         path: impl IntoPath<S, M>,
-        map: impl IntoIterator<Item = (L, N)>,
+        map: impl IntoIterator<Item = impl Into<PathLabel>>,
     ) -> Self {
-        let map = map.into_iter().map(|(label, node)| (label.into(), node.into())).collect();
+        let map = map.into_iter().map(|label| {
+            let PathLabel { label, node } = label.into();
+            (label, node)
+        });
+        let map = map.collect();
         self.add_branch(from.into(), path.into_path(), Some(map))
     }
 

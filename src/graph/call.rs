@@ -38,7 +38,7 @@ use super::task_body::{Awaited, Blocking, IntoTask, TaskBody, TaskFuture, TaskWo
 /// let essay = Entrypoint::new("essay", move |topic: String, context: &Context| {
 ///     let text = draft.call(context, topic)?;
 ///     let verdict = context.interrupt(text.as_str())?;
-///     Ok(if verdict == Value::from("good") { Some(text) } else { None })
+///     Ok(if verdict == "good" { Some(text) } else { None })
 /// })
 /// .compile()?;
 ///

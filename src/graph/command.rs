@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::base::{CodecError, Value};
-use crate::state::{IntoUpdate, Writes};
+use crate::state::Writes;
 
 use super::policy::TimeoutPolicy;
 
@@ -82,6 +82,12 @@ impl From<String> for Target {
     }
 }
 
+impl From<Arc<str>> for Target {
+    fn from(node: Arc<str>) -> Self {
+        Self::Node(node)
+    }
+}
+
 impl From<SendTo> for Target {
     fn from(send: SendTo) -> Self {
         Self::Send(send)
@@ -118,13 +124,61 @@ impl Command {
         Self::new().and_goto(target)
     }
 
-    /// Answers the question at which a run was interrupted.
+    /// Goes to several nodes, in addition to the edges of the node that returns it.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// let both = Command::goto_all(["review", "publish"]);
+    /// let pages = Command::goto_all(["a.md", "b.md"].map(|page| SendTo::new("read", page)));
+    /// # let _ = (both, pages);
+    /// ```
+    pub fn goto_all(targets: impl IntoIterator<Item = impl Into<Target>>) -> Self {
+        Self { goto: targets.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// Answers the question at which a run was interrupted. Of several open questions each is answered by its id:
+    /// [`Command::resume_by_id`].
     pub fn resume(answer: impl Into<Value>) -> Self {
         Self { resume: Some(answer.into()), ..Self::default() }
     }
 
-    /// Changes the state.
-    pub fn update<S>(update: impl IntoUpdate<S>) -> Self {
+    /// Answers questions by their ids; those that are not answered stay open.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Order { #[channel(append)] answers: List<String> }
+    ///
+    /// # fn main() -> Result<()> {
+    /// fn ask(_: &Order, ctx: &Context) -> NodeResult<OrderUpdate> {
+    ///     let answer = ctx.interrupt(format!("{}?", ctx.node()))?;
+    ///     Ok(Order::update().answers([format!("{}: {answer}", ctx.node())]))
+    /// }
+    /// let graph = StateGraph::<Order>::new()
+    ///     .node("pay", ask)
+    ///     .node("ship", ask)
+    ///     .branch(START, |_: &Order| ["pay", "ship"])
+    ///     .compile()?;
+    /// let thread = Store::memory().thread("order-7")?;
+    ///
+    /// let waiting = graph.invoke(&thread, Order::update())?;
+    /// let answers = waiting.interrupts().iter().map(|question| (&question.id, question.value == "pay?"));
+    /// let done = graph.invoke(&thread, Command::resume_by_id(answers))?;
+    /// assert_eq!(done.state().answers.to_vec(), ["pay: true", "ship: false"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn resume_by_id(answers: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) -> Self {
+        let answers = answers.into_iter().map(|(id, answer)| (id.into(), answer.into()));
+        Self::resume(Value::Map(answers.collect()))
+    }
+
+    /// Changes the state, by the update of any state or a dynamic one: it goes to the channels of the same names.
+    pub fn update(update: impl Into<Writes>) -> Self {
         Self::new().and_update(update)
     }
 
@@ -142,8 +196,8 @@ impl Command {
     }
 
     /// Also changes the state.
-    pub fn and_update<S>(mut self, update: impl IntoUpdate<S>) -> Self {
-        self.update.extend(update.into_writes());
+    pub fn and_update(mut self, update: impl Into<Writes>) -> Self {
+        self.update.extend(update.into());
         self
     }
 }

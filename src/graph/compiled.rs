@@ -1,6 +1,6 @@
 //! The compiled graph: who triggers whom, with channels and nodes numbered.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
@@ -114,11 +114,19 @@ pub(crate) struct Graph {
     pub(crate) interrupt_before: Breakpoints,
     pub(crate) interrupt_after: Breakpoints,
     pub(crate) cache: Option<Cache>,
+    pub(crate) context: Option<ContextType>,
     /// A sum of its channels and edges: what was kept of its nodes leads nowhere in a graph with others.
     pub(crate) shape: Sum,
 }
 
 impl Graph {
+    /// Returns a type that this graph, or one that is a node in it, asks for and that `value` is not of.
+    pub(crate) fn misses_context(&self, value: Option<&(dyn Any + Send + Sync)>) -> Option<(&str, &'static str)> {
+        let missed = self.context.filter(|wanted| value.map(|value| value.type_id()) != Some(wanted.id));
+        let inside = || self.nodes.iter().find_map(|node| node.body.child.as_ref()?.misses_context(value));
+        missed.map(|wanted| (&*self.name, wanted.name)).or_else(inside)
+    }
+
     /// Returns a node that has a timeout, of this graph or of one that is a node in it.
     pub(crate) fn timed_node(&self) -> Option<&Arc<str>> {
         self.nodes.iter().find_map(|node| match node.settings.timeout {
@@ -126,6 +134,13 @@ impl Graph {
             None => node.body.child.as_ref().and_then(|child| child.timed_node()),
         })
     }
+}
+
+/// The type of the context value that a graph asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct ContextType {
+    pub(crate) id: TypeId,
+    pub(crate) name: &'static str,
 }
 
 /// A node of a compiled graph.
@@ -296,6 +311,7 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
         interrupt_before: Breakpoints::default(),
         interrupt_after: Breakpoints::default(),
         cache: builder.cache,
+        context: builder.context,
         shape,
     };
     for (names, when) in [(&builder.interrupt_before, "before"), (&builder.interrupt_after, "after")] {

@@ -325,7 +325,7 @@ impl Context {
     /// let graph = StateGraph::<Order>::new()
     ///     .node("approve", |_: &Order, ctx: &Context| {
     ///         let answer = ctx.interrupt("approve the order?")?;
-    ///         Ok(Order::update().approved(answer == Value::from("yes")))
+    ///         Ok(Order::update().approved(answer == "yes"))
     ///     })
     ///     .edge(START, "approve")
     ///     .compile()?;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::base::{CodecError, Value};
-use crate::state::{Field, IntoUpdate, Schema, StateRef, Writes};
+use crate::state::{Field, IntoUpdate, Schema, StateRef, Writes, named_writes};
 use crate::store::Cache;
 
 use super::async_node::NodeFuture;
@@ -27,6 +27,8 @@ pub(crate) const INPUT: u32 = 0;
 pub(crate) const VALUE: u32 = 1;
 /// The number of the channel that holds what it keeps for its next run.
 const PREVIOUS: u32 = 2;
+/// Its name.
+const KEPT: &str = "__previous__";
 
 /// The state of an entrypoint: the value of its last finished run.
 #[derive(Clone)]
@@ -153,6 +155,12 @@ impl<I, O: Clone + Send + Sync + 'static> IntoUpdate<Entry<I, O>> for Final<O> {
     }
 }
 
+impl<O: Clone + Send + Sync + 'static> From<Final<O>> for Writes {
+    fn from(returned: Final<O>) -> Self {
+        named_writes(IntoUpdate::<Entry<(), O>>::into_writes(returned), &[START, END, KEPT])
+    }
+}
+
 /// What a run would have returned, for `update_state`.
 impl<I, O: Clone + Send + Sync + 'static> IntoOutput<Entry<I, O>> for Final<O> {
     fn into_output(self) -> NodeOutput {
@@ -174,7 +182,7 @@ where
         let fields = vec![
             Field::ephemeral(START, true, |s: &Entry<I, O>| &s.input, |s| &mut s.input),
             Field::last(END, |s: &Entry<I, O>| &s.value, |s| &mut s.value),
-            Field::last("__previous__", |s: &Entry<I, O>| &*s.previous, |s| Arc::make_mut(&mut s.previous)),
+            Field::last(KEPT, |s: &Entry<I, O>| &*s.previous, |s| Arc::make_mut(&mut s.previous)),
         ];
         let empty = Entry { input: None, value: None, previous: Arc::default() };
         let of = std::any::type_name_of_val(&function);

@@ -34,7 +34,7 @@ mod task_info;
 mod validate;
 
 pub use answer::InvalidAnswer;
-pub use branch::{IntoPath, IntoTargets, Named};
+pub use branch::{IntoPath, IntoTargets, Named, PathLabel};
 pub use builder::{Persistence, StateGraph};
 pub use call::{AsyncTask, CallError, Started, Task};
 pub use command::{Command, SendTo, Target};
@@ -56,7 +56,7 @@ pub(crate) use task_info::TaskParts;
 
 pub(crate) use answer::check_answer;
 pub(crate) use async_node::NodeFuture;
-pub(crate) use branch::Branch;
+pub(crate) use branch::{Branch, Path, PathFuture};
 pub(crate) use call::{
     Call, CallOutcome, CallWork, Called, Calls, Done, Returned, StoredCall, TaskPath, holds, questions, stops,
     task_labels,

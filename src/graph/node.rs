@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
+use crate::base::Map;
 use crate::base::Value;
 use crate::state::{DynState, DynUpdate, StateRef, Writes};
 
@@ -25,8 +26,12 @@ pub struct NodeOutput {
     pub(crate) commands: Vec<Command>,
 }
 
-/// What a node may return for a state `S`: nothing, an update, a [`Command`], a [`SendTo`], or an option or list of
-/// these.
+/// What a node may return for a state `S`: nothing, an update, a [`Command`], a [`SendTo`], or an option, list, array or
+/// pair of these.
+#[diagnostic::on_unimplemented(
+    message = "a node of a graph whose state is `{S}` cannot return `{Self}`",
+    label = "return `Ok` of an update such as `{S}::update()`, of `()`, of a `Command` or of a `SendTo`"
+)]
 pub trait IntoOutput<S> {
     /// Returns what is asked for.
     fn into_output(self) -> NodeOutput;
@@ -57,9 +62,16 @@ impl<S> IntoOutput<S> for SendTo {
     }
 }
 
-impl IntoOutput<DynState> for DynUpdate {
+/// Also for a state of another type: channels are found by name.
+impl<S> IntoOutput<S> for DynUpdate {
     fn into_output(self) -> NodeOutput {
-        NodeOutput::update(crate::state::IntoUpdate::<DynState>::into_writes(self))
+        NodeOutput::update(self.into())
+    }
+}
+
+impl IntoOutput<DynState> for Map {
+    fn into_output(self) -> NodeOutput {
+        NodeOutput::update(self.into())
     }
 }
 
@@ -71,8 +83,27 @@ impl<S, T: IntoOutput<S>> IntoOutput<S> for Option<T> {
 
 impl<S, T: IntoOutput<S>> IntoOutput<S> for Vec<T> {
     fn into_output(self) -> NodeOutput {
-        let mut all = NodeOutput::default();
-        for output in self.into_iter().map(T::into_output) {
+        self.into_iter().map(T::into_output).collect()
+    }
+}
+
+impl<S, T: IntoOutput<S>, const N: usize> IntoOutput<S> for [T; N] {
+    fn into_output(self) -> NodeOutput {
+        self.into_iter().map(T::into_output).collect()
+    }
+}
+
+/// An update and a command, say.
+impl<S, A: IntoOutput<S>, B: IntoOutput<S>> IntoOutput<S> for (A, B) {
+    fn into_output(self) -> NodeOutput {
+        [self.0.into_output(), self.1.into_output()].into_iter().collect()
+    }
+}
+
+impl FromIterator<NodeOutput> for NodeOutput {
+    fn from_iter<I: IntoIterator<Item = NodeOutput>>(outputs: I) -> Self {
+        let mut all = Self::default();
+        for output in outputs {
             all.writes.extend(output.writes);
             all.commands.extend(output.commands);
         }
@@ -124,11 +155,62 @@ pub struct NodeBody {
 /// - the same with a [`Part`](crate::state::Part) of the state in its place;
 /// - `Fn(I) -> NodeResult<T>` and `Fn(I, &Context) -> NodeResult<T>` with an input type `I` of its own, which is read
 ///   from the argument of a [`SendTo`], or from the state by channel names. Write it `Own(function)`;
-/// - `async fn(&S)` and `async fn(&S, &Context)`; `Fn(Arc<S>)`, `Fn(Arc<S>, Context)` and `Own(Fn(I, Context))` that
-///   return a future: what captures something (a client, say) takes owned handles;
+/// - `async fn(&S)` and `async fn(&S, &Context)`, the same with a part, and `Own(async fn(I))`,
+///   `Own(async fn(I, &Context))`;
+/// - `Fn(Arc<S>)`, `Fn(Arc<S>, Context)`, the same with a part, and `Own(Fn(I, Context))` that return a future: what
+///   captures something (a client, say) takes owned handles;
 /// - a [`CompiledGraph`](super::CompiledGraph).
 ///
-/// `T` is nothing, an update, a [`Command`], a [`SendTo`], or an option or list of these.
+/// `T` is nothing, an update, a [`Command`], a [`SendTo`], or an option, list, array or pair of these.
+///
+/// # Example: a node that captures a client, and one with an input of its own
+/// ```
+/// use annals::prelude::*;
+/// use std::sync::Arc;
+///
+/// #[derive(State, Clone, Default)]
+/// struct Pages { urls: Vec<String>, #[channel(append)] texts: List<String> }
+///
+/// #[derive(Clone)]
+/// struct Client;
+///
+/// impl Client {
+///     async fn get(&self, url: &str) -> Result<String, std::io::Error> {
+///         Ok(format!("the text of {url}"))
+///     }
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let client = Client;
+/// let graph = StateGraph::<Pages>::new()
+///     .node("first", {
+///         let client = client.clone();
+///         move |pages: Arc<Pages>| {
+///             let client = client.clone();
+///             async move { Ok(Pages::update().texts([client.get(&pages.urls[0]).await?])) }
+///         }
+///     })
+///     .node("read", Own(move |url: String| {
+///         let client = client.clone();
+///         async move { Ok(Pages::update().texts([client.get(&url).await?])) }
+///     }))
+///     .edge(START, "first")
+///     .branch("first", |pages: &Pages| pages.urls[1..].iter().map(|url| SendTo::new("read", url)).collect::<Vec<_>>())
+///     .compile()?;
+/// let urls = ["a.example", "b.example"].map(String::from).to_vec();
+/// let done = annals::block_on(graph.ainvoke((), Pages::update().urls(urls)))?;
+/// assert_eq!(done.state().texts.to_vec(), ["the text of a.example", "the text of b.example"]);
+/// # Ok(())
+/// # }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "this cannot be a node of a graph whose state is `{S}`",
+    label = "no node: see the forms in the documentation of `IntoNode`",
+    note = "a node is `Fn(&{S}) -> NodeResult<T>`, `Fn(&{S}, &Context) -> NodeResult<T>`, an `async fn` of the same, or a compiled graph",
+    note = "`T` is `()`, an update such as `{S}::update()`, a `Command`, a `SendTo`, or an `Option`, `Vec`, array or pair of these",
+    note = "write the types of a closure's parameters; wrap what takes an input of its own in `Own(..)`",
+    note = "an async node that captures something is `move |state: Arc<{S}>| {{ let it = it.clone(); async move {{ .. }} }}`"
+)]
 pub trait IntoNode<S, M> {
     /// Hides the types.
     fn into_node(self) -> NodeBody;

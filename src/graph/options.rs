@@ -4,6 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use crate::base::Value;
+
 use super::node::{IntoNode, NodeBody};
 use super::policy::{CachePolicy, RetryPolicy, TimeoutPolicy};
 
@@ -96,9 +98,10 @@ impl<S> NodeOptions<S> {
         self
     }
 
-    /// Sets metadata of the node, which streams show with its tasks.
-    pub fn metadata(mut self, metadata: serde_json::Map<String, serde_json::Value>) -> Self {
-        self.settings.metadata = Some(Arc::new(metadata));
+    /// Sets metadata of the node, which streams show with its tasks: `[("owner", "ann")]`, or a JSON object.
+    pub fn metadata(mut self, metadata: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) -> Self {
+        let members = metadata.into_iter().map(|(name, value)| (name.into(), value.into().to_json()));
+        self.settings.metadata = Some(Arc::new(members.collect()));
         self
     }
 

@@ -1,11 +1,12 @@
 //! Which channels go in and out of a graph, and which of them a node reads.
 
+use std::any::{Any, TypeId, type_name};
 use std::sync::Arc;
 
 use crate::state::{FieldKind, Layout, Part, ROOT, State};
 
 use super::builder::StateGraph;
-use super::compiled::{CompiledGraph, Graph, Node};
+use super::compiled::{CompiledGraph, ContextType, Graph, Node};
 use super::problem::GraphProblem;
 
 /// Which channels of a graph go where, by number.
@@ -71,6 +72,44 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// As [`StateGraph::output_channels`], with the channels of a part of the state.
     pub fn output<O: Part<S>>(self) -> Self {
         self.output_channels(names::<O>())
+    }
+}
+
+impl<S> StateGraph<S> {
+    /// Asks for a context value of type `T`: a run that is not given one with [`Run::context`](crate::Run::context)
+    /// fails before anything is run. The nodes get it with [`Context::value`](super::Context::value). A graph that is a
+    /// node shares the value of the run around it.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Chat { #[channel(last)] answer: String }
+    ///
+    /// struct User { name: String }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Chat>::new()
+    ///     .context::<User>()
+    ///     .node("greet", |_: &Chat, ctx: &Context| {
+    ///         let user: &User = ctx.value().ok_or("there is a user")?;
+    ///         Ok(Chat::update().answer(format!("Hello {}", user.name)))
+    ///     })
+    ///     .edge(START, "greet")
+    ///     .compile()?;
+    /// let done = graph.run(()).context(User { name: "Ann".into() }).invoke(Chat::update())?;
+    /// assert_eq!(done.state().answer, "Hello Ann");
+    ///
+    /// let error = graph.invoke((), Chat::update()).unwrap_err();
+    /// assert!(error.to_string().contains("asks for a context value"), "{error}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "context_schema")]
+    pub fn context<T: Any + Send + Sync>(mut self) -> Self {
+        self.context = Some(ContextType { id: TypeId::of::<T>(), name: type_name::<T>() });
+        self
     }
 }
 

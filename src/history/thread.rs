@@ -118,12 +118,13 @@ impl Thread {
         Ok(record.map(|record| Snapshot::new(self.store.clone(), record)))
     }
 
-    /// Returns a checkpoint by its id, its shortest unique prefix, or its distance from the head (`~2`; `@` and `~0`
-    /// are the head).
+    /// Returns a checkpoint by its id, also as a text or its shortest unique prefix, or by its distance from the head
+    /// (`~2`; `@` and `~0` are the head).
     ///
     /// # Errors
     /// [`StoreError::CheckpointNotFound`], [`StoreError::Ambiguous`], [`StoreError::ThreadNotFound`].
-    pub fn at(&self, point: &str) -> Result<Snapshot, StoreError> {
+    pub fn at(&self, point: impl std::fmt::Display) -> Result<Snapshot, StoreError> {
+        let point = &*point.to_string();
         let not_found = || StoreError::CheckpointNotFound { thread: self.id.clone(), id: point.to_owned() };
         let head = self.head()?.ok_or_else(|| StoreError::ThreadNotFound { id: self.id.clone() })?;
         let back = match point {

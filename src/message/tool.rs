@@ -386,7 +386,7 @@ mod tests {
         assert!(call(json!({"name": "f", "args": [], "id": "1"})).is_err());
         assert_eq!(
             Value::from_serialize(&ToolCall::new("f", [("a", 1)])).unwrap(),
-            ToolCall::new("f", [("a", 1)]).into()
+            Value::from(ToolCall::new("f", [("a", 1)]))
         );
     }
 

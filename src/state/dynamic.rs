@@ -8,7 +8,7 @@ use crate::message::Message;
 
 use super::Messages;
 use super::layout::{FieldKind, Layout, StateError};
-use super::writes::{BoxWrite, IntoUpdate, Writes};
+use super::writes::{BoxWrite, Foreign, IntoUpdate, Writes};
 
 /// The name of the channel of a schema whose whole state is one value.
 pub const ROOT: &str = "__root__";
@@ -130,7 +130,7 @@ impl DynCell {
 #[derive(Clone, Debug, Default)]
 pub struct DynUpdate {
     pub(crate) values: Vec<(String, Value)>,
-    strict: bool,
+    lenient: bool,
 }
 
 impl DynUpdate {
@@ -150,8 +150,8 @@ impl DynUpdate {
         self.set(channel, super::overwrite::to_value(value.into()))
     }
 
-    /// Refuses channels that the state does not have, with [`StateError::UnknownChannel`]. Default: what such a channel
-    /// would be given is dropped, as in the reference, so that one change fits graphs with different channels.
+    /// Drops what is given for channels that the state does not have, as the reference does, so that one change fits
+    /// graphs with different channels. Default: such a channel is an error, [`StateError::UnknownChannel`].
     ///
     /// # Example
     /// ```
@@ -161,14 +161,14 @@ impl DynUpdate {
     /// let schema = DynSchema::new().last("n").build();
     /// let graph = StateGraph::with_schema(schema).node("a", |_: &DynState| Ok(())).edge(START, "a").compile()?;
     /// let change = DynUpdate::new().set("n", 1).set("m", 2);
-    /// assert_eq!(graph.invoke((), change.clone())?.state().get("n"), &Value::from(1));
-    /// let error = graph.invoke((), change.strict()).unwrap_err();
+    /// let error = graph.invoke((), change.clone()).unwrap_err();
     /// assert!(error.to_string().contains("no channel \"m\""), "{error}");
+    /// assert_eq!(graph.invoke((), change.lenient())?.state().get("n"), &Value::from(1));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn strict(mut self) -> Self {
-        self.strict = true;
+    pub fn lenient(mut self) -> Self {
+        self.lenient = true;
         self
     }
 
@@ -188,18 +188,50 @@ impl DynUpdate {
 
 impl From<Map> for DynUpdate {
     fn from(map: Map) -> Self {
-        Self { values: map.into_iter().collect(), strict: false }
+        map.into_iter().collect()
+    }
+}
+
+/// Channels and what is written to them: `DynUpdate::from([("n", 1)])`.
+impl<N: Into<String>, V: Into<Value>, const L: usize> From<[(N, V); L]> for DynUpdate {
+    fn from(writes: [(N, V); L]) -> Self {
+        writes.into_iter().collect()
+    }
+}
+
+impl<N: Into<String>, V: Into<Value>> FromIterator<(N, V)> for DynUpdate {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(writes: I) -> Self {
+        let values = writes.into_iter().map(|(channel, value)| (channel.into(), value.into())).collect();
+        Self { values, lenient: false }
     }
 }
 
 /// Values that are resolved to fields where the schema is known.
-impl IntoUpdate<DynState> for DynUpdate {
-    fn into_writes(self) -> Writes {
-        let mut writes = Writes::default();
-        for (channel, value) in self.values {
-            writes.push_box(usize::MAX, BoxWrite::new(NamedWrite { channel, value, optional: !self.strict }));
+impl From<DynUpdate> for Writes {
+    fn from(update: DynUpdate) -> Self {
+        let mut writes = Self::default();
+        for (channel, value) in update.values {
+            writes.push_box(usize::MAX, BoxWrite::new(NamedWrite { channel, value, optional: update.lenient }));
         }
         writes
+    }
+}
+
+impl From<Map> for Writes {
+    fn from(update: Map) -> Self {
+        DynUpdate::from(update).into()
+    }
+}
+
+impl<S> IntoUpdate<S> for DynUpdate {
+    fn into_writes(self) -> Writes {
+        self.into()
+    }
+}
+
+impl<S> IntoUpdate<S> for Map {
+    fn into_writes(self) -> Writes {
+        self.into()
     }
 }
 
@@ -249,8 +281,11 @@ pub fn named_writes(writes: Writes, names: &[&'static str]) -> Writes {
 /// Gives every write the number of its field.
 pub(crate) fn resolve(layout: &dyn Layout, writes: Writes) -> Result<Writes, StateError> {
     let mut resolved = Writes::default();
-    for (field, write) in writes {
+    for (field, write) in writes.for_state(layout.state_type()) {
         if field != usize::MAX {
+            resolved.push_box(field, write);
+        } else if let Some(foreign) = write.get::<Foreign>() {
+            let (field, write) = at_home(layout, foreign)?;
             resolved.push_box(field, write);
         } else if let Some(named) = write.get::<NamedBox>() {
             resolved.push_box(field_of(layout, named.channel)?, named.write.clone());
@@ -263,6 +298,17 @@ pub(crate) fn resolve(layout: &dyn Layout, writes: Writes) -> Result<Writes, Sta
         }
     }
     Ok(resolved)
+}
+
+/// Returns a write that was made for another state, as the channel of the same name takes it.
+fn at_home(layout: &dyn Layout, foreign: &Foreign) -> Result<(usize, BoxWrite), StateError> {
+    let source = (foreign.owner.layout)();
+    let field = field_of(layout, source.name(foreign.field))?;
+    if layout.takes(field, &foreign.write) {
+        return Ok((field, foreign.write.clone()));
+    }
+    let value = source.write_to_value(foreign.field, &foreign.write)?;
+    Ok((field, layout.write_from_value(field, value)?))
 }
 
 /// Returns the number of a channel's field.

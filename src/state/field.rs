@@ -71,6 +71,8 @@ impl Rule {
 /// What can be done with a field, whatever its type.
 pub(super) trait FieldOps<S>: Send + Sync {
     fn prepare(&self, _write: &mut BoxWrite, _ids: &mut IdSource) {}
+    /// Returns whether a write is of a type that the field takes.
+    fn takes(&self, write: &BoxWrite) -> bool;
     fn encode_write(&self, name: &Arc<str>, write: &BoxWrite) -> Result<WriteValue, StateError>;
     fn decode_write(&self, name: &Arc<str>, stored: &WriteValue) -> Result<BoxWrite, StateError>;
     fn write_from_value(&self, name: &Arc<str>, value: Value) -> Result<BoxWrite, StateError>;
@@ -414,6 +416,10 @@ where
     G: Fn(&S) -> &T + Send + Sync,
     M: Fn(&mut S) -> &mut T + Send + Sync,
 {
+    fn takes(&self, write: &BoxWrite) -> bool {
+        write.get::<W>().is_some()
+    }
+
     fn encode_write(&self, name: &Arc<str>, write: &BoxWrite) -> Result<WriteValue, StateError> {
         let encoded = Encoded::encode(typed::<W>(name, write)?).map_err(codec::<W>(name))?;
         Ok(WriteValue::One(encoded.into()))

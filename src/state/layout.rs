@@ -1,6 +1,6 @@
 //! What the executor sees of a state: fields by number, behind a wall that hides the type.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::sync::Arc;
 
 use crate::base::{CodecError, IdSource, Payload, PayloadRef, Value, WriteValue};
@@ -56,11 +56,17 @@ pub trait Layout: Send + Sync + 'static {
     /// Returns whether the schema was made at run time, so that a state can leave channels out.
     fn is_dynamic(&self) -> bool;
 
+    /// Returns the type of the state.
+    fn state_type(&self) -> TypeId;
+
     /// Returns the state before the first write.
     fn initial(&self) -> StateRef;
 
     /// Gives a write what it needs to be stored: ids for messages without one.
     fn prepare(&self, field: usize, write: &mut BoxWrite, ids: &mut IdSource);
+
+    /// Returns whether a write is of a type that the field takes.
+    fn takes(&self, field: usize, write: &BoxWrite) -> bool;
 
     /// Encodes a write.
     ///

@@ -136,6 +136,12 @@ where
         }
     }
 
+    fn takes(&self, write: &BoxWrite) -> bool {
+        write.get::<Vec<I::Item>>().is_some()
+            || write.get::<Single<I::Item>>().is_some()
+            || is_overwrite::<I::Item>(write)
+    }
+
     fn encode_write(&self, name: &Arc<str>, write: &BoxWrite) -> Result<WriteValue, StateError> {
         let encode = |item: &I::Item| I::encode(name, item);
         if let Some(Single(item)) = write.get() {

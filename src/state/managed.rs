@@ -31,6 +31,10 @@ where
     F: Fn(&mut S, i64) + Send + Sync,
     G: Fn(&S) -> Value + Send + Sync,
 {
+    fn takes(&self, _: &BoxWrite) -> bool {
+        false
+    }
+
     fn encode_write(&self, name: &Arc<str>, _: &BoxWrite) -> Result<WriteValue, StateError> {
         refused(name)
     }

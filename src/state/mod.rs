@@ -68,6 +68,10 @@ pub type Messages = List<crate::message::Message>;
 /// assert_eq!(names, ["messages", "topic", "longest"]);
 /// let _change = Chat::update().topic("boats".to_string()).messages([Message::human("hi")]);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no state",
+    label = "put `#[derive(State, Clone, Default)]` on it"
+)]
 pub trait State: Clone + Default + Send + Sync + 'static {
     /// A change to this state: what a node returns and a run is given.
     type Update: IntoUpdate<Self>;

@@ -44,6 +44,10 @@ where
     G: Fn(&S) -> &T + Send + Sync,
     M: Fn(&mut S) -> &mut T + Send + Sync,
 {
+    fn takes(&self, write: &BoxWrite) -> bool {
+        write.get::<W>().is_some() || write.get::<Overwrite<T>>().is_some()
+    }
+
     fn encode_write(&self, name: &Arc<str>, write: &BoxWrite) -> Result<WriteValue, StateError> {
         Ok(WriteValue::One(match known::<T, W>(name, write)? {
             Known::Write(write) => Encoded::encode(write).map_err(codec::<W>(name))?.into(),

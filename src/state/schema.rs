@@ -1,5 +1,6 @@
 //! The fields of one state type, and the layout they make.
 
+use std::any::TypeId;
 use std::sync::Arc;
 
 use crate::base::value::decode_bytes;
@@ -178,12 +179,20 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         self.presence.is_some()
     }
 
+    fn state_type(&self) -> TypeId {
+        TypeId::of::<S>()
+    }
+
     fn initial(&self) -> StateRef {
         Arc::clone(&self.initial) as StateRef
     }
 
     fn prepare(&self, field: usize, write: &mut BoxWrite, ids: &mut IdSource) {
         self.fields[field].ops().prepare(write, ids);
+    }
+
+    fn takes(&self, field: usize, write: &BoxWrite) -> bool {
+        self.fields[field].ops().takes(write)
     }
 
     fn encode_write(&self, field: usize, write: &BoxWrite) -> Result<WriteValue, StateError> {

@@ -1,8 +1,12 @@
 //! Writes to fields, as values of their own types.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::Arc;
+
+use super::State;
+use super::layout::Layout;
+use super::schema::Schema;
 
 /// A write to a field: a value of the write type of its channel.
 pub struct BoxWrite {
@@ -83,28 +87,107 @@ impl fmt::Debug for BoxWrite {
     }
 }
 
+/// The state whose fields the numbers of writes are.
+#[derive(Debug)]
+pub(super) struct Owner {
+    id: fn() -> TypeId,
+    pub(super) layout: fn() -> Arc<dyn Layout>,
+}
+
+trait Owned {
+    const OWNER: Owner;
+}
+
+impl<S: State> Owned for S {
+    const OWNER: Owner = Owner { id: TypeId::of::<S>, layout: || Arc::new(Schema::<S>::of()) };
+}
+
+/// A write to a field of another state than the one it comes to, where the channel of the same name takes it.
+#[derive(Clone)]
+pub(super) struct Foreign {
+    pub(super) owner: &'static Owner,
+    pub(super) field: usize,
+    pub(super) write: BoxWrite,
+}
+
 /// The writes of one change, each with the number of its field, in the order they were made.
+///
+/// They know the state they were made for: in the graph of another one they go to the channels of the same names.
 #[derive(Clone, Debug, Default)]
-pub struct Writes(Vec<(usize, BoxWrite)>);
+pub struct Writes {
+    list: Vec<(usize, BoxWrite)>,
+    owner: Option<&'static Owner>,
+}
 
 impl Writes {
     /// Adds a write to the field with number `field`.
     pub fn push<T: Clone + Send + Sync + 'static>(&mut self, field: usize, value: T) {
-        self.0.push((field, BoxWrite::new(value)));
+        self.list.push((field, BoxWrite::new(value)));
     }
 
     pub(crate) fn push_box(&mut self, field: usize, write: BoxWrite) {
-        self.0.push((field, write));
+        self.list.push((field, write));
+    }
+
+    /// Says that the numbers are those of the fields of `S`.
+    #[doc(hidden)]
+    pub fn of<S: State>(self) -> Self {
+        Self { owner: Some(&<S as Owned>::OWNER), ..self }
     }
 
     /// Returns whether nothing is written.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     /// Adds all writes of another change.
     pub fn extend(&mut self, other: Writes) {
-        self.0.extend(other.0);
+        let id = |writes: &Writes| writes.owner.map(|owner| (owner.id)());
+        if self.is_empty() {
+            *self = other;
+        } else if id(self) == id(&other) {
+            self.list.extend(other.list);
+        } else {
+            self.make_foreign();
+            self.list.extend(other.foreign().list);
+        }
+    }
+
+    /// Returns the writes as a state of this type takes them.
+    pub(super) fn for_state(self, state: TypeId) -> Self {
+        match self.owner {
+            Some(owner) if (owner.id)() != state => self.foreign(),
+            _ => self,
+        }
+    }
+
+    fn foreign(mut self) -> Self {
+        self.make_foreign();
+        self
+    }
+
+    /// Takes the numbers off: what is written goes where its name leads.
+    fn make_foreign(&mut self) {
+        let Some(owner) = self.owner.take() else { return };
+        for (field, write) in self.list.iter_mut().filter(|(field, _)| *field != usize::MAX) {
+            let boxed = std::mem::replace(write, BoxWrite::new(()));
+            *write = BoxWrite::new(Foreign { owner, field: *field, write: boxed });
+            *field = usize::MAX;
+        }
+    }
+}
+
+/// No change.
+impl From<()> for Writes {
+    fn from((): ()) -> Self {
+        Self::default()
+    }
+}
+
+/// A change, or none.
+impl<U: Into<Writes>> From<Option<U>> for Writes {
+    fn from(update: Option<U>) -> Self {
+        update.map(U::into).unwrap_or_default()
     }
 }
 
@@ -113,7 +196,7 @@ impl IntoIterator for Writes {
     type IntoIter = std::vec::IntoIter<(usize, BoxWrite)>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        self.list.into_iter()
     }
 }
 

@@ -254,11 +254,11 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::ForkedOff`] if another thread was forked off it: delete both with [`Store::delete_threads`];
-    /// [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
+    /// [`StoreError::Id`] as for [`Store::thread`]; [`StoreError::Busy`], [`StoreError::Write`],
+    /// [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
     ///
     /// # Example
     /// ```
-    /// use annals::base::ThreadId;
     /// use annals::prelude::*;
     ///
     /// #[derive(State, Clone, Default)]
@@ -274,23 +274,25 @@ impl Store {
     /// graph.invoke(&thread, Note::update().text("private"))?;
     /// thread.at("~0")?.fork_to("tuesday")?;
     ///
-    /// let refused = store.delete_thread(thread.id()).unwrap_err();
+    /// let refused = store.delete_thread("monday").unwrap_err();
     /// assert!(refused.to_string().contains("thread tuesday was forked off it"), "{refused}");
-    /// store.delete_threads(&[thread.id().clone(), ThreadId::new("tuesday")?])?;
+    /// store.delete_threads(["monday", "tuesday"])?;
     /// assert!(store.threads()?.is_empty());
     /// # Ok(())
     /// # }
     /// ```
     #[doc(alias = "delete")]
-    pub fn delete_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
-        self.delete_threads(std::slice::from_ref(thread))
+    pub fn delete_thread(&self, id: impl AsRef<str>) -> Result<(), StoreError> {
+        self.delete_threads([id])
     }
 
     /// Deletes threads with everything in them: all of them, or none; see [`Store::delete_thread`].
     ///
     /// # Errors
     /// As [`Store::delete_thread`]; [`StoreError::Invalid`] for more than 1,000 threads.
-    pub fn delete_threads(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
+    pub fn delete_threads(&self, ids: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), StoreError> {
+        let threads = ids.into_iter().map(ThreadId::new).collect::<Result<Vec<_>, _>>()?;
+        let threads = &*threads;
         span!("delete_threads", threads = threads.len());
         self.0.backend.write_submitted();
         self.0.backend.delete_threads(threads)?;

@@ -2,6 +2,7 @@
 //!
 //! *Absent:* the store, threads, and the machine's own events, which `drive` translates.
 
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -49,7 +50,7 @@ impl StreamMode {
 }
 
 /// One part of a stream of a graph with state `S`.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct StreamPart<S> {
     /// Where it comes from: the root, or a graph inside a node.
     pub namespace: Namespace,
@@ -58,7 +59,7 @@ pub struct StreamPart<S> {
 }
 
 /// What a part of a stream shows.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum StreamData<S> {
     /// The state of the graph: after a superstep that changed it, or when a task asks.
@@ -84,7 +85,7 @@ pub enum StreamData<S> {
 }
 
 /// The state of a graph in stream mode `values`. It reads as the state itself.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Values<S> {
     pub(crate) state: Arc<S>,
     pub(crate) view: StateView,
@@ -113,6 +114,36 @@ impl<S> Deref for Values<S> {
 
     fn deref(&self) -> &S {
         &self.state
+    }
+}
+
+/// Shows the channels, not the state, which need not be printable.
+impl<S> fmt::Debug for Values<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Values").field("view", &self.view).field("interrupts", &self.interrupts).finish()
+    }
+}
+
+impl<S> fmt::Debug for StreamPart<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamPart").field("namespace", &self.namespace).field("data", &self.data).finish()
+    }
+}
+
+impl<S> fmt::Debug for StreamData<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Values(values) => values.fmt(f),
+            Self::ChildValues(values) => values.fmt(f),
+            Self::Updates(update) => f.debug_tuple("Updates").field(update).finish(),
+            Self::Interrupts(asked) => f.debug_tuple("Interrupts").field(asked).finish(),
+            Self::Custom(value) => f.debug_tuple("Custom").field(value).finish(),
+            Self::Message(part) => f.debug_tuple("Message").field(part).finish(),
+            Self::Checkpoint(part) => f.debug_tuple("Checkpoint").field(part).finish(),
+            Self::TaskStart(start) => f.debug_tuple("TaskStart").field(start).finish(),
+            Self::TaskEnd(end) => f.debug_tuple("TaskEnd").field(end).finish(),
+            Self::Debug(part) => f.debug_tuple("Debug").field(part).finish(),
+        }
     }
 }
 

@@ -247,6 +247,101 @@ fn what_lasts_for_one_superstep_is_gone_when_a_task_of_the_next_has_ended() {
     let live = graph.get_state(&thread).unwrap();
     assert_eq!(seen(&live.values), [None, None]);
     // A command and a task may write one channel: they do so one after the other.
-    graph.invoke(&thread, Command::update::<DynState>(DynUpdate::new().set("lines", "u"))).unwrap();
+    graph.invoke(&thread, Command::update(DynUpdate::new().set("lines", "u"))).unwrap();
     assert_eq!(graph.get_state(&thread).unwrap().values.list("lines").unwrap().len(), 2);
+}
+
+/// The same channels as [`Ab`], in another order: what was made for one must not reach the other by position.
+#[derive(State, Clone, Default, Debug)]
+struct Ba {
+    b: String,
+    a: String,
+    #[channel(append)]
+    lines: List<String>,
+}
+
+#[derive(State, Clone, Default, Debug)]
+struct Ab {
+    a: String,
+    b: String,
+    lines: Vec<String>,
+}
+
+fn written(outcome: &Outcome<Ab>) -> (&str, &str) {
+    let state = outcome.state();
+    (&state.a, &state.b)
+}
+
+#[test]
+fn the_update_of_another_state_goes_to_the_channels_of_the_same_names() {
+    let graph = StateGraph::<Ab>::new()
+        .node("n", |_: &Ab| Ok(Command::update(Ba::update().a("for a").lines(["l".to_string()]))))
+        .edge(START, "n")
+        .compile()
+        .unwrap();
+    let outcome = graph.invoke(&thread(), Ab::update()).unwrap();
+    assert_eq!(written(&outcome), ("for a", ""));
+    assert_eq!(outcome.state().lines, ["l"], "a list goes into one value, as its type wants it");
+
+    let other = StateGraph::<Ba>::new()
+        .node("n", |_: &Ba| {
+            Ok(Command::update(Ba::update().a("for a")).and_update(Ab::update().b("for b")).to_parent())
+        })
+        .edge(START, "n")
+        .compile()
+        .unwrap();
+    let graph = StateGraph::<Ab>::new().node("inside", other.clone()).edge(START, "inside").compile().unwrap();
+    assert_eq!(written(&graph.invoke((), Ab::update()).unwrap()), ("for a", "for b"));
+
+    let graph = StateGraph::with_schema(DynSchema::new().last("a").last("b").build())
+        .node("inside", other.clone())
+        .edge(START, "inside")
+        .compile()
+        .unwrap();
+    let outcome = graph.invoke((), DynUpdate::new()).unwrap();
+    assert_eq!((outcome.state().get("a"), outcome.state().get("b")), (&"for a".into(), &"for b".into()));
+
+    let graph = StateGraph::with_schema(DynSchema::new().last("b").build())
+        .node("inside", other)
+        .edge(START, "inside")
+        .compile()
+        .unwrap();
+    let error = graph.invoke((), DynUpdate::new()).unwrap_err();
+    assert!(error.to_string().contains("no channel \"a\""), "{error}");
+}
+
+#[test]
+fn a_dynamic_update_fits_a_typed_graph_by_name() {
+    let graph = StateGraph::<Ab>::new()
+        .node("n", |_: &Ab| Ok((Command::goto_all([END]), DynUpdate::from([("b", "from the node")]))))
+        .edge(START, "n")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    let outcome = graph.invoke(&thread, DynUpdate::from([("a", "from outside")])).unwrap();
+    assert_eq!(written(&outcome), ("from outside", "from the node"));
+    graph.update_state(&thread, DynUpdate::from([("a", "edited")]), None).unwrap();
+    assert_eq!(graph.get_state(&thread).unwrap().values.a, "edited");
+}
+
+#[test]
+fn an_unknown_channel_is_an_error_that_writes_nothing_unless_the_update_is_lenient() {
+    let graph = StateGraph::with_schema(DynSchema::new().last("n").build())
+        .node("n", |state: &DynState| {
+            let update = DynUpdate::from([("n", 2), ("typo", 3)]);
+            Ok(if *state.get("n") == 1 { update.lenient() } else { update })
+        })
+        .edge(START, "n")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    let given = graph.invoke(&thread, DynUpdate::from([("typo", 1)])).unwrap_err();
+    assert_eq!((given.class(), thread.head().unwrap().is_none()), (Some("InvalidUpdateError"), true));
+    let returned = graph.invoke(&thread, DynUpdate::from([("n", 0)])).unwrap_err();
+    assert!(returned.to_string().contains("no channel \"typo\" in this state; its channels are [\"n\"]"), "{returned}");
+    assert_eq!(graph.get_state(&thread).unwrap().next, ["n"], "the task is still due");
+    graph.update_state(&thread, DynUpdate::from([("typo", 1)]), Some("n")).unwrap_err();
+    graph.update_state(&thread, DynUpdate::from([("n", 1)]), Some(START)).unwrap();
+    let done = graph.invoke(&thread, Input::Continue).unwrap();
+    assert_eq!(done.state().get("n"), &Value::from(2));
 }

@@ -68,7 +68,7 @@ fn a_deleted_thread_is_gone_and_its_forks_hold_it() {
         }
         other => panic!("{other:?}"),
     }
-    store.delete_threads(&[thread.id().clone(), fork.id().clone()]).unwrap();
+    store.delete_threads([thread.id(), fork.id()]).unwrap();
     assert!(thread.head().unwrap().is_none());
     assert_eq!(store.threads().unwrap().len(), 1);
     // The head that was in memory is forgotten as well.
@@ -347,8 +347,8 @@ fn an_answer_with_a_key_is_given_once() {
         let answer = |key: &str| graph.run(&thread).idempotency_key(key).invoke(Command::resume(key)).unwrap();
         assert_eq!((question(start()), question(start())), ("first?".into(), "first?".into()), "{name}");
         for _ in 0..3 {
-            assert_eq!(question(answer("one")), "second?".into(), "{name}: the second question is not answered by it");
-            assert_eq!(question(start()), "second?".into(), "{name}");
+            assert_eq!(question(answer("one")), "second?", "{name}: the second question is not answered by it");
+            assert_eq!(question(start()), "second?", "{name}");
         }
         for _ in 0..2 {
             assert_eq!(lines(&answer("two")), end, "{name}");

@@ -259,7 +259,7 @@ fn a_change_that_comes_with_an_answer_takes_the_place_of_an_earlier_answer() {
         let id = asked.interrupts()[0].id.clone();
         let mut second = Command::resume(Value::Map([(id, Value::from("b"))].into_iter().collect()));
         if changed {
-            second = second.and_update::<Work>(Work::update().n(1));
+            second = second.and_update(Work::update().n(1));
         }
         let left = graph.invoke(&thread, second).unwrap();
         assert_eq!((left.is_done(), left.interrupts().len()), if changed { (false, 1) } else { (true, 0) });

@@ -111,7 +111,7 @@ fn namespaces_are_listed_by_what_they_begin_and_end_with() {
             kv.put(path.split('.'), "k", Map::new()).unwrap();
         }
         let list = |query: KvNamespaceQuery| {
-            let found = kv.list_namespaces(&query).unwrap();
+            let found = kv.list_namespaces(query).unwrap();
             found.iter().map(|labels| labels.join(".")).collect::<Vec<_>>().join(" ")
         };
         let all = KvNamespaceQuery::new;
@@ -140,7 +140,7 @@ fn a_value_lives_as_long_as_it_was_given() {
         hand.set(15);
         assert!(kv.get(["a"], "k").unwrap().is_none());
         assert!(kv.search(KvQuery::all()).unwrap().is_empty());
-        assert!(kv.list_namespaces(&KvNamespaceQuery::new()).unwrap().is_empty());
+        assert!(kv.list_namespaces(KvNamespaceQuery::new()).unwrap().is_empty());
         let key = CacheKey { namespace: vec!["w".into()], key: "k".into() };
         let cache = store.cache();
         for n in 0..100 {

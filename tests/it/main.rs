@@ -65,6 +65,10 @@ mod nonblocking;
 /// The same runs on a file.
 #[path = "nonblocking.rs"]
 mod nonblocking_in_a_file;
+mod paths;
+/// The same paths on a file.
+#[path = "paths.rs"]
+mod paths_in_a_file;
 mod places;
 mod policies;
 /// The same policies on a file.

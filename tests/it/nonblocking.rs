@@ -249,3 +249,55 @@ fn the_output_of_a_run_is_the_same_in_a_future() {
     assert_eq!(in_a_future.values.and_then(|values| values.get("n").cloned()), Some(Value::from(2)));
     assert_eq!((blocking.interrupts.len(), in_a_future.interrupts.len()), (1, 1));
 }
+
+#[derive(State, Clone, Default, Debug)]
+#[state(part_of = Job)]
+struct Number {
+    n: i64,
+}
+
+fn say(text: String) -> NodeResult<JobUpdate> {
+    Ok(Job::update().log(vec![text]))
+}
+
+async fn of_part(part: &Number) -> NodeResult<JobUpdate> {
+    say(format!("part {}", part.n))
+}
+
+async fn of_part_with_context(part: &Number, context: &Context) -> NodeResult<JobUpdate> {
+    say(format!("{} {}", context.node(), part.n))
+}
+
+async fn of_own(n: i64) -> NodeResult<JobUpdate> {
+    say(format!("own {n}"))
+}
+
+async fn of_own_with_context(n: i64, context: &Context) -> NodeResult<JobUpdate> {
+    say(format!("{} {n}", context.node()))
+}
+
+#[test]
+fn async_nodes_take_parts_and_inputs_of_their_own_like_others() {
+    let captured = Arc::new("captured".to_string());
+    let other = Arc::clone(&captured);
+    let graph = StateGraph::<Job>::new()
+        .node("a", of_part)
+        .node("b", of_part_with_context)
+        .node("c", move |part: Arc<Number>| {
+            let captured = Arc::clone(&captured);
+            async move { say(format!("{captured} {}", part.n)) }
+        })
+        .node("d", move |part: Arc<Number>, context: Context| {
+            let captured = Arc::clone(&other);
+            async move { say(format!("{captured} {} in {}", part.n, context.node())) }
+        })
+        .node("own", Own(of_own))
+        .node("own_with_context", Own(of_own_with_context))
+        .branch(START, |_: &Job| ["a", "b", "c", "d"])
+        .branch(START, |_: &Job| [SendTo::new("own", 1), SendTo::new("own_with_context", 2)])
+        .compile()
+        .unwrap();
+    let wanted = ["part 7", "b 7", "captured 7", "captured 7 in d", "own 1", "own_with_context 2"];
+    assert_eq!(graph.invoke((), Job::update().n(7)).unwrap().state().log, wanted);
+    assert_eq!(block_on(graph.ainvoke(&thread(), Job::update().n(7))).unwrap().state().log, wanted);
+}

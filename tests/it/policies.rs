@@ -127,7 +127,7 @@ fn a_panic_is_not_retried_but_handled_and_the_thread_stays_usable() {
     let handler = |_: &Log, context: &Context| {
         let error = context.error().unwrap();
         let panicked = matches!(error.find::<RunError>(), Some(RunError::NodePanicked { .. }));
-        Ok(Command::goto("z").and_update::<Log>(line(format!("{} {panicked}", error.node))))
+        Ok(Command::goto("z").and_update(line(format!("{} {panicked}", error.node))))
     };
     let graph = StateGraph::<Log>::new()
         .node_with("a", bad, NodeOptions::new().retry(quick()).error_handler(handler))

@@ -94,7 +94,7 @@ impl Copy {
 
     /// Makes a thread of an old checkpoint, with its first superstep.
     fn fork_thread(&mut self, at: &Link, name: &str) -> Res<f64> {
-        let snapshot = self.opened.store.thread(THREAD)?.at(&at.id.to_string())?;
+        let snapshot = self.opened.store.thread(THREAD)?.at(at.id)?;
         let (fork_us, thread) = timed(|| Ok(snapshot.fork_to(name)?))?;
         let head = thread.head()?.ok_or("the fork has no head")?.id();
         let mut chain = Chain::new(name, self.checkpoints)?;

@@ -83,7 +83,7 @@ fn at(thread: &Thread, point: &str) -> Result<Snapshot, Failure> {
         Some((base, back)) => (base, back.parse::<u64>().map_err(|_| missing())?),
         None => (point, 0),
     };
-    let mut at = thread.at(&base.to_ascii_lowercase())?;
+    let mut at = thread.at(base.to_ascii_lowercase())?;
     for _ in 0..back {
         at = at.parent()?.ok_or_else(missing)?;
     }

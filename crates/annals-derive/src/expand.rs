@@ -87,14 +87,14 @@ fn emit(input: &DeriveInput, channels: &[Channel<'_>]) -> TokenStream {
         #[automatically_derived]
         impl ::annals::graph::IntoOutput<#state> for #update {
             fn into_output(self) -> ::annals::graph::NodeOutput {
-                ::annals::graph::NodeOutput::update(self.writes)
+                ::annals::graph::NodeOutput::update(::std::convert::Into::into(self))
             }
         }
 
         #[automatically_derived]
         impl ::annals::IntoInput<#state> for #update {
             fn into_input(self) -> ::annals::Input {
-                ::annals::Input::Update(self.writes)
+                ::annals::Input::Update(::std::convert::Into::into(self))
             }
         }
 
@@ -113,7 +113,14 @@ fn emit(input: &DeriveInput, channels: &[Channel<'_>]) -> TokenStream {
         #[automatically_derived]
         impl ::annals::state::IntoUpdate<#state> for #update {
             fn into_writes(self) -> ::annals::state::Writes {
-                self.writes
+                ::std::convert::Into::into(self)
+            }
+        }
+
+        #[automatically_derived]
+        impl ::std::convert::From<#update> for ::annals::state::Writes {
+            fn from(update: #update) -> Self {
+                update.writes.of::<#state>()
             }
         }
     }

@@ -89,6 +89,13 @@ fn as_update(part: &Ident, update: &Ident, whole: &Path, channels: &[Channel<'_>
         }
 
         #[automatically_derived]
+        impl ::std::convert::From<#part> for ::annals::state::Writes {
+            fn from(part: #part) -> Self {
+                ::annals::state::IntoUpdate::<#whole>::into_writes(part)
+            }
+        }
+
+        #[automatically_derived]
         impl ::annals::state::IntoUpdate<#whole> for #part {
             fn into_writes(self) -> ::annals::state::Writes {
                 let update: #update = ::std::convert::Into::into(self);

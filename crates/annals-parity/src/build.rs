@@ -25,7 +25,6 @@ use crate::trace::{ROLE, plain};
 pub(crate) struct Channels {
     /// Those of messages: what is written to them has a form of its own in a scenario.
     messages: Vec<String>,
-    names: Vec<String>,
     /// Whether the whole state is one value.
     pub(crate) root: bool,
 }
@@ -33,8 +32,7 @@ pub(crate) struct Channels {
 impl Channels {
     /// Makes the channels of a graph and their schema.
     pub(crate) fn of(def: &GraphDef, options: Options) -> Result<(Self, DynSchema), String> {
-        let names = def.channels.keys().chain(def.private.keys()).cloned().collect();
-        let mut channels = Self { messages: Vec::new(), names, root: def.root.is_some() };
+        let mut channels = Self { messages: Vec::new(), root: def.root.is_some() };
         let mut schema = DynSchema::new();
         if let Some(root) = &def.root {
             schema = channels.add(schema, ROOT, root, options)?;
@@ -80,16 +78,9 @@ impl Channels {
         })
     }
 
-    /// Makes an update from the members of an object that are channels. The library refuses others, the reference drops
-    /// them.
-    pub(crate) fn known_update(&self, members: &Map<String, Json>) -> DynUpdate {
-        let known = members.iter().filter(|(name, _)| self.names.contains(name));
-        self.update(&known.map(|(name, json)| (name.clone(), json.clone())).collect())
-    }
-
-    /// Makes an update from the members of an object.
+    /// Makes an update from the members of an object. The reference drops those that are no channels.
     pub(crate) fn update(&self, members: &Map<String, Json>) -> DynUpdate {
-        members.iter().fold(DynUpdate::new(), |update, (name, json)| match json.get("$overwrite") {
+        members.iter().fold(DynUpdate::new().lenient(), |update, (name, json)| match json.get("$overwrite") {
             Some(json) => update.overwrite(name.as_str(), self.written(name, json)),
             None => update.set(name.as_str(), self.written(name, json)),
         })
@@ -244,7 +235,7 @@ impl Shape for Plain {
                 None if self.channels.root => {
                     Ok(IntoInput::<DynState>::into_input(self.channels.root_update(&Json::Object(map))))
                 }
-                None => Ok(IntoInput::<DynState>::into_input(self.channels.known_update(&map))),
+                None => Ok(IntoInput::<DynState>::into_input(self.channels.update(&map))),
             },
             value if self.channels.root => Ok(IntoInput::<DynState>::into_input(self.channels.root_update(&value))),
             _ => Err(Failure::of("InvalidUpdateError")),

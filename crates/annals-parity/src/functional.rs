@@ -115,7 +115,7 @@ impl Shape for EntryGraph {
         Ok(Input::Command(match parts.get("update").and_then(|update| update.get("__end__")) {
             Some(value) => {
                 let value = Value::from(value.clone());
-                command.and_update::<Self::State>(Final::new(value.clone(), value))
+                command.and_update(Final::new(value.clone(), value))
             }
             None => command,
         }))

@@ -41,7 +41,7 @@ pub(crate) fn run(kv: &Kv, what: &str, members: &Map<String, Json>) -> Result<Op
                 query = query.max_depth(depth);
             }
             query = query.limit(number("limit").unwrap_or(100)).offset(number("offset").unwrap_or(0));
-            json!(kv.list_namespaces(&query).map_err(failure)?)
+            json!(kv.list_namespaces(query).map_err(failure)?)
         }
     };
     Ok(Some(found))

@@ -101,7 +101,7 @@ pub(crate) enum Out {
 impl IntoOutput<DynState> for Out {
     fn into_output(self) -> NodeOutput {
         match self {
-            Self::Update(update) => update.into_output(),
+            Self::Update(update) => IntoOutput::<DynState>::into_output(update),
             Self::Command(command) => IntoOutput::<DynState>::into_output(command),
         }
     }
@@ -319,7 +319,7 @@ pub(crate) fn outputs(returned: &Json, channels: &Channels) -> Result<Vec<Out>, 
         Json::Object(map) => match map.get("$command") {
             Some(parts) => Ok(vec![Out::Command(command(parts, channels)?)]),
             None if channels.root => Ok(vec![Out::Update(channels.root_update(returned))]),
-            None => Ok(vec![Out::Update(channels.known_update(map))]),
+            None => Ok(vec![Out::Update(channels.update(map))]),
         },
         Json::Array(items) if items.iter().any(|item| item.get("$command").is_some()) => {
             let mut all = Vec::new();
@@ -341,8 +341,8 @@ pub(crate) fn command(parts: &Json, channels: &Channels) -> Result<Command, Fail
     };
     match parts.get("update") {
         None | Some(Json::Null) => {}
-        Some(value) if channels.root => command = command.and_update::<DynState>(channels.root_update(value)),
-        Some(Json::Object(update)) => command = command.and_update::<DynState>(channels.update(update)),
+        Some(value) if channels.root => command = command.and_update(channels.root_update(value)),
+        Some(Json::Object(update)) => command = command.and_update(channels.update(update)),
         Some(_) => {}
     }
     if parts.get("graph").is_some_and(|graph| graph == "parent") {

@@ -218,7 +218,7 @@ impl<'a> Runner<'a> {
             let thread = self.store.thread(&place.thread)?.in_namespace(&place.ns)?;
             return Ok(match place.checkpoint {
                 Some(id) => {
-                    let snapshot = thread.at(&id.to_string())?;
+                    let snapshot = thread.at(id)?;
                     On::At(thread, snapshot)
                 }
                 None => On::Thread(thread),

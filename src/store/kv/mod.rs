@@ -178,7 +178,7 @@ impl Kv {
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
-    pub fn list_namespaces(&self, query: &KvNamespaceQuery) -> Result<Vec<Vec<String>>, StoreError> {
+    pub fn list_namespaces(&self, query: KvNamespaceQuery) -> Result<Vec<Vec<String>>, StoreError> {
         let Some(under) = query.under() else { return Ok(Vec::new()) };
         let all = self.store.backend().beside().kv_namespaces(under.as_ref(), self.store.now())?;
         Ok(query.select(all.iter().map(|namespace| namespace.labels().map(str::to_owned).collect())))

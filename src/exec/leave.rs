@@ -1,0 +1,175 @@
+//! The end of a task whose node has returned: its conditional edges, one after another.
+//!
+//! A path may be asynchronous: then the driver is asked to await it, and tells what it said. *Absent:* waiting.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::graph::{Branch, NodeOutput, NodeResult, Path, PathFuture, START, Target};
+use crate::state::{BoxWrite, StateRef};
+
+use super::error::RunError;
+use super::task::{
+    TaskJob, TaskOutcome, TaskWrite, WriteKind, encode_all, leave, node_error, node_output, outcome, panicked,
+    push_target,
+};
+
+/// How far the end of a task has come.
+pub(crate) enum Closing {
+    /// It has ended.
+    Ended(TaskOutcome),
+    /// A conditional edge is to be awaited.
+    Path(Box<PathWait>),
+}
+
+/// A conditional edge that is to be awaited.
+pub(crate) struct PathWait {
+    /// What it is about to say.
+    pub(crate) path: PathFuture,
+    /// Who is to be told.
+    pub(crate) asks: Asks,
+}
+
+/// A task whose node has ended, and that asks its conditional edges.
+pub(crate) struct Asks {
+    writes: Vec<TaskWrite>,
+    /// The state as its paths see it.
+    state: StateRef,
+    /// How many of them have been asked.
+    asked: usize,
+}
+
+/// What a path said, or the panic in which it ended.
+pub(crate) type PathAnswer = Result<NodeResult<Vec<Target>>, Box<dyn Any + Send>>;
+
+impl TaskJob {
+    /// Returns whether a path behind its node is asynchronous.
+    pub(crate) fn awaits_paths(&self) -> bool {
+        self.out().branches.iter().any(|branch| matches!(branch.path, Path::Async(_)))
+    }
+}
+
+/// Ends a task whose node returned: its changes, commands, edges and conditional edges. User code may panic; the panic
+/// fails the task. If a conditional edge fails, the writes before it are made.
+pub(crate) fn close(job: &TaskJob, output: NodeResult<NodeOutput>) -> Closing {
+    let mut writes = Vec::new();
+    let left = node_output(&job.context, output).and_then(|output| {
+        catch_unwind(AssertUnwindSafe(|| {
+            leave(job, output, &mut writes)?;
+            seen_by_paths(job, &writes)
+        }))
+        .unwrap_or_else(|panic| Err(panicked(&job.context, &*panic)))
+    });
+    match left {
+        Ok(Some(state)) => Asks { writes, state, asked: 0 }.ask(job),
+        left => Closing::Ended(outcome(&job.context, left.map(|_| ()), writes)),
+    }
+}
+
+/// Leaves a node with given changes, without running it (`update_state`). `wait` awaits a path.
+pub(crate) fn run_as(
+    job: &TaskJob,
+    output: NodeOutput,
+    wait: &dyn Fn(PathFuture) -> PathAnswer,
+) -> Result<Vec<TaskWrite>, RunError> {
+    let mut writes = Vec::new();
+    leave(job, output, &mut writes)?;
+    let Some(state) = seen_by_paths(job, &writes)? else { return Ok(writes) };
+    for branch in &job.out().branches {
+        let answer = match &branch.path {
+            Path::Blocking(path) => Ok(path(&state, &job.context)),
+            Path::Async(start) => wait(start(Arc::clone(&state), job.context.clone())),
+        };
+        take(job, branch, answer, &mut writes)?;
+    }
+    Ok(writes)
+}
+
+impl Asks {
+    /// Tells what the path said that was awaited.
+    pub(crate) fn answered(mut self, job: &TaskJob, answer: PathAnswer) -> Closing {
+        let branch = &job.out().branches[self.asked];
+        self.asked += 1;
+        match take(job, branch, answer, &mut self.writes) {
+            Ok(()) => self.ask(job),
+            Err(error) => Closing::Ended(outcome(&job.context, Err(error), self.writes)),
+        }
+    }
+
+    /// Asks the next path, and those after it until one is to be awaited.
+    fn ask(mut self, job: &TaskJob) -> Closing {
+        let branches = &job.out().branches;
+        while let Some(branch) = branches.get(self.asked) {
+            let (state, context) = (&self.state, &job.context);
+            let answer = match &branch.path {
+                Path::Blocking(path) => catch_unwind(AssertUnwindSafe(|| path(state, context))),
+                Path::Async(start) => {
+                    match catch_unwind(AssertUnwindSafe(|| start(Arc::clone(state), context.clone()))) {
+                        Ok(path) => return Closing::Path(Box::new(PathWait { path, asks: self })),
+                        Err(panic) => Err(panic),
+                    }
+                }
+            };
+            if let Err(error) = take(job, branch, answer, &mut self.writes) {
+                return Closing::Ended(outcome(context, Err(error), self.writes));
+            }
+            self.asked += 1;
+        }
+        Closing::Ended(outcome(&job.context, Ok(()), self.writes))
+    }
+}
+
+/// Returns the state with the writes of the task applied, if a conditional edge wants to see it.
+fn seen_by_paths(job: &TaskJob, writes: &[TaskWrite]) -> Result<Option<StateRef>, RunError> {
+    if job.out().branches.is_empty() {
+        return Ok(None);
+    }
+    let layout = &*job.graph.layout;
+    let mut state = Arc::clone(&job.state);
+    let mut fields: Vec<(u32, Vec<BoxWrite>)> = Vec::new();
+    for write in writes {
+        if let WriteKind::Field(Some(value)) = &write.kind {
+            match fields.iter_mut().find(|(channel, _)| *channel == write.channel) {
+                Some((_, values)) => values.push(value.clone()),
+                None => fields.push((write.channel, vec![value.clone()])),
+            }
+        }
+    }
+    for (field, values) in fields {
+        let mut present = job.present.as_ref().is_none_or(|present| present[field as usize]);
+        layout.update(&mut state, field as usize, &mut present, values)?;
+    }
+    if let Some(fields) = job.node.and_then(|node| job.graph.nodes[node].reads.as_deref()) {
+        state = layout.project(&state, fields);
+    }
+    Ok(Some(state))
+}
+
+/// Writes where a path leads; nothing of it, if one of its targets is none.
+fn take(job: &TaskJob, branch: &Branch, answer: PathAnswer, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
+    let targets = match answer {
+        Ok(targets) => targets.map_err(|error| node_error(&job.context, error))?,
+        Err(panic) => return Err(panicked(&job.context, &*panic)),
+    };
+    let first = writes.len();
+    let mut go = |target| push_target(&job.graph, &mapped(branch, target)?, writes);
+    if let Err(error) = targets.into_iter().try_for_each(&mut go) {
+        writes.truncate(first);
+        return Err(error);
+    }
+    encode_all(job, &mut writes[first..])
+}
+
+fn mapped(branch: &Branch, target: Target) -> Result<Target, RunError> {
+    let (Some(map), Target::Node(label)) = (&branch.map, &target) else {
+        return match &target {
+            Target::Node(name) if &**name == START => Err(RunError::BadDestination { name: START.into() }),
+            _ => Ok(target),
+        };
+    };
+    match map.iter().find(|(known, _)| known == label) {
+        Some((_, node)) => Ok(Target::Node(Arc::clone(node))),
+        None => Err(RunError::UnknownLabel { label: label.to_string() }),
+    }
+}
