@@ -65,11 +65,12 @@ impl Begun {
         if let Some(above) = self.machine.above() {
             above.progress();
         }
-        if self.host.durability == Durability::Exit {
+        if self.host.has_left.load(Ordering::Relaxed) {
             let mut calls = self.host.calls.lock();
-            let (own, others) = calls.drain(..).partition(|(namespace, _)| namespace == self.machine.namespace());
+            let (own, others): (Vec<_>, _) =
+                calls.drain(..).partition(|(namespace, _)| namespace == self.machine.namespace());
             *calls = others;
-            self.machine.handle_calls(own);
+            self.machine.handle_calls(own.into_iter().map(|(_, left)| left));
         }
         self.machine.handle_task_done(slot, outcome, now);
     }

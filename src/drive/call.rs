@@ -9,15 +9,16 @@ use std::task::{Context as Waiting, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
 
-use crate::base::{Clock, Encoded, IdSource, SystemClock, Value};
+use crate::base::{Clock, Encoded, IdSource, Namespace, SystemClock, Value};
 use crate::error::Error;
 use crate::exec::{
-    CallJob, DebugPart, DebugPayload, Event, EventKind, NodeUpdate, RunError, TaskEnd, call_end, call_entry,
-    call_failed, call_messages, call_result, call_start, close_call, known_call, next_attempt, open_call, shown_result,
+    CallEnd, CallJob, CallLeft, DebugPart, DebugPayload, Event, EventKind, NodeUpdate, RunError, TaskEnd, call_end,
+    call_entry, call_failed, call_messages, call_result, call_start, close_call, known_call, next_attempt, open_call,
+    shown_result,
 };
 use crate::graph::{Call, CallOutcome, CallWork, Called, Context, Done, NodeResult, Returned, Signal};
 use crate::state::WritesView;
-use crate::store::{Batch, NewWrites, Payload};
+use crate::store::{Batch, NewWrites};
 
 use super::attempt::{Ended, LeavesCalls, wait_for, watch};
 use super::cache::{look_up, look_up_async};
@@ -217,18 +218,14 @@ impl RunHost {
         let shows = self.shows_calls(&job.context);
         let entry = job.context.scope().cache.clone().and_then(|cache| Some((cache, call_entry(&job)?)));
         if let Some((cache, entry)) = &entry {
-            let keys = vec![entry.key.clone()];
+            let keys = vec![entry.key.clone(), entry.beside().key];
             let found = if blocks { look_up(cache, &keys) } else { look_up_async(cache, keys).await };
-            let found = found.into_iter().flatten().next();
-            if let Some((value, kept)) = found.and_then(|kept| Some(((job.call.read)(&kept)?, Payload::from(kept)))) {
-                let shown = shows.then(|| shown_result(&kept));
-                if let Err(error) = self.record(&job.context, known_call(&job, kept), blocks).await {
-                    return CallOutcome::Failed(error.into());
+            if let Some((end, kept)) = known_call(&job, found) {
+                let outcome = self.settle(&job, end, blocks).await;
+                if shows && matches!(outcome, CallOutcome::Done(_)) {
+                    self.show_update(&job, WritesView::returned(Some(shown_result(&kept)), Vec::new()), true);
                 }
-                if let Some(shown) = shown {
-                    self.show_update(&job, WritesView::returned(Some(shown)), true);
-                }
-                return CallOutcome::Done(Done::Now(value));
+                return outcome;
             }
         }
         let keep = records || shows || entry.is_some();
@@ -239,24 +236,42 @@ impl RunHost {
         job.context.progress();
         let returned = result.as_ref().ok().filter(|_| shows || entry.is_some());
         let stored = returned.and_then(|returned| returned.stored.clone());
-        let (outcome, writes) = close_call(&job, result);
-        let writes = writes.filter(|_| !job.caller().life().is_over());
-        if let Err(error) = self.record(&job.context, writes, blocks).await {
-            return CallOutcome::Failed(error.into());
-        }
-        if let (Some((cache, entry)), Some(stored)) = (entry, &stored) {
+        let end = close_call(&job, result);
+        let shown = end.wrote.as_ref().filter(|_| shows).map_or_else(Vec::new, |wrote| wrote.shown(&job));
+        let beside = end.wrote.as_ref().filter(|_| entry.is_some()).and_then(|wrote| wrote.kept(&job));
+        let outcome = self.settle(&job, end, blocks).await;
+        if let (CallOutcome::Done(_), Some((cache, entry)), Some(stored)) = (&outcome, entry, &stored) {
             let value = Encoded { codec: stored.codec, bytes: stored.data.clone() };
             // Nobody waits for it.
+            if let Some(beside) = beside {
+                let entry = entry.beside();
+                drop(cache.put(entry.key, beside, entry.lifetime));
+            }
             drop(cache.put(entry.key, value, entry.lifetime));
         }
         match (&outcome, stored) {
-            (CallOutcome::Done(_), Some(stored)) if shows => self.show_done(&job, shown_result(&stored)),
+            (CallOutcome::Done(_), Some(stored)) if shows => self.show_done(&job, shown_result(&stored), shown),
             (CallOutcome::Failed(error), _) if shows => {
-                self.show_end(&job, call_end(&job, WritesView::returned(None), Some(call_failed(&job, error))));
+                let wrote = WritesView::returned(None, shown);
+                self.show_end(&job, call_end(&job, wrote, Some(call_failed(&job, error))));
             }
             _ => {}
         }
         outcome
+    }
+
+    /// Stores how a call ended, and leaves what it wrote to the run of its graph, unless nobody waits for it any more.
+    async fn settle(&self, job: &CallJob, end: CallEnd, blocks: bool) -> CallOutcome {
+        if job.caller().life().is_over() {
+            return end.outcome;
+        }
+        if let Err(error) = self.record(&job.context, end.stored, blocks).await {
+            return CallOutcome::Failed(error.into());
+        }
+        if let Some(wrote) = end.wrote {
+            self.leave(job.context.graph_namespace().clone(), CallLeft::Wrote(wrote));
+        }
+        end.outcome
     }
 
     /// Runs a call until it need not be tried again, or its run is cancelled.
@@ -332,13 +347,13 @@ impl RunHost {
         }
     }
 
-    fn show_done(&self, job: &CallJob, result: Value) {
+    fn show_done(&self, job: &CallJob, result: Value, wrote: Vec<(Arc<str>, Value)>) {
         if self.wants.messages {
             for part in call_messages(job, &result) {
                 self.show_call(job, EventKind::Message(Box::new(part)));
             }
         }
-        let writes = WritesView::returned(Some(result));
+        let writes = WritesView::returned(Some(result), wrote);
         self.show_update(job, writes.clone(), false);
         self.show_end(job, call_end(job, writes, None));
     }
@@ -370,6 +385,12 @@ impl RunHost {
         free
     }
 
+    /// Leaves something to the run of the graph that stands there.
+    fn leave(&self, namespace: Namespace, left: CallLeft) {
+        self.calls.lock().push((namespace, left));
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
     /// Stores what became of a call, as durably as the run stores a superstep, on the head that its graph stands at.
     async fn record(&self, context: &Context, writes: Option<NewWrites>, blocks: bool) -> Result<(), Error> {
         let Some(writes) = writes else { return Ok(()) };
@@ -382,7 +403,7 @@ impl RunHost {
             // The machine stores it if the run ends before its superstep has.
             Durability::Exit => {
                 let Batch { namespace, writes, .. } = batch;
-                self.calls.lock().extend(writes.into_iter().map(|writes| (namespace.clone(), writes)));
+                writes.into_iter().for_each(|writes| self.leave(namespace.clone(), CallLeft::Unsaved(writes)));
             }
             Durability::Sync if blocks => store.commit(&batch)?,
             Durability::Sync => store.submit(batch).await?,

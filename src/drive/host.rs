@@ -9,10 +9,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::base::{CheckpointId, Clock, Namespace, RunId, SystemClock, Timestamp};
-use crate::exec::{Event, EventKind, EventMask};
+use crate::exec::{CallLeft, Event, EventKind, EventMask};
 use crate::graph::{Call, Called, Context, Host, LivePart, MessagePart};
 use crate::history::Thread;
-use crate::store::{NewWrites, Ticket};
+use crate::store::Ticket;
 
 use super::children::Children;
 use super::feed::{Fact, Feed};
@@ -38,8 +38,10 @@ pub(super) struct RunHost {
     pub(super) wants: EventMask,
     /// Where the outermost driver looks.
     pub(super) feed: Arc<Feed>,
-    /// What called tasks left to be stored when their run ends, and where their graphs stand.
-    pub(super) calls: Mutex<Vec<(Namespace, NewWrites)>>,
+    /// What called tasks left to the runs of their graphs, and where these stand.
+    pub(super) calls: Mutex<Vec<(Namespace, CallLeft)>>,
+    /// Whether one ever left something, which is quicker to ask.
+    pub(super) has_left: AtomicBool,
     /// Where the graphs inside it begin.
     pub(super) children: Children,
     /// What waits for a moment, if the caller or the executor has it.
@@ -84,14 +86,14 @@ impl Host for RunHost {
             LivePart::Custom(value) if self.wants.custom && self.shows(context.graph_namespace()) => {
                 Event { namespace: context.parts().namespace.clone(), kind: EventKind::Custom(value) }
             }
-            LivePart::Message { message, piece, tags } if self.shows_messages(context) => {
+            LivePart::Message { message, once, tags } if self.shows_messages(context) => {
                 let part = MessagePart {
                     message: *message,
-                    piece,
                     task: context.task_info(),
                     tags,
                     thread: context.thread().cloned(),
                     is_live: true,
+                    once,
                     run_metadata: self.metadata.clone(),
                 };
                 Event { namespace: context.message_namespace().clone(), kind: EventKind::Message(Box::new(part)) }

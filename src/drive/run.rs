@@ -532,6 +532,7 @@ impl Settings {
             // Who runs its tasks on its own thread cannot read what they show meanwhile.
             feed: if nested { Arc::new(Feed::unbounded()) } else { Arc::default() },
             calls: parking_lot::Mutex::default(),
+            has_left: false.into(),
             children: Children::default(),
             timer: self.timer.clone(),
             tickets: parking_lot::Mutex::default(),

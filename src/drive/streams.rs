@@ -6,7 +6,7 @@ use std::fmt;
 use crate::base::{Namespace, Value};
 use crate::error::Error;
 use crate::exec::{Event, EventKind, EventMask, Machine, RunError};
-use crate::graph::{CompiledGraph, Interrupt, MessagePiece};
+use crate::graph::{CompiledGraph, Interrupt};
 use crate::state::StateView;
 use crate::stream::{ChildValues, StreamData, StreamMode, StreamPart, Values};
 
@@ -239,7 +239,7 @@ impl Parts {
             EventKind::Message(part) => {
                 if let Some(id) = &part.message.id {
                     let is_new = self.seen.insert(id.clone());
-                    if !is_new && part.piece == MessagePiece::Whole {
+                    if !is_new && part.once {
                         return None;
                     }
                 }

@@ -9,6 +9,7 @@ use crate::graph::Graph;
 use crate::state::{BoxWrite, FieldKind};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, WriteRef};
 
+use super::call::CallWrites;
 use super::error::RunError;
 use super::head::{Head, INTERRUPT_SEEN};
 use super::task::{Task, TaskWrite, WriteKind};
@@ -88,26 +89,29 @@ pub(crate) fn abandon(
     changes: &mut Changes,
     record: bool,
 ) -> Result<Vec<u32>, RunError> {
-    apply_then(graph, head, tasks, changes, record, Then::Drops)
+    apply_then(graph, head, tasks, Vec::new(), changes, record, Then::Drops)
 }
 
-/// Applies the writes of the tasks of a superstep. Returns the fields that changed, for the events.
+/// Applies the writes of the tasks of a superstep, and then of those they called. Returns the fields that changed, for
+/// the events.
 ///
 /// The tasks are sorted first; `tasks` keeps its order. A failure leaves the head half changed: drop it.
 pub(crate) fn apply(
     graph: &Graph,
     head: &mut Head,
     tasks: &mut [Task],
+    calls: Vec<CallWrites>,
     changes: &mut Changes,
     record: bool,
 ) -> Result<Vec<u32>, RunError> {
-    apply_then(graph, head, tasks, changes, record, Then::Ends)
+    apply_then(graph, head, tasks, calls, changes, record, Then::Ends)
 }
 
 fn apply_then(
     graph: &Graph,
     head: &mut Head,
     tasks: &mut [Task],
+    calls: Vec<CallWrites>,
     changes: &mut Changes,
     record: bool,
     then: Then,
@@ -149,6 +153,10 @@ fn apply_then(
         {
             placed.push((channel, Placed { task, id, index, kind }));
         }
+    }
+    for CallWrites { task: id, writes, .. } in calls {
+        let place = |write: TaskWrite| (write.channel, Placed { task: None, id, index: write.index, kind: write.kind });
+        placed.extend(writes.into_iter().map(place));
     }
     write_all(graph, head, placed, next, then, changes, record)
 }

@@ -26,6 +26,15 @@ pub(crate) struct CacheEntry {
     pub(crate) lifetime: Option<Duration>,
 }
 
+impl CacheEntry {
+    /// Returns where it is kept what a call wrote beside its result. It is put first, and lasts a little longer.
+    pub(crate) fn beside(&self) -> Self {
+        let CacheKey { namespace, key } = &self.key;
+        let key = CacheKey { namespace: namespace.clone(), key: format!("{key}+") };
+        Self { key, lifetime: self.lifetime.map(|lifetime| lifetime.saturating_add(Duration::from_secs(1))) }
+    }
+}
+
 /// Returns the namespace of what is kept of a node.
 pub(crate) fn node_labels(graph: &Graph, node: &str) -> Vec<String> {
     vec!["nodes".into(), graph.name.clone(), node.into()]
@@ -161,6 +170,11 @@ fn add(sum: &mut Summer, value: &Value) {
 /// Returns the effect that keeps what a task wrote, if that is kept: where it leads to as well.
 pub(super) fn keep(graph: &Graph, task: &Task, writes: &[TaskWrite]) -> Option<Effect> {
     let entry = task.extra.as_ref()?.cache.clone().filter(|_| !writes.is_empty())?;
+    Some(Effect::Keep { key: entry.key, value: kept_writes(graph, writes)?, lifetime: entry.lifetime })
+}
+
+/// Returns writes as they are kept.
+pub(super) fn kept_writes(graph: &Graph, writes: &[TaskWrite]) -> Option<Encoded> {
     let kept = writes.iter().map(|write| {
         let value = match &write.kind {
             // Also what lasts for one run: it is part of the result.
@@ -174,12 +188,11 @@ pub(super) fn keep(graph: &Graph, task: &Task, writes: &[TaskWrite]) -> Option<E
         };
         Some(vec![Value::from(&*graph.channels[write.channel as usize]), kind.into(), payloads.into()].into())
     });
-    let value = Encoded::encode(&Value::List(kept.collect::<Option<_>>()?)).ok()?;
-    Some(Effect::Keep { key: entry.key, value, lifetime: entry.lifetime })
+    Encoded::encode(&Value::List(kept.collect::<Option<_>>()?)).ok()
 }
 
 /// Returns the writes that are kept under a key; none if they are not what this graph would have kept.
-fn known_writes(graph: &Graph, kept: &Encoded, record: bool) -> Option<Vec<TaskWrite>> {
+pub(super) fn known_writes(graph: &Graph, kept: &Encoded, record: bool) -> Option<Vec<TaskWrite>> {
     let kept: Vec<(String, u8, Vec<Value>)> = kept.decode().ok()?;
     let count = kept.len();
     let writes = kept.into_iter().enumerate().map(|(at, (channel, kind, payloads))| {
@@ -191,7 +204,7 @@ fn known_writes(graph: &Graph, kept: &Encoded, record: bool) -> Option<Vec<TaskW
         };
         Some(PendingWrite { index: at as i32, channel: channel.into(), value })
     });
-    let pending = PendingWrites { task: TaskId::default(), writes: writes.collect::<Option<_>>()? };
+    let pending = PendingWrites { task: TaskId::default(), path: "".into(), writes: writes.collect::<Option<_>>()? };
     let mut writes = task_writes(graph, &pending).ok().filter(|writes| writes.len() == count && count > 0)?;
     if record {
         encode_stored(graph, &mut writes).ok()?;

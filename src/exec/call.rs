@@ -1,23 +1,28 @@
-//! Calls of tasks: their identity, what is stored of them, and how they end.
+//! Calls of tasks: their identity, what is stored of them, how they end, and what they write to the channels of their
+//! caller's graph.
 
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::id::NULL_TASK;
-use crate::base::{Payload, TaskId, Value, WriteValue, hash, panic_text};
+use crate::base::{Encoded, IdSource, Payload, TaskId, Value, WriteValue, hash, panic_text};
 use crate::graph::{
-    Around, Asked, BoxError, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, Life, MessagePart,
-    MessagePiece, NodePlace, NodeResult, RetryPolicy, Returned, StoredCall, TaskPath, questions, stops, task_namespace,
+    Around, Asked, BoxError, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, Graph, Life,
+    MessagePart, NodePlace, NodeResult, RetryPolicy, Returned, StoredCall, TaskPath, questions, stops, task_namespace,
 };
-use crate::state::{WritesView, messages_in_value};
+use crate::state::{Writes, WritesView, messages_in_value, resolve};
 use crate::store::{NewWrite, NewWrites};
 
+use super::cache::{kept_writes, known_writes};
+use super::error::RunError;
 use super::head::{ERROR, Head, RESUME};
-use super::load::{answers_of, asleep_of};
+use super::load::{answers_of, asleep_of, task_writes};
+use super::machine::Machine;
 use super::retry::is_mistake;
-use super::save::{special, stored_interrupts};
+use super::save::{new_writes, special, stored_interrupts};
 use super::shown::{TaskEnd, TaskInput, TaskStart};
+use super::task::{TaskWrite, WriteKind, encode_stored, push};
 
 /// The channel of the result of a called task.
 const RETURN: &str = "__return__";
@@ -29,6 +34,31 @@ pub(crate) struct CallJob {
     pub(crate) path: Arc<str>,
     /// Its result, if that is stored.
     pub(crate) stored: Option<Payload>,
+    /// Where its writes begin to count: after those that are stored of an attempt that failed.
+    first_index: i32,
+}
+
+/// What a called task wrote to the channels of its caller's graph. It is applied after the writes of the tasks of the
+/// superstep, in the order of the paths, and whatever becomes of the caller's attempt.
+pub(crate) struct CallWrites {
+    pub(super) task: TaskId,
+    path: Arc<str>,
+    pub(super) writes: Vec<TaskWrite>,
+}
+
+/// What a called task leaves to the run of its caller's graph.
+pub(crate) enum CallLeft {
+    /// To be stored, should the run end before the superstep has.
+    Unsaved(NewWrites),
+    Wrote(CallWrites),
+}
+
+/// How a call ended.
+pub(crate) struct CallEnd {
+    pub(crate) outcome: CallOutcome,
+    /// What is to be stored of it, if its run is recorded.
+    pub(crate) stored: Option<NewWrites>,
+    pub(crate) wrote: Option<CallWrites>,
 }
 
 impl CallJob {
@@ -49,9 +79,10 @@ pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredC
                 _ => None,
             });
             let asleep = asleep_of(pending);
-            StoredCall { task: pending.task, result, answers: answers_of(pending), asleep }
+            let first_index = pending.writes.iter().map(|write| write.index + 1).max().unwrap_or(0).max(0);
+            StoredCall { task: pending.task, result, answers: answers_of(pending), asleep, first_index }
         })
-        .filter(|call| call.result.is_some() || !call.answers.is_empty() || !call.asleep.is_empty())
+        .filter(|call| call.first_index > 0 || !call.answers.is_empty() || !call.asleep.is_empty())
         .collect();
     (!calls.is_empty()).then(|| Arc::new(calls))
 }
@@ -64,6 +95,7 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
     let id = call_id(caller, &around, &call.name, &caller_path, index);
     let known = outer.calls.stored.as_ref().and_then(|stored| stored.iter().find(|known| known.task == id));
     let stored = known.and_then(|known| known.result.clone());
+    let first_index = known.map_or(0, |known| known.first_index);
     let mut asked = match known {
         Some(known) => Asked { answers: known.answers.clone(), asleep: known.asleep.clone(), ..Asked::default() },
         None => Asked::default(),
@@ -108,7 +140,7 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         calls,
         life: Life::called(caller, call.timeout),
     });
-    CallJob { call, context, path: text, stored }
+    CallJob { call, context, path: text, stored, first_index }
 }
 
 /// Returns where the graphs around a call stand: its caller's graph is one of them.
@@ -164,29 +196,51 @@ fn retries_call(policy: &RetryPolicy, error: &BoxError) -> bool {
     !(policy.is_default() && (panicked || is_mistake(&**error))) && policy.retries(&**error)
 }
 
-/// Returns what is to be stored of a call whose result the cache knows.
-pub(crate) fn known_call(job: &CallJob, result: Payload) -> Option<NewWrites> {
-    let result = NewWrite { index: 0, channel: RETURN.into(), value: WriteValue::One(result) };
-    call_writes(job, vec![result])
+/// Ends a call of which the cache knows the result, and perhaps what it wrote; none if it cannot read them. Also returns
+/// the result, to be shown.
+pub(crate) fn known_call(job: &CallJob, found: Vec<Option<Encoded>>) -> Option<(CallEnd, Payload)> {
+    let mut found = found.into_iter();
+    let (kept, wrote) = (found.next().flatten()?, found.next().flatten());
+    let value = (job.call.read)(&kept)?;
+    let graph = &job.context.parts().place.graph;
+    let records = job.context.checkpoint().is_some();
+    let mut pushed = wrote.map_or(Some(Vec::new()), |wrote| known_writes(graph, &wrote, records))?;
+    pushed.iter_mut().for_each(|write| write.index += job.first_index);
+    let kept = Payload::from(kept);
+    let mut writes = new_writes(graph, &mut pushed);
+    writes.push(return_write(job.first_index + pushed.len() as i32, kept.clone()));
+    let stored = stored_writes(job, writes);
+    Some((CallEnd { outcome: CallOutcome::Done(Done::Now(value)), stored, wrote: CallWrites::of(job, pushed) }, kept))
 }
 
-fn call_writes(job: &CallJob, writes: Vec<NewWrite>) -> Option<NewWrites> {
+fn return_write(index: i32, result: Payload) -> NewWrite {
+    NewWrite { index, channel: RETURN.into(), value: WriteValue::One(result) }
+}
+
+fn stored_writes(job: &CallJob, writes: Vec<NewWrite>) -> Option<NewWrites> {
     let checkpoint = job.context.checkpoint().filter(|_| !writes.is_empty())?;
     Some(NewWrites { checkpoint, task: job.context.task(), path: Arc::clone(&job.path), writes })
 }
 
-/// Ends a call whose own calls have ended: what became of it, and what is to be stored of it, if its run is recorded.
-pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> (CallOutcome, Option<NewWrites>) {
+/// Ends a call whose own calls have ended. What one that failed had written is kept, also if its caller goes on; one that
+/// asks is run again.
+pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> CallEnd {
     let mut asked = job.context.asked().lock();
-    let mut writes = Vec::new();
-    let outcome = match (result, asked.signal.take()) {
+    let (signal, pushed) = (asked.signal.take(), std::mem::take(&mut asked.pushed));
+    let asks = matches!((&result, &signal), (Err(error), Some(_)) if stops(error));
+    let pushed = if asks { Ok(Vec::new()) } else { pushed_writes(job, pushed) };
+    let (result, mut pushed) = match pushed {
+        Ok(pushed) => (result, pushed),
+        Err(error) => (Err(error.into()), Vec::new()),
+    };
+    let mut writes = new_writes(&job.context.parts().place.graph, &mut pushed);
+    let outcome = match (result, signal) {
         (Ok(returned), _) => {
-            if let Some(payload) = returned.stored {
-                writes.push(NewWrite { index: 0, channel: RETURN.into(), value: WriteValue::One(payload) });
-            }
+            let index = job.first_index + pushed.len() as i32;
+            writes.extend(returned.stored.map(|payload| return_write(index, payload)));
             CallOutcome::Done(Done::Now(returned.value))
         }
-        (Err(error), Some(signal)) if stops(&error) => {
+        (Err(_), Some(signal)) if asks => {
             let interrupts = questions(&signal);
             if !interrupts.is_empty() {
                 writes.push(stored_interrupts(interrupts));
@@ -202,7 +256,84 @@ pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> (CallOu
         writes.push(special(RESUME, &Value::List(asked.answers.clone())));
     }
     drop(asked);
-    (outcome, call_writes(job, writes))
+    CallEnd { outcome, stored: stored_writes(job, writes), wrote: CallWrites::of(job, pushed) }
+}
+
+/// Turns what a call pushed into writes to the channels of its caller's graph.
+fn pushed_writes(job: &CallJob, pushed: Writes) -> Result<Vec<TaskWrite>, RunError> {
+    let mut writes = Vec::new();
+    if pushed.is_empty() {
+        return Ok(writes);
+    }
+    let graph = &*job.context.parts().place.graph;
+    // What is pushed has an id.
+    let mut ids = IdSource::from_seed(0);
+    for (field, mut write) in resolve(&*graph.layout, pushed)? {
+        graph.layout.prepare(field, &mut write, &mut ids);
+        push(&mut writes, field as u32, WriteKind::Field(Some(write)));
+    }
+    writes.iter_mut().for_each(|write| write.index += job.first_index);
+    if job.context.checkpoint().is_some() {
+        encode_stored(graph, &mut writes)?;
+    }
+    Ok(writes)
+}
+
+impl CallWrites {
+    fn of(job: &CallJob, writes: Vec<TaskWrite>) -> Option<Self> {
+        let (task, path) = (job.context.task(), Arc::clone(&job.path));
+        (!writes.is_empty()).then_some(Self { task, path, writes })
+    }
+
+    /// Returns it as a cache keeps it.
+    pub(crate) fn kept(&self, job: &CallJob) -> Option<Encoded> {
+        kept_writes(&job.context.parts().place.graph, &self.writes)
+    }
+
+    /// Returns what was written, to be shown: names of channels and values.
+    pub(crate) fn shown(&self, job: &CallJob) -> Vec<(Arc<str>, Value)> {
+        let layout = &*job.context.parts().place.graph.layout;
+        let shown = |write: &TaskWrite| match &write.kind {
+            WriteKind::Field(Some(value)) => {
+                let field = write.channel as usize;
+                Some((Arc::clone(layout.name(field)), layout.write_to_value(field, value).ok()?))
+            }
+            _ => None,
+        };
+        self.writes.iter().filter_map(shown).collect()
+    }
+}
+
+/// Returns what calls wrote that ended in an earlier run, in the order of their paths.
+pub(super) fn stored_call_writes(graph: &Graph, head: &Head) -> Result<Vec<CallWrites>, RunError> {
+    let mut known = Vec::new();
+    for pending in head.pending.iter().filter(|pending| pending.writes.iter().any(|write| &*write.channel == RETURN)) {
+        let (task, path, writes) = (pending.task, Arc::clone(&pending.path), task_writes(graph, pending)?);
+        if !writes.is_empty() {
+            known.push(CallWrites { task, path, writes });
+        }
+    }
+    known.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(known)
+}
+
+impl Machine {
+    /// Notes what called tasks left.
+    pub(crate) fn handle_calls(&mut self, left: impl Iterator<Item = CallLeft>) {
+        for left in left {
+            match left {
+                CallLeft::Unsaved(writes) => self.called.push(writes),
+                CallLeft::Wrote(wrote) => self.note_call(wrote),
+            }
+        }
+    }
+
+    /// Puts what a call wrote in its place. A call that is made anew replaces what it wrote.
+    fn note_call(&mut self, wrote: CallWrites) {
+        self.call_writes.retain(|known| known.task != wrote.task);
+        let at = self.call_writes.partition_point(|known| known.path < wrote.path);
+        self.call_writes.insert(at, wrote);
+    }
 }
 
 /// Returns what is shown of a call that starts.
@@ -224,11 +355,11 @@ pub(crate) fn call_end(job: &CallJob, result: WritesView, error: Option<String>)
 pub(crate) fn call_messages(job: &CallJob, result: &Value) -> Vec<MessagePart> {
     let part = |message| MessagePart {
         message,
-        piece: MessagePiece::Whole,
         task: job.context.task_info(),
         tags: [].into(),
         thread: job.context.thread().cloned(),
         is_live: false,
+        once: true,
         run_metadata: job.context.scope().host.run_metadata(),
     };
     messages_in_value(result).into_iter().map(part).collect()

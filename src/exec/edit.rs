@@ -11,6 +11,7 @@ use crate::store::batch::{Change, ChangeValue, Data, Seen};
 use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
 
 use super::apply::{Changes, apply, apply_untasked};
+use super::call::stored_call_writes;
 use super::effect::Recording;
 use super::error::RunError;
 use super::exit::hold;
@@ -142,7 +143,7 @@ impl<'a> Editor<'a> {
             }
         }
         let mut changes = Changes::default();
-        apply(self.graph, &mut self.head, &mut tasks, &mut changes, true)?;
+        apply(self.graph, &mut self.head, &mut tasks, Vec::new(), &mut changes, true)?;
         self.checkpoint(Source::Update, step, base.map(|base| Parent::Local(base.id)), consumed, changes, &held);
         Ok(())
     }
@@ -162,7 +163,8 @@ impl<'a> Editor<'a> {
             apply_untasked(self.graph, &mut self.head, writes, NULL_TASK, &mut changes, true)?;
         }
         if !tasks.is_empty() {
-            apply(self.graph, &mut self.head, &mut tasks, &mut changes, true)?;
+            let calls = stored_call_writes(self.graph, &self.head)?;
+            apply(self.graph, &mut self.head, &mut tasks, calls, &mut changes, true)?;
         }
         self.checkpoint(Source::Update, step, base.map(|base| Parent::Local(base.id)), Vec::new(), changes, &[]);
         Ok(())

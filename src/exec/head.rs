@@ -60,6 +60,8 @@ pub(crate) struct HeadCheckpoint {
 #[derive(Clone, Debug)]
 pub(crate) struct PendingWrites {
     pub(crate) task: TaskId,
+    /// Where the task stands among those of its superstep.
+    pub(crate) path: Arc<str>,
     pub(crate) writes: Vec<PendingWrite>,
 }
 

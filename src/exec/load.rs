@@ -153,14 +153,14 @@ impl Head {
     pub(crate) fn set_pending(&mut self, writes: Vec<WriteRecord>) {
         self.pending.clear();
         for write in writes {
-            let at = match self.pending.iter().position(|pending| pending.task == write.task) {
+            let WriteRecord { task, path, index, channel, value } = write;
+            let at = match self.pending.iter().position(|pending| pending.task == task) {
                 Some(at) => at,
                 None => {
-                    self.pending.push(PendingWrites { task: write.task, writes: Vec::new() });
+                    self.pending.push(PendingWrites { task, path, writes: Vec::new() });
                     self.pending.len() - 1
                 }
             };
-            let WriteRecord { index, channel, value, .. } = write;
             self.pending[at].writes.push(PendingWrite { index, channel, value });
         }
     }

@@ -14,6 +14,7 @@ use crate::store::{NewCheckpoint, NewTimer, NewWrites, Source};
 
 use super::apply::{Changes, apply};
 use super::before::Before;
+use super::call::CallWrites;
 use super::effect::{Effect, Event, Recording, Request, Status};
 use super::error::RunError;
 use super::exit::Saving;
@@ -59,6 +60,8 @@ pub(crate) struct Machine {
     pub(super) replaying: bool,
     /// What called tasks left to be stored, if the superstep does not come to its end.
     pub(super) called: Vec<NewWrites>,
+    /// What called tasks wrote to its channels in this superstep, in the order of their paths.
+    pub(super) call_writes: Vec<CallWrites>,
     /// What is stored of the calls of the first superstep, if the run continues.
     pub(super) stored_calls: Option<Arc<Vec<StoredCall>>>,
     /// The state that an interrupted run shows, if that is not the one of its head.
@@ -141,6 +144,7 @@ impl Machine {
             status: Status::Running,
             replaying: false,
             called: Vec::new(),
+            call_writes: Vec::new(),
             stored_calls: None,
             shown: None,
             fields,
@@ -267,11 +271,6 @@ impl Machine {
         self.unreported = self.unreported.saturating_sub(1);
     }
 
-    /// Notes what called tasks left to be stored, should the run end before its superstep has.
-    pub(crate) fn handle_calls(&mut self, writes: Vec<(Namespace, NewWrites)>) {
-        self.called.extend(writes.into_iter().map(|(_, writes)| writes));
-    }
-
     /// Notes how a task ended.
     pub(crate) fn handle_task_done(&mut self, slot: usize, outcome: TaskOutcome, now: Timestamp) {
         self.now = now;
@@ -386,6 +385,7 @@ impl Machine {
         if self.replaying || self.head.pending.is_empty() {
             return Ok(());
         }
+        self.call_writes = super::call::stored_call_writes(&self.graph, &self.head)?;
         for slot in 0..self.tasks.len() {
             if self.restore_failure(slot)? {
                 continue;
@@ -537,9 +537,11 @@ impl Machine {
     /// Applies the superstep and makes its checkpoint.
     pub(super) fn next(&mut self) -> Result<(), RunError> {
         let record = self.records();
-        let consumed = if record { self.consumed() } else { Vec::new() };
+        let mut consumed = if record { self.consumed() } else { Vec::new() };
+        consumed.append(&mut self.called);
         let stops = self.breaks_after();
-        let updated = match apply(&self.graph, &mut self.head, &mut self.tasks, &mut self.changes, record) {
+        let calls = std::mem::take(&mut self.call_writes);
+        let updated = match apply(&self.graph, &mut self.head, &mut self.tasks, calls, &mut self.changes, record) {
             Ok(updated) => updated,
             Err(error) => {
                 // What the nodes did is kept, though it makes no superstep, if the checkpoint before it is.
@@ -559,7 +561,6 @@ impl Machine {
             *self.scope.resume.lock() = None;
         }
         self.stored_calls = None;
-        self.called.clear();
         self.show_changed(&updated);
         self.checkpoint(Source::Loop, consumed);
         if stops && self.is_news() {
@@ -579,9 +580,9 @@ impl Machine {
     /// Ends an interrupted run. The writes of what has ended must go together, as they will when the run goes on.
     pub(super) fn interrupt(&mut self, open: Vec<Interrupt>) -> Result<(), RunError> {
         let has_ended = |task: &Task| matches!(task.status, TaskStatus::Done(_) | TaskStatus::Handled { .. });
-        if self.namespace.is_root() && self.tasks.iter().any(has_ended) {
+        if self.namespace.is_root() && (self.tasks.iter().any(has_ended) || !self.call_writes.is_empty()) {
             // What has ended is shown, though its superstep has not.
-            self.shown = Some(shown(&self.graph, &self.head, &self.tasks)?);
+            self.shown = Some(shown(&self.graph, &self.head, &self.tasks, &self.call_writes)?);
         }
         self.show_interrupted(&open);
         self.status = Status::Interrupted(open);

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::{Namespace, Value};
-use crate::graph::{
-    INPUT, Interrupt, MessagePart, MessagePiece, NodePlace, TaskInfo, TaskParts, VALUE, task_namespace,
-};
+use crate::graph::{INPUT, Interrupt, MessagePart, NodePlace, TaskInfo, TaskParts, VALUE, task_namespace};
 use crate::state::{
     BoxWrite, FieldKind, Layout, StateView, ViewShape, WritesView, Written, messages_in_value, messages_of,
 };
@@ -294,11 +292,11 @@ impl Machine {
         let recording = self.recording.as_ref();
         let part = |message| MessagePart {
             message,
-            piece: MessagePiece::Whole,
             task: task.clone(),
             tags: [].into(),
             thread: recording.map(|recording| recording.thread.clone()),
             is_live: false,
+            once: true,
             run_metadata: self.scope.host.run_metadata(),
         };
         let found = fields_of(writes).filter(|(field, _)| !self.graph.entry || *field == VALUE as usize);

@@ -440,7 +440,7 @@ fn state_writes(job: &TaskJob, output: NodeOutput, writes: &mut Vec<TaskWrite>) 
     Ok(targets)
 }
 
-fn push(writes: &mut Vec<TaskWrite>, channel: u32, kind: WriteKind) {
+pub(super) fn push(writes: &mut Vec<TaskWrite>, channel: u32, kind: WriteKind) {
     writes.push(TaskWrite { index: writes.len() as i32, channel, kind, encoded: None });
 }
 

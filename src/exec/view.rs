@@ -6,18 +6,25 @@ use crate::base::id::NULL_TASK;
 use crate::graph::Graph;
 use crate::state::{BoxWrite, StateRef};
 
+use super::call::CallWrites;
 use super::error::RunError;
 use super::head::Head;
 use super::load::task_writes;
 use super::task::{Task, TaskWrite, WriteKind};
 
-/// Returns the state with the writes of the tasks that have ended, in the order in which the superstep will apply them.
-/// Also returns the fields that they changed, and whether these hold something.
-pub(super) fn shown(graph: &Graph, head: &Head, tasks: &[Task]) -> Result<(StateRef, Vec<(usize, bool)>), RunError> {
+/// Returns the state with the writes of the tasks and calls that have ended, in the order in which the superstep will
+/// apply them. Also returns the fields that they changed, and whether these hold something.
+pub(super) fn shown(
+    graph: &Graph,
+    head: &Head,
+    tasks: &[Task],
+    calls: &[CallWrites],
+) -> Result<(StateRef, Vec<(usize, bool)>), RunError> {
     let mut ended: Vec<&Task> = tasks.iter().filter(|task| !task.writes().is_empty()).collect();
     ended.sort_by(|a, b| a.order(graph).cmp(&b.order(graph)));
     let mut view = View::of(head);
-    let written = view.write(graph, ended.into_iter().flat_map(Task::writes))?;
+    let of_calls = calls.iter().flat_map(|call| &call.writes);
+    let written = view.write(graph, ended.into_iter().flat_map(Task::writes).chain(of_calls))?;
     view.idle(graph, &written);
     Ok((view.state, view.present))
 }

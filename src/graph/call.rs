@@ -476,6 +476,8 @@ pub(crate) struct StoredCall {
     pub(crate) answers: Vec<Value>,
     /// The questions in which it sleeps, and when they answer themselves.
     pub(crate) asleep: Vec<(String, Timestamp)>,
+    /// The number after that of its last write.
+    pub(crate) first_index: i32,
 }
 
 /// What a task needs to call others.

@@ -5,17 +5,15 @@ use std::sync::Arc;
 use crate::base::{Map, ThreadId, Value};
 use crate::message::Message;
 
-use super::message_stream::MessagePiece;
 use super::task_info::TaskInfo;
 
 /// A message that a node shows or returned, or a piece of one (stream mode `messages`).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MessagePart {
-    /// The message; of a piece its own text, with the id of the message.
+    /// The message, or a piece of one, if it says so ([`Message::is_chunk`]): those with one id add up to it
+    /// ([`Message::plus`]).
     pub message: Message,
-    /// What it is of the message.
-    pub piece: MessagePiece,
     /// The task that shows it.
     pub task: TaskInfo,
     /// The tags that its maker gave it.
@@ -24,6 +22,8 @@ pub struct MessagePart {
     pub thread: Option<ThreadId>,
     /// Whether the node showed it itself; otherwise it was found in what the node returned.
     pub is_live: bool,
+    /// Whether it is left out if it was shown before.
+    pub(crate) once: bool,
     /// Metadata of the run: the text of a JSON object.
     pub(crate) run_metadata: Option<String>,
 }
@@ -59,19 +59,6 @@ impl MessagePart {
         map.extend(json_map(self.run_metadata.as_deref()));
         let of_node = task.metadata().into_iter().flatten();
         map.extend(of_node.map(|(name, value)| (name.clone(), Value::from(value.clone()))));
-        map
-    }
-
-    /// Returns the message in its dictionary form. A piece has the type `AIMessageChunk`, the last one also
-    /// `chunk_position`.
-    pub fn to_map(&self) -> Map {
-        let mut map = self.message.to_map();
-        if self.piece != MessagePiece::Whole {
-            map.insert("type".into(), "AIMessageChunk".into());
-        }
-        if self.piece == MessagePiece::Last {
-            map.insert("chunk_position".into(), "last".into());
-        }
         map
     }
 }

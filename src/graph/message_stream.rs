@@ -1,35 +1,29 @@
-//! A message that a node shows while it comes, piece by piece.
+//! A message that a node shows while it comes, piece by piece. What is shown are pieces as the model knows them, whose sum
+//! is the message.
+//!
+//! *Absent:* the model, and the stream that shows them.
 
 use std::sync::Arc;
 
 use crate::base::{IdSource, hash};
-use crate::message::{Content, Message, MessageError, MessageLike, ToolCall, Usage};
+use crate::message::{
+    Chunk, ChunkSum, Message, MessageError, MessageLike, ToolCall, ToolCallChunk, Usage, message_chunk_to_message,
+};
 use crate::state::message_write;
 
 use super::context::Context;
 use super::scope::LivePart;
 
-/// What a part of stream mode `messages` is of its message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum MessagePiece {
-    /// All of it.
-    Whole,
-    /// A piece, to be added to those before it with the same id.
-    Chunk,
-    /// The last piece.
-    Last,
-}
-
 /// The tag of a message whose pieces are not shown.
 const NOSTREAM: &str = "nostream";
 
-/// A message of a model that comes in pieces. Each is shown at once in stream mode `messages`; the whole is returned
-/// at the end. Made by [`Context::message_stream`].
+/// A message of a model that comes in pieces. Each is shown at once in stream mode `messages`, as a message of its own
+/// ([`Message::is_chunk`]) with the id of the whole; the whole is returned at the end, and the pieces add up to it
+/// ([`Message::plus`]). Made by [`Context::message_stream`].
 pub struct MessageStream {
     context: Context,
-    message: Message,
-    text: String,
+    id: Option<String>,
+    sum: Option<ChunkSum>,
     tags: Arc<[String]>,
     ended: bool,
 }
@@ -57,37 +51,38 @@ impl Context {
     ///     .edge(START, "model")
     ///     .compile()?;
     ///
-    /// let mut shown = String::new();
+    /// // The reader adds the pieces up.
+    /// let mut shown: Option<Message> = None;
     /// for part in graph.stream((), Chat::update(), &[StreamMode::Messages])? {
     ///     if let StreamData::Message(part) = part?.data {
-    ///         shown += &part.message.text();
+    ///         shown = Some(match shown.take() {
+    ///             Some(sum) => sum.plus(part.message)?,
+    ///             None => part.message,
+    ///         });
     ///     }
     /// }
-    /// assert_eq!(shown, "Good day");
+    /// let shown = shown.expect("the node said something");
+    /// assert_eq!(shown.text(), "Good day");
+    /// assert!(shown.chunk.is_some_and(|chunk| chunk.last), "the last piece says that it is the last");
     /// # Ok(())
     /// # }
     /// ```
     pub fn message_stream(&self) -> MessageStream {
-        MessageStream {
-            context: self.clone(),
-            message: Message::ai(""),
-            text: String::new(),
-            tags: [].into(),
-            ended: false,
-        }
+        MessageStream { context: self.clone(), id: None, sum: None, tags: [].into(), ended: false }
     }
 
     /// Shows a message as a whole (stream mode `messages`), at once, unless it was shown before. Returned by the node,
     /// it is not shown again. Returns it, with an id if it had none.
     pub fn emit_message(&self, mut message: Message) -> Message {
         message.id.get_or_insert_with(|| self.message_id());
-        self.show_message(&message, MessagePiece::Whole, [].into());
+        self.show_message(&message, true, [].into());
         message
     }
 
     /// Shows what stands for a message (stream mode `messages`), at once, and writes it to the channel `messages` as if
-    /// the node had returned it. A piece of a message is shown as one, and becomes whole in the channel. A message with
-    /// this id is not shown again. Returns the message.
+    /// the node had returned it. A piece of a message is shown as one, and becomes whole in the channel. If the node
+    /// returns a message with this id, that is not shown again. A called [`Task`](super::Task) writes to the channel of
+    /// its caller's graph, after all nodes of the superstep, as soon as it has ended. Returns the message.
     ///
     /// # Errors
     /// [`MessageError`] if it stands for no message, or the message has no id.
@@ -126,7 +121,7 @@ impl Context {
         if message.id.is_none() {
             return Err(MessageError::value("Message ID is required"));
         }
-        self.show_message(&message, MessagePiece::Whole, [].into());
+        self.show_message(&message, false, [].into());
         if !channel.is_empty() {
             self.asked().lock().pushed.extend(message_write(channel, &message));
         }
@@ -145,10 +140,11 @@ impl Context {
         IdSource::from_seed(u64::from_be_bytes([a, b, c, d, e, f, g, h])).uuid_v4().to_string()
     }
 
-    fn show_message(&self, message: &Message, piece: MessagePiece, tags: Arc<[String]>) {
+    /// Shows a message or a piece of one, `once` if it is left out when it was shown before.
+    fn show_message(&self, message: &Message, once: bool, tags: Arc<[String]>) {
         let host = &self.scope().host;
         if host.shows_messages(self) {
-            host.emit(self, LivePart::Message { message: Box::new(message.clone()), piece, tags });
+            host.emit(self, LivePart::Message { message: Box::new(message.clone()), once, tags });
         }
     }
 }
@@ -157,7 +153,7 @@ impl MessageStream {
     /// Sets the id of the message, before its first piece. Default: one that is the same when the task is run again.
     #[must_use]
     pub fn with_id(mut self, id: impl Into<String>) -> Self {
-        self.message.id = Some(id.into());
+        self.id = Some(id.into());
         self
     }
 
@@ -170,55 +166,116 @@ impl MessageStream {
 
     /// Returns the id of the message.
     pub fn id(&mut self) -> &str {
-        self.message.id.get_or_insert_with(|| self.context.message_id())
+        self.id.get_or_insert_with(|| self.context.message_id())
     }
 
     /// Adds a piece of text. It waits if the stream is not read.
     pub fn push(&mut self, text: impl Into<String>) {
-        self.show(text.into(), MessagePiece::Chunk);
+        self.show(Message::ai(text.into()));
     }
 
     /// Adds the last piece of text, for who knows that it is the last.
     pub fn push_last(&mut self, text: impl Into<String>) {
-        self.show(text.into(), MessagePiece::Last);
-        self.ended = true;
+        self.show_chunk(Message::ai(text.into()), Chunk { last: true, ..Chunk::default() });
     }
 
-    /// Adds a tool call to the message; it is part of the whole.
+    /// Adds a tool call, as one piece.
     pub fn push_tool_call(&mut self, call: ToolCall) {
-        let message = std::mem::replace(&mut self.message, Message::ai(""));
-        self.message = message.with_tool_call(call);
+        self.show(Message::ai("").with_tool_call(call));
     }
 
-    /// Sets the tokens used.
-    pub fn set_usage(&mut self, usage: Usage) {
-        let message = std::mem::replace(&mut self.message, Message::ai(""));
-        self.message = message.with_usage(usage);
+    /// Adds a piece of a tool call. Pieces with one index are joined: first the name and the id, then the text of the
+    /// arguments as it comes.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::message::ToolCallChunk;
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Chat { #[channel(messages)] messages: Messages }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Chat>::new()
+    ///     .node("model", |_: &Chat, context: &Context| {
+    ///         let mut answer = context.message_stream();
+    ///         let call = ToolCallChunk { index: Some(0), ..Default::default() };
+    ///         answer.push_tool_call_chunk(ToolCallChunk {
+    ///             name: Some("weather".into()),
+    ///             id: Some("call-1".into()),
+    ///             ..call.clone()
+    ///         });
+    ///         for args in ["{\"city\": ", "\"Bern\"}"] {
+    ///             answer.push_tool_call_chunk(ToolCallChunk { args: Some(args.into()), ..call.clone() });
+    ///         }
+    ///         Ok(Chat::update().messages([answer.finish()]))
+    ///     })
+    ///     .edge(START, "model")
+    ///     .compile()?;
+    /// let chat = graph.invoke((), Chat::update())?;
+    /// let call = ToolCall::new("weather", [("city", "Bern")]).with_id("call-1");
+    /// assert_eq!(chat.state().messages[0].tool_calls(), [call]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn push_tool_call_chunk(&mut self, call: ToolCallChunk) {
+        self.show_chunk(Message::ai(""), Chunk { tool_call_chunks: vec![call], last: false });
     }
 
-    /// Ends the message and returns it. Unless [`MessageStream::push_last`] did, an empty last piece says so.
+    /// Adds tokens used, as a piece without text.
+    ///
+    /// # Errors
+    /// As [`push_chunk`](Self::push_chunk), if the counts cannot be added to those before.
+    pub fn push_usage(&mut self, usage: Usage) -> Result<(), MessageError> {
+        self.push_chunk(Message::ai("").with_usage(usage))
+    }
+
+    /// Adds a piece as a provider gave it; a whole message of the model counts as one. The first one that has an id gives
+    /// it to the message, unless that has one.
+    ///
+    /// # Errors
+    /// [`MessageError`] if it is no message of the model, or does not fit the pieces before it; it is not shown then.
+    pub fn push_chunk(&mut self, piece: Message) -> Result<(), MessageError> {
+        let mut piece = piece.into_piece();
+        if self.id.is_none() {
+            self.id = piece.id.take().filter(|id| !id.is_empty());
+        }
+        piece.id = Some(self.id().to_owned());
+        self.ended |= piece.chunk.as_ref().is_some_and(|chunk| chunk.last);
+        let shown = piece.clone();
+        match &mut self.sum {
+            Some(sum) => sum.add(piece)?,
+            None => self.sum = Some(ChunkSum::new(piece)?),
+        }
+        if !self.tags.iter().any(|tag| tag == NOSTREAM) {
+            self.context.show_message(&shown, false, Arc::clone(&self.tags));
+        }
+        Ok(())
+    }
+
+    /// Ends the message and returns it, the sum of its pieces. Unless one of them was the last, an empty one says so.
     pub fn finish(mut self) -> Message {
         if !self.ended {
-            self.show(String::new(), MessagePiece::Last);
+            self.push_last("");
         }
-        self.id();
-        self.message.content = Content::Text(std::mem::take(&mut self.text));
-        self.message
+        let sum = self.sum.map_or_else(|| Message::ai(""), ChunkSum::into_message);
+        message_chunk_to_message(sum)
     }
 
-    fn show(&mut self, text: String, piece: MessagePiece) {
-        self.text += &text;
-        if self.tags.iter().any(|tag| tag == NOSTREAM) {
-            return;
+    fn show_chunk(&mut self, mut piece: Message, chunk: Chunk) {
+        piece.chunk = Some(Box::new(chunk));
+        self.show(piece);
+    }
+
+    fn show(&mut self, piece: Message) {
+        if self.push_chunk(piece).is_err() {
+            unreachable!("text, calls and counts fit any piece");
         }
-        let id = self.id().to_owned();
-        let tags = Arc::clone(&self.tags);
-        self.context.show_message(&Message::ai(text).with_id(id), piece, tags);
     }
 }
 
 impl std::fmt::Debug for MessageStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MessageStream").field("id", &self.message.id).field("text", &self.text).finish_non_exhaustive()
+        f.debug_struct("MessageStream").field("id", &self.id).finish_non_exhaustive()
     }
 }

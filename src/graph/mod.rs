@@ -44,7 +44,7 @@ pub use control::{Cancelled, RunControl};
 pub use draw::{Drawing, DrawingEdge, DrawingNode};
 pub use entrypoint::{Entry, Entrypoint, Final, IntoFinal};
 pub use message_part::MessagePart;
-pub use message_stream::{MessagePiece, MessageStream};
+pub use message_stream::MessageStream;
 pub use node::{BoxError, IntoNode, IntoOutput, NodeBody, NodeOutput, NodeResult, Own};
 pub use options::{NodeDefaults, NodeOptions};
 pub use policy::{CachePolicy, RefreshOn, RetryPolicy, TimeoutPolicy};

@@ -15,15 +15,15 @@ use crate::store::{Cache, Kv};
 use super::call::{Call, Called};
 use super::context::{Context, ResumeOnce, interrupt_id};
 use super::control::RunControl;
-use super::message_stream::MessagePiece;
 
 /// What a node shows while it runs.
 #[derive(Clone, Debug)]
 pub(crate) enum LivePart {
     /// Any value.
     Custom(Value),
-    /// A message, or a piece of one, with the tags that its maker gave it.
-    Message { message: Box<Message>, piece: MessagePiece, tags: Arc<[String]> },
+    /// A message, or a piece of one, with the tags that its maker gave it; `once` if it is left out when it was shown
+    /// before.
+    Message { message: Box<Message>, once: bool, tags: Arc<[String]> },
 }
 
 /// The driver of a run, as its nodes see it.

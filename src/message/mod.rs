@@ -56,6 +56,7 @@ use std::borrow::Cow;
 pub use add_messages::AddMessages;
 pub use buffer::{BufferFormat, BufferOptions, buffer_string};
 pub use checkpoint::{CheckpointForm, checkpoint_dumps, checkpoint_loads};
+pub(crate) use chunk::ChunkSum;
 pub use chunk::{Chunk, add_ai_message_chunks, message_chunk_to_message};
 pub use coerce::{any_message, convert_to_messages};
 pub use content::Content;

@@ -101,8 +101,8 @@ pub(crate) enum Written {
         /// Whether the state is one value, which stands for its map.
         is_whole: bool,
     },
-    /// What a called task returned.
-    Returned(Option<Value>),
+    /// What a called task returned, and before that wrote to the channels of its caller's graph.
+    Returned { value: Option<Value>, wrote: Vec<(Arc<str>, Value)> },
 }
 
 impl Written {
@@ -112,7 +112,7 @@ impl Written {
             Self::Fields { layout, writes, chosen, .. } => {
                 Some((&**layout, writes, chosen.as_deref().filter(|_| is_chosen)))
             }
-            Self::Returned(_) => None,
+            Self::Returned { .. } => None,
         };
         fields.into_iter().flat_map(|(layout, writes, chosen)| {
             let shown = writes.iter().filter(move |(field, _)| chosen.is_none_or(|chosen| chosen.contains(field)));
@@ -120,11 +120,13 @@ impl Written {
         })
     }
 
-    fn returned(&self) -> Option<&Value> {
-        match self {
-            Self::Returned(value) => value.as_ref(),
-            Self::Fields { .. } => None,
-        }
+    /// Returns what is shown of a call, by name.
+    fn of_call(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let (value, wrote) = match self {
+            Self::Returned { value, wrote } => (value.as_ref(), wrote.as_slice()),
+            Self::Fields { .. } => (None, &[][..]),
+        };
+        wrote.iter().map(|(name, value)| (&**name, value)).chain(value.map(|value| (RETURN, value)))
     }
 }
 
@@ -132,9 +134,9 @@ impl Written {
 const RETURN: &str = "__return__";
 
 impl WritesView {
-    /// Makes the view of what a called task returned.
-    pub(crate) fn returned(value: Option<Value>) -> Self {
-        Self { written: Arc::new(Written::Returned(value)), chosen: false }
+    /// Makes the view of what a called task returned, and wrote before that.
+    pub(crate) fn returned(value: Option<Value>, wrote: Vec<(Arc<str>, Value)>) -> Self {
+        Self { written: Arc::new(Written::Returned { value, wrote }), chosen: false }
     }
 
     /// Returns whether nothing was written to the channels that are shown.
@@ -145,7 +147,7 @@ impl WritesView {
     /// Returns the name of the channel of each write.
     pub fn channels(&self) -> impl Iterator<Item = &str> {
         let fields = self.written.fields(self.chosen).map(|(layout, (field, _))| &**layout.name(*field));
-        fields.chain(self.written.returned().map(|_| RETURN))
+        fields.chain(self.written.of_call().map(|(name, _)| name))
     }
 
     /// Returns each write: its channel and its value.
@@ -157,7 +159,7 @@ impl WritesView {
         let fields = fields.map(|(layout, (field, write))| {
             Ok((layout.name(*field).to_string(), layout.write_to_value(*field, write)?))
         });
-        fields.chain(self.written.returned().map(|value| Ok((RETURN.to_owned(), value.clone())))).collect()
+        fields.chain(self.written.of_call().map(|(name, value)| Ok((name.to_owned(), value.clone())))).collect()
     }
 
     /// Returns the written channels with the values written to them; of several writes to one channel the last.
@@ -174,8 +176,11 @@ impl WritesView {
     /// # Errors
     /// As [`WritesView::to_list`].
     pub fn to_update(&self) -> Result<Value, StateError> {
+        if let Written::Returned { value, .. } = &*self.written {
+            return Ok(value.clone().unwrap_or_default());
+        }
         let mut list = self.to_list()?;
-        if matches!(&*self.written, Written::Fields { is_whole: true, .. } | Written::Returned(_)) {
+        if matches!(&*self.written, Written::Fields { is_whole: true, .. }) {
             let single = list.len() <= 1;
             let mut values = list.drain(..).map(|(_, value)| value);
             return Ok(if single { values.next().unwrap_or_default() } else { Value::List(values.collect()) });

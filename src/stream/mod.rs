@@ -201,7 +201,7 @@ impl<S> StreamPart<S> {
             }
             StreamData::Interrupts(asked) => Value::Map(map([("__interrupt__", interrupts(asked))])),
             StreamData::Custom(value) => value.clone(),
-            StreamData::Message(part) => Value::List(vec![part.to_map().into(), part.metadata().into()]),
+            StreamData::Message(part) => Value::List(vec![part.message.to_map().into(), part.metadata().into()]),
             StreamData::Checkpoint(part) => checkpoint(part)?.into(),
             StreamData::TaskStart(start) => task_start(start)?.into(),
             StreamData::TaskEnd(end) => task_end(end)?.into(),

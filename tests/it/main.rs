@@ -74,6 +74,9 @@ mod policies;
 /// The same policies on a file.
 #[path = "policies.rs"]
 mod policies_in_a_file;
+mod pushed_calls;
+#[path = "pushed_calls.rs"]
+mod pushed_calls_in_a_file;
 mod pushing;
 /// The same on a file.
 #[path = "pushing.rs"]

@@ -233,7 +233,7 @@ fn a_question_of_a_handler_can_be_answered_by_id_too() {
     let thread = thread();
     let asked = graph.invoke(&thread, Log::update()).unwrap();
     let id = asked.interrupts()[0].id.clone();
-    let answers: annals::base::value::Map = [(id, Value::from("yes"))].into_iter().collect();
+    let answers: annals::base::Map = [(id, Value::from("yes"))].into_iter().collect();
     let done = graph.invoke(&thread, Command::resume(Value::Map(answers))).unwrap();
     assert_eq!(done.state().lines.to_vec(), ["yes"]);
 }

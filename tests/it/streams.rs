@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use annals::graph::MessagePiece;
+use annals::message::{ToolCallChunk, Usage, message_chunk_to_message};
 use annals::prelude::*;
 use annals::state::StateView;
 use annals::{DebugPayload, StreamPart};
@@ -48,6 +48,10 @@ fn json(view: &StateView) -> serde_json::Value {
     Value::Map(view.to_map().unwrap()).to_json()
 }
 
+fn kind(message: &Message) -> &'static str {
+    message.chunk.as_ref().map_or("Whole", |chunk| if chunk.last { "Last" } else { "Chunk" })
+}
+
 /// A part in a few words.
 fn short<S>(part: &StreamPart<S>) -> String {
     let place = part.namespace.segments().map(|segment| format!("{}/", segment.split(':').next().unwrap())).collect();
@@ -61,7 +65,9 @@ fn short<S>(part: &StreamPart<S>) -> String {
         }
         StreamData::Interrupts(open) => format!("asks {}", open.len()),
         StreamData::Custom(value) => format!("custom {}", value.to_json()),
-        StreamData::Message(part) => format!("{:?} {:?} of {}", part.piece, part.message.text(), part.task.node()),
+        StreamData::Message(part) => {
+            format!("{} {:?} of {}", kind(&part.message), part.message.text(), part.task.node())
+        }
         StreamData::Checkpoint(part) => format!("checkpoint {} of {} tasks", part.step, part.tasks.len()),
         StreamData::TaskStart(start) => format!("{} starts", start.task.node()),
         StreamData::TaskEnd(end) => format!("{} ends {:?} {}", end.task.node(), end.error, end.interrupts.len()),
@@ -319,14 +325,74 @@ fn messages_are_shown_once_and_not_if_they_were_read() {
     let mut pieces = Vec::new();
     for part in graph.run(()).concurrency_max(1).stream(input, &[StreamMode::Messages]).unwrap() {
         let StreamData::Message(part) = part.unwrap().data else { panic!("only messages are shown") };
-        pieces.push((part.piece, part.message.text().into_owned(), part.is_live));
+        pieces.push((kind(&part.message), part.message.text().into_owned(), part.is_live));
         ids.push(part.message.id.clone());
         assert_eq!(part.metadata()["langgraph_node"].as_str(), Some(part.task.node()));
         assert!(part.metadata().contains_key("checkpoint_ns") == part.is_live);
     }
-    let whole = |text: &str, is_live| (MessagePiece::Whole, text.to_string(), is_live);
+    let whole = |text: &str, is_live| ("Whole", text.to_string(), is_live);
     assert_eq!(pieces, [whole("whole", true), whole("", false), whole("x", false)]);
     assert!(ids.iter().all(Option::is_some));
+}
+
+#[test]
+fn pieces_are_messages_that_add_up_to_what_the_node_returns() {
+    let piece = |args: &str| ToolCallChunk { args: Some(args.into()), index: Some(0), ..Default::default() };
+    let graph = StateGraph::<Work>::new()
+        .node("say", move |_: &Work, context: &Context| {
+            let mut answer = context.message_stream();
+            answer.push("Let me ");
+            answer.push("look.");
+            answer.push_tool_call_chunk(ToolCallChunk { name: Some("find".into()), id: Some("c".into()), ..piece("") });
+            answer.push_tool_call_chunk(piece("{\"a\": "));
+            answer.push_tool_call_chunk(piece("1}"));
+            answer.push_tool_call(ToolCall::new("other", [("b", 2)]));
+            answer.push_usage(Usage::new(7, 0))?;
+            assert!(answer.push_chunk(Message::human("not the model's")).is_err());
+            let mut last = Message::ai_chunk("").with_usage(Usage::new(0, 5)).with_id("of the provider");
+            last.response_metadata.insert("model_name".into(), "m".into());
+            answer.push_chunk(last)?;
+            Ok(Work::update().messages([answer.finish(), Message::ai("").with_id("of the provider")]))
+        })
+        .edge(START, "say")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    let mut parts: Vec<Message> = Vec::new();
+    for part in graph.stream(&thread, Work::update(), &[StreamMode::Messages]).unwrap() {
+        let StreamData::Message(part) = part.unwrap().data else { panic!("only messages are shown") };
+        parts.push(part.message);
+    }
+    let other = parts.pop().unwrap();
+    assert_eq!((kind(&other), other.id.as_deref()), ("Whole", Some("of the provider")));
+    assert_eq!(parts.len(), 9, "an empty last piece ends the message, and it is not shown again");
+    assert!(parts.iter().all(|part| part.is_chunk() && part.id == parts[0].id));
+    assert_eq!(parts[3].tool_calls(), [ToolCall::new("", [] as [(&str, i64); 0])], "as far as the piece goes");
+    let sum = parts.into_iter().reduce(|sum, part| sum.plus(part).unwrap()).unwrap();
+    assert!(sum.chunk.as_ref().is_some_and(|chunk| chunk.last));
+    let whole = message_chunk_to_message(sum);
+    let calls = [ToolCall::new("find", [("a", 1)]).with_id("c"), ToolCall::new("other", [("b", 2)])];
+    assert_eq!((whole.text().as_ref(), whole.tool_calls()), ("Let me look.", calls.as_slice()));
+    let stored = graph.get_state(&thread).unwrap().values;
+    assert_eq!(stored.messages[0], whole);
+    assert_eq!(whole.to_map()["usage_metadata"].get("total_tokens").and_then(Value::as_int), Some(12));
+}
+
+#[test]
+fn a_pushed_message_is_shown_each_time_it_is_pushed() {
+    let graph = StateGraph::<Work>::new()
+        .node("say", |_: &Work, context: &Context| {
+            for text in ["draft", "final"] {
+                context.push_message(Message::ai(text).with_id("1"))?;
+            }
+            let emitted = context.emit_message(Message::ai("final").with_id("1"));
+            Ok(Work::update().messages([emitted]))
+        })
+        .edge(START, "say")
+        .compile()
+        .unwrap();
+    let seen = shorts(graph.stream(&thread(), Work::update(), &[StreamMode::Messages]).unwrap());
+    assert_eq!(seen, ["Whole \"draft\" of say", "Whole \"final\" of say"]);
 }
 
 #[test]

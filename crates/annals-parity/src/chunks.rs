@@ -1,7 +1,6 @@
 //! The chunks of a stream as a trace shows them.
 
 use annals::base::{CheckpointId, Value};
-use annals::graph::MessagePiece;
 use annals::prelude::{Interrupt, StreamData, StreamPart};
 use annals::{CheckpointPart, DebugPayload, Error, MessagePart, RunError, TaskEnd, TaskStart};
 use serde_json::{Map, Value as Json, json};
@@ -160,13 +159,12 @@ fn text(json: Json) -> String {
 }
 
 fn message(part: &MessagePart) -> Json {
-    let form = Value::Map(part.to_map());
-    if part.piece == MessagePiece::Whole {
-        return if part.is_live { plain(&form) } else { written(&form) };
-    }
+    let form = Value::Map(part.message.to_map());
+    let chunk = part.message.chunk.as_ref().filter(|_| part.is_live);
+    let Some(chunk) = chunk else { return if part.is_live { plain(&form) } else { written(&form) } };
     let form = plain(&form);
     let mut out = json!({"type": form["type"], "content": form["content"], "id": form["id"]});
-    if part.piece == MessagePiece::Last {
+    if chunk.last {
         out["last"] = true.into();
     }
     out

@@ -70,15 +70,15 @@ pub fn add_ai_message_chunks(
     first: Message,
     others: impl IntoIterator<Item = Message>,
 ) -> Result<Message, MessageError> {
-    let mut sum = Parts::of(first)?;
+    let mut sum = ChunkSum::new(first)?;
     for other in others {
         sum.add(other)?;
     }
     Ok(sum.into_message())
 }
 
-/// The parts of the model's pieces that count in a sum.
-struct Parts {
+/// A sum of pieces of a message of the model, which grows without being read anew each time.
+pub(crate) struct ChunkSum {
     id: Option<String>,
     content: Content,
     additional_kwargs: Map,
@@ -87,8 +87,12 @@ struct Parts {
     chunk: Chunk,
 }
 
-impl Parts {
-    fn of(message: Message) -> Result<Self, MessageError> {
+impl ChunkSum {
+    /// Begins with a piece.
+    ///
+    /// # Errors
+    /// [`MessageError`] if it is no piece of a message of the model.
+    pub(crate) fn new(message: Message) -> Result<Self, MessageError> {
         match (message.role, message.chunk) {
             (Role::Ai(ai), Some(chunk)) => Ok(Self {
                 id: message.id.filter(|id| !id.is_empty()),
@@ -102,24 +106,35 @@ impl Parts {
         }
     }
 
-    fn add(&mut self, other: Message) -> Result<(), MessageError> {
-        let other = Self::of(other)?;
-        self.content = merge_content(std::mem::take(&mut self.content), other.content)?;
-        merge_into(&mut self.additional_kwargs, other.additional_kwargs)?;
-        merge_into(&mut self.response_metadata, other.response_metadata)?;
+    /// Adds a piece.
+    ///
+    /// # Errors
+    /// [`MessageError`] if it is none, or values cannot be merged. The sum stays what it was.
+    pub(crate) fn add(&mut self, other: Message) -> Result<(), MessageError> {
+        let other = Self::new(other)?;
+        let additional_kwargs = merged(&self.additional_kwargs, other.additional_kwargs)?;
+        let response_metadata = merged(&self.response_metadata, other.response_metadata)?;
+        let usage = match (&self.usage, other.usage) {
+            (Some(ours), Some(theirs)) => Some(Box::new(ours.plus(&theirs)?)),
+            (_, theirs) => theirs,
+        };
+        match (&mut self.content, other.content) {
+            (Content::Text(text), Content::Text(more)) => text.push_str(&more),
+            (content, more) => *content = merge_content(content.clone(), more)?,
+        }
+        self.additional_kwargs = additional_kwargs.unwrap_or(std::mem::take(&mut self.additional_kwargs));
+        self.response_metadata = response_metadata.unwrap_or(std::mem::take(&mut self.response_metadata));
+        self.usage = usage.or(self.usage.take());
         merge_calls(&mut self.chunk.tool_call_chunks, other.chunk.tool_call_chunks);
         self.chunk.last |= other.chunk.last;
-        self.usage = match (self.usage.take(), other.usage) {
-            (Some(ours), Some(theirs)) => Some(Box::new(ours.plus(&theirs)?)),
-            (ours, theirs) => ours.or(theirs),
-        };
         if rank(other.id.as_deref()) > rank(self.id.as_deref()) {
             self.id = other.id;
         }
         Ok(())
     }
 
-    fn into_message(self) -> Message {
+    /// Returns the sum, which is a piece itself.
+    pub(crate) fn into_message(self) -> Message {
         let mut message = Message::new(Role::Ai(Ai { usage: self.usage, ..Ai::default() }), self.content);
         message.id = self.id;
         message.additional_kwargs = self.additional_kwargs;
@@ -166,6 +181,11 @@ fn grow(text: &mut Option<String>, more: Option<String>) {
         (text @ None, more) => *text = more,
         (Some(_), None) => {}
     }
+}
+
+/// Returns what a map becomes, if it changes.
+fn merged(left: &Map, right: Map) -> Result<Option<Map>, MessageError> {
+    if right.is_empty() { Ok(None) } else { merge_dicts(left.clone(), right).map(Some) }
 }
 
 fn merge_into(left: &mut Map, right: Map) -> Result<(), MessageError> {

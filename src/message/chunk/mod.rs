@@ -6,6 +6,7 @@ mod add;
 mod settle;
 mod whole;
 
+pub(crate) use add::ChunkSum;
 pub use add::add_ai_message_chunks;
 pub use whole::message_chunk_to_message;
 

@@ -22,7 +22,7 @@ pub fn message_chunk_to_message(mut message: Message) -> Message {
 impl Message {
     /// Makes the whole message a piece, its tool calls pieces of calls. A removal and an unknown message stay what they
     /// are.
-    pub(in crate::message) fn into_piece(self) -> Self {
+    pub(crate) fn into_piece(self) -> Self {
         let mut piece = self.into_chunk();
         if piece.tool_calls().is_empty() && piece.invalid_tool_calls().is_empty() {
             piece.read_raw_chunks();

@@ -150,7 +150,7 @@ fn push_message(case: &Case) -> Result<Json, Failure> {
     let modes = [StreamMode::Messages, StreamMode::Values];
     for part in graph.stream((), DynUpdate::new(), &modes).map_err(run_failure)? {
         match part.map_err(run_failure)?.data {
-            StreamData::Message(part) => streamed.push(encode_message(&Message::try_from(Value::from(part.to_map()))?)),
+            StreamData::Message(part) => streamed.push(encode_message(&part.message)),
             StreamData::Values(values) => state = state_messages(&values),
             _ => {}
         }
