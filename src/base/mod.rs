@@ -8,16 +8,18 @@ pub mod hash;
 pub mod id;
 pub mod integer;
 pub mod limits;
+mod map;
 pub mod namespace;
 pub mod payload;
 pub mod time;
 pub mod value;
 
 pub use id::{CheckpointId, IdSource, RunId, TaskId, ThreadId};
+pub use map::Map;
 pub use namespace::Namespace;
 pub use payload::{ItemIndex, ItemIndexRef, Payload, PayloadRef, WriteValue};
 pub use time::{Clock, SystemClock, Timestamp};
-pub use value::{Codec, CodecError, Encoded, Map, Value};
+pub use value::{Codec, CodecError, Encoded, Value};
 
 /// Returns the message of a caught panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

@@ -9,9 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::base64::encode_standard;
 use super::limits::{VALUE_BYTES_MAX, VALUE_DEPTH_MAX, VALUE_NODES_MAX};
-
-/// An object: names to values, in insertion order.
-pub type Map = indexmap::IndexMap<String, Value>;
+use super::map::Map;
 
 /// A self-describing value: what JSON has, plus bytes and MessagePack extensions.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::value::Map;
+use crate::base::Map;
 use crate::base::{CheckpointId, IdSource, Namespace, Value};
 use crate::error::Error;
 use crate::exec::{EventMask, Machine, Recording, Request, RunError, Saving, Start, Status};

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::Map;
 use crate::base::hash::Summer;
-use crate::base::value::Map;
 use crate::base::{Codec, Encoded, ItemIndex, Payload, TaskId, Timestamp, Value, WriteValue, panic_text};
 use crate::graph::{CachePolicy, Graph, INPUT, task_labels};
 use crate::store::{Cache, CacheKey};

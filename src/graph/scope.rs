@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::base::value::Map;
+use crate::base::Map;
 use crate::base::{CheckpointId, Clock, Namespace, SystemClock, Timestamp, Value};
 use crate::message::Message;
 use crate::store::{Cache, Kv};
