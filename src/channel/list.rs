@@ -147,11 +147,14 @@ impl<T> List<T> {
 
     /// Puts an item in the place of the one in a slot, and returns whether there was one. Nothing happens if not.
     pub fn replace(&mut self, slot: u64, value: T) -> bool {
-        let taken = self.items.get(&slot).is_some();
-        if taken {
-            self.insert_at_slot(slot, value);
+        let value = Arc::new(value);
+        let Some(old) = self.items.replace(&slot, Arc::clone(&value)) else { return false };
+        if let Some(index) = &mut self.index
+            && index.covers(slot)
+        {
+            index.change(slot, Some(&old), Some(&value));
         }
-        taken
+        true
     }
 
     /// Removes the item in a slot.

@@ -103,7 +103,8 @@ pub fn ensure_ids(messages: &mut [Message], ids: &mut IdSource) -> usize {
 /// Returns what [`add_messages`] would do to a list of which only `known` is asked: whether it holds an id.
 ///
 /// The operations are to be applied in order. `known` is asked at most once for each id in `right`, and not at all if
-/// `right` asks to remove all messages.
+/// `right` asks to remove all messages. Of each id that it knows one message is replaced, or all are removed, in the order
+/// of the questions.
 ///
 /// # Errors
 /// [`MessageError::UnknownId`] as [`add_messages`]; [`MessageError::NoId`] if a message has no id (see [`ensure_ids`]).

@@ -81,22 +81,25 @@ impl Channel<List<Message>, Vec<Message>> for MergeMessages {
         let mut cut = None;
         let mut changed = BTreeMap::new();
         for (write, messages) in writes.into_iter().enumerate() {
-            let plan = merge_plan(messages, &mut |id| list.find(id).is_some())
-                .map_err(|e| ChannelError::Reducer { reason: e.to_string() })?;
+            // What is known is replaced or removed once each, in the order in which it was asked for.
+            let mut found = Vec::new();
+            let known = &mut |id: &str| list.find(id).map(|slot| found.push(slot)).is_some();
+            let plan = merge_plan(messages, known).map_err(|e| ChannelError::Reducer { reason: e.to_string() })?;
+            let mut found = found.into_iter();
             for op in plan {
                 match op {
                     MergeOp::Append { part, message } => {
                         changed.insert(list.push(message), ListOp::Put { write, part });
                     }
-                    MergeOp::Replace { part, id, message } => {
-                        let found = list.find(&id);
+                    MergeOp::Replace { part, message, .. } => {
                         let is_new = |slot: &u64| list.at_slot(*slot).is_none_or(|old| !is_same(old, &message));
-                        if let Some(slot) = found.filter(is_new) {
+                        if let Some(slot) = found.next().filter(is_new) {
                             list.replace(slot, message);
                             changed.insert(slot, ListOp::Put { write, part });
                         }
                     }
                     MergeOp::Remove { id } => {
+                        found.next();
                         while let Some(slot) = list.find(&id) {
                             list.remove(slot);
                             changed.insert(slot, ListOp::Remove);

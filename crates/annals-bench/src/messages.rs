@@ -1,9 +1,11 @@
 //! What messages cost: merging one into a list, loading, trimming and writing out 10,000, and LangChain's loader beside.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use annals::base::Value;
 use annals::message::{
@@ -42,37 +44,69 @@ struct Chat {
 /// What a merge finds.
 #[derive(Clone, Copy)]
 enum Merge {
-    /// A message with a new id, which goes to the end. The next merge removes it again, so that the list keeps its length.
-    New,
-    /// The id of one of the last hundred messages.
-    Late,
     /// The id of any message: where the list is longer than the caches of the CPU, the message and its place in the index
     /// come from main memory.
     Any,
+    /// The id of one of the last hundred messages.
+    Late,
+    /// A message with a new id, which goes to the end. The next merge removes it again, so that the list keeps its length.
+    New,
 }
 
 /// Merges messages into a list, one write each, as a channel is updated at the end of a superstep.
 fn merges(bench: &Bench, report: &mut Report) -> Res<()> {
     let mut sides = Vec::new();
-    for merge in [Merge::New, Merge::Late, Merge::Any] {
+    for merge in [Merge::Any, Merge::Late, Merge::New] {
         for length in [1_000, 10_000] {
             sides.push(merging(merge, length)?);
         }
     }
+    sides.extend([1_000, 10_000].map(by_hand));
     let costs = interleave(bench.runs(15, 3), &mut sides)?;
     report.set("add_messages_ns_1k", median(&costs[0]));
     report.set("add_messages_ns_10k", median(&costs[1]));
-    for (name, costs) in ["late_1k", "late_10k", "any_1k", "any_10k"].into_iter().zip(&costs[2..]) {
-        report.extra(&format!("replace_message_ns_{name}"), median(costs));
+    let names = ["late_1k", "late_10k", "new_1k", "new_10k", "by_hand_1k", "by_hand_10k"];
+    for (name, costs) in names.into_iter().zip(&costs[2..]) {
+        report.extra(&format!("add_messages_ns_{name}"), median(costs));
     }
     Ok(())
+}
+
+fn message_id(n: usize) -> String {
+    format!("message-{n}")
+}
+
+fn long_chat(length: usize) -> impl Iterator<Item = Message> {
+    (0..length).map(|n| Message::human(text(n as u64, 200)).with_id(message_id(n)))
+}
+
+/// Replaces any message of a plain vector beside a plain hash table, which no clone can share and nothing is told of: what
+/// the memory takes to find a message, compare it and let it go.
+fn by_hand(length: usize) -> Side<'static> {
+    let mut list: Vec<Arc<Message>> = long_chat(length).map(Arc::new).collect();
+    let places: HashMap<String, usize> = (0..length).map(|n| (message_id(n), n)).collect();
+    let mut dice = Dice(length as u64);
+    Box::new(move || {
+        let new =
+            |at: usize| Message::human(format!("changed {at}")).with_id(message_id(dice.below(length as u64) as usize));
+        let writes: Vec<Message> = (0..MERGES).map(new).collect();
+        let (us, ()) = timed(|| {
+            for message in writes {
+                let place = places[message.id.as_deref().unwrap_or_default()];
+                if *list[place] != message {
+                    list[place] = Arc::new(message);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(us * 1_000.0 / MERGES as f64)
+    })
 }
 
 fn merging(merge: Merge, length: usize) -> Res<Side<'static>> {
     let schema = Schema::<Chat>::of();
     let (mut state, mut present) = (schema.initial(), true);
-    let id = |n: usize| format!("message-{n}");
-    let all: Vec<Message> = (0..length).map(|n| Message::human(text(n as u64, 200)).with_id(id(n))).collect();
+    let (id, all): (_, Vec<Message>) = (message_id, long_chat(length).collect());
     schema.update(&mut state, 0, &mut present, vec![BoxWrite::new(all)])?;
     let mut dice = Dice(length as u64);
     Ok(Box::new(move || {

@@ -86,18 +86,13 @@ impl<T> KeyIndex<T> {
     /// Returns the last slot whose item has this key.
     pub(super) fn find(&self, items: &Tree<u64, Arc<T>>, key: &str) -> Option<u64> {
         let hash = hash(key);
-        let mut place = self.places.rank(&(hash, u64::MAX));
+        let mut below = (hash, u64::MAX);
         // Usually one step: more only for another key with the same hash.
-        while let Some(before) = place.checked_sub(1) {
-            let (leaf, at) = self.places.leaf_at(before);
-            let (found, slot) = leaf.get(at)?.0;
-            if found != hash {
-                return None;
+        while let Some(((found, slot), ())) = self.places.floor(&below).filter(|entry| entry.0.0 == hash) {
+            if items.get(slot).and_then(|item| (self.key)(item)) == Some(key) {
+                return Some(*slot);
             }
-            if items.get(&slot).and_then(|item| (self.key)(item)) == Some(key) {
-                return Some(slot);
-            }
-            place = before;
+            below = (*found, slot.checked_sub(1)?);
         }
         None
     }

@@ -32,10 +32,30 @@ struct Child<K, V> {
     node: Arc<Node<K, V>>,
 }
 
+/// A key of a tree.
+pub(super) trait Key: Ord + Copy {
+    /// Returns where it lies, if the keys of its leaf follow each other without gaps from `low` on.
+    fn guess(&self, low: &Self) -> Option<usize>;
+}
+
+/// Slots mostly have no gaps: a guess looks at one entry, where a search looks at five.
+impl Key for u64 {
+    fn guess(&self, low: &Self) -> Option<usize> {
+        usize::try_from(self.wrapping_sub(*low)).ok()
+    }
+}
+
+/// Hashes have gaps.
+impl Key for (u64, u64) {
+    fn guess(&self, _: &Self) -> Option<usize> {
+        None
+    }
+}
+
 /// The right half of a node that was split, with the number of its entries.
 type Split<K, V> = Option<Child<K, V>>;
 
-impl<K: Ord + Copy, V: Clone> Tree<K, V> {
+impl<K: Key, V: Clone> Tree<K, V> {
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -46,13 +66,21 @@ impl<K: Ord + Copy, V: Clone> Tree<K, V> {
     }
 
     pub(super) fn get(&self, key: &K) -> Option<&V> {
-        let mut node = &*self.root;
+        let (mut node, mut low) = (&*self.root, None);
         loop {
             match node {
-                Node::Branch(children) => node = &children[child_of(children, key)].node,
-                Node::Leaf(entries) => return entries.binary_search_by(|e| e.0.cmp(key)).ok().map(|i| &entries[i].1),
+                Node::Branch(children) => {
+                    let child = &children[child_of(children, key)];
+                    (node, low) = (&child.node, Some(child.first));
+                }
+                Node::Leaf(entries) => return place_in(entries, key, low).map(|at| &entries[at].1),
             }
         }
+    }
+
+    /// Returns the last entry whose key is not greater.
+    pub(super) fn floor(&self, key: &K) -> Option<&(K, V)> {
+        floor(&self.root, key)
     }
 
     /// Returns the entries from place `index` to the end of its leaf, and how many of that leaf lie before it.
@@ -85,6 +113,24 @@ impl<K: Ord + Copy, V: Clone> Tree<K, V> {
                     let at = child_of(children, key);
                     before += children[..at].iter().map(|child| child.len).sum::<usize>();
                     node = &children[at].node;
+                }
+            }
+        }
+    }
+
+    /// Sets the value of a key that is there, and returns the one it had.
+    pub(super) fn replace(&mut self, key: &K, value: V) -> Option<V> {
+        let (mut node, mut low) = (&mut self.root, None);
+        loop {
+            match Arc::make_mut(node) {
+                Node::Branch(children) => {
+                    let at = child_of(children, key);
+                    let child = &mut children[at];
+                    (node, low) = (&mut child.node, Some(child.first));
+                }
+                Node::Leaf(entries) => {
+                    let at = place_in(entries, key, low)?;
+                    return Some(std::mem::replace(&mut entries[at].1, value));
                 }
             }
         }
@@ -125,6 +171,24 @@ impl<K: Copy, V> Node<K, V> {
         match self {
             Self::Leaf(entries) => entries.first().map(|entry| entry.0),
             Self::Branch(children) => children.first().map(|child| child.first),
+        }
+    }
+}
+
+/// Returns where a key lies in a leaf, of which no key is smaller than `low`.
+fn place_in<K: Key, V>(entries: &[(K, V)], key: &K, low: Option<K>) -> Option<usize> {
+    let is_at = |at: &usize| entries.get(*at).is_some_and(|entry| entry.0 == *key);
+    let guess = low.and_then(|low| key.guess(&low)).filter(is_at);
+    guess.or_else(|| entries.binary_search_by(|entry| entry.0.cmp(key)).ok())
+}
+
+fn floor<'a, K: Ord, V>(node: &'a Node<K, V>, key: &K) -> Option<&'a (K, V)> {
+    match node {
+        Node::Leaf(entries) => entries[..entries.partition_point(|entry| entry.0 <= *key)].last(),
+        // What is smaller may have been removed from a child: then the one before it has it.
+        Node::Branch(children) => {
+            let end = children.partition_point(|child| child.first <= *key);
+            children[..end].iter().rev().find_map(|child| floor(&child.node, key))
         }
     }
 }
