@@ -49,8 +49,9 @@ pub fn checkpoint_dumps(like: &MessageLike) -> Result<CheckpointForm, MessageErr
     })
 }
 
-/// Reads what [`checkpoint_dumps`] or LangGraph's serializer wrote. An object of an unknown class, or one whose fields
-/// make no message, becomes the object of its fields.
+/// Reads what [`checkpoint_dumps`] or LangGraph's serializer wrote. An object that is no message, or whose fields make
+/// none, stays what it is ([`Value::Ext`]) and is written again as it was, where LangGraph would build it unchecked. Of a
+/// class that there is not among the messages only the fields are read, as in LangGraph.
 ///
 /// # Errors
 /// [`MessageError`] if the kind is unknown or the bytes are not one whole value.
@@ -119,18 +120,47 @@ fn from_value(value: Value) -> MessageLike {
     }
 }
 
-/// Reads the array in the extension; none if it is not one of a model.
+/// Reads the array in the extension; none if it is not that of a message.
 fn model(bytes: &[u8]) -> Option<MessageLike> {
     let Ok(Value::List(parts)) = decode_bytes(Codec::MsgPack, bytes) else { return None };
-    let [Value::Str(module), Value::Str(name), Value::Map(fields), ..] = parts.as_slice() else { return None };
-    let class = MessageClass::of_name(name).filter(|class| module.strip_prefix(PACKAGE) == Some(class.module()));
-    let message = class.and_then(|class| class.construct(fields.clone()).ok());
-    Some(message.map_or_else(|| MessageLike::Value(Value::Map(fields.clone())), MessageLike::from))
+    let [Value::Str(module), Value::Str(name), Value::Map(fields), ..] = <[Value; 4]>::try_from(parts).ok()? else {
+        return None;
+    };
+    let module = module.strip_prefix(PACKAGE)?;
+    match MessageClass::of_name(&name).filter(|class| class.module() == module) {
+        Some(class) => class.construct(fields).ok().map(MessageLike::from),
+        None => Some(MessageLike::Value(Value::Map(fields))),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn loaded(module: &str, class: &str, fields: serde_json::Value) -> (MessageLike, bool) {
+        let parts: Vec<Value> = vec![module.into(), class.into(), fields.into(), METHOD.into()];
+        let object = Value::Ext(MODEL, Encoded::encode(&Value::List(parts)).unwrap().bytes);
+        let stored = Encoded::encode(&Value::List(vec![object])).unwrap().bytes;
+        let like = checkpoint_loads("msgpack", &stored).unwrap();
+        let same = checkpoint_dumps(&like).unwrap().bytes == stored;
+        (like, same)
+    }
+
+    #[test]
+    fn an_object_that_makes_no_message_is_kept_as_it_is() {
+        for (module, class, fields) in [
+            ("langchain_core.messages.ai", "AIMessage", serde_json::json!({"content": 5, "x": 1})),
+            ("langchain_core.messages.tool", "ToolMessage", serde_json::json!({"content": "no call"})),
+            ("langchain_core.documents.base", "Document", serde_json::json!({"page_content": "hi"})),
+        ] {
+            let (like, same) = loaded(module, class, fields);
+            let MessageLike::Value(Value::List(items)) = like else { panic!("{class}") };
+            assert!(same && matches!(items[..], [Value::Ext(MODEL, _)]), "{class}");
+        }
+        let fields = serde_json::json!({"content": "hi"});
+        let (like, _) = loaded("langchain_core.messages.ai", "NoMessage", fields.clone());
+        assert_eq!(like, MessageLike::Value(Value::List(vec![fields.into()])), "a class that there is not");
+    }
 
     #[test]
     fn an_integer_that_langgraph_does_not_write_is_refused() {

@@ -6,7 +6,7 @@ use super::tool::{list, maybe_string, object, string};
 use super::tool_parser::{default_tool_chunk_parser, default_tool_parser};
 use super::{Ai, Chunk, Content, Message, MessageClass, MessageError, Role, Tool, Usage};
 use crate::base::{Map, Value};
-use crate::message::text::{py_float, py_str, truthy};
+use crate::message::text::{py_float, py_str, py_type, truthy};
 
 impl MessageClass {
     /// Makes a message of this class of keyword arguments, as its constructor in LangChain does: fields are checked and
@@ -67,6 +67,7 @@ impl MessageClass {
         };
         let mut message =
             Message { id, name, content, role, additional_kwargs, response_metadata, extra: kwargs, chunk };
+        check_pieces(&message)?;
         message.settle();
         Ok(message)
     }
@@ -85,6 +86,31 @@ impl MessageClass {
             Self::Remove => Role::Remove,
             _ => Role::Human,
         })
+    }
+}
+
+/// A piece keeps the arguments of its calls as a text of JSON, unless it has that text.
+fn check_pieces(message: &Message) -> Result<(), MessageError> {
+    if !message.chunk.as_ref().is_some_and(|chunk| chunk.tool_call_chunks.is_empty()) {
+        return Ok(());
+    }
+    match message.tool_calls().iter().find_map(|call| call.args.values().find_map(other_than_json)) {
+        Some(odd) => {
+            let reason = format!("Object of type {} is not JSON serializable", py_type(odd));
+            Err(MessageError::wrong_type(reason).within("tool_calls"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Returns what JSON has no form for: bytes, and extensions that are no integers.
+fn other_than_json(value: &Value) -> Option<&Value> {
+    match value {
+        Value::List(items) => items.iter().find_map(other_than_json),
+        Value::Map(map) => map.values().find_map(other_than_json),
+        Value::Ext(..) if value.big_integer().is_some() => None,
+        Value::Bytes(_) | Value::Ext(..) => Some(value),
+        _ => None,
     }
 }
 

@@ -221,6 +221,29 @@ fn loaded(item: &Value) -> Vec<Message> {
     all
 }
 
+#[test]
+fn bytes_are_no_arguments_of_a_piece_of_an_answer() {
+    let args = Value::Map([("b".to_owned(), Value::Bytes(vec![1]))].into_iter().collect());
+    let call: Value = serde_json::json!({"name": "f", "args": {}, "id": null}).into();
+    let Value::Map(mut call) = call else { unreachable!() };
+    call.insert(
+        "args".into(),
+        vec![("a", args)]
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect::<annals::base::Map>()
+            .into(),
+    );
+    let item = |kind: &str| {
+        let calls = Value::List(vec![call.clone().into()]);
+        let members = [("type", kind.into()), ("content", "".into()), ("tool_calls", calls)];
+        Value::Map(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    };
+    assert!(Message::try_from(item("ai")).is_ok());
+    let error = Message::try_from(item("AIMessageChunk")).unwrap_err().to_string();
+    assert!(error.contains("tool_calls") && error.contains("Object of type bytes is not JSON serializable"), "{error}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
