@@ -254,6 +254,20 @@ impl Parts {
     }
 }
 
+/// Ends a stream: what came of its run is kept, an error is its last part.
+fn end<S>(
+    finished: Result<Outcome<S>, Error>,
+    outcome: &mut Option<Outcome<S>>,
+) -> Option<Result<StreamPart<S>, Error>> {
+    match finished {
+        Ok(finished) => {
+            *outcome = Some(finished);
+            None
+        }
+        Err(error) => Some(Err(error)),
+    }
+}
+
 /// What happens in a run, as it happens. The run goes on as far as the stream is read; dropping it leaves the thread
 /// where its last committed superstep was.
 pub struct Stream<'a, S> {
@@ -283,13 +297,7 @@ impl<S: Clone + Send + Sync + 'static> Iterator for Stream<'_, S> {
                 },
                 Ok(None) => {
                     let machine = self.driver.take()?.into_machine();
-                    return match finish(self.graph, &self.place, machine) {
-                        Ok(outcome) => {
-                            self.outcome = Some(outcome);
-                            None
-                        }
-                        Err(error) => Some(Err(error)),
-                    };
+                    return end(finish(self.graph, &self.place, machine), &mut self.outcome);
                 }
                 Err(error) => {
                     self.driver = None;
@@ -321,13 +329,7 @@ impl<S: Clone + Send + Sync + 'static> AsyncStream<'_, S> {
                 },
                 Ok(None) => {
                     let machine = self.driver.take()?.into_machine();
-                    return match finish(self.graph, &self.place, machine) {
-                        Ok(outcome) => {
-                            self.outcome = Some(outcome);
-                            None
-                        }
-                        Err(error) => Some(Err(error)),
-                    };
+                    return end(finish(self.graph, &self.place, machine), &mut self.outcome);
                 }
                 Err(error) => {
                     self.driver = None;

@@ -6,17 +6,10 @@ use std::sync::{Arc, Barrier, Mutex};
 use annals::graph::NodeResult;
 use annals::prelude::*;
 
-thread_local! {
-    static FOLDER: tempfile::TempDir = tempfile::tempdir().unwrap();
-}
+use crate::places::place;
 
 fn thread() -> Thread {
-    let store = if module_path!().ends_with("in_a_file") {
-        FOLDER.with(|folder| Store::open(folder.path().join("store.db")).unwrap())
-    } else {
-        Store::memory()
-    };
-    store.thread("t").unwrap()
+    place(module_path!()).thread("t").unwrap()
 }
 
 #[derive(Clone, Default)]

@@ -7,6 +7,8 @@ use annals::prelude::*;
 use annals::store::Source;
 use annals::{ErrorKind, RunError};
 
+use crate::places::place;
+
 fn concat(mut old: Vec<String>, new: Vec<String>) -> Vec<String> {
     old.extend(new);
     old
@@ -28,19 +30,8 @@ fn log(text: &str) -> ChatUpdate {
     Chat::update().log(vec![text.to_string()])
 }
 
-thread_local! {
-    /// The folder of the test that runs on this thread; it goes when the test ends.
-    static FOLDER: tempfile::TempDir = tempfile::tempdir().unwrap();
-}
-
-/// A new thread, in memory or in a file: this module is compiled once for each.
 fn thread() -> Thread {
-    let store = if module_path!().ends_with("in_a_file") {
-        FOLDER.with(|folder| Store::open(folder.path().join("store.db")).unwrap())
-    } else {
-        Store::memory()
-    };
-    store.thread("t").unwrap()
+    place(module_path!()).thread("t").unwrap()
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use annals::prelude::*;
 
+use crate::places::place;
+
 #[derive(State, Clone, Default, Debug)]
 struct Outer {
     #[channel(last)]
@@ -27,17 +29,8 @@ fn add(old: i64, new: i64) -> i64 {
     old + new
 }
 
-thread_local! {
-    static FOLDER: tempfile::TempDir = tempfile::tempdir().unwrap();
-}
-
 fn thread() -> Thread {
-    let store = if module_path!().ends_with("in_a_file") {
-        FOLDER.with(|folder| Store::open(folder.path().join("store.db")).unwrap())
-    } else {
-        Store::memory()
-    };
-    store.thread("t").unwrap()
+    place(module_path!()).thread("t").unwrap()
 }
 
 fn around(inner: CompiledGraph<Inner>) -> CompiledGraph<Outer> {

@@ -9,6 +9,8 @@ use std::task::{Context as Waiting, Poll, Waker};
 use annals::block_on;
 use annals::prelude::*;
 
+use crate::places::place;
+
 #[derive(State, Clone, Default, Debug)]
 struct Job {
     #[channel(reduce = join)]
@@ -22,17 +24,8 @@ fn join(mut old: Vec<String>, new: Vec<String>) -> Vec<String> {
     old
 }
 
-thread_local! {
-    static FOLDER: tempfile::TempDir = tempfile::tempdir().unwrap();
-}
-
 fn thread() -> Thread {
-    let store = if module_path!().ends_with("in_a_file") {
-        FOLDER.with(|folder| Store::open(folder.path().join("store.db")).unwrap())
-    } else {
-        Store::memory()
-    };
-    store.thread("t").unwrap()
+    place(module_path!()).thread("t").unwrap()
 }
 
 /// A future that is ready when it is opened.

@@ -8,6 +8,8 @@ use annals::prelude::*;
 use annals::state::StateView;
 use annals::{DebugPayload, StreamPart};
 
+use crate::places::place;
+
 const ALL: [StreamMode; 6] = [
     StreamMode::Values,
     StreamMode::Updates,
@@ -27,17 +29,8 @@ struct Work {
     messages: Messages,
 }
 
-thread_local! {
-    static FOLDER: tempfile::TempDir = tempfile::tempdir().unwrap();
-}
-
 fn thread() -> Thread {
-    let store = if module_path!().ends_with("in_a_file") {
-        FOLDER.with(|folder| Store::open(folder.path().join("store.db")).unwrap())
-    } else {
-        Store::memory()
-    };
-    store.thread("t").unwrap()
+    place(module_path!()).thread("t").unwrap()
 }
 
 fn log(text: &str) -> WorkUpdate {
