@@ -397,6 +397,10 @@
 //! let done = graph.invoke((), Agent::update().messages(chat))?;
 //! let lines: Vec<String> = done.state().messages.iter().skip(2).map(ToString::to_string).collect();
 //! assert_eq!(lines, ["ai: weather({\"city\": \"Bern\"})", "tool (weather): rain in Bern", "ai: An umbrella."]);
+//!
+//! // What the run added, for a program with PydanticAI: a request, the call, its result, the answer.
+//! assert_eq!(done.new_messages("messages")?.len(), 4);
+//! assert!(done.new_messages_json("messages")?.contains(r#""tool_name":"weather","content":"rain in Bern""#));
 //! # Ok(())
 //! # }
 //! ```

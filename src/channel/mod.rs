@@ -17,7 +17,7 @@ mod topic;
 pub use append::Append;
 pub use barrier::Barrier;
 pub use last_value::{AnyValue, Ephemeral, LastValue, Untracked};
-pub use list::{Iter as ListIter, Keyed, List};
+pub use list::{Keyed, List};
 pub use reduce::{Folded, Reduce};
 pub use topic::Topic;
 

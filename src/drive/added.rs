@@ -5,12 +5,11 @@
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::iter::Take;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::base::{IdSource, Namespace, Timestamp, Value};
-use crate::channel::{List, ListIter};
+use crate::channel::List;
 use crate::error::Error;
 use crate::exec::{Before, Machine};
 use crate::graph::Graph;
@@ -42,7 +41,9 @@ pub(super) struct Ran {
 impl Ran {
     pub(super) fn of(graph: &Arc<Graph>, place: &Place, machine: &mut Machine) -> Arc<Self> {
         let ((now, seed), before) = (machine.moment(), machine.take_before());
-        Arc::new(Self { graph: Arc::clone(graph), thread: place.thread.clone(), before, now, seed })
+        // An outcome keeps no store open, unless it has to ask it.
+        let thread = place.thread.clone().filter(|_| before.repeats.is_some());
+        Arc::new(Self { graph: Arc::clone(graph), thread, before, now, seed })
     }
 
     /// Returns the list of a field before the run, or before the one that it repeats.
@@ -244,7 +245,7 @@ impl<T: PartialEq + Any> Lists<'_, T> {
     }
 
     /// Returns the items that come before those of [`Lists::marked`].
-    fn skipped(&self, only_new: bool) -> Take<ListIter<'_, T>> {
+    fn skipped(&self, only_new: bool) -> impl DoubleEndedIterator<Item = &T> + Clone {
         self.after.iter().take(if only_new { self.kept() } else { 0 })
     }
 

@@ -155,6 +155,7 @@ impl Machine {
             return Ok(false);
         };
         let writes = super::load::task_writes(&self.graph, pending)?;
+        self.before.note_writes(&self.graph, &writes);
         let name = self.graph.nodes[node].name.to_string();
         let own = message.strip_prefix(&format!("node {name:?} failed: ")).unwrap_or(&message).to_owned();
         let task = &mut self.tasks[slot];
