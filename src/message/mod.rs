@@ -35,6 +35,7 @@ mod notification;
 mod openai;
 mod partial_json;
 mod parts;
+mod parts_text;
 mod payload;
 mod pretty;
 mod providers;

@@ -7,6 +7,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::construct::{object_or_empty, take_ai};
+use super::parts_text::{StoredBlocks, rejoin};
 use super::tool::{list, string};
 use super::{
     Ai, Chunk, Content, InvalidToolCall, Message, MessageClass, MessageError, Role, Tool, ToolCall, ToolCallChunk,
@@ -26,7 +27,7 @@ pub struct MessageParts {
     pub name: Option<String>,
     /// The ids of the tool calls made or answered, as the text of a JSON list; none if there is no such id.
     pub tool_calls: Option<String>,
-    /// The content, if it is a text.
+    /// The content, if it is a text; of blocks their texts, joined as [`Content::text`] does.
     pub text: Option<String>,
     /// Tokens read, if both counts are known and fit.
     pub input_tokens: Option<u32>,
@@ -47,7 +48,7 @@ pub struct MessagePartsRef<'a> {
     pub name: Option<&'a str>,
     /// The ids of the tool calls made or answered, as the text of a JSON list.
     pub tool_calls: Option<&'a str>,
-    /// The content, if it is a text.
+    /// The content, if it is a text; of blocks their texts, joined.
     pub text: Option<&'a str>,
     /// Tokens read.
     pub input_tokens: Option<u32>,
@@ -90,17 +91,14 @@ impl Message {
     /// # Ok::<(), annals::message::MessageError>(())
     /// ```
     pub fn split(&self) -> Result<MessageParts, MessageError> {
-        let rest = Rest::of(self);
+        let (rest, text) = Rest::of(self);
         let tokens = rest.tokens();
         Ok(MessageParts {
             id: self.id.clone(),
             kind: self.kind().to_owned(),
             name: self.name.clone(),
             tool_calls: self.call_ids()?,
-            text: match &self.content {
-                Content::Text(text) => Some(text.clone()),
-                Content::Blocks(_) => None,
-            },
+            text,
             input_tokens: tokens.map(|t| t.0),
             output_tokens: tokens.map(|t| t.1),
             rest: if rest.len() == 0 { Vec::new() } else { Encoded::encode(&rest)?.bytes },
@@ -122,7 +120,8 @@ impl Message {
         };
         let content = match (parts.text, rest.shift_remove("content")) {
             (Some(text), None) => Content::from(text),
-            (_, Some(content)) => content.try_into()?,
+            (Some(text), Some(blocks)) => rejoin(blocks, text)?.try_into()?,
+            (None, Some(blocks)) => blocks.try_into()?,
             (None, None) => Content::default(),
         };
         let class = MessageClass::of_kind(parts.kind);
@@ -189,7 +188,7 @@ fn join_plain(parts: &MessagePartsRef<'_>) -> Option<Message> {
 
 /// What the other parts do not hold, borrowed from the message. Absent is what equals its default.
 struct Rest<'a> {
-    content: Option<&'a [Value]>,
+    content: Option<StoredBlocks<'a>>,
     ai: Option<&'a Ai>,
     tool: Option<&'a Tool>,
     role: Option<&'a str>,
@@ -198,10 +197,14 @@ struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    fn of(message: &'a Message) -> Self {
-        let content = match &message.content {
-            Content::Blocks(blocks) => Some(blocks.as_slice()),
-            Content::Text(_) => None,
+    /// Returns the rest of a message, and its text, which is a part of its own.
+    fn of(message: &'a Message) -> (Self, Option<String>) {
+        let (content, text) = match &message.content {
+            Content::Text(text) => (None, Some(text.clone())),
+            Content::Blocks(blocks) => {
+                let (stored, text) = StoredBlocks::of(blocks);
+                (Some(stored), text)
+            }
         };
         let (ai, tool, role) = match &message.role {
             Role::Ai(ai) => (Some(ai), None, None),
@@ -214,7 +217,7 @@ impl<'a> Rest<'a> {
             ("response_metadata", &message.response_metadata),
             ("extra", &message.extra),
         ];
-        Self { content, ai, tool, role, chunk: message.chunk.as_deref(), maps }
+        (Self { content, ai, tool, role, chunk: message.chunk.as_deref(), maps }, text)
     }
 
     /// Returns the counts that are a part of their own.
@@ -276,7 +279,7 @@ impl<'a> Rest<'a> {
 impl Serialize for Rest<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut out = serializer.serialize_map(Some(self.len()))?;
-        if let Some(content) = self.content {
+        if let Some(content) = &self.content {
             out.serialize_entry("content", content)?;
         }
         if !self.calls().is_empty() {
@@ -438,9 +441,9 @@ mod tests {
 
         #[test]
         fn hostile_parts_never_panic(
-            rest in prop::collection::vec(any::<u8>(), 0..40), kind in "ai|tool|human|x", ids in text()
+            rest in prop::collection::vec(any::<u8>(), 0..40), kind in "ai|tool|human|x", ids in text(), text in text()
         ) {
-            let parts = MessageParts { kind, rest, tool_calls: ids, ..Default::default() };
+            let parts = MessageParts { kind, rest, tool_calls: ids, text, ..Default::default() };
             let _ = Message::join(&parts);
         }
     }
