@@ -159,7 +159,9 @@ fn run_kind(error: &RunError) -> ErrorKind {
         RunError::State(StateError::Channel { source: crate::channel::ChannelError::Reducer { .. }, .. }) => {
             ErrorKind::User
         }
-        RunError::RecursionLimit { .. } | RunError::NodeTimeout { .. } => ErrorKind::Limit,
+        RunError::RecursionLimit { .. } | RunError::NodeTimeout { .. } | RunError::StepTimeout { .. } => {
+            ErrorKind::Limit
+        }
         RunError::UnknownNode { .. } => ErrorKind::NotFound,
         _ => ErrorKind::Invalid,
     }

@@ -9,12 +9,13 @@ use std::task::{Context as Waiting, Poll};
 use std::time::Duration;
 
 use crate::exec::{
-    Closing, PathAnswer, RunError, TaskJob, TaskOutcome, begin_limited, close, close_panicked, close_stopped,
-    handle_timeout, poll_timeout,
+    Closing, PathAnswer, RunError, TaskJob, TaskOutcome, begin, begin_limited, close, close_panicked, close_stopped,
+    handle_timeout, overdue, poll_timeout,
 };
 use crate::graph::{CancelWait, Context, Host, NodeInput, PathFuture, RunNode, StartNode, Work};
 
 use super::host::RunHost;
+use super::inside::host_of;
 use super::nonblocking::block_on;
 use super::timer::{PoolTimer, Sleep, Timer};
 
@@ -102,16 +103,14 @@ impl<F: Future> Future for Watched<'_, F> {
 /// Waits for a node or a called task, within its limits and until its run is cancelled. If that is no graph, which ends by
 /// itself then, it is dropped.
 pub(super) async fn watch<F: Future>(work: F, context: &Context, host: &RunHost, is_graph: bool) -> Ended<F::Output> {
-    let alarm = match context.life().limits() {
-        Some(_) => {
-            let timer = host.timer();
-            if let Err(error) = begin_limited(context, host.elapsed(), timer.is_some()) {
-                return Ended::Stopped(error);
-            }
-            timer.map(Alarm::new)
+    let mut alarm = None;
+    if context.life().is_limited() {
+        let timer = host.timer();
+        if let Err(error) = begin_limited(context, host.elapsed(), timer.is_some()) {
+            return Ended::Stopped(error);
         }
-        None => None,
-    };
+        alarm = timer.map(Alarm::new);
+    }
     let cancel = (!is_graph).then(CancelWait::default);
     Watched { work: pin!(work), context, host, alarm, cancel }.await
 }
@@ -153,6 +152,10 @@ pub(super) fn attempt_begun(job: &TaskJob, input: NodeInput, run: &RunNode) -> C
     if let Some(reason) = job.context.control().cancel_reason() {
         return Closing::Ended(TaskOutcome::Cancelled { reason, ran: false });
     }
+    let timed = job.context.life().is_timed();
+    if timed && let Err(error) = begin(&job.context, job.context.scope().host.elapsed()) {
+        return Closing::Ended(close_stopped(job, error));
+    }
     match catch_unwind(AssertUnwindSafe(|| run(input, &job.context))) {
         Ok(output) => close(job, output),
         Err(panic) => Closing::Ended(close_panicked(job, &*panic)),
@@ -162,13 +165,17 @@ pub(super) fn attempt_begun(job: &TaskJob, input: NodeInput, run: &RunNode) -> C
 /// Runs a node, and what follows it, on this thread.
 pub(super) fn attempt_here(job: &TaskJob, input: NodeInput, run: &RunNode) -> TaskOutcome {
     match attempt_begun(job, input, run) {
-        Closing::Ended(outcome) => outcome,
+        Closing::Ended(outcome) => judged(job, outcome),
         closing => block_on(closed(job, closing)),
     }
 }
 
 /// Awaits the conditional edges of a task whose node has ended.
-pub(super) async fn closed(job: &TaskJob, mut closing: Closing) -> TaskOutcome {
+pub(super) async fn closed(job: &TaskJob, closing: Closing) -> TaskOutcome {
+    judged(job, paths_taken(job, closing).await)
+}
+
+async fn paths_taken(job: &TaskJob, mut closing: Closing) -> TaskOutcome {
     loop {
         let wait = match closing {
             Closing::Ended(outcome) => return outcome,
@@ -176,23 +183,35 @@ pub(super) async fn closed(job: &TaskJob, mut closing: Closing) -> TaskOutcome {
         };
         let (control, mut cancel) = (job.context.control(), CancelWait::default());
         let mut path = pin!(caught(wait.path));
+        let timed = host_of(&job.context).zip(job.context.life().step_end());
+        let mut timed = timed.map(|(host, end)| {
+            let timer = host.timer().unwrap_or_else(|| Arc::new(PoolTimer));
+            (Alarm::new(timer), host, end)
+        });
         let answered = poll_fn(|waiting| {
             if control.cancel_reason().is_none()
                 && let Poll::Ready(answer) = path.as_mut().poll(waiting)
             {
                 return Poll::Ready(Ok(answer));
             }
+            if let Some((alarm, host, end)) = &mut timed
+                && alarm.poll(*end, host, waiting).is_ready()
+                && let Some(error) = handle_timeout(&job.context, host.elapsed())
+            {
+                return Poll::Ready(Err(close_stopped(job, error)));
+            }
             match cancel.wake(control, waiting.waker()) {
-                true => Poll::Ready(Err(control.cancel_reason().unwrap_or_default())),
+                true => {
+                    job.context.life().end();
+                    let reason = control.cancel_reason().unwrap_or_default();
+                    Poll::Ready(Err(TaskOutcome::Cancelled { reason, ran: true }))
+                }
                 false => Poll::Pending,
             }
         });
         closing = match answered.await {
             Ok(answer) => wait.asks.answered(job, answer),
-            Err(reason) => {
-                job.context.life().end();
-                return TaskOutcome::Cancelled { reason, ran: true };
-            }
+            Err(ended) => return ended,
         };
     }
 }
@@ -209,6 +228,14 @@ async fn caught(mut path: PathFuture) -> PathAnswer {
 /// Waits for a path on this thread.
 pub(super) fn path_here(path: PathFuture) -> PathAnswer {
     block_on(caught(path))
+}
+
+/// Notes it if a task has ended when its superstep had no more time. What it wrote is kept.
+fn judged(job: &TaskJob, outcome: TaskOutcome) -> TaskOutcome {
+    if job.context.life().is_timed() {
+        overdue(&job.context, job.context.scope().host.elapsed());
+    }
+    outcome
 }
 
 /// Waits before another attempt. Returns what became of the task, if its run was cancelled meanwhile.
@@ -234,6 +261,8 @@ pub(super) async fn wait_for(
     timer: Option<Arc<dyn Timer>>,
 ) -> Option<String> {
     let at = host.elapsed().saturating_add(pause);
+    // Longer than its superstep nothing waits: the next attempt finds that there is no more time.
+    let at = context.life().step_end().map_or(at, |end| end.min(at));
     let mut alarm = Alarm::new(timer.unwrap_or_else(|| Arc::new(PoolTimer)));
     let mut cancel = CancelWait::default();
     let control = context.control();

@@ -126,7 +126,9 @@ impl Driver {
             }
             return Ok(true);
         }
-        if self.run.store.is_none() && wants == EventMask::default() && self.running == 0 {
+        // A task that is to be stopped where it waits must not hold up others.
+        let stops = self.run.machine.is_timed();
+        if self.run.store.is_none() && wants == EventMask::default() && self.running == 0 && !stops {
             self.share();
             return Ok(true);
         }
@@ -235,7 +237,7 @@ pub(super) fn run_task(mut job: TaskJob, host: &RunHost) -> TaskOutcome {
         Opened::Ended(outcome) => return outcome,
         Opened::Path(wait) => return block_on(closed(&job, Closing::Path(wait))),
     };
-    let limited = job.context.life().limits().is_some();
+    let limited = job.context.life().is_limited();
     match &work {
         Work::Either(run, _) if !limited => attempt_here(&job, input, run),
         Work::Blocking(run) => attempt_here(&job, input, run),

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::exec::{
     CallEnd, CallJob, CallLeft, DebugPart, DebugPayload, Event, EventKind, NodeUpdate, RunError, TaskEnd, call_end,
     call_entry, call_failed, call_messages, call_result, call_start, close_call, known_call, next_attempt, open_call,
-    shown_result,
+    overdue, shown_result,
 };
 use crate::graph::{Call, CallOutcome, CallWork, Called, Context, Done, NodeResult, Returned, Signal};
 use crate::state::WritesView;
@@ -115,6 +115,11 @@ pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dy
 
 /// Returns what becomes of a call that is not run any more.
 fn stopped(context: &Context) -> Option<CallOutcome> {
+    if context.life().is_timed()
+        && let Some(error) = overdue(context, context.scope().host.elapsed())
+    {
+        return Some(CallOutcome::Failed(error.into()));
+    }
     let reason = context.control().cancel_reason();
     let reason = reason.or_else(|| context.is_cancelled().then(|| "nobody waits for its caller".to_owned()));
     reason.map(|reason| CallOutcome::Stopped(Signal::Cancelled(reason)))
@@ -147,10 +152,6 @@ impl Running {
     fn end(&self, outcome: CallOutcome) {
         *self.state.lock() = State::Ended(Some(outcome));
         Arc::clone(&self.waiting).wake();
-    }
-
-    fn has_ended(&self) -> bool {
-        matches!(*self.state.lock(), State::Ended(_))
     }
 
     /// Polls a call that was begun: its future, if it has one and nobody else is at it.
@@ -195,6 +196,10 @@ impl Called for Running {
             None => {}
         }
         self.poll_begun(waiting)
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(*self.state.lock(), State::Ended(_))
     }
 
     fn take(&self) -> CallOutcome {

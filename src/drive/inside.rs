@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::exec::{EventMask, Machine, Recording, Request, RunError, Saving, Start, Status};
 use crate::graph::{
     CompiledGraph, Context, Graph, INPUT, Interrupted, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput,
-    NodeResult, Persistence, Scope, Signal, Takes, VALUE, Work, task_namespace, without_tasks,
+    NodeResult, Persistence, Scope, Signal, StartNode, Takes, VALUE, Work, task_namespace, without_tasks,
 };
 use crate::history::Thread;
 use crate::state::{StateRef, Writes, field_of, shared_writes};
@@ -18,7 +18,7 @@ use super::blocking::Driver;
 use super::children::Begins;
 use super::host::RunHost;
 use super::load::{self, Loaded};
-use super::nonblocking::AsyncDriver;
+use super::nonblocking::{AsyncDriver, block_on};
 use super::pool::unblock;
 use super::run::{Durability, Input, Settings, check_context};
 
@@ -108,6 +108,7 @@ pub(super) fn begin(
     let request = Request {
         start,
         recursion_limit: settings.recursion_limit.unwrap_or(host.recursion_limit),
+        step_timeout: settings.step_timeout(graph),
         interrupt_before: settings.breakpoints(graph, "before")?,
         interrupt_after: settings.breakpoints(graph, "after")?,
         strict_resume: false,
@@ -229,15 +230,9 @@ impl<S, C: Clone + Send + Sync + 'static> IntoNode<S, TakesGraph> for CompiledGr
     fn into_node(self) -> NodeBody {
         let graph = self.graph;
         let child = Some(Arc::clone(&graph));
-        let run = {
-            let graph = Arc::clone(&graph);
-            move |input: NodeInput, context: &Context| {
-                let machine = Driver::new(begin_as_node(&graph, input, context)?).run()?;
-                end_as_node(&graph, context, machine)
-            }
-        };
-        let start = move |input: NodeInput, context: Context| -> NodeFuture {
-            let graph = Arc::clone(&graph);
+        let graph_started = Arc::clone(&graph);
+        let start: StartNode = Arc::new(move |input: NodeInput, context: Context| -> NodeFuture {
+            let graph = Arc::clone(&graph_started);
             Box::pin(async move {
                 let waits = host_of(&context).is_some_and(|host| host.waits());
                 let begun = if waits {
@@ -249,8 +244,17 @@ impl<S, C: Clone + Send + Sync + 'static> IntoNode<S, TakesGraph> for CompiledGr
                 let machine = AsyncDriver::new(begun).run().await?;
                 end_as_node(&graph, &context, machine)
             })
+        });
+        let polled = Arc::clone(&start);
+        let run = move |input: NodeInput, context: &Context| {
+            if graph.step_timeout.is_some() {
+                // On one thread a node that is to be stopped would hold up those beside it.
+                return block_on(polled(input, context.clone()));
+            }
+            let machine = Driver::new(begin_as_node(&graph, input, context)?).run()?;
+            end_as_node(&graph, context, machine)
         };
-        NodeBody { takes: Takes::Value, work: Work::Either(Arc::new(run), Arc::new(start)), child }
+        NodeBody { takes: Takes::Value, work: Work::Either(Arc::new(run), start), child }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -126,6 +127,7 @@ pub struct Run<'a, S> {
 #[derive(Clone, Default)]
 pub(super) struct Settings {
     pub(super) recursion_limit: Option<u64>,
+    pub(super) step_timeout: Option<Duration>,
     pub(super) durability: Option<Durability>,
     pub(super) interrupt_before: Vec<String>,
     pub(super) interrupt_after: Vec<String>,
@@ -156,10 +158,16 @@ impl Settings {
     /// Finds what waits for a moment in an asynchronous run.
     pub(super) fn find_timer(&mut self, graph: &Graph) -> Result<(), RunError> {
         self.timer = self.timer.take().or_else(timer::of_executor);
-        match graph.timed_node().filter(|_| self.timer.is_none() && ParkTimer::here().is_none()) {
+        let timed = self.step_timeout(graph).is_some();
+        match graph.timed_node(timed).filter(|_| self.timer.is_none() && ParkTimer::here().is_none()) {
             Some(node) => Err(RunError::NoTimer { node: node.to_string() }),
             None => Ok(()),
         }
+    }
+
+    /// Returns how long a superstep may take.
+    pub(super) fn step_timeout(&self, graph: &Graph) -> Option<Duration> {
+        self.step_timeout.or(graph.step_timeout).filter(|limit| !limit.is_zero())
     }
 
     /// Returns the fields that the outside sees, if not all.
@@ -236,6 +244,15 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// Sets how many supersteps the run may take. Default: 10,007.
     pub fn recursion_limit(mut self, limit: u64) -> Self {
         self.settings.recursion_limit = Some(limit);
+        self
+    }
+
+    /// Limits how long each superstep may take, in place of what the graph says: see [`StateGraph::step_timeout`]. Zero is no
+    /// limit.
+    ///
+    /// [`StateGraph::step_timeout`]: crate::graph::StateGraph::step_timeout
+    pub fn step_timeout(mut self, limit: Duration) -> Self {
+        self.settings.step_timeout = Some(limit);
         self
     }
 
@@ -403,7 +420,7 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// others on threads, and commits are awaited. Dropping the future cancels the run; the thread can be continued.
     ///
     /// # Errors
-    /// As [`CompiledGraph::invoke`]; [`RunError::NoTimer`] if a node has a timeout and there is no timer.
+    /// As [`CompiledGraph::invoke`]; [`RunError::NoTimer`] if a node or a superstep has a timeout and there is no timer.
     ///
     /// # Example
     /// ```
@@ -502,6 +519,7 @@ pub(super) fn begin(
         strict_resume: settings.strict_resume,
         saving: if host.durability == Durability::Exit { Saving::AtEnd } else { Saving::Steps },
         recursion_limit: host.recursion_limit,
+        step_timeout: settings.step_timeout(graph),
         scope: settings.scope(graph, &host, &start),
         start,
         events,

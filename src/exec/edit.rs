@@ -230,7 +230,7 @@ impl<'a> Editor<'a> {
             error: None,
             place: NodePlace { graph: Arc::clone(self.graph), node: task.node, push: None, call: None, around: None },
             asked: Default::default(),
-            life: Life::new(None, Arc::default(), None),
+            life: Life::new(None, Arc::default(), None, None),
             calls: Default::default(),
         });
         TaskJob {

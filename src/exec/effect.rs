@@ -134,6 +134,8 @@ pub(crate) enum Start {
 pub(crate) struct Request {
     pub(crate) start: Start,
     pub(crate) recursion_limit: u64,
+    /// How long a superstep may take.
+    pub(crate) step_timeout: Option<Duration>,
     pub(crate) interrupt_before: Option<Breakpoints>,
     pub(crate) interrupt_after: Option<Breakpoints>,
     /// Whether answers must fit open questions.

@@ -2,7 +2,7 @@
 
 use crate::base::CodecError;
 use crate::channel::ChannelError;
-use crate::graph::{BoxError, GraphProblem, Interrupted, InvalidAnswer};
+use crate::graph::{BoxError, GraphProblem, Interrupted, InvalidAnswer, OutOfTime};
 use crate::state::StateError;
 
 use super::limits::TimeoutKind;
@@ -43,6 +43,21 @@ pub enum RunError {
         /// How long it may go without a sign of life, if that is limited.
         idle_timeout_ms: Option<u64>,
     },
+    /// A superstep took longer than it may (`TimeoutError`). Its async nodes were dropped where they waited, those on threads
+    /// were waited for, and what had ended is kept: the thread can be continued. If a node failed by itself, that is the
+    /// error of the run.
+    #[error("superstep {step} was stopped as it may take {limit_ms} ms, in which {nodes:?} had not ended")]
+    StepTimeout {
+        /// The number of the superstep.
+        step: i64,
+        /// How long it may take.
+        limit_ms: u64,
+        /// The nodes that had not ended by then.
+        nodes: Vec<String>,
+        /// What it is known by inside other errors.
+        #[doc(hidden)]
+        source: OutOfTime,
+    },
     /// A node returned [`Cancelled`](crate::graph::Cancelled), and its run was not cancelled (`NodeCancelledError`). It
     /// has failed, and is not tried again.
     #[error("node {node:?} says that it was cancelled, and its run was not")]
@@ -63,9 +78,9 @@ pub enum RunError {
         /// The node or the task.
         node: String,
     },
-    /// A node or a called task has a timeout, and the asynchronous run has no timer to wait by: give it one with
-    /// [`Run::timer`](crate::Run::timer), or with the feature `tokio` run it on Tokio.
-    #[error("node {node:?} has a timeout, and the run has no timer: nothing of the node was run")]
+    /// A node or a called task has a timeout, or its superstep has, and the asynchronous run has no timer to wait by: give
+    /// it one with [`Run::timer`](crate::Run::timer), or with the feature `tokio` run it on Tokio.
+    #[error("the time of {node:?} is limited, and the run has no timer: nothing of it was run")]
     NoTimer {
         /// The node.
         node: String,
@@ -286,6 +301,7 @@ impl RunError {
             Self::RecursionLimit { .. } => "GraphRecursionError",
             Self::SeveralInterrupts { .. } | Self::NoStore | Self::NoTimer { .. } => "RuntimeError",
             Self::NodeTimeout { .. } => "NodeTimeoutError",
+            Self::StepTimeout { .. } => "TimeoutError",
             Self::NodeCancelled { .. } => "NodeCancelledError",
             Self::UnknownLabel { .. } => "KeyError",
             Self::BadDestination { .. }

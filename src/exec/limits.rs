@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::graph::{Context, TimeoutPolicy, Work};
+use crate::graph::{Context, OutOfTime, StepTime, TimeoutPolicy, Work};
 
 use super::error::RunError;
 use super::task::TaskJob;
@@ -27,10 +27,11 @@ impl fmt::Display for TimeoutKind {
     }
 }
 
-/// Begins an attempt with limits.
+/// Begins an attempt with limits that a driver watches.
 ///
 /// # Errors
-/// [`RunError::NoTimer`] if nothing waits for a moment, [`RunError::BadTimeout`] if no time is given.
+/// [`RunError::NoTimer`] if nothing waits for a moment, [`RunError::BadTimeout`] if no time is given, and
+/// [`RunError::StepTimeout`] if that of the superstep is over.
 pub(crate) fn begin_limited(context: &Context, now: Duration, has_timer: bool) -> Result<(), RunError> {
     let node = || context.node().to_owned();
     if context.life().limits().is_some_and(TimeoutPolicy::is_zero) {
@@ -39,33 +40,64 @@ pub(crate) fn begin_limited(context: &Context, now: Duration, has_timer: bool) -
     if !has_timer {
         return Err(RunError::NoTimer { node: node() });
     }
+    begin(context, now)
+}
+
+/// Begins an attempt whose superstep is limited.
+///
+/// # Errors
+/// [`RunError::StepTimeout`] if its time is over.
+pub(crate) fn begin(context: &Context, now: Duration) -> Result<(), RunError> {
     context.life().begin(now);
-    Ok(())
+    overdue(context, now).map_or(Ok(()), Err)
+}
+
+/// Returns what is wrong if the superstep of an attempt, or one around it, has no more time: it was to have ended.
+pub(crate) fn overdue(context: &Context, now: Duration) -> Option<RunError> {
+    context.life().overdue(&context.parts().node, now).map(|within| step_timeout(within))
+}
+
+/// Returns the error of a superstep that took too long.
+pub(super) fn step_timeout(within: &StepTime) -> RunError {
+    let (step, nodes) = (within.step(), within.late());
+    RunError::StepTimeout { step, limit_ms: millis(within.limit()), nodes, source: within.source() }
+}
+
+/// Whether an error is that of a superstep that took too long, this one or one inside.
+pub(super) fn is_step_timeout(error: &RunError) -> bool {
+    let mut causes = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source());
+    causes.any(|cause| cause.is::<OutOfTime>())
 }
 
 /// Returns when an attempt has to be looked at, `None` if it may take as long as it likes.
 pub(crate) fn poll_timeout(context: &Context) -> Option<Duration> {
-    deadlines(context).map(|(at, _)| at).min()
+    let own = deadlines(context).map(|(at, _)| at);
+    own.chain(context.life().step_end()).min()
 }
 
 /// Returns why an attempt is over, if it took too long. What it still does is then dropped.
 pub(crate) fn handle_timeout(context: &Context, now: Duration) -> Option<RunError> {
-    let (_, kind) = deadlines(context).filter(|(at, _)| *at <= now).min_by_key(|(at, _)| *at)?;
     let life = context.life();
+    let own = deadlines(context).filter(|(at, _)| *at <= now).min_by_key(|(at, _)| *at);
+    // The superstep's comes first: another attempt would have no time.
+    let error = overdue(context, now).or_else(|| Some(node_timeout(context, own?.1, now)))?;
     life.end();
-    let elapsed = now.saturating_sub(life.began().unwrap_or(now));
-    let limits = life.limits().copied().unwrap_or_default();
-    let ms = |limit: Option<Duration>| limit.map(millis);
-    Some(RunError::NodeTimeout {
-        node: context.node().to_owned(),
-        kind,
-        after_ms: millis(elapsed),
-        run_timeout_ms: ms(limits.run_timeout),
-        idle_timeout_ms: ms(limits.idle_timeout),
-    })
+    Some(error)
 }
 
-/// Returns the deadlines of an attempt, if it has begun.
+fn node_timeout(context: &Context, kind: TimeoutKind, now: Duration) -> RunError {
+    let life = context.life();
+    let limits = life.limits().copied().unwrap_or_default();
+    RunError::NodeTimeout {
+        node: context.node().to_owned(),
+        kind,
+        after_ms: millis(now.saturating_sub(life.began().unwrap_or(now))),
+        run_timeout_ms: limits.run_timeout.map(millis),
+        idle_timeout_ms: limits.idle_timeout.map(millis),
+    }
+}
+
+/// Returns the deadlines of an attempt itself, if it has begun.
 fn deadlines(context: &Context) -> impl Iterator<Item = (Duration, TimeoutKind)> {
     let life = context.life();
     let limits: Option<&TimeoutPolicy> = life.limits();

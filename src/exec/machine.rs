@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::base::{CheckpointId, IdSource, Namespace, Timestamp, WriteValue};
 use crate::graph::{
-    Around, Calls, Context, ContextParts, Graph, Interrupt, Life, RunControl, Scope, StoredCall, TaskPath,
+    Around, Calls, Context, ContextParts, Graph, Interrupt, Life, RunControl, Scope, StepTime, StoredCall, TaskPath,
 };
 use crate::state::{FieldKind, StateRef};
 use crate::store::{NewCheckpoint, NewTimer, NewWrites, Source};
@@ -19,6 +19,7 @@ use super::effect::{Effect, Event, Recording, Request, Status};
 use super::error::RunError;
 use super::exit::Saving;
 use super::head::Head;
+use super::limits::{is_step_timeout, step_timeout};
 use super::show::ShownFields;
 use super::task::{Opened, Task, TaskJob, TaskOutcome, TaskStatus, TaskWrite, WriteKind};
 use super::view::shown;
@@ -77,6 +78,8 @@ pub(crate) struct Machine {
     pub(super) broken: bool,
     /// Why it was cancelled, if it was.
     pub(super) cancelled: Option<String>,
+    /// The time of the superstep, if that is limited.
+    pub(super) within: Option<Arc<StepTime>>,
     /// The task that it runs in.
     pub(super) above: Option<Context>,
     /// Whether nobody waits for its tasks any more.
@@ -86,6 +89,7 @@ pub(crate) struct Machine {
 /// What a run may do, kept from its request.
 pub(super) struct Limits {
     pub(super) recursion_limit: u64,
+    pub(super) step_timeout: Option<Duration>,
     pub(super) before: crate::graph::Breakpoints,
     pub(super) after: crate::graph::Breakpoints,
     pub(super) strict_resume: bool,
@@ -107,6 +111,7 @@ impl Machine {
         let after = request.interrupt_after.filter(|b| !b.is_empty()).unwrap_or(graph.interrupt_after.clone());
         let limits = Limits {
             recursion_limit: request.recursion_limit,
+            step_timeout: request.step_timeout,
             before,
             after,
             strict_resume: request.strict_resume,
@@ -151,6 +156,7 @@ impl Machine {
             returned: None,
             broken: false,
             cancelled: None,
+            within: None,
             above: request.above,
             over: Arc::default(),
         };
@@ -216,6 +222,17 @@ impl Machine {
     /// Returns the moment of the last fact, and a seed of the run's own.
     pub(crate) fn moment(&mut self) -> (Timestamp, u64) {
         (self.now, self.ids.random())
+    }
+
+    /// Whether its tasks may have to be stopped as there is no more time for their superstep, or for one around it.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.within.is_some() || self.above.as_ref().is_some_and(|above| above.life().is_timed())
+    }
+
+    /// Returns the superstep that was over before its tasks had ended: this one, or one around it.
+    pub(super) fn late(&self) -> Option<&StepTime> {
+        let own = self.within.as_ref().filter(|within| within.is_late());
+        own.or_else(|| self.above.as_ref()?.life().late()).map(|within| &**within)
     }
 
     /// Returns the head that this run has stored, or handed out to be stored; `None` if it keeps nothing as it goes.
@@ -371,6 +388,7 @@ impl Machine {
     /// Starts the tasks that have to run, once everything before them is committed.
     pub(super) fn start_due(&mut self) {
         self.flush();
+        self.within = self.request.step_timeout.map(|limit| Arc::new(StepTime::new(self.step, limit)));
         for slot in 0..self.tasks.len() {
             if matches!(self.tasks[slot].status, TaskStatus::Due) {
                 let job = self.job(slot);
@@ -444,7 +462,7 @@ impl Machine {
         let first_attempt_at = extra.and_then(|extra| extra.began).unwrap_or(self.now);
         let own = task.node.and_then(|node| self.graph.nodes[node].settings.timeout);
         let limits = extra.and_then(|extra| extra.timeout).or(own);
-        let life = Life::new(self.above.clone(), Arc::clone(&self.over), limits);
+        let life = Life::new(self.above.clone(), Arc::clone(&self.over), limits, self.within.clone());
         let context = Context::new(ContextParts {
             thread: self.recording.as_ref().map(|recording| recording.thread.clone()),
             namespace: self.namespace.clone(),
@@ -496,6 +514,17 @@ impl Machine {
             self.save_ended()?;
             self.status = Status::Cancelled(reason);
             return Ok(());
+        }
+        if let Some(error) = self.late().map(step_timeout) {
+            self.save_ended()?;
+            let own = self.tasks.iter_mut().find(|task| match &task.status {
+                TaskStatus::Failed(error, _) => !is_step_timeout(error),
+                _ => false,
+            });
+            return Err(match own.map(|task| std::mem::replace(&mut task.status, TaskStatus::Due)) {
+                Some(TaskStatus::Failed(error, _)) => error,
+                _ => error,
+            });
         }
         let stops = |task: &Task| matches!(task.status, TaskStatus::Failed(..) | TaskStatus::Left(_));
         if let Some(slot) = self.tasks.iter().position(stops) {

@@ -50,7 +50,7 @@ pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request,
 pub(crate) use exit::Saving;
 pub(crate) use head::Head;
 pub(crate) use leave::{Closing, PathAnswer, close};
-pub(crate) use limits::{begin_limited, handle_timeout, poll_timeout};
+pub(crate) use limits::{begin, begin_limited, handle_timeout, overdue, poll_timeout};
 pub(crate) use load::{Loader, error_of, interrupts_of, result_of};
 pub(crate) use machine::Machine;
 pub(crate) use plan::{Order, plan};

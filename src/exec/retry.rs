@@ -49,10 +49,10 @@ pub(crate) struct Handles {
 impl Machine {
     /// Decides what follows the failure of a task.
     pub(super) fn failed(&mut self, slot: usize, error: RunError, writes: Vec<TaskWrite>, answers: Vec<Value>) {
-        if self.cancelled.is_none() && self.tries_again(slot, &error) {
+        let goes_on = self.cancelled.is_none() && self.late().is_none();
+        if goes_on && self.tries_again(slot, &error) {
             return;
         }
-        let goes_on = self.cancelled.is_none();
         // They are kept: it is not asked again.
         self.tasks[slot].asked = !answers.is_empty();
         self.tasks[slot].answers = answers;

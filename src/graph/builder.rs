@@ -1,6 +1,7 @@
 //! Building a graph: nodes, edges, joins and conditional edges.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::state::{Schema, State};
 use crate::store::Cache;
@@ -62,6 +63,7 @@ pub struct StateGraph<S> {
     pub(super) output: Option<Vec<Arc<str>>>,
     pub(super) cache: Option<Cache>,
     pub(super) context: Option<ContextType>,
+    pub(super) step_timeout: Option<Duration>,
     /// Whether it is an entrypoint: its one node takes the input itself.
     pub(super) entry: bool,
     pub(super) problems: Vec<GraphProblem>,
@@ -127,6 +129,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
             output: None,
             cache: None,
             context: None,
+            step_timeout: None,
             entry: false,
             problems: Vec::new(),
         }
@@ -360,6 +363,50 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// ```
     pub fn cache(mut self, cache: &Cache) -> Self {
         self.cache = Some(cache.clone());
+        self
+    }
+
+    /// Limits how long each superstep of the graph may take, from when its first node begins; none if it is zero. When the
+    /// time is over the async nodes that wait are dropped, those on a thread are told by
+    /// [`Context::is_cancelled`](super::Context::is_cancelled) and waited for, and none is begun or tried again. The run
+    /// fails with [`RunError::StepTimeout`](crate::RunError::StepTimeout); what had ended is kept, also what ended too
+    /// late, so the thread can be continued. A graph inside a node keeps to its own limit, and goes with that node; one that
+    /// a node on a thread runs takes its nodes one after another, so that one that waits has the time of those behind it.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::RunError;
+    /// use annals::prelude::*;
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Page { #[channel(append)] found: List<String> }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Page>::new()
+    ///     .node("cache", |_: &Page| Ok(Page::update().found(["in the cache".to_string()])))
+    ///     .node("web", |_: Arc<Page>, ctx: Context| async move {
+    ///         if ctx.value() == Some(&"offline") {
+    ///             std::future::pending::<()>().await;
+    ///         }
+    ///         Ok(Page::update().found(["on the web".to_string()]))
+    ///     })
+    ///     .edge(START, "cache")
+    ///     .edge(START, "web")
+    ///     .step_timeout(Duration::from_millis(20))
+    ///     .compile()?;
+    /// let thread = Store::memory().thread("t")?;
+    /// let error = graph.run(&thread).context("offline").invoke(Page::update()).unwrap_err();
+    /// assert!(matches!(error.as_run(), Some(RunError::StepTimeout { nodes, .. }) if nodes.contains(&"web".into())));
+    ///
+    /// let done = graph.run(&thread).step_timeout(Duration::from_secs(60)).invoke(Input::Continue)?;
+    /// assert_eq!(done.state().found.to_vec(), ["in the cache", "on the web"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn step_timeout(mut self, limit: Duration) -> Self {
+        self.step_timeout = Some(limit).filter(|limit| !limit.is_zero());
         self
     }
 

@@ -330,6 +330,33 @@ pub struct Started<R> {
     result: PhantomData<fn() -> R>,
 }
 
+impl<R> Started<R> {
+    /// Returns whether the task has ended, however that was: to wait for it then takes no time. In a run with a concurrency
+    /// of 1 it may be that it is not begun before it is awaited.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let double = Task::new("double", |n: i64| Ok(n * 2));
+    /// let main = Entrypoint::new("main", move |n: i64, context: &Context| {
+    ///     let doubled = double.start(context, n);
+    ///     while !doubled.is_finished() {
+    ///         std::thread::yield_now(); // Or something better to do.
+    ///     }
+    ///     doubled.wait()
+    /// })
+    /// .compile()?;
+    /// assert_eq!(main.invoke((), 4)?.value(), Some(&8));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_finished(&self) -> bool {
+        self.called.as_ref().is_none_or(|called| called.has_ended())
+    }
+}
+
 impl<R: DeserializeOwned + 'static> Started<R> {
     /// Waits for the task and returns its result. If no thread has begun it yet, it is run right here.
     ///
@@ -439,6 +466,8 @@ pub(crate) trait Called: Send + Sync {
     fn finish(&self);
     /// Goes on with it, and returns whether it has ended.
     fn poll_end(self: Arc<Self>, waiting: &mut Waiting<'_>) -> Poll<()>;
+    /// Returns whether it has ended.
+    fn has_ended(&self) -> bool;
     /// Takes the outcome, once, when it has ended.
     fn take(&self) -> CallOutcome;
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::base::hash::{Sum, Summer};
 use crate::base::limits::NAME_BYTES_MAX;
@@ -15,7 +16,7 @@ use crate::store::Cache;
 use super::branch::Branch;
 use super::builder::{NodeSpec, Persistence, StateGraph};
 use super::entrypoint::INPUT;
-use super::node::NodeBody;
+use super::node::{NodeBody, Work};
 use super::options::{NodeDefaults, NodeOptions, Settings};
 use super::problem::{GraphError, GraphProblem};
 use super::schemas::{Schemas, schemas, set_reads};
@@ -115,6 +116,8 @@ pub(crate) struct Graph {
     pub(crate) interrupt_after: Breakpoints,
     pub(crate) cache: Option<Cache>,
     pub(crate) context: Option<ContextType>,
+    /// How long each of its supersteps may take.
+    pub(crate) step_timeout: Option<Duration>,
     /// A sum of its channels and edges: what was kept of its nodes leads nowhere in a graph with others.
     pub(crate) shape: Sum,
 }
@@ -127,11 +130,13 @@ impl Graph {
         missed.map(|wanted| (&*self.name, wanted.name)).or_else(inside)
     }
 
-    /// Returns a node that has a timeout, of this graph or of one that is a node in it.
-    pub(crate) fn timed_node(&self) -> Option<&Arc<str>> {
+    /// Returns a node that a timer is needed for, of this graph or of one that is a node in it: it has a timeout, or may
+    /// have to be stopped as the time of its superstep, which `timed` says is limited, is over.
+    pub(crate) fn timed_node(&self, timed: bool) -> Option<&Arc<str>> {
         self.nodes.iter().find_map(|node| match node.settings.timeout {
             Some(_) => Some(&node.name),
-            None => node.body.child.as_ref().and_then(|child| child.timed_node()),
+            None if timed && !matches!(node.body.work, Work::Blocking(_)) => Some(&node.name),
+            None => node.body.child.as_ref().and_then(|child| child.timed_node(child.step_timeout.is_some())),
         })
     }
 }
@@ -312,6 +317,7 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
         interrupt_after: Breakpoints::default(),
         cache: builder.cache,
         context: builder.context,
+        step_timeout: builder.step_timeout,
         shape,
     };
     for (names, when) in [(&builder.interrupt_before, "before"), (&builder.interrupt_after, "after")] {

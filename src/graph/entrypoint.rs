@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -231,6 +232,12 @@ where
     pub fn timeout(mut self, policy: impl Into<TimeoutPolicy>) -> Self {
         self.0.nodes[0].settings.timeout = Some(policy.into()).filter(TimeoutPolicy::is_set);
         self
+    }
+
+    /// Limits how long the entrypoint may take from its first attempt on, with all pauses and further attempts, see
+    /// [`StateGraph::step_timeout`]. A plain function is told, and waited for.
+    pub fn step_timeout(self, limit: Duration) -> Self {
+        Self(self.0.step_timeout(limit))
     }
 
     /// Sets what is kept of the value of the entrypoint, and of the results of the tasks it calls that have no policy,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::context::Context;
 use super::control::Cancelled;
 use super::policy::{RefreshOn, TimeoutPolicy};
+use super::step_time::StepTime;
 
 /// A moment that has not come.
 const NEVER: u64 = u64::MAX;
@@ -20,6 +21,10 @@ pub(crate) struct Life {
     run_over: Arc<AtomicBool>,
     over: AtomicBool,
     limits: Option<TimeoutPolicy>,
+    /// The time of its superstep, if that is limited.
+    within: Option<Arc<StepTime>>,
+    /// Whether that of a superstep is limited, here or above.
+    timed: bool,
     /// Whether a sign of life counts, here or above.
     counts: bool,
     began_us: AtomicU64,
@@ -27,21 +32,27 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    pub(crate) fn new(above: Option<Context>, run_over: Arc<AtomicBool>, limits: Option<TimeoutPolicy>) -> Self {
+    pub(crate) fn new(
+        above: Option<Context>,
+        run_over: Arc<AtomicBool>,
+        limits: Option<TimeoutPolicy>,
+        within: Option<Arc<StepTime>>,
+    ) -> Self {
+        let timed = within.is_some() || above.as_ref().is_some_and(|above| above.life().timed);
         let idle = limits.is_some_and(|limits| limits.idle_timeout.is_some());
         let counts = idle || above.as_ref().is_some_and(|above| above.life().counts);
         let (began_us, seen_us) = (AtomicU64::new(NEVER), AtomicU64::new(0));
-        Self { above, run_over, over: AtomicBool::new(false), limits, counts, began_us, seen_us }
+        Self { above, run_over, over: AtomicBool::new(false), limits, within, timed, counts, began_us, seen_us }
     }
 
     /// Makes the life of a call of the task of `caller`.
     pub(crate) fn called(caller: &Context, limits: Option<TimeoutPolicy>) -> Self {
-        Self::new(Some(caller.clone()), Arc::clone(&caller.life().run_over), limits)
+        Self::new(Some(caller.clone()), Arc::clone(&caller.life().run_over), limits, None)
     }
 
     /// Makes the life of another attempt.
     pub(crate) fn again(&self) -> Self {
-        Self::new(self.above.clone(), Arc::clone(&self.run_over), self.limits)
+        Self::new(self.above.clone(), Arc::clone(&self.run_over), self.limits, self.within.clone())
     }
 
     /// Returns the task around it.
@@ -53,8 +64,44 @@ impl Life {
         self.limits.as_ref()
     }
 
+    /// Whether the time of its superstep is limited, or of one around it.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.timed
+    }
+
+    /// Whether anything limits the attempt.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limits.is_some() || self.timed
+    }
+
+    /// Returns when the time of its superstep is over, or of one around it.
+    pub(crate) fn step_end(&self) -> Option<Duration> {
+        let above = self.above.as_ref().filter(|_| self.timed).and_then(|above| above.life().step_end());
+        let own = self.within.as_ref().and_then(|within| within.end());
+        own.into_iter().chain(above).min()
+    }
+
+    /// Notes that the attempt of `node` has not ended in the time of its superstep, if that is so, and likewise of those
+    /// around it. Returns one of them.
+    pub(crate) fn overdue(&self, node: &Arc<str>, now: Duration) -> Option<&Arc<StepTime>> {
+        if !self.timed {
+            return None;
+        }
+        let own = self.within.as_ref().filter(|within| within.end().is_some_and(|end| end <= now));
+        own.inspect(|within| within.note(node));
+        let above = self.above.as_ref().and_then(|above| above.life().overdue(&above.parts().node, now));
+        own.or(above)
+    }
+
+    /// Returns the superstep that it, or what is above it, had not ended in.
+    pub(crate) fn late(&self) -> Option<&Arc<StepTime>> {
+        let own = self.within.as_ref().filter(|within| within.is_late());
+        own.or_else(|| self.above.as_ref().filter(|_| self.timed)?.life().late())
+    }
+
     /// Notes that the attempt begins.
     pub(crate) fn begin(&self, now: Duration) {
+        self.within.iter().for_each(|within| within.begin(now));
         self.seen_us.store(micros(now), Ordering::Relaxed);
         self.began_us.store(micros(now), Ordering::Relaxed);
     }
@@ -145,10 +192,11 @@ impl Context {
     }
 
     /// Returns whether nobody waits for this attempt any more, so that a node which runs on a thread had better end: the
-    /// run was cancelled or dropped, or a node around it took too long. What it returns is kept if the run was
-    /// cancelled, and dropped otherwise.
+    /// run was cancelled or dropped, a node around it took too long, or its superstep did. What it returns is kept if the
+    /// run was cancelled or its superstep has no more time, and dropped otherwise.
     pub fn is_cancelled(&self) -> bool {
-        self.control().is_cancelled() || self.life().is_over()
+        let late = || self.life().step_end().is_some_and(|end| end <= self.scope().host.elapsed());
+        self.control().is_cancelled() || self.life().is_over() || (self.life().timed && late())
     }
 
     /// Fails if [`is_cancelled`](Self::is_cancelled) says so, to be passed on with `?`.

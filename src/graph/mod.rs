@@ -29,6 +29,7 @@ mod schemas;
 mod scope;
 mod sequence;
 mod sleep;
+mod step_time;
 mod task_body;
 mod task_info;
 mod validate;
@@ -50,6 +51,8 @@ pub use options::{NodeDefaults, NodeOptions};
 pub use policy::{CachePolicy, RefreshOn, RetryPolicy, TimeoutPolicy};
 pub use problem::{GraphError, GraphProblem};
 pub use sequence::IntoSequence;
+#[doc(hidden)]
+pub use step_time::OutOfTime;
 pub use task_body::{Awaited, Blocking, IntoTask, TaskBody};
 pub use task_info::TaskInfo;
 pub(crate) use task_info::TaskParts;
@@ -69,6 +72,7 @@ pub(crate) use life::Life;
 pub(crate) use message_part::json_map;
 pub(crate) use node::{NodeInput, RunNode, StartNode, Takes, Work};
 pub(crate) use scope::{Host, LivePart, Scope};
+pub(crate) use step_time::StepTime;
 pub(crate) use task_info::NodePlace;
 
 /// The name of the entry: the source of the first edges.

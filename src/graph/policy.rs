@@ -122,7 +122,8 @@ impl RetryPolicy {
     /// Returns whether an error of a node, or one of its causes, is worth another attempt.
     ///
     /// Without [`on`](Self::on) and [`on_if`](Self::on_if) these are not: input and output errors other than those of
-    /// a connection, errors of parsing, converting, formatting, encoding and decoding, and panics. All others are.
+    /// a connection, errors of parsing, converting, formatting, encoding and decoding, a superstep of a graph
+    /// inside that ran out of time, and panics. All others are.
     pub fn retries(&self, error: &(dyn Error + 'static)) -> bool {
         let mut causes = causes(error);
         match &self.retry_on {
@@ -174,7 +175,8 @@ fn is_transient(error: &(dyn Error + 'static)) -> bool {
         || error.is::<std::array::TryFromSliceError>()
         || error.is::<serde_json::Error>()
         || error.is::<crate::base::CodecError>()
-        || error.is::<crate::state::StateError>())
+        || error.is::<crate::state::StateError>()
+        || error.is::<super::step_time::OutOfTime>())
 }
 
 impl fmt::Debug for RetryPolicy {

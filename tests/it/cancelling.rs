@@ -225,10 +225,11 @@ fn no_other_task_starts_and_none_is_tried_again_or_handled() {
 #[test]
 fn a_pause_before_another_attempt_ends_when_the_run_is_cancelled() {
     for (driver, durability) in ALL {
-        let control = RunControl::new();
-        let fails = |_: &Log, context: &Context| match context.attempt() {
-            1 if impatient(context) => Err("busy".into()),
-            _ => Ok(line("done")),
+        let (control, failed) = (RunControl::new(), Drops::default());
+        let counted = failed.clone();
+        let fails = move |_: &Log, context: &Context| {
+            counted.1.fetch_add(1, Ordering::SeqCst);
+            if context.attempt() == 1 && impatient(context) { Err("busy".into()) } else { Ok(line("done")) }
         };
         let patient = RetryPolicy::new().initial_interval(Duration::from_secs(3600)).max_interval(Duration::MAX);
         let graph = StateGraph::<Log>::new()
@@ -239,7 +240,9 @@ fn a_pause_before_another_attempt_ends_when_the_run_is_cancelled() {
         let thread = thread();
         let outcome = std::thread::scope(|scope| {
             scope.spawn(|| {
-                std::thread::sleep(Duration::from_millis(30));
+                failed.wait_for(1);
+                // So that mostly it waits already; the outcome is the same if not.
+                std::thread::sleep(Duration::from_millis(10));
                 control.cancel("enough");
             });
             let run = graph.run(&thread).context("impatient").control(&control).durability(durability);

@@ -35,14 +35,16 @@ impl SimClock {
         self.0.lock().unwrap().waiting.len()
     }
 
-    /// Goes on to the next moment that somebody waits for.
+    /// Goes on to the next moment that somebody waits for, and wakes all who do.
     pub(crate) fn go_on(&self) -> Duration {
         let mut state = self.0.lock().unwrap();
-        let Some(((at, _), waker)) = state.waiting.pop_first() else { return state.now };
+        let Some((at, _)) = state.waiting.first_key_value().map(|(place, _)| *place) else { return state.now };
+        let later = state.waiting.split_off(&(at, u64::MAX));
+        let woken = std::mem::replace(&mut state.waiting, later);
         state.now = state.now.max(at);
         let now = state.now;
         drop(state);
-        waker.wake();
+        woken.into_values().for_each(Waker::wake);
         now
     }
 }
@@ -108,7 +110,7 @@ pub(crate) fn by_the_clock<S, I>(
                 if blocking { run.invoke(input.clone()) } else { block_on(run.ainvoke(input.clone())) }
             });
             while !run.is_finished() {
-                if clock.awaited() == waits {
+                if clock.awaited() >= waits {
                     clock.go_on();
                 }
                 std::thread::yield_now();

@@ -93,7 +93,7 @@ fn a_node_that_takes_too_long_is_stopped_and_its_siblings_are_kept() {
             (node.as_str(), *kind, *run_timeout_ms, *idle_timeout_ms),
             ("slow", TimeoutKind::Run, Some(20), None)
         );
-        assert!((20..10_000).contains(after_ms), "{after_ms}");
+        assert!(*after_ms >= 20, "{after_ms}");
         let wanted = format!("node \"slow\" was stopped after {after_ms} ms: it may take 20 ms");
         assert_eq!(error.to_string(), wanted);
     };
@@ -209,10 +209,7 @@ fn a_timeout_is_worth_another_attempt_and_can_be_handled() {
 
 #[test]
 fn a_send_has_a_timeout_of_its_own_that_is_stored_with_it() {
-    let work = |n: i64, _: Context| async move {
-        Threads.sleep(ms(if n == 0 { 5_000 } else { 1 })).await;
-        Ok(line(format!("did {n}")))
-    };
+    let work = |n: i64, _: Context| async move { if n == 0 { pending().await } else { Ok(line(format!("did {n}"))) } };
     let handler = |n: i64, _: &Context| Ok(line(format!("handled {n}")));
     let graph = |first: fn() -> SendTo| {
         StateGraph::<Log>::new()

@@ -83,6 +83,10 @@ mod pushing;
 mod pushing_in_a_file;
 mod serde_values;
 mod sim;
+mod step_limits;
+/// The same limits on a file.
+#[path = "step_limits.rs"]
+mod step_limits_in_a_file;
 mod store_model;
 mod streams;
 /// The same streams on a file.
