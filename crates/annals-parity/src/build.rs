@@ -181,6 +181,9 @@ pub(crate) enum Built {
 pub(crate) trait Shape: Clone {
     type State: Clone + Send + Sync + 'static;
 
+    /// Whether it is an entrypoint.
+    const IS_ENTRY: bool;
+
     /// Returns the graph.
     fn graph(&self) -> &CompiledGraph<Self::State>;
 
@@ -205,6 +208,8 @@ pub(crate) trait Shape: Clone {
 
 impl Shape for Plain {
     type State = DynState;
+
+    const IS_ENTRY: bool = false;
 
     fn graph(&self) -> &CompiledGraph<DynState> {
         &self.graph

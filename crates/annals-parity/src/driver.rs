@@ -3,7 +3,8 @@
 //! Absent: an executor. The asynchronous runs go on the thread that waits for them.
 
 use std::future::poll_fn;
-use std::task::Poll;
+use std::pin::pin;
+use std::task::{Context as Waiting, Poll, Waker};
 
 use annals::prelude::{Input, Outcome, StreamMode};
 use annals::{Error, Run, RunOutput, StreamPart, block_on};
@@ -26,14 +27,37 @@ impl Driver {
         }
     }
 
-    /// Runs to the end. The tasks of a superstep run one after another, as the traces want it.
+    /// Sets up a run of a graph. The tasks of a superstep run one after another, as the traces want it. An entrypoint is
+    /// one task, beside which those that it starts are to run.
+    pub(crate) fn prepared<S>(self, run: Run<'_, S>, is_entry: bool) -> Run<'_, S>
+    where
+        S: Clone + Send + Sync + 'static,
+    {
+        match self {
+            Self::Async if !is_entry => run.concurrency_max(1),
+            _ => run,
+        }
+    }
+
+    /// Runs to the end.
     pub(crate) fn output<S>(self, run: Run<'_, S>, input: Input) -> Result<RunOutput, Error>
     where
         S: Clone + Send + Sync + 'static,
     {
         match self {
             Self::Blocking => run.output(input),
-            Self::Async => block_on(run.concurrency_max(1).aoutput(input)),
+            Self::Async => block_on(self.output_inside(run, input)),
+        }
+    }
+
+    /// Runs to the end inside a program.
+    pub(crate) async fn output_inside<S>(self, run: Run<'_, S>, input: Input) -> Result<RunOutput, Error>
+    where
+        S: Clone + Send + Sync + 'static,
+    {
+        match self {
+            Self::Blocking => run.output(input),
+            Self::Async => run.aoutput(input).await,
         }
     }
 
@@ -55,7 +79,7 @@ impl Driver {
                 Ok(drained(stream.outcome()))
             }
             Self::Async => block_on(async {
-                let mut stream = run.concurrency_max(1).astream(input, modes).await?;
+                let mut stream = run.astream(input, modes).await?;
                 while let Some(part) = stream.next().await {
                     each(part);
                 }
@@ -69,6 +93,14 @@ fn drained<S>(outcome: Option<&Outcome<S>>) -> Option<String> {
     match outcome {
         Some(Outcome::Drained { reason, .. }) => Some(reason.clone()),
         _ => None,
+    }
+}
+
+/// Runs a program whose driver blocks: it never waits in any other way.
+pub(crate) fn at_once<T>(program: impl Future<Output = T>) -> T {
+    match pin!(program).poll(&mut Waiting::from_waker(Waker::noop())) {
+        Poll::Ready(ended) => ended,
+        Poll::Pending => unreachable!("a program on a thread blocks where it waits"),
     }
 }
 

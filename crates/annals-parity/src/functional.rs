@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use annals::base::Value;
 use annals::graph::{BoxError, Context, Interrupted};
-use annals::prelude::{Command, CompiledGraph, Entry, Entrypoint, Final, Input, IntoInput, StateUpdate, Task};
+use annals::prelude::{
+    Command, CompiledGraph, Entry, Entrypoint, Final, Input, IntoInput, NodeResult, StateUpdate, Task,
+};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, Shape};
+use crate::driver::{Driver, at_once, give_way};
 use crate::expr::{Env, eval};
 use crate::policy::{cache_policy, policies};
 use crate::program::{Failure, Gathered, Program, World, block_of};
-use crate::scenario::{FunctionalDef, GraphDef};
+use crate::scenario::{FunctionalDef, GraphDef, TaskDef};
 use crate::subgraphs::persistence;
 use crate::trace::plain;
 
@@ -48,9 +51,22 @@ pub(crate) fn build(
         ops: functional.program.clone(),
         tasks: Arc::new(functional.tasks.clone()),
         world: world.clone(),
+        beside: world.driver() == Driver::Async && !child,
     };
-    let run = move |input: Value, context: &Context| Ok(final_of(&program.value(plain(&input), context)?));
-    let mut entrypoint = Entrypoint::new(def.name.as_deref().unwrap_or(name), run).persistence(persistence(def, child));
+    let (program, name) = (Arc::new(program), def.name.as_deref().unwrap_or(name));
+    let mut entrypoint = match world.driver() {
+        Driver::Blocking => Entrypoint::new(name, move |input: Value, context: &Context| {
+            Ok(final_of(&at_once(program.value(plain(&input), context))?))
+        }),
+        Driver::Async => Entrypoint::new(name, move |input: Value, context: Context| {
+            let program = Arc::clone(&program);
+            async move {
+                give_way().await;
+                Ok(final_of(&program.value(plain(&input), &context).await?))
+            }
+        }),
+    };
+    entrypoint = entrypoint.persistence(persistence(def, child));
     entrypoint = policies(functional.other.get("retry")).into_iter().fold(entrypoint, Entrypoint::retry);
     if let Some(policy) = cache_policy(functional.other.get("cache")) {
         entrypoint = entrypoint.cache_policy(policy);
@@ -72,6 +88,8 @@ fn final_of(returned: &Json) -> Final<Value> {
 
 impl Shape for EntryGraph {
     type State = Entry<Value, Value>;
+
+    const IS_ENTRY: bool = true;
 
     fn graph(&self) -> &CompiledGraph<Self::State> {
         &self.0
@@ -127,7 +145,8 @@ impl Shape for EntryGraph {
 }
 
 impl Program {
-    fn task(&self, name: &str) -> Task<Value, Value> {
+    /// Starts a task: on a thread, or, under the asynchronous driver, as a future.
+    fn start_task(&self, name: &str, context: &Context, input: Value) -> annals::graph::Started<Value> {
         let def = self.tasks.iter().find(|task| task.name == name);
         let program = Program {
             graph: self.graph.clone(),
@@ -136,18 +155,31 @@ impl Program {
             ops: def.map(|task| task.program.clone()).unwrap_or_default(),
             tasks: Arc::clone(&self.tasks),
             world: self.world.clone(),
+            beside: self.beside,
         };
-        let run = move |input: Value, context: &Context| Ok(Value::from(program.value(plain(&input), context)?));
-        let option = |option: &str| def.and_then(|task| task.other.get(option));
-        let task = policies(option("retry")).into_iter().fold(Task::new(name, run), Task::retry);
-        match cache_policy(option("cache")) {
-            Some(policy) => task.cache_policy(policy),
-            None => task,
+        let program = Arc::new(program);
+        match self.world.driver() {
+            Driver::Blocking => {
+                let run = move |input: Value, context: &Context| {
+                    Ok(Value::from(at_once(program.value(plain(&input), context))?))
+                };
+                with_policies(Task::new(name, run), def).start(context, input)
+            }
+            Driver::Async => {
+                let run = move |input: Value, context: Context| {
+                    let program = Arc::clone(&program);
+                    async move {
+                        give_way().await;
+                        Ok(Value::from(program.value(plain(&input), &context).await?))
+                    }
+                };
+                with_policies(Task::new(name, run), def).start(context, input)
+            }
         }
     }
 
     /// Runs an op that calls tasks or waits for them.
-    pub(crate) fn call(
+    pub(crate) async fn call(
         &self,
         op: &Op,
         env: &mut Env,
@@ -157,18 +189,32 @@ impl Program {
         let text = |name: &str| op.get(name).and_then(Json::as_str).unwrap_or_default();
         let input = || Value::from(op.get("input").map_or(Json::Null, |expr| eval(expr, env)));
         let result = match text("op") {
-            "task" => plain(&self.task(text("task")).call(context, input())?),
+            "task" => {
+                let started = self.start_task(text("task"), context, input());
+                plain(&self.result_of(started).await?)
+            }
             "start" => {
-                let slot = Slot::Started(self.task(text("task")).start(context, input()));
+                let started = self.start_task(text("task"), context, input());
+                while self.beside && !started.is_finished() {
+                    give_way().await;
+                }
+                let slot = Slot::Started(started);
                 gathered.started.entry(text("into").to_owned()).or_default().push(slot);
                 return Ok(());
             }
             _ => {
                 let index = op.get("index").map(|index| eval(index, env).as_u64().unwrap_or(u64::MAX) as usize);
                 let list = gathered.started.entry(text("from").to_owned()).or_default();
-                match index {
-                    Some(at) => list.get_mut(at).map_or(Ok(Json::Null), wait)?,
-                    None => list.iter_mut().map(wait).collect::<Result<Json, BoxError>>()?,
+                match index.map(|at| list.get_mut(at)) {
+                    Some(None) => Json::Null,
+                    Some(Some(slot)) => self.wait(slot).await?,
+                    None => {
+                        let mut results = Vec::new();
+                        for slot in list {
+                            results.push(self.wait(slot).await?);
+                        }
+                        Json::Array(results)
+                    }
                 }
             }
         };
@@ -179,14 +225,14 @@ impl Program {
     }
 
     /// Runs a block, and another one if it fails.
-    pub(crate) fn attempt(
+    pub(crate) async fn attempt(
         &self,
         op: &Op,
         env: &mut Env,
         gathered: &mut Gathered,
         context: &Context,
     ) -> Result<Option<Json>, BoxError> {
-        let error = match self.block(&block_of(op, "do"), env, gathered, context) {
+        let error = match self.block(&block_of(op, "do"), env, gathered, context).await {
             Err(error) if !is_question(&*error) => error,
             other => return other,
         };
@@ -198,25 +244,43 @@ impl Program {
             caught.as_object_mut().map(|caught| caught.entry("message").or_insert(Json::Null));
             env.vars.insert(var.to_owned(), caught);
         }
-        self.block(&block_of(op, "catch"), env, gathered, context)
+        self.block(&block_of(op, "catch"), env, gathered, context).await
+    }
+
+    /// Waits for a task as its driver does.
+    async fn result_of(&self, task: annals::graph::Started<Value>) -> NodeResult<Value> {
+        match self.world.driver() {
+            Driver::Blocking => task.wait(),
+            Driver::Async => task.await,
+        }
+    }
+
+    async fn wait(&self, slot: &mut Slot) -> Result<Json, BoxError> {
+        let (known, result) = match std::mem::replace(slot, Slot::Gone) {
+            Slot::Started(task) => match self.result_of(task).await {
+                Ok(value) => (Slot::Ended(plain(&value)), Ok(plain(&value))),
+                Err(error) => match error.downcast_ref::<Failure>() {
+                    Some(failure) => (Slot::Failed(failure.clone()), Err(error)),
+                    None => (Slot::Gone, Err(error)),
+                },
+            },
+            Slot::Ended(value) => (Slot::Ended(value.clone()), Ok(value)),
+            Slot::Failed(failure) => (Slot::Failed(failure.clone()), Err(failure.into())),
+            Slot::Gone => (Slot::Gone, Err("the task was waited for".into())),
+        };
+        *slot = known;
+        result
     }
 }
 
-fn wait(slot: &mut Slot) -> Result<Json, BoxError> {
-    let (known, result) = match std::mem::replace(slot, Slot::Gone) {
-        Slot::Started(task) => match task.wait() {
-            Ok(value) => (Slot::Ended(plain(&value)), Ok(plain(&value))),
-            Err(error) => match error.downcast_ref::<Failure>() {
-                Some(failure) => (Slot::Failed(failure.clone()), Err(error)),
-                None => (Slot::Gone, Err(error)),
-            },
-        },
-        Slot::Ended(value) => (Slot::Ended(value.clone()), Ok(value)),
-        Slot::Failed(failure) => (Slot::Failed(failure.clone()), Err(failure.into())),
-        Slot::Gone => (Slot::Gone, Err("the task was waited for".into())),
-    };
-    *slot = known;
-    result
+/// Gives a task the policies of its definition.
+fn with_policies<K>(task: Task<Value, Value, K>, def: Option<&TaskDef>) -> Task<Value, Value, K> {
+    let option = |option: &str| def.and_then(|task| task.other.get(option));
+    let task = policies(option("retry")).into_iter().fold(task, Task::retry);
+    match cache_policy(option("cache")) {
+        Some(policy) => task.cache_policy(policy),
+        None => task,
+    }
 }
 
 /// Questions, commands to the parent and requests to stop are no failures.

@@ -164,14 +164,17 @@ fn files(place: &Path) -> Res<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Runs a scenario inside a node of an outer graph: there the tasks of a superstep run one after another on the thread
-/// of that node, in task order, as the traces want it.
+/// Runs a scenario. Under the blocking driver that is inside a node of an outer graph: there the tasks of a superstep run
+/// one after another on the thread of that node, in task order, as the traces want it.
 fn run_one(scenario: Scenario, options: Options) -> Res<Result<Json, Vec<String>>> {
     let folder = tempfile::tempdir()?;
     let store = match options.sqlite {
         true => Store::open(folder.path().join("threads.annals"))?,
         false => Store::memory(),
     };
+    if options.driver == Driver::Async {
+        return Ok(steps::Runner::new(&scenario, options, store).run().map_err(|what| vec![what]));
+    }
     let result = Arc::new(Mutex::new(None));
     let kept = Arc::clone(&result);
     let outer = StateGraph::with_schema(DynSchema::new().build())

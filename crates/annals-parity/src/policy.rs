@@ -12,7 +12,7 @@ use annals::prelude::{CachePolicy, DynState, NodeDefaults, NodeOptions, NodeResu
 use serde_json::{Map, Value as Json};
 
 use crate::build::Channels;
-use crate::driver::give_way;
+use crate::driver::{Driver, at_once, give_way};
 use crate::expr::{Env, eval, text};
 use crate::program::{Failure, Out, Program, World};
 use crate::scenario::{NodeDef, TaskDef};
@@ -35,13 +35,14 @@ impl Shared<'_> {
             ops,
             tasks: Arc::clone(self.tasks),
             world: self.world.clone(),
+            beside: false,
         }
     }
 
     /// Makes the function of a program.
     pub(crate) fn run(&self, program: Program) -> impl Fn(Value, &Context) -> NodeResult<Vec<Out>> + use<> {
         let channels = Arc::clone(self.channels);
-        move |given: Value, context: &Context| program.run(plain(&given), &channels, context)
+        move |given: Value, context: &Context| at_once(program.run(plain(&given), &channels, context))
     }
 
     /// Makes the asynchronous function of a program.
@@ -49,12 +50,12 @@ impl Shared<'_> {
         &self,
         program: Program,
     ) -> impl Fn(Value, Context) -> Pin<Box<dyn Future<Output = NodeResult<Vec<Out>>> + Send>> + use<> {
-        let run = Arc::new(self.run(program));
+        let (program, channels) = (Arc::new(program), Arc::clone(self.channels));
         move |given: Value, context: Context| {
-            let run = Arc::clone(&run);
+            let (program, channels) = (Arc::clone(&program), Arc::clone(&channels));
             Box::pin(async move {
                 give_way().await;
-                run(given, &context)
+                program.run(plain(&given), &channels, &context).await
             })
         }
     }
@@ -72,7 +73,10 @@ impl Shared<'_> {
         if let Some(ops) = node.other.get("error_handler")
             && let Some(program) = self.handler(&format!("__error_handler__{}", node.name), ops)
         {
-            options = options.error_handler(Own(self.run(program)));
+            options = match self.world.driver() {
+                Driver::Blocking => options.error_handler(Own(self.run(program))),
+                Driver::Async => options.error_handler(Own(self.start(program))),
+            };
         }
         if let Some(policy) = cache_policy(node.other.get("cache")) {
             options = options.cache(policy);
@@ -105,7 +109,10 @@ impl Shared<'_> {
         if let Some(ops) = json.get("error_handler")
             && let Some(program) = self.handler("__default_error_handler__", ops)
         {
-            defaults = defaults.error_handler(Own(self.run(program)));
+            defaults = match self.world.driver() {
+                Driver::Blocking => defaults.error_handler(Own(self.run(program))),
+                Driver::Async => defaults.error_handler(Own(self.start(program))),
+            };
         }
         defaults
     }

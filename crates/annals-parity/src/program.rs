@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annals::base::TaskId;
@@ -44,6 +45,11 @@ impl World {
     /// Returns the cache that a graph is given: none if it is used inside others.
     pub(crate) fn cache(&self, child: bool) -> Option<Cache> {
         self.lock().cache.clone().filter(|_| !child)
+    }
+
+    /// Returns what runs the graphs.
+    pub(crate) fn driver(&self) -> Driver {
+        self.lock().driver
     }
 
     /// Gives what is shared.
@@ -115,7 +121,13 @@ pub(crate) struct Program {
     /// The tasks that it can call.
     pub(crate) tasks: Arc<Vec<TaskDef>>,
     pub(crate) world: World,
+    /// Whether the tasks that it starts are polled beside it. Then it waits for each, as in the traces one that was started
+    /// ends before its caller goes on.
+    pub(crate) beside: bool,
 }
+
+/// What a block is doing.
+pub(crate) type Block<'a> = Pin<Box<dyn Future<Output = Result<Option<Json>, BoxError>> + Send + 'a>>;
 
 /// What a program has gathered so far.
 #[derive(Default)]
@@ -128,8 +140,8 @@ pub(crate) struct Gathered {
 
 impl Program {
     /// Runs the program of a task and returns what its node returns.
-    pub(crate) fn run(&self, state: Json, channels: &Channels, context: &Context) -> Result<Vec<Out>, BoxError> {
-        let returned = self.value(state, context)?;
+    pub(crate) async fn run(&self, state: Json, channels: &Channels, context: &Context) -> Result<Vec<Out>, BoxError> {
+        let returned = self.value(state, context).await?;
         if let Json::Object(map) = &returned {
             self.world.lock().returned.insert(context.task(), map.clone());
         }
@@ -137,7 +149,7 @@ impl Program {
     }
 
     /// Runs the program and returns its value.
-    pub(crate) fn value(&self, state: Json, context: &Context) -> Result<Json, BoxError> {
+    pub(crate) async fn value(&self, state: Json, context: &Context) -> Result<Json, BoxError> {
         let calls = {
             let mut world = self.world.lock();
             let calls = world.calls.entry((self.graph.clone(), self.node.clone())).or_insert(0);
@@ -155,7 +167,7 @@ impl Program {
             ..Env::default()
         };
         let mut gathered = Gathered::default();
-        Ok(match self.block(&self.ops, &mut env, &mut gathered, context)? {
+        Ok(match self.block(&self.ops, &mut env, &mut gathered, context).await? {
             Some(value) => value,
             None => match (gathered.set, gathered.commands) {
                 (set, commands) if commands.is_empty() => set.map_or(Json::Null, Json::Object),
@@ -165,7 +177,18 @@ impl Program {
         })
     }
 
-    pub(crate) fn block(
+    /// Runs ops until one of them returns.
+    pub(crate) fn block<'a>(
+        &'a self,
+        ops: &'a [Map<String, Json>],
+        env: &'a mut Env,
+        gathered: &'a mut Gathered,
+        context: &'a Context,
+    ) -> Block<'a> {
+        Box::pin(self.ops(ops, env, gathered, context))
+    }
+
+    async fn ops(
         &self,
         ops: &[Map<String, Json>],
         env: &mut Env,
@@ -202,27 +225,27 @@ impl Program {
                     for item in value(env, "list").as_array().into_iter().flatten() {
                         env.vars.insert(var.unwrap_or_default().into(), item.clone());
                         let block = block_of(op, "do");
-                        if let Some(returned) = self.block(&block, env, gathered, context)? {
+                        if let Some(returned) = self.block(&block, env, gathered, context).await? {
                             return Ok(Some(returned));
                         }
                     }
                 }
                 "call" => {
-                    let output = self.call_graph(op, value(env, "input"), context)?;
+                    let output = self.call_graph(op, value(env, "input"), context).await?;
                     _ = env.vars.insert(var.unwrap_or_default().into(), output);
                 }
                 "return" => return Ok(Some(value(env, "value"))),
                 "final" => return Ok(Some(json!({"$final": [value(env, "value"), value(env, "save")]}))),
-                "task" | "start" | "await" => self.call(op, env, gathered, context)?,
+                "task" | "start" | "await" => self.call(op, env, gathered, context).await?,
                 "try" => {
-                    if let Some(returned) = self.attempt(op, env, gathered, context)? {
+                    if let Some(returned) = self.attempt(op, env, gathered, context).await? {
                         return Ok(Some(returned));
                     }
                 }
                 _ => outside(op, env, context)?,
             }
             if let Some(inner) = inner
-                && let Some(returned) = self.block(&block_of(op, inner), env, gathered, context)?
+                && let Some(returned) = self.block(&block_of(op, inner), env, gathered, context).await?
             {
                 return Ok(Some(returned));
             }

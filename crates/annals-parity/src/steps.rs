@@ -239,6 +239,7 @@ impl<'a> Runner<'a> {
             On::Thread(thread) => built.graph().run(&thread),
             On::At(_, snapshot) => built.graph().run(&snapshot),
         };
+        run = self.options.driver.prepared(run, B::IS_ENTRY);
         if let Some(limit) = step.get("recursion_limit").and_then(Json::as_i64) {
             run = run.recursion_limit(u64::try_from(limit).unwrap_or(0));
         }

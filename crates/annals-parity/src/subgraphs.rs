@@ -106,8 +106,13 @@ pub(crate) fn routed(built: Built, on: &On) -> (Built, bool) {
 
 impl Program {
     /// Runs a graph inside the node. With a thread of its own it has no store, and keeps nothing.
-    pub(crate) fn call_graph(&self, op: &Map<String, Json>, input: Json, context: &Context) -> Result<Json, BoxError> {
-        fn run<B: Shape>(
+    pub(crate) async fn call_graph(
+        &self,
+        op: &Map<String, Json>,
+        input: Json,
+        context: &Context,
+    ) -> Result<Json, BoxError> {
+        async fn run<B: Shape>(
             built: &B,
             (own, driver): (bool, Driver),
             input: Json,
@@ -115,7 +120,7 @@ impl Program {
         ) -> Result<Json, BoxError> {
             let input = built.input(input)?;
             let run = if own { built.graph().run(()) } else { built.graph().run(context) };
-            let output = driver.output(run, input)?;
+            let output = driver.output_inside(driver.prepared(run, B::IS_ENTRY), input).await?;
             let shown = output.values.as_ref().map_or(Json::Null, plain);
             if output.interrupts.is_empty() {
                 return Ok(shown);
@@ -129,8 +134,8 @@ impl Program {
         };
         let way = (op.get("thread").is_some(), driver);
         match built {
-            Built::Graph(built) => run(&built, way, input, context),
-            Built::Entry(built) => run(&built, way, input, context),
+            Built::Graph(built) => run(&built, way, input, context).await,
+            Built::Entry(built) => run(&built, way, input, context).await,
         }
     }
 }
