@@ -100,8 +100,8 @@ impl<F: Future> Future for Watched<'_, F> {
     }
 }
 
-/// Waits for a node or a called task, within its limits and until its run is cancelled. If that is no graph, which ends by
-/// itself then, it is dropped.
+/// Waits for a node or a called task, and for the tasks that it starts, within its limits and until its run is cancelled.
+/// If that is no graph, which ends by itself then, it is dropped.
 pub(super) async fn watch<F: Future>(work: F, context: &Context, host: &RunHost, is_graph: bool) -> Ended<F::Output> {
     let mut alarm = None;
     if context.life().is_limited() {
@@ -112,7 +112,22 @@ pub(super) async fn watch<F: Future>(work: F, context: &Context, host: &RunHost,
         alarm = timer.map(Alarm::new);
     }
     let cancel = (!is_graph).then(CancelWait::default);
-    Watched { work: pin!(work), context, host, alarm, cancel }.await
+    let work = async {
+        let mut work = pin!(work);
+        let ended = poll_fn(|waiting| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(waiting))) {
+            Ok(polled) => polled.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        });
+        let ended = ended.await;
+        context.calls_ended().await;
+        ended
+    };
+    match (Watched { work: pin!(work), context, host, alarm, cancel }).await {
+        Ended::Returned(Ok(ended)) => Ended::Returned(ended),
+        Ended::Returned(Err(panic)) | Ended::Panicked(panic) => Ended::Panicked(panic),
+        Ended::Stopped(error) => Ended::Stopped(error),
+        Ended::Cancelled(reason) => Ended::Cancelled(reason),
+    }
 }
 
 /// Forgets the tasks that an attempt has started when it is dropped: they hold its context, which holds them.
@@ -133,9 +148,6 @@ pub(super) async fn attempt(job: &TaskJob, input: NodeInput, start: &StartNode, 
     let _leaves = LeavesCalls(job.context.clone());
     let node = async { start(input, job.context.clone()).await };
     let ended = watch(node, &job.context, host, is_graph).await;
-    if matches!(ended, Ended::Returned(_) | Ended::Panicked(_)) {
-        job.context.calls_ended().await;
-    }
     match ended {
         Ended::Returned(output) => closed(job, close(job, output)).await,
         Ended::Panicked(panic) => close_panicked(job, &*panic),

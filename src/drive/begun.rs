@@ -75,6 +75,11 @@ impl Begun {
         self.machine.handle_task_done(slot, outcome, now);
     }
 
+    /// Makes a batch one of the commits of the run.
+    pub(super) fn in_sequence(&self, batch: Batch) -> Batch {
+        Batch { sequence: Some(self.host.sequence.clone()), ..batch }
+    }
+
     /// Returns the cache of the run.
     pub(super) fn cache(&self) -> Option<&Cache> {
         self.machine.cache()
@@ -167,16 +172,16 @@ impl Tickets {
         Ok(())
     }
 
-    /// Returns what has to be waited for at the end of a run, in order: nothing inside another one, which does it once
-    /// for all.
-    pub(super) fn at_end(&mut self, begun: &Begun) -> VecDeque<Ticket> {
+    /// Gathers what has to be waited for at the end of a run, in order: nothing inside another one, which does it once for
+    /// all. Returns it; whoever is dropped while it waits leaves the rest.
+    pub(super) fn at_end(&mut self, begun: &Begun) -> &mut VecDeque<Ticket> {
         let mut shared = begun.host.tickets.lock();
         if begun.inside {
             shared.extend(self.own.drain(..));
-            return VecDeque::new();
+        } else {
+            self.own.extend(shared.drain(..));
         }
-        self.own.extend(shared.drain(..));
-        std::mem::take(&mut self.own)
+        &mut self.own
     }
 }
 

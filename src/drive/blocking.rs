@@ -204,6 +204,7 @@ impl Driver {
 
     fn commit(&mut self, batch: Batch) -> Result<(), Error> {
         let Some(store) = &self.run.store else { return Ok(()) };
+        let batch = self.run.in_sequence(batch);
         if waits(&self.run.host) {
             store.commit(&batch)?;
         } else {
@@ -218,8 +219,9 @@ impl Driver {
         if let (Some(store), false) = (&self.run.store, tickets.iter().all(Ticket::is_settled)) {
             store.backend().write_submitted();
         }
-        for ticket in tickets {
+        while let Some(ticket) = tickets.front() {
             ticket.wait()?;
+            tickets.pop_front();
         }
         Ok(())
     }

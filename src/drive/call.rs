@@ -18,6 +18,7 @@ use crate::exec::{
 };
 use crate::graph::{Call, CallOutcome, CallWork, Called, Context, Done, NodeResult, Returned, Signal};
 use crate::state::WritesView;
+use crate::store::batch::Expect;
 use crate::store::{Batch, NewWrites};
 
 use super::attempt::{Ended, LeavesCalls, wait_for, watch};
@@ -403,6 +404,10 @@ impl RunHost {
         let store = thread.store();
         let namespace = context.graph_namespace().clone();
         let mut batch = Batch::new(thread.id().clone(), namespace, context.calls().head);
+        // It counts only with what graphs inside it stored.
+        let inside = context.scope().left_inside(|left| left.tasks.contains(&writes.task)).into_iter();
+        batch.expect.extend(inside.map(|(namespace, head)| Expect { namespace, head: Some(head) }));
+        batch.sequence = Some(self.sequence.clone());
         batch.writes.push(writes);
         match self.durability {
             // The machine stores it if the run ends before its superstep has.

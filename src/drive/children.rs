@@ -12,7 +12,7 @@ use crate::base::{CheckpointId, Namespace};
 use crate::error::Error;
 use crate::graph::{Context, Persistence};
 use crate::history::Thread;
-use crate::store::{CheckpointRecord, Point, Source};
+use crate::store::{CheckpointRecord, Point, Source, StoreError};
 
 /// Where the graphs inside a run stand when it begins.
 #[derive(Default)]
@@ -66,7 +66,17 @@ impl Children {
         // Another task of the same node may have left it where it is.
         let (namespace, checkpoint) = (&context.parts().namespace, context.parts().checkpoint);
         let of_task = record.parents.iter().any(|(around, at)| around == namespace && Some(*at) == checkpoint);
-        Ok(Begins { at: Some(record.point), named: false, resumes: resuming && of_task })
+        let stored = context.calls().stored.iter().flat_map(|stored| stored.iter());
+        let is_left = |(left, head): &(String, CheckpointId)| {
+            left == record.point.namespace.as_str() && *head == record.point.checkpoint
+        };
+        // Unless that one has ended.
+        let is_free = stored.flat_map(|ended| &ended.left).any(is_left);
+        let resumes = resuming && of_task && !is_free;
+        if let (true, Some(around)) = (resumes, checkpoint) {
+            refuse_if_ended(thread, &record, context, around)?;
+        }
+        Ok(Begins { at: Some(record.point), named: false, resumes })
     }
 
     /// Returns what the graph had in the thread that this one was forked off, at the checkpoint that was forked.
@@ -108,6 +118,29 @@ impl Children {
         }
         Ok(None)
     }
+}
+
+/// Refuses to go on for a task that another run has ended meanwhile: what the graph does now is for the next one.
+fn refuse_if_ended(
+    thread: &Thread,
+    record: &CheckpointRecord,
+    context: &Context,
+    around: CheckpointId,
+) -> Result<(), Error> {
+    let namespace = context.graph_namespace();
+    let at = thread.with_namespace(namespace.clone()).point(around);
+    let writes = thread.store().backend().writes(&at)?;
+    let ended = |task| writes.iter().any(|write| write.task == task && write.index >= 0);
+    if !context.with_callers().map(Context::task).any(ended) {
+        return Ok(());
+    }
+    Err(StoreError::Conflict {
+        thread: thread.id().clone(),
+        namespace: namespace.clone(),
+        expected: Some(around),
+        found: Some(record.point.checkpoint),
+    }
+    .into())
 }
 
 /// A lineage of the outermost graph, read as far back as it is asked for.

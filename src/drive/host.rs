@@ -13,6 +13,7 @@ use crate::exec::{CallLeft, Event, EventKind, EventMask};
 use crate::graph::{Call, Called, Context, Host, LivePart, MessagePart};
 use crate::history::Thread;
 use crate::store::Ticket;
+use crate::store::batch::Sequence;
 
 use super::children::Children;
 use super::feed::{Fact, Feed};
@@ -46,6 +47,8 @@ pub(super) struct RunHost {
     pub(super) children: Children,
     /// What waits for a moment, if the caller or the executor has it.
     pub(super) timer: Option<Arc<dyn Timer>>,
+    /// Its commits and those of all runs inside it.
+    pub(super) sequence: Sequence,
     /// Commits of runs inside this one that nobody has waited for yet.
     pub(super) tickets: Mutex<Vec<Ticket>>,
     /// The heads of the graphs inside that keep their state, as this run left them: they may not be written yet.

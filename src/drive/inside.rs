@@ -7,11 +7,12 @@ use crate::base::{CheckpointId, IdSource, Namespace, Value};
 use crate::error::Error;
 use crate::exec::{EventMask, Machine, Recording, Request, RunError, Saving, Start, Status};
 use crate::graph::{
-    CompiledGraph, Context, Graph, INPUT, Interrupted, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput,
+    CompiledGraph, Context, Graph, INPUT, Interrupted, IntoNode, Left, NodeBody, NodeFuture, NodeInput, NodeOutput,
     NodeResult, Persistence, Scope, Signal, StartNode, Takes, VALUE, Work, task_namespace, without_tasks,
 };
 use crate::history::Thread;
 use crate::state::{StateRef, Writes, field_of, shared_writes};
+use crate::store::StoreError;
 
 use super::begun::Begun;
 use super::blocking::Driver;
@@ -74,6 +75,21 @@ pub(super) fn begin(
         return Err(RunError::BadKey { reason }.into());
     }
     let inside = Inside::new(graph, context)?;
+    let host = Arc::clone(&inside.host);
+    // What cannot be read is not tried again as a failure of the node: the run ends.
+    begin_on(graph, context, inside, input, settings, wants).inspect_err(|error| {
+        error.as_store().into_iter().for_each(|error| host.sequence.end(error));
+    })
+}
+
+fn begin_on(
+    graph: &Arc<Graph>,
+    context: &Context,
+    inside: Inside,
+    input: Input,
+    settings: &Settings,
+    wants: EventMask,
+) -> Result<Begun, Error> {
     let host = inside.host;
     let (seed, now, head, recording, resuming) = match &inside.thread {
         None => {
@@ -125,6 +141,7 @@ pub(super) fn begin(
         namespace: inside.namespace,
         above: Some(context.clone()),
     };
+    request.scope.forget_left(|left| left.namespace == request.namespace);
     let machine = Machine::new(Arc::clone(graph), head, request, now)?;
     let store = inside.thread.as_ref().map(|thread| thread.store().clone());
     Ok(Begun::new(machine, store, host, true, wants))
@@ -156,7 +173,17 @@ fn left_of_run(graph: &Graph, thread: &Thread, left: CheckpointId, host: &RunHos
     for ticket in tickets {
         ticket.wait()?;
     }
-    load::load(graph, thread, None)
+    let loaded = load::load(graph, thread, None)?;
+    if loaded.newest == Some(left) {
+        return Ok(loaded);
+    }
+    Err(StoreError::Conflict {
+        thread: thread.id().clone(),
+        namespace: thread.namespace().clone(),
+        expected: Some(left),
+        found: loaded.newest,
+    }
+    .into())
 }
 
 /// Says where a run inside the task of a context is recorded, and where those around it stand.
@@ -191,23 +218,18 @@ pub(super) fn finish(graph: &Graph, context: &Context, machine: Machine) -> Resu
     let namespace = machine.namespace().clone();
     let stored = machine.stored_head();
     let (status, head) = machine.finish();
-    if let Some(stored) = stored {
-        let mut left = context.scope().left.lock();
-        let known = left.len();
-        left.retain(|(known, _)| *known != namespace);
-        // Another task of the superstep may have left it before: what it wrote counts with where it stands now.
-        if matches!(status, Status::Done | Status::Left(_)) || left.len() < known {
-            left.push((namespace.clone(), stored));
-        }
+    if let Some(head) = stored {
+        let tasks = context.with_callers().map(Context::task).collect();
+        let keeps = graph.persistence == Persistence::PerThread;
+        context.scope().left.lock().push(Left { namespace: namespace.clone(), head, tasks, keeps });
     }
-    if let (Persistence::PerThread, Some(thread), Some(head)) =
-        (graph.persistence, host_of(context).and_then(|host| host.thread.clone()), head)
-    {
-        let left = head.checkpoint.map(|checkpoint| checkpoint.id);
-        if let (Some(host), Some(left)) = (host_of(context), left) {
-            host.heads.lock().insert(namespace.clone(), left);
+    if let (Persistence::PerThread, Some(host), Some(stored)) = (graph.persistence, host_of(context), stored) {
+        // What it began on may be older than the newest one of its namespace.
+        let own = head.as_ref().and_then(|head| head.checkpoint).map(|checkpoint| checkpoint.id);
+        host.heads.lock().insert(namespace.clone(), own.unwrap_or(stored));
+        if let (Some(thread), Some(head)) = (&host.thread, head) {
+            load::keep(graph, &thread.with_namespace(namespace), head);
         }
-        load::keep(graph, &thread.with_namespace(namespace), head);
     }
     let signal = match status {
         Status::Done => return Ok((state, present)),

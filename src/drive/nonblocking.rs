@@ -150,8 +150,10 @@ impl AsyncDriver {
         if self.due.is_empty() && self.running == 0 {
             let ended = !matches!(self.run.machine.status(), Status::Running);
             if ended {
-                for ticket in self.tickets.at_end(&self.run) {
+                let tickets = self.tickets.at_end(&self.run);
+                while let Some(ticket) = tickets.front().cloned() {
                     ticket.await?;
+                    tickets.pop_front();
                 }
             }
             return Ok(!ended);
@@ -275,6 +277,7 @@ impl AsyncDriver {
 
     async fn commit(&mut self, batch: Batch) -> Result<(), Error> {
         let Some(store) = &self.run.store else { return Ok(()) };
+        let batch = self.run.in_sequence(batch);
         if waits(&self.run.host) {
             self.tickets.write(store, batch).await?;
         } else {

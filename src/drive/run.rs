@@ -15,6 +15,7 @@ use crate::graph::{Breakpoints, Command, CompiledGraph, Entry, Graph, Host, RunC
 use crate::history::Thread;
 use crate::state::{DynState, DynUpdate, StateError, Writes, field_of, resolve};
 use crate::store::Kv;
+use crate::store::batch::Sequence;
 
 use super::begun::Begun;
 use super::blocking::Driver;
@@ -553,6 +554,7 @@ impl Settings {
             has_left: false.into(),
             children: Children::default(),
             timer: self.timer.clone(),
+            sequence: Sequence::new(),
             tickets: parking_lot::Mutex::default(),
             heads: parking_lot::Mutex::default(),
         }

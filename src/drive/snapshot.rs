@@ -108,6 +108,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     fn state_of(&self, at: impl RunOn, subgraphs: bool) -> Result<StateSnapshot<S>, Error> {
         let place = at.place();
         let thread = shown(&self.graph, place.thread.ok_or(RunError::NoStore)?)?;
+        thread.store().wait_for_left();
         state_at(&self.graph, &thread, place.at.as_ref(), subgraphs)?.map(|state, _| Ok(typed::<S>(state)))
     }
 

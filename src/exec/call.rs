@@ -17,10 +17,10 @@ use crate::store::{NewWrite, NewWrites};
 use super::cache::{kept_writes, known_writes};
 use super::error::RunError;
 use super::head::{ERROR, Head, RESUME};
-use super::load::{answers_of, asleep_of, task_writes};
+use super::load::{answers_of, asleep_of, left_by, task_writes};
 use super::machine::Machine;
 use super::retry::is_mistake;
-use super::save::{new_writes, special, stored_interrupts};
+use super::save::{new_writes, note_left, special, stored_interrupts};
 use super::shown::{TaskEnd, TaskInput, TaskStart};
 use super::task::{TaskWrite, WriteKind, encode_stored, push};
 
@@ -80,9 +80,10 @@ pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredC
             });
             let asleep = asleep_of(pending);
             let first_index = pending.writes.iter().map(|write| write.index + 1).max().unwrap_or(0).max(0);
-            StoredCall { task: pending.task, result, answers: answers_of(pending), asleep, first_index }
+            let left = if results { left_by(pending) } else { Vec::new() };
+            StoredCall { task: pending.task, result, answers: answers_of(pending), asleep, left, first_index }
         })
-        .filter(|call| call.first_index > 0 || !call.answers.is_empty() || !call.asleep.is_empty())
+        .filter(|call| call.first_index > 0 || [call.answers.len(), call.asleep.len(), call.left.len()] != [0; 3])
         .collect();
     (!calls.is_empty()).then(|| Arc::new(calls))
 }
@@ -92,7 +93,9 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
     let (outer, index) = (caller.parts(), caller.calls().next());
     let around = caller.namespace();
     let caller_path = outer.calls.path.text(&outer.node);
-    let id = call_id(caller, &around, &call.name, &caller_path, index);
+    // Another run makes other attempts: what counts is the number in this one.
+    let number = index - outer.calls.before;
+    let id = call_id(caller, &around, &call.name, &caller_path, number);
     let known = outer.calls.stored.as_ref().and_then(|stored| stored.iter().find(|known| known.task == id));
     let stored = known.and_then(|known| known.result.clone());
     let first_index = known.map_or(0, |known| known.first_index);
@@ -111,7 +114,7 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
     let called = Arc::new((outer.place.path(&outer.node), index));
     let place =
         NodePlace { node: None, push: None, call: Some(called), around: None, graph: Arc::clone(&outer.place.graph) };
-    let path = TaskPath::Call { caller: caller_path, index };
+    let path = TaskPath::Call { caller: caller_path, index: number };
     let text = path.text(&call.name);
     let calls = Calls {
         path,
@@ -154,13 +157,16 @@ fn below(around: &Around, outer: &ContextParts) -> Around {
     }
 }
 
-/// Returns the id of a call: a hash of where its caller stands and of its number there.
-fn call_id(caller: &Context, around: &str, name: &str, caller_path: &str, index: u32) -> TaskId {
+/// Returns the id of a call: a hash of where its caller stands and of its number in an attempt there.
+fn call_id(caller: &Context, around: &str, name: &str, caller_path: &str, number: u32) -> TaskId {
     let mut place = Vec::with_capacity(160);
     place.extend_from_slice(caller.checkpoint().unwrap_or_default().as_bytes());
-    for part in [around, "|", name, &caller.step().to_string(), name, "__pregel_push", caller_path, &index.to_string()]
-    {
+    let (step, number) = (caller.step().to_string(), number.to_string());
+    for part in [around, "|", name, &step, name, "__pregel_push", caller_path, &number] {
         place.extend_from_slice(part.as_bytes());
+    }
+    if caller.attempt() > 1 {
+        place.extend_from_slice(format!("|{}", caller.attempt()).as_bytes());
     }
     TaskId::from_bytes(hash::xxh3_128(&place))
 }
@@ -256,7 +262,11 @@ pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> CallEnd
         writes.push(special(RESUME, &Value::List(asked.answers.clone())));
     }
     drop(asked);
-    CallEnd { outcome, stored: stored_writes(job, writes), wrote: CallWrites::of(job, pushed) }
+    let mut stored = stored_writes(job, writes);
+    if let (CallOutcome::Done(_), Some(writes)) = (&outcome, &mut stored) {
+        note_left(job.context.scope(), writes);
+    }
+    CallEnd { outcome, stored, wrote: CallWrites::of(job, pushed) }
 }
 
 /// Turns what a call pushed into writes to the channels of its caller's graph.

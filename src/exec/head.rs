@@ -81,6 +81,8 @@ pub(crate) const RESUME: (&str, i32) = ("__resume__", -4);
 pub(crate) const ERROR_SOURCE: (&str, i32) = ("__error_source_node__", -5);
 /// Which commands of runs with an idempotency key are stored, and which questions they answered.
 pub(crate) const KEYS: (&str, i32) = ("__keys__", -6);
+/// Where a task that has ended left the graphs inside it that keep their state.
+pub(crate) const LEFT: (&str, i32) = ("__left__", -7);
 /// What a task writes that has nothing to write, so that it counts as finished.
 pub(crate) const NO_WRITES: &str = "__no_writes__";
 /// The pseudo node under which breakpoints remember what they have seen.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::base::id::NULL_TASK;
 use crate::base::value::decode_bytes;
-use crate::base::{CodecError, Map, PayloadRef, Timestamp, Value, WriteValue};
+use crate::base::{CheckpointId, CodecError, Map, PayloadRef, Timestamp, Value, WriteValue};
 use crate::graph::{Graph, Interrupt, NodeOutput, SendTo, TimeoutPolicy};
 use crate::state::{FieldKind, StateError, Writes};
 use crate::store::{ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
 
 use super::error::RunError;
-use super::head::{Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, PendingWrite, PendingWrites, RESUME};
+use super::head::{Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, LEFT, PendingWrite, PendingWrites, RESUME};
 use super::input::input_from;
 use super::task::{TaskWrite, WriteKind};
 
@@ -234,6 +234,12 @@ pub(crate) fn interrupts_of(pending: &PendingWrites) -> Vec<Interrupt> {
 /// Returns the questions stored for a task in which it sleeps, and when they answer themselves.
 pub(super) fn asleep_of(pending: &PendingWrites) -> Vec<(String, Timestamp)> {
     interrupts_of(pending).into_iter().filter_map(|asked| Some((asked.id, asked.wake_at?))).collect()
+}
+
+/// Returns where a task has left graphs inside it that keep their state.
+pub(super) fn left_by(pending: &PendingWrites) -> Vec<(String, CheckpointId)> {
+    let Some(Value::Map(left)) = special_of(pending, LEFT) else { return Vec::new() };
+    left.into_iter().filter_map(|(namespace, head)| Some((namespace, head.as_str()?.parse().ok()?))).collect()
 }
 
 /// Returns the answers stored for a task, or the one stored for whoever asks.

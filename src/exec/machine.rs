@@ -235,9 +235,9 @@ impl Machine {
         own.or_else(|| self.above.as_ref()?.life().late()).map(|within| &**within)
     }
 
-    /// Returns the head that this run has stored, or handed out to be stored; `None` if it keeps nothing as it goes.
+    /// Returns the head that this run has stored, or handed out to be stored; `None` if it stores nothing.
     pub(crate) fn stored_head(&self) -> Option<CheckpointId> {
-        self.committed.filter(|_| self.records() && self.request.saving == Saving::Steps)
+        self.committed.filter(|_| self.records())
     }
 
     /// Ends the run and gives its head back, unless that is half changed.
@@ -457,7 +457,7 @@ impl Machine {
         let asked = crate::graph::Asked { answers, took, calls, asleep: self.asleep(task), ..Default::default() };
         let path = task.push.as_ref().map_or(TaskPath::Pull, |(index, _)| TaskPath::Push(*index));
         let (head, stored) = (self.committed, self.stored_calls.clone());
-        let calls = Calls { path, head, stored, made: called.into(), ..Calls::default() };
+        let calls = Calls { path, head, stored, made: called.into(), before: called, ..Calls::default() };
         let attempt = extra.map_or(1, |extra| extra.failed + 1);
         let first_attempt_at = extra.and_then(|extra| extra.began).unwrap_or(self.now);
         let own = task.node.and_then(|node| self.graph.nodes[node].settings.timeout);

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::base::{Encoded, Value, WriteValue};
-use crate::graph::{Graph, Interrupt};
+use crate::graph::{Context, Graph, Interrupt, Left, Scope};
 use crate::store::batch::Expect;
 use crate::store::{Batch, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source};
 
 use super::effect::{Effect, Status};
 use super::error::RunError;
 use super::exit::{Saving, fold, hold};
-use super::head::{ERROR, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, RESUME};
+use super::head::{ERROR, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, LEFT, NO_WRITES, RESUME};
 use super::load::asleep_of;
 use super::machine::Machine;
 use super::plan::{Order, plan};
@@ -108,9 +108,17 @@ impl Machine {
         // these make of it only if what it stored was stored.
         let around = recording.around.iter().cloned();
         batch.expect.extend(around.map(|(namespace, head)| Expect { namespace, head }));
+        let own = self.above.as_ref().map(Context::task);
+        let is_inside = |left: &Left| match checkpoints.is_empty() {
+            true => writes.iter().any(|writes| left.tasks.contains(&writes.task)),
+            false => own.is_none_or(|own| left.tasks.contains(&own)),
+        };
         if self.request.saving == Saving::Steps {
-            let inside = self.scope.left_inside(&self.namespace, !checkpoints.is_empty()).into_iter();
+            let inside = self.scope.left_inside(is_inside).into_iter();
             batch.expect.extend(inside.map(|(namespace, head)| Expect { namespace, head: Some(head) }));
+        }
+        if !checkpoints.is_empty() {
+            self.scope.forget_left(is_inside);
         }
         // Those of a superstep that has ended went with it.
         let timers = std::mem::take(&mut self.timers);
@@ -149,10 +157,11 @@ impl Machine {
         if ended.is_empty() {
             return None;
         }
-        let writes: Vec<_> = ended.into_iter().filter_map(|slot| self.task_writes(slot)).collect();
+        let mut writes: Vec<_> = ended.into_iter().filter_map(|slot| self.task_writes(slot)).collect();
         if writes.is_empty() {
             return None;
         }
+        writes.iter_mut().for_each(|writes| note_left(&self.scope, writes));
         self.commit(Vec::new(), writes);
         self.effects.pop_front()
     }
@@ -166,7 +175,13 @@ impl Machine {
         let mut writes = std::mem::take(&mut self.called);
         for slot in 0..self.tasks.len() {
             if !self.tasks[slot].saved {
-                writes.extend(self.task_writes(slot));
+                let own = self.task_writes(slot).map(|mut own| {
+                    if self.tasks[slot].is_done() {
+                        note_left(&self.scope, &mut own);
+                    }
+                    own
+                });
+                writes.extend(own);
             }
         }
         if !writes.is_empty() {
@@ -232,6 +247,16 @@ impl Machine {
         }
         let task = &self.tasks[slot];
         (!writes.is_empty()).then_some(NewWrites { checkpoint: checkpoint.id, task: task.id, path, writes })
+    }
+}
+
+/// Notes with what a task wrote that has ended where it left graphs that keep their state: what comes after it in its
+/// superstep begins them anew, though they stand where they stood.
+pub(super) fn note_left(scope: &Scope, writes: &mut NewWrites) {
+    let left = scope.left_inside(|left| left.keeps && left.tasks.contains(&writes.task));
+    if !left.is_empty() {
+        let left = left.into_iter().map(|(namespace, head)| (namespace.to_string(), head.to_string().into()));
+        writes.writes.push(special(LEFT, &Value::Map(left.collect())));
     }
 }
 

@@ -507,6 +507,8 @@ pub(crate) struct StoredCall {
     pub(crate) asleep: Vec<(String, Timestamp)>,
     /// The number after that of its last write.
     pub(crate) first_index: i32,
+    /// Where it left graphs that keep their state.
+    pub(crate) left: Vec<(String, CheckpointId)>,
 }
 
 /// What a task needs to call others.
@@ -520,6 +522,8 @@ pub(crate) struct Calls {
     pub(crate) stored: Option<Arc<Vec<StoredCall>>>,
     /// How many calls were made, those of earlier attempts included.
     pub(crate) made: AtomicU32,
+    /// How many of them earlier attempts made.
+    pub(crate) before: u32,
     pub(crate) started: Mutex<Vec<Arc<dyn Called>>>,
     /// What the last run of the entrypoint kept.
     pub(crate) previous: Mutex<Option<Arc<Value>>>,
@@ -528,12 +532,14 @@ pub(crate) struct Calls {
 impl Calls {
     /// Returns what the next attempt to run the task needs.
     pub(crate) fn next_attempt(&self) -> Self {
+        let made = self.made.load(Ordering::Relaxed);
         Self {
             path: self.path.clone(),
             graph: self.graph.clone(),
             head: self.head,
             stored: self.stored.clone(),
-            made: self.made.load(Ordering::Relaxed).into(),
+            made: made.into(),
+            before: made,
             started: Mutex::default(),
             previous: Mutex::new(self.previous.lock().clone()),
         }

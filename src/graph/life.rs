@@ -146,6 +146,11 @@ fn micros(moment: Duration) -> u64 {
 }
 
 impl Context {
+    /// Returns this task and those that it runs in, innermost first.
+    pub(crate) fn with_callers(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |context| context.life().above.as_ref())
+    }
+
     /// Says that the node is alive: its idle timeout, and those of the nodes around it, begin anew. Without one it does
     /// nothing. What a node shows, asks or calls says so too, unless its policy is
     /// [`RefreshOn::Heartbeat`].

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::base::Map;
-use crate::base::{CheckpointId, Clock, Namespace, SystemClock, Timestamp, Value};
+use crate::base::{CheckpointId, Clock, Namespace, SystemClock, TaskId, Timestamp, Value};
 use crate::message::Message;
 use crate::store::{Cache, Kv};
 
@@ -69,7 +69,17 @@ pub(crate) struct Scope {
     /// that follow as well.
     pub(crate) exact: bool,
     /// Where graphs inside were left, until the graphs around them have stored what they made of it.
-    pub(crate) left: Arc<Mutex<Vec<(Namespace, CheckpointId)>>>,
+    pub(crate) left: Arc<Mutex<Vec<Left>>>,
+}
+
+/// Where a run has left a graph inside a task.
+pub(crate) struct Left {
+    pub(crate) namespace: Namespace,
+    pub(crate) head: CheckpointId,
+    /// The tasks it ran in, innermost first.
+    pub(crate) tasks: Vec<TaskId>,
+    /// Whether the next task finds it there.
+    pub(crate) keeps: bool,
 }
 
 /// A driver that shows nothing.
@@ -126,28 +136,15 @@ impl Scope {
         answers.get(&interrupt_id(task_namespace, answered)).or_else(first)
     }
 
-    /// Returns the heads of the graphs that ended inside the one in a namespace, and forgets them if they are taken.
-    pub(crate) fn left_inside(&self, around: &Namespace, takes: bool) -> Vec<(Namespace, CheckpointId)> {
-        let mut left = self.left.lock();
-        if left.is_empty() {
-            return Vec::new();
-        }
-        let is_inside = |namespace: &Namespace| {
-            around.is_root()
-                || namespace.as_str().strip_prefix(around.as_str()).is_some_and(|rest| rest.starts_with('|'))
-        };
-        // Of a graph that ended more than once the last head counts.
-        let mut inside: Vec<(Namespace, CheckpointId)> = Vec::new();
-        for (namespace, head) in left.iter().filter(|(namespace, _)| is_inside(namespace)) {
-            match inside.iter_mut().find(|(known, _)| known == namespace) {
-                Some((_, known)) => *known = *head,
-                None => inside.push((namespace.clone(), *head)),
-            }
-        }
-        if takes {
-            left.retain(|(namespace, _)| !is_inside(namespace));
-        }
-        inside
+    /// Returns where the graphs stand that `is_inside` says are meant.
+    pub(crate) fn left_inside(&self, is_inside: impl Fn(&Left) -> bool) -> Vec<(Namespace, CheckpointId)> {
+        let left = self.left.lock();
+        left.iter().filter(|left| is_inside(left)).map(|left| (left.namespace.clone(), left.head)).collect()
+    }
+
+    /// Forgets where a graph stands: it goes on, or what was made of it is stored.
+    pub(crate) fn forget_left(&self, is_meant: impl Fn(&Left) -> bool) {
+        self.left.lock().retain(|left| !is_meant(left));
     }
 
     /// Makes the scope of what no driver runs.

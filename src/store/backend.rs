@@ -22,7 +22,8 @@ use super::wait::{LOOKS_FOR, soon};
 /// no round trip per channel. Reads see everything that was committed before they began.
 ///
 /// # Implementing
-/// `commit` must call [`Batch::validate`] first, and `delete_threads` [`validate_deleted`](super::batch::validate_deleted).
+/// `commit` must call [`Batch::validate`] first and write in [`Batch::in_sequence`], and `delete_threads` must call
+/// [`validate_deleted`](super::batch::validate_deleted).
 pub trait Backend: Send + Sync + fmt::Debug {
     /// Writes a batch: entirely, or not at all, or (a failed fsync) with unknown outcome. Returns when the batch is
     /// as durable as the backend was opened for.

@@ -15,6 +15,7 @@ pub use crate::base::{ItemIndex, Payload, WriteValue};
 
 use super::error::StoreError;
 use super::record::{Point, Source, TaskRecord};
+pub use super::sequence::Sequence;
 
 /// One atomic write to the log of one namespace.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +34,8 @@ pub struct Batch {
     pub timers: Vec<NewTimer>,
     /// Checkpoints, oldest first. Each goes onto its parent.
     pub checkpoints: Vec<NewCheckpoint>,
+    /// The commits that it is one of, if it counts only with those before it.
+    pub sequence: Option<Sequence>,
 }
 
 /// A task that sleeps, or does no longer.
@@ -179,7 +182,8 @@ pub struct NewWrites {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewWrite {
     /// Its position in the task; negative for the special slots of the contract (`__error__` -1, `__interrupt__` -3,
-    /// `__resume__` -4), which replace what stood there. A position that is taken keeps its first write.
+    /// `__resume__` -4) and those of this engine (`__error_source_node__` -5, `__keys__` -6, `__left__` -7), which replace
+    /// what stood there. A position that is taken keeps its first write.
     pub index: i32,
     /// The channel.
     pub channel: Arc<str>,
@@ -200,7 +204,28 @@ impl Batch {
     /// Starts an empty batch for a namespace whose head must be `head`.
     pub fn new(thread: ThreadId, namespace: Namespace, head: Option<CheckpointId>) -> Self {
         let expect = vec![Expect { namespace: namespace.clone(), head }];
-        Self { thread, namespace, expect, writes: Vec::new(), timers: Vec::new(), checkpoints: Vec::new() }
+        Self {
+            thread,
+            namespace,
+            expect,
+            writes: Vec::new(),
+            timers: Vec::new(),
+            checkpoints: Vec::new(),
+            sequence: None,
+        }
+    }
+
+    /// Writes the batch with `write`, unless an earlier one of its sequence was not stored. Every backend writes a batch
+    /// in this way, or keeps the rule in its own.
+    ///
+    /// # Errors
+    /// That of the earlier one; that of `write`.
+    pub fn in_sequence(&self, write: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let Some(sequence) = &self.sequence else { return write() };
+        if sequence.is_broken() {
+            return Err(sequence.error());
+        }
+        write().inspect_err(|error| sequence.end(error))
     }
 
     /// Returns the head after this batch: its last checkpoint, or the one it was built on.

@@ -22,6 +22,7 @@ mod kv;
 mod memory;
 mod query;
 pub mod record;
+mod sequence;
 mod sqlite;
 mod wait;
 

@@ -266,3 +266,32 @@ fn a_task_that_panics_fails_and_a_bad_name_is_refused() {
     let error = Entrypoint::new("a|b", |n: i64| Ok(n)).compile().unwrap_err();
     assert_eq!(error.problems.len(), 1);
 }
+
+#[test]
+fn the_next_run_finds_each_result_at_its_call_whatever_attempts_there_were() {
+    let (thread, log) = (thread(), Log::default());
+    let double = double(&log);
+    let tries = Arc::new(AtomicUsize::new(0));
+    let policy = RetryPolicy::new().initial_interval(std::time::Duration::ZERO);
+    let graph = Entrypoint::new("main", move |n: i64, context: &Context| {
+        let first = double.call(context, n)?;
+        if tries.fetch_add(1, Ordering::SeqCst) == 0 {
+            return Err("the first attempt fails".into());
+        }
+        let second = double.call(context, n + 1)?;
+        context.interrupt("?")?;
+        Ok((first, second))
+    })
+    .retry(policy)
+    .compile()
+    .unwrap();
+    graph.invoke(&thread, 1).unwrap();
+    assert_eq!(log.take(), ["double 1", "double 1", "double 2"]);
+    let done = graph.invoke(&thread, Command::resume("go")).unwrap();
+    assert_eq!(
+        done.value(),
+        Some(&(2, 4)),
+        "the second call is not given what the first one of another attempt came to"
+    );
+    assert_eq!(log.take(), ["double 2"], "the first call has ended in the first attempt");
+}

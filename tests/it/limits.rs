@@ -208,6 +208,18 @@ fn a_timeout_is_worth_another_attempt_and_can_be_handled() {
 }
 
 #[test]
+fn tasks_that_a_node_has_started_and_awaits_no_more_are_within_its_limits() {
+    let hangs = Task::new("hangs", |_: i64, _: Context| pending::<NodeResult<i64>>());
+    let node = move |_: Arc<Log>, context: Context| {
+        drop(hangs.start(&context, 1));
+        async { Ok(line("the node itself has ended")) }
+    };
+    let graph = StateGraph::<Log>::new().node_with("a", node, options(ms(10))).edge(START, "a").compile().unwrap();
+    let outcome = block_on(graph.run(&thread()).timer(Threads).ainvoke(start()));
+    assert_eq!(kind_of(outcome), Some(TimeoutKind::Run));
+}
+
+#[test]
 fn a_send_has_a_timeout_of_its_own_that_is_stored_with_it() {
     let work = |n: i64, _: Context| async move { if n == 0 { pending().await } else { Ok(line(format!("did {n}"))) } };
     let handler = |n: i64, _: &Context| Ok(line(format!("handled {n}")));

@@ -8,7 +8,7 @@ use super::build::{
 };
 use crate::base::Namespace;
 use crate::store::backend::Backend;
-use crate::store::batch::{Batch, Expect};
+use crate::store::batch::{Batch, Expect, Sequence};
 use crate::store::error::StoreError;
 use crate::store::query::{CheckpointQuery, ItemRange};
 
@@ -188,5 +188,30 @@ pub(super) fn race(backend: &dyn Backend) {
         assert_eq!(place.text(backend, head, "x"), Some(head.to_string()));
     }
     assert_eq!(stored(backend, &place).len() as u64, ROUNDS + 1, "who lost wrote nothing");
+    clean(backend);
+}
+
+pub(super) fn sequence(backend: &dyn Backend) {
+    let (place, other, third) = (root_of("sequence"), root_of("same run"), root_of("another run"));
+    let run = Sequence::new();
+    let of_run = |batch: Batch| Batch { sequence: Some(run.clone()), ..batch };
+    commit(backend, &of_run(place.batch(None, [Draft::root(1)])));
+    // All are on their way before anybody knows that the first one is refused.
+    let batches = [
+        of_run(place.batch(None, [Draft::root(2)])),
+        of_run(other.batch(None, [Draft::root(1)])),
+        third.batch(None, [Draft::root(1)]),
+    ];
+    let tickets = batches.map(|batch| backend.submit(batch));
+    let [first, second, third_outcome] = tickets.map(|ticket| ticket.wait());
+    assert!(matches!(first, Err(StoreError::Conflict { .. })), "{first:?}");
+    assert!(second.is_err(), "what comes after a refused batch of its sequence is refused");
+    third_outcome.expect("a batch of no sequence is for itself");
+    assert_eq!((other.head(backend), third.head(backend)), (None, Some(id(1))));
+    let late = backend.commit(&of_run(place.batch(Some(1), [Draft::on(2, 1)])));
+    assert!(matches!(late, Err(StoreError::Conflict { .. })), "the first error is told again: {late:?}");
+    let again = Batch { sequence: Some(Sequence::new()), ..place.batch(Some(1), [Draft::on(2, 1)]) };
+    commit(backend, &again);
+    assert_eq!(stored(backend, &place), id_list([2, 1]));
     clean(backend);
 }

@@ -60,6 +60,7 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("a head that should not be there is a conflict", heads::none_expected),
     ("pending writes on a moved head are a conflict", heads::pending),
     ("repeating a batch is safe", heads::repeat),
+    ("a batch that was refused takes the rest of its sequence along", heads::sequence),
     ("a taken id with other content is a duplicate", heads::duplicate),
     ("eight threads write to eight threads", heads::many_threads),
     ("eight threads race for one head", heads::race),

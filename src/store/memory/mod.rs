@@ -50,7 +50,7 @@ impl MemoryBackend {
 
 impl Backend for MemoryBackend {
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        commit::commit(&mut self.log.write(), batch)
+        batch.in_sequence(|| commit::commit(&mut self.log.write(), batch))
     }
 
     fn submit(&self, batch: Batch) -> Ticket {

@@ -5,6 +5,7 @@ use super::job::JobRef;
 use super::write::Caches;
 use super::writer::reason;
 use super::{open, sql};
+use crate::store::batch::Sequence;
 use crate::store::error::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
@@ -112,7 +113,14 @@ impl Core {
     /// Writes the jobs of a group, each in a savepoint of its own or all in the transaction.
     fn write_group(&mut self, jobs: &[JobRef<'_>], savepoints: bool) -> Group {
         let mut outcomes = VecDeque::with_capacity(jobs.len());
+        // What is refused here may be written when the group is written anew.
+        let mut broken: Vec<&Sequence> = Vec::new();
         for &job in jobs {
+            let sequence = job.sequence();
+            if let Some(sequence) = sequence.filter(|own| own.is_broken() || broken.contains(own)) {
+                outcomes.push_back(Err(sequence.error()));
+                continue;
+            }
             let before = self.conn.total_changes();
             let written = if savepoints { self.in_savepoint(job) } else { job.write(&self.conn, &mut self.caches) };
             if let Err(fault) = &written {
@@ -125,6 +133,7 @@ impl Core {
                     return Group::HalfWritten;
                 }
             }
+            broken.extend(sequence.filter(|_| written.is_err()));
             outcomes.push_back(written.map_err(|fault| fault.into_write(self.busy_ms)));
         }
         Group::Written(outcomes)

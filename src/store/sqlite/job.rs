@@ -5,7 +5,9 @@ use super::fault::Res;
 use super::write::{self, Caches};
 use super::{cache, erase, kv};
 use crate::base::ThreadId;
-use crate::store::batch::{Batch, ChangeValue, Data, ItemOp, NewCheckpoint, NewWrites, WriteValue, validate_deleted};
+use crate::store::batch::{
+    Batch, ChangeValue, Data, ItemOp, NewCheckpoint, NewWrites, Sequence, WriteValue, validate_deleted,
+};
 use crate::store::beside::{CacheChange, KvChange};
 use crate::store::error::StoreError;
 use rusqlite::Connection;
@@ -40,7 +42,7 @@ impl Job {
     }
 }
 
-impl JobRef<'_> {
+impl<'a> JobRef<'a> {
     /// Returns an owned copy.
     pub(super) fn to_job(self) -> Job {
         match self {
@@ -58,6 +60,14 @@ impl JobRef<'_> {
             Self::Kv(changes) => KvChange::validate(changes),
             Self::Cache(changes) => CacheChange::validate(changes),
             Self::Erase(threads) => validate_deleted(threads),
+        }
+    }
+
+    /// Returns the sequence of commits that it is one of.
+    pub(super) fn sequence(self) -> Option<&'a Sequence> {
+        match self {
+            Self::Log(batch) => batch.sequence.as_ref(),
+            Self::Kv(_) | Self::Cache(_) | Self::Erase(_) => None,
         }
     }
 

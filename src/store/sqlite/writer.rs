@@ -306,6 +306,11 @@ impl Shared {
         drop(core);
         self.count(&verdict, jobs.len());
         let Verdict { mut outcomes, poison } = verdict;
+        for (job, outcome) in jobs.iter().zip(&outcomes) {
+            if let (Some(sequence), Err(error)) = (job.sequence(), outcome) {
+                sequence.end(error);
+            }
+        }
         let own = own.map(|_| outcomes.pop_front().unwrap_or(Ok(())));
         let mut told = 0;
         for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
