@@ -35,6 +35,13 @@ impl SimClock {
         self.0.lock().unwrap().waiting.len()
     }
 
+    /// Goes on to a moment, unless it has passed. Nobody may wait for one.
+    pub(crate) fn set(&self, to: Timestamp) {
+        let mut state = self.0.lock().unwrap();
+        assert!(state.waiting.is_empty());
+        state.now = state.now.max(Duration::from_micros(to.as_micros() as u64));
+    }
+
     /// Goes on to the next moment that somebody waits for, and wakes all who do.
     pub(crate) fn go_on(&self) -> Duration {
         let mut state = self.0.lock().unwrap();

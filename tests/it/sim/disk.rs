@@ -38,7 +38,7 @@ fn dead() -> StoreError {
 }
 
 impl Disk {
-    pub(crate) fn new(_seed: u64, crash: Option<Crash>, faults: Vec<u64>) -> Arc<Self> {
+    pub(crate) fn new(crash: Option<Crash>, faults: Vec<u64>) -> Arc<Self> {
         Arc::new(Self { inner: MemoryBackend::new(), state: Mutex::new(State { crash, faults, ..State::default() }) })
     }
 
@@ -61,7 +61,12 @@ impl Disk {
     pub(crate) fn write_one(&self) -> &'static str {
         let mut state = self.state.lock().unwrap();
         let Some((batch, settle)) = state.queue.pop_front() else { return "nothing to write" };
-        let (outcome, what) = self.write(&mut state, &batch);
+        let mut what = "refused";
+        let outcome = batch.in_sequence(|| {
+            let (outcome, did) = self.write(&mut state, &batch);
+            what = did;
+            outcome
+        });
         let lost = if state.dead { std::mem::take(&mut state.queue) } else { VecDeque::new() };
         drop(state);
         settle.settle(outcome);
@@ -102,7 +107,7 @@ impl Backend for Disk {
             self.write_one();
         }
         let mut state = self.state.lock().unwrap();
-        self.write(&mut state, batch).0
+        batch.in_sequence(|| self.write(&mut state, batch).0)
     }
 
     fn submit(&self, batch: Batch) -> Ticket {

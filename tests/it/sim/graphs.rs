@@ -1,30 +1,25 @@
 //! Random graphs whose result depends on nothing but themselves.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use annals::base::Map;
 use annals::prelude::*;
 use annals::state::DynSchema;
-use annals::store::Cache;
 
-use super::Rng;
-use super::turns::Turns;
+use super::calls::{Calls, Made};
+use super::{Rng, World};
 
 /// The graph of a seed.
-pub(crate) struct Plan {
-    /// Whether each superstep is waited for.
-    pub(crate) sync: bool,
-    /// Whether each run has an idempotency key, and is repeated until it does not fail.
-    pub(crate) keyed: bool,
+#[derive(Debug)]
+pub(crate) struct Layers {
     layers: Vec<Vec<Node>>,
     /// How often the last layer leads back to the first.
     laps: i64,
-    seed: u64,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Node {
     name: String,
     weight: i64,
@@ -32,6 +27,7 @@ struct Node {
     /// How many seconds it sleeps before it asks.
     sleeps: u64,
     fails: u32,
+    hangs: u32,
     /// Whether its results are kept in the cache, which a crash leaves as it is.
     cached: bool,
     kind: Kind,
@@ -39,72 +35,94 @@ struct Node {
     out: Out,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 enum Kind {
     Plain,
     /// Sends so many tasks to the worker.
     Sends(i64),
-    /// A graph of two nodes.
-    Graph {
-        asks: bool,
-        sleeps: bool,
-        per_thread: bool,
-    },
+    Graph(Inner),
+    Calls(Calls),
 }
 
-#[derive(Clone)]
+/// A graph of two nodes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inner {
+    pub(crate) asks: bool,
+    pub(crate) sleeps: bool,
+    pub(crate) per_thread: bool,
+    /// Whether its nodes wait for no turns.
+    pub(crate) alone: bool,
+}
+
+#[derive(Clone, Debug)]
 enum Out {
     Edges(Vec<usize>),
     /// To one of two, by the state.
     Branch(usize, usize),
 }
 
-impl Plan {
-    /// Makes the plan of a seed.
-    pub(crate) fn of(seed: u64) -> Self {
-        let (mut rng, mut kept) = (Rng(seed), Rng(!seed));
+impl Layers {
+    /// Makes up the graph of a seed. If it is `narrow`, one task runs after another; if it is `sync`, supersteps are
+    /// waited for.
+    pub(crate) fn of(seed: u64, narrow: bool, sync: bool) -> Self {
+        let (mut rng, mut kept, mut called) = (Rng(seed), Rng(!seed), Rng(seed ^ 0xca11));
         let sizes: Vec<usize> = (0..2 + rng.below(3)).map(|_| 1 + rng.below(3)).collect();
         let mut layers = Vec::new();
         for (at, size) in sizes.iter().enumerate() {
             let next = sizes.get(at + 1).copied().unwrap_or(0);
-            let nodes = (0..*size).map(|i| Node {
-                name: format!("{}{i}", ["a", "b", "c", "d"][at]),
-                weight: 1 + rng.below(9) as i64,
-                asks: if rng.chance(15) { 1 + rng.below(2) } else { 0 },
-                sleeps: if rng.chance(12) { 1 + rng.below(100) as u64 } else { 0 },
-                fails: if rng.chance(20) { 1 + rng.below(2) as u32 } else { 0 },
-                cached: kept.chance(30),
-                kind: match rng.below(10) {
-                    0 | 1 => Kind::Sends(1 + rng.below(3) as i64),
-                    2 => Kind::Graph { asks: rng.chance(50), sleeps: rng.chance(30), per_thread: rng.chance(30) },
-                    _ => Kind::Plain,
-                },
-                out: match next {
-                    0 => Out::Edges(Vec::new()),
-                    _ if rng.chance(25) => Out::Branch(rng.below(next), rng.below(next)),
-                    _ => Out::Edges((0..1 + rng.below(2)).map(|_| rng.below(next)).collect()),
-                },
+            let nodes = (0..*size).map(|i| {
+                let name = format!("{}{i}", ["a", "b", "c", "d"][at]);
+                let mut node = Node {
+                    weight: 1 + rng.below(9) as i64,
+                    asks: if rng.chance(15) { 1 + rng.below(2) } else { 0 },
+                    sleeps: if rng.chance(12) { 1 + rng.below(100) as u64 } else { 0 },
+                    fails: if rng.chance(20) { 1 + rng.below(2) as u32 } else { 0 },
+                    hangs: u32::from(kept.chance(33)),
+                    cached: kept.chance(30),
+                    kind: match rng.below(10) {
+                        0 | 1 => Kind::Sends(1 + rng.below(3) as i64),
+                        2 => Kind::Graph(Inner {
+                            asks: rng.chance(50),
+                            sleeps: rng.chance(30),
+                            per_thread: rng.chance(30),
+                            alone: false,
+                        }),
+                        3 | 4 => Kind::Calls(Calls::of(&mut called, &name, narrow || !sync, narrow)),
+                        _ => Kind::Plain,
+                    },
+                    out: match next {
+                        0 => Out::Edges(Vec::new()),
+                        _ if rng.chance(25) => Out::Branch(rng.below(next), rng.below(next)),
+                        _ => Out::Edges((0..1 + rng.below(2)).map(|_| rng.below(next)).collect()),
+                    },
+                    name,
+                };
+                // What a graph inside keeps is no part of the result of a node.
+                node.cached &= !node.keeps();
+                node
             });
             layers.push(nodes.collect());
         }
-        Self { sync: rng.chance(50), keyed: rng.chance(30), layers, laps: rng.below(2) as i64, seed }
+        Self { layers, laps: rng.below(2) as i64 }
     }
 
-    /// Returns the input of its first run.
-    pub(crate) fn input(&self) -> DynUpdate {
-        DynUpdate::new().set("sum", (self.seed % 7) as i64)
+    /// Returns the calls of its nodes.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &Calls> {
+        self.layers.iter().flatten().filter_map(|node| match &node.kind {
+            Kind::Calls(calls) => Some(calls),
+            _ => None,
+        })
     }
 
     /// Makes the graph. Its nodes wait for their turns.
-    pub(crate) fn build(&self, turns: &Turns, cache: &Cache, failures: bool) -> CompiledGraph<DynState> {
-        let tried: Tried = Arc::default();
+    pub(crate) fn build(&self, world: &World) -> CompiledGraph<DynState> {
         let schema = DynSchema::new().append("log").reduce("sum", add).reduce("laps", add).build();
-        let mut graph = StateGraph::with_schema(schema).cache(cache);
-        let worker_turns = turns.clone();
+        let mut graph = StateGraph::with_schema(schema).cache(&world.cache);
+        let turns = world.turns.clone();
         graph = graph.node(
             "worker",
             Own(move |n: i64, _: Context| {
-                let turns = worker_turns.clone();
+                let turns = turns.clone();
                 async move {
                     turns.wait(&format!("worker {n}")).await;
                     Ok(DynUpdate::new().set("log", Value::List(vec![format!("worker {n}").into()])).set("sum", n))
@@ -113,10 +131,7 @@ impl Plan {
         );
         for (at, layer) in self.layers.iter().enumerate() {
             for node in layer {
-                graph = match node.kind {
-                    Kind::Graph { .. } => graph.node(node.name.as_str(), inner(turns, &node.kind)),
-                    _ => add_node(graph, node, turns, &tried, failures),
-                };
+                graph = add_node(graph, node, world);
                 if at == 0 {
                     graph = graph.edge(START, node.name.as_str());
                 }
@@ -128,61 +143,89 @@ impl Plan {
             graph = graph.node("lap", |_: Arc<DynState>, _: Context| async { Ok(DynUpdate::new().set("laps", 1)) });
             graph = graph.join(last.iter().map(|node| node.name.clone()), "lap");
             graph = graph.branch("lap", move |state: &DynState| {
-                (state.get("laps").as_int().unwrap_or(0) <= laps).then(|| first.clone())
+                (state.get("laps").as_int().unwrap_or(0) % (laps + 1) > 0).then(|| first.clone())
             });
         }
         graph.compile().unwrap()
     }
 }
 
-/// How often each task was tried, over all runs.
-type Tried = Arc<Mutex<HashMap<String, u32>>>;
+impl Node {
+    /// Whether a graph inside keeps its state.
+    fn keeps(&self) -> bool {
+        match &self.kind {
+            Kind::Graph(inner) => inner.per_thread,
+            Kind::Calls(calls) => calls.keep(),
+            Kind::Plain | Kind::Sends(_) => false,
+        }
+    }
+}
 
 fn add(old: Value, new: Value) -> Result<Value, String> {
     Ok((old.as_int().unwrap_or(0) + new.as_int().unwrap_or(0)).into())
 }
 
-fn add_node(
-    graph: StateGraph<DynState>,
-    node: &Node,
-    turns: &Turns,
-    tried: &Tried,
-    failures: bool,
-) -> StateGraph<DynState> {
-    let (plan, turns, tried) = (node.clone(), turns.clone(), Arc::clone(tried));
-    let options = if node.cached { NodeOptions::new().cache(CachePolicy::new()) } else { NodeOptions::new() };
-    let run = move |state: Arc<DynState>, context: Context| {
-        let (plan, turns, tried) = (plan.clone(), turns.clone(), Arc::clone(&tried));
-        async move {
-            turns.wait(&plan.name).await;
-            if failures {
-                let mut tried = tried.lock().unwrap();
-                let times = tried.entry(context.namespace()).or_default();
-                *times += 1;
-                if *times <= plan.fails {
-                    return Err("it fails at first".into());
-                }
-            }
-            let sum = state.get("sum").as_int().unwrap_or(0);
-            let mut line = format!("{} {sum}", plan.name);
-            if plan.sleeps > 0 {
-                context.sleep_for(Duration::from_secs(plan.sleeps))?;
-            }
-            for question in 0..plan.asks {
-                let answer = context.interrupt(format!("{} {question}?", plan.name))?;
-                line = format!("{line} {}", answer.as_str().unwrap_or("?"));
-            }
-            let update = DynUpdate::new().set("log", Value::List(vec![line.into()])).set("sum", plan.weight);
-            let mut command = Command::update(update);
-            if let Kind::Sends(count) = plan.kind {
-                for n in 0..count {
-                    command = command.and_goto(SendTo::new("worker", sum + n));
-                }
-            }
-            Ok(command)
-        }
+fn add_node(graph: StateGraph<DynState>, node: &Node, world: &World) -> StateGraph<DynState> {
+    let mut options = if node.cached { NodeOptions::new().cache(CachePolicy::new()) } else { NodeOptions::new() };
+    if world.hangs {
+        options = options.timeout(limits());
+    }
+    let made = match &node.kind {
+        // Another attempt would begin anew, as a call of its own.
+        Kind::Graph(plan) => return graph.node_with(node.name.as_str(), inner(world, *plan), options),
+        Kind::Calls(calls) => Some(calls.build(world)),
+        _ => None,
     };
-    graph.node_with(node.name.as_str(), run, options)
+    if world.hangs && !node.keeps() && node.weight % 2 == 0 {
+        options = options.retry(RetryPolicy::new().max_attempts(2).jitter(false));
+    }
+    let (node, world) = (Arc::new(node.clone()), world.clone());
+    let name = node.name.clone();
+    let run = move |state: Arc<DynState>, context: Context| {
+        let (node, world, made) = (Arc::clone(&node), world.clone(), made.clone());
+        async move { run_node(&node, &world, made.as_ref(), &state, &context).await }
+    };
+    graph.node_with(name, run, options)
+}
+
+async fn run_node(
+    node: &Node,
+    world: &World,
+    made: Option<&Made>,
+    state: &DynState,
+    context: &Context,
+) -> NodeResult<Command> {
+    world.turns.wait(&node.name).await;
+    context.heartbeat();
+    world.attempt(context, node.hangs, node.fails).await?;
+    let sum = state.get("sum").as_int().unwrap_or(0);
+    let mut line = format!("{} {sum}", node.name);
+    if node.sleeps > 0 {
+        context.sleep_for(Duration::from_secs(node.sleeps))?;
+    }
+    for question in 0..node.asks {
+        if let Some(made) = made.filter(|_| question == 1) {
+            line = format!("{line} {:?}", made.run(sum + 1, context).await?);
+        }
+        let answer = context.interrupt(format!("{} {question}?", node.name))?;
+        line = format!("{line} {}", answer.as_str().unwrap_or("?"));
+    }
+    if let Some(made) = made {
+        line = format!("{line} {:?}", made.run(sum, context).await?);
+    }
+    let update = DynUpdate::new().set("log", Value::List(vec![line.into()])).set("sum", node.weight);
+    let mut command = Command::update(update);
+    if let Kind::Sends(count) = node.kind {
+        for n in 0..count {
+            command = command.and_goto(SendTo::new("worker", sum + n));
+        }
+    }
+    Ok(command)
+}
+
+/// How long nodes may take.
+pub(crate) fn limits() -> TimeoutPolicy {
+    TimeoutPolicy::new().run_timeout(Duration::from_secs(30)).idle_timeout(Duration::from_secs(10))
 }
 
 fn connect(graph: StateGraph<DynState>, node: &Node, next: Option<&Vec<Node>>) -> StateGraph<DynState> {
@@ -201,32 +244,35 @@ fn connect(graph: StateGraph<DynState>, node: &Node, next: Option<&Vec<Node>>) -
 }
 
 /// A graph of two nodes that shares the sum.
-fn inner(turns: &Turns, kind: &Kind) -> CompiledGraph<DynState> {
-    let Kind::Graph { asks, sleeps, per_thread } = *kind else { panic!("no graph") };
-    let (one, two) = (turns.clone(), turns.clone());
+pub(crate) fn inner(world: &World, plan: Inner) -> CompiledGraph<DynState> {
+    let (one, two) = (world.turns.clone(), world.turns.clone());
     let schema = DynSchema::new().reduce("sum", add).last("heard").build();
     StateGraph::with_schema(schema)
         .node("one", move |_: Arc<DynState>, _: Context| {
             let turns = one.clone();
             async move {
-                turns.wait("one").await;
+                if !plan.alone {
+                    turns.wait("one").await;
+                }
                 Ok(DynUpdate::new().set("sum", 100))
             }
         })
         .node("two", move |state: Arc<DynState>, context: Context| {
             let turns = two.clone();
             async move {
-                turns.wait("two").await;
-                if sleeps {
+                if !plan.alone {
+                    turns.wait("two").await;
+                }
+                if plan.sleeps {
                     context.sleep_for(Duration::from_secs(50))?;
                 }
-                let heard = if asks { context.interrupt("inside?")? } else { Value::Null };
+                let heard = if plan.asks { context.interrupt("inside?")? } else { Value::Null };
                 Ok(DynUpdate::new().set("heard", heard).set("sum", state.get("sum").as_int().unwrap_or(0) % 3))
             }
         })
         .edge(START, "one")
         .edge("one", "two")
-        .persistence(if per_thread { Persistence::PerThread } else { Persistence::PerInvocation })
+        .persistence(if plan.per_thread { Persistence::PerThread } else { Persistence::PerInvocation })
         .compile()
         .unwrap()
 }

@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context as Waiting, Poll, Wake, Waker};
+use std::time::Duration;
+
+use annals::prelude::RunControl;
 
 use super::Rng;
 use super::disk::Disk;
+use crate::clock::SimClock;
 
 /// The nodes that wait, and the log of what happened.
 #[derive(Clone, Default)]
@@ -19,7 +22,28 @@ struct State {
     next: u64,
     waiting: Vec<(u64, String, Option<Waker>)>,
     open: BTreeSet<u64>,
+    /// How many wait for what runs on a thread.
+    busy: usize,
     log: Vec<String>,
+}
+
+/// What may happen to the runs of one round besides the turns of nodes and writes.
+pub(crate) struct Fate {
+    /// How often time goes on although something else could.
+    pub(crate) haste: usize,
+    /// How many runs are cancelled or dropped.
+    pub(crate) stops: usize,
+    /// By what the runs are cancelled.
+    pub(crate) controls: Vec<RunControl>,
+}
+
+/// Somebody waits for what runs on a thread. Until then nothing else happens.
+pub(crate) struct Busy(Turns);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap().busy -= 1;
+    }
 }
 
 /// A node that waits for its turn.
@@ -51,11 +75,31 @@ impl Drop for Turn {
     }
 }
 
-struct Flag(AtomicBool);
+/// Whether there is something to poll.
+#[derive(Default)]
+struct Flag(Mutex<bool>, Condvar);
+
+impl Flag {
+    fn raise(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_one();
+    }
+
+    /// Lowers it. If it `waits`, that is when somebody has raised it.
+    fn lower(&self, waits: bool) -> bool {
+        let mut raised = self.0.lock().unwrap();
+        while waits && !*raised {
+            let (woken, timeout) = self.1.wait_timeout(raised, Duration::from_secs(60)).unwrap();
+            assert!(*woken || !timeout.timed_out(), "what runs on a thread does not end");
+            raised = woken;
+        }
+        std::mem::take(&mut raised)
+    }
+}
 
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::SeqCst);
+        self.raise();
     }
 }
 
@@ -69,6 +113,16 @@ impl Turns {
         Turn { turns: self.clone(), id }
     }
 
+    /// Says that somebody waits for what runs on a thread.
+    pub(crate) fn busy(&self) -> Busy {
+        self.0.lock().unwrap().busy += 1;
+        Busy(self.clone())
+    }
+
+    fn is_busy(&self) -> bool {
+        self.0.lock().unwrap().busy > 0
+    }
+
     /// Notes that something happened.
     pub(crate) fn note(&self, what: String) {
         self.0.lock().unwrap().log.push(what);
@@ -79,46 +133,72 @@ impl Turns {
         self.0.lock().unwrap().log.clone()
     }
 
-    /// Runs futures to their ends. Whenever none of them can go on, chance decides who may: a node, or the disk.
+    /// Runs futures to their ends. Whenever none of them can go on, chance decides who may: a node, the disk, or time;
+    /// or a run is cancelled or dropped. Returns nothing of a run that was dropped.
     pub(crate) fn run<T>(
         &self,
-        mut futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>,
+        futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>,
         disk: &Disk,
+        clock: &SimClock,
+        fate: &mut Fate,
         rng: &mut Rng,
     ) -> Vec<T> {
+        let mut futures: Vec<Option<_>> = futures.into_iter().map(Some).collect();
         let mut ends: Vec<Option<T>> = futures.iter().map(|_| None).collect();
-        let flag = Arc::new(Flag(AtomicBool::new(true)));
+        let flag = Arc::new(Flag::default());
         let waker = Waker::from(Arc::clone(&flag));
-        while ends.iter().any(Option::is_none) {
-            while flag.0.swap(false, Ordering::SeqCst) {
+        loop {
+            flag.raise();
+            while flag.lower(self.is_busy()) {
                 for (future, end) in futures.iter_mut().zip(&mut ends) {
-                    if end.is_none()
-                        && let Poll::Ready(value) = future.as_mut().poll(&mut Waiting::from_waker(&waker))
+                    if let Some(running) = future
+                        && let Poll::Ready(value) = running.as_mut().poll(&mut Waiting::from_waker(&waker))
                     {
                         *end = Some(value);
+                        *future = None;
                     }
                 }
             }
-            if ends.iter().all(Option::is_some) {
-                break;
+            if futures.iter().all(Option::is_none) {
+                return ends.into_iter().flatten().collect();
             }
-            let nodes = self.0.lock().unwrap().waiting.len();
-            let writes = disk.waiting();
-            assert!(nodes + writes > 0, "nothing can go on: {:#?}", self.log());
-            let chosen = rng.below(nodes + writes.min(2));
-            if chosen < nodes {
-                let mut state = self.0.lock().unwrap();
-                let (id, label, waker) = state.waiting.remove(chosen);
-                state.open.insert(id);
-                state.log.push(format!("{label} goes on"));
-                drop(state);
-                waker.into_iter().for_each(Waker::wake);
-            } else {
-                let what = disk.write_one();
-                self.note(what.into());
+            if fate.stops > 0 && rng.chance(6) {
+                fate.stops -= 1;
+                let at = rng.below(futures.len());
+                if rng.chance(60) {
+                    fate.controls[at].cancel("by chance");
+                    self.note(format!("run {at} is cancelled"));
+                } else {
+                    futures[at] = None;
+                    self.note(format!("run {at} is dropped"));
+                }
+                continue;
             }
-            flag.0.store(true, Ordering::SeqCst);
+            self.go_on(disk, clock, fate, rng);
         }
-        ends.into_iter().flatten().collect()
+    }
+
+    /// Lets somebody go on.
+    fn go_on(&self, disk: &Disk, clock: &SimClock, fate: &mut Fate, rng: &mut Rng) {
+        let nodes = self.0.lock().unwrap().waiting.len();
+        let writes = disk.waiting();
+        let hastes = fate.haste > 0 && clock.awaited() > 0 && rng.chance(10);
+        if hastes || nodes + writes == 0 {
+            assert!(clock.awaited() > 0, "nothing can go on: {:#?}", self.log());
+            fate.haste = fate.haste.saturating_sub(1);
+            return self.note(format!("it is {:?}", clock.go_on()));
+        }
+        let chosen = rng.below(nodes + writes.min(2));
+        if chosen < nodes {
+            let mut state = self.0.lock().unwrap();
+            let (id, label, waker) = state.waiting.remove(chosen);
+            state.open.insert(id);
+            state.log.push(format!("{label} goes on"));
+            drop(state);
+            waker.into_iter().for_each(Waker::wake);
+        } else {
+            let what = disk.write_one();
+            self.note(what.into());
+        }
     }
 }
