@@ -61,13 +61,18 @@ impl Error {
         }
     }
 
-    /// Returns the error code of the field, as `INVALID_CONCURRENT_GRAPH_UPDATE`, if it has one.
+    /// Returns the error code of the field, as `INVALID_CONCURRENT_GRAPH_UPDATE`, if it has one; of an error of the store
+    /// [its own](StoreError::code).
     pub fn code(&self) -> Option<&'static str> {
-        self.as_run().and_then(RunError::code)
+        match &*self.0 {
+            Repr::Store(error) => Some(error.code()),
+            Repr::Run(error) => error.code(),
+            Repr::Graph(_) => None,
+        }
     }
 
-    /// Returns the name of the error class that LangGraph raises in its place, as `InvalidUpdateError`; `None` for the
-    /// errors of the store, of which it knows none.
+    /// Returns the name of the error class that LangGraph raises in its place, as `InvalidUpdateError`; `Exception` where
+    /// it has none.
     ///
     /// # Example
     /// ```
@@ -79,15 +84,15 @@ impl Error {
     /// # fn main() -> Result<()> {
     /// let graph = StateGraph::<Empty>::new().node("n", |_: &Empty| Ok(())).edge(START, "n").compile()?;
     /// let error = graph.invoke(&Store::memory().thread("new")?, Input::Continue).unwrap_err();
-    /// assert_eq!(error.class(), Some("EmptyInputError"));
+    /// assert_eq!(error.class(), "EmptyInputError");
     /// # Ok(())
     /// # }
     /// ```
-    pub fn class(&self) -> Option<&'static str> {
+    pub fn class(&self) -> &'static str {
         match &*self.0 {
-            Repr::Store(_) => None,
-            Repr::Run(error) => Some(error.class()),
-            Repr::Graph(error) => Some(error.class()),
+            Repr::Store(error) => error.class(),
+            Repr::Run(error) => error.class(),
+            Repr::Graph(error) => error.class(),
         }
     }
 

@@ -185,7 +185,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         U: IntoIterator<Item = StateUpdate<S>>,
     {
         let place = at.place();
-        let thread = shown(&self.graph, place.thread.clone().ok_or(RunError::NoStore)?)?;
+        let thread = shown(&self.graph, place.thread.clone().ok_or(RunError::NoThread)?)?;
         let supersteps: Vec<Vec<_>> = supersteps.into_iter().map(|updates| updates.into_iter().collect()).collect();
         let empty = supersteps.iter().position(Vec::is_empty);
         if let Some(problem) = empty.map(|superstep| EditProblem::NoUpdates { superstep }) {

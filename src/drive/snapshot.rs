@@ -89,7 +89,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// Returns the state of a thread, or at one of its checkpoints (`&Thread` or `&Snapshot`).
     ///
     /// # Errors
-    /// [`RunError::NoStore`] without a store; the store's errors; [`RunError::State`] if a stored value does not fit.
+    /// [`RunError::NoThread`] without a thread; the store's errors; [`RunError::State`] if a stored value does not fit.
     pub fn get_state(&self, at: impl RunOn) -> Result<StateSnapshot<S>, Error> {
         self.state_of(at, false)
     }
@@ -107,7 +107,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
 
     fn state_of(&self, at: impl RunOn, subgraphs: bool) -> Result<StateSnapshot<S>, Error> {
         let place = at.place();
-        let thread = shown(&self.graph, place.thread.ok_or(RunError::NoStore)?)?;
+        let thread = shown(&self.graph, place.thread.ok_or(RunError::NoThread)?)?;
         thread.store().wait_for_left();
         state_at(&self.graph, &thread, place.at.as_ref(), subgraphs)?.map(|state, _| Ok(typed::<S>(state)))
     }
@@ -127,7 +127,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// As [`CompiledGraph::get_state_history`].
     pub fn state_history(&self, on: impl RunOn, filter: HistoryFilter) -> Result<StateHistory<'_, S>, Error> {
         let place = on.place();
-        let thread = shown(&self.graph, place.thread.ok_or(RunError::NoStore)?)?;
+        let thread = shown(&self.graph, place.thread.ok_or(RunError::NoThread)?)?;
         let filter = match place.at {
             Some(point) => filter.only(point.checkpoint),
             None => filter,

@@ -163,6 +163,9 @@ pub enum RunError {
     /// An answer or a continuation needs a store.
     #[error("a run without a store cannot be continued or answered")]
     NoStore,
+    /// The state was asked for, or is to be changed, where there is no thread that has one (`ValueError`).
+    #[error("there is no state without a thread in a store")]
+    NoThread,
     /// The keys of an output name a channel that the state does not have. Nothing was run.
     #[error("the output cannot show {channel:?}, which is no channel; there are {known:?}")]
     UnknownOutput {
@@ -309,6 +312,7 @@ impl RunError {
             | Self::BadKey { .. }
             | Self::InvalidAnswer(_)
             | Self::NoCache
+            | Self::NoThread
             | Self::UnknownOutput { .. }
             | Self::SyncTimeout { .. }
             | Self::BadTimeout { .. } => "ValueError",

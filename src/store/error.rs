@@ -162,6 +162,47 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// Returns the code of the error, as `CHECKPOINT_NOT_FOUND`. LangGraph has none for these: they are of this library, and
+    /// stay what they are. `docs/parity.md` lists them with their classes.
+    pub fn code(&self) -> &'static str {
+        self.class_and_code().1
+    }
+
+    /// Returns the name of the error class that LangGraph, or its SQLite saver, raises in its place: `Exception` if it has
+    /// none for it.
+    pub fn class(&self) -> &'static str {
+        self.class_and_code().0
+    }
+
+    fn class_and_code(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Invalid { .. } => ("ValueError", "INVALID_ARGUMENT"),
+            Self::InvalidNamespace { .. } => ("InvalidNamespaceError", "INVALID_NAMESPACE"),
+            Self::Id(_) => ("ValueError", "INVALID_ID"),
+            Self::Conflict { .. } => ("Exception", "CONFLICT"),
+            Self::Duplicate { .. } => ("Exception", "DUPLICATE_CHECKPOINT"),
+            // What a run raises that goes on from there; looking shows nothing.
+            Self::ThreadNotFound { .. } => ("EmptyInputError", "THREAD_NOT_FOUND"),
+            Self::CheckpointNotFound { .. } => ("EmptyInputError", "CHECKPOINT_NOT_FOUND"),
+            Self::ForkedOff { .. } => ("Exception", "FORKED_OFF"),
+            Self::Ambiguous { .. } => ("Exception", "AMBIGUOUS"),
+            Self::Busy { .. } => ("OperationalError", "BUSY"),
+            Self::Write { .. } => ("OperationalError", "WRITE_FAILED"),
+            Self::OutcomeUnknown { .. } => ("OperationalError", "OUTCOME_UNKNOWN"),
+            Self::ReadOnly => ("OperationalError", "READ_ONLY"),
+            Self::Open { .. } => ("OperationalError", "CANNOT_OPEN"),
+            Self::NotAStore { .. } => ("DatabaseError", "NOT_A_STORE"),
+            Self::NewerFormat { .. } => ("Exception", "NEWER_FORMAT"),
+            Self::Corrupt { .. } => ("DatabaseError", "CORRUPT"),
+            Self::Codec(CodecError::Decode { .. }) => ("ValueError", "INVALID_VALUE"),
+            Self::Codec(CodecError::ForeignCodec { .. }) => ("NotImplementedError", "INVALID_VALUE"),
+            Self::Codec(_) => ("TypeError", "INVALID_VALUE"),
+            Self::Read { .. } => ("OperationalError", "READ_FAILED"),
+        }
+    }
+}
+
 fn in_namespace(namespace: &Namespace) -> String {
     if namespace.is_root() { String::new() } else { format!("in namespace {namespace} ") }
 }
@@ -177,4 +218,51 @@ fn list(ids: &[CheckpointId]) -> String {
 fn forks_of(forks: &[ThreadId]) -> String {
     let names = forks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     if forks.len() == 1 { format!("thread {names} was") } else { format!("threads {names} were") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one_of_each() -> Vec<(&'static str, StoreError)> {
+        let (thread, namespace) = (|| ThreadId::new("t").expect("a thread id"), Namespace::root);
+        let (id, path, reason) = (CheckpointId::default(), || PathBuf::from("a.db"), || "why".to_owned());
+        let field = "thread";
+        vec![
+            ("Invalid", StoreError::Invalid { field, reason: reason() }),
+            ("InvalidNamespace", StoreError::InvalidNamespace { namespace: Vec::new(), reason: reason() }),
+            ("Id", ThreadId::new("").expect_err("it is empty").into()),
+            (
+                "Conflict",
+                StoreError::Conflict { thread: thread(), namespace: namespace(), expected: None, found: None },
+            ),
+            ("Duplicate", StoreError::Duplicate { id }),
+            ("ThreadNotFound", StoreError::ThreadNotFound { id: thread() }),
+            ("CheckpointNotFound", StoreError::CheckpointNotFound { thread: thread(), id: reason() }),
+            ("ForkedOff", StoreError::ForkedOff { thread: thread(), forks: vec![thread()] }),
+            ("Ambiguous", StoreError::Ambiguous { prefix: reason(), matches: vec![id] }),
+            ("Busy", StoreError::Busy { waited_ms: 1 }),
+            ("Write", StoreError::Write { reason: reason(), source: None }),
+            ("OutcomeUnknown", StoreError::OutcomeUnknown { reason: reason() }),
+            ("ReadOnly", StoreError::ReadOnly),
+            ("Open", StoreError::Open { path: path(), reason: reason(), source: None }),
+            ("NotAStore", StoreError::NotAStore { path: path(), reason: reason() }),
+            ("NewerFormat", StoreError::NewerFormat { path: path(), found: 2, supported: 1 }),
+            ("Corrupt", StoreError::Corrupt { place: reason(), reason: reason() }),
+            ("Codec", CodecError::TooLarge { bytes: 1 }.into()),
+            ("Read", StoreError::Read { reason: reason(), source: None }),
+        ]
+    }
+
+    #[test]
+    fn the_table_of_errors_is_what_they_tell() {
+        let text = include_str!("../../docs/parity.md");
+        let rows: Vec<_> = text.lines().filter(|line| line.starts_with("| `StoreError::")).collect();
+        let errors = one_of_each();
+        assert_eq!(rows.len(), errors.len());
+        for ((name, error), row) in errors.iter().zip(rows) {
+            let told = format!("| `StoreError::{name}` | `{}` | `{}`", error.code(), error.class());
+            assert!(row.starts_with(&told), "{told} is not what is written: {row}");
+        }
+    }
 }

@@ -236,3 +236,26 @@ fn tasks_show_what_made_them_due_and_every_write() {
     let result = history[2].tasks[0].result.clone().unwrap();
     assert_eq!(Value::Map(result).to_json(), serde_json::json!({"lines": {"$writes": [["x"], ["y"]]}}));
 }
+
+#[test]
+fn there_is_no_state_without_a_thread() {
+    let graph = chain();
+    let shown = graph.get_state(()).unwrap_err();
+    assert!(matches!(shown.as_run(), Some(RunError::NoThread)), "{shown}");
+    let listed = graph.get_state_history(()).unwrap_err();
+    let updated = graph.update_state((), line("x"), "a").unwrap_err();
+    assert_eq!([shown.class(), listed.class(), updated.class()], ["ValueError"; 3]);
+}
+
+#[test]
+fn what_a_store_does_not_have_has_class_and_code() {
+    let (graph, thread) = (chain(), thread());
+    let of = |error: annals::Error| (error.class(), error.code());
+    let unknown = of(thread.at("1f0d").unwrap_err().into());
+    assert_eq!(unknown, ("EmptyInputError", Some("THREAD_NOT_FOUND")));
+    graph.invoke(&thread, line("x")).unwrap();
+    let unknown = of(thread.at("ffff").unwrap_err().into());
+    assert_eq!(unknown, ("EmptyInputError", Some("CHECKPOINT_NOT_FOUND")));
+    let invalid = of(thread.store().thread("").unwrap_err().into());
+    assert_eq!(invalid, ("ValueError", Some("INVALID_ID")));
+}

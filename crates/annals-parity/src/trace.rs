@@ -3,7 +3,7 @@
 use annals::base::{CheckpointId, Value};
 use annals::prelude::{Interrupt, Thread};
 use annals::store::Source;
-use annals::{EditProblem, Error, ErrorKind, RunError, StateSnapshot};
+use annals::{EditProblem, Error, RunError, StateSnapshot};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::Shape;
@@ -100,11 +100,7 @@ pub(crate) fn interrupts(interrupts: &[Interrupt]) -> Json {
 pub(crate) fn error(of: &Error) -> Json {
     use annals::state::StateError;
     let Some(run) = of.as_run() else {
-        let class = match of.kind() {
-            ErrorKind::Invalid => "ValueError",
-            _ => "StoreError",
-        };
-        return json!({"class": class, "text": of.to_string()});
+        return json!({"class": of.class(), "text": of.to_string()});
     };
     let class = match run {
         RunError::UnknownInterrupt { problem, .. } => {
@@ -133,6 +129,7 @@ pub(crate) fn error(of: &Error) -> Json {
         RunError::BadDestination { .. }
         | RunError::Breakpoint(_)
         | RunError::BadRecursionLimit { .. }
+        | RunError::NoThread
         | RunError::NoCache => "ValueError",
         RunError::SendToEnd | RunError::AmbiguousUpdate { .. } | RunError::UnknownNode { .. } => "InvalidUpdateError",
         RunError::Edit(EditProblem::NoSupersteps | EditProblem::NoUpdates { .. }) => "ValueError",
