@@ -7,8 +7,8 @@ use crate::base::{CheckpointId, IdSource, Namespace, Value};
 use crate::error::Error;
 use crate::exec::{EventMask, Machine, Recording, Request, RunError, Saving, Start, Status};
 use crate::graph::{
-    CompiledGraph, Context, Graph, INPUT, Interrupted, IntoNode, Left, NodeBody, NodeFuture, NodeInput, NodeOutput,
-    NodeResult, Persistence, Scope, Signal, StartNode, Takes, VALUE, Work, task_namespace, without_tasks,
+    CallBegan, CompiledGraph, Context, Graph, INPUT, Interrupted, IntoNode, Left, NodeBody, NodeFuture, NodeInput,
+    NodeOutput, NodeResult, Persistence, Scope, Signal, StartNode, Takes, VALUE, Work, task_namespace, without_tasks,
 };
 use crate::history::Thread;
 use crate::state::{StateRef, Writes, field_of, shared_writes};
@@ -28,6 +28,10 @@ struct Inside {
     host: Arc<RunHost>,
     namespace: Namespace,
     thread: Option<Thread>,
+    /// The number of the call in its attempt.
+    call: usize,
+    /// How it began in an earlier attempt of its task, if that called it.
+    before: Option<CallBegan>,
 }
 
 /// Returns the driver around a context; `None` outside a run.
@@ -39,10 +43,11 @@ impl Inside {
     fn new(graph: &Graph, context: &Context) -> Result<Self, Error> {
         let host = host_of(context).ok_or(RunError::NoStore)?;
         let outer = context.parts();
-        let call = {
+        let (call, before) = {
             let mut asked = context.asked().lock();
+            let call = asked.calls;
             asked.calls += 1;
-            asked.calls - 1
+            (call, asked.begun.iter().find(|(known, _)| *known == call).map(|(_, began)| began.clone()))
         };
         let mut path = task_namespace(&outer.namespace, &outer.node, outer.task);
         if call > 0 {
@@ -56,7 +61,7 @@ impl Inside {
             (Persistence::Stateless, _) | (_, None) => None,
             _ => host.thread.as_ref().map(|thread| thread.with_namespace(namespace.clone())),
         };
-        Ok(Self { host, namespace, thread })
+        Ok(Self { host, namespace, thread, call, before })
     }
 }
 
@@ -90,22 +95,15 @@ fn begin_on(
     settings: &Settings,
     wants: EventMask,
 ) -> Result<Begun, Error> {
-    let host = inside.host;
+    let host = Arc::clone(&inside.host);
     let (seed, now, head, recording, resuming) = match &inside.thread {
         None => {
             let now = crate::base::Clock::now(&crate::base::SystemClock);
             (IdSource::new().random(), now, crate::exec::Head::empty(graph), None, false)
         }
         Some(thread) => {
-            let left = host.heads.lock().get(thread.namespace()).copied();
-            let (loaded, named, resumes, elsewhere) = match left {
-                Some(left) => (left_of_run(graph, thread, left, &host)?, false, false, None),
-                None => {
-                    let Begins { at, named, resumes } = host.children.begin(thread, graph.persistence, context)?;
-                    let loaded = load::load_begun(graph, thread, at.as_ref())?;
-                    (loaded, named, resumes, at.filter(|at| at.thread != *thread.id()))
-                }
-            };
+            let (loaded, Begins { at, named, resumes }) = began(graph, context, &inside, thread)?;
+            let elsewhere = at.filter(|at| at.thread != *thread.id());
             let mut recording = recorded(context, &host, thread);
             recording.head = loaded.newest;
             recording.addressed = named;
@@ -163,16 +161,36 @@ fn scope_inside(graph: &Graph, context: &Context, settings: &Settings) -> Result
     }))
 }
 
+/// Gets what a graph begins on.
+fn began(graph: &Graph, context: &Context, inside: &Inside, thread: &Thread) -> Result<(Loaded, Begins), Error> {
+    let host = &inside.host;
+    if inside.before.is_some() {
+        // The commits of the attempt that failed may be on their way.
+        write_submitted(thread, host)?;
+    }
+    let anew = |at| Begins { at, named: false, resumes: false };
+    let left = host.heads.lock().get(thread.namespace()).copied();
+    match (&inside.before, left) {
+        (Some(CallBegan::On(at)), _) => Ok((load::load_begun(graph, thread, at.as_ref())?, anew(at.clone()))),
+        (None, Some(left)) => {
+            let begins = anew(Some(thread.point(left)));
+            note_began(graph, context, inside.call, &begins);
+            Ok((left_of_run(graph, thread, left, host)?, begins))
+        }
+        _ => {
+            let begins = host.children.begin(thread, graph.persistence, context)?;
+            note_began(graph, context, inside.call, &begins);
+            Ok((load::load_begun(graph, thread, begins.at.as_ref())?, begins))
+        }
+    }
+}
+
 /// Gets the head that this very run left, whose commits are not all written yet.
 fn left_of_run(graph: &Graph, thread: &Thread, left: CheckpointId, host: &RunHost) -> Result<Loaded, Error> {
     if let Some(loaded) = load::left_by_run(graph, thread, left) {
         return Ok(loaded);
     }
-    let tickets = std::mem::take(&mut *host.tickets.lock());
-    thread.store().backend().write_submitted();
-    for ticket in tickets {
-        ticket.wait()?;
-    }
+    write_submitted(thread, host)?;
     let loaded = load::load(graph, thread, None)?;
     if loaded.newest == Some(left) {
         return Ok(loaded);
@@ -184,6 +202,28 @@ fn left_of_run(graph: &Graph, thread: &Thread, left: CheckpointId, host: &RunHos
         found: loaded.newest,
     }
     .into())
+}
+
+/// Waits until what the run has committed can be read.
+fn write_submitted(thread: &Thread, host: &RunHost) -> Result<(), Error> {
+    let tickets = std::mem::take(&mut *host.tickets.lock());
+    thread.store().backend().write_submitted();
+    for ticket in tickets {
+        ticket.wait()?;
+    }
+    Ok(())
+}
+
+/// Notes how a graph begins, for the next attempt of its task: what one did that has failed does not count, and the graph
+/// begins there again with what it is then given; one that keeps no state beyond its task on nothing. But one that goes on
+/// in a run that does, so does in the next attempt, as it would in the next run: what was answered is not asked again.
+fn note_began(graph: &Graph, context: &Context, call: usize, begins: &Begins) {
+    let at = begins.at.clone().filter(|_| graph.persistence == Persistence::PerThread);
+    let began = if begins.resumes { CallBegan::Resumed } else { CallBegan::On(at) };
+    let mut asked = context.asked().lock();
+    if asked.begun.iter().all(|(known, _)| *known != call) {
+        asked.begun.push((call, began));
+    }
 }
 
 /// Says where a run inside the task of a context is recorded, and where those around it stand.

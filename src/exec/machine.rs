@@ -453,8 +453,8 @@ impl Machine {
         let state = self.task_state();
         let (answers, took) = (task.answers.clone(), task.answered);
         let extra = task.extra.as_deref();
-        let (calls, called) = extra.map_or((0, 0), |extra| (extra.calls, extra.called));
-        let asked = crate::graph::Asked { answers, took, calls, asleep: self.asleep(task), ..Default::default() };
+        let (begun, called) = extra.map_or((Vec::new(), 0), |extra| (extra.begun.clone(), extra.called));
+        let asked = crate::graph::Asked { answers, took, begun, asleep: self.asleep(task), ..Default::default() };
         let path = task.push.as_ref().map_or(TaskPath::Pull, |(index, _)| TaskPath::Push(*index));
         let (head, stored) = (self.committed, self.stored_calls.clone());
         let calls = Calls { path, head, stored, made: called.into(), before: called, ..Calls::default() };

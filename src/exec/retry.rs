@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, TaskId, Timestamp, Value, hash};
-use crate::graph::{Context, Graph, NodeError, RetryPolicy, TimeoutPolicy, task_namespace};
+use crate::graph::{CallBegan, Context, Graph, NodeError, RetryPolicy, TimeoutPolicy, task_namespace};
 
 use super::cache::CacheEntry;
 use super::effect::Effect;
@@ -23,8 +23,8 @@ pub(crate) struct Extra {
     pub(super) began: Option<Timestamp>,
     /// The context of the present attempt.
     pub(super) context: Option<Context>,
-    /// How many graphs the attempts have called.
-    pub(super) calls: usize,
+    /// How the graphs began that the attempts have called.
+    pub(super) begun: Vec<(usize, CallBegan)>,
     /// How many tasks they have called.
     pub(super) called: u32,
     /// Where its result is kept.
@@ -91,9 +91,9 @@ impl Machine {
             return false;
         }
         if let Some(context) = extra.context.take() {
-            // The next attempt asks nothing that was answered; its calls count on.
+            // The next attempt asks nothing that was answered.
             let mut asked = context.asked().lock();
-            extra.calls = asked.calls;
+            extra.begun = std::mem::take(&mut asked.begun);
             extra.called = context.calls().made.load(std::sync::atomic::Ordering::Relaxed);
             if asked.took {
                 task.answers = std::mem::take(&mut asked.answers);

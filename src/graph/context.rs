@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::base::{CheckpointId, Map, Namespace, TaskId, ThreadId, Timestamp, Value};
 
 use crate::state::Writes;
-use crate::store::Kv;
+use crate::store::{Kv, Point};
 
 use super::call::Calls;
 use super::command::Command;
@@ -117,12 +117,23 @@ pub(crate) struct Asked {
     pub(crate) asleep: Vec<(String, Timestamp)>,
     /// Why the task cannot end.
     pub(crate) signal: Option<Signal>,
-    /// How many graphs were called.
+    /// How many graphs this attempt has called.
     pub(crate) calls: usize,
+    /// How the graphs began that the attempts so far have called, with the numbers of the calls.
+    pub(crate) begun: Vec<(usize, CallBegan)>,
     /// How many messages were begun without an id.
     pub(crate) messages: u64,
     /// The messages that were pushed, as writes that come before those which the node returns.
     pub(crate) pushed: Writes,
+}
+
+/// How a graph began that an attempt of a task called.
+#[derive(Clone, Debug)]
+pub(crate) enum CallBegan {
+    /// With its input: on a checkpoint, or on none.
+    On(Option<Point>),
+    /// It went on where it had stopped in an earlier run.
+    Resumed,
 }
 
 impl Context {
@@ -130,13 +141,13 @@ impl Context {
         Self(Arc::new(parts))
     }
 
-    /// Returns the context of the next attempt to run a called task: with the answers that this one has, and with the
-    /// number of its calls, so that those of the next one are new.
+    /// Returns the context of the next attempt to run a called task: with the answers that this one has, and with how
+    /// the graphs that it called began, so that those of the next one begin alike.
     pub(crate) fn next_attempt(&self) -> Self {
         let parts = &*self.0;
         let asked = {
             let asked = parts.asked.lock();
-            Asked { answers: asked.answers.clone(), took: asked.took, calls: asked.calls, ..Asked::default() }
+            Asked { answers: asked.answers.clone(), took: asked.took, begun: asked.begun.clone(), ..Asked::default() }
         };
         Self::new(ContextParts {
             thread: parts.thread.clone(),

@@ -65,7 +65,7 @@ pub(crate) use call::{
     task_labels,
 };
 pub(crate) use compiled::{Breakpoints, Graph, Join, Outgoing};
-pub(crate) use context::{Around, Asked, ContextParts, Signal, task_namespace, without_tasks};
+pub(crate) use context::{Around, Asked, CallBegan, ContextParts, Signal, task_namespace, without_tasks};
 pub(crate) use control::CancelWait;
 pub(crate) use entrypoint::{INPUT, VALUE, input_writes};
 pub(crate) use life::Life;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use annals::prelude::*;
-use annals::{RunError, block_on};
+use annals::{IntoInput, RunError, block_on};
 
 use crate::places::{place, same_after_reload};
 
@@ -287,6 +287,69 @@ fn a_graph_inside_starts_anew_in_another_attempt_and_its_failure_is_handled_outs
     calls.store(0, Ordering::Relaxed);
     let done = outer(inner(9)).invoke((), Log::update()).unwrap();
     assert_eq!(done.state().lines.to_vec(), ["handled Some(1)"]);
+}
+
+/// A graph that notes what it is given and answered, and how often it was called.
+fn asking(persistence: Persistence) -> CompiledGraph<Log> {
+    StateGraph::<Log>::new()
+        .node("ask", |log: &Log, context: &Context| match log.lines.to_vec().last().map(String::as_str) {
+            Some("plain") => Ok(line(format!("turn {}", log.lines.len()))),
+            _ => Ok(line(context.interrupt("?")?.as_str().unwrap_or_default())),
+        })
+        .edge(START, "ask")
+        .persistence(persistence)
+        .compile()
+        .unwrap()
+}
+
+#[test]
+fn a_graph_that_is_called_in_another_attempt_begins_where_it_did_in_the_first() {
+    let all = [Durability::Sync, Durability::Async, Durability::Exit];
+    for (persistence, of_task) in
+        [Persistence::PerInvocation, Persistence::PerThread].into_iter().flat_map(|it| [(it, false), (it, true)])
+    {
+        let inner = asking(persistence);
+        // The first attempt fails if it is to, after it has called the graph.
+        let call = move |given: &str, context: &Context| {
+            let given = if context.attempt() == 1 { given } else { "asks" };
+            let done = inner.invoke(context, line(given))?;
+            let fails = context.attempt() == 1 && context.value::<&str>() == Some(&"fails");
+            if fails { Err(Busy(1).into()) } else { Ok(done.state().lines.to_vec().join(" ")) }
+        };
+        let task = Task::new("task", {
+            let call = call.clone();
+            move |given: String, context: &Context| call(&given, context)
+        })
+        .retry(quick());
+        let node = move |log: &Log, context: &Context| {
+            let given = log.lines.to_vec().last().cloned().unwrap_or_default();
+            let said = if of_task { task.call(context, given)? } else { call(&given, context)? };
+            Ok(line(said))
+        };
+        let options = NodeOptions::new().retry(quick());
+        let graph =
+            StateGraph::<Log>::new().node_with("caller", node, options).edge(START, "caller").compile().unwrap();
+        for (durability, awaited) in all.into_iter().flat_map(|durability| [(durability, false), (durability, true)]) {
+            let name = format!("{persistence:?} {of_task} {durability:?} {awaited}");
+            let thread = thread().store().thread(&name).unwrap();
+            let run = |value: &'static str, input: Input| {
+                let run = graph.run(&thread).context(value).durability(durability);
+                if awaited { block_on(run.ainvoke(input)).unwrap() } else { run.invoke(input).unwrap() }
+            };
+            let last = |outcome: &Outcome<Log>| outcome.state().lines.to_vec().last().cloned().unwrap();
+            let input = |text: &str| IntoInput::<Log>::into_input(line(text));
+            let turn = run("", input("plain"));
+            assert_eq!(last(&turn), "plain turn 1", "{name}");
+            let waiting = run("fails", input("plain"));
+            assert_eq!(waiting.interrupts().len(), 1, "{name}");
+            let answered = run("", Input::Command(Command::resume("answered")));
+            let before = if persistence == Persistence::PerThread { "plain turn 1 " } else { "" };
+            assert_eq!(last(&answered), format!("{before}asks answered"), "{name}");
+            let namespaces = thread.store().backend().namespaces(thread.id()).unwrap();
+            assert!(namespaces.iter().all(|namespace| !namespace.as_str().ends_with("|1")), "{namespaces:?}");
+            assert!(thread.store().check().unwrap().problems.is_empty());
+        }
+    }
 }
 
 #[test]

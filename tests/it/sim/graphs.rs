@@ -170,15 +170,16 @@ fn add_node(graph: StateGraph<DynState>, node: &Node, world: &World) -> StateGra
     if world.hangs {
         options = options.timeout(limits());
     }
+    // The calls of another attempt are others, which find what a graph kept in the first.
+    let keeps = matches!(&node.kind, Kind::Calls(calls) if calls.keep());
+    if world.hangs && !keeps && node.weight % 2 == 0 {
+        options = options.retry(RetryPolicy::new().max_attempts(2).jitter(false));
+    }
     let made = match &node.kind {
-        // Another attempt would begin anew, as a call of its own.
         Kind::Graph(plan) => return graph.node_with(node.name.as_str(), inner(world, *plan), options),
         Kind::Calls(calls) => Some(calls.build(world)),
         _ => None,
     };
-    if world.hangs && !node.keeps() && node.weight % 2 == 0 {
-        options = options.retry(RetryPolicy::new().max_attempts(2).jitter(false));
-    }
     let (node, world) = (Arc::new(node.clone()), world.clone());
     let name = node.name.clone();
     let run = move |state: Arc<DynState>, context: Context| {
