@@ -193,9 +193,17 @@ async fn paths_taken(job: &TaskJob, mut closing: Closing) -> TaskOutcome {
             Closing::Ended(outcome) => return outcome,
             Closing::Path(wait) => wait,
         };
+        let life = job.context.life();
+        // Behind an input no node has begun before its path.
+        if life.is_timed()
+            && life.began().is_none()
+            && let Err(error) = begin(&job.context, job.context.scope().host.elapsed())
+        {
+            return close_stopped(job, error);
+        }
         let (control, mut cancel) = (job.context.control(), CancelWait::default());
         let mut path = pin!(caught(wait.path));
-        let timed = host_of(&job.context).zip(job.context.life().step_end());
+        let timed = host_of(&job.context).zip(life.step_end());
         let mut timed = timed.map(|(host, end)| {
             let timer = host.timer().unwrap_or_else(|| Arc::new(PoolTimer));
             (Alarm::new(timer), host, end)

@@ -470,3 +470,34 @@ fn an_entrypoint_has_a_limit_for_all_of_its_attempts() {
         assert_eq!(late(run_on(driver, busy.run(&thread()), input)), ["busy"]);
     }
 }
+
+#[test]
+fn an_awaited_path_that_takes_too_long_is_stopped_with_its_superstep() {
+    let path = |_: Arc<Log>, context: Context| async move {
+        if is_slow(&context) {
+            pending::<()>().await;
+        }
+        "last"
+    };
+    for (driver, durability) in ALL {
+        for (from, runs) in [("first", 2), (START, 0)] {
+            let (clock, count) = (SimClock::default(), Count::default());
+            let graph = StateGraph::<Log>::new()
+                .node("first", counts(&count))
+                .node("last", |_: &Log| Ok(line("last")))
+                .branch(from, path)
+                .step_timeout(ms(30));
+            let graph = if from == START { graph } else { graph.edge(START, "first") }.compile().unwrap();
+            let thread = by(&clock);
+            let run = graph.run(&thread).timer(clock.clone()).context("slow").durability(durability);
+            let outcome = beside(&clock, 1, || true, || run_on(driver, run, start()));
+            assert_eq!((late(outcome), clock.elapsed()), (names(&[from]), ms(30)));
+            assert_eq!(graph.get_state(&thread).unwrap().next, [from], "it did not end");
+            same_after_reload(&graph, &thread);
+            let run = graph.run(&thread).durability(durability).step_timeout(Duration::ZERO);
+            let done = run_on(driver, run, Input::Continue).unwrap();
+            assert_eq!(done.state().lines.to_vec().last().unwrap(), "last");
+            assert_eq!(count.get(), runs, "{driver} {durability:?}");
+        }
+    }
+}
