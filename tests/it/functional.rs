@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
+use annals::RunError;
 use annals::graph::NodeResult;
 use annals::prelude::*;
 
@@ -188,6 +189,42 @@ fn a_question_in_a_task_is_one_of_its_caller() {
     let done = graph.invoke(&thread, Command::resume("Lovelace")).unwrap();
     assert_eq!(done.value().map(String::as_str), Some("Ada Lovelace"));
     assert_eq!(log.take(), ["ask first", "ask first", "ask last", "ask last"]);
+}
+
+#[test]
+fn tasks_that_ask_at_once_are_answered_one_after_another() {
+    let ask = Task::new("ask", |name: String, context: &Context| {
+        Ok(format!("{name} {}", context.interrupt(&*name)?.as_str().unwrap_or_default()))
+    });
+    let graph = Entrypoint::new("form", move |_: (), context: &Context| {
+        let (first, last) = (ask.start(context, "first".to_string()), ask.start(context, "last".to_string()));
+        Ok(format!("{}, {}", first.wait()?, last.wait()?))
+    })
+    .compile()
+    .unwrap();
+    let store = thread().store().clone();
+    let by_ids = |ids: &[String]| {
+        let answers = ids.iter().map(|id| (id.clone(), Value::from("by id")));
+        Command::resume(Value::Map(answers.collect()))
+    };
+    let ask_both = |name: &str| {
+        let thread = store.thread(name).unwrap();
+        let waiting = graph.invoke(&thread, ()).unwrap();
+        let [shown] = waiting.interrupts() else { panic!("{waiting:?}") };
+        assert_eq!(shown.value, Value::from("first"), "as in the reference, the one that its caller came to");
+        let error = graph.invoke(&thread, Command::resume("which?")).unwrap_err();
+        let Some(RunError::SeveralInterrupts { ids }) = error.as_run() else { panic!("{error}") };
+        assert!(ids.len() == 2 && ids.contains(&shown.id), "{error}");
+        (thread, shown.id.clone(), ids.clone())
+    };
+    let (thread, shown, _) = ask_both("one by one");
+    let waiting = graph.invoke(&thread, by_ids(&[shown])).unwrap();
+    assert_eq!(waiting.interrupts()[0].value, Value::from("last"));
+    let done = graph.invoke(&thread, Command::resume("by itself")).unwrap();
+    assert_eq!(done.value().map(String::as_str), Some("first by id, last by itself"));
+    let (thread, _, ids) = ask_both("all at once");
+    let done = graph.invoke(&thread, by_ids(&ids)).unwrap();
+    assert_eq!(done.value().map(String::as_str), Some("first by id, last by id"));
 }
 
 #[test]
