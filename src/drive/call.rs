@@ -2,12 +2,12 @@
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Waiting, Poll, Wake, Waker};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::base::{Clock, Encoded, IdSource, Namespace, SystemClock, Value};
 use crate::error::Error;
@@ -34,9 +34,13 @@ pub(super) struct Running {
     host: Arc<RunHost>,
     state: Mutex<State>,
     /// What is polled: by whoever awaits it, and, if there is room beside its caller, by the outermost driver.
-    future: Mutex<Option<Pin<Box<dyn Future<Output = CallOutcome> + Send>>>>,
+    future: Mutex<Option<CallFuture>>,
     waiting: Arc<WaitingForCall>,
+    /// Whether the attempt that made the call was stopped.
+    left: AtomicBool,
 }
+
+type CallFuture = Pin<Box<dyn Future<Output = CallOutcome> + Send>>;
 
 enum State {
     /// Nobody has begun it.
@@ -75,8 +79,8 @@ pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dy
     context.progress();
     host.show_start(&job);
     let make = |state, future| {
-        let (state, future) = (Mutex::new(state), Mutex::new(future));
-        Arc::new(Running { host: Arc::clone(&host), state, future, waiting: Arc::default() })
+        let (state, future, left) = (Mutex::new(state), Mutex::new(future), AtomicBool::new(false));
+        Arc::new(Running { host: Arc::clone(&host), state, future, waiting: Arc::default(), left })
     };
     if let Some(stored) = job.stored.take() {
         return make(State::Ended(Some(CallOutcome::Done(Done::Stored(stored)))), None);
@@ -84,28 +88,28 @@ pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dy
     if let Some(outcome) = stopped(context) {
         return make(State::Ended(Some(outcome)), None);
     }
-    let beside = !host.inline && host.admit_call();
+    let beside = host.admit_call();
+    let is_beside = beside.is_some();
     if host.polls.load(Ordering::Relaxed) && matches!(job.call.work, CallWork::Async(_)) {
         let inner = Arc::clone(&host);
         let running = make(
             State::Begun,
             Some(Box::pin(async move {
-                let outcome = inner.outcome(*job, false).await;
-                inner.calling.fetch_sub(usize::from(beside), Ordering::Relaxed);
-                outcome
+                let _beside = beside;
+                inner.outcome(*job, false).await
             })),
         );
-        if beside {
+        if is_beside {
             host.feed.push(Fact::Called(Arc::clone(&running)));
         }
         return running;
     }
     let running = make(State::Due(job), None);
-    if beside {
+    if let Some(place) = beside {
         let beside = Arc::clone(&running);
         Pool::shared().spawn(Box::new(move || {
             beside.run();
-            beside.host.calling.fetch_sub(1, Ordering::Relaxed);
+            drop(place);
         }));
     } else if host.inline && (in_task() || !is_polled()) {
         running.run();
@@ -122,8 +126,12 @@ fn stopped(context: &Context) -> Option<CallOutcome> {
         return Some(CallOutcome::Failed(error.into()));
     }
     let reason = context.control().cancel_reason();
-    let reason = reason.or_else(|| context.is_cancelled().then(|| "nobody waits for its caller".to_owned()));
-    reason.map(|reason| CallOutcome::Stopped(Signal::Cancelled(reason)))
+    reason.map(|reason| CallOutcome::Stopped(Signal::Cancelled(reason))).or_else(|| context.is_cancelled().then(left))
+}
+
+/// Returns what becomes of a call that nobody waits for.
+fn left() -> CallOutcome {
+    CallOutcome::Stopped(Signal::Cancelled("nobody waits for its caller".to_owned()))
 }
 
 impl Running {
@@ -147,7 +155,18 @@ impl Running {
     }
 
     fn run_job(&self, job: Box<CallJob>) {
-        self.end(run_here(|| block_on(self.host.outcome(*job, true))));
+        let outcome = {
+            let mut running = pin!(self.host.outcome(*job, true));
+            let until_left = poll_fn(|waiting| {
+                self.waiting.register(waiting.waker());
+                match running.as_mut().poll(waiting) {
+                    Poll::Pending if self.left.load(Ordering::SeqCst) => Poll::Ready(left()),
+                    polled => polled,
+                }
+            });
+            run_here(|| block_on(until_left))
+        };
+        self.end(outcome);
     }
 
     fn end(&self, outcome: CallOutcome) {
@@ -169,12 +188,28 @@ impl Running {
                 *slot = None;
                 self.end(outcome);
             }
-            drop(slot);
+            self.drop_if_left(slot);
             if self.waiting.missed.swap(false, Ordering::SeqCst) {
                 waker.wake();
             }
         }
         if self.has_ended() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Drops what is polled if nobody waits for it any more.
+    fn drop_if_left(&self, mut slot: MutexGuard<'_, Option<CallFuture>>) {
+        if self.left.load(Ordering::SeqCst) && slot.take().is_some() {
+            self.end(left());
+        }
+    }
+}
+
+/// The place of a call that runs beside its caller.
+struct Place(Arc<RunHost>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.calling.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -188,6 +223,11 @@ impl Called for Running {
 
     fn poll_end(self: Arc<Self>, waiting: &mut Waiting<'_>) -> Poll<()> {
         match self.begin() {
+            Some(job) if matches!(job.call.work, CallWork::Async(_)) => {
+                // It is polled with its caller, so that it ends with it.
+                let host = Arc::clone(&self.host);
+                *self.future.lock() = Some(Box::pin(async move { host.outcome(*job, false).await }));
+            }
             Some(job) if in_task() => self.run_job(job),
             Some(job) => {
                 // It takes the place of its caller, who waits.
@@ -201,6 +241,15 @@ impl Called for Running {
 
     fn has_ended(&self) -> bool {
         matches!(*self.state.lock(), State::Ended(_))
+    }
+
+    fn leave(&self) {
+        self.left.store(true, Ordering::SeqCst);
+        if let Some(slot) = self.future.try_lock() {
+            self.drop_if_left(slot);
+        }
+        // Whoever is at it drops it.
+        Arc::clone(&self.waiting).wake();
     }
 
     fn take(&self) -> CallOutcome {
@@ -383,12 +432,13 @@ impl RunHost {
 
 impl RunHost {
     /// Takes a place for a call beside its caller, if fewer tasks run than may.
-    fn admit_call(&self) -> bool {
-        let free = self.calling.fetch_add(1, Ordering::Relaxed) < self.concurrency_max - 1;
-        if !free {
-            self.calling.fetch_sub(1, Ordering::Relaxed);
+    fn admit_call(self: &Arc<Self>) -> Option<Place> {
+        if self.inline {
+            return None;
         }
-        free
+        let free = self.calling.fetch_add(1, Ordering::Relaxed) < self.concurrency_max - 1;
+        // Without one it is given back at once.
+        Some(Place(Arc::clone(self))).filter(|_| free)
     }
 
     /// Leaves something to the run of the graph that stands there.

@@ -468,6 +468,8 @@ pub(crate) trait Called: Send + Sync {
     fn poll_end(self: Arc<Self>, waiting: &mut Waiting<'_>) -> Poll<()>;
     /// Returns whether it has ended.
     fn has_ended(&self) -> bool;
+    /// Notes that nobody waits for it any more. If it is polled, it is dropped where it waits.
+    fn leave(&self);
     /// Takes the outcome, once, when it has ended.
     fn take(&self) -> CallOutcome;
 }
@@ -551,6 +553,15 @@ impl Calls {
     }
 }
 
+/// Tasks that were started. Those that have not ended when it is dropped are left.
+struct LeavesStarted(Vec<Arc<dyn Called>>);
+
+impl Drop for LeavesStarted {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|called| called.leave());
+    }
+}
+
 impl Context {
     /// Waits for the tasks that were started.
     pub(crate) fn finish_calls(&self) {
@@ -561,15 +572,16 @@ impl Context {
 
     /// Awaits the tasks that were started.
     pub(crate) async fn calls_ended(&self) {
-        let started = std::mem::take(&mut *self.calls().started.lock());
-        for called in started {
-            poll_fn(|waiting| Arc::clone(&called).poll_end(waiting)).await;
+        let started = LeavesStarted(std::mem::take(&mut *self.calls().started.lock()));
+        for called in &started.0 {
+            poll_fn(|waiting| Arc::clone(called).poll_end(waiting)).await;
         }
     }
 
     /// Forgets the tasks that were started: nobody waits for them.
     pub(crate) fn leave_calls(&self) {
-        self.calls().started.lock().clear();
+        let started = std::mem::take(&mut *self.calls().started.lock());
+        drop(LeavesStarted(started));
     }
 
     /// Returns what the last finished run of the entrypoint kept on this thread, `None` if there is none or the graph is

@@ -264,3 +264,71 @@ fn a_task_with_a_timeout_is_cancelled_with_its_run() {
     }
     assert_eq!(clock.elapsed(), Duration::ZERO);
 }
+
+/// Counts what has begun and what is still there.
+#[derive(Clone, Default)]
+struct Alive(Arc<[AtomicU32; 2]>);
+
+impl Alive {
+    fn begin(&self) -> Self {
+        self.0.iter().for_each(|count| _ = count.fetch_add(1, Ordering::SeqCst));
+        self.clone()
+    }
+
+    fn counts(&self) -> (u32, u32) {
+        (self.0[0].load(Ordering::SeqCst), self.0[1].load(Ordering::SeqCst))
+    }
+}
+
+struct Ends(Alive);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.0[1].fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn what_a_stopped_attempt_called_is_dropped_with_it() {
+    for how in ["awaited", "held", "not awaited"] {
+        let build = |clock: &SimClock| {
+            let (clock, alive) = (clock.clone(), Alive::default());
+            let begins = alive.clone();
+            let never = Task::new("never", move |n: i64| {
+                let (clock, alive) = (clock.clone(), begins.clone());
+                async move {
+                    let _ends = Ends(alive.begin());
+                    clock.sleep(ms(1_000_000)).await;
+                    Ok((n as u32, 0))
+                }
+            });
+            let main = Entrypoint::new("main", move |n: i64, context: Context| {
+                let (never, alive) = (never.clone(), alive.clone());
+                async move {
+                    if context.attempt() > 1 {
+                        // One on a thread of its own is told, and ends soon.
+                        (0..5_000).take_while(|_| alive.counts().1 > 0).for_each(|_| std::thread::sleep(ms(1)));
+                        return Ok(alive.counts());
+                    }
+                    let started = never.start(&context, n);
+                    match how {
+                        "awaited" => started.await,
+                        "held" => {
+                            let _started = started;
+                            pending().await
+                        }
+                        _ => {
+                            drop(started);
+                            Ok((0, 0))
+                        }
+                    }
+                }
+            });
+            let again = RetryPolicy::new().initial_interval(Duration::ZERO).jitter(false);
+            main.timeout(ms(100)).retry(again).compile().unwrap()
+        };
+        by_the_clock(2, build, 5, |_, _, elapsed, outcome| {
+            assert_eq!((outcome.unwrap().value(), elapsed), (Some(&(1, 0)), ms(100)), "{how}");
+        });
+    }
+}
