@@ -27,6 +27,8 @@ pub(crate) struct Life {
     timed: bool,
     /// Whether a sign of life counts, here or above.
     counts: bool,
+    /// Whether it is that of a called task.
+    called: bool,
     began_us: AtomicU64,
     seen_us: AtomicU64,
 }
@@ -42,17 +44,20 @@ impl Life {
         let idle = limits.is_some_and(|limits| limits.idle_timeout.is_some());
         let counts = idle || above.as_ref().is_some_and(|above| above.life().counts);
         let (began_us, seen_us) = (AtomicU64::new(NEVER), AtomicU64::new(0));
-        Self { above, run_over, over: AtomicBool::new(false), limits, within, timed, counts, began_us, seen_us }
+        let over = AtomicBool::new(false);
+        Self { above, run_over, over, limits, within, timed, counts, called: false, began_us, seen_us }
     }
 
     /// Makes the life of a call of the task of `caller`.
     pub(crate) fn called(caller: &Context, limits: Option<TimeoutPolicy>) -> Self {
-        Self::new(Some(caller.clone()), Arc::clone(&caller.life().run_over), limits, None)
+        let run_over = Arc::clone(&caller.life().run_over);
+        Self { called: true, ..Self::new(Some(caller.clone()), run_over, limits, None) }
     }
 
     /// Makes the life of another attempt.
     pub(crate) fn again(&self) -> Self {
-        Self::new(self.above.clone(), Arc::clone(&self.run_over), self.limits, self.within.clone())
+        let run_over = Arc::clone(&self.run_over);
+        Self { called: self.called, ..Self::new(self.above.clone(), run_over, self.limits, self.within.clone()) }
     }
 
     /// Returns the task around it.
@@ -129,13 +134,14 @@ impl Life {
             || self.above.as_ref().is_some_and(|above| above.life().is_over())
     }
 
-    /// Notes a sign of life, here and above.
+    /// Notes a sign of life, here and above. The heartbeat of a called task is not one of its caller.
     fn see(&self, now: Duration, heartbeat: bool) {
         let refresh_on = self.limits.map_or(RefreshOn::Auto, |limits| limits.refresh_on);
         if heartbeat || refresh_on == RefreshOn::Auto {
             self.seen_us.fetch_max(micros(now), Ordering::Relaxed);
         }
-        if let Some(above) = self.above.as_ref().map(Context::life).filter(|above| above.counts) {
+        let counts_above = |above: &&Life| above.counts && !(heartbeat && self.called);
+        if let Some(above) = self.above.as_ref().map(Context::life).filter(counts_above) {
             above.see(now, heartbeat);
         }
     }
@@ -151,9 +157,9 @@ impl Context {
         std::iter::successors(Some(self), |context| context.life().above.as_ref())
     }
 
-    /// Says that the node is alive: its idle timeout, and those of the nodes around it, begin anew. Without one it does
-    /// nothing. What a node shows, asks or calls says so too, unless its policy is
-    /// [`RefreshOn::Heartbeat`].
+    /// Says that the node is alive: its idle timeout, and those of the nodes around it, begin anew; in a called task that
+    /// of the task, not that of its caller. Without one it does nothing. What a node shows, asks or calls says so too,
+    /// unless its policy is [`RefreshOn::Heartbeat`].
     ///
     /// # Example
     /// ```

@@ -265,6 +265,44 @@ fn a_task_with_a_timeout_is_cancelled_with_its_run() {
     assert_eq!(clock.elapsed(), Duration::ZERO);
 }
 
+#[test]
+fn a_heartbeat_of_a_task_is_none_of_its_caller() {
+    let idle = || TimeoutPolicy::new().idle_timeout(ms(100));
+    let cases: [(&str, fn(&Context), bool); 3] = [
+        ("heartbeat", Context::heartbeat, false),
+        ("emit", |context| context.emit("here"), true),
+        ("silent", |_| (), false),
+    ];
+    for (name, sign, lives) in cases {
+        for of_task in [false, true] {
+            let build = |clock: &SimClock| {
+                let rests = Task::new("rests", resting(clock, sign));
+                let rests = if of_task { rests.timeout(idle().run_timeout(ms(1_000))) } else { rests };
+                let main = Entrypoint::new("main", move |n: i64, context: Context| {
+                    let rests = rests.clone();
+                    async move { rests.call(&context, n).await }
+                });
+                main.timeout(idle()).compile().unwrap()
+            };
+            let alarms = if of_task { 3 } else { 2 };
+            by_the_clock(alarms, build, 5, |_, _, elapsed, outcome| match (outcome, lives) {
+                (Ok(done), true) => assert_eq!((done.value(), elapsed), (Some(&5), ms(240)), "{name}"),
+                (Err(error), false) => match error.as_run() {
+                    Some(RunError::NodeTimeout { node, kind: TimeoutKind::Idle, .. })
+                        if !of_task || name != "silent" =>
+                    {
+                        assert_eq!((node.as_str(), elapsed), ("main", ms(100)), "{name}");
+                    }
+                    // Both are out of time at once.
+                    Some(RunError::NodeTimeout { .. } | RunError::Node { .. }) => assert_eq!(elapsed, ms(100)),
+                    _ => panic!("{name}: {error}"),
+                },
+                (outcome, _) => panic!("{name}: {outcome:?}"),
+            });
+        }
+    }
+}
+
 /// Counts what has begun and what is still there.
 #[derive(Clone, Default)]
 struct Alive(Arc<[AtomicU32; 2]>);
