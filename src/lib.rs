@@ -810,6 +810,7 @@
 //! | --- | --- | --- | --- |
 //! | `derive` | yes | `#[derive(State)]` | a proc macro, with `syn`, in your build |
 //! | `tokio` | no | [`TokioTimer`]: timeouts and pauses of asynchronous runs wait by Tokio | `tokio` with `time` and `rt`, nothing else of it |
+//! | `futures` | no | [`AsyncStream`] is a `Stream` of [`futures-core`](https://docs.rs/futures-core) | that crate, which has no dependencies |
 //! | `tracing` | no | spans of [`tracing`](https://docs.rs/tracing): ids, counts, bytes and durations, never values | `tracing` without its macros |
 //! | `conformance` | no | [`store::conformance`](store), the suite that every backend must pass | some thousand lines |
 //!

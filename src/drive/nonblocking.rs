@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
+use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,8 +121,26 @@ impl AsyncDriver {
         }
     }
 
-    pub(super) fn into_machine(self) -> Machine {
-        self.run.machine
+    /// Runs as far as it is polled for events.
+    pub(super) fn events(mut self) -> Events {
+        let shown = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&shown);
+        let run = Box::pin(async move {
+            while let Some(event) = self.next_event().await? {
+                let mut event = Some(event);
+                // It goes on when the event was taken.
+                poll_fn(|_| match event.take() {
+                    None => Poll::Ready(()),
+                    shown => {
+                        *slot.lock() = shown;
+                        Poll::Pending
+                    }
+                })
+                .await;
+            }
+            Ok(self.run.machine)
+        });
+        Events { run, shown }
     }
 
     /// Does what the machine asks for.
@@ -285,6 +304,24 @@ impl AsyncDriver {
         }
         self.run.machine.handle_committed();
         Ok(())
+    }
+}
+
+/// A run that is polled for its events. Whoever stops to poll it loses nothing, and can go on later.
+pub(super) struct Events {
+    run: Pin<Box<dyn Future<Output = Result<Machine, Error>> + Send>>,
+    /// The event that it stopped at.
+    shown: Arc<Mutex<Option<Event>>>,
+}
+
+impl Events {
+    /// Runs until there is an event, or the run ends.
+    pub(super) fn poll_next(&mut self, waiting: &mut Waiting<'_>) -> Poll<Result<ControlFlow<Machine, Event>, Error>> {
+        let polled = self.run.as_mut().poll(waiting);
+        match self.shown.lock().take() {
+            Some(event) => Poll::Ready(Ok(ControlFlow::Continue(event))),
+            None => polled.map_ok(ControlFlow::Break),
+        }
     }
 }
 

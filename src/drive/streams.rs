@@ -2,6 +2,11 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::future::poll_fn;
+use std::ops::ControlFlow;
+#[cfg(feature = "futures")]
+use std::pin::Pin;
+use std::task::{Context as Waiting, Poll, ready};
 
 use crate::base::{Namespace, Value};
 use crate::error::Error;
@@ -11,7 +16,7 @@ use crate::state::StateView;
 use crate::stream::{ChildValues, StreamData, StreamMode, StreamPart, Values};
 
 use super::blocking::Driver;
-use super::nonblocking::AsyncDriver;
+use super::nonblocking::{AsyncDriver, Events};
 use super::outcome::{Outcome, finish};
 use super::place::{Place, RunOn};
 use super::run::{IntoInput, Run, begin, begin_async};
@@ -193,8 +198,8 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         let (input, wants) = (input.into_input(), mask(modes, self.settings.subgraphs));
         let begun = begin_async(&self.graph.graph, &self.place, input, &self.settings, wants).await?;
         let parts = Parts::new(&begun.machine);
-        let driver = Some(AsyncDriver::new(begun));
-        Ok(AsyncStream { graph: self.graph, place: self.place, driver, parts, outcome: None })
+        let events = Some(AsyncDriver::new(begun).events());
+        Ok(AsyncStream { graph: self.graph, place: self.place, events, parts, outcome: None })
     }
 }
 
@@ -309,39 +314,87 @@ impl<S: Clone + Send + Sync + 'static> Iterator for Stream<'_, S> {
 }
 
 /// What happens in a run, as it happens, for asynchronous programs. The run goes on as far as the stream is read;
-/// dropping it leaves the thread where its last committed superstep was.
+/// dropping it leaves the thread where its last committed superstep was. With the feature `futures` it is a `Stream` of
+/// the crate `futures-core`.
 pub struct AsyncStream<'a, S> {
     graph: &'a CompiledGraph<S>,
     place: Place,
-    driver: Option<AsyncDriver>,
+    events: Option<Events>,
     parts: Parts,
     outcome: Option<Outcome<S>>,
 }
 
 impl<S: Clone + Send + Sync + 'static> AsyncStream<'_, S> {
-    /// Returns the next part, `None` at the end.
+    /// Returns the next part, `None` at the end. If its future is dropped before it is ready, as where two are awaited at
+    /// once, no part is lost.
     pub async fn next(&mut self) -> Option<Result<StreamPart<S>, Error>> {
-        loop {
-            match self.driver.as_mut()?.next_event().await {
-                Ok(Some(event)) => match self.parts.part(event) {
-                    Some(part) => return Some(Ok(part)),
-                    None => continue,
-                },
-                Ok(None) => {
-                    let machine = self.driver.take()?.into_machine();
-                    return end(finish(self.graph, &self.place, machine), &mut self.outcome);
+        poll_fn(|waiting| self.poll_part(waiting)).await
+    }
+
+    fn poll_part(&mut self, waiting: &mut Waiting<'_>) -> Poll<Option<Result<StreamPart<S>, Error>>> {
+        while let Some(events) = &mut self.events {
+            match ready!(events.poll_next(waiting)) {
+                Ok(ControlFlow::Continue(event)) => {
+                    if let Some(part) = self.parts.part(event) {
+                        return Poll::Ready(Some(Ok(part)));
+                    }
+                }
+                Ok(ControlFlow::Break(machine)) => {
+                    self.events = None;
+                    return Poll::Ready(end(finish(self.graph, &self.place, machine), &mut self.outcome));
                 }
                 Err(error) => {
-                    self.driver = None;
-                    return Some(Err(error));
+                    self.events = None;
+                    return Poll::Ready(Some(Err(error)));
                 }
             }
         }
+        Poll::Ready(None)
     }
 
     /// Returns what came of the run, once the stream has ended without an error.
     pub fn outcome(&self) -> Option<&Outcome<S>> {
         self.outcome.as_ref()
+    }
+}
+
+/// # Example
+/// ```
+/// use std::future::poll_fn;
+/// use std::pin::Pin;
+///
+/// use annals::prelude::*;
+/// use futures_core::Stream;
+///
+/// #[derive(State, Clone, Default)]
+/// struct Sum { #[channel(last)] n: i64 }
+///
+/// /// Counts what any stream gives.
+/// async fn count(mut stream: impl Stream + Unpin) -> usize {
+///     let mut count = 0;
+///     while poll_fn(|waiting| Pin::new(&mut stream).poll_next(waiting)).await.is_some() {
+///         count += 1;
+///     }
+///     count
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let add = |sum: &Sum| Ok(Sum::update().n(sum.n + 1));
+/// let graph = StateGraph::<Sum>::new().node("add", add).edge(START, "add").compile()?;
+/// let run = async {
+///     let stream = graph.astream((), Sum::update().n(1), &[StreamMode::Values]).await?;
+///     assert_eq!(count(stream).await, 2);
+///     Ok::<(), annals::Error>(())
+/// };
+/// # annals::block_on(run)
+/// # }
+/// ```
+#[cfg(feature = "futures")]
+impl<S: Clone + Send + Sync + 'static> futures_core::Stream for AsyncStream<'_, S> {
+    type Item = Result<StreamPart<S>, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, waiting: &mut Waiting<'_>) -> Poll<Option<Self::Item>> {
+        self.get_mut().poll_part(waiting)
     }
 }
 
@@ -353,6 +406,6 @@ impl<S> fmt::Debug for Stream<'_, S> {
 
 impl<S> fmt::Debug for AsyncStream<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AsyncStream").field("ended", &self.driver.is_none()).finish_non_exhaustive()
+        f.debug_struct("AsyncStream").field("ended", &self.events.is_none()).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
 //! Runs in futures, on both backends: async nodes, threads for the others, cancellation, streams.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context as Waiting, Poll, Waker};
@@ -293,4 +293,37 @@ fn async_nodes_take_parts_and_inputs_of_their_own_like_others() {
     let wanted = ["part 7", "b 7", "captured 7", "captured 7 in d", "own 1", "own_with_context 2"];
     assert_eq!(graph.invoke((), Job::update().n(7)).unwrap().state().log, wanted);
     assert_eq!(block_on(graph.ainvoke(&thread(), Job::update().n(7))).unwrap().state().log, wanted);
+}
+
+#[test]
+fn a_part_that_was_awaited_and_given_up_is_not_lost() {
+    let graph = StateGraph::<Job>::new()
+        .node("borrows", borrows)
+        .node("blocking", |_: &Job| Ok(Job::update().log(vec!["thread".into()])))
+        .edge(START, "borrows")
+        .edge("borrows", "blocking")
+        .compile()
+        .unwrap();
+    let modes = [StreamMode::Values, StreamMode::Updates, StreamMode::Checkpoints];
+    let store = thread().store().clone();
+    for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
+        let thread = store.thread(format!("{durability:?}")).unwrap();
+        let whole = graph.run(&thread).durability(durability).stream(Job::update().n(1), &modes).unwrap().count();
+        let parts = block_on(async {
+            let run = graph.run(&thread).durability(durability);
+            let mut stream = run.astream(Job::update().n(1), &modes).await.unwrap();
+            let mut parts = 0;
+            loop {
+                // Each future is polled once.
+                match poll_fn(|waiting| Poll::Ready(pin!(stream.next()).poll(waiting))).await {
+                    Poll::Pending => std::thread::yield_now(),
+                    Poll::Ready(Some(part)) => parts += usize::from(part.is_ok()),
+                    Poll::Ready(None) => break,
+                }
+            }
+            assert_eq!(stream.outcome().unwrap().state().n, 2);
+            parts
+        });
+        assert_eq!(parts, whole, "{durability:?}");
+    }
 }
