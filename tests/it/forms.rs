@@ -1,8 +1,11 @@
 //! The typed and the dynamic form of one graph give the same history.
 
 use annals::prelude::*;
+use annals::state::Part;
 use annals::{RunError, StateSnapshot};
 use proptest::prelude::*;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 fn add(old: i64, new: i64) -> i64 {
     old.wrapping_add(new)
@@ -219,4 +222,45 @@ proptest! {
         let other = trace(&other, &Store::memory(), DynUpdate::new().set("sum", 1).set("once", 5), show_dynamic);
         prop_assert_eq!(one, other);
     }
+}
+
+/// A state of any type that can be stored.
+#[derive(State, Clone, Default)]
+struct Search<T, const MOST: usize>
+where
+    T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    best: Option<T>,
+    #[channel(append)]
+    tried: List<T>,
+}
+
+#[derive(State, Clone, Default)]
+#[state(part_of = Search<T, 2>)]
+struct Best<T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static> {
+    best: Option<T>,
+}
+
+fn searched<T>(next: fn(&[T]) -> T) -> (Option<T>, Vec<T>)
+where
+    T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    let graph = StateGraph::<Search<T, 2>>::new()
+        .node("try", move |search: &Search<T, 2>| Ok(Search::<T, 2>::update().tried([next(&search.tried.to_vec())])))
+        .node("keep", |search: &Search<T, 2>| Ok(Best { best: search.tried.to_vec().last().cloned() }))
+        .edge(START, "try")
+        .branch("try", |search: &Search<T, 2>| if search.tried.len() < 2 { "try" } else { "keep" })
+        .compile()
+        .unwrap();
+    let thread = Store::memory().thread("t").unwrap();
+    graph.invoke(&thread, Search::<T, 2>::update().tried([next(&[])])).unwrap();
+    thread.store().clear_head_cache();
+    let state = graph.get_state(&thread).unwrap().values;
+    (Best::of(&*state).best, state.tried.to_vec())
+}
+
+#[test]
+fn a_state_may_have_parameters() {
+    assert_eq!(searched(|tried: &[i64]| tried.len() as i64), (Some(1), vec![0, 1]));
+    assert_eq!(searched(|tried: &[String]| "x".repeat(tried.len())).0.as_deref(), Some("x"));
 }

@@ -23,9 +23,8 @@ pub(crate) fn state(input: &DeriveInput) -> Result<TokenStream> {
         Data::Enum(_) => return Err(refused(input, "an enum")),
         Data::Union(_) => return Err(refused(input, "a union")),
     };
-    if !input.generics.params.is_empty() {
-        let message = "a state has no generics: what is stored has one type";
-        return Err(Error::new(input.generics.span(), message));
+    if let Some(lifetime) = input.generics.lifetimes().next() {
+        return Err(Error::new(lifetime.span(), "a state holds no references: it outlives the run that made it"));
     }
     let mut channels = Vec::new();
     let mut errors: Option<Error> = None;
@@ -64,15 +63,42 @@ fn refused(input: &DeriveInput, what: &str) -> Error {
     Error::new(input.ident.span(), format!("a state is a struct with named fields, not {what}"))
 }
 
+/// The names of a state and its update, with their parameters.
+pub(crate) struct Names {
+    /// The type of the state.
+    pub(crate) state: TokenStream,
+    /// The type of its update.
+    pub(crate) update: TokenStream,
+    /// What stands behind `impl`.
+    pub(crate) params: TokenStream,
+    pub(crate) bounds: TokenStream,
+}
+
+impl Names {
+    pub(crate) fn of(input: &DeriveInput) -> Self {
+        let (state, update) = (&input.ident, update_of(input));
+        let (params, args, bounds) = input.generics.split_for_impl();
+        Self {
+            state: quote!(#state #args),
+            update: quote!(#update #args),
+            params: quote!(#params),
+            bounds: quote!(#bounds),
+        }
+    }
+}
+
+fn update_of(input: &DeriveInput) -> Ident {
+    format_ident!("{}Update", input.ident.unraw(), span = input.ident.span())
+}
+
 fn emit(input: &DeriveInput, channels: &[Channel<'_>]) -> TokenStream {
-    let (state, vis) = (&input.ident, &input.vis);
-    let update = format_ident!("{}Update", state.unraw(), span = state.span());
-    let fields = channels.iter().map(|channel| field(state, channel));
+    let Names { state, update, params, bounds } = Names::of(input);
+    let fields = channels.iter().map(|channel| field(&state, channel));
     let setters = channels.iter().enumerate().map(|(index, channel)| setter(index, channel));
-    let docs = format!("A change to [`{}`]: what is set here is written, the rest stays as it is.", state.unraw());
+    let made = update_struct(input);
     quote! {
         #[automatically_derived]
-        impl ::annals::state::State for #state {
+        impl #params ::annals::state::State for #state #bounds {
             type Update = #update;
 
             fn fields() -> ::std::vec::Vec<::annals::state::Field<Self>> {
@@ -85,40 +111,35 @@ fn emit(input: &DeriveInput, channels: &[Channel<'_>]) -> TokenStream {
         }
 
         #[automatically_derived]
-        impl ::annals::graph::IntoOutput<#state> for #update {
+        impl #params ::annals::graph::IntoOutput<#state> for #update #bounds {
             fn into_output(self) -> ::annals::graph::NodeOutput {
                 ::annals::graph::NodeOutput::update(::std::convert::Into::into(self))
             }
         }
 
         #[automatically_derived]
-        impl ::annals::IntoInput<#state> for #update {
+        impl #params ::annals::IntoInput<#state> for #update #bounds {
             fn into_input(self) -> ::annals::Input {
                 ::annals::Input::Update(::std::convert::Into::into(self))
             }
         }
 
-        #[doc = #docs]
-        #[derive(::std::clone::Clone, ::std::default::Default)]
-        #[must_use = "a change does nothing until it is given to a graph or returned by a node"]
-        #vis struct #update {
-            writes: ::annals::state::Writes,
-        }
+        #made
 
         #[allow(dead_code, unreachable_pub)]
-        impl #update {
+        impl #params #update #bounds {
             #(#setters)*
         }
 
         #[automatically_derived]
-        impl ::annals::state::IntoUpdate<#state> for #update {
+        impl #params ::annals::state::IntoUpdate<#state> for #update #bounds {
             fn into_writes(self) -> ::annals::state::Writes {
                 ::std::convert::Into::into(self)
             }
         }
 
         #[automatically_derived]
-        impl ::std::convert::From<#update> for ::annals::state::Writes {
+        impl #params ::std::convert::From<#update> for ::annals::state::Writes #bounds {
             fn from(update: #update) -> Self {
                 update.writes.of::<#state>()
             }
@@ -126,8 +147,51 @@ fn emit(input: &DeriveInput, channels: &[Channel<'_>]) -> TokenStream {
     }
 }
 
+/// The struct of the update. That of a state with parameters has them too, and asks nothing of them.
+fn update_struct(input: &DeriveInput) -> TokenStream {
+    let (vis, name) = (&input.vis, update_of(input));
+    let Names { state, update, params, bounds } = Names::of(input);
+    let docs =
+        format!("A change to [`{}`]: what is set here is written, the rest stays as it is.", input.ident.unraw());
+    let attributes = quote! {
+        #[doc = #docs]
+        #[must_use = "a change does nothing until it is given to a graph or returned by a node"]
+    };
+    if input.generics.params.is_empty() {
+        return quote! {
+            #attributes
+            #[derive(::std::clone::Clone, ::std::default::Default)]
+            #vis struct #name {
+                writes: ::annals::state::Writes,
+            }
+        };
+    }
+    let declared = &input.generics;
+    quote! {
+        #attributes
+        #vis struct #name #declared #bounds {
+            writes: ::annals::state::Writes,
+            state: ::std::marker::PhantomData<fn() -> #state>,
+        }
+
+        #[automatically_derived]
+        impl #params ::std::clone::Clone for #update #bounds {
+            fn clone(&self) -> Self {
+                Self { writes: ::std::clone::Clone::clone(&self.writes), state: ::std::marker::PhantomData }
+            }
+        }
+
+        #[automatically_derived]
+        impl #params ::std::default::Default for #update #bounds {
+            fn default() -> Self {
+                Self { writes: ::std::default::Default::default(), state: ::std::marker::PhantomData }
+            }
+        }
+    }
+}
+
 /// The description of a field: how its channel is called, and how the field is reached.
-fn field(state: &Ident, channel: &Channel<'_>) -> TokenStream {
+fn field(state: &TokenStream, channel: &Channel<'_>) -> TokenStream {
     let Channel { ident, ty, name, kind, .. } = channel;
     let reach = quote!(|s: &#state| &s.#ident, |s: &mut #state| &mut s.#ident);
     let field = match kind {

@@ -1,7 +1,7 @@
 //! The derive macro of `annals`: `#[derive(State)]`.
 //!
 //! It writes down what a user would otherwise type: the list of fields with their channels, and a builder for changes.
-//! All code is in `annals::state`; what is emitted are calls to it. *Absent:* generics, enums, and every decision.
+//! All code is in `annals::state`; what is emitted are calls to it. *Absent:* enums, lifetimes, and every decision.
 
 mod attr;
 mod expand;
@@ -39,6 +39,9 @@ mod tests;
 /// what the channel holds.
 ///
 /// `#[state(part_of = Other)]` on the struct makes it a part of another state, see `annals::state::Part`.
+///
+/// The struct may have type parameters, with the bounds that its fields need; its update then has the same. What a thread
+/// has stored is of the types that its graph was made for.
 ///
 /// ```text
 /// #[derive(State, Clone, Default)]

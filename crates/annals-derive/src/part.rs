@@ -1,11 +1,11 @@
 //! What is emitted for a struct that is part of another state.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
-use syn::ext::IdentExt;
-use syn::{DeriveInput, Ident, Path, Result};
+use quote::quote;
+use syn::{DeriveInput, Path, Result};
 
 use crate::attr::{Channel, Kind};
+use crate::expand::Names;
 
 /// Returns the state that `#[state(part_of = ..)]` names.
 pub(crate) fn whole_of(input: &DeriveInput) -> Result<Option<Path>> {
@@ -27,17 +27,16 @@ pub(crate) fn whole_of(input: &DeriveInput) -> Result<Option<Path>> {
 
 /// Returns the code that ties a part to its whole.
 pub(crate) fn emit(input: &DeriveInput, whole: &Path, channels: &[Channel<'_>]) -> TokenStream {
-    let part = &input.ident;
-    let update = format_ident!("{}Update", part.unraw(), span = part.span());
+    let Names { state: part, update, params, bounds } = &Names::of(input);
     let shared = || channels.iter().filter(|channel| !matches!(channel.kind, Kind::Managed(_)));
     let managed = channels.iter().filter(|channel| matches!(channel.kind, Kind::Managed(_)));
     let idents: Vec<_> = shared().map(|channel| channel.ident).collect();
     let rest = managed.map(|channel| channel.ident);
     let names = channels.iter().map(|channel| &channel.name);
-    let as_update = as_update(part, &update, whole, channels);
+    let as_update = as_update(input, whole, channels);
     quote! {
         #[automatically_derived]
-        impl ::annals::state::Part<#whole> for #part {
+        impl #params ::annals::state::Part<#whole> for #part #bounds {
             fn of(state: &#whole) -> Self {
                 Self {
                     #(#idents: ::std::clone::Clone::clone(&state.#idents),)*
@@ -47,21 +46,21 @@ pub(crate) fn emit(input: &DeriveInput, whole: &Path, channels: &[Channel<'_>]) 
         }
 
         #[automatically_derived]
-        impl ::annals::state::IntoUpdate<#whole> for #update {
+        impl #params ::annals::state::IntoUpdate<#whole> for #update #bounds {
             fn into_writes(self) -> ::annals::state::Writes {
                 ::annals::state::named_writes(self.writes, &[#(#names),*])
             }
         }
 
         #[automatically_derived]
-        impl ::annals::graph::IntoOutput<#whole> for #update {
+        impl #params ::annals::graph::IntoOutput<#whole> for #update #bounds {
             fn into_output(self) -> ::annals::graph::NodeOutput {
                 ::annals::graph::NodeOutput::update(::annals::state::IntoUpdate::<#whole>::into_writes(self))
             }
         }
 
         #[automatically_derived]
-        impl ::annals::IntoInput<#whole> for #update {
+        impl #params ::annals::IntoInput<#whole> for #update #bounds {
             fn into_input(self) -> ::annals::Input {
                 ::annals::Input::Update(::annals::state::IntoUpdate::<#whole>::into_writes(self))
             }
@@ -73,14 +72,15 @@ pub(crate) fn emit(input: &DeriveInput, whole: &Path, channels: &[Channel<'_>]) 
 
 /// Returns the code that makes the struct itself an update. What a reducer takes may be of another type than what it
 /// holds; then there is none.
-fn as_update(part: &Ident, update: &Ident, whole: &Path, channels: &[Channel<'_>]) -> TokenStream {
+fn as_update(input: &DeriveInput, whole: &Path, channels: &[Channel<'_>]) -> TokenStream {
+    let Names { state: part, update, params, bounds } = &Names::of(input);
     if channels.iter().any(|channel| matches!(channel.kind, Kind::Reduce { write: Some(_), .. })) {
         return TokenStream::new();
     }
     let writes = channels.iter().filter(|channel| !matches!(channel.kind, Kind::Managed(_))).map(write);
     quote! {
         #[automatically_derived]
-        impl ::std::convert::From<#part> for #update {
+        impl #params ::std::convert::From<#part> for #update #bounds {
             fn from(part: #part) -> Self {
                 let update = <#part as ::annals::state::State>::update();
                 #(#writes)*
@@ -89,14 +89,14 @@ fn as_update(part: &Ident, update: &Ident, whole: &Path, channels: &[Channel<'_>
         }
 
         #[automatically_derived]
-        impl ::std::convert::From<#part> for ::annals::state::Writes {
+        impl #params ::std::convert::From<#part> for ::annals::state::Writes #bounds {
             fn from(part: #part) -> Self {
                 ::annals::state::IntoUpdate::<#whole>::into_writes(part)
             }
         }
 
         #[automatically_derived]
-        impl ::annals::state::IntoUpdate<#whole> for #part {
+        impl #params ::annals::state::IntoUpdate<#whole> for #part #bounds {
             fn into_writes(self) -> ::annals::state::Writes {
                 let update: #update = ::std::convert::Into::into(self);
                 ::annals::state::IntoUpdate::<#whole>::into_writes(update)
@@ -104,14 +104,14 @@ fn as_update(part: &Ident, update: &Ident, whole: &Path, channels: &[Channel<'_>
         }
 
         #[automatically_derived]
-        impl ::annals::graph::IntoOutput<#whole> for #part {
+        impl #params ::annals::graph::IntoOutput<#whole> for #part #bounds {
             fn into_output(self) -> ::annals::graph::NodeOutput {
                 ::annals::graph::NodeOutput::update(::annals::state::IntoUpdate::<#whole>::into_writes(self))
             }
         }
 
         #[automatically_derived]
-        impl ::annals::IntoInput<#whole> for #part {
+        impl #params ::annals::IntoInput<#whole> for #part #bounds {
             fn into_input(self) -> ::annals::Input {
                 ::annals::Input::Update(::annals::state::IntoUpdate::<#whole>::into_writes(self))
             }

@@ -1,9 +1,9 @@
-//! What is stored has one type.
+//! A state outlives the run that made it.
 use annals_derive::State;
 
 #[derive(State)]
-struct Holder<T> {
-    held: T,
+struct Holder<'a> {
+    held: &'a str,
 }
 
 fn main() {}
