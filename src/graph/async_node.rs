@@ -69,15 +69,15 @@ pub struct OwnInputAlone;
 #[doc(hidden)]
 pub struct OwnInputBorrows;
 
-/// An `async fn` that takes an input of its own and borrows its context.
+/// An `async fn` that takes an input and borrows its context: a node with an input of its own, or a task.
 #[doc(hidden)]
-pub trait BorrowingOwnNode<'a, I>: Send + Sync {
+pub trait BorrowingContext<'a, I>: Send + Sync {
     type Future: Future<Output = Self::Returned> + Send + 'a;
     type Returned;
     fn start(&self, input: I, context: &'a Context) -> Self::Future;
 }
 
-impl<'a, I, F, Fut> BorrowingOwnNode<'a, I> for F
+impl<'a, I, F, Fut> BorrowingContext<'a, I> for F
 where
     F: Fn(I, &'a Context) -> Fut + Send + Sync,
     Fut: Future + Send + 'a,
@@ -213,7 +213,7 @@ where
 
 impl<S, F, I, T> IntoNode<S, (OwnInputBorrows, I, T)> for Own<F>
 where
-    F: for<'a> BorrowingOwnNode<'a, I, Returned = NodeResult<T>> + 'static,
+    F: for<'a> BorrowingContext<'a, I, Returned = NodeResult<T>> + 'static,
     I: DeserializeOwned + Send + 'static,
     T: IntoOutput<S>,
 {

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use super::async_node::BorrowingContext;
 use super::context::Context;
 use super::node::NodeResult;
 
@@ -97,30 +98,9 @@ where
     }
 }
 
-/// An `async fn` that borrows its context.
-#[doc(hidden)]
-pub trait BorrowingTask<'a, I>: Send + Sync {
-    type Future: Future<Output = Self::Returned> + Send + 'a;
-    type Returned;
-    fn start(&self, input: I, context: &'a Context) -> Self::Future;
-}
-
-impl<'a, I, F, Fut> BorrowingTask<'a, I> for F
-where
-    F: Fn(I, &'a Context) -> Fut + Send + Sync,
-    Fut: Future + Send + 'a,
-{
-    type Future = Fut;
-    type Returned = Fut::Output;
-
-    fn start(&self, input: I, context: &'a Context) -> Fut {
-        self(input, context)
-    }
-}
-
 impl<F, I, R> IntoTask<I, R, AwaitsBorrowing> for F
 where
-    F: for<'a> BorrowingTask<'a, I, Returned = NodeResult<R>> + 'static,
+    F: for<'a> BorrowingContext<'a, I, Returned = NodeResult<R>> + 'static,
     I: Send + 'static,
 {
     type Kind = Awaited;
