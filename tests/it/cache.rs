@@ -1,12 +1,13 @@
 //! Results that are kept, on both backends: what is not run again, what is known by what, and what is not kept.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use annals::prelude::*;
 use annals::store::MemoryBackend;
 use annals::{RunError, block_on};
 
+use crate::functional::Log;
 use crate::kv::Hand;
 use crate::places::{place, same_after_reload};
 
@@ -22,20 +23,6 @@ struct Work {
 
 fn lines(text: impl Into<String>) -> WorkUpdate {
     Work::update().lines([text.into()])
-}
-
-/// What ran.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    fn add(&self, line: impl Into<String>) {
-        self.0.lock().unwrap().push(line.into());
-    }
-
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().unwrap())
-    }
 }
 
 fn by_n() -> CachePolicy {

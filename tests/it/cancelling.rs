@@ -11,22 +11,12 @@ use annals::graph::Cancelled;
 use annals::prelude::*;
 use annals::{RunError, block_on};
 
-use crate::places::{place, same_after_reload};
-
-#[derive(State, Clone, Default, Debug, PartialEq)]
-struct Log {
-    #[channel(append)]
-    lines: List<String>,
-}
-
-fn line(text: impl Into<String>) -> LogUpdate {
-    Log::update().lines([text.into()])
-}
+use crate::lines::{self, EVERY_WAY, Log, LogUpdate, line, start};
+use crate::places::{new_thread, same_after_reload};
 
 /// A new thread.
 fn thread() -> Thread {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    place(module_path!()).thread(NEXT.fetch_add(1, Ordering::Relaxed).to_string()).unwrap()
+    new_thread(module_path!())
 }
 
 /// Counts what was dropped.
@@ -93,26 +83,12 @@ fn run_on(
     value: &'static str,
     durability: Durability,
 ) -> Result<Outcome<Log>> {
-    let run = graph.run(thread).context(value).durability(durability);
-    if driver == 0 { run.invoke(input) } else { block_on(run.ainvoke(input)) }
+    lines::run_on(driver, graph.run(thread).context(value).durability(durability), input)
 }
-
-fn start() -> Input {
-    annals::IntoInput::<Log>::into_input(Log::update())
-}
-
-const ALL: [(usize, Durability); 6] = [
-    (0, Durability::Sync),
-    (0, Durability::Async),
-    (0, Durability::Exit),
-    (1, Durability::Sync),
-    (1, Durability::Async),
-    (1, Durability::Exit),
-];
 
 #[test]
 fn a_cancelled_run_drops_what_waits_keeps_what_has_ended_and_goes_on_where_it_was() {
-    for (driver, durability) in ALL {
+    for (driver, durability) in EVERY_WAY {
         let (drops, ended) = (Drops::default(), Drops::default());
         let counted = ended.clone();
         let graph = StateGraph::<Log>::new()
@@ -151,7 +127,7 @@ fn a_cancelled_run_drops_what_waits_keeps_what_has_ended_and_goes_on_where_it_wa
 
 #[test]
 fn a_run_is_cancelled_from_outside_while_all_of_its_nodes_wait() {
-    for (driver, durability) in ALL {
+    for (driver, durability) in EVERY_WAY {
         let drops = Drops::default();
         let graph = StateGraph::<Log>::new()
             .node("one", waits(&drops))
@@ -185,7 +161,7 @@ fn a_run_is_cancelled_from_outside_while_all_of_its_nodes_wait() {
 
 #[test]
 fn no_other_task_starts_and_none_is_tried_again_or_handled() {
-    for (driver, durability) in ALL {
+    for (driver, durability) in EVERY_WAY {
         let runs = Arc::new(Mutex::new(Vec::new()));
         let node = |name: &'static str, fails: bool| {
             let runs = Arc::clone(&runs);
@@ -224,7 +200,7 @@ fn no_other_task_starts_and_none_is_tried_again_or_handled() {
 
 #[test]
 fn a_pause_before_another_attempt_ends_when_the_run_is_cancelled() {
-    for (driver, durability) in ALL {
+    for (driver, durability) in EVERY_WAY {
         let (control, failed) = (RunControl::new(), Drops::default());
         let counted = failed.clone();
         let fails = move |_: &Log, context: &Context| {
@@ -256,7 +232,7 @@ fn a_pause_before_another_attempt_ends_when_the_run_is_cancelled() {
 
 #[test]
 fn a_graph_inside_is_cancelled_with_the_run_and_goes_on_where_it_was() {
-    for (driver, durability) in ALL {
+    for (driver, durability) in EVERY_WAY {
         let (drops, once) = (Drops::default(), Drops::default());
         let counted = once.clone();
         let inner = StateGraph::<Log>::new()
@@ -300,7 +276,7 @@ fn a_graph_inside_is_cancelled_with_the_run_and_goes_on_where_it_was() {
 
 #[test]
 fn tasks_are_not_called_any_more_and_finished_ones_keep_their_results() {
-    for (driver, durability) in ALL {
+    for (driver, durability) in EVERY_WAY {
         let runs = Drops::default();
         let counted = runs.clone();
         let task = Task::new("task", move |n: i64| {
@@ -329,7 +305,7 @@ fn tasks_are_not_called_any_more_and_finished_ones_keep_their_results() {
 
 #[test]
 fn an_async_task_that_waits_is_dropped_with_its_run() {
-    for (driver, durability) in ALL {
+    for (driver, durability) in EVERY_WAY {
         let drops = Drops::default();
         let counted = drops.clone();
         let task = Task::new("waits", move |n: i64, context: Context| {
@@ -358,7 +334,7 @@ fn an_async_task_that_waits_is_dropped_with_its_run() {
 
 #[test]
 fn a_node_that_stops_because_of_the_cancel_has_not_failed_and_one_that_says_so_by_itself_has() {
-    for (driver, durability) in ALL {
+    for (driver, durability) in EVERY_WAY {
         let stops = |_: &Log, context: &Context| {
             if impatient(context) {
                 context.control().cancel("enough");

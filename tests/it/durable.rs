@@ -9,6 +9,7 @@ use annals::base::{Clock, Timestamp};
 use annals::prelude::*;
 use annals::store::{OpenOptions, StoreError};
 
+use crate::lines::{Log, line};
 use crate::places::{place, place_with};
 
 /// A clock that the test sets, in seconds.
@@ -40,16 +41,6 @@ fn timed() -> (Hands, Store) {
 fn sleepers(store: &Store) -> Vec<(String, i64)> {
     let timers = store.timers(None).unwrap();
     timers.iter().map(|timer| (timer.point.thread.to_string(), timer.wake_at.as_micros() / 1_000_000)).collect()
-}
-
-#[derive(State, Clone, Default, Debug, PartialEq)]
-struct Log {
-    #[channel(append)]
-    lines: List<String>,
-}
-
-fn line(text: &str) -> LogUpdate {
-    Log::update().lines([text.to_string()])
 }
 
 #[test]
@@ -191,7 +182,7 @@ fn tasks_and_graphs_inside_sleep_as_well() {
         ctx.sleep_until(at(10))?;
         let first = rest.call(ctx, 5)?;
         let second = rest.call(ctx, 7)?;
-        Ok(line(&format!("{first} {second}")))
+        Ok(line(format!("{first} {second}")))
     });
     let graph = StateGraph::<Log>::new().node("outer", inner).edge(START, "outer").compile().unwrap();
     let thread = store.thread("t").unwrap();

@@ -13,15 +13,16 @@ fn thread() -> Thread {
     place(module_path!()).thread("t").unwrap()
 }
 
+/// What ran.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    fn add(&self, line: impl Into<String>) {
+    pub(crate) fn add(&self, line: impl Into<String>) {
         self.0.lock().unwrap().push(line.into());
     }
 
-    fn take(&self) -> Vec<String> {
+    pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 }

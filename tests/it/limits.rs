@@ -12,22 +12,12 @@ use annals::prelude::*;
 use annals::{RunError, Sleep, TimeoutKind, Timer, block_on};
 
 use crate::clock::{SimClock, by_the_clock, ms};
-use crate::places::{place, same_after_reload};
-
-#[derive(State, Clone, Default, Debug, PartialEq)]
-struct Log {
-    #[channel(append)]
-    lines: List<String>,
-}
-
-fn line(text: impl Into<String>) -> LogUpdate {
-    Log::update().lines([text.into()])
-}
+use crate::lines::{Log, LogUpdate, line, start};
+use crate::places::{new_thread, same_after_reload};
 
 /// A new thread.
 fn thread() -> Thread {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    place(module_path!()).thread(NEXT.fetch_add(1, Ordering::Relaxed).to_string()).unwrap()
+    new_thread(module_path!())
 }
 
 /// A timer that spends a thread on each pause.
@@ -58,10 +48,6 @@ where
     check(graph.invoke(&thread(), input()));
     check(block_on(graph.ainvoke(&thread(), input())));
     check(block_on(graph.run(&thread()).timer(Threads).ainvoke(input())));
-}
-
-fn start() -> Input {
-    annals::IntoInput::<Log>::into_input(Log::update())
 }
 
 fn options(limits: impl Into<TimeoutPolicy>) -> NodeOptions<Log> {

@@ -61,6 +61,7 @@ mod limits;
 /// The same limits on a file.
 #[path = "limits.rs"]
 mod limits_in_a_file;
+mod lines;
 mod nonblocking;
 /// The same runs on a file.
 #[path = "nonblocking.rs"]

@@ -1,6 +1,7 @@
 //! Where graphs are tested: on a store in memory and on a file. A module with graphs is compiled once for each.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use annals::prelude::*;
 use annals::store::{MemoryBackend, OpenOptions};
@@ -13,6 +14,12 @@ thread_local! {
 /// A new store: a file if the module is the one for files.
 pub(crate) fn place(module: &str) -> Store {
     place_with(module, OpenOptions::new())
+}
+
+/// A new thread of such a store.
+pub(crate) fn new_thread(module: &str) -> Thread {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    place(module).thread(NEXT.fetch_add(1, Ordering::Relaxed).to_string()).unwrap()
 }
 
 /// A store with options. A file is that of the test: opened again, it is the same.

@@ -7,17 +7,8 @@ use std::time::Duration;
 use annals::prelude::*;
 use annals::{IntoInput, RunError, block_on};
 
+use crate::lines::{Log, LogUpdate, line};
 use crate::places::{place, same_after_reload};
-
-#[derive(State, Clone, Default, Debug, PartialEq)]
-struct Log {
-    #[channel(append)]
-    lines: List<String>,
-}
-
-fn line(text: impl Into<String>) -> LogUpdate {
-    Log::update().lines([text.into()])
-}
 
 fn thread() -> Thread {
     place(module_path!()).thread("t").unwrap()

@@ -12,25 +12,11 @@ use annals::prelude::*;
 use annals::{ErrorKind, IntoInput, Run, RunError, Timer, block_on};
 
 use crate::clock::{SimClock, by_the_clock, ms};
-use crate::places::{place, place_with, same_after_reload};
-
-#[derive(State, Clone, Default, Debug, PartialEq)]
-struct Log {
-    #[channel(append)]
-    lines: List<String>,
-}
-
-fn line(text: impl Into<String>) -> LogUpdate {
-    Log::update().lines([text.into()])
-}
-
-fn start() -> Input {
-    IntoInput::<Log>::into_input(Log::update())
-}
+use crate::lines::{EVERY_WAY, Log, LogUpdate, line, run_on, start};
+use crate::places::{new_thread, place_with, same_after_reload};
 
 fn thread() -> Thread {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    place(module_path!()).thread(NEXT.fetch_add(1, Ordering::Relaxed).to_string()).unwrap()
+    new_thread(module_path!())
 }
 
 /// A count that nodes share with their test.
@@ -67,11 +53,6 @@ fn counts(count: &Count) -> impl Fn(&Log) -> NodeResult<LogUpdate> + use<> {
         count.up();
         Ok(line("counted"))
     }
-}
-
-/// Runs on one of the drivers.
-fn run_on<S: Clone + Send + Sync + 'static>(driver: usize, run: Run<'_, S>, input: Input) -> Result<Outcome<S>> {
-    if driver == 0 { run.invoke(input) } else { block_on(run.ainvoke(input)) }
 }
 
 /// A store whose time passes when its clock is told to.
@@ -135,18 +116,9 @@ fn late<S: std::fmt::Debug>(outcome: Result<Outcome<S>>) -> Vec<String> {
     }
 }
 
-const ALL: [(usize, Durability); 6] = [
-    (0, Durability::Sync),
-    (0, Durability::Async),
-    (0, Durability::Exit),
-    (1, Durability::Sync),
-    (1, Durability::Async),
-    (1, Durability::Exit),
-];
-
 #[test]
 fn a_superstep_that_takes_too_long_is_stopped_and_what_has_ended_is_kept() {
-    for (driver, durability) in ALL {
+    for (driver, durability) in EVERY_WAY {
         let (clock, count, parts) = (SimClock::default(), Count::default(), Count::default());
         let graph = StateGraph::<Log>::new()
             .node("first", |_: &Log| Ok(line("first")))
@@ -252,7 +224,7 @@ fn each_superstep_has_the_whole_time_and_all_attempts_share_it() {
 
 #[test]
 fn a_node_on_a_thread_is_told_and_waited_for_and_what_it_wrote_is_kept() {
-    for (driver, durability) in ALL {
+    for (driver, durability) in EVERY_WAY {
         let (count, runs) = (Count::default(), Count::default());
         let counted = runs.clone();
         let graph = StateGraph::<Log>::new()
@@ -304,7 +276,7 @@ fn inner(once: &Count, limit: Duration) -> CompiledGraph<Log> {
 fn a_graph_inside_keeps_to_its_own_time_and_goes_with_that_of_the_graph_around_it() {
     let none = Duration::ZERO;
     let quick = || RetryPolicy::new().initial_interval(Duration::from_micros(10)).jitter(false);
-    for (driver, durability) in ALL {
+    for (driver, durability) in EVERY_WAY {
         for (own, around) in [(ms(20), none), (none, ms(20))] {
             let (clock, once) = (SimClock::default(), Count::default());
             let graph = StateGraph::<Log>::new()
@@ -371,7 +343,7 @@ fn graphs_and_tasks_that_a_node_on_a_thread_calls_are_stopped_with_its_superstep
         .step_timeout(ms(20))
         .compile()
         .unwrap();
-    for (driver, durability) in ALL {
+    for (driver, durability) in EVERY_WAY {
         let thread = thread();
         let outcome = run_on(driver, graph.run(&thread).context("slow").durability(durability), start());
         assert_eq!(late(outcome), ["graph", "task"]);
@@ -383,7 +355,7 @@ fn graphs_and_tasks_that_a_node_on_a_thread_calls_are_stopped_with_its_superstep
 
 #[test]
 fn a_node_that_failed_by_itself_is_the_error_of_the_run() {
-    for (driver, durability) in ALL {
+    for (driver, durability) in EVERY_WAY {
         let (clock, begun) = (SimClock::default(), Count::default());
         let counted = begun.clone();
         let graph = StateGraph::<Log>::new()
@@ -409,7 +381,7 @@ fn a_node_that_failed_by_itself_is_the_error_of_the_run() {
 
 #[test]
 fn a_question_beside_a_node_without_time_stays_open() {
-    for (driver, durability) in ALL {
+    for (driver, durability) in EVERY_WAY {
         let (clock, begun) = (SimClock::default(), Count::default());
         let counted = begun.clone();
         let graph = StateGraph::<Log>::new()

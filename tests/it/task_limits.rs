@@ -12,11 +12,10 @@ use annals::prelude::*;
 use annals::{RunError, TimeoutKind, Timer, block_on};
 
 use crate::clock::{SimClock, by_the_clock, ms};
-use crate::places::place;
+use crate::places::new_thread;
 
 fn thread() -> Thread {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    place(module_path!()).thread(NEXT.fetch_add(1, Ordering::Relaxed).to_string()).unwrap()
+    new_thread(module_path!())
 }
 
 /// An entrypoint that awaits a task, and one that waits for it on its thread.
