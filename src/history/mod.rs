@@ -19,5 +19,6 @@ pub use messages::MessageQuery;
 pub use snapshot::{Blame, Snapshot};
 pub use thread::{History, Thread};
 pub use transfer::{
-    ExportOptions, ExportReport, Framing, ImportOptions, ImportReport, Problem, Problems, TransferError,
+    BrokenLine, BrokenLines, ExportOptions, ExportReport, Framing, ImportOptions, ImportReport, Problem, Problems,
+    TransferError,
 };

@@ -208,7 +208,10 @@ pub(super) fn found(value: &Value) -> String {
     match value {
         Value::Str(text) => format!("{:?}", text.chars().take(64).collect::<String>()),
         Value::Null | Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) => value.to_json().to_string(),
-        other => format!("a {}", other.kind()),
+        other => match other.big_integer() {
+            Some(digits) => digits.chars().take(64).collect(),
+            None => format!("a {}", other.kind()),
+        },
     }
 }
 

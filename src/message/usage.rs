@@ -172,7 +172,8 @@ pub(super) fn count(field: &'static str, value: Value) -> Result<i64, MessageErr
         Value::Float(x) if x.fract() == 0.0 && (-TWO_TO_63..TWO_TO_63).contains(x) => Some(*x as i64),
         _ => None,
     };
-    read.ok_or_else(|| MessageError::invalid(field, "an integer", &value))
+    let expected = if value.kind() == "int" { "an integer of 64 bits" } else { "an integer" };
+    read.ok_or_else(|| MessageError::invalid(field, expected, &value))
 }
 
 #[cfg(test)]

@@ -179,6 +179,90 @@ fn what_ends_an_import_is_told_with_its_place_and_what_is_stored() {
     assert_eq!(export(&store, "empty", &ExportOptions::new()).0, json!([]));
 }
 
+#[test]
+fn a_lenient_import_leaves_out_what_it_cannot_read_and_says_which_lines() {
+    let store = place(module_path!());
+    let good = |n: u64| json!({"type": "human", "content": "a", "id": n.to_string()}).to_string();
+    let huge = json!({"type": "human", "content": "x".repeat(65 << 20)});
+    let lines = [&good(1), "{\"type\": \"human", "", &good(2), "nothing", &huge.to_string(), "5", &good(3)].join("\n");
+    let options = ImportOptions::new().lenient();
+    let report = store.thread("lines").unwrap().import_messages(&options, lines.as_bytes()).unwrap();
+    assert_eq!((report.messages, report.not_understood.count, report.left_out.count), (4, 1, 3));
+    let first: Vec<_> = report.left_out.first.iter().map(|line| (line.line, line.reason.as_str())).collect();
+    assert_eq!(
+        first[..2],
+        [(2, "column 16: expected no control character in a text"), (5, "column 1: expected a value")]
+    );
+    assert!(first[2].0 == 6 && first[2].1.contains("limit"), "{:?}", first[2]);
+    let (exported, _) = export(&store, "lines", &ExportOptions::new());
+    let ids: Vec<_> = exported.as_array().unwrap().iter().map(|item| item["data"]["id"].as_str()).collect();
+    assert_eq!(ids, [Some("1"), Some("2"), None, Some("3")]);
+
+    // A list is no matter of lines.
+    let list = format!("[{},\n{{]", good(1));
+    let error = store.thread("list").unwrap().import_messages(&options, list.as_bytes()).unwrap_err();
+    assert!(matches!(error, TransferError::NotJson { line: 2, messages: 1, .. }), "{error}");
+    let many = "x\n".repeat(1_000);
+    let report = store.thread("none").unwrap().import_messages(&options, many.as_bytes()).unwrap();
+    assert_eq!((report.messages, report.left_out.count, report.left_out.first.len()), (0, 1_000, 100));
+}
+
+#[test]
+fn an_object_with_messages_that_is_the_whole_text_is_their_list() {
+    let store = place(module_path!());
+    let chat = json!({
+        "model": "m",
+        "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, 5],
+        "tools": [],
+    });
+    let pretty = serde_json::to_string_pretty(&chat).unwrap();
+    for (at, text) in [chat.to_string(), pretty].into_iter().enumerate() {
+        let thread = format!("whole {at}");
+        let report = import(&store, &thread, MessageForm::OpenAi, &text).unwrap();
+        assert_eq!((report.items, report.messages, report.not_understood.first[0].position), (3, 3, 2));
+        assert_eq!(report.beside, ["model", "tools"]);
+        let (exported, _) = export(&store, &thread, &ExportOptions::new().form(MessageForm::OpenAi));
+        assert_eq!(exported, chat["messages"]);
+    }
+    // One of several, one in a list, one where it is said what the text is: no list, but an item.
+    let plain = ImportOptions::new();
+    for (at, (options, text)) in [
+        (plain.clone(), format!("{chat}\n{chat}\n")),
+        (plain.clone(), format!("[{chat}]")),
+        (plain.clone().framing(Framing::Lines), chat.to_string()),
+        (plain.clone().lenient(), format!("{chat}\nx")),
+        (plain.lenient(), format!("x\n{chat}")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let thread = store.thread(format!("item {at}")).unwrap();
+        let report = thread.import_messages(&options, text.as_bytes()).unwrap();
+        let items = if at == 0 { 2 } else { 1 };
+        assert_eq!((report.items, report.not_understood.count), (items, items), "{text}");
+        assert!(report.beside.is_empty());
+    }
+    let cut = import(&store, "cut", MessageForm::OpenAi, &format!("{chat} x")).unwrap_err();
+    assert!(matches!(cut, TransferError::NotJson { messages: 1, .. }), "{cut}");
+}
+
+#[test]
+fn lines_of_which_the_first_is_a_list_are_imported_as_they_were_exported() {
+    let store = place(module_path!());
+    let items = json!([[], {"type": "human", "content": "a"}, 5]);
+    import(&store, "list", MessageForm::LangChain, &items.to_string()).unwrap();
+    let mut lines = Vec::new();
+    let head = store.thread("list").unwrap().head().unwrap().unwrap();
+    head.export_messages("messages", &ExportOptions::new().framing(Framing::Lines), &mut lines).unwrap();
+    assert!(lines.starts_with(b"[]\n"));
+    let options = ImportOptions::new().framing(Framing::Lines);
+    let report = store.thread("lines").unwrap().import_messages(&options, &*lines).unwrap();
+    assert_eq!((report.messages, report.not_understood.count), (3, 2));
+    let error =
+        store.thread("no list").unwrap().import_messages(&ImportOptions::new().framing(Framing::List), &b"5"[..]);
+    assert_eq!(error.unwrap_err().to_string(), "line 1, column 1: expected a list; nothing was stored");
+}
+
 /// A reader, or a writer, that fails after so many bytes and hands over a few at a time.
 struct Broken<'a>(&'a [u8], usize);
 
@@ -312,12 +396,50 @@ fn a_mark_at_the_beginning_is_passed_over_and_a_wrong_kind_of_file_is_named() {
 fn what_is_not_understood_is_named_by_its_own_path() {
     let store = place(module_path!());
     let text = r#"[{"role": "user", "content": [5]}, 7]"#;
-    let report = import(&store, "chat", MessageForm::OpenAi, text).unwrap();
-    let reasons: Vec<&str> = report.not_understood.first.iter().map(|problem| problem.reason.as_str()).collect();
+    let reasons = |thread: &str, form: MessageForm, text: &str| -> Vec<String> {
+        let report = import(&store, thread, form, text).unwrap();
+        report.not_understood.first.into_iter().map(|problem| problem.reason).collect()
+    };
     assert_eq!(
-        reasons,
+        reasons("chat", MessageForm::OpenAi, text),
         ["content[0]: expected a text or an object, found 5", "Unsupported message type: <class 'int'>"]
     );
+    // Counts of tokens have 64 bits, here and in what is stored.
+    let large = "36893488147419103232";
+    let ai = |usage: &str| format!(r#"{{"type": "ai", "content": "", "usage_metadata": {{{usage}}}}}"#);
+    let counts = |n: &str| format!(r#""input_tokens": {n}, "output_tokens": 1, "total_tokens": 2"#);
+    let details = format!(r#"{}, "input_token_details": {{"audio": 9223372036854775808}}"#, counts("1"));
+    assert_eq!(
+        reasons("langchain", MessageForm::LangChain, &format!("[{}, {}]", ai(&counts(large)), ai(&details))),
+        [
+            format!("usage_metadata.input_tokens: expected an integer of 64 bits, found {large}"),
+            "usage_metadata.input_token_details.audio: expected an integer of 64 bits, found 9223372036854775808"
+                .into(),
+        ]
+    );
+    let response = format!(r#"[{{"kind": "response", "parts": [], "usage": {{"output_tokens": {large}}}}}]"#);
+    assert_eq!(
+        reasons("pydantic", MessageForm::PydanticAi, &response),
+        [format!("messages[0].usage.output_tokens: expected an integer of 64 bits, found {large}")]
+    );
+}
+
+/// What `convert_to_messages` of LangChain refuses is kept as it is, and what it takes is taken.
+#[test]
+fn arguments_of_calls_that_are_no_json_are_kept_with_their_message() {
+    let store = place(module_path!());
+    let call = |arguments: Json| {
+        let call = json!({"type": "function", "id": "c", "function": {"name": "f", "arguments": arguments}});
+        json!({"role": "assistant", "content": "", "tool_calls": [call]})
+    };
+    let taken = [json!("{\"a\": 1}"), json!("{\"a\": NaN}"), json!("{\"a\": \"x\ny\"}"), json!({"a": 1})];
+    let refused = ["{bad", "", "[]", "5", "null", "\"x\"", "{\"a\": 1} x", "{\"a\": 1,}", "{\"a\": 1"].map(Json::from);
+    let refused = refused.into_iter().chain([json!(null), json!(5)]);
+    let items: Json = taken.into_iter().chain(refused).map(call).collect();
+    let report = import(&store, "chat", MessageForm::OpenAi, &items.to_string()).unwrap();
+    assert_eq!((report.messages, report.not_understood.count), (15, 11), "{:?}", report.not_understood);
+    let (exported, _) = export(&store, "chat", &ExportOptions::new().form(MessageForm::OpenAi));
+    assert_eq!(exported.as_array().unwrap()[4..], items.as_array().unwrap()[4..]);
 }
 
 #[test]

@@ -160,7 +160,7 @@ pub(crate) struct Export {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Import {
-    /// A JSON list of messages, or JSON objects one after another; - for stdin
+    /// A JSON list of messages, an object with one as its "messages", or JSON objects one after another; - for stdin
     pub(crate) file: PathBuf,
     /// The id of the new thread
     #[arg(long, value_name = "NEW")]
@@ -171,4 +171,10 @@ pub(crate) struct Import {
     /// The channel
     #[arg(long, value_name = "NAME", default_value = "messages")]
     pub(crate) channel: String,
+    /// One JSON object a line, also if the first is a list
+    #[arg(long)]
+    pub(crate) lines: bool,
+    /// Leave out lines that cannot be read, and say which
+    #[arg(long)]
+    pub(crate) lenient: bool,
 }

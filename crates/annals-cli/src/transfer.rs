@@ -3,8 +3,9 @@
 //! `export` writes the messages to stdout and says on stderr what was left out; with `--out` it writes a file and prints
 //! a report. JSON: `{"schema": 1, "thread", "checkpoint", "channel", "form", "messages", "items", "kept", "refused":
 //! PROBLEMS, "left_out": {field: count}}`. `import` prints the id of the new thread; JSON: `{"schema": 1, "thread",
-//! "checkpoint", "channel", "form", "items", "messages", "ids_given", "checkpoints", "not_understood": PROBLEMS}`.
-//! PROBLEMS is `{"count", "first": [{"position", "reason"}]}`.
+//! "checkpoint", "channel", "form", "items", "messages", "ids_given", "checkpoints", "not_understood": PROBLEMS,
+//! "left_out": {"count", "first": [{"line", "reason"}]}, "beside": [name]}`. PROBLEMS is `{"count", "first":
+//! [{"position", "reason"}]}`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -100,11 +101,18 @@ pub(crate) fn import(args: &args::Import, store: Option<&Path>, out: &mut Output
     let path = point::named(store)?;
     let store = if path.exists() { point::open(path, OpenOptions::new())? } else { Store::open(path)? };
     let thread = store.thread(&args.name)?;
-    let options = ImportOptions::new().form(args.form).channel(args.channel.as_str());
+    let mut options = ImportOptions::new().form(args.form).channel(args.channel.as_str());
+    if args.lines {
+        options = options.framing(Framing::Lines);
+    }
+    if args.lenient {
+        options = options.lenient();
+    }
     let report = thread.import_messages(&options, input)?;
     if out.is_json() {
         let checkpoint = thread.head()?.map(|head| head.id().to_string());
-        let ImportReport { items, messages, ids_given, checkpoints, not_understood, .. } = &report;
+        let ImportReport { items, messages, ids_given, checkpoints, not_understood, left_out, beside } = &report;
+        let lines = left_out.first.iter().map(|line| json!({ "line": line.line, "reason": line.reason }));
         out.json(&json!({
             "schema": 1,
             "thread": thread.id().as_str(),
@@ -116,6 +124,8 @@ pub(crate) fn import(args: &args::Import, store: Option<&Path>, out: &mut Output
             "ids_given": ids_given,
             "checkpoints": checkpoints,
             "not_understood": problems(not_understood),
+            "left_out": { "count": left_out.count, "first": lines.collect::<Vec<_>>() },
+            "beside": beside,
         }))?;
         return Ok(0);
     }
@@ -123,6 +133,11 @@ pub(crate) fn import(args: &args::Import, store: Option<&Path>, out: &mut Output
     out.flush()?;
     note(format!("{} imported", messages(report.messages)));
     tell(&report.not_understood, "were not understood and are kept as they are");
+    let left_out = &report.left_out;
+    tell_all(left_out.count, "left out, by line", left_out.first.iter().map(|line| (line.line, &line.reason)));
+    if !report.beside.is_empty() {
+        note(format!("beside the messages, and left out: {}", escape(&report.beside.join(", "))));
+    }
     Ok(0)
 }
 
@@ -131,13 +146,17 @@ fn messages(n: u64) -> String {
 }
 
 fn tell(problems: &Problems, what: &str) {
-    if problems.count == 0 {
+    tell_all(problems.count, what, problems.first.iter().map(|problem| (problem.position, &problem.reason)));
+}
+
+/// Says how many there were, and of the first of them where they are and why.
+fn tell_all<'a>(n: u64, what: &str, first: impl Iterator<Item = (u64, &'a String)>) {
+    if n == 0 {
         return;
     }
-    note(format!("{} {what}:", problems.count));
-    for problem in problems.first.iter().take(PROBLEMS_SHOWN) {
-        let reason = escape(&problem.reason).into_owned();
-        note(format!("  {}: {}", problem.position, crate::output::cut(&reason, 200)));
+    note(format!("{n} {what}:"));
+    for (at, reason) in first.take(PROBLEMS_SHOWN) {
+        note(format!("  {at}: {}", crate::output::cut(&escape(reason), 200)));
     }
 }
 
@@ -156,9 +175,9 @@ impl From<TransferError> for Failure {
                 Self::not_found("channel_not_found", message).hint("annals show THREAD lists the channels")
             }
             TransferError::NotJson { messages: 0, .. } => Self::new(4, "not_json", message),
-            TransferError::NotJson { .. } => {
-                Self::new(4, "not_json", message).hint("what is before it is stored; choose another --name to repeat")
-            }
+            TransferError::NotJson { .. } => Self::new(4, "not_json", message).hint(
+                "what is before it is stored; to repeat, choose another --name; --lenient leaves out broken lines",
+            ),
             _ => Self::new(70, "io", message),
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! *Absent:* merging: what is read stands in the list as it comes, messages with one id beside each other included.
 
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
-use super::{Problems, TransferError};
+use super::{BrokenLines, Framing, Problems, TransferError};
 use crate::base::limits::{IMPORT_BYTES_MAX, IMPORT_MESSAGES_MAX};
 use crate::base::{CheckpointId, IdSource, Namespace, Payload, Timestamp, Value};
 use crate::history::Thread;
@@ -19,6 +19,8 @@ use crate::store::{Batch, NewCheckpoint, Parent, Source};
 pub struct ImportOptions {
     form: MessageForm,
     channel: String,
+    framing: Option<Framing>,
+    is_lenient: bool,
 }
 
 impl ImportOptions {
@@ -40,11 +42,51 @@ impl ImportOptions {
         self.channel = channel.into();
         self
     }
+
+    /// Says how the items stand in the text. Unless it is said, a text that begins with `[` is a list; in any other, values
+    /// follow each other, over as many lines as they take; and an object that is the whole text and has the list
+    /// `messages` is that list.
+    #[must_use]
+    pub fn framing(mut self, framing: Framing) -> Self {
+        self.framing = Some(framing);
+        self
+    }
+
+    /// Goes on after what ends an import otherwise: a line that cannot be read, and an item that cannot be stored even as
+    /// it is. They are left out and counted with their lines in [`ImportReport::left_out`]. A list is not a matter of
+    /// lines: what cannot be read in it still ends the import.
+    ///
+    /// # Example: a broken line
+    /// ```
+    /// use annals::history::ImportOptions;
+    /// use annals::message::MessageForm;
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let whole = r#"{"role": "user", "content": "a"}"#;
+    /// let lines = format!("{whole}\n{{\"role\": \"us\n{whole}\n");
+    /// let options = ImportOptions::new().form(MessageForm::OpenAi);
+    /// let thread = Store::memory().thread("strict")?;
+    /// let error = thread.import_messages(&options, lines.as_bytes()).unwrap_err();
+    /// assert!(error.to_string().starts_with("line 2, column 13: expected no control character in a text"));
+    /// assert_eq!(thread.head()?.expect("it was made").tail("messages", 9)?.len(), 1);
+    ///
+    /// let thread = Store::memory().thread("lenient")?;
+    /// let report = thread.import_messages(&options.lenient(), lines.as_bytes())?;
+    /// assert_eq!((report.messages, report.left_out.count, report.left_out.first[0].line), (2, 1, 2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn lenient(mut self) -> Self {
+        self.is_lenient = true;
+        self
+    }
 }
 
 impl Default for ImportOptions {
     fn default() -> Self {
-        Self { form: MessageForm::default(), channel: "messages".into() }
+        Self { form: MessageForm::default(), channel: "messages".into(), framing: None, is_lenient: false }
     }
 }
 
@@ -58,6 +100,10 @@ pub struct ImportReport {
     /// Items that could not be read or stored as messages, and messages of a type that is not known. They are kept as they are,
     /// see [`Message::keep`] and [`Role::Other`].
     pub not_understood: Problems,
+    /// Lines that were left out; none unless the import was [`lenient`](ImportOptions::lenient).
+    pub left_out: BrokenLines,
+    /// The names of what stood beside the list `messages` of an object and was left out.
+    pub beside: Vec<String>,
     /// Messages that came without an id and were given one.
     pub ids_given: u64,
     /// Checkpoints made.
@@ -65,15 +111,22 @@ pub struct ImportReport {
 }
 
 impl Thread {
-    /// Makes this thread from a text of messages: a JSON list of objects, or objects one after another (JSON lines).
+    /// Makes this thread from a text of messages: a JSON list of objects, an object with such a list as its `messages`, or
+    /// objects one after another (JSON lines).
     ///
-    /// The text is read by [`JsonItems`], which holds one item at a time and takes what Python writes, and every [`IMPORT_MESSAGES_MAX`] messages a checkpoint is committed. Nothing is
-    /// dropped silently: an item that cannot be read as a message is kept as it is, counted, and written again by an
-    /// export. Messages without an id get one; nothing is merged.
+    /// The text is read by [`JsonItems`], which holds one item at a time and takes what Python writes, and every
+    /// [`IMPORT_MESSAGES_MAX`] messages a checkpoint is committed. An object with the list `messages` is held as one item
+    /// ([`IMPORT_ITEM_BYTES_MAX`](crate::base::limits::IMPORT_ITEM_BYTES_MAX)). Nothing is dropped silently: an item that cannot be read as a message is
+    /// kept as it is, counted, and written again by an export; what stood beside such a list is named. Messages without an
+    /// id get one; nothing is merged.
     ///
     /// # Errors
-    /// [`TransferError::Exists`]; [`TransferError::NotJson`], [`TransferError::Io`] and [`TransferError::Message`], and
-    /// then what was read before is in the thread; [`TransferError::Store`].
+    /// - [`TransferError::Exists`]: the thread has a checkpoint already. Nothing was written.
+    /// - [`TransferError::NotJson`], [`TransferError::Io`] and [`TransferError::Message`]: the text ends the import there.
+    ///   They say how many messages the thread has now: all that stood before. If that is none, the thread was not made; a
+    ///   thread that was made has to be deleted before it is imported again
+    ///   ([`Store::delete_thread`](crate::store::Store::delete_thread)).
+    /// - [`TransferError::Store`]: a commit was refused, and the thread has what was committed before.
     ///
     /// # Example
     /// ```
@@ -106,7 +159,15 @@ impl Thread {
             head: None,
         };
         let mut items = JsonItems::new(BufReader::new(input));
-        match items.try_for_each(|item| import.item(item?)) {
+        match options.framing {
+            None => {}
+            Some(Framing::List) => items = items.list(),
+            Some(Framing::Lines) => items = items.lines(),
+        }
+        if options.is_lenient {
+            items = items.lenient();
+        }
+        match import.items(&mut items) {
             Ok(()) => import.commit(true)?,
             Err(ended) => {
                 import.commit(false)?;
@@ -132,17 +193,68 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    fn item(&mut self, item: Value) -> Result<(), Ended> {
+    fn items(&mut self, items: &mut JsonItems<impl BufRead>) -> Result<(), Ended> {
+        // The first item, as long as nothing follows it that says that it is one of many.
+        let mut whole = None;
+        while let Some(item) = items.next() {
+            let line = items.line();
+            if let Some((line, first)) = whole.take() {
+                self.item(line, first)?;
+            }
+            let item = match item {
+                Ok(item) => item,
+                Err(JsonItemsError::NotJson { line: at, column, reason }) if !items.has_ended() => {
+                    let above = if at == line { String::new() } else { format!("line {at}, ") };
+                    self.report.left_out.note(line, format!("{above}column {column}: {reason}"));
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let is_first = self.report.items + self.report.left_out.count == 0;
+            if is_first && self.options.framing.is_none() && !items.is_list() && self.is_wrapper(&item) {
+                whole = Some((line, item));
+            } else {
+                self.item(line, item)?;
+            }
+        }
+        match whole {
+            Some((line, Value::Map(mut map))) => {
+                let messages = map.shift_remove("messages");
+                self.report.beside = map.into_iter().map(|(name, _)| name).collect();
+                let Some(Value::List(messages)) = messages else { return Ok(()) };
+                messages.into_iter().try_for_each(|message| self.item(line, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether an item has the list `messages` and is no message.
+    fn is_wrapper(&mut self, item: &Value) -> bool {
+        matches!(item.get("messages"), Some(Value::List(_))) && self.read(item.clone()).is_err()
+    }
+
+    fn read(&mut self, item: Value) -> Result<Vec<Message>, MessageError> {
+        self.options.form.read(item, &mut Fresh::new(&self.began, &mut self.ids))
+    }
+
+    /// Takes an item that begins in a line.
+    fn item(&mut self, line: usize, item: Value) -> Result<(), Ended> {
         let position = self.report.items;
         self.report.items += 1;
-        let read = self.options.form.read(item.clone(), &mut Fresh::new(&self.began, &mut self.ids));
+        let read = self.read(item.clone());
         let (payloads, given) = match read.and_then(|messages| self.stored(position, messages)) {
             Ok(stored) => stored,
-            Err(error) => {
-                self.report.not_understood.note(position, error);
-                let kept = self.stored(position, vec![Message::keep(item)]);
-                kept.map_err(|source| Ended(TransferError::Message { position, source, messages: 0 }))?
-            }
+            Err(error) => match self.stored(position, vec![Message::keep(item)]) {
+                Ok(kept) => {
+                    self.report.not_understood.note(position, error);
+                    kept
+                }
+                Err(source) if self.options.is_lenient => {
+                    self.report.left_out.note(line, source);
+                    return Ok(());
+                }
+                Err(source) => return Err(Ended(TransferError::Message { position, source, messages: 0 })),
+            },
         };
         self.report.ids_given += given;
         for payload in payloads {

@@ -40,6 +40,33 @@ impl Problems {
     }
 }
 
+/// One line that was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenLine {
+    /// The line, from 1.
+    pub line: u64,
+    /// Why it cannot be imported.
+    pub reason: String,
+}
+
+/// Counts the lines that were left out, and remembers the first of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BrokenLines {
+    /// How many there were.
+    pub count: u64,
+    /// The first [`PROBLEMS_MAX`] of them.
+    pub first: Vec<BrokenLine>,
+}
+
+impl BrokenLines {
+    fn note(&mut self, line: usize, reason: impl ToString) {
+        self.count += 1;
+        if self.first.len() < PROBLEMS_MAX {
+            self.first.push(BrokenLine { line: line as u64, reason: reason.to_string() });
+        }
+    }
+}
+
 /// An export or an import ended before its time.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -31,7 +31,7 @@ pub enum JsonItemsError {
 /// other. One item is held at a time. What Python writes is read: `NaN` and `Infinity`, integers of any length, and of
 /// equal names the last one counts. A byte order mark at the beginning is passed over.
 ///
-/// After an error there are no more items.
+/// After an error there are no more items, unless they are [`lenient`](Self::lenient).
 ///
 /// # Example: both kinds of text
 /// ```
@@ -49,10 +49,19 @@ pub enum JsonItemsError {
 #[derive(Debug)]
 pub struct JsonItems<R> {
     input: R,
+    /// What was taken from the input and is read again, from a byte of it on.
+    again: Vec<u8>,
+    again_at: usize,
     at: Place,
     state: State,
     /// The bytes of the present item.
     item: Vec<u8>,
+    /// The line in which it begins.
+    line: usize,
+    is_list: Option<bool>,
+    is_lenient: bool,
+    /// No item goes on in another line: so it was said, or a line was passed over.
+    by_line: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +100,67 @@ impl Place {
 impl<R: BufRead> JsonItems<R> {
     /// Reads from the beginning of a text.
     pub fn new(input: R) -> Self {
-        Self { input, at: Place { line: 1, column: 1 }, state: State::Begin, item: Vec::new() }
+        Self {
+            input,
+            again: Vec::new(),
+            again_at: 0,
+            at: Place { line: 1, column: 1 },
+            state: State::Begin,
+            item: Vec::new(),
+            line: 1,
+            is_list: None,
+            is_lenient: false,
+            by_line: false,
+        }
+    }
+
+    /// Takes the text for a list, whatever it begins with.
+    #[must_use]
+    pub fn list(mut self) -> Self {
+        self.is_list = Some(true);
+        self
+    }
+
+    /// Takes the text for JSON lines, whatever it begins with: no value goes on in another line.
+    #[must_use]
+    pub fn lines(mut self) -> Self {
+        (self.is_list, self.by_line) = (Some(false), true);
+        self
+    }
+
+    /// Goes on after a value that cannot be read: with the next line, and from there on no value goes on in another line.
+    /// In a list the items end with an error all the same, as do those of a text that is packed or in UTF-16.
+    ///
+    /// # Example: a broken line
+    /// ```
+    /// use annals::message::text::JsonItems;
+    ///
+    /// let mut items = JsonItems::new("{\"a\": 1}\n{\"b\": }\n{\"c\": 3}\n".as_bytes()).lenient();
+    /// assert!(items.next().unwrap().is_ok());
+    /// assert_eq!(items.next().unwrap().unwrap_err().to_string(), "line 2, column 7: expected a value");
+    /// assert_eq!((items.line(), items.has_ended()), (2, false));
+    /// assert_eq!(items.next().unwrap()?.get("c").and_then(|c| c.as_int()), Some(3));
+    /// # Ok::<(), annals::message::text::JsonItemsError>(())
+    /// ```
+    #[must_use]
+    pub fn lenient(mut self) -> Self {
+        self.is_lenient = true;
+        self
+    }
+
+    /// Returns the line, from 1, in which the last item begins that was read or could not be.
+    pub fn line(&self) -> usize {
+        self.line
+    }
+
+    /// Returns whether the text is a list; no, as long as nothing was read of it and it was not [said](Self::list).
+    pub fn is_list(&self) -> bool {
+        self.is_list == Some(true)
+    }
+
+    /// Returns whether there are no more items.
+    pub fn has_ended(&self) -> bool {
+        self.state == State::Ended
     }
 
     fn read(&mut self) -> Result<Option<Value>, JsonItemsError> {
@@ -116,6 +185,7 @@ impl<R: BufRead> JsonItems<R> {
             _ => {}
         }
         self.state = if self.state == State::Values { State::Values } else { State::More };
+        self.line = self.at.line;
         self.item()?;
         let text = match std::str::from_utf8(&self.item) {
             Ok(text) => text,
@@ -134,34 +204,57 @@ impl<R: BufRead> JsonItems<R> {
                     if self.peek()? != Some(byte) {
                         return Err(self.at.error("expected a value"));
                     }
-                    self.input.consume(1);
+                    self.consume(1);
                 }
             }
             Some(0x1f) => return Err(self.at.error("the text is compressed (gzip)")),
             Some(0xfe | 0xff) => return Err(self.at.error("the text is in UTF-16, not in UTF-8")),
             _ => {}
         }
+        let begins_list = self.space()? == Some(b'[');
+        let is_list = *self.is_list.get_or_insert(begins_list);
+        if is_list && !begins_list {
+            return Err(self.at.error("expected a list"));
+        }
         self.state = State::Values;
-        if self.space()? == Some(b'[') {
+        if is_list {
             self.skip(1);
             self.state = State::List;
         }
         Ok(())
     }
 
+    /// Returns the bytes that come next; none at the end.
+    fn fill(&mut self) -> io::Result<&[u8]> {
+        match self.again.get(self.again_at..) {
+            Some([]) | None => self.input.fill_buf(),
+            Some(again) => Ok(again),
+        }
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        if self.again_at < self.again.len() {
+            self.again_at += bytes;
+        } else {
+            self.input.consume(bytes);
+        }
+    }
+
     fn peek(&mut self) -> io::Result<Option<u8>> {
-        Ok(self.input.fill_buf()?.first().copied())
+        Ok(self.fill()?.first().copied())
     }
 
     /// Passes over space, and returns the byte after it.
     fn space(&mut self) -> io::Result<Option<u8>> {
         loop {
-            let bytes = self.input.fill_buf()?;
+            let mut at = self.at;
+            let bytes = self.fill()?;
             let spaces = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
             let next = bytes.get(spaces).copied();
-            self.at.pass(&bytes[..spaces]);
+            at.pass(&bytes[..spaces]);
             let ended = bytes.is_empty();
-            self.input.consume(spaces);
+            self.at = at;
+            self.consume(spaces);
             if next.is_some() || ended {
                 return Ok(next);
             }
@@ -169,25 +262,32 @@ impl<R: BufRead> JsonItems<R> {
     }
 
     fn skip(&mut self, bytes: usize) {
-        self.input.consume(bytes);
+        self.consume(bytes);
         self.at.column += bytes;
     }
 
     /// Takes the bytes of one item. It ends where what it opened is closed; of a word or a number, where it cannot go on.
     fn item(&mut self) -> Result<(), JsonItemsError> {
-        self.item.clear();
-        let mut end = End::default();
+        let mut item = std::mem::take(&mut self.item);
+        item.clear();
+        let taken = self.take_item(&mut item);
+        self.item = item;
+        taken
+    }
+
+    fn take_item(&mut self, item: &mut Vec<u8>) -> Result<(), JsonItemsError> {
+        let mut end = End { by_line: self.by_line, ..End::default() };
         loop {
-            let bytes = self.input.fill_buf()?;
+            let bytes = self.fill()?;
             if bytes.is_empty() {
                 return Ok(());
             }
             let (length, found) = end.find(bytes);
-            if self.item.len() + length > IMPORT_ITEM_BYTES_MAX {
+            if item.len() + length > IMPORT_ITEM_BYTES_MAX {
                 return Err(self.at.error(format!("the item is longer than {IMPORT_ITEM_BYTES_MAX} bytes")));
             }
-            self.item.extend_from_slice(&bytes[..length]);
-            self.input.consume(length);
+            item.extend_from_slice(&bytes[..length]);
+            self.consume(length);
             if found {
                 return Ok(());
             }
@@ -200,6 +300,30 @@ impl<R: BufRead> JsonItems<R> {
         place.pass(self.item.get(..error.at().unwrap_or_default()).unwrap_or_default());
         place.error(error.what())
     }
+
+    /// Passes over the line in which an item begins that cannot be read. What was taken of later lines is read again.
+    fn pass_line(&mut self) -> io::Result<()> {
+        self.by_line = true;
+        if let Some(end) = self.item.iter().position(|byte| *byte == b'\n') {
+            self.again = self.item.split_off(end);
+            self.at.pass(&self.item);
+            return Ok(());
+        }
+        self.at.pass(&self.item);
+        self.item.clear();
+        loop {
+            let mut at = self.at;
+            let bytes = self.fill()?;
+            let line = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+            at.pass(&bytes[..line]);
+            let ended = line < bytes.len() || bytes.is_empty();
+            self.at = at;
+            self.consume(line);
+            if ended {
+                return Ok(());
+            }
+        }
+    }
 }
 
 impl<R: BufRead> Iterator for JsonItems<R> {
@@ -207,7 +331,20 @@ impl<R: BufRead> Iterator for JsonItems<R> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.read().transpose();
-        if !matches!(next, Some(Ok(_))) {
+        let goes_on = match &next {
+            Some(Ok(_)) => true,
+            Some(Err(JsonItemsError::NotJson { .. })) if self.is_lenient && self.state == State::Values => {
+                match self.pass_line() {
+                    Ok(()) => true,
+                    Err(error) => {
+                        self.state = State::Ended;
+                        return Some(Err(error.into()));
+                    }
+                }
+            }
+            _ => false,
+        };
+        if !goes_on {
             self.state = State::Ended;
         }
         next
@@ -222,12 +359,17 @@ struct End {
     escaped: bool,
     /// It is a word or a number.
     plain: bool,
+    /// It ends with its line.
+    by_line: bool,
 }
 
 impl End {
     /// Returns how many of the bytes belong to the item, and whether it ends there.
     fn find(&mut self, bytes: &[u8]) -> (usize, bool) {
         for (at, byte) in bytes.iter().enumerate() {
+            if self.by_line && *byte == b'\n' {
+                return (at, true);
+            }
             if self.in_text {
                 match byte {
                     _ if self.escaped => self.escaped = false,
@@ -335,6 +477,64 @@ mod tests {
         let endless = io::Read::chain(&b"\""[..], io::repeat(b'a'));
         let error = JsonItems::new(BufReader::new(endless)).next().unwrap().unwrap_err().to_string();
         assert!(error.contains("longer than"), "{error}");
+        // The line is passed over, and the one after it is read.
+        let long = io::Read::chain(&b"\""[..], io::Read::take(io::repeat(b'a'), IMPORT_ITEM_BYTES_MAX as u64 + 9));
+        let lines = io::Read::chain(long, &b"\n5"[..]);
+        let mut items = JsonItems::new(BufReader::new(lines)).lenient();
+        assert!(items.next().unwrap().unwrap_err().to_string().contains("longer than"));
+        assert_eq!((items.next().unwrap().unwrap(), items.line()), (5.into(), 2));
+        assert!(items.next().is_none());
+    }
+
+    /// Returns the items, and the lines that were passed over.
+    fn lenient(text: &str) -> (Vec<Value>, Vec<usize>) {
+        let with_buffer = |buffer| {
+            let mut items = JsonItems::new(BufReader::with_capacity(buffer, text.as_bytes())).lenient();
+            let (mut read, mut passed) = (Vec::new(), Vec::new());
+            while let Some(item) = items.next() {
+                match item {
+                    Ok(item) => read.push(item),
+                    Err(_) => passed.push(items.line()),
+                }
+            }
+            (read, passed)
+        };
+        let whole = with_buffer(1 << 12);
+        for buffer in [1, 2, 5] {
+            assert_eq!(with_buffer(buffer), whole, "{text:?}");
+        }
+        whole
+    }
+
+    #[test]
+    fn a_broken_line_is_passed_over() {
+        for (text, read, passed) in [
+            ("1\n{\"a\": \n2\n\n3", vec![1, 2, 3], vec![2]),
+            ("1\n\"open\n2\n\"open\n3", vec![1, 2, 3], vec![2, 4]),
+            ("{\n1\n2 x\r\n3 4", vec![1, 2, 3, 4], vec![1, 3]),
+            ("5\n[1\n2", vec![5, 2], vec![2]),
+            ("1\n]\n,\n2\n{", vec![1, 2], vec![2, 3, 5]),
+            ("x", vec![], vec![1]),
+        ] {
+            assert_eq!(lenient(text), (read.into_iter().map(Value::from).collect(), passed), "{text:?}");
+        }
+        // As long as every value can be read, one may take several lines; then no more.
+        let (read, passed) = lenient("{\n\"a\": 1\n}\nx\n[\n]\n[]");
+        assert_eq!((read.len(), passed), (2, vec![4, 5, 6]));
+        let mut packed = JsonItems::new(&b"\x1f\x8b\n1"[..]).lenient();
+        assert!(packed.next().unwrap().is_err() && packed.has_ended() && packed.next().is_none());
+    }
+
+    #[test]
+    fn what_a_text_is_can_be_said() {
+        let lines = JsonItems::new(&b"[1]\n[]"[..]).lines().collect::<Result<Vec<_>, _>>();
+        assert_eq!(lines.unwrap().len(), 2);
+        let error = JsonItems::new(&b"{\"a\"\n:1}"[..]).lines().next().unwrap().unwrap_err();
+        assert_eq!(error.to_string(), "line 1, column 5: expected a colon");
+        let error = JsonItems::new(&b"1"[..]).list().next().unwrap().unwrap_err();
+        assert_eq!(error.to_string(), "line 1, column 1: expected a list");
+        let mut list = JsonItems::new(&b" [1]"[..]);
+        assert!(!list.is_list() && list.next().is_some() && list.is_list() && list.next().is_none() && list.is_list());
     }
 
     proptest! {

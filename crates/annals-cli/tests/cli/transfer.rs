@@ -49,6 +49,30 @@ fn a_file_of_another_kind_is_named_and_its_name_stays_free() {
 }
 
 #[test]
+fn broken_lines_are_left_out_when_that_is_asked_for() {
+    let bench = Bench::new();
+    let human = r#"{"type": "human", "content": "a"}"#;
+    fs::write(bench.path("chat.jsonl"), format!("[]\n{human}\n{{\"type\"\n{human}\n")).unwrap();
+    let strict = bench.annals(&["import", "chat.jsonl", "--lines", "--name", "strict"]);
+    assert_eq!(code(&strict), 4);
+    assert!(stderr(&strict).contains("line 3") && stderr(&strict).contains("2 messages before"), "{}", stderr(&strict));
+    let lenient = bench.annals(&["import", "chat.jsonl", "--lines", "--lenient", "--name", "lenient"]);
+    assert_eq!(code(&lenient), 0);
+    assert!(stderr(&lenient).contains("3 messages imported"), "{}", stderr(&lenient));
+    assert!(stderr(&lenient).contains("1 left out, by line:\n  3: "), "{}", stderr(&lenient));
+    let report = bench.json(&["import", "chat.jsonl", "--lines", "--lenient", "--name", "again"]);
+    assert_eq!((&report["left_out"]["count"], &report["left_out"]["first"][0]["line"]), (&json!(1), &json!(3)));
+
+    fs::write(bench.path("request.json"), format!("{{\"model\": \"m\", \"messages\": [{human}]}}")).unwrap();
+    let whole = bench.annals(&["import", "request.json", "--name", "whole"]);
+    assert!(
+        stderr(&whole).contains("1 message imported\nbeside the messages, and left out: model"),
+        "{}",
+        stderr(&whole)
+    );
+}
+
+#[test]
 fn a_transfer_that_cannot_be_says_why() {
     let bench = Bench::new();
     fs::write(bench.path("bad.json"), "[{\"type\": \"human\", \"content\": \"a\"}, {").unwrap();
