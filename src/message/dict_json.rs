@@ -32,7 +32,9 @@ use crate::base::{Map, Value};
 /// # Ok::<(), annals::message::MessageError>(())
 /// ```
 pub fn messages_from_json(text: &[u8]) -> Result<Vec<Message>, MessageError> {
-    if has_long_integer(text) {
+    // All of it: members that are ignored are not looked at.
+    let text = str::from_utf8(text).map_err(|error| no_list(&error))?;
+    if has_long_integer(text.as_bytes()) {
         return from_items(text).unwrap_or_else(|| read(text));
     }
     let read = read(text);
@@ -54,22 +56,24 @@ fn has_long_integer(text: &[u8]) -> bool {
 }
 
 /// Reads the list item by item, as Python reads JSON; none if it is no JSON to Python either.
-fn from_items(text: &[u8]) -> Option<Result<Vec<Message>, MessageError>> {
-    let items = JsonItems::new(text).collect::<Result<Vec<Value>, _>>().ok()?;
-    let is_list = text.trim_ascii_start().first() == Some(&b'[');
+fn from_items(text: &str) -> Option<Result<Vec<Message>, MessageError>> {
+    let items = JsonItems::new(text.as_bytes()).collect::<Result<Vec<Value>, _>>().ok()?;
+    let is_list = text.trim_ascii_start().starts_with('[');
     is_list.then(|| messages_from_dict(items))
 }
 
-fn read(text: &[u8]) -> Result<Vec<Message>, MessageError> {
-    let mut json = serde_json::Deserializer::from_slice(text);
+fn no_list(error: &dyn std::error::Error) -> MessageError {
+    CodecError::Decode { expected: "list of messages", reason: error.to_string() }.into()
+}
+
+fn read(text: &str) -> Result<Vec<Message>, MessageError> {
+    let mut json = serde_json::Deserializer::from_str(text);
     let mut failed = None;
     let read = json.deserialize_seq(Dicts { failed: &mut failed }).and_then(|messages| json.end().map(|()| messages));
     match (failed, read) {
         (Some(error), _) => Err(error),
         (None, Ok(messages)) => Ok(messages),
-        (None, Err(error)) => {
-            Err(CodecError::Decode { expected: "list of messages", reason: error.to_string() }.into())
-        }
+        (None, Err(error)) => Err(no_list(&error)),
     }
 }
 
@@ -288,6 +292,15 @@ mod tests {
     fn text(messages: &[Message]) -> Vec<u8> {
         let dicts = Value::List(messages_to_dict(messages));
         serde_json::to_vec(&dicts.to_json()).unwrap()
+    }
+
+    #[test]
+    fn a_text_that_is_no_text_is_refused_wherever_that_is() {
+        let before = br#"[{"type": "human", "data": {"content": "a"}, "ignored": ""#;
+        let text = [&before[..], b"\xff\"}]"].concat();
+        let error = messages_from_json(&text).unwrap_err();
+        assert!(matches!(&error, MessageError::Codec { .. }) && error.to_string().contains("utf-8"), "{error}");
+        assert_eq!(messages_from_json(&[&before[..], b"\"}]"].concat()).unwrap(), [Message::human("a")]);
     }
 
     #[test]

@@ -5,14 +5,15 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::Error as _;
+use serde::de::{self, DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Ai, MessageError, Tool};
+use crate::base::{CodecError, Map, Value};
 
 /// Who speaks, with the fields that only such a message has. In serde these are the fields of the message, `type`
 /// included.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Role {
@@ -218,6 +219,34 @@ impl Serialize for MessageClass {
 impl<'de> Deserialize<'de> for MessageClass {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// A type that is known is read with its fields or refused; any other is [`Role::Other`].
+impl<'de> Deserialize<'de> for Role {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Chat {
+            role: String,
+        }
+        fn fields<T: DeserializeOwned, E: de::Error>(fields: Map) -> Result<T, E> {
+            Value::Map(fields).to().map_err(|error| match error {
+                CodecError::Decode { reason, .. } => E::custom(reason),
+                other => E::custom(other),
+            })
+        }
+        let mut map = Map::deserialize(deserializer)?;
+        let Some(Value::Str(kind)) = map.shift_remove("type") else { return Err(D::Error::missing_field("type")) };
+        Ok(match kind.as_str() {
+            "human" => Self::Human,
+            "system" => Self::System,
+            "ai" => Self::Ai(fields(map)?),
+            "tool" => Self::Tool(fields(map)?),
+            "function" => Self::Function,
+            "chat" => Self::Chat { role: fields::<Chat, _>(map)?.role },
+            "remove" => Self::Remove,
+            _ => Self::Other { kind },
+        })
     }
 }
 

@@ -61,6 +61,14 @@ fn the_parts_of_langchains_messages_have_the_form_they_have_inside() {
     assert_eq!(role(r#"{"type":"tool","tool_call_id":"c"}"#), Message::tool("", "c").role);
     assert_eq!(text(&Message::chat("", "critic").role), r#"{"type":"chat","role":"critic"}"#);
     assert_eq!(role(r#"{"type":"oracle"}"#), Role::Other { kind: "oracle".into() });
+    for (broken, word) in [
+        (r#"{"type":"ai","usage_metadata":{"input_tokens":5}}"#, "output_tokens"),
+        (r#"{"type":"chat"}"#, "role"),
+        (r#"{"type":5}"#, "type"),
+    ] {
+        let error = serde_json::from_str::<Role>(broken).unwrap_err().to_string();
+        assert!(error.contains(word), "a known type is never an unknown one: {error}");
+    }
     assert_eq!(text(&Role::Other { kind: "oracle".into() }), r#"{"type":"oracle"}"#);
     assert_eq!(text(&MessageClass::AiChunk), r#""AIMessageChunk""#);
     assert!(serde_json::from_str::<MessageClass>(r#""Nobody""#).unwrap_err().to_string().contains("Nobody"));

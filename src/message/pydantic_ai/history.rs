@@ -289,7 +289,8 @@ pub fn from_value(value: Value, fresh: &mut Fresh<'_>) -> Result<Vec<ModelMessag
     read_value("messages", value, fresh)
 }
 
-/// Writes a history as JSON text, byte for byte as `ModelMessagesTypeAdapter.dump_json` does.
+/// Writes a history as JSON text, byte for byte as `ModelMessagesTypeAdapter.dump_json` does. What is no finite number is
+/// `null` there; in the place of a declared number, such as the seconds of audio, neither PydanticAI nor [`load`] reads it.
 pub fn dump(messages: &[ModelMessage]) -> String {
     json_write(&to_value(messages), JsonStyle::PYDANTIC)
 }
