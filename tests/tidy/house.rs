@@ -96,7 +96,9 @@ fn parents_of(path: &str) -> Option<(Vec<String>, &str)> {
     let mut folder = folder;
     let is_root = |folder: &str| folder == "src" || folder.ends_with("/src") || folder == "tests/it";
     // Cargo finds these by itself: a binary each.
-    let of_binaries = matches!(folder, "tests" | "benches" | "examples") || folder.ends_with("/src/bin");
+    let of_binaries = matches!(folder, "tests" | "benches" | "examples")
+        || folder.ends_with("/src/bin")
+        || folder.ends_with("/examples");
     if is_root(folder) && matches!(name, "lib" | "main") || of_binaries {
         return None;
     }
@@ -400,6 +402,7 @@ mod tests {
             ("tests/tidy.rs", ""),
             ("tests/fuzz/src/lib.rs", ""),
             ("tests/fuzz/src/bin/target.rs", ""),
+            ("tests/fuzz/examples/seeds.rs", ""),
         ]);
         let lost = ["src/a/c/e.rs", "src/a/d.rs", "src/b.rs", "tests/it/y.rs"].map(|path| (path, 0));
         assert_eq!(found(&forgotten(&planted)), lost);

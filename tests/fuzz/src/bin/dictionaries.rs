@@ -3,19 +3,24 @@
 #![no_main]
 
 use annals::base::Value;
+use annals::message::text::json_loads;
 use annals::message::{messages_from_dict, messages_from_json};
 use annals_fuzz::{load_again, loaded, value};
 use libfuzzer_sys::fuzz_target;
+use serde::de::IgnoredAny;
 
 fuzz_target!(|bytes: &[u8]| {
     let of_text = loaded(messages_from_json(bytes));
-    let Some(Value::List(dicts)) = value(bytes) else {
-        assert!(of_text.is_none(), "no list: {of_text:?}");
-        return;
-    };
-    let of_values = loaded(messages_from_dict(dicts));
-    if serde_json::from_slice::<serde_json::Value>(bytes).is_ok() {
-        assert_eq!(of_text, of_values);
+    let text = str::from_utf8(bytes).unwrap_or_default();
+    match json_loads(text, true) {
+        Ok(Value::List(dicts)) => assert_eq!(of_text, loaded(messages_from_dict(dicts))),
+        // A member that is ignored may nest more deeply than a value, and have half a character.
+        _ if serde_json::from_str::<IgnoredAny>(text).is_ok() => {}
+        _ => assert!(of_text.is_none(), "no list: {of_text:?}"),
     }
-    of_values.into_iter().flatten().for_each(load_again);
+    let of_values = match value(bytes) {
+        Some(Value::List(dicts)) => loaded(messages_from_dict(dicts)),
+        _ => None,
+    };
+    of_text.into_iter().chain(of_values).flatten().for_each(load_again);
 });

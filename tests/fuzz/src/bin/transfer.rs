@@ -8,11 +8,14 @@ use annals::prelude::Store;
 use libfuzzer_sys::fuzz_target;
 
 /// Returns the thread as lines; nothing if the bytes were refused.
-fn through(form: MessageForm, bytes: &[u8]) -> Option<Vec<u8>> {
+fn through(options: &ImportOptions, bytes: &[u8]) -> Option<Vec<u8>> {
     let thread = Store::memory().thread("fuzz").expect("a name");
-    if let Err(error) = thread.import_messages(&ImportOptions::new().form(form), bytes) {
-        assert!(!error.to_string().is_empty());
-        return None;
+    match thread.import_messages(options, bytes) {
+        Ok(report) => assert!(report.not_understood.count <= report.items),
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return None;
+        }
     }
     let mut lines = Vec::new();
     if let Some(head) = thread.head().expect("a store in memory") {
@@ -25,8 +28,22 @@ fn through(form: MessageForm, bytes: &[u8]) -> Option<Vec<u8>> {
 
 fuzz_target!(|bytes: &[u8]| {
     // What another form does not understand is kept as it is, and may be a dictionary.
-    let _ = (through(MessageForm::OpenAi, bytes), through(MessageForm::PydanticAi, bytes));
-    let Some(lines) = through(MessageForm::LangChain, bytes) else { return };
-    let again = through(MessageForm::LangChain, &lines).expect("lines of our own");
-    assert_eq!(String::from_utf8_lossy(&again), String::from_utf8_lossy(&lines));
+    let options = ImportOptions::new();
+    for form in [MessageForm::OpenAi, MessageForm::PydanticAi] {
+        let _ = through(&options.clone().form(form), bytes);
+    }
+    let lenient = through(&options.clone().lenient(), bytes);
+    let Some(lines) = through(&options, bytes) else { return };
+    let text = String::from_utf8_lossy(&lines);
+    // Messages without an id are given one, which is another each time.
+    let lenient = lenient.expect("what is whole is read");
+    assert_eq!(String::from_utf8_lossy(&lenient).lines().count(), text.lines().count());
+    let options = options.framing(Framing::Lines);
+    let again = through(&options, &lines).expect("lines of our own");
+    let again = String::from_utf8_lossy(&again);
+    let more = through(&options, again.as_bytes()).expect("lines of our own");
+    assert_eq!(String::from_utf8_lossy(&more), again);
+    // A piece of a message may make its calls anew, see `load_again`.
+    assert!(text.lines().zip(again.lines()).all(|(line, again)| line == again || line.contains("Chunk\"")));
+    assert_eq!(text.lines().count(), again.lines().count());
 });
