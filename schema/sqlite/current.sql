@@ -90,11 +90,11 @@ CREATE TABLE blob (
 CREATE TABLE item (
   branch INTEGER NOT NULL,         -- branch.id
   channel INTEGER NOT NULL,        -- name.id of kind 3
-  slot INTEGER NOT NULL,           -- position in the list; -1 - ordinal for the cuts of a checkpoint
+  slot INTEGER NOT NULL,           -- position in the list; -1 - ordinal for the cuts or the share of a checkpoint
   ordinal INTEGER NOT NULL,        -- ordinal of the checkpoint
-  op INTEGER NOT NULL,             -- 0 remove, 1 put, 2 cut
+  op INTEGER NOT NULL,             -- 0 remove, 1 put, 2 cut, 3 share
   task INTEGER,                    -- position of the writing task in the tasks of the parent checkpoint
-  value ANY,                       -- put: payload.id or inline value; cut: packed ranges; remove: NULL
+  value ANY,                       -- put: payload.id or inline value; cut: packed ranges; share: which list; remove: NULL
   PRIMARY KEY (branch, channel, slot, ordinal DESC)
 ) STRICT, WITHOUT ROWID;
 
@@ -102,7 +102,7 @@ CREATE TABLE write (
   checkpoint INTEGER NOT NULL,     -- checkpoint.seq whose task wrote
   task INTEGER NOT NULL,           -- position in the tasks of the checkpoint, or -name.id of a task not among them
   idx INTEGER NOT NULL,            -- position of the write in the task; negative for special slots, which are replaced
-  part INTEGER NOT NULL,           -- 0 null or one value; 1, 2, ... items of a list; 1 with a NULL value: an empty list
+  part INTEGER NOT NULL,           -- 0 null or one value; 1, 2, ... items of a list; 1 with a NULL value: an empty list; -1 before the items of a delta
   channel INTEGER NOT NULL,        -- name.id
   value ANY,                       -- payload.id or inline value, NULL for null
   child INTEGER,                   -- checkpoint.seq that consumed and stored it, NULL if it was stored on its own

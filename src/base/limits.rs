@@ -30,6 +30,8 @@ pub const IMPORT_ITEM_BYTES_MAX: usize = 128 << 20;
 pub const METADATA_BYTES_MAX: usize = 1 << 20;
 /// Graphs around one that a checkpoint may name.
 pub const PARENTS_MAX: usize = 256;
+/// Lists that lie below one another, each beginning as the next.
+pub const SHARED_LISTS_MAX: usize = 256;
 /// Digits of an integer (as in Python).
 pub const INTEGER_DIGITS_MAX: usize = 4_300;
 /// Nesting of a decoded value.

@@ -8,6 +8,7 @@ pub mod hash;
 pub mod id;
 pub mod integer;
 pub mod limits;
+mod list_delta;
 mod map;
 pub mod namespace;
 pub mod payload;
@@ -15,6 +16,7 @@ pub mod time;
 pub mod value;
 
 pub use id::{CheckpointId, IdSource, RunId, TaskId, ThreadId};
+pub use list_delta::{ListDelta, ListRef};
 pub use map::Map;
 pub use namespace::Namespace;
 pub use payload::{ItemIndex, ItemIndexRef, Payload, PayloadRef, WriteValue};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::hash::Summer;
+use super::list_delta::ListDelta;
 use super::value::Codec;
 
 /// The value of a write.
@@ -14,6 +15,21 @@ pub enum WriteValue {
     One(Payload),
     /// A list of items for a list channel.
     Items(Vec<Payload>),
+    /// A list of items that is mostly stored already.
+    Delta(Box<ListDelta>),
+}
+
+impl WriteValue {
+    /// Returns the value with this number among those that the write brings: of a list its items, of a delta those that
+    /// are new.
+    pub fn payload(&self, part: usize) -> Option<&Payload> {
+        match self {
+            Self::Null => None,
+            Self::One(payload) => Some(payload).filter(|_| part == 0),
+            Self::Items(items) => items.get(part),
+            Self::Delta(delta) => delta.items.get(part),
+        }
+    }
 }
 
 /// The bytes of a value, with what plain SQL tools can read of it.

@@ -3,6 +3,7 @@
 //! Every item has a slot, its position in storage: items are ordered by slot, and a slot never changes. Items that have
 //! a key ([`Keyed`]) are found by it. *Absent:* what an item is, how it is stored, and how updates are reduced.
 
+mod diff;
 mod index;
 mod iter;
 mod tree;

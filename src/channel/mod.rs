@@ -46,6 +46,8 @@ pub enum Effect {
     TookWrite(usize),
     /// The value is now another one, which has to be encoded.
     Computed,
+    /// The list, which was empty, is now that of the write with this number, slot by slot.
+    Shared(usize),
     /// These slots of the list changed, in this order.
     Items(Vec<ListChange>),
     /// The channel is empty now.

@@ -7,11 +7,12 @@ use crate::base::{CheckpointId, IdSource, Namespace, Value};
 use crate::error::Error;
 use crate::exec::{EventMask, Machine, Recording, Request, RunError, Saving, Start, Status};
 use crate::graph::{
-    CallBegan, CompiledGraph, Context, Graph, INPUT, Interrupted, IntoNode, Left, NodeBody, NodeFuture, NodeInput,
-    NodeOutput, NodeResult, Persistence, Scope, Signal, StartNode, Takes, VALUE, Work, task_namespace, without_tasks,
+    CallBegan, CompiledGraph, Context, GivenFields, Graph, INPUT, Interrupted, IntoNode, Left, NodeBody, NodeFuture,
+    NodeInput, NodeOutput, NodeResult, Persistence, Scope, Signal, StartNode, Takes, VALUE, Work, task_namespace,
+    without_tasks,
 };
 use crate::history::Thread;
-use crate::state::{StateRef, Writes, field_of, shared_writes};
+use crate::state::{BoxWrite, Returned, StateRef, Writes, field_of, returned_writes, shared_writes};
 use crate::store::StoreError;
 
 use super::begun::Begun;
@@ -297,14 +298,14 @@ impl<S, C: Clone + Send + Sync + 'static> IntoNode<S, TakesGraph> for CompiledGr
             let graph = Arc::clone(&graph_started);
             Box::pin(async move {
                 let waits = host_of(&context).is_some_and(|host| host.waits());
-                let begun = if waits {
+                let (begun, given) = if waits {
                     let (graph, context) = (Arc::clone(&graph), context.clone());
                     unblock(move || begin_as_node(&graph, input, &context)).await?
                 } else {
                     begin_as_node(&graph, input, &context)?
                 };
                 let machine = AsyncDriver::new(begun).run().await?;
-                end_as_node(&graph, &context, machine)
+                end_as_node(&graph, &context, machine, &given)
             })
         });
         let polled = Arc::clone(&start);
@@ -313,25 +314,80 @@ impl<S, C: Clone + Send + Sync + 'static> IntoNode<S, TakesGraph> for CompiledGr
                 // On one thread a node that is to be stopped would hold up those beside it.
                 return block_on(polled(input, context.clone()));
             }
-            let machine = Driver::new(begin_as_node(&graph, input, context)?).run()?;
-            end_as_node(&graph, context, machine)
+            let (begun, given) = begin_as_node(&graph, input, context)?;
+            let machine = Driver::new(begun).run()?;
+            end_as_node(&graph, context, machine, &given)
         };
-        NodeBody { takes: Takes::Value, work: Work::Either(Arc::new(run), start), child }
+        NodeBody { takes: Takes::Fields, work: Work::Either(Arc::new(run), start), child }
     }
 }
 
-fn begin_as_node(graph: &Arc<Graph>, input: NodeInput, context: &Context) -> Result<Begun, Error> {
-    let NodeInput::Value(value) = input else { unreachable!("a graph as a node is given a value") };
-    begin(graph, context, Input::Update(input_of(graph, value)?), &Settings::default(), EventMask::default())
+/// The lists that a graph as a node was given, by its own fields.
+type GivenLists = Vec<(usize, BoxWrite)>;
+
+fn begin_as_node(graph: &Arc<Graph>, input: NodeInput, context: &Context) -> Result<(Begun, GivenLists), Error> {
+    let mut given = GivenLists::new();
+    let input = match input {
+        NodeInput::Fields(fields) if !graph.entry => given_input(graph, &fields, context, &mut given)?,
+        NodeInput::Fields(fields) => input_of(graph, fields.to_value().map_err(RunError::from)?)?,
+        NodeInput::Value(value) => input_of(graph, value)?,
+        NodeInput::State(_) => unreachable!("a graph as a node is given channels or a value"),
+    };
+    let begun = begin(graph, context, Input::Update(input), &Settings::default(), EventMask::default())?;
+    Ok((begun, given))
 }
 
-fn end_as_node(graph: &Graph, context: &Context, machine: Machine) -> NodeResult<NodeOutput> {
+/// Returns the input of a graph from the channels that both have. Lists go in as they are, where the channels fit.
+fn given_input(
+    graph: &Graph,
+    fields: &GivenFields,
+    context: &Context,
+    given: &mut GivenLists,
+) -> Result<Writes, RunError> {
+    let layout = &*graph.layout;
+    let is_stored = graph.persistence != Persistence::Stateless && context.parts().thread.is_some();
+    let mut writes = Writes::default();
+    for from in &fields.fields {
+        let Ok(field) = field_of(layout, fields.layout.name(*from)) else { continue };
+        let write = match fields.give(*from, layout.list_rule(field), is_stored) {
+            Some(write) => {
+                given.push((field, write.clone()));
+                write
+            }
+            None => layout.write_from_value(field, fields.layout.to_value(&fields.state, *from)?)?,
+        };
+        writes.push_box(field, write);
+    }
+    Ok(writes)
+}
+
+fn end_as_node(graph: &Graph, context: &Context, machine: Machine, given: &GivenLists) -> NodeResult<NodeOutput> {
+    let shared = machine.shared();
     let (state, present) = finish(graph, context, machine)?;
-    match output_of(graph, &state, &present)? {
-        Value::Map(map) => Ok(NodeOutput::update(shared_writes(map))),
-        Value::Null => Ok(NodeOutput::default()),
-        _ => Err(RunError::NotAnUpdate { graph: graph.name.clone() }.into()),
+    if graph.entry {
+        return match output_of(graph, &state, &present)? {
+            Value::Map(map) => Ok(NodeOutput::update(shared_writes(map))),
+            Value::Null => Ok(NodeOutput::default()),
+            _ => Err(RunError::NotAnUpdate { graph: graph.name.clone() }.into()),
+        };
     }
+    let layout = &*graph.layout;
+    let mut returned = Vec::new();
+    for field in graph.schemas.output.iter().copied().filter(|field| present[*field]) {
+        // What comes of the list that was given is told by what differs from it, as its slots say.
+        let came_of = |(of, write): &&(usize, BoxWrite)| {
+            let told = write.told_of().map(|told| &told.of);
+            *of == field && shared.iter().any(|(list, from)| *list as usize == field && told == Some(from))
+        };
+        let merges = layout.list_rule(field).is_some_and(|rule| rule.merges);
+        let list = given.iter().find(came_of).filter(|_| merges);
+        let value = match list.and_then(|(_, given)| layout.give_back(&state, field, given)) {
+            Some(list) => Returned::List(list),
+            None => Returned::Value(layout.to_value(&state, field).map_err(RunError::from)?),
+        };
+        returned.push((layout.name(field).to_string(), value));
+    }
+    Ok(NodeOutput::update(returned_writes(returned)))
 }
 
 /// Returns the input of a graph from the members of a map that are its channels.

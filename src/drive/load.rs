@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::base::{CheckpointId, span};
+use crate::base::{CheckpointId, ListRef, span};
 use crate::error::Error;
-use crate::exec::{Head, Loader, RunError};
+use crate::exec::{DeltaBase, Head, Loader, RunError};
 use crate::graph::Graph;
 use crate::history::Thread;
-use crate::store::{CachedHead, ItemRange, Point, Source, StoreError};
+use crate::state::{FieldKind, StateRef, field_of};
+use crate::store::{CachedHead, ItemRange, Point, Source, StoreError, WriteRecord, WriteValue};
 
 /// A head, and what the file's head was when it was got.
 pub(super) struct Loaded {
@@ -43,7 +44,9 @@ fn load_at(graph: &Graph, thread: &Thread, wanted: &Point, newest: Option<Checkp
         Some(head) => head,
         None => read(graph, thread, wanted)?,
     };
-    head.set_pending(backend.writes(wanted)?);
+    let writes = backend.writes(wanted)?;
+    let writes = with_bases(graph, thread, wanted, writes, Some(&head.state))?;
+    head.set_pending(writes);
     Ok(Loaded { head, newest })
 }
 
@@ -99,15 +102,71 @@ fn read(graph: &Graph, thread: &Thread, point: &Point) -> Result<Head, Error> {
             (Some(error), _) => return Err(error.into()),
             (None, visited) => visited?,
         }
+        if !point.namespace.is_root()
+            && let Some(of) = backend.shared_list(point, &name)?
+        {
+            loader.shares(channel, of);
+        }
     }
     if loader.needs_input() {
-        loader.input(&input_writes(thread, point)?)?;
+        let writes = input_writes(thread, point)?;
+        loader.input(with_bases(graph, thread, point, writes, None)?)?;
     }
     Ok(loader.finish())
 }
 
+/// Finds the lists that stored deltaes tell of: in the state of their checkpoint, or in the store.
+fn with_bases(
+    graph: &Graph,
+    thread: &Thread,
+    at: &Point,
+    writes: Vec<WriteRecord>,
+    state: Option<&StateRef>,
+) -> Result<Vec<(WriteRecord, Option<DeltaBase>)>, Error> {
+    let with_base = |write: WriteRecord| {
+        let base = match (&write.value, field_of(&*graph.layout, &write.channel)) {
+            (WriteValue::Delta(delta), Ok(field)) => base(graph, thread, at, field, &delta.of, state)?,
+            _ => None,
+        };
+        Ok((write, base))
+    };
+    writes.into_iter().map(with_base).collect()
+}
+
+fn base(
+    graph: &Graph,
+    thread: &Thread,
+    at: &Point,
+    field: usize,
+    of: &ListRef,
+    state: Option<&StateRef>,
+) -> Result<Option<DeltaBase>, Error> {
+    let layout = &*graph.layout;
+    let is_own = of.namespace == at.namespace && of.checkpoint == at.checkpoint && of.channel == *layout.name(field);
+    if let (true, Some(state)) = (is_own, state) {
+        return Ok(layout.list(state, field).map(|list| DeltaBase { list, is_own }));
+    }
+    if layout.kind(field) != FieldKind::List {
+        return Ok(None);
+    }
+    let point = Point { thread: at.thread.clone(), namespace: of.namespace.clone(), checkpoint: of.checkpoint };
+    let (mut read, mut failed) = (layout.initial(), None);
+    let visited = thread.store().backend().items(&point, &of.channel, ItemRange::All, &mut |row| {
+        layout.load_item(&mut read, field, row.slot, row.payload()).map_err(|error| {
+            let reason = error.to_string();
+            failed = Some(error);
+            StoreError::Invalid { field: "item", reason }
+        })
+    });
+    if let Some(error) = failed {
+        return Err(RunError::from(error).into());
+    }
+    visited?;
+    Ok(layout.list(&read, field).map(|list| DeltaBase { list, is_own }))
+}
+
 /// The writes that hold the input of a checkpoint; a fork has those of what it was forked from.
-fn input_writes(thread: &Thread, point: &Point) -> Result<Vec<crate::store::WriteRecord>, Error> {
+fn input_writes(thread: &Thread, point: &Point) -> Result<Vec<WriteRecord>, Error> {
     let backend = thread.store().backend();
     let mut at = Some(point.clone());
     while let Some(point) = at {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::{Encoded, TaskId};
 use crate::channel::{Effect, ListOp};
 use crate::graph::Graph;
-use crate::state::{BoxWrite, FieldKind};
+use crate::state::{BoxWrite, FieldKind, NOT_STORED, Told};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, WriteRef};
 
 use super::call::CallWrites;
@@ -35,6 +35,11 @@ impl Changes {
         self.channels.is_empty() && self.seen.is_empty()
     }
 
+    /// Returns whether a channel with a number below `end` changed since the last checkpoint.
+    pub(crate) fn changed_below(&self, end: usize) -> bool {
+        self.channels.keys().any(|channel| (*channel as usize) < end)
+    }
+
     /// Returns what a checkpoint records.
     pub(crate) fn take(&mut self, graph: &Graph, head: &Head) -> (Vec<Change>, Vec<Seen>) {
         let channels = std::mem::take(&mut self.channels);
@@ -51,12 +56,11 @@ impl Changes {
     pub(crate) fn note(&mut self, channel: u32, value: ChangeValue, task: Option<u32>) {
         match (self.channels.get_mut(&channel), value) {
             (Some((ChangeValue::Items(old), last)), ChangeValue::Items(new)) => {
-                let replaced =
-                    |slot| new.iter().any(|change| change.slot == slot && !matches!(change.op, ItemOp::Cut { .. }));
-                if new.iter().any(|change| matches!(change.op, ItemOp::Cut { .. })) {
-                    old.retain(|change| matches!(change.op, ItemOp::Cut { .. }));
+                let replaced = |slot| new.iter().any(|change| change.slot == slot && change.op.is_of_slot());
+                if new.iter().any(|change| !change.op.is_of_slot()) {
+                    old.retain(|change| !change.op.is_of_slot());
                 }
-                old.retain(|change| matches!(change.op, ItemOp::Cut { .. }) || !replaced(change.slot));
+                old.retain(|change| !change.op.is_of_slot() || !replaced(change.slot));
                 old.extend(new);
                 *last = task;
             }
@@ -333,7 +337,14 @@ fn write_field(
             places.push(write);
         }
     }
+    let is_list = graph.layout.kind(field) == FieldKind::List;
+    let told: Vec<Option<Told>> =
+        if is_list { values.iter().map(|value| value.told_of().cloned()).collect() } else { Vec::new() };
     let effect = graph.layout.update(&mut head.state, field, &mut head.present[field], values)?;
+    if let Effect::Shared(at) = effect {
+        head.shared.retain(|(known, _)| *known != channel);
+        head.shared.push((channel, told[at].as_ref().and_then(|told| told.of.clone())));
+    }
     if effect == Effect::Unchanged {
         return Ok(false);
     }
@@ -352,18 +363,27 @@ fn write_field(
             let data = Data::New(graph.layout.encode(&head.state, field)?);
             changes.note(channel, ChangeValue::Value(data), last);
         }
+        Effect::Shared(at) => {
+            let of = told.into_iter().nth(at).flatten().and_then(|told| told.of);
+            let share = of.map(|of| ItemChange { slot: 0, op: ItemOp::Share(of), task: places[at].task });
+            // What is recorded is given with the place at which it is stored.
+            changes.note(channel, ChangeValue::Items(share.into_iter().collect()), last);
+        }
         Effect::Items(items) => {
             let items = items.into_iter().map(|change| match change.op {
                 ListOp::Put { write, part } => {
                     let place = &places[write];
-                    let write = WriteRef { task: place.id, index: place.index, part: part as u32 };
-                    let op = ItemOp::Put(Data::OfWrite(write));
-                    ItemChange { slot: change.slot, op, task: place.task }
+                    let data = match part {
+                        NOT_STORED => Data::New(graph.layout.encode_item(&head.state, field, change.slot)?),
+                        part => Data::OfWrite(WriteRef { task: place.id, index: place.index, part: part as u32 }),
+                    };
+                    Ok(ItemChange { slot: change.slot, op: ItemOp::Put(data), task: place.task })
                 }
-                ListOp::Remove => ItemChange { slot: change.slot, op: ItemOp::Remove, task: last },
-                ListOp::Cut { end } => ItemChange { slot: change.slot, op: ItemOp::Cut { end }, task: last },
+                ListOp::Remove => Ok(ItemChange { slot: change.slot, op: ItemOp::Remove, task: last }),
+                ListOp::Cut { end } => Ok(ItemChange { slot: change.slot, op: ItemOp::Cut { end }, task: last }),
             });
-            changes.note(channel, ChangeValue::Items(items.collect()), last);
+            let items = items.collect::<Result<_, RunError>>()?;
+            changes.note(channel, ChangeValue::Items(items), last);
         }
     }
     Ok(true)

@@ -179,12 +179,18 @@ pub(super) fn kept_writes(graph: &Graph, writes: &[TaskWrite]) -> Option<Encoded
         let value = match &write.kind {
             // Also what lasts for one run: it is part of the result.
             WriteKind::Send(send) => WriteValue::One(Encoded::encode(&(&*send.node, &send.arg)).ok()?.into()),
+            // What is given is kept as it is by itself.
+            WriteKind::Field(Some(value)) => {
+                let field = write.channel as usize;
+                graph.layout.encode_write(field, &graph.layout.plain(field, value)).ok()?
+            }
             _ => encode(graph, write).ok()?,
         };
         let (kind, payloads) = match &value {
             WriteValue::Null => (0, Vec::new()),
             WriteValue::One(payload) => (1, vec![packed(payload)]),
             WriteValue::Items(items) => (2, items.iter().map(packed).collect()),
+            WriteValue::Delta(_) => return None,
         };
         Some(vec![Value::from(&*graph.channels[write.channel as usize]), kind.into(), payloads.into()].into())
     });
@@ -202,7 +208,7 @@ pub(super) fn known_writes(graph: &Graph, kept: &Encoded, record: bool) -> Optio
             1 => WriteValue::One(payloads.pop()?),
             _ => WriteValue::Items(payloads),
         };
-        Some(PendingWrite { index: at as i32, channel: channel.into(), value })
+        Some(PendingWrite { index: at as i32, channel: channel.into(), value, base: None })
     });
     let pending = PendingWrites { task: TaskId::default(), path: "".into(), writes: writes.collect::<Option<_>>()? };
     let mut writes = task_writes(graph, &pending).ok().filter(|writes| writes.len() == count && count > 0)?;

@@ -244,6 +244,7 @@ impl<'a> Editor<'a> {
             present: None,
             context,
             record: true,
+            is_stored: false,
             seed,
             after: Duration::ZERO,
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::base::TaskId;
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use crate::store::{NewCheckpoint, NewWrite, NewWrites, Payload, WriteValue};
+use crate::store::{NewCheckpoint, NewWrite, NewWrites, Payload};
 
 /// When a run hands out what it makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,12 +30,8 @@ pub(super) fn hold(changes: &mut [Change], unsaved: &[NewWrites]) {
     let own = |data: &mut Data| {
         let Data::OfWrite(from) = &*data else { return };
         let Some(write) = writes.get(&(from.task, from.index)) else { return };
-        let payload = match &write.value {
-            WriteValue::One(payload) => payload.clone(),
-            WriteValue::Items(items) => items.get(from.part as usize).cloned().unwrap_or_default(),
-            WriteValue::Null => Payload { data: vec![0xc0], ..Payload::default() },
-        };
-        *data = Data::New(payload);
+        let null = || Payload { data: vec![0xc0], ..Payload::default() };
+        *data = Data::New(write.value.payload(from.part as usize).cloned().unwrap_or_else(null));
     };
     for change in changes {
         match &mut change.value {

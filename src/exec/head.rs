@@ -1,9 +1,10 @@
 //! The state of a namespace, decoded: what a run works on and what a handle keeps for the next one.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::base::id::NULL_TASK;
-use crate::base::{CheckpointId, TaskId, WriteValue};
+use crate::base::{CheckpointId, ListRef, TaskId, WriteValue};
 use crate::channel::Barrier;
 use crate::graph::{Graph, Interrupt, Join, NodeOutput, SendTo};
 use crate::state::StateRef;
@@ -44,6 +45,8 @@ pub(crate) struct Head {
     pub(crate) recorded: Vec<TaskId>,
     /// The stored writes of its tasks.
     pub(crate) pending: Vec<PendingWrites>,
+    /// The lists that began as those of the graph around, and where these are stored.
+    pub(crate) shared: Vec<(u32, Option<ListRef>)>,
     /// About how many bytes the state holds.
     pub(crate) bytes: usize,
 }
@@ -71,6 +74,23 @@ pub(crate) struct PendingWrite {
     pub(crate) index: i32,
     pub(crate) channel: Arc<str>,
     pub(crate) value: WriteValue,
+    /// Of a delta the list that it tells of.
+    pub(crate) base: Option<DeltaBase>,
+}
+
+/// The list that a stored delta tells of.
+#[derive(Clone)]
+pub(crate) struct DeltaBase {
+    /// A [`List`](crate::state::List).
+    pub(crate) list: StateRef,
+    /// Whether it is that of the very channel, at the very checkpoint.
+    pub(crate) is_own: bool,
+}
+
+impl fmt::Debug for DeltaBase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeltaBase").field("is_own", &self.is_own).finish_non_exhaustive()
+    }
 }
 
 /// The names of the special channels of the contract, with their slots.
@@ -114,6 +134,7 @@ impl Head {
             updated: None,
             recorded: Vec::new(),
             pending: Vec::new(),
+            shared: Vec::new(),
             bytes: 0,
         }
     }

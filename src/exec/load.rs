@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use crate::base::id::NULL_TASK;
 use crate::base::value::decode_bytes;
-use crate::base::{CheckpointId, CodecError, Map, PayloadRef, Timestamp, Value, WriteValue};
+use crate::base::{CheckpointId, CodecError, ListRef, Map, PayloadRef, Timestamp, Value, WriteValue};
 use crate::graph::{Graph, Interrupt, NodeOutput, SendTo, TimeoutPolicy};
-use crate::state::{FieldKind, StateError, Writes};
+use crate::state::{BoxWrite, FieldKind, StateError, Writes};
 use crate::store::{ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
 
 use super::error::RunError;
-use super::head::{Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, LEFT, PendingWrite, PendingWrites, RESUME};
+use super::head::{
+    DeltaBase, Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, LEFT, PendingWrite, PendingWrites, RESUME,
+};
 use super::input::input_from;
 use super::task::{TaskWrite, WriteKind};
 
@@ -125,17 +127,23 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
+    /// Notes that a list began as another one.
+    pub(crate) fn shares(&mut self, channel: u32, of: ListRef) {
+        self.head.shared.push((channel, Some(of)));
+    }
+
     /// Returns whether the writes that hold the input are still missing.
     pub(crate) fn needs_input(&self) -> bool {
         self.needs_input && self.head.input.is_none()
     }
 
     /// Takes the input from the stored writes of the task that took it.
-    pub(crate) fn input(&mut self, writes: &[WriteRecord]) -> Result<(), RunError> {
+    pub(crate) fn input(&mut self, writes: Vec<(WriteRecord, Option<DeltaBase>)>) -> Result<(), RunError> {
         let mut input = Writes::default();
-        for write in writes {
+        for (write, base) in &writes {
             if let Some(channel) = self.graph.by_channel.get(&write.channel).filter(|c| self.graph.is_field(**c)) {
-                input.push_box(*channel as usize, self.graph.layout.decode_write(*channel as usize, &write.value)?);
+                let write = field_write(self.graph, *channel, &write.value, base.as_ref())?;
+                input.push_box(*channel as usize, write);
             }
         }
         self.head.input = Some(NodeOutput::update(input));
@@ -150,9 +158,9 @@ impl<'a> Loader<'a> {
 
 impl Head {
     /// Takes the stored writes of the tasks of its checkpoint.
-    pub(crate) fn set_pending(&mut self, writes: Vec<WriteRecord>) {
+    pub(crate) fn set_pending(&mut self, writes: Vec<(WriteRecord, Option<DeltaBase>)>) {
         self.pending.clear();
-        for write in writes {
+        for (write, base) in writes {
             let WriteRecord { task, path, index, channel, value } = write;
             let at = match self.pending.iter().position(|pending| pending.task == task) {
                 Some(at) => at,
@@ -161,7 +169,7 @@ impl Head {
                     self.pending.len() - 1
                 }
             };
-            self.pending[at].writes.push(PendingWrite { index, channel, value });
+            self.pending[at].writes.push(PendingWrite { index, channel, value, base });
         }
     }
 }
@@ -190,6 +198,19 @@ fn send_from(stored: PayloadRef<'_>) -> Result<SendTo, CodecError> {
     Ok(SendTo { node: node.to::<String>()?.into(), arg, timeout })
 }
 
+fn field_write(
+    graph: &Graph,
+    channel: u32,
+    value: &WriteValue,
+    base: Option<&DeltaBase>,
+) -> Result<BoxWrite, RunError> {
+    let field = channel as usize;
+    Ok(match (value, base) {
+        (WriteValue::Delta(delta), Some(base)) => graph.layout.decode_delta(field, delta, &base.list, base.is_own)?,
+        (value, _) => graph.layout.decode_write(field, value)?,
+    })
+}
+
 /// Decodes the stored writes of a task. What the graph does not know is dropped.
 pub(super) fn task_writes(graph: &Graph, pending: &PendingWrites) -> Result<Vec<TaskWrite>, RunError> {
     let mut writes = Vec::new();
@@ -200,7 +221,7 @@ pub(super) fn task_writes(graph: &Graph, pending: &PendingWrites) -> Result<Vec<
             _ => None,
         };
         let kind = if graph.is_field(channel) {
-            WriteKind::Field(Some(graph.layout.decode_write(channel as usize, &write.value)?))
+            WriteKind::Field(Some(field_write(graph, channel, &write.value, write.base.as_ref())?))
         } else if graph.join_of(channel).is_some() {
             match one(&write.value) {
                 Some(payload) => WriteKind::Join(decode_bytes(payload.codec, &payload.data)?),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::base::{CheckpointId, IdSource, Namespace, Timestamp, WriteValue};
+use crate::base::{CheckpointId, IdSource, ListRef, Namespace, Timestamp, WriteValue};
 use crate::graph::{
     Around, Calls, Context, ContextParts, Graph, Interrupt, Life, RunControl, Scope, StepTime, StoredCall, TaskPath,
 };
@@ -179,6 +179,11 @@ impl Machine {
         self.returned.clone().unwrap_or_else(|| (Arc::clone(self.state()), self.present()))
     }
 
+    /// Returns which lists began as lists of the graph around, and where these are stored.
+    pub(crate) fn shared(&self) -> Vec<(u32, Option<ListRef>)> {
+        self.head.shared.clone()
+    }
+
     /// Returns whether it runs an entrypoint.
     pub(crate) fn is_entry(&self) -> bool {
         self.graph.entry
@@ -337,6 +342,11 @@ impl Machine {
         self.recording.is_some()
     }
 
+    /// Whether each superstep is stored, and not only the last one.
+    fn stores_steps(&self) -> bool {
+        self.records() && self.request.saving == Saving::Steps
+    }
+
     pub(super) fn tick(&mut self) -> Result<(), RunError> {
         loop {
             self.show_checkpoint()?;
@@ -448,7 +458,7 @@ impl Machine {
 
     pub(super) fn job(&mut self, slot: usize) -> TaskJob {
         let task = &self.tasks[slot];
-        let takes_value = task.node.is_some_and(|node| self.graph.nodes[node].body.takes == crate::graph::Takes::Value);
+        let takes_value = task.node.is_some_and(|node| self.graph.nodes[node].body.takes != crate::graph::Takes::State);
         let branches = task.node.is_some_and(|node| !self.graph.nodes[node].out.branches.is_empty());
         let state = self.task_state();
         let (answers, took) = (task.answers.clone(), task.answered);
@@ -501,6 +511,7 @@ impl Machine {
             present: (takes_value || branches).then(|| self.head.present.as_slice().into()),
             context,
             record: self.records(),
+            is_stored: self.stores_steps() && !self.changes.changed_below(self.graph.layout.len()),
             seed: self.ids.random(),
             after: Duration::ZERO,
             graph: Arc::clone(&self.graph),

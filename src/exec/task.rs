@@ -8,8 +8,8 @@ use crate::base::{
     CheckpointId, Encoded, IdSource, Map, Namespace, Payload, TaskId, Value, WriteValue, hash, panic_text,
 };
 use crate::graph::{
-    BoxError, Cancelled, Command, Context, END, Graph, Interrupt, Interrupted, NodeInput, NodeOutput, NodeResult,
-    Outgoing, START, SendTo, Signal, Takes, Target, TaskInfo, Work, holds,
+    BoxError, Cancelled, Command, Context, END, GivenFields, Graph, Interrupt, Interrupted, NodeInput, NodeOutput,
+    NodeResult, Outgoing, START, SendTo, Signal, Takes, Target, TaskInfo, Work, holds,
 };
 use crate::state::{BoxWrite, FieldKind, StateRef, resolve};
 use crate::store::{TaskKind, TaskRecord};
@@ -102,6 +102,8 @@ pub(crate) struct TaskJob {
     pub(crate) context: Context,
     /// Whether the writes are to be encoded.
     pub(crate) record: bool,
+    /// Whether the state is that of its checkpoint, and this is stored or about to be.
+    pub(crate) is_stored: bool,
     pub(crate) seed: u64,
     /// How long to wait before it starts, because an attempt has failed.
     pub(crate) after: Duration,
@@ -379,7 +381,7 @@ fn node_input(job: &TaskJob, takes: Takes) -> Result<NodeInput, RunError> {
             Some(fields) => layout.project(&job.state, fields),
             None => Arc::clone(&job.state),
         }),
-        (Takes::Value, Some(arg)) => NodeInput::Value(arg.clone()),
+        (Takes::Value | Takes::Fields, Some(arg)) => NodeInput::Value(arg.clone()),
         (Takes::State, Some(arg)) => {
             let mut state = layout.initial();
             for (channel, value) in arg.as_map().into_iter().flatten().filter(|_| !root) {
@@ -395,6 +397,12 @@ fn node_input(job: &TaskJob, takes: Takes) -> Result<NodeInput, RunError> {
         (Takes::Value, None) => {
             NodeInput::Value(given(&job.graph, reads, &job.state, job.present.as_deref().unwrap_or_default())?)
         }
+        (Takes::Fields, None) => {
+            let present = job.present.as_deref().unwrap_or_default();
+            let at = job.is_stored.then(|| job.context.parts().checkpoint).flatten();
+            let at = at.map(|checkpoint| (job.context.parts().namespace.clone(), checkpoint));
+            NodeInput::Fields(GivenFields { at, ..given_fields(&job.graph, reads, &job.state, present) })
+        }
     })
 }
 
@@ -405,19 +413,20 @@ pub(super) fn given(
     state: &StateRef,
     present: &[bool],
 ) -> Result<Value, RunError> {
-    let layout = &*graph.layout;
     if graph.schemas.root {
-        return Ok(layout.to_value(state, 0)?);
+        return Ok(graph.layout.to_value(state, 0)?);
     }
+    Ok(given_fields(graph, reads, state, present).to_value()?)
+}
+
+fn given_fields(graph: &Graph, reads: Option<&[usize]>, state: &StateRef, present: &[bool]) -> GivenFields {
+    let layout = &graph.layout;
     let shown = |field: &usize| {
         let holds = present.get(*field) == Some(&true) || layout.kind(*field) == FieldKind::Managed;
         holds && reads.is_none_or(|reads| reads.contains(field))
     };
-    let mut map = Map::new();
-    for field in (0..layout.len()).filter(shown) {
-        map.insert(layout.name(field).to_string(), layout.to_value(state, field)?);
-    }
-    Ok(Value::Map(map))
+    let fields = (0..layout.len()).filter(shown).collect();
+    GivenFields { layout: Arc::clone(layout), state: Arc::clone(state), fields, at: None }
 }
 
 /// Writes the changes of a node and of its commands, and returns where the commands go.

@@ -70,7 +70,7 @@ pub(crate) use control::CancelWait;
 pub(crate) use entrypoint::{INPUT, VALUE, input_writes};
 pub(crate) use life::Life;
 pub(crate) use message_part::json_map;
-pub(crate) use node::{NodeInput, RunNode, StartNode, Takes, Work};
+pub(crate) use node::{GivenFields, NodeInput, RunNode, StartNode, Takes, Work};
 pub(crate) use scope::{Host, Left, LivePart, Scope};
 pub(crate) use step_time::StepTime;
 pub(crate) use task_info::NodePlace;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use crate::base::Map;
-use crate::base::Value;
-use crate::state::{DynState, DynUpdate, StateRef, Writes};
+use crate::base::{CheckpointId, ListRef, Map, Namespace, Value};
+use crate::state::{BoxWrite, DynState, DynUpdate, Layout, ListRule, StateError, StateRef, Writes};
 
 use super::async_node::NodeFuture;
 use super::command::{Command, SendTo, Target};
@@ -115,13 +114,49 @@ impl FromIterator<NodeOutput> for NodeOutput {
 pub(crate) enum NodeInput {
     State(StateRef),
     Value(Value),
+    Fields(GivenFields),
 }
 
-/// Which of the two a node takes.
+/// Which of these a node takes. What takes fields also takes a value: the argument of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
     State,
     Value,
+    Fields,
+}
+
+/// The channels of a state that a graph inside is given.
+pub(crate) struct GivenFields {
+    pub(crate) layout: Arc<dyn Layout>,
+    pub(crate) state: StateRef,
+    pub(crate) fields: Vec<usize>,
+    /// Where the state is stored, if it is.
+    pub(crate) at: Option<(Namespace, CheckpointId)>,
+}
+
+impl GivenFields {
+    /// Returns them as a map.
+    pub(crate) fn to_value(&self) -> Result<Value, StateError> {
+        let member = |field: &usize| {
+            let name = self.layout.name(*field).to_string();
+            self.layout.to_value(&self.state, *field).map(|value| (name, value))
+        };
+        self.fields.iter().map(member).collect::<Result<Map, _>>().map(Value::Map)
+    }
+
+    /// Returns a list as a write for a channel of this rule in a graph inside, which stores it by reference if it stores
+    /// anything. `None` if that cannot be.
+    pub(crate) fn give(&self, field: usize, rule: Option<ListRule>, is_stored: bool) -> Option<BoxWrite> {
+        if rule.is_none() || rule != self.layout.list_rule(field) {
+            return None;
+        }
+        let of = self.at.clone().map(|(namespace, checkpoint)| ListRef {
+            namespace,
+            checkpoint,
+            channel: Arc::clone(self.layout.name(field)),
+        });
+        if is_stored && of.is_none() { None } else { self.layout.give(&self.state, field, of) }
+    }
 }
 
 /// Runs a node on the calling thread.
@@ -237,7 +272,7 @@ pub(super) fn of_state<S: 'static>(
             Some(state) => run(state, context),
             None => unreachable!("a node is given the state of its graph"),
         },
-        NodeInput::Value(_) => unreachable!("a node of the state is given the state"),
+        NodeInput::Value(_) | NodeInput::Fields(_) => unreachable!("a node of the state is given the state"),
     };
     NodeBody { takes: Takes::State, work: Work::Blocking(Arc::new(run)), child: None }
 }
@@ -247,7 +282,7 @@ fn of_value<I: DeserializeOwned>(
 ) -> NodeBody {
     let run = move |input: NodeInput, context: &Context| match input {
         NodeInput::Value(value) => run(value.to::<I>()?, context),
-        NodeInput::State(_) => unreachable!("a node with its own input is given a value"),
+        NodeInput::State(_) | NodeInput::Fields(_) => unreachable!("a node with its own input is given a value"),
     };
     NodeBody { takes: Takes::Value, work: Work::Blocking(Arc::new(run)), child: None }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::value::decode_bytes;
-use crate::base::{CheckpointId, Codec, Map, PayloadRef, TaskId, Timestamp, Value, WriteValue};
+use crate::base::{CheckpointId, Codec, ListDelta, Map, Payload, PayloadRef, TaskId, Timestamp, Value, WriteValue};
 use crate::message::Message;
 use crate::store::{
     ChannelRecord, ChannelValue, CheckpointRecord, ItemRange, Point, Source, StateRecord, Store, StoreError,
@@ -276,11 +277,29 @@ pub(super) fn write_value(value: &WriteValue) -> Result<Value, StoreError> {
         WriteValue::Items(items) => {
             items.iter().map(|item| item_value(item.as_ref())).collect::<Result<_, _>>().map(Value::List)
         }
+        WriteValue::Delta(delta) => delta_value(delta),
     }
 }
 
+/// Returns what a delta says, not the list that comes of it: of which list, what of it is gone, and what else there is.
+fn delta_value(delta: &ListDelta) -> Result<Value, StoreError> {
+    let range = |range: &Range<u64>| Value::List(vec![range.start.into(), range.end.into()]);
+    let item = |(slot, item): (&u64, &Payload)| Ok((slot.to_string(), item_value(item.as_ref())?));
+    let items = delta.slots.iter().zip(&delta.items).map(item).collect::<Result<Map, StoreError>>()?;
+    let members = [
+        ("namespace", Value::from(delta.of.namespace.as_str())),
+        ("checkpoint", Value::from(delta.of.checkpoint.to_string())),
+        ("channel", Value::from(&*delta.of.channel)),
+        ("removed", Value::List(delta.removed.iter().map(range).collect())),
+        ("items", Value::Map(items)),
+    ];
+    let delta = members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Ok(Value::Map([("$delta".to_owned(), Value::Map(delta))].into_iter().collect()))
+}
+
 impl WriteRecord {
-    /// Returns the written value as a dynamic value.
+    /// Returns the written value as a dynamic value. Of a list that is told by what differs from a stored one, it is a map
+    /// with the member `$delta`: the list, the ranges of slots that are gone, and the items that are new, by slot.
     ///
     /// # Errors
     /// [`StoreError::Codec`], [`StoreError::Corrupt`].

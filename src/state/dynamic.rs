@@ -1,5 +1,6 @@
 //! A state whose schema is made at run time.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::base::{Map, Value};
@@ -235,11 +236,27 @@ impl<S> IntoUpdate<S> for Map {
     }
 }
 
-/// Returns the writes of what a graph inside another one returns: the channels that both have count.
+/// Returns the writes of values for the channels that a graph has; the others are dropped.
 pub(crate) fn shared_writes(values: Map) -> Writes {
+    returned_writes(values.into_iter().map(|(channel, value)| (channel, Returned::Value(value))))
+}
+
+/// What a graph inside another one returns for a channel.
+pub(crate) enum Returned {
+    Value(Value),
+    /// A list that was given to it, for the channel that gave it.
+    List(BoxWrite),
+}
+
+/// Returns the writes of what a graph inside another one returns: the channels that both have count.
+pub(crate) fn returned_writes(returned: impl IntoIterator<Item = (String, Returned)>) -> Writes {
     let mut writes = Writes::default();
-    for (channel, value) in values {
-        writes.push_box(usize::MAX, BoxWrite::new(NamedWrite { channel, value, optional: true }));
+    for (channel, returned) in returned {
+        let write = match returned {
+            Returned::Value(value) => BoxWrite::new(NamedWrite { channel, value, optional: true }),
+            Returned::List(write) => BoxWrite::new(NamedBox { channel: channel.into(), write }),
+        };
+        writes.push_box(usize::MAX, write);
     }
     writes
 }
@@ -261,7 +278,7 @@ struct NamedWrite {
 /// A write of its own type, whose field is known by name only.
 #[derive(Clone)]
 struct NamedBox {
-    channel: &'static str,
+    channel: Cow<'static, str>,
     write: BoxWrite,
 }
 
@@ -271,7 +288,7 @@ pub fn named_writes(writes: Writes, names: &[&'static str]) -> Writes {
     let mut named = Writes::default();
     for (field, write) in writes {
         match names.get(field) {
-            Some(channel) => named.push_box(usize::MAX, BoxWrite::new(NamedBox { channel, write })),
+            Some(channel) => named.push_box(usize::MAX, BoxWrite::new(NamedBox { channel: (*channel).into(), write })),
             None => named.push_box(field, write),
         }
     }
@@ -288,7 +305,7 @@ pub(crate) fn resolve(layout: &dyn Layout, writes: Writes) -> Result<Writes, Sta
             let (field, write) = at_home(layout, foreign)?;
             resolved.push_box(field, write);
         } else if let Some(named) = write.get::<NamedBox>() {
-            resolved.push_box(field_of(layout, named.channel)?, named.write.clone());
+            resolved.push_box(field_of(layout, &named.channel)?, named.write.clone());
         } else if let Some(named) = write.take::<NamedWrite>() {
             let field = match field_of(layout, &named.channel) {
                 Err(_) if named.optional => continue,

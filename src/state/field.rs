@@ -9,12 +9,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::base::value::decode_bytes;
-use crate::base::{CodecError, Encoded, IdSource, Payload, PayloadRef, Value, WriteValue};
+use crate::base::{CodecError, Encoded, IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{
     AnyValue, Append, Channel, ChannelError, Effect, Ephemeral, LastValue, List, Reduce, Topic, Untracked,
 };
 use crate::message::Message;
 
+use super::given::ListRule;
 use super::layout::{FieldKind, StateError, StateRef};
 use super::lists::{ListField, PlainItems};
 use super::managed::ManagedField;
@@ -104,6 +105,26 @@ pub(super) trait FieldOps<S>: Send + Sync {
     fn holds_message(&self, _state: &S, _id: &str) -> bool {
         false
     }
+    /// Returns what can be done with it besides, if it is a list.
+    fn lists(&self) -> Option<&dyn ListOps<S>> {
+        None
+    }
+}
+
+/// What can be done with a field that is a list: see [`Layout`](super::layout::Layout), whose methods have these names.
+pub(super) trait ListOps<S> {
+    fn rule(&self) -> ListRule;
+    fn give(&self, state: &S, of: Option<ListRef>) -> BoxWrite;
+    fn give_back(&self, state: &S, given: &BoxWrite) -> Option<BoxWrite>;
+    fn plain(&self, write: &BoxWrite) -> Option<BoxWrite>;
+    fn decode_delta(
+        &self,
+        name: &Arc<str>,
+        delta: &ListDelta,
+        base: &StateRef,
+        returns: bool,
+    ) -> Result<BoxWrite, StateError>;
+    fn encode_item(&self, name: &Arc<str>, state: &S, slot: u64) -> Result<Payload, StateError>;
 }
 
 /// Where a field lies in its state.

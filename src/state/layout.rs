@@ -3,11 +3,12 @@
 use std::any::{Any, TypeId};
 use std::sync::Arc;
 
-use crate::base::{CodecError, IdSource, Payload, PayloadRef, Value, WriteValue};
+use crate::base::{CodecError, IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{ChannelError, Effect};
 use crate::message::MessageError;
 use crate::message::pydantic_ai::LoadError;
 
+use super::given::ListRule;
 use super::writes::BoxWrite;
 
 /// An instance of a state, shared by the nodes of a superstep.
@@ -157,6 +158,39 @@ pub trait Layout: Send + Sync + 'static {
 
     /// Returns whether the field holds a message with this id, itself or as an item of a list.
     fn holds_message(&self, state: &StateRef, field: usize, id: &str) -> bool;
+
+    /// Returns what another list channel must have in common with the field to take its list; `None` if it is no list.
+    fn list_rule(&self, field: usize) -> Option<ListRule>;
+
+    /// Returns the list of the field as a write for a channel of the same rule in another graph: not a copy. `of` is
+    /// where it is stored. `None` if it is no list.
+    fn give(&self, state: &StateRef, field: usize, of: Option<ListRef>) -> Option<BoxWrite>;
+
+    /// Returns the list of the field, which came of the list that was given with `given`, as a write for the channel that
+    /// gave it. It is told by what differs. `None` if there is no such list.
+    fn give_back(&self, state: &StateRef, field: usize, given: &BoxWrite) -> Option<BoxWrite>;
+
+    /// Returns a write that is as it is stored by itself: of a list that is given or comes back all items.
+    fn plain(&self, field: usize, write: &BoxWrite) -> BoxWrite;
+
+    /// Decodes a stored write that says what differs from `base`, a [`List`](super::List). `returns` says whether that
+    /// is the list of this very field.
+    ///
+    /// # Errors
+    /// [`StateError`] if the items do not fit the field.
+    fn decode_delta(
+        &self,
+        field: usize,
+        delta: &ListDelta,
+        base: &StateRef,
+        returns: bool,
+    ) -> Result<BoxWrite, StateError>;
+
+    /// Encodes an item of a list field.
+    ///
+    /// # Errors
+    /// [`StateError`] if the item refuses, or the field has no such item.
+    fn encode_item(&self, state: &StateRef, field: usize, slot: u64) -> Result<Payload, StateError>;
 }
 
 /// A field could not be read, written or changed.

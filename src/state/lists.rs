@@ -1,5 +1,6 @@
 //! Fields that are stored item by item: lists that grow, and those of messages.
 
+use std::any::TypeId;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -7,10 +8,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::base::value::decode_bytes;
-use crate::base::{Encoded, IdSource, Payload, PayloadRef, Value, WriteValue};
+use crate::base::{Encoded, IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{Cell, Channel, ChannelError, Effect, List, ListChange, ListOp};
 
-use super::field::{FieldOps, Place, channel_error, codec, misfit, wrong_type};
+use super::field::{FieldOps, ListOps, Place, channel_error, codec, misfit, wrong_type};
+use super::given::{self, Given, ListRule};
 use super::layout::{StateError, StateRef};
 use super::overwrite::{self, Overwrite};
 use super::schema::cell;
@@ -22,6 +24,8 @@ pub(super) trait Items: Send + Sync + 'static {
 
     /// Whether null stands for no items in a write that replaces the list.
     const NULL_IS_EMPTY: bool = false;
+    /// Whether items are merged by their ids, so that those that are written unchanged change nothing.
+    const MERGES: bool = false;
 
     fn prepare(_items: &mut [Self::Item], _ids: &mut IdSource) {}
     /// Reads an item.
@@ -34,6 +38,10 @@ pub(super) trait Items: Send + Sync + 'static {
     }
     /// Returns whether one of the items is a message with this id.
     fn holds_message(_list: &List<Self::Item>, _id: &str) -> bool {
+        false
+    }
+    /// Returns whether two items are stored alike, if that can be told.
+    fn is_same(_old: &Self::Item, _new: &Self::Item) -> bool {
         false
     }
     fn encode(name: &Arc<str>, item: &Self::Item) -> Result<Payload, StateError>;
@@ -59,18 +67,19 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Items for 
 #[derive(Clone)]
 pub(super) struct Single<T>(pub(super) T);
 
-/// Returns the items of a write, whichever form it has; `None` if they are of another type.
+/// Returns the items that a write brings, whichever form it has; `None` if they are of another type.
 pub(crate) fn written_items<T: 'static>(write: &BoxWrite) -> Option<&[T]> {
     let single = write.get::<Single<T>>().map(|one| std::slice::from_ref(&one.0));
     let replacing = || write.get::<Overwrite<Vec<T>>>().map(|new| new.0.as_slice());
-    write.get::<Vec<T>>().map(Vec::as_slice).or(single).or_else(replacing)
+    let given = || write.get::<Given<T>>().map(|given| given.changed.as_slice());
+    write.get::<Vec<T>>().map(Vec::as_slice).or(single).or_else(replacing).or_else(given)
 }
 
 fn items_of<'a, T: 'static>(name: &Arc<str>, write: &'a BoxWrite) -> Result<&'a [T], StateError> {
     written_items(write).ok_or_else(|| wrong_type::<Vec<T>>(name, "a write of another type"))
 }
 
-fn take_items<T: 'static>(name: &Arc<str>, write: BoxWrite) -> Result<Vec<T>, StateError> {
+pub(super) fn take_items<T: 'static>(name: &Arc<str>, write: BoxWrite) -> Result<Vec<T>, StateError> {
     let items = if write.get::<Single<T>>().is_some() {
         write.take::<Single<T>>().map(|one| vec![one.0])
     } else if is_overwrite::<T>(&write) {
@@ -139,6 +148,7 @@ where
     fn takes(&self, write: &BoxWrite) -> bool {
         write.get::<Vec<I::Item>>().is_some()
             || write.get::<Single<I::Item>>().is_some()
+            || write.get::<Given<I::Item>>().is_some()
             || is_overwrite::<I::Item>(write)
     }
 
@@ -146,6 +156,9 @@ where
         let encode = |item: &I::Item| I::encode(name, item);
         if let Some(Single(item)) = write.get() {
             return encode(item).map(WriteValue::One);
+        }
+        if let Some(encoded) = given::encode::<I>(name, write) {
+            return encoded;
         }
         let items = items_of::<I::Item>(name, write)?.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
         Ok(WriteValue::Items(if is_overwrite::<I::Item>(write) { overwrite::marked(items) } else { items }))
@@ -161,6 +174,7 @@ where
                 None => all(items).map(BoxWrite::new),
             },
             WriteValue::Null => Err(wrong_type::<Vec<I::Item>>(name, "null")),
+            WriteValue::Delta(_) => Err(wrong_type::<Vec<I::Item>>(name, "a delta of an unknown list")),
         }
     }
 
@@ -189,6 +203,10 @@ where
         if let Some(Single(item)) = write.get::<Single<I::Item>>() {
             return Value::from_serialize(item).map_err(of);
         }
+        if let Some(given) = write.get::<Given<I::Item>>() {
+            let items = given.items().map(Value::from_serialize);
+            return items.collect::<Result<_, _>>().map(Value::List).map_err(of);
+        }
         let items = Value::from_serialize(items_of::<I::Item>(name, write)?).map_err(of)?;
         Ok(if is_overwrite::<I::Item>(write) { overwrite::to_value(items) } else { items })
     }
@@ -203,6 +221,9 @@ where
         let cell = cell((self.place.get_mut)(state), present);
         let mut replacing = writes.iter().enumerate().filter(|(_, write)| is_overwrite::<I::Item>(write));
         let effect = match (replacing.next().map(|(at, _)| at), replacing.count()) {
+            (None, _) if writes.iter().any(|write| write.told_of().is_some()) => {
+                given::update::<I, C>(name, &self.channel, cell, writes)?
+            }
             (None, _) => {
                 let writes = writes.into_iter().map(|write| take_items(name, write));
                 self.channel.update(cell, writes.collect::<Result<_, _>>()?)
@@ -258,5 +279,51 @@ where
 
     fn holds_message(&self, state: &S, id: &str) -> bool {
         I::holds_message((self.place.get)(state), id)
+    }
+
+    fn lists(&self) -> Option<&dyn ListOps<S>> {
+        Some(self)
+    }
+}
+
+impl<S, C, G, M, I: Items> ListOps<S> for ListField<C, G, M, I>
+where
+    C: Channel<List<I::Item>, Vec<I::Item>>,
+    G: Fn(&S) -> &List<I::Item> + Send + Sync,
+    M: Fn(&mut S) -> &mut List<I::Item> + Send + Sync,
+{
+    fn rule(&self) -> ListRule {
+        ListRule { id: TypeId::of::<(C, I)>(), merges: I::MERGES }
+    }
+
+    fn give(&self, state: &S, of: Option<ListRef>) -> BoxWrite {
+        Given::give((self.place.get)(state), of)
+    }
+
+    fn give_back(&self, state: &S, given: &BoxWrite) -> Option<BoxWrite> {
+        Given::give_back((self.place.get)(state), given, I::is_same)
+    }
+
+    fn plain(&self, write: &BoxWrite) -> Option<BoxWrite> {
+        let given = write.get::<Given<I::Item>>()?;
+        Some(BoxWrite::new(given.items().cloned().collect::<Vec<_>>()))
+    }
+
+    fn decode_delta(
+        &self,
+        name: &Arc<str>,
+        delta: &ListDelta,
+        base: &StateRef,
+        returns: bool,
+    ) -> Result<BoxWrite, StateError> {
+        let none = || Err(wrong_type::<List<I::Item>>(name, "a delta of another list"));
+        given::decode::<I>(name, delta, base, returns).unwrap_or_else(none)
+    }
+
+    fn encode_item(&self, name: &Arc<str>, state: &S, slot: u64) -> Result<Payload, StateError> {
+        match (self.place.get)(state).at_slot(slot) {
+            Some(item) => I::encode(name, item),
+            None => Err(wrong_type::<I::Item>(name, "an empty slot")),
+        }
     }
 }

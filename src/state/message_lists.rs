@@ -28,6 +28,7 @@ impl<R: MessageRule> Items for MessageItems<R> {
     type Item = Message;
 
     const NULL_IS_EMPTY: bool = true;
+    const MERGES: bool = true;
 
     fn prepare(items: &mut [Message], ids: &mut IdSource) {
         ensure_ids(items, ids);
@@ -50,6 +51,10 @@ impl<R: MessageRule> Items for MessageItems<R> {
     fn holds_message(list: &List<Message>, id: &str) -> bool {
         // The clone shares the index.
         list.clone().find(id).is_some()
+    }
+
+    fn is_same(old: &Message, new: &Message) -> bool {
+        is_same(old, new)
     }
 
     fn encode(name: &Arc<str>, message: &Message) -> Result<Payload, StateError> {

@@ -11,6 +11,7 @@
 mod dyn_schema;
 mod dynamic;
 mod field;
+mod given;
 mod layout;
 mod lists;
 mod managed;
@@ -25,6 +26,7 @@ mod writes;
 pub use dyn_schema::DynSchema;
 pub use dynamic::{DynState, DynUpdate, ROOT, named_writes};
 pub use field::Field;
+pub use given::ListRule;
 pub use layout::{FieldKind, Layout, StateError, StateRef};
 pub use overwrite::Overwrite;
 pub use part::Part;
@@ -32,7 +34,8 @@ pub use schema::Schema;
 pub use view::{StateView, WritesView};
 pub use writes::{BoxWrite, IntoUpdate, Writes};
 
-pub(crate) use dynamic::{field_of, message_write, resolve, shared_writes};
+pub(crate) use dynamic::{Returned, field_of, message_write, resolve, returned_writes, shared_writes};
+pub(crate) use given::{NOT_STORED, Told};
 pub(crate) use lists::written_items;
 pub(crate) use view::{ViewShape, Written, messages_in_value, messages_of};
 

@@ -4,11 +4,12 @@ use std::any::TypeId;
 use std::sync::Arc;
 
 use crate::base::value::decode_bytes;
-use crate::base::{Encoded, IdSource, Payload, PayloadRef, Value, WriteValue};
+use crate::base::{Encoded, IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{Cell, Effect};
 
 use super::State;
-use super::field::Field;
+use super::field::{Field, ListOps, wrong_type};
+use super::given::ListRule;
 use super::layout::{FieldKind, Layout, StateError, StateRef};
 use super::writes::BoxWrite;
 
@@ -92,6 +93,14 @@ impl<S: Clone + Send + Sync + 'static> Schema<S> {
         let value = std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(crate::base::panic_text(&*panic)));
         let encoded = Encoded::encode(&value.map_err(failed)?).map_err(|error| failed(error.to_string()))?;
         Ok(Some(encoded.into()))
+    }
+
+    fn brought(&self, field: usize, stored: &Payload) -> Result<Payload, StateError> {
+        Ok(self.migrated(field, stored.as_ref())?.unwrap_or_else(|| stored.clone()))
+    }
+
+    fn all_brought(&self, field: usize, stored: &[Payload]) -> Result<Vec<Payload>, StateError> {
+        stored.iter().map(|item| self.brought(field, item)).collect()
     }
 
     /// Does something with a stored value; if it does not fit, once more with what it is brought over to.
@@ -206,11 +215,10 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
             Err(StateError::Misfit { .. }) if self.migrations.iter().any(|(known, _)| *known == field) => {}
             done => return done,
         }
-        let bring = |payload: &Payload| Ok(self.migrated(field, payload.as_ref())?.unwrap_or_else(|| payload.clone()));
         let brought = match stored {
-            WriteValue::Null => WriteValue::Null,
-            WriteValue::One(payload) => WriteValue::One(bring(payload)?),
-            WriteValue::Items(items) => WriteValue::Items(items.iter().map(bring).collect::<Result<_, StateError>>()?),
+            WriteValue::One(payload) => WriteValue::One(self.brought(field, payload)?),
+            WriteValue::Items(items) => WriteValue::Items(self.all_brought(field, items)?),
+            WriteValue::Null | WriteValue::Delta(_) => stored.clone(),
         };
         of.ops().decode_write(of.name(), &brought)
     }
@@ -318,6 +326,47 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
 
     fn holds_message(&self, state: &StateRef, field: usize, id: &str) -> bool {
         self.fields[field].ops().holds_message(self.state(state), id)
+    }
+
+    fn list_rule(&self, field: usize) -> Option<ListRule> {
+        self.fields[field].ops().lists().map(ListOps::rule)
+    }
+
+    fn give(&self, state: &StateRef, field: usize, of: Option<ListRef>) -> Option<BoxWrite> {
+        Some(self.fields[field].ops().lists()?.give(self.state(state), of))
+    }
+
+    fn give_back(&self, state: &StateRef, field: usize, given: &BoxWrite) -> Option<BoxWrite> {
+        self.fields[field].ops().lists()?.give_back(self.state(state), given)
+    }
+
+    fn plain(&self, field: usize, write: &BoxWrite) -> BoxWrite {
+        let plain = self.fields[field].ops().lists().and_then(|lists| lists.plain(write));
+        plain.unwrap_or_else(|| write.clone())
+    }
+
+    fn decode_delta(
+        &self,
+        field: usize,
+        delta: &ListDelta,
+        base: &StateRef,
+        returns: bool,
+    ) -> Result<BoxWrite, StateError> {
+        let of = &self.fields[field];
+        let no_list = || wrong_type::<S>(of.name(), "a delta of a list");
+        let lists = of.ops().lists().ok_or_else(no_list)?;
+        match lists.decode_delta(of.name(), delta, base, returns) {
+            Err(StateError::Misfit { .. }) if self.migrations.iter().any(|(known, _)| *known == field) => {}
+            done => return done,
+        }
+        let items = self.all_brought(field, &delta.items)?;
+        lists.decode_delta(of.name(), &ListDelta { items, ..delta.clone() }, base, returns)
+    }
+
+    fn encode_item(&self, state: &StateRef, field: usize, slot: u64) -> Result<Payload, StateError> {
+        let of = &self.fields[field];
+        let no_list = || wrong_type::<S>(of.name(), "an item of a list");
+        of.ops().lists().ok_or_else(no_list)?.encode_item(of.name(), self.state(state), slot)
     }
 }
 

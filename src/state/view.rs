@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::base::{Map, Value};
 use crate::message::Message;
 
+use super::given::Given;
 use super::layout::{Layout, StateError, StateRef};
 use super::lists::Single;
 use super::overwrite::Overwrite;
@@ -248,6 +249,10 @@ pub(super) fn messages_in(value: &dyn Any) -> Vec<Message> {
     }
     if let Some(Overwrite(messages)) = value.downcast_ref::<Overwrite<Vec<Message>>>() {
         return messages.clone();
+    }
+    if let Some(given) = value.downcast_ref::<Given<Message>>() {
+        // The others were there before.
+        return given.changed.clone();
     }
     value.downcast_ref::<Vec<Message>>().cloned().unwrap_or_default()
 }

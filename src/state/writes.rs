@@ -5,15 +5,22 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::State;
+use super::given::Told;
 use super::layout::Layout;
 use super::schema::Schema;
 
 /// A write to a field: a value of the write type of its channel.
 pub struct BoxWrite {
     value: Box<dyn AnyWrite>,
-    /// For each message in it, whether it was written as a message and not as an object that says the same; `None` if
-    /// all were.
-    as_messages: Option<Arc<[bool]>>,
+    note: Option<Arc<Note>>,
+}
+
+/// What is known of a write besides its value.
+enum Note {
+    /// For each message in it, whether it was written as a message and not as an object that says the same.
+    AsMessages(Vec<bool>),
+    /// It is a list that is given.
+    Told(Told),
 }
 
 trait AnyWrite: Any + Send + Sync {
@@ -44,18 +51,31 @@ impl<T: Any + Clone + Send + Sync> AnyWrite for T {
 impl BoxWrite {
     /// Boxes a value.
     pub fn new<T: Clone + Send + Sync + 'static>(value: T) -> Self {
-        Self { value: Box::new(value), as_messages: None }
+        Self { value: Box::new(value), note: None }
     }
 
     /// Notes which of its messages were written as such.
     pub(super) fn with_messages(self, as_messages: Vec<bool>) -> Self {
         let plain = as_messages.contains(&false);
-        Self { as_messages: plain.then(|| as_messages.into()), ..self }
+        Self { note: plain.then(|| Arc::new(Note::AsMessages(as_messages))), ..self }
     }
 
     /// Returns whether the message with this number was written as one.
     pub(super) fn is_message(&self, at: usize) -> bool {
-        self.as_messages.as_ref().is_none_or(|known| known.get(at) != Some(&false))
+        !matches!(self.note.as_deref(), Some(Note::AsMessages(known)) if known.get(at) == Some(&false))
+    }
+
+    /// Boxes a list that is given, with what is told of it.
+    pub(super) fn told<T: Clone + Send + Sync + 'static>(given: T, told: Told) -> Self {
+        Self { value: Box::new(given), note: Some(Arc::new(Note::Told(told))) }
+    }
+
+    /// Returns what is told of a list that is given, if it is one.
+    pub(crate) fn told_of(&self) -> Option<&Told> {
+        match self.note.as_deref() {
+            Some(Note::Told(told)) => Some(told),
+            _ => None,
+        }
     }
 
     pub(super) fn as_any(&self) -> &dyn Any {
@@ -77,7 +97,7 @@ impl BoxWrite {
 
 impl Clone for BoxWrite {
     fn clone(&self) -> Self {
-        Self { value: (*self.value).clone_box(), as_messages: self.as_messages.clone() }
+        Self { value: (*self.value).clone_box(), note: self.note.clone() }
     }
 }
 

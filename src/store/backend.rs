@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 
-use super::batch::Batch;
+use super::batch::{Batch, ListRef};
 use super::beside::Beside;
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
@@ -104,6 +104,15 @@ pub trait Backend: Send + Sync + fmt::Debug {
         range: ItemRange,
         visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError>;
+
+    /// Returns what the list of a channel began as, if that is the list of another channel ([`ItemOp::Share`]); `None` if it
+    /// is a list of its own, or no list.
+    ///
+    /// # Errors
+    /// As [`Backend::state`].
+    ///
+    /// [`ItemOp::Share`]: super::batch::ItemOp::Share
+    fn shared_list(&self, at: &Point, channel: &str) -> Result<Option<ListRef>, StoreError>;
 
     /// Returns the writes of the tasks of a checkpoint, in the order of (path, task, index).
     ///

@@ -11,7 +11,7 @@ use crate::base::limits::{
     PARENTS_MAX, TASK_WRITES_MAX, TASKS_MAX, VALUE_BYTES_MAX,
 };
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
-pub use crate::base::{ItemIndex, Payload, WriteValue};
+pub use crate::base::{ItemIndex, ListDelta, ListRef, Payload, WriteValue};
 
 use super::error::StoreError;
 use super::record::{Point, Source, TaskRecord};
@@ -163,6 +163,16 @@ pub enum ItemOp {
         /// One past the last slot.
         end: u64,
     },
+    /// The list is now what another one held, slot by slot, before the other operations of this change. Nothing of it is
+    /// stored again. Its `slot` is 0, and the change has no cuts.
+    Share(ListRef),
+}
+
+impl ItemOp {
+    /// Returns whether it is about the slot alone, and not about a range of slots or the whole list.
+    pub fn is_of_slot(&self) -> bool {
+        matches!(self, Self::Put(_) | Self::Remove)
+    }
 }
 
 /// The writes of one task of a checkpoint.
@@ -296,19 +306,31 @@ impl Change {
         }
         match &self.value {
             ChangeValue::Value(data) => data.validate(),
-            ChangeValue::Items(items) => items.iter().try_for_each(|item| {
-                if i64::try_from(item.slot).is_err() {
-                    return invalid("item.slot", format!("{} is above 2^63-1", item.slot));
-                }
-                match &item.op {
-                    ItemOp::Put(data) => data.validate(),
-                    ItemOp::Cut { end } if *end <= item.slot => {
-                        invalid("item.cut", format!("it ends at {end}, before it begins at {}", item.slot))
-                    }
-                    _ => Ok(()),
-                }
-            }),
+            ChangeValue::Items(items) => {
+                let whole = items.iter().filter(|item| !item.op.is_of_slot()).count();
+                items.iter().try_for_each(|item| item.validate(whole))
+            }
             _ => Ok(()),
+        }
+    }
+}
+
+impl ItemChange {
+    /// Checks one of the operations of a change, of which `whole` are about more than a slot.
+    fn validate(&self, whole: usize) -> Result<(), StoreError> {
+        if i64::try_from(self.slot).is_err() {
+            return invalid("item.slot", format!("{} is above 2^63-1", self.slot));
+        }
+        match &self.op {
+            ItemOp::Put(data) => data.validate(),
+            ItemOp::Cut { end } if *end <= self.slot => {
+                invalid("item.cut", format!("it ends at {end}, before it begins at {}", self.slot))
+            }
+            ItemOp::Share(_) if self.slot != 0 || whole > 1 => {
+                invalid("item.share", "it is not at slot 0, or there are cuts or another one beside it".into())
+            }
+            ItemOp::Share(of) => name("item.share channel", &of.channel),
+            ItemOp::Remove | ItemOp::Cut { .. } => Ok(()),
         }
     }
 }
@@ -334,10 +356,32 @@ impl NewWrites {
                 WriteValue::Null => {}
                 WriteValue::One(payload) => payload_fits(payload)?,
                 WriteValue::Items(items) => items.iter().try_for_each(payload_fits)?,
+                WriteValue::Delta(delta) => {
+                    if write.index < 0 {
+                        return invalid("write.delta", format!("{} is a special slot, which is replaced", write.index));
+                    }
+                    validate_delta(delta)?;
+                }
             }
         }
         Ok(())
     }
+}
+
+fn validate_delta(delta: &ListDelta) -> Result<(), StoreError> {
+    name("delta.channel", &delta.of.channel)?;
+    delta.items.iter().try_for_each(payload_fits)?;
+    let removed = delta.removed.iter().all(|range| range.start < range.end)
+        && delta.removed.windows(2).all(|pair| pair[0].end < pair[1].start);
+    let slots = delta.slots.len() == delta.items.len() && delta.slots.windows(2).all(|pair| pair[0] < pair[1]);
+    let in_range = |end: Option<u64>| end.is_none_or(|end| i64::try_from(end).is_ok());
+    if !removed || !slots || !in_range(delta.removed.last().map(|range| range.end)) {
+        return invalid("delta.slots", "they do not ascend, or are not as many as the items".into());
+    }
+    if !in_range(delta.slots.last().copied()) {
+        return invalid("delta.slots", "one is above 2^63-1".into());
+    }
+    Ok(())
 }
 
 /// Checks the threads that are to be deleted against the limits.

@@ -27,7 +27,9 @@ mod sqlite;
 mod wait;
 
 pub use backend::{Backend, CheckReport, Ticket};
-pub use batch::{Batch, ItemIndex, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Payload, WriteValue};
+pub use batch::{
+    Batch, ItemIndex, ListDelta, ListRef, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Payload, WriteValue,
+};
 pub use beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 pub use cache::Cache;
 pub use error::StoreError;

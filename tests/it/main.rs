@@ -83,6 +83,10 @@ mod pushing;
 #[path = "pushing.rs"]
 mod pushing_in_a_file;
 mod serde_values;
+mod sharing;
+/// The same lists in a file.
+#[path = "sharing.rs"]
+mod sharing_in_a_file;
 mod sim;
 mod step_limits;
 /// The same limits on a file.

@@ -451,7 +451,7 @@ fn an_awaited_path_that_takes_too_long_is_stopped_with_its_superstep() {
         }
         "last"
     };
-    for (driver, durability) in ALL {
+    for (driver, durability) in EVERY_WAY {
         for (from, runs) in [("first", 2), (START, 0)] {
             let (clock, count) = (SimClock::default(), Count::default());
             let graph = StateGraph::<Log>::new()

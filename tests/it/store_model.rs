@@ -4,17 +4,19 @@
 //! `branch`) may differ, but must agree on what they mean: which is newer, and which checkpoints share a branch.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use annals::base::{CheckpointId, Codec, IdSource, Namespace, TaskId, ThreadId, Timestamp};
-use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, WriteRef};
+use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen};
 use annals::store::{
-    Backend, Batch, ChannelValue, CheckpointQuery, CheckpointRecord, ItemIndex, ItemRange, MemoryBackend,
-    NewCheckpoint, NewTimer, NewWrite, NewWrites, OpenOptions, Parent, Payload, Point, Source, SqliteBackend,
-    StoreError, TaskKind, TaskRecord, WriteValue,
+    Backend, Batch, ChannelValue, CheckpointQuery, CheckpointRecord, ItemIndex, ItemRange, ListDelta, ListRef,
+    MemoryBackend, NewCheckpoint, NewTimer, NewWrite, NewWrites, OpenOptions, Parent, Payload, Point, Source,
+    SqliteBackend, StoreError, TaskKind, TaskRecord, WriteValue,
 };
 use proptest::prelude::*;
+
+mod base;
+use base::Base;
 
 const THREADS_MAX: usize = 4;
 const VALUES: [&str; 3] = ["x", "y", "z"];
@@ -67,6 +69,8 @@ enum ItemSpec {
     Replace(usize, u16),
     Remove(usize),
     Cut(usize, u8),
+    /// The list of a place of the same thread, in place of all cuts.
+    Share(usize, usize),
 }
 
 #[derive(Clone, Debug)]
@@ -81,7 +85,7 @@ fn len() -> impl Strategy<Value = u16> {
 }
 
 fn write_spec() -> impl Strategy<Value = WriteSpec> {
-    (prop_oneof![Just(-4i32), Just(-1), 0i32..4], 0u8..4, len()).prop_map(|(index, kind, len)| WriteSpec {
+    (prop_oneof![Just(-4i32), Just(-1), 0i32..4], 0u8..5, len()).prop_map(|(index, kind, len)| WriteSpec {
         index,
         kind,
         len,
@@ -100,6 +104,7 @@ fn content() -> impl Strategy<Value = Content> {
         2 => (any::<usize>(), len()).prop_map(|(at, len)| ItemSpec::Replace(at, len)),
         2 => any::<usize>().prop_map(ItemSpec::Remove),
         1 => (any::<usize>(), 1u8..6).prop_map(|(at, count)| ItemSpec::Cut(at, count)),
+        1 => (any::<usize>(), any::<usize>()).prop_map(|(place, at)| ItemSpec::Share(place, at)),
     ];
     (
         prop_oneof![5 => Just(0u8), 1 => 1u8..3],
@@ -159,18 +164,8 @@ struct Pair<'a> {
     ids: IdSource,
     /// Makes every payload another one.
     count: u32,
-}
-
-/// What a checkpoint in the making builds on: the versions, the slots and the writes.
-#[derive(Clone, Default)]
-struct Base {
-    versions: BTreeMap<Arc<str>, u64>,
-    slots: BTreeMap<Arc<str>, Vec<u64>>,
-    ends: BTreeMap<Arc<str>, u64>,
-    writes: Vec<WriteRef>,
-    /// The positions that are taken, also by what nothing can refer to.
-    taken: BTreeSet<(TaskId, i32)>,
-    tasks: u32,
+    /// The place for which a batch is built.
+    building: usize,
 }
 
 fn task_id(checkpoint: &CheckpointId, n: u8) -> TaskId {
@@ -189,7 +184,7 @@ impl<'a> Pair<'a> {
         let places = vec![place("a", ""), place("a", "node:1"), place("b", "")];
         let file = open();
         let (model, ids) = (MemoryBackend::new(), IdSource::from_seed(1));
-        Self { model, file, open, places, committed: Vec::new(), ids, count: 0 }
+        Self { model, file, open, places, committed: Vec::new(), ids, count: 0, building: 0 }
     }
 
     fn payload(&mut self, len: u16, indexed: bool) -> Payload {
@@ -217,6 +212,15 @@ impl<'a> Pair<'a> {
         let value = match spec.kind {
             0 => WriteValue::Null,
             1 => WriteValue::Items((0..spec.len % 4).map(|part| self.payload(spec.len + part, true)).collect()),
+            4 if spec.index >= 0 => match self.stored_list(usize::from(spec.len), usize::from(spec.len)) {
+                Some((of, _)) => {
+                    let slots: Vec<u64> = (0..u64::from(spec.len % 4)).map(|n| n * 3).collect();
+                    let items = slots.iter().map(|slot| self.payload(spec.len + *slot as u16, true)).collect();
+                    let removed = if spec.len.is_multiple_of(2) { vec![1..2, 4..9] } else { Vec::new() };
+                    WriteValue::Delta(Box::new(ListDelta { of, removed, slots, items }))
+                }
+                None => WriteValue::Null,
+            },
             _ => WriteValue::One(self.payload(spec.len, false)),
         };
         NewWrite { index: spec.index, channel: "w".into(), value }
@@ -313,18 +317,46 @@ impl<'a> Pair<'a> {
         }
     }
 
+    /// Picks a list that is stored in the thread for which a batch is built, with the slots it holds.
+    fn stored_list(&self, place: usize, at: usize) -> Option<(ListRef, Vec<u64>)> {
+        let thread = &self.places[self.building].thread;
+        let places: Vec<&Place> = self.places.iter().filter(|other| other.thread == *thread).collect();
+        let place = places[place % places.len()];
+        let point = place.point(*place.ids.get(at % place.ids.len().max(1))?);
+        self.model.checkpoint(&point).unwrap()?;
+        let mut slots = Vec::new();
+        let channel = LISTS[at % LISTS.len()];
+        let visited = self.model.items(&point, channel, ItemRange::All, &mut |row| {
+            slots.push(row.slot);
+            Ok(())
+        });
+        visited.unwrap();
+        let of = ListRef { namespace: point.namespace, checkpoint: point.checkpoint, channel: channel.into() };
+        Some((of, slots))
+    }
+
     fn seen(&self, n: u8) -> Seen {
         Seen { node: format!("node {n}").into(), versions: vec![("x".into(), u64::from(self.count))] }
     }
 
     fn list(&mut self, base: &mut Base, channel: &str, specs: &[ItemSpec], task: Option<u32>) -> Vec<ItemChange> {
-        let slots = base.slots.entry(channel.into()).or_default().clone();
+        let mut slots = base.slots.entry(channel.into()).or_default().clone();
         let mut end = base.ends.get(channel).copied().unwrap_or(0);
-        let mut held = slots.clone();
         let mut items: Vec<ItemChange> = Vec::new();
+        let shared = specs.iter().find_map(|spec| match spec {
+            ItemSpec::Share(place, at) => self.stored_list(*place, *at),
+            _ => None,
+        });
+        if let Some((of, found)) = shared {
+            items.push(ItemChange { slot: 0, op: ItemOp::Share(of), task });
+            end = end.max(found.last().map_or(0, |slot| slot + 1));
+            slots = found;
+        }
+        let mut held = slots.clone();
         let pick = |at: &usize| slots.get(at % slots.len().max(1)).copied();
         for spec in specs {
             if let ItemSpec::Cut(at, count) = spec
+                && items.iter().all(|item| !matches!(item.op, ItemOp::Share(_)))
                 && let Some(slot) = pick(at)
             {
                 let end = slot + u64::from(*count);
@@ -334,7 +366,7 @@ impl<'a> Pair<'a> {
         }
         for spec in specs {
             let (slot, op) = match spec {
-                ItemSpec::Cut(..) => continue,
+                ItemSpec::Cut(..) | ItemSpec::Share(..) => continue,
                 ItemSpec::Append(len) => (end, ItemOp::Put(Data::New(self.payload(*len, true)))),
                 ItemSpec::AppendOfWrite(at) => {
                     let Some(write) = base.writes.get(at % base.writes.len().max(1)) else { continue };
@@ -349,7 +381,7 @@ impl<'a> Pair<'a> {
                     _ => continue,
                 },
             };
-            let taken = |item: &ItemChange| item.slot == slot && !matches!(item.op, ItemOp::Cut { .. });
+            let taken = |item: &ItemChange| item.slot == slot && item.op.is_of_slot();
             if !items.iter().any(taken) {
                 held.retain(|held| *held != slot);
                 if matches!(op, ItemOp::Put(_)) {
@@ -367,6 +399,7 @@ impl<'a> Pair<'a> {
 
     /// Builds a batch on `parent`, expecting `head`.
     fn batch(&mut self, place: usize, head: Option<CheckpointId>, parent: Option<Parent>, content: &Content) -> Batch {
+        self.building = place;
         let (thread, namespace) = (self.places[place].thread.clone(), self.places[place].namespace.clone());
         let mut base = match &parent {
             None => Base::default(),
@@ -423,6 +456,7 @@ impl<'a> Pair<'a> {
             Op::Writes { place, at, task, writes, wake_at } => {
                 let (place, head) = (place % count, self.places[place % count].ids.last().copied()?);
                 let at = pick(&self.places[place], *at)?;
+                self.building = place;
                 let new = self.writes(at, *task, writes);
                 let place = &self.places[place];
                 let mut batch = Batch::new(place.thread.clone(), place.namespace.clone(), Some(head));
@@ -560,30 +594,6 @@ impl<'a> Pair<'a> {
         });
         visited.unwrap();
         found
-    }
-}
-
-impl Base {
-    fn add_write(&mut self, task: TaskId, index: i32, value: &WriteValue) {
-        // A special slot may be replaced later, so nothing refers to one; any other keeps its first write.
-        if index < 0 || !self.taken.insert((task, index)) {
-            return;
-        }
-        let parts = match value {
-            WriteValue::Null => 0,
-            WriteValue::One(_) => 1,
-            WriteValue::Items(items) => items.len() as u32,
-        };
-        self.writes.extend((0..parts).map(|part| WriteRef { task, index, part }));
-    }
-
-    fn change(&mut self, changes: &mut Vec<Change>, channel: &str, value: ChangeValue, task: Option<u32>) {
-        if changes.iter().any(|change| &*change.channel == channel) {
-            return;
-        }
-        let version = self.versions.entry(channel.into()).or_insert(0);
-        *version += 1;
-        changes.push(Change { channel: channel.into(), version: *version, value, task });
     }
 }
 

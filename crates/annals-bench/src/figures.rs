@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Bench, Res, append, disk, group, history, messages, peers, runtime, supersteps, turns};
+use crate::{Bench, Res, append, disk, group, history, inside, messages, peers, runtime, supersteps, turns};
 
 /// A figure, in the order of the list.
 struct Figure {
@@ -29,7 +29,7 @@ const fn figure(name: &'static str, group: &'static str, target: Target) -> Figu
     Figure { name, group, target }
 }
 
-const FIGURES: [Figure; 31] = [
+const FIGURES: [Figure; 35] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),
@@ -47,6 +47,14 @@ const FIGURES: [Figure; 31] = [
     figure("read_tail_50_us_10k", "history", Target::AtMost(500.0)),
     figure("append_us_10k", "history", Target::None),
     figure("fork_us_10k", "history", Target::AtMostOf(|report| Some(2.5 * report.get("append_us_10k")?))),
+    figure("inside_turn_us_1k", "inside", Target::None),
+    figure("inside_turn_us_10k", "inside", Target::AtMostOf(|report| Some(1.5 * report.get("inside_turn_us_1k")?))),
+    figure("inside_bytes_per_turn_1k", "inside", Target::None),
+    figure(
+        "inside_bytes_per_turn_10k",
+        "inside",
+        Target::AtMostOf(|report| Some(1.10 * report.get("inside_bytes_per_turn_1k")?)),
+    ),
     figure("superstep_ns", "supersteps", Target::AtMost(1_500.0)),
     figure("superstep_store_us", "supersteps", Target::AtMost(15.0)),
     figure("superstep_parallel_us", "runtime", Target::AtMost(150.0)),
@@ -188,7 +196,7 @@ type Group = (&'static str, fn(&Bench, &mut Report) -> Res<()>);
 
 /// Measures what was asked for.
 pub(crate) fn measure(bench: &Bench) -> Res<Report> {
-    let groups: [Group; 10] = [
+    let groups: [Group; 11] = [
         ("disk", |bench, report| {
             report.set("fsync_us", disk::fsync_us(bench)?);
             Ok(())
@@ -197,6 +205,7 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         ("group", group::measure),
         ("turns", turns::measure),
         ("history", history::measure),
+        ("inside", inside::measure),
         ("supersteps", supersteps::measure),
         ("runtime", runtime::measure),
         ("messages", messages::measure),

@@ -10,6 +10,7 @@ mod disk;
 mod figures;
 mod group;
 mod history;
+mod inside;
 mod messages;
 mod peers;
 mod profile;
@@ -32,7 +33,7 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
   --json     one JSON object on stdout in place of the table
   --quick    few and short runs: a smoke test, no measurement
   --dir      where the files go (default: a fresh folder under the system's temporary folder)
-  --only     one group (append, group, disk, turns, history, supersteps, runtime,
+  --only     one group (append, group, disk, turns, history, inside, supersteps, runtime,
              messages, rss, langgraph), or the group of a figure
   --python   the Python that has langgraph (default: python3)
 

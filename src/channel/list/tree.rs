@@ -19,17 +19,17 @@ pub(super) struct Tree<K, V> {
 }
 
 #[derive(Debug)]
-enum Node<K, V> {
+pub(super) enum Node<K, V> {
     Leaf(Vec<(K, V)>),
     Branch(Vec<Child<K, V>>),
 }
 
 #[derive(Debug)]
-struct Child<K, V> {
+pub(super) struct Child<K, V> {
     /// No key below is smaller.
     first: K,
     len: usize,
-    node: Arc<Node<K, V>>,
+    pub(super) node: Arc<Node<K, V>>,
 }
 
 /// A key of a tree.
@@ -63,6 +63,10 @@ impl<K: Key, V: Clone> Tree<K, V> {
     /// Returns whether both share everything, which makes them equal; `false` says nothing.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.root, &other.root)
+    }
+
+    pub(super) fn root(&self) -> &Arc<Node<K, V>> {
+        &self.root
     }
 
     pub(super) fn get(&self, key: &K) -> Option<&V> {
@@ -167,7 +171,15 @@ impl<K: Key, V: Clone> Tree<K, V> {
 }
 
 impl<K: Copy, V> Node<K, V> {
-    fn first(&self) -> Option<K> {
+    /// Adds all entries, in order.
+    pub(super) fn entries<'a>(&'a self, out: &mut Vec<&'a (K, V)>) {
+        match self {
+            Self::Leaf(entries) => out.extend(entries),
+            Self::Branch(children) => children.iter().for_each(|child| child.node.entries(out)),
+        }
+    }
+
+    pub(super) fn first(&self) -> Option<K> {
         match self {
             Self::Leaf(entries) => entries.first().map(|entry| entry.0),
             Self::Branch(children) => children.first().map(|child| child.first),

@@ -25,6 +25,7 @@ mod limits;
 mod listing;
 mod lists;
 mod replay;
+mod shares;
 mod strict;
 mod timers;
 mod values;
@@ -76,6 +77,11 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("a list that was emptied or replaced loses its items", lists::kinds),
     ("slots far apart", lists::far_slots),
     ("a visitor can stop", lists::visitor),
+    ("a list that begins as another one", shares::operations),
+    ("lists that begin as one another", shares::below_one_another),
+    ("repeating a batch with a shared list is safe", shares::repeated),
+    ("lists that cannot be shared", shares::refused),
+    ("writes that say what differs from a list", shares::deltaes),
     ("a random history equals its replay", replay::random_history),
     ("values of every size", values::sizes),
     ("every field of an item", values::item_fields),

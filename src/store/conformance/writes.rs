@@ -21,6 +21,7 @@ fn shown(backend: &dyn Backend, place: &Place, n: u64) -> String {
             let texts: Vec<_> = items.iter().map(|item| String::from_utf8_lossy(&item.data)).collect();
             format!("[{}]", texts.join(","))
         }
+        WriteValue::Delta(delta) => format!("{delta:?}"),
     };
     let records = place.writes(backend, n);
     let lines = records.iter().map(|write| {

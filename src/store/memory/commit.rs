@@ -4,10 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::stored::{
-    Changed, ChangedItem, ChangedOp, ChangedValue, Delta, Log, Space, State, Stored, Thread, Write, Writes, Written,
-    invalid,
+    Changed, ChangedItem, ChangedOp, ChangedValue, Delta, Items, Log, Space, State, Stored, Thread, Write, Writes,
+    Written, invalid,
 };
-use crate::store::batch::{Batch, Change, ChangeValue, Data, ItemOp, NewCheckpoint, Parent, Payload};
+use crate::base::limits::SHARED_LISTS_MAX;
+use crate::store::batch::{
+    Batch, Change, ChangeValue, Data, ItemOp, ListRef, NewCheckpoint, NewWrites, Parent, Payload, WriteValue,
+};
 use crate::store::error::StoreError;
 use crate::store::record::{CheckpointRecord, Point};
 
@@ -56,7 +59,8 @@ fn repeat(log: &Log, space: &Space, batch: &Batch) -> Result<(), StoreError> {
         let stored = space.checkpoints.get(&new.id).ok_or_else(duplicate)?;
         // A reference that leads nowhere is not what was stored, or it would not have been accepted.
         let builds_on = BuildsOn::find(log, space, batch, new).map_err(|_| duplicate())?;
-        let delta = builds_on.resolve(new, consumed(new)).map_err(|_| duplicate())?;
+        let lists = Lists { log, batch, space };
+        let delta = builds_on.resolve(new, consumed(new), &lists).map_err(|_| duplicate())?;
         let old = &stored.record;
         let same = old.parent == builds_on.local()
             && old.forked_from == builds_on.fork()
@@ -88,12 +92,52 @@ struct Next<'a> {
     branch: u64,
 }
 
+/// Where the lists are found that a batch refers to.
+struct Lists<'a> {
+    log: &'a Log,
+    batch: &'a Batch,
+    /// The namespace of the batch, with what of the batch is in it already.
+    space: &'a Space,
+}
+
+impl Lists<'_> {
+    /// Returns what a list held.
+    fn find(&self, of: &ListRef) -> Result<Items, StoreError> {
+        let space = match of.namespace == self.batch.namespace {
+            true => Some(self.space),
+            false => self.log.space(&self.batch.thread, &of.namespace),
+        };
+        let Some(stored) = space.and_then(|space| space.checkpoints.get(&of.checkpoint)) else {
+            let (thread, id) = (self.batch.thread.clone(), of.checkpoint.to_string());
+            return Err(StoreError::CheckpointNotFound { thread, id });
+        };
+        let channel = stored.state.channels.get(&*of.channel);
+        let items = channel.and_then(|channel| channel.value.items()).cloned().unwrap_or_default();
+        if items.shares.as_ref().is_some_and(|shares| shares.depth >= SHARED_LISTS_MAX) {
+            return invalid("list.of", format!("more than {SHARED_LISTS_MAX} lists lie below one another"));
+        }
+        Ok(items)
+    }
+
+    fn check_deltaes(&self, new: &NewWrites) -> Result<(), StoreError> {
+        new.writes.iter().try_for_each(|write| match &write.value {
+            WriteValue::Delta(delta) => self.find(&delta.of).map(|_| ()),
+            _ => Ok(()),
+        })
+    }
+}
+
 impl Next<'_> {
+    fn lists(&self) -> Lists<'_> {
+        Lists { log: self.log, batch: self.batch, space: &self.space }
+    }
+
     fn add_writes(&mut self) -> Result<(), StoreError> {
         for new in &self.batch.writes {
             if self.space.checkpoints.get(&new.checkpoint).is_none() {
                 return invalid("writes.checkpoint", format!("{} is not stored in this namespace", new.checkpoint));
             }
+            self.lists().check_deltaes(new)?;
             self.space.add_writes(new.checkpoint, &Write::all_of(new).collect::<Vec<_>>());
         }
         for timer in &self.batch.timers {
@@ -124,10 +168,12 @@ impl Next<'_> {
             self.space.add_writes(parent, &consumed);
             builds_on.writes = self.space.writes_of(&parent);
         }
-        let delta = builds_on.resolve(new, consumed)?;
+        new.consumed.iter().try_for_each(|writes| self.lists().check_deltaes(writes))?;
+        let delta = builds_on.resolve(new, consumed, &self.lists())?;
         let ordinal = builds_on.ordinal();
         let nothing = State::default();
-        let state = builds_on.parent.as_ref().map_or(&nothing, |parent| &parent.state).after(&delta, ordinal)?;
+        let state =
+            builds_on.parent.as_ref().map_or(&nothing, |parent| &parent.state).after(&delta, ordinal, self.seq + 1)?;
         self.seq += 1;
         let branch = match &builds_on.parent {
             Some(parent) if builds_on.local().is_some() && builds_on.local() == head => parent.record.branch,
@@ -215,16 +261,16 @@ impl BuildsOn {
     }
 
     /// Finds the bytes of every change, and checks what the changes refer to.
-    fn resolve(&self, new: &NewCheckpoint, consumed: Vec<Arc<Write>>) -> Result<Delta, StoreError> {
+    fn resolve(&self, new: &NewCheckpoint, consumed: Vec<Arc<Write>>, lists: &Lists<'_>) -> Result<Delta, StoreError> {
         let mut nodes = HashSet::new();
         if let Some(twice) = new.seen.iter().find(|seen| new.seen.len() > 1 && !nodes.insert(&seen.node)) {
             return invalid("checkpoint.seen", format!("node {:?} comes twice", twice.node));
         }
-        let changes = new.changes.iter().map(|change| self.change(change)).collect::<Result<_, _>>()?;
+        let changes = new.changes.iter().map(|change| self.change(change, lists)).collect::<Result<_, _>>()?;
         Ok(Delta { consumed, changes, seen: new.seen.clone() })
     }
 
-    fn change(&self, change: &Change) -> Result<Changed, StoreError> {
+    fn change(&self, change: &Change, lists: &Lists<'_>) -> Result<Changed, StoreError> {
         self.task("change.task", change.task)?;
         let value = match &change.value {
             ChangeValue::Empty => ChangedValue::Empty,
@@ -233,13 +279,14 @@ impl BuildsOn {
                 let mut slots = HashSet::new();
                 let changed = items.iter().map(|item| {
                     self.task("item.task", item.task)?;
-                    if !matches!(item.op, ItemOp::Cut { .. }) && items.len() > 1 && !slots.insert(item.slot) {
+                    if item.op.is_of_slot() && items.len() > 1 && !slots.insert(item.slot) {
                         return invalid("item.slot", format!("slot {} changes twice", item.slot));
                     }
                     let op = match &item.op {
                         ItemOp::Put(data) => ChangedOp::Put(self.bytes(data)?),
                         ItemOp::Remove => ChangedOp::Remove,
                         ItemOp::Cut { end } => ChangedOp::Cut(*end),
+                        ItemOp::Share(of) => ChangedOp::Share(of.clone(), lists.find(of)?),
                     };
                     Ok(ChangedItem { slot: item.slot, task: item.task, op })
                 });

@@ -20,7 +20,7 @@ use parking_lot::RwLock;
 
 use self::stored::{Log, Stored};
 use super::backend::{Backend, CheckReport, Ticket};
-use super::batch::{Batch, validate_deleted};
+use super::batch::{Batch, ListRef, validate_deleted};
 use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
@@ -99,6 +99,10 @@ impl Backend for MemoryBackend {
         visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         read::items(&*self.stored(at)?, channel, range, visit)
+    }
+
+    fn shared_list(&self, at: &Point, channel: &str) -> Result<Option<ListRef>, StoreError> {
+        Ok(read::shared_list(&*self.stored(at)?, channel))
     }
 
     fn writes(&self, at: &Point) -> Result<Vec<WriteRecord>, StoreError> {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::stored::{ChangedValue, Channel, Held, Item, Log, Space, Stored};
+use super::stored::{ChangedValue, Channel, Held, Item, Items, Log, Space, Stored};
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, ThreadId, Timestamp};
 use crate::store::backend::CheckReport;
-use crate::store::batch::{Payload, Seen};
+use crate::store::batch::{ListRef, Payload, Seen};
 use crate::store::error::StoreError;
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
@@ -106,25 +106,32 @@ pub(super) fn items(
     let Some(items) = stored.state.channels.get(channel).and_then(|channel| channel.value.items()) else {
         return Ok(());
     };
-    let mut visit = |(slot, item): (&u64, &Item)| visit(item_row(*slot, item));
+    let mut visit = |(slot, item): (&u64, &Item)| visit(item_row(items, *slot, item));
     match range {
-        ItemRange::All => items.walk_up(None).try_for_each(&mut visit),
+        ItemRange::All => items.slots.walk_up(None).try_for_each(&mut visit),
         ItemRange::Slots(from, end) => {
-            items.walk_up(Some(&from)).take_while(|(slot, _)| **slot < end).try_for_each(&mut visit)
+            items.slots.walk_up(Some(&from)).take_while(|(slot, _)| **slot < end).try_for_each(&mut visit)
         }
         ItemRange::Tail(count) => {
-            let tail: Vec<_> = items.walk_down(None).take(count).collect();
+            let tail: Vec<_> = items.slots.walk_down(None).take(count).collect();
             tail.into_iter().rev().try_for_each(&mut visit)
         }
     }
 }
 
-fn item_row(slot: u64, item: &Item) -> ItemRow<'_> {
+/// Returns what a list began as, if that is another one.
+pub(super) fn shared_list(stored: &Stored, channel: &str) -> Option<ListRef> {
+    let items = stored.state.channels.get(channel)?.value.items()?;
+    items.shares.as_ref().map(|shares| shares.of.clone())
+}
+
+fn item_row<'a>(items: &Items, slot: u64, item: &'a Item) -> ItemRow<'a> {
     let payload = &*item.payload;
+    let (ordinal, task) = items.written(item);
     ItemRow {
         slot,
-        ordinal: item.ordinal,
-        task: item.task,
+        ordinal,
+        task,
         codec: payload.codec,
         data: &payload.data,
         index: payload.index.as_ref().map(|index| index.as_ref().as_ref()),
@@ -212,7 +219,7 @@ fn check_checkpoint(log: &Log, space: &Space, stored: &Stored) -> Result<(), Str
     }
     let nothing = Default::default();
     let before = parent.map_or(&nothing, |parent| &parent.state);
-    let after = before.after(&stored.delta, record.ordinal).map_err(|e| e.to_string())?;
+    let after = before.after(&stored.delta, record.ordinal, record.seq).map_err(|e| e.to_string())?;
     if after == stored.state { Ok(()) } else { Err("its state is not that of its parent with its changes".into()) }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::tree::Tree;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
-use crate::store::batch::{NewWrites, Payload, Seen, WriteValue};
+use crate::store::batch::{ListDelta, ListRef, NewWrites, Payload, Seen, WriteValue};
 use crate::store::error::StoreError;
 use crate::store::record::{CheckpointRecord, Point, WriteRecord};
 
@@ -81,12 +81,35 @@ pub(super) struct Channel {
 pub(super) enum Held {
     Empty,
     Value(Arc<Payload>),
-    Items(Tree<u64, Item>),
+    Items(Items),
+}
+
+/// A list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Items {
+    pub(super) slots: Tree<u64, Item>,
+    /// What it began as, if that is the list of another channel.
+    pub(super) shares: Option<Shares>,
+}
+
+/// That a list began as another one.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Shares {
+    pub(super) of: ListRef,
+    /// How many lists lie below one another, each beginning as the next.
+    pub(super) depth: usize,
+    /// The items of which counters are not above this are those of the other list.
+    seq: u64,
+    /// When and by which task it began: so the items are shown.
+    ordinal: u64,
+    task: Option<u32>,
 }
 
 /// An item of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Item {
+    /// The `seq` of the checkpoint that put it.
+    pub(super) seq: u64,
     pub(super) ordinal: u64,
     pub(super) task: Option<u32>,
     pub(super) payload: Arc<Payload>,
@@ -123,6 +146,8 @@ pub(super) enum ChangedOp {
     Put(Arc<Payload>),
     Remove,
     Cut(u64),
+    /// The list is another one, as it was found.
+    Share(ListRef, Items),
 }
 
 /// A write of a task. Its payloads are shared with the channels that took them over.
@@ -141,6 +166,8 @@ pub(super) enum Written {
     Null,
     One(Arc<Payload>),
     Items(Vec<Arc<Payload>>),
+    /// A delta without its items, which are shared, and they.
+    Delta(ListDelta, Vec<Arc<Payload>>),
 }
 
 impl Log {
@@ -183,8 +210,8 @@ impl Space {
 }
 
 impl State {
-    /// Returns the state after `delta`, which came at `ordinal`.
-    pub(super) fn after(&self, delta: &Delta, ordinal: u64) -> Result<Self, StoreError> {
+    /// Returns the state after `delta`, which came at `ordinal` as the checkpoint `seq` of the log.
+    pub(super) fn after(&self, delta: &Delta, ordinal: u64, seq: u64) -> Result<Self, StoreError> {
         let mut next = self.clone();
         for change in &delta.changes {
             let before = self.channels.get(&*change.channel);
@@ -199,7 +226,7 @@ impl State {
                 ChangedValue::Value(payload) => Held::Value(Arc::clone(payload)),
                 ChangedValue::Items(items) => {
                     let list = before.and_then(|channel| channel.value.items()).cloned().unwrap_or_default();
-                    Held::Items(list_after(list, items, ordinal)?)
+                    Held::Items(list_after(list, items, ordinal, seq)?)
                 }
             };
             let channel = Channel { version: change.version, ordinal, task: change.task, value };
@@ -214,12 +241,12 @@ impl State {
     /// Returns whether every map is in order.
     pub(super) fn is_sound(&self) -> bool {
         let mut lists = self.channels.walk_up(None).filter_map(|(_, channel)| channel.value.items());
-        self.channels.is_sound() && self.seen.is_sound() && lists.all(Tree::is_sound)
+        self.channels.is_sound() && self.seen.is_sound() && lists.all(|list| list.slots.is_sound())
     }
 }
 
 impl Held {
-    pub(super) fn items(&self) -> Option<&Tree<u64, Item>> {
+    pub(super) fn items(&self) -> Option<&Items> {
         match self {
             Self::Items(items) => Some(items),
             _ => None,
@@ -227,22 +254,39 @@ impl Held {
     }
 }
 
-/// Returns the list after some operations: cuts first, then each other slot once.
-fn list_after(mut list: Tree<u64, Item>, items: &[ChangedItem], ordinal: u64) -> Result<Tree<u64, Item>, StoreError> {
+impl Items {
+    /// Returns when an item was put, and by which task.
+    pub(super) fn written(&self, item: &Item) -> (u64, Option<u32>) {
+        match &self.shares {
+            Some(shares) if item.seq <= shares.seq => (shares.ordinal, shares.task),
+            _ => (item.ordinal, item.task),
+        }
+    }
+}
+
+/// Returns the list after some operations: those on more than a slot first, then each other slot once.
+fn list_after(mut list: Items, items: &[ChangedItem], ordinal: u64, seq: u64) -> Result<Items, StoreError> {
     for item in items {
-        if let ChangedOp::Cut(end) = item.op {
-            list.cut(&item.slot, &end);
+        match &item.op {
+            ChangedOp::Cut(end) => _ = list.slots.cut(&item.slot, end),
+            ChangedOp::Share(of, found) => {
+                // Everything it holds was put before this checkpoint.
+                let depth = found.shares.as_ref().map_or(0, |shares| shares.depth) + 1;
+                let shares = Shares { of: of.clone(), depth, seq: seq - 1, ordinal, task: item.task };
+                list = Items { slots: found.slots.clone(), shares: Some(shares) };
+            }
+            ChangedOp::Put(_) | ChangedOp::Remove => {}
         }
     }
     for item in items {
         match &item.op {
             ChangedOp::Put(payload) => {
-                list.put(item.slot, Item { ordinal, task: item.task, payload: Arc::clone(payload) });
+                list.slots.put(item.slot, Item { seq, ordinal, task: item.task, payload: Arc::clone(payload) });
             }
-            ChangedOp::Remove if list.cut(&item.slot, &(item.slot + 1)) == 0 => {
+            ChangedOp::Remove if list.slots.cut(&item.slot, &(item.slot + 1)) == 0 => {
                 return invalid("item.remove", format!("slot {} holds nothing", item.slot));
             }
-            ChangedOp::Remove | ChangedOp::Cut(_) => {}
+            ChangedOp::Remove | ChangedOp::Cut(_) | ChangedOp::Share(..) => {}
         }
     }
     Ok(list)
@@ -256,6 +300,12 @@ impl Write {
                 WriteValue::Null => Written::Null,
                 WriteValue::One(payload) => Written::One(Arc::new(payload.clone())),
                 WriteValue::Items(items) => Written::Items(items.iter().cloned().map(Arc::new).collect()),
+                WriteValue::Delta(delta) => {
+                    let ListDelta { of, removed, slots, items } = &**delta;
+                    let items = items.iter().cloned().map(Arc::new).collect();
+                    let (of, removed, slots) = (of.clone(), removed.clone(), slots.clone());
+                    Written::Delta(ListDelta { of, removed, slots, items: Vec::new() }, items)
+                }
             };
             let (path, channel) = (Arc::clone(&new.path), Arc::clone(&write.channel));
             Arc::new(Self { task: new.task, path, index: write.index, channel, value })
@@ -266,15 +316,19 @@ impl Write {
         match &self.value {
             Written::Null => &[],
             Written::One(payload) => std::slice::from_ref(payload),
-            Written::Items(items) => items,
+            Written::Items(items) | Written::Delta(_, items) => items,
         }
     }
 
     pub(super) fn to_record(&self) -> WriteRecord {
+        let all = |items: &[Arc<Payload>]| items.iter().map(|item| Payload::clone(item)).collect();
         let value = match &self.value {
             Written::Null => WriteValue::Null,
             Written::One(payload) => WriteValue::One(Payload::clone(payload)),
-            Written::Items(items) => WriteValue::Items(items.iter().map(|item| Payload::clone(item)).collect()),
+            Written::Items(items) => WriteValue::Items(all(items)),
+            Written::Delta(delta, items) => {
+                WriteValue::Delta(Box::new(ListDelta { items: all(items), ..delta.clone() }))
+            }
         };
         WriteRecord {
             task: self.task,

@@ -3,15 +3,18 @@
 use super::fault::{Res, invalid};
 use super::lineage::{self, EMPTY, LIST, VALUE};
 use super::names::Kind;
-use super::pack::{Cut, Inline, Stored, pack_cuts};
+use super::pack::{Cut, Inline, Stored, pack_cuts, pack_share};
 use super::rows::{Payloads, form, item_id_column};
+use super::shares;
 use super::sql;
 use super::sums::{ChangeSum, ItemSum, PayloadRef};
 use super::write::{Known, Tx};
 use crate::base::TaskId;
 use crate::base::hash::{self, Sum};
 use crate::base::limits::BLOB_BYTES_MIN;
-use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, NewCheckpoint, Payload, WriteRef};
+use crate::store::batch::{
+    Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, ListRef, NewCheckpoint, Payload, WriteRef,
+};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::sync::Arc;
@@ -19,12 +22,15 @@ use std::sync::Arc;
 pub(super) const REMOVE: i64 = 0;
 pub(super) const PUT: i64 = 1;
 pub(super) const CUT: i64 = 2;
+pub(super) const SHARE: i64 = 3;
 
 /// A change whose values are resolved and hashed, but not stored.
 pub(super) struct Ready<'b> {
     change: &'b Change,
     value: Option<ReadyValue<'b>>,
     cuts: Vec<Cut>,
+    /// The list it begins as, the `seq` of the checkpoint of that, and the task that did it.
+    share: Option<(&'b ListRef, i64, Option<u32>)>,
     /// Puts and removes by slot.
     items: Vec<(&'b ItemChange, Option<ReadyValue<'b>>)>,
     pub(super) sum: ChangeSum,
@@ -44,7 +50,7 @@ impl ReadyValue<'_> {
     }
 }
 
-/// Returns the slot under which the cuts of an ordinal are kept, below all slots of items.
+/// Returns the slot under which the cuts of an ordinal, or the share, are kept, below all slots of items.
 pub(super) fn cut_slot(ordinal: i64) -> i64 {
     -1 - ordinal
 }
@@ -63,6 +69,7 @@ impl<'a> Tx<'a> {
             change,
             value: None,
             cuts: Vec::new(),
+            share: None,
             items: Vec::new(),
             sum: ChangeSum {
                 channel: Arc::clone(&change.channel),
@@ -88,6 +95,7 @@ impl<'a> Tx<'a> {
                         ItemOp::Cut { end } => {
                             ready.cuts.push(Cut { first: item.slot, end: *end, task: item.task });
                         }
+                        ItemOp::Share(of) => ready.share = Some((of, shares::find(self, of)?, item.task)),
                         ItemOp::Remove => ready.items.push((item, None)),
                         ItemOp::Put(data) => ready.items.push((item, Some(self.ready_value(parent, data)?))),
                     }
@@ -176,6 +184,10 @@ impl<'a> Tx<'a> {
         if !ready.cuts.is_empty() {
             self.put_item(branch, list, cut_slot(ordinal), ordinal, CUT, None, &pack_cuts(&ready.cuts))?;
         }
+        if let Some((of, seq, task)) = ready.share {
+            let channel = self.caches.intern(self.conn, Kind::List, &of.channel)?;
+            self.put_item(branch, list, cut_slot(ordinal), ordinal, SHARE, task, &pack_share(seq, channel))?;
+        }
         for (item, value) in &ready.items {
             let (op, value) = match value {
                 Some(value) => (PUT, self.stored(value)?),
@@ -216,6 +228,7 @@ fn sort_items(ready: &mut Ready<'_>) -> Res<()> {
     }
     let cuts =
         ready.cuts.iter().map(|cut| ItemSum { op: CUT, slot: cut.first, end: cut.end, task: cut.task, value: None });
+    let share = ready.share.map(|(of, _, task)| ItemSum::of_share(of, task));
     let items = ready.items.iter().map(|(item, value)| ItemSum {
         op: if value.is_some() { PUT } else { REMOVE },
         slot: item.slot,
@@ -223,7 +236,7 @@ fn sort_items(ready: &mut Ready<'_>) -> Res<()> {
         task: item.task,
         value: value.as_ref().map(ReadyValue::hash),
     });
-    ready.sum.items = cuts.chain(items).collect();
+    ready.sum.items = cuts.chain(share).chain(items).collect();
     Ok(())
 }
 

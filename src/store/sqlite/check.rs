@@ -1,15 +1,16 @@
 //! Verifying a file: every row is decoded, every sum computed anew from the rows alone.
 
-use super::changes::{CUT, CUT_ALL, PUT, REMOVE, cut_slot};
+use super::changes::{CUT, CUT_ALL, PUT, REMOVE, SHARE, cut_slot};
 use super::fault::{Fault, Res, corrupt, damage};
 use super::items::item_place;
 use super::lineage::{self, ANCHOR, EMPTY, INTERVAL, LIST, SEEN, VALUE, version_place};
 use super::names::Kind;
-use super::pack::{Stored, pack_anchor, pack_cuts, unpack_cuts, unpack_parents, unpack_seen};
+use super::pack::{Stored, pack_anchor, pack_cuts, unpack_cuts, unpack_parents, unpack_seen, unpack_share};
 use super::read::{View, source_of, unpack_task_records};
 use super::rows::{Room, decode, inline_value};
 use super::sql;
 use super::sums::{ChangeSum, CheckpointSum, ItemSum, WriteSum};
+use crate::base::ThreadId;
 use crate::base::hash::{self, Sum};
 use crate::store::backend::CheckReport;
 use crate::store::batch::Seen;
@@ -218,6 +219,13 @@ impl Checker<'_> {
         if !follows {
             return Err(corrupt(place(), "branch and ordinal do not follow from its parent"));
         }
+        if content
+            .shares
+            .iter()
+            .any(|(thread, of)| row.get_ref(1).map(|own| own.as_str()) != Ok(Ok(thread.as_str())) || *of >= seq)
+        {
+            return Err(corrupt(place(), "a list begins as one of another thread, or as a later one"));
+        }
         self.anchor(parent.as_ref(), at, content.anchor.as_deref())?;
         source_of(row.get(8)?).ok_or_else(|| corrupt(place(), "source is not what the format says"))?;
         let tasks = unpack_task_records(self.view.conn, self.view.names, row.get_ref(12)?, &place)?;
@@ -333,6 +341,8 @@ struct Content {
     changes: Vec<ChangeSum>,
     seen: Vec<Seen>,
     anchor: Option<Vec<u8>>,
+    /// The checkpoints whose lists its lists begin as, and their threads.
+    shares: Vec<(ThreadId, i64)>,
     /// The first damage; the rows after it are read over.
     fault: Option<Fault>,
 }
@@ -403,6 +413,12 @@ impl Content {
                 for cut in row.get_ref(6)?.as_blob().ok().and_then(unpack_cuts).ok_or_else(wrong)? {
                     change.items.push(ItemSum { op, slot: cut.first, end: cut.end, task: cut.task, value: None });
                 }
+            }
+            SHARE if slot == cut_slot(at.1) => {
+                let (seq, list) = row.get_ref(6)?.as_blob().ok().and_then(unpack_share).ok_or_else(wrong)?;
+                let (thread, of) = checker.view.list_ref(seq, list)?;
+                change.items.push(ItemSum::of_share(&of, row.get(5)?));
+                self.shares.push((thread, seq));
             }
             PUT | REMOVE if slot >= 0 => {
                 let value = checker.hash(row.get_ref(6)?, &place)?;

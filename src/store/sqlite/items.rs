@@ -3,15 +3,16 @@
 //! A lineage of one branch is streamed from one join with `payload`. Anything else is resolved first, from rows
 //! without their values, and then each value that lives is fetched.
 
-use super::changes::{PUT, REMOVE, cut_slot};
+use super::changes::{PUT, REMOVE, SHARE, cut_slot};
 use super::fault::{Res, corrupt};
 use super::lineage::{self, Span};
 use super::names::Kind;
-use super::pack::{Stored, unpack_cuts};
+use super::pack::{Cut, Stored, unpack_cuts, unpack_share};
 use super::read::View;
 use super::rows::{Payloads, Room, decode, inline_value};
 use super::sql;
 use super::sums::PayloadRef;
+use crate::base::limits::SHARED_LISTS_MAX;
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 use crate::store::record::{ItemRow, Point};
@@ -24,11 +25,24 @@ use std::collections::BTreeMap;
 pub(super) type Visit<'v> = &'v mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>;
 
 /// The rows of one channel along one lineage.
-struct List<'a> {
+pub(super) struct List<'a> {
     view: View<'a>,
     channel: i64,
     spans: Vec<Span>,
     cuts: Cuts,
+    /// The list it began as.
+    pub(super) shares: Option<Shares>,
+}
+
+/// That a list began as another one.
+#[derive(Clone, Copy)]
+pub(super) struct Shares {
+    /// The checkpoint of the other one, and its channel.
+    pub(super) seq: i64,
+    pub(super) channel: i64,
+    /// When and by which task it began.
+    ordinal: i64,
+    task: Option<u32>,
 }
 
 /// A row of `item` without its value.
@@ -40,6 +54,8 @@ struct Slot {
     op: i64,
     task: Option<u32>,
     stored: Stored,
+    /// When and by which task it came into the list that is read, if that shares it.
+    shared: Option<(i64, Option<u32>)>,
 }
 
 /// For every slot, the ordinal of the last cut over it.
@@ -72,8 +88,7 @@ impl View<'_> {
     pub(super) fn items(self, at: &Point, channel: &str, range: ItemRange, visit: Visit<'_>) -> Res<()> {
         let (_, branch, ordinal) = self.place(at)?;
         let Some(channel) = self.names.find(self.conn, Kind::List, channel)? else { return Ok(()) };
-        let spans = lineage::spans(self.conn, branch, ordinal, 0)?;
-        let list = List { view: self, channel, cuts: Cuts::read(self, channel, &spans)?, spans };
+        let list = List::read(self, branch, ordinal, channel)?;
         match range {
             ItemRange::Tail(count) => list.tail(count, visit),
             ItemRange::All => list.range(0, i64::MAX, visit),
@@ -85,48 +100,110 @@ impl View<'_> {
     }
 }
 
+/// What is said of more than a slot at one ordinal.
+enum Whole {
+    Cuts(Vec<Cut>),
+    Shares(Shares),
+}
+
 impl Cuts {
-    fn read(view: View<'_>, channel: i64, spans: &[Span]) -> Res<Self> {
+    /// Reads the cuts along a lineage, and what the list began as, if that is not cut away as a whole.
+    fn read(view: View<'_>, channel: i64, spans: &[Span]) -> Res<(Self, Option<Shares>)> {
         let mut cuts = Self(BTreeMap::new());
+        let mut shares = None;
         let mut statement = view.conn.prepare_cached(sql::CUTS)?;
         // Oldest first: the ancestors before the child, and within a branch the greatest negative slot first.
         for span in spans.iter().rev() {
             let mut rows = statement.query(params![span.branch, channel, cut_slot(span.last), cut_slot(0)])?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
-                let ordinal: i64 = row.get(0)?;
-                let ranges = row.get_ref(1)?.as_blob().ok().and_then(unpack_cuts).ok_or_else(|| {
+                let (ordinal, op): (i64, i64) = (row.get(0)?, row.get(1)?);
+                let bytes = row.get_ref(3)?.as_blob().ok();
+                let whole = if op == SHARE {
+                    let task = row.get(2)?;
+                    let shares = |(seq, channel)| Whole::Shares(Shares { seq, channel, ordinal, task });
+                    bytes.and_then(unpack_share).map(shares)
+                } else {
+                    bytes.and_then(unpack_cuts).map(Whole::Cuts)
+                };
+                let whole = whole.ok_or_else(|| {
                     corrupt(item_place(span.branch, channel, cut_slot(ordinal), ordinal), "its ranges are not readable")
                 })?;
-                found.push((ordinal, ranges));
+                found.push((ordinal, whole));
             }
             found.sort_by_key(|(ordinal, _)| *ordinal);
-            for (ordinal, ranges) in found {
-                ranges.iter().for_each(|cut| cuts.paint(cut.first, cut.end, ordinal));
+            for (ordinal, whole) in found {
+                match whole {
+                    Whole::Cuts(ranges) => ranges.iter().for_each(|cut| {
+                        shares = shares.filter(|_| (cut.first, cut.end) != (0, u64::MAX));
+                        cuts.paint(cut.first, cut.end, ordinal);
+                    }),
+                    Whole::Shares(new) => {
+                        cuts.paint(0, u64::MAX, ordinal);
+                        shares = Some(new);
+                    }
+                }
             }
         }
-        Ok(cuts)
+        Ok((cuts, shares))
     }
 }
 
-impl List<'_> {
+impl<'a> List<'a> {
+    /// Reads what is said of the list as a whole.
+    pub(super) fn read(view: View<'a>, branch: i64, ordinal: i64, channel: i64) -> Res<Self> {
+        let spans = lineage::spans(view.conn, branch, ordinal, 0)?;
+        let (cuts, shares) = Cuts::read(view, channel, &spans)?;
+        Ok(Self { view, channel, spans, cuts, shares })
+    }
+
     fn range(&self, first: i64, last: i64, visit: Visit<'_>) -> Res<()> {
-        match self.spans.as_slice() {
-            [span] => self.stream(*span, first, last, visit),
-            spans => {
-                let mut slots = Vec::new();
-                for span in spans {
-                    let mut rows = self.view.conn.prepare_cached(sql::ITEMS)?;
-                    self.collect(
-                        *span,
-                        rows.query(params![span.branch, self.channel, first, last, span.last])?,
-                        &mut slots,
-                    )?;
-                }
-                self.resolve(&mut slots);
-                self.visit(&slots, visit)
-            }
+        match (self.spans.as_slice(), self.shares) {
+            ([span], None) => self.stream(*span, first, last, visit),
+            _ => self.visit(&self.live(first, last, SHARED_LISTS_MAX)?, visit),
         }
+    }
+
+    /// Returns the rows that live, in the order of their slots. At most `below` lists lie below it.
+    fn live(&self, first: i64, last: i64, below: usize) -> Res<Vec<Slot>> {
+        let mut slots = Vec::new();
+        for span in &self.spans {
+            let mut rows = self.view.conn.prepare_cached(sql::ITEMS)?;
+            let rows = rows.query(params![span.branch, self.channel, first, last, span.last])?;
+            self.collect(*span, rows, &mut slots)?;
+        }
+        match self.shares {
+            Some(shares) => {
+                let other = self.other(shares, below)?.live(first, last, below - 1)?;
+                self.beside(shares, &mut slots, other);
+            }
+            None => self.resolve(&mut slots),
+        }
+        Ok(slots)
+    }
+
+    /// Returns the list that this one began as.
+    fn other(&self, shares: Shares, below: usize) -> Res<List<'a>> {
+        let wrong =
+            |reason| corrupt(format!("item (channel {}, list of checkpoint {})", self.channel, shares.seq), reason);
+        if below == 0 {
+            return Err(wrong("too many lists lie below one another"));
+        }
+        let other = self.view.list_at(shares.seq, shares.channel)?;
+        other.ok_or_else(|| wrong("a list begins as it, but the checkpoint does not exist"))
+    }
+
+    /// Puts the rows of the list that this one began as beside its own, unless they are hidden.
+    fn beside(&self, shares: Shares, slots: &mut Vec<Slot>, mut other: Vec<Slot>) {
+        slots.sort_by_key(|slot| (slot.slot, Reverse(slot.ordinal)));
+        slots.dedup_by_key(|slot| slot.slot);
+        slots.retain(|slot| !self.cuts.killed(slot.slot, slot.ordinal));
+        let is_hidden = |slot: i64| slots.binary_search_by_key(&slot, |own| own.slot).is_ok();
+        other.retain(|slot| !is_hidden(slot.slot) && !self.cuts.killed(slot.slot, shares.ordinal));
+        other.iter_mut().for_each(|slot| slot.shared = Some((shares.ordinal, shares.task)));
+        slots.retain(|slot| slot.op != REMOVE);
+        slots.append(&mut other);
+        slots.sort_by_key(|slot| slot.slot);
     }
 
     /// Streams a list that lies in one branch.
@@ -160,12 +237,41 @@ impl List<'_> {
         Ok(())
     }
 
-    /// Visits the last items. Rows are read backwards, more of them until enough live.
+    /// Visits the last items.
     fn tail(&self, count: usize, visit: Visit<'_>) -> Res<()> {
-        let mut limit = i64::try_from(count).unwrap_or(i64::MAX).saturating_add(16);
         if count == 0 {
             return Ok(());
         }
+        let slots = self.last(count, SHARED_LISTS_MAX)?;
+        self.visit(&slots[slots.len().saturating_sub(count)..], visit)
+    }
+
+    /// Returns the last rows that live, at least `count` if there are so many.
+    fn last(&self, count: usize, below: usize) -> Res<Vec<Slot>> {
+        let Some(shares) = self.shares else { return self.last_own(count) };
+        let mut own = Vec::new();
+        for span in &self.spans {
+            let mut rows = self.view.conn.prepare_cached(sql::ITEMS)?;
+            self.collect(*span, rows.query(params![span.branch, self.channel, 0, i64::MAX, span.last])?, &mut own)?;
+        }
+        let other = self.other(shares, below)?;
+        // Each row of its own hides one at most; a cut may hide more.
+        let mut wanted = count.saturating_add(own.len());
+        loop {
+            let found = other.last(wanted, below - 1)?;
+            let all = found.len() < wanted;
+            let mut slots = own.clone();
+            self.beside(shares, &mut slots, found);
+            if slots.len() >= count || all {
+                return Ok(slots);
+            }
+            wanted = wanted.saturating_mul(4);
+        }
+    }
+
+    /// Returns the last rows of a list of its own. They are read backwards, more of them until enough live.
+    fn last_own(&self, count: usize) -> Res<Vec<Slot>> {
+        let mut limit = i64::try_from(count).unwrap_or(i64::MAX).saturating_add(16);
         loop {
             let mut slots = Vec::new();
             // Below this slot a branch has more rows than were read.
@@ -180,7 +286,7 @@ impl List<'_> {
             slots.retain(|slot| slot.slot > floor);
             self.resolve(&mut slots);
             if slots.len() >= count || floor < 0 {
-                return self.visit(&slots[slots.len().saturating_sub(count)..], visit);
+                return Ok(slots);
             }
             limit = limit.saturating_mul(4);
         }
@@ -216,7 +322,7 @@ impl List<'_> {
                 "operation and value are not what the format says",
             )
         })?;
-        Ok(Slot { branch: span.branch, slot, ordinal, op, task: row.get(3)?, stored })
+        Ok(Slot { branch: span.branch, slot, ordinal, op, task: row.get(3)?, stored, shared: None })
     }
 
     /// Keeps, in the order of slots, the rows that live.
@@ -230,8 +336,8 @@ impl List<'_> {
         let mut payloads = Payloads::new(self.view.conn)?;
         for slot in slots {
             let place = || item_place(slot.branch, self.channel, slot.slot, slot.ordinal);
-            payloads
-                .with(slot.stored, &place, |payload| Ok(visit(item(slot.slot, slot.ordinal, slot.task, payload))?))?;
+            let (ordinal, task) = slot.shared.unwrap_or((slot.ordinal, slot.task));
+            payloads.with(slot.stored, &place, |payload| Ok(visit(item(slot.slot, ordinal, task, payload))?))?;
         }
         Ok(())
     }
@@ -244,7 +350,7 @@ fn item(slot: i64, ordinal: i64, task: Option<u32>, payload: PayloadRef<'_>) -> 
 
 /// Names a row of `item`.
 pub(super) fn item_place(branch: i64, channel: i64, slot: i64, ordinal: i64) -> String {
-    let kind = if slot < 0 { "cut" } else { "slot" };
+    let kind = if slot < 0 { "cut or share" } else { "slot" };
     format!("item (branch {branch}, channel {channel}, {kind} {slot}, ordinal {ordinal})")
 }
 

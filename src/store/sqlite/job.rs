@@ -117,6 +117,7 @@ fn writes_bytes(new: &NewWrites) -> usize {
         WriteValue::Null => 0,
         WriteValue::One(payload) => payload.len(),
         WriteValue::Items(items) => items.iter().map(|item| item.len() + 64).sum(),
+        WriteValue::Delta(delta) => 256 + delta.items.iter().map(|item| item.len() + 64).sum::<usize>(),
     };
     new.writes.iter().map(|write| 64 + one(&write.value)).sum()
 }

@@ -30,6 +30,7 @@ mod pool;
 mod read;
 mod registry;
 mod rows;
+mod shares;
 mod sql;
 mod sums;
 #[cfg(test)]
@@ -49,7 +50,7 @@ use writer::Writer;
 
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::backend::{Backend, CheckReport, Ticket};
-use crate::store::batch::Batch;
+use crate::store::batch::{Batch, ListRef};
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 use crate::store::error::StoreError;
 use crate::store::handle::OpenOptions;
@@ -166,6 +167,10 @@ impl Backend for SqliteBackend {
         visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         self.pool.read(|view| view.items(at, channel, range, visit))
+    }
+
+    fn shared_list(&self, at: &Point, channel: &str) -> Result<Option<ListRef>, StoreError> {
+        self.pool.read(|view| view.shared_list(at, channel))
     }
 
     fn writes(&self, at: &Point) -> Result<Vec<WriteRecord>, StoreError> {

@@ -220,6 +220,21 @@ pub(super) fn unpack_cuts(bytes: &[u8]) -> Option<Vec<Cut>> {
     Some(cuts)
 }
 
+/// Packs which list another one begins as: the checkpoint and the channel.
+pub(super) fn pack_share(seq: i64, channel: i64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(8);
+    put_uint(&mut out, seq as u64);
+    put_uint(&mut out, channel as u64);
+    out
+}
+
+/// Unpacks which list another one begins as.
+pub(super) fn unpack_share(bytes: &[u8]) -> Option<(i64, i64)> {
+    let mut rest = Unpack(bytes);
+    let share = (rest.id()?, rest.id()?);
+    rest.is_empty().then_some(share)
+}
+
 /// What a `value` column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
@@ -350,6 +365,8 @@ mod tests {
         assert_eq!(unpack_anchor(7, 128, &pack_anchor(7, 128, &places)), Some(places));
         let cuts = vec![Cut { first: 3, end: 9, task: Some(0) }, Cut { first: 0, end: u64::MAX, task: None }];
         assert_eq!(unpack_cuts(&pack_cuts(&cuts)), Some(cuts));
+        assert_eq!(unpack_share(&pack_share(300, 2)), Some((300, 2)));
+        assert_eq!((unpack_share(&[1]), unpack_share(&[1, 2, 3])), (None, None));
         assert_eq!(unpack_seen(&pack_seen([(4, 9), (5, 1_000)])), Some(vec![(4, 9), (5, 1_000)]));
     }
 

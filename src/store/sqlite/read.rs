@@ -5,6 +5,7 @@ use super::lineage::{self, EMPTY, LIST, SEEN, VALUE, Value, VersionRow, version_
 use super::names::{Kind, Names};
 use super::pack::{PackedKind, Stored, unpack_parents, unpack_seen, unpack_tasks};
 use super::rows::Payloads;
+use super::shares;
 use super::sql;
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
@@ -274,19 +275,22 @@ impl<'a> View<'a> {
             let stored = Stored::from_column(row.get_ref(4)?).ok_or_else(wrong)?;
             let payload: Option<Payload> = payloads.with(stored, &place, |payload| Ok(payload.to_payload()))?;
             let (task, path) = self.task_of(&checkpoint.tasks, code, row.get(5)?)?;
-            if part > 1 {
-                match (writes.last_mut(), payload) {
-                    (
-                        Some(WriteRecord { task: last, index: at, value: WriteValue::Items(items), .. }),
-                        Some(payload),
-                    ) if *last == task && *at == index && items.len() as i64 == part - 1 => {
-                        items.push(payload);
-                    }
+            let last = writes.last_mut().filter(|last| last.task == task && last.index == index);
+            let follows = part > 1 || last.is_some();
+            if follows {
+                let items = match last.map(|last| &mut last.value) {
+                    Some(WriteValue::Items(items)) => Some(items),
+                    Some(WriteValue::Delta(delta)) => Some(&mut delta.items),
+                    _ => None,
+                };
+                match (items, payload) {
+                    (Some(items), Some(payload)) if items.len() as i64 == part - 1 => items.push(payload),
                     _ => return Err(wrong()),
                 }
                 continue;
             }
             let value = match (part, payload) {
+                (-1, Some(payload)) => WriteValue::Delta(Box::new(shares::from_header(&payload).ok_or_else(wrong)?)),
                 (0, None) => WriteValue::Null,
                 (0, Some(payload)) => WriteValue::One(payload),
                 (1, payload) => WriteValue::Items(payload.into_iter().collect()),
@@ -294,6 +298,13 @@ impl<'a> View<'a> {
             };
             let channel = self.names.text(self.conn, Kind::Channel, row.get(3)?)?;
             writes.push(WriteRecord { task, path, index, channel, value });
+        }
+        if let Some(write) = writes.iter().find(|write| match &write.value {
+            WriteValue::Delta(delta) => delta.slots.len() != delta.items.len(),
+            _ => false,
+        }) {
+            let place = format!("write (checkpoint {}, task {}, idx {})", checkpoint.seq, write.task, write.index);
+            return Err(corrupt(place, "its delta has not as many items as slots"));
         }
         writes.sort_by(|a, b| (&a.path, a.task, a.index).cmp(&(&b.path, b.task, b.index)));
         Ok(writes)

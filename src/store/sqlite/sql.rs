@@ -171,7 +171,10 @@ pub(super) const ITEMS: &str = "SELECT slot, ordinal, op, task, value FROM item 
 pub(super) const ITEMS_BACKWARDS: &str = "SELECT slot, ordinal, op, task, value FROM item WHERE branch = ?1 \
      AND channel = ?2 AND slot >= 0 AND ordinal <= ?3 ORDER BY slot DESC, ordinal LIMIT ?4";
 pub(super) const CUTS: &str =
-    "SELECT ordinal, value FROM item WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4";
+    "SELECT ordinal, op, task, value FROM item WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4";
+/// Which checkpoint a list that is shared is of.
+pub(super) const LIST_OF: &str = "SELECT t.public_id, n.path, c.id FROM checkpoint c JOIN namespace n ON n.id = c.namespace \
+     JOIN thread t ON t.id = n.thread WHERE c.seq = ?1";
 
 pub(super) const WRITE_INSERT: &str = "INSERT INTO write (checkpoint, task, idx, part, channel, value, child, path, \
      sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";

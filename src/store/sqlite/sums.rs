@@ -3,9 +3,10 @@
 //! The order of the fields is specified in `docs/format.md`. The writer and `check` fill the same structures, one from
 //! a batch and one from rows, so that both sum alike.
 
+use super::changes::SHARE;
 use crate::base::hash::{Sum, Summer, check64};
 use crate::base::{CheckpointId, Codec, Namespace, TaskId};
-use crate::store::batch::{Payload, Seen};
+use crate::store::batch::{ListRef, Payload, Seen};
 use crate::store::record::{ItemIndexRef, TaskKind, TaskRecord};
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
@@ -192,6 +193,15 @@ pub(super) struct ItemSum {
     pub(super) end: u64,
     pub(super) task: Option<u32>,
     pub(super) value: Option<Sum>,
+}
+
+impl ItemSum {
+    /// Makes the sum of a list that begins as another one.
+    pub(super) fn of_share(of: &ListRef, task: Option<u32>) -> Self {
+        let mut sum = Summer::new();
+        sum.bytes(of.namespace.as_str().as_bytes()).bytes(of.checkpoint.as_bytes()).bytes(of.channel.as_bytes());
+        Self { op: SHARE, slot: 0, end: 0, task, value: Some(sum.finish()) }
+    }
 }
 
 /// Everything the sum of a checkpoint covers.

@@ -97,7 +97,12 @@ impl Caches {
         Ok(id)
     }
 
-    fn namespace(&mut self, conn: &Connection, thread: &ThreadId, namespace: &Namespace) -> Res<Option<i64>> {
+    pub(super) fn namespace(
+        &mut self,
+        conn: &Connection,
+        thread: &ThreadId,
+        namespace: &Namespace,
+    ) -> Res<Option<i64>> {
         let key = (thread.clone(), namespace.clone());
         if let Some(&id) = self.namespaces.get(&key) {
             return Ok(Some(id));
@@ -227,12 +232,12 @@ fn head(conn: &Connection, namespace: i64) -> Res<Option<(i64, CheckpointId)>> {
     Ok(head)
 }
 
-fn find(conn: &Connection, namespace: i64, id: &CheckpointId) -> Res<Option<i64>> {
+pub(super) fn find(conn: &Connection, namespace: i64, id: &CheckpointId) -> Res<Option<i64>> {
     let mut statement = conn.prepare_cached(sql::CHECKPOINT_SEQ)?;
     Ok(statement.query_row(params![namespace, id.as_bytes()], |row| row.get(0)).optional()?)
 }
 
-fn not_found(thread: &ThreadId, id: &CheckpointId) -> Fault {
+pub(super) fn not_found(thread: &ThreadId, id: &CheckpointId) -> Fault {
     Fault::Store(StoreError::CheckpointNotFound { thread: thread.clone(), id: id.to_string() })
 }
 

@@ -8,17 +8,19 @@ use super::erase;
 use super::fault::Res;
 use super::names::Kind;
 use super::pack::{Stored, put_uint};
+use super::shares;
 use super::sql;
 use super::sums::{PayloadRef, WriteSum, writes_sum};
 use super::write::{Known, Tx};
 use crate::store::batch::{NewWrite, NewWrites, Payload, WriteRef, WriteValue};
 use rusqlite::params;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A row to be written, with what a sum covers of it.
 struct NewRow<'b> {
-    payload: Option<&'b Payload>,
+    payload: Option<Cow<'b, Payload>>,
     sum: WriteSum,
 }
 
@@ -32,6 +34,11 @@ impl Tx<'_> {
             Some(task) => task,
             None => -self.caches.intern(self.conn, Kind::Task, &new.task.to_string())?,
         };
+        for write in &new.writes {
+            if let WriteValue::Delta(delta) = &write.value {
+                shares::find(self, &delta.of)?;
+            }
+        }
         let taken = if self.is_own(of) { HashMap::new() } else { self.taken(of, task)? };
         let mut summed = Vec::new();
         for run in runs(accepted(new, |index| index >= 0 && taken.contains_key(&i64::from(index)))) {
@@ -68,10 +75,10 @@ impl Tx<'_> {
     ) -> Res<()> {
         let WriteSum { index, part, value, .. } = row.sum;
         let channel = self.caches.intern(self.conn, Kind::Channel, &row.sum.channel)?;
-        let stored = row.payload.map_or(Ok(Stored::Null), |payload| store(self.conn, payload))?;
+        let stored = row.payload.as_ref().map_or(Ok(Stored::Null), |payload| store(self.conn, payload))?;
         let columns = params![of.seq, task, index, part, channel, stored, child, path, sum];
         self.conn.prepare_cached(sql::WRITE_INSERT)?.execute(columns)?;
-        if let (Some(hash), Ok(index)) = (value, i32::try_from(index)) {
+        if let (Some(hash), Ok(index), 0..) = (value, i32::try_from(index), part) {
             let part = u32::try_from(part.saturating_sub(1)).unwrap_or(0);
             self.written.insert((of.seq, WriteRef { task: row.sum.task, index, part }), (stored, hash));
         }
@@ -132,23 +139,30 @@ fn runs(writes: Vec<&NewWrite>) -> Vec<Vec<&NewWrite>> {
     runs
 }
 
-/// Returns the rows of a write: part 0 for null or one value, 1, 2, ... for items, 1 without a value for an empty list.
+/// Returns the rows of a write: part 0 for null or one value, 1, 2, ... for items, 1 without a value for an empty list,
+/// -1 before the items of a delta.
 fn rows<'b>(new: &NewWrites, write: &'b NewWrite) -> Vec<NewRow<'b>> {
-    let row = |part: i64, payload: Option<&'b Payload>| NewRow {
-        payload,
+    let row = |part: i64, payload: Option<Cow<'b, Payload>>| NewRow {
         sum: WriteSum {
             task: new.task,
             path: Arc::clone(&new.path),
             index: i64::from(write.index),
             part,
             channel: Arc::clone(&write.channel),
-            value: payload.map(|payload| PayloadRef::of(payload).hash()),
+            value: payload.as_deref().map(|payload| PayloadRef::of(payload).hash()),
         },
+        payload,
     };
+    let all = |items: &'b [Payload]| (1..).zip(items).map(|(part, payload)| row(part, Some(Cow::Borrowed(payload))));
     match &write.value {
         WriteValue::Null => vec![row(0, None)],
-        WriteValue::One(payload) => vec![row(0, Some(payload))],
+        WriteValue::One(payload) => vec![row(0, Some(Cow::Borrowed(payload)))],
         WriteValue::Items(items) if items.is_empty() => vec![row(1, None)],
-        WriteValue::Items(items) => (1..).zip(items).map(|(part, payload)| row(part, Some(payload))).collect(),
+        WriteValue::Items(items) => all(items).collect(),
+        WriteValue::Delta(delta) => {
+            let mut rows = vec![row(-1, Some(Cow::Owned(shares::header(delta))))];
+            rows.extend(all(&delta.items));
+            rows
+        }
     }
 }

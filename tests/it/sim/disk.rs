@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::backend::{CheckReport, Settle, Ticket};
 use annals::store::{
-    Backend, Batch, Beside, CheckpointQuery, CheckpointRecord, ItemRange, ItemRow, MemoryBackend, Point, StateRecord,
-    StoreError, ThreadRecord, TimerRecord, WriteRecord,
+    Backend, Batch, Beside, CheckpointQuery, CheckpointRecord, ItemRange, ItemRow, ListRef, MemoryBackend, Point,
+    StateRecord, StoreError, ThreadRecord, TimerRecord, WriteRecord,
 };
 
 /// The write at which the power goes, and whether that write is kept, unacknowledged.
@@ -169,6 +169,11 @@ impl Backend for Disk {
     ) -> Result<(), StoreError> {
         self.alive()?;
         self.inner.items(at, channel, range, visit)
+    }
+
+    fn shared_list(&self, at: &Point, channel: &str) -> Result<Option<ListRef>, StoreError> {
+        self.alive()?;
+        self.inner.shared_list(at, channel)
     }
 
     fn writes(&self, at: &Point) -> Result<Vec<WriteRecord>, StoreError> {

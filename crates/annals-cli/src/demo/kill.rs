@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::{
-    Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, ItemRange, ItemRow, OpenOptions, Point,
-    Source, StateRecord, Store, StoreError, ThreadRecord, Ticket, TimerRecord, WriteRecord,
+    Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, ItemRange, ItemRow, ListRef, OpenOptions,
+    Point, Source, StateRecord, Store, StoreError, ThreadRecord, Ticket, TimerRecord, WriteRecord,
 };
 
 use crate::output::note;
@@ -109,6 +109,10 @@ impl Backend for Killer {
         visit: &mut dyn FnMut(ItemRow<'_>) -> Result<()>,
     ) -> Result<()> {
         self.backend.items(at, channel, range, visit)
+    }
+
+    fn shared_list(&self, at: &Point, channel: &str) -> Result<Option<ListRef>> {
+        self.backend.shared_list(at, channel)
     }
 
     fn writes(&self, at: &Point) -> Result<Vec<WriteRecord>> {

@@ -1,0 +1,45 @@
+//! Lists that are told by what they differ from: a list that goes into a graph inside, and comes back from it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::id::CheckpointId;
+use super::namespace::Namespace;
+use super::payload::Payload;
+
+/// A list that is stored: what a list channel held at a checkpoint of the same thread.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ListRef {
+    /// The namespace of the checkpoint.
+    pub namespace: Namespace,
+    /// The checkpoint.
+    pub checkpoint: CheckpointId,
+    /// The channel. One that was never written holds no items.
+    pub channel: Arc<str>,
+}
+
+/// A list, told by what it differs from one that is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListDelta {
+    /// The list that is stored.
+    pub of: ListRef,
+    /// The slots whose items the list does not have: ranges that ascend and do not touch.
+    pub removed: Vec<Range<u64>>,
+    /// The slots of `items`, ascending.
+    pub slots: Vec<u64>,
+    /// The items that the list has in these slots, in place of what is stored or beside it.
+    pub items: Vec<Payload>,
+}
+
+impl ListDelta {
+    /// Returns the number that stands for an item of the delta in its write; `None` if the slot is as it is stored.
+    pub fn part(&self, slot: u64) -> Option<usize> {
+        self.slots.binary_search(&slot).ok()
+    }
+
+    /// Returns whether the list does not have what is stored in a slot.
+    pub fn hides(&self, slot: u64) -> bool {
+        let after = self.removed.partition_point(|range| range.end <= slot);
+        self.part(slot).is_some() || self.removed.get(after).is_some_and(|range| range.contains(&slot))
+    }
+}

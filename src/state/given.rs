@@ -1,0 +1,206 @@
+//! Lists that go into a graph inside another one, and come back from it: as what they are, not as copies.
+//!
+//! A list goes in as a clone, which costs O(1), and what comes back is told by what differs from it. Both are stored by
+//! reference to the list of the graph around. *Absent:* when two channels fit ([`ListRule`] says so), and the store.
+
+use std::any::TypeId;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::base::{ListDelta, ListRef, Payload, WriteValue};
+use crate::channel::{Cell, Channel, ChannelError, Effect, List, ListChange, ListOp};
+
+use super::layout::{StateError, StateRef};
+use super::lists::{Items, take_items};
+use super::writes::BoxWrite;
+
+/// What two list channels must have in common, so that the list of one can be that of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListRule {
+    /// The types of the channel and of the items.
+    pub(super) id: TypeId,
+    /// Whether items are merged by their ids, so that those that come back unchanged change nothing.
+    pub(crate) merges: bool,
+}
+
+/// What is told of a list that is given, whatever its items are.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    /// The list that was given, if it is stored.
+    pub(crate) of: Option<ListRef>,
+    /// Whether the list comes back to the graph that gave it.
+    returns: bool,
+    /// What the list does not have of the one that was given.
+    removed: Vec<Range<u64>>,
+    /// The slots in which it has another item, ascending.
+    slots: Vec<u64>,
+}
+
+/// A list that is given, or comes back.
+#[derive(Clone)]
+pub(super) struct Given<T> {
+    list: List<T>,
+    /// What was given.
+    base: List<T>,
+    /// The items of the list in the slots that differ.
+    pub(super) changed: Vec<T>,
+}
+
+/// The number of an item that is not among those its write stores.
+pub(crate) const NOT_STORED: usize = usize::MAX;
+
+impl<T: Clone + Send + Sync + 'static> Given<T> {
+    /// Gives a list to another graph.
+    pub(super) fn give(list: &List<T>, of: Option<ListRef>) -> BoxWrite {
+        let told = Told { of, returns: false, removed: Vec::new(), slots: Vec::new() };
+        BoxWrite::told(Self { list: list.clone(), base: list.clone(), changed: Vec::new() }, told)
+    }
+
+    /// Gives a list back that came of what `given` gave.
+    pub(super) fn give_back(list: &List<T>, given: &BoxWrite, is_same: impl Fn(&T, &T) -> bool) -> Option<BoxWrite> {
+        let (Self { base, .. }, told) = (given.get::<Self>()?, given.told_of()?);
+        let diff = list.changed_since(base, is_same);
+        let told = Told {
+            of: told.of.clone(),
+            returns: true,
+            removed: ranges(&diff.gone),
+            slots: diff.puts.iter().map(|(slot, _)| *slot).collect(),
+        };
+        let changed = diff.puts.iter().map(|(_, item)| T::clone(item)).collect();
+        Some(BoxWrite::told(Self { list: list.clone(), base: base.clone(), changed }, told))
+    }
+
+    /// Returns all items.
+    pub(super) fn items(&self) -> impl Iterator<Item = &T> {
+        self.list.iter()
+    }
+
+    /// Returns the items that have to be merged into a list, with their numbers in the write that stores them.
+    fn to_merge(&self, told: &Told, into: &List<T>, is_same: impl Fn(&T, &T) -> bool) -> (Vec<T>, Vec<usize>) {
+        if !told.returns {
+            // Its slots mean nothing there.
+            return (self.list.to_vec(), vec![NOT_STORED; self.list.len()]);
+        }
+        if into.is_same(&self.base) {
+            return (self.changed.clone(), (0..self.changed.len()).collect());
+        }
+        let part = |slot: &u64| told.slots.binary_search(slot).unwrap_or(NOT_STORED);
+        let diff = self.list.changed_since(into, is_same);
+        diff.puts.into_iter().map(|(slot, item)| (T::clone(item), part(&slot))).unzip()
+    }
+}
+
+/// Returns slots as ranges that do not touch.
+fn ranges(slots: &[u64]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for slot in slots {
+        match ranges.last_mut() {
+            Some(last) if last.end == *slot => last.end += 1,
+            _ => ranges.push(*slot..slot + 1),
+        }
+    }
+    ranges
+}
+
+/// Encodes a list that is given: as what differs, if the list that was given is stored.
+pub(super) fn encode<I: Items>(name: &Arc<str>, write: &BoxWrite) -> Option<Result<WriteValue, StateError>> {
+    let (given, told) = (write.get::<Given<I::Item>>()?, write.told_of()?);
+    let encode = |item: &I::Item| I::encode(name, item);
+    Some(match &told.of {
+        Some(of) => given.changed.iter().map(encode).collect::<Result<_, _>>().map(|items| {
+            let (removed, slots) = (told.removed.clone(), told.slots.clone());
+            WriteValue::Delta(Box::new(ListDelta { of: of.clone(), removed, slots, items }))
+        }),
+        None => given.items().map(encode).collect::<Result<_, _>>().map(WriteValue::Items),
+    })
+}
+
+/// Decodes what [`encode`] told, given the list that it tells of; `None` if that is none of such items.
+pub(super) fn decode<I: Items>(
+    name: &Arc<str>,
+    delta: &ListDelta,
+    base: &StateRef,
+    returns: bool,
+) -> Option<Result<BoxWrite, StateError>> {
+    let base = base.downcast_ref::<List<I::Item>>()?;
+    let decode = |item: &Payload| I::decode(name, item.as_ref());
+    let changed = match delta.items.iter().map(decode).collect::<Result<Vec<_>, _>>() {
+        Ok(changed) => changed,
+        Err(error) => return Some(Err(error)),
+    };
+    let mut list = base.clone();
+    for range in &delta.removed {
+        let gone = list.iter_from(range.start).map(|(slot, _)| slot).take_while(|slot| *slot < range.end);
+        gone.collect::<Vec<_>>().into_iter().for_each(|slot| _ = list.remove(slot));
+    }
+    for (slot, item) in delta.slots.iter().zip(&changed) {
+        list.insert_at_slot(*slot, item.clone());
+    }
+    let (of, removed, slots) = (Some(delta.of.clone()), delta.removed.clone(), delta.slots.clone());
+    let told = Told { of, returns, removed, slots };
+    Some(Ok(BoxWrite::told(Given { list, base: base.clone(), changed }, told)))
+}
+
+/// Applies writes of which some are lists that are given. An empty list becomes the one that is given to it.
+pub(super) fn update<I: Items, C: Channel<List<I::Item>, Vec<I::Item>>>(
+    name: &Arc<str>,
+    channel: &C,
+    cell: Cell<'_, List<I::Item>>,
+    writes: Vec<BoxWrite>,
+) -> Result<Result<Effect, ChannelError>, StateError> {
+    let Cell { value: list, present } = cell;
+    if let [write] = writes.as_slice()
+        && list.is_empty()
+        && list.end_slot() == 0
+        && let (Some(given), Some(Told { returns: false, .. })) = (write.get::<Given<I::Item>>(), write.told_of())
+    {
+        *list = given.list.clone();
+        *present = true;
+        return Ok(Ok(Effect::Shared(0)));
+    }
+    let first_new = list.end_slot();
+    let mut changes = Vec::new();
+    for (at, write) in writes.into_iter().enumerate() {
+        let (items, parts) = match (write.get::<Given<I::Item>>(), write.told_of()) {
+            (Some(given), Some(told)) => given.to_merge(told, list, I::is_same),
+            _ => {
+                let items = take_items::<I::Item>(name, write)?;
+                let parts = (0..items.len()).collect();
+                (items, parts)
+            }
+        };
+        match channel.update(Cell { value: &mut *list, present: &mut *present }, vec![items]) {
+            Ok(Effect::Items(new)) => new.into_iter().for_each(|change| {
+                let op = match change.op {
+                    ListOp::Put { part, .. } => ListOp::Put { write: at, part: parts[part] },
+                    op => op,
+                };
+                add(&mut changes, ListChange { op, ..change }, first_new);
+            }),
+            Ok(_) => {}
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    changes.sort_by_key(|change| (!matches!(change.op, ListOp::Cut { .. }), change.slot));
+    Ok(Ok(Effect::Items(changes)))
+}
+
+/// Adds a later change: a slot has one, and what was put and is gone again was never there.
+fn add(changes: &mut Vec<ListChange>, new: ListChange, first_new: u64) {
+    if let ListOp::Cut { end } = new.op {
+        changes.retain(|old| match old.op {
+            ListOp::Cut { end: before } => old.slot < new.slot || before > end,
+            _ => old.slot < new.slot || old.slot >= end,
+        });
+        // What stood above was never stored.
+        let end = end.min(first_new);
+        if end > new.slot {
+            changes.push(ListChange { op: ListOp::Cut { end }, ..new });
+        }
+        return;
+    }
+    changes.retain(|old| old.slot != new.slot || matches!(old.op, ListOp::Cut { .. }));
+    if new.op != ListOp::Remove || new.slot < first_new {
+        changes.push(new);
+    }
+}

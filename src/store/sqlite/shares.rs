@@ -1,0 +1,101 @@
+//! Lists that begin as other ones, and writes that say what differs from one.
+
+use super::fault::{Res, corrupt, invalid};
+use super::items::List;
+use super::names::Kind;
+use super::read::View;
+use super::sql;
+use super::write::{Tx, find as find_checkpoint, not_found};
+use crate::base::limits::SHARED_LISTS_MAX;
+use crate::base::value::decode_bytes;
+use crate::base::{CheckpointId, Encoded, Namespace, ThreadId, Value};
+use crate::store::batch::{ListDelta, ListRef, Payload};
+use crate::store::record::Point;
+use rusqlite::OptionalExtension;
+
+/// Returns the `seq` of the checkpoint of a list that a batch refers to.
+pub(super) fn find(tx: &mut Tx<'_>, of: &ListRef) -> Res<i64> {
+    let thread = &tx.batch.thread;
+    let namespace = tx.caches.namespace(tx.conn, thread, &of.namespace)?;
+    let seq = namespace.map(|namespace| find_checkpoint(tx.conn, namespace, &of.checkpoint)).transpose()?.flatten();
+    let seq = seq.ok_or_else(|| not_found(thread, &of.checkpoint))?;
+    let view = View { conn: tx.conn, names: &tx.caches.names };
+    let mut below = view.list_of(seq, &of.channel)?;
+    for _ in 0..SHARED_LISTS_MAX {
+        match below.and_then(|list| list.shares) {
+            Some(shares) => below = view.list_at(shares.seq, shares.channel)?,
+            None => return Ok(seq),
+        }
+    }
+    Err(invalid("list.of", format!("more than {SHARED_LISTS_MAX} lists lie below one another")))
+}
+
+impl<'a> View<'a> {
+    /// Returns what the list of a channel began as, if that is another one.
+    pub(super) fn shared_list(self, at: &Point, channel: &str) -> Res<Option<ListRef>> {
+        let (seq, ..) = self.place(at)?;
+        let shares = self.list_of(seq, channel)?.and_then(|list| list.shares);
+        shares.map(|shares| self.list_ref(shares.seq, shares.channel).map(|(_, of)| of)).transpose()
+    }
+
+    fn list_of(self, seq: i64, channel: &str) -> Res<Option<List<'a>>> {
+        match self.names.find(self.conn, Kind::List, channel)? {
+            Some(channel) => self.list_at(seq, channel),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the list of a channel at a checkpoint; `None` if there is no such checkpoint.
+    pub(super) fn list_at(self, seq: i64, channel: i64) -> Res<Option<List<'a>>> {
+        let mut statement = self.conn.prepare_cached(sql::CHECKPOINT_KNOWN)?;
+        let place: Option<(i64, i64)> = statement.query_row([seq], |row| Ok((row.get(1)?, row.get(2)?))).optional()?;
+        place.map(|(branch, ordinal)| List::read(self, branch, ordinal, channel)).transpose()
+    }
+
+    /// Returns the thread of a list and its name.
+    pub(super) fn list_ref(self, seq: i64, channel: i64) -> Res<(ThreadId, ListRef)> {
+        let missing = |reason: String| corrupt(format!("checkpoint {seq}"), reason);
+        let mut statement = self.conn.prepare_cached(sql::LIST_OF)?;
+        let found: Option<(String, String, [u8; 16])> =
+            statement.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+        let (thread, path, id) =
+            found.ok_or_else(|| missing("a list begins as one of it, but it does not exist".into()))?;
+        let thread = ThreadId::new(&thread).map_err(|error| missing(error.to_string()))?;
+        let namespace = Namespace::new(&path).map_err(|error| missing(error.to_string()))?;
+        let channel = self.names.text(self.conn, Kind::List, channel)?;
+        Ok((thread, ListRef { namespace, checkpoint: CheckpointId::from_bytes(id), channel }))
+    }
+}
+
+/// Returns what stands before the items of a delta: of which list, the removed ranges, and the slots of the items.
+pub(super) fn header(delta: &ListDelta) -> Payload {
+    let number = |n: u64| Value::from(n);
+    let removed = delta.removed.iter().flat_map(|range| [number(range.start), number(range.end)]);
+    let header = Value::List(vec![
+        Value::from(delta.of.namespace.as_str()),
+        Value::Bytes(delta.of.checkpoint.as_bytes().to_vec()),
+        Value::from(&*delta.of.channel),
+        Value::List(removed.collect()),
+        Value::List(delta.slots.iter().copied().map(number).collect()),
+    ]);
+    // Numbers and names always encode.
+    Encoded::encode(&header).map(Payload::from).unwrap_or_default()
+}
+
+/// Reads what stands before the items of a delta.
+pub(super) fn from_header(payload: &Payload) -> Option<ListDelta> {
+    let header: Vec<Value> = decode_bytes(payload.codec, &payload.data).ok()?;
+    let [namespace, Value::Bytes(id), channel, removed, slots] = header.as_slice() else { return None };
+    let numbers = |list: &Value| {
+        let number = |n: &Value| n.as_int().and_then(|n| u64::try_from(n).ok());
+        list.as_list()?.iter().map(number).collect::<Option<Vec<u64>>>()
+    };
+    let removed = numbers(removed)?;
+    let of = ListRef {
+        namespace: Namespace::new(namespace.as_str()?).ok()?,
+        checkpoint: CheckpointId::from_bytes(id.as_slice().try_into().ok()?),
+        channel: channel.as_str()?.into(),
+    };
+    let removed = removed.chunks(2).map(|pair| Some(*pair.first()?..*pair.get(1)?)).collect::<Option<_>>()?;
+    Some(ListDelta { of, removed, slots: numbers(slots)?, items: Vec::new() })
+}
