@@ -148,12 +148,16 @@ impl<T> List<T> {
 
     /// Puts an item in the place of the one in a slot, and returns whether there was one. Nothing happens if not.
     pub fn replace(&mut self, slot: u64, value: T) -> bool {
-        let value = Arc::new(value);
-        let Some(old) = self.items.replace(&slot, Arc::clone(&value)) else { return false };
+        let Some(item) = self.items.get_mut(&slot) else { return false };
         if let Some(index) = &mut self.index
             && index.covers(slot)
         {
-            index.change(slot, Some(&old), Some(&value));
+            index.change(slot, Some(item), Some(&value));
+        }
+        // What nobody shares keeps its place in memory.
+        match Arc::get_mut(item) {
+            Some(old) => *old = value,
+            None => *item = Arc::new(value),
         }
         true
     }

@@ -1,5 +1,8 @@
 //! The list against a plain vector of slots and values, with clones kept alive.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::{Keyed, List};
@@ -194,6 +197,38 @@ fn slots_far_apart_cost_nothing() {
     }
     assert_eq!(list.to_vec(), [0, 7, 1 << 40, u64::MAX - 2]);
     assert_eq!(list.end_slot(), u64::MAX - 1);
+}
+
+#[test]
+fn a_slot_is_found_however_slots_are_spread() {
+    let spreads: [fn(u64) -> u64; 4] =
+        [|n| n, |n| n * n * n, |n| n + (1 << (n / 16)), |n| u64::MAX - (n + 1) * (n + 1)];
+    for spread in spreads {
+        let mut list = List::new();
+        let taken: BTreeSet<u64> = (0..1_000).map(spread).collect();
+        for slot in &taken {
+            list.insert_at_slot(*slot, *slot);
+        }
+        for slot in taken.iter().flat_map(|slot| [slot.saturating_sub(1), *slot, slot + 1]) {
+            let expected = taken.contains(&slot).then_some(slot);
+            assert_eq!(
+                (list.at_slot(slot).map(|item| **item), list.replace(slot, slot)),
+                (expected, expected.is_some())
+            );
+        }
+    }
+}
+
+#[test]
+fn what_nobody_shares_is_replaced_where_it_lies() {
+    let mut list = List::from(vec![1, 2]);
+    let address = |list: &List<i32>| list.at_slot(1).map(Arc::as_ptr);
+    let before = address(&list);
+    list.replace(1, 3);
+    assert_eq!((list.to_vec(), address(&list)), (vec![1, 3], before));
+    let kept = list.clone();
+    list.replace(1, 4);
+    assert_eq!((list.to_vec(), kept.to_vec()), (vec![1, 4], vec![1, 3]));
 }
 
 #[test]

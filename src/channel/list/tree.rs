@@ -5,6 +5,7 @@
 //! by key. *Absent:* merging of nodes that removals left half empty (an empty one is dropped), and any order but that
 //! of the keys.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Entries of a leaf and children of a branch. Measured on 10,000 items: 16 reads and loads slower, 64 takes twice as
@@ -32,23 +33,85 @@ pub(super) struct Child<K, V> {
     pub(super) node: Arc<Node<K, V>>,
 }
 
-/// A key of a tree.
+/// A key of a tree. Where it lies is guessed and then looked for around the guess, which reads a line of memory or two;
+/// halving reads one at each step, and knows only then which is the next.
 pub(super) trait Key: Ord + Copy {
-    /// Returns where it lies, if the keys of its leaf follow each other without gaps from `low` on.
-    fn guess(&self, low: &Self) -> Option<usize>;
+    /// Returns where `len` keys end of which this is the first.
+    fn end(&self, len: usize) -> Self;
+
+    /// Returns how far above `low` it is.
+    fn above(&self, low: &Self) -> f64;
 }
 
-/// Slots mostly have no gaps: a guess looks at one entry, where a search looks at five.
+/// Slots mostly have no gaps.
 impl Key for u64 {
-    fn guess(&self, low: &Self) -> Option<usize> {
-        usize::try_from(self.wrapping_sub(*low)).ok()
+    fn end(&self, len: usize) -> Self {
+        self.saturating_add(len as u64)
+    }
+
+    fn above(&self, low: &Self) -> f64 {
+        self.saturating_sub(*low) as f64
     }
 }
 
-/// Hashes have gaps.
+/// Hashes are spread evenly.
 impl Key for (u64, u64) {
-    fn guess(&self, _: &Self) -> Option<usize> {
-        None
+    fn end(&self, _: usize) -> Self {
+        (u64::MAX, u64::MAX)
+    }
+
+    fn above(&self, low: &Self) -> f64 {
+        self.0.above(&low.0)
+    }
+}
+
+/// The keys that are expected below a node: from `low` on, before `high`. A guess depends on them, what is found does not.
+#[derive(Clone, Copy)]
+struct Span<K> {
+    low: K,
+    high: K,
+}
+
+impl<K: Key> Span<K> {
+    fn of<V>(node: &Node<K, V>) -> Option<Self> {
+        match node {
+            Node::Leaf(entries) => entries.first().map(|(low, _)| Self { low: *low, high: low.end(entries.len()) }),
+            Node::Branch(children) => {
+                let (first, last) = (children.first()?, children.last()?);
+                Some(Self { low: first.first, high: last.first.end(last.len) })
+            }
+        }
+    }
+
+    /// Returns how many of `len` keys in order are not greater than `key`.
+    fn search(self, len: usize, key: &K, nth: impl Fn(usize) -> K) -> usize {
+        let guess = key.above(&self.low) * len as f64 / self.high.above(&self.low);
+        // What is no number becomes 0.
+        let mut at = (guess as usize).min(len);
+        while at < len {
+            match nth(at).cmp(key) {
+                Ordering::Less => at += 1,
+                Ordering::Equal => return at + 1,
+                Ordering::Greater => break,
+            }
+        }
+        while at > 0 && nth(at - 1) > *key {
+            at -= 1;
+        }
+        at
+    }
+
+    /// Returns the child in which `key` lies or would lie, and the keys that are expected below it.
+    fn child<V>(self, children: &[Child<K, V>], key: &K) -> (usize, Self) {
+        let at = self.search(children.len(), key, |at| children[at].first).saturating_sub(1);
+        let high = children.get(at + 1).map_or(self.high, |next| next.first);
+        (at, Self { low: children[at].first, high })
+    }
+
+    /// Returns where a key lies in a leaf.
+    fn place<V>(self, entries: &[(K, V)], key: &K) -> Option<usize> {
+        let at = self.search(entries.len(), key, |at| entries[at].0).checked_sub(1)?;
+        (entries[at].0 == *key).then_some(at)
     }
 }
 
@@ -70,21 +133,21 @@ impl<K: Key, V: Clone> Tree<K, V> {
     }
 
     pub(super) fn get(&self, key: &K) -> Option<&V> {
-        let (mut node, mut low) = (&*self.root, None);
+        let (mut node, mut span) = (&*self.root, Span::of(&self.root)?);
         loop {
             match node {
                 Node::Branch(children) => {
-                    let child = &children[child_of(children, key)];
-                    (node, low) = (&child.node, Some(child.first));
+                    let (at, below) = span.child(children, key);
+                    (node, span) = (&children[at].node, below);
                 }
-                Node::Leaf(entries) => return place_in(entries, key, low).map(|at| &entries[at].1),
+                Node::Leaf(entries) => return span.place(entries, key).map(|at| &entries[at].1),
             }
         }
     }
 
     /// Returns the last entry whose key is not greater.
     pub(super) fn floor(&self, key: &K) -> Option<&(K, V)> {
-        floor(&self.root, key)
+        floor(&self.root, key, Span::of(&self.root)?)
     }
 
     /// Returns the entries from place `index` to the end of its leaf, and how many of that leaf lie before it.
@@ -122,20 +185,17 @@ impl<K: Key, V: Clone> Tree<K, V> {
         }
     }
 
-    /// Sets the value of a key that is there, and returns the one it had.
-    pub(super) fn replace(&mut self, key: &K, value: V) -> Option<V> {
-        let (mut node, mut low) = (&mut self.root, None);
+    /// Returns the value of a key, to be changed.
+    pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        let mut span = Span::of(&self.root)?;
+        let mut node = &mut self.root;
         loop {
             match Arc::make_mut(node) {
                 Node::Branch(children) => {
-                    let at = child_of(children, key);
-                    let child = &mut children[at];
-                    (node, low) = (&mut child.node, Some(child.first));
+                    let (at, below) = span.child(children, key);
+                    (node, span) = (&mut children[at].node, below);
                 }
-                Node::Leaf(entries) => {
-                    let at = place_in(entries, key, low)?;
-                    return Some(std::mem::replace(&mut entries[at].1, value));
-                }
+                Node::Leaf(entries) => return span.place(entries, key).map(|at| &mut entries[at].1),
             }
         }
     }
@@ -187,20 +247,15 @@ impl<K: Copy, V> Node<K, V> {
     }
 }
 
-/// Returns where a key lies in a leaf, of which no key is smaller than `low`.
-fn place_in<K: Key, V>(entries: &[(K, V)], key: &K, low: Option<K>) -> Option<usize> {
-    let is_at = |at: &usize| entries.get(*at).is_some_and(|entry| entry.0 == *key);
-    let guess = low.and_then(|low| key.guess(&low)).filter(is_at);
-    guess.or_else(|| entries.binary_search_by(|entry| entry.0.cmp(key)).ok())
-}
-
-fn floor<'a, K: Ord, V>(node: &'a Node<K, V>, key: &K) -> Option<&'a (K, V)> {
+fn floor<'a, K: Key, V>(node: &'a Node<K, V>, key: &K, span: Span<K>) -> Option<&'a (K, V)> {
     match node {
-        Node::Leaf(entries) => entries[..entries.partition_point(|entry| entry.0 <= *key)].last(),
-        // What is smaller may have been removed from a child: then the one before it has it.
+        Node::Leaf(entries) => entries[..span.search(entries.len(), key, |at| entries[at].0)].last(),
         Node::Branch(children) => {
-            let end = children.partition_point(|child| child.first <= *key);
-            children[..end].iter().rev().find_map(|child| floor(&child.node, key))
+            let (at, below) = span.child(children, key);
+            // What is smaller may have been removed from a child: then the one before it has it.
+            let before =
+                || children[..at].iter().rev().find_map(|child| floor(&child.node, key, Span::of(&child.node)?));
+            floor(&children[at].node, key, below).or_else(before)
         }
     }
 }
