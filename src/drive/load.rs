@@ -108,6 +108,11 @@ fn read(graph: &Graph, thread: &Thread, point: &Point) -> Result<Head, Error> {
             loader.shares(channel, of);
         }
     }
+    for (field, of) in loader.input_lists() {
+        if let Some(base) = base(graph, thread, point, field, &of, None)? {
+            loader.input_list(field, of, &base)?;
+        }
+    }
     if loader.needs_input() {
         let writes = input_writes(thread, point)?;
         loader.input(with_bases(graph, thread, point, writes, None)?)?;

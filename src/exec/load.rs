@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::id::NULL_TASK;
 use crate::base::value::decode_bytes;
-use crate::base::{CheckpointId, CodecError, ListRef, Map, PayloadRef, Timestamp, Value, WriteValue};
+use crate::base::{CheckpointId, CodecError, ListDelta, ListRef, Map, PayloadRef, Timestamp, Value, WriteValue};
 use crate::graph::{Graph, Interrupt, NodeOutput, SendTo, TimeoutPolicy};
 use crate::state::{BoxWrite, FieldKind, StateError, Writes};
 use crate::store::{ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
@@ -26,12 +26,15 @@ pub(crate) struct Loader<'a> {
     lists: Vec<u32>,
     /// Whether the input waits to run and its content is in the writes of its task.
     needs_input: bool,
+    /// The lists of the input that are stored elsewhere, by their fields.
+    input_lists: Vec<(usize, ListRef)>,
 }
 
 impl<'a> Loader<'a> {
     /// Decodes everything but the items of lists and the writes of tasks.
     pub(crate) fn new(graph: &'a Graph, record: &StateRecord) -> Result<Self, RunError> {
-        let mut loader = Self { graph, head: Head::empty(graph), lists: Vec::new(), needs_input: false };
+        let (lists, input_lists) = (Vec::new(), Vec::new());
+        let mut loader = Self { graph, head: Head::empty(graph), lists, needs_input: false, input_lists };
         let checkpoint = &record.checkpoint;
         loader.head.checkpoint =
             Some(HeadCheckpoint { id: checkpoint.point.checkpoint, step: checkpoint.step, source: checkpoint.source });
@@ -78,7 +81,10 @@ impl<'a> Loader<'a> {
                 } else if channel == graph.input() {
                     match decode_bytes(payload.codec, &payload.data)? {
                         Value::Null => self.needs_input = true,
-                        value => head.input = Some(input_from(graph, value)?),
+                        value => {
+                            let (input, lists) = input_from(graph, value)?;
+                            (head.input, self.input_lists) = (Some(input), lists);
+                        }
                     }
                 }
             }
@@ -135,6 +141,21 @@ impl<'a> Loader<'a> {
     /// Returns whether the writes that hold the input are still missing.
     pub(crate) fn needs_input(&self) -> bool {
         self.needs_input && self.head.input.is_none()
+    }
+
+    /// Returns the lists of the input that are stored elsewhere, by their fields.
+    pub(crate) fn input_lists(&mut self) -> Vec<(usize, ListRef)> {
+        std::mem::take(&mut self.input_lists)
+    }
+
+    /// Adds such a list to the input.
+    pub(crate) fn input_list(&mut self, field: usize, of: ListRef, base: &DeltaBase) -> Result<(), RunError> {
+        let whole = ListDelta { of, removed: Vec::new(), slots: Vec::new(), items: Vec::new() };
+        let write = self.graph.layout.decode_delta(field, &whole, &base.list, false)?;
+        if let Some(input) = &mut self.head.input {
+            input.writes.push_box(field, write);
+        }
+        Ok(())
     }
 
     /// Takes the input from the stored writes of the task that took it.
