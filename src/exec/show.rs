@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::{Namespace, Value};
 use crate::graph::{INPUT, Interrupt, MessagePart, NodePlace, TaskInfo, TaskParts, VALUE, task_namespace};
 use crate::state::{
-    BoxWrite, FieldKind, Layout, StateView, ViewShape, WritesView, Written, messages_in_value, messages_of,
+    BoxWrite, FieldKind, FieldWrites, Layout, StateView, ViewShape, WritesView, Written, messages_in_value, messages_of,
 };
 
 use super::effect::{Event, EventKind};
@@ -220,6 +220,8 @@ impl Machine {
                     Some((_, arg)) => TaskInput::Value(arg.clone()),
                     None => TaskInput::State(self.input_view(slot)),
                 };
+                // It is shown again when it ends.
+                self.tasks[slot].info = Some(task.clone());
                 let start = TaskStart { task, input };
                 if events.debug {
                     self.emit_both(EventKind::TaskStart(start.clone()), DebugPayload::TaskStart(start));
@@ -242,7 +244,8 @@ impl Machine {
         if !events.show_calls() {
             return;
         }
-        let (Some(info), task) = (self.task_info(slot), &self.tasks[slot]) else { return };
+        let Some(info) = self.tasks[slot].info.take().or_else(|| self.task_info(slot)) else { return };
+        let task = &self.tasks[slot];
         let error = match &task.status {
             TaskStatus::Failed(error, _) => Some(error.to_string()),
             TaskStatus::Handled { message, .. } => Some(message.clone()),
@@ -276,7 +279,7 @@ impl Machine {
     }
 
     /// Returns writes as they are shown, `chosen` to the outside.
-    fn written(&self, writes: Vec<(usize, BoxWrite)>, chosen: Option<Arc<[usize]>>) -> Arc<Written> {
+    fn written(&self, writes: FieldWrites, chosen: Option<Arc<[usize]>>) -> Arc<Written> {
         let (layout, is_whole) = (Arc::clone(&self.graph.layout), self.whole().is_some());
         Arc::new(Written::Fields { layout, writes, chosen, is_whole })
     }
@@ -335,7 +338,7 @@ impl Machine {
             return;
         }
         let Some(task) = self.task_info(slot) else { return };
-        let result = WritesView { written: self.written(Vec::new(), None), chosen: false };
+        let result = WritesView { written: self.written(FieldWrites::Any(Vec::new()), None), chosen: false };
         self.show_end(TaskEnd { task, result, error: None, interrupts: interrupts.to_vec() });
     }
 

@@ -96,7 +96,7 @@ pub(crate) enum Written {
     /// Writes to channels.
     Fields {
         layout: Arc<dyn Layout>,
-        writes: Vec<(usize, BoxWrite)>,
+        writes: FieldWrites,
         /// The channels that the outside sees; `None` are all.
         chosen: Option<Arc<[usize]>>,
         /// Whether the state is one value, which stands for its map.
@@ -106,12 +106,37 @@ pub(crate) enum Written {
     Returned { value: Option<Value>, wrote: Vec<(Arc<str>, Value)> },
 }
 
+/// Writes to fields. Mostly there is one, which needs no memory of its own.
+pub(crate) enum FieldWrites {
+    One([(usize, BoxWrite); 1]),
+    Any(Vec<(usize, BoxWrite)>),
+}
+
+impl FieldWrites {
+    fn as_slice(&self) -> &[(usize, BoxWrite)] {
+        match self {
+            Self::One(write) => write,
+            Self::Any(writes) => writes,
+        }
+    }
+}
+
+impl FromIterator<(usize, BoxWrite)> for FieldWrites {
+    fn from_iter<I: IntoIterator<Item = (usize, BoxWrite)>>(writes: I) -> Self {
+        let mut writes = writes.into_iter();
+        match (writes.next(), writes.next()) {
+            (Some(write), None) => Self::One([write]),
+            (first, second) => Self::Any(first.into_iter().chain(second).chain(writes).collect()),
+        }
+    }
+}
+
 impl Written {
     /// Returns the writes to channels that are shown.
     fn fields(&self, is_chosen: bool) -> impl Iterator<Item = (&dyn Layout, &(usize, BoxWrite))> {
         let fields = match self {
             Self::Fields { layout, writes, chosen, .. } => {
-                Some((&**layout, writes, chosen.as_deref().filter(|_| is_chosen)))
+                Some((&**layout, writes.as_slice(), chosen.as_deref().filter(|_| is_chosen)))
             }
             Self::Returned { .. } => None,
         };
