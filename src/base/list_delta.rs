@@ -30,16 +30,3 @@ pub struct ListDelta {
     /// The items that the list has in these slots, in place of what is stored or beside it.
     pub items: Vec<Payload>,
 }
-
-impl ListDelta {
-    /// Returns the number that stands for an item of the delta in its write; `None` if the slot is as it is stored.
-    pub fn part(&self, slot: u64) -> Option<usize> {
-        self.slots.binary_search(&slot).ok()
-    }
-
-    /// Returns whether the list does not have what is stored in a slot.
-    pub fn hides(&self, slot: u64) -> bool {
-        let after = self.removed.partition_point(|range| range.end <= slot);
-        self.part(slot).is_some() || self.removed.get(after).is_some_and(|range| range.contains(&slot))
-    }
-}

@@ -8,7 +8,7 @@ use crate::exec::{DeltaBase, Head, Loader, RunError};
 use crate::graph::Graph;
 use crate::history::Thread;
 use crate::state::{FieldKind, StateRef, field_of};
-use crate::store::{CachedHead, ItemRange, Point, Source, StoreError, WriteRecord, WriteValue};
+use crate::store::{CachedHead, ItemRange, ItemRow, Point, Source, StoreError, WriteRecord, WriteValue};
 
 /// A head, and what the file's head was when it was got.
 pub(super) struct Loaded {
@@ -88,21 +88,10 @@ fn read(graph: &Graph, thread: &Thread, point: &Point) -> Result<Head, Error> {
     let state = backend.state(point)?;
     let mut loader = Loader::new(graph, &state)?;
     for channel in loader.lists() {
-        let mut failed: Option<RunError> = None;
         let name = Arc::clone(&graph.channels[channel as usize]);
-        let visited = backend.items(point, &name, ItemRange::All, &mut |row| {
-            loader.item(channel, row).map_err(|error| {
-                let reason = error.to_string();
-                failed = Some(error);
-                // Ends the visit; the error itself is in `failed`.
-                StoreError::Invalid { field: "item", reason }
-            })
-        });
-        match (failed, visited) {
-            (Some(error), _) => return Err(error.into()),
-            (None, visited) => visited?,
-        }
+        each_item(thread, point, &name, |row| loader.item(channel, row))?;
         if !point.namespace.is_root()
+            && graph.is_field(channel)
             && let Some(of) = backend.shared_list(point, &name)?
         {
             loader.shares(channel, of);
@@ -120,7 +109,29 @@ fn read(graph: &Graph, thread: &Thread, point: &Point) -> Result<Head, Error> {
     Ok(loader.finish())
 }
 
-/// Finds the lists that stored deltaes tell of: in the state of their checkpoint, or in the store.
+/// Visits the items of a list. What `visit` fails with is returned as it is.
+fn each_item(
+    thread: &Thread,
+    point: &Point,
+    channel: &str,
+    mut visit: impl FnMut(ItemRow<'_>) -> Result<(), RunError>,
+) -> Result<(), Error> {
+    let mut failed = None;
+    let visited = thread.store().backend().items(point, channel, ItemRange::All, &mut |row| {
+        visit(row).map_err(|error| {
+            let reason = error.to_string();
+            failed = Some(error);
+            // Ends the visit; the error itself is in `failed`.
+            StoreError::Invalid { field: "item", reason }
+        })
+    });
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(visited?),
+    }
+}
+
+/// Finds the lists that stored deltas tell of: in the state of their checkpoint, or in the store.
 fn with_bases(
     graph: &Graph,
     thread: &Thread,
@@ -155,18 +166,8 @@ fn base(
         return Ok(None);
     }
     let point = Point { thread: at.thread.clone(), namespace: of.namespace.clone(), checkpoint: of.checkpoint };
-    let (mut read, mut failed) = (layout.initial(), None);
-    let visited = thread.store().backend().items(&point, &of.channel, ItemRange::All, &mut |row| {
-        layout.load_item(&mut read, field, row.slot, row.payload()).map_err(|error| {
-            let reason = error.to_string();
-            failed = Some(error);
-            StoreError::Invalid { field: "item", reason }
-        })
-    });
-    if let Some(error) = failed {
-        return Err(RunError::from(error).into());
-    }
-    visited?;
+    let mut read = layout.initial();
+    each_item(thread, &point, &of.channel, |row| Ok(layout.load_item(&mut read, field, row.slot, row.payload())?))?;
     Ok(layout.list(&read, field).map(|list| DeltaBase { list, is_own }))
 }
 

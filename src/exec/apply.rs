@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::base::{Encoded, TaskId};
+use crate::base::{Encoded, ListRef, TaskId};
 use crate::channel::{Effect, ListOp};
 use crate::graph::Graph;
-use crate::state::{BoxWrite, FieldKind, NOT_STORED, Told};
+use crate::state::{BoxWrite, FieldKind, NOT_STORED};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, WriteRef};
 
 use super::call::CallWrites;
@@ -338,12 +338,12 @@ fn write_field(
         }
     }
     let is_list = graph.layout.kind(field) == FieldKind::List;
-    let told: Vec<Option<Told>> =
-        if is_list { values.iter().map(|value| value.told_of().cloned()).collect() } else { Vec::new() };
+    let from = |value: &BoxWrite| value.told_of().and_then(|told| told.of.clone());
+    let given: Vec<Option<ListRef>> = if is_list { values.iter().map(from).collect() } else { Vec::new() };
     let effect = graph.layout.update(&mut head.state, field, &mut head.present[field], values)?;
     if let Effect::Shared(at) = effect {
         head.shared.retain(|(known, _)| *known != channel);
-        head.shared.push((channel, told[at].as_ref().and_then(|told| told.of.clone())));
+        head.shared.push((channel, given[at].clone()));
     }
     if effect == Effect::Unchanged {
         return Ok(false);
@@ -364,8 +364,8 @@ fn write_field(
             changes.note(channel, ChangeValue::Value(data), last);
         }
         Effect::Shared(at) => {
-            let of = told.into_iter().nth(at).flatten().and_then(|told| told.of);
-            let share = of.map(|of| ItemChange { slot: 0, op: ItemOp::Share(of), task: places[at].task });
+            let share =
+                given[at].clone().map(|of| ItemChange { slot: 0, op: ItemOp::Share(of), task: places[at].task });
             // What is recorded is given with the place at which it is stored.
             changes.note(channel, ChangeValue::Items(share.into_iter().collect()), last);
         }

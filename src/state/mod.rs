@@ -35,7 +35,7 @@ pub use view::{StateView, WritesView};
 pub use writes::{BoxWrite, IntoUpdate, Writes};
 
 pub(crate) use dynamic::{Returned, field_of, message_write, resolve, returned_writes, shared_writes};
-pub(crate) use given::{NOT_STORED, Told};
+pub(crate) use given::NOT_STORED;
 pub(crate) use lists::written_items;
 pub(crate) use view::{FieldWrites, ViewShape, Written, messages_in_value, messages_of};
 

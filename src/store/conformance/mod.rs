@@ -81,7 +81,7 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("lists that begin as one another", shares::below_one_another),
     ("repeating a batch with a shared list is safe", shares::repeated),
     ("lists that cannot be shared", shares::refused),
-    ("writes that say what differs from a list", shares::deltaes),
+    ("writes that say what differs from a list", shares::deltas),
     ("a random history equals its replay", replay::random_history),
     ("values of every size", values::sizes),
     ("every field of an item", values::item_fields),

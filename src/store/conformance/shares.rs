@@ -128,7 +128,7 @@ pub(super) fn refused(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn deltaes(backend: &dyn Backend) {
+pub(super) fn deltas(backend: &dyn Backend) {
     let (place, inside) = started(backend);
     let delta = ListDelta {
         of: list_of(&place, 2, "list"),

@@ -119,7 +119,7 @@ impl Lists<'_> {
         Ok(items)
     }
 
-    fn check_deltaes(&self, new: &NewWrites) -> Result<(), StoreError> {
+    fn check_deltas(&self, new: &NewWrites) -> Result<(), StoreError> {
         new.writes.iter().try_for_each(|write| match &write.value {
             WriteValue::Delta(delta) => self.find(&delta.of).map(|_| ()),
             _ => Ok(()),
@@ -137,7 +137,7 @@ impl Next<'_> {
             if self.space.checkpoints.get(&new.checkpoint).is_none() {
                 return invalid("writes.checkpoint", format!("{} is not stored in this namespace", new.checkpoint));
             }
-            self.lists().check_deltaes(new)?;
+            self.lists().check_deltas(new)?;
             self.space.add_writes(new.checkpoint, &Write::all_of(new).collect::<Vec<_>>());
         }
         for timer in &self.batch.timers {
@@ -168,7 +168,7 @@ impl Next<'_> {
             self.space.add_writes(parent, &consumed);
             builds_on.writes = self.space.writes_of(&parent);
         }
-        new.consumed.iter().try_for_each(|writes| self.lists().check_deltaes(writes))?;
+        new.consumed.iter().try_for_each(|writes| self.lists().check_deltas(writes))?;
         let delta = builds_on.resolve(new, consumed, &self.lists())?;
         let ordinal = builds_on.ordinal();
         let nothing = State::default();

@@ -166,18 +166,24 @@ impl<'a> List<'a> {
 
     /// Returns the rows that live, in the order of their slots. At most `below` lists lie below it.
     fn live(&self, first: i64, last: i64, below: usize) -> Res<Vec<Slot>> {
-        let mut slots = Vec::new();
-        for span in &self.spans {
-            let mut rows = self.view.conn.prepare_cached(sql::ITEMS)?;
-            let rows = rows.query(params![span.branch, self.channel, first, last, span.last])?;
-            self.collect(*span, rows, &mut slots)?;
-        }
+        let mut slots = self.own(first, last)?;
         match self.shares {
             Some(shares) => {
                 let other = self.other(shares, below)?.live(first, last, below - 1)?;
                 self.beside(shares, &mut slots, other);
             }
             None => self.resolve(&mut slots),
+        }
+        Ok(slots)
+    }
+
+    /// Returns the newest row of each slot, by branch.
+    fn own(&self, first: i64, last: i64) -> Res<Vec<Slot>> {
+        let mut slots = Vec::new();
+        for span in &self.spans {
+            let mut rows = self.view.conn.prepare_cached(sql::ITEMS)?;
+            let rows = rows.query(params![span.branch, self.channel, first, last, span.last])?;
+            self.collect(*span, rows, &mut slots)?;
         }
         Ok(slots)
     }
@@ -249,11 +255,7 @@ impl<'a> List<'a> {
     /// Returns the last rows that live, at least `count` if there are so many.
     fn last(&self, count: usize, below: usize) -> Res<Vec<Slot>> {
         let Some(shares) = self.shares else { return self.last_own(count) };
-        let mut own = Vec::new();
-        for span in &self.spans {
-            let mut rows = self.view.conn.prepare_cached(sql::ITEMS)?;
-            self.collect(*span, rows.query(params![span.branch, self.channel, 0, i64::MAX, span.last])?, &mut own)?;
-        }
+        let own = self.own(0, i64::MAX)?;
         let other = self.other(shares, below)?;
         // Each row of its own hides one at most; a cut may hide more.
         let mut wanted = count.saturating_add(own.len());

@@ -276,8 +276,7 @@ impl<'a> View<'a> {
             let payload: Option<Payload> = payloads.with(stored, &place, |payload| Ok(payload.to_payload()))?;
             let (task, path) = self.task_of(&checkpoint.tasks, code, row.get(5)?)?;
             let last = writes.last_mut().filter(|last| last.task == task && last.index == index);
-            let follows = part > 1 || last.is_some();
-            if follows {
+            if part > 1 || last.is_some() {
                 let items = match last.map(|last| &mut last.value) {
                     Some(WriteValue::Items(items)) => Some(items),
                     Some(WriteValue::Delta(delta)) => Some(&mut delta.items),
