@@ -1,11 +1,11 @@
 //! What the machine shows of itself. Nothing is made that nobody wants to see.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::base::{Namespace, Value};
 use crate::graph::{INPUT, Interrupt, MessagePart, NodePlace, TaskInfo, TaskParts, VALUE, task_namespace};
 use crate::state::{
-    BoxWrite, FieldKind, FieldWrites, Layout, StateView, ViewShape, WritesView, Written, messages_in_value, messages_of,
+    BoxWrite, FieldKind, Layout, StateView, ViewShape, WritesView, Written, messages_in_value, messages_of,
 };
 
 use super::effect::{Event, EventKind};
@@ -267,21 +267,15 @@ impl Machine {
         let writes = fields_of(self.tasks[slot].writes()).map(|(field, write)| (field, write.clone())).collect();
         let value = || [VALUE as usize].into();
         let chosen = if self.graph.entry { Some(value()) } else { self.request.output.clone() };
-        let written = self.written(writes, chosen);
+        info.wrote(Written::Fields { writes, chosen, is_whole: self.whole().is_some() });
         if events.updates && (is_done || has_written) {
-            let update = WritesView { written: Arc::clone(&written), chosen: true };
-            self.emit(EventKind::Updates(NodeUpdate { node: Arc::clone(&info.parts().node), writes: update, cached }));
+            let node = Arc::clone(info.parts().node());
+            self.emit(EventKind::Updates(NodeUpdate { node, writes: info.writes(true), cached }));
         }
         if !cached {
-            let result = WritesView { written, chosen: self.graph.entry };
+            let result = info.writes(self.graph.entry);
             self.show_end(TaskEnd { task: info, result, error, interrupts: Vec::new() });
         }
-    }
-
-    /// Returns writes as they are shown, `chosen` to the outside.
-    fn written(&self, writes: FieldWrites, chosen: Option<Arc<[usize]>>) -> Arc<Written> {
-        let (layout, is_whole) = (Arc::clone(&self.graph.layout), self.whole().is_some());
-        Arc::new(Written::Fields { layout, writes, chosen, is_whole })
     }
 
     /// Returns the messages that a task wrote and did not read.
@@ -338,7 +332,7 @@ impl Machine {
             return;
         }
         let Some(task) = self.task_info(slot) else { return };
-        let result = WritesView { written: self.written(FieldWrites::Any(Vec::new()), None), chosen: false };
+        let result = WritesView::returned(None, Vec::new());
         self.show_end(TaskEnd { task, result, error: None, interrupts: interrupts.to_vec() });
     }
 
@@ -388,14 +382,15 @@ impl Machine {
         if task.info.is_some() {
             return task.info.clone();
         }
-        let node = task.node?;
+        task.node?;
         let place = self.place(task);
         Some(TaskInfo::new(TaskParts {
             id: task.id,
-            node: Arc::clone(&self.graph.nodes[node].name),
+            name: None,
             step: self.step,
             namespace: place.around.as_ref().unwrap_or(&self.namespace).clone(),
             place,
+            written: OnceLock::new(),
         }))
     }
 

@@ -1,7 +1,7 @@
 //! What a node is told about its run, and how it asks a question.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -204,10 +204,11 @@ impl Context {
         let parts = &*self.0;
         TaskInfo::new(TaskParts {
             id: parts.task,
-            node: Arc::clone(&parts.node),
+            name: parts.place.call.is_some().then(|| Arc::clone(&parts.node)),
             step: parts.step,
             namespace: parts.place.around.as_ref().unwrap_or(&parts.namespace).clone(),
             place: parts.place.clone(),
+            written: OnceLock::new(),
         })
     }
 

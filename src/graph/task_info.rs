@@ -1,9 +1,10 @@
 //! Which task of which graph something comes from.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::base::{Namespace, TaskId, Value};
+use crate::state::{Layout, Writer, WritesView, Written};
 
 use super::compiled::Graph;
 use super::context::task_namespace;
@@ -26,13 +27,35 @@ pub(crate) struct NodePlace {
 #[derive(Clone)]
 pub struct TaskInfo(Arc<TaskParts>);
 
-/// What [`TaskInfo`] says.
+/// What [`TaskInfo`] says, and what the task wrote.
 pub(crate) struct TaskParts {
     pub(crate) id: TaskId,
-    pub(crate) node: Arc<str>,
+    /// What it is called, if that is not the name of its node.
+    pub(crate) name: Option<Arc<str>>,
     pub(crate) step: i64,
     pub(crate) namespace: Namespace,
     pub(crate) place: NodePlace,
+    pub(crate) written: OnceLock<Written>,
+}
+
+impl TaskParts {
+    pub(crate) fn node(&self) -> &Arc<str> {
+        match (&self.name, self.place.node) {
+            (Some(name), _) => name,
+            (None, Some(node)) => &self.place.graph.nodes[node].name,
+            (None, None) => &self.place.graph.channels[self.place.graph.input() as usize],
+        }
+    }
+}
+
+impl Writer for TaskParts {
+    fn written(&self) -> Option<&Written> {
+        self.written.get()
+    }
+
+    fn layout(&self) -> Option<&dyn Layout> {
+        Some(&*self.place.graph.layout)
+    }
 }
 
 impl TaskInfo {
@@ -44,6 +67,16 @@ impl TaskInfo {
         &self.0
     }
 
+    /// Notes what the task wrote, once.
+    pub(crate) fn wrote(&self, written: Written) {
+        _ = self.0.written.set(written);
+    }
+
+    /// Returns what the task wrote; if that is `chosen`, to the channels that the outside sees.
+    pub(crate) fn writes(&self, chosen: bool) -> WritesView {
+        WritesView::new(Arc::clone(&self.0) as Arc<dyn Writer>, chosen)
+    }
+
     /// Returns the id of the task.
     pub fn id(&self) -> TaskId {
         self.0.id
@@ -51,7 +84,7 @@ impl TaskInfo {
 
     /// Returns the name of the node.
     pub fn node(&self) -> &str {
-        &self.0.node
+        self.0.node()
     }
 
     /// Returns the number of the superstep.
@@ -61,7 +94,7 @@ impl TaskInfo {
 
     /// Returns the namespace of the task: where the checkpoints of a graph inside it are kept.
     pub fn namespace(&self) -> String {
-        task_namespace(&self.0.namespace, &self.0.node, self.0.id)
+        task_namespace(&self.0.namespace, self.0.node(), self.0.id)
     }
 
     /// Returns the channels that make the node due, sorted; for a send or a call `__pregel_push`.
@@ -82,7 +115,7 @@ impl TaskInfo {
     /// Returns what made the task due in LangGraph's form: `["__pregel_pull", node]`, for a send
     /// `["__pregel_push", position, false]`, for a call `["__pregel_push", path of the caller, number, true]`.
     pub fn path(&self) -> Value {
-        self.0.place.path(&self.0.node)
+        self.0.place.path(self.0.node())
     }
 }
 
@@ -101,6 +134,6 @@ impl NodePlace {
 
 impl fmt::Debug for TaskInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskInfo").field("id", &self.0.id).field("node", &self.0.node).finish_non_exhaustive()
+        f.debug_struct("TaskInfo").field("id", &self.0.id).field("node", self.0.node()).finish_non_exhaustive()
     }
 }

@@ -515,7 +515,10 @@ pub(super) fn typed<'a, W: 'static>(name: &Arc<str>, write: &'a BoxWrite) -> Res
     write.get().ok_or_else(|| wrong_type::<W>(name, "a write of another type"))
 }
 
-pub(super) fn take_all<W: 'static>(name: &Arc<str>, writes: Vec<BoxWrite>) -> Result<Vec<W>, StateError> {
+pub(super) fn take_all<W: Clone + Send + Sync + 'static>(
+    name: &Arc<str>,
+    writes: Vec<BoxWrite>,
+) -> Result<Vec<W>, StateError> {
     let take = |write: BoxWrite| write.take().ok_or_else(|| wrong_type::<W>(name, "a write of another type"));
     writes.into_iter().map(take).collect()
 }

@@ -79,7 +79,10 @@ fn items_of<'a, T: 'static>(name: &Arc<str>, write: &'a BoxWrite) -> Result<&'a 
     written_items(write).ok_or_else(|| wrong_type::<Vec<T>>(name, "a write of another type"))
 }
 
-pub(super) fn take_items<T: 'static>(name: &Arc<str>, write: BoxWrite) -> Result<Vec<T>, StateError> {
+pub(super) fn take_items<T: Clone + Send + Sync + 'static>(
+    name: &Arc<str>,
+    write: BoxWrite,
+) -> Result<Vec<T>, StateError> {
     let items = if write.get::<Single<T>>().is_some() {
         write.take::<Single<T>>().map(|one| vec![one.0])
     } else if is_overwrite::<T>(&write) {

@@ -37,7 +37,7 @@ pub use writes::{BoxWrite, IntoUpdate, Writes};
 pub(crate) use dynamic::{Returned, field_of, message_write, resolve, returned_writes, shared_writes};
 pub(crate) use given::NOT_STORED;
 pub(crate) use lists::written_items;
-pub(crate) use view::{FieldWrites, ViewShape, Written, messages_in_value, messages_of};
+pub(crate) use view::{ViewShape, Writer, Written, messages_in_value, messages_of};
 
 pub use crate::channel::List;
 /// Derives [`State`](trait@State) for a struct with named fields, see there.

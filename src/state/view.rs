@@ -86,16 +86,23 @@ impl fmt::Debug for StateView {
 /// when they are asked for; cheap to clone.
 #[derive(Clone)]
 pub struct WritesView {
-    pub(crate) written: Arc<Written>,
+    writer: Arc<dyn Writer>,
     /// Whether only the channels are shown that the outside sees.
-    pub(crate) chosen: bool,
+    chosen: bool,
+}
+
+/// Who wrote.
+pub(crate) trait Writer: Send + Sync {
+    /// Returns what it wrote, once it has ended.
+    fn written(&self) -> Option<&Written>;
+    /// Returns what its channels are.
+    fn layout(&self) -> Option<&dyn Layout>;
 }
 
 /// What a task wrote.
 pub(crate) enum Written {
     /// Writes to channels.
     Fields {
-        layout: Arc<dyn Layout>,
         writes: FieldWrites,
         /// The channels that the outside sees; `None` are all.
         chosen: Option<Arc<[usize]>>,
@@ -131,28 +138,13 @@ impl FromIterator<(usize, BoxWrite)> for FieldWrites {
     }
 }
 
-impl Written {
-    /// Returns the writes to channels that are shown.
-    fn fields(&self, is_chosen: bool) -> impl Iterator<Item = (&dyn Layout, &(usize, BoxWrite))> {
-        let fields = match self {
-            Self::Fields { layout, writes, chosen, .. } => {
-                Some((&**layout, writes.as_slice(), chosen.as_deref().filter(|_| is_chosen)))
-            }
-            Self::Returned { .. } => None,
-        };
-        fields.into_iter().flat_map(|(layout, writes, chosen)| {
-            let shown = writes.iter().filter(move |(field, _)| chosen.is_none_or(|chosen| chosen.contains(field)));
-            shown.map(move |write| (layout, write))
-        })
+impl Writer for Written {
+    fn written(&self) -> Option<&Written> {
+        Some(self)
     }
 
-    /// Returns what is shown of a call, by name.
-    fn of_call(&self) -> impl Iterator<Item = (&str, &Value)> {
-        let (value, wrote) = match self {
-            Self::Returned { value, wrote } => (value.as_ref(), wrote.as_slice()),
-            Self::Fields { .. } => (None, &[][..]),
-        };
-        wrote.iter().map(|(name, value)| (&**name, value)).chain(value.map(|value| (RETURN, value)))
+    fn layout(&self) -> Option<&dyn Layout> {
+        None
     }
 }
 
@@ -160,9 +152,36 @@ impl Written {
 const RETURN: &str = "__return__";
 
 impl WritesView {
+    /// Makes the view of what somebody wrote; if that is `chosen`, of the channels that the outside sees.
+    pub(crate) fn new(writer: Arc<dyn Writer>, chosen: bool) -> Self {
+        Self { writer, chosen }
+    }
+
     /// Makes the view of what a called task returned, and wrote before that.
     pub(crate) fn returned(value: Option<Value>, wrote: Vec<(Arc<str>, Value)>) -> Self {
-        Self { written: Arc::new(Written::Returned { value, wrote }), chosen: false }
+        Self::new(Arc::new(Written::Returned { value, wrote }), false)
+    }
+
+    /// Returns the writes to channels that are shown.
+    fn fields(&self) -> impl Iterator<Item = (&dyn Layout, &(usize, BoxWrite))> {
+        let (writes, chosen) = match self.writer.written() {
+            Some(Written::Fields { writes, chosen, .. }) => {
+                (writes.as_slice(), chosen.as_deref().filter(|_| self.chosen))
+            }
+            _ => (&[][..], None),
+        };
+        let shown = writes.iter().filter(move |(field, _)| chosen.is_none_or(|chosen| chosen.contains(field)));
+        let layout = self.writer.layout();
+        shown.filter_map(move |write| Some((layout?, write)))
+    }
+
+    /// Returns what is shown of a call, by name.
+    fn of_call(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let (value, wrote) = match self.writer.written() {
+            Some(Written::Returned { value, wrote }) => (value.as_ref(), wrote.as_slice()),
+            _ => (None, &[][..]),
+        };
+        wrote.iter().map(|(name, value)| (&**name, value)).chain(value.map(|value| (RETURN, value)))
     }
 
     /// Returns whether nothing was written to the channels that are shown.
@@ -172,8 +191,8 @@ impl WritesView {
 
     /// Returns the name of the channel of each write.
     pub fn channels(&self) -> impl Iterator<Item = &str> {
-        let fields = self.written.fields(self.chosen).map(|(layout, (field, _))| &**layout.name(*field));
-        fields.chain(self.written.of_call().map(|(name, _)| name))
+        let fields = self.fields().map(|(layout, (field, _))| &**layout.name(*field));
+        fields.chain(self.of_call().map(|(name, _)| name))
     }
 
     /// Returns each write: its channel and its value.
@@ -181,11 +200,10 @@ impl WritesView {
     /// # Errors
     /// [`StateError`] if a value refuses to be serialized.
     pub fn to_list(&self) -> Result<Vec<(String, Value)>, StateError> {
-        let fields = self.written.fields(self.chosen);
-        let fields = fields.map(|(layout, (field, write))| {
+        let fields = self.fields().map(|(layout, (field, write))| {
             Ok((layout.name(*field).to_string(), layout.write_to_value(*field, write)?))
         });
-        fields.chain(self.written.of_call().map(|(name, value)| Ok((name.to_owned(), value.clone())))).collect()
+        fields.chain(self.of_call().map(|(name, value)| Ok((name.to_owned(), value.clone())))).collect()
     }
 
     /// Returns the written channels with the values written to them; of several writes to one channel the last.
@@ -202,11 +220,12 @@ impl WritesView {
     /// # Errors
     /// As [`WritesView::to_list`].
     pub fn to_update(&self) -> Result<Value, StateError> {
-        if let Written::Returned { value, .. } = &*self.written {
+        let written = self.writer.written();
+        if let Some(Written::Returned { value, .. }) = written {
             return Ok(value.clone().unwrap_or_default());
         }
         let mut list = self.to_list()?;
-        if matches!(&*self.written, Written::Fields { is_whole: true, .. }) {
+        if matches!(written, Some(Written::Fields { is_whole: true, .. })) {
             let single = list.len() <= 1;
             let mut values = list.drain(..).map(|(_, value)| value);
             return Ok(if single { values.next().unwrap_or_default() } else { Value::List(values.collect()) });

@@ -9,9 +9,11 @@ use super::given::Told;
 use super::layout::Layout;
 use super::schema::Schema;
 
-/// A write to a field: a value of the write type of its channel.
+/// A write to a field: a value of the write type of its channel; cheap to clone.
+#[derive(Clone)]
 pub struct BoxWrite {
-    value: Box<dyn AnyWrite>,
+    /// Cloned when it is taken or changed, if somebody is still shown it then.
+    value: Arc<dyn Any + Send + Sync>,
     note: Option<Arc<Note>>,
 }
 
@@ -23,35 +25,10 @@ enum Note {
     Told(Told),
 }
 
-trait AnyWrite: Any + Send + Sync {
-    fn clone_box(&self) -> Box<dyn AnyWrite>;
-    fn as_any(&self) -> &dyn Any;
-    fn as_any_mut(&mut self) -> &mut dyn Any;
-    fn into_any(self: Box<Self>) -> Box<dyn Any>;
-}
-
-impl<T: Any + Clone + Send + Sync> AnyWrite for T {
-    fn clone_box(&self) -> Box<dyn AnyWrite> {
-        Box::new(self.clone())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
-}
-
 impl BoxWrite {
     /// Boxes a value.
     pub fn new<T: Clone + Send + Sync + 'static>(value: T) -> Self {
-        Self { value: Box::new(value), note: None }
+        Self { value: Arc::new(value), note: None }
     }
 
     /// Notes which of its messages were written as such.
@@ -67,7 +44,7 @@ impl BoxWrite {
 
     /// Boxes a list that is given, with what is told of it.
     pub(super) fn told<T: Clone + Send + Sync + 'static>(given: T, told: Told) -> Self {
-        Self { value: Box::new(given), note: Some(Arc::new(Note::Told(told))) }
+        Self { value: Arc::new(given), note: Some(Arc::new(Note::Told(told))) }
     }
 
     /// Returns what is told of a list that is given, if it is one.
@@ -79,25 +56,22 @@ impl BoxWrite {
     }
 
     pub(super) fn as_any(&self) -> &dyn Any {
-        (*self.value).as_any()
+        &*self.value
     }
 
     pub(super) fn get<T: 'static>(&self) -> Option<&T> {
-        (*self.value).as_any().downcast_ref()
+        self.value.downcast_ref()
     }
 
-    pub(super) fn get_mut<T: 'static>(&mut self) -> Option<&mut T> {
-        (*self.value).as_any_mut().downcast_mut()
+    pub(super) fn get_mut<T: Clone + Send + Sync + 'static>(&mut self) -> Option<&mut T> {
+        if Arc::get_mut(&mut self.value).is_none() {
+            self.value = Arc::new(self.get::<T>()?.clone());
+        }
+        Arc::get_mut(&mut self.value)?.downcast_mut()
     }
 
-    pub(super) fn take<T: 'static>(self) -> Option<T> {
-        self.value.into_any().downcast().ok().map(|value| *value)
-    }
-}
-
-impl Clone for BoxWrite {
-    fn clone(&self) -> Self {
-        Self { value: (*self.value).clone_box(), note: self.note.clone() }
+    pub(super) fn take<T: Clone + Send + Sync + 'static>(self) -> Option<T> {
+        self.value.downcast().ok().map(Arc::unwrap_or_clone)
     }
 }
 
