@@ -12,14 +12,14 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::base::{Clock, Encoded, IdSource, Namespace, SystemClock, Value};
 use crate::error::Error;
 use crate::exec::{
-    CallEnd, CallJob, CallLeft, DebugPart, DebugPayload, Event, EventKind, NodeUpdate, RunError, TaskEnd, call_end,
-    call_entry, call_failed, call_messages, call_result, call_start, close_call, known_call, next_attempt, open_call,
-    overdue, shown_result,
+    CallEnd, CallJob, CallLeft, DebugPart, DebugPayload, Event, EventKind, NodeUpdate, RunError, TaskEnd,
+    attempt_write, call_end, call_entry, call_failed, call_messages, call_result, call_start, close_call, known_call,
+    next_attempt, open_call, overdue, shown_result,
 };
 use crate::graph::{Call, CallOutcome, CallWork, Called, Context, Done, NodeResult, Returned, Signal};
 use crate::state::WritesView;
 use crate::store::batch::Expect;
-use crate::store::{Batch, NewWrites};
+use crate::store::{Batch, NewWrites, Store};
 
 use super::attempt::{Ended, LeavesCalls, wait_for, watch};
 use super::cache::{look_up, look_up_async};
@@ -87,6 +87,9 @@ pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dy
     }
     if let Some(outcome) = stopped(context) {
         return make(State::Ended(Some(outcome)), None);
+    }
+    if let Err(error) = host.note_attempt(context) {
+        return make(State::Ended(Some(CallOutcome::Failed(error.into()))), None);
     }
     let beside = host.admit_call();
     let is_beside = beside.is_some();
@@ -450,33 +453,53 @@ impl RunHost {
     /// Stores what became of a call, as durably as the run stores a superstep, on the head that its graph stands at.
     async fn record(&self, context: &Context, writes: Option<NewWrites>, blocks: bool) -> Result<(), Error> {
         let Some(writes) = writes else { return Ok(()) };
-        let thread = self.thread.as_ref().ok_or(RunError::NoStore)?;
-        let store = thread.store();
-        let namespace = context.graph_namespace().clone();
-        let mut batch = Batch::new(thread.id().clone(), namespace, context.calls().head);
         // It counts only with what graphs inside it stored.
         let inside = context.scope().left_inside(|left| left.tasks.contains(&writes.task)).into_iter();
-        batch.expect.extend(inside.map(|(namespace, head)| Expect { namespace, head: Some(head) }));
-        batch.sequence = Some(self.sequence.clone());
-        batch.writes.push(writes);
+        let expect = inside.map(|(namespace, head)| Expect { namespace, head: Some(head) }).collect();
+        let Some(batch) = self.writes_of(context, writes, expect) else { return Ok(()) };
+        let store = self.thread.as_ref().ok_or(RunError::NoStore)?.store();
         match self.durability {
-            // The machine stores it if the run ends before its superstep has.
-            Durability::Exit => {
-                let Batch { namespace, writes, .. } = batch;
-                writes.into_iter().for_each(|writes| self.leave(namespace.clone(), CallLeft::Unsaved(writes)));
-            }
             Durability::Sync if blocks => store.commit(&batch)?,
             Durability::Sync => store.submit(batch).await?,
-            Durability::Async => {
-                let mut tickets = self.tickets.lock();
-                tickets.push(store.submit(batch));
-                let settled = tickets.iter().take_while(|ticket| ticket.is_settled()).count();
-                let settled: Vec<_> = tickets.drain(..settled).collect();
-                drop(tickets);
-                for ticket in settled {
-                    ticket.wait()?;
-                }
-            }
+            _ => self.submit(store, batch)?,
+        }
+        Ok(())
+    }
+
+    /// Stores, if that is to be known, at which attempt a task stands that calls others in it. Nobody waits for it: it
+    /// comes before what the calls store.
+    fn note_attempt(&self, caller: &Context) -> Result<(), Error> {
+        let Some(writes) = attempt_write(caller) else { return Ok(()) };
+        let Some(batch) = self.writes_of(caller, writes, Vec::new()) else { return Ok(()) };
+        self.submit(self.thread.as_ref().ok_or(RunError::NoStore)?.store(), batch)
+    }
+
+    /// Makes what is stored of a task the commit of its run that comes next, on the head that its graph stands at. None
+    /// if the machine stores it, should the run end before its superstep has.
+    fn writes_of(&self, context: &Context, writes: NewWrites, expect: Vec<Expect>) -> Option<Batch> {
+        let namespace = context.graph_namespace().clone();
+        if self.durability == Durability::Exit {
+            self.leave(namespace, CallLeft::Unsaved(writes));
+            return None;
+        }
+        let thread = context.thread()?.clone();
+        let mut batch = Batch::new(thread, namespace, context.calls().head);
+        batch.expect.extend(expect);
+        Some(Batch { sequence: Some(self.sequence.clone()), writes: vec![writes], ..batch })
+    }
+
+    /// Hands a batch to the background writer.
+    ///
+    /// # Errors
+    /// That of an earlier batch.
+    fn submit(&self, store: &Store, batch: Batch) -> Result<(), Error> {
+        let mut tickets = self.tickets.lock();
+        tickets.push(store.submit(batch));
+        let settled = tickets.iter().take_while(|ticket| ticket.is_settled()).count();
+        let settled: Vec<_> = tickets.drain(..settled).collect();
+        drop(tickets);
+        for ticket in settled {
+            ticket.wait()?;
         }
         Ok(())
     }

@@ -73,7 +73,7 @@ impl Children {
         // Unless that one has ended.
         let is_free = stored.flat_map(|ended| &ended.left).any(is_left);
         let resumes = resuming && of_task && !is_free;
-        if let (true, Some(around)) = (resumes, checkpoint) {
+        if let (true, Some(around)) = (resuming, checkpoint) {
             refuse_if_ended(thread, &record, context, around)?;
         }
         Ok(Begins { at: Some(record.point), named: false, resumes })

@@ -3,12 +3,13 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::base::id::NULL_TASK;
 use crate::base::{Encoded, IdSource, Payload, TaskId, Value, WriteValue, hash, panic_text};
 use crate::graph::{
-    Around, Asked, BoxError, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, Graph, Life,
+    Around, Asked, Attempt, BoxError, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, Graph, Life,
     MessagePart, NodePlace, NodeResult, RetryPolicy, Returned, StoredCall, TaskPath, questions, stops, task_namespace,
 };
 use crate::state::{Writes, WritesView, messages_in_value, resolve};
@@ -16,8 +17,8 @@ use crate::store::{NewWrite, NewWrites};
 
 use super::cache::{kept_writes, known_writes};
 use super::error::RunError;
-use super::head::{ERROR, Head, RESUME};
-use super::load::{answers_of, asleep_of, left_by, task_writes};
+use super::head::{ATTEMPT, ERROR, Head, RESUME};
+use super::load::{answers_of, asleep_of, attempt_of, left_by, task_writes};
 use super::machine::Machine;
 use super::retry::is_mistake;
 use super::save::{new_writes, note_left, special, stored_interrupts};
@@ -81,11 +82,27 @@ pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredC
             let asleep = asleep_of(pending);
             let first_index = pending.writes.iter().map(|write| write.index + 1).max().unwrap_or(0).max(0);
             let left = if results { left_by(pending) } else { Vec::new() };
-            StoredCall { task: pending.task, result, answers: answers_of(pending), asleep, left, first_index }
+            let attempt = attempt_of(pending);
+            StoredCall { task: pending.task, result, answers: answers_of(pending), asleep, left, first_index, attempt }
         })
-        .filter(|call| call.first_index > 0 || [call.answers.len(), call.asleep.len(), call.left.len()] != [0; 3])
+        .filter(|call| {
+            let is_empty = [call.answers.len(), call.asleep.len(), call.left.len()] == [0; 3];
+            call.first_index > 0 || !is_empty || call.attempt != Attempt::default()
+        })
         .collect();
     (!calls.is_empty()).then(|| Arc::new(calls))
+}
+
+/// Returns what is to be stored before the first call of an attempt that followed another one: the next run goes on with
+/// this attempt, so that it finds what its calls came to.
+pub(crate) fn attempt_write(caller: &Context) -> Option<NewWrites> {
+    let (outer, calls) = (caller.parts(), caller.calls());
+    if !calls.unnoted.swap(false, Ordering::Relaxed) {
+        return None;
+    }
+    let write = special(ATTEMPT, &[calls.attempt.number, calls.attempt.calls][..]);
+    let path = calls.path.text(&outer.node);
+    Some(NewWrites { checkpoint: outer.checkpoint?, task: outer.task, path, writes: vec![write] })
 }
 
 /// Makes the call of a task of its own, with the next number in its caller.
@@ -93,10 +110,10 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
     let (outer, index) = (caller.parts(), caller.calls().next());
     let around = caller.namespace();
     let caller_path = outer.calls.path.text(&outer.node);
-    // Another run makes other attempts: what counts is the number in this one.
-    let number = index - outer.calls.before;
+    // What counts is the number in this attempt, at which the next run goes on.
+    let number = index - outer.calls.attempt.calls;
     let id = call_id(caller, &around, &call.name, &caller_path, number);
-    let known = outer.calls.stored.as_ref().and_then(|stored| stored.iter().find(|known| known.task == id));
+    let known = outer.calls.stored_of(id);
     let stored = known.and_then(|known| known.result.clone());
     let first_index = known.map_or(0, |known| known.first_index);
     let mut asked = match known {
@@ -124,6 +141,7 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         previous: parking_lot::Mutex::new(outer.calls.previous.lock().clone()),
         ..Calls::default()
     };
+    let calls = calls.at(known.map(|known| known.attempt).unwrap_or_default());
     let context = Context::new(ContextParts {
         thread: outer.thread.clone(),
         namespace,
@@ -165,8 +183,9 @@ fn call_id(caller: &Context, around: &str, name: &str, caller_path: &str, number
     for part in [around, "|", name, &step, name, "__pregel_push", caller_path, &number] {
         place.extend_from_slice(part.as_bytes());
     }
-    if caller.attempt() > 1 {
-        place.extend_from_slice(format!("|{}", caller.attempt()).as_bytes());
+    let attempt = caller.calls().attempt.number;
+    if attempt > 0 {
+        place.extend_from_slice(format!("|{}", attempt + 1).as_bytes());
     }
     TaskId::from_bytes(hash::xxh3_128(&place))
 }
@@ -193,7 +212,8 @@ pub(crate) fn next_attempt(job: &mut CallJob, error: &BoxError, chance: impl FnO
         return None;
     }
     let pause = policy.pause(failed, chance);
-    job.context = job.context.next_attempt();
+    let attempts_max = policies.iter().map(|policy| policy.max_attempts).max().unwrap_or(1);
+    job.context = job.context.next_attempt(attempts_max);
     Some(pause)
 }
 

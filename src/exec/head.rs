@@ -103,6 +103,8 @@ pub(crate) const ERROR_SOURCE: (&str, i32) = ("__error_source_node__", -5);
 pub(crate) const KEYS: (&str, i32) = ("__keys__", -6);
 /// Where a task that has ended left the graphs inside it that keep their state.
 pub(crate) const LEFT: (&str, i32) = ("__left__", -7);
+/// At which attempt a task stands that has called others in it, from 0, and how many it had called before.
+pub(crate) const ATTEMPT: (&str, i32) = ("__attempt__", -8);
 /// What a task writes that has nothing to write, so that it counts as finished.
 pub(crate) const NO_WRITES: &str = "__no_writes__";
 /// The pseudo node under which breakpoints remember what they have seen.

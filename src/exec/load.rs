@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::base::id::NULL_TASK;
 use crate::base::value::decode_bytes;
 use crate::base::{CheckpointId, CodecError, ListDelta, ListRef, Map, PayloadRef, Timestamp, Value, WriteValue};
-use crate::graph::{Graph, Interrupt, NodeOutput, SendTo, TimeoutPolicy};
+use crate::graph::{Attempt, Graph, Interrupt, NodeOutput, SendTo, TimeoutPolicy};
 use crate::state::{BoxWrite, FieldKind, StateError, Writes};
 use crate::store::{ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
 
 use super::error::RunError;
 use super::head::{
-    DeltaBase, Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, LEFT, PendingWrite, PendingWrites, RESUME,
+    ATTEMPT, DeltaBase, Head, HeadCheckpoint, INTERRUPT, INTERRUPT_SEEN, LEFT, PendingWrite, PendingWrites, RESUME,
 };
 use super::input::input_from;
 use super::task::{TaskWrite, WriteKind};
@@ -282,6 +282,13 @@ pub(super) fn asleep_of(pending: &PendingWrites) -> Vec<(String, Timestamp)> {
 pub(super) fn left_by(pending: &PendingWrites) -> Vec<(String, CheckpointId)> {
     let Some(Value::Map(left)) = special_of(pending, LEFT) else { return Vec::new() };
     left.into_iter().filter_map(|(namespace, head)| Some((namespace, head.as_str()?.parse().ok()?))).collect()
+}
+
+/// Returns at which attempt a task stands that has called others.
+pub(super) fn attempt_of(pending: &PendingWrites) -> Attempt {
+    let Some(Value::List(stored)) = special_of(pending, ATTEMPT) else { return Attempt::default() };
+    let part = |at: usize| stored.get(at).and_then(Value::as_int).and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
+    Attempt { number: part(0), calls: part(1) }
 }
 
 /// Returns the answers stored for a task, or the one stored for whoever asks.

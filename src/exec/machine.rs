@@ -463,11 +463,14 @@ impl Machine {
         let state = self.task_state();
         let (answers, took) = (task.answers.clone(), task.answered);
         let extra = task.extra.as_deref();
-        let (begun, called) = extra.map_or((Vec::new(), 0), |extra| (extra.begun.clone(), extra.called));
+        let begun = extra.map_or_else(Vec::new, |extra| extra.begun.clone());
         let asked = crate::graph::Asked { answers, took, begun, asleep: self.asleep(task), ..Default::default() };
         let path = task.push.as_ref().map_or(TaskPath::Pull, |(index, _)| TaskPath::Push(*index));
         let (head, stored) = (self.committed, self.stored_calls.clone());
-        let calls = Calls { path, head, stored, made: called.into(), before: called, ..Calls::default() };
+        let followed = extra.and_then(|extra| extra.attempt);
+        let calls = Calls { path, head, stored, unnoted: followed.is_some().into(), ..Calls::default() };
+        let stored = calls.stored_of(task.id).map(|known| known.attempt);
+        let calls = calls.at(followed.or(stored).unwrap_or_default());
         let attempt = extra.map_or(1, |extra| extra.failed + 1);
         let first_attempt_at = extra.and_then(|extra| extra.began).unwrap_or(self.now);
         let own = task.node.and_then(|node| self.graph.nodes[node].settings.timeout);

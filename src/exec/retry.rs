@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, TaskId, Timestamp, Value, hash};
-use crate::graph::{CallBegan, Context, Graph, NodeError, RetryPolicy, TimeoutPolicy, task_namespace};
+use crate::graph::{Attempt, CallBegan, Context, Graph, NodeError, RetryPolicy, TimeoutPolicy, task_namespace};
 
 use super::cache::CacheEntry;
 use super::effect::Effect;
@@ -25,8 +25,8 @@ pub(crate) struct Extra {
     pub(super) context: Option<Context>,
     /// How the graphs began that the attempts have called.
     pub(super) begun: Vec<(usize, CallBegan)>,
-    /// How many tasks they have called.
-    pub(super) called: u32,
+    /// The present attempt, if it followed another one in this run.
+    pub(super) attempt: Option<Attempt>,
     /// Where its result is kept.
     pub(super) cache: Option<CacheEntry>,
     /// The failure that it handles.
@@ -94,7 +94,8 @@ impl Machine {
             // The next attempt asks nothing that was answered.
             let mut asked = context.asked().lock();
             extra.begun = std::mem::take(&mut asked.begun);
-            extra.called = context.calls().made.load(std::sync::atomic::Ordering::Relaxed);
+            let attempts_max = policies.iter().map(|policy| policy.max_attempts).max().unwrap_or(1);
+            extra.attempt = Some(context.calls().following(attempts_max));
             if asked.took {
                 task.answers = std::mem::take(&mut asked.answers);
                 task.answered = true;

@@ -6,7 +6,7 @@ use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context as Waiting, Poll};
 
 use parking_lot::Mutex;
@@ -511,6 +511,17 @@ pub(crate) struct StoredCall {
     pub(crate) first_index: i32,
     /// Where it left graphs that keep their state.
     pub(crate) left: Vec<(String, CheckpointId)>,
+    pub(crate) attempt: Attempt,
+}
+
+/// At which of its attempts a task stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    /// Its number, from 0. After the last one that a policy allows comes the first one again: the next run goes on with
+    /// the attempt that stopped, and what each came to is kept.
+    pub(crate) number: u32,
+    /// How many tasks were called before it.
+    pub(crate) calls: u32,
 }
 
 /// What a task needs to call others.
@@ -524,27 +535,43 @@ pub(crate) struct Calls {
     pub(crate) stored: Option<Arc<Vec<StoredCall>>>,
     /// How many calls were made, those of earlier attempts included.
     pub(crate) made: AtomicU32,
-    /// How many of them earlier attempts made.
-    pub(crate) before: u32,
+    pub(crate) attempt: Attempt,
+    /// Whether it is to be stored that the task stands at this attempt, before it calls another one.
+    pub(crate) unnoted: AtomicBool,
     pub(crate) started: Mutex<Vec<Arc<dyn Called>>>,
     /// What the last run of the entrypoint kept.
     pub(crate) previous: Mutex<Option<Arc<Value>>>,
 }
 
 impl Calls {
-    /// Returns what the next attempt to run the task needs.
-    pub(crate) fn next_attempt(&self) -> Self {
-        let made = self.made.load(Ordering::Relaxed);
+    /// Returns what the next attempt to run the task needs, of which there may be so many.
+    pub(crate) fn next_attempt(&self, attempts_max: u32) -> Self {
         Self {
             path: self.path.clone(),
             graph: self.graph.clone(),
             head: self.head,
             stored: self.stored.clone(),
-            made: made.into(),
-            before: made,
-            started: Mutex::default(),
             previous: Mutex::new(self.previous.lock().clone()),
+            unnoted: true.into(),
+            ..Self::default()
         }
+        .at(self.following(attempts_max))
+    }
+
+    /// Returns which attempt follows this one.
+    pub(crate) fn following(&self, attempts_max: u32) -> Attempt {
+        let number = (self.attempt.number + 1) % attempts_max.max(1);
+        Attempt { number, calls: self.made.load(Ordering::Relaxed) }
+    }
+
+    pub(crate) fn at(mut self, attempt: Attempt) -> Self {
+        (self.attempt, self.made) = (attempt, attempt.calls.into());
+        self
+    }
+
+    /// Returns what is stored of a task.
+    pub(crate) fn stored_of(&self, task: TaskId) -> Option<&StoredCall> {
+        self.stored.as_ref()?.iter().find(|known| known.task == task)
     }
 
     /// Returns the number of the next call.

@@ -143,7 +143,7 @@ impl Context {
 
     /// Returns the context of the next attempt to run a called task: with the answers that this one has, and with how
     /// the graphs that it called began, so that those of the next one begin alike.
-    pub(crate) fn next_attempt(&self) -> Self {
+    pub(crate) fn next_attempt(&self, attempts_max: u32) -> Self {
         let parts = &*self.0;
         let asked = {
             let asked = parts.asked.lock();
@@ -165,7 +165,7 @@ impl Context {
             error: parts.error.clone(),
             place: parts.place.clone(),
             asked: Mutex::new(asked),
-            calls: parts.calls.next_attempt(),
+            calls: parts.calls.next_attempt(attempts_max),
             life: parts.life.again(),
         })
     }

@@ -61,7 +61,7 @@ pub(crate) use answer::check_answer;
 pub(crate) use async_node::NodeFuture;
 pub(crate) use branch::{Branch, Path, PathFuture};
 pub(crate) use call::{
-    Call, CallOutcome, CallWork, Called, Calls, Done, Returned, StoredCall, TaskPath, holds, questions, stops,
+    Attempt, Call, CallOutcome, CallWork, Called, Calls, Done, Returned, StoredCall, TaskPath, holds, questions, stops,
     task_labels,
 };
 pub(crate) use compiled::{Breakpoints, Graph, Join, Outgoing};

@@ -366,13 +366,21 @@ fn one_seed(seed: u64) {
     }
 }
 
-/// Runs seeds on two threads.
+/// Runs seeds on two threads, and names all of those that fail.
 fn seeds(from: u64, to: u64, one: fn(u64)) {
+    let failed = Mutex::new(Vec::new());
+    let try_one = |seed| {
+        if std::panic::catch_unwind(|| one(seed)).is_err() {
+            failed.lock().unwrap().push(seed);
+        }
+    };
     std::thread::scope(|scope| {
         for half in 0..2 {
-            scope.spawn(move || (from + half..to).step_by(2).for_each(one));
+            scope.spawn(move || (from + half..to).step_by(2).for_each(try_one));
         }
     });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{failed:?}");
 }
 
 #[test]
