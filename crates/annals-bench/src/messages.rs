@@ -24,8 +24,11 @@ use crate::{Bench, Res};
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/langchain_messages.py");
 /// The exit code of the script when the package is missing.
 const MISSING: i32 = 3;
-/// Merges that are timed together.
+/// Merges of a round that are timed.
 const MERGES: usize = 2_000;
+/// Merges that are timed together: what is merged was just made by a node, and not so long ago that it has left the caches
+/// of the CPU.
+const TOGETHER: usize = 50;
 
 /// Measures the figures.
 pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
@@ -72,6 +75,18 @@ fn merges(bench: &Bench, report: &mut Report) -> Res<()> {
     Ok(())
 }
 
+/// Merges as many as the list is long, so that none of the other lists is in its place in the caches of the CPU, and then
+/// those that are timed. Returns how many nanoseconds one takes.
+fn round<W>(length: usize, new: impl FnMut(usize) -> W, mut merge: impl FnMut(Vec<W>) -> Res<()>) -> Res<f64> {
+    let (mut new, mut sum) = (new, 0.0);
+    for from in (0..length + MERGES).step_by(TOGETHER) {
+        let writes: Vec<W> = (from..from + TOGETHER).map(&mut new).collect();
+        let (us, ()) = timed(|| merge(writes))?;
+        sum += if from < length { 0.0 } else { us };
+    }
+    Ok(sum * 1_000.0 / MERGES as f64)
+}
+
 fn message_id(n: usize) -> String {
     format!("message-{n}")
 }
@@ -89,8 +104,7 @@ fn by_hand(length: usize) -> Side<'static> {
     Box::new(move || {
         let new =
             |at: usize| Message::human(format!("changed {at}")).with_id(message_id(dice.below(length as u64) as usize));
-        let writes: Vec<Message> = (0..MERGES).map(new).collect();
-        let (us, ()) = timed(|| {
+        round(length, new, |writes| {
             for message in writes {
                 let place = places[message.id.as_deref().unwrap_or_default()];
                 if *list[place] != message {
@@ -98,8 +112,7 @@ fn by_hand(length: usize) -> Side<'static> {
                 }
             }
             Ok(())
-        })?;
-        Ok(us * 1_000.0 / MERGES as f64)
+        })
     })
 }
 
@@ -110,20 +123,19 @@ fn merging(merge: Merge, length: usize) -> Res<Side<'static>> {
     schema.update(&mut state, 0, &mut present, vec![BoxWrite::new(all)])?;
     let mut dice = Dice(length as u64);
     Ok(Box::new(move || {
-        let new = |at: usize| match merge {
+        let mut new = |at: usize| match merge {
             Merge::New if at % 2 == 1 => Message::remove("new"),
             Merge::New => Message::human("new").with_id("new"),
             Merge::Late => Message::human(format!("changed {at}")).with_id(id(length - 1 - dice.below(100) as usize)),
             Merge::Any => Message::human(format!("changed {at}")).with_id(id(dice.below(length as u64) as usize)),
         };
-        let writes: Vec<Vec<BoxWrite>> = (0..MERGES).map(new).map(|new| vec![BoxWrite::new(vec![new])]).collect();
-        let (us, ()) = timed(|| {
+        let written = |at: usize| vec![BoxWrite::new(vec![new(at)])];
+        round(length, written, |writes| {
             writes.into_iter().try_for_each(|write| {
                 schema.update(&mut state, 0, &mut present, write)?;
                 Ok(())
             })
-        })?;
-        Ok(us * 1_000.0 / MERGES as f64)
+        })
     }))
 }
 
