@@ -76,8 +76,8 @@ impl MessageClass {
     fn role(self, tool_call_id: Option<String>, kwargs: &mut Map) -> Result<Role, MessageError> {
         Ok(match self.whole() {
             Self::System => Role::System,
-            Self::Ai => Role::Ai(take_ai(kwargs)?),
-            Self::Tool => Role::Tool(take_tool(tool_call_id.unwrap_or_default(), kwargs)?),
+            Self::Ai => take_ai(kwargs)?.into(),
+            Self::Tool => take_tool(tool_call_id.unwrap_or_default(), kwargs)?.into(),
             Self::Function => Role::Function,
             Self::Chat => match kwargs.shift_remove("role") {
                 Some(role) => Role::Chat { role: string("role", role)? },

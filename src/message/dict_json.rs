@@ -261,13 +261,13 @@ impl Fields {
                 let invalid = invalid.map(|calls| list("invalid_tool_calls", calls)).transpose()?;
                 let usage = usage.filter(|usage| !usage.is_null()).map(Usage::try_from).transpose()?;
                 let invalid_tool_calls = invalid.unwrap_or_default();
-                Role::Ai(Ai { tool_calls, invalid_tool_calls, usage: usage.map(Box::new) })
+                Ai { tool_calls, invalid_tool_calls, usage: usage.map(Box::new) }.into()
             }
             MessageClass::Tool => {
                 let mut tool = Tool::new(text("tool_call_id", call_id)?.unwrap_or_default());
                 tool.artifact = artifact.unwrap_or_default();
                 tool.status = status.map(TryInto::try_into).transpose()?.unwrap_or_default();
-                Role::Tool(tool)
+                tool.into()
             }
             _ => Role::Human,
         };

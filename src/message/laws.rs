@@ -114,6 +114,11 @@ proptest! {
 }
 
 #[test]
+fn a_message_is_small() {
+    assert_eq!(size_of::<Message>(), 144, "of a long list less would stay in the caches");
+}
+
+#[test]
 fn what_is_wrong_is_named_with_its_path() {
     use serde_json::json;
     let refused = |json: serde_json::Value| {

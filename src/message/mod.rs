@@ -128,12 +128,12 @@ pub struct Message {
 
 impl Message {
     /// Returns a message of a given role, without id.
-    pub fn new(role: Role, content: impl Into<Content>) -> Self {
+    pub fn new(role: impl Into<Role>, content: impl Into<Content>) -> Self {
         Self {
             id: None,
             name: None,
             content: content.into(),
-            role,
+            role: role.into(),
             additional_kwargs: Map::new(),
             response_metadata: Map::new(),
             extra: Map::new(),
@@ -150,7 +150,7 @@ impl Message {
     /// Returns a message of the model.
     #[doc(alias = "AIMessage")]
     pub fn ai(content: impl Into<Content>) -> Self {
-        Self::new(Role::Ai(Ai::default()), content)
+        Self::new(Ai::default(), content)
     }
 
     /// Returns instructions for the model.
@@ -162,7 +162,7 @@ impl Message {
     /// Returns the result of the tool call `tool_call_id`.
     #[doc(alias = "ToolMessage")]
     pub fn tool(content: impl Into<Content>, tool_call_id: impl Into<String>) -> Self {
-        Self::new(Role::Tool(Tool::new(tool_call_id)), content)
+        Self::new(Tool::new(tool_call_id), content)
     }
 
     /// Returns the result of a call of the function `name`.

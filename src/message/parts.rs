@@ -127,8 +127,8 @@ impl Message {
         let class = MessageClass::of_kind(parts.kind);
         let role = match class.map(MessageClass::whole) {
             Some(MessageClass::Human) => Role::Human,
-            Some(MessageClass::Ai) => Role::Ai(join_ai(&parts, &mut rest)?),
-            Some(MessageClass::Tool) => Role::Tool(join_tool(&parts, &mut rest)?),
+            Some(MessageClass::Ai) => join_ai(&parts, &mut rest)?.into(),
+            Some(MessageClass::Tool) => join_tool(&parts, &mut rest)?.into(),
             Some(MessageClass::System) => Role::System,
             Some(MessageClass::Function) => Role::Function,
             Some(MessageClass::Chat) => {
@@ -176,7 +176,7 @@ fn join_plain(parts: &MessagePartsRef<'_>) -> Option<Message> {
     }
     let role = match parts.kind {
         "human" => Role::Human,
-        "ai" => Role::Ai(Ai::default()),
+        "ai" => Ai::default().into(),
         "system" => Role::System,
         _ => return None,
     };
@@ -207,8 +207,8 @@ impl<'a> Rest<'a> {
             }
         };
         let (ai, tool, role) = match &message.role {
-            Role::Ai(ai) => (Some(ai), None, None),
-            Role::Tool(tool) => (None, Some(tool), None),
+            Role::Ai(ai) => (Some(&**ai), None, None),
+            Role::Tool(tool) => (None, Some(&**tool), None),
             Role::Chat { role } => (None, None, Some(role.as_str()).filter(|role| !role.is_empty())),
             _ => (None, None, None),
         };
@@ -429,7 +429,9 @@ mod tests {
             // Names of at most four letters may be declared ones (`id`, `name`, `type`): those are no extra fields.
             let mut message = message;
             message.extra.retain(|name, _| !["id", "name", "type", "role"].contains(&name.as_str()));
-            if let Role::Ai(Ai { usage: Some(usage), .. }) = &mut message.role {
+            if let Role::Ai(ai) = &mut message.role
+                && let Some(usage) = &mut ai.usage
+            {
                 usage.extra.retain(|name, _| name.len() > 4);
             }
             // Pieces of calls are JSON: once they stand for the calls, these hold what JSON can.

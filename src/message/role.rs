@@ -22,9 +22,9 @@ pub enum Role {
     /// The instructions (`system`).
     System,
     /// The model (`ai`).
-    Ai(Ai),
+    Ai(Box<Ai>),
     /// The result of a tool call (`tool`).
-    Tool(Tool),
+    Tool(Box<Tool>),
     /// The result of a function call, the older form of a tool call (`function`); the name is that of the function.
     Function,
     /// Somebody else (`chat`).
@@ -41,6 +41,18 @@ pub enum Role {
         #[serde(rename = "type")]
         kind: String,
     },
+}
+
+impl From<Ai> for Role {
+    fn from(ai: Ai) -> Self {
+        Self::Ai(Box::new(ai))
+    }
+}
+
+impl From<Tool> for Role {
+    fn from(tool: Tool) -> Self {
+        Self::Tool(Box::new(tool))
+    }
 }
 
 /// A class of LangChain's messages.

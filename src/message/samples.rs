@@ -55,11 +55,11 @@ pub(super) fn role() -> impl Strategy<Value = Role> {
         (text(), text(), text(), text()).prop_map(|(name, args, id, error)| InvalidToolCall { name, args, id, error });
     let calls = (prop::collection::vec(call, 0..4), prop::collection::vec(invalid, 0..3));
     let ai = (calls, prop::option::of(usage())).prop_map(|((tool_calls, invalid_tool_calls), usage)| {
-        Role::Ai(Ai { tool_calls, invalid_tool_calls, usage: usage.map(Box::new) })
+        Ai { tool_calls, invalid_tool_calls, usage: usage.map(Box::new) }.into()
     });
     let tool = (".{0,6}", value(), any::<bool>()).prop_map(|(tool_call_id, artifact, failed)| {
         let status = if failed { ToolStatus::Error } else { ToolStatus::Success };
-        Role::Tool(Tool { tool_call_id, artifact, status })
+        Tool { tool_call_id, artifact, status }.into()
     });
     let chat = ".{0,6}".prop_map(|role| Role::Chat { role });
     let other = "x[a-z]{0,6}".prop_map(|kind| Role::Other { kind });

@@ -38,11 +38,14 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
+    // Beyond 32 bits the index keeps them elsewhere.
+    let edge = u64::from(u32::MAX);
+    let slot = prop_oneof![3 => 0..400u64, 1 => edge - 40..edge + 40];
     let key = || prop_oneof!["[a-f]", Just("none".to_owned()), (0..200u32).prop_map(|n| format!("m{n}"))];
     prop_oneof![
         6 => (key(), any::<u32>()).prop_map(|(key, value)| Op::Push(key, value)),
         3 => (0..120u32).prop_map(Op::PushMany),
-        2 => (0..400u64, key(), any::<u32>()).prop_map(|(slot, key, value)| Op::InsertAt(slot, key, value)),
+        2 => (slot, key(), any::<u32>()).prop_map(|(slot, key, value)| Op::InsertAt(slot, key, value)),
         4 => (any::<usize>(), key(), any::<u32>()).prop_map(|(at, key, value)| Op::Replace(at, key, value)),
         4 => any::<usize>().prop_map(Op::Remove),
         2 => (any::<usize>(), 0..80usize).prop_map(|(at, n)| Op::RemoveMany(at, n)),

@@ -55,13 +55,13 @@ impl Key for u64 {
 }
 
 /// Hashes are spread evenly.
-impl Key for (u64, u64) {
+impl<S: Ord + Copy + From<u32>> Key for (u32, S) {
     fn end(&self, _: usize) -> Self {
-        (u64::MAX, u64::MAX)
+        (u32::MAX, S::from(u32::MAX))
     }
 
     fn above(&self, low: &Self) -> f64 {
-        self.0.above(&low.0)
+        f64::from(self.0.saturating_sub(low.0))
     }
 }
 

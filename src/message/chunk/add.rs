@@ -135,7 +135,7 @@ impl ChunkSum {
 
     /// Returns the sum, which is a piece itself.
     pub(crate) fn into_message(self) -> Message {
-        let mut message = Message::new(Role::Ai(Ai { usage: self.usage, ..Ai::default() }), self.content);
+        let mut message = Message::new(Role::from(Ai { usage: self.usage, ..Ai::default() }), self.content);
         message.id = self.id;
         message.additional_kwargs = self.additional_kwargs;
         message.response_metadata = self.response_metadata;
@@ -208,7 +208,7 @@ fn add_one(left: Message, class: MessageClass, other: Message) -> Result<Message
         (Role::Tool(ours), Role::Tool(theirs)) if ours.tool_call_id != theirs.tool_call_id => {
             return differ("ToolMessageChunks with different names");
         }
-        (Role::Tool(ours), Role::Tool(theirs)) => Role::Tool(add_tools(ours, theirs)?),
+        (Role::Tool(ours), Role::Tool(theirs)) => add_tools(ours, theirs)?.into(),
         _ => return add_plain(left, class, vec![other], false),
     };
     let name = left.name.clone().filter(|_| role == Role::Function);
@@ -233,7 +233,7 @@ fn add_plain(left: Message, class: MessageClass, others: Vec<Message>, is_list: 
     let role = match class {
         MessageClass::HumanChunk => Role::Human,
         MessageClass::SystemChunk => Role::System,
-        MessageClass::AiChunk => Role::Ai(Ai::default()),
+        MessageClass::AiChunk => Role::from(Ai::default()),
         MessageClass::ToolChunk => return Err(MessageError::key("a tool message", "tool_call_id")),
         MessageClass::FunctionChunk => return Err(MessageError::missing("a function message", "name")),
         _ if is_list => return Err(MessageError::missing("a chat message", "role")),

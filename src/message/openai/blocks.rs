@@ -115,7 +115,7 @@ impl OpenAiOptions {
             other => Content::Text(py_str(&other)),
         };
         let options = Self { text_format: self.text_format, ..Self::default() };
-        options.convert(0, &Message::new(Role::Tool(Tool::new(id)), content))
+        options.convert(0, &Message::new(Tool::new(id), content))
     }
 }
 
