@@ -389,6 +389,13 @@ fn whatever_happens_the_end_is_that_of_a_run_left_alone() {
 }
 
 #[test]
+fn seeds_that_did_not_hold_once_do() {
+    for seed in [10_000_024, 10_000_287, 10_009_304, 10_014_128, 10_076_667] {
+        one_seed(seed);
+    }
+}
+
+#[test]
 fn a_crash_at_any_write_changes_nothing() {
     seeds(1_000_000, 1_000_000 + THOROUGH, |seed| {
         let (calm, _, writes) = simulate(seed, &Trouble::default());
