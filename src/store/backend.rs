@@ -29,7 +29,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// as durable as the backend was opened for.
     ///
     /// Repeating a batch is safe: if its checkpoints are already stored with the same content, nothing is written and
-    /// the call succeeds.
+    /// the call succeeds. If one checkpoint of a batch with [others that go along](Batch::then) is stored, all of it was:
+    /// writes on their own are passed over.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if a head it builds on has moved; [`StoreError::Invalid`], [`StoreError::Duplicate`],

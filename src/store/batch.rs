@@ -17,7 +17,7 @@ use super::error::StoreError;
 use super::record::{Point, Source, TaskRecord};
 pub use super::sequence::Sequence;
 
-/// One atomic write to the log of one namespace.
+/// One atomic write to the log of one namespace, and of others with [`Batch::then`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     /// The thread; it is made if it does not exist.
@@ -36,6 +36,9 @@ pub struct Batch {
     pub checkpoints: Vec<NewCheckpoint>,
     /// The commits that it is one of, if it counts only with those before it.
     pub sequence: Option<Sequence>,
+    /// Batches that are written after it, in their order: all of them with it, or none. Each sees what those before it
+    /// have written; none has a sequence or a `then` of its own.
+    pub then: Vec<Batch>,
 }
 
 /// A task that sleeps, or does no longer.
@@ -222,7 +225,26 @@ impl Batch {
             timers: Vec::new(),
             checkpoints: Vec::new(),
             sequence: None,
+            then: Vec::new(),
         }
+    }
+
+    /// Makes one batch of several, which are written in their order; `None` if there are none. Their sequences are
+    /// dropped.
+    pub fn of_all(batches: impl IntoIterator<Item = Batch>) -> Option<Self> {
+        let mut batches = batches.into_iter();
+        let mut first = Self { sequence: None, ..batches.next()? };
+        for mut next in batches {
+            let then = std::mem::take(&mut next.then);
+            first.then.push(Self { sequence: None, ..next });
+            first.then.extend(then);
+        }
+        Some(first)
+    }
+
+    /// Returns the batch and those that go along, each of which is written into a namespace of its own.
+    pub fn parts(&self) -> impl Iterator<Item = &Batch> {
+        std::iter::once(self).chain(&self.then)
     }
 
     /// Writes the batch with `write`, unless an earlier one of its sequence was not stored. Every backend writes a batch
@@ -250,6 +272,14 @@ impl Batch {
     /// # Errors
     /// [`StoreError::Invalid`] naming the field and the limit.
     pub fn validate(&self) -> Result<(), StoreError> {
+        if self.then.iter().any(|part| !part.then.is_empty() || part.sequence.is_some()) {
+            return invalid("batch.then", "one has a sequence, or others that go along with it".into());
+        }
+        self.parts().try_for_each(Self::validate_part)
+    }
+
+    /// Checks it without those that go along.
+    fn validate_part(&self) -> Result<(), StoreError> {
         at_most("batch.checkpoints", self.checkpoints.len(), BATCH_CHECKPOINTS_MAX)?;
         if self.checkpoints.is_empty() && self.writes.is_empty() {
             return invalid("batch", "it holds neither checkpoints nor writes".into());

@@ -215,3 +215,89 @@ pub(super) fn sequence(backend: &dyn Backend) {
     assert_eq!(stored(backend, &place), id_list([2, 1]));
     clean(backend);
 }
+
+/// Returns what a run stores that ends: two turns of a graph inside and what was asked in the second one, then its own
+/// checkpoint. `root` is the head that it began on.
+fn all_of(place: &Place, root: Option<u64>, last: u64) -> Batch {
+    let child = place.inside("node");
+    let on_root = Expect { namespace: place.namespace.clone(), head: root.map(id) };
+    let turns = [
+        child.batch(None, [Draft::root(11).value("x", 1, "one").tasks(&["node"])]),
+        child.pending(11, writes(11, task(1), "p", vec![write(0, "x", "of the node")])),
+        child.batch(Some(11), [Draft::on(12, 11).value_of("x", 2, task(1), 0).tasks(&["node"])]),
+        child.pending(12, writes(12, task(1), "p", vec![write(-3, "__interrupt__", "go on?")])),
+    ];
+    let turns = turns.map(|mut turn| {
+        turn.expect.push(on_root.clone());
+        turn
+    });
+    let own = root.map_or_else(|| Draft::root(last), |root| Draft::on(last, root));
+    let own = place.batch(root, [own.value("y", last, "own").tasks(&["node"])]);
+    let asked = place.pending(last, writes(last, task(1), "p", vec![write(-4, "__resume__", "yes")]));
+    Batch::of_all(turns.into_iter().chain([own, asked])).expect("there are some")
+}
+
+pub(super) fn together(backend: &dyn Backend) {
+    let (place, other) = (root_of("together"), root_of("submitted"));
+    let (child, batch) = (place.inside("node"), all_of(&place, None, 20));
+    let all_there = |place: &Place| {
+        let child = place.inside("node");
+        assert_eq!((stored(backend, &child), stored(backend, place)), (id_list([12, 11]), id_list([20])));
+        assert_eq!(child.text(backend, 12, "x").as_deref(), Some("of the node"), "a batch sees those before it");
+        let counts = [child.writes(backend, 11), child.writes(backend, 12), place.writes(backend, 20)];
+        assert_eq!(counts.map(|writes| writes.len()), [1, 1, 1]);
+    };
+    commit(backend, &batch);
+    all_there(&place);
+    commit(backend, &batch);
+    all_there(&place);
+    let tickets = [all_of(&other, None, 20), batch.clone()].map(|batch| backend.submit(batch));
+    tickets.iter().for_each(|ticket| ticket.wait().expect("a submitted batch takes others along, too"));
+    all_there(&other);
+    child.add(backend, Some(12), Draft::on(13, 12));
+    commit(backend, &batch);
+    assert_eq!(child.head(backend), Some(id(13)), "a late repeat does not move a head");
+    assert_eq!(child.writes(backend, 12).len(), 1);
+    clean(backend);
+}
+
+pub(super) fn none_of_all(backend: &dyn Backend) {
+    let (place, run) = (root_of("none of all"), Sequence::new());
+    let (child, absent) = (place.inside("node"), root_of("absent"));
+    place.add(backend, None, Draft::root(1).tasks(&["node"]));
+    let (seq, good) = (place.record(backend, 1).seq, all_of(&place, Some(1), 20));
+    let with = |part: Batch| {
+        let mut batch = all_of(&place, Some(1), 20);
+        batch.then.push(part);
+        batch
+    };
+    let late = with(place.batch(Some(1), [Draft::on(21, 1)]));
+    conflicts(backend, &late, Some(20), &late.then[5].expect[0]);
+    let missing = with(child.pending(12, writes(9, task(1), "p", vec![write(0, "x", "late")])));
+    assert!(backend.commit(&missing).is_err(), "the writes of a checkpoint that is not stored");
+    let first = all_of(&absent, Some(1), 20);
+    conflicts(backend, &first, None, &Expect { namespace: absent.namespace.clone(), head: Some(id(1)) });
+    let mut elsewhere = absent.batch(None, [Draft::root(1)]);
+    elsewhere.then = vec![late.clone()];
+    assert!(matches!(backend.commit(&elsewhere), Err(StoreError::Invalid { .. })), "others within others");
+    elsewhere.then = vec![Batch { sequence: Some(run.clone()), ..place.batch(Some(1), [Draft::on(2, 1)]) }];
+    assert!(matches!(backend.commit(&elsewhere), Err(StoreError::Invalid { .. })), "a sequence within");
+    elsewhere.then = vec![place.batch(Some(7), [Draft::on(8, 7)])];
+    let refused = backend.commit(&elsewhere);
+    assert!(matches!(refused, Err(StoreError::Conflict { ref thread, .. }) if *thread == place.thread), "{refused:?}");
+    assert_eq!((stored(backend, &place), stored(backend, &child)), (id_list([1]), id_list([])), "nothing of them");
+    assert_eq!(backend.threads(None, 10).expect("lists").len(), 1, "nor a thread");
+    assert_eq!(backend.namespaces(&place.thread).expect("lists").len(), 1, "nor a namespace");
+    // Beside others in one transaction, and before them in a sequence.
+    let after = Batch { sequence: Some(run.clone()), ..root_of("after").batch(None, [Draft::root(1)]) };
+    let batches = [good.clone(), Batch { sequence: Some(run.clone()), ..late }, after];
+    let [good, late, after] = batches.map(|batch| backend.submit(batch)).map(|ticket| ticket.wait());
+    good.expect("it is for itself");
+    assert!(late.is_err() && after.is_err(), "{late:?} {after:?}");
+    let again = Batch { sequence: Some(run), ..all_of(&root_of("again"), None, 20) };
+    assert!(backend.commit(&again).is_err(), "it is one of the sequence as well");
+    assert_eq!((stored(backend, &place), stored(backend, &child)), (id_list([20, 1]), id_list([12, 11])));
+    let seqs = [child.record(backend, 11).seq, child.record(backend, 12).seq, place.record(backend, 20).seq];
+    assert_eq!(seqs.map(|of| of - seq), [1, 2, 3], "what was refused took no number");
+    clean(backend);
+}

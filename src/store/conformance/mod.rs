@@ -62,6 +62,8 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("pending writes on a moved head are a conflict", heads::pending),
     ("repeating a batch is safe", heads::repeat),
     ("a batch that was refused takes the rest of its sequence along", heads::sequence),
+    ("batches that go along are written with the first one, or not", heads::together),
+    ("batches that go along and were refused leave nothing", heads::none_of_all),
     ("a taken id with other content is a duplicate", heads::duplicate),
     ("eight threads write to eight threads", heads::many_threads),
     ("eight threads race for one head", heads::race),

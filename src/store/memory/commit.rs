@@ -14,13 +14,51 @@ use crate::store::batch::{
 use crate::store::error::StoreError;
 use crate::store::record::{CheckpointRecord, Point};
 
-/// Commits a batch: entirely, or not at all.
+/// Commits a batch with those that go along: entirely, or not at all.
 pub(super) fn commit(log: &mut Log, batch: &Batch) -> Result<(), StoreError> {
     batch.validate()?;
+    if batch.then.is_empty() {
+        return commit_part(log, batch);
+    }
+    // Writes on their own went in with the checkpoints, and may not fit any more.
+    let repeats = batch.parts().any(|part| is_stored(log, part));
+    let numbers = (log.seq, log.branch);
+    let mut undo = Vec::new();
+    for part in batch.parts().filter(|part| !repeats || !part.checkpoints.is_empty()) {
+        let was = log.threads.get(&part.thread).map(|thread| thread.spaces.get(&part.namespace).cloned());
+        if let Err(error) = commit_part(log, part) {
+            undo.into_iter().rev().for_each(|(part, was)| put_back(log, part, was));
+            (log.seq, log.branch) = numbers;
+            return Err(error);
+        }
+        undo.push((part, was));
+    }
+    Ok(())
+}
+
+/// Makes a namespace what it was: nothing if it, or its thread, was not there.
+fn put_back(log: &mut Log, part: &Batch, was: Option<Option<Space>>) {
+    let Some(was) = was else {
+        log.threads.remove(&part.thread);
+        return;
+    };
+    if let Some(thread) = log.threads.get_mut(&part.thread) {
+        match was {
+            Some(space) => _ = thread.spaces.insert(part.namespace.clone(), space),
+            None => _ = thread.spaces.remove(&part.namespace),
+        }
+    }
+}
+
+fn is_stored(log: &Log, part: &Batch) -> bool {
+    let space = log.space(&part.thread, &part.namespace);
+    let last = part.checkpoints.last();
+    last.zip(space).is_some_and(|(last, space)| space.checkpoints.get(&last.id).is_some())
+}
+
+fn commit_part(log: &mut Log, batch: &Batch) -> Result<(), StoreError> {
     let space = log.space(&batch.thread, &batch.namespace);
-    if let (Some(space), Some(last)) = (space, batch.checkpoints.last())
-        && space.checkpoints.get(&last.id).is_some()
-    {
+    if let Some(space) = space.filter(|_| is_stored(log, batch)) {
         return repeat(log, space, batch);
     }
     for expect in &batch.expect {

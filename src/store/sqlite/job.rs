@@ -84,7 +84,7 @@ impl<'a> JobRef<'a> {
     /// Returns about how many frames it adds to the WAL: its pages at the ends of the tables, and its bytes.
     pub(super) fn frames(self) -> u64 {
         let bytes: usize = match self {
-            Self::Log(batch) => batch_bytes(batch),
+            Self::Log(batch) => batch.parts().map(batch_bytes).sum::<usize>() + 28_000 * batch.then.len(),
             Self::Kv(changes) => changes.iter().map(kv_bytes).sum(),
             Self::Cache(changes) => changes.iter().map(cache_bytes).sum(),
             // Who asked for it copies the WAL afterwards.

@@ -154,8 +154,31 @@ pub(super) struct Tx<'a> {
     pub(super) written: HashMap<(i64, WriteRef), (Stored, Sum)>,
 }
 
-/// Writes a batch in the transaction that is open. On an error the caller rolls back.
+/// Writes a batch with those that go along in the transaction that is open. On an error the caller rolls back.
 pub(super) fn batch(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
+    if batch.then.is_empty() {
+        return part(conn, caches, batch);
+    }
+    let mut repeats = false;
+    for part in batch.parts() {
+        repeats = repeats || is_stored(conn, part)?;
+    }
+    // If they were written before, writes on their own went in with the checkpoints, and may not fit any more.
+    let mut parts = batch.parts().filter(|part| !repeats || !part.checkpoints.is_empty());
+    parts.try_for_each(|batch| part(conn, caches, batch))
+}
+
+fn is_stored(conn: &Connection, part: &Batch) -> Res<bool> {
+    let Some(last) = part.checkpoints.last() else { return Ok(false) };
+    // Not through the caches: what they hold may have been erased elsewhere.
+    let namespace: Option<i64> = conn
+        .prepare_cached(sql::NAMESPACE_BY_PATH)?
+        .query_row(params![part.thread.as_str(), part.namespace.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(namespace.map(|namespace| find(conn, namespace, &last.id)).transpose()?.flatten().is_some())
+}
+
+fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     if caches.next_seq.is_none() {
         let names: i64 =
             conn.prepare_cached(sql::NAME_MAX)?.query_row([], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))?;
