@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::base::{Clock, Encoded, SystemClock, Timestamp};
 use crate::error::Error;
-use crate::exec::{Event, EventMask, Machine, TaskOutcome};
+use crate::exec::{Event, EventMask, Machine, Status, TaskOutcome};
 use crate::store::{Batch, Cache, CacheKey, Store, Ticket};
 
 use super::host::RunHost;
@@ -75,9 +75,10 @@ impl Begun {
         self.machine.handle_task_done(slot, outcome, now);
     }
 
-    /// Makes a batch one of the commits of the run.
-    pub(super) fn in_sequence(&self, batch: Batch) -> Batch {
-        Batch { sequence: Some(self.host.sequence.clone()), ..batch }
+    /// Takes what the run held back, if this is its end.
+    pub(super) fn take_held(&self) -> Option<Batch> {
+        let ends = !self.inside && !matches!(self.machine.status(), Status::Running);
+        if ends { self.host.take_held() } else { None }
     }
 
     /// Returns the cache of the run.

@@ -104,7 +104,10 @@ impl Driver {
                 Effect::Start(job) => self.due.push_back(job),
             }
         }
-        Ok(())
+        match (&self.run.store, self.run.take_held()) {
+            (Some(store), Some(batch)) => self.tickets.submit(store, batch),
+            _ => Ok(()),
+        }
     }
 
     /// Waits for one fact. Returns whether the run goes on.
@@ -204,11 +207,10 @@ impl Driver {
 
     fn commit(&mut self, batch: Batch) -> Result<(), Error> {
         let Some(store) = &self.run.store else { return Ok(()) };
-        let batch = self.run.in_sequence(batch);
-        if waits(&self.run.host) {
-            store.commit(&batch)?;
-        } else {
-            self.tickets.submit(store, batch)?;
+        match self.run.host.in_sequence(batch) {
+            Some(batch) if waits(&self.run.host) => store.commit(&batch)?,
+            Some(batch) => self.tickets.submit(store, batch)?,
+            None => {}
         }
         self.run.machine.handle_committed();
         Ok(())

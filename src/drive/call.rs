@@ -485,7 +485,7 @@ impl RunHost {
         let thread = context.thread()?.clone();
         let mut batch = Batch::new(thread, namespace, context.calls().head);
         batch.expect.extend(expect);
-        Some(Batch { sequence: Some(self.sequence.clone()), writes: vec![writes], ..batch })
+        self.in_sequence(Batch { writes: vec![writes], ..batch })
     }
 
     /// Hands a batch to the background writer.

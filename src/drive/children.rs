@@ -14,6 +14,8 @@ use crate::graph::{Context, Persistence};
 use crate::history::Thread;
 use crate::store::{CheckpointRecord, Point, Source, StoreError};
 
+use super::held::Held;
+
 /// Where the graphs inside a run stand when it begins.
 #[derive(Default)]
 pub(super) struct Children {
@@ -43,11 +45,17 @@ impl Children {
     }
 
     /// Returns where the graph whose namespace is that of `thread` begins in the task of `context`.
-    pub(super) fn begin(&self, thread: &Thread, persistence: Persistence, context: &Context) -> Result<Begins, Error> {
+    pub(super) fn begin(
+        &self,
+        thread: &Thread,
+        persistence: Persistence,
+        context: &Context,
+        held: &Held,
+    ) -> Result<Begins, Error> {
         let backend = thread.store().backend();
         let per_task = persistence != Persistence::PerThread && !self.replays;
         let first = (!per_task || !self.named.is_empty()) && self.visited.lock().insert(thread.namespace().clone());
-        let newest = backend.head_id(thread.id(), thread.namespace())?;
+        let newest = held.head_id(thread)?;
         let Some(newest) = newest else {
             let keeps = persistence == Persistence::PerThread;
             let at = if keeps { self.inherited(thread)? } else { None };
@@ -61,22 +69,25 @@ impl Children {
             // Its namespace is that of the task.
             return Ok(Begins { at: Some(thread.point(newest)), named: false, resumes: resuming });
         }
-        let record = if first { self.pinned(thread)? } else { backend.checkpoint(&thread.point(newest))? };
-        let Some(record) = record else { return Ok(Begins { at: None, named: false, resumes: false }) };
+        let stored = |record: CheckpointRecord| (record.point, record.parents);
+        let made = match held.newest(thread) {
+            Some((newest, parents)) => Some((thread.point(newest), parents)),
+            None if first => self.pinned(thread)?.map(stored),
+            None => backend.checkpoint(&thread.point(newest))?.map(stored),
+        };
+        let Some((at, parents)) = made else { return Ok(Begins { at: None, named: false, resumes: false }) };
         // Another task of the same node may have left it where it is.
         let (namespace, checkpoint) = (&context.parts().namespace, context.parts().checkpoint);
-        let of_task = record.parents.iter().any(|(around, at)| around == namespace && Some(*at) == checkpoint);
+        let of_task = parents.iter().any(|(around, at)| around == namespace && Some(*at) == checkpoint);
         let stored = context.calls().stored.iter().flat_map(|stored| stored.iter());
-        let is_left = |(left, head): &(String, CheckpointId)| {
-            left == record.point.namespace.as_str() && *head == record.point.checkpoint
-        };
+        let is_left = |(left, head): &(String, CheckpointId)| left == at.namespace.as_str() && *head == at.checkpoint;
         // Unless that one has ended.
         let is_free = stored.flat_map(|ended| &ended.left).any(is_left);
         let resumes = resuming && of_task && !is_free;
         if let (true, Some(around)) = (resuming, checkpoint) {
-            refuse_if_ended(thread, &record, context, around)?;
+            refuse_if_ended(thread, at.checkpoint, context, around, held)?;
         }
-        Ok(Begins { at: Some(record.point), named: false, resumes })
+        Ok(Begins { at: Some(at), named: false, resumes })
     }
 
     /// Returns what the graph had in the thread that this one was forked off, at the checkpoint that was forked.
@@ -123,13 +134,14 @@ impl Children {
 /// Refuses to go on for a task that another run has ended meanwhile: what the graph does now is for the next one.
 fn refuse_if_ended(
     thread: &Thread,
-    record: &CheckpointRecord,
+    found: CheckpointId,
     context: &Context,
     around: CheckpointId,
+    held: &Held,
 ) -> Result<(), Error> {
     let namespace = context.graph_namespace();
     let at = thread.with_namespace(namespace.clone()).point(around);
-    let writes = thread.store().backend().writes(&at)?;
+    let writes = held.writes(thread, &at)?;
     let ended = |task| writes.iter().any(|write| write.task == task && write.index >= 0);
     if !context.with_callers().map(Context::task).any(ended) {
         return Ok(());
@@ -138,7 +150,7 @@ fn refuse_if_ended(
         thread: thread.id().clone(),
         namespace: namespace.clone(),
         expected: Some(around),
-        found: Some(record.point.checkpoint),
+        found: Some(found),
     }
     .into())
 }

@@ -12,11 +12,12 @@ use crate::base::{CheckpointId, Clock, Namespace, RunId, SystemClock, Timestamp}
 use crate::exec::{CallLeft, Event, EventKind, EventMask};
 use crate::graph::{Call, Called, Context, Host, LivePart, MessagePart};
 use crate::history::Thread;
-use crate::store::Ticket;
 use crate::store::batch::Sequence;
+use crate::store::{Batch, StoreError, Ticket};
 
 use super::children::Children;
 use super::feed::{Fact, Feed};
+use super::held::Held;
 use super::run::Durability;
 use super::timer::{ParkTimer, Timer};
 
@@ -53,12 +54,38 @@ pub(super) struct RunHost {
     pub(super) tickets: Mutex<Vec<Ticket>>,
     /// The heads of the graphs inside that keep their state, as this run left them: they may not be written yet.
     pub(super) heads: Mutex<HashMap<Namespace, CheckpointId>>,
+    /// What it and the runs inside it do not store before it ends.
+    pub(super) held: Held,
 }
 
 impl RunHost {
     /// Whether reading a head may wait for a disk.
     pub(super) fn waits(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| thread.store().backend().waits())
+    }
+
+    /// Makes a batch one of the commits of the run. None if the run stores nothing before it ends.
+    pub(super) fn in_sequence(&self, batch: Batch) -> Option<Batch> {
+        if self.durability == Durability::Exit {
+            self.held.add(batch);
+            return None;
+        }
+        Some(Batch { sequence: Some(self.sequence.clone()), ..batch })
+    }
+
+    /// Takes what was held back: the one commit of a run that stores nothing before it ends.
+    pub(super) fn take_held(&self) -> Option<Batch> {
+        let batch = Some(&self.held).filter(|_| self.durability == Durability::Exit)?.take()?;
+        Some(Batch { sequence: Some(self.sequence.clone()), ..batch })
+    }
+
+    /// Stores before the end of the run what was held back, as it has to be read. That is rare: the graph is another one
+    /// than that which made it, or an update of it failed half way.
+    pub(super) fn store_held(&self) -> Result<(), StoreError> {
+        match (&self.thread, self.take_held()) {
+            (Some(thread), Some(batch)) => thread.store().commit(&batch),
+            _ => Ok(()),
+        }
     }
 
     /// Returns what waits for a moment on this thread, if anything does.

@@ -172,22 +172,25 @@ fn began(graph: &Graph, context: &Context, inside: &Inside, thread: &Thread) -> 
     let anew = |at| Begins { at, named: false, resumes: false };
     let left = host.heads.lock().get(thread.namespace()).copied();
     match (&inside.before, left) {
-        (Some(CallBegan::On(at)), _) => Ok((load::load_begun(graph, thread, at.as_ref())?, anew(at.clone()))),
+        (Some(CallBegan::On(at)), _) => Ok((load::load_begun(graph, thread, at.as_ref(), host)?, anew(at.clone()))),
         (None, Some(left)) => {
             let begins = anew(Some(thread.point(left)));
             note_began(graph, context, inside.call, &begins);
             Ok((left_of_run(graph, thread, left, host)?, begins))
         }
         _ => {
-            let begins = host.children.begin(thread, graph.persistence, context)?;
+            let begins = host.children.begin(thread, graph.persistence, context, &host.held)?;
             note_began(graph, context, inside.call, &begins);
-            Ok((load::load_begun(graph, thread, begins.at.as_ref())?, begins))
+            Ok((load::load_begun(graph, thread, begins.at.as_ref(), host)?, begins))
         }
     }
 }
 
 /// Gets the head that this very run left, whose commits are not all written yet.
 fn left_of_run(graph: &Graph, thread: &Thread, left: CheckpointId, host: &RunHost) -> Result<Loaded, Error> {
+    if host.held.newest(thread).is_some() {
+        return load::load_begun(graph, thread, Some(&thread.point(left)), host);
+    }
     if let Some(loaded) = load::left_by_run(graph, thread, left) {
         return Ok(loaded);
     }
@@ -264,12 +267,18 @@ pub(super) fn finish(graph: &Graph, context: &Context, machine: Machine) -> Resu
         let keeps = graph.persistence == Persistence::PerThread;
         context.scope().left.lock().push(Left { namespace: namespace.clone(), head, tasks, keeps });
     }
-    if let (Persistence::PerThread, Some(host), Some(stored)) = (graph.persistence, host_of(context), stored) {
+    let host = host_of(context);
+    let thread = host.as_ref().and_then(|host| host.thread.as_ref()).filter(|_| stored.is_some());
+    let thread = thread.map(|thread| thread.with_namespace(namespace.clone()));
+    if let (Some(host), Some(thread), Some(head)) = (&host, &thread, &head) {
+        host.held.keep(graph, thread, head);
+    }
+    if let (Persistence::PerThread, Some(host), Some(stored)) = (graph.persistence, host, stored) {
         // What it began on may be older than the newest one of its namespace.
         let own = head.as_ref().and_then(|head| head.checkpoint).map(|checkpoint| checkpoint.id);
-        host.heads.lock().insert(namespace.clone(), own.unwrap_or(stored));
-        if let (Some(thread), Some(head)) = (&host.thread, head) {
-            load::keep(graph, &thread.with_namespace(namespace), head);
+        host.heads.lock().insert(namespace, own.unwrap_or(stored));
+        if let (Some(thread), Some(head)) = (thread, head) {
+            load::keep(graph, &thread, head);
         }
     }
     let signal = match status {

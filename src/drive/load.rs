@@ -10,6 +10,9 @@ use crate::history::Thread;
 use crate::state::{FieldKind, StateRef, field_of};
 use crate::store::{CachedHead, ItemRange, ItemRow, Point, Source, StoreError, WriteRecord, WriteValue};
 
+use super::held::Held;
+use super::host::RunHost;
+
 /// A head, and what the file's head was when it was got.
 pub(super) struct Loaded {
     pub(super) head: Head,
@@ -22,29 +25,37 @@ pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result
     let newest = thread.store().backend().head_id(thread.id(), thread.namespace())?;
     let newest_point = newest.map(|newest| thread.point(newest));
     match at.or(newest_point.as_ref()) {
-        Some(wanted) => load_at(graph, thread, wanted, newest),
+        Some(wanted) => load_at(graph, thread, wanted, newest, &Held::default()),
         None => Ok(Loaded { head: Head::empty(graph), newest: None }),
     }
 }
 
 /// Gets what a graph inside a task begins on, which need not be the newest checkpoint of its namespace.
-pub(super) fn load_begun(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result<Loaded, Error> {
+pub(super) fn load_begun(graph: &Graph, thread: &Thread, at: Option<&Point>, host: &RunHost) -> Result<Loaded, Error> {
     thread.store().wait_for_left();
-    let newest = thread.store().backend().head_id(thread.id(), thread.namespace())?;
+    if at.is_some_and(|wanted| host.held.hides(graph, wanted)) {
+        host.store_held()?;
+    }
+    let newest = host.held.head_id(thread)?;
     match at {
-        Some(wanted) => load_at(graph, thread, wanted, newest),
+        Some(wanted) => load_at(graph, thread, wanted, newest, &host.held),
         None => Ok(Loaded { head: Head::empty(graph), newest }),
     }
 }
 
-fn load_at(graph: &Graph, thread: &Thread, wanted: &Point, newest: Option<CheckpointId>) -> Result<Loaded, Error> {
+fn load_at(
+    graph: &Graph,
+    thread: &Thread,
+    wanted: &Point,
+    newest: Option<CheckpointId>,
+    held: &Held,
+) -> Result<Loaded, Error> {
     span!("load", thread = %thread.id());
-    let backend = thread.store().backend();
-    let mut head = match cached(graph, thread, wanted, newest) {
+    let mut head = match held.head(graph, wanted).or_else(|| cached(graph, thread, wanted, newest)) {
         Some(head) => head,
         None => read(graph, thread, wanted)?,
     };
-    let writes = backend.writes(wanted)?;
+    let writes = held.writes(thread, wanted)?;
     let writes = with_bases(graph, thread, wanted, writes, Some(&head.state))?;
     head.set_pending(writes);
     Ok(Loaded { head, newest })

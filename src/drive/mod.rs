@@ -15,6 +15,7 @@ mod call;
 mod children;
 mod edit;
 mod feed;
+mod held;
 mod host;
 mod inside;
 mod key;

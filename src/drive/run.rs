@@ -39,8 +39,8 @@ pub enum Durability {
     /// may take the last superstep, which is then run again. A conflict may surface one superstep late.
     #[default]
     Async,
-    /// When the run ends: nothing is written before, then all of it as one checkpoint. A crash loses the run. For runs
-    /// whose steps nobody will look back at.
+    /// When the run ends: nothing is written before, then all of it as one checkpoint, together with those of the graphs
+    /// inside that keep their state. A crash loses the run, and all of it. For runs whose steps nobody will look back at.
     Exit,
 }
 
@@ -557,6 +557,7 @@ impl Settings {
             sequence: Sequence::new(),
             tickets: parking_lot::Mutex::default(),
             heads: parking_lot::Mutex::default(),
+            held: Default::default(),
         }
     }
 

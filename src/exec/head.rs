@@ -13,6 +13,7 @@ use crate::store::Source;
 use super::load::interrupts_of;
 
 /// A decoded checkpoint. All channels are there by number, with their versions.
+#[derive(Clone)]
 pub(crate) struct Head {
     /// The checkpoint it is the state of; none on a new thread.
     pub(crate) checkpoint: Option<HeadCheckpoint>,

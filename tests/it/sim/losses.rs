@@ -1,12 +1,18 @@
 //! One lost commit at a time, on small programs.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use annals::Durability;
+use annals::base::ThreadId;
 use annals::prelude::*;
 use annals::store::Backend;
+use annals::{Durability, Run, block_on};
 
 use super::disk::{Crash, Disk};
+use crate::lines::EVERY_WAY;
 
 /// A program that calls a task three times. A graph inside it keeps its state: it counts. Between the calls the program
 /// asks.
@@ -58,7 +64,7 @@ fn end(durability: Durability, faults: Vec<u64>, crash: Option<Crash>) -> (Vec<i
 
 #[test]
 fn what_a_task_returned_counts_only_with_what_a_graph_inside_it_stored() {
-    for durability in [Durability::Sync, Durability::Async] {
+    for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
         let (calm, writes) = end(durability, Vec::new(), None);
         assert_eq!(calm, [111, 222, 333]);
         for at in 0..writes {
@@ -73,5 +79,114 @@ fn what_a_task_returned_counts_only_with_what_a_graph_inside_it_stored() {
                 );
             }
         }
+    }
+}
+
+/// A graph that calls another one three times, which has a third one as a node; both of these keep their state and count.
+/// The innermost one asks in the second lap. In the second and the third lap the node that calls fails afterwards, once.
+fn turns() -> CompiledGraph<DynState> {
+    let add = |old: Value, new: Value| Ok::<_, String>((old.as_int().unwrap_or(0) + new.as_int().unwrap_or(0)).into());
+    let counting = || StateGraph::with_schema(DynSchema::new().reduce("n", add).last("lap").build());
+    let innermost = counting()
+        .node("ask", |state: &DynState, context: &Context| {
+            let asks = state.get("lap").as_int() == Some(1);
+            let answer = if asks { context.interrupt("go on?")?.as_int().unwrap_or(0) } else { 0 };
+            Ok(DynUpdate::new().set("n", 1 + answer))
+        })
+        .edge(START, "ask")
+        .persistence(Persistence::PerThread)
+        .compile()
+        .unwrap();
+    let middle = counting()
+        .node("ten", |_: &DynState| Ok(DynUpdate::new().set("n", 10)))
+        .node("innermost", innermost)
+        .edge(START, "ten")
+        .edge("ten", "innermost")
+        .persistence(Persistence::PerThread)
+        .compile()
+        .unwrap();
+    let failed = AtomicU32::new(0);
+    let turn = move |state: &DynState, context: &Context| {
+        let lap = state.get("laps").as_int().unwrap_or(0);
+        let done = middle.invoke(context, DynUpdate::new().set("lap", lap).set("n", 100))?;
+        if failed.load(Ordering::Relaxed) < lap as u32 {
+            failed.fetch_add(1, Ordering::Relaxed);
+            return Err("not yet".into());
+        }
+        Ok(DynUpdate::new().set("laps", 1).set("counts", Value::List(vec![done.state().get("n").clone()])))
+    };
+    StateGraph::with_schema(DynSchema::new().reduce("laps", add).append("counts").build())
+        .node_with(
+            "turn",
+            turn,
+            NodeOptions::new().retry(RetryPolicy::new().initial_interval(Duration::ZERO).jitter(false)),
+        )
+        .branch("turn", |state: &DynState| if state.get("laps").as_int() == Some(3) { END } else { "turn" })
+        .edge(START, "turn")
+        .compile()
+        .unwrap()
+}
+
+/// Runs on one of the drivers. One that only awaits its commits waits for the disk to write.
+fn run_on(driver: usize, disk: &Disk, run: Run<'_, DynState>, input: Input) -> Result<Outcome<DynState>> {
+    if driver == 0 {
+        return run.invoke(input);
+    }
+    let mut run = pin!(run.ainvoke(input));
+    block_on(poll_fn(|waiting| {
+        let polled = run.as_mut().poll(waiting);
+        if polled.is_pending() {
+            disk.write_submitted();
+        }
+        polled
+    }))
+}
+
+#[test]
+fn a_run_that_stores_nothing_before_it_ends_makes_one_commit() {
+    let mut ends = Vec::new();
+    for (way, head_cache_bytes) in EVERY_WAY.into_iter().flat_map(|way| [(way, 64 << 20), (way, 0)]) {
+        let (driver, durability) = way;
+        let disk = Disk::new(None, Vec::new());
+        let options = OpenOptions::new().head_cache_bytes(head_cache_bytes);
+        let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Backend>, options);
+        let (graph, thread) = (turns(), store.thread("t").unwrap());
+        let run = |input| run_on(driver, &disk, graph.run(&thread).durability(durability), input).unwrap();
+        let asked = run(annals::IntoInput::<DynState>::into_input(DynUpdate::new().set("laps", 0)));
+        assert_eq!((asked.is_done(), asked.interrupts().len()), (false, 1), "{way:?}");
+        if durability == Durability::Exit {
+            assert_eq!(disk.writes(), 1, "{way:?}: the run that asks");
+        }
+        let done = run(Input::Command(Command::resume(1000)));
+        assert!(done.is_done(), "{way:?}");
+        if durability == Durability::Exit {
+            assert_eq!(disk.writes(), 2, "{way:?}: the run that is answered");
+        }
+        assert!(store.check().unwrap().problems.is_empty());
+        ends.push((way, head_cache_bytes, done.state().to_map()));
+    }
+    let (_, _, first) = &ends[0];
+    assert!(ends.iter().all(|(_, _, end)| end == first), "{ends:#?}");
+}
+
+#[test]
+fn a_run_that_is_refused_or_dropped_stores_nothing_of_the_graphs_inside() {
+    let empty = |disk: &Disk| {
+        assert_eq!((disk.waiting(), disk.namespaces(&ThreadId::new("t").unwrap()).unwrap()), (0, Vec::new()));
+    };
+    for driver in [0, 1] {
+        let disk = Disk::new(None, vec![0]);
+        let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Backend>, OpenOptions::new());
+        let (graph, thread) = (turns(), store.thread("t").unwrap());
+        let run = || graph.run(&thread).durability(Durability::Exit);
+        let input = || annals::IntoInput::<DynState>::into_input(DynUpdate::new().set("laps", 0));
+        run_on(driver, &disk, run(), input()).unwrap_err();
+        empty(&disk);
+        let mut stream = run().stream(input(), &[StreamMode::Updates]).unwrap();
+        assert!(stream.next().is_some(), "the first turn has ended");
+        drop(stream);
+        empty(&disk);
+        assert_eq!(run_on(driver, &disk, run(), input()).unwrap().interrupts().len(), 1);
+        assert_eq!(disk.writes(), 2, "one was refused");
     }
 }
