@@ -128,7 +128,8 @@ fn begin_on(
         interrupt_after: settings.breakpoints(graph, "after")?,
         strict_resume: false,
         saving: match (host.durability, graph.persistence) {
-            (Durability::Exit, Persistence::PerThread) => Saving::AtEnd,
+            // What an earlier run left open is open until its end is stored: its question would be found again.
+            (Durability::Exit, persistence) if resuming || persistence == Persistence::PerThread => Saving::AtEnd,
             (Durability::Exit, _) => Saving::UnlessDone,
             _ => Saving::Steps,
         },

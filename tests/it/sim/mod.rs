@@ -59,8 +59,7 @@ impl Rng {
 #[derive(Debug)]
 struct Plan {
     seed: u64,
-    /// Whether each superstep is waited for.
-    sync: bool,
+    durability: Durability,
     /// Whether each run has an idempotency key, and is repeated until it does not fail.
     keyed: bool,
     /// Whether one task runs after another.
@@ -92,11 +91,19 @@ impl Plan {
         let mut rng = Rng(seed.rotate_left(17) ^ 0x91a4);
         let (sync, keyed, narrow) = (rng.chance(50), rng.chance(30), rng.chance(15));
         let inputs = if rng.chance(25) { 2 } else { 1 };
+        let mut apart = Rng(seed ^ 0xe817);
+        let durability = match sync {
+            // What is stored at the end alone does not say how many inputs there were.
+            _ if inputs == 1 && apart.chance(20) => Durability::Exit,
+            true => Durability::Sync,
+            false => Durability::Async,
+        };
+        let sync = durability == Durability::Sync;
         let body = match rng.chance(15) {
             true => Body::Program(Program::of(seed)),
             false => Body::Graph(Layers::of(seed, narrow, sync)),
         };
-        Self { seed, sync, keyed, narrow, inputs, body }
+        Self { seed, durability, keyed, narrow, inputs, body }
     }
 }
 
@@ -243,7 +250,7 @@ impl Sim<'_> {
             fate.controls = (0..1 + usize::from(both)).map(|_| RunControl::new()).collect();
             let runs = fate.controls.iter().map(|control| {
                 let mut run = graph.run(&self.thread).control(control).timer(self.clock.clone());
-                run = run.durability(if plan.sync { Durability::Sync } else { Durability::Async });
+                run = run.durability(plan.durability);
                 if plan.keyed {
                     run = run.idempotency_key(format!("request {requests}"));
                 }
@@ -303,7 +310,11 @@ impl Sim<'_> {
     ) -> Option<Ending> {
         let snapshot = graph.get_state(&self.thread).unwrap();
         assert!(snapshot.next.is_empty(), "seed {}: {:?} is still to run", self.plan.seed, snapshot.next);
-        let checkpoints = self.thread.history().unwrap().count();
+        let checkpoints = match self.plan.durability {
+            // One of each run.
+            Durability::Exit => 0,
+            _ => self.thread.history().unwrap().count(),
+        };
         let given = look(graph, &self.thread).unwrap().inputs;
         (given == self.plan.inputs).then(|| Ending { state: shown(&snapshot.values), checkpoints })
     }
@@ -335,9 +346,13 @@ struct Found {
 fn look<S: Clone + Send + Sync + 'static>(graph: &CompiledGraph<S>, thread: &Thread) -> Result<Found, Error> {
     let state = graph.get_state(thread)?;
     let mut inputs = 0;
+    let mut has_begun = false;
     for snapshot in thread.history()? {
         inputs += usize::from(snapshot?.source() == Source::Input);
+        has_begun = true;
     }
+    // What is stored at the end alone need not be made of its input.
+    inputs = inputs.max(usize::from(has_begun));
     Ok(Found { inputs, ended: state.tasks.is_empty(), open: state.interrupts })
 }
 
