@@ -111,7 +111,7 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
     let around = caller.namespace();
     let caller_path = outer.calls.path.text(&outer.node);
     // What counts is the number in this attempt, at which the next run goes on.
-    let number = index - outer.calls.attempt.calls;
+    let number = index.wrapping_sub(outer.calls.attempt.calls);
     let id = call_id(caller, &around, &call.name, &caller_path, number);
     let known = outer.calls.stored_of(id);
     let stored = known.and_then(|known| known.result.clone());

@@ -560,7 +560,7 @@ impl Calls {
 
     /// Returns which attempt follows this one.
     pub(crate) fn following(&self, attempts_max: u32) -> Attempt {
-        let number = (self.attempt.number + 1) % attempts_max.max(1);
+        let number = self.attempt.number.wrapping_add(1) % attempts_max.max(1);
         Attempt { number, calls: self.made.load(Ordering::Relaxed) }
     }
 
