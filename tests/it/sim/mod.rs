@@ -308,7 +308,8 @@ impl Sim<'_> {
         graph: &CompiledGraph<S>,
         shown: fn(&S) -> BTreeMap<String, String>,
     ) -> Option<Ending> {
-        let snapshot = graph.get_state(&self.thread).unwrap();
+        // What a run that was dropped had submitted may meet the crash here.
+        let snapshot = graph.get_state(&self.thread).ok()?;
         assert!(snapshot.next.is_empty(), "seed {}: {:?} is still to run", self.plan.seed, snapshot.next);
         let checkpoints = match self.plan.durability {
             // One of each run.
@@ -325,9 +326,16 @@ impl Sim<'_> {
         let store = self.thread.store();
         let moments: Vec<_> = asleep.iter().filter_map(|question| question.wake_at).collect();
         let timers = store.timers(None).unwrap();
-        assert!(timers.iter().all(|timer| moments.contains(&timer.wake_at)), "{timers:?} {moments:?}");
         let first = store.next_timer().unwrap();
-        assert!(!stopped || first.as_ref().map(|timer| timer.wake_at) == moments.into_iter().min(), "{timers:?}");
+        // Of two runs that store at their ends, one may have ended a task that sleeps in the other: nobody removes its timer
+        // before the superstep ends, and it wakes for nothing.
+        let is_exact = !(self.trouble.rivals && self.plan.durability == Durability::Exit);
+        let is_open = |timer: &annals::store::TimerRecord| moments.contains(&timer.wake_at);
+        assert!(!is_exact || timers.iter().all(is_open), "{timers:?} {moments:?}");
+        assert!(
+            !stopped || !is_exact || first.as_ref().map(|timer| timer.wake_at) == moments.into_iter().min(),
+            "{timers:?}"
+        );
         if let Some(first) = first {
             self.clock.set(first.wake_at);
         }
@@ -405,7 +413,7 @@ fn whatever_happens_the_end_is_that_of_a_run_left_alone() {
 
 #[test]
 fn seeds_that_did_not_hold_once_do() {
-    for seed in [10_000_024, 10_000_287, 10_009_304, 10_014_128, 10_076_667] {
+    for seed in [10_000_024, 10_000_287, 10_009_304, 10_014_128, 10_076_667, 10_100_318, 10_617_661] {
         one_seed(seed);
     }
 }
