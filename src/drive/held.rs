@@ -64,6 +64,9 @@ impl Held {
     pub(super) fn keep(&self, graph: &Graph, thread: &Thread, head: &Head) {
         let Some(checkpoint) = head.checkpoint.map(|checkpoint| checkpoint.id) else { return };
         let mut state = self.0.lock();
+        if state.batches.is_empty() {
+            return;
+        }
         let at = thread.point(checkpoint);
         if state.checkpoint(&at).is_some() && state.head(graph, &at).is_none() {
             let (namespace, head) = (at.namespace, head.clone());
@@ -85,6 +88,9 @@ impl Held {
     /// Returns the newest checkpoint of a namespace that is held back, and where the graphs around it stood.
     pub(super) fn newest(&self, thread: &Thread) -> Option<(CheckpointId, Arc<[(Namespace, CheckpointId)]>)> {
         let state = self.0.lock();
+        if state.batches.is_empty() {
+            return None;
+        }
         let anywhere = thread.point(CheckpointId::default());
         let newest = state.batches_of(&anywhere).find_map(|batch| batch.checkpoints.last())?;
         Some((newest.id, Arc::clone(&newest.parents)))

@@ -212,8 +212,7 @@ pub(crate) fn next_attempt(job: &mut CallJob, error: &BoxError, chance: impl FnO
         return None;
     }
     let pause = policy.pause(failed, chance);
-    let attempts_max = policies.iter().map(|policy| policy.max_attempts).max().unwrap_or(1);
-    job.context = job.context.next_attempt(attempts_max);
+    job.context = job.context.next_attempt(policies);
     Some(pause)
 }
 

@@ -94,8 +94,7 @@ impl Machine {
             // The next attempt asks nothing that was answered.
             let mut asked = context.asked().lock();
             extra.begun = std::mem::take(&mut asked.begun);
-            let attempts_max = policies.iter().map(|policy| policy.max_attempts).max().unwrap_or(1);
-            extra.attempt = Some(context.calls().following(attempts_max));
+            extra.attempt = Some(context.calls().following(policies));
             if asked.took {
                 task.answers = std::mem::take(&mut asked.answers);
                 task.answered = true;

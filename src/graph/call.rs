@@ -544,8 +544,8 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Returns what the next attempt to run the task needs, of which there may be so many.
-    pub(crate) fn next_attempt(&self, attempts_max: u32) -> Self {
+    /// Returns what the next attempt to run the task needs, which these policies allow.
+    pub(crate) fn next_attempt(&self, policies: &[RetryPolicy]) -> Self {
         Self {
             path: self.path.clone(),
             graph: self.graph.clone(),
@@ -555,12 +555,13 @@ impl Calls {
             unnoted: true.into(),
             ..Self::default()
         }
-        .at(self.following(attempts_max))
+        .at(self.following(policies))
     }
 
     /// Returns which attempt follows this one.
-    pub(crate) fn following(&self, attempts_max: u32) -> Attempt {
-        let number = self.attempt.number.wrapping_add(1) % attempts_max.max(1);
+    pub(crate) fn following(&self, policies: &[RetryPolicy]) -> Attempt {
+        let attempts_max = policies.iter().map(|policy| policy.max_attempts).max().unwrap_or(1).max(1);
+        let number = self.attempt.number.wrapping_add(1) % attempts_max;
         Attempt { number, calls: self.made.load(Ordering::Relaxed) }
     }
 

@@ -14,6 +14,7 @@ use super::call::Calls;
 use super::command::Command;
 use super::control::RunControl;
 use super::life::Life;
+use super::policy::RetryPolicy;
 use super::scope::{LivePart, Scope};
 use super::task_info::{NodePlace, TaskInfo, TaskParts};
 
@@ -143,7 +144,7 @@ impl Context {
 
     /// Returns the context of the next attempt to run a called task: with the answers that this one has, and with how
     /// the graphs that it called began, so that those of the next one begin alike.
-    pub(crate) fn next_attempt(&self, attempts_max: u32) -> Self {
+    pub(crate) fn next_attempt(&self, policies: &[RetryPolicy]) -> Self {
         let parts = &*self.0;
         let asked = {
             let asked = parts.asked.lock();
@@ -165,7 +166,7 @@ impl Context {
             error: parts.error.clone(),
             place: parts.place.clone(),
             asked: Mutex::new(asked),
-            calls: parts.calls.next_attempt(attempts_max),
+            calls: parts.calls.next_attempt(policies),
             life: parts.life.again(),
         })
     }

@@ -190,3 +190,65 @@ fn a_run_that_is_refused_or_dropped_stores_nothing_of_the_graphs_inside() {
         assert_eq!(disk.writes(), 2, "one was refused");
     }
 }
+
+#[test]
+fn a_graph_that_was_answered_does_not_ask_again_when_its_task_does() {
+    for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
+        let inner = StateGraph::with_schema(DynSchema::new().last("heard").build())
+            .node("ask", |_: &DynState, context: &Context| {
+                Ok(DynUpdate::new().set("heard", context.interrupt("inside?")?))
+            })
+            .edge(START, "ask")
+            .compile()
+            .unwrap();
+        let both = move |_: &DynState, context: &Context| {
+            let heard = inner.invoke(context, DynUpdate::new())?.state().get("heard").clone();
+            Ok(DynUpdate::new().set("heard", Value::List(vec![heard, context.interrupt("outside?")?])))
+        };
+        let graph = StateGraph::with_schema(DynSchema::new().last("heard").build());
+        let graph = graph.node("both", both).edge(START, "both").compile().unwrap();
+        let thread = Store::memory().thread("t").unwrap();
+        let run = |input| graph.run(&thread).durability(durability).invoke(input).unwrap();
+        let asked =
+            |outcome: &Outcome<DynState>| outcome.interrupts().iter().map(|q| q.value.clone()).collect::<Vec<_>>();
+        let first = run(annals::IntoInput::<DynState>::into_input(DynUpdate::new()));
+        assert_eq!(asked(&first), [Value::from("inside?")], "{durability:?}");
+        assert_eq!(asked(&run(Input::Command(Command::resume("a")))), [Value::from("outside?")], "{durability:?}");
+        let done = run(Input::Command(Command::resume("b")));
+        assert!(done.is_done(), "{durability:?}: {:?}", asked(&done));
+        assert_eq!(done.state().get("heard"), &Value::List(vec!["a".into(), "b".into()]), "{durability:?}");
+    }
+}
+
+#[test]
+fn a_graph_that_comes_to_the_place_of_another_one_finds_what_that_has_left() {
+    let add = |old: Value, new: Value| Ok::<_, String>((old.as_int().unwrap_or(0) + new.as_int().unwrap_or(0)).into());
+    for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
+        let counting = |by: i64| {
+            StateGraph::with_schema(DynSchema::new().reduce("n", add).build())
+                .node("count", move |_: &DynState| Ok(DynUpdate::new().set("n", by)))
+                .edge(START, "count")
+                .persistence(Persistence::PerThread)
+                .compile()
+                .unwrap()
+        };
+        let graphs = [counting(1), counting(10)];
+        let turn = move |state: &DynState, context: &Context| {
+            let lap = state.get("laps").as_int().unwrap_or(0);
+            let done = graphs[lap as usize % 2].invoke(context, DynUpdate::new().set("n", 100))?;
+            Ok(DynUpdate::new().set("laps", 1).set("counts", Value::List(vec![done.state().get("n").clone()])))
+        };
+        let graph = StateGraph::with_schema(DynSchema::new().reduce("laps", add).append("counts").build())
+            .node("turn", turn)
+            .branch("turn", |state: &DynState| if state.get("laps").as_int() == Some(3) { END } else { "turn" })
+            .edge(START, "turn")
+            .compile()
+            .unwrap();
+        let store = Store::memory();
+        let thread = store.thread("t").unwrap();
+        let done = graph.run(&thread).durability(durability).invoke(DynUpdate::new().set("laps", 0)).unwrap();
+        let counts: Vec<_> = done.state().list("counts").unwrap().iter().cloned().collect();
+        assert_eq!(counts, [Value::from(101), 211.into(), 312.into()], "{durability:?}");
+        assert!(store.check().unwrap().problems.is_empty());
+    }
+}
