@@ -12,7 +12,6 @@ use super::effect::{Start, Status};
 use super::error::{ResumeProblem, RunError};
 use super::exit::Saving;
 use super::head::RESUME;
-use super::input::input_value;
 use super::load::asleep_of;
 use super::machine::Machine;
 use super::plan::{Order, plan};
@@ -112,15 +111,11 @@ impl Machine {
         self.head.versions[input as usize] = self.head.version_max;
         self.head.present[input as usize] = true;
         self.head.updated = Some(vec![input]);
-        let held = if self.graph.start.branches.is_empty() {
-            // The first superstep needs no user code and is committed together with the input: its writes hold it.
-            Value::Null
-        } else {
-            input_value(&self.graph, &output)?
-        };
         self.head.input = Some(output);
         if record {
-            let data = crate::store::batch::Data::New(Encoded::encode(&held)?.into());
+            // The value is left out: the writes of the input task hold it, which mostly share the commit of the
+            // checkpoint. `Machine::store_input` adds it if the checkpoint is committed before that task has run.
+            let data = crate::store::batch::Data::New(Encoded::encode(&Value::Null)?.into());
             self.changes.note(input, crate::store::batch::ChangeValue::Value(data), None);
         }
         self.checkpoint(Source::Input, Vec::new());

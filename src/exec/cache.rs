@@ -52,7 +52,7 @@ impl Machine {
         if self.scope.cache.is_none() {
             return Ok(false);
         }
-        self.flush();
+        self.flush()?;
         let mut known = indexmap::IndexMap::new();
         let graph = Arc::clone(&self.graph);
         for slot in 0..self.tasks.len() {
@@ -82,12 +82,9 @@ impl Machine {
                 self.show_done(*slot, true);
             }
         }
-        if self.tasks.iter().any(|task| matches!(task.status, TaskStatus::Due)) {
-            self.start_due();
-        } else {
-            let ended = self.end_superstep();
-            self.settle(ended);
-        }
+        let due = self.tasks.iter().any(|task| matches!(task.status, TaskStatus::Due));
+        let done = if due { self.start_due() } else { self.end_superstep() };
+        self.settle(done);
     }
 
     fn entry_of(&self, slot: usize, node: usize, policy: &CachePolicy) -> Result<CacheEntry, RunError> {

@@ -276,7 +276,11 @@ impl Machine {
             return Some(effect);
         }
         if !matches!(self.status, Status::Running) {
-            self.flush_kept();
+            if let Err(error) = self.flush_kept()
+                && !matches!(self.status, Status::Failed(_))
+            {
+                self.status = Status::Failed(error);
+            }
             return self.effects.pop_front();
         }
         self.save_finished()
@@ -351,21 +355,21 @@ impl Machine {
         loop {
             self.show_checkpoint()?;
             if self.step > self.stop {
-                self.flush();
+                self.flush()?;
                 return Err(RunError::RecursionLimit { limit: self.request.recursion_limit });
             }
             if self.tasks.is_empty() {
-                self.flush();
+                self.flush()?;
                 self.status = Status::Done;
                 return Ok(());
             }
             self.restore()?;
             if self.breaks(&self.request.before.clone()) {
-                self.flush();
+                self.flush()?;
                 return self.interrupt(Vec::new());
             }
             if let Some(reason) = self.scope.control.drain_reason() {
-                self.flush();
+                self.flush()?;
                 self.status = Status::Drained(reason);
                 return Ok(());
             }
@@ -385,7 +389,7 @@ impl Machine {
                 self.next()?;
             } else {
                 if !self.look_up()? {
-                    self.start_due();
+                    self.start_due()?;
                 }
                 return Ok(());
             }
@@ -396,8 +400,8 @@ impl Machine {
     }
 
     /// Starts the tasks that have to run, once everything before them is committed.
-    pub(super) fn start_due(&mut self) {
-        self.flush();
+    pub(super) fn start_due(&mut self) -> Result<(), RunError> {
+        self.flush()?;
         self.within = self.request.step_timeout.map(|limit| Arc::new(StepTime::new(self.step, limit)));
         for slot in 0..self.tasks.len() {
             if matches!(self.tasks[slot].status, TaskStatus::Due) {
@@ -406,6 +410,7 @@ impl Machine {
                 self.effects.push_back(Effect::Start(Box::new(job)));
             }
         }
+        Ok(())
     }
 
     /// Gives tasks that have ended before what they wrote.
@@ -590,7 +595,7 @@ impl Machine {
                 // What the nodes did is kept, though it makes no superstep, if the checkpoint before it is.
                 self.broken = true;
                 let stored = std::mem::take(&mut self.outbox).is_empty();
-                self.flush_kept();
+                self.flush_kept()?;
                 if stored && !consumed.is_empty() {
                     self.commit(Vec::new(), consumed);
                 }
@@ -607,7 +612,7 @@ impl Machine {
         self.show_changed(&updated);
         self.checkpoint(Source::Loop, consumed);
         if stops && self.is_news() {
-            self.flush();
+            self.flush()?;
             self.show_checkpoint()?;
             self.interrupt(Vec::new())?;
         }

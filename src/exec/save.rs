@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use crate::base::{Encoded, Value, WriteValue};
 use crate::graph::{Context, Graph, Interrupt, Left, Scope};
-use crate::store::batch::Expect;
+use crate::store::batch::{ChangeValue, Data, Expect};
 use crate::store::{Batch, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source};
 
 use super::effect::{Effect, Status};
 use super::error::RunError;
 use super::exit::{Saving, fold, hold};
 use super::head::{ERROR, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, LEFT, NO_WRITES, RESUME};
+use super::input::input_value;
 use super::load::asleep_of;
 use super::machine::Machine;
 use super::plan::{Order, plan};
@@ -67,13 +68,14 @@ impl Machine {
     }
 
     /// Hands out what was kept back until the end of the run.
-    pub(super) fn flush_kept(&mut self) {
+    pub(super) fn flush_kept(&mut self) -> Result<(), RunError> {
         // A graph inside that came to its end, or to the end of its supersteps, leaves nothing.
         let ended = matches!(self.status, Status::Done | Status::Failed(RunError::RecursionLimit { .. }));
         if self.request.saving == Saving::UnlessDone && ended {
-            return;
+            return Ok(());
         }
-        if let Some(kept) = self.kept.take() {
+        if let Some(mut kept) = self.kept.take() {
+            self.store_input(&mut kept)?;
             self.head.parent = match kept.parent {
                 Some(Parent::Local(parent)) => Some(parent),
                 _ => None,
@@ -91,14 +93,30 @@ impl Machine {
                 self.commit(Vec::new(), unsaved);
             }
         }
+        Ok(())
     }
 
-    /// Hands the checkpoints out that were made.
-    pub(super) fn flush(&mut self) {
-        if !self.outbox.is_empty() {
-            let checkpoints = std::mem::take(&mut self.outbox);
+    /// Hands out the checkpoints that were made.
+    pub(super) fn flush(&mut self) -> Result<(), RunError> {
+        let mut checkpoints = std::mem::take(&mut self.outbox);
+        if let Some(last) = checkpoints.last_mut() {
+            self.store_input(last)?;
             self.commit(checkpoints, Vec::new());
         }
+        Ok(())
+    }
+
+    /// Adds the value of the input to the newest checkpoint, if the input task has not run: no writes hold the value.
+    fn store_input(&self, checkpoint: &mut NewCheckpoint) -> Result<(), RunError> {
+        let input = self.graph.input();
+        let is_due = self.head.versions[input as usize] > self.head.input_seen;
+        let Some(value) = self.head.input.as_ref().filter(|_| is_due) else { return Ok(()) };
+        let name = &self.graph.channels[input as usize];
+        if let Some(change) = checkpoint.changes.iter_mut().find(|change| change.channel == *name) {
+            let value = Encoded::encode(&input_value(&self.graph, value)?)?;
+            change.value = ChangeValue::Value(Data::New(value.into()));
+        }
+        Ok(())
     }
 
     pub(super) fn commit(&mut self, checkpoints: Vec<NewCheckpoint>, writes: Vec<NewWrites>) {
@@ -171,7 +189,7 @@ impl Machine {
         if !self.records() {
             return Ok(());
         }
-        self.flush_kept();
+        self.flush_kept()?;
         let mut writes = std::mem::take(&mut self.called);
         for slot in 0..self.tasks.len() {
             if !self.tasks[slot].saved {

@@ -30,6 +30,10 @@ mod commands;
 #[path = "commands.rs"]
 mod commands_in_a_file;
 mod crash;
+mod draining;
+/// The same runs on a file.
+#[path = "draining.rs"]
+mod draining_in_a_file;
 mod durable;
 /// The same on a file.
 #[path = "durable.rs"]
