@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use parking_lot::Mutex;
 
-use crate::base::{CheckpointId, Namespace};
+use crate::base::{CheckpointId, Namespace, RunId};
 use crate::error::Error;
 use crate::graph::{Context, Persistence};
 use crate::history::Thread;
@@ -69,16 +69,16 @@ impl Children {
             // Its namespace is that of the task.
             return Ok(Begins { at: Some(thread.point(newest)), named: false, resumes: resuming });
         }
-        let stored = |record: CheckpointRecord| (record.point, record.parents);
         let made = match held.newest(thread) {
-            Some((newest, parents)) => Some((thread.point(newest), parents)),
-            None if first => self.pinned(thread)?.map(stored),
-            None => backend.checkpoint(&thread.point(newest))?.map(stored),
+            Some((newest, parents)) => Some((thread.point(newest), parents, None)),
+            None if first => self.pinned(thread)?.map(|pin| (pin.record.point, pin.record.parents, pin.named_by)),
+            None => backend.checkpoint(&thread.point(newest))?.map(|record| (record.point, record.parents, None)),
         };
-        let Some((at, parents)) = made else { return Ok(Begins { at: None, named: false, resumes: false }) };
+        let Some((at, parents, named_by)) = made else { return Ok(Begins { at: None, named: false, resumes: false }) };
         // Another task of the same node may have left it where it is.
         let (namespace, checkpoint) = (&context.parts().namespace, context.parts().checkpoint);
-        let of_task = parents.iter().any(|(around, at)| around == namespace && Some(*at) == checkpoint);
+        let of_task = named_by.is_some_and(|fork| outermost_checkpoint(context) == Some(fork))
+            || parents.iter().any(|(around, at)| around == namespace && Some(*at) == checkpoint);
         let stored = context.calls().stored.iter().flat_map(|stored| stored.iter());
         let is_left = |(left, head): &(String, CheckpointId)| left == at.namespace.as_str() && *head == at.checkpoint;
         // Unless that one has ended.
@@ -104,7 +104,7 @@ impl Children {
                 // The superstep that was due there is made again here.
                 let there = Self::new(Some(origin), true, &[]);
                 return match there.pinned(&before)? {
-                    Some(record) => Ok(Some(record.point)),
+                    Some(pin) => Ok(Some(pin.record.point)),
                     None => there.inherited(&before),
                 };
             }
@@ -114,21 +114,29 @@ impl Children {
     }
 
     /// Returns the newest checkpoint that belongs to the lineage the run began on.
-    fn pinned(&self, thread: &Thread) -> Result<Option<CheckpointRecord>, Error> {
+    fn pinned(&self, thread: &Thread) -> Result<Option<Pin>, Error> {
         let Some(start) = &self.start else { return Ok(None) };
         let next = thread.store().backend().checkpoint(start)?;
-        let mut line = Line { thread, next, seen: Vec::new(), counts: !self.replays };
+        let mut line = Line { thread, next, seen: Vec::new(), counts: !self.replays, named: None };
         for snapshot in thread.history()? {
             let record = snapshot?.record().clone();
-            let around = record.parents.iter().find(|(namespace, _)| namespace.is_root());
-            if let Some((_, root)) = around
-                && line.holds(*root, start, self.replays)?
-            {
-                return Ok(Some(record));
+            let parent = record.parents.iter().find(|(namespace, _)| namespace.is_root());
+            let Some((_, root)) = parent else { continue };
+            let counts = line.counts(*root, record.run, start, self.replays)?;
+            let named_by = line.named.filter(|named| named.checkpoint == record.point.checkpoint).map(|named| named.by);
+            if counts || named_by.is_some() {
+                return Ok(Some(Pin { record, named_by }));
             }
         }
         Ok(None)
     }
+}
+
+/// Returns the checkpoint of the outermost graph that the task of a context runs on.
+fn outermost_checkpoint(context: &Context) -> Option<CheckpointId> {
+    let parts = context.parts();
+    let root = parts.around.as_ref().and_then(|around| around.parents.iter().find(|(of, _)| of.is_root()));
+    root.map(|(_, checkpoint)| *checkpoint).or(parts.checkpoint.filter(|_| parts.namespace.is_root()))
 }
 
 /// Refuses to go on for a task that another run has ended meanwhile: what the graph does now is for the next one.
@@ -155,46 +163,86 @@ fn refuse_if_ended(
     .into())
 }
 
+/// The checkpoint of a subgraph that a lineage of the outermost graph pins.
+struct Pin {
+    record: CheckpointRecord,
+    /// The fork of the outermost graph that names the checkpoint, if no checkpoint of the subgraph names the fork.
+    named_by: Option<CheckpointId>,
+}
+
+/// A checkpoint of a subgraph that a fork of the outermost graph began with.
+#[derive(Clone, Copy)]
+struct Named {
+    checkpoint: CheckpointId,
+    by: CheckpointId,
+}
+
 /// A lineage of the outermost graph, read as far back as it is asked for.
 struct Line<'a> {
+    /// The namespace of the subgraph.
     thread: &'a Thread,
     next: Option<CheckpointRecord>,
-    /// What was read, newest first: the checkpoint, how far it is from the first one, and whether what graphs inside
-    /// made at it belongs to the lineage.
-    seen: Vec<(CheckpointId, u64, bool)>,
-    /// Whether the next one counts.
+    /// The checkpoints that were read, newest first.
+    seen: Vec<Ancestor>,
+    /// Whether checkpoints of subgraphs that were made at the next one count.
+    counts: bool,
+    /// The checkpoint of the subgraph that the newest fork of the lineage names.
+    named: Option<Named>,
+}
+
+/// A checkpoint of a lineage.
+struct Ancestor {
+    id: CheckpointId,
+    ordinal: u64,
+    run: Option<RunId>,
+    /// Whether checkpoints of subgraphs that were made at it belong to the lineage.
     counts: bool,
 }
 
 impl Line<'_> {
-    /// Returns whether what was made inside while the outermost graph stood at `root` belongs to the lineage.
-    fn holds(&mut self, root: CheckpointId, start: &Point, replays: bool) -> Result<bool, Error> {
-        let known = |line: &Self| line.seen.iter().find(|(id, ..)| *id == root).map(|(_, _, counts)| *counts);
+    /// Returns whether what a run made in a subgraph while the outermost graph stood at `root` belongs to the lineage.
+    fn counts(&mut self, root: CheckpointId, run: Option<RunId>, start: &Point, replays: bool) -> Result<bool, Error> {
+        let known = |line: &Self| line.seen.iter().find(|seen| seen.id == root).map(|seen| seen.counts);
         if let Some(counts) = known(self) {
             return Ok(counts);
         }
         let backend = self.thread.store().backend();
         let wanted = backend.checkpoint(&Point { checkpoint: root, ..start.clone() })?.map(|record| record.ordinal);
-        let before = |(id, ordinal, _): &(CheckpointId, u64, bool)| match wanted {
-            Some(wanted) => *ordinal <= wanted,
-            None => *id < root,
+        let before = |seen: &Ancestor| match wanted {
+            Some(wanted) => seen.ordinal <= wanted,
+            None => seen.id < root,
         };
         while !self.seen.last().is_some_and(before)
             && let Some(record) = self.next.take()
         {
-            self.seen.push((record.point.checkpoint, record.ordinal, self.counts));
-            let Some(parent) = record.parent else { break };
-            self.next = backend.checkpoint(&Point { checkpoint: parent, ..record.point })?;
-            // What a fork or another branch began anew was not carried on from what its parent did.
-            let anew = record.source == Source::Fork
-                || (replays && self.seen.len() == 1 && record.source == Source::Update)
-                || self.next.as_ref().is_some_and(|parent| parent.branch != record.branch);
-            self.counts = !anew;
+            self.read(record, replays)?;
         }
         if wanted.is_none() {
-            // It was made by a run that stored only its last checkpoint: the one that came next.
-            return Ok(self.seen.iter().rfind(|(id, ..)| *id > root).is_some_and(|(_, _, counts)| *counts));
+            // A run with durability `exit` stores its last checkpoint alone. The steps before it led there.
+            return Ok(self.seen.iter().any(|seen| seen.id > root && seen.run.is_some() && seen.run == run));
         }
         Ok(known(self).unwrap_or(false))
+    }
+
+    /// Adds a checkpoint to the lineage, and reads its parent.
+    fn read(&mut self, record: CheckpointRecord, replays: bool) -> Result<(), Error> {
+        let (id, ordinal, run) = (record.point.checkpoint, record.ordinal, record.run);
+        let counts = self.counts;
+        self.seen.push(Ancestor { id, ordinal, run, counts });
+        let Some(parent) = record.parent else { return Ok(()) };
+        self.next = self.thread.store().backend().checkpoint(&Point { checkpoint: parent, ..record.point })?;
+        // The superstep of a checkpoint that is forked, or left for another branch, is made again: what subgraphs did in
+        // it does not count, unless the fork names it.
+        let is_fork = record.source == Source::Fork;
+        let names = record.parents.iter().find(|(namespace, _)| namespace == self.thread.namespace());
+        let names = names.filter(|_| is_fork && counts);
+        if let (Some((_, checkpoint)), None) = (names, self.named) {
+            self.named = Some(Named { checkpoint: *checkpoint, by: id });
+        }
+        let anew = is_fork
+            || (replays && self.seen.len() == 1 && record.source == Source::Update)
+            || self.next.as_ref().is_some_and(|parent| parent.branch != record.branch);
+        self.counts = !anew;
+        Ok(())
     }
 }

@@ -101,6 +101,10 @@ mod streams;
 /// The same streams on a file.
 #[path = "streams.rs"]
 mod streams_in_a_file;
+mod subgraph_branches;
+/// The same graphs on a file.
+#[path = "subgraph_branches.rs"]
+mod subgraph_branches_in_a_file;
 mod subgraphs;
 /// The same graphs on a file.
 #[path = "subgraphs.rs"]
