@@ -13,9 +13,15 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// Makes a barrier that has seen nothing.
+    /// Returns a barrier that has seen none of its names. A repeated name counts once.
     pub fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let names: Vec<_> = names.into_iter().map(Into::into).collect();
+        let mut distinct: Vec<String> = Vec::new();
+        for name in names.into_iter().map(Into::into) {
+            if !distinct.contains(&name) {
+                distinct.push(name);
+            }
+        }
+        let names = distinct;
         Self { seen: vec![false; names.len()], names, finished: None }
     }
 
@@ -105,6 +111,13 @@ mod tests {
         assert!(barrier.is_complete() && barrier.consume());
         assert_eq!(barrier.seen().count(), 0);
         assert!(matches!(barrier.update(["c"]), Err(ChannelError::NotAwaited { .. })));
+    }
+
+    #[test]
+    fn a_repeated_name_is_awaited_once() {
+        let mut barrier = Barrier::new(["a", "a"]);
+        barrier.update(["a", "a"]).unwrap();
+        assert!(barrier.is_complete() && barrier.consume());
     }
 
     #[test]
