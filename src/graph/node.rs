@@ -43,6 +43,15 @@ impl NodeOutput {
     }
 }
 
+/// The update of a command joins the writes of the node, so that the updates in a list apply in the order of the list. A
+/// command for the parent graph keeps its update: the parent graph applies it.
+impl From<Command> for NodeOutput {
+    fn from(mut command: Command) -> Self {
+        let writes = if command.parent { Writes::default() } else { std::mem::take(&mut command.update) };
+        Self { writes, commands: vec![command] }
+    }
+}
+
 impl<S> IntoOutput<S> for () {
     fn into_output(self) -> NodeOutput {
         NodeOutput::default()
@@ -51,7 +60,7 @@ impl<S> IntoOutput<S> for () {
 
 impl<S> IntoOutput<S> for Command {
     fn into_output(self) -> NodeOutput {
-        NodeOutput { writes: Writes::default(), commands: vec![self] }
+        NodeOutput::from(self)
     }
 }
 
