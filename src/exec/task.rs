@@ -332,7 +332,7 @@ pub(super) fn leave(job: &TaskJob, output: NodeOutput, writes: &mut Vec<TaskWrit
     }
     let mut own = Vec::new();
     for target in state_writes(job, output, &mut own)? {
-        push_target(graph, &target, &mut own)?;
+        push_goto(graph, &target, &mut own)?;
     }
     for channel in &out.edges {
         push(&mut own, *channel, WriteKind::Trigger);
@@ -453,10 +453,23 @@ pub(super) fn push(writes: &mut Vec<TaskWrite>, channel: u32, kind: WriteKind) {
     writes.push(TaskWrite { index: writes.len() as i32, channel, kind, encoded: None });
 }
 
-/// Writes a target. Unknown nodes are dropped, as in the reference.
+/// Writes a target of a conditional edge.
+///
+/// # Errors
+/// [`RunError::SendToEnd`]; as [`push_goto`].
 pub(super) fn push_target(graph: &Graph, target: &Target, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
     match target {
-        Target::Send(send) if &*send.node == END => return Err(RunError::SendToEnd),
+        Target::Send(send) if &*send.node == END => Err(RunError::SendToEnd),
+        _ => push_goto(graph, target, writes),
+    }
+}
+
+/// Writes a target of a command. A target that is not a node is dropped, `END` included, as in the reference.
+///
+/// # Errors
+/// [`RunError::BadTimeout`] for a send whose timeout is zero.
+fn push_goto(graph: &Graph, target: &Target, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
+    match target {
         Target::Send(send) if send.timeout.is_some_and(|timeout| timeout.is_zero()) => {
             return Err(RunError::BadTimeout { node: send.node.to_string() });
         }
@@ -519,7 +532,7 @@ pub(crate) fn command_writes(graph: &Graph, command: Command, seed: u64) -> Resu
         push(&mut writes, field as u32, WriteKind::Field(Some(write)));
     }
     for target in &command.goto {
-        push_target(graph, target, &mut writes)?;
+        push_goto(graph, target, &mut writes)?;
     }
     encode_stored(graph, &mut writes)?;
     Ok(writes)
