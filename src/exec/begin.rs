@@ -61,6 +61,9 @@ impl Machine {
         if resume.is_some() && !self.records() {
             return Err(RunError::NoStore);
         }
+        if command.parent {
+            return Err(RunError::NoParentGraph);
+        }
         if command.update.is_empty() && command.goto.is_empty() && resume.is_none() {
             return Err(RunError::EmptyInput);
         }

@@ -95,6 +95,9 @@ pub enum RunError {
     /// The run was given nothing to do (`EmptyInputError`).
     #[error("there is nothing to run: the thread has no checkpoint to continue from, and no input was given")]
     EmptyInput,
+    /// The input of a run is a command for the parent graph (`InvalidUpdateError`). Nothing was written.
+    #[error("a command for the parent graph cannot be the input of a run")]
+    NoParentGraph,
     /// The run did not end within its supersteps (`GRAPH_RECURSION_LIMIT`). The thread can be continued.
     #[error("the run did not end within {limit} supersteps; its last superstep is stored and can be continued")]
     RecursionLimit {
@@ -294,6 +297,7 @@ impl RunError {
             }
             Self::State(StateError::Channel { .. })
             | Self::SendToEnd
+            | Self::NoParentGraph
             | Self::AmbiguousUpdate { .. }
             | Self::UnknownNode { .. } => "InvalidUpdateError",
             Self::State(StateError::Message { source, .. }) => source.class().as_str(),

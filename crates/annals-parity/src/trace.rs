@@ -131,7 +131,10 @@ pub(crate) fn error(of: &Error) -> Json {
         | RunError::BadRecursionLimit { .. }
         | RunError::NoThread
         | RunError::NoCache => "ValueError",
-        RunError::SendToEnd | RunError::AmbiguousUpdate { .. } | RunError::UnknownNode { .. } => "InvalidUpdateError",
+        RunError::SendToEnd
+        | RunError::NoParentGraph
+        | RunError::AmbiguousUpdate { .. }
+        | RunError::UnknownNode { .. } => "InvalidUpdateError",
         RunError::Edit(EditProblem::NoSupersteps | EditProblem::NoUpdates { .. }) => "ValueError",
         RunError::Edit(_) => "InvalidUpdateError",
         _ => return other(&run.to_string()),
