@@ -17,7 +17,7 @@ use super::error::RunError;
 use super::head::{PendingWrite, PendingWrites};
 use super::load::task_writes;
 use super::machine::Machine;
-use super::task::{Task, TaskStatus, TaskWrite, WriteKind, encode, encode_stored, given};
+use super::task::{Task, TaskStatus, TaskWrite, WriteKind, encode, encode_stored, given, mark_end};
 
 /// Where a result is kept, and for how long.
 #[derive(Clone)]
@@ -77,7 +77,8 @@ impl Machine {
     pub(crate) fn handle_found(&mut self, slots: &[usize], found: Vec<Option<Encoded>>, now: Timestamp) {
         self.now = now;
         for (slot, value) in slots.iter().zip(found) {
-            if let Some(writes) = value.and_then(|value| known_writes(&self.graph, &value, self.records())) {
+            if let Some(mut writes) = value.and_then(|value| known_writes(&self.graph, &value, self.records())) {
+                mark_end(&mut writes, self.records());
                 self.tasks[*slot].status = TaskStatus::Done(writes);
                 self.show_done(*slot, true);
             }
@@ -166,7 +167,7 @@ fn add(sum: &mut Summer, value: &Value) {
 
 /// Returns the effect that keeps what a task wrote, if that is kept: where it leads to as well.
 pub(super) fn keep(graph: &Graph, task: &Task, writes: &[TaskWrite]) -> Option<Effect> {
-    let entry = task.extra.as_ref()?.cache.clone().filter(|_| !writes.is_empty())?;
+    let entry = task.extra.as_ref()?.cache.clone()?;
     Some(Effect::Keep { key: entry.key, value: kept_writes(graph, writes)?, lifetime: entry.lifetime })
 }
 
@@ -208,7 +209,7 @@ pub(super) fn known_writes(graph: &Graph, kept: &Encoded, record: bool) -> Optio
         Some(PendingWrite { index: at as i32, channel: channel.into(), value, base: None })
     });
     let pending = PendingWrites { task: TaskId::default(), path: "".into(), writes: writes.collect::<Option<_>>()? };
-    let mut writes = task_writes(graph, &pending).ok().filter(|writes| writes.len() == count && count > 0)?;
+    let mut writes = task_writes(graph, &pending).ok().filter(|writes| writes.len() == count)?;
     if record {
         encode_stored(graph, &mut writes).ok()?;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::base::{CheckpointId, IdSource, ListRef, Namespace, Timestamp, WriteValue};
+use crate::base::{CheckpointId, IdSource, ListRef, Namespace, Timestamp};
 use crate::graph::{
     Around, Calls, Context, ContextParts, Graph, Interrupt, Life, RunControl, Scope, StepTime, StoredCall, TaskPath,
 };
@@ -21,7 +21,7 @@ use super::exit::Saving;
 use super::head::Head;
 use super::limits::{is_step_timeout, step_timeout};
 use super::show::ShownFields;
-use super::task::{Opened, Task, TaskJob, TaskOutcome, TaskStatus, TaskWrite, WriteKind};
+use super::task::{Opened, Task, TaskJob, TaskOutcome, TaskStatus, mark_end};
 use super::view::shown;
 
 /// One run of a graph in one namespace.
@@ -305,11 +305,7 @@ impl Machine {
             TaskOutcome::Done { mut writes, answers } => {
                 let kept = super::cache::keep(&self.graph, task, &writes);
                 self.effects.extend(kept);
-                if writes.is_empty() && self.recording.is_some() {
-                    // A task without writes must be seen to have ended.
-                    let (kind, encoded) = (WriteKind::Trigger, Some(WriteValue::Null));
-                    writes.push(TaskWrite { index: 0, channel: u32::MAX, kind, encoded });
-                }
+                mark_end(&mut writes, self.recording.is_some());
                 if let Some(extra) = &task.extra {
                     writes.iter_mut().for_each(|write| write.index += extra.first_index);
                 }

@@ -523,6 +523,14 @@ pub(super) fn drop_untracked(graph: &Graph, sends: &mut [SendTo]) {
     }
 }
 
+/// Adds a write without a channel to a recorded task that has written nothing: its end must be visible in the store.
+pub(super) fn mark_end(writes: &mut Vec<TaskWrite>, records: bool) {
+    if writes.is_empty() && records {
+        let (kind, encoded) = (WriteKind::Trigger, Some(WriteValue::Null));
+        writes.push(TaskWrite { index: 0, channel: u32::MAX, kind, encoded });
+    }
+}
+
 /// Makes the writes of a command that is given as the input of a run.
 pub(crate) fn command_writes(graph: &Graph, command: Command, seed: u64) -> Result<Vec<TaskWrite>, RunError> {
     let mut writes = Vec::new();
