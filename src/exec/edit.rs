@@ -284,6 +284,7 @@ impl<'a> Editor<'a> {
         self.head.pending.clear();
         let due = plan(self.graph, &self.head, id, &self.recording.namespace, step + 1, Order::Run);
         self.head.recorded = due.iter().map(|task| task.id).collect();
+        self.head.reset_untracked(self.graph);
         self.batch.checkpoints.push(NewCheckpoint {
             id,
             parent,

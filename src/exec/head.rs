@@ -7,7 +7,7 @@ use crate::base::id::NULL_TASK;
 use crate::base::{CheckpointId, ListRef, TaskId, WriteValue};
 use crate::channel::Barrier;
 use crate::graph::{Graph, Interrupt, Join, NodeOutput, SendTo};
-use crate::state::StateRef;
+use crate::state::{FieldKind, StateRef};
 use crate::store::Source;
 
 use super::load::interrupts_of;
@@ -147,6 +147,17 @@ impl Head {
         match graph.join_of(channel) {
             Some(join) => self.barriers[join].is_open(),
             None => self.present[channel as usize] && graph.deferral_of(channel).is_none_or(|at| self.finished[at]),
+        }
+    }
+
+    /// Empties the untracked channels: their values last for one run or one update, also if the next run finds the head
+    /// in memory.
+    pub(crate) fn reset_untracked(&mut self, graph: &Graph) {
+        for field in 0..graph.layout.len() {
+            if self.present[field] && graph.layout.kind(field) == FieldKind::Untracked {
+                graph.layout.reset(&mut self.state, field);
+                self.present[field] = graph.layout.starts_present(field);
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use crate::base::{CheckpointId, IdSource, ListRef, Namespace, Timestamp};
 use crate::graph::{
     Around, Calls, Context, ContextParts, Graph, Interrupt, Life, RunControl, Scope, StepTime, StoredCall, TaskPath,
 };
-use crate::state::{FieldKind, StateRef};
+use crate::state::StateRef;
 use crate::store::{NewCheckpoint, NewTimer, NewWrites, Source};
 
 use super::apply::{Changes, apply};
@@ -257,13 +257,7 @@ impl Machine {
             // As it is read from the store.
             head.updated = None;
         }
-        for field in 0..self.graph.layout.len() {
-            // It lasts for one run, also if the next one finds the head in memory.
-            if head.present[field] && self.graph.layout.kind(field) == FieldKind::Untracked {
-                self.graph.layout.reset(&mut head.state, field);
-                head.present[field] = self.graph.layout.starts_present(field);
-            }
-        }
+        head.reset_untracked(&self.graph);
         (self.status, whole.then_some(head))
     }
 
