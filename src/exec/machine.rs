@@ -70,6 +70,8 @@ pub(crate) struct Machine {
     pub(super) fields: ShownFields,
     /// What a graph inside showed last, if channels may be emptied after that: so much of it is returned.
     pub(super) returned: Option<(StateRef, Vec<bool>)>,
+    /// The checkpoint that was loaded.
+    pub(super) loaded: Option<CheckpointId>,
     /// The checkpoint before the one that was loaded.
     pub(super) loaded_parent: Option<CheckpointId>,
     /// What was there before the run.
@@ -131,6 +133,7 @@ impl Machine {
             now,
             step,
             stop: step.saturating_add_unsigned(request.recursion_limit).saturating_add(1),
+            loaded: head.checkpoint.map(|checkpoint| checkpoint.id),
             loaded_parent: head.parent,
             before: Before::default(),
             head,

@@ -173,7 +173,8 @@ impl Machine {
             source: head.source,
             step: head.step,
             parents,
-            metadata: self.head.metadata.clone(),
+            // Of a checkpoint of this run the reference shows its own metadata alone.
+            metadata: self.head.metadata.clone().filter(|_| self.loaded == Some(head.id)),
             values: self.view(),
             tasks,
         };
@@ -193,7 +194,12 @@ impl Machine {
                 let mut result = result_of(&self.graph, pending)?;
                 Some(match self.whole() {
                     Some(field) => result.shift_remove(&**self.graph.layout.name(field)).unwrap_or_default(),
-                    None => Value::Map(result),
+                    None => {
+                        let of_output =
+                            |name: &str| self.graph.by_channel.get(name).is_some_and(|c| self.is_output(*c as usize));
+                        result.retain(|name, _| of_output(name));
+                        Value::Map(result)
+                    }
                 })
             }
             None => None,
