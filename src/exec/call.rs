@@ -259,6 +259,7 @@ pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> CallEnd
         Err(error) => (Err(error.into()), Vec::new()),
     };
     let mut writes = new_writes(&job.context.parts().place.graph, &mut pushed);
+    let mut open = Vec::new();
     let outcome = match (result, signal) {
         (Ok(returned), _) => {
             let index = job.first_index + pushed.len() as i32;
@@ -269,6 +270,8 @@ pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> CallEnd
             let interrupts = questions(&signal);
             if !interrupts.is_empty() {
                 writes.push(stored_interrupts(interrupts));
+                open = std::mem::take(&mut asked.asked_by_calls);
+                open.extend_from_slice(interrupts);
             }
             CallOutcome::Stopped(signal)
         }
@@ -281,6 +284,9 @@ pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> CallEnd
         writes.push(special(RESUME, &Value::List(asked.answers.clone())));
     }
     drop(asked);
+    if let Some(caller) = job.context.life().above().filter(|_| !open.is_empty()) {
+        caller.asked().lock().asked_by_calls.append(&mut open);
+    }
     let mut stored = stored_writes(job, writes);
     if let (CallOutcome::Done(_), Some(writes)) = (&outcome, &mut stored) {
         note_left(job.context.scope(), writes);

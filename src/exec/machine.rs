@@ -299,7 +299,8 @@ impl Machine {
         self.now = now;
         let task = &mut self.tasks[slot];
         match outcome {
-            TaskOutcome::Done { mut writes, answers } => {
+            TaskOutcome::Done { mut writes, answers, relays } => {
+                task.relays = relays;
                 let kept = super::cache::keep(&self.graph, task, &writes);
                 self.effects.extend(kept);
                 mark_end(&mut writes, self.recording.is_some());
@@ -310,8 +311,9 @@ impl Machine {
                 task.answers = answers;
                 self.show_done(slot, false);
             }
-            TaskOutcome::Waiting { interrupts, answers } => {
+            TaskOutcome::Waiting { interrupts, of_calls, answers } => {
                 task.answers = answers;
+                task.asked_by_calls = of_calls;
                 task.status = TaskStatus::Waiting(interrupts.clone());
                 self.show_questions(slot, &interrupts);
             }
@@ -558,21 +560,29 @@ impl Machine {
             return Ok(());
         }
         let waits = self.tasks.iter().any(|task| matches!(task.status, TaskStatus::Waiting(_)));
-        let open: Vec<Interrupt> = self
-            .tasks
-            .iter()
-            .flat_map(|task| match &task.status {
-                TaskStatus::Waiting(interrupts) => interrupts.as_slice(),
-                _ => &[],
-            })
-            .cloned()
-            .collect();
         if waits {
+            let open = self.open_interrupts();
             self.save_ended()?;
             return self.interrupt(open);
         }
         self.next()?;
         if matches!(self.status, Status::Interrupted(_)) { Ok(()) } else { self.tick() }
+    }
+
+    /// Returns the interrupts at which the tasks of the superstep wait. Of a subgraph they include those of called tasks:
+    /// its parent graph sees no other record of them, and a resume value must tell them apart.
+    fn open_interrupts(&self) -> Vec<Interrupt> {
+        let mut open: Vec<Interrupt> = Vec::new();
+        for task in &self.tasks {
+            let TaskStatus::Waiting(interrupts) = &task.status else { continue };
+            let of_calls = if self.namespace.is_root() { &[] } else { task.asked_by_calls.as_slice() };
+            for interrupt in of_calls.iter().chain(interrupts) {
+                if of_calls.is_empty() || open.iter().all(|known| known.id != interrupt.id) {
+                    open.push(interrupt.clone());
+                }
+            }
+        }
+        open
     }
 
     /// Applies the superstep and makes its checkpoint.

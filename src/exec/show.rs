@@ -260,7 +260,7 @@ impl Machine {
         // A task that failed in a conditional edge has written all the same. So has, for the reference, one that was
         // given an answer: that is a write of its own.
         let (is_done, has_written) = (task.is_done(), !task.writes().is_empty() || task.asked);
-        if events.messages && is_done && !cached {
+        if events.messages && is_done && !cached && !task.relays {
             let namespace = info.parts().namespace.clone();
             for message in self.new_messages(slot) {
                 let kind = EventKind::Message(Box::new(message));

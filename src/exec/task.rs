@@ -36,6 +36,10 @@ pub(crate) struct Task {
     pub(crate) answered: bool,
     /// Whether it failed after it was given an answer.
     pub(crate) asked: bool,
+    /// Whether it wrote what a command of a subgraph said.
+    pub(super) relays: bool,
+    /// The open interrupts of the tasks it has called.
+    pub(super) asked_by_calls: Vec<Interrupt>,
     /// What only some tasks need.
     pub(crate) extra: Option<Box<Extra>>,
     /// What it is shown as, if it was.
@@ -114,9 +118,13 @@ pub(crate) enum TaskOutcome {
     Done {
         writes: Vec<TaskWrite>,
         answers: Vec<Value>,
+        /// Whether the writes are those of a command of a subgraph.
+        relays: bool,
     },
     Waiting {
         interrupts: Vec<Interrupt>,
+        /// The open interrupts of the tasks it has called.
+        of_calls: Vec<Interrupt>,
         answers: Vec<Value>,
     },
     Left(Command),
@@ -148,6 +156,8 @@ impl Task {
             answers: Vec::new(),
             answered: false,
             asked: false,
+            relays: false,
+            asked_by_calls: Vec::new(),
             extra: None,
             info: None,
         }
@@ -297,8 +307,11 @@ pub(super) fn outcome(context: &Context, result: Result<(), RunError>, writes: V
         _ => Vec::new(),
     };
     match (result, asked.signal.take()) {
-        (Ok(()), _) => TaskOutcome::Done { writes, answers },
-        (Err(RunError::Waiting(_)), Some(Signal::Waiting(interrupts))) => TaskOutcome::Waiting { interrupts, answers },
+        (Ok(()), _) => TaskOutcome::Done { writes, answers, relays: asked.relays },
+        (Err(RunError::Waiting(_)), Some(Signal::Waiting(interrupts))) => {
+            let of_calls = std::mem::take(&mut asked.asked_by_calls);
+            TaskOutcome::Waiting { interrupts, of_calls, answers }
+        }
         (Err(RunError::Waiting(_)), Some(Signal::Parent(command))) => TaskOutcome::Left(command),
         (Err(RunError::Waiting(_)), Some(Signal::Drained(reason))) => TaskOutcome::Drained(reason),
         (Err(RunError::Waiting(_)), Some(Signal::Cancelled(reason))) => TaskOutcome::Cancelled { reason, ran: true },
@@ -317,7 +330,8 @@ pub(super) fn node_output(context: &Context, output: NodeResult<NodeOutput>) -> 
         (RunError::Waiting(_), Some(Signal::Parent(command))) => {
             let command = Command { parent: false, ..std::mem::take(command) };
             asked.signal = None;
-            Ok(NodeOutput { commands: vec![command], ..NodeOutput::default() })
+            asked.relays = true;
+            Ok(NodeOutput::from(command))
         }
         _ => Err(error),
     }

@@ -124,6 +124,10 @@ pub(crate) struct Asked {
     pub(crate) begun: Vec<(usize, CallBegan)>,
     /// How many messages were begun without an id.
     pub(crate) messages: u64,
+    /// Whether a subgraph ended with a command for this task's graph: its messages are not streamed, as in the reference.
+    pub(crate) relays: bool,
+    /// The open interrupts of the tasks that this attempt has called, and of those that these called.
+    pub(crate) asked_by_calls: Vec<Interrupt>,
     /// The messages that were pushed, as writes that come before those which the node returns.
     pub(crate) pushed: Writes,
 }
