@@ -355,6 +355,39 @@ impl<R> Started<R> {
     pub fn is_finished(&self) -> bool {
         self.called.as_ref().is_none_or(|called| called.has_ended())
     }
+
+    /// Waits until the task has ended, without taking its result: the handle can then be waited for or awaited at once.
+    /// In a run with a concurrency of 1 this is the moment at which the task runs.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// async fn double(n: i64) -> NodeResult<i64> {
+    ///     Ok(n * 2)
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let double = Task::new("double", double);
+    /// let main = Entrypoint::new("main", move |n: i64, context: Context| {
+    ///     let double = double.clone();
+    ///     async move {
+    ///         let doubled = double.start(&context, n);
+    ///         doubled.ended().await;
+    ///         assert!(doubled.is_finished());
+    ///         doubled.await
+    ///     }
+    /// })
+    /// .compile()?;
+    /// assert_eq!(annals::block_on(main.run(()).concurrency_max(1).ainvoke(4))?.value(), Some(&8));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn ended(&self) {
+        if let Some(called) = &self.called {
+            poll_fn(|waiting| Arc::clone(called).poll_end(waiting)).await;
+        }
+    }
 }
 
 impl<R: DeserializeOwned + 'static> Started<R> {
