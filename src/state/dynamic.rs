@@ -61,12 +61,41 @@ impl DynState {
         held.map(|at| (self.names[at].to_string(), self.cells[at].to_value())).collect()
     }
 
-    /// Returns the value of a schema whose whole state is one value; null while it is empty.
-    pub fn root(&self) -> &Value {
-        self.get(ROOT)
+    /// Returns the value of a schema whose whole state is one value, whatever the kind of its channel; null while it is
+    /// empty. A list, a topic or messages are a list of their items.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    /// use annals::state::ROOT;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::with_schema(DynSchema::new().append(ROOT).build())
+    ///     .node("greet", |_: &DynState| Ok(DynUpdate::root("hello")))
+    ///     .edge(START, "greet")
+    ///     .compile()?;
+    /// let done = graph.invoke((), DynUpdate::root("hi"))?;
+    /// assert_eq!(*done.state().root(), Value::from(vec![Value::from("hi"), Value::from("hello")]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn root(&self) -> Cow<'_, Value> {
+        self.value(ROOT)
     }
 
-    /// Returns the value of a channel; null if it is empty, unknown, or a list.
+    /// Returns the value of a channel of any kind; null if it is empty or unknown. A list, a topic or messages are a list
+    /// of their items, which is made anew for each call: [`list`](Self::list), [`topic`](Self::topic) and
+    /// [`messages`](Self::messages) return them as they are held.
+    pub fn value(&self, channel: &str) -> Cow<'_, Value> {
+        match self.at(channel).filter(|at| self.set[*at]).map(|at| &self.cells[at]) {
+            Some(DynCell::Value(value)) => Cow::Borrowed(value),
+            Some(cell) => Cow::Owned(cell.to_value()),
+            None => Cow::Owned(Value::Null),
+        }
+    }
+
+    /// Returns the value of a channel that holds one value; null if it is empty or unknown, and for a list, a topic or
+    /// messages, whose items [`value`](Self::value) returns.
     pub fn get(&self, channel: &str) -> &Value {
         match self.cell(channel) {
             Some(DynCell::Value(value)) => value,

@@ -304,15 +304,15 @@ fn a_state_can_be_one_value() {
     let sum = |old: Value, new: Value| Ok(Value::from(old.as_int().unwrap_or(0) + new.as_int().unwrap_or(0)));
     let graph = StateGraph::with_schema(DynSchema::new().reduce_from("__root__", 0, sum).build())
         .node("double", Own(|n: i64| Ok(DynUpdate::root(n))))
-        .node("state", |s: &DynState| Ok(DynUpdate::root(s.root().clone())))
+        .node("state", |s: &DynState| Ok(DynUpdate::root(s.root().into_owned())))
         .edge(START, "double")
         .edge("double", "state")
         .compile()
         .unwrap();
     let thread = thread();
-    assert_eq!(graph.invoke(&thread, DynUpdate::root(3)).unwrap().state().root(), &Value::from(12));
+    assert_eq!(graph.invoke(&thread, DynUpdate::root(3)).unwrap().state().root().as_ref(), &Value::from(12));
     thread.store().clear_head_cache();
-    assert_eq!(graph.invoke(&thread, DynUpdate::root(1)).unwrap().state().root(), &Value::from(52));
+    assert_eq!(graph.invoke(&thread, DynUpdate::root(1)).unwrap().state().root().as_ref(), &Value::from(52));
 }
 
 #[derive(State, Clone, Default, Debug)]

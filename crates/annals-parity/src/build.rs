@@ -110,7 +110,7 @@ impl Channels {
     /// Returns the channels of a state that hold something, or its one value.
     pub(crate) fn state(&self, state: &DynState) -> Json {
         match self.root {
-            true => plain(state.root()),
+            true => plain(&state.root()),
             false => plain(&Value::Map(state.to_map())),
         }
     }
