@@ -25,6 +25,8 @@ use crate::trace::{ROLE, plain};
 pub(crate) struct Channels {
     /// Those of messages: what is written to them has a form of its own in a scenario.
     messages: Vec<String>,
+    /// The names of the managed values.
+    managed: Vec<String>,
     /// Whether the whole state is one value.
     pub(crate) root: bool,
 }
@@ -32,7 +34,7 @@ pub(crate) struct Channels {
 impl Channels {
     /// Makes the channels of a graph and their schema.
     pub(crate) fn of(def: &GraphDef, options: Options) -> Result<(Self, DynSchema), String> {
-        let mut channels = Self { messages: Vec::new(), root: def.root.is_some() };
+        let mut channels = Self { messages: Vec::new(), managed: Vec::new(), root: def.root.is_some() };
         let mut schema = DynSchema::new();
         if let Some(root) = &def.root {
             schema = channels.add(schema, ROOT, root, options)?;
@@ -56,8 +58,13 @@ impl Channels {
             "ephemeral" => schema.ephemeral(name, guard),
             "untracked" => schema.untracked(name, guard),
             "topic" => schema.topic(name, is("accumulate")),
-            "managed" if channel["value"] == "is_last_step" => schema.is_last_step(name),
-            "managed" => schema.remaining_steps(name),
+            "managed" => {
+                self.managed.push(name.to_owned());
+                match channel["value"] == "is_last_step" {
+                    true => schema.is_last_step(name),
+                    false => schema.remaining_steps(name),
+                }
+            }
             "binop" | "delta" => {
                 let reducer = channel["reducer"].as_str().unwrap_or_default().to_owned();
                 let list = options.append || kind == "delta";
@@ -105,6 +112,15 @@ impl Channels {
             Json::Object(mut map) if self.root => map.shift_remove(ROOT).unwrap_or_default(),
             update => update,
         }
+    }
+
+    /// Returns a state as a conditional edge reads it: its channels and its managed values, or its one value.
+    pub(crate) fn state_of_path(&self, state: &DynState) -> Json {
+        let mut shown = self.state(state);
+        if let (Json::Object(members), false) = (&mut shown, self.root) {
+            members.extend(self.managed.iter().map(|name| (name.clone(), plain(state.get(name)))));
+        }
+        shown
     }
 
     /// Returns the channels of a state that hold something, or its one value.
@@ -324,7 +340,7 @@ fn add_branch(
     let mapped = branch.map.is_some();
     let path = move |state: &DynState, context: &Context| -> NodeResult<Vec<Target>> {
         let mut seen = world.lock().returned.get(&context.task()).cloned().unwrap_or_default();
-        let state = match channels.state(state) {
+        let state = match channels.state_of_path(state) {
             Json::Object(members) if !channels.root => {
                 seen.extend(members);
                 Json::Object(seen)

@@ -51,7 +51,6 @@ pub(crate) fn build(
         ops: functional.program.clone(),
         tasks: Arc::new(functional.tasks.clone()),
         world: world.clone(),
-        beside: world.driver() == Driver::Async && !child,
     };
     let (program, name) = (Arc::new(program), def.name.as_deref().unwrap_or(name));
     let mut entrypoint = match world.driver() {
@@ -155,7 +154,6 @@ impl Program {
             ops: def.map(|task| task.program.clone()).unwrap_or_default(),
             tasks: Arc::clone(&self.tasks),
             world: self.world.clone(),
-            beside: self.beside,
         };
         let program = Arc::new(program);
         match self.world.driver() {
@@ -195,8 +193,8 @@ impl Program {
             }
             "start" => {
                 let started = self.start_task(text("task"), context, input());
-                while self.beside && !started.is_finished() {
-                    give_way().await;
+                if self.world.driver() == Driver::Async {
+                    started.ended().await;
                 }
                 let slot = Slot::Started(started);
                 gathered.started.entry(text("into").to_owned()).or_default().push(slot);

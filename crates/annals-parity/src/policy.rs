@@ -35,7 +35,6 @@ impl Shared<'_> {
             ops,
             tasks: Arc::clone(self.tasks),
             world: self.world.clone(),
-            beside: false,
         }
     }
 

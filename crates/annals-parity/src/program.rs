@@ -121,9 +121,6 @@ pub(crate) struct Program {
     /// The tasks that it can call.
     pub(crate) tasks: Arc<Vec<TaskDef>>,
     pub(crate) world: World,
-    /// Whether the tasks that it starts are polled beside it. Then it waits for each, as in the traces one that was started
-    /// ends before its caller goes on.
-    pub(crate) beside: bool,
 }
 
 /// What a block is doing.
