@@ -23,6 +23,9 @@ use super::plan::{Order, plan};
 use super::save::new_writes;
 use super::task::{Task, TaskJob, TaskStatus};
 
+/// The supersteps that the conditional edges of an update see as left, as in the reference.
+const STEPS_LEFT: i64 = 2;
+
 /// A change to be made as if a node had made it.
 pub(crate) struct NodeEdit {
     pub(crate) output: NodeOutput,
@@ -221,7 +224,7 @@ impl<'a> Editor<'a> {
             task: task.id,
             node: task.name(self.graph).into(),
             step,
-            stop: step + 2,
+            stop: step + STEPS_LEFT,
             scope: Scope::detached(),
             around: None,
             resuming: false,
@@ -240,7 +243,10 @@ impl<'a> Editor<'a> {
             given_as: task.node,
             arg: None,
             input: None,
-            state: Arc::clone(&self.head.state),
+            state: match self.graph.schemas.managed {
+                true => self.graph.layout.with_managed(&self.head.state, STEPS_LEFT),
+                false => Arc::clone(&self.head.state),
+            },
             present: None,
             context,
             record: true,
