@@ -184,7 +184,8 @@ impl<'a> Runner<'a> {
     /// Follows a reference to a stored configuration.
     fn resolve(&self, reference: &str) -> Result<Place, Stop> {
         let end = reference.find(['.', '[']).unwrap_or(reference.len());
-        let unknown = || Stop::Unsupported(format!("reference {reference}"));
+        // A step before it may have ended otherwise than in the reference.
+        let unknown = || Stop::Error(json!({"class": "unknown", "text": format!("no place {reference}")}));
         let labelled = self.labels.get(&reference[..end]).ok_or_else(unknown)?;
         let mut rest = &reference[end..];
         let mut at = 0;

@@ -137,6 +137,7 @@ pub(crate) fn error(of: &Error) -> Json {
         | RunError::UnknownNode { .. } => "InvalidUpdateError",
         RunError::Edit(EditProblem::NoSupersteps | EditProblem::NoUpdates { .. }) => "ValueError",
         RunError::Edit(_) => "InvalidUpdateError",
+        RunError::UnknownOutput { .. } => "ValueError",
         _ => return other(&run.to_string()),
     };
     let mut out = json!({"class": class});
