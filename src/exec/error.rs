@@ -2,7 +2,7 @@
 
 use crate::base::CodecError;
 use crate::channel::ChannelError;
-use crate::graph::{BoxError, GraphProblem, Interrupted, InvalidAnswer, OutOfTime};
+use crate::graph::{BoxError, GraphProblem, Interrupted, InvalidResumeValue, OutOfTime};
 use crate::state::StateError;
 
 use super::limits::TimeoutKind;
@@ -120,7 +120,7 @@ pub enum RunError {
     },
     /// An answer does not look like its question wants it. Nothing was written, and the question stays open.
     #[error(transparent)]
-    InvalidAnswer(#[from] InvalidAnswer),
+    InvalidResumeValue(#[from] InvalidResumeValue),
     /// A path returned a label that is not in its map.
     #[error("a conditional edge returned {label:?}, which is not in its map")]
     UnknownLabel {
@@ -314,7 +314,7 @@ impl RunError {
             Self::BadDestination { .. }
             | Self::BadRecursionLimit { .. }
             | Self::BadKey { .. }
-            | Self::InvalidAnswer(_)
+            | Self::InvalidResumeValue(_)
             | Self::NoCache
             | Self::NoThread
             | Self::UnknownOutput { .. }

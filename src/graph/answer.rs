@@ -1,8 +1,8 @@
-//! What an answer has to look like: a part of JSON Schema, checked when the answer is given.
+//! The schema of a resume value: a part of JSON Schema, verified when the value is given.
 //!
-//! Known are `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `anyOf`, `$ref` to a part
-//! of the same schema, and the bounds of numbers, texts and lists. *Absent:* the rest of JSON Schema, which refuses no
-//! answer.
+//! Known are `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `anyOf`, `$ref` to a
+//! part of the same schema, and the bounds of numbers, texts and lists. *Absent:* the rest of JSON Schema, which
+//! refuses nothing.
 
 use crate::base::limits::VALUE_DEPTH_MAX;
 use crate::base::{Map, Value};
@@ -10,31 +10,35 @@ use crate::base::{Map, Value};
 use super::context::{Context, Interrupt, interrupt_id};
 use super::node::NodeResult;
 
-/// An answer does not fit its question, which stays open.
+/// A resume value does not fit the schema of its interrupt, which stays open.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answer to question {id} does not fit: {path} must be {expected}, but is {found}; the question stays open")]
-pub struct InvalidAnswer {
-    /// The id of the question.
+#[error(
+    "the resume value of interrupt {id} does not fit its schema: {path} must be {expected}, but is {found}; the interrupt stays open"
+)]
+pub struct InvalidResumeValue {
+    /// The id of the interrupt.
     pub id: String,
-    /// The place in the answer: `$` is all of it, `$.lines[0].name` a part.
+    /// The place in the value: `$` is all of it, `$.lines[0].name` a part.
     pub path: String,
-    /// What is expected there.
+    /// The type or bound that the schema requires there.
     pub expected: String,
-    /// What is there.
+    /// The value that was found there.
     pub found: String,
 }
 
 impl Context {
-    /// Asks a question, and says what its answer has to look like: a JSON schema, which the question shows as
-    /// [`Interrupt::response_schema`]. An answer that does not fit is refused when it is given, as
-    /// [`RunError::InvalidAnswer`](crate::RunError::InvalidAnswer); nothing is written, and the question stays open.
+    /// Interrupts the run as [`Context::interrupt`] does, with a JSON schema of the resume value, which the interrupt
+    /// shows as [`Interrupt::response_schema`]. A resume value that does not fit is refused when it is given, as
+    /// [`RunError::InvalidResumeValue`](crate::RunError::InvalidResumeValue): nothing is written, and the interrupt
+    /// stays open.
     ///
     /// Of JSON Schema `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `anyOf`, local
     /// `$ref`, and the bounds of numbers, texts and lists are checked; the rest is only shown.
     ///
     /// # Errors
-    /// [`Interrupted`](super::Interrupted) if there is no answer yet, as of [`Context::interrupt`]; [`InvalidAnswer`] for
-    /// an answer that was given before the question was asked. Both are passed on with `?`.
+    /// [`Interrupted`](super::Interrupted) while the resume value is missing, as of [`Context::interrupt`];
+    /// [`InvalidResumeValue`] for a value that was given before the task reached the interrupt. Both are passed on
+    /// with `?`.
     ///
     /// # Example
     /// ```
@@ -64,36 +68,35 @@ impl Context {
     /// # }
     /// ```
     #[doc(alias = "response_schema")]
-    pub fn interrupt_with(&self, question: impl Into<Value>, schema: impl Into<Value>) -> NodeResult<Value> {
+    pub fn interrupt_with(&self, value: impl Into<Value>, schema: impl Into<Value>) -> NodeResult<Value> {
         let schema = schema.into();
-        let with_schema =
-            |id| Interrupt { response_schema: Some(schema.clone()), ..Interrupt::new(question.into(), id) };
-        let (at, answer) = self.ask(with_schema)?;
-        if let Err(misfit) = check_answer(&schema, &answer, &interrupt_id(&self.namespace(), at)) {
+        let with_schema = |id| Interrupt { response_schema: Some(schema.clone()), ..Interrupt::new(value.into(), id) };
+        let (at, resume) = self.ask(with_schema)?;
+        if let Err(misfit) = check_answer(&schema, &resume, &interrupt_id(&self.namespace(), at)) {
             let mut asked = self.asked().lock();
-            // It is not kept as an answer that was given.
+            // The value is not retained as one that was given.
             asked.answers.truncate(at);
             asked.read = at;
             return Err(misfit.into());
         }
-        Ok(answer)
+        Ok(resume)
     }
 }
 
-/// Checks the answer to a question against its schema.
-pub(crate) fn check_answer(schema: &Value, answer: &Value, id: &str) -> Result<(), InvalidAnswer> {
+/// Verifies a resume value against the schema of its interrupt.
+pub(crate) fn check_answer(schema: &Value, answer: &Value, id: &str) -> Result<(), InvalidResumeValue> {
     let checked = Schema { root: schema }.check(schema, answer, "$", 0);
-    checked.map_err(|Misfit { path, expected, found }| InvalidAnswer { id: id.to_owned(), path, expected, found })
+    checked.map_err(|Misfit { path, expected, found }| InvalidResumeValue { id: id.to_owned(), path, expected, found })
 }
 
-/// Where a value does not fit.
+/// The place at which a value does not fit.
 struct Misfit {
     path: String,
     expected: String,
     found: String,
 }
 
-/// A schema, to which its parts can refer.
+/// A schema, to whose parts references lead.
 struct Schema<'a> {
     root: &'a Value,
 }
@@ -167,13 +170,13 @@ impl Schema<'_> {
         Ok(())
     }
 
-    /// Returns the part of the schema that `#/a/b` stands for.
+    /// Returns the part of the schema at the reference `#/a/b`.
     fn part(&self, reference: &str) -> Option<&Value> {
         reference.strip_prefix('#')?.split('/').skip(1).try_fold(self.root, |part, name| part.get(name))
     }
 }
 
-/// Returns what a value must be, if it is out of bounds.
+/// Returns the bound that a value violates.
 fn bounds(schema: &Map, value: &Value) -> Option<String> {
     let limit = |name: &str| schema.get(name).and_then(number);
     let (size, [least, most], unit) = match value {
@@ -213,7 +216,7 @@ fn is_kind(value: &Value, kind: &str) -> bool {
         "string" => matches!(value, Value::Str(_)),
         "array" => matches!(value, Value::List(_)),
         "object" => matches!(value, Value::Map(_)),
-        // Another dialect: it is not for us to refuse.
+        // A type of another dialect refuses nothing.
         _ => true,
     }
 }
@@ -249,7 +252,7 @@ mod tests {
     fn misfit(schema: serde_json::Value, answer: serde_json::Value) -> String {
         match check_answer(&schema.into(), &answer.into(), "q") {
             Ok(()) => "fits".into(),
-            Err(InvalidAnswer { path, expected, found, .. }) => format!("{path}: {expected}, not {found}"),
+            Err(InvalidResumeValue { path, expected, found, .. }) => format!("{path}: {expected}, not {found}"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Asynchronous functions as nodes. Nothing here runs them: a driver does.
+//! Asynchronous functions as nodes. *Absent:* running them; a driver polls their futures.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::context::Context;
 use super::node::{IntoNode, IntoOutput, NodeBody, NodeInput, NodeOutput, NodeResult, Own, Takes, Work};
 
-/// What an asynchronous node is doing.
+/// The future of an asynchronous node.
 pub(crate) type NodeFuture = Pin<Box<dyn Future<Output = NodeResult<NodeOutput>> + Send>>;
 
 /// An `async fn` that borrows the state and its context.
@@ -166,7 +166,7 @@ where
     }
 }
 
-/// Makes a node of a function that takes an input of its own.
+/// Returns the node of a function with an input type of its own.
 fn of_value<I: DeserializeOwned, Fut>(start: impl Fn(I, Context) -> Fut + Send + Sync + 'static) -> NodeBody
 where
     Fut: Future<Output = NodeResult<NodeOutput>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Conditional edges: a function of the state that says where to go.
+//! Conditional edges: functions from the state to the next nodes.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,12 +21,12 @@ pub(crate) struct Branch {
     pub(crate) map: Option<Vec<(Arc<str>, Arc<str>)>>,
 }
 
-/// What a path may return: a target, an option, list or array of targets, or a result of these.
+/// The result of a path: a target; an option, list or array of targets; or a `NodeResult` of these.
 pub trait IntoTargets {
     /// Returns the targets.
     ///
     /// # Errors
-    /// What the path returned.
+    /// The error of the path.
     fn into_targets(self) -> NodeResult<Vec<Target>>;
 }
 
@@ -70,8 +70,8 @@ impl<T: IntoTargets> IntoTargets for NodeResult<T> {
 /// - `Fn(&S) -> T` and `Fn(&S, &Context) -> T`;
 /// - `async fn(&S)` and `async fn(&S, &Context)`; `Fn(Arc<S>)` and `Fn(Arc<S>, Context)` that return a future.
 ///
-/// It sees the state at the start of the superstep with the writes of its own task applied, never those of its
-/// siblings. It must be deterministic. A timeout of its node does not count for it.
+/// A path reads the state at the start of the superstep with the writes of its own task applied, and none of its
+/// siblings'. It must be deterministic. The timeout of its node does not include it.
 ///
 /// # Example: a model decides where to go
 /// ```
@@ -114,28 +114,28 @@ pub trait IntoPath<S, M> {
     fn into_path(self) -> PathBody;
 }
 
-/// What a path is about to say.
+/// The future of an asynchronous path.
 pub(crate) type PathFuture = Pin<Box<dyn Future<Output = NodeResult<Vec<Target>>> + Send>>;
 
 /// A path without its types.
 #[derive(Clone)]
 pub(crate) enum Path {
-    /// It answers at once.
+    /// A function that returns at once.
     Blocking(Arc<dyn Fn(&StateRef, &Context) -> NodeResult<Vec<Target>> + Send + Sync>),
-    /// It is awaited.
+    /// A function that returns a future.
     Async(Arc<dyn Fn(StateRef, Context) -> PathFuture + Send + Sync>),
 }
 
 #[doc(hidden)]
 pub struct PathBody {
     pub(crate) run: Path,
-    /// The name it was given.
+    /// The name, if it has one.
     pub(crate) name: Option<Arc<str>>,
 }
 
-/// A path with a name, by which errors and drawings know its conditional edge.
+/// A path with a name, which errors and drawings show.
 ///
-/// Two conditional edges of one node cannot have the same name. Without one they are told apart by themselves.
+/// Two conditional edges of one node cannot have the same name. Unnamed ones are numbered.
 ///
 /// # Example
 /// ```
@@ -266,7 +266,7 @@ where
     }
 }
 
-/// A label that a path may return, and the node it stands for: a pair of both, or the name of a node alone.
+/// A label that a path may return, with its node; or the name of a node, which is its own label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathLabel {
     pub(crate) label: Arc<str>,

@@ -14,22 +14,23 @@ use super::problem::{GraphError, GraphProblem};
 use super::sequence::IntoSequence;
 use super::{END, START};
 
-/// What is kept of a graph that runs inside a node of another one (`checkpointer` of `compile` there).
+/// The checkpoints that are stored of a subgraph (`checkpointer` of `compile` upstream).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Persistence {
-    /// Its checkpoints, for each task anew: it starts empty, and can be continued after a question (`None` there).
+    /// Checkpoints of their own for each task: the subgraph starts empty, and can be continued after an interrupt
+    /// (`None`).
     #[default]
     PerInvocation,
-    /// Its checkpoints, on one history for the whole thread: it goes on from what it last held (`True` there).
+    /// One history for the whole thread: the subgraph continues from the state it last had (`True`).
     PerThread,
-    /// Nothing: it starts from its beginning when the run is continued (`False` there).
+    /// None: the subgraph starts anew when the run is continued (`False`).
     Stateless,
 }
 
 /// A graph under construction, with state `S`.
 ///
-/// Mistakes are collected and reported by [`StateGraph::compile`], all at once.
+/// Problems are collected and reported together by [`StateGraph::compile`].
 ///
 /// # Example
 /// ```
@@ -64,12 +65,12 @@ pub struct StateGraph<S> {
     pub(super) cache: Option<Cache>,
     pub(super) context: Option<ContextType>,
     pub(super) step_timeout: Option<Duration>,
-    /// Whether it is an entrypoint: its one node takes the input itself.
+    /// True for an entrypoint: its one node takes the input itself.
     pub(super) entry: bool,
     pub(super) problems: Vec<GraphProblem>,
 }
 
-/// A node that was added.
+/// An added node.
 pub(super) struct NodeSpec {
     pub(super) name: Arc<str>,
     pub(super) body: NodeBody,
@@ -80,7 +81,7 @@ pub(super) struct NodeSpec {
 }
 
 impl<S: State> StateGraph<S> {
-    /// Starts a graph with a derived state.
+    /// Returns a graph without nodes, with a derived state.
     pub fn new() -> Self {
         Self::with_schema(Schema::of())
     }
@@ -93,7 +94,7 @@ impl<S: State> Default for StateGraph<S> {
 }
 
 impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
-    /// Starts a graph with a schema made at run time.
+    /// Returns a graph without nodes, with a schema made at run time.
     ///
     /// # Example
     /// ```
@@ -135,14 +136,13 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         }
     }
 
-    /// Names the graph.
+    /// Sets the name of the graph. Default: `LangGraph`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Sets what is kept of the graph when it runs inside a node of another one. Default:
-    /// [`Persistence::PerInvocation`].
+    /// Sets which checkpoints are stored of the graph when it is a subgraph. Default: [`Persistence::PerInvocation`].
     pub fn persistence(mut self, persistence: Persistence) -> Self {
         self.persistence = persistence;
         self
@@ -182,14 +182,14 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         self
     }
 
-    /// Sets what holds for the nodes that say nothing themselves.
+    /// Sets the defaults of nodes whose own options leave something open.
     #[doc(alias = "set_node_defaults")]
     pub fn node_defaults(mut self, defaults: NodeDefaults<S>) -> Self {
         self.defaults = defaults;
         self
     }
 
-    /// Adds nodes that run one after another: a tuple of `(name, node)`, each with an edge to the next.
+    /// Adds a sequence of nodes: a tuple of `(name, node)`, each with an edge to the next.
     ///
     /// # Example
     /// ```
@@ -247,13 +247,13 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         self
     }
 
-    /// Adds a join: when all of `from` have run, in whatever supersteps, `to` runs once.
+    /// Adds a join: `to` runs once after all of `from` have run, in any supersteps. A repeated name counts once.
     pub fn join(mut self, from: impl IntoIterator<Item = impl Into<Arc<str>>>, to: impl Into<Arc<str>>) -> Self {
         self.joins.push((from.into_iter().map(Into::into).collect(), to.into()));
         self
     }
 
-    /// Adds a conditional edge: when `from` has run, `path` says which nodes run next, see [`IntoPath`].
+    /// Adds a conditional edge: when `from` has run, `path` returns the nodes that run next, see [`IntoPath`].
     ///
     /// From [`START`] it is a conditional entry. An unknown name is dropped silently, as in the reference;
     /// [`StateGraph::branch_to`] refuses it.
@@ -263,8 +263,8 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         self.add_branch(from.into(), path.into_path(), None)
     }
 
-    /// Adds a conditional edge with the labels that `path` may return, and the node each label stands for; or with the
-    /// names of the nodes alone. Drawings show where it leads, and a name that is no node is found when compiling.
+    /// Adds a conditional edge with a map from the labels that `path` may return to nodes, or with the names of the
+    /// nodes alone. Drawings show its targets, and `compile` reports a target that does not exist.
     ///
     /// A label that is not in the map fails the node.
     ///
@@ -325,10 +325,10 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         self
     }
 
-    /// Sets where the results of nodes with a [`CachePolicy`](super::CachePolicy) are kept: the cache of a store, or of
-    /// `Store::memory()` for one that ends with the program. Graphs inside nodes use it too, unless they have their own.
+    /// Sets the cache for the results of nodes with a [`CachePolicy`](super::CachePolicy): the cache of a store, or of
+    /// `Store::memory()` for one that ends with the program. Subgraphs use it too, unless they have their own.
     ///
-    /// Its entries are known by the name of the graph: graphs that share a cache should have different names.
+    /// The graph's name is part of the key: graphs that share a cache should have different names.
     ///
     /// # Example
     /// ```
@@ -366,12 +366,12 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         self
     }
 
-    /// Limits how long each superstep of the graph may take, from when its first node begins; none if it is zero. When the
-    /// time is over the async nodes that wait are dropped, those on a thread are told by
-    /// [`Context::is_cancelled`](super::Context::is_cancelled) and waited for, and none is begun or tried again. The run
-    /// fails with [`RunError::StepTimeout`](crate::RunError::StepTimeout); what had ended is kept, also what ended too
-    /// late, so the thread can be continued. A graph inside a node keeps to its own limit, and goes with that node; one that
-    /// a node on a thread runs takes its nodes one after another, so that one that waits has the time of those behind it.
+    /// Limits the duration of each superstep of the graph, from the start of its first node; zero removes the limit.
+    /// At the deadline the async nodes that wait are dropped; nodes on a thread see it in
+    /// [`Context::is_cancelled`](super::Context::is_cancelled) and are waited for; none is started or retried. The run
+    /// fails with [`RunError::StepTimeout`](crate::RunError::StepTimeout); finished tasks are stored, late ones
+    /// included, so the thread can be continued. A subgraph has its own limit, and ends with its node. A subgraph of a
+    /// node on a thread runs its nodes one after another, so a node that waits uses the time of the next ones.
     ///
     /// # Example
     /// ```
@@ -410,19 +410,19 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         self
     }
 
-    /// Stops before these nodes run (`"*"`: before each), until the run is continued.
+    /// Sets breakpoints before these nodes (`"*"`: before each): the run stops there until it is continued.
     pub fn interrupt_before(mut self, nodes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.interrupt_before.extend(nodes.into_iter().map(Into::into));
         self
     }
 
-    /// Stops after these nodes ran (`"*"`: after each), until the run is continued.
+    /// Sets breakpoints after these nodes (`"*"`: after each): the run stops there until it is continued.
     pub fn interrupt_after(mut self, nodes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.interrupt_after.extend(nodes.into_iter().map(Into::into));
         self
     }
 
-    /// Checks the graph and makes it ready to run.
+    /// Validates the graph and compiles it.
     ///
     /// # Errors
     /// [`GraphError`] with every problem of the graph.

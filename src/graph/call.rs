@@ -1,4 +1,4 @@
-//! Tasks: functions that nodes and entrypoints call, and whose results are kept.
+//! Tasks: functions that nodes and entrypoints call, and whose results are stored.
 
 use std::any::Any;
 use std::fmt;
@@ -23,11 +23,11 @@ use super::node::{BoxError, NodeResult};
 use super::policy::{CachePolicy, RetryPolicy, TimeoutPolicy};
 use super::task_body::{Awaited, Blocking, IntoTask, TaskBody, TaskFuture, TaskWork};
 
-/// A function whose result is stored as soon as it has ended: whoever called it may be run again after a question, a
-/// failure or a crash, and gets the stored result without the function being run.
+/// A function whose result is stored as soon as it has ended (`@task`). If its caller runs again after an interrupt, a
+/// failure or a crash, the call returns the stored result and the function does not run.
 ///
-/// It is called from a node, an entrypoint or another task, with the [`Context`] of the caller. Which call is which is
-/// decided by its number in its caller, so calls must be made in the same order each time.
+/// A node, an entrypoint or another task calls it with the [`Context`] of the caller. A call is identified by its
+/// number in its caller, so the caller must make its calls in the same order each time.
 ///
 /// # Example
 /// ```
@@ -53,7 +53,7 @@ use super::task_body::{Awaited, Blocking, IntoTask, TaskBody, TaskFuture, TaskWo
 /// # }
 /// ```
 ///
-/// A task of an async function is awaited. In a run that is awaited itself it is polled with that run:
+/// A task of an async function is awaited. In a run that is awaited itself the task is polled with that run:
 ///
 /// ```
 /// use annals::prelude::*;
@@ -103,15 +103,16 @@ where
     I: Clone + Serialize + Send + Sync + 'static,
     R: Serialize + DeserializeOwned + Send + 'static,
 {
-    /// Makes a task of a function, see [`IntoTask`].
+    /// Returns a task of a function, see [`IntoTask`].
     pub fn new<M>(name: impl Into<Arc<str>>, function: impl IntoTask<I, R, M, Kind = K>) -> Self {
         let (name, of) = (name.into(), std::any::type_name_of_val(&function));
         let body = function.into_task();
         Self { name, body, function: of, retry: None, cache: None, timeout: None, kind: PhantomData }
     }
 
-    /// Adds a retry policy. Of several the first that an error matches decides. A task without one takes those of its
-    /// entrypoint. The calls that a failed attempt made stay made: the next attempt makes its own.
+    /// Adds a retry policy. Of several policies the first that matches the error decides. A task without one takes
+    /// those of its entrypoint. The results of the calls of a failed attempt stay stored; the next attempt makes calls
+    /// of its own.
     ///
     /// # Example
     /// ```
@@ -137,8 +138,8 @@ where
         self
     }
 
-    /// Sets what is kept of its results, if the run has a cache. A task without a policy takes that of its entrypoint.
-    /// What is kept of a task counts for all its calls, in whichever graph and thread.
+    /// Sets how results are cached, if the run has a cache. A task without a policy takes that of its entrypoint. A
+    /// cached result serves all calls of the task, in any graph and thread.
     ///
     /// # Example
     /// ```
@@ -171,9 +172,9 @@ where
         self
     }
 
-    /// Starts the task and returns a handle to wait for its result, or to await it. Started tasks run beside their
-    /// caller and each other; in a run with a concurrency of 1 the task has ended when this returns, or, if the caller
-    /// is asynchronous, runs when it is awaited. The superstep waits for them, also for those that nobody waits for.
+    /// Starts the task and returns a handle of it. Started tasks run concurrently with their caller and each other. In
+    /// a run with a concurrency of 1 the task has ended when this returns, or, if the caller is asynchronous, runs
+    /// when the handle is awaited. The superstep waits for all started tasks, also for those whose handle was dropped.
     #[must_use = "the result, and the error, of a task that nobody waits for is lost"]
     pub fn start(&self, context: &Context, input: I) -> Started<R> {
         let input = Arc::new(input);
@@ -215,12 +216,13 @@ where
     I: Clone + Serialize + Send + Sync + 'static,
     R: Serialize + DeserializeOwned + Send + 'static,
 {
-    /// Runs the task and returns its result, or the result that is stored of this call. From an asynchronous caller,
-    /// which should not block, await [`Task::start`].
+    /// Runs the task and returns its result, or the stored result of this call. It blocks: an asynchronous caller
+    /// awaits [`Task::start`].
     ///
     /// # Errors
-    /// The task's own error as given; [`Interrupted`] if it asks a question, to be passed on with `?`;
-    /// [`CallError`] if the result cannot be stored or read, or if the context is not that of a run.
+    /// The error of the task as given; [`Interrupted`] if it interrupts, to be passed on with `?`; [`CallError`] if
+    /// the context is not that of a run, or the task panicked; an error of the store if the result cannot be stored or
+    /// read.
     pub fn call(&self, context: &Context, input: I) -> NodeResult<R> {
         self.start(context, input).wait()
     }
@@ -231,8 +233,8 @@ where
     I: Clone + Serialize + Send + Sync + 'static,
     R: Serialize + DeserializeOwned + Send + 'static,
 {
-    /// Starts the task; awaited, it gives its result, or the result that is stored of this call. From a caller that is
-    /// not asynchronous, [`wait`](Started::wait) for it.
+    /// Starts the task; the handle, awaited, gives its result, or the stored result of this call. A caller that is not
+    /// asynchronous [`wait`](Started::wait)s for it.
     ///
     /// # Errors
     /// As [`Task::call`] of a plain function, when it is awaited.
@@ -241,10 +243,11 @@ where
         self.start(context, input)
     }
 
-    /// Sets how long an attempt may take, see [`TimeoutPolicy`]. One that takes longer is dropped where it waits, and fails
-    /// with [`RunError::NodeTimeout`](crate::RunError::NodeTimeout), which names the task as the node: a retry policy tries
-    /// it again, and the caller gets it as the error of the task. So does [`RunError::BadTimeout`](crate::RunError::BadTimeout)
-    /// if a limit is zero, and [`RunError::NoTimer`](crate::RunError::NoTimer) if an asynchronous run has nothing to wait by.
+    /// Sets the time limits of an attempt, see [`TimeoutPolicy`]. An attempt that exceeds one is dropped where it
+    /// waits, and fails with [`RunError::NodeTimeout`](crate::RunError::NodeTimeout), which names the task as the
+    /// node: a retry policy may retry it, and the caller gets it as the error of the task. A limit of zero fails the
+    /// call with [`RunError::BadTimeout`](crate::RunError::BadTimeout), an asynchronous run without a timer with
+    /// [`RunError::NoTimer`](crate::RunError::NoTimer).
     ///
     /// # Example
     /// ```
@@ -277,7 +280,7 @@ where
     /// # }
     /// ```
     ///
-    /// A task that runs on a thread cannot be stopped, and has no timeout:
+    /// A task that runs on a thread cannot be stopped, and does not take a timeout:
     ///
     /// ```compile_fail,E0599
     /// use annals::prelude::*;
@@ -297,7 +300,7 @@ impl<I, R, K> Task<I, R, K> {
         &self.name
     }
 
-    /// Removes what a cache holds of the tasks of this name.
+    /// Removes the cached results of the tasks of this name.
     ///
     /// # Errors
     /// As [`Cache::clear`].
@@ -306,24 +309,24 @@ impl<I, R, K> Task<I, R, K> {
     }
 }
 
-/// Returns the namespace of what a cache holds of the tasks of a name.
+/// Returns the cache namespace of the tasks of a name.
 pub(crate) fn task_labels(task: &str) -> Vec<String> {
     vec!["tasks".into(), task.into()]
 }
 
-/// Keeps what a function returned, encoded if that is wanted.
+/// Returns the result of a function, encoded if `keep` is set.
 fn returned<R: Serialize + Send + 'static>(result: NodeResult<R>, keep: bool) -> NodeResult<Returned> {
     let result = result?;
     let stored = if keep { Some(Encoded::encode(&result)?.into()) } else { None };
     Ok(Returned { value: Box::new(result), stored })
 }
 
-/// Reads what such a function once returned.
+/// Decodes a stored result of such a function.
 fn read<R: DeserializeOwned + Send + 'static>(stored: &Encoded) -> Option<Box<dyn Any + Send>> {
     Some(Box::new(stored.decode::<R>().ok()?))
 }
 
-/// A task that was started. It can be awaited, or waited for.
+/// A handle of a started task. It can be awaited, or waited for.
 pub struct Started<R> {
     called: Option<Arc<dyn Called>>,
     caller: Context,
@@ -331,8 +334,8 @@ pub struct Started<R> {
 }
 
 impl<R> Started<R> {
-    /// Returns whether the task has ended, however that was: to wait for it then takes no time. In a run with a concurrency
-    /// of 1 it may be that it is not begun before it is awaited.
+    /// Returns whether the task has ended, with a result or an error: [`wait`](Self::wait) then returns at once. In a
+    /// run with a concurrency of 1 a task may start only when its handle is awaited.
     ///
     /// # Example
     /// ```
@@ -356,8 +359,7 @@ impl<R> Started<R> {
         self.called.as_ref().is_none_or(|called| called.has_ended())
     }
 
-    /// Waits until the task has ended, without taking its result: the handle can then be waited for or awaited at once.
-    /// In a run with a concurrency of 1 this is the moment at which the task runs.
+    /// Waits until the task has ended, without taking its result. In a run with a concurrency of 1 it runs the task.
     ///
     /// # Example
     /// ```
@@ -391,7 +393,7 @@ impl<R> Started<R> {
 }
 
 impl<R: DeserializeOwned + 'static> Started<R> {
-    /// Waits for the task and returns its result. If no thread has begun it yet, it is run right here.
+    /// Waits for the task and returns its result. If no thread has started it yet, it runs on the calling thread.
     ///
     /// # Errors
     /// As [`Task::call`].
@@ -433,11 +435,11 @@ impl<R: DeserializeOwned + 'static> Future for Started<R> {
     }
 }
 
-/// A call could not be made.
+/// A call that could not be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The context is not that of a running task.
+    /// The context does not belong to a running task.
     #[error("a task can only be called from a node, an entrypoint or a task of a running graph")]
     OutsideRun,
     /// The task panicked. The store stays usable.
@@ -450,70 +452,70 @@ pub enum CallError {
     },
 }
 
-/// What is to be called, without its types.
+/// A call without its types.
 pub(crate) struct Call {
     pub(crate) name: Arc<str>,
     /// The Rust name of its function.
     pub(crate) function: &'static str,
-    /// Returns its input, to be shown and to be known by; `None` if that refuses to be serialized.
+    /// Returns the input, for the stream and the cache key; `None` if it cannot be serialized.
     pub(crate) input: Box<dyn Fn() -> Option<Value> + Send + Sync>,
     pub(crate) work: CallWork,
-    /// Reads a result that was kept; `None` if it is of another type.
+    /// Decodes a stored result; `None` if it is of another type.
     pub(crate) read: fn(&Encoded) -> Option<Box<dyn Any + Send>>,
     pub(crate) retry: Option<Arc<[RetryPolicy]>>,
     pub(crate) cache: Option<CachePolicy>,
     pub(crate) timeout: Option<TimeoutPolicy>,
 }
 
-/// Runs a call once. The flag says whether the result is to be encoded.
+/// The work of a call. The flag says whether the result is to be encoded.
 pub(crate) enum CallWork {
     Blocking(Box<dyn Fn(&Context, bool) -> NodeResult<Returned> + Send + Sync>),
     Async(Box<dyn Fn(Context, bool) -> TaskFuture<Returned> + Send + Sync>),
 }
 
-/// What a function returned.
+/// The result of a function.
 pub(crate) struct Returned {
     pub(crate) value: Box<dyn Any + Send>,
     pub(crate) stored: Option<Payload>,
 }
 
-/// What became of a call.
+/// The outcome of a call.
 pub(crate) enum CallOutcome {
     Done(Done),
-    /// It asks a question, or a graph inside it cannot end.
+    /// It interrupts, or a subgraph in it cannot end.
     Stopped(Signal),
     Failed(BoxError),
 }
 
 /// The result of a call.
 pub(crate) enum Done {
-    /// As the function returned it.
+    /// The value that the function returned.
     Now(Box<dyn Any + Send>),
-    /// As it was stored.
+    /// The stored value.
     Stored(Payload),
 }
 
-/// A call that was started.
+/// A started call.
 pub(crate) trait Called: Send + Sync {
     /// Waits for the end.
     fn finish(&self);
-    /// Goes on with it, and returns whether it has ended.
+    /// Polls it, and returns whether it has ended.
     fn poll_end(self: Arc<Self>, waiting: &mut Waiting<'_>) -> Poll<()>;
     /// Returns whether it has ended.
     fn has_ended(&self) -> bool;
-    /// Notes that nobody waits for it any more. If it is polled, it is dropped where it waits.
+    /// Marks it as abandoned. If it is polled, it is dropped where it waits.
     fn leave(&self);
     /// Takes the outcome, once, when it has ended.
     fn take(&self) -> CallOutcome;
 }
 
-/// Where a task stands among the tasks of its superstep.
+/// The position of a task among the tasks of its superstep.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum TaskPath {
     #[default]
     Pull,
     Push(u32),
-    /// The number of the call in its caller, which has this path.
+    /// A call: its number in its caller, and the path of the caller.
     Call {
         caller: Arc<str>,
         index: u32,
@@ -531,53 +533,53 @@ impl TaskPath {
     }
 }
 
-/// What is stored of a call that was made before the run was continued.
+/// The stored record of a call that an earlier run made.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredCall {
     pub(crate) task: TaskId,
     pub(crate) result: Option<Payload>,
-    /// The answers to its questions.
+    /// The resume values of its interrupts.
     pub(crate) answers: Vec<Value>,
-    /// The questions in which it sleeps, and when they answer themselves.
+    /// The ids of the interrupts in which it sleeps, with their wake-up times.
     pub(crate) asleep: Vec<(String, Timestamp)>,
     /// The number after that of its last write.
     pub(crate) first_index: i32,
-    /// Where it left graphs that keep their state.
+    /// The positions at which it left subgraphs that keep their state.
     pub(crate) left: Vec<(String, CheckpointId)>,
     pub(crate) attempt: Attempt,
 }
 
-/// At which of its attempts a task stands.
+/// The attempt that a task is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Attempt {
-    /// Its number, from 0. After the last one that a policy allows comes the first one again: the next run goes on with
-    /// the attempt that stopped, and what each came to is kept.
+    /// The number of the attempt, from 0. After the last attempt that a policy allows it starts over: the next run
+    /// continues the attempt that stopped, with the stored results of its calls.
     pub(crate) number: u32,
-    /// How many tasks were called before it.
+    /// The number of calls before the attempt.
     pub(crate) calls: u32,
 }
 
-/// What a task needs to call others.
+/// The parts of a context that calls of tasks need.
 #[derive(Default)]
 pub(crate) struct Calls {
     pub(crate) path: TaskPath,
-    /// Where the graph of a called task stands: its own namespace is that of its caller.
+    /// For a called task, the namespace of the graph of its caller: its own namespace is that of its caller.
     pub(crate) graph: Option<Namespace>,
-    /// The head that its writes are committed on.
+    /// The head on which its writes are committed.
     pub(crate) head: Option<CheckpointId>,
     pub(crate) stored: Option<Arc<Vec<StoredCall>>>,
-    /// How many calls were made, those of earlier attempts included.
+    /// The number of calls, those of earlier attempts included.
     pub(crate) made: AtomicU32,
     pub(crate) attempt: Attempt,
-    /// Whether it is to be stored that the task stands at this attempt, before it calls another one.
+    /// True until the attempt number is persisted, which must happen before the first nested call.
     pub(crate) unnoted: AtomicBool,
     pub(crate) started: Mutex<Vec<Arc<dyn Called>>>,
-    /// What the last run of the entrypoint kept.
+    /// The saved value of the last finished run of the entrypoint.
     pub(crate) previous: Mutex<Option<Arc<Value>>>,
 }
 
 impl Calls {
-    /// Returns what the next attempt to run the task needs, which these policies allow.
+    /// Returns the parts for the next attempt of the task, which these policies allow.
     pub(crate) fn next_attempt(&self, policies: &[RetryPolicy]) -> Self {
         Self {
             path: self.path.clone(),
@@ -591,7 +593,7 @@ impl Calls {
         .at(self.following(policies))
     }
 
-    /// Returns which attempt follows this one.
+    /// Returns the attempt that follows this one.
     pub(crate) fn following(&self, policies: &[RetryPolicy]) -> Attempt {
         let attempts_max = policies.iter().map(|policy| policy.max_attempts).max().unwrap_or(1).max(1);
         let number = self.attempt.number.wrapping_add(1) % attempts_max;
@@ -603,7 +605,7 @@ impl Calls {
         self
     }
 
-    /// Returns what is stored of a task.
+    /// Returns the stored record of a task.
     pub(crate) fn stored_of(&self, task: TaskId) -> Option<&StoredCall> {
         self.stored.as_ref()?.iter().find(|known| known.task == task)
     }
@@ -614,7 +616,7 @@ impl Calls {
     }
 }
 
-/// Tasks that were started. Those that have not ended when it is dropped are left.
+/// Started tasks. Those that have not ended when it is dropped are abandoned.
 struct LeavesStarted(Vec<Arc<dyn Called>>);
 
 impl Drop for LeavesStarted {
@@ -624,14 +626,14 @@ impl Drop for LeavesStarted {
 }
 
 impl Context {
-    /// Waits for the tasks that were started.
+    /// Waits for the started tasks.
     pub(crate) fn finish_calls(&self) {
-        // A list that is empty needs no lock to be held while others run.
+        // The lock is not held while the tasks run.
         let started = std::mem::take(&mut *self.calls().started.lock());
         started.iter().for_each(|called| called.finish());
     }
 
-    /// Awaits the tasks that were started.
+    /// Awaits the started tasks.
     pub(crate) async fn calls_ended(&self) {
         let started = LeavesStarted(std::mem::take(&mut *self.calls().started.lock()));
         for called in &started.0 {
@@ -639,14 +641,14 @@ impl Context {
         }
     }
 
-    /// Forgets the tasks that were started: nobody waits for them.
+    /// Abandons the started tasks.
     pub(crate) fn leave_calls(&self) {
         let started = std::mem::take(&mut *self.calls().started.lock());
         drop(LeavesStarted(started));
     }
 
-    /// Returns what the last finished run of the entrypoint kept on this thread, `None` if there is none or the graph is
-    /// no entrypoint. Tasks see the value of their entrypoint.
+    /// Returns the value that the last finished run of the entrypoint saved on this thread (`previous`), `None` if
+    /// there is none or the graph is not an entrypoint. Tasks see the value of their entrypoint.
     ///
     /// # Errors
     /// [`CodecError`] if it is of another type.
@@ -672,7 +674,7 @@ impl Context {
     }
 }
 
-/// Returns whether an error carries a question, or what else stops a task without being a failure.
+/// Returns whether an error stands for an interrupt or another signal, which is not a failure.
 pub(crate) fn stops(error: &BoxError) -> bool {
     holds::<Interrupted>(error)
 }
@@ -689,7 +691,7 @@ pub(crate) fn holds<E: std::error::Error + 'static>(error: &BoxError) -> bool {
     false
 }
 
-/// The questions of a signal.
+/// Returns the interrupts of a signal.
 pub(crate) fn questions(signal: &Signal) -> &[Interrupt] {
     match signal {
         Signal::Waiting(interrupts) => interrupts,

@@ -1,4 +1,4 @@
-//! What a node can ask for besides a change: where to go, and what to send there.
+//! Commands: where a node leads to, and the arguments it sends there.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::state::Writes;
 
 use super::policy::TimeoutPolicy;
 
-/// Runs a node in the next superstep with an argument of its own, in place of the state (`Send` of LangGraph).
+/// A task of a node in the next superstep, with an argument in place of the state (`Send` of LangGraph).
 ///
 /// # Example
 /// ```
@@ -24,27 +24,27 @@ use super::policy::TimeoutPolicy;
 pub struct SendTo {
     /// The node.
     pub node: Arc<str>,
-    /// What the node is given.
+    /// The argument.
     pub arg: Value,
-    /// How long an attempt may take, in place of what the node says.
+    /// The time limits of an attempt, in place of those of the node.
     pub timeout: Option<TimeoutPolicy>,
 }
 
 impl SendTo {
-    /// Makes a send with a dynamic value.
+    /// Returns a send with a dynamic value.
     pub fn new(node: impl Into<Arc<str>>, arg: impl Into<Value>) -> Self {
         Self { node: node.into(), arg: arg.into(), timeout: None }
     }
 
-    /// Makes a send with a value of any serializable type.
+    /// Returns a send with a value of any serializable type.
     ///
     /// # Errors
-    /// [`CodecError`] if the type refuses to be serialized.
+    /// [`CodecError`] if the value cannot be serialized.
     pub fn with<T: Serialize + ?Sized>(node: impl Into<Arc<str>>, arg: &T) -> Result<Self, CodecError> {
         Ok(Self { node: node.into(), arg: Value::from_serialize(arg)?, timeout: None })
     }
 
-    /// Limits how long an attempt of this task may take, in place of the timeout of its node: a [`TimeoutPolicy`], or a
+    /// Sets the time limits of an attempt of this task, in place of those of its node: a [`TimeoutPolicy`], or a
     /// duration for the whole attempt. The node must be async, else its task fails.
     ///
     /// # Example
@@ -61,12 +61,12 @@ impl SendTo {
     }
 }
 
-/// Where to go next.
+/// A target of a command or a conditional edge.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
-    /// A node, which sees the state; [`END`](super::END) goes nowhere.
+    /// A node, which reads the state; [`END`](super::END) leads to no node.
     Node(Arc<str>),
-    /// A node with an argument of its own.
+    /// A node with an argument.
     Send(SendTo),
 }
 
@@ -94,7 +94,7 @@ impl From<SendTo> for Target {
     }
 }
 
-/// A change together with where to go next; or, as the input of a run, an answer to a question.
+/// An update together with targets; or, as the input of a run, a resume value (`Command`).
 ///
 /// # Example
 /// ```
@@ -109,22 +109,22 @@ pub struct Command {
     pub(crate) update: Writes,
     pub(crate) goto: Vec<Target>,
     pub(crate) resume: Option<Value>,
-    /// Whether it is for the graph around the one whose node returns it.
+    /// True for a command that addresses the parent graph.
     pub(crate) parent: bool,
 }
 
 impl Command {
-    /// Starts an empty command.
+    /// Returns an empty command.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Goes to a node, in addition to the edges of the node that returns it.
+    /// Returns a command that leads to a node, in addition to the edges of the node that returns it.
     pub fn goto(target: impl Into<Target>) -> Self {
         Self::new().and_goto(target)
     }
 
-    /// Goes to several nodes, in addition to the edges of the node that returns it.
+    /// Returns a command that leads to several nodes, in addition to the edges of the node that returns it.
     ///
     /// # Example
     /// ```
@@ -138,13 +138,13 @@ impl Command {
         Self { goto: targets.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// Answers the question at which a run was interrupted. Of several open questions each is answered by its id:
-    /// [`Command::resume_by_id`].
-    pub fn resume(answer: impl Into<Value>) -> Self {
-        Self { resume: Some(answer.into()), ..Self::default() }
+    /// Returns a command with a resume value, for the input of a run: it goes to the interrupt at which the run waits.
+    /// Of several open interrupts each is named by its id: [`Command::resume_by_id`].
+    pub fn resume(value: impl Into<Value>) -> Self {
+        Self { resume: Some(value.into()), ..Self::default() }
     }
 
-    /// Answers questions by their ids; those that are not answered stay open.
+    /// Returns a command with resume values by the ids of their interrupts; the other interrupts stay open.
     ///
     /// # Example
     /// ```
@@ -172,30 +172,30 @@ impl Command {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn resume_by_id(answers: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) -> Self {
-        let answers = answers.into_iter().map(|(id, answer)| (id.into(), answer.into()));
-        Self::resume(Value::Map(answers.collect()))
+    pub fn resume_by_id(values: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) -> Self {
+        let values = values.into_iter().map(|(id, value)| (id.into(), value.into()));
+        Self::resume(Value::Map(values.collect()))
     }
 
-    /// Changes the state, by the update of any state or a dynamic one: it goes to the channels of the same names.
+    /// Returns a command with an update of any state or a dynamic one: channels are matched by name.
     pub fn update(update: impl Into<Writes>) -> Self {
         Self::new().and_update(update)
     }
 
-    /// Addresses the graph around the one whose node returns the command (`Command.PARENT`): its change and its targets
-    /// are those of that graph. The graph of the node ends where it is; what else the node returned is dropped.
+    /// Addresses the parent graph (`Command.PARENT`), which applies the update and follows the targets. The subgraph
+    /// ends where it is; the rest of the node's output is dropped.
     pub fn to_parent(mut self) -> Self {
         self.parent = true;
         self
     }
 
-    /// Also goes to a node.
+    /// Adds a target.
     pub fn and_goto(mut self, target: impl Into<Target>) -> Self {
         self.goto.push(target.into());
         self
     }
 
-    /// Also changes the state.
+    /// Adds an update.
     pub fn and_update(mut self, update: impl Into<Writes>) -> Self {
         self.update.extend(update.into());
         self

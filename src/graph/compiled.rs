@@ -1,4 +1,4 @@
-//! The compiled graph: who triggers whom, with channels and nodes numbered.
+//! The compiled graph: triggers and edges, with channels and nodes numbered.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -22,13 +22,13 @@ use super::problem::{GraphError, GraphProblem};
 use super::schemas::{Schemas, schemas, set_reads};
 use super::{END, START};
 
-/// A graph that was checked and can run. Cheap to clone.
+/// A graph that was validated and can run. A clone is cheap.
 ///
-/// It is run on a [`Thread`](crate::history::Thread) of a store, or on `()` without one.
+/// It runs on a [`Thread`](crate::history::Thread) of a store, or on `()` without one.
 #[doc(alias = "CompiledStateGraph")]
 pub struct CompiledGraph<S> {
     pub(crate) graph: Arc<Graph>,
-    /// What its runs start from, which only `drive` knows.
+    /// The defaults of its runs, whose type the drivers know.
     pub(crate) config: Option<Arc<dyn Any + Send + Sync>>,
     state: PhantomData<fn() -> S>,
 }
@@ -52,15 +52,15 @@ impl<S> CompiledGraph<S> {
         &self.graph.name
     }
 
-    /// Returns the names of its nodes, in the order they were added.
+    /// Returns the names of its nodes, in the order in which they were added.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         self.graph.nodes.iter().map(|node| &*node.name)
     }
 }
 
 impl<S> CompiledGraph<S> {
-    /// Returns the graph that is a node of this one, or of one inside it: by the names of the nodes (`"outer|inner"`), or
-    /// by the namespace of a task. `None` if there is no such graph, or if its state is not a `C`.
+    /// Returns the subgraph at a path: the names of nodes (`"outer|inner"`), or the namespace of a task. `None` if
+    /// there is no such subgraph, or if its state is not a `C`.
     ///
     /// # Example
     /// ```
@@ -93,7 +93,7 @@ impl<S> CompiledGraph<S> {
 /// A graph without its types. Channels are numbered: the fields of the state, then the sends, the input, the trigger
 /// of each node, and the joins.
 pub(crate) struct Graph {
-    /// Tells this graph from every other of the process, also from one that lay at the same address before.
+    /// An id that is unique among the graphs of the process, also after one was dropped.
     pub(crate) id: usize,
     pub(crate) name: String,
     pub(crate) persistence: Persistence,
@@ -105,33 +105,34 @@ pub(crate) struct Graph {
     pub(crate) by_name: HashMap<Arc<str>, usize>,
     pub(crate) start: Outgoing,
     pub(crate) joins: Vec<Join>,
-    /// Whether it is an entrypoint: its first channel is its input, which triggers its one node.
+    /// True for an entrypoint: its first channel is its input, which triggers its one node.
     pub(crate) entry: bool,
     /// The fields that a superstep may change without writing them.
     pub(crate) idle_fields: Vec<usize>,
     pub(crate) schemas: Schemas,
-    /// The nodes that wait until nothing else is left to run.
+    /// The deferred nodes: they wait until no other task is left.
     pub(crate) deferred: Vec<usize>,
     pub(crate) interrupt_before: Breakpoints,
     pub(crate) interrupt_after: Breakpoints,
     pub(crate) cache: Option<Cache>,
     pub(crate) context: Option<ContextType>,
-    /// How long each of its supersteps may take.
+    /// The time limit of each superstep.
     pub(crate) step_timeout: Option<Duration>,
-    /// A sum of its channels and edges: what was kept of its nodes leads nowhere in a graph with others.
+    /// A hash of its channels and edges: a cached result does not fit a graph with others.
     pub(crate) shape: Sum,
 }
 
 impl Graph {
-    /// Returns a type that this graph, or one that is a node in it, asks for and that `value` is not of.
+    /// Returns a graph, this one or a subgraph, and the type of the context value it requires, if `value` is not of
+    /// that type.
     pub(crate) fn misses_context(&self, value: Option<&(dyn Any + Send + Sync)>) -> Option<(&str, &'static str)> {
         let missed = self.context.filter(|wanted| value.map(|value| value.type_id()) != Some(wanted.id));
         let inside = || self.nodes.iter().find_map(|node| node.body.child.as_ref()?.misses_context(value));
         missed.map(|wanted| (&*self.name, wanted.name)).or_else(inside)
     }
 
-    /// Returns a node that a timer is needed for, of this graph or of one that is a node in it: it has a timeout, or may
-    /// have to be stopped as the time of its superstep, which `timed` says is limited, is over.
+    /// Returns a node, of this graph or of a subgraph, for which a run needs a timer: it has a timeout, or its
+    /// superstep has a deadline, as `timed` says for this graph.
     pub(crate) fn timed_node(&self, timed: bool) -> Option<&Arc<str>> {
         self.nodes.iter().find_map(|node| match node.settings.timeout {
             Some(_) => Some(&node.name),
@@ -141,7 +142,7 @@ impl Graph {
     }
 }
 
-/// The type of the context value that a graph asks for.
+/// The type of the context value that a graph requires.
 #[derive(Clone, Copy)]
 pub(crate) struct ContextType {
     pub(crate) id: TypeId,
@@ -160,15 +161,15 @@ pub(crate) struct Node {
     pub(crate) settings: Settings,
     /// The fields it reads; `None` if it reads all.
     pub(crate) reads: Option<Vec<usize>>,
-    /// The node that runs when it has failed for good.
+    /// The error handler of the node.
     pub(crate) handler: Option<usize>,
-    /// Whether it is such a node, which nothing else makes due.
+    /// True for an error handler, which no edge triggers.
     pub(crate) is_handler: bool,
-    /// The Rust name of its function; empty for nodes that handle errors, of which nothing is kept.
+    /// The Rust name of its function; empty for error handlers, whose results are not cached.
     pub(crate) function: &'static str,
 }
 
-/// What happens when a node has run.
+/// The edges that leave a node.
 #[derive(Default)]
 pub(crate) struct Outgoing {
     /// The triggers it writes.
@@ -186,7 +187,7 @@ pub(crate) struct Join {
     pub(crate) node: usize,
 }
 
-/// Where a run stops by itself.
+/// The breakpoints of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Breakpoints {
     pub(crate) all: bool,
@@ -215,7 +216,7 @@ impl Graph {
         (self.layout.len() + 2 + node) as u32
     }
 
-    /// Returns the node that a channel is the trigger of.
+    /// Returns the node that a channel triggers.
     pub(crate) fn triggered_node(&self, channel: u32) -> Option<usize> {
         (channel as usize).checked_sub(self.layout.len() + 2).filter(|node| *node < self.nodes.len())
     }
@@ -226,12 +227,12 @@ impl Graph {
         (join < self.joins.len()).then_some(join)
     }
 
-    /// Returns the fields of the state.
+    /// Returns whether a channel is a field of the state.
     pub(crate) fn is_field(&self, channel: u32) -> bool {
         (channel as usize) < self.layout.len()
     }
 
-    /// Returns the graph inside the node that a path of node names or a namespace leads to.
+    /// Returns the subgraph at a path of node names, or at a namespace.
     pub(crate) fn subgraph_at(&self, path: &str) -> Option<&Arc<Graph>> {
         let is_call = |segment: &&str| segment.bytes().all(|byte| byte.is_ascii_digit());
         let mut names = path.split('|').filter(|segment| !is_call(segment));
@@ -248,7 +249,7 @@ impl Graph {
         Some(graph)
     }
 
-    /// Finds the breakpoints with these names.
+    /// Returns the breakpoints with these names.
     pub(crate) fn breakpoints(&self, names: &[String], when: &'static str) -> Result<Breakpoints, GraphProblem> {
         let mut breakpoints = Breakpoints::default();
         for name in names {
@@ -262,10 +263,10 @@ impl Graph {
     }
 }
 
-/// How many graphs were compiled.
+/// The number of compiled graphs.
 static GRAPHS: AtomicUsize = AtomicUsize::new(0);
 
-/// Checks a graph and numbers its parts.
+/// Validates a graph and numbers its parts.
 pub(super) fn link<S: Clone + Send + Sync + 'static>(
     mut builder: StateGraph<S>,
 ) -> Result<CompiledGraph<S>, GraphError> {
@@ -333,7 +334,7 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
     }
 }
 
-/// Makes the nodes of a graph, with the defaults they take and the nodes that handle their errors.
+/// Makes the nodes of a graph, with their defaults and their error handlers.
 fn with_handlers<S>(specs: Vec<NodeSpec>, defaults: NodeDefaults<S>, problems: &mut Vec<GraphProblem>) -> Vec<Node> {
     const DEFAULT_HANDLER: &str = "__default_error_handler__";
     let NodeOptions { settings: defaults, error_handler: default_handler, .. } = defaults.0;
@@ -383,7 +384,7 @@ impl Node {
     }
 }
 
-/// Sums what the writes of nodes depend on besides the nodes themselves.
+/// Returns a hash of the parts of a graph that the writes of its nodes depend on.
 fn shape(channels: &[Arc<str>], nodes: &[Node]) -> Sum {
     let mut sum = Summer::new();
     channels.iter().for_each(|channel| _ = sum.bytes(channel.as_bytes()));
@@ -397,7 +398,7 @@ fn shape(channels: &[Arc<str>], nodes: &[Node]) -> Sum {
     sum.finish()
 }
 
-/// Numbers the channels. What is managed is none, whatever a file holds under its name.
+/// Numbers the channels. A managed value has no number, whatever a file holds under its name.
 fn number(channels: &[Arc<str>], layout: &dyn Layout) -> HashMap<Arc<str>, u32> {
     let is_channel = |i: &usize| *i >= layout.len() || layout.kind(*i) != FieldKind::Managed;
     (0..channels.len()).filter(is_channel).map(|i| (Arc::clone(&channels[i]), i as u32)).collect()
@@ -461,7 +462,7 @@ fn outgoing<'a>(
     by_name.get(from).map(|node| &mut nodes[*node].out)
 }
 
-/// Returns why a name cannot be that of a node or channel.
+/// Returns the reason for which a name cannot be that of a node or channel.
 pub(super) fn bad_name(name: &str) -> Option<String> {
     /// The names that the runtime uses itself.
     const RESERVED: [&str; 34] = [

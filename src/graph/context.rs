@@ -1,4 +1,4 @@
-//! What a node is told about its run, and how it asks a question.
+//! The context of a task: the facts of its run, and its interrupts.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -18,26 +18,27 @@ use super::policy::RetryPolicy;
 use super::scope::{LivePart, Scope};
 use super::task_info::{NodePlace, TaskInfo, TaskParts};
 
-/// A question that a node asks the outside, at which its run waits.
+/// An interrupt: a value that a task shows to the caller of the run, and at which the run waits for a resume value
+/// (`Interrupt`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interrupt {
-    /// The question.
+    /// The value that the task gave.
     pub value: Value,
-    /// Its id, by which it can be answered: 32 hexadecimal digits.
+    /// The id, by which a resume value names the interrupt: 32 hexadecimal digits.
     pub id: String,
-    /// The moment from which on the task goes on without an answer, if it sleeps: see [`Context::sleep_until`].
+    /// The time from which on the task continues without a resume value, if it sleeps: see [`Context::sleep_until`].
     pub wake_at: Option<Timestamp>,
-    /// What an answer has to look like, as a JSON schema: see [`Context::interrupt_with`].
+    /// The JSON schema of its resume values: see [`Context::interrupt_with`].
     pub response_schema: Option<Value>,
 }
 
 impl Interrupt {
-    /// Makes a question that waits for any answer.
+    /// Returns an interrupt that takes any resume value.
     pub(crate) fn new(value: Value, id: String) -> Self {
         Self { value, id, wake_at: None, response_schema: None }
     }
 
-    /// Returns its members by name: value and id, and what else there is.
+    /// Returns the members by name: `value`, `id`, and those that are set.
     pub(crate) fn to_map(&self) -> Map {
         let mut map: Map = [("value".to_owned(), self.value.clone()), ("id".to_owned(), self.id.as_str().into())]
             .into_iter()
@@ -48,11 +49,12 @@ impl Interrupt {
     }
 }
 
-/// What a node is told about its run. Cheap to clone.
+/// The context of a task: its run, its place in it, and the ports through which it interrupts, streams and stores. A
+/// clone is cheap.
 #[derive(Clone)]
 pub struct Context(Arc<ContextParts>);
 
-/// The answer of `Command::resume`, taken by the first question that needs it.
+/// The resume value of `Command::resume`, taken by the first interrupt that needs it.
 pub(crate) type ResumeOnce = Arc<Mutex<Option<Value>>>;
 
 pub(crate) struct ContextParts {
@@ -63,28 +65,28 @@ pub(crate) struct ContextParts {
     pub(crate) node: Arc<str>,
     pub(crate) step: i64,
     pub(crate) stop: i64,
-    /// What the whole run shares.
+    /// The parts that the whole run shares.
     pub(crate) scope: Arc<Scope>,
-    /// Where the graphs around this one stand; `None` without a store.
+    /// The positions of the parent graphs; `None` without a store.
     pub(crate) around: Option<Around>,
-    /// Whether the run continues, so that graphs inside the task continue as well.
+    /// True if the run continues an earlier one, so that the subgraphs of the task continue as well.
     pub(crate) resuming: bool,
     /// The number of the attempt, from 1.
     pub(crate) attempt: u32,
     pub(crate) first_attempt_at: Timestamp,
-    /// For a node that handles errors: the one it handles.
+    /// The failure that an error handler handles.
     pub(crate) error: Option<Arc<NodeError>>,
-    /// What of its graph it runs.
+    /// The node of the graph that the task runs.
     pub(crate) place: NodePlace,
     pub(crate) asked: Mutex<Asked>,
     pub(crate) calls: Calls,
     pub(crate) life: Life,
 }
 
-/// Where a graph and those around it stand.
+/// The position of a graph and of its parent graphs.
 #[derive(Clone)]
 pub(crate) struct Around {
-    /// The namespaces around the graph, and the checkpoints they stand at.
+    /// The namespaces of the parent graphs, and the checkpoints they stand at.
     pub(crate) parents: Arc<[(Namespace, CheckpointId)]>,
     /// The heads of these namespaces.
     pub(crate) heads: Arc<[(Namespace, Option<CheckpointId>)]>,
@@ -92,52 +94,53 @@ pub(crate) struct Around {
     pub(crate) head: Option<CheckpointId>,
 }
 
-/// Why a task cannot end: what a graph inside it said.
+/// The reason for which a task cannot end, as a subgraph or an interrupt gave it.
 #[derive(Clone, Debug)]
 pub(crate) enum Signal {
-    /// Questions are open; at a breakpoint there are none.
+    /// Open interrupts; at a breakpoint the list is empty.
     Waiting(Vec<Interrupt>),
-    /// A command for the graph around that graph, which is the one of this task.
+    /// A command of a subgraph for the graph of this task.
     Parent(Command),
-    /// The run was asked to stop.
+    /// The run was asked to drain, for this reason.
     Drained(String),
-    /// The run was cancelled.
+    /// The run was cancelled, for this reason.
     Cancelled(String),
 }
 
-/// The questions of one attempt of a task.
+/// The interrupts and calls of one attempt of a task.
 #[derive(Default)]
 pub(crate) struct Asked {
-    /// The answers so far, in the order of the questions.
+    /// The resume values so far, in the order of the interrupts.
     pub(crate) answers: Vec<Value>,
-    /// How many of them this attempt has read.
+    /// The number of resume values that this attempt has read.
     pub(crate) read: usize,
-    /// Whether this attempt took an answer that is not stored yet.
+    /// True if this attempt took a resume value that is not stored yet.
     pub(crate) took: bool,
-    /// The questions in which an earlier run fell asleep, and when they answer themselves.
+    /// The ids of the interrupts in which an earlier run fell asleep, with their wake-up times.
     pub(crate) asleep: Vec<(String, Timestamp)>,
-    /// Why the task cannot end.
+    /// The reason for which the task cannot end.
     pub(crate) signal: Option<Signal>,
-    /// How many graphs this attempt has called.
+    /// The number of graphs that this attempt has called.
     pub(crate) calls: usize,
-    /// How the graphs began that the attempts so far have called, with the numbers of the calls.
+    /// The starts of the graphs that the attempts so far have called, by the number of the call.
     pub(crate) begun: Vec<(usize, CallBegan)>,
-    /// How many messages were begun without an id.
+    /// The number of messages that were begun without an id.
     pub(crate) messages: u64,
-    /// Whether a subgraph ended with a command for this task's graph: its messages are not streamed, as in the reference.
+    /// True if a subgraph ended with a command for the graph of this task: its messages are not streamed, as in the
+    /// reference.
     pub(crate) relays: bool,
     /// The open interrupts of the tasks that this attempt has called, and of those that these called.
     pub(crate) asked_by_calls: Vec<Interrupt>,
-    /// The messages that were pushed, as writes that come before those which the node returns.
+    /// The pushed messages, as writes that precede those of the node's output.
     pub(crate) pushed: Writes,
 }
 
-/// How a graph began that an attempt of a task called.
+/// The start of a graph that an attempt of a task called.
 #[derive(Clone, Debug)]
 pub(crate) enum CallBegan {
-    /// With its input: on a checkpoint, or on none.
+    /// The graph took its input: on a checkpoint, or on none.
     On(Option<Point>),
-    /// It went on where it had stopped in an earlier run.
+    /// The graph continued where it had stopped in an earlier run.
     Resumed,
 }
 
@@ -146,8 +149,8 @@ impl Context {
         Self(Arc::new(parts))
     }
 
-    /// Returns the context of the next attempt to run a called task: with the answers that this one has, and with how
-    /// the graphs that it called began, so that those of the next one begin alike.
+    /// Returns the context of the next attempt of a called task. It takes over the resume values and the starts of the
+    /// called graphs, so that those of the next attempt start alike.
     pub(crate) fn next_attempt(&self, policies: &[RetryPolicy]) -> Self {
         let parts = &*self.0;
         let asked = {
@@ -187,7 +190,7 @@ impl Context {
         &self.0.life
     }
 
-    /// Returns where the graph stands that the task, or the caller of a called task, is of.
+    /// Returns the namespace of the graph that the task, or the caller of a called task, belongs to.
     pub(crate) fn graph_namespace(&self) -> &Namespace {
         self.0.calls.graph.as_ref().unwrap_or(&self.0.namespace)
     }
@@ -200,7 +203,7 @@ impl Context {
         &self.0
     }
 
-    /// Returns the namespace under which the messages of the task are shown.
+    /// Returns the namespace under which the messages of the task are streamed.
     pub(crate) fn message_namespace(&self) -> &Namespace {
         self.0.place.around.as_ref().unwrap_or(self.graph_namespace())
     }
@@ -217,21 +220,21 @@ impl Context {
         })
     }
 
-    /// Returns the value that the run was given for its nodes with `Run::context`, `None` if there is none of this type.
+    /// Returns the context value of the run (`Run::context`), `None` if it has none of this type.
     pub fn value<T: std::any::Any + Send + Sync>(&self) -> Option<&T> {
         self.0.scope.value.as_deref()?.downcast_ref()
     }
 
-    /// Returns the control of the run, by which a node can ask it to stop.
+    /// Returns the control of the run, by which a node can ask it to drain.
     pub fn control(&self) -> &RunControl {
         &self.0.scope.control
     }
 
-    /// Returns the key-value memory of the run: that which it was given, else that of the store it is recorded in. Graphs
-    /// inside nodes share it. What a node puts is seen at once, and stays if the node fails or is run again.
+    /// Returns the key-value memory of the run: the one it was given, else that of the store that records it.
+    /// Subgraphs share it. A put is visible at once, and stays if the node fails or runs again.
     ///
     /// # Errors
-    /// [`NoKv`] if the run has neither.
+    /// [`NoKv`] if the run has no key-value memory.
     ///
     /// # Example
     /// ```
@@ -263,7 +266,7 @@ impl Context {
         self.0.scope.kv.as_ref().ok_or(NoKv(()))
     }
 
-    /// Shows a value in the stream of the run (mode `custom`), at once. It waits if the stream is not read.
+    /// Streams a value (mode `custom`) at once. It waits while 256 parts of the stream are unread.
     #[doc(alias = "stream_writer")]
     pub fn emit(&self, value: impl Into<Value>) {
         self.0.scope.host.emit(self, LivePart::Custom(value.into()));
@@ -279,7 +282,7 @@ impl Context {
         self.0.checkpoint
     }
 
-    /// Returns the id of the task: the same each time this step of this node is run again.
+    /// Returns the id of the task: the same each time this step of this node runs again.
     pub fn task(&self) -> TaskId {
         self.0.task
     }
@@ -295,13 +298,13 @@ impl Context {
         self.0.attempt
     }
 
-    /// Returns when the first attempt to run the task began.
+    /// Returns the time at which the first attempt of the task began.
     #[doc(alias = "node_first_attempt_time")]
     pub fn first_attempt_at(&self) -> Timestamp {
         self.0.first_attempt_at
     }
 
-    /// Returns the failure that this node handles, `None` in a node that is no error handler.
+    /// Returns the failure that this node handles, `None` in a node that is not an error handler.
     pub fn error(&self) -> Option<&NodeError> {
         self.0.error.as_deref()
     }
@@ -311,25 +314,25 @@ impl Context {
         self.0.step
     }
 
-    /// Returns how many supersteps are left before the recursion limit, this one included (`RemainingSteps`).
+    /// Returns the number of supersteps before the recursion limit, this one included (`RemainingSteps`).
     #[doc(alias = "RemainingSteps")]
     pub fn remaining_steps(&self) -> i64 {
         self.0.stop - self.0.step
     }
 
-    /// Returns the namespace of this task: where the checkpoints of a graph inside it are kept.
+    /// Returns the namespace of this task, in which the checkpoints of its subgraph are stored.
     pub fn namespace(&self) -> String {
         task_namespace(&self.0.namespace, &self.0.node, self.0.task)
     }
 
-    /// Asks a question and returns its answer.
+    /// Interrupts the run with a value, and returns the resume value (`interrupt`).
     ///
-    /// Without an answer it returns [`Interrupted`], which the node passes on with `?`: the run ends as interrupted,
-    /// and is continued with [`Command::resume`](super::Command::resume). The node then runs again from its first
-    /// line; questions that were answered return their answers, in the order they are asked.
+    /// Without a resume value it returns [`Interrupted`], which the node passes on with `?`: the run ends as
+    /// interrupted, and is continued with [`Command::resume`](super::Command::resume). The node then runs again from
+    /// its first line; interrupts that were resumed return their values, in the order in which the node reaches them.
     ///
     /// # Errors
-    /// [`Interrupted`] if there is no answer yet.
+    /// [`Interrupted`] while the resume value is missing.
     ///
     /// # Example
     /// ```
@@ -356,11 +359,12 @@ impl Context {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn interrupt(&self, question: impl Into<Value>) -> Result<Value, Interrupted> {
-        self.ask(|id| Interrupt::new(question.into(), id)).map(|(_, answer)| answer)
+    pub fn interrupt(&self, value: impl Into<Value>) -> Result<Value, Interrupted> {
+        self.ask(|id| Interrupt::new(value.into(), id)).map(|(_, resume)| resume)
     }
 
-    /// Returns the number of the question in the task, and its answer; without one the question is made of its id.
+    /// Returns the number of the interrupt in the task and its resume value. Without one, `interrupt` makes the
+    /// interrupt of its id.
     pub(super) fn ask(&self, question: impl FnOnce(String) -> Interrupt) -> Result<(usize, Value), Interrupted> {
         self.progress();
         let mut asked = self.0.asked.lock();
@@ -395,7 +399,7 @@ pub(crate) fn without_tasks(path: &str) -> String {
     path.split('|').map(node).collect::<Vec<_>>().join("|")
 }
 
-/// Returns the id of the question number `answered` of a task: a hash of where it is asked.
+/// Returns the id of the interrupt number `answered` of a task: a hash of the namespace of the task.
 pub(crate) fn interrupt_id(task_namespace: &str, answered: usize) -> String {
     let place = if answered == 0 { task_namespace.to_owned() } else { format!("{task_namespace}|{answered}") };
     crate::base::hash::xxh3_128(place.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
@@ -412,16 +416,15 @@ impl fmt::Debug for Context {
     }
 }
 
-/// The failure of a node, as its error handler is told.
+/// The failure of a node, as its error handler reads it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeError {
     /// The node that failed.
     pub node: String,
-    /// What its error said.
+    /// The text of its error.
     pub message: String,
-    /// The error itself. It is not there when the handler runs in a later run than the node, which only stored what it
-    /// said.
+    /// The error itself. It is `None` if the handler runs in a later run than the node: a store holds the text alone.
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -439,14 +442,14 @@ impl NodeError {
     }
 }
 
-/// The run has no key-value memory: neither a store, nor one that it was given.
+/// The run has no key-value memory: it was given none, and no store records it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the run has no key-value memory: it is recorded in no store, and was given none")]
+#[error("the run has no key-value memory: it was given none, and no store records it")]
 pub struct NoKv(());
 
-/// The run waits for the answer to a question. A node passes it on with `?`.
+/// The run waits for a resume value. A node passes it on with `?`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the node waits for an answer")]
+#[error("the node waits for a resume value")]
 pub struct Interrupted(());
 
 impl Interrupted {

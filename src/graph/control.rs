@@ -1,4 +1,4 @@
-//! Asking a run to stop, and cancelling it.
+//! Draining and cancelling a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,8 +8,8 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
-/// Asks a run to stop or cancels it, from outside or from a node. Clones are the same control. A control is for one run:
-/// what was asked for once stays so.
+/// A control that drains or cancels a run, from outside or from a node. Clones are the same control. A control serves
+/// one run: a request cannot be taken back.
 ///
 /// # Example
 /// ```
@@ -52,26 +52,26 @@ struct Cancel {
 }
 
 impl RunControl {
-    /// Makes a control that asks for nothing.
+    /// Returns a control without a request.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks the run to stop at the end of its superstep. What runs is finished and kept; the run can be continued. The
-    /// first reason stays.
+    /// Asks the run to drain: it stops at the end of its superstep. Running tasks end and are stored; the run can be
+    /// continued. The first reason stays.
     pub fn request_drain(&self, reason: impl Into<String>) {
         self.0.reason.lock().get_or_insert_with(|| reason.into());
         self.0.drains.store(true, Ordering::Release);
     }
 
-    /// Returns why the run was asked to stop, if it was.
+    /// Returns the reason of the drain, `None` if none was requested.
     pub fn drain_reason(&self) -> Option<String> {
         if self.0.drains.load(Ordering::Acquire) { self.0.reason.lock().clone() } else { None }
     }
 
-    /// Cancels the run. Async nodes that wait are dropped where they are; nodes that run on a thread are told by
-    /// [`Context::is_cancelled`](super::Context::is_cancelled) and waited for; no other task starts, and none is tried
-    /// again. What has ended is kept, so the run can be continued. The first reason stays.
+    /// Cancels the run. Async nodes are dropped where they wait; nodes on a thread see it in
+    /// [`Context::is_cancelled`](super::Context::is_cancelled) and are waited for; no other task starts, and none is
+    /// retried. Finished tasks are stored, so the run can be continued. The first reason stays.
     ///
     /// # Example
     /// ```
@@ -112,7 +112,7 @@ impl RunControl {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// Returns why the run was cancelled, if it was.
+    /// Returns the reason of the cancel, `None` if the run was not cancelled.
     pub fn cancel_reason(&self) -> Option<String> {
         if self.is_cancelled() { self.0.cancel.lock().reason.clone() } else { None }
     }
@@ -122,13 +122,13 @@ impl RunControl {
     }
 }
 
-/// Whoever waits for a control that may cancel what it waits for.
+/// The registration of a waker that a cancel wakes.
 #[derive(Default)]
 pub(crate) struct CancelWait(Option<(RunControl, u64)>);
 
 impl CancelWait {
-    /// Has `waker` woken when the run is cancelled: the first one that it is given. Returns whether it is cancelled
-    /// already.
+    /// Registers `waker`, the first one that it is given, to be woken when the run is cancelled. Returns whether it is
+    /// cancelled already.
     pub(crate) fn wake(&mut self, control: &RunControl, waker: &Waker) -> bool {
         if self.0.is_none() {
             let mut cancel = control.0.cancel.lock();
@@ -161,15 +161,14 @@ impl fmt::Debug for RunControl {
     }
 }
 
-/// The node stopped because it, or what it waited for, was cancelled. A node passes it on with `?`: if its run was
-/// cancelled the task is to run again when the run is continued; otherwise the node has failed, and is not tried again
-/// (`NodeCancelledError`).
+/// The node stopped because its run was cancelled. A node passes it on with `?`: if the run was cancelled, the task
+/// runs again when the run is continued; otherwise the node has failed, and is not retried (`NodeCancelledError`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
-#[error("the node was cancelled")]
+#[error("the run of the node was cancelled")]
 pub struct Cancelled(());
 
 impl Cancelled {
-    /// Makes the error, for a node that stops by itself.
+    /// Returns the error, for a node that stops by itself.
     pub fn new() -> Self {
         Self::default()
     }

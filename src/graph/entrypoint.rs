@@ -26,9 +26,9 @@ use super::{END, START};
 pub(crate) const INPUT: u32 = 0;
 /// The number of the channel that holds its value.
 pub(crate) const VALUE: u32 = 1;
-/// The number of the channel that holds what it keeps for its next run.
+/// The number of the channel that holds the saved value.
 const PREVIOUS: u32 = 2;
-/// Its name.
+/// The name of the channel that holds the saved value.
 const KEPT: &str = "__previous__";
 
 /// The state of an entrypoint: the value of its last finished run.
@@ -40,17 +40,17 @@ pub struct Entry<I, O> {
 }
 
 impl<I, O> Entry<I, O> {
-    /// Returns the value that the last finished run returned, `None` if there is none or it is null.
+    /// Returns the value of the last finished run, `None` if there is none or it is null.
     pub fn value(&self) -> Option<&O> {
         self.value.as_ref()
     }
 }
 
-/// A function under construction as a graph of its own: one node, named like the entrypoint, which takes the input and
-/// returns the value of the run. A run is one superstep, whatever tasks the function calls.
+/// A function as a graph of its own, under construction (`@entrypoint`): one node, named like the entrypoint, which
+/// takes the input and returns the value of the run. A run is one superstep, whichever tasks the function calls.
 ///
-/// It compiles to a [`CompiledGraph`] whose input is an `I`: it is invoked, streamed, answered and looked at like every
-/// graph, and can be a node of another one.
+/// It compiles to a [`CompiledGraph`] whose input is an `I`: it is invoked, streamed, resumed and read like every
+/// graph, and can be a subgraph.
 ///
 /// # Example
 /// ```
@@ -74,7 +74,7 @@ impl<I, O> Entry<I, O> {
 #[doc(alias = "entrypoint")]
 pub struct Entrypoint<I, O>(StateGraph<Entry<I, O>>);
 
-/// What an entrypoint returns to its caller, and what it keeps for its next run on the thread
+/// The return value of an entrypoint together with the value that it saves for its next run on the thread
 /// ([`Context::previous`]).
 ///
 /// # Example
@@ -96,36 +96,36 @@ pub struct Entrypoint<I, O>(StateGraph<Entry<I, O>>);
 #[doc(alias = "entrypoint.final")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Final<O> {
-    /// What the caller gets.
+    /// The value for the caller.
     pub value: O,
-    /// What is kept.
+    /// The saved value.
     pub save: Value,
 }
 
 impl<O> Final<O> {
-    /// Makes a final of a value and of a dynamic value to keep.
+    /// Returns a final with a dynamic saved value.
     pub fn new(value: O, save: impl Into<Value>) -> Self {
         Self { value, save: save.into() }
     }
 
-    /// Makes a final that keeps a value of any serializable type.
+    /// Returns a final with a saved value of any serializable type.
     ///
     /// # Errors
-    /// [`CodecError`] if the type refuses to be serialized.
+    /// [`CodecError`] if the value cannot be serialized.
     pub fn with<T: Serialize + ?Sized>(value: O, save: &T) -> Result<Self, CodecError> {
         Ok(Self { value, save: Value::from_serialize(save)? })
     }
 }
 
-/// What the function of an entrypoint returns: a value, which is kept for the next run as well, or a [`Final`].
+/// The result of the function of an entrypoint: a value, which is saved for the next run as well, or a [`Final`].
 pub trait IntoFinal {
-    /// What the caller gets.
+    /// The value for the caller.
     type Value;
 
     /// Returns both values.
     ///
     /// # Errors
-    /// [`CodecError`] if the value refuses to be serialized.
+    /// [`CodecError`] if the value cannot be serialized.
     fn into_final(self) -> Result<Final<Self::Value>, CodecError>;
 }
 
@@ -146,7 +146,7 @@ impl<O> IntoFinal for Final<O> {
     }
 }
 
-/// What a run would have returned.
+/// The update acts as the result of a run.
 impl<I, O: Clone + Send + Sync + 'static> IntoUpdate<Entry<I, O>> for Final<O> {
     fn into_writes(self) -> Writes {
         let mut writes = Writes::default();
@@ -162,7 +162,7 @@ impl<O: Clone + Send + Sync + 'static> From<Final<O>> for Writes {
     }
 }
 
-/// What a run would have returned, for `update_state`.
+/// In `update_state` it acts as the result of a run.
 impl<I, O: Clone + Send + Sync + 'static> IntoOutput<Entry<I, O>> for Final<O> {
     fn into_output(self) -> NodeOutput {
         NodeOutput::update(IntoUpdate::<Entry<I, O>>::into_writes(self))
@@ -174,7 +174,7 @@ where
     I: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     O: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
 {
-    /// Makes an entrypoint of a function, see [`IntoTask`].
+    /// Returns an entrypoint of a function, see [`IntoTask`].
     pub fn new<M, R>(name: impl Into<Arc<str>>, function: impl IntoTask<I, R, M>) -> Self
     where
         R: IntoFinal<Value = O> + 'static,
@@ -194,13 +194,13 @@ where
         Self(graph)
     }
 
-    /// Sets what is kept of it when it runs inside a node or task. Default: [`Persistence::PerInvocation`].
+    /// Sets which checkpoints are stored of it in a node or a task. Default: [`Persistence::PerInvocation`].
     pub fn persistence(self, persistence: Persistence) -> Self {
         Self(self.0.persistence(persistence))
     }
 
-    /// Adds a retry policy, for the entrypoint and for the tasks it calls that have none. Of several the first that an
-    /// error matches decides. Another attempt runs the function from its first line, and its calls are new ones.
+    /// Adds a retry policy for the entrypoint, and for its tasks without one. Of several policies the first that
+    /// matches the error decides. A retry runs the function from its first line, and its calls are new ones.
     #[doc(alias = "retry_policy")]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         let retry = &mut self.0.nodes[0].settings.retry;
@@ -209,8 +209,8 @@ where
         self
     }
 
-    /// Sets how long an attempt of an async entrypoint may take, see [`TimeoutPolicy`]. It is for the function as a whole;
-    /// the tasks it awaits count as part of it.
+    /// Sets the time limits of an attempt of an async entrypoint, see [`TimeoutPolicy`]. The awaited tasks count as
+    /// part of it.
     ///
     /// # Example
     /// ```
@@ -234,28 +234,28 @@ where
         self
     }
 
-    /// Limits how long the entrypoint may take from its first attempt on, with all pauses and further attempts, see
-    /// [`StateGraph::step_timeout`]. A plain function is told, and waited for.
+    /// Limits the duration of the entrypoint, with all attempts and pauses, see [`StateGraph::step_timeout`]. A plain
+    /// function is not stopped, but waited for.
     pub fn step_timeout(self, limit: Duration) -> Self {
         Self(self.0.step_timeout(limit))
     }
 
-    /// Sets what is kept of the value of the entrypoint, and of the results of the tasks it calls that have no policy,
-    /// if there is a [`cache`](Self::cache).
+    /// Sets how the value of the entrypoint is cached, and the results of its tasks without a policy, if there is a
+    /// [`cache`](Self::cache).
     pub fn cache_policy(mut self, policy: CachePolicy) -> Self {
         self.0.nodes[0].settings.cache = Some(policy);
         self
     }
 
-    /// Sets where results are kept, see [`StateGraph::cache`].
+    /// Sets the cache, see [`StateGraph::cache`].
     pub fn cache(self, cache: &Cache) -> Self {
         Self(self.0.cache(cache))
     }
 
-    /// Checks the name and makes the entrypoint ready to run.
+    /// Validates the name and compiles the entrypoint.
     ///
     /// # Errors
-    /// [`GraphError`] if it cannot be the name of a node.
+    /// [`GraphError`] if the name cannot be that of a node.
     pub fn compile(self) -> Result<CompiledGraph<Entry<I, O>>, GraphError> {
         self.0.compile()
     }
@@ -292,7 +292,7 @@ where
     }
 }
 
-/// Returns the input of an entrypoint that begins, and keeps what its last run left for it.
+/// Returns the input of an entrypoint, and sets the saved value of its last run in the context.
 fn begun<I, O>(input: NodeInput, context: &Context) -> NodeResult<I>
 where
     I: Clone + DeserializeOwned + 'static,
@@ -305,12 +305,12 @@ where
     }
     match &state.input {
         Some(input) => Ok(input.clone()),
-        // An input that is stored as null: `()`, or no option.
+        // A missing input stands for null: `()`, or `None`.
         None => Ok(Value::Null.to::<I>()?),
     }
 }
 
-/// Returns the writes of an entrypoint that has returned.
+/// Returns the writes of the result of an entrypoint.
 fn ended<I, R>(returned: R) -> NodeResult<NodeOutput>
 where
     R: IntoFinal,

@@ -1,4 +1,4 @@
-//! Whether somebody still waits for a task, and when it last gave a sign of life.
+//! The liveness of an attempt: its abandoned flag, its deadlines and its last sign of life.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,25 +9,25 @@ use super::control::Cancelled;
 use super::policy::{RefreshOn, TimeoutPolicy};
 use super::step_time::StepTime;
 
-/// A moment that has not come.
+/// The timestamp of an event that has not happened.
 const NEVER: u64 = u64::MAX;
 
-/// The life of one attempt of a task. Moments are counted by the clock of its run, see
+/// The liveness of one attempt of a task. Timestamps are those of the clock of its run, see
 /// [`Clock::elapsed`](crate::base::Clock::elapsed).
 pub(crate) struct Life {
-    /// The task around it: the one that called it, or that its graph runs in.
+    /// The parent task: the caller, or the task that contains the graph.
     above: Option<Context>,
-    /// Whether nobody waits for the tasks of its graph any more.
+    /// True once the run of its graph is abandoned.
     run_over: Arc<AtomicBool>,
     over: AtomicBool,
     limits: Option<TimeoutPolicy>,
-    /// The time of its superstep, if that is limited.
+    /// The deadline of its superstep, if it has one.
     within: Option<Arc<StepTime>>,
-    /// Whether that of a superstep is limited, here or above.
+    /// True if the superstep of this task, or of a parent task, has a deadline.
     timed: bool,
-    /// Whether a sign of life counts, here or above.
+    /// True if this task, or a parent task, has an idle timeout.
     counts: bool,
-    /// Whether it is that of a called task.
+    /// True for a called task.
     called: bool,
     began_us: AtomicU64,
     seen_us: AtomicU64,
@@ -48,19 +48,19 @@ impl Life {
         Self { above, run_over, over, limits, within, timed, counts, called: false, began_us, seen_us }
     }
 
-    /// Makes the life of a call of the task of `caller`.
+    /// Returns the liveness of a call of the task of `caller`.
     pub(crate) fn called(caller: &Context, limits: Option<TimeoutPolicy>) -> Self {
         let run_over = Arc::clone(&caller.life().run_over);
         Self { called: true, ..Self::new(Some(caller.clone()), run_over, limits, None) }
     }
 
-    /// Makes the life of another attempt.
+    /// Returns the liveness of another attempt.
     pub(crate) fn again(&self) -> Self {
         let run_over = Arc::clone(&self.run_over);
         Self { called: self.called, ..Self::new(self.above.clone(), run_over, self.limits, self.within.clone()) }
     }
 
-    /// Returns the task around it.
+    /// Returns the parent task.
     pub(crate) fn above(&self) -> Option<&Context> {
         self.above.as_ref()
     }
@@ -69,25 +69,25 @@ impl Life {
         self.limits.as_ref()
     }
 
-    /// Whether the time of its superstep is limited, or of one around it.
+    /// Returns whether the superstep of this task, or of a parent task, has a deadline.
     pub(crate) fn is_timed(&self) -> bool {
         self.timed
     }
 
-    /// Whether anything limits the attempt.
+    /// Returns whether the attempt has any limit of time.
     pub(crate) fn is_limited(&self) -> bool {
         self.limits.is_some() || self.timed
     }
 
-    /// Returns when the time of its superstep is over, or of one around it.
+    /// Returns the earliest deadline of its superstep and of those of its parent tasks.
     pub(crate) fn step_end(&self) -> Option<Duration> {
         let above = self.above.as_ref().filter(|_| self.timed).and_then(|above| above.life().step_end());
         let own = self.within.as_ref().and_then(|within| within.end());
         own.into_iter().chain(above).min()
     }
 
-    /// Notes that the attempt of `node` has not ended in the time of its superstep, if that is so, and likewise of those
-    /// around it. Returns one of them.
+    /// Returns the superstep whose deadline has passed, of this task or of a parent task, and notes `node` as late in
+    /// each such superstep.
     pub(crate) fn overdue(&self, node: &Arc<str>, now: Duration) -> Option<&Arc<StepTime>> {
         if !self.timed {
             return None;
@@ -98,43 +98,44 @@ impl Life {
         own.or(above)
     }
 
-    /// Returns the superstep that it, or what is above it, had not ended in.
+    /// Returns the superstep whose deadline this task, or a parent task, missed.
     pub(crate) fn late(&self) -> Option<&Arc<StepTime>> {
         let own = self.within.as_ref().filter(|within| within.is_late());
         own.or_else(|| self.above.as_ref().filter(|_| self.timed)?.life().late())
     }
 
-    /// Notes that the attempt begins.
+    /// Notes the start of the attempt.
     pub(crate) fn begin(&self, now: Duration) {
         self.within.iter().for_each(|within| within.begin(now));
         self.seen_us.store(micros(now), Ordering::Relaxed);
         self.began_us.store(micros(now), Ordering::Relaxed);
     }
 
-    /// Returns when the attempt began, `None` if it has not.
+    /// Returns the start of the attempt, `None` before it.
     pub(crate) fn began(&self) -> Option<Duration> {
         let began = self.began_us.load(Ordering::Relaxed);
         (began != NEVER).then(|| Duration::from_micros(began))
     }
 
-    /// Returns when it last gave a sign of life.
+    /// Returns the time of the last sign of life.
     pub(crate) fn seen(&self) -> Duration {
         Duration::from_micros(self.seen_us.load(Ordering::Relaxed))
     }
 
-    /// Notes that nobody waits for the attempt any more: what it still does is dropped.
+    /// Marks the attempt as abandoned: its later effects are dropped.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Release);
     }
 
-    /// Returns whether nobody waits for the attempt any more.
+    /// Returns whether the attempt is abandoned.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
             || self.run_over.load(Ordering::Acquire)
             || self.above.as_ref().is_some_and(|above| above.life().is_over())
     }
 
-    /// Notes a sign of life, here and above. The heartbeat of a called task is not one of its caller.
+    /// Notes a sign of life of this task and of its parent tasks. The heartbeat of a called task does not count for
+    /// its caller.
     fn see(&self, now: Duration, heartbeat: bool) {
         let refresh_on = self.limits.map_or(RefreshOn::Auto, |limits| limits.refresh_on);
         if heartbeat || refresh_on == RefreshOn::Auto {
@@ -152,14 +153,14 @@ fn micros(moment: Duration) -> u64 {
 }
 
 impl Context {
-    /// Returns this task and those that it runs in, innermost first.
+    /// Returns this task and its parent tasks, innermost first.
     pub(crate) fn with_callers(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |context| context.life().above.as_ref())
     }
 
-    /// Says that the node is alive: its idle timeout, and those of the nodes around it, begin anew; in a called task that
-    /// of the task, not that of its caller. Without one it does nothing. What a node shows, asks or calls says so too,
-    /// unless its policy is [`RefreshOn::Heartbeat`].
+    /// Signals that the node is alive: its idle timeout and those of its parent tasks start anew; the heartbeat of a
+    /// called task restarts its own timeout, not that of its caller. It does nothing without an idle timeout. Streamed
+    /// parts, interrupts and calls are signs of life too, unless the policy is [`RefreshOn::Heartbeat`].
     ///
     /// # Example
     /// ```
@@ -191,7 +192,7 @@ impl Context {
         self.see(true);
     }
 
-    /// Notes that something can be seen of the task.
+    /// Notes a sign of life: a streamed part, an interrupt or a call.
     pub(crate) fn progress(&self) {
         self.see(false);
     }
@@ -202,18 +203,18 @@ impl Context {
         }
     }
 
-    /// Returns whether nobody waits for this attempt any more, so that a node which runs on a thread had better end: the
-    /// run was cancelled or dropped, a node around it took too long, or its superstep did. What it returns is kept if the
-    /// run was cancelled or its superstep has no more time, and dropped otherwise.
+    /// Returns whether this attempt is abandoned, so that a node on a thread should return soon: the run was cancelled
+    /// or dropped, or a parent task or the superstep exceeded its time limit. The output of the node is stored if the
+    /// run was cancelled or the superstep exceeded its limit, and dropped otherwise.
     pub fn is_cancelled(&self) -> bool {
         let late = || self.life().step_end().is_some_and(|end| end <= self.scope().host.elapsed());
         self.control().is_cancelled() || self.life().is_over() || (self.life().timed && late())
     }
 
-    /// Fails if [`is_cancelled`](Self::is_cancelled) says so, to be passed on with `?`.
+    /// Returns an error if [`is_cancelled`](Self::is_cancelled) is true, to be passed on with `?`.
     ///
     /// # Errors
-    /// [`Cancelled`].
+    /// [`Cancelled`] if the attempt is abandoned.
     ///
     /// # Example
     /// ```

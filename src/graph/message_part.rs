@@ -1,4 +1,4 @@
-//! A message as a stream shows it.
+//! A message or a chunk in a stream.
 
 use std::sync::Arc;
 
@@ -7,30 +7,30 @@ use crate::message::Message;
 
 use super::task_info::TaskInfo;
 
-/// A message that a node shows or returned, or a piece of one (stream mode `messages`).
+/// A message or a chunk that a node streamed or returned (stream mode `messages`).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MessagePart {
-    /// The message, or a piece of one, if it says so ([`Message::is_chunk`]): those with one id add up to it
+    /// The message, or a chunk of one ([`Message::is_chunk`]). The chunks with one id add up to the message
     /// ([`Message::plus`]).
     pub message: Message,
-    /// The task that shows it.
+    /// The task that streamed or returned it.
     pub task: TaskInfo,
-    /// The tags that its maker gave it.
+    /// The tags of its [`MessageStream`](super::MessageStream).
     pub tags: Arc<[String]>,
     /// The thread of the run.
     pub thread: Option<ThreadId>,
-    /// Whether the node showed it itself; otherwise it was found in what the node returned.
+    /// True if the node streamed it; false if it was found in the output of the node.
     pub is_live: bool,
-    /// Whether it is left out if it was shown before.
+    /// True if it is left out when it was streamed before.
     pub(crate) once: bool,
     /// Metadata of the run: the text of a JSON object.
     pub(crate) run_metadata: Option<String>,
 }
 
 impl MessagePart {
-    /// Returns what LangGraph tells about a message: `langgraph_node`, `langgraph_step` and so on, the tags, and the
-    /// metadata of the run and of the node.
+    /// Returns the metadata of the message as LangGraph shows it: `langgraph_node`, `langgraph_step` and so on, the
+    /// tags, and the metadata of the run and of the node.
     pub fn metadata(&self) -> Map {
         let task = &self.task;
         let namespace = task.namespace();
@@ -47,7 +47,7 @@ impl MessagePart {
         if let Some(thread) = &self.thread {
             map.insert("thread_id".into(), thread.as_str().into());
         }
-        // The outermost task is told, by whatever asked for the message or by a graph inside it.
+        // For the outermost task the namespace is shown if a model or a subgraph streamed the message.
         if self.is_live || (task.parts().place.call.is_none() && !task.parts().namespace.is_root()) {
             let outermost = namespace.split('|').next().unwrap_or_default();
             map.insert("checkpoint_ns".into(), outermost.into());

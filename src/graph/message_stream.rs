@@ -1,7 +1,6 @@
-//! A message that a node shows while it comes, piece by piece. What is shown are pieces as the model knows them, whose sum
-//! is the message.
+//! Streaming a message in chunks. The sum of the chunks is the message.
 //!
-//! *Absent:* the model, and the stream that shows them.
+//! *Absent:* the model, and the stream that delivers the chunks.
 
 use std::sync::Arc;
 
@@ -14,12 +13,12 @@ use crate::state::message_write;
 use super::context::Context;
 use super::scope::LivePart;
 
-/// The tag of a message whose pieces are not shown.
+/// The tag of a message whose chunks are not streamed.
 const NOSTREAM: &str = "nostream";
 
-/// A message of a model that comes in pieces. Each is shown at once in stream mode `messages`, as a message of its own
-/// ([`Message::is_chunk`]) with the id of the whole; the whole is returned at the end, and the pieces add up to it
-/// ([`Message::plus`]). Made by [`Context::message_stream`].
+/// A message of a model that arrives in chunks. Each chunk is streamed at once (mode `messages`), as a message of its
+/// own ([`Message::is_chunk`]) with the id of the whole; [`finish`](Self::finish) returns the whole, the sum of the
+/// chunks ([`Message::plus`]). Made by [`Context::message_stream`].
 pub struct MessageStream {
     context: Context,
     id: Option<String>,
@@ -29,8 +28,8 @@ pub struct MessageStream {
 }
 
 impl Context {
-    /// Begins a message of the model that is shown piece by piece (stream mode `messages`). Returned by the node at the
-    /// end, it is not shown again.
+    /// Starts a message of a model that is streamed in chunks (mode `messages`). If the node returns the message, it
+    /// is not streamed again.
     ///
     /// # Example
     /// ```
@@ -71,21 +70,20 @@ impl Context {
         MessageStream { context: self.clone(), id: None, sum: None, tags: [].into(), ended: false }
     }
 
-    /// Shows a message as a whole (stream mode `messages`), at once, unless it was shown before. Returned by the node,
-    /// it is not shown again. Returns it, with an id if it had none.
+    /// Streams a whole message (mode `messages`) at once, unless it was streamed before, and returns it, with an id if
+    /// it had none. If the node returns the message, it is not streamed again.
     pub fn emit_message(&self, mut message: Message) -> Message {
         message.id.get_or_insert_with(|| self.message_id());
         self.show_message(&message, true, [].into());
         message
     }
 
-    /// Shows what stands for a message (stream mode `messages`), at once, and writes it to the channel `messages` as if
-    /// the node had returned it. A piece of a message is shown as one, and becomes whole in the channel. If the node
-    /// returns a message with this id, that is not shown again. A called [`Task`](super::Task) writes to the channel of
-    /// its caller's graph, after all nodes of the superstep, as soon as it has ended. Returns the message.
-    ///
+    /// Streams a message (mode `messages`) at once, and writes it to the channel `messages` as if the node had
+    /// returned it (`push_message`). A chunk is streamed as a chunk and becomes whole in the channel. If the node
+    /// returns a message with this id, it is not streamed again. A called [`Task`](super::Task) writes to the channel
+    /// of its caller's graph, after all nodes of the superstep, as soon as it has ended. Returns the message.
     /// # Errors
-    /// [`MessageError`] if it stands for no message, or the message has no id.
+    /// [`MessageError`] if `message` cannot be read as a message, or has no id.
     ///
     /// # Example
     /// ```
@@ -111,8 +109,8 @@ impl Context {
         self.push_message_to("messages", message)
     }
 
-    /// Shows what stands for a message and writes it to a channel, as [`push_message`](Self::push_message) does. With an
-    /// empty name it is shown only, and where there is no such channel as well.
+    /// Streams a message and writes it to a channel, as [`push_message`](Self::push_message) does. With an empty name,
+    /// or the name of an unknown channel, it is streamed alone.
     ///
     /// # Errors
     /// As [`push_message`](Self::push_message).
@@ -128,7 +126,7 @@ impl Context {
         Ok(message)
     }
 
-    /// Returns an id that is the same when the task is run again.
+    /// Returns an id that is the same when the task runs again.
     fn message_id(&self) -> String {
         let number = {
             let mut asked = self.asked().lock();
@@ -140,7 +138,7 @@ impl Context {
         IdSource::from_seed(u64::from_be_bytes([a, b, c, d, e, f, g, h])).uuid_v4().to_string()
     }
 
-    /// Shows a message or a piece of one, `once` if it is left out when it was shown before.
+    /// Streams a message or a chunk. `once` leaves it out if it was streamed before.
     fn show_message(&self, message: &Message, once: bool, tags: Arc<[String]>) {
         let host = &self.scope().host;
         if host.shows_messages(self) {
@@ -150,14 +148,14 @@ impl Context {
 }
 
 impl MessageStream {
-    /// Sets the id of the message, before its first piece. Default: one that is the same when the task is run again.
+    /// Sets the id of the message, before its first chunk. Default: an id that is the same when the task runs again.
     #[must_use]
     pub fn with_id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// Sets tags that its parts are shown with. With the tag `nostream` no pieces are shown.
+    /// Sets the tags of its chunks. With the tag `nostream` no chunks are streamed.
     #[must_use]
     pub fn with_tags(mut self, tags: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.tags = tags.into_iter().map(Into::into).collect();
@@ -169,23 +167,23 @@ impl MessageStream {
         self.id.get_or_insert_with(|| self.context.message_id())
     }
 
-    /// Adds a piece of text. It waits if the stream is not read.
+    /// Adds a chunk of text. It waits if the stream is not read.
     pub fn push(&mut self, text: impl Into<String>) {
         self.show(Message::ai(text.into()));
     }
 
-    /// Adds the last piece of text, for who knows that it is the last.
+    /// Adds the last chunk of text, marked as the last.
     pub fn push_last(&mut self, text: impl Into<String>) {
         self.show_chunk(Message::ai(text.into()), Chunk { last: true, ..Chunk::default() });
     }
 
-    /// Adds a tool call, as one piece.
+    /// Adds a tool call, as one chunk.
     pub fn push_tool_call(&mut self, call: ToolCall) {
         self.show(Message::ai("").with_tool_call(call));
     }
 
-    /// Adds a piece of a tool call. Pieces with one index are joined: first the name and the id, then the text of the
-    /// arguments as it comes.
+    /// Adds a chunk of a tool call. Chunks with one index are joined: first the name and the id, then the text of the
+    /// arguments as it arrives.
     ///
     /// # Example
     /// ```
@@ -222,19 +220,20 @@ impl MessageStream {
         self.show_chunk(Message::ai(""), Chunk { tool_call_chunks: vec![call], last: false });
     }
 
-    /// Adds tokens used, as a piece without text.
+    /// Adds token counts, as a chunk without text.
     ///
     /// # Errors
-    /// As [`push_chunk`](Self::push_chunk), if the counts cannot be added to those before.
+    /// As [`push_chunk`](Self::push_chunk), if the counts cannot be added to the earlier ones.
     pub fn push_usage(&mut self, usage: Usage) -> Result<(), MessageError> {
         self.push_chunk(Message::ai("").with_usage(usage))
     }
 
-    /// Adds a piece as a provider gave it; a whole message of the model counts as one. The first one that has an id gives
-    /// it to the message, unless that has one.
+    /// Adds a chunk as a provider sent it; a whole message of the model counts as one chunk. The first chunk with an
+    /// id gives it to the message, unless the message has one.
     ///
     /// # Errors
-    /// [`MessageError`] if it is no message of the model, or does not fit the pieces before it; it is not shown then.
+    /// [`MessageError`] if `piece` is not a message of a model, or does not fit the earlier chunks; it is not streamed
+    /// then.
     pub fn push_chunk(&mut self, piece: Message) -> Result<(), MessageError> {
         let mut piece = piece.into_piece();
         if self.id.is_none() {
@@ -253,7 +252,8 @@ impl MessageStream {
         Ok(())
     }
 
-    /// Ends the message and returns it, the sum of its pieces. Unless one of them was the last, an empty one says so.
+    /// Ends the message and returns it, the sum of its chunks. Unless one of them was marked as the last, an empty
+    /// last chunk is streamed.
     pub fn finish(mut self) -> Message {
         if !self.ended {
             self.push_last("");

@@ -1,7 +1,7 @@
 //! Floor 3: the inert shape of a graph.
 //!
-//! A [`StateGraph`] collects nodes and edges; `compile` checks them all and makes a [`CompiledGraph`], which says who
-//! triggers whom and runs nothing. *Absent:* the superstep machine, threads, the store.
+//! A [`StateGraph`] collects nodes and edges; `compile` validates them and makes a [`CompiledGraph`], which holds the
+//! triggers of its nodes and runs nothing. *Absent:* the superstep machine, threads, the store.
 //!
 //! Invariants: a compiled graph never changes; channels and nodes are numbered once; every problem of a graph is
 //! reported at once.
@@ -34,7 +34,7 @@ mod task_body;
 mod task_info;
 mod validate;
 
-pub use answer::InvalidAnswer;
+pub use answer::InvalidResumeValue;
 pub use branch::{IntoPath, IntoTargets, Named, PathLabel};
 pub use builder::{Persistence, StateGraph};
 pub use call::{AsyncTask, CallError, Started, Task};

@@ -1,4 +1,4 @@
-//! What a node is: a function of the state.
+//! Nodes: functions from the state to updates and commands.
 
 use std::sync::Arc;
 
@@ -12,32 +12,32 @@ use super::command::{Command, SendTo, Target};
 use super::compiled::Graph;
 use super::context::Context;
 
-/// Any error of a node: `?` turns every error into it, and the run returns it as given.
+/// The error of a node. `?` converts every error into it, and the run returns it as given.
 pub type BoxError = Box<dyn std::error::Error + std::marker::Send + Sync>;
 
-/// What a node returns.
+/// The result of a node.
 pub type NodeResult<T> = Result<T, BoxError>;
 
-/// What a node asks for: changes and commands.
+/// The output of a node: updates and commands.
 #[derive(Clone, Debug, Default)]
 pub struct NodeOutput {
     pub(crate) writes: Writes,
     pub(crate) commands: Vec<Command>,
 }
 
-/// What a node may return for a state `S`: nothing, an update, a [`Command`], a [`SendTo`], or an option, list, array or
-/// pair of these.
+/// The types that a node of a state `S` may return: nothing, an update, a [`Command`], a [`SendTo`], or an option,
+/// list, array or pair of these. The updates in a list apply in its order.
 #[diagnostic::on_unimplemented(
     message = "a node of a graph whose state is `{S}` cannot return `{Self}`",
     label = "return `Ok` of an update such as `{S}::update()`, of `()`, of a `Command` or of a `SendTo`"
 )]
 pub trait IntoOutput<S> {
-    /// Returns what is asked for.
+    /// Returns the updates and commands.
     fn into_output(self) -> NodeOutput;
 }
 
 impl NodeOutput {
-    /// Makes the output of a plain change.
+    /// Returns the output of an update.
     pub fn update(writes: Writes) -> Self {
         Self { writes, commands: Vec::new() }
     }
@@ -70,7 +70,7 @@ impl<S> IntoOutput<S> for SendTo {
     }
 }
 
-/// Also for a state of another type: channels are found by name.
+/// A dynamic update fits any state: channels are matched by name.
 impl<S> IntoOutput<S> for DynUpdate {
     fn into_output(self) -> NodeOutput {
         NodeOutput::update(self.into())
@@ -101,7 +101,7 @@ impl<S, T: IntoOutput<S>, const N: usize> IntoOutput<S> for [T; N] {
     }
 }
 
-/// An update and a command, say.
+/// A pair, such as an update and a command.
 impl<S, A: IntoOutput<S>, B: IntoOutput<S>> IntoOutput<S> for (A, B) {
     fn into_output(self) -> NodeOutput {
         [self.0.into_output(), self.1.into_output()].into_iter().collect()
@@ -119,14 +119,14 @@ impl FromIterator<NodeOutput> for NodeOutput {
     }
 }
 
-/// What a node is given.
+/// The input of a node.
 pub(crate) enum NodeInput {
     State(StateRef),
     Value(Value),
     Fields(GivenFields),
 }
 
-/// Which of these a node takes. What takes fields also takes a value: the argument of a send.
+/// The kind of input that a node takes. A node that takes fields also takes a value: the argument of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
     State,
@@ -134,17 +134,17 @@ pub(crate) enum Takes {
     Fields,
 }
 
-/// The channels of a state that a graph inside is given.
+/// The fields of a state that a subgraph is given.
 pub(crate) struct GivenFields {
     pub(crate) layout: Arc<dyn Layout>,
     pub(crate) state: StateRef,
     pub(crate) fields: Vec<usize>,
-    /// Where the state is stored, if it is.
+    /// The checkpoint that stores the state, if one does.
     pub(crate) at: Option<(Namespace, CheckpointId)>,
 }
 
 impl GivenFields {
-    /// Returns them as a map.
+    /// Returns the fields as a map.
     pub(crate) fn to_value(&self) -> Result<Value, StateError> {
         let member = |field: &usize| {
             let name = self.layout.name(*field).to_string();
@@ -153,8 +153,8 @@ impl GivenFields {
         self.fields.iter().map(member).collect::<Result<Map, _>>().map(Value::Map)
     }
 
-    /// Returns a list as a write for a channel of this rule in a graph inside, which stores it by reference if it stores
-    /// anything. `None` if that cannot be.
+    /// Returns a list as a write for a channel of this rule in a subgraph. A subgraph that stores checkpoints stores a
+    /// reference to the list. `None` if the rules differ, or the list is not stored.
     pub(crate) fn give(&self, field: usize, rule: Option<ListRule>, is_stored: bool) -> Option<BoxWrite> {
         if rule.is_none() || rule != self.layout.list_rule(field) {
             return None;
@@ -168,19 +168,19 @@ impl GivenFields {
     }
 }
 
-/// Runs a node on the calling thread.
+/// A function that runs a node on the calling thread.
 pub(crate) type RunNode = Arc<dyn Fn(NodeInput, &Context) -> NodeResult<NodeOutput> + std::marker::Send + Sync>;
-/// Starts a node that waits without blocking.
+/// A function that returns the future of a node.
 pub(crate) type StartNode = Arc<dyn Fn(NodeInput, Context) -> NodeFuture + std::marker::Send + Sync>;
 
-/// How a node runs.
+/// The work of a node.
 #[derive(Clone)]
 pub(crate) enum Work {
-    /// On a thread.
+    /// A function that runs on a thread.
     Blocking(RunNode),
-    /// As a future.
+    /// A function that returns a future.
     Async(StartNode),
-    /// As its driver likes: a graph.
+    /// Either, as the driver chooses: a subgraph.
     Either(RunNode, StartNode),
 }
 
@@ -189,7 +189,7 @@ pub(crate) enum Work {
 pub struct NodeBody {
     pub(crate) takes: Takes,
     pub(crate) work: Work,
-    /// The graph that it runs, if it is one.
+    /// The subgraph, if the node is one.
     pub(crate) child: Option<Arc<Graph>>,
 }
 
@@ -201,8 +201,8 @@ pub struct NodeBody {
 ///   from the argument of a [`SendTo`], or from the state by channel names. Write it `Own(function)`;
 /// - `async fn(&S)` and `async fn(&S, &Context)`, the same with a part, and `Own(async fn(I))`,
 ///   `Own(async fn(I, &Context))`;
-/// - `Fn(Arc<S>)`, `Fn(Arc<S>, Context)`, the same with a part, and `Own(Fn(I, Context))` that return a future: what
-///   captures something (a client, say) takes owned handles;
+/// - `Fn(Arc<S>)`, `Fn(Arc<S>, Context)`, the same with a part, and `Own(Fn(I, Context))` that return a future: a
+///   closure that captures something (a client, say) takes owned handles;
 /// - a [`CompiledGraph`](super::CompiledGraph).
 ///
 /// `T` is nothing, an update, a [`Command`], a [`SendTo`], or an option, list, array or pair of these.
@@ -256,11 +256,11 @@ pub struct NodeBody {
     note = "an async node that captures something is `move |state: Arc<{S}>| {{ let it = it.clone(); async move {{ .. }} }}`"
 )]
 pub trait IntoNode<S, M> {
-    /// Hides the types.
+    /// Erases the types.
     fn into_node(self) -> NodeBody;
 }
 
-/// Marks a function that takes an input type of its own, not the state.
+/// Marks a function that takes an input type of its own instead of the state.
 #[derive(Clone, Copy, Debug)]
 pub struct Own<F>(pub F);
 

@@ -1,4 +1,4 @@
-//! What can be said about a node besides what it does.
+//! The options of a node: scheduling, schemas, metadata and policies.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -39,29 +39,30 @@ pub struct NodeOptions<S> {
     state: PhantomData<fn(&S)>,
 }
 
-/// What a compiled node keeps of its options.
+/// The options that a compiled node retains.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// Whether it runs only when nothing else is due.
+    /// True for a node that runs only when no other task is left.
     pub(crate) defer: bool,
-    /// The channels it reads; `None` if it does not say.
+    /// The channels that it reads; `None` if its options do not name them.
     pub(crate) input: Option<Vec<Arc<str>>>,
     pub(crate) metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
     /// `None` takes the defaults of the graph.
     pub(crate) retry: Option<Arc<[RetryPolicy]>>,
     pub(crate) cache: Option<CachePolicy>,
     pub(crate) timeout: Option<TimeoutPolicy>,
-    /// Where its commands may lead, with labels: for drawings.
+    /// The declared targets of its commands, with labels.
     pub(crate) destinations: Vec<(Arc<str>, Option<Arc<str>>)>,
 }
 
 impl<S> NodeOptions<S> {
-    /// Starts with no options.
+    /// Returns options without values.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets whether the node waits until no other node is due; it then runs once, however often it was triggered.
+    /// Sets whether the node is deferred: it waits until no other task is left, and then runs once for all its
+    /// triggers.
     ///
     /// # Example
     /// ```
@@ -91,21 +92,21 @@ impl<S> NodeOptions<S> {
         self
     }
 
-    /// Shows the node, and the conditional edges behind it, only these channels: its input schema.
+    /// Sets the channels that the node, and the conditional edges that leave it, read: its input schema.
     #[doc(alias = "input_schema")]
     pub fn input(mut self, channels: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
         self.settings.input = Some(channels.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Sets metadata of the node, which streams show with its tasks: `[("owner", "ann")]`, or a JSON object.
+    /// Sets the metadata of the node, which streams show with its tasks: `[("owner", "ann")]`, or a JSON object.
     pub fn metadata(mut self, metadata: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) -> Self {
         let members = metadata.into_iter().map(|(name, value)| (name.into(), value.into().to_json()));
         self.settings.metadata = Some(Arc::new(members.collect()));
         self
     }
 
-    /// Adds a retry policy. Of several the first that an error matches decides.
+    /// Adds a retry policy. Of several policies the first that matches the error decides.
     #[doc(alias = "retry_policy")]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         let known = self.settings.retry.take();
@@ -113,37 +114,37 @@ impl<S> NodeOptions<S> {
         self
     }
 
-    /// Sets what is kept of the node's results, see [`CachePolicy`].
+    /// Sets how results are cached, see [`CachePolicy`].
     #[doc(alias = "cache_policy")]
     pub fn cache(mut self, policy: CachePolicy) -> Self {
         self.settings.cache = Some(policy);
         self
     }
 
-    /// Sets what runs when the node has failed for good, in the same superstep and with the same input.
+    /// Sets the node that runs after the last failed attempt, in the same superstep and with the same input.
     ///
-    /// [`Context::error`](super::Context::error) tells it what happened. What it returns stands in for what the node
-    /// would have returned; the edges of the node are not followed, so it says with a
-    /// [`Command`](super::Command) where to go on. Its own failure is not handled.
+    /// It reads the failure in [`Context::error`](super::Context::error). Its output takes the place of that of the
+    /// node. The edges of the node are not followed, so its [`Command`](super::Command) names the next nodes. An error
+    /// of the handler ends the run.
     pub fn error_handler<M>(mut self, handler: impl IntoNode<S, M>) -> Self {
         self.error_handler = Some(handler.into_node());
         self
     }
 
-    /// Limits how long an attempt of an async node may take: a [`TimeoutPolicy`], or a duration for the whole attempt. A
-    /// run that does not block needs a timer for it, see [`Run::timer`](crate::Run::timer).
+    /// Sets the time limits of an attempt of an async node: a [`TimeoutPolicy`], or a duration for the whole attempt.
+    /// An asynchronous run needs a timer for it, see [`Run::timer`](crate::Run::timer).
     pub fn timeout(mut self, policy: impl Into<TimeoutPolicy>) -> Self {
         self.settings.timeout = Some(policy.into()).filter(TimeoutPolicy::is_set);
         self
     }
 
-    /// Names the nodes that the commands of this node may lead to: for drawings, and checked when compiling.
+    /// Declares the targets of the commands of this node: drawings show them, and `compile` verifies them.
     pub fn destinations(mut self, nodes: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
         self.settings.destinations.extend(nodes.into_iter().map(|node| (node.into(), None)));
         self
     }
 
-    /// As [`destinations`](Self::destinations), with a label for each.
+    /// As [`destinations`](Self::destinations), with a label for each target.
     pub fn labeled_destinations(
         mut self,
         nodes: impl IntoIterator<Item = (impl Into<Arc<str>>, impl Into<Arc<str>>)>,
@@ -175,15 +176,15 @@ impl<S> fmt::Debug for NodeOptions<S> {
     }
 }
 
-/// What holds for the nodes of a graph that say nothing themselves, for
+/// The defaults of nodes whose own options leave something open, for
 /// [`StateGraph::node_defaults`](super::StateGraph::node_defaults).
 ///
-/// Retries and timeouts hold for error handlers too, caches and error handlers for nodes only. Graphs inside nodes have
-/// their own.
+/// Retries and timeouts apply to error handlers too, caches and error handlers to nodes only. Subgraphs have their
+/// own.
 pub struct NodeDefaults<S>(pub(crate) NodeOptions<S>);
 
 impl<S> NodeDefaults<S> {
-    /// Starts with nothing set.
+    /// Returns defaults without options.
     pub fn new() -> Self {
         Self::default()
     }

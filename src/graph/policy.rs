@@ -1,4 +1,4 @@
-//! What is done about a node that fails, takes too long, or was run before with the same input.
+//! The policies of a node: retries, caching and timeouts.
 
 use std::error::Error;
 use std::fmt;
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::Value;
 
-/// Whether an error is worth another attempt.
+/// Tells whether an error is retried.
 type Predicate = Arc<dyn Fn(&(dyn Error + 'static)) -> bool + Send + Sync>;
 
-/// How often a failing node is run again, and after which pauses.
+/// The number of attempts of a failing node, and the pauses between them.
 ///
 /// The pause before attempt `n + 1` is `initial_interval * backoff_factor^(n - 1)`, at most `max_interval`, and with
-/// jitter up to a second more. The first attempt counts; the count goes on across several policies of one node.
+/// jitter up to one second more. The first attempt counts; the count continues across several policies of one node.
 ///
 /// # Example
 /// ```
@@ -45,7 +45,7 @@ pub struct RetryPolicy {
     pub(crate) max_interval: Duration,
     pub(crate) max_attempts: u32,
     pub(crate) jitter: bool,
-    /// What is retried; `None` is the default.
+    /// The errors that are retried; `None` is the default.
     pub(crate) retry_on: Option<Vec<Predicate>>,
 }
 
@@ -63,7 +63,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Starts with the defaults: 3 attempts, pauses from 0.5 s doubling up to 128 s, with jitter.
+    /// Returns the defaults: 3 attempts, pauses from 0.5 s doubling up to 128 s, with jitter.
     pub fn new() -> Self {
         Self::default()
     }
@@ -74,31 +74,32 @@ impl RetryPolicy {
         self
     }
 
-    /// Sets by what the pause grows with each attempt.
+    /// Sets the factor by which the pause grows with each attempt.
     pub fn backoff_factor(mut self, factor: f64) -> Self {
         self.backoff_factor = factor;
         self
     }
 
-    /// Sets the longest pause, before jitter.
+    /// Sets the maximum pause, before jitter.
     pub fn max_interval(mut self, interval: Duration) -> Self {
         self.max_interval = interval;
         self
     }
 
-    /// Sets how often the node is run at most, the first time included.
+    /// Sets the maximum number of attempts, the first one included.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts;
         self
     }
 
-    /// Sets whether up to a second is added to each pause, so that many runs do not repeat at the same moment.
+    /// Sets whether a random time of up to one second is added to each pause, so that many runs do not retry at the
+    /// same time.
     pub fn jitter(mut self, jitter: bool) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// Retries errors of type `E`, in place of the default; also beside the types and predicates named before.
+    /// Retries errors of type `E`, in place of the default errors. Types and predicates add up.
     ///
     /// # Example
     /// ```
@@ -112,18 +113,18 @@ impl RetryPolicy {
         self.on_if(|error| error.is::<E>())
     }
 
-    /// Retries errors for which `retries` holds, in place of the default; also beside the types and predicates named
-    /// before. It is asked for the error, then for each of its causes.
+    /// Retries errors for which `retries` returns true, in place of the default errors. Types and predicates add up.
+    /// `retries` is called with the error, then with each of its causes.
     pub fn on_if(mut self, retries: impl Fn(&(dyn Error + 'static)) -> bool + Send + Sync + 'static) -> Self {
         self.retry_on.get_or_insert_default().push(Arc::new(retries));
         self
     }
 
-    /// Returns whether an error of a node, or one of its causes, is worth another attempt.
+    /// Returns whether an error of a node, or one of its causes, is retried.
     ///
-    /// Without [`on`](Self::on) and [`on_if`](Self::on_if) these are not: input and output errors other than those of
-    /// a connection, errors of parsing, converting, formatting, encoding and decoding, a superstep of a graph
-    /// inside that ran out of time, and panics. All others are.
+    /// Without [`on`](Self::on) and [`on_if`](Self::on_if) all errors are retried but these: I/O errors other than
+    /// those of a connection; errors of parsing, converting, formatting, encoding and decoding; a step timeout of a
+    /// subgraph; panics.
     pub fn retries(&self, error: &(dyn Error + 'static)) -> bool {
         let mut causes = causes(error);
         match &self.retry_on {
@@ -132,7 +133,7 @@ impl RetryPolicy {
         }
     }
 
-    /// Whether it retries what is retried by default.
+    /// Returns whether it retries the default errors.
     pub(crate) fn is_default(&self) -> bool {
         self.retry_on.is_none()
     }
@@ -141,7 +142,7 @@ impl RetryPolicy {
     pub(crate) fn pause(&self, failed: u32, chance: impl FnOnce() -> f64) -> Duration {
         let exponent = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
         let grown = self.initial_interval.as_secs_f64() * self.backoff_factor.powi(exponent);
-        // A factor that is no number, or grows without end, waits the longest pause.
+        // A factor that is not a number, or an overflow, gives the maximum pause.
         let pause = Duration::try_from_secs_f64(grown).unwrap_or(self.max_interval).min(self.max_interval);
         if self.jitter { pause.saturating_add(Duration::from_secs_f64(chance().clamp(0.0, 1.0))) } else { pause }
     }
@@ -155,7 +156,7 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
     })
 }
 
-/// The default of the reference, in terms of Rust: a mistake in the data or the program fails again.
+/// The default of the reference, in terms of Rust: an error in the data or in the program would repeat.
 fn is_transient(error: &(dyn Error + 'static)) -> bool {
     use std::io::ErrorKind as K;
     if let Some(error) = error.downcast_ref::<std::io::Error>() {
@@ -191,12 +192,12 @@ impl fmt::Debug for RetryPolicy {
     }
 }
 
-/// Keeps what a node or a called task returned, and returns it again for an equal input without running it.
+/// Caches the result of a node or of a called task, and returns it for an equal input without running it.
 ///
-/// It needs a cache as well ([`StateGraph::cache`](super::StateGraph::cache)); without one it does nothing. Where the
-/// node leads to is kept with its writes. Only what ended without an error or a question is kept. An entry counts for
-/// one function, which is known by its name in Rust: what a closure captures is no part of it. Of nodes it also counts
-/// for the channels and edges that the graph had. An entry that cannot be read counts as not there.
+/// It needs a cache ([`StateGraph::cache`](super::StateGraph::cache)); without one it does nothing. The targets of the
+/// node are cached with its writes. Failures and interrupts are not cached. An entry belongs to one function, by its
+/// name in Rust; the captures of a closure are not part of the key. The entry of a node also depends on the channels
+/// and edges of its graph. An entry that cannot be read is ignored.
 #[derive(Clone, Default)]
 pub struct CachePolicy {
     pub(crate) key: Option<Arc<dyn Fn(&Value) -> Vec<u8> + Send + Sync>>,
@@ -204,19 +205,19 @@ pub struct CachePolicy {
 }
 
 impl CachePolicy {
-    /// Starts with the defaults: the key is the whole input of the node, and entries never expire.
+    /// Returns the defaults: the key is the whole input of the node, and entries never expire.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets what two inputs must have in common to count as equal. `key` is given the argument of a send, or the state
-    /// as a map by channel names.
+    /// Sets the key of an input; inputs with equal keys share an entry. The function is given the argument of a send,
+    /// or the state as a map by channel names.
     pub fn key<K: Into<Vec<u8>>>(mut self, key: impl Fn(&Value) -> K + Send + Sync + 'static) -> Self {
         self.key = Some(Arc::new(move |input| key(input).into()));
         self
     }
 
-    /// Sets how long an entry is good for.
+    /// Sets the lifetime of an entry.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
@@ -229,11 +230,12 @@ impl fmt::Debug for CachePolicy {
     }
 }
 
-/// How long one attempt of an async node may take. A node that runs on a thread cannot be stopped and takes no timeout.
+/// The time limits of one attempt of an async node. A node that runs on a thread cannot be stopped and takes no
+/// timeout.
 ///
-/// A deadline is looked at when the node waits: one that computes without waiting is stopped only then, and what it
-/// returned before is kept. A timeout that passes fails the attempt with
-/// [`RunError::NodeTimeout`](crate::RunError::NodeTimeout); what the attempt wrote, shows or calls from then on is
+/// A deadline takes effect when the node waits: a node that computes without waiting is stopped at its next wait, and
+/// a result it returned before is valid. A missed deadline fails the attempt with
+/// [`RunError::NodeTimeout`](crate::RunError::NodeTimeout); later writes, streamed parts and calls of the attempt are
 /// dropped.
 ///
 /// # Example
@@ -264,48 +266,48 @@ pub struct TimeoutPolicy {
     pub(crate) refresh_on: RefreshOn,
 }
 
-/// What counts as a sign of life for an idle timeout.
+/// The signs of life that restart an idle timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RefreshOn {
-    /// Whatever can be seen of the node: what it shows, asks or calls, and its heartbeat.
+    /// Streamed parts, interrupts, calls, and the heartbeat.
     #[default]
     Auto,
-    /// Its heartbeat alone.
+    /// The heartbeat alone.
     Heartbeat,
 }
 
 impl TimeoutPolicy {
-    /// Starts with no limits.
+    /// Returns a policy without limits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Limits how long an attempt may take.
+    /// Sets the maximum duration of an attempt.
     pub fn run_timeout(mut self, limit: Duration) -> Self {
         self.run_timeout = Some(limit);
         self
     }
 
-    /// Limits how long an attempt may take without a sign of life.
+    /// Sets the maximum duration without a sign of life.
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.idle_timeout = Some(limit);
         self
     }
 
-    /// Sets what counts as a sign of life.
+    /// Sets which signs of life restart the idle timeout.
     pub fn refresh_on(mut self, refresh_on: RefreshOn) -> Self {
         self.refresh_on = refresh_on;
         self
     }
 
-    /// Whether it limits anything.
+    /// Returns whether it has a limit.
     pub(crate) fn is_set(&self) -> bool {
         self.run_timeout.is_some() || self.idle_timeout.is_some()
     }
 
-    /// Whether a limit is zero, so that every attempt would fail.
+    /// Returns whether a limit is zero, so that every attempt would fail.
     pub(crate) fn is_zero(&self) -> bool {
         [self.run_timeout, self.idle_timeout].into_iter().flatten().any(|limit| limit.is_zero())
     }

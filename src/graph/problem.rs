@@ -1,11 +1,11 @@
-//! What can be wrong with a graph. All of it is reported at once.
+//! The problems of a graph, all of which are reported at once.
 
 use std::fmt;
 
-/// A graph that cannot be compiled, with every problem it has.
+/// A graph that cannot be compiled, with all its problems.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphError {
-    /// The problems, in the order they were found.
+    /// The problems, in the order in which they were found.
     pub problems: Vec<GraphProblem>,
 }
 
@@ -36,11 +36,11 @@ pub enum GraphProblem {
     /// A name cannot be used.
     #[error("{name:?} cannot be the name of a {what}: {reason}")]
     BadName {
-        /// What it should name: `node` or `channel`.
+        /// The kind of the named item: `node` or `channel`.
         what: &'static str,
         /// The name.
         name: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// Two fields have one name.
@@ -60,15 +60,15 @@ pub enum GraphProblem {
     UnknownChannel {
         /// The name.
         channel: String,
-        /// Which schema.
+        /// The schema.
         what: String,
     },
-    /// A managed value is no part of an input or output.
+    /// A schema names a managed value, which cannot be part of an input or output.
     #[error("{what} names {channel:?}, which is a managed value")]
     ManagedChannel {
         /// The name.
         channel: String,
-        /// Which schema.
+        /// The schema.
         what: String,
     },
     /// An edge starts at a node that does not exist.
@@ -82,23 +82,23 @@ pub enum GraphProblem {
     UnknownTarget {
         /// The name.
         node: String,
-        /// Where the edge starts.
+        /// The source of the edge.
         source_node: String,
     },
-    /// An edge starts at the end.
+    /// An edge starts at `END`.
     #[error("an edge cannot start at END")]
     EdgeFromEnd,
-    /// An edge ends at the start.
+    /// An edge ends at `START`.
     #[error("an edge cannot end at START (from {source_node:?})")]
     EdgeToStart {
-        /// Where the edge starts.
+        /// The source of the edge.
         source_node: String,
     },
-    /// Nothing leaves the start.
+    /// No edge leaves `START`.
     #[error("the graph has no entry: add at least one edge from START")]
     NoEntry,
     /// A breakpoint is set at a node that does not exist.
-    #[error("there is no node {node:?} to interrupt {when}")]
+    #[error("a breakpoint is set {when} node {node:?}, which the graph does not have")]
     UnknownBreakpoint {
         /// The name.
         node: String,
@@ -106,15 +106,15 @@ pub enum GraphProblem {
         when: &'static str,
     },
     /// A join has no sources.
-    #[error("the join to {target:?} waits for nothing")]
+    #[error("the join to {target:?} has no sources")]
     EmptyJoin {
-        /// Where it leads.
+        /// The target of the join.
         target: String,
     },
     /// Two conditional edges of one node have one name.
     #[error("a conditional edge {branch:?} leaves node {source_node:?} already")]
     DuplicateBranch {
-        /// Where they start.
+        /// The source of the conditional edges.
         source_node: String,
         /// The name.
         branch: String,
@@ -124,7 +124,7 @@ pub enum GraphProblem {
     UnknownBranchTarget {
         /// The name.
         node: String,
-        /// Where the conditional edge starts.
+        /// The source of the conditional edge.
         source_node: String,
         /// The name of the conditional edge.
         branch: String,
@@ -147,14 +147,14 @@ pub enum GraphProblem {
 }
 
 impl GraphProblem {
-    /// Returns the name of the error class that LangGraph raises for it.
+    /// Returns the name of the LangGraph error class.
     pub fn class(&self) -> &'static str {
         "ValueError"
     }
 }
 
 impl GraphError {
-    /// Returns the name of the error class that LangGraph raises for the first of the problems.
+    /// Returns the name of the LangGraph error class of the first problem.
     pub fn class(&self) -> &'static str {
         self.problems.first().map_or("ValueError", GraphProblem::class)
     }

@@ -1,4 +1,4 @@
-//! Which channels go in and out of a graph, and which of them a node reads.
+//! The channels of the input and output of a graph, and those that a node reads.
 
 use std::any::{Any, TypeId, type_name};
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use super::builder::StateGraph;
 use super::compiled::{CompiledGraph, ContextType, Graph, Node};
 use super::problem::GraphProblem;
 
-/// Which channels of a graph go where, by number.
+/// The channels of the input and output of a graph, by number.
 #[derive(Default)]
 pub(crate) struct Schemas {
-    /// For each field, whether the input may write it; `None` if it may write all.
+    /// For each field, true if the input may write it; `None` if it may write all.
     pub(crate) input: Option<Vec<bool>>,
-    /// The fields that the output of a run shows.
+    /// The fields of the output.
     pub(crate) output: Vec<usize>,
-    /// Whether there are managed values, so that each task gets a state of its own.
+    /// True if there are managed values, so that each task gets a state of its own.
     pub(crate) managed: bool,
-    /// Whether the whole state is one value.
+    /// True if the whole state is one value.
     pub(crate) root: bool,
 }
 
 impl Schemas {
-    /// Returns the fields of the output, if these are not all.
+    /// Returns the fields of the output; `None` if these are all.
     pub(crate) fn shown_output(&self, layout: &dyn Layout) -> Option<Arc<[usize]>> {
         (self.output.len() < layout.len()).then(|| self.output.as_slice().into())
     }
 }
 
 impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
-    /// Lets the input of a run write only these channels: the input schema. What it gives for others is dropped.
-    /// Default: all that are not private.
+    /// Sets the channels that the input of a run may write: the input schema. Values for others are dropped. Default:
+    /// all that are not private.
     ///
     /// # Example
     /// ```
@@ -56,29 +56,29 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         self
     }
 
-    /// Shows only these channels of the state as the output of a run, and hands only them to the graph around this
-    /// one: the output schema. Default: all that are not private.
+    /// Sets the channels of the output of a run, and of the result for a parent graph: the output schema. Default: all
+    /// that are not private.
     #[doc(alias = "output_schema")]
     pub fn output_channels(mut self, channels: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
         self.output = Some(channels.into_iter().map(Into::into).collect());
         self
     }
 
-    /// As [`StateGraph::input_channels`], with the channels of a part of the state.
+    /// Sets the input schema to the channels of a part of the state, see [`StateGraph::input_channels`].
     pub fn input<I: Part<S>>(self) -> Self {
         self.input_channels(names::<I>())
     }
 
-    /// As [`StateGraph::output_channels`], with the channels of a part of the state.
+    /// Sets the output schema to the channels of a part of the state, see [`StateGraph::output_channels`].
     pub fn output<O: Part<S>>(self) -> Self {
         self.output_channels(names::<O>())
     }
 }
 
 impl<S> StateGraph<S> {
-    /// Asks for a context value of type `T`: a run that is not given one with [`Run::context`](crate::Run::context)
-    /// fails before anything is run. The nodes get it with [`Context::value`](super::Context::value). A graph that is a
-    /// node shares the value of the run around it.
+    /// Requires a context value of type `T`: a run without one ([`Run::context`](crate::Run::context)) fails before a
+    /// node runs. The nodes read it with [`Context::value`](super::Context::value). A subgraph shares the value of its
+    /// parent graph.
     ///
     /// # Example
     /// ```
@@ -120,13 +120,13 @@ fn names<P: State>() -> Vec<Arc<str>> {
 }
 
 impl<S> CompiledGraph<S> {
-    /// Returns the names of the channels that the output of a run shows.
+    /// Returns the names of the channels of the output.
     pub fn output_channels(&self) -> impl Iterator<Item = &str> {
         self.graph.schemas.output.iter().map(|field| &**self.graph.layout.name(*field))
     }
 }
 
-/// Finds the channels that the builder named, and what is wrong with them.
+/// Returns the fields of the schemas that the builder named, and adds their problems.
 pub(super) fn schemas(
     layout: &dyn Layout,
     input: Option<&[Arc<str>]>,
@@ -177,9 +177,9 @@ fn find(
     found
 }
 
-/// Tells the nodes what they read.
+/// Sets the fields that each node reads.
 pub(super) fn set_reads(layout: &dyn Layout, nodes: &mut [Node], problems: &mut Vec<GraphProblem>) {
-    // Who does not name what it reads does not see what others pass on among themselves.
+    // A node without an input schema does not read the private channels.
     let hides = layout.is_dynamic() && (0..layout.len()).any(|field| layout.is_private(field));
     for node in nodes {
         if let Some(channels) = &node.settings.input {

@@ -1,4 +1,4 @@
-//! What a run lends to its nodes: ports that are declared here and implemented by the drivers.
+//! The ports of a run: traits that the drivers implement, and the state that all its nodes share.
 
 use std::any::Any;
 use std::fmt;
@@ -16,73 +16,72 @@ use super::call::{Call, Called};
 use super::context::{Context, ResumeOnce, interrupt_id};
 use super::control::RunControl;
 
-/// What a node shows while it runs.
+/// A part of the stream that a node emits while it runs.
 #[derive(Clone, Debug)]
 pub(crate) enum LivePart {
     /// Any value.
     Custom(Value),
-    /// A message, or a piece of one, with the tags that its maker gave it; `once` if it is left out when it was shown
-    /// before.
+    /// A message or a chunk, with the tags of its stream. `once` leaves it out if it was streamed before.
     Message { message: Box<Message>, once: bool, tags: Arc<[String]> },
 }
 
-/// The driver of a run, as its nodes see it.
+/// The driver of a run, as its nodes call it.
 pub(crate) trait Host: Any + Send + Sync {
-    /// Shows something of the task of `context`. It may wait for a slow reader.
+    /// Streams a part of the task of `context`. It may wait for a slow reader.
     fn emit(&self, context: &Context, part: LivePart);
 
-    /// Runs a call of the task of `context`, now or on a thread of its own. `None` outside a run.
+    /// Starts a call of the task of `context`, on its thread or on another one. `None` outside a run.
     fn start(self: Arc<Self>, context: &Context, call: Call) -> Option<Arc<dyn Called>>;
 
-    /// Returns the present moment of the clock of the run.
+    /// Returns the time of the clock of the run.
     fn now(&self) -> Timestamp;
 
-    /// Returns whether the messages of this task are shown.
+    /// Returns whether the messages of this task are streamed.
     fn shows_messages(&self, context: &Context) -> bool;
 
     /// Returns the metadata of the run: the text of a JSON object.
     fn run_metadata(&self) -> Option<String>;
 
-    /// Returns how long it is since some moment, by the clock of the run.
+    /// Returns the duration since some fixed time, by the clock of the run.
     fn elapsed(&self) -> Duration;
 
     /// Returns itself, for the driver that knows its type.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
-/// What all nodes of a run share, and the runs inside it.
+/// The parts that all nodes of a run and of its subgraphs share.
 #[derive(Clone)]
 pub(crate) struct Scope {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) control: RunControl,
-    /// The value that the caller gave to all nodes.
+    /// The context value of the run.
     pub(crate) value: Option<Arc<dyn Any + Send + Sync>>,
-    /// The key-value memory, if there is one.
+    /// The key-value memory, if the run has one.
     pub(crate) kv: Option<Kv>,
-    /// Where results are kept, if they are.
+    /// The cache of results, if the run has one.
     pub(crate) cache: Option<Cache>,
-    /// The answer that the first question without one takes.
+    /// The resume value that the first interrupt without one takes.
     pub(crate) resume: ResumeOnce,
-    /// Answers by the id of their question.
+    /// Resume values by the ids of their interrupts.
     pub(crate) answers: Option<Arc<Map>>,
-    /// Whether an id stands for its question alone. If not, the id of the first question of a task stands for those
-    /// that follow as well.
+    /// True if an id names its interrupt alone. Otherwise the id of the first interrupt of a task stands for the later
+    /// ones of the task as well.
     pub(crate) exact: bool,
-    /// Where graphs inside were left, until the graphs around them have stored what they made of it.
+    /// The positions at which subgraphs were left, until their parent graphs have stored the result.
     pub(crate) left: Arc<Mutex<Vec<Left>>>,
 }
 
-/// Where a run has left a graph inside a task.
+/// The position at which a run left the subgraph of a task.
 pub(crate) struct Left {
     pub(crate) namespace: Namespace,
     pub(crate) head: CheckpointId,
-    /// The tasks it ran in, innermost first.
+    /// The tasks that contain the subgraph, innermost first.
     pub(crate) tasks: Vec<TaskId>,
-    /// Whether the next task finds it there.
+    /// True if the next task finds the subgraph at this position.
     pub(crate) keeps: bool,
 }
 
-/// A driver that shows nothing.
+/// A driver that streams nothing.
 struct Nobody;
 
 impl Host for Nobody {
@@ -114,7 +113,7 @@ impl Host for Nobody {
 }
 
 impl Scope {
-    /// Makes the scope of a run on a driver.
+    /// Returns the scope of a run on a driver.
     pub(crate) fn new(host: Arc<dyn Host>) -> Self {
         Self {
             host,
@@ -129,25 +128,25 @@ impl Scope {
         }
     }
 
-    /// Returns the answer to the question number `answered` of the task in a namespace, if it was given by its id.
+    /// Returns the resume value of the interrupt number `answered` of the task in a namespace, if it was given by id.
     pub(crate) fn answer_to(&self, task_namespace: &str, answered: usize) -> Option<&Value> {
         let answers = self.answers.as_deref()?;
         let first = || answers.get(&interrupt_id(task_namespace, 0)).filter(|_| !self.exact);
         answers.get(&interrupt_id(task_namespace, answered)).or_else(first)
     }
 
-    /// Returns where the graphs stand that `is_inside` says are meant.
+    /// Returns the positions of the subgraphs that `is_inside` selects.
     pub(crate) fn left_inside(&self, is_inside: impl Fn(&Left) -> bool) -> Vec<(Namespace, CheckpointId)> {
         let left = self.left.lock();
         left.iter().filter(|left| is_inside(left)).map(|left| (left.namespace.clone(), left.head)).collect()
     }
 
-    /// Forgets where a graph stands: it goes on, or what was made of it is stored.
+    /// Forgets the positions of subgraphs that continued, or whose results are stored.
     pub(crate) fn forget_left(&self, is_meant: impl Fn(&Left) -> bool) {
         self.left.lock().retain(|left| !is_meant(left));
     }
 
-    /// Makes the scope of what no driver runs.
+    /// Returns the scope of a task that no driver runs.
     pub(crate) fn detached() -> Arc<Self> {
         Arc::new(Self::new(Arc::new(Nobody)))
     }

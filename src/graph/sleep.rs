@@ -1,6 +1,6 @@
-//! How a task sleeps: it asks a question that answers itself from a moment on.
+//! Durable sleep: an interrupt that resumes itself from a timestamp on.
 //!
-//! The moment is stored with the question, so a task that is run again before it has come does not begin anew, and one
+//! The timestamp is stored with the interrupt, so a task that runs again before it does not start a new sleep, and one
 //! that has slept never sleeps again. *Absent:* waiting; a run that finds a task asleep ends.
 
 use std::time::Duration;
@@ -10,16 +10,16 @@ use crate::base::{Timestamp, Value};
 use super::context::{Context, Interrupt, Interrupted, Signal, interrupt_id};
 
 impl Context {
-    /// Goes on at a moment, whatever happens to the program until then.
+    /// Sleeps until a timestamp, across restarts of the program.
     ///
-    /// Before the moment it returns [`Interrupted`], which the node passes on with `?`: the run ends as interrupted, and
-    /// nothing waits. [`Store::timers`](crate::store::Store::timers) lists who sleeps. A run with
-    /// [`Input::Continue`](crate::Input::Continue) at the moment or later runs the node again from its first line, and
-    /// the sleep is over, for good; before the moment it ends as it did. An answer to the id of the question wakes the
-    /// task early. What time it is, the clock of the store says.
+    /// Before the timestamp it returns [`Interrupted`], which the node passes on with `?`: the run ends as
+    /// interrupted, and no thread waits. [`Store::timers`](crate::store::Store::timers) lists the sleeping tasks. A
+    /// run with [`Input::Continue`](crate::Input::Continue) at the timestamp or later runs the node again from its
+    /// first line, and the sleep is over for good; a run before it ends as interrupted again. A resume value with the
+    /// id of the interrupt wakes the task early. The clock is that of the store.
     ///
     /// # Errors
-    /// [`Interrupted`] if the moment has not come.
+    /// [`Interrupted`] before the timestamp.
     ///
     /// # Example
     /// ```
@@ -51,10 +51,11 @@ impl Context {
         self.sleep(|_| moment)
     }
 
-    /// Goes on after some time, counted from the first time the task comes here: see [`Context::sleep_until`].
+    /// Sleeps for a duration, counted from the first time that the task reaches this call: see
+    /// [`Context::sleep_until`].
     ///
     /// # Errors
-    /// [`Interrupted`] if the time is not over.
+    /// [`Interrupted`] before the end of the duration.
     pub fn sleep_for(&self, time: Duration) -> Result<(), Interrupted> {
         self.sleep(|now| now.saturating_add(time))
     }

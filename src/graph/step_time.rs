@@ -1,4 +1,4 @@
-//! How long a superstep may take, and which of its nodes took longer. *Absent:* clocks; moments are given.
+//! The deadline of a superstep, and the nodes that missed it. *Absent:* clocks; the time is an argument.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// A moment that has not come.
+/// The timestamp of an event that has not happened.
 const NEVER: u64 = u64::MAX;
 
-/// The time of one superstep, which its tasks share. It begins when the first of them does.
+/// The deadline of one superstep, which its tasks share. It counts from the start of the first task.
 pub(crate) struct StepTime {
     step: i64,
     limit: Duration,
     began_us: AtomicU64,
-    /// The nodes that had not ended when it was over.
+    /// The nodes that missed the deadline.
     late: Mutex<Vec<Arc<str>>>,
 }
 
-/// There was no more time for a superstep.
+/// A superstep exceeded its time limit.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there was no more time")]
+#[error("the superstep exceeded its time limit")]
 pub struct OutOfTime(());
 
 impl StepTime {
@@ -37,19 +37,19 @@ impl StepTime {
         self.limit
     }
 
-    /// Notes that one of its tasks begins.
+    /// Notes the start of one of its tasks.
     pub(super) fn begin(&self, now: Duration) {
         let now = u64::try_from(now.as_micros()).unwrap_or(NEVER - 1);
         _ = self.began_us.compare_exchange(NEVER, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Returns when it is over, `None` if it has not begun.
+    /// Returns the deadline, `None` before the first start.
     pub(super) fn end(&self) -> Option<Duration> {
         let began = self.began_us.load(Ordering::Relaxed);
         (began != NEVER).then(|| Duration::from_micros(began).saturating_add(self.limit))
     }
 
-    /// Notes that a node has not ended in time.
+    /// Notes a node that missed the deadline.
     pub(super) fn note(&self, node: &Arc<str>) {
         let mut late = self.late.lock();
         if !late.contains(node) {
@@ -61,14 +61,14 @@ impl StepTime {
         !self.late.lock().is_empty()
     }
 
-    /// Returns the nodes that had not ended in time, by name.
+    /// Returns the nodes that missed the deadline, by name.
     pub(crate) fn late(&self) -> Vec<String> {
         let mut late: Vec<String> = self.late.lock().iter().map(|node| node.to_string()).collect();
         late.sort();
         late
     }
 
-    /// Returns what it says of itself.
+    /// Returns the source of the error of the superstep.
     pub(crate) fn source(&self) -> OutOfTime {
         OutOfTime(())
     }

@@ -1,4 +1,4 @@
-//! What can be a task or an entrypoint: functions, closures and async functions. Nothing here runs them.
+//! The functions that can be tasks or entrypoints: functions, closures and async functions. *Absent:* running them.
 
 use std::fmt;
 use std::future::Future;
@@ -9,35 +9,35 @@ use super::async_node::BorrowingContext;
 use super::context::Context;
 use super::node::NodeResult;
 
-/// What an asynchronous task is doing.
+/// The future of an asynchronous task.
 pub(crate) type TaskFuture<R> = Pin<Box<dyn Future<Output = NodeResult<R>> + Send>>;
 
 /// A task or an entrypoint without the type of its function.
 pub struct TaskBody<I, R>(pub(super) TaskWork<I, R>);
 
-/// How a task runs.
+/// The work of a task.
 pub(super) enum TaskWork<I, R> {
-    /// On a thread.
+    /// A function that runs on a thread.
     Blocking(Arc<dyn Fn(I, &Context) -> NodeResult<R> + Send + Sync>),
-    /// As a future.
+    /// A function that returns a future.
     Async(Arc<dyn Fn(I, Context) -> TaskFuture<R> + Send + Sync>),
 }
 
-/// Marks tasks of plain functions: whoever calls one waits for it.
+/// Marks the tasks of plain functions: the caller waits for the result.
 #[derive(Clone, Copy, Debug)]
 pub enum Blocking {}
 
-/// Marks tasks of async functions: whoever calls one awaits it.
+/// Marks the tasks of async functions: the caller awaits the result.
 #[derive(Clone, Copy, Debug)]
 pub enum Awaited {}
 
 /// A function that can be a task or an entrypoint: `Fn(I) -> NodeResult<R>` or `Fn(I, &Context) -> NodeResult<R>`;
 /// `async fn(I)` or `async fn(I, &Context)`; `Fn(I)` or `Fn(I, Context)` that return a future.
 pub trait IntoTask<I, R, M> {
-    /// Whether it is asynchronous: [`Blocking`] or [`Awaited`].
+    /// The marker of the kind: [`Blocking`] or [`Awaited`].
     type Kind;
 
-    /// Hides the type of the function.
+    /// Erases the type of the function.
     fn into_task(self) -> TaskBody<I, R>;
 }
 

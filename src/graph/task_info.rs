@@ -1,4 +1,4 @@
-//! Which task of which graph something comes from.
+//! The identity of a task in a stream.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -9,28 +9,28 @@ use crate::state::{Layout, Writer, WritesView, Written};
 use super::compiled::Graph;
 use super::context::task_namespace;
 
-/// What of a graph a task runs.
+/// The place of a task in its graph.
 #[derive(Clone)]
 pub(crate) struct NodePlace {
     pub(crate) graph: Arc<Graph>,
     /// The node; `None` is the input.
     pub(crate) node: Option<usize>,
-    /// The position of the send that made it due, if it was one.
+    /// The position of the send that triggered it.
     pub(crate) push: Option<u32>,
-    /// The path of the caller and the number of the call, if it is a called task.
+    /// For a called task, the path of its caller and the number of the call.
     pub(crate) call: Option<Arc<(Value, u32)>>,
-    /// For a node that handles the failure of another one: the namespace of that task, where its messages are shown.
+    /// For an error handler, the namespace of the failed task, under which its messages are streamed.
     pub(crate) around: Option<Namespace>,
 }
 
-/// Which task something comes from; cheap to clone.
+/// The identity of the task that a part of a stream belongs to. A clone is cheap.
 #[derive(Clone)]
 pub struct TaskInfo(Arc<TaskParts>);
 
-/// What [`TaskInfo`] says, and what the task wrote.
+/// The parts of a [`TaskInfo`], and the writes of the task.
 pub(crate) struct TaskParts {
     pub(crate) id: TaskId,
-    /// What it is called, if that is not the name of its node.
+    /// The name of a called task; `None` if it is that of the node.
     pub(crate) name: Option<Arc<str>>,
     pub(crate) step: i64,
     pub(crate) namespace: Namespace,
@@ -67,12 +67,12 @@ impl TaskInfo {
         &self.0
     }
 
-    /// Notes what the task wrote, once.
+    /// Notes the writes of the task, once.
     pub(crate) fn wrote(&self, written: Written) {
         _ = self.0.written.set(written);
     }
 
-    /// Returns what the task wrote; if that is `chosen`, to the channels that the outside sees.
+    /// Returns the writes of the task. `chosen` restricts them to the channels of the output.
     pub(crate) fn writes(&self, chosen: bool) -> WritesView {
         WritesView::new(Arc::clone(&self.0) as Arc<dyn Writer>, chosen)
     }
@@ -92,12 +92,12 @@ impl TaskInfo {
         self.0.step
     }
 
-    /// Returns the namespace of the task: where the checkpoints of a graph inside it are kept.
+    /// Returns the namespace of the task, in which the checkpoints of its subgraph are stored.
     pub fn namespace(&self) -> String {
         task_namespace(&self.0.namespace, self.0.node(), self.0.id)
     }
 
-    /// Returns the channels that make the node due, sorted; for a send or a call `__pregel_push`.
+    /// Returns the channels that trigger the node, sorted; `["__pregel_push"]` for a send or a call.
     pub fn triggers(&self) -> Vec<&str> {
         match (&self.0.place.push, self.0.place.node) {
             (None, Some(node)) if self.0.place.around.is_none() => {
@@ -112,8 +112,8 @@ impl TaskInfo {
         self.0.place.graph.nodes[self.0.place.node?].settings.metadata.as_deref()
     }
 
-    /// Returns what made the task due in LangGraph's form: `["__pregel_pull", node]`, for a send
-    /// `["__pregel_push", position, false]`, for a call `["__pregel_push", path of the caller, number, true]`.
+    /// Returns the trigger of the task in LangGraph's format: `["__pregel_pull", node]`, `["__pregel_push", position,
+    /// false]` for a send, `["__pregel_push", path of the caller, number, true]` for a call.
     pub fn path(&self) -> Value {
         self.0.place.path(self.0.node())
     }

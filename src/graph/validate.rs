@@ -11,7 +11,7 @@ use super::policy::TimeoutPolicy;
 use super::problem::GraphProblem;
 use super::{END, START};
 
-/// Finds everything that is wrong with the names and edges of a graph.
+/// Adds all problems of the names and edges of a graph.
 pub(super) fn check<S>(builder: &StateGraph<S>, problems: &mut Vec<GraphProblem>)
 where
     S: Clone + Send + Sync + 'static,
@@ -35,7 +35,7 @@ where
             check.problems.push(GraphProblem::EmptyJoin { target: to.to_string() });
         }
         for source in from {
-            // A join waits for nodes; the start is none.
+            // A join has nodes as sources; START is not a node.
             if &**source == START {
                 check.problems.push(GraphProblem::UnknownSource { node: source.to_string() });
             } else {
@@ -97,7 +97,7 @@ where
     }
 }
 
-/// Finds the channels that several schemas declare in different ways.
+/// Adds the channels that several schemas declare in different ways.
 fn check_conflicts<S>(builder: &StateGraph<S>, problems: &mut Vec<GraphProblem>)
 where
     S: Clone + Send + Sync + 'static,
@@ -143,7 +143,7 @@ impl Check<'_> {
             let name = node.name.to_string();
             match timeout {
                 Some(timeout) if timeout.is_zero() => self.problems.push(GraphProblem::BadTimeout { node: name }),
-                // A graph inside a node runs on a thread or not, as its driver likes.
+                // A subgraph runs on a thread or not, as its driver chooses.
                 Some(_) if matches!(body.work, Work::Blocking(_)) => {
                     self.problems.push(GraphProblem::SyncTimeout { node: name });
                 }

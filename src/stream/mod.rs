@@ -1,4 +1,4 @@
-//! Floor 5: what the outside sees of a run.
+//! Floor 5: the parts of a stream, in typed form and in LangGraph's format.
 //!
 //! *Absent:* the store, threads, and the machine's own events, which `drive` translates.
 
@@ -13,24 +13,24 @@ use crate::state::{StateError, StateView};
 pub use crate::exec::{CheckpointPart, CheckpointTask, DebugPart, DebugPayload, NodeUpdate, TaskEnd, TaskStart};
 pub use crate::graph::MessagePart;
 
-/// What a stream shows.
+/// The kinds of parts that a stream can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StreamMode {
     /// The state after each superstep that changed it.
     Values,
-    /// What each node wrote, when its task ends.
+    /// The writes of each node, when its task ends.
     Updates,
-    /// What nodes show with [`Context::emit`](crate::graph::Context::emit), at once.
+    /// The values that nodes emit with [`Context::emit`](crate::graph::Context::emit), at once.
     Custom,
-    /// Messages: the pieces that nodes show with [`Context::message_stream`](crate::graph::Context::message_stream),
-    /// at once, and the messages that they return, unless they were shown before.
+    /// Messages: the chunks that nodes stream with [`Context::message_stream`](crate::graph::Context::message_stream),
+    /// at once, and the messages that they return, unless they were streamed before.
     Messages,
-    /// The checkpoints that are made. Nothing without a store.
+    /// The checkpoints of the run, as they are made. A run without a store has none.
     Checkpoints,
     /// The start and the end of each task.
     Tasks,
-    /// Checkpoints and tasks, with the number of the superstep and the time.
+    /// Checkpoints and tasks, with the number of the superstep and the timestamp.
     Debug,
 }
 
@@ -52,39 +52,39 @@ impl StreamMode {
 /// One part of a stream of a graph with state `S`.
 #[derive(Clone)]
 pub struct StreamPart<S> {
-    /// Where it comes from: the root, or a graph inside a node.
+    /// The namespace of the graph that it comes from: the root, or a subgraph.
     pub namespace: Namespace,
-    /// What is shown.
+    /// The data.
     pub data: StreamData<S>,
 }
 
-/// What a part of a stream shows.
+/// The data of a part of a stream.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum StreamData<S> {
-    /// The state of the graph: after a superstep that changed it, or when a task asks.
+    /// The state of the graph: after a superstep that changed it, or at an interrupt.
     Values(Values<S>),
-    /// The same for a graph inside a node, whose state is of another type.
+    /// The state of a subgraph, whose type is another one.
     ChildValues(ChildValues),
-    /// What a node wrote.
+    /// The writes of a node.
     Updates(NodeUpdate),
-    /// A task stopped at these questions; at a breakpoint there are none.
+    /// The interrupts of a task; at a breakpoint the list is empty.
     Interrupts(Vec<Interrupt>),
-    /// What a node showed while it ran.
+    /// A value that a node emitted.
     Custom(Value),
-    /// A message, or a piece of one.
+    /// A message or a chunk.
     Message(Box<MessagePart>),
     /// A checkpoint.
     Checkpoint(Box<CheckpointPart>),
-    /// A task starts.
+    /// The start of a task.
     TaskStart(TaskStart),
-    /// A task has ended, failed or asked.
+    /// The end of a task: its writes, its error or its interrupts.
     TaskEnd(TaskEnd),
-    /// A line for those who look for mistakes.
+    /// A checkpoint or a task, with the number of the superstep and the timestamp.
     Debug(Box<DebugPart>),
 }
 
-/// The state of a graph in stream mode `values`. It reads as the state itself.
+/// The state of a graph in stream mode `values`. It dereferences to the state itself.
 #[derive(Clone)]
 pub struct Values<S> {
     pub(crate) state: Arc<S>,
@@ -98,12 +98,12 @@ impl<S> Values<S> {
         &self.state
     }
 
-    /// Returns the channels that hold something and are shown.
+    /// Returns the channels of the output that are set.
     pub fn view(&self) -> &StateView {
         &self.view
     }
 
-    /// Returns the questions of the task that stopped, if that is why the state is shown.
+    /// Returns the interrupts of the task, if the part was made for them.
     pub fn interrupts(&self) -> &[Interrupt] {
         &self.interrupts
     }
@@ -117,7 +117,7 @@ impl<S> Deref for Values<S> {
     }
 }
 
-/// Shows the channels, not the state, which need not be printable.
+/// Formats the channels, as the state need not implement `Debug`.
 impl<S> fmt::Debug for Values<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Values").field("view", &self.view).field("interrupts", &self.interrupts).finish()
@@ -147,7 +147,7 @@ impl<S> fmt::Debug for StreamData<S> {
     }
 }
 
-/// The state of a graph inside a node in stream mode `values`.
+/// The state of a subgraph in stream mode `values`.
 #[derive(Clone, Debug)]
 pub struct ChildValues {
     pub(crate) view: StateView,
@@ -155,12 +155,12 @@ pub struct ChildValues {
 }
 
 impl ChildValues {
-    /// Returns the channels that hold something.
+    /// Returns the channels that are set.
     pub fn view(&self) -> &StateView {
         &self.view
     }
 
-    /// Returns the questions of the task that stopped, if that is why the state is shown.
+    /// Returns the interrupts of the task, if the part was made for them.
     pub fn interrupts(&self) -> &[Interrupt] {
         &self.interrupts
     }
@@ -180,10 +180,10 @@ impl<S> StreamPart<S> {
         }
     }
 
-    /// Returns the part as LangGraph shows it (`version="v2"`): `{"type", "ns", "data"}`, and for values `interrupts`.
+    /// Returns the part in LangGraph's format (`version="v2"`): `{"type", "ns", "data"}`, and `interrupts` for values.
     ///
     /// # Errors
-    /// [`StateError`] if a value refuses to be serialized.
+    /// [`StateError`] if a value cannot be serialized.
     pub fn to_value(&self) -> Result<Value, StateError> {
         let mut questions = None;
         let data = match &self.data {

@@ -396,7 +396,7 @@ fn an_answer_that_does_not_fit_is_refused_and_its_question_stays_open() {
     for (at, answer, path) in [(0, Value::from(1), "$"), (1, Value::from("x"), "$")] {
         let before = thread.store().backend().writes(thread.head().unwrap().unwrap().point()).unwrap();
         let refused = graph.invoke(&thread, Command::resume(by_id(at, answer))).unwrap_err();
-        let Some(RunError::InvalidAnswer(misfit)) = refused.as_run() else { panic!("{refused}") };
+        let Some(RunError::InvalidResumeValue(misfit)) = refused.as_run() else { panic!("{refused}") };
         assert_eq!((&misfit.id, misfit.path.as_str()), (&open[at].id, path));
         let after = thread.store().backend().writes(thread.head().unwrap().unwrap().point()).unwrap();
         assert_eq!(before, after, "nothing was written");

@@ -10,10 +10,10 @@ use super::walk::walk;
 use super::{Drawing, DrawingEdge, DrawingNode};
 
 impl<S> CompiledGraph<S> {
-    /// Returns a drawing of the graph, with the graphs inside its nodes unfolded `depth` levels deep: 0 for none,
-    /// `usize::MAX` for all.
+    /// Returns a drawing of the graph, with its subgraphs unfolded `depth` levels deep: 0 for none, `usize::MAX` for
+    /// all (`get_graph`).
     ///
-    /// Edges are found by walking through the graph: a loop of plain edges costs some hundred supersteps that run no
+    /// Edges are found by a walk through the graph: a loop of plain edges costs some hundred supersteps without user
     /// code.
     #[doc(alias = "draw_mermaid")]
     #[doc(alias = "xray")]
@@ -21,9 +21,10 @@ impl<S> CompiledGraph<S> {
         draw(&self.graph, depth)
     }
 
-    /// Returns the graphs inside its nodes, each with the name of its node, in the order the nodes were added.
+    /// Returns the subgraphs, each as the name of its node and its own name, in the order in which the nodes were
+    /// added.
     ///
-    /// With `recurse` those inside them follow each of them, as `outer|inner`.
+    /// With `recurse` the subgraphs of a subgraph follow it, as `outer|inner`.
     ///
     /// # Example
     /// ```
@@ -108,8 +109,8 @@ fn connect(drawing: &mut Drawing, source: &str, target: &str, conditional: bool,
     drawing.edges.push(DrawingEdge { source: source.into(), target: target.into(), conditional, label });
 }
 
-/// Puts the drawing of a subgraph in the place of its node, without its start and end where that leaves it one way in
-/// and one way out.
+/// Replaces the node of a subgraph by the drawing of the subgraph, without its start and end where one node remains
+/// there.
 fn unfold(drawing: &mut Drawing, name: &str, mut inner: Drawing) {
     if inner.nodes.len() < 2 || inner.first(None).is_none() || inner.last(None).is_none() {
         return;
@@ -142,7 +143,7 @@ fn unfold(drawing: &mut Drawing, name: &str, mut inner: Drawing) {
     }));
 }
 
-/// Removes a node at one side of a drawing if it has one edge and another node then stands there alone.
+/// Removes the node at one side of a drawing if it has one edge, and another node is then the only one at that side.
 fn trim(
     drawing: &mut Drawing,
     node: Option<String>,
@@ -157,7 +158,8 @@ fn trim(
 }
 
 impl Graph {
-    /// Returns the targets that are known of what leaves a node by condition, with their labels; `None` is the start.
+    /// Returns the declared targets of the conditional edges and commands of a node, with their labels; `None` is the
+    /// start.
     pub(super) fn known_targets(&self, node: Option<usize>) -> Vec<(Option<Arc<str>>, Arc<str>)> {
         let out = node.map_or(&self.start, |node| &self.nodes[node].out);
         let own = node.map(|node| &self.nodes[node].settings.destinations).into_iter().flatten();
@@ -166,12 +168,12 @@ impl Graph {
         own.chain(maps.map(|(label, target)| (Some(Arc::clone(label)), Arc::clone(target)))).collect()
     }
 
-    /// Whether a trigger fires only when nothing else is left to run: that of a deferred node.
+    /// Returns whether a trigger fires only when no other task is left: that of a deferred node.
     pub(super) fn waits_for_the_end(&self, channel: u32) -> bool {
         self.nodes.iter().any(|node| node.settings.defer && node.triggers.contains(&channel))
     }
 
-    /// Returns what a drawing shows of a node besides its name.
+    /// Returns the metadata of a node for a drawing.
     fn metadata_shown(&self, node: usize) -> Map<String, Json> {
         let settings = &self.nodes[node].settings;
         let mut shown = settings.metadata.as_deref().cloned().unwrap_or_default();

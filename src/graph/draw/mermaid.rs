@@ -8,15 +8,15 @@ use super::{Drawing, DrawingEdge, DrawingNode};
 const HEAD: &str = "---\nconfig:\n  flowchart:\n    curve: linear\n---\n";
 const STYLES: &str =
     "\tclassDef default fill:#f2f0ff,line-height:1.2\n\tclassDef first fill-opacity:0\n\tclassDef last fill:#bfb6fc\n";
-/// A label with more words is broken into lines of so many.
+/// The maximum number of words in a line of a label.
 const LABEL_WORDS_MAX: usize = 9;
 
 impl Drawing {
-    /// Returns the drawing as a Mermaid flowchart. Without styles it has neither nodes that have no edge, nor labels
-    /// and shapes of nodes, nor colours.
+    /// Returns the drawing as a Mermaid flowchart (`draw_mermaid`). Without styles it leaves out nodes without edges,
+    /// the labels and shapes of nodes, and colours.
     ///
-    /// The text equals that of the reference, where that draws: it refuses two subgraphs of one name, which here get
-    /// ids that differ.
+    /// The text equals that of the reference, except that two subgraphs of one name, which the reference refuses, get
+    /// distinct ids.
     #[doc(alias = "draw_mermaid")]
     pub fn to_mermaid(&self, with_styles: bool) -> String {
         let mut chart = Chart::new(self, with_styles);
@@ -40,15 +40,15 @@ impl Drawing {
     }
 }
 
-/// A chart being written.
+/// A flowchart under construction.
 struct Chart<'a> {
     drawing: &'a Drawing,
     with_styles: bool,
     first: Option<&'a str>,
     last: Option<&'a str>,
-    /// The edges by what the names of both ends have in common, in the order of the first of each.
+    /// The edges by the common prefix of the names of both ends, in the order of the first edge of each.
     groups: Vec<(String, Vec<&'a DrawingEdge>)>,
-    /// The subgraphs that were opened, by their own name.
+    /// The opened subgraphs, by their own name.
     seen: HashSet<String>,
     text: String,
 }
@@ -80,7 +80,7 @@ impl<'a> Chart<'a> {
             _ = write!(label, "<hr/><small><em>{}</em></small>", notes.join("\n"));
         }
         let id = safe(&node.id);
-        // A node that is both is drawn as the last.
+        // A node that is first and last is drawn as the last.
         _ = match () {
             () if self.last == Some(&node.id) => writeln!(self.text, "\t{id}([{label}]):::last"),
             () if self.first == Some(&node.id) => writeln!(self.text, "\t{id}([{label}]):::first"),
@@ -88,7 +88,7 @@ impl<'a> Chart<'a> {
         };
     }
 
-    /// Writes the edges within a subgraph, and the subgraphs directly within it.
+    /// Writes the edges of a subgraph, and its direct subgraphs.
     fn group(&mut self, prefix: &str) {
         let found = self.groups.iter().find(|(known, _)| known == prefix);
         let edges = found.map(|(_, edges)| edges.clone()).unwrap_or_default();
@@ -145,12 +145,12 @@ impl<'a> Chart<'a> {
     }
 }
 
-/// Returns the names around a node of a subgraph.
+/// Returns the prefix of a node in a subgraph.
 fn around(node: &DrawingNode) -> Option<&str> {
     node.id.rsplit_once(':').map(|(around, _)| around)
 }
 
-/// Returns the names that two ids have at the same places.
+/// Returns the common prefix of the names in two ids.
 fn common(source: &str, target: &str) -> String {
     let same = source.split(':').zip(target.split(':')).filter(|(source, target)| source == target);
     same.map(|(name, _)| name).collect::<Vec<_>>().join(":")

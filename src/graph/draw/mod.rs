@@ -1,4 +1,4 @@
-//! Drawings of a compiled graph: who may follow whom, without running it.
+//! Drawings of a compiled graph: nodes and possible edges, found without running it.
 //!
 //! *Absent:* colours, pictures, the network: a drawing is plain data and text.
 
@@ -13,9 +13,10 @@ use serde_json::{Map, Value as Json, json};
 
 use super::END;
 
-/// A graph as nodes and edges, to be shown: what [`CompiledGraph::get_graph`](super::CompiledGraph::get_graph) returns.
+/// A graph as nodes and edges, for display: the result of
+/// [`CompiledGraph::get_graph`](super::CompiledGraph::get_graph).
 ///
-/// A conditional edge without a map leads nowhere that is known, so a node that only such an edge reaches stands alone.
+/// The targets of a conditional edge without a map are unknown, so a node that only such an edge reaches stands alone.
 ///
 /// # Example
 /// ```
@@ -62,33 +63,33 @@ use super::END;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Drawing {
-    /// The nodes: the start, those of the graph in the order they were added, the end. The nodes of an unfolded
-    /// subgraph come last.
+    /// The nodes: the start, those of the graph in the order in which they were added, the end. The nodes of an
+    /// unfolded subgraph come last.
     pub nodes: Vec<DrawingNode>,
-    /// The edges: sorted by source and target, at most one from a node to another. Those to the end that follow from
-    /// there being no other edge, and those of unfolded subgraphs, come last.
+    /// The edges, sorted by source and target, at most one from a node to another. Edges to the end that are implied
+    /// by the lack of others, and those of unfolded subgraphs, come last.
     pub edges: Vec<DrawingEdge>,
 }
 
 /// A node of a [`Drawing`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct DrawingNode {
-    /// Its name; in an unfolded subgraph with the names of the nodes around it before it, as in `outer:inner`.
+    /// The name; in an unfolded subgraph with the names of its parent nodes, as in `outer:inner`.
     pub id: String,
-    /// Its metadata, then `defer` and `__interrupt` (`before`, `after` or `before,after`) if they hold for it.
+    /// The metadata of the node, then `defer` and `__interrupt` (`before`, `after` or `before,after`) if they are set.
     pub metadata: Map<String, Json>,
 }
 
 /// An edge of a [`Drawing`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrawingEdge {
-    /// Where it starts.
+    /// The source.
     pub source: String,
-    /// Where it leads.
+    /// The target.
     pub target: String,
-    /// Whether a function, or the node itself, decides that it is taken.
+    /// True if a conditional edge or a command of the node leads there.
     pub conditional: bool,
-    /// The label that stands for the target, if it is not the name of the target.
+    /// The label of the target, if it differs from the name of the target.
     pub label: Option<String>,
 }
 
@@ -98,8 +99,8 @@ impl DrawingNode {
         self.id.rsplit(':').next().unwrap_or_default()
     }
 
-    /// Returns the metadata as lines of text. What is neither a text, a number, a boolean nor a list of these is left
-    /// out.
+    /// Returns the metadata as lines of text. A value that is not a text, a number, a boolean or a list of these is
+    /// left out.
     fn notes(&self) -> Vec<String> {
         let shown = self.metadata.iter().filter_map(|(name, value)| Some(format!("{name} = {}", plain(value)?)));
         shown.collect()
@@ -184,7 +185,7 @@ impl Drawing {
     }
 }
 
-/// As [`Drawing::to_json`].
+/// Serializes as [`Drawing::to_json`].
 impl Serialize for Drawing {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.to_json().serialize(serializer)

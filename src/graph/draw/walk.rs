@@ -1,7 +1,7 @@
-//! Finds the edges of a drawing: the graph is run with tasks that do nothing but follow every edge they have.
+//! Finds the edges of a drawing: a walk runs the graph with tasks that follow every edge they have.
 //!
-//! So what is drawn is what can happen: an edge that no run can take is missing, and a deferred node hangs on those
-//! that end before it.
+//! The drawing therefore shows the possible edges: one that no run can take is missing, and a deferred node follows
+//! the nodes that end before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,27 +9,27 @@ use std::sync::Arc;
 use super::super::compiled::{Graph, Outgoing};
 use super::super::{END, START};
 
-/// More supersteps are not walked: a loop of plain edges never ends by itself.
+/// The maximum number of supersteps of a walk, as a loop of plain edges never ends.
 const STEPS_MAX: usize = 251;
 
-/// Source, target, whether it is conditional, label. The order is that of the drawing.
+/// An edge: source, target, whether it is conditional, label. The order is that of the drawing.
 pub(super) type Edge = (Arc<str>, Arc<str>, bool, Option<Arc<str>>);
 
-/// The task of the start; the others have the number of their node and 1.
+/// The number of the task of the start; the others have the number of their node plus 1.
 const ENTRY: usize = 0;
 
-/// A channel that a task writes, whether by condition, and under which label.
+/// A channel that a task writes, whether by condition, and the label.
 type Written = (u32, bool, Option<Arc<str>>);
 
-/// What a task does in one superstep.
+/// The effects of a task in one superstep.
 struct Ran {
     /// The channels that it writes now.
     writes: BTreeSet<u32>,
-    /// All that it may write, for the edges.
+    /// The channels that it may write, for the edges.
     may: BTreeSet<Written>,
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) edges: BTreeSet<Edge>,
@@ -41,13 +41,13 @@ pub(super) struct Found {
 struct Walk<'a> {
     graph: &'a Graph,
     found: Found,
-    /// What each task writes by condition. It is followed when the task runs for the first time.
+    /// The conditional writes of each task, which it makes when it runs for the first time.
     declared: BTreeMap<usize, BTreeSet<Written>>,
-    /// What each task wrote when it ran last.
+    /// The last writes of each task.
     sources: BTreeMap<usize, BTreeSet<Written>>,
-    /// The joins with the tasks that have come to them.
+    /// The joins with the tasks that have reached them.
     arrived: BTreeMap<u32, BTreeSet<usize>>,
-    /// The triggers of deferred nodes that wait for the end of everything else.
+    /// The triggers of deferred nodes that wait for the end of all other tasks.
     waiting: BTreeSet<u32>,
 }
 
@@ -88,7 +88,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Runs tasks, and returns those that are due then.
+    /// Runs tasks, and returns those that are due next.
     fn superstep(&mut self, tasks: &[usize]) -> Vec<usize> {
         let ran: BTreeMap<usize, Ran> = tasks.iter().map(|task| (*task, self.run(*task))).collect();
         self.sources.extend(ran.iter().map(|(task, ran)| (*task, ran.may.clone())));
@@ -117,7 +117,7 @@ impl Walk<'_> {
                 }
             }
             if !caused_now {
-                // It was only waiting for these to end.
+                // The deferred trigger waited for these tasks.
                 for from in ran.keys() {
                     self.found.edges.insert((self.name(*from), Arc::clone(&target), true, None));
                 }
@@ -126,7 +126,7 @@ impl Walk<'_> {
         due
     }
 
-    /// Runs a task: it writes to every plain edge, and the first time to every known target of its conditions.
+    /// Runs a task: it writes to every plain edge, and the first time to every declared target of its conditions.
     fn run(&mut self, task: usize) -> Ran {
         let graph = self.graph;
         let mut writes: BTreeSet<u32> = self.out(task).edges.iter().copied().collect();
@@ -190,7 +190,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether everybody has come to a join.
+/// Returns whether all sources have reached a join.
 fn full(graph: &Graph, channel: u32, arrived: &BTreeSet<usize>) -> bool {
     let names = |join: usize| graph.joins[join].names.iter().collect::<BTreeSet<_>>().len();
     graph.join_of(channel).is_some_and(|join| arrived.len() == names(join))

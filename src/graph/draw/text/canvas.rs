@@ -73,7 +73,7 @@ impl Canvas {
         self.line(to, row, DOWN | end, dotted);
     }
 
-    /// Puts a character over whatever is there.
+    /// Puts a character over the lines of a cell.
     pub(super) fn put(&mut self, column: usize, row: usize, over: char) {
         self.cell(column, row).over = Some(over);
     }

@@ -3,10 +3,10 @@
 use super::super::Drawing;
 use super::GAP;
 
-/// How often the layers are ordered and moved after their neighbours.
+/// The number of passes that order and move the layers towards their neighbours.
 const SWEEPS: usize = 6;
 
-/// What stands in a layer.
+/// An item of a layer.
 pub(super) enum Item {
     /// A node, by number.
     Node(usize),
@@ -16,12 +16,12 @@ pub(super) enum Item {
     Pass,
 }
 
-/// A piece of an edge between two layers.
+/// A part of an edge between two layers.
 pub(super) struct Link {
     pub(super) upper: usize,
     pub(super) lower: usize,
     pub(super) dotted: bool,
-    /// Whether the edge leads up.
+    /// True if the edge leads up.
     pub(super) up: bool,
 }
 
@@ -174,7 +174,7 @@ impl Layers {
         (!links.is_empty()).then(|| (2 * links.iter().map(port).sum::<usize>() + 1) / links.len())
     }
 
-    /// Orders a layer by where the neighbours are.
+    /// Orders a layer by the positions of the neighbours.
     fn order(&mut self, row: usize, from_above: bool) {
         let middle = |item: usize| 2 * self.left[item] + self.width[item];
         let mut items: Vec<(usize, usize)> = self.rows[row]
@@ -185,8 +185,8 @@ impl Layers {
         self.rows[row] = items.into_iter().map(|(_, item)| item).collect();
     }
 
-    /// Moves the items of a layer as near to where they should be as their order allows: those that would overlap
-    /// share the way.
+    /// Moves the items of a layer as near to their neighbours as their order allows: overlapping items share the
+    /// distance.
     fn center(&mut self, row: usize, from_above: bool) {
         // Without widths and gaps the columns only must not fall.
         let mut offset = 0;
@@ -260,7 +260,7 @@ fn turn(drawing: &Drawing) -> Vec<Down> {
 /// Returns the layer of each node: as deep as the longest way to it. A label takes a layer.
 fn levels(count: usize, drawing: &Drawing, downs: &[Down]) -> Vec<usize> {
     let mut level = vec![0; count];
-    // There is no circle, so no way is longer than this.
+    // Without a circle no way is longer than this.
     for _ in 0..count {
         for down in downs {
             let length = if drawing.edges[down.edge].label.is_some() { 2 } else { 1 };

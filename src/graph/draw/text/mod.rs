@@ -17,8 +17,8 @@ impl Drawing {
     /// a label stands on its line, `▲` marks an edge that leads back up, `↺` a node that can follow itself. Nodes
     /// without edges stand at the end.
     ///
-    /// The same drawing always gives the same text. A column is a character; characters of double width shift what is
-    /// right of them.
+    /// The same drawing always gives the same text. A column is a character; characters of double width shift the
+    /// text to their right.
     #[doc(alias = "draw_ascii")]
     pub fn to_text(&self) -> String {
         let mut layers = Layers::of(self);

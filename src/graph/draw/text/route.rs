@@ -18,7 +18,7 @@ impl Way {
     }
 }
 
-/// Draws the lines between a layer and the next, from row `top` on, and returns the row where the next layer begins.
+/// Draws the lines between a layer and the next, from row `top` on, and returns the first row of the next layer.
 pub(super) fn between(canvas: &mut Canvas, layers: &Layers, upper: usize, top: usize) -> usize {
     let links: Vec<usize> = layers.rows[upper].iter().flat_map(|item| layers.below(*item)).collect();
     let mut straight = Vec::new();
@@ -56,8 +56,8 @@ pub(super) fn between(canvas: &mut Canvas, layers: &Layers, upper: usize, top: u
     top + height
 }
 
-/// Finds a row for each way so that no two lie on each other. Where ways turn in a circle, one takes a detour over a
-/// free column and becomes two.
+/// Finds a row for each way so that no two lie on each other. Where ways turn in a circle, one makes a detour over a free
+/// column and becomes two.
 fn turns(mut ways: Vec<Way>, mut free: usize) -> (Vec<Way>, Vec<usize>) {
     let mut turns: Vec<Option<usize>> = vec![None; ways.len()];
     let mut row = 0;
@@ -96,7 +96,7 @@ fn turns(mut ways: Vec<Way>, mut free: usize) -> (Vec<Way>, Vec<usize>) {
 mod tests {
     use super::*;
 
-    /// The cells that a way fills in a column, as rows from the first to the last.
+    /// Returns the cells that a way fills in a column, as rows from the first to the last.
     fn columns(ways: &[Way], turns: &[usize]) -> Vec<(usize, usize, usize)> {
         let last = turns.iter().max().map_or(0, |turn| turn + 1);
         let mut filled = Vec::new();
