@@ -4,8 +4,6 @@ use std::fmt;
 
 use crate::base::CodecError;
 use crate::base::id::IdError;
-use crate::exec::RunError;
-use crate::graph::GraphError;
 use crate::message::MessageError;
 use crate::state::StateError;
 use crate::store::StoreError;
@@ -21,8 +19,7 @@ pub struct Error(Box<Repr>);
 #[derive(Debug)]
 enum Repr {
     Store(StoreError),
-    Run(RunError),
-    Graph(GraphError),
+    State(StateError),
 }
 
 /// What kind of error it is.
@@ -56,8 +53,13 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match &*self.0 {
             Repr::Store(error) => store_kind(error),
-            Repr::Run(error) => run_kind(error),
-            Repr::Graph(_) => ErrorKind::Invalid,
+            Repr::State(error) => {
+                if error.is_user() {
+                    ErrorKind::User
+                } else {
+                    ErrorKind::Invalid
+                }
+            }
         }
     }
 
@@ -66,33 +68,16 @@ impl Error {
     pub fn code(&self) -> Option<&'static str> {
         match &*self.0 {
             Repr::Store(error) => Some(error.code()),
-            Repr::Run(error) => error.code(),
-            Repr::Graph(_) => None,
+            Repr::State(error) => error.code(),
         }
     }
 
     /// Returns the name of the error class that LangGraph raises in its place, as `InvalidUpdateError`; `Exception` where
     /// it has none.
-    ///
-    /// # Example
-    /// ```
-    /// use annals::prelude::*;
-    ///
-    /// #[derive(State, Clone, Default)]
-    /// struct Empty {}
-    ///
-    /// # fn main() -> Result<()> {
-    /// let graph = StateGraph::<Empty>::new().node("n", |_: &Empty| Ok(())).edge(START, "n").compile()?;
-    /// let error = graph.invoke(&Store::memory().thread("new")?, Input::Continue).unwrap_err();
-    /// assert_eq!(error.class(), "EmptyInputError");
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn class(&self) -> &'static str {
         match &*self.0 {
             Repr::Store(error) => error.class(),
-            Repr::Run(error) => error.class(),
-            Repr::Graph(error) => error.class(),
+            Repr::State(error) => error.class(),
         }
     }
 
@@ -134,10 +119,10 @@ impl Error {
         }
     }
 
-    /// Returns the error of a run, if it is one.
-    pub fn as_run(&self) -> Option<&RunError> {
+    /// Returns the error of a state or a schema, if it is one.
+    pub fn as_state(&self) -> Option<&StateError> {
         match &*self.0 {
-            Repr::Run(error) => Some(error),
+            Repr::State(error) => Some(error),
             _ => None,
         }
     }
@@ -157,27 +142,11 @@ fn store_kind(error: &StoreError) -> ErrorKind {
     }
 }
 
-fn run_kind(error: &RunError) -> ErrorKind {
-    match error {
-        RunError::Node { .. } | RunError::NodePanicked { .. } | RunError::NodeCancelled { .. } => ErrorKind::User,
-        RunError::State(StateError::Panicked { .. }) => ErrorKind::User,
-        RunError::State(StateError::Channel { source: crate::channel::ChannelError::Reducer { .. }, .. }) => {
-            ErrorKind::User
-        }
-        RunError::RecursionLimit { .. } | RunError::NodeTimeout { .. } | RunError::StepTimeout { .. } => {
-            ErrorKind::Limit
-        }
-        RunError::UnknownNode { .. } => ErrorKind::NotFound,
-        _ => ErrorKind::Invalid,
-    }
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
             Repr::Store(error) => error.fmt(f),
-            Repr::Run(error) => error.fmt(f),
-            Repr::Graph(error) => error.fmt(f),
+            Repr::State(error) => error.fmt(f),
         }
     }
 }
@@ -192,8 +161,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.0 {
             Repr::Store(error) => error.source(),
-            Repr::Run(error) => error.source(),
-            Repr::Graph(_) => None,
+            Repr::State(error) => error.source(),
         }
     }
 }
@@ -204,15 +172,9 @@ impl From<StoreError> for Error {
     }
 }
 
-impl From<RunError> for Error {
-    fn from(error: RunError) -> Self {
-        Self(Box::new(Repr::Run(error)))
-    }
-}
-
-impl From<GraphError> for Error {
-    fn from(error: GraphError) -> Self {
-        Self(Box::new(Repr::Graph(error)))
+impl From<StateError> for Error {
+    fn from(error: StateError) -> Self {
+        Self(Box::new(Repr::State(error)))
     }
 }
 
@@ -225,7 +187,7 @@ macro_rules! through {
         }
     )*};
 }
-through! { IdError => StoreError, CodecError => StoreError, StateError => RunError }
+through! { IdError => StoreError, CodecError => StoreError }
 
 impl From<MessageError> for Error {
     fn from(error: MessageError) -> Self {

@@ -44,7 +44,7 @@ const EVERYTHING: &[&str] = &["src/", "crates/", "tests/", "examples/", "benches
 
 #[test]
 fn imports_go_down() {
-    none(sources(&["src/"]).iter().flat_map(floors::floors));
+    none(sources(&["src/", "crates/annals-graph/src/"]).iter().flat_map(floors::floors));
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl HistoryFilter {
     }
 
     /// Shows only this checkpoint.
-    pub(crate) fn only(mut self, checkpoint: CheckpointId) -> Self {
+    pub fn only(mut self, checkpoint: CheckpointId) -> Self {
         self.only = Some(checkpoint);
         self.limit = self.limit.map_or(Some(1), |limit| Some(limit.min(1)));
         self

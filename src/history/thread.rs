@@ -103,8 +103,8 @@ impl Thread {
         Ok(Self { namespace: Namespace::new(path)?, ..self.clone() })
     }
 
-    /// Returns the handle to the part of another graph.
-    pub(crate) fn with_namespace(&self, namespace: Namespace) -> Self {
+    /// Returns the handle to another namespace of the thread: the history of a subgraph.
+    pub fn with_namespace(&self, namespace: Namespace) -> Self {
         Self { namespace, ..self.clone() }
     }
 
@@ -203,7 +203,8 @@ impl Thread {
         Ok(thread)
     }
 
-    pub(crate) fn point(&self, checkpoint: CheckpointId) -> Point {
+    /// Returns the reference to a checkpoint of this thread and namespace. The checkpoint is not looked up.
+    pub fn point(&self, checkpoint: CheckpointId) -> Point {
         Point { thread: self.id.clone(), namespace: self.namespace.clone(), checkpoint }
     }
 }

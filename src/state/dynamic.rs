@@ -7,9 +7,10 @@ use crate::base::{Map, Value};
 use crate::channel::List;
 use crate::message::Message;
 
-use super::Messages;
-use super::layout::{FieldKind, Layout, StateError};
+use super::error::StateError;
+use super::layout::{FieldKind, Layout};
 use super::writes::{BoxWrite, Foreign, IntoUpdate, Writes};
+use super::{Messages, State};
 
 /// The name of the channel of a schema whose whole state is one value.
 pub const ROOT: &str = "__root__";
@@ -259,26 +260,33 @@ impl<S> IntoUpdate<S> for DynUpdate {
     }
 }
 
-impl<S> IntoUpdate<S> for Map {
+impl<S: State> IntoUpdate<S> for Map {
+    fn into_writes(self) -> Writes {
+        self.into()
+    }
+}
+
+impl IntoUpdate<DynState> for Map {
     fn into_writes(self) -> Writes {
         self.into()
     }
 }
 
 /// Returns the writes of values for the channels that a graph has; the others are dropped.
-pub(crate) fn shared_writes(values: Map) -> Writes {
+pub fn shared_writes(values: Map) -> Writes {
     returned_writes(values.into_iter().map(|(channel, value)| (channel, Returned::Value(value))))
 }
 
-/// What a graph inside another one returns for a channel.
-pub(crate) enum Returned {
+/// The value that a subgraph returns for a channel.
+pub enum Returned {
+    /// A plain value.
     Value(Value),
-    /// A list that was given to it, for the channel that gave it.
+    /// A list that was given to the subgraph, for the channel that gave it.
     List(BoxWrite),
 }
 
 /// Returns the writes of what a graph inside another one returns: the channels that both have count.
-pub(crate) fn returned_writes(returned: impl IntoIterator<Item = (String, Returned)>) -> Writes {
+pub fn returned_writes(returned: impl IntoIterator<Item = (String, Returned)>) -> Writes {
     let mut writes = Writes::default();
     for (channel, returned) in returned {
         let write = match returned {
@@ -291,7 +299,7 @@ pub(crate) fn returned_writes(returned: impl IntoIterator<Item = (String, Return
 }
 
 /// Returns the write of one message to a channel; it is dropped if there is no such channel.
-pub(crate) fn message_write(channel: &str, message: &Message) -> Writes {
+pub fn message_write(channel: &str, message: &Message) -> Writes {
     shared_writes([(channel.to_owned(), message.to_map().into())].into_iter().collect())
 }
 
@@ -325,7 +333,7 @@ pub fn named_writes(writes: Writes, names: &[&'static str]) -> Writes {
 }
 
 /// Gives every write the number of its field.
-pub(crate) fn resolve(layout: &dyn Layout, writes: Writes) -> Result<Writes, StateError> {
+pub fn resolve(layout: &dyn Layout, writes: Writes) -> Result<Writes, StateError> {
     let mut resolved = Writes::default();
     for (field, write) in writes.for_state(layout.state_type()) {
         if field != usize::MAX {
@@ -358,7 +366,7 @@ fn at_home(layout: &dyn Layout, foreign: &Foreign) -> Result<(usize, BoxWrite), 
 }
 
 /// Returns the number of a channel's field.
-pub(crate) fn field_of(layout: &dyn Layout, channel: &str) -> Result<usize, StateError> {
+pub fn field_of(layout: &dyn Layout, channel: &str) -> Result<usize, StateError> {
     let channels = || (0..layout.len()).filter(|field| layout.kind(*field) != FieldKind::Managed);
     channels().find(|field| &**layout.name(*field) == channel).ok_or_else(|| StateError::UnknownChannel {
         channel: channel.to_owned(),

@@ -15,8 +15,9 @@ use crate::channel::{
 };
 use crate::message::Message;
 
+use super::error::StateError;
 use super::given::ListRule;
-use super::layout::{FieldKind, StateError, StateRef};
+use super::layout::{FieldKind, StateRef};
 use super::lists::{ListField, PlainItems};
 use super::managed::ManagedField;
 use super::message_lists::{MergeDelta, MergeMessages, MessageItems};

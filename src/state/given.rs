@@ -10,7 +10,8 @@ use std::sync::Arc;
 use crate::base::{ListDelta, ListRef, Payload, WriteValue};
 use crate::channel::{Cell, Channel, ChannelError, Effect, List, ListChange, ListOp};
 
-use super::layout::{StateError, StateRef};
+use super::error::StateError;
+use super::layout::StateRef;
 use super::lists::{Items, take_items};
 use super::writes::BoxWrite;
 
@@ -20,14 +21,14 @@ pub struct ListRule {
     /// The types of the channel and of the items.
     pub(super) id: TypeId,
     /// Whether items are merged by their ids, so that those that come back unchanged change nothing.
-    pub(crate) merges: bool,
+    pub merges: bool,
 }
 
 /// What is told of a list that is given, whatever its items are.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub struct Told {
     /// The list that was given, if it is stored.
-    pub(crate) of: Option<ListRef>,
+    pub of: Option<ListRef>,
     /// Whether the list comes back to the graph that gave it.
     returns: bool,
     /// What the list does not have of the one that was given.
@@ -47,7 +48,7 @@ pub(super) struct Given<T> {
 }
 
 /// The number of an item that is not among those its write stores.
-pub(crate) const NOT_STORED: usize = usize::MAX;
+pub const NOT_STORED: usize = usize::MAX;
 
 impl<T: Clone + Send + Sync + 'static> Given<T> {
     /// Gives a list to another graph.

@@ -3,11 +3,10 @@
 use std::any::{Any, TypeId};
 use std::sync::Arc;
 
-use crate::base::{CodecError, IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
-use crate::channel::{ChannelError, Effect};
-use crate::message::MessageError;
-use crate::message::pydantic_ai::LoadError;
+use crate::base::{IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
+use crate::channel::Effect;
 
+use super::error::StateError;
 use super::given::ListRule;
 use super::writes::BoxWrite;
 
@@ -191,99 +190,4 @@ pub trait Layout: Send + Sync + 'static {
     /// # Errors
     /// [`StateError`] if the item refuses, or the field has no such item.
     fn encode_item(&self, state: &StateRef, field: usize, slot: u64) -> Result<Payload, StateError>;
-}
-
-/// A field could not be read, written or changed.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum StateError {
-    /// The writes of a superstep break the rule of a channel.
-    #[error("channel {channel:?} was not updated: {source}")]
-    Channel {
-        /// The channel.
-        channel: Arc<str>,
-        /// The rule.
-        source: ChannelError,
-    },
-    /// The channel is no list of such items.
-    #[error("channel {channel:?} is no list of {expected}")]
-    NoList {
-        /// The channel.
-        channel: Arc<str>,
-        /// The items that were asked for.
-        expected: &'static str,
-    },
-    /// The messages of a channel cannot be told as a message history.
-    #[error("channel {channel:?} holds no message history: {source}")]
-    History {
-        /// The channel.
-        channel: Arc<str>,
-        /// What is wrong.
-        source: Box<LoadError>,
-    },
-    /// Messages cannot be merged or stored.
-    #[error("channel {channel:?} was not updated: {source}")]
-    Message {
-        /// The channel.
-        channel: Arc<str>,
-        /// What is wrong.
-        source: MessageError,
-    },
-    /// A value does not fit the type of its field. The other channels stay readable.
-    #[error("channel {channel:?} expects {expected}: {source}")]
-    Codec {
-        /// The channel.
-        channel: Arc<str>,
-        /// The Rust type of the field.
-        expected: &'static str,
-        /// What does not fit.
-        source: CodecError,
-    },
-    /// A stored value does not fit the type of its field, which has changed since. The other channels stay readable,
-    /// see [`Snapshot`](crate::history::Snapshot); [`Schema::migrate`](super::Schema::migrate) brings the value over.
-    #[error("channel {channel:?} expects {expected}, but {stored} is stored: {source}")]
-    Misfit {
-        /// The channel.
-        channel: Arc<str>,
-        /// The Rust type of the field.
-        expected: &'static str,
-        /// The kind of value that is stored, as [`Value::kind`] names it.
-        stored: &'static str,
-        /// What does not fit.
-        source: CodecError,
-    },
-    /// A stored value could not be brought over to the type of its field.
-    #[error("the value of channel {channel:?} could not be migrated: {reason}")]
-    Migration {
-        /// The channel.
-        channel: Arc<str>,
-        /// What the migration said.
-        reason: String,
-    },
-    /// A value of another kind was given than the field takes.
-    #[error("channel {channel:?} expects {expected}, not {found}")]
-    WrongType {
-        /// The channel.
-        channel: Arc<str>,
-        /// The type that the field takes.
-        expected: &'static str,
-        /// What was given.
-        found: &'static str,
-    },
-    /// A reducer panicked.
-    #[error("the reducer of channel {channel:?} panicked: {reason}")]
-    Panicked {
-        /// The channel.
-        channel: Arc<str>,
-        /// The message of the panic.
-        reason: String,
-    },
-    /// The schema has no such channel.
-    #[error("there is no channel {channel:?} in this state; its channels are {known:?}")]
-    UnknownChannel {
-        /// The name that was given.
-        channel: String,
-        /// The names there are.
-        known: Vec<Arc<str>>,
-    },
 }

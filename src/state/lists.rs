@@ -11,9 +11,10 @@ use crate::base::value::decode_bytes;
 use crate::base::{Encoded, IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{Cell, Channel, ChannelError, Effect, List, ListChange, ListOp};
 
+use super::error::StateError;
 use super::field::{FieldOps, ListOps, Place, channel_error, codec, misfit, wrong_type};
 use super::given::{self, Given, ListRule};
-use super::layout::{StateError, StateRef};
+use super::layout::StateRef;
 use super::overwrite::{self, Overwrite};
 use super::schema::cell;
 use super::writes::BoxWrite;
@@ -68,7 +69,7 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Items for 
 pub(super) struct Single<T>(pub(super) T);
 
 /// Returns the items that a write brings, whichever form it has; `None` if they are of another type.
-pub(crate) fn written_items<T: 'static>(write: &BoxWrite) -> Option<&[T]> {
+pub fn written_items<T: 'static>(write: &BoxWrite) -> Option<&[T]> {
     let single = write.get::<Single<T>>().map(|one| std::slice::from_ref(&one.0));
     let replacing = || write.get::<Overwrite<Vec<T>>>().map(|new| new.0.as_slice());
     let given = || write.get::<Given<T>>().map(|given| given.changed.as_slice());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::base::{Payload, PayloadRef, Value, WriteValue};
 use crate::channel::Effect;
 
+use super::error::StateError;
 use super::field::{FieldOps, wrong_type};
-use super::layout::StateError;
 use super::writes::BoxWrite;
 
 /// A managed value of LangGraph.

@@ -12,7 +12,7 @@ use crate::message::{
     MergeOp, Message, MessageClass, MessageError, MessageLike, ensure_ids, merge_plan, message_chunk_to_message,
 };
 
-use super::layout::StateError;
+use super::error::StateError;
 use super::lists::Items;
 
 /// Messages that are merged by a rule: id, type, name, text and token counts go to the index, the rest to the data.

@@ -10,12 +10,14 @@
 
 mod dyn_schema;
 mod dynamic;
+mod error;
 mod field;
 mod given;
 mod layout;
 mod lists;
 mod managed;
 mod message_lists;
+mod output;
 mod overwrite;
 mod part;
 mod reduce;
@@ -25,19 +27,26 @@ mod writes;
 
 pub use dyn_schema::DynSchema;
 pub use dynamic::{DynState, DynUpdate, ROOT, named_writes};
+pub use error::StateError;
 pub use field::Field;
 pub use given::ListRule;
-pub use layout::{FieldKind, Layout, StateError, StateRef};
+pub use layout::{FieldKind, Layout, StateRef};
+pub use output::{IntoOutput, Output};
 pub use overwrite::Overwrite;
 pub use part::Part;
 pub use schema::Schema;
 pub use view::{StateView, WritesView};
 pub use writes::{BoxWrite, IntoUpdate, Writes};
 
-pub(crate) use dynamic::{Returned, field_of, message_write, resolve, returned_writes, shared_writes};
-pub(crate) use given::NOT_STORED;
-pub(crate) use lists::written_items;
-pub(crate) use view::{ViewShape, Writer, Written, messages_in_value, messages_of};
+/// States behind a pointer and writes by field number: the interface for executors.
+///
+/// An executor compiles nothing per state type: it works on a [`StateRef`] through a [`Layout`].
+pub mod erased {
+    pub use super::dynamic::{Returned, field_of, message_write, resolve, returned_writes, shared_writes};
+    pub use super::given::{NOT_STORED, Told};
+    pub use super::lists::written_items;
+    pub use super::view::{FieldWrites, ViewShape, Writer, Written, messages_in_value, messages_of};
+}
 
 pub use crate::channel::List;
 /// Derives [`State`](trait@State) for a struct with named fields, see there.

@@ -7,8 +7,8 @@ use crate::base::value::decode_bytes;
 use crate::base::{Encoded, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{Channel, Effect, Folded, Reduce};
 
+use super::error::StateError;
 use super::field::{Data, FieldOps, Place, Written, channel_error, codec, misfit, wrong_type};
-use super::layout::StateError;
 use super::overwrite::{self, Overwrite};
 use super::schema::cell;
 use super::writes::BoxWrite;

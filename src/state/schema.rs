@@ -8,9 +8,10 @@ use crate::base::{Encoded, IdSource, ListDelta, ListRef, Payload, PayloadRef, Va
 use crate::channel::{Cell, Effect};
 
 use super::State;
+use super::error::StateError;
 use super::field::{Field, ListOps, wrong_type};
 use super::given::ListRule;
-use super::layout::{FieldKind, Layout, StateError, StateRef};
+use super::layout::{FieldKind, Layout, StateRef};
 use super::writes::BoxWrite;
 
 /// Brings a stored value over to the present type of its channel.
@@ -79,7 +80,7 @@ impl<S: Clone + Send + Sync + 'static> Schema<S> {
     }
 
     /// Returns the names that were given to different channels.
-    pub(crate) fn conflicts(&self) -> &[Arc<str>] {
+    pub fn conflicts(&self) -> &[Arc<str>] {
         &self.conflicts
     }
 

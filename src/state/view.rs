@@ -7,8 +7,9 @@ use std::sync::Arc;
 use crate::base::{Map, Value};
 use crate::message::Message;
 
+use super::error::StateError;
 use super::given::Given;
-use super::layout::{Layout, StateError, StateRef};
+use super::layout::{Layout, StateRef};
 use super::lists::Single;
 use super::overwrite::Overwrite;
 use super::writes::BoxWrite;
@@ -21,15 +22,18 @@ pub struct StateView {
 }
 
 /// Which channels of a state are shown, the same for many states.
-pub(crate) struct ViewShape {
-    pub(crate) layout: Arc<dyn Layout>,
-    pub(crate) fields: Vec<usize>,
+pub struct ViewShape {
+    /// The layout of the state.
+    pub layout: Arc<dyn Layout>,
+    /// The fields that are shown.
+    pub fields: Vec<usize>,
     /// The field that stands for the whole state.
-    pub(crate) whole: Option<usize>,
+    pub whole: Option<usize>,
 }
 
 impl StateView {
-    pub(crate) fn new(shape: Arc<ViewShape>, state: StateRef) -> Self {
+    /// Creates a view of a state.
+    pub fn new(shape: Arc<ViewShape>, state: StateRef) -> Self {
         Self { shape, state }
     }
 
@@ -92,7 +96,7 @@ pub struct WritesView {
 }
 
 /// Who wrote.
-pub(crate) trait Writer: Send + Sync {
+pub trait Writer: Send + Sync {
     /// Returns what it wrote, once it has ended.
     fn written(&self) -> Option<&Written>;
     /// Returns what its channels are.
@@ -100,9 +104,10 @@ pub(crate) trait Writer: Send + Sync {
 }
 
 /// What a task wrote.
-pub(crate) enum Written {
+pub enum Written {
     /// Writes to channels.
     Fields {
+        /// The writes.
         writes: FieldWrites,
         /// The channels that the outside sees; `None` are all.
         chosen: Option<Arc<[usize]>>,
@@ -110,12 +115,19 @@ pub(crate) enum Written {
         is_whole: bool,
     },
     /// What a called task returned, and before that wrote to the channels of its caller's graph.
-    Returned { value: Option<Value>, wrote: Vec<(Arc<str>, Value)> },
+    Returned {
+        /// The value that the task returned.
+        value: Option<Value>,
+        /// The writes to channels of its caller's graph.
+        wrote: Vec<(Arc<str>, Value)>,
+    },
 }
 
 /// Writes to fields. Mostly there is one, which needs no memory of its own.
-pub(crate) enum FieldWrites {
+pub enum FieldWrites {
+    /// One write.
     One([(usize, BoxWrite); 1]),
+    /// Any number of writes.
     Any(Vec<(usize, BoxWrite)>),
 }
 
@@ -153,12 +165,12 @@ const RETURN: &str = "__return__";
 
 impl WritesView {
     /// Makes the view of what somebody wrote; if that is `chosen`, of the channels that the outside sees.
-    pub(crate) fn new(writer: Arc<dyn Writer>, chosen: bool) -> Self {
+    pub fn new(writer: Arc<dyn Writer>, chosen: bool) -> Self {
         Self { writer, chosen }
     }
 
     /// Makes the view of what a called task returned, and wrote before that.
-    pub(crate) fn returned(value: Option<Value>, wrote: Vec<(Arc<str>, Value)>) -> Self {
+    pub fn returned(value: Option<Value>, wrote: Vec<(Arc<str>, Value)>) -> Self {
         Self::new(Arc::new(Written::Returned { value, wrote }), false)
     }
 
@@ -265,7 +277,7 @@ impl fmt::Debug for WritesView {
 
 /// Returns the messages that a write brings: of a channel of messages, or as a value or list of another one. Objects
 /// that a channel made messages of are none.
-pub(crate) fn messages_of(write: &BoxWrite) -> Vec<Message> {
+pub fn messages_of(write: &BoxWrite) -> Vec<Message> {
     let written = messages_in(write.as_any()).into_iter().enumerate();
     written.filter(|(at, _)| write.is_message(*at)).map(|(_, message)| message).collect()
 }
@@ -302,7 +314,7 @@ pub(super) fn messages_in(value: &dyn Any) -> Vec<Message> {
 }
 
 /// Returns the messages in a dynamic value, as [`messages_in`] does.
-pub(crate) fn messages_in_value(value: &Value) -> Vec<Message> {
+pub fn messages_in_value(value: &Value) -> Vec<Message> {
     let items = match value {
         Value::List(items) => items.as_slice(),
         one => std::slice::from_ref(one),

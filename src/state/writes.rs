@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::State;
+use super::dynamic::DynState;
 use super::given::Told;
 use super::layout::Layout;
 use super::schema::Schema;
@@ -48,7 +49,7 @@ impl BoxWrite {
     }
 
     /// Returns what is told of a list that is given, if it is one.
-    pub(crate) fn told_of(&self) -> Option<&Told> {
+    pub fn told_of(&self) -> Option<&Told> {
         match self.note.as_deref() {
             Some(Note::Told(told)) => Some(told),
             _ => None,
@@ -119,7 +120,8 @@ impl Writes {
         self.list.push((field, BoxWrite::new(value)));
     }
 
-    pub(crate) fn push_box(&mut self, field: usize, write: BoxWrite) {
+    /// Adds a write of a field.
+    pub fn push_box(&mut self, field: usize, write: BoxWrite) {
         self.list.push((field, write));
     }
 
@@ -201,7 +203,14 @@ pub trait IntoUpdate<S> {
 }
 
 /// No change.
-impl<S> IntoUpdate<S> for () {
+impl<S: State> IntoUpdate<S> for () {
+    fn into_writes(self) -> Writes {
+        Writes::default()
+    }
+}
+
+/// No change.
+impl IntoUpdate<DynState> for () {
     fn into_writes(self) -> Writes {
         Writes::default()
     }

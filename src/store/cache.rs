@@ -69,8 +69,8 @@ impl Cache {
         self.store.submit_cache(vec![CacheChange::Put { key, value, now, expires_at }])
     }
 
-    /// Whether reading it may wait for a disk.
-    pub(crate) fn waits(&self) -> bool {
+    /// Returns whether a read of the cache may wait for a disk.
+    pub fn waits(&self) -> bool {
         self.store.backend().waits()
     }
 

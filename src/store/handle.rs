@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::base::{CheckpointId, Clock, IdSource, RunId, SystemClock, ThreadId, Timestamp, span};
+use crate::base::{CheckpointId, Clock, IdSource, RunId, SystemClock, ThreadId, Timestamp};
+use crate::span::span;
 
 use super::backend::{Backend, CheckReport, Ticket};
 use super::beside::CacheChange;
@@ -210,8 +211,8 @@ impl Store {
         self.0.clock.now()
     }
 
-    /// Returns how long it is since some moment, by the clock of this store.
-    pub(crate) fn elapsed(&self) -> std::time::Duration {
+    /// Returns the time since a fixed point, by the clock of this store; it does not jump when the time of day is set.
+    pub fn elapsed(&self) -> std::time::Duration {
         self.0.clock.elapsed()
     }
 
@@ -318,13 +319,14 @@ impl Store {
         Ok(self.0.backend.timers(None, 1)?.pop())
     }
 
-    /// Takes the tickets of a run that nobody goes on with.
-    pub(crate) fn leave(&self, tickets: impl IntoIterator<Item = Ticket>) {
+    /// Hands over the tickets of an abandoned run, for [`Store::wait_for_left`].
+    pub fn leave(&self, tickets: impl IntoIterator<Item = Ticket>) {
         self.0.left.lock().extend(tickets.into_iter().filter(|ticket| !ticket.is_settled()));
     }
 
-    /// Waits for what such runs submitted, so that the next run finds it. Their errors are nobody's.
-    pub(crate) fn wait_for_left(&self) {
+    /// Waits for the commits that abandoned runs submitted, so that the next run reads them. Their errors are dropped:
+    /// the caller is gone.
+    pub fn wait_for_left(&self) {
         let left = std::mem::take(&mut *self.0.left.lock());
         if left.iter().any(|ticket| !ticket.is_settled()) {
             self.0.backend.write_submitted();
@@ -332,7 +334,8 @@ impl Store {
         left.into_iter().for_each(|ticket| ticket.wait_until_settled());
     }
 
-    pub(crate) fn heads(&self) -> &HeadCache {
+    /// Returns the cache of decoded heads, for executors.
+    pub fn heads(&self) -> &HeadCache {
         &self.0.heads
     }
 

@@ -9,21 +9,25 @@ use parking_lot::Mutex;
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
 
-/// A decoded head: what a graph made of the checkpoint, opaque to the store.
-pub(crate) struct CachedHead {
-    pub(crate) thread: ThreadId,
-    pub(crate) namespace: Namespace,
-    pub(crate) checkpoint: CheckpointId,
+/// A decoded head: the state that an executor made of a checkpoint, opaque to the store.
+pub struct CachedHead {
+    /// The thread.
+    pub thread: ThreadId,
+    /// The namespace.
+    pub namespace: Namespace,
+    /// The checkpoint that was decoded.
+    pub checkpoint: CheckpointId,
     /// Which graph decoded it: another one cannot use it.
-    pub(crate) schema: usize,
+    pub schema: usize,
     /// About how many bytes it holds.
-    pub(crate) bytes: usize,
-    pub(crate) head: Box<dyn Any + Send>,
+    pub bytes: usize,
+    /// The decoded head.
+    pub head: Box<dyn Any + Send>,
 }
 
 /// Heads, least recently used first.
 #[derive(Default)]
-pub(crate) struct HeadCache {
+pub struct HeadCache {
     heads: Mutex<Vec<CachedHead>>,
     bytes_max: usize,
 }
@@ -32,12 +36,13 @@ pub(crate) struct HeadCache {
 const HEADS_MAX: usize = 256;
 
 impl HeadCache {
-    pub(crate) fn new(bytes_max: usize) -> Self {
+    /// Creates a cache of at most `bytes_max` bytes.
+    pub fn new(bytes_max: usize) -> Self {
         Self { heads: Mutex::new(Vec::new()), bytes_max }
     }
 
     /// Takes the head of a namespace as `schema` decoded it, whatever checkpoint it is of.
-    pub(crate) fn take(&self, thread: &ThreadId, namespace: &Namespace, schema: usize) -> Option<CachedHead> {
+    pub fn take(&self, thread: &ThreadId, namespace: &Namespace, schema: usize) -> Option<CachedHead> {
         let mut heads = self.heads.lock();
         let at = heads
             .iter()
@@ -46,7 +51,7 @@ impl HeadCache {
     }
 
     /// Keeps a head, in place of an older one of the same namespace.
-    pub(crate) fn put(&self, head: CachedHead) {
+    pub fn put(&self, head: CachedHead) {
         let mut heads = self.heads.lock();
         heads.retain(|old| old.schema != head.schema || old.thread != head.thread || old.namespace != head.namespace);
         heads.push(head);
@@ -60,12 +65,12 @@ impl HeadCache {
     }
 
     /// Forgets the heads of threads.
-    pub(crate) fn forget(&self, threads: &[ThreadId]) {
+    pub fn forget(&self, threads: &[ThreadId]) {
         self.heads.lock().retain(|head| !threads.contains(&head.thread));
     }
 
     /// Forgets everything.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         self.heads.lock().clear();
     }
 }

@@ -43,4 +43,4 @@ pub use record::{
 };
 pub use sqlite::{CommitStats, SqliteBackend};
 
-pub(crate) use heads::CachedHead;
+pub use heads::{CachedHead, HeadCache};

@@ -27,19 +27,19 @@ impl Sequence {
     }
 
     /// Returns whether one of its commits was not stored.
-    pub(crate) fn is_broken(&self) -> bool {
+    pub fn is_broken(&self) -> bool {
         self.0.broken.load(Ordering::Acquire)
     }
 
     /// Notes that a commit was not stored.
-    pub(crate) fn end(&self, error: &StoreError) {
+    pub fn end(&self, error: &StoreError) {
         let mut first = self.0.error.lock();
         first.get_or_insert_with(|| again(error));
         self.0.broken.store(true, Ordering::Release);
     }
 
     /// Returns why a further commit is refused.
-    pub(crate) fn error(&self) -> StoreError {
+    pub fn error(&self) -> StoreError {
         let unknown =
             || StoreError::Write { reason: "an earlier commit of the run was not stored".into(), source: None };
         self.0.error.lock().as_ref().map_or_else(unknown, again)

@@ -1,17 +1,20 @@
 //! Whatever a loader of messages is given, it gives messages or a typed error, and never panics.
 
-use annals::base::{IdSource, Map, SystemClock, Value};
+use annals::base::{Fresh, IdSource, Map, SystemClock, Value};
 use annals::history::{ExportOptions, Framing, ImportOptions};
-use annals::message::pydantic_ai::Fresh;
 use annals::message::{
-    BufferFormat, BufferOptions, CountOptions, FilterOptions, FormWriter, Message, MessageForm, OpenAiOptions,
-    REMOVE_ALL_MESSAGES, TokenCounter, TrimOptions, TrimStrategy, any_message, buffer_string, checkpoint_loads,
-    convert_to_messages, convert_to_openai_messages, count_tokens_approximately, default_tool_chunk_parser,
-    default_tool_parser, filter_messages, load, merge_message_runs, message_to_dict, messages_from_dict,
-    messages_from_json, parse_partial_json, trim_messages,
+    BufferFormat, BufferOptions, CountOptions, FilterOptions, LangChainFormat, Message, MessageFormat, OpenAiFormat,
+    OpenAiOptions, REMOVE_ALL_MESSAGES, TokenCounter, TrimOptions, TrimStrategy, any_message, buffer_string,
+    checkpoint_loads, convert_to_messages, convert_to_openai_messages, count_tokens_approximately,
+    default_tool_chunk_parser, default_tool_parser, filter_messages, load, merge_message_runs, message_to_dict,
+    messages_from_dict, messages_from_json, parse_partial_json, trim_messages,
 };
 use annals::prelude::*;
+use annals_pydantic_ai::PydanticAiFormat;
 use proptest::prelude::*;
+
+/// All formats of messages that annals brings.
+const FORMATS: [&dyn MessageFormat; 3] = [&LangChainFormat, &OpenAiFormat, &PydanticAiFormat];
 
 /// Names that loaders look for.
 const NAMES: &[&str] = &[
@@ -209,8 +212,9 @@ fn loaded(item: &Value) -> Vec<Message> {
         convert_to_messages([item.clone()]),
     ];
     let mut ids = IdSource::from_seed(1);
-    let forms = MessageForm::ALL.map(|form| form.read(item.clone(), &mut Fresh::new(&SystemClock, &mut ids)));
-    for list in lists.into_iter().chain(forms) {
+    let mut read = |format: &dyn MessageFormat| format.read(item.clone(), &mut Fresh::new(&SystemClock, &mut ids));
+    let formats = FORMATS.map(|format| read(format));
+    for list in lists.into_iter().chain(formats) {
         match list {
             Ok(messages) => all.extend(messages),
             Err(error) => {
@@ -295,8 +299,8 @@ proptest! {
         }
         let mut ids = IdSource::from_seed(1);
         let mut fresh = Fresh::new(&SystemClock, &mut ids);
-        for form in MessageForm::ALL {
-            let mut writer = FormWriter::new(form);
+        for format in FORMATS {
+            let mut writer = format.writer();
             let mut refused = 0;
             for message in &messages {
                 refused += writer.push(message.clone(), &mut fresh).refused.len();

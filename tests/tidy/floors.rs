@@ -6,6 +6,7 @@ use crate::scan::{Source, first_word};
 /// For each folder of `src`, from the ground up, the folders it may import. `error` stands for `src/error.rs`.
 /// The three folders of floor 1 do not see each other.
 pub(crate) const MAY_IMPORT: &[(&str, &[&str])] = &[
+    // Crates of their own, which the engine shows under these names.
     ("base", &[]),
     ("message", &["base"]),
     ("channel", &["base"]),
@@ -21,8 +22,6 @@ pub(crate) const MAY_IMPORT: &[(&str, &[&str])] = &[
 
 /// Words that must not stand in the code of a folder, even where an import would be allowed.
 pub(crate) const NEVER_MENTIONS: &[(&str, &[&str])] = &[
-    ("base", &["rusqlite"]),
-    ("message", &["rusqlite", "Store", "StateGraph"]),
     ("channel", &["rusqlite", "Message", "Store", "StateGraph"]),
     ("state", &["rusqlite", "Store", "Backend", "store"]),
     ("history", &["rusqlite", "CompiledGraph", "StateGraph"]),
@@ -36,15 +35,20 @@ pub(crate) const NEVER_MENTIONS: &[(&str, &[&str])] = &[
 /// Words of [`NEVER_MENTIONS`] that are also common names, so that only the path counts.
 const AS_PATH_ONLY: &[(&str, &str)] = &[("thread", "std::thread"), ("store", "crate::store")];
 
+/// Returns the path of a file below `src` of the engine or of the executor.
+fn relative(path: &str) -> Option<&str> {
+    path.strip_prefix("src/").or_else(|| path.strip_prefix("crates/annals-graph/src/"))
+}
+
 /// Returns the folder of `src` a file belongs to; `None` for the files at the root and outside `src`.
 pub(crate) fn folder_of(path: &str) -> Option<&str> {
-    let (folder, _) = path.strip_prefix("src/")?.split_once('/')?;
+    let (folder, _) = relative(path)?.split_once('/')?;
     Some(folder)
 }
 
 /// How many modules lie above a file: 1 for `src/store/mod.rs`, 2 for `src/store/batch.rs`.
 fn depth(path: &str) -> usize {
-    let inside = path.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
+    let inside = relative(path).unwrap_or(path).trim_end_matches(".rs").trim_end_matches("/mod");
     inside.split('/').count()
 }
 
@@ -151,7 +155,7 @@ mod tests {
     fn imports_that_go_up_or_sideways_are_found() {
         assert_eq!(lines("src/store/batch.rs", "use crate::base::Value;\nuse crate::message::Message;\n"), [2]);
         assert_eq!(lines("src/channel/topic.rs", "fn f() { crate::store::x() }"), [1]);
-        assert_eq!(lines("src/base/id.rs", "use crate::{\n    base::Value,\n    exec::{RunError, graph},\n};"), [3]);
+        assert_eq!(lines("src/channel/id.rs", "use crate::{\n    base::Value,\n    exec::{RunError, graph},\n};"), [3]);
         assert_eq!(lines("src/graph/node.rs", "use super::super::drive::Run;\nuse super::command::Command;"), [1]);
         assert_eq!(lines("src/graph/mod.rs", "use super::history::Thread;"), [1]);
         assert_eq!(lines("src/state/mod.rs", "use annals::graph::END;\nuse annals_derive::State;"), [1]);

@@ -302,7 +302,7 @@ pub(crate) fn blocks(text: &str, language: &str) -> Vec<String> {
 /// The example of the README is one that is compiled and run: a doc test of the front page, but for its hidden lines.
 pub(crate) fn example(files: &Files) -> Vec<Violation> {
     let readme = files.get("README.md").map_or("", String::as_str);
-    let front = files.get("src/lib.rs").map_or("", String::as_str);
+    let front = files.get("crates/annals-graph/src/lib.rs").map_or("", String::as_str);
     let page = front.lines().filter_map(|line| line.strip_prefix("//!"));
     let page: Vec<&str> = page.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
     let visible = |block: String| {
@@ -317,7 +317,11 @@ pub(crate) fn example(files: &Files) -> Vec<Violation> {
         violations.push(Violation::of("README.md", 0, "it shows no example"));
     }
     for _ in shown.iter().filter(|block| !tested.contains(block)) {
-        violations.push(Violation::of("README.md", 0, "its example is not a doc test of src/lib.rs"));
+        violations.push(Violation::of(
+            "README.md",
+            0,
+            "its example is not a doc test of the front page of annals-graph",
+        ));
     }
     violations
 }
@@ -456,10 +460,16 @@ mod tests {
         let readme = ("README.md", "```rust\nfn main() {\n    a();\n}\n```\n");
         let same = files(&[
             readme,
-            ("src/lib.rs", "//! ```\n//! fn main() {\n//!     # hidden();\n//!     a();\n//! }\n//! ```\n"),
+            (
+                "crates/annals-graph/src/lib.rs",
+                "//! ```\n//! fn main() {\n//!     # hidden();\n//!     a();\n//! }\n//! ```\n",
+            ),
         ]);
         assert_eq!(example(&same).len(), 0);
-        let other = files(&[readme, ("src/lib.rs", "//! ```\n//! fn main() {\n//!     b();\n//! }\n//! ```\n")]);
+        let other = files(&[
+            readme,
+            ("crates/annals-graph/src/lib.rs", "//! ```\n//! fn main() {\n//!     b();\n//! }\n//! ```\n"),
+        ]);
         assert_eq!(example(&other).len(), 1);
         assert_eq!(example(&files(&[("README.md", "")])).len(), 1);
     }

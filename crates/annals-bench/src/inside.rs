@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use annals::Durability;
-use annals::graph::CompiledGraph;
-use annals::prelude::*;
+use annals_graph::Durability;
+use annals_graph::graph::CompiledGraph;
+use annals_graph::prelude::*;
 
 use crate::append::TEXT_BYTES;
 use crate::disk::{self, same};

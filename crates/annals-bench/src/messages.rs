@@ -12,8 +12,8 @@ use annals::message::{
     BufferOptions, Message, TokenCounter, ToolCall, TrimOptions, Usage, buffer_string, messages_from_json,
     messages_to_dict, trim_messages,
 };
-use annals::prelude::*;
 use annals::state::{BoxWrite, Layout};
+use annals_graph::prelude::*;
 use serde_json::{Map, json};
 
 use crate::disk::same;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use annals::Durability;
-use annals::prelude::State as _;
 use annals::store::Synchronous;
+use annals_graph::Durability;
+use annals_graph::prelude::State as _;
 
 use crate::append::{self, Chain};
 use crate::raw::Raw;

@@ -1,8 +1,8 @@
 //! What the runtime costs beside the chain: fan-out, streams, async nodes, parallel nodes, a large state.
 
-use annals::block_on;
-use annals::graph::CompiledGraph;
-use annals::prelude::*;
+use annals_graph::block_on;
+use annals_graph::graph::CompiledGraph;
+use annals_graph::prelude::*;
 
 use crate::disk::same;
 use crate::figures::Report;

@@ -1,8 +1,8 @@
 //! What a superstep costs without a disk: a chain of ten nodes.
 
-use annals::Durability;
-use annals::graph::CompiledGraph;
-use annals::prelude::*;
+use annals_graph::Durability;
+use annals_graph::graph::CompiledGraph;
+use annals_graph::prelude::*;
 
 use crate::disk::same;
 use crate::figures::Report;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use annals::Durability;
-use annals::graph::CompiledGraph;
 use annals::history::Thread;
-use annals::prelude::*;
+use annals_graph::Durability;
+use annals_graph::graph::CompiledGraph;
+use annals_graph::prelude::*;
 
 use crate::append::TEXT_BYTES;
 use crate::disk::{self, Fsync, Opened, same};

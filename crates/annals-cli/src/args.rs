@@ -1,8 +1,10 @@
 //! The command line: what can be said, and what `--help` answers.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use annals::message::MessageForm;
+use annals::message::{LangChainFormat, MessageFormat, OpenAiFormat};
+use annals_pydantic_ai::PydanticAiFormat;
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -18,8 +20,8 @@ Examples:
   annals show trip-42~2 plan
   annals diff trip-42~2 trip-42 --stat
   annals fork trip-42@1f0c9a --name trip-42-by-train
-  annals export trip-42 --form openai > chat.json
-  annals import chat.json --form openai --name trip-43
+  annals export trip-42 --format openai > chat.json
+  annals import chat.json --format openai --name trip-43
 
 Exit codes:
   0 ok   1 differences, or nothing found   2 usage   3 not found   4 damaged, or no store
@@ -144,9 +146,9 @@ pub(crate) struct Fork {
 pub(crate) struct Export {
     /// THREAD[@POINT]
     pub(crate) point: String,
-    /// The form of each message: langchain, openai or pydantic-ai
-    #[arg(long, value_name = "FORM", default_value = "langchain")]
-    pub(crate) form: MessageForm,
+    /// Format of each message: langchain, openai or pydantic-ai
+    #[arg(long, value_name = "FORMAT", value_parser = message_format, default_value = "langchain")]
+    pub(crate) format: Arc<dyn MessageFormat>,
     /// One JSON object a line in place of a JSON list
     #[arg(long)]
     pub(crate) lines: bool,
@@ -165,9 +167,9 @@ pub(crate) struct Import {
     /// The id of the new thread
     #[arg(long, value_name = "NEW")]
     pub(crate) name: String,
-    /// The form of each message: langchain, openai or pydantic-ai
-    #[arg(long, value_name = "FORM", default_value = "langchain")]
-    pub(crate) form: MessageForm,
+    /// Format of each message: langchain, openai or pydantic-ai
+    #[arg(long, value_name = "FORMAT", value_parser = message_format, default_value = "langchain")]
+    pub(crate) format: Arc<dyn MessageFormat>,
     /// The channel
     #[arg(long, value_name = "NAME", default_value = "messages")]
     pub(crate) channel: String,
@@ -177,4 +179,13 @@ pub(crate) struct Import {
     /// Leave out lines that cannot be read, and say which
     #[arg(long)]
     pub(crate) lenient: bool,
+}
+
+/// Returns the message format with a name.
+fn message_format(name: &str) -> Result<Arc<dyn MessageFormat>, String> {
+    let formats: [Arc<dyn MessageFormat>; 3] =
+        [Arc::new(LangChainFormat), Arc::new(OpenAiFormat), Arc::new(PydanticAiFormat)];
+    let known = formats.each_ref().map(|format| format.name()).join(", ");
+    let found = formats.into_iter().find(|format| format.name() == name);
+    found.ok_or_else(|| format!("unknown message format {name:?}; known formats: {known}"))
 }

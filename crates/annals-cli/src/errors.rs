@@ -15,8 +15,8 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use annals::ErrorKind;
 use annals::store::StoreError;
+use annals_graph::ErrorKind;
 use serde_json::json;
 
 use crate::output::{escape, json_text, note, safe_lines};
@@ -104,12 +104,12 @@ impl From<io::Error> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        annals::Error::from(error).into()
+        annals_graph::Error::from(error).into()
     }
 }
 
-impl From<annals::Error> for Failure {
-    fn from(error: annals::Error) -> Self {
+impl From<annals_graph::Error> for Failure {
+    fn from(error: annals_graph::Error) -> Self {
         use StoreError as E;
         let (exit, code) = match (error.kind(), error.as_store()) {
             (_, Some(E::Ambiguous { .. })) => (2, "ambiguous"),

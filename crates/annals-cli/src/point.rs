@@ -153,7 +153,7 @@ pub(crate) fn shorts(ids: &[CheckpointId]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use annals::prelude::*;
+    use annals_graph::prelude::*;
 
     use super::*;
 

@@ -1,15 +1,16 @@
 //! `annals export` and `annals import`: the messages of a thread as the text of another program, and back.
 //!
 //! `export` writes the messages to stdout and says on stderr what was left out; with `--out` it writes a file and prints
-//! a report. JSON: `{"schema": 1, "thread", "checkpoint", "channel", "form", "messages", "items", "kept", "refused":
+//! a report. JSON: `{"schema": 1, "thread", "checkpoint", "channel", "format", "messages", "items", "kept", "refused":
 //! PROBLEMS, "left_out": {field: count}}`. `import` prints the id of the new thread; JSON: `{"schema": 1, "thread",
-//! "checkpoint", "channel", "form", "items", "messages", "ids_given", "checkpoints", "not_understood": PROBLEMS,
+//! "checkpoint", "channel", "format", "items", "messages", "ids_given", "checkpoints", "not_understood": PROBLEMS,
 //! "left_out": {"count", "first": [{"line", "reason"}]}, "beside": [name]}`. PROBLEMS is `{"count", "first":
 //! [{"position", "reason"}]}`.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 use annals::history::{
     ExportOptions, ExportReport, Framing, ImportOptions, ImportReport, Problems, Snapshot, TransferError,
@@ -33,7 +34,7 @@ pub(crate) fn export(args: &args::Export, store: &Store, out: &mut Output) -> Re
         None => words::message_channel(&at)?,
     };
     let framing = if args.lines { Framing::Lines } else { Framing::List };
-    let options = ExportOptions::new().form(args.form).framing(framing);
+    let options = ExportOptions::new().shared_format(Arc::clone(&args.format)).framing(framing);
     let Some(path) = &args.out else {
         // Every line ends with a newline, so that nothing is left in it.
         let report = at.export_messages(&channel, &options, &mut SafeLines::new(out))?;
@@ -45,7 +46,7 @@ pub(crate) fn export(args: &args::Export, store: &Store, out: &mut Output) -> Re
         let mut document = words::place(&at);
         document["schema"] = json!(1);
         document["channel"] = json!(&*channel);
-        document["form"] = json!(args.form.as_str());
+        document["format"] = json!(args.format.name());
         document["messages"] = json!(report.messages);
         document["items"] = json!(report.items);
         document["kept"] = json!(report.kept);
@@ -101,7 +102,7 @@ pub(crate) fn import(args: &args::Import, store: Option<&Path>, out: &mut Output
     let path = point::named(store)?;
     let store = if path.exists() { point::open(path, OpenOptions::new())? } else { Store::open(path)? };
     let thread = store.thread(&args.name)?;
-    let mut options = ImportOptions::new().form(args.form).channel(args.channel.as_str());
+    let mut options = ImportOptions::new().shared_format(Arc::clone(&args.format)).channel(args.channel.as_str());
     if args.lines {
         options = options.framing(Framing::Lines);
     }
@@ -118,7 +119,7 @@ pub(crate) fn import(args: &args::Import, store: Option<&Path>, out: &mut Output
             "thread": thread.id().as_str(),
             "checkpoint": checkpoint,
             "channel": args.channel,
-            "form": args.form.as_str(),
+            "format": args.format.name(),
             "items": items,
             "messages": messages,
             "ids_given": ids_given,

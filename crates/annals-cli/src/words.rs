@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use annals::base::Value;
-use annals::graph::START;
 use annals::history::Snapshot;
 use annals::store::{Source, StoreError};
+use annals_graph::graph::START;
 use serde_json::{Value as Json, json};
 
 use crate::errors::Failure;

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use annals::prelude::*;
+use annals_graph::prelude::*;
 use serde_json::{Value as Json, json};
 
 const REPEATED: &str = "This sentence is long enough to be found again in another file.";

@@ -111,16 +111,9 @@ fn emit(input: &DeriveInput, channels: &[Channel<'_>]) -> TokenStream {
         }
 
         #[automatically_derived]
-        impl #params ::annals::graph::IntoOutput<#state> for #update #bounds {
-            fn into_output(self) -> ::annals::graph::NodeOutput {
-                ::annals::graph::NodeOutput::update(::std::convert::Into::into(self))
-            }
-        }
-
-        #[automatically_derived]
-        impl #params ::annals::IntoInput<#state> for #update #bounds {
-            fn into_input(self) -> ::annals::Input {
-                ::annals::Input::Update(::std::convert::Into::into(self))
+        impl #params ::annals::state::IntoOutput<#state> for #update #bounds {
+            fn into_output(self) -> ::annals::state::Output {
+                ::annals::state::Output::update(::std::convert::Into::into(self))
             }
         }
 

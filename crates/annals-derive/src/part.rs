@@ -53,16 +53,9 @@ pub(crate) fn emit(input: &DeriveInput, whole: &Path, channels: &[Channel<'_>]) 
         }
 
         #[automatically_derived]
-        impl #params ::annals::graph::IntoOutput<#whole> for #update #bounds {
-            fn into_output(self) -> ::annals::graph::NodeOutput {
-                ::annals::graph::NodeOutput::update(::annals::state::IntoUpdate::<#whole>::into_writes(self))
-            }
-        }
-
-        #[automatically_derived]
-        impl #params ::annals::IntoInput<#whole> for #update #bounds {
-            fn into_input(self) -> ::annals::Input {
-                ::annals::Input::Update(::annals::state::IntoUpdate::<#whole>::into_writes(self))
+        impl #params ::annals::state::IntoOutput<#whole> for #update #bounds {
+            fn into_output(self) -> ::annals::state::Output {
+                ::annals::state::Output::update(::annals::state::IntoUpdate::<#whole>::into_writes(self))
             }
         }
 
@@ -104,18 +97,12 @@ fn as_update(input: &DeriveInput, whole: &Path, channels: &[Channel<'_>]) -> Tok
         }
 
         #[automatically_derived]
-        impl #params ::annals::graph::IntoOutput<#whole> for #part #bounds {
-            fn into_output(self) -> ::annals::graph::NodeOutput {
-                ::annals::graph::NodeOutput::update(::annals::state::IntoUpdate::<#whole>::into_writes(self))
+        impl #params ::annals::state::IntoOutput<#whole> for #part #bounds {
+            fn into_output(self) -> ::annals::state::Output {
+                ::annals::state::Output::update(::annals::state::IntoUpdate::<#whole>::into_writes(self))
             }
         }
 
-        #[automatically_derived]
-        impl #params ::annals::IntoInput<#whole> for #part #bounds {
-            fn into_input(self) -> ::annals::Input {
-                ::annals::Input::Update(::annals::state::IntoUpdate::<#whole>::into_writes(self))
-            }
-        }
     }
 }
 

@@ -185,7 +185,7 @@ fn a_part_is_tied_to_its_whole() {
                 topic: ::std::clone::Clone::clone(&state.topic),",
             "::annals::state::named_writes(self.writes, &[\"topic\", \"all\"])",
             "let update = update.messages(part.messages.to_vec());",
-            "impl ::annals::graph::IntoOutput<Chat> for Answer",
+            "impl ::annals::state::IntoOutput<Chat> for Answer",
             "impl ::annals::IntoInput<Chat> for AnswerUpdate",
         ],
     );

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annals::base::Value;
-use annals::graph::Context;
-use annals::prelude::{
+use annals::state::ROOT;
+use annals_graph::graph::Context;
+use annals_graph::prelude::{
     CompiledGraph, DynSchema, DynState, DynUpdate, Input, IntoInput, Named, NodeResult, Own, StateGraph, StateUpdate,
     Target,
 };
-use annals::state::ROOT;
 use serde_json::{Map, Value as Json, json};
 
 use crate::driver::Driver;
@@ -254,11 +254,11 @@ impl Shape for Plain {
             Json::Object(map) => match map.get("$command") {
                 Some(parts) => Ok(Input::Command(command(parts, &self.channels)?)),
                 None if self.channels.root => {
-                    Ok(IntoInput::<DynState>::into_input(self.channels.root_update(&Json::Object(map))))
+                    Ok(IntoInput::<DynState, _>::into_input(self.channels.root_update(&Json::Object(map))))
                 }
-                None => Ok(IntoInput::<DynState>::into_input(self.channels.update(&map))),
+                None => Ok(IntoInput::<DynState, _>::into_input(self.channels.update(&map))),
             },
-            value if self.channels.root => Ok(IntoInput::<DynState>::into_input(self.channels.root_update(&value))),
+            value if self.channels.root => Ok(IntoInput::<DynState, _>::into_input(self.channels.root_update(&value))),
             _ => Err(Failure::of("InvalidUpdateError")),
         }
     }

@@ -1,8 +1,8 @@
 //! The chunks of a stream as a trace shows them.
 
 use annals::base::{CheckpointId, Value};
-use annals::prelude::{Interrupt, StreamData, StreamPart};
-use annals::{CheckpointPart, DebugPayload, Error, MessagePart, RunError, TaskEnd, TaskStart};
+use annals_graph::prelude::{Interrupt, StreamData, StreamPart};
+use annals_graph::{CheckpointPart, DebugPayload, Error, MessagePart, RunError, TaskEnd, TaskStart};
 use serde_json::{Map, Value as Json, json};
 
 use crate::expr::truthy;

@@ -6,8 +6,8 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context as Waiting, Poll, Waker};
 
-use annals::prelude::{Input, Outcome, StreamMode};
-use annals::{Error, Run, RunOutput, StreamPart, block_on};
+use annals_graph::prelude::{Input, Outcome, StreamMode};
+use annals_graph::{Error, Run, RunOutput, StreamPart, block_on};
 
 /// Which driver runs the graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Expressions: JSON in, JSON out. They never fail on any data.
 
 use annals::base::Value;
-use annals::prelude::Message;
+use annals_graph::prelude::Message;
 use serde_json::{Map, Value as Json, json};
 
 /// What an expression sees.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use annals::base::Value;
-use annals::graph::{BoxError, Context, Interrupted};
-use annals::prelude::{
+use annals_graph::graph::{BoxError, Context, Interrupted};
+use annals_graph::prelude::{
     Command, CompiledGraph, Entry, Entrypoint, Final, Input, IntoInput, NodeResult, StateUpdate, Task,
 };
 use serde_json::{Map, Value as Json, json};
@@ -26,7 +26,7 @@ pub(crate) type Started = HashMap<String, Vec<Slot>>;
 
 /// A task that was started.
 pub(crate) enum Slot {
-    Started(annals::graph::Started<Value>),
+    Started(annals_graph::graph::Started<Value>),
     Ended(Json),
     Failed(Failure),
     /// It asked, or failed in a way that cannot be told twice.
@@ -114,7 +114,7 @@ impl Shape for EntryGraph {
         let Some(parts) = value.get("$command") else {
             return Ok(match value {
                 Json::Null => Input::Continue,
-                value => IntoInput::<Self::State>::into_input(Value::from(value)),
+                value => IntoInput::<Self::State, _>::into_input(Value::from(value)),
             });
         };
         let command = match parts.get("resume").filter(|answer| !answer.is_null()) {
@@ -145,7 +145,7 @@ impl Shape for EntryGraph {
 
 impl Program {
     /// Starts a task: on a thread, or, under the asynchronous driver, as a future.
-    fn start_task(&self, name: &str, context: &Context, input: Value) -> annals::graph::Started<Value> {
+    fn start_task(&self, name: &str, context: &Context, input: Value) -> annals_graph::graph::Started<Value> {
         let def = self.tasks.iter().find(|task| task.name == name);
         let program = Program {
             graph: self.graph.clone(),
@@ -237,7 +237,7 @@ impl Program {
         if let Some(var) = op.get("var").and_then(Json::as_str) {
             let mut caught = match error.downcast_ref::<Failure>() {
                 Some(failure) => failure.to_json(),
-                None => error.downcast_ref::<annals::Error>().map_or_else(|| json!({}), crate::trace::error),
+                None => error.downcast_ref::<annals_graph::Error>().map_or_else(|| json!({}), crate::trace::error),
             };
             caught.as_object_mut().map(|caught| caught.entry("message").or_insert(Json::Null));
             env.vars.insert(var.to_owned(), caught);
@@ -246,7 +246,7 @@ impl Program {
     }
 
     /// Waits for a task as its driver does.
-    async fn result_of(&self, task: annals::graph::Started<Value>) -> NodeResult<Value> {
+    async fn result_of(&self, task: annals_graph::graph::Started<Value>) -> NodeResult<Value> {
         match self.world.driver() {
             Driver::Blocking => task.wait(),
             Driver::Async => task.await,

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
-use annals::prelude::{DynSchema, DynState, DynUpdate, START, StateGraph, Store};
+use annals_graph::prelude::{DynSchema, DynState, DynUpdate, START, StateGraph, Store};
 use serde_json::Value as Json;
 
 use driver::Driver;

@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals::RunError;
 use annals::base::Value;
-use annals::graph::Context;
-use annals::prelude::{CachePolicy, DynState, NodeDefaults, NodeOptions, NodeResult, Own, RetryPolicy};
+use annals_graph::RunError;
+use annals_graph::graph::Context;
+use annals_graph::prelude::{CachePolicy, DynState, NodeDefaults, NodeOptions, NodeResult, Own, RetryPolicy};
 use serde_json::{Map, Value as Json};
 
 use crate::build::Channels;

@@ -6,9 +6,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annals::base::TaskId;
-use annals::graph::{BoxError, Context, IntoOutput, NodeError, NodeOutput};
-use annals::prelude::{Command, DynState, DynUpdate, SendTo, Target};
+use annals::state::Output;
 use annals::store::Cache;
+use annals_graph::graph::{BoxError, Context, IntoOutput, NodeError};
+use annals_graph::prelude::{Command, DynState, DynUpdate, SendTo, Target};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, Channels};
@@ -105,7 +106,7 @@ pub(crate) enum Out {
 }
 
 impl IntoOutput<DynState> for Out {
-    fn into_output(self) -> NodeOutput {
+    fn into_output(self) -> Output {
         match self {
             Self::Update(update) => IntoOutput::<DynState>::into_output(update),
             Self::Command(command) => IntoOutput::<DynState>::into_output(command),
@@ -278,7 +279,7 @@ fn error_seen(error: &NodeError) -> Json {
     // In a later run only the text is left.
     let failure = error.find::<Failure>().cloned().or_else(|| Failure::parse(&error.message));
     let library = || {
-        let shown = match error.find::<annals::Error>() {
+        let shown = match error.find::<annals_graph::Error>() {
             Some(inside) => crate::trace::error(inside),
             None => crate::trace::stored_error(&error.message),
         };

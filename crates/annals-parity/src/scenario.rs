@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use annals::prelude::StreamMode;
+use annals_graph::prelude::StreamMode;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 

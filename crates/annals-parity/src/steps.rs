@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use annals::graph::Drawing;
 use annals::history::HistoryFilter;
-use annals::prelude::{Durability, Interrupt, Snapshot, StateUpdate, Store, StreamMode, Task, Thread};
 use annals::store::Point;
-use annals::{Error, Run};
+use annals_graph::graph::Drawing;
+use annals_graph::prelude::{Durability, Interrupt, Snapshot, StateUpdate, Store, StreamMode, Task, Thread};
+use annals_graph::{Error, Run};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, Shape, build, names};
@@ -269,7 +269,7 @@ impl<'a> Runner<'a> {
         })
     }
 
-    fn input<B: Shape>(&self, built: &B, step: &Record) -> Result<annals::Input, Stop> {
+    fn input<B: Shape>(&self, built: &B, step: &Record) -> Result<annals_graph::Input, Stop> {
         let value = eval(step.get("input").unwrap_or(&Json::Null), &self.env());
         built.input(value).map_err(|failure| Stop::Error(failure.to_json()))
     }

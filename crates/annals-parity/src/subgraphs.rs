@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use annals::graph::{BoxError, Context};
-use annals::prelude::{DynState, Entry, Persistence, TaskState};
 use annals::store::TaskKind;
-use annals::{StateSnapshot, TaskView};
+use annals_graph::graph::{BoxError, Context};
+use annals_graph::prelude::{DynState, Entry, Persistence, TaskState};
+use annals_graph::{StateSnapshot, TaskView};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, Shape, build};

@@ -1,9 +1,9 @@
 //! How a trace shows values, messages, errors and snapshots.
 
 use annals::base::{CheckpointId, Value};
-use annals::prelude::{Interrupt, Thread};
 use annals::store::Source;
-use annals::{EditProblem, Error, RunError, StateSnapshot};
+use annals_graph::prelude::{Interrupt, Thread};
+use annals_graph::{EditProblem, Error, RunError, StateSnapshot};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::Shape;

@@ -4,23 +4,29 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
 
 use super::{Framing, Problems, TransferError};
-use crate::base::{IdSource, PayloadRef, Timestamp, Value};
+use crate::base::{Fresh, IdSource, PayloadRef, Timestamp, Value};
 use crate::history::snapshot::{Snapshot, item_message};
-use crate::message::pydantic_ai::Fresh;
 use crate::message::text::{JsonStyle, json_write};
-use crate::message::{FormWriter, MessageForm, Written};
+use crate::message::{FormatWriter, LangChainFormat, MessageFormat, Written};
 use crate::store::{ChannelValue, ItemRange, StoreError};
 
 /// As an import reads it, and as Python does: `NaN`, and integers of any length.
 const STYLE: JsonStyle = JsonStyle { not_finite: true, ..JsonStyle::PYDANTIC };
 
-/// In which form and how messages are exported.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The format of exported messages, and their framing.
+#[derive(Clone, Debug)]
 pub struct ExportOptions {
-    form: MessageForm,
+    format: Arc<dyn MessageFormat>,
     framing: Framing,
+}
+
+impl Default for ExportOptions {
+    fn default() -> Self {
+        Self { format: Arc::new(LangChainFormat), framing: Framing::default() }
+    }
 }
 
 impl ExportOptions {
@@ -29,10 +35,16 @@ impl ExportOptions {
         Self::default()
     }
 
-    /// Sets the form of each message.
+    /// Sets the format of each message.
     #[must_use]
-    pub fn form(mut self, form: MessageForm) -> Self {
-        self.form = form;
+    pub fn format(self, format: impl MessageFormat + 'static) -> Self {
+        self.shared_format(Arc::new(format))
+    }
+
+    /// Sets the format of each message, chosen at run time.
+    #[must_use]
+    pub fn shared_format(mut self, format: Arc<dyn MessageFormat>) -> Self {
+        self.format = format;
         self
     }
 
@@ -73,7 +85,7 @@ impl Snapshot {
     /// # Example
     /// ```
     /// use annals::history::{ExportOptions, Framing};
-    /// use annals::message::MessageForm;
+    /// use annals::message::OpenAiFormat;
     /// use annals::prelude::*;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -82,7 +94,7 @@ impl Snapshot {
     /// # let thread = Store::memory().thread("chat")?;
     /// # graph.invoke(&thread, DynUpdate::new().messages("messages", [Message::human("hi")]))?;
     /// let mut lines = Vec::new();
-    /// let options = ExportOptions::new().form(MessageForm::OpenAi).framing(Framing::Lines);
+    /// let options = ExportOptions::new().format(OpenAiFormat).framing(Framing::Lines);
     /// let report = thread.head()?.expect("it ran").export_messages("messages", &options, &mut lines)?;
     /// assert_eq!(String::from_utf8(lines)?, "{\"role\":\"user\",\"content\":\"hi\"}\n");
     /// assert_eq!(report.left_out["id"], 1);
@@ -103,7 +115,7 @@ impl Snapshot {
         let mut export = Export {
             options,
             out: BufWriter::new(out),
-            writer: FormWriter::new(options.form),
+            writer: options.format.writer(),
             began: self.store().now(),
             ids: IdSource::from_seed(self.store().mint_seed()),
             report: ExportReport::default(),
@@ -131,7 +143,7 @@ impl Snapshot {
 struct Export<'a> {
     options: &'a ExportOptions,
     out: BufWriter<&'a mut dyn Write>,
-    writer: FormWriter,
+    writer: Box<dyn FormatWriter>,
     /// The moment of what has none.
     began: Timestamp,
     ids: IdSource,

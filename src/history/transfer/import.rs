@@ -3,21 +3,21 @@
 //! *Absent:* merging: what is read stands in the list as it comes, messages with one id beside each other included.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::sync::Arc;
 
 use super::{BrokenLines, Framing, Problems, TransferError};
 use crate::base::limits::{IMPORT_BYTES_MAX, IMPORT_MESSAGES_MAX};
-use crate::base::{CheckpointId, IdSource, Namespace, Payload, Timestamp, Value};
+use crate::base::{CheckpointId, Fresh, IdSource, Namespace, Payload, Timestamp, Value};
 use crate::history::Thread;
-use crate::message::pydantic_ai::Fresh;
 use crate::message::text::{JsonItems, JsonItemsError};
-use crate::message::{Message, MessageError, MessageForm, Role, ensure_ids};
+use crate::message::{LangChainFormat, Message, MessageError, MessageFormat, Role, ensure_ids};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, payload_fits};
 use crate::store::{Batch, NewCheckpoint, Parent, Source};
 
-/// In which form messages are imported, and where to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The format of imported messages, and the channel they go to.
+#[derive(Clone, Debug)]
 pub struct ImportOptions {
-    form: MessageForm,
+    format: Arc<dyn MessageFormat>,
     channel: String,
     framing: Option<Framing>,
     is_lenient: bool,
@@ -29,10 +29,16 @@ impl ImportOptions {
         Self::default()
     }
 
-    /// Sets the form of each message.
+    /// Sets the format of each message.
     #[must_use]
-    pub fn form(mut self, form: MessageForm) -> Self {
-        self.form = form;
+    pub fn format(self, format: impl MessageFormat + 'static) -> Self {
+        self.shared_format(Arc::new(format))
+    }
+
+    /// Sets the format of each message, chosen at run time.
+    #[must_use]
+    pub fn shared_format(mut self, format: Arc<dyn MessageFormat>) -> Self {
+        self.format = format;
         self
     }
 
@@ -59,13 +65,13 @@ impl ImportOptions {
     /// # Example: a broken line
     /// ```
     /// use annals::history::ImportOptions;
-    /// use annals::message::MessageForm;
+    /// use annals::message::OpenAiFormat;
     /// use annals::prelude::*;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let whole = r#"{"role": "user", "content": "a"}"#;
     /// let lines = format!("{whole}\n{{\"role\": \"us\n{whole}\n");
-    /// let options = ImportOptions::new().form(MessageForm::OpenAi);
+    /// let options = ImportOptions::new().format(OpenAiFormat);
     /// let thread = Store::memory().thread("strict")?;
     /// let error = thread.import_messages(&options, lines.as_bytes()).unwrap_err();
     /// assert!(error.to_string().starts_with("line 2, column 13: expected no control character in a text"));
@@ -86,7 +92,7 @@ impl ImportOptions {
 
 impl Default for ImportOptions {
     fn default() -> Self {
-        Self { form: MessageForm::default(), channel: "messages".into(), framing: None, is_lenient: false }
+        Self { format: Arc::new(LangChainFormat), channel: "messages".into(), framing: None, is_lenient: false }
     }
 }
 
@@ -131,13 +137,13 @@ impl Thread {
     /// # Example
     /// ```
     /// use annals::history::ImportOptions;
-    /// use annals::message::MessageForm;
+    /// use annals::message::OpenAiFormat;
     /// use annals::prelude::*;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let text = r#"[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}, 5]"#;
     /// let thread = Store::memory().thread("chat")?;
-    /// let report = thread.import_messages(&ImportOptions::new().form(MessageForm::OpenAi), text.as_bytes())?;
+    /// let report = thread.import_messages(&ImportOptions::new().format(OpenAiFormat), text.as_bytes())?;
     /// assert_eq!((report.messages, report.not_understood.count), (3, 1));
     /// assert_eq!(thread.head()?.expect("it was made").tail("messages", 9)?.len(), 3);
     /// # Ok(())
@@ -234,7 +240,7 @@ impl Import<'_> {
     }
 
     fn read(&mut self, item: Value) -> Result<Vec<Message>, MessageError> {
-        self.options.form.read(item, &mut Fresh::new(&self.began, &mut self.ids))
+        self.options.format.read(item, &mut Fresh::new(&self.began, &mut self.ids))
     }
 
     /// Takes an item that begins in a line.
@@ -310,7 +316,7 @@ impl Import<'_> {
             source: Source::Update,
             created_at: store.now(),
             run: None,
-            metadata: Some(format!("{{\"imported\":\"{}\"}}", self.options.form.as_str())),
+            metadata: Some(format!("{{\"imported\":\"{}\"}}", self.options.format.name())),
             parents: [].into(),
             tasks: Vec::new(),
             consumed: Vec::new(),
@@ -354,6 +360,9 @@ impl From<JsonItemsError> for Ended {
             JsonItemsError::Io(error) => error.into(),
             JsonItemsError::NotJson { line, column, reason } => {
                 Self(TransferError::NotJson { line, column, reason, messages: 0 })
+            }
+            other => {
+                Self(TransferError::Io { what: "import", messages: 0, source: io::Error::other(other.to_string()) })
             }
         }
     }

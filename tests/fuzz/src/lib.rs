@@ -4,7 +4,7 @@
 
 use annals::base::value::decode_bytes;
 use annals::base::{Codec, IdSource, SystemClock, Value};
-use annals::message::pydantic_ai::Fresh;
+use annals_pydantic_ai::Fresh;
 use annals::message::{Message, MessageError, message_to_dict, messages_from_dict};
 
 /// Reads a value: JSON, or else MessagePack, which also knows bytes and extensions.

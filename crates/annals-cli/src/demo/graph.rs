@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use annals::prelude::*;
+use annals_graph::prelude::*;
 
 use super::files::{self, FileRef, TextFile};
 use super::report::{self, Analysis};
@@ -47,7 +47,7 @@ pub(crate) struct Research {
 }
 
 /// Returns the graph.
-pub(crate) fn graph() -> annals::Result<CompiledGraph<Research>> {
+pub(crate) fn graph() -> annals_graph::Result<CompiledGraph<Research>> {
     let graph = StateGraph::<Research>::new()
         .name("research")
         .node("list", list)

@@ -19,10 +19,10 @@ mod text;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
-use annals::IntoInput;
 use annals::history::Snapshot;
-use annals::prelude::*;
 use annals::store::Source;
+use annals_graph::IntoInput;
+use annals_graph::prelude::*;
 use serde_json::json;
 
 use crate::args;
@@ -144,7 +144,7 @@ impl Demo<'_> {
             Some(_) => self.runner.drive(Input::Continue, &mut self.tally, out)?.is_done(),
             None => {
                 let first = Research::update().folder(self.plan.folder.as_str()).top_terms(TOP_TERMS);
-                self.runner.drive(IntoInput::<Research>::into_input(first), &mut self.tally, out)?.is_done()
+                self.runner.drive(IntoInput::<Research, _>::into_input(first), &mut self.tally, out)?.is_done()
             }
         };
         self.report(out)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use annals::prelude::*;
+use annals_graph::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::graph::Research;

@@ -11,11 +11,11 @@ fn messages_go_to_a_file_and_come_back() {
     let bench = Bench::new();
     let chat = json!([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello\u{1b}"}, 5]);
     fs::write(bench.path("chat.json"), chat.to_string()).unwrap();
-    let imported = bench.annals(&["import", "chat.json", "--form", "openai", "--name", "chat"]);
+    let imported = bench.annals(&["import", "chat.json", "--format", "openai", "--name", "chat"]);
     assert_eq!((code(&imported), String::from_utf8_lossy(&imported.stdout).as_ref()), (0, "chat\n"));
     assert!(stderr(&imported).contains("3 messages imported\n1 were not understood"), "{}", stderr(&imported));
 
-    let exported = bench.annals(&["export", "chat", "--form", "openai"]);
+    let exported = bench.annals(&["export", "chat", "--format", "openai"]);
     assert!(!exported.stdout.contains(&0x1b), "nothing steers the terminal");
     assert_eq!(serde_json::from_slice::<serde_json::Value>(&exported.stdout).unwrap(), chat);
     assert!(stderr(&exported).contains("the form has no place for: id (2)"), "{}", stderr(&exported));
@@ -83,7 +83,7 @@ fn a_transfer_that_cannot_be_says_why() {
         (["import", "none.json", "--name", "new"], 3, "no file"),
         (["export", "bad", "--channel", "other"], 3, "holds no list"),
         (["export", "bad", "--out", "bad.json"], 5, "exists already"),
-        (["export", "bad", "--form", "word"], 2, "no form"),
+        (["export", "bad", "--format", "word"], 2, "unknown message format"),
     ] {
         let output = bench.annals(&arguments);
         assert_eq!(code(&output), exit, "{arguments:?}: {output:?}");

@@ -8,8 +8,8 @@ use annals::message::{
     AddMessages, DeltaReducer, DeltaWrite, Message, MessageError, MessageLike, ensure_message_ids,
     messages_delta_reducer,
 };
-use annals::prelude::{Context, DynSchema, DynState, DynUpdate, END, START, StateGraph, StreamData, StreamMode};
 use annals::state::List;
+use annals_graph::prelude::{Context, DynSchema, DynState, DynUpdate, END, START, StateGraph, StreamData, StreamMode};
 use serde_json::{Value as Json, json};
 
 use super::encode::{Data, encode_message, encode_messages};
@@ -75,7 +75,7 @@ fn update(data: &Data) -> DynUpdate {
 }
 
 /// A failure of a graph, or of the message in it.
-fn run_failure(error: annals::Error) -> Failure {
+fn run_failure(error: annals_graph::Error) -> Failure {
     let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
     while let Some(inner) = cause {
         if let Some(message) = inner.downcast_ref::<MessageError>() {

@@ -7,13 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use annals::base::{IdSource, SystemClock, Value};
-use annals::message::pydantic_ai::{
+use annals_graph::prelude::*;
+use annals_pydantic_ai::Moment;
+use annals_pydantic_ai::RunHistory as _;
+use annals_pydantic_ai::{
     FeedbackCause, FeedbackContent, FeedbackRetry, Fresh, InstructionPart, ModelMessage, ModelRequest, ModelResponse,
     RequestPart, RequestState, ResponseState, RetryFeedbackPart, RunUsage, ToolCallPart, ToolContent, ToolOutcome,
     ToolRetry, ToolRetryCause, ToolReturnPart, UsageLimits, UserContent, UserPromptPart, from_value, join_instructions,
     repair_messages, to_value,
 };
-use annals::prelude::*;
 
 use super::agent_events::{OUTPUT_TOOL, called, returned, streamed};
 use super::agent_prompts::{clean, system_prompts};
@@ -94,7 +96,7 @@ impl Session {
     /// Gives a request what it lacks to be sent in this run.
     fn complete(&self, mut request: ModelRequest, told: &mut Told) -> ModelRequest {
         request.instructions = self.instructions(told);
-        let now = Fresh::new(&SystemClock, &mut told.ids).now();
+        let now: Moment = Fresh::new(&SystemClock, &mut told.ids).now().into();
         request.timestamp.get_or_insert(now);
         request.run_id.get_or_insert(self.run_id.clone());
         request.conversation_id.get_or_insert(self.conversation_id.clone());
@@ -169,7 +171,7 @@ impl Session {
             *attempt += 1;
             let retry = FeedbackRetry { cause: FeedbackCause::NoOutput, attempt: Some(*attempt), max_retries: Some(1) };
             let content = FeedbackContent::Text("Please return text.".into());
-            let timestamp = Fresh::new(&SystemClock, &mut told.ids).now();
+            let timestamp = Fresh::new(&SystemClock, &mut told.ids).now().into();
             parts.push(RetryFeedbackPart { content, retry, timestamp }.into());
         }
         parts.extend(beside);
@@ -183,7 +185,7 @@ impl Session {
         told: &mut Told,
         beside: &mut Vec<RequestPart>,
     ) -> Result<ToolReturnPart, String> {
-        let timestamp = Fresh::new(&SystemClock, &mut told.ids).now();
+        let timestamp = Fresh::new(&SystemClock, &mut told.ids).now().into();
         let mut part = ToolReturnPart {
             tool_name: call.tool_name.clone(),
             content: ToolContent::text("Final result processed."),
@@ -463,7 +465,7 @@ fn begin(
     told: &mut Told,
 ) -> Result<Vec<ModelMessage>, &'static str> {
     let prompt = get(&session.run, "prompt").as_str().map(UserContent::from);
-    let timestamp = Fresh::new(&SystemClock, &mut told.ids).now();
+    let timestamp = Fresh::new(&SystemClock, &mut told.ids).now().into();
     match (prompt, history.pop()) {
         (Some(content), last) => {
             let is_first = last.is_none();

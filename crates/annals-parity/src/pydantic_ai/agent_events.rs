@@ -3,7 +3,7 @@
 //! *Absent:* reading the stream as it comes; the model has said all when the run goes on.
 
 use annals::base::{IdSource, SystemClock, Value};
-use annals::message::pydantic_ai::{
+use annals_pydantic_ai::{
     FinalResultEvent, Fresh, ModelResponse, PartEndEvent, ResponsePart, StreamEvent, StreamedParts, TextPiece,
     ThinkingPiece, ToolArgs, ToolCallPart, ToolCallPiece, ToolReturnPart,
 };
@@ -27,7 +27,7 @@ pub(super) fn streamed(
         stream.take(chunk, fresh, events)?;
     }
     stream.end_part(None, events);
-    let mut response = ModelResponse::new(stream.parts.parts().cloned().collect(), fresh.now());
+    let mut response = ModelResponse::new(stream.parts.parts().cloned().collect(), fresh.now().into());
     response.usage.counts.input_tokens = 50;
     response.usage.counts.output_tokens = i64::try_from(chunks.len())?;
     Ok(response)
@@ -104,7 +104,7 @@ pub(super) fn called(call: &ToolCallPart, is_output: bool) -> Value {
 
 /// Returns the event of a call that has ended.
 pub(super) fn returned(part: &ToolReturnPart, is_output: bool) -> Value {
-    let part = annals::message::pydantic_ai::RequestPart::from(part.clone()).to_value();
+    let part = annals_pydantic_ai::RequestPart::from(part.clone()).to_value();
     if is_output {
         return object([("part", part), ("event_kind", "output_tool_result".into())]);
     }

@@ -3,7 +3,7 @@
 //! *Absent:* the run.
 
 use annals::base::{IdSource, SystemClock, Value};
-use annals::message::pydantic_ai::{
+use annals_pydantic_ai::{
     Fresh, ModelMessage, Moment, RequestPart, RequestState, ResponseState, Scope, SystemPromptPart, repair_messages,
 };
 
@@ -47,7 +47,7 @@ pub(super) fn clean(
         _ => return history,
     };
     let mut history = repair_messages(history, broken_off);
-    let now = Fresh::new(&SystemClock, &mut IdSource::new()).now();
+    let now = Fresh::new(&SystemClock, &mut IdSource::new()).now().into();
     let functions = get(agent, "dynamic_system_prompts").as_list().unwrap_or_default();
     let requests = |history: &mut Vec<ModelMessage>, change: &mut dyn FnMut(&mut Vec<RequestPart>)| {
         for message in history {

@@ -2,7 +2,7 @@
 
 use annals::base::{Clock, IdSource, Map, Timestamp, Value};
 use annals::message::Message;
-use annals::message::pydantic_ai::{Fresh, ModelMessage, Moment, from_langchain, from_value, to_langchain};
+use annals_pydantic_ai::{Fresh, ModelMessage, Moment, from_langchain, from_value, to_langchain};
 
 use super::ops::{dumped, get};
 use crate::Res;
@@ -42,7 +42,7 @@ fn read(messages: &Value, input: &Value) -> Res<Vec<ModelMessage>> {
 }
 
 fn dump(history: &[ModelMessage]) -> Value {
-    dumped(&annals::message::pydantic_ai::to_value(history))
+    dumped(&annals_pydantic_ai::to_value(history))
 }
 
 /// Returns the flat dictionaries without fields that are as they are by default.

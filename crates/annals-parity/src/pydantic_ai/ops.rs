@@ -1,8 +1,8 @@
 //! The operations of the vectors, but for those of streams.
 
 use annals::base::{IdSource, Map, SystemClock, Value};
-use annals::message::pydantic_ai as ai;
-use annals::message::pydantic_ai::{
+use annals_pydantic_ai as ai;
+use annals_pydantic_ai::{
     ArgsError, File, ForceDownload, Fresh, ModelMessage, ModelResponse, PathPart, RequestPart, RequestUsage,
     ResponsePart, RunUsage, SanitizeOptions, UserItem,
 };

@@ -1,7 +1,7 @@
 //! The operations on parts that stream in.
 
 use annals::base::{Map, Value};
-use annals::message::pydantic_ai::{
+use annals_pydantic_ai::{
     Citation, DeltaError, Fresh, PartDelta, PartOrDelta, PartsError, ResponsePart, StreamEvent, StreamedParts,
     TextPiece, ThinkingPiece, ToolArgs, ToolCallPiece,
 };

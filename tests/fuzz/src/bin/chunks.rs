@@ -3,7 +3,7 @@
 #![no_main]
 
 use annals::base::Value;
-use annals::message::pydantic_ai::{PartDelta, PartOrDelta};
+use annals_pydantic_ai::{PartDelta, PartOrDelta};
 use annals::message::{Message, message_chunk_to_message};
 use annals_fuzz::{load_again, loaded, value, with_fresh};
 use libfuzzer_sys::fuzz_target;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::{env, fs, process};
 
 use annals::history::ExportOptions;
-use annals::prelude::*;
+use annals_graph::prelude::*;
 use annals::store::{KvQuery, OpenOptions, StoreError, Synchronous};
 use libfuzzer_sys::fuzz_target;
 use rusqlite::types::Value as Sql;

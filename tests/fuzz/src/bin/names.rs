@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use annals::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId};
 use annals::history::{ImportOptions, Thread};
-use annals::message::{MessageClass, MessageForm, parse_data_uri};
-use annals::prelude::*;
+use annals::message::{MessageClass, parse_data_uri};
+use annals_graph::prelude::*;
 use libfuzzer_sys::fuzz_target;
 
 fn check<T: FromStr<Err: Display> + Copy + PartialEq + Debug>(text: &str, shown: impl FnOnce(T) -> String) {
@@ -31,7 +31,6 @@ fuzz_target!(|bytes: &[u8]| {
     check(text, |id: CheckpointId| id.to_string());
     check(text, |id: TaskId| id.to_string());
     check(text, |id: RunId| id.to_string());
-    check(text, |form: MessageForm| form.as_str().to_owned());
     check(text, |class: MessageClass| class.name().to_owned());
     if let Ok(id) = ThreadId::new(text) {
         assert_eq!(id.as_str(), text);

@@ -3,12 +3,12 @@
 #![no_main]
 
 use annals::base::Value;
-use annals::message::{FormWriter, Message, MessageForm};
+use annals::message::{Message, MessageFormat, OpenAiFormat};
 use annals_fuzz::{load_again, loaded, value, with_fresh};
 use libfuzzer_sys::fuzz_target;
 
 fn read(item: Value) -> Option<Vec<Message>> {
-    loaded(with_fresh(|fresh| MessageForm::OpenAi.read(item, fresh)))
+    loaded(with_fresh(|fresh| OpenAiFormat.read(item, fresh)))
 }
 
 fuzz_target!(|bytes: &[u8]| {
@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
         item => vec![item],
     };
     for message in items.into_iter().filter_map(read).flatten() {
-        let written = with_fresh(|fresh| FormWriter::new(MessageForm::OpenAi).push(message.clone(), fresh));
+        let written = with_fresh(|fresh| OpenAiFormat.writer().push(message.clone(), fresh));
         assert_eq!(written.items.is_empty(), !written.refused.is_empty(), "written or refused: {message:?}");
         // A tool call whose arguments are no JSON is written, as LangChain writes it, and refused, as LangChain refuses it.
         for again in written.items.into_iter().filter_map(read).flatten() {

@@ -3,7 +3,7 @@
 #![no_main]
 
 use annals::base::Value;
-use annals::message::pydantic_ai::{dump, load, to_langchain, to_value};
+use annals_pydantic_ai::{dump, load, to_langchain, to_value};
 use annals_fuzz::{load_again, loaded, with_fresh};
 use libfuzzer_sys::fuzz_target;
 

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 use annals::base::Value;
 use annals::message::blocks::{Annotation, ContentBlock, Index};
-use annals::message::pydantic_ai as pai;
+use annals_pydantic_ai as pai;
 use annals::message::{Chunk, Content, Message, MessageClass, MessageParts, Role, ToolCall, ToolCallChunk, Usage};
 use annals_fuzz::value;
 use libfuzzer_sys::fuzz_target;

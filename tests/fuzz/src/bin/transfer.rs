@@ -3,8 +3,9 @@
 #![no_main]
 
 use annals::history::{ExportOptions, Framing, ImportOptions};
-use annals::message::MessageForm;
-use annals::prelude::Store;
+use annals::message::OpenAiFormat;
+use annals_pydantic_ai::PydanticAiFormat;
+use annals_graph::prelude::Store;
 use libfuzzer_sys::fuzz_target;
 
 /// Returns the thread as lines; nothing if the bytes were refused.
@@ -29,9 +30,8 @@ fn through(options: &ImportOptions, bytes: &[u8]) -> Option<Vec<u8>> {
 fuzz_target!(|bytes: &[u8]| {
     // What another form does not understand is kept as it is, and may be a dictionary.
     let options = ImportOptions::new();
-    for form in [MessageForm::OpenAi, MessageForm::PydanticAi] {
-        let _ = through(&options.clone().form(form), bytes);
-    }
+    let _ = through(&options.clone().format(OpenAiFormat), bytes);
+    let _ = through(&options.clone().format(PydanticAiFormat), bytes);
     let lenient = through(&options.clone().lenient(), bytes);
     let Some(lines) = through(&options, bytes) else { return };
     let text = String::from_utf8_lossy(&lines);

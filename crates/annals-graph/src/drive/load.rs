@@ -1,0 +1,204 @@
+//! Getting a head: from the cache if it is still the one in the file, else from the file.
+
+use std::sync::Arc;
+
+use crate::base::{CheckpointId, ListRef};
+use crate::error::Error;
+use crate::exec::{DeltaBase, Head, Loader, RunError};
+use crate::graph::Graph;
+use crate::history::Thread;
+use crate::span::span;
+use crate::state::erased::field_of;
+use crate::state::{FieldKind, StateRef};
+use crate::store::{CachedHead, ItemRange, ItemRow, Point, Source, StoreError, WriteRecord, WriteValue};
+
+use super::held::Held;
+use super::host::RunHost;
+
+/// A head, and what the file's head was when it was got.
+pub(super) struct Loaded {
+    pub(super) head: Head,
+    pub(super) newest: Option<CheckpointId>,
+}
+
+/// Gets the head of a namespace, or of one of its checkpoints.
+pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result<Loaded, Error> {
+    thread.store().wait_for_left();
+    let newest = thread.store().backend().head_id(thread.id(), thread.namespace())?;
+    let newest_point = newest.map(|newest| thread.point(newest));
+    match at.or(newest_point.as_ref()) {
+        Some(wanted) => load_at(graph, thread, wanted, newest, &Held::default()),
+        None => Ok(Loaded { head: Head::empty(graph), newest: None }),
+    }
+}
+
+/// Gets what a graph inside a task begins on, which need not be the newest checkpoint of its namespace.
+pub(super) fn load_begun(graph: &Graph, thread: &Thread, at: Option<&Point>, host: &RunHost) -> Result<Loaded, Error> {
+    thread.store().wait_for_left();
+    if at.is_some_and(|wanted| host.held.hides(graph, wanted)) {
+        host.store_held()?;
+    }
+    let newest = host.held.head_id(thread)?;
+    match at {
+        Some(wanted) => load_at(graph, thread, wanted, newest, &host.held),
+        None => Ok(Loaded { head: Head::empty(graph), newest }),
+    }
+}
+
+fn load_at(
+    graph: &Graph,
+    thread: &Thread,
+    wanted: &Point,
+    newest: Option<CheckpointId>,
+    held: &Held,
+) -> Result<Loaded, Error> {
+    span!("load", thread = %thread.id());
+    let mut head = match held.head(graph, wanted).or_else(|| cached(graph, thread, wanted, newest)) {
+        Some(head) => head,
+        None => read(graph, thread, wanted)?,
+    };
+    let writes = held.writes(thread, wanted)?;
+    let writes = with_bases(graph, thread, wanted, writes, Some(&head.state))?;
+    head.set_pending(writes);
+    Ok(Loaded { head, newest })
+}
+
+/// Gets the head that a run left in a namespace, while its commits may still be on their way to the file.
+pub(super) fn left_by_run(graph: &Graph, thread: &Thread, left: CheckpointId) -> Option<Loaded> {
+    let cached = thread.store().heads().take(thread.id(), thread.namespace(), graph.id)?;
+    let head = cached.head.downcast::<Head>().ok().filter(|_| cached.checkpoint == left)?;
+    Some(Loaded { head: *head, newest: Some(left) })
+}
+
+fn cached(graph: &Graph, thread: &Thread, wanted: &Point, newest: Option<CheckpointId>) -> Option<Head> {
+    let cached = thread.store().heads().take(thread.id(), &wanted.namespace, graph.id)?;
+    if cached.checkpoint != wanted.checkpoint {
+        // Looking at the past does not cost the next turn its head.
+        if Some(cached.checkpoint) == newest {
+            thread.store().heads().put(cached);
+        }
+        return None;
+    }
+    cached.head.downcast::<Head>().ok().map(|head| *head)
+}
+
+/// Keeps a head for the next run.
+pub(super) fn keep(graph: &Graph, thread: &Thread, head: Head) {
+    let Some(checkpoint) = head.checkpoint.map(|checkpoint| checkpoint.id) else { return };
+    thread.store().heads().put(CachedHead {
+        thread: thread.id().clone(),
+        namespace: thread.namespace().clone(),
+        checkpoint,
+        schema: graph.id,
+        bytes: head.bytes,
+        head: Box::new(head),
+    });
+}
+
+fn read(graph: &Graph, thread: &Thread, point: &Point) -> Result<Head, Error> {
+    span!("read_head", thread = %thread.id(), checkpoint = %point.checkpoint);
+    let backend = thread.store().backend();
+    let state = backend.state(point)?;
+    let mut loader = Loader::new(graph, &state)?;
+    for channel in loader.lists() {
+        let name = Arc::clone(&graph.channels[channel as usize]);
+        each_item(thread, point, &name, |row| loader.item(channel, row))?;
+        if !point.namespace.is_root()
+            && graph.is_field(channel)
+            && let Some(of) = backend.shared_list(point, &name)?
+        {
+            loader.shares(channel, of);
+        }
+    }
+    for (field, of) in loader.input_lists() {
+        if let Some(base) = base(graph, thread, point, field, &of, None)? {
+            loader.input_list(field, of, &base)?;
+        }
+    }
+    if loader.needs_input() {
+        let writes = input_writes(thread, point)?;
+        loader.input(with_bases(graph, thread, point, writes, None)?)?;
+    }
+    Ok(loader.finish())
+}
+
+/// Visits the items of a list. What `visit` fails with is returned as it is.
+fn each_item(
+    thread: &Thread,
+    point: &Point,
+    channel: &str,
+    mut visit: impl FnMut(ItemRow<'_>) -> Result<(), RunError>,
+) -> Result<(), Error> {
+    let mut failed = None;
+    let visited = thread.store().backend().items(point, channel, ItemRange::All, &mut |row| {
+        visit(row).map_err(|error| {
+            let reason = error.to_string();
+            failed = Some(error);
+            // Ends the visit; the error itself is in `failed`.
+            StoreError::Invalid { field: "item", reason }
+        })
+    });
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(visited?),
+    }
+}
+
+/// Finds the lists that stored deltas tell of: in the state of their checkpoint, or in the store.
+fn with_bases(
+    graph: &Graph,
+    thread: &Thread,
+    at: &Point,
+    writes: Vec<WriteRecord>,
+    state: Option<&StateRef>,
+) -> Result<Vec<(WriteRecord, Option<DeltaBase>)>, Error> {
+    let with_base = |write: WriteRecord| {
+        let base = match (&write.value, field_of(&*graph.layout, &write.channel)) {
+            (WriteValue::Delta(delta), Ok(field)) => base(graph, thread, at, field, &delta.of, state)?,
+            _ => None,
+        };
+        Ok((write, base))
+    };
+    writes.into_iter().map(with_base).collect()
+}
+
+fn base(
+    graph: &Graph,
+    thread: &Thread,
+    at: &Point,
+    field: usize,
+    of: &ListRef,
+    state: Option<&StateRef>,
+) -> Result<Option<DeltaBase>, Error> {
+    let layout = &*graph.layout;
+    let is_own = of.namespace == at.namespace && of.checkpoint == at.checkpoint && of.channel == *layout.name(field);
+    if let (true, Some(state)) = (is_own, state) {
+        return Ok(layout.list(state, field).map(|list| DeltaBase { list, is_own }));
+    }
+    if layout.kind(field) != FieldKind::List {
+        return Ok(None);
+    }
+    let point = Point { thread: at.thread.clone(), namespace: of.namespace.clone(), checkpoint: of.checkpoint };
+    let mut read = layout.initial();
+    each_item(thread, &point, &of.channel, |row| Ok(layout.load_item(&mut read, field, row.slot, row.payload())?))?;
+    Ok(layout.list(&read, field).map(|list| DeltaBase { list, is_own }))
+}
+
+/// The writes that hold the input of a checkpoint; a fork has those of what it was forked from.
+fn input_writes(thread: &Thread, point: &Point) -> Result<Vec<WriteRecord>, Error> {
+    let backend = thread.store().backend();
+    let mut at = Some(point.clone());
+    while let Some(point) = at {
+        let Some(record) = backend.checkpoint(&point)? else { break };
+        let input = record.tasks.iter().find(|task| &*task.name == crate::graph::START).map(|task| task.id);
+        let writes: Vec<_> = backend.writes(&point)?.into_iter().filter(|write| Some(write.task) == input).collect();
+        if !writes.is_empty() || record.source != Source::Fork {
+            return Ok(writes);
+        }
+        at = match (record.parent, record.forked_from) {
+            (Some(parent), _) => Some(Point { checkpoint: parent, ..point }),
+            (None, forked_from) => forked_from,
+        };
+    }
+    Ok(Vec::new())
+}

@@ -1,0 +1,43 @@
+//! Floor 6: the only code that blocks, spawns or waits.
+//!
+//! A driver is a loop around the machine: it loads heads, runs tasks on threads, commits batches and passes events on.
+//! *Absent:* decisions about supersteps, which are the machine's, and SQL.
+//!
+//! Invariants: what a run acknowledged is as durable as its [`Durability`] says; a run that lost a race is told so; a
+//! head goes back into the cache only if it is what the file holds.
+
+mod added;
+mod attempt;
+mod begun;
+mod blocking;
+mod cache;
+mod call;
+mod children;
+mod edit;
+mod feed;
+mod held;
+mod host;
+mod inside;
+mod key;
+mod load;
+mod nonblocking;
+mod outcome;
+mod place;
+mod pool;
+mod run;
+mod share;
+mod snapshot;
+mod streams;
+mod timer;
+
+pub use added::{ListChanges, RunState};
+pub use edit::{StateUpdate, UpdateAs};
+pub use nonblocking::block_on;
+pub use outcome::Outcome;
+pub use place::RunOn;
+pub use run::{AsArgument, AsInput, AsUpdate, Durability, Input, IntoInput, Run};
+pub use snapshot::{StateHistory, StateSnapshot, TaskState, TaskView};
+pub use streams::{AsyncStream, RunOutput, Stream};
+#[cfg(feature = "tokio")]
+pub use timer::TokioTimer;
+pub use timer::{Sleep, Timer};

@@ -1,0 +1,622 @@
+//! Starting a run: on what, with what, and what comes back.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::base::limits::RECURSION_LIMIT_DEFAULT;
+use crate::base::{CheckpointId, Clock, IdSource, Namespace, RunId, SystemClock, Value};
+use crate::error::Error;
+use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, Saving, Start, answers_by_id};
+use crate::graph::{Breakpoints, Command, CompiledGraph, Entry, Graph, Host, RunControl, Scope, input_writes};
+use crate::history::Thread;
+use crate::state::erased::{field_of, resolve};
+use crate::state::{IntoUpdate, StateError, Writes};
+use crate::store::Kv;
+use crate::store::batch::Sequence;
+
+use super::begun::Begun;
+use super::blocking::Driver;
+use super::children::Children;
+use super::feed::Feed;
+use super::host::RunHost;
+use super::nonblocking::AsyncDriver;
+use super::outcome::{Outcome, finish};
+use super::place::{Place, RunOn};
+use super::pool::{in_task, unblock};
+use super::timer::{self, ParkTimer, Timer};
+use super::{inside, load};
+
+/// When a superstep counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// When it is committed: what follows starts after that. No acknowledged superstep is lost.
+    Sync,
+    /// When it is handed to the background writer; the run returns when its last checkpoint is committed. A crash
+    /// may take the last superstep, which is then run again. A conflict may surface one superstep late.
+    #[default]
+    Async,
+    /// When the run ends: nothing is written before, then all of it as one checkpoint, together with those of the graphs
+    /// inside that keep their state. A crash loses the run, and all of it. For runs whose steps nobody will look back at.
+    Exit,
+}
+
+/// What a run is given.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A change: the graph starts at its entry.
+    Update(Writes),
+    /// An answer, a change or a jump: the graph goes on where it stopped.
+    Command(Command),
+    /// Nothing: the graph goes on where it stopped.
+    Continue,
+}
+
+/// The inputs of a run of a graph with state `S`: an update of the state, a [`Command`], or an [`Input`]; for an
+/// entrypoint its argument. `M` is inferred: it tells these apart.
+#[diagnostic::on_unimplemented(
+    message = "a graph whose state is `{S}` cannot be given `{Self}`",
+    label = "give it an update such as `{S}::update()`, a `Command`, or `Input::Continue`"
+)]
+pub trait IntoInput<S, M> {
+    /// Returns the input.
+    fn into_input(self) -> Input;
+}
+
+/// Marks the updates of a state among the implementations of [`IntoInput`].
+#[derive(Debug)]
+pub enum AsUpdate {}
+
+/// Marks the arguments of an entrypoint among the implementations of [`IntoInput`].
+#[derive(Debug)]
+pub enum AsArgument {}
+
+/// Marks [`Command`] and [`Input`] among the implementations of [`IntoInput`].
+#[derive(Debug)]
+pub enum AsInput {}
+
+/// A [`DynUpdate`](crate::state::DynUpdate) also for a state of another type: channels are found by name.
+impl<S, U: IntoUpdate<S>> IntoInput<S, AsUpdate> for U {
+    fn into_input(self) -> Input {
+        Input::Update(self.into_writes())
+    }
+}
+
+/// The argument of an entrypoint.
+impl<I: Serialize + Clone + Send + Sync + 'static, O> IntoInput<Entry<I, O>, AsArgument> for I {
+    fn into_input(self) -> Input {
+        Input::Update(input_writes(self))
+    }
+}
+
+impl<S> IntoInput<S, AsInput> for Command {
+    fn into_input(self) -> Input {
+        Input::Command(self)
+    }
+}
+
+impl<S> IntoInput<S, AsInput> for Input {
+    fn into_input(self) -> Input {
+        self
+    }
+}
+
+/// A run that is being set up.
+///
+/// # Example
+/// ```
+/// use annals_graph::prelude::*;
+///
+/// #[derive(State, Clone, Default)]
+/// struct Count { #[channel(last)] n: i64 }
+///
+/// # fn main() -> Result<()> {
+/// let graph = StateGraph::<Count>::new()
+///     .node("add", |s: &Count| Ok(Count::update().n(s.n + 1)))
+///     .edge(START, "add")
+///     .edge("add", "add")
+///     .compile()?;
+/// let error = graph.run(()).recursion_limit(5).invoke(Count::update().n(0)).unwrap_err();
+/// assert_eq!(error.code(), Some("GRAPH_RECURSION_LIMIT"));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Run<'a, S> {
+    pub(super) graph: &'a CompiledGraph<S>,
+    pub(super) place: Place,
+    pub(super) settings: Settings,
+}
+
+/// What a run is asked to do, beside its input.
+#[derive(Clone, Default)]
+pub(super) struct Settings {
+    pub(super) recursion_limit: Option<u64>,
+    pub(super) step_timeout: Option<Duration>,
+    pub(super) durability: Option<Durability>,
+    pub(super) interrupt_before: Vec<String>,
+    pub(super) interrupt_after: Vec<String>,
+    pub(super) metadata: Option<String>,
+    pub(super) strict_resume: bool,
+    pub(super) concurrency_max: Option<usize>,
+    pub(super) value: Option<Arc<dyn Any + Send + Sync>>,
+    pub(super) kv: Option<Kv>,
+    pub(super) control: RunControl,
+    pub(super) timer: Option<Arc<dyn Timer>>,
+    pub(super) output_keys: Option<Vec<String>>,
+    pub(super) subgraphs: bool,
+    pub(super) key: Option<String>,
+    /// Whether another thread sets the run up than the one that runs it.
+    moved: bool,
+}
+
+impl Settings {
+    /// Returns the breakpoints that stand in place of those of the graph, if any.
+    pub(super) fn breakpoints(&self, graph: &Graph, when: &'static str) -> Result<Option<Breakpoints>, Error> {
+        let names = if when == "before" { &self.interrupt_before } else { &self.interrupt_after };
+        if names.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(graph.breakpoints(names, when).map_err(RunError::from)?))
+    }
+
+    /// Finds what waits for a moment in an asynchronous run.
+    pub(super) fn find_timer(&mut self, graph: &Graph) -> Result<(), RunError> {
+        self.timer = self.timer.take().or_else(timer::of_executor);
+        let timed = self.step_timeout(graph).is_some();
+        match graph.timed_node(timed).filter(|_| self.timer.is_none() && ParkTimer::here().is_none()) {
+            Some(node) => Err(RunError::NoTimer { node: node.to_string() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns how long a superstep may take.
+    pub(super) fn step_timeout(&self, graph: &Graph) -> Option<Duration> {
+        self.step_timeout.or(graph.step_timeout).filter(|limit| !limit.is_zero())
+    }
+
+    /// Returns the fields that the outside sees, if not all.
+    fn output_fields(&self, graph: &Graph) -> Result<Option<Arc<[usize]>>, Error> {
+        let Some(channels) = &self.output_keys else { return Ok(None) };
+        let fields = channels.iter().map(|channel| field_of(&*graph.layout, channel));
+        Ok(Some(fields.collect::<Result<_, _>>().map_err(|error| match error {
+            StateError::UnknownChannel { channel, known } => {
+                RunError::UnknownOutput { channel, known: known.iter().map(|name| name.to_string()).collect() }
+            }
+            error => error.into(),
+        })?))
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
+    /// Runs the graph with an input and returns what came of it.
+    ///
+    /// # Errors
+    /// A node's own error as [`RunError::Node`]; [`RunError`] for what a run cannot do; the store's errors. What was
+    /// committed before stays, and the thread can be continued.
+    pub fn invoke<M>(&self, on: impl RunOn, input: impl IntoInput<S, M>) -> Result<Outcome<S>, Error> {
+        self.run(on).invoke(input)
+    }
+
+    /// Runs the graph with an input, without blocking; see [`Run::ainvoke`].
+    ///
+    /// # Errors
+    /// As [`CompiledGraph::invoke`].
+    pub async fn ainvoke<M>(&self, on: impl RunOn, input: impl IntoInput<S, M>) -> Result<Outcome<S>, Error> {
+        self.run(on).ainvoke(input).await
+    }
+
+    /// Sets up a run with options.
+    pub fn run(&self, on: impl RunOn) -> Run<'_, S> {
+        let config = self.config.as_ref().and_then(|config| config.downcast_ref::<Settings>());
+        let settings = config.map(|config| Settings { control: RunControl::default(), key: None, ..config.clone() });
+        Run { graph: self, place: on.place(), settings: settings.unwrap_or_default() }
+    }
+
+    /// Returns the same graph, whose runs start with these options in place of the defaults. Each run can still set its
+    /// own. A control and an idempotency key are a run's own and are not taken over; as a node of another graph, it takes
+    /// the options of the run around it.
+    ///
+    /// # Example: a graph for impatient callers
+    /// ```
+    /// use annals_graph::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Count { #[channel(last)] n: i64 }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Count>::new()
+    ///     .node("add", |c: &Count| Ok(Count::update().n(c.n + 1)))
+    ///     .edge(START, "add")
+    ///     .edge("add", "add")
+    ///     .compile()?
+    ///     .with_config(|run| run.recursion_limit(3));
+    /// let error = graph.invoke((), Count::update().n(0)).unwrap_err();
+    /// assert_eq!(error.code(), Some("GRAPH_RECURSION_LIMIT"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_config(&self, set: impl FnOnce(Run<'_, S>) -> Run<'_, S>) -> Self {
+        let settings = set(self.run(())).settings;
+        let mut graph = self.clone();
+        graph.config = Some(Arc::new(settings));
+        graph
+    }
+}
+
+impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
+    /// Sets how many supersteps the run may take. Default: 10,007.
+    pub fn recursion_limit(mut self, limit: u64) -> Self {
+        self.settings.recursion_limit = Some(limit);
+        self
+    }
+
+    /// Limits how long each superstep may take, in place of what the graph says: see [`StateGraph::step_timeout`]. Zero is no
+    /// limit.
+    ///
+    /// [`StateGraph::step_timeout`]: crate::graph::StateGraph::step_timeout
+    pub fn step_timeout(mut self, limit: Duration) -> Self {
+        self.settings.step_timeout = Some(limit);
+        self
+    }
+
+    /// Sets when a superstep counts as done. Default: [`Durability::Async`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.settings.durability = Some(durability);
+        self
+    }
+
+    /// Stops before these nodes, in place of the breakpoints of the graph.
+    pub fn interrupt_before(mut self, nodes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.settings.interrupt_before.extend(nodes.into_iter().map(Into::into));
+        self
+    }
+
+    /// Stops after these nodes, in place of the breakpoints of the graph.
+    pub fn interrupt_after(mut self, nodes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.settings.interrupt_after.extend(nodes.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets metadata that is stored with every checkpoint of the run: `[("user", "ann")]`, or a JSON object.
+    pub fn metadata(mut self, metadata: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) -> Self {
+        let members = metadata.into_iter().map(|(name, value)| (name.into(), value.into().to_json()));
+        self.settings.metadata = Some(serde_json::Value::Object(members.collect()).to_string());
+        self
+    }
+
+    /// Refuses answers that fit no open question, as [`RunError::UnknownInterrupt`]. Default: an answer under an unknown
+    /// id is ignored, and one without an id that no question takes is dropped.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_graph::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Order { #[channel(last)] paid: bool }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Order>::new()
+    ///     .node("pay", |_: &Order, ctx: &Context| Ok(Order::update().paid(ctx.interrupt("pay?")? == "yes")))
+    ///     .edge(START, "pay")
+    ///     .compile()?;
+    /// let thread = Store::memory().thread("order")?;
+    /// let asked = graph.invoke(&thread, Order::update())?;
+    /// let answer = || Map::from_iter([(asked.interrupts()[0].id.clone(), Value::from("yes"))]);
+    /// graph.run(&thread).strict_resume(true).invoke(Command::resume(Value::Map(answer())))?;
+    /// // The click of somebody whose page is old.
+    /// let error = graph.run(&thread).strict_resume(true).invoke(Command::resume(Value::Map(answer()))).unwrap_err();
+    /// assert!(error.to_string().contains("not open"), "{error}");
+    /// # Ok(())
+    /// # }
+    /// # use annals::base::Map;
+    /// ```
+    pub fn strict_resume(mut self, strict: bool) -> Self {
+        self.settings.strict_resume = strict;
+        self
+    }
+
+    /// Sets how many tasks of a superstep run at the same time at most. With 1 they run one after another, in order.
+    /// Default: no bound but that of the pool.
+    #[doc(alias = "max_concurrency")]
+    pub fn concurrency_max(mut self, tasks: usize) -> Self {
+        self.settings.concurrency_max = Some(tasks.max(1));
+        self
+    }
+
+    /// Gives the nodes a value that is no part of the state: settings, a client, a user. They get it with
+    /// [`Context::value`](crate::graph::Context::value); a graph can ask for it with
+    /// [`StateGraph::context`](crate::graph::StateGraph::context). Graphs inside nodes share it.
+    pub fn context<T: Any + Send + Sync>(mut self, value: T) -> Self {
+        self.settings.value = Some(Arc::new(value));
+        self
+    }
+
+    /// Sets the key-value memory that nodes get with [`Context::kv`](crate::graph::Context::kv). Default: that of the store the run is
+    /// recorded in.
+    pub fn kv(mut self, kv: &Kv) -> Self {
+        self.settings.kv = Some(kv.clone());
+        self
+    }
+
+    /// Sets what waits for timeouts and for the pauses between attempts in an asynchronous run. Default: with the feature
+    /// `tokio` the timer of the runtime that polls the run, else none: a graph in which a node has a timeout then does
+    /// not run, and a pause takes a thread of the pool. A blocking run has its own.
+    pub fn timer(mut self, timer: impl Timer) -> Self {
+        self.settings.timer = Some(Arc::new(timer));
+        self
+    }
+
+    /// Sets the control by which the run can be asked to stop, or be cancelled.
+    pub fn control(mut self, control: &RunControl) -> Self {
+        self.settings.control = control.clone();
+        self
+    }
+
+    /// Shows only these channels of the state in `values`, in `updates` and in [`Run::output`]. Default: all; for
+    /// [`Run::output`] those of the output of the graph.
+    pub fn output_keys(mut self, channels: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.settings.output_keys = Some(channels.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Makes it safe to repeat the run: there is one run with this key on the thread. A run with a key that an earlier one
+    /// had takes no input: it goes on where that one stopped, or, if that one has ended or another run has gone on since,
+    /// it runs nothing and returns what that one came to, with the state at its last checkpoint. So a request that may or
+    /// may not have arrived is sent again. An answer that is given by a run with a key is for the question that is open
+    /// then, and never for a later one.
+    ///
+    /// A run that stopped at a breakpoint stops there again. The answer of a run that made no checkpoint, as a question
+    /// followed that belongs to the same superstep, is remembered as long as that superstep is not over.
+    ///
+    /// # Errors
+    /// [`RunError::BadKey`] when the run begins: the key is empty or longer than 1,024 bytes, or the run is on no thread.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_graph::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Account { #[channel(reduce = i64::saturating_add)] balance: i64 }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Account>::new()
+    ///     .node("note", |_: &Account| Ok(Account::update()))
+    ///     .edge(START, "note")
+    ///     .compile()?;
+    /// let thread = Store::memory().thread("account-7")?;
+    /// for _ in 0..3 {
+    ///     let paid = graph.run(&thread).idempotency_key("payment-1").invoke(Account::update().balance(10))?;
+    ///     assert_eq!(paid.state().balance, 10);
+    /// }
+    /// let paid = graph.run(&thread).idempotency_key("payment-2").invoke(Account::update().balance(10))?;
+    /// assert_eq!(paid.state().balance, 20);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.settings.key = Some(key.into());
+        self
+    }
+
+    /// Sets whether a stream also shows what happens in graphs inside nodes. Default: no.
+    pub fn subgraphs(mut self, shown: bool) -> Self {
+        self.settings.subgraphs = shown;
+        self
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// As [`CompiledGraph::invoke`].
+    pub fn invoke<M>(self, input: impl IntoInput<S, M>) -> Result<Outcome<S>, Error> {
+        let driver = Driver::new(begin(
+            &self.graph.graph,
+            &self.place,
+            input.into_input(),
+            &self.settings,
+            EventMask::default(),
+        )?);
+        finish(self.graph, &self.place, driver.run()?)
+    }
+
+    /// Runs to the end without blocking the executor that it is polled by: asynchronous nodes run in this future, the
+    /// others on threads, and commits are awaited. Dropping the future cancels the run; the thread can be continued.
+    ///
+    /// # Errors
+    /// As [`CompiledGraph::invoke`]; [`RunError::NoTimer`] if a node or a superstep has a timeout and there is no timer.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_graph::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Page { #[channel(last)] url: String, #[channel(last)] text: String }
+    ///
+    /// async fn fetch(page: &Page) -> NodeResult<PageUpdate> {
+    ///     Ok(Page::update().text(format!("the text of {}", page.url)))
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Page>::new().node("fetch", fetch).edge(START, "fetch").compile()?;
+    /// let run = async {
+    ///     let done = graph.ainvoke((), Page::update().url("a.example")).await?;
+    ///     assert_eq!(done.state().text, "the text of a.example");
+    ///     Ok::<(), annals_graph::Error>(())
+    /// };
+    /// # annals_graph::block_on(run)
+    /// # }
+    /// ```
+    pub async fn ainvoke<M>(mut self, input: impl IntoInput<S, M>) -> Result<Outcome<S>, Error> {
+        let input = input.into_input();
+        self.settings.find_timer(&self.graph.graph)?;
+        let begun = begin_async(&self.graph.graph, &self.place, input, &self.settings, EventMask::default()).await?;
+        finish(self.graph, &self.place, AsyncDriver::new(begun).run().await?)
+    }
+}
+
+pub(super) async fn begin_async(
+    graph: &Arc<Graph>,
+    place: &Place,
+    input: Input,
+    settings: &Settings,
+    events: EventMask,
+) -> Result<Begun, Error> {
+    let thread = match &place.inside {
+        Some(context) => inside::host_of(context).and_then(|host| host.thread.clone()),
+        None => place.thread.clone(),
+    };
+    if !thread.is_some_and(|thread| thread.store().backend().waits()) {
+        return begin(graph, place, input, settings, events);
+    }
+    let (graph, place) = (Arc::clone(graph), place.clone());
+    let settings = Settings { moved: !in_task(), ..settings.clone() };
+    // A head that is not in memory is read from the file.
+    unblock(move || begin(&graph, &place, input, &settings, events)).await
+}
+
+/// Begins a run: loads its head and makes its machine.
+pub(super) fn begin(
+    graph: &Arc<Graph>,
+    place: &Place,
+    input: Input,
+    settings: &Settings,
+    events: EventMask,
+) -> Result<Begun, Error> {
+    if let Some(context) = &place.inside {
+        return inside::begin(graph, context, input, settings, events);
+    }
+    let mut start = match input {
+        Input::Update(writes) => Start::Input(resolve(&*graph.layout, writes).map_err(RunError::from)?),
+        Input::Command(command) => Start::Command(command),
+        Input::Continue => Start::Continue,
+    };
+    check_context(graph, settings.value.as_deref())?;
+    let place = &place.outermost()?;
+    let (run, earlier) = settings.run_id(place.thread.as_ref())?;
+    let at = earlier.as_ref().map(|earlier| &earlier.last).or(place.at.as_ref());
+    let addressed = place.at.is_some() && earlier.is_none();
+    let (seed, now, store, head, recording) = match &place.thread {
+        None => (IdSource::new().random(), SystemClock.now(), None, Head::empty(graph), None),
+        Some(thread) => {
+            let store = thread.store();
+            let loaded = load::load(graph, thread, at)?;
+            start = match &earlier {
+                Some(earlier) => earlier.start(&loaded),
+                None if run.is_of_key() => start.with_key(&loaded.head, run),
+                None => start,
+            };
+            let mut recording = recording(thread, addressed, loaded.newest, run, settings.metadata.clone());
+            recording.parents = Arc::clone(&place.named);
+            let recording = Some(recording).filter(|_| !matches!(start, Start::Show));
+            (store.mint_seed(), store.now(), Some(store.clone()), loaded.head, recording)
+        }
+    };
+    let began = head.checkpoint.zip(place.thread.as_ref()).map(|(checkpoint, thread)| thread.point(checkpoint.id));
+    let answers = matches!(&start, Start::Command(command) if command.resume.is_some());
+    let mut host = settings.host(place.thread.clone(), run, events);
+    host.children = Children::new(began, addressed && !answers, &place.named);
+    let host = Arc::new(host);
+    let request = Request {
+        interrupt_before: settings.breakpoints(graph, "before")?,
+        interrupt_after: settings.breakpoints(graph, "after")?,
+        strict_resume: settings.strict_resume,
+        saving: if host.durability == Durability::Exit { Saving::AtEnd } else { Saving::Steps },
+        recursion_limit: host.recursion_limit,
+        step_timeout: settings.step_timeout(graph),
+        scope: settings.scope(graph, &host, &start),
+        start,
+        events,
+        output: settings.output_fields(graph)?,
+        recording,
+        seed,
+        namespace: Namespace::root(),
+        above: None,
+    };
+    let machine = Machine::new(Arc::clone(graph), head, request, now)?;
+    Ok(Begun::new(machine, store, host, false, events))
+}
+
+impl Settings {
+    fn host(&self, thread: Option<Thread>, run: RunId, wants: EventMask) -> RunHost {
+        let nested = in_task() && !self.moved;
+        RunHost {
+            thread,
+            run,
+            metadata: self.metadata.clone(),
+            durability: self.durability.unwrap_or_default(),
+            recursion_limit: self.recursion_limit.unwrap_or(RECURSION_LIMIT_DEFAULT),
+            concurrency_max: self.concurrency_max.unwrap_or(usize::MAX),
+            wants,
+            calling: Default::default(),
+            polls: Default::default(),
+            inline: nested || self.concurrency_max == Some(1),
+            // Who runs its tasks on its own thread cannot read what they show meanwhile.
+            feed: if nested { Arc::new(Feed::unbounded()) } else { Arc::default() },
+            calls: parking_lot::Mutex::default(),
+            has_left: false.into(),
+            children: Children::default(),
+            timer: self.timer.clone(),
+            sequence: Sequence::new(),
+            tickets: parking_lot::Mutex::default(),
+            heads: parking_lot::Mutex::default(),
+            held: Default::default(),
+        }
+    }
+
+    fn scope(&self, graph: &Graph, host: &Arc<RunHost>, start: &Start) -> Arc<Scope> {
+        let mut scope = Scope::new(Arc::clone(host) as Arc<dyn Host>);
+        scope.control = self.control.clone();
+        scope.value = self.value.clone();
+        scope.kv = self.kv.clone().or_else(|| host.thread.as_ref().map(|thread| thread.store().kv()));
+        scope.cache = graph.cache.clone();
+        scope.exact = self.key.is_some();
+        if let Start::Command(Command { resume, .. }) | Start::Repeat(resume) = start {
+            scope.answers = resume.as_ref().and_then(answers_by_id).cloned().map(Arc::new);
+        }
+        Arc::new(scope)
+    }
+}
+
+/// Checks that a run has the context value that its graph asks for.
+pub(super) fn check_context(graph: &Graph, value: Option<&(dyn Any + Send + Sync)>) -> Result<(), RunError> {
+    match graph.misses_context(value) {
+        Some((graph, expected)) => {
+            Err(RunError::NoContext { graph: graph.to_owned(), expected, found: value.is_some() })
+        }
+        None => Ok(()),
+    }
+}
+
+pub(super) fn recording(
+    thread: &Thread,
+    addressed: bool,
+    newest: Option<CheckpointId>,
+    run: RunId,
+    metadata: Option<String>,
+) -> Recording {
+    Recording {
+        thread: thread.id().clone(),
+        namespace: thread.namespace().clone(),
+        head: newest,
+        run,
+        metadata,
+        addressed,
+        parents: [].into(),
+        around: [].into(),
+        forked_from: None,
+    }
+}
+
+impl<S> fmt::Debug for Run<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("place", &self.place)
+            .field("durability", &self.settings.durability)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,451 @@
+//! Applying the writes of a superstep to the head.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::base::{Encoded, ListRef, TaskId};
+use crate::channel::{Effect, ListOp};
+use crate::graph::Graph;
+use crate::state::erased::NOT_STORED;
+use crate::state::{BoxWrite, FieldKind};
+use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, WriteRef};
+
+use super::call::CallWrites;
+use super::error::RunError;
+use super::head::{Head, INTERRUPT_SEEN};
+use super::task::{Task, TaskWrite, WriteKind};
+
+/// What changed since the last checkpoint, to be recorded with the next one.
+#[derive(Default)]
+pub(crate) struct Changes {
+    channels: BTreeMap<u32, (ChangeValue, Option<u32>)>,
+    seen: Vec<Seen>,
+}
+
+/// A write with its place: the position of its task among those the checkpoint records, and of the write in the task.
+struct Placed {
+    task: Option<u32>,
+    id: TaskId,
+    index: i32,
+    kind: WriteKind,
+}
+
+impl Changes {
+    /// Returns whether nothing changed since the last checkpoint.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.channels.is_empty() && self.seen.is_empty()
+    }
+
+    /// Returns whether a channel with a number below `end` changed since the last checkpoint.
+    pub(crate) fn changed_below(&self, end: usize) -> bool {
+        self.channels.keys().any(|channel| (*channel as usize) < end)
+    }
+
+    /// Returns what a checkpoint records.
+    pub(crate) fn take(&mut self, graph: &Graph, head: &Head) -> (Vec<Change>, Vec<Seen>) {
+        let channels = std::mem::take(&mut self.channels);
+        let changes = channels.into_iter().map(|(channel, (value, task))| Change {
+            channel: Arc::clone(&graph.channels[channel as usize]),
+            version: head.versions[channel as usize],
+            value,
+            task,
+        });
+        (changes.collect(), std::mem::take(&mut self.seen))
+    }
+
+    /// Notes a change. Changes of one list add up; of anything else the last counts.
+    pub(crate) fn note(&mut self, channel: u32, value: ChangeValue, task: Option<u32>) {
+        match (self.channels.get_mut(&channel), value) {
+            (Some((ChangeValue::Items(old), last)), ChangeValue::Items(new)) => {
+                let replaced = |slot| new.iter().any(|change| change.slot == slot && change.op.is_of_slot());
+                if new.iter().any(|change| !change.op.is_of_slot()) {
+                    old.retain(|change| !change.op.is_of_slot());
+                }
+                old.retain(|change| !change.op.is_of_slot() || !replaced(change.slot));
+                old.extend(new);
+                *last = task;
+            }
+            (_, value) => _ = self.channels.insert(channel, (value, task)),
+        }
+    }
+
+    pub(crate) fn note_seen(&mut self, seen: Seen) {
+        self.seen.retain(|old| old.node != seen.node);
+        self.seen.push(seen);
+    }
+}
+
+/// What follows the writes that are applied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// Nothing: they are no superstep.
+    Goes,
+    /// The superstep ends, and another one begins in any case.
+    Drops,
+    /// The superstep ends, perhaps as the last one.
+    Ends,
+}
+
+/// Drops the tasks of a superstep that is abandoned for a new input. What is deferred stays so.
+pub(crate) fn abandon(
+    graph: &Graph,
+    head: &mut Head,
+    tasks: &mut [Task],
+    changes: &mut Changes,
+    record: bool,
+) -> Result<Vec<u32>, RunError> {
+    apply_then(graph, head, tasks, Vec::new(), changes, record, Then::Drops)
+}
+
+/// Applies the writes of the tasks of a superstep, and then of those they called. Returns the fields that changed, for
+/// the events.
+///
+/// The tasks are sorted first; `tasks` keeps its order. A failure leaves the head half changed: drop it.
+pub(crate) fn apply(
+    graph: &Graph,
+    head: &mut Head,
+    tasks: &mut [Task],
+    calls: Vec<CallWrites>,
+    changes: &mut Changes,
+    record: bool,
+) -> Result<Vec<u32>, RunError> {
+    apply_then(graph, head, tasks, calls, changes, record, Then::Ends)
+}
+
+fn apply_then(
+    graph: &Graph,
+    head: &mut Head,
+    tasks: &mut [Task],
+    calls: Vec<CallWrites>,
+    changes: &mut Changes,
+    record: bool,
+    then: Then,
+) -> Result<Vec<u32>, RunError> {
+    let mut order: Vec<usize> = (0..tasks.len()).collect();
+    order.sort_by(|a, b| tasks[*a].order(graph).cmp(&tasks[*b].order(graph)));
+    for at in &order {
+        see(graph, head, &tasks[*at], changes, record);
+    }
+    let next = head.version_max + 1;
+    let mut consumed: Vec<u32> = Vec::new();
+    for task in tasks.iter() {
+        if let (Some(node), None) = (task.node, &task.push) {
+            let held = |channel: &&u32| graph.join_of(**channel).is_some() || graph.nodes[node].settings.defer;
+            consumed.extend(graph.nodes[node].triggers.iter().filter(held));
+        }
+    }
+    consumed.sort_unstable();
+    consumed.dedup();
+    for channel in consumed {
+        super::defer::consume(graph, head, channel, next, changes, record);
+        if let Some(join) = graph.join_of(channel)
+            && head.barriers[join].consume()
+        {
+            bump(head, channel, next);
+            note_barrier(graph, head, channel, changes, record)?;
+        }
+    }
+    let mut placed: Vec<(u32, Placed)> = Vec::new();
+    for at in order {
+        let id = tasks[at].id;
+        // A task that a command started is not recorded with the checkpoint.
+        let recorded =
+            if head.recorded.get(at) == Some(&id) { Some(at) } else { head.recorded.iter().position(|r| *r == id) };
+        let task = recorded.map(|at| at as u32);
+        // A write without a channel only says that the task has ended.
+        for TaskWrite { index, channel, kind, .. } in
+            tasks[at].take_writes().into_iter().filter(|write| write.channel != u32::MAX)
+        {
+            placed.push((channel, Placed { task, id, index, kind }));
+        }
+    }
+    for CallWrites { task: id, writes, .. } in calls {
+        let place = |write: TaskWrite| (write.channel, Placed { task: None, id, index: write.index, kind: write.kind });
+        placed.extend(writes.into_iter().map(place));
+    }
+    write_all(graph, head, placed, next, then, changes, record)
+}
+
+/// Applies writes that belong to no task: the input of a run, or a command.
+pub(crate) fn apply_untasked(
+    graph: &Graph,
+    head: &mut Head,
+    writes: Vec<TaskWrite>,
+    from: TaskId,
+    changes: &mut Changes,
+    record: bool,
+) -> Result<Vec<u32>, RunError> {
+    let next = head.version_max + 1;
+    let placed = writes.into_iter().map(|write| {
+        let TaskWrite { index, channel, kind, .. } = write;
+        (channel, Placed { task: None, id: from, index, kind })
+    });
+    write_all(graph, head, placed.collect(), next, Then::Goes, changes, record)
+}
+
+/// Notes that a node has seen its triggers.
+fn see(graph: &Graph, head: &mut Head, task: &Task, changes: &mut Changes, record: bool) {
+    let Some(node) = task.node else {
+        if task.push.is_none() {
+            head.input_seen = head.versions[graph.input() as usize];
+        }
+        if record {
+            let input = Arc::clone(&graph.channels[graph.input() as usize]);
+            let seen = (head.input_seen > 0).then(|| (Arc::clone(&input), head.input_seen));
+            changes.note_seen(Seen { node: input, versions: seen.into_iter().collect() });
+        }
+        return;
+    };
+    let mut seen = head.seen[node].take().unwrap_or_default();
+    if task.push.is_none() && task.handles().is_none() {
+        seen.clear();
+        let versions = graph.nodes[node].triggers.iter().map(|channel| (*channel, head.versions[*channel as usize]));
+        seen.extend(versions.filter(|(_, version)| *version > 0));
+    }
+    if record {
+        let name = |channel: u32| Arc::clone(&graph.channels[channel as usize]);
+        let versions = seen.iter().map(|(channel, version)| (name(*channel), *version)).collect();
+        changes.note_seen(Seen { node: Arc::clone(&graph.nodes[node].name), versions });
+    }
+    head.seen[node] = Some(seen);
+}
+
+/// Notes for breakpoints that all present versions were seen.
+pub(crate) fn see_all(graph: &Graph, head: &mut Head, changes: &mut Changes, record: bool) {
+    let versions = head.versions.iter().enumerate().filter(|(_, version)| **version > 0);
+    head.interrupt_seen = versions.map(|(channel, version)| (channel as u32, *version)).collect();
+    if record {
+        let name = |channel: u32| Arc::clone(&graph.channels[channel as usize]);
+        let versions = head.interrupt_seen.iter().map(|(channel, version)| (name(*channel), *version)).collect();
+        changes.note_seen(Seen { node: INTERRUPT_SEEN.into(), versions });
+    }
+}
+
+pub(super) fn bump(head: &mut Head, channel: u32, next: u64) {
+    head.versions[channel as usize] = next;
+    head.version_max = next;
+}
+
+fn write_all(
+    graph: &Graph,
+    head: &mut Head,
+    mut placed: Vec<(u32, Placed)>,
+    next: u64,
+    then: Then,
+    changes: &mut Changes,
+    record: bool,
+) -> Result<Vec<u32>, RunError> {
+    // Stable: the writes to one channel stay in the order of their tasks.
+    placed.sort_by_key(|(channel, _)| *channel);
+    let mut updated = Vec::new();
+    let mut placed = placed.into_iter().peekable();
+    while let Some((channel, first)) = placed.next() {
+        let mut writes = vec![first];
+        while let Some((_, write)) = placed.next_if(|(next, _)| *next == channel) {
+            writes.push(write);
+        }
+        let changed = write_channel(graph, head, channel, writes, next, changes, record)?;
+        if changed && head.available(graph, channel) {
+            updated.push(channel);
+        }
+    }
+    if then != Then::Goes {
+        idle(graph, head, &updated, next, changes, record);
+    }
+    if then == Then::Ends {
+        super::defer::finish(graph, head, &mut updated, next, changes, record)?;
+    }
+    head.updated = Some(updated);
+    Ok(head.updated.clone().unwrap_or_default())
+}
+
+fn write_channel(
+    graph: &Graph,
+    head: &mut Head,
+    channel: u32,
+    writes: Vec<Placed>,
+    next: u64,
+    changes: &mut Changes,
+    record: bool,
+) -> Result<bool, RunError> {
+    if graph.is_field(channel) {
+        return write_field(graph, head, channel, writes, next, changes, record);
+    }
+    if let Some(join) = graph.join_of(channel) {
+        let names = writes.iter().filter_map(|write| match &write.kind {
+            WriteKind::Join(name) => Some(name.as_str()),
+            _ => None,
+        });
+        let effect = head.barriers[join].update(names).map_err(|source| crate::state::StateError::Channel {
+            channel: Arc::clone(&graph.channels[channel as usize]),
+            source,
+        })?;
+        if effect != Effect::Unchanged {
+            bump(head, channel, next);
+            note_barrier(graph, head, channel, changes, record)?;
+        }
+        return Ok(effect != Effect::Unchanged);
+    }
+    bump(head, channel, next);
+    if channel == graph.sends() {
+        let old = head.sends.len() as u64;
+        head.sends.clear();
+        let mut items = Vec::new();
+        if old > 0 {
+            items.push(ItemChange { slot: 0, op: ItemOp::Cut { end: old }, task: None });
+        }
+        for write in writes {
+            let slot = head.sends.len() as u64;
+            let data = data_of(&write);
+            if let WriteKind::Send(send) = write.kind {
+                items.push(ItemChange { slot, op: ItemOp::Put(data), task: write.task });
+                head.sends.push(send);
+            }
+        }
+        head.present[channel as usize] = !head.sends.is_empty();
+        if record {
+            changes.note(channel, ChangeValue::Items(items), None);
+        }
+        return Ok(true);
+    }
+    head.present[channel as usize] = true;
+    if !super::defer::hold(graph, head, channel, changes, record) && record {
+        // A trigger holds nothing but the fact that it was written.
+        let null = crate::base::Payload { data: vec![0xc0], ..Default::default() };
+        let task = writes.last().and_then(|write| write.task);
+        changes.note(channel, ChangeValue::Value(Data::New(null)), task);
+    }
+    Ok(true)
+}
+
+fn write_field(
+    graph: &Graph,
+    head: &mut Head,
+    channel: u32,
+    writes: Vec<Placed>,
+    next: u64,
+    changes: &mut Changes,
+    record: bool,
+) -> Result<bool, RunError> {
+    let field = channel as usize;
+    let mut places = Vec::with_capacity(writes.len());
+    let mut values: Vec<BoxWrite> = Vec::with_capacity(writes.len());
+    for mut write in writes {
+        if let WriteKind::Field(value) = &mut write.kind
+            && let Some(value) = value.take()
+        {
+            values.push(value);
+            places.push(write);
+        }
+    }
+    let is_list = graph.layout.kind(field) == FieldKind::List;
+    let from = |value: &BoxWrite| value.told_of().and_then(|told| told.of.clone());
+    let given: Vec<Option<ListRef>> = if is_list { values.iter().map(from).collect() } else { Vec::new() };
+    let effect = graph.layout.update(&mut head.state, field, &mut head.present[field], values)?;
+    if let Effect::Shared(at) = effect {
+        head.shared.retain(|(known, _)| *known != channel);
+        head.shared.push((channel, given[at].clone()));
+    }
+    if effect == Effect::Unchanged {
+        return Ok(false);
+    }
+    bump(head, channel, next);
+    if !record || graph.layout.kind(field) == FieldKind::Untracked {
+        return Ok(true);
+    }
+    let last = places.last().and_then(|write| write.task);
+    match effect {
+        Effect::Unchanged => {}
+        Effect::Cleared => changes.note(channel, ChangeValue::Empty, None),
+        Effect::TookWrite(at) => {
+            changes.note(channel, ChangeValue::Value(data_of(&places[at])), places[at].task);
+        }
+        Effect::Computed => {
+            let data = Data::New(graph.layout.encode(&head.state, field)?);
+            changes.note(channel, ChangeValue::Value(data), last);
+        }
+        Effect::Shared(at) => {
+            let share =
+                given[at].clone().map(|of| ItemChange { slot: 0, op: ItemOp::Share(of), task: places[at].task });
+            // What is recorded is given with the place at which it is stored.
+            changes.note(channel, ChangeValue::Items(share.into_iter().collect()), last);
+        }
+        Effect::Items(items) => {
+            let items = items.into_iter().map(|change| match change.op {
+                ListOp::Put { write, part } => {
+                    let place = &places[write];
+                    let data = match part {
+                        NOT_STORED => Data::New(graph.layout.encode_item(&head.state, field, change.slot)?),
+                        part => Data::OfWrite(WriteRef { task: place.id, index: place.index, part: part as u32 }),
+                    };
+                    Ok(ItemChange { slot: change.slot, op: ItemOp::Put(data), task: place.task })
+                }
+                ListOp::Remove => Ok(ItemChange { slot: change.slot, op: ItemOp::Remove, task: last }),
+                ListOp::Cut { end } => Ok(ItemChange { slot: change.slot, op: ItemOp::Cut { end }, task: last }),
+            });
+            let items = items.collect::<Result<_, RunError>>()?;
+            changes.note(channel, ChangeValue::Items(items), last);
+        }
+    }
+    Ok(true)
+}
+
+/// The bytes of a value that a write brought: they are those of the write.
+fn data_of(write: &Placed) -> Data {
+    Data::OfWrite(WriteRef { task: write.id, index: write.index, part: 0 })
+}
+
+pub(super) fn note_barrier(
+    graph: &Graph,
+    head: &Head,
+    channel: u32,
+    changes: &mut Changes,
+    record: bool,
+) -> Result<(), RunError> {
+    if let (true, Some(join)) = (record, graph.join_of(channel)) {
+        let seen: Vec<&str> = head.barriers[join].seen().collect();
+        let encoded = match head.barriers[join].finished() {
+            Some(finished) => Encoded::encode(&(seen, finished))?,
+            None => Encoded::encode(&seen)?,
+        };
+        changes.note(channel, ChangeValue::Value(Data::New(encoded.into())), None);
+    }
+    Ok(())
+}
+
+/// Ends a superstep for the channels that it did not write: triggers and other short-lived values are cleared.
+fn idle(graph: &Graph, head: &mut Head, updated: &[u32], next: u64, changes: &mut Changes, record: bool) {
+    for field in &graph.idle_fields {
+        let channel = *field as u32;
+        if head.present[*field] && !updated.contains(&channel) {
+            let effect = graph.layout.idle(&mut head.state, *field, &mut head.present[*field]);
+            if effect != Effect::Unchanged {
+                bump(head, channel, next);
+                if record && graph.layout.kind(*field) != FieldKind::Untracked {
+                    changes.note(channel, ChangeValue::Empty, None);
+                }
+            }
+        }
+    }
+    let first = graph.sends();
+    let end = graph.trigger(graph.nodes.len());
+    for channel in first..end {
+        if head.present[channel as usize] && !updated.contains(&channel) && graph.deferral_of(channel).is_none() {
+            head.present[channel as usize] = false;
+            bump(head, channel, next);
+            if channel == graph.sends() {
+                let end = head.sends.len() as u64;
+                head.sends.clear();
+                let cut = ItemChange { slot: 0, op: ItemOp::Cut { end }, task: None };
+                if record {
+                    changes.note(channel, ChangeValue::Items(vec![cut]), None);
+                }
+            } else if record {
+                changes.note(channel, ChangeValue::Empty, None);
+            }
+            if channel == graph.input() {
+                head.input = None;
+            }
+        }
+    }
+}

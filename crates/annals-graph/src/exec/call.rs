@@ -1,0 +1,407 @@
+//! Calls of tasks: their identity, what is stored of them, how they end, and what they write to the channels of their
+//! caller's graph.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::base::id::NULL_TASK;
+use crate::base::{Encoded, IdSource, Payload, TaskId, Value, WriteValue, hash, panic_text};
+use crate::graph::{
+    Around, Asked, Attempt, BoxError, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, Graph, Life,
+    MessagePart, NodePlace, NodeResult, RetryPolicy, Returned, StoredCall, TaskPath, questions, stops, task_namespace,
+};
+use crate::state::erased::{messages_in_value, resolve};
+use crate::state::{Writes, WritesView};
+use crate::store::{NewWrite, NewWrites};
+
+use super::cache::{kept_writes, known_writes};
+use super::error::RunError;
+use super::head::{ATTEMPT, ERROR, Head, RESUME};
+use super::load::{answers_of, asleep_of, attempt_of, left_by, task_writes};
+use super::machine::Machine;
+use super::retry::is_mistake;
+use super::save::{new_writes, note_left, special, stored_interrupts};
+use super::shown::{TaskEnd, TaskInput, TaskStart};
+use super::task::{TaskWrite, WriteKind, encode_stored, push};
+
+/// The channel of the result of a called task.
+const RETURN: &str = "__return__";
+
+/// A call that is about to run.
+pub(crate) struct CallJob {
+    pub(crate) call: Call,
+    pub(crate) context: Context,
+    pub(crate) path: Arc<str>,
+    /// Its result, if that is stored.
+    pub(crate) stored: Option<Payload>,
+    /// Where its writes begin to count: after those that are stored of an attempt that failed.
+    first_index: i32,
+}
+
+/// What a called task wrote to the channels of its caller's graph. It is applied after the writes of the tasks of the
+/// superstep, in the order of the paths, and whatever becomes of the caller's attempt.
+pub(crate) struct CallWrites {
+    pub(super) task: TaskId,
+    path: Arc<str>,
+    pub(super) writes: Vec<TaskWrite>,
+}
+
+/// What a called task leaves to the run of its caller's graph.
+pub(crate) enum CallLeft {
+    /// To be stored, should the run end before the superstep has.
+    Unsaved(NewWrites),
+    Wrote(CallWrites),
+}
+
+/// How a call ended.
+pub(crate) struct CallEnd {
+    pub(crate) outcome: CallOutcome,
+    /// What is to be stored of it, if its run is recorded.
+    pub(crate) stored: Option<NewWrites>,
+    pub(crate) wrote: Option<CallWrites>,
+}
+
+impl CallJob {
+    /// Returns the task that called it.
+    pub(crate) fn caller(&self) -> &Context {
+        self.context.life().above().unwrap_or(&self.context)
+    }
+}
+
+/// Returns what is stored of the calls of the tasks of a head.
+pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredCall>>> {
+    let tasks = head.pending.iter().filter(|pending| pending.task != NULL_TASK);
+    let calls: Vec<StoredCall> = tasks
+        .map(|pending| {
+            let result = pending.writes.iter().find(|write| results && &*write.channel == RETURN);
+            let result = result.and_then(|write| match &write.value {
+                WriteValue::One(payload) => Some(payload.clone()),
+                _ => None,
+            });
+            let asleep = asleep_of(pending);
+            let first_index = pending.writes.iter().map(|write| write.index + 1).max().unwrap_or(0).max(0);
+            let left = if results { left_by(pending) } else { Vec::new() };
+            let attempt = attempt_of(pending);
+            StoredCall { task: pending.task, result, answers: answers_of(pending), asleep, left, first_index, attempt }
+        })
+        .filter(|call| {
+            let is_empty = [call.answers.len(), call.asleep.len(), call.left.len()] == [0; 3];
+            call.first_index > 0 || !is_empty || call.attempt != Attempt::default()
+        })
+        .collect();
+    (!calls.is_empty()).then(|| Arc::new(calls))
+}
+
+/// Returns what is to be stored before the first call of an attempt that followed another one: the next run goes on with
+/// this attempt, so that it finds what its calls came to.
+pub(crate) fn attempt_write(caller: &Context) -> Option<NewWrites> {
+    let (outer, calls) = (caller.parts(), caller.calls());
+    if !calls.unnoted.swap(false, Ordering::Relaxed) {
+        return None;
+    }
+    let write = special(ATTEMPT, &[calls.attempt.number, calls.attempt.calls][..]);
+    let path = calls.path.text(&outer.node);
+    Some(NewWrites { checkpoint: outer.checkpoint?, task: outer.task, path, writes: vec![write] })
+}
+
+/// Makes the call of a task of its own, with the next number in its caller.
+pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
+    let (outer, index) = (caller.parts(), caller.calls().next());
+    let around = caller.namespace();
+    let caller_path = outer.calls.path.text(&outer.node);
+    // What counts is the number in this attempt, at which the next run goes on.
+    let number = index.wrapping_sub(outer.calls.attempt.calls);
+    let id = call_id(caller, &around, &call.name, &caller_path, number);
+    let known = outer.calls.stored_of(id);
+    let stored = known.and_then(|known| known.result.clone());
+    let first_index = known.map_or(0, |known| known.first_index);
+    let mut asked = match known {
+        Some(known) => Asked { answers: known.answers.clone(), asleep: known.asleep.clone(), ..Asked::default() },
+        None => Asked::default(),
+    };
+    let namespace = match crate::base::Namespace::new(around) {
+        Ok(namespace) => namespace,
+        // Too deep to have graphs inside: they say so themselves when they are called.
+        Err(_) => outer.namespace.clone(),
+    };
+    let given = outer.scope.answer_to(&task_namespace(&namespace, &call.name, id), asked.answers.len());
+    asked.took = given.is_some();
+    asked.answers.extend(given.cloned());
+    let called = Arc::new((outer.place.path(&outer.node), index));
+    let place =
+        NodePlace { node: None, push: None, call: Some(called), around: None, graph: Arc::clone(&outer.place.graph) };
+    let path = TaskPath::Call { caller: caller_path, index: number };
+    let text = path.text(&call.name);
+    let calls = Calls {
+        path,
+        graph: Some(outer.calls.graph.clone().unwrap_or_else(|| outer.namespace.clone())),
+        head: outer.calls.head,
+        stored: outer.calls.stored.clone(),
+        previous: parking_lot::Mutex::new(outer.calls.previous.lock().clone()),
+        ..Calls::default()
+    };
+    let calls = calls.at(known.map(|known| known.attempt).unwrap_or_default());
+    let context = Context::new(ContextParts {
+        thread: outer.thread.clone(),
+        namespace,
+        checkpoint: outer.checkpoint,
+        task: id,
+        node: Arc::clone(&call.name),
+        step: outer.step,
+        stop: outer.stop,
+        scope: Arc::clone(&outer.scope),
+        around: outer.around.as_ref().map(|around| below(around, outer)),
+        resuming: outer.resuming,
+        attempt: 1,
+        first_attempt_at: outer.first_attempt_at,
+        error: None,
+        place,
+        asked: parking_lot::Mutex::new(asked),
+        calls,
+        life: Life::called(caller, call.timeout),
+    });
+    CallJob { call, context, path: text, stored, first_index }
+}
+
+/// Returns where the graphs around a call stand: its caller's graph is one of them.
+fn below(around: &Around, outer: &ContextParts) -> Around {
+    let above = outer.checkpoint.map(|checkpoint| (outer.namespace.clone(), checkpoint));
+    let own = outer.calls.graph.is_none().then(|| (outer.namespace.clone(), around.head));
+    Around {
+        parents: around.parents.iter().cloned().chain(above).collect(),
+        heads: around.heads.iter().cloned().chain(own).collect(),
+        head: around.head,
+    }
+}
+
+/// Returns the id of a call: a hash of where its caller stands and of its number in an attempt there.
+fn call_id(caller: &Context, around: &str, name: &str, caller_path: &str, number: u32) -> TaskId {
+    let mut place = Vec::with_capacity(160);
+    place.extend_from_slice(caller.checkpoint().unwrap_or_default().as_bytes());
+    let (step, number) = (caller.step().to_string(), number.to_string());
+    for part in [around, "|", name, &step, name, "__pregel_push", caller_path, &number] {
+        place.extend_from_slice(part.as_bytes());
+    }
+    let attempt = caller.calls().attempt.number;
+    if attempt > 0 {
+        place.extend_from_slice(format!("|{}", attempt + 1).as_bytes());
+    }
+    TaskId::from_bytes(hash::xxh3_128(&place))
+}
+
+/// Returns what an attempt to run a call returned, or that it panicked.
+pub(crate) fn call_result(
+    job: &CallJob,
+    result: Result<NodeResult<Returned>, Box<dyn Any + Send>>,
+) -> NodeResult<Returned> {
+    let task = || job.context.node().to_owned();
+    result.unwrap_or_else(|panic| Err(CallError::Panicked { task: task(), reason: panic_text(&*panic) }.into()))
+}
+
+/// Decides whether a call that failed is tried again, and after which pause. The next attempt asks nothing that was
+/// answered, and its own calls count on from those of the one that failed.
+pub(crate) fn next_attempt(job: &mut CallJob, error: &BoxError, chance: impl FnOnce() -> f64) -> Option<Duration> {
+    let graph = &job.context.parts().place.graph;
+    // What holds for an entrypoint holds for the tasks it calls.
+    let around = graph.entry.then(|| graph.nodes[0].settings.retry.as_ref()).flatten();
+    let policies = job.call.retry.as_ref().or(around)?;
+    let failed = job.context.attempt();
+    let policy = policies.iter().find(|policy| !stops(error) && retries_call(policy, error))?;
+    if failed >= policy.max_attempts {
+        return None;
+    }
+    let pause = policy.pause(failed, chance);
+    job.context = job.context.next_attempt(policies);
+    Some(pause)
+}
+
+fn retries_call(policy: &RetryPolicy, error: &BoxError) -> bool {
+    let panicked = matches!(error.downcast_ref(), Some(CallError::Panicked { .. }));
+    !(policy.is_default() && (panicked || is_mistake(&**error))) && policy.retries(&**error)
+}
+
+/// Ends a call of which the cache knows the result, and perhaps what it wrote; none if it cannot read them. Also returns
+/// the result, to be shown.
+pub(crate) fn known_call(job: &CallJob, found: Vec<Option<Encoded>>) -> Option<(CallEnd, Payload)> {
+    let mut found = found.into_iter();
+    let (kept, wrote) = (found.next().flatten()?, found.next().flatten());
+    let value = (job.call.read)(&kept)?;
+    let graph = &job.context.parts().place.graph;
+    let records = job.context.checkpoint().is_some();
+    let mut pushed = wrote.map_or(Some(Vec::new()), |wrote| known_writes(graph, &wrote, records))?;
+    pushed.iter_mut().for_each(|write| write.index += job.first_index);
+    let kept = Payload::from(kept);
+    let mut writes = new_writes(graph, &mut pushed);
+    writes.push(return_write(job.first_index + pushed.len() as i32, kept.clone()));
+    let stored = stored_writes(job, writes);
+    Some((CallEnd { outcome: CallOutcome::Done(Done::Now(value)), stored, wrote: CallWrites::of(job, pushed) }, kept))
+}
+
+fn return_write(index: i32, result: Payload) -> NewWrite {
+    NewWrite { index, channel: RETURN.into(), value: WriteValue::One(result) }
+}
+
+fn stored_writes(job: &CallJob, writes: Vec<NewWrite>) -> Option<NewWrites> {
+    let checkpoint = job.context.checkpoint().filter(|_| !writes.is_empty())?;
+    Some(NewWrites { checkpoint, task: job.context.task(), path: Arc::clone(&job.path), writes })
+}
+
+/// Ends a call whose own calls have ended. What one that failed had written is kept, also if its caller goes on; one that
+/// asks is run again.
+pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> CallEnd {
+    let mut asked = job.context.asked().lock();
+    let (signal, pushed) = (asked.signal.take(), std::mem::take(&mut asked.pushed));
+    let asks = matches!((&result, &signal), (Err(error), Some(_)) if stops(error));
+    let pushed = if asks { Ok(Vec::new()) } else { pushed_writes(job, pushed) };
+    let (result, mut pushed) = match pushed {
+        Ok(pushed) => (result, pushed),
+        Err(error) => (Err(error.into()), Vec::new()),
+    };
+    let mut writes = new_writes(&job.context.parts().place.graph, &mut pushed);
+    let mut open = Vec::new();
+    let outcome = match (result, signal) {
+        (Ok(returned), _) => {
+            let index = job.first_index + pushed.len() as i32;
+            writes.extend(returned.stored.map(|payload| return_write(index, payload)));
+            CallOutcome::Done(Done::Now(returned.value))
+        }
+        (Err(_), Some(signal)) if asks => {
+            let interrupts = questions(&signal);
+            if !interrupts.is_empty() {
+                writes.push(stored_interrupts(interrupts));
+                open = std::mem::take(&mut asked.asked_by_calls);
+                open.extend_from_slice(interrupts);
+            }
+            CallOutcome::Stopped(signal)
+        }
+        (Err(error), _) => {
+            writes.push(special(ERROR, &Value::from(call_failed(job, &error))));
+            CallOutcome::Failed(error)
+        }
+    };
+    if asked.took {
+        writes.push(special(RESUME, &Value::List(asked.answers.clone())));
+    }
+    drop(asked);
+    if let Some(caller) = job.context.life().above().filter(|_| !open.is_empty()) {
+        caller.asked().lock().asked_by_calls.append(&mut open);
+    }
+    let mut stored = stored_writes(job, writes);
+    if let (CallOutcome::Done(_), Some(writes)) = (&outcome, &mut stored) {
+        note_left(job.context.scope(), writes);
+    }
+    CallEnd { outcome, stored, wrote: CallWrites::of(job, pushed) }
+}
+
+/// Turns what a call pushed into writes to the channels of its caller's graph.
+fn pushed_writes(job: &CallJob, pushed: Writes) -> Result<Vec<TaskWrite>, RunError> {
+    let mut writes = Vec::new();
+    if pushed.is_empty() {
+        return Ok(writes);
+    }
+    let graph = &*job.context.parts().place.graph;
+    // What is pushed has an id.
+    let mut ids = IdSource::from_seed(0);
+    for (field, mut write) in resolve(&*graph.layout, pushed)? {
+        graph.layout.prepare(field, &mut write, &mut ids);
+        push(&mut writes, field as u32, WriteKind::Field(Some(write)));
+    }
+    writes.iter_mut().for_each(|write| write.index += job.first_index);
+    if job.context.checkpoint().is_some() {
+        encode_stored(graph, &mut writes)?;
+    }
+    Ok(writes)
+}
+
+impl CallWrites {
+    fn of(job: &CallJob, writes: Vec<TaskWrite>) -> Option<Self> {
+        let (task, path) = (job.context.task(), Arc::clone(&job.path));
+        (!writes.is_empty()).then_some(Self { task, path, writes })
+    }
+
+    /// Returns it as a cache keeps it.
+    pub(crate) fn kept(&self, job: &CallJob) -> Option<Encoded> {
+        kept_writes(&job.context.parts().place.graph, &self.writes)
+    }
+
+    /// Returns what was written, to be shown: names of channels and values.
+    pub(crate) fn shown(&self, job: &CallJob) -> Vec<(Arc<str>, Value)> {
+        let layout = &*job.context.parts().place.graph.layout;
+        let shown = |write: &TaskWrite| match &write.kind {
+            WriteKind::Field(Some(value)) => {
+                let field = write.channel as usize;
+                Some((Arc::clone(layout.name(field)), layout.write_to_value(field, value).ok()?))
+            }
+            _ => None,
+        };
+        self.writes.iter().filter_map(shown).collect()
+    }
+}
+
+/// Returns what calls wrote that ended in an earlier run, in the order of their paths.
+pub(super) fn stored_call_writes(graph: &Graph, head: &Head) -> Result<Vec<CallWrites>, RunError> {
+    let mut known = Vec::new();
+    for pending in head.pending.iter().filter(|pending| pending.writes.iter().any(|write| &*write.channel == RETURN)) {
+        let (task, path, writes) = (pending.task, Arc::clone(&pending.path), task_writes(graph, pending)?);
+        if !writes.is_empty() {
+            known.push(CallWrites { task, path, writes });
+        }
+    }
+    known.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(known)
+}
+
+impl Machine {
+    /// Notes what called tasks left.
+    pub(crate) fn handle_calls(&mut self, left: impl Iterator<Item = CallLeft>) {
+        for left in left {
+            match left {
+                CallLeft::Unsaved(writes) => self.called.push(writes),
+                CallLeft::Wrote(wrote) => self.note_call(wrote),
+            }
+        }
+    }
+
+    /// Puts what a call wrote in its place. A call that is made anew replaces what it wrote.
+    fn note_call(&mut self, wrote: CallWrites) {
+        self.call_writes.retain(|known| known.task != wrote.task);
+        let at = self.call_writes.partition_point(|known| known.path < wrote.path);
+        self.call_writes.insert(at, wrote);
+    }
+}
+
+/// Returns what is shown of a call that starts.
+pub(crate) fn call_start(job: &CallJob) -> TaskStart {
+    TaskStart { task: job.context.task_info(), input: TaskInput::Value((job.call.input)().unwrap_or_default()) }
+}
+
+/// Returns the text of the failure of a call.
+pub(crate) fn call_failed(job: &CallJob, error: &BoxError) -> String {
+    format!("task {:?} failed: {error}", job.context.node())
+}
+
+/// Returns what is shown of a call that has ended.
+pub(crate) fn call_end(job: &CallJob, result: WritesView, error: Option<String>) -> TaskEnd {
+    TaskEnd { task: job.context.task_info(), result, error, interrupts: Vec::new() }
+}
+
+/// Returns the messages in the result of a call.
+pub(crate) fn call_messages(job: &CallJob, result: &Value) -> Vec<MessagePart> {
+    let part = |message| MessagePart {
+        message,
+        task: job.context.task_info(),
+        tags: [].into(),
+        thread: job.context.thread().cloned(),
+        is_live: false,
+        once: true,
+        run_metadata: job.context.scope().host.run_metadata(),
+    };
+    messages_in_value(result).into_iter().map(part).collect()
+}
+
+/// Returns the result of a call as a value, to be shown.
+pub(crate) fn shown_result(stored: &Payload) -> Value {
+    crate::base::value::decode_bytes(stored.codec, &stored.data).unwrap_or_default()
+}

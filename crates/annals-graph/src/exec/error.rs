@@ -1,0 +1,333 @@
+//! Why a run cannot go on. Every message says what is now true.
+
+use crate::base::CodecError;
+use crate::graph::{BoxError, GraphProblem, Interrupted, InvalidResumeValue, OutOfTime};
+use crate::state::StateError;
+
+use super::limits::TimeoutKind;
+
+/// An error of a run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A node failed. Its error is the source; the finished nodes of its superstep are kept and are not run again when
+    /// the run is continued.
+    #[error("node {node:?} failed: {source}")]
+    Node {
+        /// The node.
+        node: String,
+        /// Its error, as given.
+        source: BoxError,
+    },
+    /// A node panicked. The store stays usable.
+    #[error("node {node:?} panicked: {reason}")]
+    NodePanicked {
+        /// The node.
+        node: String,
+        /// The message of the panic.
+        reason: String,
+    },
+    /// An attempt of an async node, or of an async task that was called, took too long (`NodeTimeoutError`). It was stopped
+    /// where it waited, and wrote nothing. A retry policy takes it for worth another attempt, unless it names others.
+    #[error("node {node:?} was stopped after {after_ms} ms: it {}", told(*kind, *run_timeout_ms, *idle_timeout_ms))]
+    NodeTimeout {
+        /// The node.
+        node: String,
+        /// Which limit it did not keep.
+        kind: TimeoutKind,
+        /// How long the attempt took.
+        after_ms: u64,
+        /// How long it may take, if that is limited.
+        run_timeout_ms: Option<u64>,
+        /// How long it may go without a sign of life, if that is limited.
+        idle_timeout_ms: Option<u64>,
+    },
+    /// A superstep took longer than it may (`TimeoutError`). Its async nodes were dropped where they waited, those on threads
+    /// were waited for, and what had ended is kept: the thread can be continued. If a node failed by itself, that is the
+    /// error of the run.
+    #[error("superstep {step} was stopped as it may take {limit_ms} ms, in which {nodes:?} had not ended")]
+    StepTimeout {
+        /// The number of the superstep.
+        step: i64,
+        /// How long it may take.
+        limit_ms: u64,
+        /// The nodes that had not ended by then.
+        nodes: Vec<String>,
+        /// What it is known by inside other errors.
+        #[doc(hidden)]
+        source: OutOfTime,
+    },
+    /// A node returned [`Cancelled`](crate::graph::Cancelled), and its run was not cancelled (`NodeCancelledError`). It
+    /// has failed, and is not tried again.
+    #[error("node {node:?} says that it was cancelled, and its run was not")]
+    NodeCancelled {
+        /// The node.
+        node: String,
+    },
+    /// A task has a timeout, and its node runs on a thread, where it cannot be stopped. Known when a graph is compiled,
+    /// but for the timeout of a send.
+    #[error("node {node:?} was sent a timeout, but only an async node can be stopped; it was not run")]
+    SyncTimeout {
+        /// The node.
+        node: String,
+    },
+    /// A send, or a called task, has a timeout that is not greater than zero. It was not made.
+    #[error("the timeout that {node:?} was given must be greater than zero")]
+    BadTimeout {
+        /// The node or the task.
+        node: String,
+    },
+    /// A node or a called task has a timeout, or its superstep has, and the asynchronous run has no timer to wait by: give
+    /// it one with [`Run::timer`](crate::Run::timer), or with the feature `tokio` run it on Tokio.
+    #[error("the time of {node:?} is limited, and the run has no timer: nothing of it was run")]
+    NoTimer {
+        /// The node.
+        node: String,
+    },
+    /// The writes of a superstep cannot be applied (`INVALID_CONCURRENT_GRAPH_UPDATE` for two writes to one value), or a
+    /// value does not fit its channel. No checkpoint was made for the superstep.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A value cannot be encoded or decoded.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The run was given nothing to do (`EmptyInputError`).
+    #[error("there is nothing to run: the thread has no checkpoint to continue from, and no input was given")]
+    EmptyInput,
+    /// The input of a run is a command for the parent graph (`InvalidUpdateError`). Nothing was written.
+    #[error("a command for the parent graph cannot be the input of a run")]
+    NoParentGraph,
+    /// The run did not end within its supersteps (`GRAPH_RECURSION_LIMIT`). The thread can be continued.
+    #[error("the run did not end within {limit} supersteps; its last superstep is stored and can be continued")]
+    RecursionLimit {
+        /// The limit.
+        limit: u64,
+    },
+    /// Several questions are open, and the answer does not say which one it is for.
+    #[error("{} questions are open: answer them by id, as a map from id to answer", ids.len())]
+    SeveralInterrupts {
+        /// The ids of the questions.
+        ids: Vec<String>,
+    },
+    /// A run with strict answers was given one that fits no open question (`UnknownInterruptError`). Nothing was written.
+    #[error("{problem}; open are the questions {pending:?}")]
+    UnknownInterrupt {
+        /// What does not fit.
+        problem: ResumeProblem,
+        /// The ids of the questions that are open.
+        pending: Vec<String>,
+    },
+    /// An answer does not look like its question wants it. Nothing was written, and the question stays open.
+    #[error(transparent)]
+    InvalidResumeValue(#[from] InvalidResumeValue),
+    /// A path returned a label that is not in its map.
+    #[error("a conditional edge returned {label:?}, which is not in its map")]
+    UnknownLabel {
+        /// The label.
+        label: String,
+    },
+    /// A path did not return a valid destination.
+    #[error("a conditional edge cannot lead to {name:?}")]
+    BadDestination {
+        /// What it returned.
+        name: String,
+    },
+    /// A send to the end.
+    #[error("nothing can be sent to END")]
+    SendToEnd,
+    /// An update cannot be attributed to one node.
+    #[error("it is not clear as which node the update is made; name one of {candidates:?}")]
+    AmbiguousUpdate {
+        /// The nodes there are.
+        candidates: Vec<String>,
+    },
+    /// An update is made as a node that does not exist.
+    #[error("node {node:?} does not exist; the graph has {known:?}")]
+    UnknownNode {
+        /// The name.
+        node: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// A graph that is a node returned a value that is no change of the state (`INVALID_GRAPH_NODE_RETURN_VALUE`): an
+    /// entrypoint as a node returns a map from channels to values.
+    #[error("graph {graph:?} is a node, and the value it returned is not a map from channels to values")]
+    NotAnUpdate {
+        /// The graph.
+        graph: String,
+    },
+    /// An edit of a state is not possible as it was asked for. Nothing was changed.
+    #[error(transparent)]
+    Edit(#[from] EditProblem),
+    /// A breakpoint of the run names a node that does not exist.
+    #[error(transparent)]
+    Breakpoint(#[from] GraphProblem),
+    /// An answer or a continuation needs a store.
+    #[error("a run without a store cannot be continued or answered")]
+    NoStore,
+    /// The state was asked for, or is to be changed, where there is no thread that has one (`ValueError`).
+    #[error("there is no state without a thread in a store")]
+    NoThread,
+    /// The keys of an output name a channel that the state does not have. Nothing was run.
+    #[error("the output cannot show {channel:?}, which is no channel; there are {known:?}")]
+    UnknownOutput {
+        /// The name.
+        channel: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// The run was not given the context value that its graph asks for
+    /// ([`StateGraph::context`](crate::graph::StateGraph::context)). Nothing was run.
+    #[error("graph {graph:?} asks for a context value of type {expected}, and the run was given {}", given(*found))]
+    NoContext {
+        /// The graph.
+        graph: String,
+        /// The type that it asks for.
+        expected: &'static str,
+        /// Whether the run was given a value, of another type.
+        found: bool,
+    },
+    /// Something was to be done to a cache, and the graph has none.
+    #[error("the graph has no cache")]
+    NoCache,
+    /// The idempotency key of a run cannot be used. Nothing was run.
+    #[error("the idempotency key of the run cannot be used: {reason}")]
+    BadKey {
+        /// Why.
+        reason: String,
+    },
+    /// The recursion limit is not at least 1.
+    #[error("the recursion limit is {limit}; it must be at least 1")]
+    BadRecursionLimit {
+        /// The limit.
+        limit: u64,
+    },
+    /// A node addressed a command to the graph around its own, and there is none (`ParentCommand`).
+    #[error("a node returned a command for the graph around this one, but the run is that of the outermost graph")]
+    ParentCommand,
+    /// For the runtime itself: the node waits for an answer.
+    #[doc(hidden)]
+    #[error("the node waits for an answer")]
+    Waiting(#[source] Interrupted),
+}
+
+/// What does not fit about an answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResumeProblem {
+    /// These questions are not open: unknown, or answered before.
+    #[error("the questions {ids:?} are not open")]
+    NotPending {
+        /// Their ids.
+        ids: Vec<String>,
+    },
+    /// The map of answers is empty.
+    #[error("the map of answers is empty")]
+    EmptyMap,
+    /// One answer was given without an id, and several questions are open.
+    #[error("the answer does not say which question it is for")]
+    Ambiguous,
+}
+
+impl ResumeProblem {
+    /// Returns the field's name for it: `not_pending`, `empty_map` or `ambiguous`.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NotPending { .. } => "not_pending",
+            Self::EmptyMap => "empty_map",
+            Self::Ambiguous => "ambiguous",
+        }
+    }
+}
+
+/// Why the state of a thread was not changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EditProblem {
+    /// No superstep was given.
+    #[error("no supersteps were given")]
+    NoSupersteps,
+    /// A superstep without an update was given.
+    #[error("superstep {superstep} has no updates")]
+    NoUpdates {
+        /// The superstep, counted from 0.
+        superstep: usize,
+    },
+    /// One of several updates does not say as which node it is made.
+    #[error("of several updates in one superstep each must name the node it is made as")]
+    NeedsNode,
+    /// An input, a copy or the end of all tasks shares a superstep with other updates.
+    #[error("an update as {as_node:?} must be alone in its superstep")]
+    NotAlone {
+        /// What it is made as.
+        as_node: &'static str,
+    },
+    /// A thread without checkpoints cannot be copied.
+    #[error("the thread has no checkpoint to copy")]
+    NothingToCopy,
+    /// A copy changes nothing by itself, and an input gives no commands.
+    #[error("an update as {as_node:?} does not take this")]
+    Unexpected {
+        /// What it is made as.
+        as_node: &'static str,
+    },
+}
+
+impl RunError {
+    /// Returns the error code of the field, if it has one.
+    pub fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::RecursionLimit { .. } => Some("GRAPH_RECURSION_LIMIT"),
+            Self::NotAnUpdate { .. } => Some("INVALID_GRAPH_NODE_RETURN_VALUE"),
+            Self::State(error) => error.code(),
+            _ => None,
+        }
+    }
+
+    /// Returns the name of the error class that LangGraph raises in its place. The class of a node's own error is
+    /// `Exception`: what it really is, its source tells.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::State(error) => error.class(),
+            Self::SendToEnd | Self::NoParentGraph | Self::AmbiguousUpdate { .. } | Self::UnknownNode { .. } => {
+                "InvalidUpdateError"
+            }
+            Self::Codec(_) | Self::NoContext { .. } => "TypeError",
+            Self::EmptyInput => "EmptyInputError",
+            Self::RecursionLimit { .. } => "GraphRecursionError",
+            Self::SeveralInterrupts { .. } | Self::NoStore | Self::NoTimer { .. } => "RuntimeError",
+            Self::NodeTimeout { .. } => "NodeTimeoutError",
+            Self::StepTimeout { .. } => "TimeoutError",
+            Self::NodeCancelled { .. } => "NodeCancelledError",
+            Self::UnknownLabel { .. } => "KeyError",
+            Self::BadDestination { .. }
+            | Self::BadRecursionLimit { .. }
+            | Self::BadKey { .. }
+            | Self::InvalidResumeValue(_)
+            | Self::NoCache
+            | Self::NoThread
+            | Self::UnknownOutput { .. }
+            | Self::SyncTimeout { .. }
+            | Self::BadTimeout { .. } => "ValueError",
+            Self::Breakpoint(problem) => problem.class(),
+            Self::Edit(EditProblem::NoSupersteps | EditProblem::NoUpdates { .. }) => "ValueError",
+            Self::Edit(_) => "InvalidUpdateError",
+            Self::ParentCommand => "ParentCommand",
+            Self::Waiting(_) => "GraphInterrupt",
+            Self::UnknownInterrupt { .. } => "UnknownInterruptError",
+            _ => "Exception",
+        }
+    }
+}
+
+fn given(found: bool) -> &'static str {
+    if found { "one of another type" } else { "none" }
+}
+
+/// Says which limit was not kept.
+fn told(kind: TimeoutKind, run_ms: Option<u64>, idle_ms: Option<u64>) -> String {
+    match kind {
+        TimeoutKind::Run => format!("may take {} ms", run_ms.unwrap_or_default()),
+        TimeoutKind::Idle => format!("may take {} ms without a sign of life", idle_ms.unwrap_or_default()),
+    }
+}

@@ -1,0 +1,419 @@
+//! What the machine shows of itself. Nothing is made that nobody wants to see.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::base::{Namespace, Value};
+use crate::graph::{INPUT, Interrupt, MessagePart, NodePlace, TaskInfo, TaskParts, VALUE, task_namespace};
+use crate::state::erased::{ViewShape, Written, messages_in_value, messages_of};
+use crate::state::{BoxWrite, FieldKind, Layout, StateView, WritesView};
+
+use super::effect::{Event, EventKind};
+use super::error::RunError;
+use super::exit::Saving;
+use super::load::{error_of, interrupts_of, result_of};
+use super::machine::Machine;
+use super::shown::{
+    CheckpointPart, CheckpointTask, DebugPart, DebugPayload, NodeUpdate, TaskEnd, TaskInput, TaskStart,
+};
+use super::task::{Task, TaskStatus, TaskWrite, WriteKind};
+
+/// Which fields hold something and how they are shown, kept until that changes.
+pub(super) struct ShownFields {
+    present: Vec<bool>,
+    all: Arc<ViewShape>,
+    output: Arc<ViewShape>,
+}
+
+impl ShownFields {
+    /// Makes those of a state that holds nothing.
+    pub(super) fn new(layout: &Arc<dyn Layout>) -> Self {
+        let shape = Arc::new(ViewShape { layout: Arc::clone(layout), fields: Vec::new(), whole: None });
+        Self { present: Vec::new(), all: Arc::clone(&shape), output: shape }
+    }
+}
+
+impl Machine {
+    pub(super) fn emit(&mut self, kind: EventKind) {
+        self.events.push_back(Event { namespace: self.namespace.clone(), kind });
+    }
+
+    /// Puts what happens elsewhere into the order of what happens here.
+    pub(crate) fn show(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    /// Returns whether the outside is shown a field.
+    pub(super) fn is_output(&self, field: usize) -> bool {
+        match &self.request.output {
+            _ if self.graph.entry => field == VALUE as usize,
+            Some(fields) => fields.contains(&field),
+            None => true,
+        }
+    }
+
+    /// Returns the field that stands for the whole state, if it is one value.
+    fn whole(&self) -> Option<usize> {
+        if self.graph.entry { Some(VALUE as usize) } else { self.graph.schemas.root.then_some(0) }
+    }
+
+    /// Returns how fields are shown.
+    fn shape(&self, fields: Vec<usize>) -> Arc<ViewShape> {
+        Arc::new(ViewShape { layout: Arc::clone(&self.graph.layout), fields, whole: self.whole() })
+    }
+
+    /// Finds out which fields are shown when these hold something.
+    fn refresh_fields(&mut self, present: &[bool]) -> &ShownFields {
+        if self.fields.present != present {
+            let layout = &*self.graph.layout;
+            let entry = self.graph.entry;
+            let of_state = |field: &usize| {
+                present[*field] && layout.kind(*field) != FieldKind::Managed && (!entry || *field == VALUE as usize)
+            };
+            let holding = || (0..present.len()).filter(of_state);
+            let all = self.shape(holding().collect());
+            let output = match &self.request.output {
+                Some(fields) => self.shape(holding().filter(|field| fields.contains(field)).collect()),
+                None => Arc::clone(&all),
+            };
+            self.fields = ShownFields { present: present.to_vec(), all, output };
+        }
+        &self.fields
+    }
+
+    /// Finds out which fields of the head are shown.
+    fn head_fields(&mut self) -> &ShownFields {
+        let present = std::mem::take(&mut self.head.present);
+        self.refresh_fields(&present[..self.graph.layout.len()]);
+        self.head.present = present;
+        &self.fields
+    }
+
+    /// Returns the state as nodes see it.
+    fn view(&mut self) -> StateView {
+        let shape = Arc::clone(&self.head_fields().all);
+        StateView::new(shape, Arc::clone(&self.head.state))
+    }
+
+    /// Returns the state as the node of a task is given it.
+    fn input_view(&mut self, slot: usize) -> StateView {
+        let node = self.tasks[slot].given_as();
+        let reads = node.and_then(|node| self.graph.nodes[node].reads.as_deref());
+        if self.graph.entry {
+            let (layout, field) = (Arc::clone(&self.graph.layout), INPUT as usize);
+            let shape = ViewShape { layout, fields: vec![field], whole: Some(field) };
+            return StateView::new(Arc::new(shape), Arc::clone(&self.head.state));
+        }
+        if reads.is_none() && !self.graph.schemas.managed {
+            return self.view();
+        }
+        let layout = &self.graph.layout;
+        let state = self.task_state();
+        let given = |field: &usize| {
+            let holds = self.head.present[*field] || layout.kind(*field) == FieldKind::Managed;
+            holds && reads.is_none_or(|reads| reads.contains(field))
+        };
+        StateView::new(self.shape((0..layout.len()).filter(given).collect()), state)
+    }
+
+    /// Returns the state as the outside sees it: the channels of the output that hold something.
+    pub(crate) fn output(&mut self) -> StateView {
+        let Some((state, written)) = self.shown.as_ref() else {
+            let shape = Arc::clone(&self.head_fields().output);
+            return StateView::new(shape, Arc::clone(&self.head.state));
+        };
+        let (state, mut present) = (Arc::clone(state), self.present());
+        written.iter().for_each(|(field, holds)| present[*field] = *holds);
+        StateView::new(Arc::clone(&self.refresh_fields(&present).output), state)
+    }
+
+    /// Shows the state.
+    pub(super) fn show_values(&mut self, interrupts: &[Interrupt]) {
+        if self.keeps_shown() {
+            self.returned = Some((Arc::clone(&self.head.state), self.present()));
+        }
+        if self.request.events.values {
+            let view = self.output();
+            self.emit(EventKind::Values { view, interrupts: interrupts.to_vec() });
+        }
+    }
+
+    /// Shows the state after a superstep that changed these channels.
+    pub(super) fn show_changed(&mut self, updated: &[u32]) {
+        if (self.request.events.values || self.keeps_shown())
+            && updated.iter().any(|channel| self.graph.is_field(*channel) && self.is_output(*channel as usize))
+        {
+            self.show_values(&[]);
+        }
+    }
+
+    /// Whether what is shown last is not always what there is at the end: the end of a superstep may empty a channel.
+    fn keeps_shown(&self) -> bool {
+        !self.namespace.is_root() && !self.graph.idle_fields.is_empty()
+    }
+
+    /// Shows the checkpoint that the next superstep starts from.
+    pub(super) fn show_checkpoint(&mut self) -> Result<(), RunError> {
+        let events = self.request.events;
+        if !(events.checkpoints || events.debug) {
+            return Ok(());
+        }
+        let (Some(recording), Some(head)) = (&self.recording, self.head.checkpoint) else { return Ok(()) };
+        let mut tasks = Vec::with_capacity(self.tasks.len());
+        for task in &self.tasks {
+            tasks.push(self.checkpoint_task(task)?);
+        }
+        let (thread, parents) = (recording.thread.clone(), Arc::clone(&recording.parents));
+        let part = CheckpointPart {
+            thread,
+            namespace: self.namespace.clone(),
+            checkpoint: head.id,
+            // What is saved at the end of the run builds on what the loaded checkpoint does, as in the reference.
+            parent: if self.request.saving == Saving::Steps { self.head.parent } else { self.loaded_parent },
+            source: head.source,
+            step: head.step,
+            parents,
+            // Of a checkpoint of this run the reference shows its own metadata alone.
+            metadata: self.head.metadata.clone().filter(|_| self.loaded == Some(head.id)),
+            values: self.view(),
+            tasks,
+        };
+        if events.checkpoints {
+            self.emit(EventKind::Checkpoint(Box::new(part.clone())));
+        }
+        if events.debug {
+            self.emit_debug(self.step - 1, DebugPayload::Checkpoint(part));
+        }
+        Ok(())
+    }
+
+    fn checkpoint_task(&self, task: &Task) -> Result<CheckpointTask, RunError> {
+        let pending = self.head.pending_of(task.id);
+        let result = match pending.filter(|pending| pending.is_finished()) {
+            Some(pending) => {
+                let mut result = result_of(&self.graph, pending)?;
+                Some(match self.whole() {
+                    Some(field) => result.shift_remove(&**self.graph.layout.name(field)).unwrap_or_default(),
+                    None => {
+                        let of_output =
+                            |name: &str| self.graph.by_channel.get(name).is_some_and(|c| self.is_output(*c as usize));
+                        result.retain(|name, _| of_output(name));
+                        Value::Map(result)
+                    }
+                })
+            }
+            None => None,
+        };
+        let name: Arc<str> = task.name(&self.graph).into();
+        let has_graph = task.node.is_some_and(|node| self.graph.nodes[node].body.child.is_some());
+        Ok(CheckpointTask {
+            id: task.id,
+            result,
+            error: pending.and_then(error_of),
+            interrupts: pending.map(interrupts_of).unwrap_or_default(),
+            subgraph: has_graph.then(|| task_namespace(&self.namespace, &name, task.id)),
+            name,
+        })
+    }
+
+    /// Shows the tasks of a superstep that begins, and the results of those that need not run.
+    pub(super) fn show_starts(&mut self) {
+        let events = self.request.events;
+        if events.tasks || events.debug {
+            for slot in 0..self.tasks.len() {
+                let Some(task) = self.task_info(slot) else { continue };
+                let input = match &self.tasks[slot].push {
+                    Some((_, arg)) => TaskInput::Value(arg.clone()),
+                    None => TaskInput::State(self.input_view(slot)),
+                };
+                // It is shown again when it ends.
+                self.tasks[slot].info = Some(task.clone());
+                let start = TaskStart { task, input };
+                if events.debug {
+                    self.emit_both(EventKind::TaskStart(start.clone()), DebugPayload::TaskStart(start));
+                } else {
+                    self.emit(EventKind::TaskStart(start));
+                }
+            }
+        }
+        for slot in 0..self.tasks.len() {
+            let task = &self.tasks[slot];
+            if task.restored && (task.is_done() || !task.writes().is_empty()) {
+                self.show_done(slot, true);
+            }
+        }
+    }
+
+    /// Shows how a task ended: what it wrote, and why it failed if it did.
+    pub(super) fn show_done(&mut self, slot: usize, cached: bool) {
+        let events = self.request.events;
+        if !events.show_calls() {
+            return;
+        }
+        let Some(info) = self.tasks[slot].info.take().or_else(|| self.task_info(slot)) else { return };
+        let task = &self.tasks[slot];
+        let error = match &task.status {
+            TaskStatus::Failed(error, _) => Some(error.to_string()),
+            TaskStatus::Handled { message, .. } => Some(message.clone()),
+            _ => None,
+        };
+        // A task that failed in a conditional edge has written all the same. So has, for the reference, one that was
+        // given an answer: that is a write of its own.
+        let (is_done, has_written) = (task.is_done(), !task.writes().is_empty() || task.asked);
+        if events.messages && is_done && !cached && !task.relays {
+            let namespace = info.parts().namespace.clone();
+            for message in self.new_messages(slot) {
+                let kind = EventKind::Message(Box::new(message));
+                self.events.push_back(Event { namespace: namespace.clone(), kind });
+            }
+        }
+        if !(events.updates || events.tasks || events.debug) {
+            return;
+        }
+        let writes = fields_of(self.tasks[slot].writes()).map(|(field, write)| (field, write.clone())).collect();
+        let value = || [VALUE as usize].into();
+        let chosen = if self.graph.entry { Some(value()) } else { self.request.output.clone() };
+        info.wrote(Written::Fields { writes, chosen, is_whole: self.whole().is_some() });
+        if events.updates && (is_done || has_written) {
+            let node = Arc::clone(info.parts().node());
+            self.emit(EventKind::Updates(NodeUpdate { node, writes: info.writes(true), cached }));
+        }
+        if !cached {
+            let result = info.writes(self.graph.entry);
+            self.show_end(TaskEnd { task: info, result, error, interrupts: Vec::new() });
+        }
+    }
+
+    /// Returns the messages that a task wrote and did not read.
+    fn new_messages(&self, slot: usize) -> Vec<MessagePart> {
+        let Some(task) = self.task_info(slot) else { return Vec::new() };
+        // What handles a failure is shown as if it stood inside the task that failed.
+        if task.parts().place.around.is_some() && !self.request.events.subgraphs {
+            return Vec::new();
+        }
+        let writes = self.tasks[slot].writes();
+        let recording = self.recording.as_ref();
+        let part = |message| MessagePart {
+            message,
+            task: task.clone(),
+            tags: [].into(),
+            thread: recording.map(|recording| recording.thread.clone()),
+            is_live: false,
+            once: true,
+            run_metadata: self.scope.host.run_metadata(),
+        };
+        let found = fields_of(writes).filter(|(field, _)| !self.graph.entry || *field == VALUE as usize);
+        let found = found.flat_map(|(_, write)| messages_of(write));
+        found.filter(|message| !message.id.as_deref().is_some_and(|id| self.has_read(slot, id))).map(part).collect()
+    }
+
+    fn has_read(&self, slot: usize, id: &str) -> bool {
+        let layout = &*self.graph.layout;
+        match &self.tasks[slot].push {
+            Some((_, Value::Map(members))) => {
+                let given = members.values().flat_map(messages_in_value);
+                given.into_iter().any(|message| message.id.as_deref() == Some(id))
+            }
+            Some(_) => false,
+            None if self.graph.entry => layout.holds_message(&self.head.state, INPUT as usize, id),
+            None => (0..layout.len()).any(|field| layout.holds_message(&self.head.state, field, id)),
+        }
+    }
+
+    /// Shows the questions of a task.
+    pub(super) fn show_questions(&mut self, slot: usize, interrupts: &[Interrupt]) {
+        // At a breakpoint of a graph inside it, it has no questions.
+        if interrupts.is_empty() {
+            return;
+        }
+        if self.request.events.updates {
+            self.emit(EventKind::Interrupts(interrupts.to_vec()));
+        }
+        self.show_values(interrupts);
+        self.show_asked(slot, interrupts);
+    }
+
+    fn show_asked(&mut self, slot: usize, interrupts: &[Interrupt]) {
+        if !(self.request.events.tasks || self.request.events.debug) {
+            return;
+        }
+        let Some(task) = self.task_info(slot) else { return };
+        let result = WritesView::returned(None, Vec::new());
+        self.show_end(TaskEnd { task, result, error: None, interrupts: interrupts.to_vec() });
+    }
+
+    fn show_end(&mut self, end: TaskEnd) {
+        let events = self.request.events;
+        if events.debug {
+            self.emit_both(EventKind::TaskEnd(end.clone()), DebugPayload::TaskEnd(end));
+        } else if events.tasks {
+            self.emit(EventKind::TaskEnd(end));
+        }
+    }
+
+    /// Shows the end of an interrupted run: the state with what has ended, though its superstep has not, and that it
+    /// stands at a breakpoint if there are no questions.
+    pub(super) fn show_interrupted(&mut self, open: &[Interrupt]) {
+        // A graph inside another one leaves that to the graph around it.
+        if !self.namespace.is_root() {
+            return;
+        }
+        if self
+            .shown
+            .as_ref()
+            .is_some_and(|(_, written)| written.iter().any(|(field, holds)| *holds && self.is_output(*field)))
+        {
+            self.show_values(&[]);
+        }
+        if open.is_empty() && self.request.events.updates {
+            self.emit(EventKind::Interrupts(Vec::new()));
+        }
+    }
+
+    /// Shows what belongs to the modes `tasks`, if that is wanted, and `debug`.
+    fn emit_both(&mut self, kind: EventKind, payload: DebugPayload) {
+        if self.request.events.tasks {
+            self.emit(kind);
+        }
+        self.emit_debug(self.step, payload);
+    }
+
+    fn emit_debug(&mut self, step: i64, payload: DebugPayload) {
+        self.emit(EventKind::Debug(Box::new(DebugPart { step, timestamp: self.now, payload })));
+    }
+
+    /// Returns which task this is, if it is one that is shown: the input is not.
+    fn task_info(&self, slot: usize) -> Option<TaskInfo> {
+        let task = &self.tasks[slot];
+        if task.info.is_some() {
+            return task.info.clone();
+        }
+        task.node?;
+        let place = self.place(task);
+        Some(TaskInfo::new(TaskParts {
+            id: task.id,
+            name: None,
+            step: self.step,
+            namespace: place.around.as_ref().unwrap_or(&self.namespace).clone(),
+            place,
+            written: OnceLock::new(),
+        }))
+    }
+
+    /// Returns what of the graph a task runs.
+    pub(super) fn place(&self, task: &Task) -> NodePlace {
+        let around = task.handles().and_then(|handles| {
+            let name = &self.graph.nodes[handles.node].name;
+            Namespace::new(task_namespace(&self.namespace, name, handles.task)).ok()
+        });
+        let push = task.push.as_ref().map(|(index, _)| *index);
+        NodePlace { graph: Arc::clone(&self.graph), node: task.node, push, call: None, around }
+    }
+}
+
+/// The writes to fields.
+fn fields_of(writes: &[TaskWrite]) -> impl Iterator<Item = (usize, &BoxWrite)> {
+    writes.iter().filter_map(|write| match &write.kind {
+        WriteKind::Field(Some(value)) => Some((write.channel as usize, value)),
+        _ => None,
+    })
+}

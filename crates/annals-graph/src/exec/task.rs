@@ -1,0 +1,562 @@
+//! One execution of one node: its identity, what it is given, and what became of it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::{
+    CheckpointId, Encoded, IdSource, Map, Namespace, Payload, TaskId, Value, WriteValue, hash, panic_text,
+};
+use crate::graph::{
+    BoxError, Cancelled, Command, Context, END, GivenFields, Graph, Interrupt, Interrupted, NodeInput, NodeOutput,
+    NodeResult, Outgoing, START, SendTo, Signal, Takes, Target, TaskInfo, Work, holds,
+};
+use crate::state::erased::resolve;
+use crate::state::{BoxWrite, FieldKind, StateRef};
+use crate::store::{TaskKind, TaskRecord};
+
+use super::error::RunError;
+use super::leave::{Closing, PathWait, close};
+use super::retry::Extra;
+
+/// A task of the present superstep.
+pub(crate) struct Task {
+    pub(crate) id: TaskId,
+    /// The node; `None` is the input.
+    pub(crate) node: Option<usize>,
+    /// The position and argument of a send.
+    pub(crate) push: Option<(u32, Value)>,
+    pub(crate) status: TaskStatus,
+    /// Whether its writes are stored.
+    pub(crate) saved: bool,
+    /// Whether its writes were stored before this run.
+    pub(crate) restored: bool,
+    /// Its answers so far.
+    pub(crate) answers: Vec<Value>,
+    /// Whether one of them came with this run and is not stored yet.
+    pub(crate) answered: bool,
+    /// Whether it failed after it was given an answer.
+    pub(crate) asked: bool,
+    /// Whether it wrote what a command of a subgraph said.
+    pub(super) relays: bool,
+    /// The open interrupts of the tasks it has called.
+    pub(super) asked_by_calls: Vec<Interrupt>,
+    /// What only some tasks need.
+    pub(crate) extra: Option<Box<Extra>>,
+    /// What it is shown as, if it was.
+    pub(super) info: Option<TaskInfo>,
+}
+
+/// How far a task has come.
+pub(crate) enum TaskStatus {
+    /// It has to run.
+    Due,
+    /// It runs.
+    Running,
+    /// It has ended, with these writes.
+    Done(Vec<TaskWrite>),
+    /// It waits for answers; for none at a breakpoint of a graph inside it.
+    Waiting(Vec<Interrupt>),
+    /// It ended with a command for the graph around this one.
+    Left(Command),
+    /// A graph inside it stopped because the run was asked to.
+    Drained(String),
+    /// The run was cancelled before it had ended.
+    Cancelled { reason: String, ran: bool },
+    /// It failed for good, after these writes.
+    Failed(RunError, Vec<TaskWrite>),
+    /// It failed for good, after these writes, and another task of its superstep deals with that.
+    Handled { message: String, writes: Vec<TaskWrite> },
+}
+
+/// One write of a task.
+pub(crate) struct TaskWrite {
+    /// Its position in the task.
+    pub(crate) index: i32,
+    pub(crate) channel: u32,
+    pub(crate) kind: WriteKind,
+    /// The bytes to be stored; `None` if they are stored already or nobody stores them.
+    pub(crate) encoded: Option<WriteValue>,
+}
+
+/// What is written.
+pub(crate) enum WriteKind {
+    /// A value to a field; taken out when it is applied.
+    Field(Option<BoxWrite>),
+    /// Nothing, to a trigger.
+    Trigger,
+    /// The name of the node, to a join.
+    Join(String),
+    /// A send.
+    Send(SendTo),
+}
+
+/// Everything a thread needs to run a task.
+pub(crate) struct TaskJob {
+    /// The position of the task in its superstep.
+    pub(crate) slot: usize,
+    pub(crate) graph: Arc<Graph>,
+    pub(crate) node: Option<usize>,
+    /// The node whose input it is given: its own, or that of the node whose failure it handles.
+    pub(crate) given_as: Option<usize>,
+    pub(crate) arg: Option<Value>,
+    /// The input, for the pseudo node that takes it.
+    pub(crate) input: Option<NodeOutput>,
+    pub(crate) state: StateRef,
+    pub(crate) present: Option<Arc<[bool]>>,
+    pub(crate) context: Context,
+    /// Whether the writes are to be encoded.
+    pub(crate) record: bool,
+    /// Whether the state is that of its checkpoint, and this is stored or about to be.
+    pub(crate) is_stored: bool,
+    pub(crate) seed: u64,
+    /// How long to wait before it starts, because an attempt has failed.
+    pub(crate) after: Duration,
+}
+
+/// What became of a task.
+pub(crate) enum TaskOutcome {
+    Done {
+        writes: Vec<TaskWrite>,
+        answers: Vec<Value>,
+        /// Whether the writes are those of a command of a subgraph.
+        relays: bool,
+    },
+    Waiting {
+        interrupts: Vec<Interrupt>,
+        /// The open interrupts of the tasks it has called.
+        of_calls: Vec<Interrupt>,
+        answers: Vec<Value>,
+    },
+    Left(Command),
+    Drained(String),
+    /// The run was cancelled before it had ended, or before it ran at all.
+    Cancelled {
+        reason: String,
+        ran: bool,
+    },
+    /// It failed: with writes, if that was in a conditional edge. The node itself has then ended, and is not run again.
+    Failed {
+        error: RunError,
+        writes: Vec<TaskWrite>,
+        /// Its answers, if it was given one before it failed.
+        answers: Vec<Value>,
+    },
+}
+
+impl Task {
+    /// Makes a task that has to run.
+    pub(crate) fn new(id: TaskId, node: Option<usize>, push: Option<(u32, Value)>) -> Self {
+        Self {
+            id,
+            node,
+            push,
+            status: TaskStatus::Due,
+            saved: false,
+            restored: false,
+            answers: Vec::new(),
+            answered: false,
+            asked: false,
+            relays: false,
+            asked_by_calls: Vec::new(),
+            extra: None,
+            info: None,
+        }
+    }
+
+    pub(crate) fn name<'a>(&self, graph: &'a Graph) -> &'a str {
+        self.node.map_or(START, |node| &graph.nodes[node].name)
+    }
+
+    /// Returns the task as a checkpoint records it.
+    pub(crate) fn record(&self, graph: &Graph) -> TaskRecord {
+        let kind = match (&self.push, self.node) {
+            (Some((index, _)), _) => TaskKind::Push { index: *index },
+            (None, Some(node)) => TaskKind::Pull { triggers: graph.nodes[node].trigger_names.clone() },
+            (None, None) => TaskKind::Pull { triggers: vec![START.into()] },
+        };
+        let name = match self.node {
+            Some(node) => Arc::clone(&graph.nodes[node].name),
+            None => Arc::clone(&graph.channels[graph.input() as usize]),
+        };
+        TaskRecord { id: self.id, name, kind }
+    }
+
+    /// Returns what the writes of a superstep are ordered by: nodes by name, then sends by position.
+    pub(crate) fn order<'a>(&self, graph: &'a Graph) -> (bool, u32, &'a str) {
+        match &self.push {
+            Some((index, _)) => (true, *index, ""),
+            // A failure is handled in the place of its node.
+            None => (false, 0, self.handles().map_or(self.name(graph), |handles| &graph.nodes[handles.node].name)),
+        }
+    }
+
+    /// Returns what it has written, which a task that failed in a conditional edge also has.
+    pub(crate) fn writes(&self) -> &[TaskWrite] {
+        match &self.status {
+            TaskStatus::Done(writes) | TaskStatus::Handled { writes, .. } | TaskStatus::Failed(_, writes) => writes,
+            _ => &[],
+        }
+    }
+
+    /// Takes out what it has written, to apply it.
+    pub(crate) fn take_writes(&mut self) -> Vec<TaskWrite> {
+        match &mut self.status {
+            TaskStatus::Done(writes) | TaskStatus::Handled { writes, .. } => std::mem::take(writes),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the node whose input it is given.
+    pub(crate) fn given_as(&self) -> Option<usize> {
+        self.handles().map(|handles| handles.node).or(self.node)
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.status, TaskStatus::Done(_))
+    }
+}
+
+impl TaskJob {
+    /// Returns what happens when its node has run.
+    pub(super) fn out(&self) -> &Outgoing {
+        self.node.map_or(&self.graph.start, |node| &self.graph.nodes[node].out)
+    }
+}
+
+/// Returns the id of a task: a hash of the checkpoint it starts from and of what makes it due.
+pub(crate) fn task_id(checkpoint: CheckpointId, namespace: &Namespace, step: i64, record: &TaskRecord) -> TaskId {
+    let mut place = Vec::with_capacity(128);
+    place.extend_from_slice(checkpoint.as_bytes());
+    if !namespace.is_root() {
+        place.extend_from_slice(namespace.as_str().as_bytes());
+        place.push(b'|');
+    }
+    place.extend_from_slice(record.name.as_bytes());
+    place.extend_from_slice(step.to_string().as_bytes());
+    place.extend_from_slice(record.name.as_bytes());
+    match &record.kind {
+        TaskKind::Pull { triggers } => {
+            place.extend_from_slice(b"__pregel_pull");
+            triggers.iter().for_each(|trigger| place.extend_from_slice(trigger.as_bytes()));
+        }
+        TaskKind::Push { index } => {
+            place.extend_from_slice(b"__pregel_push");
+            place.extend_from_slice(index.to_string().as_bytes());
+        }
+    }
+    TaskId::from_bytes(hash::xxh3_128(&place))
+}
+
+/// A task that was begun.
+pub(crate) enum Opened {
+    /// Its node is to be run.
+    Node { work: Work, input: NodeInput },
+    /// It runs no node, or could not begin.
+    Ended(TaskOutcome),
+    /// It runs no node, and a conditional edge is to be awaited.
+    Path(Box<PathWait>),
+}
+
+/// Begins a task.
+pub(crate) fn open(job: &mut TaskJob) -> Opened {
+    let Some(node) = job.node else {
+        let output = job.input.take().unwrap_or_default();
+        return match close(job, Ok(output)) {
+            Closing::Ended(outcome) => Opened::Ended(outcome),
+            Closing::Path(wait) => Opened::Path(wait),
+        };
+    };
+    let body = &job.graph.nodes[node].body;
+    if let Err(error) = job.check_limits(&body.work) {
+        return Opened::Ended(close_stopped(job, error));
+    }
+    let input = catch_unwind(AssertUnwindSafe(|| node_input(job, body.takes)));
+    match input.unwrap_or_else(|panic| Err(panicked(&job.context, &*panic))) {
+        Ok(input) => Opened::Node { work: body.work.clone(), input },
+        Err(error) => Opened::Ended(TaskOutcome::Failed { error, writes: Vec::new(), answers: Vec::new() }),
+    }
+}
+
+/// Ends a task whose node panicked.
+pub(crate) fn close_panicked(job: &TaskJob, panic: &(dyn std::any::Any + Send)) -> TaskOutcome {
+    outcome(&job.context, Err(panicked(&job.context, panic)), Vec::new())
+}
+
+/// Ends a task whose node was stopped, or never started.
+pub(crate) fn close_stopped(job: &TaskJob, error: RunError) -> TaskOutcome {
+    job.context.leave_calls();
+    outcome(&job.context, Err(error), Vec::new())
+}
+
+pub(super) fn panicked(context: &Context, panic: &(dyn std::any::Any + Send)) -> RunError {
+    RunError::NodePanicked { node: context.node().to_owned(), reason: panic_text(panic) }
+}
+
+pub(super) fn outcome(context: &Context, result: Result<(), RunError>, writes: Vec<TaskWrite>) -> TaskOutcome {
+    context.finish_calls();
+    let cancelled = matches!(&result, Err(RunError::NodeCancelled { .. }));
+    if let Some(reason) = context.control().cancel_reason().filter(|_| cancelled) {
+        return TaskOutcome::Cancelled { reason, ran: true };
+    }
+    let mut asked = context.asked().lock();
+    let failed = matches!(&result, Err(error) if !matches!(error, RunError::Waiting(_)));
+    let answers = match failed {
+        // Another attempt may use them.
+        true if asked.read > 0 => asked.answers.clone(),
+        false if asked.took => std::mem::take(&mut asked.answers),
+        _ => Vec::new(),
+    };
+    match (result, asked.signal.take()) {
+        (Ok(()), _) => TaskOutcome::Done { writes, answers, relays: asked.relays },
+        (Err(RunError::Waiting(_)), Some(Signal::Waiting(interrupts))) => {
+            let of_calls = std::mem::take(&mut asked.asked_by_calls);
+            TaskOutcome::Waiting { interrupts, of_calls, answers }
+        }
+        (Err(RunError::Waiting(_)), Some(Signal::Parent(command))) => TaskOutcome::Left(command),
+        (Err(RunError::Waiting(_)), Some(Signal::Drained(reason))) => TaskOutcome::Drained(reason),
+        (Err(RunError::Waiting(_)), Some(Signal::Cancelled(reason))) => TaskOutcome::Cancelled { reason, ran: true },
+        (Err(error), _) => TaskOutcome::Failed { error, writes, answers },
+    }
+}
+
+/// Returns what a node asked for. A command that a graph inside it addressed to its parent is the node's own.
+pub(super) fn node_output(context: &Context, output: NodeResult<NodeOutput>) -> Result<NodeOutput, RunError> {
+    let error = match output {
+        Ok(output) => return Ok(output),
+        Err(error) => node_error(context, error),
+    };
+    let mut asked = context.asked().lock();
+    match (&error, &mut asked.signal) {
+        (RunError::Waiting(_), Some(Signal::Parent(command))) => {
+            let command = Command { parent: false, ..std::mem::take(command) };
+            asked.signal = None;
+            asked.relays = true;
+            Ok(NodeOutput::from(command))
+        }
+        _ => Err(error),
+    }
+}
+
+/// Turns what a node asked for into writes: changes, commands, edges, in this order. Conditional edges come after them.
+pub(super) fn leave(job: &TaskJob, output: NodeOutput, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
+    let (graph, out) = (&*job.graph, job.out());
+    if let Some(command) = output.commands.iter().find(|command| command.parent) {
+        job.context.asked().lock().signal = Some(Signal::Parent(command.clone()));
+        return Err(RunError::Waiting(Interrupted::new()));
+    }
+    let mut own = Vec::new();
+    for target in state_writes(job, output, &mut own)? {
+        push_goto(graph, &target, &mut own)?;
+    }
+    for channel in &out.edges {
+        push(&mut own, *channel, WriteKind::Trigger);
+    }
+    for join in &out.joins {
+        push(&mut own, graph.joins[*join].channel, WriteKind::Join(job.context.node().to_owned()));
+    }
+    encode_all(job, &mut own)?;
+    *writes = own;
+    Ok(())
+}
+
+pub(super) fn encode_all(job: &TaskJob, writes: &mut [TaskWrite]) -> Result<(), RunError> {
+    if job.record { encode_stored(&job.graph, writes) } else { Ok(()) }
+}
+
+/// Encodes the writes that are stored.
+pub(super) fn encode_stored(graph: &Graph, writes: &mut [TaskWrite]) -> Result<(), RunError> {
+    for write in writes.iter_mut().filter(|write| is_stored(graph, write)) {
+        write.encoded = Some(encode(graph, write)?);
+    }
+    Ok(())
+}
+
+/// Whether a write is stored: not if its channel lasts for one run.
+fn is_stored(graph: &Graph, write: &TaskWrite) -> bool {
+    !graph.is_field(write.channel) || graph.layout.kind(write.channel as usize) != FieldKind::Untracked
+}
+
+/// A node's own error is returned as given; one that carries a question is not an error.
+pub(super) fn node_error(context: &Context, error: BoxError) -> RunError {
+    if crate::graph::stops(&error) {
+        return RunError::Waiting(Interrupted::new());
+    }
+    if holds::<Cancelled>(&error) {
+        return RunError::NodeCancelled { node: context.node().to_owned() };
+    }
+    RunError::Node { node: context.node().to_owned(), source: error }
+}
+
+fn node_input(job: &TaskJob, takes: Takes) -> Result<NodeInput, RunError> {
+    let (layout, root) = (&*job.graph.layout, job.graph.schemas.root);
+    let reads = job.given_as.and_then(|node| job.graph.nodes[node].reads.as_deref());
+    Ok(match (takes, &job.arg) {
+        (Takes::State, None) => NodeInput::State(match reads {
+            Some(fields) => layout.project(&job.state, fields),
+            None => Arc::clone(&job.state),
+        }),
+        (Takes::Value | Takes::Fields, Some(arg)) => NodeInput::Value(arg.clone()),
+        (Takes::State, Some(arg)) => {
+            let mut state = layout.initial();
+            for (channel, value) in arg.as_map().into_iter().flatten().filter(|_| !root) {
+                if let Ok(field) = crate::state::erased::field_of(layout, channel) {
+                    layout.set(&mut state, field, value.clone())?;
+                }
+            }
+            if root {
+                layout.set(&mut state, 0, arg.clone())?;
+            }
+            NodeInput::State(state)
+        }
+        (Takes::Value, None) => {
+            NodeInput::Value(given(&job.graph, reads, &job.state, job.present.as_deref().unwrap_or_default())?)
+        }
+        (Takes::Fields, None) => {
+            let present = job.present.as_deref().unwrap_or_default();
+            let at = job.is_stored.then(|| job.context.parts().checkpoint).flatten();
+            let at = at.map(|checkpoint| (job.context.parts().namespace.clone(), checkpoint));
+            NodeInput::Fields(GivenFields { at, ..given_fields(&job.graph, reads, &job.state, present) })
+        }
+    })
+}
+
+/// Returns the state as a node is given it that takes a value: the channels it reads that hold something.
+pub(super) fn given(
+    graph: &Graph,
+    reads: Option<&[usize]>,
+    state: &StateRef,
+    present: &[bool],
+) -> Result<Value, RunError> {
+    if graph.schemas.root {
+        return Ok(graph.layout.to_value(state, 0)?);
+    }
+    Ok(given_fields(graph, reads, state, present).to_value()?)
+}
+
+fn given_fields(graph: &Graph, reads: Option<&[usize]>, state: &StateRef, present: &[bool]) -> GivenFields {
+    let layout = &graph.layout;
+    let shown = |field: &usize| {
+        let holds = present.get(*field) == Some(&true) || layout.kind(*field) == FieldKind::Managed;
+        holds && reads.is_none_or(|reads| reads.contains(field))
+    };
+    let fields = (0..layout.len()).filter(shown).collect();
+    GivenFields { layout: Arc::clone(layout), state: Arc::clone(state), fields, at: None }
+}
+
+/// Writes the changes of a node and of its commands, and returns where the commands go.
+fn state_writes(job: &TaskJob, output: NodeOutput, writes: &mut Vec<TaskWrite>) -> Result<Vec<Target>, RunError> {
+    let layout = &*job.graph.layout;
+    let mut ids = IdSource::from_seed(job.seed);
+    let mut targets = Vec::new();
+    let (updates, gotos): (Vec<_>, Vec<_>) = output.commands.into_iter().map(|c| (c.update, c.goto)).unzip();
+    let pushed = std::mem::take(&mut job.context.asked().lock().pushed);
+    for update in [pushed, output.writes].into_iter().chain(updates).filter(|update| !update.is_empty()) {
+        for (field, mut write) in resolve(layout, update)? {
+            if job.node.is_none() && !job.graph.takes(field) {
+                continue;
+            }
+            layout.prepare(field, &mut write, &mut ids);
+            push(writes, field as u32, WriteKind::Field(Some(write)));
+        }
+    }
+    gotos.into_iter().for_each(|goto| targets.extend(goto));
+    Ok(targets)
+}
+
+pub(super) fn push(writes: &mut Vec<TaskWrite>, channel: u32, kind: WriteKind) {
+    writes.push(TaskWrite { index: writes.len() as i32, channel, kind, encoded: None });
+}
+
+/// Writes a target of a conditional edge.
+///
+/// # Errors
+/// [`RunError::SendToEnd`]; as [`push_goto`].
+pub(super) fn push_target(graph: &Graph, target: &Target, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
+    match target {
+        Target::Send(send) if &*send.node == END => Err(RunError::SendToEnd),
+        _ => push_goto(graph, target, writes),
+    }
+}
+
+/// Writes a target of a command. A target that is not a node is dropped, `END` included, as in the reference.
+///
+/// # Errors
+/// [`RunError::BadTimeout`] for a send whose timeout is zero.
+fn push_goto(graph: &Graph, target: &Target, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
+    match target {
+        Target::Send(send) if send.timeout.is_some_and(|timeout| timeout.is_zero()) => {
+            return Err(RunError::BadTimeout { node: send.node.to_string() });
+        }
+        Target::Send(send) => push(writes, graph.sends(), WriteKind::Send(send.clone())),
+        Target::Node(name) => {
+            if let Some(node) = graph.by_name.get(name).filter(|_| !graph.entry) {
+                push(writes, graph.trigger(*node), WriteKind::Trigger);
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn encode(graph: &Graph, write: &TaskWrite) -> Result<WriteValue, RunError> {
+    Ok(match &write.kind {
+        WriteKind::Field(Some(value)) => graph.layout.encode_write(write.channel as usize, value)?,
+        WriteKind::Field(None) | WriteKind::Trigger => WriteValue::Null,
+        WriteKind::Join(name) => WriteValue::One(Encoded::encode(name)?.into()),
+        WriteKind::Send(send) => WriteValue::One(stored_send(graph, send)?),
+    })
+}
+
+/// A send is stored as `[node, argument]`, or as `[node, argument, timeout]` if it has a timeout. What lasts for one run
+/// is left out of the argument.
+fn stored_send(graph: &Graph, send: &SendTo) -> Result<Payload, RunError> {
+    let lasting = lasting(graph, &send.arg);
+    let arg = lasting.as_ref().unwrap_or(&send.arg);
+    Ok(match send.timeout {
+        Some(timeout) => Encoded::encode(&(&*send.node, arg, timeout))?.into(),
+        None => Encoded::encode(&(&*send.node, arg))?.into(),
+    })
+}
+
+/// Returns what of the argument of a send lasts longer than one run, if not all does.
+fn lasting(graph: &Graph, arg: &Value) -> Option<Value> {
+    let lasts = |name: &str| {
+        let field = graph.by_channel.get(name).filter(|channel| graph.is_field(**channel));
+        field.is_none_or(|field| graph.layout.kind(*field as usize) != FieldKind::Untracked)
+    };
+    let map = arg.as_map().filter(|map| map.keys().any(|name| !lasts(name)))?;
+    let kept: Map = map.iter().filter(|(name, _)| lasts(name)).map(|(n, v)| (n.clone(), v.clone())).collect();
+    Some(Value::Map(kept))
+}
+
+/// Leaves in sends what is stored of them.
+pub(super) fn drop_untracked(graph: &Graph, sends: &mut [SendTo]) {
+    for send in sends {
+        if let Some(kept) = lasting(graph, &send.arg) {
+            send.arg = kept;
+        }
+    }
+}
+
+/// Adds a write without a channel to a recorded task that has written nothing: its end must be visible in the store.
+pub(super) fn mark_end(writes: &mut Vec<TaskWrite>, records: bool) {
+    if writes.is_empty() && records {
+        let (kind, encoded) = (WriteKind::Trigger, Some(WriteValue::Null));
+        writes.push(TaskWrite { index: 0, channel: u32::MAX, kind, encoded });
+    }
+}
+
+/// Makes the writes of a command that is given as the input of a run.
+pub(crate) fn command_writes(graph: &Graph, command: Command, seed: u64) -> Result<Vec<TaskWrite>, RunError> {
+    let mut writes = Vec::new();
+    let mut ids = IdSource::from_seed(seed);
+    for (field, mut write) in resolve(&*graph.layout, command.update)? {
+        graph.layout.prepare(field, &mut write, &mut ids);
+        push(&mut writes, field as u32, WriteKind::Field(Some(write)));
+    }
+    for target in &command.goto {
+        push_goto(graph, target, &mut writes)?;
+    }
+    encode_stored(graph, &mut writes)?;
+    Ok(writes)
+}

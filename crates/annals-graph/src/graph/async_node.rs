@@ -1,0 +1,227 @@
+//! Asynchronous functions as nodes. *Absent:* running them; a driver polls their futures.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use super::context::Context;
+use super::node::{IntoNode, IntoOutput, NodeBody, NodeInput, NodeOutput, NodeResult, Own, Takes, Work};
+
+/// The future of an asynchronous node.
+pub(crate) type NodeFuture = Pin<Box<dyn Future<Output = NodeResult<NodeOutput>> + Send>>;
+
+/// An `async fn` that borrows the state and its context.
+#[doc(hidden)]
+pub trait BorrowingNode<'a, S: 'a>: Send + Sync {
+    type Future: Future<Output = Self::Returned> + Send + 'a;
+    type Returned;
+    fn start(&self, state: &'a S, context: &'a Context) -> Self::Future;
+}
+
+impl<'a, S: 'a, F, Fut> BorrowingNode<'a, S> for F
+where
+    F: Fn(&'a S, &'a Context) -> Fut + Send + Sync,
+    Fut: Future + Send + 'a,
+{
+    type Future = Fut;
+    type Returned = Fut::Output;
+
+    fn start(&self, state: &'a S, context: &'a Context) -> Fut {
+        self(state, context)
+    }
+}
+
+/// An `async fn` that borrows the state.
+#[doc(hidden)]
+pub trait BorrowingStateNode<'a, S: 'a>: Send + Sync {
+    type Future: Future<Output = Self::Returned> + Send + 'a;
+    type Returned;
+    fn start(&self, state: &'a S) -> Self::Future;
+}
+
+impl<'a, S: 'a, F, Fut> BorrowingStateNode<'a, S> for F
+where
+    F: Fn(&'a S) -> Fut + Send + Sync,
+    Fut: Future + Send + 'a,
+{
+    type Future = Fut;
+    type Returned = Fut::Output;
+
+    fn start(&self, state: &'a S) -> Fut {
+        self(state)
+    }
+}
+
+#[doc(hidden)]
+pub struct Borrows;
+#[doc(hidden)]
+pub struct BorrowsState;
+#[doc(hidden)]
+pub struct Owns;
+#[doc(hidden)]
+pub struct OwnsState;
+#[doc(hidden)]
+pub struct OwnInput;
+#[doc(hidden)]
+pub struct OwnInputAlone;
+#[doc(hidden)]
+pub struct OwnInputBorrows;
+
+/// An `async fn` that takes an input and borrows its context: a node with an input of its own, or a task.
+#[doc(hidden)]
+pub trait BorrowingContext<'a, I>: Send + Sync {
+    type Future: Future<Output = Self::Returned> + Send + 'a;
+    type Returned;
+    fn start(&self, input: I, context: &'a Context) -> Self::Future;
+}
+
+impl<'a, I, F, Fut> BorrowingContext<'a, I> for F
+where
+    F: Fn(I, &'a Context) -> Fut + Send + Sync,
+    Fut: Future + Send + 'a,
+{
+    type Future = Fut;
+    type Returned = Fut::Output;
+
+    fn start(&self, input: I, context: &'a Context) -> Fut {
+        self(input, context)
+    }
+}
+
+pub(super) fn of_state<S: Send + Sync + 'static, Fut>(
+    start: impl Fn(Arc<S>, Context) -> Fut + Send + Sync + 'static,
+) -> NodeBody
+where
+    Fut: Future<Output = NodeResult<NodeOutput>> + Send + 'static,
+{
+    let start = move |input: NodeInput, context: Context| -> NodeFuture {
+        let NodeInput::State(state) = input else { unreachable!("a node of the state is given the state") };
+        match state.downcast::<S>() {
+            Ok(state) => Box::pin(start(state, context)),
+            Err(_) => unreachable!("a node is given the state of its graph"),
+        }
+    };
+    NodeBody { takes: Takes::State, work: Work::Async(Arc::new(start)), child: None }
+}
+
+impl<S, F, T> IntoNode<S, (Borrows, T)> for F
+where
+    S: Send + Sync + 'static,
+    F: for<'a> BorrowingNode<'a, S, Returned = NodeResult<T>> + 'static,
+    T: IntoOutput<S>,
+{
+    fn into_node(self) -> NodeBody {
+        let node = Arc::new(self);
+        of_state(move |state: Arc<S>, context| {
+            let node = Arc::clone(&node);
+            async move { node.start(&state, &context).await.map(NodeOutput::of::<S, T>) }
+        })
+    }
+}
+
+impl<S, F, T> IntoNode<S, (BorrowsState, T)> for F
+where
+    S: Send + Sync + 'static,
+    F: for<'a> BorrowingStateNode<'a, S, Returned = NodeResult<T>> + 'static,
+    T: IntoOutput<S>,
+{
+    fn into_node(self) -> NodeBody {
+        let node = Arc::new(self);
+        of_state(move |state: Arc<S>, _| {
+            let node = Arc::clone(&node);
+            async move { node.start(&state).await.map(NodeOutput::of::<S, T>) }
+        })
+    }
+}
+
+impl<S, F, Fut, T> IntoNode<S, (Owns, T)> for F
+where
+    S: Send + Sync + 'static,
+    F: Fn(Arc<S>, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = NodeResult<T>> + Send + 'static,
+    T: IntoOutput<S>,
+{
+    fn into_node(self) -> NodeBody {
+        of_state(move |state, context| {
+            let running = self(state, context);
+            async move { running.await.map(NodeOutput::of::<S, T>) }
+        })
+    }
+}
+
+impl<S, F, Fut, T> IntoNode<S, (OwnsState, T)> for F
+where
+    S: Send + Sync + 'static,
+    F: Fn(Arc<S>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = NodeResult<T>> + Send + 'static,
+    T: IntoOutput<S>,
+{
+    fn into_node(self) -> NodeBody {
+        of_state(move |state, _| {
+            let running = self(state);
+            async move { running.await.map(NodeOutput::of::<S, T>) }
+        })
+    }
+}
+
+/// Returns the node of a function with an input type of its own.
+fn of_value<I: DeserializeOwned, Fut>(start: impl Fn(I, Context) -> Fut + Send + Sync + 'static) -> NodeBody
+where
+    Fut: Future<Output = NodeResult<NodeOutput>> + Send + 'static,
+{
+    let start = move |input: NodeInput, context: Context| -> NodeFuture {
+        let NodeInput::Value(value) = input else { unreachable!("a node with its own input is given a value") };
+        match value.to::<I>() {
+            Ok(input) => Box::pin(start(input, context)),
+            Err(error) => Box::pin(std::future::ready(Err(error.into()))),
+        }
+    };
+    NodeBody { takes: Takes::Value, work: Work::Async(Arc::new(start)), child: None }
+}
+
+impl<S, F, Fut, I, T> IntoNode<S, (OwnInput, I, T)> for Own<F>
+where
+    F: Fn(I, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = NodeResult<T>> + Send + 'static,
+    I: DeserializeOwned,
+    T: IntoOutput<S>,
+{
+    fn into_node(self) -> NodeBody {
+        of_value(move |input: I, context| {
+            let running = (self.0)(input, context);
+            async move { running.await.map(NodeOutput::of::<S, T>) }
+        })
+    }
+}
+
+impl<S, F, Fut, I, T> IntoNode<S, (OwnInputAlone, I, T)> for Own<F>
+where
+    F: Fn(I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = NodeResult<T>> + Send + 'static,
+    I: DeserializeOwned,
+    T: IntoOutput<S>,
+{
+    fn into_node(self) -> NodeBody {
+        of_value(move |input: I, _| {
+            let running = (self.0)(input);
+            async move { running.await.map(NodeOutput::of::<S, T>) }
+        })
+    }
+}
+
+impl<S, F, I, T> IntoNode<S, (OwnInputBorrows, I, T)> for Own<F>
+where
+    F: for<'a> BorrowingContext<'a, I, Returned = NodeResult<T>> + 'static,
+    I: DeserializeOwned + Send + 'static,
+    T: IntoOutput<S>,
+{
+    fn into_node(self) -> NodeBody {
+        let node = Arc::new(self.0);
+        of_value(move |input: I, context| {
+            let node = Arc::clone(&node);
+            async move { node.start(input, &context).await.map(NodeOutput::of::<S, T>) }
+        })
+    }
+}

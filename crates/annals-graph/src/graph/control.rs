@@ -1,0 +1,175 @@
+//! Draining and cancelling a run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+
+use parking_lot::Mutex;
+
+/// A control that drains or cancels a run, from outside or from a node. Clones are the same control. A control serves
+/// one run: a request cannot be taken back.
+///
+/// # Example
+/// ```
+/// use annals_graph::prelude::*;
+///
+/// #[derive(State, Clone, Default)]
+/// struct Count { #[channel(last)] n: i64 }
+///
+/// # fn main() -> Result<()> {
+/// let graph = StateGraph::<Count>::new()
+///     .node("add", |s: &Count, context: &Context| {
+///         context.control().request_drain("shutdown");
+///         Ok(Count::update().n(s.n + 1))
+///     })
+///     .edge(START, "add")
+///     .edge("add", "add")
+///     .compile()?;
+/// let thread = Store::memory().thread("t")?;
+/// let outcome = graph.invoke(&thread, Count::update().n(0))?;
+/// assert!(matches!(outcome, Outcome::Drained { ref reason, .. } if reason == "shutdown"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct RunControl(Arc<Asked>);
+
+#[derive(Default)]
+struct Asked {
+    drains: AtomicBool,
+    reason: Mutex<Option<String>>,
+    cancels: AtomicBool,
+    cancel: Mutex<Cancel>,
+}
+
+#[derive(Default)]
+struct Cancel {
+    reason: Option<String>,
+    next: u64,
+    waiting: BTreeMap<u64, Waker>,
+}
+
+impl RunControl {
+    /// Returns a control without a request.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks the run to drain: it stops at the end of its superstep. Running tasks end and are stored; the run can be
+    /// continued. The first reason stays.
+    pub fn request_drain(&self, reason: impl Into<String>) {
+        self.0.reason.lock().get_or_insert_with(|| reason.into());
+        self.0.drains.store(true, Ordering::Release);
+    }
+
+    /// Returns the reason of the drain, `None` if none was requested.
+    pub fn drain_reason(&self) -> Option<String> {
+        if self.0.drains.load(Ordering::Acquire) { self.0.reason.lock().clone() } else { None }
+    }
+
+    /// Cancels the run. Async nodes are dropped where they wait; nodes on a thread see it in
+    /// [`Context::is_cancelled`](super::Context::is_cancelled) and are waited for; no other task starts, and none is
+    /// retried. Finished tasks are stored, so the run can be continued. The first reason stays.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_graph::prelude::*;
+    /// use std::sync::Arc;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Page { #[channel(last)] text: String }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Page>::new()
+    ///     .node("fetch", |_: Arc<Page>, context: Context| async move {
+    ///         if context.value::<&str>() == Some(&"impatient") {
+    ///             context.control().cancel("the window was closed");
+    ///             // Here it is dropped.
+    ///             std::future::pending::<()>().await;
+    ///         }
+    ///         Ok(Page::update().text("hello".to_string()))
+    ///     })
+    ///     .edge(START, "fetch")
+    ///     .compile()?;
+    /// let thread = Store::memory().thread("t")?;
+    /// let cancelled = graph.run(&thread).context("impatient").invoke(Page::update())?;
+    /// assert!(matches!(cancelled, Outcome::Cancelled { ref reason, .. } if reason == "the window was closed"));
+    ///
+    /// let done = graph.invoke(&thread, Input::Continue)?;
+    /// assert_eq!(done.state().text, "hello");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cancel(&self, reason: impl Into<String>) {
+        let waiting = {
+            let mut cancel = self.0.cancel.lock();
+            cancel.reason.get_or_insert_with(|| reason.into());
+            self.0.cancels.store(true, Ordering::Release);
+            std::mem::take(&mut cancel.waiting)
+        };
+        waiting.into_values().for_each(Waker::wake);
+    }
+
+    /// Returns the reason of the cancel, `None` if the run was not cancelled.
+    pub fn cancel_reason(&self) -> Option<String> {
+        if self.is_cancelled() { self.0.cancel.lock().reason.clone() } else { None }
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.0.cancels.load(Ordering::Acquire)
+    }
+}
+
+/// The registration of a waker that a cancel wakes.
+#[derive(Default)]
+pub(crate) struct CancelWait(Option<(RunControl, u64)>);
+
+impl CancelWait {
+    /// Registers `waker`, the first one that it is given, to be woken when the run is cancelled. Returns whether it is
+    /// cancelled already.
+    pub(crate) fn wake(&mut self, control: &RunControl, waker: &Waker) -> bool {
+        if self.0.is_none() {
+            let mut cancel = control.0.cancel.lock();
+            if cancel.reason.is_none() {
+                let id = cancel.next;
+                cancel.next += 1;
+                cancel.waiting.insert(id, waker.clone());
+                drop(cancel);
+                self.0 = Some((control.clone(), id));
+            }
+        }
+        control.is_cancelled()
+    }
+}
+
+impl Drop for CancelWait {
+    fn drop(&mut self) {
+        if let Some((control, id)) = self.0.take() {
+            control.0.cancel.lock().waiting.remove(&id);
+        }
+    }
+}
+
+impl fmt::Debug for RunControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunControl")
+            .field("drain_reason", &self.drain_reason())
+            .field("cancel_reason", &self.cancel_reason())
+            .finish()
+    }
+}
+
+/// The node stopped because its run was cancelled. A node passes it on with `?`: if the run was cancelled, the task
+/// runs again when the run is continued; otherwise the node has failed, and is not retried (`NodeCancelledError`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
+#[error("the run of the node was cancelled")]
+pub struct Cancelled(());
+
+impl Cancelled {
+    /// Returns the error, for a node that stops by itself.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}

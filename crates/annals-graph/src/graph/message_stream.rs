@@ -1,0 +1,281 @@
+//! Streaming a message in chunks. The sum of the chunks is the message.
+//!
+//! *Absent:* the model, and the stream that delivers the chunks.
+
+use std::sync::Arc;
+
+use crate::base::{IdSource, hash};
+use crate::message::{
+    Chunk, ChunkSum, Message, MessageError, MessageLike, ToolCall, ToolCallChunk, Usage, message_chunk_to_message,
+};
+use crate::state::erased::message_write;
+
+use super::context::Context;
+use super::scope::LivePart;
+
+/// The tag of a message whose chunks are not streamed.
+const NOSTREAM: &str = "nostream";
+
+/// A message of a model that arrives in chunks. Each chunk is streamed at once (mode `messages`), as a message of its
+/// own ([`Message::is_chunk`]) with the id of the whole; [`finish`](Self::finish) returns the whole, the sum of the
+/// chunks ([`Message::plus`]). Made by [`Context::message_stream`].
+pub struct MessageStream {
+    context: Context,
+    id: Option<String>,
+    sum: Option<ChunkSum>,
+    tags: Arc<[String]>,
+    ended: bool,
+}
+
+impl Context {
+    /// Starts a message of a model that is streamed in chunks (mode `messages`). If the node returns the message, it
+    /// is not streamed again.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_graph::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Chat { #[channel(messages)] messages: Messages }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Chat>::new()
+    ///     .node("model", |_: &Chat, context: &Context| {
+    ///         let mut answer = context.message_stream();
+    ///         for token in ["Good ", "day"] {
+    ///             answer.push(token);
+    ///         }
+    ///         Ok(Chat::update().messages([answer.finish()]))
+    ///     })
+    ///     .edge(START, "model")
+    ///     .compile()?;
+    ///
+    /// // The reader adds the pieces up.
+    /// let mut shown: Option<Message> = None;
+    /// for part in graph.stream((), Chat::update(), &[StreamMode::Messages])? {
+    ///     if let StreamData::Message(part) = part?.data {
+    ///         shown = Some(match shown.take() {
+    ///             Some(sum) => sum.plus(part.message)?,
+    ///             None => part.message,
+    ///         });
+    ///     }
+    /// }
+    /// let shown = shown.expect("the node said something");
+    /// assert_eq!(shown.text(), "Good day");
+    /// assert!(shown.chunk.is_some_and(|chunk| chunk.last), "the last piece says that it is the last");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn message_stream(&self) -> MessageStream {
+        MessageStream { context: self.clone(), id: None, sum: None, tags: [].into(), ended: false }
+    }
+
+    /// Streams a whole message (mode `messages`) at once, unless it was streamed before, and returns it, with an id if
+    /// it had none. If the node returns the message, it is not streamed again.
+    pub fn emit_message(&self, mut message: Message) -> Message {
+        message.id.get_or_insert_with(|| self.message_id());
+        self.show_message(&message, true, [].into());
+        message
+    }
+
+    /// Streams a message (mode `messages`) at once, and writes it to the channel `messages` as if the node had
+    /// returned it (`push_message`). A chunk is streamed as a chunk and becomes whole in the channel. If the node
+    /// returns a message with this id, it is not streamed again. A called [`Task`](super::Task) writes to the channel
+    /// of its caller's graph, after all nodes of the superstep, as soon as it has ended. Returns the message.
+    /// # Errors
+    /// [`MessageError`] if `message` cannot be read as a message, or has no id.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_graph::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Chat { #[channel(messages)] messages: Messages }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Chat>::new()
+    ///     .node("work", |_: &Chat, context: &Context| {
+    ///         context.push_message(Message::ai("on my way").with_id("1"))?;
+    ///         Ok(Chat::update().messages([Message::ai("done").with_id("2")]))
+    ///     })
+    ///     .edge(START, "work")
+    ///     .compile()?;
+    /// let chat = graph.invoke((), Chat::update())?;
+    /// assert_eq!(chat.state().messages.iter().map(|m| m.text()).collect::<Vec<_>>(), ["on my way", "done"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn push_message(&self, message: impl Into<MessageLike>) -> Result<Message, MessageError> {
+        self.push_message_to("messages", message)
+    }
+
+    /// Streams a message and writes it to a channel, as [`push_message`](Self::push_message) does. With an empty name,
+    /// or the name of an unknown channel, it is streamed alone.
+    ///
+    /// # Errors
+    /// As [`push_message`](Self::push_message).
+    pub fn push_message_to(&self, channel: &str, message: impl Into<MessageLike>) -> Result<Message, MessageError> {
+        let message = Message::try_from(message.into())?;
+        if message.id.is_none() {
+            return Err(MessageError::value("Message ID is required"));
+        }
+        self.show_message(&message, false, [].into());
+        if !channel.is_empty() {
+            self.asked().lock().pushed.extend(message_write(channel, &message));
+        }
+        Ok(message)
+    }
+
+    /// Returns an id that is the same when the task runs again.
+    fn message_id(&self) -> String {
+        let number = {
+            let mut asked = self.asked().lock();
+            asked.messages += 1;
+            asked.messages
+        };
+        let place = format!("{}|message {number}", self.namespace());
+        let [a, b, c, d, e, f, g, h, ..] = hash::xxh3_128(place.as_bytes());
+        IdSource::from_seed(u64::from_be_bytes([a, b, c, d, e, f, g, h])).uuid_v4().to_string()
+    }
+
+    /// Streams a message or a chunk. `once` leaves it out if it was streamed before.
+    fn show_message(&self, message: &Message, once: bool, tags: Arc<[String]>) {
+        let host = &self.scope().host;
+        if host.shows_messages(self) {
+            host.emit(self, LivePart::Message { message: Box::new(message.clone()), once, tags });
+        }
+    }
+}
+
+impl MessageStream {
+    /// Sets the id of the message, before its first chunk. Default: an id that is the same when the task runs again.
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Sets the tags of its chunks. With the tag `nostream` no chunks are streamed.
+    #[must_use]
+    pub fn with_tags(mut self, tags: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.tags = tags.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Returns the id of the message.
+    pub fn id(&mut self) -> &str {
+        self.id.get_or_insert_with(|| self.context.message_id())
+    }
+
+    /// Adds a chunk of text. It waits if the stream is not read.
+    pub fn push(&mut self, text: impl Into<String>) {
+        self.show(Message::ai(text.into()));
+    }
+
+    /// Adds the last chunk of text, marked as the last.
+    pub fn push_last(&mut self, text: impl Into<String>) {
+        self.show_chunk(Message::ai(text.into()), Chunk { last: true, ..Chunk::default() });
+    }
+
+    /// Adds a tool call, as one chunk.
+    pub fn push_tool_call(&mut self, call: ToolCall) {
+        self.show(Message::ai("").with_tool_call(call));
+    }
+
+    /// Adds a chunk of a tool call. Chunks with one index are joined: first the name and the id, then the text of the
+    /// arguments as it arrives.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::message::ToolCallChunk;
+    /// use annals_graph::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Chat { #[channel(messages)] messages: Messages }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Chat>::new()
+    ///     .node("model", |_: &Chat, context: &Context| {
+    ///         let mut answer = context.message_stream();
+    ///         let call = ToolCallChunk { index: Some(0), ..Default::default() };
+    ///         answer.push_tool_call_chunk(ToolCallChunk {
+    ///             name: Some("weather".into()),
+    ///             id: Some("call-1".into()),
+    ///             ..call.clone()
+    ///         });
+    ///         for args in ["{\"city\": ", "\"Bern\"}"] {
+    ///             answer.push_tool_call_chunk(ToolCallChunk { args: Some(args.into()), ..call.clone() });
+    ///         }
+    ///         Ok(Chat::update().messages([answer.finish()]))
+    ///     })
+    ///     .edge(START, "model")
+    ///     .compile()?;
+    /// let chat = graph.invoke((), Chat::update())?;
+    /// let call = ToolCall::new("weather", [("city", "Bern")]).with_id("call-1");
+    /// assert_eq!(chat.state().messages[0].tool_calls(), [call]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn push_tool_call_chunk(&mut self, call: ToolCallChunk) {
+        self.show_chunk(Message::ai(""), Chunk { tool_call_chunks: vec![call], last: false });
+    }
+
+    /// Adds token counts, as a chunk without text.
+    ///
+    /// # Errors
+    /// As [`push_chunk`](Self::push_chunk), if the counts cannot be added to the earlier ones.
+    pub fn push_usage(&mut self, usage: Usage) -> Result<(), MessageError> {
+        self.push_chunk(Message::ai("").with_usage(usage))
+    }
+
+    /// Adds a chunk as a provider sent it; a whole message of the model counts as one chunk. The first chunk with an
+    /// id gives it to the message, unless the message has one.
+    ///
+    /// # Errors
+    /// [`MessageError`] if `piece` is not a message of a model, or does not fit the earlier chunks; it is not streamed
+    /// then.
+    pub fn push_chunk(&mut self, piece: Message) -> Result<(), MessageError> {
+        let mut piece = piece.into_piece();
+        if self.id.is_none() {
+            self.id = piece.id.take().filter(|id| !id.is_empty());
+        }
+        piece.id = Some(self.id().to_owned());
+        self.ended |= piece.chunk.as_ref().is_some_and(|chunk| chunk.last);
+        let shown = piece.clone();
+        match &mut self.sum {
+            Some(sum) => sum.add(piece)?,
+            None => self.sum = Some(ChunkSum::new(piece)?),
+        }
+        if !self.tags.iter().any(|tag| tag == NOSTREAM) {
+            self.context.show_message(&shown, false, Arc::clone(&self.tags));
+        }
+        Ok(())
+    }
+
+    /// Ends the message and returns it, the sum of its chunks. Unless one of them was marked as the last, an empty
+    /// last chunk is streamed.
+    pub fn finish(mut self) -> Message {
+        if !self.ended {
+            self.push_last("");
+        }
+        let sum = self.sum.map_or_else(|| Message::ai(""), ChunkSum::into_message);
+        message_chunk_to_message(sum)
+    }
+
+    fn show_chunk(&mut self, mut piece: Message, chunk: Chunk) {
+        piece.chunk = Some(Box::new(chunk));
+        self.show(piece);
+    }
+
+    fn show(&mut self, piece: Message) {
+        if self.push_chunk(piece).is_err() {
+            unreachable!("text, calls and counts fit any piece");
+        }
+    }
+}
+
+impl std::fmt::Debug for MessageStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MessageStream").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,110 @@
+//! Nodes that read a part of the state.
+
+use std::sync::Arc;
+
+use crate::state::Part;
+
+use super::async_node::{BorrowingNode, BorrowingStateNode, of_state as of_async};
+use super::context::Context;
+use super::node::{IntoNode, IntoOutput, NodeBody, NodeOutput, NodeResult, of_state};
+
+#[doc(hidden)]
+pub struct TakesPart;
+#[doc(hidden)]
+pub struct TakesPartAndContext;
+#[doc(hidden)]
+pub struct BorrowsPart;
+#[doc(hidden)]
+pub struct BorrowsPartAndContext;
+#[doc(hidden)]
+pub struct OwnsPart;
+#[doc(hidden)]
+pub struct OwnsPartAndContext;
+
+impl<S, P, F, T> IntoNode<S, (TakesPart, P, T)> for F
+where
+    S: 'static,
+    P: Part<S>,
+    F: Fn(&P) -> NodeResult<T> + std::marker::Send + Sync + 'static,
+    T: IntoOutput<S>,
+{
+    fn into_node(self) -> NodeBody {
+        of_state(move |state: &S, _: &Context| self(&P::of(state)).map(NodeOutput::of::<S, T>))
+    }
+}
+
+impl<S, P, F, T> IntoNode<S, (TakesPartAndContext, P, T)> for F
+where
+    S: 'static,
+    P: Part<S>,
+    F: Fn(&P, &Context) -> NodeResult<T> + std::marker::Send + Sync + 'static,
+    T: IntoOutput<S>,
+{
+    fn into_node(self) -> NodeBody {
+        of_state(move |state: &S, context: &Context| self(&P::of(state), context).map(NodeOutput::of::<S, T>))
+    }
+}
+
+impl<S, P, F, T> IntoNode<S, (BorrowsPart, P, T)> for F
+where
+    S: Send + Sync + 'static,
+    P: Part<S>,
+    F: for<'a> BorrowingStateNode<'a, P, Returned = NodeResult<T>> + 'static,
+    T: IntoOutput<S>,
+{
+    fn into_node(self) -> NodeBody {
+        let node = Arc::new(self);
+        of_async(move |state: Arc<S>, _| {
+            let (node, part) = (Arc::clone(&node), P::of(&state));
+            async move { node.start(&part).await.map(NodeOutput::of::<S, T>) }
+        })
+    }
+}
+
+impl<S, P, F, T> IntoNode<S, (BorrowsPartAndContext, P, T)> for F
+where
+    S: Send + Sync + 'static,
+    P: Part<S>,
+    F: for<'a> BorrowingNode<'a, P, Returned = NodeResult<T>> + 'static,
+    T: IntoOutput<S>,
+{
+    fn into_node(self) -> NodeBody {
+        let node = Arc::new(self);
+        of_async(move |state: Arc<S>, context| {
+            let (node, part) = (Arc::clone(&node), P::of(&state));
+            async move { node.start(&part, &context).await.map(NodeOutput::of::<S, T>) }
+        })
+    }
+}
+
+impl<S, P, F, Fut, T> IntoNode<S, (OwnsPart, P, T)> for F
+where
+    S: Send + Sync + 'static,
+    P: Part<S>,
+    F: Fn(Arc<P>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = NodeResult<T>> + Send + 'static,
+    T: IntoOutput<S>,
+{
+    fn into_node(self) -> NodeBody {
+        of_async(move |state: Arc<S>, _| {
+            let running = self(Arc::new(P::of(&state)));
+            async move { running.await.map(NodeOutput::of::<S, T>) }
+        })
+    }
+}
+
+impl<S, P, F, Fut, T> IntoNode<S, (OwnsPartAndContext, P, T)> for F
+where
+    S: Send + Sync + 'static,
+    P: Part<S>,
+    F: Fn(Arc<P>, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = NodeResult<T>> + Send + 'static,
+    T: IntoOutput<S>,
+{
+    fn into_node(self) -> NodeBody {
+        of_async(move |state: Arc<S>, context| {
+            let running = self(Arc::new(P::of(&state)), context);
+            async move { running.await.map(NodeOutput::of::<S, T>) }
+        })
+    }
+}

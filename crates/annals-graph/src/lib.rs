@@ -1,0 +1,844 @@
+//! Embedded, append-only state for agents and workflows.
+//!
+//! One SQLite file holds the history of any number of threads as a log of checkpoints. Nothing in it is overwritten: a
+//! past state can be read, compared, continued and forked at any time, and a step costs what it changed, not what has
+//! piled up. A graph executor with the semantics of LangGraph runs on that log; it is a client of the store and can do
+//! nothing that your program cannot.
+//!
+//! # The primary types
+//!
+//! | type | what it is |
+//! | --- | --- |
+//! | [`Store`](store::Store) | one file; cheap to clone, shared by threads and processes |
+//! | [`Thread`](history::Thread) | the history of one conversation or workflow: a tree of checkpoints with a head |
+//! | [`Snapshot`](history::Snapshot) | the state at one checkpoint, read when it is asked for, without a graph |
+//! | [`State`](trait@state::State) | a struct whose fields are channels, each with a rule for what a write does |
+//! | [`DynSchema`](state::DynSchema) | the same, made at run time |
+//! | [`StateGraph`](graph::StateGraph) | nodes and edges; `compile` checks them all and makes a [`CompiledGraph`](graph::CompiledGraph) |
+//! | [`Context`](graph::Context) | what a node is told about its run, and how it asks a question |
+//! | [`Command`](graph::Command) | a change together with where to go next, or the answer to a question |
+//! | [`Message`](message::Message) | one message of a chat: plain data with LangChain's fields and dictionary form |
+//! | [`Error`] | any error; its message says what is now true, its [`kind`](Error::kind) what to do |
+//!
+//! Most programs need no more than `use annals_graph::prelude::*`.
+//!
+//! # What is not there
+//!
+//! - *No executor.* Async nodes and tasks are polled by whoever polls their run; the others run in parallel on threads.
+//! - *No timeouts of blocking nodes*: nothing can stop a thread from outside. Async nodes have them.
+//! - *No server*, no network, no model client. The library opens the files it is told to open and nothing else.
+//! - *No printing*, no environment variables, no home folder. Time comes from a [`Clock`](base::Clock) that can be set.
+//! - *No change of history.* There is no call that edits or deletes a stored checkpoint.
+//! - *No exactly-once side effects.* A node that was cut off before its result was stored runs again.
+//!
+//! # Recipes
+//!
+//! [First run](#first-run) ·
+//! [Channels with rules of their own](#channels-with-rules-of-their-own) ·
+//! [A durable thread](#a-durable-thread) ·
+//! [Resume after a failure](#resume-after-a-failure) ·
+//! [Ask a human](#ask-a-human) ·
+//! [A function in place of a graph](#a-function-in-place-of-a-graph) ·
+//! [Fan out with sends](#fan-out-with-sends) ·
+//! [Wait for several nodes](#wait-for-several-nodes) ·
+//! [An agent with tools](#an-agent-with-tools) ·
+//! [Hand over from graph to graph](#hand-over-from-graph-to-graph) ·
+//! [Try again, give up in time, handle what failed](#try-again-give-up-in-time-handle-what-failed) ·
+//! [Go back in time](#go-back-in-time) ·
+//! [Correct a state](#correct-a-state) ·
+//! [Watch a run](#watch-a-run) ·
+//! [Stream a message while it is written](#stream-a-message-while-it-is-written) ·
+//! [Await instead of blocking](#await-instead-of-blocking) ·
+//! [Remember across threads](#remember-across-threads) ·
+//! [A schema made at run time](#a-schema-made-at-run-time) ·
+//! [History without a graph](#history-without-a-graph) ·
+//! [Inspect a file](#inspect-a-file)
+//!
+//! ## First run
+//!
+//! A graph needs no store. A conditional edge decides when it ends.
+//!
+//! ```
+//! use annals_graph::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Collatz {
+//!     #[channel(last)]
+//!     n: u64,
+//!     #[channel(append)]
+//!     path: List<u64>,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Collatz>::new()
+//!     .node("step", |s: &Collatz| {
+//!         let n = if s.n % 2 == 0 { s.n / 2 } else { 3 * s.n + 1 };
+//!         Ok(Collatz::update().n(n).path([n]))
+//!     })
+//!     .edge(START, "step")
+//!     .branch("step", |s: &Collatz| if s.n == 1 { END } else { "step" })
+//!     .compile()?;
+//!
+//! let done = graph.invoke((), Collatz::update().n(6))?;
+//! assert_eq!(done.state().path.to_vec(), [3, 10, 5, 16, 8, 4, 2, 1]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Channels with rules of their own
+//!
+//! A reducer is a plain function. What is private goes neither in nor out, and a node may see a part of the state.
+//!
+//! ```
+//! use annals_graph::prelude::*;
+//!
+//! fn highest(old: i64, new: i64) -> i64 {
+//!     old.max(new)
+//! }
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Game {
+//!     #[channel(reduce = highest)]
+//!     record: i64,
+//!     #[channel(append)]
+//!     moves: List<String>,
+//!     #[channel(private)]
+//!     dice: i64,
+//! }
+//!
+//! #[derive(State, Clone, Default)]
+//! #[state(part_of = Game)]
+//! struct Dice {
+//!     dice: i64,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Game>::new()
+//!     .node("roll", |_: &Game| Ok(Dice { dice: 4 }))
+//!     .node("play", |dice: &Dice| Ok(Game::update().record(dice.dice * 10).moves([format!("moved by {}", dice.dice)])))
+//!     .edge(START, "roll")
+//!     .edge("roll", "play")
+//!     .compile()?;
+//!
+//! let thread = Store::memory().thread("game")?;
+//! graph.invoke(&thread, Game::update().record(70))?;
+//! let second = graph.invoke(&thread, Game::update().record(20))?;
+//! assert_eq!((second.state().record, second.state().moves.len()), (70, 2));
+//! assert_eq!(graph.output_channels().collect::<Vec<_>>(), ["record", "moves"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## A durable thread
+//!
+//! With a store every superstep becomes a checkpoint, and the past can be continued elsewhere.
+//!
+//! ```
+//! use annals_graph::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Chat {
+//!     #[channel(messages)]
+//!     messages: Messages,
+//!     #[channel(last)]
+//!     topic: Option<String>,
+//! }
+//!
+//! fn main() -> Result<()> {
+//!     # let folder = tempfile::tempdir().unwrap();
+//!     # std::env::set_current_dir(&folder).unwrap();
+//!     let graph = StateGraph::<Chat>::new()
+//!         .node("answer", |_: &Chat| Ok(Chat::update().messages([Message::ai("hello")])))
+//!         .edge(START, "answer")
+//!         .edge("answer", END)
+//!         .compile()?;
+//!
+//!     let store = Store::open("chat.db")?;
+//!     let thread = store.thread("alice")?;
+//!     graph.invoke(&thread, Chat::update().messages([Message::human("hi")]))?;
+//!
+//!     let before = thread.history()?.nth(1).expect("before the answer")?; // time travel
+//!     let fork = before.fork_to("alice-2")?; // never overwrites
+//!     assert_ne!(thread.head()?, fork.head()?);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! ## Resume after a failure
+//!
+//! What a node returned is stored when it ends. After an error, a panic or the death of the process,
+//! [`Input::Continue`] goes on where the thread was: only what was not finished runs.
+//!
+//! ```
+//! use annals_graph::prelude::*;
+//! use std::sync::atomic::{AtomicBool, Ordering};
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Report {
+//!     #[channel(append)]
+//!     done: List<String>,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("report.db");
+//! static ONLINE: AtomicBool = AtomicBool::new(false);
+//! let graph = StateGraph::<Report>::new()
+//!     .node("read", |_: &Report| Ok(Report::update().done(["read".to_string()])))
+//!     .node("fetch", |_: &Report| match ONLINE.load(Ordering::Relaxed) {
+//!         true => Ok(Report::update().done(["fetched".to_string()])),
+//!         false => Err("no network".into()),
+//!     })
+//!     .edge(START, "read")
+//!     .edge("read", "fetch")
+//!     .compile()?;
+//!
+//! let store = Store::open(&path)?;
+//! let failed = graph.invoke(&store.thread("today")?, Report::update()).err().expect("there is no network");
+//! assert!(failed.is_user() && failed.to_string().contains("no network"));
+//! drop(store); // the process ends here, and another one begins
+//!
+//! ONLINE.store(true, Ordering::Relaxed);
+//! let thread = Store::open(&path)?.thread("today")?;
+//! assert_eq!(thread.head()?.expect("it ran").next().collect::<Vec<_>>(), ["fetch"]);
+//! let done = graph.invoke(&thread, Input::Continue)?;
+//! assert_eq!(done.state().done.to_vec(), ["read", "fetched"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Ask a human
+//!
+//! [`Context::interrupt`](graph::Context::interrupt) ends the run with a question. The answer may come days later, from
+//! another process.
+//!
+//! ```
+//! use annals_graph::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Order {
+//!     #[channel(last)]
+//!     total: i64,
+//!     #[channel(last)]
+//!     approved: bool,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Order>::new()
+//!     .node("approve", |order: &Order, ctx: &Context| {
+//!         let answer = ctx.interrupt(format!("spend {}?", order.total))?;
+//!         Ok(Order::update().approved(answer == "yes"))
+//!     })
+//!     .edge(START, "approve")
+//!     .compile()?;
+//! let thread = Store::memory().thread("order-7")?;
+//!
+//! let waiting = graph.invoke(&thread, Order::update().total(90))?;
+//! assert!(!waiting.is_done());
+//! assert_eq!(waiting.interrupts()[0].value, Value::from("spend 90?"));
+//!
+//! let done = graph.invoke(&thread, Command::resume("yes"))?;
+//! assert!(done.is_done() && done.state().approved);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## A function in place of a graph
+//!
+//! An [`Entrypoint`](graph::Entrypoint) is written as plain code. What a [`Task`](graph::Task) returned is stored: after a
+//! question, a failure or a crash the function runs again from its first line, and its finished tasks do not.
+//!
+//! ```
+//! use annals_graph::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! let draft = Task::new("draft", |topic: String| Ok(format!("An essay about {topic}")));
+//! let essay = Entrypoint::new("essay", move |topic: String, ctx: &Context| {
+//!     let mut text = draft.call(ctx, topic)?;
+//!     loop {
+//!         let review = ctx.interrupt(text.as_str())?;
+//!         match review.as_str() {
+//!             Some("good") => return Ok(text),
+//!             wish => text = format!("{text}, {}", wish.unwrap_or("again")),
+//!         }
+//!     }
+//! })
+//! .compile()?;
+//!
+//! let thread = Store::memory().thread("essay-1")?;
+//! essay.invoke(&thread, "cats".to_string())?;
+//! let asked = essay.invoke(&thread, Command::resume("with dogs"))?;
+//! assert_eq!(asked.interrupts()[0].value, "An essay about cats, with dogs");
+//! let done = essay.invoke(&thread, Command::resume("good"))?;
+//! assert_eq!(done.value().map(String::as_str), Some("An essay about cats, with dogs"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Fan out with sends
+//!
+//! A [`SendTo`](graph::SendTo) runs a node once more, with an argument of its own in place of the state. Results are
+//! applied in the order of the sends, whatever order they end in.
+//!
+//! ```
+//! use annals_graph::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Count {
+//!     #[channel(last)]
+//!     texts: Vec<String>,
+//!     #[channel(append)]
+//!     lengths: List<usize>,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Count>::new()
+//!     .node("count", Own(|text: String| Ok(Count::update().lengths([text.len()]))))
+//!     .branch(START, |s: &Count| s.texts.iter().map(|text| SendTo::new("count", text.as_str())).collect::<Vec<_>>())
+//!     .compile()?;
+//!
+//! let texts = ["one", "three", "eleven"].map(str::to_string).to_vec();
+//! let done = graph.invoke((), Count::update().texts(texts))?;
+//! assert_eq!(done.state().lengths.to_vec(), [3, 5, 6]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Wait for several nodes
+//!
+//! `draft` and `check` run in parallel, in one superstep; the join runs once, when both have ended.
+//!
+//! ```
+//! use annals_graph::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Text {
+//!     #[channel(append)]
+//!     log: List<String>,
+//! }
+//!
+//! fn note(text: impl Into<String>) -> NodeResult<TextUpdate> {
+//!     Ok(Text::update().log([text.into()]))
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Text>::new()
+//!     .node("draft", |_: &Text| note("draft"))
+//!     .node("check", |_: &Text| note("check"))
+//!     .node("print", |text: &Text| note(format!("print after {}", text.log.len())))
+//!     .edge(START, "draft")
+//!     .edge(START, "check")
+//!     .join(["draft", "check"], "print")
+//!     .compile()?;
+//!
+//! let done = graph.invoke((), Text::update())?;
+//! assert_eq!(done.state().log.to_vec(), ["check", "draft", "print after 2"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## An agent with tools
+//!
+//! The model is asked with as much of the conversation as fits, in OpenAI's form, and its answer is read from that form.
+//! As long as it asks for tools, they run.
+//!
+//! ```
+//! use annals::base::Map;
+//! use annals::message::{OpenAiOptions, TrimOptions, convert_to_messages, convert_to_openai_messages, trim_messages};
+//! use annals_graph::prelude::*;
+//! use serde_json::json;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Agent {
+//!     #[channel(messages)]
+//!     messages: Messages,
+//! }
+//!
+//! /// Stands in for a request to a model.
+//! fn complete(messages: &[Map]) -> serde_json::Value {
+//!     if messages.iter().any(|message| message["role"].as_str() == Some("tool")) {
+//!         return json!({"role": "assistant", "content": "An umbrella."});
+//!     }
+//!     let function = json!({"name": "weather", "arguments": "{\"city\": \"Bern\"}"});
+//!     json!({"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function", "function": function}]})
+//! }
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Weather {
+//!     city: String,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Agent>::new()
+//!     .node("model", |agent: &Agent| {
+//!         let options = TrimOptions::new(4_000).include_system(true).start_on(["human"]);
+//!         let kept = trim_messages(agent.messages.iter(), &options)?;
+//!         let answer = complete(&convert_to_openai_messages(&kept, &OpenAiOptions::new())?);
+//!         Ok(Agent::update().messages(convert_to_messages([answer])?))
+//!     })
+//!     .node("tools", |agent: &Agent| {
+//!         let mut results = Vec::new();
+//!         for call in agent.messages.last().map(|answer| answer.tool_calls()).unwrap_or_default() {
+//!             let weather: Weather = call.args_as()?;
+//!             let id = call.id.as_deref().unwrap_or_default();
+//!             results.push(Message::tool(format!("rain in {}", weather.city), id).with_name(&call.name));
+//!         }
+//!         Ok(Agent::update().messages(results))
+//!     })
+//!     .edge(START, "model")
+//!     .branch("model", |agent: &Agent| match agent.messages.last() {
+//!         Some(answer) if !answer.tool_calls().is_empty() => "tools",
+//!         _ => END,
+//!     })
+//!     .edge("tools", "model")
+//!     .compile()?;
+//!
+//! let chat = [Message::system("Be brief."), Message::human("What do I need in Bern?")];
+//! let done = graph.invoke((), Agent::update().messages(chat))?;
+//! let lines: Vec<String> = done.state().messages.iter().skip(2).map(ToString::to_string).collect();
+//! assert_eq!(lines, ["ai: weather({\"city\": \"Bern\"})", "tool (weather): rain in Bern", "ai: An umbrella."]);
+//!
+//! // What the run added, for a program with PydanticAI: a request, the call, its result, the answer.
+//! assert_eq!(done.new_messages("messages")?.len(), 4);
+//! assert!(done.new_messages_json("messages")?.contains(r#""tool_name":"weather","content":"rain in Bern""#));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Hand over from graph to graph
+//!
+//! A graph is a node of another one: they share the channels that both have. With
+//! [`Command::to_parent`](graph::Command::to_parent) a node inside hands over to a node beside its graph.
+//!
+//! ```
+//! use annals_graph::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Team {
+//!     #[channel(messages)]
+//!     messages: Messages,
+//!     in_charge: String,
+//! }
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Worker {
+//!     #[channel(messages)]
+//!     messages: Messages,
+//! }
+//!
+//! fn worker(name: &'static str, next: &'static str) -> Result<CompiledGraph<Worker>> {
+//!     let work = move |_: &Worker| {
+//!         let said = Message::ai(format!("{name} is done")).with_name(name);
+//!         Ok(Command::update(Team::update().messages([said]).in_charge(next)).and_goto(next).to_parent())
+//!     };
+//!     Ok(StateGraph::<Worker>::new().name(name).node("work", work).edge(START, "work").compile()?)
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let to = |nodes: [&'static str; 1]| NodeOptions::new().destinations(nodes);
+//! let graph = StateGraph::<Team>::new()
+//!     .node_with("ann", worker("ann", "ben")?, to(["ben"]))
+//!     .node_with("ben", worker("ben", END)?, to([END]))
+//!     .edge(START, "ann")
+//!     .compile()?;
+//!
+//! let done = graph.invoke((), Team::update().messages([Message::human("Go!")]))?;
+//! let said: Vec<_> = done.state().messages.iter().map(|message| message.text()).collect();
+//! assert_eq!(said, ["Go!", "ann is done", "ben is done"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Try again, give up in time, handle what failed
+//!
+//! Options of a node say what is done about failures; [`NodeDefaults`](graph::NodeDefaults) hold for all nodes of a graph.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use annals_graph::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Page {
+//!     text: String,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let patient = RetryPolicy::new().max_attempts(2).initial_interval(Duration::from_millis(1)).jitter(false);
+//! let options = NodeOptions::new()
+//!     .timeout(Duration::from_millis(5))
+//!     .retry(patient)
+//!     .error_handler(|_: &Page, ctx: &Context| {
+//!         let failed = ctx.error().map(|failed| failed.message.clone()).unwrap_or_default();
+//!         Ok(Page::update().text(format!("given up: {failed}")))
+//!     });
+//! let hang = |_: Arc<Page>| std::future::pending::<NodeResult<()>>();
+//! let graph = StateGraph::<Page>::new().node_with("fetch", hang, options).edge(START, "fetch").compile()?;
+//!
+//! let done = graph.invoke((), Page::update())?;
+//! assert!(done.state().text.starts_with("given up: node \"fetch\" was stopped after"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Go back in time
+//!
+//! A run can start from any [`Snapshot`](history::Snapshot). The old continuation stays as it was; the new one is a
+//! branch of the thread, or with [`fork_to`](history::Snapshot::fork_to) a thread of its own.
+//!
+//! ```
+//! use annals_graph::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Plan {
+//!     #[channel(last)]
+//!     city: String,
+//!     #[channel(last)]
+//!     hotel: String,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Plan>::new()
+//!     .node("book", |plan: &Plan| Ok(Plan::update().hotel(format!("Grand Hotel {}", plan.city))))
+//!     .edge(START, "book")
+//!     .compile()?;
+//! let thread = Store::memory().thread("trip")?;
+//! graph.invoke(&thread, Plan::update().city("Rome"))?;
+//!
+//! // `~1` is one step before the head. Prefixes of ids work too.
+//! let fork = thread.at("~1")?.fork_to("trip-2")?;
+//! graph.update_state(&fork, Plan::update().city("Oslo"), Some(START))?;
+//! assert_eq!(graph.invoke(&fork, Input::Continue)?.state().hotel, "Grand Hotel Oslo");
+//! assert_eq!(graph.get_state(&thread)?.values.hotel, "Grand Hotel Rome");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Correct a state
+//!
+//! [`update_state`](graph::CompiledGraph::update_state) adds a checkpoint as if a node had made the change, and the edges
+//! of that node are followed.
+//!
+//! ```
+//! use annals_graph::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Mail {
+//!     #[channel(last)]
+//!     text: String,
+//!     #[channel(last)]
+//!     sent: bool,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Mail>::new()
+//!     .node("write", |_: &Mail| Ok(Mail::update().text("Deer Ann")))
+//!     .node("send", |_: &Mail| Ok(Mail::update().sent(true)))
+//!     .edge(START, "write")
+//!     .edge("write", "send")
+//!     .interrupt_before(["send"])
+//!     .compile()?;
+//! let thread = Store::memory().thread("mail")?;
+//! graph.invoke(&thread, Mail::update())?;
+//!
+//! graph.update_state(&thread, Mail::update().text("Dear Ann"), Some("write"))?;
+//! let done = graph.invoke(&thread, Input::Continue)?;
+//! assert_eq!((done.state().text.as_str(), done.state().sent), ("Dear Ann", true));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Watch a run
+//!
+//! A stream runs the graph as far as it is read.
+//!
+//! ```
+//! use annals_graph::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Sum {
+//!     #[channel(last)]
+//!     n: i64,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Sum>::new()
+//!     .node("double", |s: &Sum| Ok(Sum::update().n(s.n * 2)))
+//!     .node("add", |s: &Sum| Ok(Sum::update().n(s.n + 1)))
+//!     .edge(START, "double")
+//!     .edge("double", "add")
+//!     .compile()?;
+//!
+//! let mut seen = Vec::new();
+//! for part in graph.stream((), Sum::update().n(20), &[StreamMode::Updates, StreamMode::Values])? {
+//!     match part?.data {
+//!         StreamData::Values(state) => seen.push(format!("n is {}", state.n)),
+//!         StreamData::Updates(update) => seen.push(update.node.to_string()),
+//!         _ => {}
+//!     }
+//! }
+//! assert_eq!(seen, ["n is 20", "double", "n is 40", "add", "n is 41"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Stream a message while it is written
+//!
+//! [`Context::message_stream`](graph::Context::message_stream) shows the pieces at once, and makes one message of them.
+//!
+//! ```
+//! use annals_graph::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Chat {
+//!     #[channel(messages)]
+//!     messages: Messages,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Chat>::new()
+//!     .node("model", |_: &Chat, ctx: &Context| {
+//!         let mut answer = ctx.message_stream();
+//!         for token in ["Good", " ", "day"] {
+//!             answer.push(token);
+//!         }
+//!         Ok(Chat::update().messages([answer.finish()]))
+//!     })
+//!     .edge(START, "model")
+//!     .compile()?;
+//!
+//! let mut shown = String::new();
+//! let mut stream = graph.stream((), Chat::update().messages([Message::human("Hi")]), &[StreamMode::Messages])?;
+//! for part in &mut stream {
+//!     if let StreamData::Message(part) = part?.data {
+//!         shown += &part.message.text();
+//!     }
+//! }
+//! assert_eq!(shown, "Good day");
+//! assert_eq!(stream.outcome().map(|outcome| outcome.state().messages.len()), Some(2));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Await instead of blocking
+//!
+//! `ainvoke` and `astream` are futures for any executor; nodes, paths and tasks may be `async fn`. A node that captures
+//! something takes owned handles. [`IntoNode`](graph::IntoNode) lists all forms.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use annals_graph::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Page {
+//!     url: String,
+//!     text: String,
+//!     folder: String,
+//! }
+//!
+//! #[derive(Clone)]
+//! struct Client;
+//!
+//! impl Client {
+//!     async fn get(&self, url: &str) -> Result<String, std::io::Error> {
+//!         Ok(format!("the text of {url}"))
+//!     }
+//! }
+//!
+//! async fn file(page: &Page, ctx: &Context) -> NodeResult<PageUpdate> {
+//!     ctx.emit("filing");
+//!     Ok(Page::update().folder(if page.text.contains("example") { "examples" } else { "others" }))
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let client = Client;
+//! let fetch = move |page: Arc<Page>| {
+//!     let client = client.clone();
+//!     async move { Ok(Page::update().text(client.get(&page.url).await?)) }
+//! };
+//! let graph = StateGraph::<Page>::new()
+//!     .node("fetch", fetch)
+//!     .node("file", file)
+//!     .edge(START, "fetch")
+//!     .edge("fetch", "file")
+//!     .compile()?;
+//!
+//! let run = async {
+//!     let mut stream = graph.astream((), Page::update().url("a.example"), &[StreamMode::Custom]).await?;
+//!     while let Some(part) = stream.next().await {
+//!         assert!(matches!(part?.data, StreamData::Custom(value) if value == "filing"));
+//!     }
+//!     assert_eq!(stream.outcome().map(|outcome| outcome.state().folder.as_str()), Some("examples"));
+//!     Ok::<(), annals_graph::Error>(())
+//! };
+//! # annals_graph::block_on(run)
+//! # }
+//! ```
+//!
+//! ## Remember across threads
+//!
+//! The key-value memory of a store is shared by its threads. Who the user is comes with the run, not with the state.
+//!
+//! ```
+//! use annals::base::Map;
+//! use annals_graph::prelude::*;
+//!
+//! struct User(&'static str);
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Chat {
+//!     text: String,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let graph = StateGraph::<Chat>::new()
+//!     .context::<User>()
+//!     .node("answer", |chat: &Chat, ctx: &Context| {
+//!         let User(name) = ctx.value().ok_or("there is a user")?;
+//!         let place = ["users", *name];
+//!         if let Some(wish) = chat.text.strip_prefix("remember ") {
+//!             ctx.kv()?.put(place, "wish", Map::from_iter([("text".into(), wish.into())]))?;
+//!         }
+//!         let known = ctx.kv()?.search(KvQuery::new(place).limit(1))?;
+//!         let wish = known.first().and_then(|item| item.value["text"].as_str()).unwrap_or("nothing");
+//!         Ok(Chat::update().text(format!("{name} wants {wish}")))
+//!     })
+//!     .edge(START, "answer")
+//!     .compile()?;
+//!
+//! let store = Store::memory();
+//! graph.run(&store.thread("monday")?).context(User("ann")).invoke(Chat::update().text("remember tea"))?;
+//! let later = graph.run(&store.thread("friday")?).context(User("ann")).invoke(Chat::update().text("hello"))?;
+//! assert_eq!(later.state().text, "ann wants tea");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## A schema made at run time
+//!
+//! A program that learns its channels from a configuration uses [`DynSchema`](state::DynSchema). It runs on the same
+//! machine, and its files are the same.
+//!
+//! ```
+//! use annals_graph::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! let schema = DynSchema::new().messages("messages").last("lang").build();
+//! let graph = StateGraph::with_schema(schema)
+//!     .node("greet", |s: &DynState| {
+//!         let text = if s.get("lang").as_str() == Some("de") { "Guten Tag" } else { "Good day" };
+//!         Ok(DynUpdate::new().messages("messages", [Message::ai(text)]))
+//!     })
+//!     .edge(START, "greet")
+//!     .compile()?;
+//!
+//! let done = graph.invoke((), DynUpdate::new().set("lang", "de"))?;
+//! let messages = done.state().messages("messages").expect("a channel of messages");
+//! assert_eq!(messages[0].text(), "Guten Tag");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## History without a graph
+//!
+//! Listing, showing, comparing and forking need neither the program that wrote a thread nor its types.
+//!
+//! ```
+//! use annals::history::{ChannelDiff, diff};
+//! use annals_graph::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! # let schema = DynSchema::new().last("price").last("name").build();
+//! # let graph = StateGraph::with_schema(schema)
+//! #     .node("raise", |s: &DynState| Ok(DynUpdate::new().set("price", s.get("price").as_int().unwrap_or(0) + 5)))
+//! #     .edge(START, "raise")
+//! #     .compile()?;
+//! # let store = Store::memory();
+//! # graph.invoke(&store.thread("offer")?, DynUpdate::new().set("price", 10).set("name", "boat"))?;
+//! let thread = store.thread("offer")?;
+//! for snapshot in thread.history()? {
+//!     let snapshot = snapshot?;
+//!     let next: Vec<&str> = snapshot.next().collect();
+//!     println!("{} {:>2} {} {next:?}", snapshot.id(), snapshot.step(), snapshot.source().as_str());
+//! }
+//!
+//! let (before, after) = (thread.at("~1")?, thread.at("@")?);
+//! let changes = diff(&before, &after)?;
+//! assert_eq!(changes.unchanged, 1);
+//! assert!(matches!(&changes.channels[0], ChannelDiff::Changed { channel, after, .. }
+//!     if &**channel == "price" && *after == 15));
+//! let (_, blame) = after.blame()?.into_iter().find(|(channel, _)| &**channel == "price").expect("it was written");
+//! assert_eq!(blame.node.as_deref(), Some("raise"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Inspect a file
+//!
+//! A file that belongs to somebody else is opened for reading only: nothing is written, not even beside it.
+//!
+//! ```
+//! use annals_graph::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("theirs.db");
+//! # let schema = DynSchema::new().messages("messages").build();
+//! # let graph = StateGraph::with_schema(schema).node("x", |_: &DynState| Ok(())).edge(START, "x").compile()?;
+//! # let thread = Store::open(&path)?.thread("alice")?;
+//! # let say = |text: &str| graph.invoke(&thread, DynUpdate::new().messages("messages", [Message::human(text)]));
+//! # say("a")?; say("b")?; say("c")?;
+//! # drop(thread);
+//! let store = Store::open_with(&path, OpenOptions::new().read_only(true))?;
+//! for thread in store.threads()? {
+//!     let head = store.thread(thread.id.as_str())?.head()?.expect("a listed thread has a head");
+//!     // The last two messages, however many there are.
+//!     let tail = head.tail("messages", 2)?;
+//!     let texts: Vec<_> = tail.iter().filter_map(|message| message.get("content")?.as_str()).collect();
+//!     assert_eq!(texts, ["b", "c"]);
+//! }
+//! assert!(store.check()?.problems.is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | default | what it adds | what it costs |
+//! | --- | --- | --- | --- |
+//! | `derive` | yes | `#[derive(State)]` | a proc macro, with `syn`, in your build |
+//! | `tokio` | no | [`TokioTimer`]: timeouts and pauses of asynchronous runs wait by Tokio | `tokio` with `time` and `rt`, nothing else of it |
+//! | `futures` | no | [`AsyncStream`] is a `Stream` of [`futures-core`](https://docs.rs/futures-core) | that crate, which has no dependencies |
+//! | `tracing` | no | spans of [`tracing`](https://docs.rs/tracing): ids, counts, bytes and durations, never values | `tracing` without its macros |
+//! | `conformance` | no | [`store::conformance`](store), the suite that every backend must pass | some thousand lines |
+//!
+//! SQLite is compiled in (`rusqlite` with `bundled`), so a C compiler is needed to build, and nothing to run.
+
+// The derive names the engine `::annals`, also in this crate's own tests.
+mod drive;
+mod error;
+mod exec;
+pub mod graph;
+pub mod prelude;
+mod span;
+mod stream;
+
+pub use annals;
+pub(crate) use annals::{base, channel, history, message, state, store};
+
+#[cfg(feature = "tokio")]
+pub use drive::TokioTimer;
+#[doc(hidden)]
+pub use drive::block_on;
+pub use drive::{
+    AsArgument, AsInput, AsUpdate, AsyncStream, Durability, Input, IntoInput, ListChanges, Outcome, Run, RunOn,
+    RunOutput, RunState, Sleep, StateHistory, StateSnapshot, StateUpdate, Stream, TaskState, TaskView, Timer, UpdateAs,
+};
+pub use error::{Error, ErrorKind, Result};
+pub use exec::{EditProblem, ResumeProblem, RunError, TimeoutKind};
+pub use stream::{
+    CheckpointPart, CheckpointTask, ChildValues, DebugPart, DebugPayload, MessagePart, NodeUpdate, StreamData,
+    StreamMode, StreamPart, TaskEnd, TaskStart, Values,
+};

@@ -1,0 +1,182 @@
+//! Branches of a run with subgraphs that keep their state, on both backends: an edit inside a subgraph, and forks of runs
+//! that are saved at their end.
+
+use annals::history::Snapshot;
+use annals::store::Source;
+use annals_graph::prelude::*;
+
+use crate::places::place;
+
+#[derive(State, Clone, Default, Debug, PartialEq)]
+struct Outer {
+    #[channel(last)]
+    topic: String,
+    #[channel(append)]
+    log: List<String>,
+}
+
+/// It shares `topic` with [`Outer`].
+#[derive(State, Clone, Default, Debug, PartialEq)]
+struct Inner {
+    #[channel(last)]
+    topic: String,
+    #[channel(last)]
+    visits: i64,
+}
+
+const DURABILITIES: [Durability; 3] = [Durability::Sync, Durability::Async, Durability::Exit];
+
+fn new_thread(name: &str) -> Thread {
+    place(module_path!()).thread(name).unwrap()
+}
+
+/// Counts its visits, then interrupts.
+fn asking() -> CompiledGraph<Inner> {
+    StateGraph::<Inner>::new()
+        .node("count", |s: &Inner| Ok(Inner::update().visits(s.visits + 1)))
+        .node("ask", |s: &Inner, context: &Context| {
+            let answer = context.interrupt("which?")?;
+            Ok(Inner::update().topic(format!("{} {} {}", s.topic, answer.as_str().unwrap_or("?"), s.visits)))
+        })
+        .edge(START, "count")
+        .edge("count", "ask")
+        .persistence(Persistence::PerThread)
+        .compile()
+        .unwrap()
+}
+
+/// Counts its visits, and says how many there were.
+fn counting() -> CompiledGraph<Inner> {
+    StateGraph::<Inner>::new()
+        .node("count", |s: &Inner| {
+            Ok(Inner::update().visits(s.visits + 1).topic(format!("{} {}", s.topic, s.visits + 1)))
+        })
+        .edge(START, "count")
+        .persistence(Persistence::PerThread)
+        .compile()
+        .unwrap()
+}
+
+fn parent(inner: CompiledGraph<Inner>) -> CompiledGraph<Outer> {
+    StateGraph::<Outer>::new()
+        .node("before", |s: &Outer| Ok(Outer::update().log([format!("before {}", s.topic)])))
+        .node("inner", inner)
+        .node("after", |s: &Outer| Ok(Outer::update().log([format!("after {}", s.topic)])))
+        .edge(START, "before")
+        .edge("before", "inner")
+        .edge("inner", "after")
+        .compile()
+        .unwrap()
+}
+
+fn last(outcome: &Outcome<Outer>) -> String {
+    outcome.state().log.to_vec().last().cloned().unwrap_or_default()
+}
+
+#[test]
+fn an_edit_inside_a_subgraph_that_keeps_its_state_lasts_until_its_interrupt_is_resumed() {
+    let (inner, store) = (asking(), place(module_path!()));
+    let graph = parent(inner.clone());
+    for durability in DURABILITIES {
+        let thread = store.thread(format!("{durability:?}")).unwrap();
+        let run = |on: &Snapshot| graph.run(on).durability(durability).invoke(Input::Continue).unwrap();
+        graph.run(&thread).durability(durability).invoke(Outer::update().topic("red")).unwrap();
+        let inside = thread.in_namespace("inner").unwrap();
+        let edited = inner.update_state(&inside, Inner::update().topic("blue"), "count").unwrap();
+        // Run twice at the edit: each run opens a branch of the parent graph, and interrupts there.
+        for _ in 0..2 {
+            let asked = run(&edited);
+            assert_eq!(asked.interrupts().len(), 1, "{asked:?}");
+            thread.store().clear_head_cache();
+        }
+        let done = graph.run(&thread).durability(durability).invoke(Command::resume("yes")).unwrap();
+        assert_eq!(last(&done), "after blue yes 1", "{durability:?}: the edit counts, and no node runs again");
+        // The next turn of the subgraph goes on from there.
+        graph.run(&thread).durability(durability).invoke(Outer::update().topic("green")).unwrap();
+        let done = graph.run(&thread).durability(durability).invoke(Command::resume("no")).unwrap();
+        assert_eq!(last(&done), "after green no 2", "{durability:?}");
+        assert!(store.check().unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn an_edit_two_subgraphs_deep_lasts_until_its_interrupt_is_resumed() {
+    let (inner, store) = (asking(), place(module_path!()));
+    let middle = StateGraph::<Inner>::new()
+        .node("count", |s: &Inner| Ok(Inner::update().visits(s.visits + 1)))
+        .node("inmost", inner.clone())
+        .edge(START, "count")
+        .edge("count", "inmost")
+        .persistence(Persistence::PerThread)
+        .compile()
+        .unwrap();
+    let graph = parent(middle);
+    for durability in DURABILITIES {
+        let thread = store.thread(format!("{durability:?}")).unwrap();
+        graph.run(&thread).durability(durability).invoke(Outer::update().topic("red")).unwrap();
+        let inside = thread.in_namespace("inner|inmost").unwrap();
+        let edited = inner.update_state(&inside, Inner::update().topic("blue").visits(7), "count").unwrap();
+        let asked = graph.run(&edited).durability(durability).invoke(Input::Continue).unwrap();
+        assert_eq!(asked.interrupts().len(), 1, "{asked:?}");
+        thread.store().clear_head_cache();
+        let done = graph.run(&thread).durability(durability).invoke(Command::resume("yes")).unwrap();
+        assert_eq!(last(&done), "after blue yes 7", "{durability:?}");
+        assert!(store.check().unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn a_replay_that_names_no_edit_begins_the_subgraph_as_before() {
+    let inner = asking();
+    let (graph, thread) = (parent(inner.clone()), new_thread("t"));
+    graph.invoke(&thread, Outer::update().topic("red")).unwrap();
+    let parent_head = thread.head().unwrap().unwrap();
+    let inside = thread.in_namespace("inner").unwrap();
+    inner.update_state(&inside, Inner::update().topic("blue"), "count").unwrap();
+    // The parent graph is named, not the edit: the step that runs the subgraph is made again from its beginning.
+    graph.invoke(&parent_head, Input::Continue).unwrap();
+    let done = graph.invoke(&thread, Command::resume("yes")).unwrap();
+    assert_eq!(last(&done), "after red yes 1");
+}
+
+#[test]
+fn a_fork_of_a_run_that_was_saved_at_its_end_finds_the_state_of_its_subgraphs() {
+    for first in DURABILITIES {
+        for second in DURABILITIES {
+            let (graph, thread) = (parent(counting()), new_thread("t"));
+            let run = |durability| graph.run(&thread).durability(durability);
+            run(first).invoke(Outer::update().topic("a")).unwrap();
+            // An edit at the end of the run: the subgraph runs again, and remembers that run.
+            graph.update_state(&thread, Outer::update().topic("b"), "before").unwrap();
+            let done = run(second).invoke(Input::Continue).unwrap();
+            assert_eq!(last(&done), "after b 2", "{first:?} {second:?}");
+            // An edit at the end of an earlier run: that run is remembered, and not the one after it.
+            let end = thread.history().unwrap().map(Result::unwrap).find(|s| s.source() == Source::Update).unwrap();
+            let end = end.parent().unwrap().unwrap();
+            graph.update_state(&end, Outer::update().topic("c"), "before").unwrap();
+            let done = run(second).invoke(Input::Continue).unwrap();
+            assert_eq!(last(&done), "after c 2", "{first:?} {second:?}");
+            let done = run(second).invoke(Outer::update().topic("d")).unwrap();
+            assert_eq!(last(&done), "after d 3", "{first:?} {second:?}");
+            assert!(thread.store().check().unwrap().problems.is_empty());
+            thread.store().delete_thread(thread.id()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_replay_of_the_end_of_a_run_that_was_saved_there_finds_the_state_of_its_subgraphs() {
+    let (graph, thread) = (parent(counting()), new_thread("t"));
+    let run = || graph.run(&thread).durability(Durability::Exit);
+    for topic in ["a", "b", "c"] {
+        run().invoke(Outer::update().topic(topic)).unwrap();
+    }
+    // The end of the second run: a fork there knows two visits, a forked thread too.
+    let second = thread.history().unwrap().map(Result::unwrap).nth(1).unwrap();
+    let fork = second.fork_to("fork").unwrap();
+    graph.update_state(&second, Outer::update().topic("d"), "before").unwrap();
+    assert_eq!(last(&run().invoke(Input::Continue).unwrap()), "after d 3");
+    let forked = graph.run(&fork).durability(Durability::Exit).invoke(Outer::update().topic("e")).unwrap();
+    assert_eq!(last(&forked), "after e 3");
+    assert!(thread.store().check().unwrap().problems.is_empty());
+}

@@ -1,0 +1,268 @@
+//! How the fields of a block are taken out of an object and put back.
+//!
+//! *Absent:* which blocks there are. A field that is null, or of another kind than the block declares, is not an error:
+//! it stays with the fields that nobody declared, verbatim.
+
+use serde::{Deserialize, Serialize};
+
+use super::Annotation;
+use crate::ToolStatus;
+use annals_base::{Map, Value};
+
+/// What one field may hold.
+pub(super) trait Leaf: Default {
+    /// Returns whether [`read`](Self::read) takes the value.
+    fn fits(value: &Value) -> bool;
+    fn read(value: Value) -> Option<Self>;
+    fn write(self) -> Value;
+}
+
+/// A field: needed, or (as an option) not.
+pub(super) trait Field: Sized {
+    /// Returns whether a block can be made of what stands at the field.
+    fn fits(value: Option<&Value>) -> bool;
+    /// Takes the field out of the object if it fits, and leaves it there otherwise.
+    fn take(map: &mut Map, name: &str) -> Self;
+    fn put(self, map: &mut Map, name: &str);
+}
+
+impl<T: Leaf> Field for T {
+    fn fits(value: Option<&Value>) -> bool {
+        value.is_some_and(T::fits)
+    }
+
+    fn take(map: &mut Map, name: &str) -> Self {
+        map.shift_remove(name).and_then(T::read).unwrap_or_default()
+    }
+
+    fn put(self, map: &mut Map, name: &str) {
+        map.insert(name.to_owned(), self.write());
+    }
+}
+
+impl<T: Leaf> Field for Option<T> {
+    fn fits(_: Option<&Value>) -> bool {
+        true
+    }
+
+    fn take(map: &mut Map, name: &str) -> Self {
+        map.get(name).is_some_and(T::fits).then(|| T::take(map, name))
+    }
+
+    fn put(self, map: &mut Map, name: &str) {
+        if let Some(value) = self {
+            value.put(map, name);
+        }
+    }
+}
+
+macro_rules! leaf {
+    ($($type:ty = $variant:ident,)*) => {$(
+        impl Leaf for $type {
+            fn fits(value: &Value) -> bool {
+                matches!(value, Value::$variant(_))
+            }
+
+            fn read(value: Value) -> Option<Self> {
+                match value {
+                    Value::$variant(value) => Some(value),
+                    _ => None,
+                }
+            }
+
+            fn write(self) -> Value {
+                Value::$variant(self)
+            }
+        }
+    )*};
+}
+leaf! { String = Str, i64 = Int, Map = Map, }
+
+/// Any value at all.
+impl Leaf for Value {
+    fn fits(_: &Value) -> bool {
+        true
+    }
+
+    fn read(value: Value) -> Option<Self> {
+        Some(value)
+    }
+
+    fn write(self) -> Value {
+        self
+    }
+}
+
+impl Leaf for ToolStatus {
+    fn fits(value: &Value) -> bool {
+        matches!(value.as_str(), Some("success" | "error"))
+    }
+
+    fn read(value: Value) -> Option<Self> {
+        Self::try_from(value).ok()
+    }
+
+    fn write(self) -> Value {
+        match self {
+            Self::Success => "success".into(),
+            Self::Error => "error".into(),
+        }
+    }
+}
+
+impl Leaf for Vec<Annotation> {
+    fn fits(value: &Value) -> bool {
+        matches!(value, Value::List(_))
+    }
+
+    fn read(value: Value) -> Option<Self> {
+        match value {
+            Value::List(items) => Some(items.into_iter().map(Annotation::from).collect()),
+            _ => None,
+        }
+    }
+
+    fn write(self) -> Value {
+        self.into()
+    }
+}
+
+/// The place of a block in a stream of chunks: blocks with an equal one are one block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Index {
+    /// A number, as most providers give.
+    Number(i64),
+    /// A name, such as `lc_txt_0`: numbers that several kinds of blocks use are kept apart by a prefix.
+    Name(String),
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self::Number(0)
+    }
+}
+
+impl From<i64> for Index {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for Index {
+    fn from(name: &str) -> Self {
+        Self::Name(name.to_owned())
+    }
+}
+
+impl From<Index> for Value {
+    fn from(index: Index) -> Self {
+        match index {
+            Index::Number(number) => Self::Int(number),
+            Index::Name(name) => Self::Str(name),
+        }
+    }
+}
+
+impl Leaf for Index {
+    fn fits(value: &Value) -> bool {
+        matches!(value, Value::Int(_) | Value::Str(_))
+    }
+
+    fn read(value: Value) -> Option<Self> {
+        match value {
+            Value::Int(number) => Some(Self::Number(number)),
+            Value::Str(name) => Some(Self::Name(name)),
+            _ => None,
+        }
+    }
+
+    fn write(self) -> Value {
+        self.into()
+    }
+}
+
+/// Declares a struct whose fields are those of an object with a `type`.
+macro_rules! object {
+    (
+        $(#[$about:meta])*
+        $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)* }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, Default)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: $type,)*
+            /// The id.
+            pub id: Option<String>,
+            /// What the provider says besides.
+            pub extras: Option<Map>,
+            /// Fields that are not declared here, and declared ones that are null or hold another kind of value:
+            /// verbatim and in order.
+            pub more: Map,
+        }
+
+        impl $name {
+            /// Reads an object of this type; gives it back as it is if a needed field is missing or does not fit.
+            pub(super) fn read(mut map: Map) -> Result<Self, Map> {
+                $(if !<$type as $crate::blocks::fields::Field>::fits(map.get(stringify!($field))) {
+                    return Err(map);
+                })*
+                map.shift_remove("type");
+                Ok(Self {
+                    $($field: $crate::blocks::fields::Field::take(&mut map, stringify!($field)),)*
+                    id: $crate::blocks::fields::Field::take(&mut map, "id"),
+                    extras: $crate::blocks::fields::Field::take(&mut map, "extras"),
+                    more: map,
+                })
+            }
+
+            pub(super) fn write(self, kind: &str) -> Map {
+                self.write_to(Map::from_iter([("type".to_owned(), kind.into())]))
+            }
+
+            fn write_to(self, mut map: Map) -> Map {
+                use $crate::blocks::fields::Field;
+                $(self.$field.put(&mut map, stringify!($field));)*
+                self.id.put(&mut map, "id");
+                self.extras.put(&mut map, "extras");
+                for (name, value) in self.more {
+                    map.entry(name).or_insert(value);
+                }
+                map
+            }
+        }
+
+        /// Without `type`, which the case of the block tells.
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serde::Serialize::serialize(&self.clone().write_to(Map::new()), serializer)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let unfit = |_| serde::de::Error::custom(concat!("not the fields of a ", stringify!($name)));
+                Self::read(serde::Deserialize::deserialize(deserializer)?).map_err(unfit)
+            }
+        }
+    };
+}
+pub(super) use object;
+
+/// Gives types that are made of any value, and become one, that form in serde.
+macro_rules! value_form {
+    ($($name:ident),+) => {$(
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serde::Serialize::serialize(&Value::from(self.clone()), serializer)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                <Value as serde::Deserialize>::deserialize(deserializer).map(Self::from)
+            }
+        }
+    )+};
+}
+pub(super) use value_form;

@@ -1,0 +1,33 @@
+//! Whole messages from pieces, and messages as pieces.
+
+use crate::Message;
+use annals_base::Map;
+
+/// Returns the whole message of which a piece is all there is, without its extra fields, as LangChain does. A whole
+/// message stays as it is.
+///
+/// # Example
+/// ```
+/// use annals_messages::{Message, message_chunk_to_message};
+///
+/// assert_eq!(message_chunk_to_message(Message::ai_chunk("hello")), Message::ai("hello"));
+/// ```
+pub fn message_chunk_to_message(mut message: Message) -> Message {
+    if message.chunk.take().is_some() {
+        message.extra = Map::new();
+    }
+    message
+}
+
+impl Message {
+    /// Makes the whole message a piece, its tool calls pieces of calls. A removal and an unknown message stay what they
+    /// are.
+    pub fn into_piece(self) -> Self {
+        let mut piece = self.into_chunk();
+        if piece.tool_calls().is_empty() && piece.invalid_tool_calls().is_empty() {
+            piece.read_raw_chunks();
+        }
+        piece.settle();
+        piece
+    }
+}

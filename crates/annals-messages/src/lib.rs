@@ -1,0 +1,289 @@
+//! Floor 1: a chat message is plain data.
+//!
+//! A [`Message`] has the fields, the flat dictionary form and the merging rules of LangChain's messages, as typed Rust:
+//! who speaks is a [`Role`], what is said a [`Content`]. [`add_messages`] merges lists of them by id, [`merge_plan`]
+//! does the same without ever looking at the whole list, and [`MessageParts`] is what a store indexes of one.
+//! *Absent:* channels, lists that persist, SQL, graphs, and any call to a model.
+//!
+//! Invariants: what a message does not know it keeps verbatim and in order ([`Message::extra`], [`Role::Other`]);
+//! `Message::join(&m.split()?)? == m` for every message.
+
+mod access;
+mod add_messages;
+pub mod blocks;
+mod buffer;
+mod buffer_xml;
+mod checkpoint;
+mod chunk;
+mod coerce;
+mod construct;
+mod content;
+mod count;
+mod data_block;
+mod delta;
+mod dict;
+mod dict_json;
+mod envelope;
+mod error;
+mod filter;
+mod formats;
+#[cfg(test)]
+mod laws;
+mod like;
+mod merge;
+mod notification;
+mod openai;
+mod partial_json;
+mod parts;
+mod parts_text;
+mod payload;
+mod pretty;
+mod providers;
+mod reduce;
+mod role;
+mod runs;
+#[cfg(test)]
+mod samples;
+pub mod text;
+mod tool;
+mod tool_parser;
+mod trim;
+mod usage;
+mod usage_sum;
+
+use std::borrow::Cow;
+
+pub use add_messages::AddMessages;
+pub use buffer::{BufferFormat, BufferOptions, buffer_string};
+pub use checkpoint::{CheckpointForm, checkpoint_dumps, checkpoint_loads};
+pub use chunk::ChunkSum;
+pub use chunk::{Chunk, add_ai_message_chunks, message_chunk_to_message};
+pub use coerce::{any_message, convert_to_messages};
+pub use content::Content;
+pub use count::{CountOptions, TokenCounter, count_tokens_approximately};
+pub use data_block::{DataUri, OpenAiData, is_data_content_block, openai_data_block, parse_data_uri};
+pub use delta::{DeltaReducer, DeltaWrite, ensure_message_ids, messages_delta_reducer};
+pub use dict::{message_to_dict, messages_from_dict, messages_to_dict};
+pub use dict_json::messages_from_json;
+pub use envelope::{dumpd, load};
+pub use error::{ErrorClass, MessageError};
+pub use filter::{FilterOptions, TypeFilter, filter_messages};
+pub use formats::{FormatWriter, LangChainFormat, MessageFormat, OpenAiFormat, Written};
+pub use like::MessageLike;
+pub use merge::{merge_content, merge_dicts, merge_lists, merge_obj};
+pub use notification::{Notification, ensure_id};
+pub use openai::{
+    OpenAiApi, OpenAiOptions, TextFormat, convert_to_openai_data_block, convert_to_openai_image_block,
+    convert_to_openai_messages, v1_to_chat_completions,
+};
+pub use partial_json::parse_partial_json;
+pub use parts::{MessageParts, MessagePartsRef};
+pub use pretty::title_repr;
+pub use providers::grounding_citations;
+pub use reduce::{MergeOp, REMOVE_ALL_MESSAGES, add_messages, ensure_ids, merge_plan};
+pub use role::{MessageClass, Role};
+pub use runs::merge_message_runs;
+pub use tool::{Ai, InvalidToolCall, Tool, ToolCall, ToolCallChunk, ToolStatus};
+pub use tool_parser::{default_tool_chunk_parser, default_tool_parser};
+pub use trim::{TrimOptions, TrimStrategy, trim_messages};
+pub use usage::Usage;
+pub use usage_sum::{add_usage, subtract_usage};
+
+use annals_base::Map;
+
+/// One message of a chat.
+///
+/// # Example: a question, an answer that calls a tool, and the result
+/// ```
+/// use annals_messages::{Message, ToolCall};
+///
+/// let question = Message::human("What is the weather in Bern?").with_id("m1");
+/// let answer = Message::ai("").with_tool_call(ToolCall::new("weather", [("city", "Bern")]).with_id("call-1"));
+/// let result = Message::tool("12 °C, rain", "call-1");
+/// assert_eq!((question.kind(), answer.kind(), result.kind()), ("human", "ai", "tool"));
+/// assert_eq!(result.text(), "12 °C, rain");
+/// ```
+#[doc(alias = "BaseMessage")]
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Message {
+    /// The id by which the message is merged; given by `add_messages` if there is none. An empty text is an id.
+    pub id: Option<String>,
+    /// The name of who speaks.
+    pub name: Option<String>,
+    /// What is said.
+    pub content: Content,
+    /// Who speaks, with the fields that only such a message has.
+    pub role: Role,
+    /// What the provider takes or gives besides the declared fields.
+    pub additional_kwargs: Map,
+    /// What the provider tells about the answer: model name, finish reason, ...
+    pub response_metadata: Map,
+    /// Fields that are declared nowhere, in order. A name that a declared field has does not belong here.
+    pub extra: Map,
+    /// Set if this is a piece of a message (`AIMessageChunk` and the like).
+    pub chunk: Option<Box<Chunk>>,
+}
+
+impl Message {
+    /// Returns a message of a given role, without id.
+    pub fn new(role: impl Into<Role>, content: impl Into<Content>) -> Self {
+        Self {
+            id: None,
+            name: None,
+            content: content.into(),
+            role: role.into(),
+            additional_kwargs: Map::new(),
+            response_metadata: Map::new(),
+            extra: Map::new(),
+            chunk: None,
+        }
+    }
+
+    /// Returns a message of the user.
+    #[doc(alias = "HumanMessage")]
+    pub fn human(content: impl Into<Content>) -> Self {
+        Self::new(Role::Human, content)
+    }
+
+    /// Returns a message of the model.
+    #[doc(alias = "AIMessage")]
+    pub fn ai(content: impl Into<Content>) -> Self {
+        Self::new(Ai::default(), content)
+    }
+
+    /// Returns instructions for the model.
+    #[doc(alias = "SystemMessage")]
+    pub fn system(content: impl Into<Content>) -> Self {
+        Self::new(Role::System, content)
+    }
+
+    /// Returns the result of the tool call `tool_call_id`.
+    #[doc(alias = "ToolMessage")]
+    pub fn tool(content: impl Into<Content>, tool_call_id: impl Into<String>) -> Self {
+        Self::new(Tool::new(tool_call_id), content)
+    }
+
+    /// Returns the result of a call of the function `name`.
+    #[doc(alias = "FunctionMessage")]
+    pub fn function(content: impl Into<Content>, name: impl Into<String>) -> Self {
+        Self::new(Role::Function, content).with_name(name)
+    }
+
+    /// Returns a message of somebody else.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_messages::{Message, Role};
+    ///
+    /// let message = Message::chat("too long", "critic");
+    /// assert_eq!(message.kind(), "chat");
+    /// assert_eq!(message.role, Role::Chat { role: "critic".into() });
+    /// ```
+    #[doc(alias = "ChatMessage")]
+    pub fn chat(content: impl Into<Content>, role: impl Into<String>) -> Self {
+        Self::new(Role::Chat { role: role.into() }, content)
+    }
+
+    /// Returns a piece of a message of the model.
+    #[doc(alias = "AIMessageChunk")]
+    pub fn ai_chunk(content: impl Into<Content>) -> Self {
+        Self::ai(content).into_chunk()
+    }
+
+    /// Makes it a piece of a message, with no tool call chunks. A removal and an unknown message have no pieces and
+    /// stay what they are.
+    #[must_use]
+    pub fn into_chunk(mut self) -> Self {
+        if !matches!(self.role, Role::Remove | Role::Other { .. }) {
+            self.chunk.get_or_insert_default();
+        }
+        self
+    }
+
+    /// Returns the request to remove the message `id`.
+    #[doc(alias = "RemoveMessage")]
+    pub fn remove(id: impl Into<String>) -> Self {
+        Self::new(Role::Remove, "").with_id(id)
+    }
+
+    /// Returns the request to remove every message before it.
+    pub fn remove_all() -> Self {
+        Self::remove(REMOVE_ALL_MESSAGES)
+    }
+
+    /// Sets the id.
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Sets the name of who speaks.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Adds a tool call. In a message that is not the model's it lands in the extra field `tool_calls`, as in LangChain.
+    #[must_use]
+    pub fn with_tool_call(mut self, call: ToolCall) -> Self {
+        match &mut self.role {
+            Role::Ai(ai) => ai.tool_calls.push(call),
+            _ => self.push_extra("tool_calls", call.into()),
+        }
+        self
+    }
+
+    /// Sets the tokens used. In a message that is not the model's they land in the extra field `usage_metadata`.
+    #[must_use]
+    pub fn with_usage(mut self, usage: Usage) -> Self {
+        match &mut self.role {
+            Role::Ai(ai) => ai.usage = Some(Box::new(usage)),
+            _ => {
+                self.extra.insert("usage_metadata".into(), usage.into());
+            }
+        }
+        self
+    }
+
+    /// Returns the text that is said: the content, or of a list of blocks its strings and text blocks, joined without
+    /// separator. It borrows unless several pieces have to be joined.
+    pub fn text(&self) -> Cow<'_, str> {
+        self.content.text()
+    }
+
+    /// Returns the `type`: `human`, `ai`, `system`, `tool`, `function`, `chat`, `remove`, of a piece the name of its class
+    /// (`AIMessageChunk`), or what an unknown message says it is.
+    pub fn kind(&self) -> &str {
+        match (&self.role, self.class()) {
+            (Role::Other { kind }, _) => kind,
+            (_, class) => class.map_or("", MessageClass::kind),
+        }
+    }
+
+    /// Returns the class; none of an unknown message.
+    pub fn class(&self) -> Option<MessageClass> {
+        let whole = self.role.class()?;
+        if self.chunk.is_some() { whole.chunk() } else { Some(whole) }
+    }
+
+    /// Returns whether this is a piece of a message.
+    pub fn is_chunk(&self) -> bool {
+        self.chunk.is_some()
+    }
+
+    /// Returns the tool calls; none for a message that is not the model's.
+    pub fn tool_calls(&self) -> &[ToolCall] {
+        match &self.role {
+            Role::Ai(ai) => &ai.tool_calls,
+            _ => &[],
+        }
+    }
+
+    /// Returns whether this asks to remove every message before it.
+    pub fn is_remove_all(&self) -> bool {
+        self.role == Role::Remove && self.id.as_deref() == Some(REMOVE_ALL_MESSAGES)
+    }
+}

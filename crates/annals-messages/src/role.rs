@@ -1,0 +1,299 @@
+//! Who speaks, and the thirteen classes of LangChain.
+//!
+//! *Absent:* the fields that every message has.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{self, DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{Ai, MessageError, Tool};
+use annals_base::{CodecError, Map, Value};
+
+/// Who speaks, with the fields that only such a message has. In serde these are the fields of the message, `type`
+/// included.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Role {
+    /// The user (`human`).
+    Human,
+    /// The instructions (`system`).
+    System,
+    /// The model (`ai`).
+    Ai(Box<Ai>),
+    /// The result of a tool call (`tool`).
+    Tool(Box<Tool>),
+    /// The result of a function call, the older form of a tool call (`function`); the name is that of the function.
+    Function,
+    /// Somebody else (`chat`).
+    Chat {
+        /// Who it is: any text.
+        role: String,
+    },
+    /// Not a message: asks `add_messages` to remove the message with this id (`remove`).
+    Remove,
+    /// A type that this version does not know; its own fields are in [`Message::extra`](super::Message::extra).
+    #[serde(untagged)]
+    Other {
+        /// The `type`, none of those above.
+        #[serde(rename = "type")]
+        kind: String,
+    },
+}
+
+impl From<Ai> for Role {
+    fn from(ai: Ai) -> Self {
+        Self::Ai(Box::new(ai))
+    }
+}
+
+impl From<Tool> for Role {
+    fn from(tool: Tool) -> Self {
+        Self::Tool(Box::new(tool))
+    }
+}
+
+/// A class of LangChain's messages.
+///
+/// # Example
+/// ```
+/// use annals_messages::{Message, MessageClass};
+///
+/// assert_eq!(Message::ai_chunk("hel").class(), Some(MessageClass::AiChunk));
+/// assert_eq!((MessageClass::AiChunk.name(), MessageClass::Ai.kind()), ("AIMessageChunk", "ai"));
+/// assert!(MessageClass::AiChunk.is_a(MessageClass::Ai) && !MessageClass::Ai.is_a(MessageClass::AiChunk));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MessageClass {
+    /// `HumanMessage`
+    Human,
+    /// `SystemMessage`
+    System,
+    /// `AIMessage`
+    Ai,
+    /// `ToolMessage`
+    Tool,
+    /// `FunctionMessage`
+    Function,
+    /// `ChatMessage`
+    Chat,
+    /// `RemoveMessage`
+    Remove,
+    /// `HumanMessageChunk`
+    HumanChunk,
+    /// `SystemMessageChunk`
+    SystemChunk,
+    /// `AIMessageChunk`
+    AiChunk,
+    /// `ToolMessageChunk`
+    ToolChunk,
+    /// `FunctionMessageChunk`
+    FunctionChunk,
+    /// `ChatMessageChunk`
+    ChatChunk,
+}
+
+impl MessageClass {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::Human,
+        Self::System,
+        Self::Ai,
+        Self::Tool,
+        Self::Function,
+        Self::Chat,
+        Self::Remove,
+        Self::HumanChunk,
+        Self::SystemChunk,
+        Self::AiChunk,
+        Self::ToolChunk,
+        Self::FunctionChunk,
+        Self::ChatChunk,
+    ];
+
+    /// Returns the name of the class in Python: `HumanMessage`, ...
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Human => "HumanMessage",
+            Self::System => "SystemMessage",
+            Self::Ai => "AIMessage",
+            Self::Tool => "ToolMessage",
+            Self::Function => "FunctionMessage",
+            Self::Chat => "ChatMessage",
+            Self::Remove => "RemoveMessage",
+            chunk => chunk.kind(),
+        }
+    }
+
+    /// Returns the `type` of its messages: `human`, ..., and for chunks the name of the class.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Human => "human",
+            Self::System => "system",
+            Self::Ai => "ai",
+            Self::Tool => "tool",
+            Self::Function => "function",
+            Self::Chat => "chat",
+            Self::Remove => "remove",
+            Self::HumanChunk => "HumanMessageChunk",
+            Self::SystemChunk => "SystemMessageChunk",
+            Self::AiChunk => "AIMessageChunk",
+            Self::ToolChunk => "ToolMessageChunk",
+            Self::FunctionChunk => "FunctionMessageChunk",
+            Self::ChatChunk => "ChatMessageChunk",
+        }
+    }
+
+    /// Returns the class whose messages have this `type`.
+    pub fn of_kind(kind: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.kind() == kind)
+    }
+
+    /// Returns the class with this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.name() == name)
+    }
+
+    /// Returns the last part of the Python module that defines the class.
+    pub fn module(self) -> &'static str {
+        match self.whole() {
+            Self::Remove => "modifier",
+            whole => whole.kind(),
+        }
+    }
+
+    /// Returns whether its messages are chunks: pieces that can be added.
+    pub fn is_chunk(self) -> bool {
+        self != self.whole()
+    }
+
+    /// Returns the class of the whole message of which a chunk is a piece; any other class itself.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        match self {
+            Self::HumanChunk => Self::Human,
+            Self::SystemChunk => Self::System,
+            Self::AiChunk => Self::Ai,
+            Self::ToolChunk => Self::Tool,
+            Self::FunctionChunk => Self::Function,
+            Self::ChatChunk => Self::Chat,
+            whole => whole,
+        }
+    }
+
+    /// Returns the class of the pieces of such a message; there are none of a removal.
+    pub fn chunk(self) -> Option<Self> {
+        match self {
+            Self::Human => Some(Self::HumanChunk),
+            Self::System => Some(Self::SystemChunk),
+            Self::Ai => Some(Self::AiChunk),
+            Self::Tool => Some(Self::ToolChunk),
+            Self::Function => Some(Self::FunctionChunk),
+            Self::Chat => Some(Self::ChatChunk),
+            Self::Remove => None,
+            chunk => Some(chunk),
+        }
+    }
+
+    /// Returns whether this is that class or a subclass of it: a chunk class is one of its whole class.
+    pub fn is_a(self, class: Self) -> bool {
+        self == class || self.whole() == class
+    }
+}
+
+/// Shows the name: `AIMessage`.
+impl fmt::Display for MessageClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Reads a name (`AIMessage`) or a `type` (`ai`).
+impl FromStr for MessageClass {
+    type Err = MessageError;
+
+    fn from_str(text: &str) -> Result<Self, MessageError> {
+        let class = Self::of_name(text).or_else(|| Self::of_kind(text));
+        class.ok_or_else(|| MessageError::value(format!("{text:?} is no class of messages")))
+    }
+}
+
+/// The name of the class.
+impl Serialize for MessageClass {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for MessageClass {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// A type that is known is read with its fields or refused; any other is [`Role::Other`].
+impl<'de> Deserialize<'de> for Role {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Chat {
+            role: String,
+        }
+        fn fields<T: DeserializeOwned, E: de::Error>(fields: Map) -> Result<T, E> {
+            Value::Map(fields).to().map_err(|error| match error {
+                CodecError::Decode { reason, .. } => E::custom(reason),
+                other => E::custom(other),
+            })
+        }
+        let mut map = Map::deserialize(deserializer)?;
+        let Some(Value::Str(kind)) = map.shift_remove("type") else { return Err(D::Error::missing_field("type")) };
+        Ok(match kind.as_str() {
+            "human" => Self::Human,
+            "system" => Self::System,
+            "ai" => Self::Ai(fields(map)?),
+            "tool" => Self::Tool(fields(map)?),
+            "function" => Self::Function,
+            "chat" => Self::Chat { role: fields::<Chat, _>(map)?.role },
+            "remove" => Self::Remove,
+            _ => Self::Other { kind },
+        })
+    }
+}
+
+impl Role {
+    /// Returns the class of whole messages of this role; none if it is unknown.
+    pub fn class(&self) -> Option<MessageClass> {
+        Some(match self {
+            Self::Human => MessageClass::Human,
+            Self::System => MessageClass::System,
+            Self::Ai(_) => MessageClass::Ai,
+            Self::Tool(_) => MessageClass::Tool,
+            Self::Function => MessageClass::Function,
+            Self::Chat { .. } => MessageClass::Chat,
+            Self::Remove => MessageClass::Remove,
+            Self::Other { .. } => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_is_found_by_its_name_and_its_type() {
+        for class in MessageClass::ALL {
+            assert_eq!(MessageClass::of_name(class.name()), Some(class));
+            assert_eq!(MessageClass::of_kind(class.kind()), Some(class));
+            assert_eq!((class.to_string().parse(), class.kind().parse()), (Ok(class), Ok(class)));
+            assert_eq!(class.is_chunk(), class.name().ends_with("Chunk"));
+            assert_eq!(class.chunk().map_or(MessageClass::Remove, MessageClass::whole), class.whole());
+        }
+        assert_eq!((MessageClass::AiChunk.module(), MessageClass::Remove.module()), ("ai", "modifier"));
+        assert_eq!(MessageClass::of_kind("HumanMessage"), None);
+        let unknown = "critic".parse::<MessageClass>().unwrap_err();
+        assert_eq!(unknown.to_string(), "\"critic\" is no class of messages");
+    }
+}

@@ -1,0 +1,401 @@
+//! Tool calls and their results, and the fields that only the messages of a model and of a tool have.
+//!
+//! *Absent:* the calling, and the raw calls of a provider (they stay in `additional_kwargs`).
+
+use serde::de::DeserializeOwned;
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{ErrorClass, MessageError, Usage, usage};
+use annals_base::value::CodecError;
+use annals_base::{Map, Value};
+
+/// What only a message of the model has.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ai {
+    /// The tool calls it asks for.
+    pub tool_calls: Vec<ToolCall>,
+    /// Tool calls whose arguments could not be read.
+    pub invalid_tool_calls: Vec<InvalidToolCall>,
+    /// The tokens used (`usage_metadata`).
+    #[doc(alias = "usage_metadata")]
+    #[serde(rename = "usage_metadata")]
+    pub usage: Option<Box<Usage>>,
+}
+
+/// What only the result of a tool call has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tool {
+    /// The call that this answers.
+    pub tool_call_id: String,
+    /// What the tool returned besides the content; not sent to the model. Null if nothing.
+    #[serde(default)]
+    pub artifact: Value,
+    /// Whether the call succeeded.
+    #[serde(default)]
+    pub status: ToolStatus,
+}
+
+impl Tool {
+    /// Returns the fields of a successful answer without artifact.
+    pub fn new(tool_call_id: impl Into<String>) -> Self {
+        Self { tool_call_id: tool_call_id.into(), artifact: Value::Null, status: ToolStatus::Success }
+    }
+}
+
+/// Whether a tool call succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolStatus {
+    /// It did.
+    #[default]
+    Success,
+    /// It failed; the content says how.
+    Error,
+}
+
+impl ToolStatus {
+    /// Returns `success` or `error`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl TryFrom<Value> for ToolStatus {
+    type Error = MessageError;
+
+    fn try_from(value: Value) -> Result<Self, MessageError> {
+        match value.as_str() {
+            Some("success") => Ok(Self::Success),
+            Some("error") => Ok(Self::Error),
+            _ => Err(MessageError::invalid("status", "\"success\" or \"error\"", &value)),
+        }
+    }
+}
+
+/// A request of the model to call a tool.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct ToolCall {
+    /// The name of the tool.
+    pub name: String,
+    /// The arguments by name.
+    pub args: Map,
+    /// The id by which the result refers to the call.
+    pub id: Option<String>,
+}
+
+impl ToolCall {
+    /// Returns a call without id.
+    ///
+    /// # Example: a call with an id
+    /// ```
+    /// use annals_messages::ToolCall;
+    ///
+    /// let call = ToolCall::new("search", [("query", "rust")]).with_id("call-1");
+    /// let json = serde_json::to_string(&call)?;
+    /// assert_eq!(json, r#"{"name":"search","args":{"query":"rust"},"id":"call-1","type":"tool_call"}"#);
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    pub fn new<K: Into<String>, V: Into<Value>>(
+        name: impl Into<String>,
+        args: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        let args = args.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self { name: name.into(), args, id: None }
+    }
+
+    /// Sets the id.
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+}
+
+impl ToolCall {
+    /// Returns the arguments as a type of the program.
+    ///
+    /// # Errors
+    /// [`MessageError`] that says which argument is missing or is not what it ought to be.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_messages::ToolCall;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Weather {
+    ///     city: String,
+    /// }
+    ///
+    /// let weather: Weather = ToolCall::new("weather", [("city", "Bern")]).args_as()?;
+    /// assert_eq!(weather.city, "Bern");
+    /// let error = ToolCall::new("weather", [("town", "Bern")]).args_as::<Weather>().err().unwrap();
+    /// assert_eq!(error.to_string(), "args: missing field `city`");
+    /// # Ok::<(), annals_messages::MessageError>(())
+    /// ```
+    pub fn args_as<T: DeserializeOwned>(&self) -> Result<T, MessageError> {
+        Value::Map(self.args.clone()).to().map_err(|error| {
+            let reason = if let CodecError::Decode { reason, .. } = error { reason } else { error.to_string() };
+            MessageError::refused(ErrorClass::ValidationError, reason).within("args")
+        })
+    }
+}
+
+/// A tool call whose arguments could not be read.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct InvalidToolCall {
+    /// The name of the tool.
+    pub name: Option<String>,
+    /// The arguments as the model wrote them.
+    pub args: Option<String>,
+    /// The id of the call.
+    pub id: Option<String>,
+    /// What is wrong with it.
+    pub error: Option<String>,
+}
+
+/// A piece of a tool call, as a model streams it: pieces with one index are parts of one call.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct ToolCallChunk {
+    /// The name of the tool, or a part of it.
+    pub name: Option<String>,
+    /// A part of the text of the arguments.
+    pub args: Option<String>,
+    /// The id of the call.
+    pub id: Option<String>,
+    /// The number of the call in the message.
+    pub index: Option<i64>,
+}
+
+impl ToolCallChunk {
+    /// Returns a piece of the arguments of the call with this number in the message.
+    pub fn new(index: i64, args: impl Into<String>) -> Self {
+        Self { args: Some(args.into()), index: Some(index), ..Self::default() }
+    }
+
+    /// Sets the name of the tool.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Sets the id of the call.
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+}
+
+/// The order of the names is that of LangChain: it is visible in text output.
+impl Serialize for ToolCall {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(Some(4))?;
+        out.serialize_entry("name", &self.name)?;
+        out.serialize_entry("args", &self.args)?;
+        out.serialize_entry("id", &self.id)?;
+        out.serialize_entry("type", "tool_call")?;
+        out.end()
+    }
+}
+
+impl From<ToolCall> for Value {
+    fn from(call: ToolCall) -> Self {
+        let mut map = Map::with_capacity(4);
+        map.insert("name".into(), call.name.into());
+        map.insert("args".into(), call.args.into());
+        map.insert("id".into(), call.id.into());
+        map.insert("type".into(), "tool_call".into());
+        Self::Map(map)
+    }
+}
+
+impl TryFrom<Value> for ToolCall {
+    type Error = MessageError;
+
+    fn try_from(value: Value) -> Result<Self, MessageError> {
+        let mut map = object("", value)?;
+        let mut take = |field| map.shift_remove(field).ok_or_else(|| MessageError::argument("a tool call", field));
+        let (name, args, id) = (take("name")?, take("args")?, take("id")?);
+        nothing_else("a tool call", &map, &["type", "extras"])?;
+        Ok(Self { name: string("name", name)?, args: object("args", args)?, id: maybe_string("id", id)? })
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolCall {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::try_from(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for InvalidToolCall {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(Some(5))?;
+        out.serialize_entry("type", "invalid_tool_call")?;
+        out.serialize_entry("id", &self.id)?;
+        out.serialize_entry("name", &self.name)?;
+        out.serialize_entry("args", &self.args)?;
+        out.serialize_entry("error", &self.error)?;
+        out.end()
+    }
+}
+
+impl TryFrom<Value> for InvalidToolCall {
+    type Error = MessageError;
+
+    fn try_from(value: Value) -> Result<Self, MessageError> {
+        let mut map = object("", value)?;
+        let mut take = |field| map.shift_remove(field).unwrap_or_default();
+        let (name, args, id, error) = (take("name"), take("args"), take("id"), take("error"));
+        nothing_else("an invalid tool call", &map, &["type"])?;
+        Ok(Self {
+            name: maybe_string("name", name)?,
+            args: maybe_string("args", args)?,
+            id: maybe_string("id", id)?,
+            error: maybe_string("error", error)?,
+        })
+    }
+}
+
+impl From<InvalidToolCall> for Value {
+    fn from(call: InvalidToolCall) -> Self {
+        let fields = [("id", call.id), ("name", call.name), ("args", call.args), ("error", call.error)];
+        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
+        Self::Map(std::iter::once(("type".to_owned(), "invalid_tool_call".into())).chain(fields).collect())
+    }
+}
+
+impl<'de> Deserialize<'de> for InvalidToolCall {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::try_from(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for ToolCallChunk {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(Some(5))?;
+        out.serialize_entry("name", &self.name)?;
+        out.serialize_entry("args", &self.args)?;
+        out.serialize_entry("id", &self.id)?;
+        out.serialize_entry("index", &self.index)?;
+        out.serialize_entry("type", "tool_call_chunk")?;
+        out.end()
+    }
+}
+
+impl From<ToolCallChunk> for Value {
+    fn from(chunk: ToolCallChunk) -> Self {
+        let mut map = Map::with_capacity(5);
+        map.insert("name".into(), chunk.name.into());
+        map.insert("args".into(), chunk.args.into());
+        map.insert("id".into(), chunk.id.into());
+        map.insert("index".into(), chunk.index.into());
+        map.insert("type".into(), "tool_call_chunk".into());
+        Self::Map(map)
+    }
+}
+
+impl TryFrom<Value> for ToolCallChunk {
+    type Error = MessageError;
+
+    fn try_from(value: Value) -> Result<Self, MessageError> {
+        let mut map = object("", value)?;
+        let mut take = |field| map.shift_remove(field).unwrap_or_default();
+        let (name, args, id, index) = (take("name"), take("args"), take("id"), take("index"));
+        nothing_else("a tool call chunk", &map, &["type"])?;
+        let index = match index {
+            Value::Null => None,
+            index => Some(usage::count("index", index)?),
+        };
+        Ok(Self {
+            name: maybe_string("name", name)?,
+            args: maybe_string("args", args)?,
+            id: maybe_string("id", id)?,
+            index,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolCallChunk {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::try_from(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+pub(super) fn object(field: &'static str, value: Value) -> Result<Map, MessageError> {
+    match value {
+        Value::Map(map) => Ok(map),
+        other => Err(MessageError::invalid(field, "an object", &other)),
+    }
+}
+
+pub(super) fn string(field: &'static str, value: Value) -> Result<String, MessageError> {
+    match value {
+        Value::Str(text) => Ok(text),
+        other => Err(MessageError::invalid(field, "a text", &other)),
+    }
+}
+
+pub(super) fn maybe_string(field: &'static str, value: Value) -> Result<Option<String>, MessageError> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Str(text) => Ok(Some(text)),
+        other => Err(MessageError::invalid(field, "a text or null", &other)),
+    }
+}
+
+/// Reads a list of objects such as tool calls.
+pub(super) fn list<T: TryFrom<Value, Error = MessageError>>(
+    field: &'static str,
+    value: Value,
+) -> Result<Vec<T>, MessageError> {
+    match value {
+        Value::List(items) => {
+            let read = |(at, item)| T::try_from(item).map_err(|e| e.within(format_args!("{field}[{at}]")));
+            items.into_iter().enumerate().map(read).collect()
+        }
+        other => Err(MessageError::invalid(field, "a list", &other)),
+    }
+}
+
+fn nothing_else(kind: &'static str, map: &Map, dropped: &[&str]) -> Result<(), MessageError> {
+    match map.keys().find(|name| !dropped.contains(&name.as_str())) {
+        Some(field) => Err(MessageError::Unexpected { kind, path: field.clone() }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_tool_call_needs_its_three_fields_and_no_other() {
+        let call = |json: serde_json::Value| ToolCall::try_from(Value::from(json));
+        let full = json!({"name": "f", "args": {"a": 1}, "id": null, "type": "x", "extras": {"dropped": 1}});
+        assert_eq!(call(full).unwrap(), ToolCall::new("f", [("a", 1)]));
+        assert!(call(json!({"name": "f", "args": {}})).unwrap_err().to_string().contains("id: a tool call needs it"));
+        let odd = call(json!({"name": "f", "args": {}, "id": "1", "index": 0})).unwrap_err();
+        assert_eq!(odd.to_string(), "index: a tool call has no such field");
+        assert!(call(json!({"name": "f", "args": [], "id": "1"})).is_err());
+        assert_eq!(
+            Value::from_serialize(&ToolCall::new("f", [("a", 1)])).unwrap(),
+            Value::from(ToolCall::new("f", [("a", 1)]))
+        );
+    }
+
+    #[test]
+    fn an_invalid_tool_call_may_lack_everything() {
+        let call = InvalidToolCall { error: Some("bad".into()), ..Default::default() };
+        assert_eq!(InvalidToolCall::try_from(Value::from(json!({"error": "bad"}))).unwrap(), call);
+        let text = serde_json::to_string(&call).unwrap();
+        assert_eq!(text, r#"{"type":"invalid_tool_call","id":null,"name":null,"args":null,"error":"bad"}"#);
+        assert_eq!(serde_json::from_str::<InvalidToolCall>(&text).unwrap(), call);
+    }
+}

@@ -1,0 +1,103 @@
+//! What a text of the model rests on.
+//!
+//! *Absent:* looking the sources up.
+
+use super::macros::{record, serde_form, variants};
+use super::wire::{Reader, Wire};
+use annals_base::{Map, Value};
+
+record! {
+    /// A page of the web.
+    pub struct WebSource {
+        /// Where it is.
+        pub url: String,
+        /// Its title.
+        pub title: Option<String>,
+        /// What it says.
+        pub excerpts: Vec<String> = |_| Some(Vec::new()),
+    } [kind = "web"]
+}
+
+record! {
+    /// A document; it has an id, a title or excerpts.
+    pub struct DocumentSource {
+        /// Its id.
+        pub document_id: Option<String>,
+        /// Its title.
+        pub title: Option<String>,
+        /// What it says.
+        pub excerpts: Vec<String> = |_| Some(Vec::new()),
+    } [kind = "document"]
+    after check_document;
+}
+
+fn check_document(source: &mut DocumentSource, _: &mut Map, reader: &mut Reader<'_>) {
+    let has = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+    if !has(&source.document_id) && !has(&source.title) && source.excerpts.is_empty() {
+        reader.fail::<()>("a document with an id, a title or excerpts", &source.write());
+    }
+}
+
+variants! {
+    /// Where a statement comes from.
+    pub enum CitationSource by "kind" {
+        /// A page of the web.
+        Web(WebSource) = "web",
+        /// A document.
+        Document(DocumentSource) = "document",
+    }
+}
+
+/// What of the text rests on the sources, in characters of its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// The first character.
+    pub start: i64,
+    /// The first one after it.
+    pub end: i64,
+    /// Whether the span is a marker, such as `[1]`, and not what is said.
+    pub is_marker: bool,
+}
+
+impl Wire for Anchor {
+    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+        let is_marker = match value.get("kind").and_then(Value::as_str) {
+            Some("content") => false,
+            Some("marker") => true,
+            _ => return reader.fail("an object whose kind is one of: content marker", &value),
+        };
+        let mut map = reader.object(value)?;
+        let start = reader.field::<i64>(&mut map, &["start"], |_| None);
+        let end = reader.field::<i64>(&mut map, &["end"], |_| None);
+        let (start, end) = (start?, end?);
+        if start < 0 || end <= start {
+            return reader.fail("a span of which 0 <= start < end", &Value::Map(map));
+        }
+        Some(Self { start, end, is_marker })
+    }
+
+    fn write(&self) -> Value {
+        let kind = if self.is_marker { "marker" } else { "content" };
+        let members = [("start", self.start.into()), ("end", self.end.into()), ("kind", kind.into())];
+        Value::Map(members.map(|(name, value): (&str, Value)| (name.to_owned(), value)).into_iter().collect())
+    }
+}
+
+record! {
+    /// That something in a text rests on sources.
+    pub struct Citation {
+        /// The sources; at least one.
+        pub sources: Vec<CitationSource>,
+        /// What rests on them; the text as a whole if it is not said.
+        pub anchor: Option<Anchor>,
+    }
+    after check_citation;
+}
+
+fn check_citation(citation: &mut Citation, _: &mut Map, reader: &mut Reader<'_>) {
+    if citation.sources.is_empty() {
+        reader.fail::<()>("a citation with sources", &citation.write());
+    }
+}
+
+serde_form!(Anchor);

@@ -1,0 +1,344 @@
+//! Changes to parts while a response streams in.
+//!
+//! *Absent:* knowing which part a change is for; that is the parts manager.
+
+use super::LoadError;
+use super::citation::Citation;
+use super::file::{Bytes, short_name};
+use super::macros::{record, serde_form, variants};
+use super::part::{ResponsePart, TextPart, ThinkingPart};
+use super::speech::{Speaker, SpeechPart, SpeechTimestamp};
+use super::tool::{CallFields, ToolArgs, ToolCallPart};
+use super::wire::{Reader, Wire, read_value};
+use crate::wire::tool_call_id;
+use annals_base::Fresh;
+use annals_base::{Map, Value};
+
+record! {
+    /// More text.
+    pub struct TextDelta {
+        /// What is appended.
+        pub content_delta: String,
+        /// Replaces the name, unless it is empty.
+        pub provider_name: Option<String>,
+        /// Merged into the details.
+        pub provider_details: Option<Map>,
+        /// Replace the citations.
+        pub citations_delta: Option<Vec<Citation>>,
+    } [part_delta_kind = "text"]
+}
+
+record! {
+    /// More thinking.
+    pub struct ThinkingDelta {
+        /// What is appended.
+        pub content_delta: Option<String>,
+        /// Replaces the signature.
+        pub signature_delta: Option<String>,
+        /// Replaces the name.
+        pub provider_name: Option<String>,
+        /// Merged into the details.
+        pub provider_details: Option<Map>,
+    } [part_delta_kind = "thinking"]
+}
+
+record! {
+    /// More of a tool call.
+    pub struct ToolCallDelta {
+        /// Appended to the name.
+        pub tool_name_delta: Option<String>,
+        /// Appended to a text, merged into an object.
+        pub args_delta: Option<ToolArgs>,
+        /// Replaces the id, unless it is empty.
+        pub tool_call_id: Option<String>,
+        /// Replaces the name, unless it is empty.
+        pub provider_name: Option<String>,
+        /// Merged into the details.
+        pub provider_details: Option<Map>,
+    } [part_delta_kind = "tool_call"]
+}
+
+record! {
+    /// More of what is spoken.
+    pub struct SpeechDelta {
+        /// Who speaks; the part knows already.
+        pub speaker: Option<Speaker>,
+        /// Appended to the transcript.
+        pub transcript_delta: Option<String>,
+        /// Replaces the transcript.
+        pub transcript: Option<String>,
+        /// Appended to the audio, if the part keeps any.
+        pub audio_chunk: Option<Bytes>,
+        /// Appended.
+        pub timestamps: Option<Vec<SpeechTimestamp>>,
+    } [part_delta_kind = "speech"]
+}
+
+variants! {
+    /// A change to a part of a response.
+    pub enum PartDelta by "part_delta_kind" {
+        /// More text.
+        Text(TextDelta) = "text",
+        /// More thinking.
+        Thinking(ThinkingDelta) = "thinking",
+        /// More of a tool call.
+        ToolCall(ToolCallDelta) = "tool_call",
+        /// More of what is spoken.
+        Speech(SpeechDelta) = "speech",
+    }
+}
+
+/// A change cannot be made. What it was for is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeltaError {
+    /// The part is of another kind (`ValueError` in PydanticAI).
+    #[error("a change of kind {delta:?} cannot be made to {on:?}")]
+    WrongKind {
+        /// The kind of the change.
+        delta: &'static str,
+        /// The kind of the part or of the change it was to be made to.
+        on: &'static str,
+    },
+    /// The change says nothing that another change could take up (`ValueError` in PydanticAI).
+    #[error("a change of thinking has neither content nor signature")]
+    Nothing,
+    /// Text and an object meet (`UnexpectedModelBehavior` in PydanticAI).
+    #[error("arguments in text and arguments as an object cannot be put together")]
+    MixedArgs,
+}
+
+/// A part, or what is known of one that has not begun.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "nearly all are parts")]
+pub enum PartOrDelta {
+    /// A part.
+    Part(ResponsePart),
+    /// What is known of one.
+    Delta(PartDelta),
+}
+
+/// That of the part, or of the change.
+impl Wire for PartOrDelta {
+    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+        match value.get("part_delta_kind") {
+            Some(_) => PartDelta::read(value, reader).map(Self::Delta),
+            None => ResponsePart::read(value, reader).map(Self::Part),
+        }
+    }
+
+    fn write(&self) -> Value {
+        match self {
+            Self::Part(part) => part.write(),
+            Self::Delta(delta) => delta.write(),
+        }
+    }
+}
+
+impl PartDelta {
+    /// Reads the JSON form.
+    ///
+    /// # Errors
+    /// [`LoadError`] naming the place.
+    pub fn from_value(value: Value, fresh: &mut Fresh<'_>) -> Result<Self, LoadError> {
+        read_value("delta", value, fresh)
+    }
+
+    /// Returns the JSON form.
+    pub fn to_value(&self) -> Value {
+        self.write()
+    }
+
+    /// Makes the change to a part.
+    ///
+    /// # Errors
+    /// [`DeltaError`]; the part is unchanged.
+    ///
+    /// # Example: text comes in pieces
+    /// ```
+    /// use annals_pydantic_ai::{PartDelta, ResponsePart, TextDelta, TextPart};
+    ///
+    /// let mut part = ResponsePart::from(TextPart::new("Hel"));
+    /// let delta = TextDelta {
+    ///     content_delta: "lo".into(),
+    ///     provider_name: None,
+    ///     provider_details: None,
+    ///     citations_delta: None,
+    /// };
+    /// PartDelta::from(delta).apply(&mut part)?;
+    /// assert!(matches!(part, ResponsePart::Text(text) if text.content == "Hello"));
+    /// # Ok::<(), annals_pydantic_ai::DeltaError>(())
+    /// ```
+    pub fn apply(&self, part: &mut ResponsePart) -> Result<(), DeltaError> {
+        match (self, part) {
+            (Self::Text(delta), ResponsePart::Text(part)) => delta.apply(part),
+            (Self::Thinking(delta), ResponsePart::Thinking(part)) => delta.apply(part),
+            (Self::Speech(delta), ResponsePart::Speech(part)) => delta.apply(part),
+            (Self::ToolCall(delta), ResponsePart::ToolCall(part)) => delta.apply(part.fields())?,
+            (Self::ToolCall(delta), ResponsePart::NativeToolCall(part)) => delta.apply(part.fields())?,
+            (delta, part) => return Err(DeltaError::WrongKind { delta: delta.kind(), on: part.kind() }),
+        }
+        Ok(())
+    }
+
+    /// Makes the change to a part, or to an earlier change of one that has not begun. A tool call becomes a part as soon
+    /// as it has a name.
+    ///
+    /// # Errors
+    /// [`DeltaError`]
+    pub fn apply_to(&self, to: PartOrDelta, fresh: &mut Fresh<'_>) -> Result<PartOrDelta, DeltaError> {
+        match (self, to) {
+            (delta, PartOrDelta::Part(mut part)) => {
+                delta.apply(&mut part)?;
+                Ok(PartOrDelta::Part(part))
+            }
+            (Self::Thinking(delta), PartOrDelta::Delta(Self::Thinking(before))) => {
+                Ok(PartOrDelta::Delta(delta.after(before)?.into()))
+            }
+            (Self::ToolCall(delta), PartOrDelta::Delta(Self::ToolCall(before))) => {
+                let call = delta.after(&before)?;
+                Ok(match call.to_part(fresh) {
+                    Some(part) => PartOrDelta::Part(part.into()),
+                    None => PartOrDelta::Delta(call.into()),
+                })
+            }
+            (delta, PartOrDelta::Delta(before)) => {
+                Err(DeltaError::WrongKind { delta: delta.kind(), on: before.kind() })
+            }
+        }
+    }
+}
+
+/// Merges details: new names win, and nothing at all is none.
+fn merged(before: Option<&Map>, more: Option<&Map>) -> Option<Map> {
+    let mut map = before.cloned().unwrap_or_default();
+    map.extend(more.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
+    Some(map).filter(|map| !map.is_empty())
+}
+
+fn append(text: Option<&str>, more: Option<&str>) -> Option<String> {
+    match (text, more) {
+        (None, None) => None,
+        (text, more) => Some([text.unwrap_or(""), more.unwrap_or("")].concat()),
+    }
+}
+
+fn non_empty(text: Option<&String>) -> Option<&String> {
+    text.filter(|text| !text.is_empty())
+}
+
+impl TextDelta {
+    fn apply(&self, part: &mut TextPart) {
+        part.content.push_str(&self.content_delta);
+        if let Some(name) = non_empty(self.provider_name.as_ref()) {
+            part.provider_name = Some(name.clone());
+        }
+        part.provider_details = merged(part.provider_details.as_ref(), self.provider_details.as_ref());
+        if self.citations_delta.is_some() {
+            part.citations.clone_from(&self.citations_delta);
+        }
+    }
+}
+
+impl ThinkingDelta {
+    fn apply(&self, part: &mut ThinkingPart) {
+        part.content.push_str(self.content_delta.as_deref().unwrap_or(""));
+        if self.signature_delta.is_some() {
+            part.signature.clone_from(&self.signature_delta);
+        }
+        if self.provider_name.is_some() {
+            part.provider_name.clone_from(&self.provider_name);
+        }
+        part.provider_details = merged(part.provider_details.as_ref(), self.provider_details.as_ref());
+    }
+
+    fn after(&self, before: ThinkingDelta) -> Result<ThinkingDelta, DeltaError> {
+        if self.content_delta.is_none() && self.signature_delta.is_none() {
+            return Err(DeltaError::Nothing);
+        }
+        Ok(ThinkingDelta {
+            content_delta: append(before.content_delta.as_deref(), self.content_delta.as_deref()),
+            signature_delta: self.signature_delta.clone().or(before.signature_delta),
+            provider_name: self.provider_name.clone().or(before.provider_name),
+            provider_details: merged(before.provider_details.as_ref(), self.provider_details.as_ref()),
+        })
+    }
+}
+
+impl ToolCallDelta {
+    /// Returns the arguments after the change.
+    fn args(&self, before: Option<&ToolArgs>) -> Result<Option<ToolArgs>, DeltaError> {
+        match (before, &self.args_delta) {
+            (before, None) => Ok(before.cloned()),
+            (None, Some(args)) => Ok(Some(args.clone())),
+            (Some(ToolArgs::Text(text)), Some(ToolArgs::Text(more))) => {
+                Ok(Some(ToolArgs::Text(format!("{text}{more}"))))
+            }
+            (Some(ToolArgs::Object(map)), Some(ToolArgs::Object(more))) => {
+                Ok(Some(ToolArgs::Object(merged(Some(map), Some(more)).unwrap_or_default())))
+            }
+            _ => Err(DeltaError::MixedArgs),
+        }
+    }
+
+    fn details(&self, before: Option<&Map>) -> Option<Map> {
+        match self.provider_details.as_ref().filter(|details| !details.is_empty()) {
+            None => before.cloned(),
+            more => merged(before, more),
+        }
+    }
+
+    fn apply(&self, call: CallFields<'_>) -> Result<(), DeltaError> {
+        *call.args = self.args(call.args.as_ref())?;
+        call.tool_name.push_str(self.tool_name_delta.as_deref().unwrap_or(""));
+        if let Some(id) = non_empty(self.tool_call_id.as_ref()) {
+            call.tool_call_id.clone_from(id);
+        }
+        if let Some(name) = non_empty(self.provider_name.as_ref()) {
+            *call.provider_name = Some(name.clone());
+        }
+        *call.provider_details = self.details(call.provider_details.as_ref());
+        Ok(())
+    }
+
+    fn after(&self, before: &ToolCallDelta) -> Result<ToolCallDelta, DeltaError> {
+        Ok(ToolCallDelta {
+            tool_name_delta: append(before.tool_name_delta.as_deref(), self.tool_name_delta.as_deref()),
+            args_delta: self.args(before.args_delta.as_ref())?,
+            tool_call_id: non_empty(self.tool_call_id.as_ref()).cloned().or_else(|| before.tool_call_id.clone()),
+            provider_name: non_empty(self.provider_name.as_ref()).cloned().or_else(|| before.provider_name.clone()),
+            provider_details: self.details(before.provider_details.as_ref()),
+        })
+    }
+
+    /// Returns the part, if the call has a name; an id is made if it has none.
+    pub(super) fn to_part(&self, fresh: &mut Fresh<'_>) -> Option<ToolCallPart> {
+        Some(ToolCallPart {
+            tool_name: self.tool_name_delta.clone()?,
+            args: self.args_delta.clone(),
+            tool_call_id: self.tool_call_id.clone().unwrap_or_else(|| tool_call_id(fresh)),
+            tool_kind: None,
+            id: None,
+            provider_name: self.provider_name.clone(),
+            provider_details: self.provider_details.clone(),
+        })
+    }
+}
+
+impl SpeechDelta {
+    fn apply(&self, part: &mut SpeechPart) {
+        part.transcript = match &self.transcript {
+            Some(transcript) => Some(transcript.clone()),
+            None => append(part.transcript.as_deref(), self.transcript_delta.as_deref()),
+        };
+        if let (Some(audio), Some(chunk)) = (&mut part.audio, &self.audio_chunk) {
+            audio.data.0.extend_from_slice(&chunk.0);
+            audio.identifier = short_name(&audio.data.0);
+        }
+        if let Some(more) = &self.timestamps {
+            part.timestamps.get_or_insert_default().extend_from_slice(more);
+        }
+    }
+}
+
+serde_form!(PartOrDelta);

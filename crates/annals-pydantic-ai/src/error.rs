@@ -1,0 +1,102 @@
+//! Where and why a document could not be read.
+//!
+//! *Absent:* the errors of deltas, of the parts manager and of limits; they stand beside what they are about.
+
+use std::fmt;
+
+use annals_messages::text::JsonError;
+
+/// One step of the way from a document to a value inside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathPart {
+    /// The member of an object.
+    Name(String),
+    /// The item of a list.
+    Index(usize),
+}
+
+/// Why a value could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LoadReason {
+    /// The text is no JSON.
+    Syntax(JsonError),
+    /// A field that has no default is missing.
+    Missing,
+    /// The value is not what it must be.
+    Expected {
+        /// What it must be.
+        expected: &'static str,
+        /// What it is, in short.
+        found: String,
+    },
+}
+
+impl fmt::Display for LoadReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(error) => write!(f, "{error}"),
+            Self::Missing => f.write_str("the field is missing"),
+            Self::Expected { expected, found } => write!(f, "expected {expected}, found {found}"),
+        }
+    }
+}
+
+/// A document could not be read. Nothing of it was.
+///
+/// It is located at the smallest value that holds everything wrong, as PydanticAI's errors are when they are reduced to
+/// one place: a missing field adds its own name, and a value that may have several shapes (the content of a user prompt,
+/// the arguments of a call) is one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadError {
+    /// What was read: `messages`, `usage`, ...
+    pub(super) root: &'static str,
+    /// The place, from the root of the document.
+    pub(super) path: Vec<PathPart>,
+    /// The place of the first problem, at `path` or inside it.
+    pub(super) first: Vec<PathPart>,
+    pub(super) reason: LoadReason,
+    pub(super) problems: usize,
+}
+
+impl LoadError {
+    /// Returns the place of the smallest value that holds everything wrong; empty for the document as a whole.
+    pub fn path(&self) -> &[PathPart] {
+        &self.path
+    }
+
+    /// Returns what is wrong first.
+    pub fn reason(&self) -> &LoadReason {
+        &self.reason
+    }
+
+    /// Returns how many problems were found.
+    pub fn problems(&self) -> usize {
+        self.problems
+    }
+}
+
+struct Place<'a>(&'static str, &'a [PathPart]);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)?;
+        self.1.iter().try_for_each(|part| match part {
+            PathPart::Name(name) => write!(f, ".{name}"),
+            PathPart::Index(index) => write!(f, "[{index}]"),
+        })
+    }
+}
+
+/// `messages[0].parts[1].content: expected a text, found 3`.
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", Place(self.root, &self.first), self.reason)?;
+        match self.problems {
+            1 => Ok(()),
+            n => write!(f, " (the first of {n} problems in {})", Place(self.root, &self.path)),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}

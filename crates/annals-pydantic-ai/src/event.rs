@@ -1,0 +1,78 @@
+//! What the outside sees of a response that streams in.
+//!
+//! *Absent:* the events of tools that run, and telling the ends of parts from their beginnings.
+
+use super::delta::PartDelta;
+use super::macros::{record, variants};
+use super::part::ResponsePart;
+use super::wire::Wire;
+use annals_base::Value;
+
+record! {
+    /// A part begins, or is replaced.
+    pub struct PartStartEvent {
+        /// Its place; one that came before is replaced.
+        pub index: i64,
+        /// The part.
+        pub part: ResponsePart,
+        /// The kind of the part before it.
+        pub previous_part_kind: Option<String>,
+        /// Which system the provider counts as.
+        pub canonical_system: Option<String>,
+    } [event_kind = "part_start"]
+}
+
+record! {
+    /// A part changes.
+    pub struct PartDeltaEvent {
+        /// Its place.
+        pub index: i64,
+        /// The change.
+        pub delta: PartDelta,
+    } [event_kind = "part_delta"]
+}
+
+record! {
+    /// A part is whole.
+    pub struct PartEndEvent {
+        /// Its place.
+        pub index: i64,
+        /// The part.
+        pub part: ResponsePart,
+        /// The kind of the part after it.
+        pub next_part_kind: Option<String>,
+        /// Which system the provider counts as.
+        pub canonical_system: Option<String>,
+    } [event_kind = "part_end"]
+}
+
+record! {
+    /// The part that began holds the result of the run.
+    pub struct FinalResultEvent {
+        /// The output tool, if it is a call of one.
+        pub tool_name: Option<String>,
+        /// The call.
+        pub tool_call_id: Option<String>,
+    } [event_kind = "final_result"]
+}
+
+variants! {
+    /// One event of a response that streams in.
+    pub enum StreamEvent by "event_kind" {
+        /// A part begins, or is replaced.
+        PartStart(PartStartEvent) = "part_start",
+        /// A part changes.
+        PartDelta(PartDeltaEvent) = "part_delta",
+        /// A part is whole.
+        PartEnd(PartEndEvent) = "part_end",
+        /// The part that began holds the result of the run.
+        FinalResult(FinalResultEvent) = "final_result",
+    }
+}
+
+impl StreamEvent {
+    /// Returns the JSON form.
+    pub fn to_value(&self) -> Value {
+        self.write()
+    }
+}

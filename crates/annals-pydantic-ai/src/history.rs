@@ -1,0 +1,302 @@
+//! Requests and responses, and a history of them as JSON.
+//!
+//! *Absent:* running agents.
+
+use super::error::LoadError;
+use super::macros::{record, variants, words};
+use super::moment::{Moment, Span};
+use super::part::{RequestPart, ResponsePart};
+use super::speech::Speaker;
+use super::usage::RequestUsage;
+use super::wire::{Reader, Wire, read_text, read_value};
+use annals_base::Fresh;
+use annals_base::{Map, Value};
+use annals_messages::text::{JsonStyle, json_write};
+
+words! {
+    /// Whether a request is whole.
+    pub enum RequestState = Complete {
+        /// It is.
+        Complete = "complete",
+        /// The run ended while it was put together.
+        Interrupted = "interrupted",
+    }
+}
+
+record! {
+    /// What is sent to a model.
+    pub struct ModelRequest {
+        /// Its parts.
+        pub parts: Vec<RequestPart>,
+        /// When it was sent.
+        pub timestamp: Option<Moment>,
+        /// The instructions in force for it.
+        pub instructions: Option<String>,
+    } [kind = "request"] {
+        /// The run it belongs to.
+        pub run_id: Option<String>,
+        /// The conversation it belongs to.
+        pub conversation_id: Option<String>,
+        /// Not sent to the model; the key `__pydantic_ai__` is the framework's.
+        pub metadata: Option<Map>,
+        /// Whether it is whole.
+        pub state: RequestState,
+    }
+    after check_request;
+}
+
+impl ModelRequest {
+    /// Returns a request of these parts, without a moment of its own.
+    pub fn new(parts: Vec<RequestPart>) -> Self {
+        Self {
+            parts,
+            timestamp: None,
+            instructions: None,
+            run_id: None,
+            conversation_id: None,
+            metadata: None,
+            state: RequestState::Complete,
+        }
+    }
+}
+
+/// In a request only the user speaks, and a compaction is the application's own.
+fn check_request(request: &mut ModelRequest, _: &mut Map, reader: &mut Reader<'_>) {
+    for part in &request.parts {
+        let wrong = match part {
+            RequestPart::Speech(speech) if speech.speaker != Speaker::User => "a request in which the user speaks",
+            RequestPart::Compaction(c)
+                if c.id.is_some() || c.provider_name.is_some() || c.provider_details.is_some() =>
+            {
+                "a request whose compaction has nothing of a provider"
+            }
+            _ => continue,
+        };
+        reader.fail::<()>(wrong, &part.to_value());
+    }
+}
+
+words! {
+    /// Why a model stopped.
+    pub enum FinishReason {
+        /// It was done.
+        Stop = "stop",
+        /// It reached a limit on length.
+        Length = "length",
+        /// A filter stopped it.
+        ContentFilter = "content_filter",
+        /// It called a tool.
+        ToolCall = "tool_call",
+        /// An error occurred.
+        Error = "error",
+    }
+}
+
+words! {
+    /// Whether a response is whole.
+    pub enum ResponseState = Complete {
+        /// It is.
+        Complete = "complete",
+        /// It is still coming.
+        Incomplete = "incomplete",
+        /// The provider will go on with it.
+        Suspended = "suspended",
+        /// It was broken off.
+        Interrupted = "interrupted",
+    }
+}
+
+record! {
+    /// Where a provider keeps the files of a conversation.
+    pub struct WorkspaceRef {
+        /// Which provider.
+        pub provider: String,
+        /// Its id there.
+        pub id: String,
+    }
+}
+
+words! {
+    /// How an attempt failed.
+    pub enum AttemptOutcome {
+        /// With an error.
+        Error = "error",
+        /// Its response was refused.
+        Rejected = "rejected",
+    }
+}
+
+record! {
+    /// A request to a model that failed before another one succeeded.
+    pub struct FailedAttempt {
+        /// Which model.
+        pub model_name: String,
+        /// Of whom.
+        pub provider_name: Option<String>,
+        /// How it failed.
+        pub outcome: AttemptOutcome,
+        /// With which error.
+        pub error: Option<String>,
+        /// When it began.
+        pub timestamp: Moment = |_| None,
+        /// How long it took.
+        pub duration: Span,
+        /// What it used, if that is known; without unknown fields.
+        pub usage: Option<RequestUsage>,
+    }
+    after forget_unknown_usage;
+}
+
+/// Of an attempt, the reference keeps the known fields only.
+fn forget_unknown_usage(attempt: &mut FailedAttempt, _: &mut Map, _: &mut Reader<'_>) {
+    if let Some(usage) = &mut attempt.usage {
+        usage.counts.extra.clear();
+    }
+}
+
+record! {
+    /// What a model answers.
+    pub struct ModelResponse {
+        /// Its parts.
+        pub parts: Vec<ResponsePart>,
+        /// What it used.
+        pub usage: RequestUsage,
+        /// The model, as the provider names it.
+        pub model_name: Option<String>,
+        /// The model, as it was asked for: `provider:model`.
+        pub model_id: Option<String>,
+        /// When it came.
+        pub timestamp: Moment,
+    } [kind = "response"] {
+        /// Who ran the model.
+        pub provider_name: Option<String>,
+        /// Where.
+        pub provider_url: Option<String>,
+        /// Which system it counts as for its adapter.
+        pub canonical_system: Option<String>,
+        /// What the provider adds.
+        pub provider_details: Option<Map> | "vendor_details",
+        /// The provider's id.
+        pub provider_response_id: Option<String> | "vendor_id",
+        /// Why the model stopped.
+        pub finish_reason: Option<FinishReason>,
+        /// The run it belongs to.
+        pub run_id: Option<String>,
+        /// The conversation it belongs to.
+        pub conversation_id: Option<String>,
+        /// Not sent to the model; the key `__pydantic_ai__` is the framework's.
+        pub metadata: Option<Map>,
+        /// Where the provider keeps the files of the conversation.
+        pub workspace_ref: Option<WorkspaceRef>,
+        /// The hash of the history it answers.
+        pub history_digest: Option<String>,
+        /// What failed before it.
+        pub failed_attempts: Option<Vec<FailedAttempt>>,
+        /// Whether it is whole.
+        pub state: ResponseState,
+    }
+    after check_response;
+}
+
+impl ModelResponse {
+    /// Returns a response of these parts that came at a moment.
+    pub fn new(parts: Vec<ResponsePart>, timestamp: Moment) -> Self {
+        Self {
+            parts,
+            usage: RequestUsage::default(),
+            model_name: None,
+            model_id: None,
+            timestamp,
+            provider_name: None,
+            provider_url: None,
+            canonical_system: None,
+            provider_details: None,
+            provider_response_id: None,
+            finish_reason: None,
+            run_id: None,
+            conversation_id: None,
+            metadata: None,
+            workspace_ref: None,
+            history_digest: None,
+            failed_attempts: None,
+            state: ResponseState::Complete,
+        }
+    }
+}
+
+/// In a response only the assistant speaks.
+fn check_response(response: &mut ModelResponse, _: &mut Map, reader: &mut Reader<'_>) {
+    for part in &response.parts {
+        if matches!(part, ResponsePart::Speech(speech) if speech.speaker != Speaker::Assistant) {
+            reader.fail::<()>("a response in which the assistant speaks", &part.to_value());
+        }
+    }
+}
+
+variants! {
+    /// One message of a history.
+    #[allow(clippy::large_enum_variant, reason = "half of the messages are responses")]
+    pub enum ModelMessage by "kind" {
+        /// What is sent to a model.
+        Request(ModelRequest) = "request",
+        /// What it answers.
+        Response(ModelResponse) = "response",
+    }
+}
+
+impl ModelMessage {
+    /// Returns the metadata.
+    pub fn metadata(&self) -> Option<&Map> {
+        match self {
+            Self::Request(request) => request.metadata.as_ref(),
+            Self::Response(response) => response.metadata.as_ref(),
+        }
+    }
+
+    /// Returns the run it belongs to.
+    pub fn run_id(&self) -> Option<&str> {
+        match self {
+            Self::Request(request) => request.run_id.as_deref(),
+            Self::Response(response) => response.run_id.as_deref(),
+        }
+    }
+}
+
+/// Reads a history from JSON text, also that of older releases (`ModelMessagesTypeAdapter.validate_json`).
+///
+/// # Errors
+/// [`LoadError`]: the text is no JSON, nests deeper than [`VALUE_DEPTH_MAX`](annals_base::limits::VALUE_DEPTH_MAX), or is
+/// no history; it names the place.
+///
+/// # Example: what is wrong has a place
+/// ```
+/// use annals_base::{IdSource, SystemClock};
+/// use annals_pydantic_ai::{Fresh, load};
+///
+/// let mut ids = IdSource::from_seed(1);
+/// let text = r#"[{"kind": "request", "parts": [{"part_kind": "system-prompt", "content": 3}]}]"#;
+/// let error = load(text.as_bytes(), &mut Fresh::new(&SystemClock, &mut ids)).unwrap_err();
+/// assert_eq!(error.to_string(), "messages[0].parts[0].content: expected a text, found 3");
+/// ```
+pub fn load(text: &[u8], fresh: &mut Fresh<'_>) -> Result<Vec<ModelMessage>, LoadError> {
+    read_text("messages", text, fresh)
+}
+
+/// Reads a history from its JSON form.
+///
+/// # Errors
+/// As [`load`].
+pub fn from_value(value: Value, fresh: &mut Fresh<'_>) -> Result<Vec<ModelMessage>, LoadError> {
+    read_value("messages", value, fresh)
+}
+
+/// Writes a history as JSON text, byte for byte as `ModelMessagesTypeAdapter.dump_json` does. What is no finite number is
+/// `null` there; in the place of a declared number, such as the seconds of audio, neither PydanticAI nor [`load`] reads it.
+pub fn dump(messages: &[ModelMessage]) -> String {
+    json_write(&to_value(messages), JsonStyle::PYDANTIC)
+}
+
+/// Returns the JSON form of a history.
+pub fn to_value(messages: &[ModelMessage]) -> Value {
+    Value::List(messages.iter().map(Wire::write).collect())
+}

@@ -1,0 +1,148 @@
+//! The mapping between PydanticAI's messages and LangChain's, without loss in either direction.
+//!
+//! What has no home on the other side goes under the key `pydantic_ai`: of the `additional_kwargs` of a message, of the
+//! `extras` of a block. A message that was born in LangChain leaves a record in the metadata of the PydanticAI message,
+//! which says what making it anew would get wrong; it holds while the parts are not edited. *Absent:* chunks; they become
+//! whole messages.
+//!
+//! Invariants: `from_langchain(to_langchain(m)) == m`, and `to_langchain(from_langchain(l)) == l` while nothing is edited.
+
+mod block_in;
+mod block_out;
+mod record;
+mod request_in;
+mod request_out;
+mod response_in;
+mod response_out;
+mod usage;
+
+use super::error::LoadError;
+use super::history::{ModelMessage, from_value};
+use super::wire::Wire;
+use annals_base::Fresh;
+use annals_base::{Map, Value};
+use annals_messages::{Message, MessageError};
+
+/// The key under which everything stands that has no home in LangChain.
+const KEY: &str = "pydantic_ai";
+/// The key of the metadata under which everything stands that has no home in PydanticAI.
+const LANGCHAIN: &str = "langchain";
+
+/// Makes an object of members.
+fn object<const N: usize>(members: [(&str, Value); N]) -> Map {
+    members.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+}
+
+/// Adds the member unless it is as `default`.
+fn put_unless(map: &mut Map, name: &str, value: Value, default: &Value) {
+    if value != *default {
+        map.insert(name.to_owned(), value);
+    }
+}
+
+/// Adds the field unless it is nothing.
+fn put_some<T: Wire>(map: &mut Map, name: &str, value: Option<&T>) {
+    if let Some(value) = value {
+        map.insert(name.to_owned(), value.write());
+    }
+}
+
+fn member<'a>(map: &'a Map, name: &str) -> &'a Value {
+    map.get(name).unwrap_or(&Value::Null)
+}
+
+/// Turns a history into messages of LangChain. A request becomes one message for each part that a model sees, a response
+/// one message. With `instructions_as_system`, the instructions in force come first as a system message, which the way
+/// back leaves out.
+///
+/// # Errors
+/// [`MessageError`] if a record in the metadata, left by [`from_langchain`], was changed to what is no message.
+///
+/// # Example: there and back
+/// ```
+/// use annals_base::{IdSource, SystemClock};
+/// use annals_pydantic_ai::{
+///     Fresh, ModelRequest, UserPromptPart, from_langchain, to_langchain,
+/// };
+///
+/// let mut ids = IdSource::from_seed(1);
+/// let mut fresh = Fresh::new(&SystemClock, &mut ids);
+/// let prompt = UserPromptPart::new("What is the weather in Bern?", fresh.now().into());
+/// let history = vec![ModelRequest::new(vec![prompt.into()]).into()];
+/// let messages = to_langchain(&history, false)?;
+/// assert_eq!(messages[0].text(), "What is the weather in Bern?");
+/// assert_eq!(from_langchain(&messages, &mut fresh)?, history);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn to_langchain(messages: &[ModelMessage], instructions_as_system: bool) -> Result<Vec<Message>, MessageError> {
+    let mut out = Vec::new();
+    if instructions_as_system {
+        let in_force = messages.iter().rev().find_map(|message| match message {
+            ModelMessage::Request(request) => request.instructions.as_ref().filter(|text| !text.is_empty()),
+            ModelMessage::Response(_) => None,
+        });
+        if let Some(text) = in_force {
+            let envelope = object([("v", 1.into()), ("role", "instructions".into())]);
+            out.push(with_envelope(object([("type", "system".into()), ("content", text.write())]), envelope));
+        }
+    }
+    messages.iter().for_each(|message| out.extend(dictionaries(message)));
+    out.into_iter().map(|map| Message::try_from(Value::Map(map))).collect()
+}
+
+/// Returns the dictionaries of the messages that stand for one, without fields that are as they are by default.
+fn dictionaries(message: &ModelMessage) -> Vec<Map> {
+    let made = regenerated(message);
+    match record::of(message) {
+        Some(records) if records.len() == made.len() => {
+            made.into_iter().zip(records).map(|(map, record)| record::restore(map, record)).collect()
+        }
+        _ => made,
+    }
+}
+
+/// As [`dictionaries`], not looking at what a message of LangChain left behind.
+fn regenerated(message: &ModelMessage) -> Vec<Map> {
+    match message {
+        ModelMessage::Request(request) => request_out::dictionaries(request),
+        ModelMessage::Response(response) => vec![response_out::dictionary(response)],
+    }
+}
+
+fn with_envelope(mut map: Map, envelope: Map) -> Map {
+    map.insert("additional_kwargs".into(), object([(KEY, envelope.into())]).into());
+    map
+}
+
+/// Turns messages of LangChain into a history. Messages that came from PydanticAI become what they were; of others,
+/// those that are not the model's and follow one another form one request, of the present moment.
+///
+/// # Errors
+/// [`LoadError`] if what stands under `pydantic_ai` in a message is not what [`to_langchain`] writes; it names the place
+/// in the history.
+pub fn from_langchain(messages: &[Message], fresh: &mut Fresh<'_>) -> Result<Vec<ModelMessage>, LoadError> {
+    let messages = messages.iter().map(|message| (false, message));
+    Ok(from_langchain_marked(messages, [].iter(), fresh)?.into_iter().map(|(_, message)| message).collect())
+}
+
+/// As [`from_langchain`], of messages with a mark; where that changes, a message of its own begins. Calls that none of
+/// them made are looked for among those `before` them.
+pub fn from_langchain_marked<'a>(
+    messages: impl Iterator<Item = (bool, &'a Message)>,
+    before: impl DoubleEndedIterator<Item = &'a Message> + Clone,
+    fresh: &mut Fresh<'_>,
+) -> Result<Vec<(bool, ModelMessage)>, LoadError> {
+    let now = crate::Moment::from(fresh.now()).write();
+    let tool_of = |id: &str| before.clone().rev().find_map(|message| request_in::tool_of(&record::sparse(message), id));
+    let mut reading = request_in::Reading::new(now, fresh, &tool_of);
+    messages.for_each(|(mark, message)| reading.push(mark, record::sparse(message)));
+    let (marks, history, originals) = reading.finish();
+    let mut history = from_value(Value::List(history), fresh)?;
+    for (message, originals) in history.iter_mut().zip(originals) {
+        if let Some(originals) = originals {
+            let made = regenerated(message);
+            record::write(message, &originals, &made);
+        }
+    }
+    Ok(marks.into_iter().zip(history).collect())
+}

@@ -1,0 +1,77 @@
+//! Usage on both sides.
+//!
+//! *Absent:* sums.
+
+use super::object;
+use crate::usage::RequestUsage;
+use crate::wire::Wire;
+use annals_base::{Map, Value};
+
+/// Counts of PydanticAI, and the detail of LangChain that is the same.
+const DETAILS: [(&str, &str, &str); 5] = [
+    ("input_audio_tokens", "input_token_details", "audio"),
+    ("cache_write_tokens", "input_token_details", "cache_creation"),
+    ("cache_read_tokens", "input_token_details", "cache_read"),
+    ("output_audio_tokens", "output_token_details", "audio"),
+    ("output_reasoning_tokens", "output_token_details", "reasoning"),
+];
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Int(n) => *n == 0,
+        Value::Float(x) => *x == 0.0,
+        Value::Map(map) => map.is_empty(),
+        _ => false,
+    }
+}
+
+/// Returns the `usage_metadata`, if anything is counted there, and what it does not say.
+pub(super) fn usage_out(usage: &RequestUsage) -> (Option<Map>, Map) {
+    let mut rest = match usage.write() {
+        Value::Map(map) => map,
+        _ => Map::new(),
+    };
+    // An unknown field stays even if it is zero; a known one only if it is not.
+    rest.retain(|name, value| usage.counts.extra.contains_key(name) || !is_zero(value));
+    let mut details: Map = Map::new();
+    for (name, group, detail) in DETAILS {
+        if let Some(count) = rest.shift_remove(name) {
+            let group = details.entry(group.to_owned()).or_insert_with(|| Value::Map(Map::new()));
+            if let Value::Map(group) = group {
+                group.insert(detail.to_owned(), count);
+            }
+        }
+    }
+    let [input, output] = ["input_tokens", "output_tokens"].map(|name| rest.shift_remove(name));
+    if input.is_none() && output.is_none() && details.is_empty() {
+        return (None, rest);
+    }
+    let total = usage.counts.total_tokens();
+    let mut metadata = object([
+        ("input_tokens", input.unwrap_or(Value::Int(0))),
+        ("output_tokens", output.unwrap_or(Value::Int(0))),
+        ("total_tokens", total.into()),
+    ]);
+    for group in ["input_token_details", "output_token_details"] {
+        metadata.extend(details.shift_remove(group).map(|value| (group.to_owned(), value)));
+    }
+    (Some(metadata), rest)
+}
+
+/// Returns the JSON form of usage from `usage_metadata` and what it does not say.
+pub(super) fn usage_in(metadata: &Value, rest: &Value) -> Value {
+    let mut map = Map::new();
+    let mut put = |name: &str, value: Option<&Value>| {
+        if let Some(value) = value.filter(|value| !is_zero(value)) {
+            map.insert(name.to_owned(), value.clone());
+        }
+    };
+    put("input_tokens", metadata.get("input_tokens"));
+    put("output_tokens", metadata.get("output_tokens"));
+    for (name, group, detail) in DETAILS {
+        put(name, metadata.get(group).and_then(|group| group.get(detail)));
+    }
+    map.extend(rest.as_map().cloned().unwrap_or_default());
+    map.into()
+}

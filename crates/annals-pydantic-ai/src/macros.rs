@@ -1,0 +1,208 @@
+//! The tables from which the types of messages are made: a record is written as the specification writes it, field by
+//! field in the order of the dump.
+//!
+//! *Absent:* types whose form depends on more than one field at a time; they are written by hand.
+
+/// Gives types their JSON form in serde as well. A time that is missing is the present one of the system, a missing id is
+/// random.
+macro_rules! serde_form {
+    ($($name:ident),+ $(,)?) => {$(
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serde::Serialize::serialize(&$crate::wire::Wire::write(self), serializer)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::wire::deserialize(stringify!($name), deserializer)
+            }
+        }
+    )+};
+}
+
+/// Makes a struct that is an object in JSON.
+///
+/// The fields are dumped in their order, always all of them; `[kind = "word"]` is the member that tells what the object
+/// is, dumped between the first and the second group of fields. `| "old"` names the field in older documents, `= f` makes up a missing one (the
+/// default is that of the type), `before` changes the object before it is read, `after` checks what was read, and
+/// `finish` adds to the dump.
+macro_rules! record {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $($(#[$m1:meta])* pub $f1:ident : $t1:ty $(| $a1:literal)? $(= $d1:expr)?,)*
+        }
+        $([$tag:ident = $word:literal])?
+        $({ $($(#[$m2:meta])* pub $f2:ident : $t2:ty $(| $a2:literal)? $(= $d2:expr)?,)* })?
+        $(before $before:path;)?
+        $(after $after:path;)?
+        $(finish $finish:path;)?
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        $vis struct $name {
+            $($(#[$m1])* pub $f1: $t1,)*
+            $($($(#[$m2])* pub $f2: $t2,)*)?
+        }
+
+        impl $crate::wire::Wire for $name {
+            fn read(
+                value: ::annals_base::Value,
+                reader: &mut $crate::wire::Reader<'_>,
+            ) -> Option<Self> {
+                #[allow(unused_mut)]
+                let mut map = reader.object(value)?;
+                $($before(&mut map, reader);)?
+                $(reader.tag(&map, stringify!($tag), $word);)?
+                $(let $f1 = record!(@field reader, map, $f1, $t1 $(, $a1)? $(= $d1)?);)*
+                $($(let $f2 = record!(@field reader, map, $f2, $t2 $(, $a2)? $(= $d2)?);)*)?
+                #[allow(unused_mut)]
+                let mut record = Self { $($f1: $f1?,)* $($($f2: $f2?,)*)? };
+                $($after(&mut record, &mut map, reader);)?
+                Some(record)
+            }
+
+            fn write(&self) -> ::annals_base::Value {
+                #[allow(unused_imports)]
+                use $crate::wire::Wire as _;
+                #[allow(unused_mut)]
+                let mut map = ::annals_base::Map::new();
+                $(map.insert(stringify!($f1).into(), self.$f1.write());)*
+                $(map.insert(stringify!($tag).into(), $word.into());)?
+                $($(map.insert(stringify!($f2).into(), self.$f2.write());)*)?
+                $($finish(self, &mut map);)?
+                map.into()
+            }
+        }
+
+        $crate::macros::serde_form!($name);
+    };
+    (@field $reader:ident, $map:ident, $field:ident, $type:ty $(, $alias:literal)?) => {
+        $reader.field::<$type>(
+            &mut $map,
+            &[stringify!($field) $(, $alias)?],
+            <$type as $crate::wire::Wire>::absent,
+        )
+    };
+    (@field $reader:ident, $map:ident, $field:ident, $type:ty $(, $alias:literal)? = $default:expr) => {
+        $reader.field::<$type>(&mut $map, &[stringify!($field) $(, $alias)?], $default)
+    };
+}
+
+/// Makes an enum that is one of a few words in JSON. After `=` stands the word that a missing field holds.
+macro_rules! words {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident $(= $default:ident)? { $($(#[$m:meta])* $variant:ident = $word:literal,)* }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$m])* $variant,)*
+        }
+
+        impl $name {
+            /// Returns the word in the JSON form.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+
+            /// Returns the value of the word.
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+
+        $(impl Default for $name {
+            fn default() -> Self {
+                Self::$default
+            }
+        })?
+
+        impl $crate::wire::Wire for $name {
+            fn read(
+                value: ::annals_base::Value,
+                reader: &mut $crate::wire::Reader<'_>,
+            ) -> Option<Self> {
+                let read = value.as_str().and_then(Self::from_word);
+                read.or_else(|| reader.fail(concat!("one of:" $(, " ", $word)*), &value))
+            }
+
+            fn write(&self) -> ::annals_base::Value {
+                self.as_str().into()
+            }
+
+            $(fn absent(_: &mut ::annals_base::Fresh<'_>) -> Option<Self> {
+                Some(Self::$default)
+            })?
+        }
+
+        $crate::macros::serde_form!($name);
+    };
+}
+
+/// Makes an enum of records that are told apart by the member `tag`. After `also` stands a kind of older documents with
+/// the function that reads it.
+macro_rules! variants {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident by $tag:literal { $($(#[$m:meta])* $variant:ident($type:ty) = $word:literal,)* }
+        $(also $also:literal => $read:path;)?
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$m])* $variant($type),)*
+        }
+
+        impl $name {
+            /// Returns the word that tells the kind in the JSON form.
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $word,)*
+                }
+            }
+        }
+
+        $(impl From<$type> for $name {
+            fn from(value: $type) -> Self {
+                Self::$variant(value)
+            }
+        })*
+
+        impl $crate::wire::Wire for $name {
+            fn read(
+                value: ::annals_base::Value,
+                reader: &mut $crate::wire::Reader<'_>,
+            ) -> Option<Self> {
+                use $crate::wire::Wire;
+                match value.get($tag).and_then(::annals_base::Value::as_str) {
+                    $(Some($word) => <$type as Wire>::read(value, reader).map(Self::$variant),)*
+                    $(Some($also) => $read(value, reader),)?
+                    _ => {
+                        let tag = value.get($tag).cloned().unwrap_or(value);
+                        reader.fail(concat!("an object whose ", $tag, " is one of:" $(, " ", $word)*), &tag)
+                    }
+                }
+            }
+
+            fn write(&self) -> ::annals_base::Value {
+                match self {
+                    $(Self::$variant(value) => $crate::wire::Wire::write(value),)*
+                }
+            }
+        }
+
+        $crate::macros::serde_form!($name);
+    };
+}
+
+pub(super) use {record, serde_form, variants, words};

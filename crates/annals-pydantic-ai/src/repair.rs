@@ -1,0 +1,233 @@
+//! Making a history valid: every result has its call, every call its result, and requests and responses alternate.
+//!
+//! *Absent:* judging what is said.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use indexmap::IndexMap;
+
+use super::history::{ModelMessage, ModelRequest, ModelResponse, RequestState};
+use super::moment::Moment;
+use super::part::{RequestPart, ResponsePart};
+use super::tool::{ToolCallPart, ToolOutcome, ToolReturnPart};
+use super::tool_content::ToolContent;
+use annals_base::{Map, Value};
+
+/// What a call is told that was broken off.
+const INTERRUPTED: &str = "The tool call was interrupted before a result was produced.";
+/// The mark of a result that was made here.
+const SYNTHESIZED: &str = "pydantic_ai_synthesized_tool_return";
+/// The key of the metadata that is the framework's.
+pub(super) const RESERVED: &str = "__pydantic_ai__";
+
+/// Returns the history with results without a call removed, calls without a result closed as interrupted, and requests
+/// and responses that follow one another merged where nothing is lost by it (`repair_messages`). Doing it again changes
+/// nothing. The calls of the last response stay open unless `repair_last_response`.
+///
+/// # Example: a call that was broken off
+/// ```
+/// use annals_base::{IdSource, SystemClock};
+/// use annals_pydantic_ai::{Fresh, ModelResponse, ToolArgs, ToolCallPart, repair_messages};
+///
+/// let mut ids = IdSource::from_seed(1);
+/// let mut fresh = Fresh::new(&SystemClock, &mut ids);
+/// let call = ToolCallPart::new("weather", ToolArgs::Text("{}".into()), &mut fresh);
+/// let history = vec![ModelResponse::new(vec![call.into()], fresh.now().into()).into()];
+/// assert_eq!(repair_messages(history.clone(), true).len(), 2);
+/// assert_eq!(repair_messages(history.clone(), false), history);
+/// ```
+pub fn repair_messages(messages: Vec<ModelMessage>, repair_last_response: bool) -> Vec<ModelMessage> {
+    merge(close_calls(drop_orphans(messages), repair_last_response))
+}
+
+/// Removes results whose call has not come before.
+fn drop_orphans(messages: Vec<ModelMessage>) -> Vec<ModelMessage> {
+    let mut called = BTreeSet::new();
+    let count = messages.len();
+    let mut out = Vec::with_capacity(count);
+    for (at, mut message) in messages.into_iter().enumerate() {
+        match &mut message {
+            ModelMessage::Response(response) => {
+                called.extend(response.tool_calls().map(|call| call.tool_call_id.clone()));
+            }
+            ModelMessage::Request(request) => {
+                let before = request.parts.len();
+                request.parts.retain(|part| match part {
+                    RequestPart::ToolReturn(part) => called.contains(&part.tool_call_id),
+                    _ => true,
+                });
+                let emptied = request.parts.is_empty() && before > 0;
+                if emptied && at + 1 < count {
+                    continue;
+                }
+            }
+        }
+        out.push(message);
+    }
+    out
+}
+
+/// Returns for each response which of its tool calls, counted among them, have no result: first those whose id was used
+/// again, then the others by when their id was seen first.
+fn dangling(messages: &[ModelMessage]) -> BTreeMap<usize, Vec<usize>> {
+    let mut open: IndexMap<&str, Vec<(usize, usize)>> = IndexMap::new();
+    let mut found: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (at, message) in messages.iter().enumerate() {
+        match message {
+            ModelMessage::Response(response) => {
+                for (number, call) in response.tool_calls().enumerate() {
+                    let calls = open.entry(call.tool_call_id.as_str()).or_default();
+                    // An id that is used again can no longer answer the earlier call.
+                    for (from, number) in calls.extract_if(.., |(from, _)| *from < at) {
+                        found.entry(from).or_default().push(number);
+                    }
+                    calls.push((at, number));
+                }
+            }
+            ModelMessage::Request(request) => {
+                for part in &request.parts {
+                    if let RequestPart::ToolReturn(part) = part
+                        && let Some(calls) = open.get_mut(part.tool_call_id.as_str()).filter(|calls| !calls.is_empty())
+                    {
+                        calls.remove(0);
+                    }
+                }
+            }
+        }
+    }
+    open.into_values().flatten().for_each(|(from, number)| found.entry(from).or_default().push(number));
+    found
+}
+
+fn interrupted(call: &ToolCallPart, timestamp: Moment) -> RequestPart {
+    ToolReturnPart {
+        tool_name: call.tool_name.clone(),
+        content: ToolContent::text(INTERRUPTED),
+        tool_call_id: call.tool_call_id.clone(),
+        tool_kind: call.tool_kind.clone(),
+        metadata: Map::from_iter([(SYNTHESIZED.to_owned(), Value::Bool(true))]).into(),
+        timestamp,
+        outcome: ToolOutcome::Interrupted,
+        retry: None,
+    }
+    .into()
+}
+
+fn close_calls(messages: Vec<ModelMessage>, repair_last_response: bool) -> Vec<ModelMessage> {
+    let mut open = dangling(&messages);
+    if !repair_last_response {
+        let last = messages.iter().rposition(|message| matches!(message, ModelMessage::Response(_)));
+        last.and_then(|last| open.remove(&last));
+    }
+    let mut out: Vec<ModelMessage> = Vec::with_capacity(messages.len() + open.len());
+    let mut pending: Vec<RequestPart> = Vec::new();
+    for (at, mut message) in messages.into_iter().enumerate() {
+        if !pending.is_empty() {
+            let results = std::mem::take(&mut pending);
+            match &mut message {
+                ModelMessage::Request(request) => {
+                    let after = request.parts.iter().rposition(is_result).map_or(0, |last| last + 1);
+                    request.parts.splice(after..after, results);
+                }
+                ModelMessage::Response(_) => out.push(ModelRequest::new(results).into()),
+            }
+        }
+        if let (ModelMessage::Response(response), Some(numbers)) = (&message, open.get(&at)) {
+            let calls: Vec<&ToolCallPart> = response.tool_calls().collect();
+            pending = numbers.iter().map(|number| interrupted(calls[*number], response.timestamp)).collect();
+        }
+        out.push(message);
+    }
+    if !pending.is_empty() {
+        out.push(ModelRequest::new(pending).into());
+    }
+    out
+}
+
+fn is_result(part: &RequestPart) -> bool {
+    matches!(part, RequestPart::ToolReturn(_))
+}
+
+/// Merges requests and responses that follow one another, and orders the parts of requests.
+fn merge(messages: Vec<ModelMessage>) -> Vec<ModelMessage> {
+    let mut out: Vec<ModelMessage> = Vec::with_capacity(messages.len());
+    for message in messages {
+        match (out.last_mut(), message) {
+            (Some(ModelMessage::Request(before)), ModelMessage::Request(next)) if can_merge(before, &next) => {
+                merge_requests(before, next);
+            }
+            (Some(ModelMessage::Response(before)), ModelMessage::Response(next))
+                if is_anonymous(before) && is_anonymous(&next) =>
+            {
+                before.parts.extend(next.parts);
+            }
+            (_, ModelMessage::Request(mut request)) => {
+                gather_results(&mut request.parts);
+                out.push(request.into());
+            }
+            (_, message) => out.push(message),
+        }
+    }
+    out
+}
+
+fn instructions(request: &ModelRequest) -> Option<&String> {
+    request.instructions.as_ref().filter(|text| !text.is_empty())
+}
+
+fn can_merge(before: &ModelRequest, next: &ModelRequest) -> bool {
+    match (instructions(before), instructions(next)) {
+        (Some(a), Some(b)) => a == b,
+        _ => true,
+    }
+}
+
+fn merge_requests(before: &mut ModelRequest, next: ModelRequest) {
+    let reserved = [before.metadata.as_ref(), next.metadata.as_ref()];
+    let reserved = reserved.map(|metadata| metadata.and_then(|map| map.get(RESERVED)).and_then(Value::as_map));
+    let merged: Map = reserved.iter().flatten().flat_map(|map| (*map).clone()).collect();
+    let has_reserved = reserved.iter().any(Option::is_some);
+    before.metadata = has_reserved.then(|| Map::from_iter([(RESERVED.to_owned(), merged.into())]));
+    before.instructions = instructions(before).or(next.instructions.as_ref()).cloned();
+    before.timestamp = next.timestamp.or(before.timestamp);
+    (before.run_id, before.conversation_id) = (None, None);
+    before.state = RequestState::Complete;
+    before.parts.extend(next.parts);
+    // Results first, both in their order.
+    before.parts.sort_by_key(|part| !is_result(part));
+}
+
+fn is_anonymous(response: &ModelResponse) -> bool {
+    response.provider_response_id.is_none() && response.provider_name.is_none() && response.model_name.is_none()
+}
+
+/// Moves what stands between results behind the last one; tools that become available there stay.
+fn gather_results(parts: &mut [RequestPart]) {
+    let (Some(first), Some(last)) = (parts.iter().position(is_result), parts.iter().rposition(is_result)) else {
+        return;
+    };
+    let stays = |part: &RequestPart| is_result(part) || matches!(part, RequestPart::ToolAvailabilityDelta(_));
+    parts[first..=last].sort_by_key(|part| !stays(part));
+}
+
+/// Returns the part of the history that counts after the last compaction (`post_compaction_window`): from that part on
+/// in a response; in a request, from the first of the requests that follow one another there.
+pub fn post_compaction_window(messages: &[ModelMessage]) -> Vec<ModelMessage> {
+    let last = |message: &ModelMessage| match message {
+        ModelMessage::Request(r) => r.parts.iter().rposition(|part| matches!(part, RequestPart::Compaction(_))),
+        ModelMessage::Response(r) => r.parts.iter().rposition(|part| matches!(part, ResponsePart::Compaction(_))),
+    };
+    let found = messages.iter().enumerate().rev().find_map(|(at, message)| Some((at, last(message)?)));
+    let Some((at, part)) = found else { return messages.to_vec() };
+    match &messages[at] {
+        ModelMessage::Response(response) => {
+            let mut cut = response.clone();
+            cut.parts.drain(..part);
+            [ModelMessage::from(cut)].into_iter().chain(messages[at + 1..].iter().cloned()).collect()
+        }
+        ModelMessage::Request(_) => {
+            let before = messages[..at].iter().rposition(|message| matches!(message, ModelMessage::Response(_)));
+            messages[before.map_or(0, |before| before + 1)..].to_vec()
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Putting a response together from what a provider streams.
+//!
+//! *Absent:* the provider's events; an adapter turns them into calls of these methods.
+
+use super::citation::Citation;
+use super::delta::{DeltaError, PartDelta, PartOrDelta, TextDelta, ThinkingDelta, ToolCallDelta};
+use super::event::{PartDeltaEvent, PartStartEvent, StreamEvent};
+use super::part::{ResponsePart, TextPart, ThinkingPart};
+use super::tool::{ToolArgs, ToolCallPart};
+use crate::wire::tool_call_id;
+use annals_base::Fresh;
+use annals_base::Map;
+
+/// A piece of a response does not fit what came before (`UnexpectedModelBehavior`). Nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PartsError {
+    /// The provider's key belongs to a part of another kind.
+    #[error("a piece of kind {piece:?} came for a part of kind {part:?}")]
+    OtherPart {
+        /// The kind of the piece.
+        piece: &'static str,
+        /// The kind of the part.
+        part: &'static str,
+    },
+    /// A thinking part cannot begin with nothing.
+    #[error("a thinking part needs content, a signature or details to begin")]
+    Nothing,
+    /// The change cannot be made.
+    #[error(transparent)]
+    Delta(#[from] DeltaError),
+}
+
+/// A piece of text.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct TextPiece<'a> {
+    /// The text.
+    pub content: &'a str,
+    /// The provider's id, of a new part.
+    pub id: Option<String>,
+    /// Whose text it is.
+    pub provider_name: Option<String>,
+    /// What the provider adds.
+    pub provider_details: Option<Map>,
+    /// What the text so far rests on.
+    pub citations: Option<Vec<Citation>>,
+    /// Texts that begin and end thinking.
+    pub thinking_tags: Option<(&'a str, &'a str)>,
+    /// Whether white space before the first text is left out.
+    pub ignore_leading_whitespace: bool,
+}
+
+/// A piece of thinking.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct ThinkingPiece {
+    /// The text.
+    pub content: Option<String>,
+    /// The provider's id, of a new part.
+    pub id: Option<String>,
+    /// The signature so far.
+    pub signature: Option<String>,
+    /// Whose it is.
+    pub provider_name: Option<String>,
+    /// What the provider adds.
+    pub provider_details: Option<Map>,
+}
+
+/// A piece of a tool call.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct ToolCallPiece {
+    /// More of the name.
+    pub tool_name: Option<String>,
+    /// More of the arguments.
+    pub args: Option<ToolArgs>,
+    /// The id of the call.
+    pub tool_call_id: Option<String>,
+    /// The provider's id, of a whole call.
+    pub id: Option<String>,
+    /// Whose it is.
+    pub provider_name: Option<String>,
+    /// What the provider adds.
+    pub provider_details: Option<Map>,
+}
+
+/// The parts of a response that is coming in (the parts manager of PydanticAI). `key` is what the provider tells its parts apart by; without one, a piece
+/// belongs to the latest part if that is of its kind.
+///
+/// # Example: two pieces of text
+/// ```
+/// use annals_pydantic_ai::{StreamedParts, TextPiece};
+///
+/// let mut parts = StreamedParts::default();
+/// let begun = parts.text(None, TextPiece { content: "Hel", ..TextPiece::default() })?;
+/// let more = parts.text(None, TextPiece { content: "lo", ..TextPiece::default() })?;
+/// assert_eq!(begun.unwrap().to_value().get("event_kind").unwrap().as_str(), Some("part_start"));
+/// assert_eq!(more.unwrap().to_value().get("event_kind").unwrap().as_str(), Some("part_delta"));
+/// assert_eq!(parts.parts().count(), 1);
+/// # Ok::<(), annals_pydantic_ai::PartsError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct StreamedParts {
+    /// The parts, and tool calls whose name has not come.
+    parts: Vec<PartOrDelta>,
+    keys: indexmap::IndexMap<String, usize>,
+}
+
+type Done<T> = Result<T, PartsError>;
+
+impl StreamedParts {
+    /// Returns the parts so far, without tool calls whose name has not come.
+    pub fn parts(&self) -> impl Iterator<Item = &ResponsePart> {
+        self.parts.iter().filter_map(|part| match part {
+            PartOrDelta::Part(part) => Some(part),
+            PartOrDelta::Delta(_) => None,
+        })
+    }
+
+    /// Returns the place of the part of a key, or without one that of the latest part if `fits` it.
+    fn place(&self, key: Option<&str>, fits: impl Fn(&PartOrDelta) -> bool) -> Option<usize> {
+        match key {
+            Some(key) => self.keys.get(key).copied(),
+            None => self.parts.len().checked_sub(1).filter(|at| fits(&self.parts[*at])),
+        }
+    }
+
+    fn start(&mut self, key: Option<&str>, at: Option<usize>, part: ResponsePart) -> StreamEvent {
+        let index = at.unwrap_or(self.parts.len());
+        let held = PartOrDelta::Part(part.clone());
+        match self.parts.get_mut(index) {
+            Some(place) => *place = held,
+            None => self.parts.push(held),
+        }
+        if let Some(key) = key {
+            self.keys.insert(key.to_owned(), index);
+        }
+        PartStartEvent { index: index as i64, part, previous_part_kind: None, canonical_system: None }.into()
+    }
+
+    fn change(&mut self, at: usize, delta: PartDelta) -> Done<StreamEvent> {
+        let other = |on: &PartOrDelta| PartsError::OtherPart { piece: delta.kind(), part: kind(on) };
+        let PartOrDelta::Part(part) = &mut self.parts[at] else { return Err(other(&self.parts[at])) };
+        match delta.apply(part) {
+            Err(DeltaError::WrongKind { .. }) => return Err(other(&self.parts[at])),
+            done => done?,
+        }
+        Ok(PartDeltaEvent { index: at as i64, delta }.into())
+    }
+
+    /// Takes a piece of text. `None` if there is nothing to tell: the piece was left out, or ended thinking.
+    ///
+    /// # Errors
+    /// [`PartsError::OtherPart`] if the key belongs to a part that is no text.
+    pub fn text(&mut self, key: Option<&str>, piece: TextPiece<'_>) -> Done<Option<StreamEvent>> {
+        let is_text = |part: &PartOrDelta| matches!(part, PartOrDelta::Part(ResponsePart::Text(_)));
+        let at = self.place(key, is_text);
+        if let (Some((_, close)), Some(place), Some(key)) = (piece.thinking_tags, at, key)
+            && matches!(&self.parts[place], PartOrDelta::Part(ResponsePart::Thinking(_)))
+        {
+            if piece.content == close {
+                self.keys.shift_remove(key);
+                return Ok(None);
+            }
+            return self.thinking(Some(key), piece.into_thinking());
+        }
+        if piece.thinking_tags.is_some_and(|(open, _)| piece.content == open) {
+            if let Some(key) = key {
+                self.keys.shift_remove(key);
+            }
+            let begin = ThinkingPart {
+                content: String::new(),
+                id: None,
+                signature: None,
+                provider_name: piece.provider_name,
+                provider_details: piece.provider_details,
+            };
+            return Ok(Some(self.start(key, None, begin.into())));
+        }
+        if at.is_none() && piece.ignore_leading_whitespace && piece.content.trim().is_empty() {
+            return Ok(None);
+        }
+        let Some(at) = at else {
+            let part = TextPart {
+                content: piece.content.to_owned(),
+                id: piece.id,
+                provider_name: piece.provider_name,
+                provider_details: piece.provider_details,
+                citations: piece.citations,
+            };
+            return Ok(Some(self.start(key, None, part.into())));
+        };
+        let known = match &self.parts[at] {
+            PartOrDelta::Part(ResponsePart::Text(text)) => text.provider_name.clone(),
+            _ => None,
+        };
+        let delta = TextDelta {
+            content_delta: piece.content.to_owned(),
+            provider_name: piece.provider_name.filter(|name| Some(name) != known.as_ref()),
+            provider_details: piece.provider_details,
+            citations_delta: piece.citations,
+        };
+        self.change(at, delta.into()).map(Some)
+    }
+
+    /// Takes a piece of thinking. `None` if the piece says nothing.
+    ///
+    /// # Errors
+    /// [`PartsError`] if the key belongs to a part of another kind, or a new part would begin with nothing.
+    pub fn thinking(&mut self, key: Option<&str>, piece: ThinkingPiece) -> Done<Option<StreamEvent>> {
+        let is_thinking = |part: &PartOrDelta| matches!(part, PartOrDelta::Part(ResponsePart::Thinking(_)));
+        let has_content = piece.content.is_some() || piece.signature.is_some() || piece.provider_details.is_some();
+        let Some(at) = self.place(key, is_thinking) else {
+            if !has_content {
+                return Err(PartsError::Nothing);
+            }
+            let part = ThinkingPart {
+                content: piece.content.unwrap_or_default(),
+                id: piece.id,
+                signature: piece.signature,
+                provider_name: piece.provider_name,
+                provider_details: piece.provider_details,
+            };
+            return Ok(Some(self.start(key, None, part.into())));
+        };
+        let known = match &self.parts[at] {
+            PartOrDelta::Part(ResponsePart::Thinking(part)) => part.provider_name.clone(),
+            other => return Err(PartsError::OtherPart { piece: "thinking", part: kind(other) }),
+        };
+        if !has_content && piece.provider_name.is_none() {
+            return Ok(None);
+        }
+        let delta = ThinkingDelta {
+            content_delta: piece.content,
+            signature_delta: piece.signature,
+            provider_name: piece.provider_name.filter(|name| Some(name) != known.as_ref()),
+            provider_details: piece.provider_details,
+        };
+        self.change(at, delta.into()).map(Some)
+    }
+
+    /// Takes a piece of a tool call. `None` while the call has no name.
+    ///
+    /// # Errors
+    /// [`PartsError`] if the key belongs to a part of another kind, or arguments in text and as an object meet.
+    pub fn tool_call(
+        &mut self,
+        key: Option<&str>,
+        piece: ToolCallPiece,
+        fresh: &mut Fresh<'_>,
+    ) -> Done<Option<StreamEvent>> {
+        let names = piece.tool_name.is_some();
+        let at = self.place(key, |part| !names && call_fields(part).is_some());
+        let known = match at.map(|at| (call_fields(&self.parts[at]), kind(&self.parts[at]))) {
+            Some((None, part)) => return Err(PartsError::OtherPart { piece: "tool_call", part }),
+            Some((Some((_, name)), _)) => name,
+            None => None,
+        };
+        let mut delta = ToolCallDelta {
+            tool_name_delta: piece.tool_name,
+            args_delta: piece.args,
+            tool_call_id: piece.tool_call_id,
+            provider_name: piece.provider_name.filter(|name| Some(name) != known.as_ref()),
+            provider_details: piece.provider_details,
+        };
+        let (was_part, changed) = match at {
+            None => (
+                false,
+                delta.to_part(fresh).map_or(PartOrDelta::Delta(delta.clone().into()), |p| PartOrDelta::Part(p.into())),
+            ),
+            Some(at) => {
+                let before = self.parts[at].clone();
+                let was_part = matches!(before, PartOrDelta::Part(_));
+                (was_part, PartDelta::from(delta.clone()).apply_to(before, fresh)?)
+            }
+        };
+        let index = at.unwrap_or(self.parts.len());
+        match changed {
+            PartOrDelta::Part(part) if !was_part => Ok(Some(self.start(key, Some(index), part))),
+            PartOrDelta::Part(part) => {
+                let held = PartOrDelta::Part(part);
+                delta.tool_call_id = call_fields(&held).map(|(id, _)| id);
+                self.parts[index] = held;
+                Ok(Some(PartDeltaEvent { index: index as i64, delta: delta.into() }.into()))
+            }
+            held => {
+                match self.parts.get_mut(index) {
+                    Some(place) => *place = held,
+                    None => self.parts.push(held),
+                }
+                if let Some(key) = key {
+                    self.keys.insert(key.to_owned(), index);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes a whole tool call. It replaces the part of the key if that is one too.
+    pub fn tool_call_part(&mut self, key: Option<&str>, piece: ToolCallPiece, fresh: &mut Fresh<'_>) -> StreamEvent {
+        let part = ToolCallPart {
+            tool_name: piece.tool_name.unwrap_or_default(),
+            args: piece.args,
+            tool_call_id: piece.tool_call_id.unwrap_or_else(|| tool_call_id(fresh)),
+            tool_kind: None,
+            id: piece.id,
+            provider_name: piece.provider_name,
+            provider_details: piece.provider_details,
+        };
+        self.part(key, part.into())
+    }
+
+    /// Takes a whole part. It replaces the part of the key if that is of the same kind, and else comes after the others.
+    pub fn part(&mut self, key: Option<&str>, part: ResponsePart) -> StreamEvent {
+        let same = |held: &PartOrDelta| matches!(held, PartOrDelta::Part(held) if held.kind() == part.kind());
+        let at = key.and_then(|key| self.keys.get(key).copied()).filter(|at| same(&self.parts[*at]));
+        self.start(key, at, part)
+    }
+}
+
+impl TextPiece<'_> {
+    fn into_thinking(self) -> ThinkingPiece {
+        ThinkingPiece {
+            content: Some(self.content.to_owned()),
+            id: None,
+            signature: None,
+            provider_name: self.provider_name,
+            provider_details: self.provider_details,
+        }
+    }
+}
+
+fn kind(part: &PartOrDelta) -> &'static str {
+    match part {
+        PartOrDelta::Part(part) => part.kind(),
+        PartOrDelta::Delta(delta) => delta.kind(),
+    }
+}
+
+/// Returns the id and the provider's name of a tool call, if the part is one.
+fn call_fields(part: &PartOrDelta) -> Option<(String, Option<String>)> {
+    match part {
+        PartOrDelta::Part(ResponsePart::ToolCall(p)) => Some((p.tool_call_id.clone(), p.provider_name.clone())),
+        PartOrDelta::Part(ResponsePart::NativeToolCall(p)) => Some((p.tool_call_id.clone(), p.provider_name.clone())),
+        PartOrDelta::Delta(PartDelta::ToolCall(p)) => {
+            Some((p.tool_call_id.clone().unwrap_or_default(), p.provider_name.clone()))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,350 @@
+//! How values are read and written: the reader that collects what is wrong, and the plain types.
+//!
+//! Reading goes on after a problem, so that the error can name the smallest value that holds all of them. The
+//! leniencies are those of pydantic's JSON mode: an integral float or a decimal text is an integer, `yes` is true.
+//! *Absent:* the shapes of messages.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use super::error::{LoadError, LoadReason, PathPart};
+use annals_base::{Fresh, IdSource, Map, SystemClock, Value};
+use annals_messages::text::{JsonError, JsonStyle, json_loads};
+
+/// Returns an id for a tool call that has none: `pyd_ai_` and 32 hexadecimal digits.
+pub(crate) fn tool_call_id(fresh: &mut Fresh<'_>) -> String {
+    format!("pyd_ai_{}", fresh.uuid_v4().simple())
+}
+
+/// What is wrong so far.
+#[derive(Debug)]
+struct Problem {
+    path: Vec<PathPart>,
+    first: Vec<PathPart>,
+    reason: LoadReason,
+    count: usize,
+}
+
+impl Problem {
+    /// Widens this to the smallest place that holds the other as well.
+    fn join(mut self, other: Problem) -> Self {
+        let shared = self.path.iter().zip(&other.path).take_while(|(a, b)| a == b).count();
+        self.path.truncate(shared);
+        self.count += other.count;
+        self
+    }
+}
+
+/// Reads values and collects what is wrong with them.
+pub(super) struct Reader<'a> {
+    pub(super) fresh: Fresh<'a>,
+    path: Vec<PathPart>,
+    problem: Option<Problem>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads one value with `read`, which returns `None` only after telling the reader why.
+    pub(super) fn run<T>(
+        root: &'static str,
+        fresh: &'a mut Fresh<'_>,
+        read: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Result<T, LoadError> {
+        let fresh = fresh.reborrow();
+        let mut reader = Self { fresh, path: Vec::new(), problem: None };
+        let value = read(&mut reader);
+        match (reader.problem, value) {
+            (None, Some(value)) => Ok(value),
+            (Some(p), _) => Err(LoadError { root, path: p.path, first: p.first, reason: p.reason, problems: p.count }),
+            (None, None) => {
+                let reason = LoadReason::Expected { expected: "a readable value", found: "another".into() };
+                Err(LoadError { root, path: Vec::new(), first: Vec::new(), reason, problems: 1 })
+            }
+        }
+    }
+
+    fn add(&mut self, problem: Problem) {
+        self.problem = Some(match self.problem.take() {
+            Some(before) => before.join(problem),
+            None => problem,
+        });
+    }
+
+    fn fail_with(&mut self, reason: LoadReason) {
+        let path = self.path.clone();
+        self.add(Problem { first: path.clone(), path, reason, count: 1 });
+    }
+
+    /// Notes that the value at this place is not as expected.
+    pub(super) fn fail<T>(&mut self, expected: &'static str, value: &Value) -> Option<T> {
+        self.fail_with(LoadReason::Expected { expected, found: value.excerpt() });
+        None
+    }
+
+    /// Notes that the field `name` at this place is missing.
+    pub(super) fn missing<T>(&mut self, name: &str) -> Option<T> {
+        self.at(PathPart::Name(name.to_owned()), |reader| {
+            reader.fail_with(LoadReason::Missing);
+            None
+        })
+    }
+
+    /// Reads at a place inside this one.
+    pub(super) fn at<T>(&mut self, part: PathPart, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(part);
+        let value = read(self);
+        self.path.pop();
+        value
+    }
+
+    /// Reads a value that may have several shapes: whatever is wrong inside is wrong with the value as a whole.
+    pub(super) fn one_place<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.problem.take();
+        let value = read(self);
+        let inside = self.problem.take();
+        self.problem = before;
+        if let Some(problem) = inside {
+            self.add(Problem { path: self.path.clone(), ..problem });
+        }
+        value
+    }
+
+    /// Tries to read: `None` if anything is wrong, of which nothing is kept.
+    pub(super) fn attempt<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let before = self.problem.take();
+        let value = read(self);
+        let failed = std::mem::replace(&mut self.problem, before).is_some();
+        value.filter(|_| !failed)
+    }
+
+    /// Returns the members of an object.
+    pub(super) fn object(&mut self, value: Value) -> Option<Map> {
+        match value {
+            Value::Map(map) => Some(map),
+            other => self.fail("an object", &other),
+        }
+    }
+
+    /// Reads the first of the members `names` that is there, or else makes the value up with `default`.
+    pub(super) fn field<T: Wire>(
+        &mut self,
+        map: &mut Map,
+        names: &[&str],
+        default: impl FnOnce(&mut Fresh<'_>) -> Option<T>,
+    ) -> Option<T> {
+        for name in names {
+            if let Some(value) = map.get_mut(*name).map(std::mem::take) {
+                return self.at(PathPart::Name((*name).to_owned()), |reader| T::read(value, reader));
+            }
+        }
+        match default(&mut self.fresh) {
+            Some(value) => Some(value),
+            None => self.missing(names[0]),
+        }
+    }
+
+    /// Checks that the member `name`, if there is one, is `word`.
+    pub(super) fn tag(&mut self, map: &Map, name: &str, word: &'static str) -> Option<()> {
+        match map.get(name) {
+            Some(value) if value.as_str() != Some(word) => {
+                self.at(PathPart::Name(name.to_owned()), |reader| reader.fail(word, value))
+            }
+            _ => Some(()),
+        }
+    }
+}
+
+/// A type with a JSON form.
+pub(super) trait Wire: Sized {
+    /// Reads the value, or tells the reader what is wrong with it.
+    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self>;
+
+    /// Returns the value as it is dumped.
+    fn write(&self) -> Value;
+
+    /// Returns what a missing field of the type holds; `None` if it must not be missing.
+    fn absent(_fresh: &mut Fresh<'_>) -> Option<Self> {
+        None
+    }
+}
+
+impl Wire for Value {
+    fn read(value: Value, _: &mut Reader<'_>) -> Option<Self> {
+        Some(value)
+    }
+
+    fn write(&self) -> Value {
+        self.clone()
+    }
+
+    fn absent(_: &mut Fresh<'_>) -> Option<Self> {
+        Some(Value::Null)
+    }
+}
+
+impl Wire for String {
+    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+        match value {
+            Value::Str(text) => Some(text),
+            other => reader.fail("a text", &other),
+        }
+    }
+
+    fn write(&self) -> Value {
+        self.as_str().into()
+    }
+}
+
+impl Wire for bool {
+    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+        let read = match &value {
+            Value::Bool(b) => Some(*b),
+            Value::Int(0) => Some(false),
+            Value::Int(1) => Some(true),
+            Value::Float(x) if *x == 0.0 => Some(false),
+            Value::Float(x) if *x == 1.0 => Some(true),
+            Value::Str(text) => match text.to_ascii_lowercase().as_str() {
+                "1" | "t" | "true" | "y" | "yes" | "on" => Some(true),
+                "0" | "f" | "false" | "n" | "no" | "off" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        };
+        read.or_else(|| reader.fail("a truth value", &value))
+    }
+
+    fn write(&self) -> Value {
+        (*self).into()
+    }
+
+    fn absent(_: &mut Fresh<'_>) -> Option<Self> {
+        Some(false)
+    }
+}
+
+impl Wire for i64 {
+    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+        let read = match &value {
+            Value::Int(n) => Some(*n),
+            Value::Bool(b) => Some(i64::from(*b)),
+            Value::Float(x) if x.fract() == 0.0 && x.abs() < 9.2e18 => Some(*x as i64),
+            Value::Str(text) => {
+                let text = text.trim();
+                let integral = text.split_once('.').map_or(Some(text), |(whole, fraction)| {
+                    (!fraction.is_empty() && fraction.bytes().all(|byte| byte == b'0')).then_some(whole)
+                });
+                integral.and_then(without_underscores).and_then(|text| text.parse().ok())
+            }
+            _ => None,
+        };
+        let expected = if int_digits(&value).is_some() { "an integer of 64 bits" } else { "an integer" };
+        read.or_else(|| reader.fail(expected, &value))
+    }
+
+    fn write(&self) -> Value {
+        (*self).into()
+    }
+}
+
+impl Wire for f64 {
+    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+        let read = match &value {
+            Value::Float(x) => Some(*x),
+            Value::Bool(b) => Some(f64::from(u8::from(*b))),
+            Value::Str(text) => without_underscores(text.trim()).and_then(|text| text.parse().ok()),
+            other => int_digits(other).and_then(|digits| digits.parse().ok()),
+        };
+        read.or_else(|| reader.fail("a number", &value))
+    }
+
+    fn write(&self) -> Value {
+        (*self).into()
+    }
+}
+
+/// The form that is hashed: as Python's `json.dumps(sort_keys=True)`, with nothing between the parts.
+pub(super) const DIGEST: JsonStyle = JsonStyle { ascii: true, sorted: true, ..COMPACT_PYTHON };
+/// As Python's `json.dumps`, with nothing between the parts.
+pub(super) const COMPACT_PYTHON: JsonStyle = JsonStyle { python_floats: true, ..JsonStyle::PYDANTIC };
+
+/// Returns the decimal digits of an integer of any size; `None` if the value is no integer.
+pub(super) fn int_digits(value: &Value) -> Option<String> {
+    match value {
+        Value::Int(n) => Some(n.to_string()),
+        Value::UInt(n) => Some(n.to_string()),
+        other => other.big_integer().map(str::to_owned),
+    }
+}
+
+/// Returns the digits of a number without the `_` that may stand between two of them.
+pub(super) fn without_underscores(text: &str) -> Option<String> {
+    let misplaced = text.starts_with('_') || text.ends_with('_') || text.contains("__");
+    (!misplaced).then(|| text.replace('_', ""))
+}
+
+impl Wire for Map {
+    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.object(value)
+    }
+
+    fn write(&self) -> Value {
+        self.clone().into()
+    }
+}
+
+impl<T: Wire> Wire for Vec<T> {
+    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+        let items = match value {
+            Value::List(items) => items,
+            other => return reader.fail("a list", &other),
+        };
+        let mut out = Vec::with_capacity(items.len());
+        for (index, item) in items.into_iter().enumerate() {
+            out.push(reader.at(PathPart::Index(index), |reader| T::read(item, reader)));
+        }
+        out.into_iter().collect()
+    }
+
+    fn write(&self) -> Value {
+        Value::List(self.iter().map(Wire::write).collect())
+    }
+}
+
+impl<T: Wire> Wire for Option<T> {
+    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+        if value.is_null() { Some(None) } else { T::read(value, reader).map(Some) }
+    }
+
+    fn write(&self) -> Value {
+        self.as_ref().map_or(Value::Null, Wire::write)
+    }
+
+    fn absent(_: &mut Fresh<'_>) -> Option<Self> {
+        Some(None)
+    }
+}
+
+/// Reads a JSON text.
+pub(super) fn read_text<T: Wire>(root: &'static str, text: &[u8], fresh: &mut Fresh<'_>) -> Result<T, LoadError> {
+    let read = std::str::from_utf8(text).map_err(|error| JsonError::Utf8 { at: error.valid_up_to() });
+    match read.and_then(|text| json_loads(text, true)) {
+        Ok(value) => read_value(root, value, fresh),
+        Err(error) => {
+            let (path, reason) = (Vec::new(), LoadReason::Syntax(error));
+            Err(LoadError { root, path: path.clone(), first: path, reason, problems: 1 })
+        }
+    }
+}
+
+/// Reads a value.
+pub(super) fn read_value<T: Wire>(root: &'static str, value: Value, fresh: &mut Fresh<'_>) -> Result<T, LoadError> {
+    Reader::run(root, fresh, |reader| T::read(value, reader))
+}
+
+/// Reads a value from serde.
+pub(super) fn deserialize<'de, T: Wire, D: Deserializer<'de>>(
+    root: &'static str,
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let (value, mut ids) = (Value::deserialize(deserializer)?, IdSource::new());
+    read_value(root, value, &mut Fresh::new(&SystemClock, &mut ids)).map_err(D::Error::custom)
+}
