@@ -8,7 +8,7 @@ use crate::store::{CheckpointRecord, Source};
 ///
 /// # Example
 /// ```
-/// use annals::prelude::*;
+/// use annals_graph::prelude::*;
 /// use annals::history::HistoryFilter;
 /// use annals::store::Source;
 ///

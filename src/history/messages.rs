@@ -12,7 +12,7 @@ use crate::store::{ItemIndexRef, ItemRange, StoreError};
 /// # Example: what a model asked of a tool, and what came of it
 /// ```
 /// use annals::history::MessageQuery;
-/// use annals::prelude::*;
+/// use annals_graph::prelude::*;
 ///
 /// # fn main() -> Result<()> {
 /// # let schema = DynSchema::new().messages("messages").build();
@@ -106,7 +106,7 @@ impl Snapshot {
     ///
     /// # Example
     /// ```
-    /// use annals::prelude::*;
+    /// use annals_graph::prelude::*;
     /// use annals::store::ItemRange;
     ///
     /// # fn main() -> Result<()> {

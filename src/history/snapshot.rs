@@ -198,7 +198,7 @@ impl Snapshot {
     ///
     /// # Example
     /// ```
-    /// use annals::prelude::*;
+    /// use annals_graph::prelude::*;
     ///
     /// #[derive(State, Clone, Default)]
     /// struct Plan { #[channel(last)] city: String }

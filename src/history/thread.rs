@@ -74,7 +74,7 @@ impl Thread {
     ///
     /// # Example
     /// ```
-    /// use annals::prelude::*;
+    /// use annals_graph::prelude::*;
     ///
     /// #[derive(State, Clone, Default)]
     /// struct Draft { #[channel(last)] text: String }

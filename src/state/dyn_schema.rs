@@ -15,7 +15,7 @@ use super::schema::{Presence, Schema};
 ///
 /// # Example
 /// ```
-/// use annals::prelude::*;
+/// use annals_graph::prelude::*;
 ///
 /// let schema = DynSchema::new()
 ///     .messages("messages")
@@ -148,7 +148,7 @@ impl DynSchema {
     ///
     /// # Example: what is removed and added again moves to the end
     /// ```
-    /// use annals::prelude::*;
+    /// use annals_graph::prelude::*;
     ///
     /// # fn main() -> Result<()> {
     /// let schema = DynSchema::new().delta_messages("messages").build();
@@ -203,7 +203,7 @@ impl DynSchema {
     ///
     /// # Example
     /// ```
-    /// use annals::prelude::*;
+    /// use annals_graph::prelude::*;
     ///
     /// let schema = DynSchema::new().append("log").last("topic");
     /// let same = schema.merge(DynSchema::new().last("log").last("draft").private());

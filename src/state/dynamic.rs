@@ -39,7 +39,7 @@ impl DynState {
     ///
     /// # Example
     /// ```
-    /// use annals::prelude::*;
+    /// use annals_graph::prelude::*;
     ///
     /// # fn main() -> Result<()> {
     /// let graph = StateGraph::with_schema(DynSchema::new().last("a").last("b").build())
@@ -67,7 +67,7 @@ impl DynState {
     ///
     /// # Example
     /// ```
-    /// use annals::prelude::*;
+    /// use annals_graph::prelude::*;
     /// use annals::state::ROOT;
     ///
     /// # fn main() -> Result<()> {
@@ -153,7 +153,7 @@ impl DynCell {
 ///
 /// # Example
 /// ```
-/// use annals::prelude::*;
+/// use annals_graph::prelude::*;
 ///
 /// let change = DynUpdate::new().set("topic", "boats").set("n", 3);
 /// # let _ = change;
@@ -186,7 +186,7 @@ impl DynUpdate {
     ///
     /// # Example
     /// ```
-    /// use annals::prelude::*;
+    /// use annals_graph::prelude::*;
     ///
     /// # fn main() -> Result<()> {
     /// let schema = DynSchema::new().last("n").build();

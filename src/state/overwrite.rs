@@ -10,7 +10,7 @@ use crate::base::{Codec, Payload, PayloadRef, Value};
 ///
 /// # Example
 /// ```
-/// use annals::prelude::*;
+/// use annals_graph::prelude::*;
 ///
 /// fn add(old: i64, new: i64) -> i64 {
 ///     old + new

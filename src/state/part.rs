@@ -8,7 +8,7 @@ use super::State;
 ///
 /// # Example
 /// ```
-/// use annals::prelude::*;
+/// use annals_graph::prelude::*;
 ///
 /// #[derive(State, Clone, Default)]
 /// struct Chat {

@@ -47,7 +47,7 @@ impl<S: Clone + Send + Sync + 'static> Schema<S> {
     ///
     /// # Example
     /// ```
-    /// use annals::prelude::*;
+    /// use annals_graph::prelude::*;
     ///
     /// #[derive(State, Clone, Default)]
     /// struct Old { #[channel(last)] size: String }

@@ -260,7 +260,7 @@ impl Store {
     ///
     /// # Example
     /// ```
-    /// use annals::prelude::*;
+    /// use annals_graph::prelude::*;
     ///
     /// #[derive(State, Clone, Default)]
     /// struct Note { #[channel(last)] text: String }

@@ -346,6 +346,7 @@
 //! use annals::base::Map;
 //! use annals::message::{OpenAiOptions, TrimOptions, convert_to_messages, convert_to_openai_messages, trim_messages};
 //! use annals_graph::prelude::*;
+//! use annals_pydantic_ai::RunHistory;
 //! use serde_json::json;
 //!
 //! #[derive(State, Clone, Default)]
@@ -368,7 +369,7 @@
 //!     city: String,
 //! }
 //!
-//! # fn main() -> Result<()> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let graph = StateGraph::<Agent>::new()
 //!     .node("model", |agent: &Agent| {
 //!         let options = TrimOptions::new(4_000).include_system(true).start_on(["human"]);

@@ -86,7 +86,7 @@ impl Snapshot {
     /// ```
     /// use annals::history::{ExportOptions, Framing};
     /// use annals::message::OpenAiFormat;
-    /// use annals::prelude::*;
+    /// use annals_graph::prelude::*;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let schema = DynSchema::new().messages("messages").build();

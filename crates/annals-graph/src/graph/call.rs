@@ -363,7 +363,7 @@ impl<R> Started<R> {
     ///
     /// # Example
     /// ```
-    /// use annals::prelude::*;
+    /// use annals_graph::prelude::*;
     ///
     /// async fn double(n: i64) -> NodeResult<i64> {
     ///     Ok(n * 2)
@@ -381,7 +381,7 @@ impl<R> Started<R> {
     ///     }
     /// })
     /// .compile()?;
-    /// assert_eq!(annals::block_on(main.run(()).concurrency_max(1).ainvoke(4))?.value(), Some(&8));
+    /// assert_eq!(annals_graph::block_on(main.run(()).concurrency_max(1).ainvoke(4))?.value(), Some(&8));
     /// # Ok(())
     /// # }
     /// ```
