@@ -315,7 +315,12 @@ impl Machine {
             }
             Some(_) => false,
             None if self.graph.entry => layout.holds_message(&self.head.state, INPUT as usize, id),
-            None => (0..layout.len()).any(|field| layout.holds_message(&self.head.state, field, id)),
+            None => {
+                let node = self.tasks[slot].given_as();
+                let reads = node.and_then(|node| self.graph.nodes[node].reads.as_deref());
+                let is_read = |field: &usize| reads.is_none_or(|reads| reads.contains(field));
+                (0..layout.len()).filter(is_read).any(|field| layout.holds_message(&self.head.state, field, id))
+            }
         }
     }
 
