@@ -29,7 +29,7 @@ impl Machine {
             Start::Input(writes) => self.begin_input(NodeOutput::update(writes))?,
             Start::Command(command) => self.begin_command(command, addressed)?,
             Start::Continue => {
-                if self.head.checkpoint.is_none() {
+                if self.head.is_blank() {
                     return Err(RunError::EmptyInput);
                 }
                 self.plan_head();
@@ -54,7 +54,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Takes a command. On a thread without checkpoints it is the input as well, which the reference takes it for.
+    /// Takes a command. On a blank head it is the input as well, as in the reference.
     fn begin_command(&mut self, mut command: Command, addressed: bool) -> Result<(), RunError> {
         // Null is no answer.
         let resume = command.resume.take().filter(|answer| !answer.is_null());
@@ -70,7 +70,7 @@ impl Machine {
         self.check_resume(resume.as_ref(), addressed)?;
         let seed = self.ids.random();
         let mut writes = command_writes(&self.graph, command.clone(), seed)?;
-        if self.head.checkpoint.is_some() {
+        if !self.head.is_blank() {
             self.plan_head();
             return self.begin_resumed(writes, resume, addressed);
         }

@@ -161,6 +161,11 @@ impl Head {
         }
     }
 
+    /// Returns whether no channel was ever written: the thread has no checkpoint, or one of an update that wrote nothing.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.version_max == 0
+    }
+
     /// Returns the step of the checkpoint, -2 on a new thread.
     pub(crate) fn step(&self) -> i64 {
         self.checkpoint.map_or(-2, |checkpoint| checkpoint.step)
