@@ -98,7 +98,10 @@ impl Machine {
     pub(super) fn begin_input(&mut self, output: NodeOutput) -> Result<(), RunError> {
         let record = self.records();
         let stored = self.stored_command_writes()?;
-        self.apply_stored(stored)?;
+        let before = self.head.updated.clone();
+        let changed = self.apply_stored(stored)?;
+        // The tasks of the unfinished superstep are still due, besides those that the commands made due.
+        self.head.updated = before.map(|before| before.into_iter().chain(changed).collect());
         self.plan_head();
         if !self.tasks.is_empty() {
             abandon(&self.graph, &mut self.head, &mut self.tasks, &mut self.changes, record)?;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use annals::store::Source;
 use annals_graph::prelude::*;
 use annals_graph::{RunOn, StateSnapshot};
 
@@ -269,6 +270,31 @@ fn a_change_that_comes_with_an_answer_takes_the_place_of_an_earlier_answer() {
         let left = graph.invoke(&thread, second).unwrap();
         assert_eq!((left.is_done(), left.interrupts().len()), if changed { (false, 1) } else { (true, 0) });
     }
+}
+
+#[test]
+fn a_new_input_drops_a_superstep_that_a_command_changed() {
+    let graph = StateGraph::<Work>::new()
+        .node("ends", |_: &Work| log("ends"))
+        .node("ask", |_: &Work, context: &Context| {
+            let answers = [context.interrupt(1)?, context.interrupt(2)?];
+            log(&answers.map(|answer| answer.as_str().unwrap_or_default().to_owned()).concat())
+        })
+        .edge(START, "ends")
+        .edge(START, "ask")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    graph.invoke(&thread, Work::update()).unwrap();
+    // The command answers one interrupt of two, so its change waits for the end of the superstep.
+    let asked = graph.invoke(&thread, Command::resume("a").and_update(Work::update().n(1))).unwrap();
+    assert_eq!(asked.interrupts().len(), 1);
+    graph.invoke(&thread, Work::update()).unwrap();
+    let input = thread.history().unwrap().map(Result::unwrap).find(|s| s.source() == Source::Input).unwrap();
+    thread.store().clear_head_cache();
+    assert_eq!(input.next().collect::<Vec<_>>(), [START], "the tasks of the superstep that was dropped are not due");
+    let listed = graph.get_state(&input).unwrap();
+    assert_eq!(listed.next, [START], "nor are they listed");
 }
 
 #[test]
