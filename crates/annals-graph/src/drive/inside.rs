@@ -7,9 +7,9 @@ use crate::base::{CheckpointId, IdSource, Namespace, Value};
 use crate::error::Error;
 use crate::exec::{EventMask, Machine, Recording, Request, RunError, Saving, Start, Status};
 use crate::graph::{
-    CallBegan, CompiledGraph, Context, GivenFields, Graph, INPUT, Interrupted, IntoNode, Left, NodeBody, NodeFuture,
-    NodeInput, NodeOutput, NodeResult, Persistence, Scope, Signal, StartNode, Takes, VALUE, Work, task_namespace,
-    without_tasks,
+    Around, CallBegan, CompiledGraph, Context, GivenFields, Graph, INPUT, Interrupted, IntoNode, Left, NodeBody,
+    NodeFuture, NodeInput, NodeOutput, NodeResult, Persistence, Scope, Signal, StartNode, Takes, VALUE, Work,
+    task_namespace, without_tasks,
 };
 use crate::history::Thread;
 use crate::state::erased::{Returned, field_of, returned_writes, shared_writes};
@@ -59,10 +59,13 @@ impl Inside {
             path = without_tasks(&path);
         }
         let namespace = Namespace::new(path)?;
-        let thread = match (graph.persistence, &outer.thread) {
-            (Persistence::Stateless, _) | (_, None) => None,
-            _ => host.thread.as_ref().map(|thread| thread.with_namespace(namespace.clone())),
+        // A graph that keeps its state does so also inside a stateless graph.
+        let stores = match graph.persistence {
+            Persistence::Stateless => false,
+            Persistence::PerInvocation => outer.thread.is_some(),
+            Persistence::PerThread => true,
         };
+        let thread = host.thread.as_ref().filter(|_| stores).map(|thread| thread.with_namespace(namespace.clone()));
         Ok(Self { host, namespace, thread, call, before })
     }
 }
@@ -235,24 +238,18 @@ fn note_began(graph: &Graph, context: &Context, call: usize, begins: &Begins) {
 /// Says where a run inside the task of a context is recorded, and where those around it stand.
 fn recorded(context: &Context, host: &RunHost, thread: &Thread) -> Recording {
     let outer = context.parts();
-    let (mut parents, mut heads) = (Vec::new(), Vec::new());
-    if let Some(around) = &outer.around {
-        // What a run that was started at the checkpoint of a graph inside names for itself is of the past.
-        parents.extend(around.parents.iter().filter(|(namespace, _)| *namespace != outer.namespace).cloned());
-        heads.extend(around.heads.iter().cloned());
-        if outer.calls.graph.is_none() {
-            heads.push((outer.namespace.clone(), around.head));
-        }
-    }
-    parents.extend(outer.checkpoint.map(|checkpoint| (outer.namespace.clone(), checkpoint)));
+    let (parents, heads) = match Around::below(outer) {
+        Some(Around { parents, heads, .. }) => (parents, heads),
+        None => ([].into(), [].into()),
+    };
     Recording {
         thread: thread.id().clone(),
         namespace: thread.namespace().clone(),
         head: None,
         run: host.run,
         metadata: host.metadata.clone(),
-        parents: parents.into(),
-        around: heads.into(),
+        parents,
+        around: heads,
         addressed: false,
         forked_from: None,
     }

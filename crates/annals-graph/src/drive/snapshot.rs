@@ -253,7 +253,7 @@ fn snapshot(
             snapshot.next.push(name.clone());
             snapshot.interrupts.extend(interrupts.iter().cloned());
         }
-        let child = task.node.and_then(|node| graph.nodes[node].body.child.as_deref());
+        let child = task.node.and_then(|node| graph.nodes[node].stored_child());
         let state = match child {
             Some(child) => Some(task_state(child, thread, &task_namespace(namespace, &name, task.id), subgraphs)?),
             None => None,

@@ -152,7 +152,7 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         step: outer.step,
         stop: outer.stop,
         scope: Arc::clone(&outer.scope),
-        around: outer.around.as_ref().map(|around| below(around, outer)),
+        around: Around::below(outer),
         resuming: outer.resuming,
         attempt: 1,
         first_attempt_at: outer.first_attempt_at,
@@ -163,17 +163,6 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         life: Life::called(caller, call.timeout),
     });
     CallJob { call, context, path: text, stored, first_index }
-}
-
-/// Returns where the graphs around a call stand: its caller's graph is one of them.
-fn below(around: &Around, outer: &ContextParts) -> Around {
-    let above = outer.checkpoint.map(|checkpoint| (outer.namespace.clone(), checkpoint));
-    let own = outer.calls.graph.is_none().then(|| (outer.namespace.clone(), around.head));
-    Around {
-        parents: around.parents.iter().cloned().chain(above).collect(),
-        heads: around.heads.iter().cloned().chain(own).collect(),
-        head: around.head,
-    }
 }
 
 /// Returns the id of a call: a hash of where its caller stands and of its number in an attempt there.

@@ -488,11 +488,7 @@ impl Machine {
             step: self.step,
             stop: self.stop,
             scope: Arc::clone(&self.scope),
-            around: self.recording.as_ref().map(|recording| Around {
-                parents: Arc::clone(&recording.parents),
-                heads: Arc::clone(&recording.around),
-                head: self.committed,
-            }),
+            around: self.around(),
             resuming: self.resuming,
             attempt,
             first_attempt_at,
@@ -518,6 +514,18 @@ impl Machine {
             seed: self.ids.random(),
             after: Duration::ZERO,
             graph: Arc::clone(&self.graph),
+        }
+    }
+
+    /// Returns where the graph stands, and those around it. A stateless graph stands nowhere itself.
+    fn around(&self) -> Option<Around> {
+        match &self.recording {
+            Some(recording) => Some(Around {
+                parents: Arc::clone(&recording.parents),
+                heads: Arc::clone(&recording.around),
+                head: self.committed,
+            }),
+            None => Around::below(self.above.as_ref()?.parts()),
         }
     }
 

@@ -204,7 +204,7 @@ impl Machine {
             None => None,
         };
         let name: Arc<str> = task.name(&self.graph).into();
-        let has_graph = task.node.is_some_and(|node| self.graph.nodes[node].body.child.is_some());
+        let has_graph = task.node.is_some_and(|node| self.graph.nodes[node].stored_child().is_some());
         Ok(CheckpointTask {
             id: task.id,
             result,

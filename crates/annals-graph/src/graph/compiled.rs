@@ -169,6 +169,13 @@ pub(crate) struct Node {
     pub(crate) function: &'static str,
 }
 
+impl Node {
+    /// Returns the graph that is the node, if it stores checkpoints of its own.
+    pub(crate) fn stored_child(&self) -> Option<&Arc<Graph>> {
+        self.body.child.as_ref().filter(|child| child.persistence != Persistence::Stateless)
+    }
+}
+
 /// The edges that leave a node.
 #[derive(Default)]
 pub(crate) struct Outgoing {

@@ -94,6 +94,25 @@ pub(crate) struct Around {
     pub(crate) head: Option<CheckpointId>,
 }
 
+impl Around {
+    /// Returns where the graphs stand around one that runs in a task, or around a task that is called there.
+    pub(crate) fn below(outer: &ContextParts) -> Option<Self> {
+        let around = outer.around.as_ref()?;
+        let parent = outer.checkpoint.map(|checkpoint| (outer.namespace.clone(), checkpoint));
+        // A called task stands in the graph of its caller, which is counted there.
+        let counts = parent.is_some() && outer.calls.graph.is_none();
+        let head = counts.then(|| (outer.namespace.clone(), around.head));
+        // A run that was started at a checkpoint of this very graph names that one as well: it is of the past.
+        let others =
+            around.parents.iter().filter(|(of, _)| parent.as_ref().is_none_or(|(namespace, _)| namespace != of));
+        Some(Self {
+            parents: others.cloned().chain(parent.clone()).collect(),
+            heads: around.heads.iter().cloned().chain(head).collect(),
+            head: around.head,
+        })
+    }
+}
+
 /// The reason for which a task cannot end, as a subgraph or an interrupt gave it.
 #[derive(Clone, Debug)]
 pub(crate) enum Signal {

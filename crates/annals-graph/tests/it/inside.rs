@@ -182,3 +182,62 @@ fn what_a_node_emits_is_streamed_before_the_node_has_ended() {
     assert!(matches!(part.data, StreamData::Custom(ref value) if *value == "ann"), "{part:?}");
     assert!(stream.next().is_none());
 }
+
+#[test]
+fn a_stateless_subgraph_has_no_state_to_look_at() {
+    let inner = StateGraph::<Inner>::new()
+        .node("ask", |_: &Inner, context: &Context| {
+            let answer = context.interrupt("which?")?;
+            Ok(Inner::update().topic(answer.as_str().unwrap_or("?")))
+        })
+        .edge(START, "ask")
+        .persistence(Persistence::Stateless)
+        .compile()
+        .unwrap();
+    let graph = around(inner);
+    let thread = thread();
+    graph.invoke(&thread, Outer::update().topic("red")).unwrap();
+    for state in [graph.get_state(&thread).unwrap(), graph.state_with_subgraphs(&thread).unwrap()] {
+        assert_eq!((state.tasks[0].name.as_str(), &state.tasks[0].state), ("inner", &None));
+    }
+    assert!(graph.get_subgraphs(true).is_empty());
+    let drawing = graph.get_graph(9);
+    assert!(drawing.nodes.iter().any(|node| node.id == "inner"), "it is drawn as a node: {drawing:?}");
+    let done = graph.invoke(&thread, Command::resume("blue")).unwrap();
+    assert_eq!(done.state().topic, "blue!");
+}
+
+#[test]
+fn a_subgraph_that_keeps_its_state_keeps_it_inside_a_stateless_one() {
+    let counts = StateGraph::<Inner>::new()
+        .node("count", |s: &Inner| Ok(Inner::update().own(s.own + 1).total(s.own + 1)))
+        .edge(START, "count")
+        .persistence(Persistence::PerThread)
+        .compile()
+        .unwrap();
+    let stateless = StateGraph::<Inner>::new()
+        .node("counts", counts)
+        .edge(START, "counts")
+        .persistence(Persistence::Stateless)
+        .compile()
+        .unwrap();
+    let (graph, store) = (around(stateless), place(module_path!()));
+    for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
+        let thread = store.thread(format!("{durability:?}")).unwrap();
+        for expected in [1, 1 + 2, 1 + 2 + 3] {
+            let done = graph.run(&thread).durability(durability).invoke(Outer::update().topic("red")).unwrap();
+            assert_eq!(done.state().total, expected, "{durability:?}");
+            thread.store().clear_head_cache();
+        }
+        let namespaces = store.backend().namespaces(thread.id()).unwrap();
+        assert_eq!(namespaces.iter().map(|of| of.as_str()).collect::<Vec<_>>(), ["", "inner|counts"]);
+        // A branch of the parent graph takes that state along.
+        let second = thread.history().unwrap().map(Result::unwrap).filter(|s| s.next().eq(["inner"])).nth(1);
+        if let Some(second) = second {
+            let again = graph.run(&second).durability(durability).invoke(Input::Continue).unwrap();
+            assert_eq!(again.state().total, 1 + 2, "{durability:?}");
+        }
+        assert!(store.check().unwrap().problems.is_empty());
+    }
+    assert_eq!(graph.invoke((), Outer::update().topic("red")).unwrap().state().total, 1, "nothing is stored");
+}

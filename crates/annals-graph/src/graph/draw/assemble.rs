@@ -58,8 +58,10 @@ fn subgraphs(graph: &Graph, recurse: bool) -> Vec<(String, String)> {
     found
 }
 
+/// Returns the graphs that are nodes and store checkpoints, by the names of the nodes. A stateless graph is not shown as a
+/// subgraph, as in the reference.
 fn children(graph: &Graph) -> impl Iterator<Item = (&str, &Arc<Graph>)> {
-    graph.nodes.iter().filter_map(|node| Some((&*node.name, node.body.child.as_ref()?)))
+    graph.nodes.iter().filter_map(|node| Some((&*node.name, node.stored_child()?)))
 }
 
 fn draw(graph: &Graph, depth: usize) -> Drawing {
