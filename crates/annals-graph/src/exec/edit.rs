@@ -285,6 +285,7 @@ impl<'a> Editor<'a> {
             _ => None,
         };
         self.head.metadata.clone_from(&self.recording.metadata);
+        self.head.parents = Arc::clone(&self.recording.parents);
         self.head.checkpoint = Some(HeadCheckpoint { id, step, source });
         self.head.updated = None;
         self.head.pending.clear();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::id::NULL_TASK;
-use crate::base::{CheckpointId, ListRef, TaskId, WriteValue};
+use crate::base::{CheckpointId, ListRef, Namespace, TaskId, WriteValue};
 use crate::channel::Barrier;
 use crate::graph::{Graph, Interrupt, Join, NodeOutput, SendTo};
 use crate::state::{FieldKind, StateRef};
@@ -21,6 +21,8 @@ pub(crate) struct Head {
     pub(crate) parent: Option<CheckpointId>,
     /// What the caller of its run noted: the text of a JSON object.
     pub(crate) metadata: Option<String>,
+    /// The parent graphs, outermost first, and their checkpoints when this one was made.
+    pub(crate) parents: Arc<[(Namespace, CheckpointId)]>,
     pub(crate) state: StateRef,
     /// Whether a channel holds something.
     pub(crate) present: Vec<bool>,
@@ -123,6 +125,7 @@ impl Head {
             checkpoint: None,
             parent: None,
             metadata: None,
+            parents: [].into(),
             state: graph.layout.initial(),
             present,
             versions: vec![0; channels],

@@ -40,6 +40,7 @@ impl<'a> Loader<'a> {
             Some(HeadCheckpoint { id: checkpoint.point.checkpoint, step: checkpoint.step, source: checkpoint.source });
         loader.head.parent = checkpoint.parent;
         loader.head.metadata.clone_from(&checkpoint.metadata);
+        loader.head.parents = Arc::clone(&checkpoint.parents);
         loader.head.recorded = checkpoint.tasks.iter().map(|task| task.id).collect();
         for channel in &record.channels {
             loader.head.version_max = loader.head.version_max.max(channel.version);

@@ -26,7 +26,10 @@ impl Machine {
         let after = parent.max(self.committed).max(around);
         let id = self.ids.checkpoint(self.now, step, after.as_ref());
         self.head.parent = parent;
-        self.head.metadata = self.recording.as_ref().and_then(|recording| recording.metadata.clone());
+        if let Some(recording) = &self.recording {
+            self.head.metadata.clone_from(&recording.metadata);
+            self.head.parents = Arc::clone(&recording.parents);
+        }
         self.head.checkpoint = Some(HeadCheckpoint { id, step, source });
         self.step += 1;
         self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step, Order::Run);

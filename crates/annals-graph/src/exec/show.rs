@@ -162,7 +162,7 @@ impl Machine {
         for task in &self.tasks {
             tasks.push(self.checkpoint_task(task)?);
         }
-        let (thread, parents) = (recording.thread.clone(), Arc::clone(&recording.parents));
+        let (thread, parents) = (recording.thread.clone(), Arc::clone(&self.head.parents));
         let part = CheckpointPart {
             thread,
             namespace: self.namespace.clone(),

@@ -180,3 +180,37 @@ fn a_replay_of_the_end_of_a_run_that_was_saved_there_finds_the_state_of_its_subg
     assert_eq!(last(&forked), "after e 3");
     assert!(thread.store().check().unwrap().problems.is_empty());
 }
+
+#[test]
+fn a_streamed_checkpoint_names_the_parents_that_are_stored_with_it() {
+    let inner = StateGraph::<Inner>::new()
+        .node("one", |s: &Inner| Ok(Inner::update().visits(s.visits + 1)))
+        .node("two", |s: &Inner| Ok(Inner::update().visits(s.visits + 1)))
+        .edge(START, "one")
+        .edge("one", "two")
+        .interrupt_after(["one"])
+        .compile()
+        .unwrap();
+    let (graph, thread) = (parent(inner), new_thread("t"));
+    graph.invoke(&thread, Outer::update().topic("a")).unwrap();
+    let tasks = graph.get_state(&thread).unwrap().tasks;
+    let Some(TaskState::Namespace(path)) = &tasks[0].state else { panic!("{tasks:?}") };
+    let inside = thread.in_namespace(path.as_str()).unwrap().head().unwrap().unwrap();
+    let mut shown = 0;
+    for _ in 0..2 {
+        // The first run replays the subgraph on a branch of the parent graph, the second goes on.
+        let run = if shown == 0 { graph.run(&inside) } else { graph.run(&thread) };
+        for part in run
+            .durability(Durability::Sync)
+            .subgraphs(true)
+            .stream(Input::Continue, &[StreamMode::Checkpoints])
+            .unwrap()
+        {
+            let StreamData::Checkpoint(part) = part.unwrap().data else { continue };
+            let stored = thread.in_namespace(part.namespace.as_str()).unwrap().at(part.checkpoint).unwrap();
+            assert_eq!(part.parents, stored.record().parents, "{part:?}");
+            shown += 1;
+        }
+    }
+    assert!(shown > 4, "{shown}");
+}
