@@ -78,6 +78,9 @@ pub(crate) struct Demo {
     /// Approve the report; also run in a store that holds other threads
     #[arg(long, short)]
     pub(crate) yes: bool,
+    /// Print the graph of the workflow and exit; with --json as nodes and edges
+    #[arg(long, conflicts_with_all = ["folder", "yes", "kill_after", "kill_after_commits"])]
+    pub(crate) drawing: bool,
     /// Abort the process once N supersteps of this run are committed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) kill_after: Option<u64>,

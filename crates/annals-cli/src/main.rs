@@ -8,6 +8,7 @@ mod changed;
 mod check;
 mod demo;
 mod diff;
+mod drawing;
 mod errors;
 mod fork;
 mod lines;

@@ -139,6 +139,16 @@ fn the_demo_finds_what_is_in_the_files() {
 }
 
 #[test]
+fn the_demo_draws_its_graph_without_a_store() {
+    let bench = Bench::new();
+    let text = bench.text(&["demo", "--drawing"]);
+    assert!(text.contains("│ analyse │") && text.lines().any(|line| line.trim() == "▼"), "{text}");
+    let drawing = bench.json(&["demo", "--drawing"]);
+    assert_eq!(drawing["edges"][0], json!({ "source": "__start__", "target": "list" }));
+    assert!(bench.disk().is_empty(), "no store was created");
+}
+
+#[test]
 fn the_demo_waits_for_an_answer_as_long_as_it_takes() {
     let bench = Bench::new();
     let waiting = bench.text(&["demo", "notes"]);

@@ -5,7 +5,8 @@
 //! command goes on.
 //!
 //! JSON, at the end: `{"schema": 1, "store", "thread", "folder", "status": "approved" | "rejected" | "waiting",
-//! "question", "report", "ran_now": {node: n}, "remembered": {node: n}, "end", "what_if_end"}`.
+//! "question", "report", "ran_now": {node: n}, "remembered": {node: n}, "end", "what_if_end"}`. With `--drawing`:
+//! `{"schema": 1, "nodes": [{"id", ..}], "edges": [{"source", "target", "data"?, "conditional"?}]}`.
 
 mod files;
 mod graph;
@@ -30,7 +31,7 @@ use crate::errors::Failure;
 use crate::output::{Output, count, cut, escape, safe_lines, size};
 use crate::point::short;
 use crate::words::question;
-use crate::{diff, log};
+use crate::{diff, drawing, log};
 
 use graph::{Research, TOP_TERMS, graph, is_yes};
 use plan::{Plan, command};
@@ -42,6 +43,9 @@ const WHAT_IF_TERMS: u32 = 3;
 const REPORT_LINES: usize = 18;
 
 pub(crate) fn run(args: &args::Demo, store: Option<&Path>, out: &mut Output) -> Result<u8, Failure> {
+    if args.drawing {
+        return draw(out);
+    }
     let (plan, started) = (Plan::of(args, store)?, now());
     let closing = work(args, &plan, out)?;
     // The store is closed by now: the file holds everything.
@@ -50,6 +54,23 @@ pub(crate) fn run(args: &args::Demo, store: Option<&Path>, out: &mut Output) -> 
         heading(out, "Done")?;
         say(out, || format!("  {closing}; the file has {}, {} ms", size(bytes), started.elapsed().as_millis()))?;
         look_around(&plan, out)?;
+    }
+    Ok(0)
+}
+
+/// Prints the graph of the workflow; no store is opened.
+fn draw(out: &mut Output) -> Result<u8, Failure> {
+    let drawing = graph()?.get_graph(0);
+    if out.is_json() {
+        let mut document = json!({ "schema": 1 });
+        for member in ["nodes", "edges"] {
+            document[member] = drawing.to_json()[member].take();
+        }
+        out.json(&document)?;
+        return Ok(0);
+    }
+    for line in drawing::text(&drawing).lines() {
+        out.line(escape(line))?;
     }
     Ok(0)
 }

@@ -5,7 +5,6 @@
 mod assemble;
 mod dot;
 mod mermaid;
-mod text;
 mod walk;
 
 use serde::{Serialize, Serializer};
@@ -34,30 +33,6 @@ use super::END;
 /// assert_eq!(drawing.edges.len(), 4);
 /// assert_eq!(drawing.edges[1].label.as_deref(), Some("clear"));
 /// assert!(drawing.to_mermaid(false).contains("ask -. &nbsp;clear&nbsp; .-> answer;"));
-/// let text = r"
-///   ┌───────────┐
-///   │ __start__ │
-///   └─────┬─────┘
-///         │
-///         ▼
-/// ┌───────────────┐
-/// │ ask ↺ unclear │
-/// └───────┬───────┘
-///         ┊
-///         ┊
-///       clear
-///         ┊
-///         ▼
-///    ┌─────────┐
-///    │ answer  │
-///    └────┬────┘
-///         │
-///         ▼
-///    ┌─────────┐
-///    │ __end__ │
-///    └─────────┘
-/// ";
-/// assert_eq!(drawing.to_text(), text.trim_start_matches('\n'));
 /// # Ok(())
 /// # }
 /// ```
@@ -101,7 +76,7 @@ impl DrawingNode {
 
     /// Returns the metadata as lines of text. A value that is not a text, a number, a boolean or a list of these is
     /// left out.
-    fn notes(&self) -> Vec<String> {
+    pub fn notes(&self) -> Vec<String> {
         let shown = self.metadata.iter().filter_map(|(name, value)| Some(format!("{name} = {}", plain(value)?)));
         shown.collect()
     }

@@ -7,41 +7,38 @@ mod route;
 use canvas::Canvas;
 use layers::{Item, Layers};
 
-use super::{Drawing, DrawingNode};
+use annals_graph::graph::{Drawing, DrawingNode};
 
 /// Free columns between two items of a layer.
 const GAP: usize = 3;
 
-impl Drawing {
-    /// Returns the drawing as text for a terminal, from the top down, without styles: conditional edges are dotted,
-    /// a label stands on its line, `▲` marks an edge that leads back up, `↺` a node that can follow itself. Nodes
-    /// without edges stand at the end.
-    ///
-    /// The same drawing always gives the same text. A column is a character; characters of double width shift the
-    /// text to their right.
-    #[doc(alias = "draw_ascii")]
-    pub fn to_text(&self) -> String {
-        let mut layers = Layers::of(self);
-        let boxes: Vec<Vec<String>> = self.nodes.iter().map(|node| lines(self, node)).collect();
-        layers.place(&boxes);
-        let mut canvas = Canvas::default();
-        let mut top = 0;
-        for at in 0..layers.rows.len() {
-            let height = layers.rows[at].iter().map(|item| match layers.items[*item] {
-                Item::Node(node) => boxes[node].len() + 2,
-                Item::Label(_) | Item::Pass => 1,
-            });
-            let bottom = top + height.max().unwrap_or(0);
-            for item in &layers.rows[at] {
-                draw_item(&mut canvas, &layers, *item, &boxes, top..bottom);
-            }
-            top = bottom;
-            if at + 1 < layers.rows.len() {
-                top = route::between(&mut canvas, &layers, at, bottom);
-            }
+/// Returns a graph as text for a terminal, from the top down, without styles: conditional edges are dotted,
+/// a label stands on its line, `▲` marks an edge that leads back up, `↺` a node that can follow itself. Nodes
+/// without edges stand at the end.
+///
+/// The same drawing always gives the same text. A column is a character; characters of double width shift the
+/// text to their right.
+pub(crate) fn text(drawing: &Drawing) -> String {
+    let mut layers = Layers::of(drawing);
+    let boxes: Vec<Vec<String>> = drawing.nodes.iter().map(|node| lines(drawing, node)).collect();
+    layers.place(&boxes);
+    let mut canvas = Canvas::default();
+    let mut top = 0;
+    for at in 0..layers.rows.len() {
+        let height = layers.rows[at].iter().map(|item| match layers.items[*item] {
+            Item::Node(node) => boxes[node].len() + 2,
+            Item::Label(_) | Item::Pass => 1,
+        });
+        let bottom = top + height.max().unwrap_or(0);
+        for item in &layers.rows[at] {
+            draw_item(&mut canvas, &layers, *item, &boxes, top..bottom);
         }
-        canvas.to_text()
+        top = bottom;
+        if at + 1 < layers.rows.len() {
+            top = route::between(&mut canvas, &layers, at, bottom);
+        }
     }
+    canvas.to_text()
 }
 
 /// Returns the text in the box of a node.
@@ -86,3 +83,6 @@ fn draw_item(canvas: &mut Canvas, layers: &Layers, item: usize, boxes: &[Vec<Str
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Nodes in layers: every edge leads from a layer to the next, over places that it passes.
 
-use super::super::Drawing;
+use annals_graph::graph::Drawing;
+
 use super::GAP;
 
 /// The number of passes that order and move the layers towards their neighbours.
