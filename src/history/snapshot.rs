@@ -9,7 +9,7 @@ use crate::base::value::decode_bytes;
 use crate::base::{CheckpointId, Codec, ListDelta, Map, Payload, PayloadRef, TaskId, Timestamp, Value, WriteValue};
 use crate::message::Message;
 use crate::store::{
-    ChannelRecord, ChannelValue, CheckpointRecord, ItemRange, Point, Source, StateRecord, Store, StoreError,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, Source, StateRecord, Store, StoreError,
     WriteRecord,
 };
 
@@ -47,7 +47,7 @@ impl Snapshot {
     }
 
     /// Returns where it is.
-    pub fn point(&self) -> &Point {
+    pub fn point(&self) -> &CheckpointRef {
         &self.record.point
     }
 
@@ -82,7 +82,7 @@ impl Snapshot {
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn parent(&self) -> Result<Option<Snapshot>, StoreError> {
         let point = match (&self.record.parent, &self.record.forked_from) {
-            (Some(parent), _) => Point { checkpoint: *parent, ..self.record.point.clone() },
+            (Some(parent), _) => CheckpointRef { checkpoint: *parent, ..self.record.point.clone() },
             (None, Some(point)) => point.clone(),
             (None, None) => return Ok(None),
         };

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
-use crate::store::{Batch, CheckpointQuery, NewCheckpoint, Parent, Point, Source, Store, StoreError, ThreadRecord};
+use crate::store::{
+    Batch, CheckpointQuery, CheckpointRef, NewCheckpoint, Parent, Source, Store, StoreError, ThreadRecord,
+};
 
 use super::filter::HistoryFilter;
 use super::snapshot::Snapshot;
@@ -113,7 +115,7 @@ impl Thread {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn head(&self) -> Result<Option<Snapshot>, StoreError> {
-        self.store.wait_for_left();
+        self.store.settle_abandoned();
         let record = self.store.backend().head(&self.id, &self.namespace)?;
         Ok(record.map(|record| Snapshot::new(self.store.clone(), record)))
     }
@@ -172,7 +174,7 @@ impl Thread {
         let mut query = CheckpointQuery::new(self.id.clone(), self.namespace.clone());
         query.before = filter.below();
         query.limit = filter.limit.map_or(PAGE, |limit| limit.clamp(1, PAGE));
-        self.store.wait_for_left();
+        self.store.settle_abandoned();
         let page = self.store.backend().checkpoints(&query)?.into_iter();
         Ok(History { store: self.store.clone(), query, page, ended: false, filter })
     }
@@ -204,8 +206,8 @@ impl Thread {
     }
 
     /// Returns the reference to a checkpoint of this thread and namespace. The checkpoint is not looked up.
-    pub fn point(&self, checkpoint: CheckpointId) -> Point {
-        Point { thread: self.id.clone(), namespace: self.namespace.clone(), checkpoint }
+    pub fn point(&self, checkpoint: CheckpointId) -> CheckpointRef {
+        CheckpointRef { thread: self.id.clone(), namespace: self.namespace.clone(), checkpoint }
     }
 }
 

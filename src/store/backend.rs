@@ -12,8 +12,8 @@ use super::batch::{Batch, ListRef};
 use super::beside::Beside;
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
-use super::record::{CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, TimerRecord, WriteRecord};
-use super::wait::{LOOKS_FOR, soon};
+use super::record::{CheckpointRecord, CheckpointRef, ItemRow, StateRecord, ThreadRecord, TimerRecord, WriteRecord};
+use super::spin::{SPIN_BEFORE_PARK, spin_until};
 
 /// A place where the log is kept.
 ///
@@ -22,7 +22,7 @@ use super::wait::{LOOKS_FOR, soon};
 /// no round trip per channel. Reads see everything that was committed before they began.
 ///
 /// # Implementing
-/// `commit` must call [`Batch::validate`] first and write in [`Batch::in_sequence`], and `delete_threads` must call
+/// `commit` must call [`Batch::validate`] first and write in [`Batch::write_in_chain`], and `delete_threads` must call
 /// [`validate_deleted`](super::batch::validate_deleted).
 pub trait Backend: Send + Sync + fmt::Debug {
     /// Writes a batch: entirely, or not at all, or (a failed fsync) with unknown outcome. Returns when the batch is
@@ -39,10 +39,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
     fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
 
     /// Hands a batch to a background writer and returns at once. Batches of one caller are written in order.
-    fn submit(&self, batch: Batch) -> Ticket;
+    fn submit(&self, batch: Batch) -> CommitHandle;
 
     /// Writes, on this thread, what was submitted and no other thread has begun to write. Who is about to wait for a
-    /// ticket saves the hand-over to the background writer by calling this first. It need not do anything.
+    /// handle saves the hand-over to the background writer by calling this first. It need not do anything.
     fn write_submitted(&self) {}
 
     /// Returns whether reading may wait for a disk or a network, so that an asynchronous caller should read on another
@@ -69,7 +69,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
-    fn checkpoint(&self, at: &Point) -> Result<Option<CheckpointRecord>, StoreError>;
+    fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError>;
 
     /// Returns the checkpoints whose id, as text, starts with `prefix`, oldest first, at most `limit`.
     ///
@@ -92,7 +92,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`].
-    fn state(&self, at: &Point) -> Result<StateRecord, StoreError>;
+    fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError>;
 
     /// Visits the items of a list channel at a checkpoint, in order. A channel that was never written has none.
     ///
@@ -100,7 +100,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`]; and what `visit` returns.
     fn items(
         &self,
-        at: &Point,
+        at: &CheckpointRef,
         channel: &str,
         range: ItemRange,
         visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
@@ -113,13 +113,13 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// As [`Backend::state`].
     ///
     /// [`ItemOp::Share`]: super::batch::ItemOp::Share
-    fn shared_list(&self, at: &Point, channel: &str) -> Result<Option<ListRef>, StoreError>;
+    fn shared_list(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError>;
 
     /// Returns the writes of the tasks of a checkpoint, in the order of (path, task, index).
     ///
     /// # Errors
     /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`].
-    fn writes(&self, at: &Point) -> Result<Vec<WriteRecord>, StoreError>;
+    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError>;
 
     /// Lists threads by id, from after `after` on, at most `limit`.
     ///
@@ -187,10 +187,10 @@ pub struct CheckReport {
 
 /// The receipt of a submitted batch.
 #[derive(Clone, Debug)]
-pub struct Ticket(Arc<TicketState>);
+pub struct CommitHandle(Arc<CommitState>);
 
 #[derive(Debug, Default)]
-struct TicketState {
+struct CommitState {
     outcome: parking_lot::Mutex<Option<Result<(), StoreError>>>,
     done: parking_lot::Condvar,
     settled: AtomicBool,
@@ -198,18 +198,18 @@ struct TicketState {
     wakers: parking_lot::Mutex<Vec<Waker>>,
 }
 
-impl Ticket {
-    /// Makes an open ticket and the end that settles it.
-    pub fn open() -> (Self, Settle) {
-        let state = Arc::new(TicketState::default());
-        (Self(Arc::clone(&state)), Settle(Some(state)))
+impl CommitHandle {
+    /// Makes an open handle and the end that settles it.
+    pub fn open() -> (Self, CommitSettler) {
+        let state = Arc::new(CommitState::default());
+        (Self(Arc::clone(&state)), CommitSettler(Some(state)))
     }
 
-    /// Makes a ticket that is already settled.
+    /// Makes a handle that is already settled.
     pub fn settled(outcome: Result<(), StoreError>) -> Self {
-        let (ticket, settle) = Self::open();
+        let (handle, settle) = Self::open();
         settle.settle(outcome);
-        ticket
+        handle
     }
 
     /// Returns whether the batch has been written or refused.
@@ -229,7 +229,7 @@ impl Ticket {
     /// Waits until the batch is durable or refused, and leaves the outcome to others.
     pub(super) fn wait_until_settled(&self) {
         self.0.awaited.store(true, Ordering::Release);
-        soon(LOOKS_FOR, || self.is_settled());
+        spin_until(SPIN_BEFORE_PARK, || self.is_settled());
         let mut outcome = self.0.outcome.lock();
         while !self.is_settled() {
             self.0.done.wait(&mut outcome);
@@ -237,8 +237,8 @@ impl Ticket {
     }
 }
 
-/// Awaits what [`Ticket::wait`] waits for.
-impl Future for Ticket {
+/// Awaits what [`CommitHandle::wait`] waits for.
+impl Future for CommitHandle {
     type Output = Result<(), StoreError>;
 
     fn poll(self: Pin<&mut Self>, waiting: &mut Context<'_>) -> Poll<Self::Output> {
@@ -254,17 +254,17 @@ impl Future for Ticket {
     }
 }
 
-/// The end of a [`Ticket`] that a backend holds. Dropping it unsettled reports an unknown outcome.
+/// The end of a [`CommitHandle`] that a backend holds. Dropping it unsettled reports an unknown outcome.
 #[derive(Debug)]
-pub struct Settle(Option<Arc<TicketState>>);
+pub struct CommitSettler(Option<Arc<CommitState>>);
 
-impl Settle {
+impl CommitSettler {
     /// Returns whether somebody waits for the outcome: a backend may take its time with a batch that nobody waits for.
     pub fn is_awaited(&self) -> bool {
         self.0.as_ref().is_some_and(|state| state.awaited.load(Ordering::Acquire))
     }
 
-    /// Settles the ticket and wakes who waits.
+    /// Settles the handle and wakes who waits.
     pub fn settle(mut self, outcome: Result<(), StoreError>) {
         if let Some(state) = self.0.take() {
             state.set(outcome);
@@ -272,7 +272,7 @@ impl Settle {
     }
 }
 
-impl TicketState {
+impl CommitState {
     fn set(&self, outcome: Result<(), StoreError>) {
         let mut slot = self.outcome.lock();
         *slot = Some(outcome);
@@ -284,7 +284,7 @@ impl TicketState {
     }
 }
 
-impl Drop for Settle {
+impl Drop for CommitSettler {
     fn drop(&mut self) {
         if let Some(state) = self.0.take() {
             state.set(Err(StoreError::OutcomeUnknown { reason: "the writer ended".into() }));

@@ -13,9 +13,9 @@ use crate::base::limits::{
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 pub use crate::base::{ItemIndex, ListDelta, ListRef, Payload, WriteValue};
 
+pub use super::chain::CommitChain;
 use super::error::StoreError;
-use super::record::{Point, Source, TaskRecord};
-pub use super::sequence::Sequence;
+use super::record::{CheckpointRef, Source, TaskRecord};
 
 /// One atomic write to the log of one namespace, and of others with [`Batch::then`].
 #[derive(Clone, Debug, PartialEq)]
@@ -35,9 +35,9 @@ pub struct Batch {
     /// Checkpoints, oldest first. Each goes onto its parent.
     pub checkpoints: Vec<NewCheckpoint>,
     /// The commits that it is one of, if it counts only with those before it.
-    pub sequence: Option<Sequence>,
+    pub chain: Option<CommitChain>,
     /// Batches that are written after it, in their order: all of them with it, or none. Each sees what those before it
-    /// have written; none has a sequence or a `then` of its own.
+    /// have written; none has a chain or a `then` of its own.
     pub then: Vec<Batch>,
 }
 
@@ -96,7 +96,7 @@ pub enum Parent {
     /// A checkpoint of the same thread and namespace.
     Local(CheckpointId),
     /// A checkpoint elsewhere in the file: the first checkpoint of a thread that was forked off another.
-    Fork(Point),
+    Fork(CheckpointRef),
 }
 
 /// A channel that changed in a checkpoint.
@@ -224,19 +224,19 @@ impl Batch {
             writes: Vec::new(),
             timers: Vec::new(),
             checkpoints: Vec::new(),
-            sequence: None,
+            chain: None,
             then: Vec::new(),
         }
     }
 
-    /// Makes one batch of several, which are written in their order; `None` if there are none. Their sequences are
+    /// Makes one batch of several, which are written in their order; `None` if there are none. Their chains are
     /// dropped.
     pub fn of_all(batches: impl IntoIterator<Item = Batch>) -> Option<Self> {
         let mut batches = batches.into_iter();
-        let mut first = Self { sequence: None, ..batches.next()? };
+        let mut first = Self { chain: None, ..batches.next()? };
         for mut next in batches {
             let then = std::mem::take(&mut next.then);
-            first.then.push(Self { sequence: None, ..next });
+            first.then.push(Self { chain: None, ..next });
             first.then.extend(then);
         }
         Some(first)
@@ -247,17 +247,17 @@ impl Batch {
         std::iter::once(self).chain(&self.then)
     }
 
-    /// Writes the batch with `write`, unless an earlier one of its sequence was not stored. Every backend writes a batch
+    /// Writes the batch with `write`, unless an earlier one of its chain was not stored. Every backend writes a batch
     /// in this way, or keeps the rule in its own.
     ///
     /// # Errors
     /// That of the earlier one; that of `write`.
-    pub fn in_sequence(&self, write: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
-        let Some(sequence) = &self.sequence else { return write() };
-        if sequence.is_broken() {
-            return Err(sequence.error());
+    pub fn write_in_chain(&self, write: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let Some(chain) = &self.chain else { return write() };
+        if chain.has_ended() {
+            return Err(chain.refusal());
         }
-        write().inspect_err(|error| sequence.end(error))
+        write().inspect_err(|error| chain.end(error))
     }
 
     /// Returns the head after this batch: its last checkpoint, or the one it was built on.
@@ -272,8 +272,8 @@ impl Batch {
     /// # Errors
     /// [`StoreError::Invalid`] naming the field and the limit.
     pub fn validate(&self) -> Result<(), StoreError> {
-        if self.then.iter().any(|part| !part.then.is_empty() || part.sequence.is_some()) {
-            return invalid("batch.then", "one has a sequence, or others that go along with it".into());
+        if self.then.iter().any(|part| !part.then.is_empty() || part.chain.is_some()) {
+            return invalid("batch.then", "one has a chain, or others that go along with it".into());
         }
         self.parts().try_for_each(Self::validate_part)
     }

@@ -7,7 +7,7 @@ use crate::base::{Encoded, Timestamp};
 use std::fmt;
 use std::sync::Arc;
 
-use super::backend::Ticket;
+use super::backend::CommitHandle;
 use super::error::StoreError;
 
 /// What a [`Backend`](super::Backend) keeps beside the log: the key-value memory and the cache.
@@ -58,7 +58,7 @@ pub trait Beside: Send + Sync + fmt::Debug {
 
     /// Hands changes of the cache to a background writer, and returns at once: all of them are made in their order, or
     /// none. A put may take entries away that have expired.
-    fn submit_cache(&self, changes: Vec<CacheChange>) -> Ticket;
+    fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle;
 }
 
 /// The namespace of an entry of the key-value memory: one label or more, none of them empty or with a dot.

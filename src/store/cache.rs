@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::Encoded;
 
-use super::backend::Ticket;
+use super::backend::CommitHandle;
 use super::beside::{CacheChange, CacheKey};
 use super::error::StoreError;
 use super::handle::Store;
@@ -62,8 +62,8 @@ impl Cache {
     }
 
     /// Hands a value to the background writer, which stores it in place of one that is there; after `lifetime` it
-    /// counts as not there. The ticket tells when it is stored; nobody need wait for it.
-    pub fn put(&self, key: CacheKey, value: Encoded, lifetime: Option<Duration>) -> Ticket {
+    /// counts as not there. The handle tells when it is stored; nobody need wait for it.
+    pub fn put(&self, key: CacheKey, value: Encoded, lifetime: Option<Duration>) -> CommitHandle {
         let now = self.store.now();
         let expires_at = lifetime.map(|lifetime| now.saturating_add(lifetime));
         self.store.submit_cache(vec![CacheChange::Put { key, value, now, expires_at }])
@@ -82,9 +82,9 @@ impl Cache {
     /// [`StoreError::ReadOnly`].
     pub fn clear(&self, namespace: impl IntoIterator<Item = impl Into<String>>) -> Result<(), StoreError> {
         let namespace = namespace.into_iter().map(Into::into).collect();
-        let ticket = self.store.submit_cache(vec![CacheChange::Clear { namespace }]);
+        let handle = self.store.submit_cache(vec![CacheChange::Clear { namespace }]);
         self.store.backend().write_submitted();
-        ticket.wait()
+        handle.wait()
     }
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::base::{CheckpointId, Clock, IdSource, RunId, SystemClock, ThreadId, Timestamp};
 use crate::span::span;
 
-use super::backend::{Backend, CheckReport, Ticket};
+use super::backend::{Backend, CheckReport, CommitHandle};
 use super::beside::CacheChange;
 use super::error::StoreError;
 use super::heads::HeadCache;
@@ -136,9 +136,9 @@ struct Inner {
     ids: Mutex<IdSource>,
     clock: Arc<dyn Clock>,
     /// The last change of the cache that was submitted.
-    cache_change: Mutex<Option<Ticket>>,
+    cache_change: Mutex<Option<CommitHandle>>,
     /// What runs submitted that were dropped before it was written.
-    left: Mutex<Vec<Ticket>>,
+    left: Mutex<Vec<CommitHandle>>,
 }
 
 impl Store {
@@ -191,8 +191,8 @@ impl Store {
         self.0.backend.commit(batch)
     }
 
-    /// Hands a batch to the background writer; the ticket tells when it is durable.
-    pub fn submit(&self, batch: super::Batch) -> Ticket {
+    /// Hands a batch to the background writer; the handle tells when it is durable.
+    pub fn submit(&self, batch: super::Batch) -> CommitHandle {
         span!("submit", thread = %batch.thread, checkpoints = batch.checkpoints.len(), writes = batch.writes.len());
         self.0.backend.submit(batch)
     }
@@ -231,21 +231,21 @@ impl Store {
         self.0.ids.lock().random()
     }
 
-    /// Submits changes of the cache, and remembers the ticket for who reads.
-    pub(super) fn submit_cache(&self, changes: Vec<CacheChange>) -> Ticket {
-        // Under the lock, so that the ticket kept is that of the last change.
+    /// Submits changes of the cache, and remembers the handle for who reads.
+    pub(super) fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle {
+        // Under the lock, so that the handle kept is that of the last change.
         let mut last = self.0.cache_change.lock();
-        let ticket = self.0.backend.beside().submit_cache(changes);
-        *last = Some(ticket.clone());
-        ticket
+        let handle = self.0.backend.beside().submit_cache(changes);
+        *last = Some(handle.clone());
+        handle
     }
 
     /// Waits for what this store was given for the cache: changes are made in their order.
     pub(super) fn wait_for_cache(&self) {
         let last = self.0.cache_change.lock().take();
-        if let Some(ticket) = last.filter(|ticket| !ticket.is_settled()) {
+        if let Some(handle) = last.filter(|handle| !handle.is_settled()) {
             self.0.backend.write_submitted();
-            ticket.wait_until_settled();
+            handle.wait_until_settled();
         }
     }
 
@@ -319,19 +319,19 @@ impl Store {
         Ok(self.0.backend.timers(None, 1)?.pop())
     }
 
-    /// Hands over the tickets of an abandoned run, for [`Store::wait_for_left`].
-    pub fn leave(&self, tickets: impl IntoIterator<Item = Ticket>) {
-        self.0.left.lock().extend(tickets.into_iter().filter(|ticket| !ticket.is_settled()));
+    /// Hands over the handles of an abandoned run, for [`Store::settle_abandoned`].
+    pub fn abandon_commits(&self, handles: impl IntoIterator<Item = CommitHandle>) {
+        self.0.left.lock().extend(handles.into_iter().filter(|handle| !handle.is_settled()));
     }
 
     /// Waits for the commits that abandoned runs submitted, so that the next run reads them. Their errors are dropped:
     /// the caller is gone.
-    pub fn wait_for_left(&self) {
+    pub fn settle_abandoned(&self) {
         let left = std::mem::take(&mut *self.0.left.lock());
-        if left.iter().any(|ticket| !ticket.is_settled()) {
+        if left.iter().any(|handle| !handle.is_settled()) {
             self.0.backend.write_submitted();
         }
-        left.into_iter().for_each(|ticket| ticket.wait_until_settled());
+        left.into_iter().for_each(|handle| handle.wait_until_settled());
     }
 
     /// Returns the cache of decoded heads, for executors.

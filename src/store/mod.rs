@@ -13,6 +13,7 @@ pub mod backend;
 pub mod batch;
 mod beside;
 mod cache;
+mod chain;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -22,23 +23,23 @@ mod kv;
 mod memory;
 mod query;
 pub mod record;
-mod sequence;
+mod spin;
 mod sqlite;
-mod wait;
 
-pub use backend::{Backend, CheckReport, Ticket};
+pub use backend::{Backend, CheckReport, CommitHandle, CommitSettler};
 pub use batch::{
     Batch, ItemIndex, ListDelta, ListRef, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Payload, WriteValue,
 };
 pub use beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 pub use cache::Cache;
+pub use chain::CommitChain;
 pub use error::StoreError;
 pub use handle::{OpenOptions, Store, Synchronous};
 pub use kv::{Kv, KvCompare, KvItem, KvNamespaceQuery, KvQuery};
 pub use memory::MemoryBackend;
 pub use query::{CheckpointQuery, ItemRange};
 pub use record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, ItemIndexRef, ItemRow, Point, Source, StateRecord, TaskKind,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemIndexRef, ItemRow, Source, StateRecord, TaskKind,
     TaskRecord, ThreadRecord, TimerRecord, WriteRecord,
 };
 pub use sqlite::{CommitStats, SqliteBackend};

@@ -13,7 +13,7 @@ use super::batch::{Payload, Seen, WriteValue};
 
 /// A place in the history: a checkpoint of a namespace of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Point {
+pub struct CheckpointRef {
     /// The thread.
     pub thread: ThreadId,
     /// The namespace.
@@ -108,13 +108,13 @@ impl TaskRecord {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckpointRecord {
     /// Where it is.
-    pub point: Point,
+    pub point: CheckpointRef,
     /// Its position in the log of the file: what is stored later is greater.
     pub seq: u64,
     /// What it builds on, in the same namespace.
     pub parent: Option<CheckpointId>,
     /// What it was forked off, if that is in another thread or namespace.
-    pub forked_from: Option<Point>,
+    pub forked_from: Option<CheckpointRef>,
     /// The straight run of checkpoints it belongs to. A branch is left by whatever does not build on its end.
     pub branch: u64,
     /// Its distance from the first checkpoint of its lineage.
@@ -228,7 +228,7 @@ pub struct WriteRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerRecord {
     /// The checkpoint whose task it is.
-    pub point: Point,
+    pub point: CheckpointRef,
     /// The task.
     pub task: TaskId,
     /// The moment from which on it can go on.

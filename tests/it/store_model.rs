@@ -9,8 +9,8 @@ use std::sync::Arc;
 use annals::base::{CheckpointId, Codec, IdSource, Namespace, TaskId, ThreadId, Timestamp};
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen};
 use annals::store::{
-    Backend, Batch, ChannelValue, CheckpointQuery, CheckpointRecord, ItemIndex, ItemRange, ListDelta, ListRef,
-    MemoryBackend, NewCheckpoint, NewTimer, NewWrite, NewWrites, OpenOptions, Parent, Payload, Point, Source,
+    Backend, Batch, ChannelValue, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemIndex, ItemRange, ListDelta,
+    ListRef, MemoryBackend, NewCheckpoint, NewTimer, NewWrite, NewWrites, OpenOptions, Parent, Payload, Source,
     SqliteBackend, StoreError, TaskKind, TaskRecord, WriteValue,
 };
 use proptest::prelude::*;
@@ -149,8 +149,8 @@ struct Place {
 }
 
 impl Place {
-    fn point(&self, checkpoint: CheckpointId) -> Point {
-        Point { thread: self.thread.clone(), namespace: self.namespace.clone(), checkpoint }
+    fn point(&self, checkpoint: CheckpointId) -> CheckpointRef {
+        CheckpointRef { thread: self.thread.clone(), namespace: self.namespace.clone(), checkpoint }
     }
 }
 
@@ -232,7 +232,7 @@ impl<'a> Pair<'a> {
     }
 
     /// Reads what a checkpoint would build on.
-    fn base(&self, at: &Point) -> Base {
+    fn base(&self, at: &CheckpointRef) -> Base {
         let state = self.model.state(at).unwrap();
         let mut base = Base { tasks: state.checkpoint.tasks.len() as u32, ..Base::default() };
         for channel in &state.channels {
@@ -563,7 +563,7 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    fn compare_state(&self, at: &Point) -> Result<(), TestCaseError> {
+    fn compare_state(&self, at: &CheckpointRef) -> Result<(), TestCaseError> {
         let (a, b) = (self.model.state(at).unwrap(), self.file.state(at).unwrap());
         prop_assert_eq!(plain(a.checkpoint), plain(b.checkpoint));
         prop_assert_eq!(&a.channels, &b.channels, "channels at {:?}", at);
@@ -583,7 +583,7 @@ impl<'a> Pair<'a> {
     fn items(
         &self,
         backend: &dyn Backend,
-        at: &Point,
+        at: &CheckpointRef,
         channel: &annals::store::ChannelRecord,
         range: ItemRange,
     ) -> Vec<(u64, u64, Option<u32>, Payload)> {

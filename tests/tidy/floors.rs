@@ -27,7 +27,10 @@ pub(crate) const NEVER_MENTIONS: &[(&str, &[&str])] = &[
     ("history", &["rusqlite", "CompiledGraph", "StateGraph"]),
     ("graph", &["rusqlite", "Store", "Backend", "Batch", "Machine"]),
     // It works on the records and batches of the store, which are data.
-    ("exec", &["rusqlite", "Store", "Backend", "OpenOptions", "Ticket", "Clock", "SystemClock", "thread", "async"]),
+    (
+        "exec",
+        &["rusqlite", "Store", "Backend", "OpenOptions", "CommitHandle", "Clock", "SystemClock", "thread", "async"],
+    ),
     ("stream", &["rusqlite", "Store", "Backend", "Machine", "thread"]),
     ("drive", &["rusqlite", "SqliteBackend"]),
 ];
@@ -177,7 +180,7 @@ mod tests {
         let text = "//! See [`Thread`](crate::history::Thread).\nuse crate::state::State;\nuse super::compiled::Graph;\nlet x = \"crate::drive\";";
         assert_eq!(lines("src/graph/node.rs", text), [0; 0]);
         assert_eq!(
-            lines("src/store/memory/tree.rs", "use super::super::batch::Batch;\nuse crate::store::Point;"),
+            lines("src/store/memory/tree.rs", "use super::super::batch::Batch;\nuse crate::store::CheckpointRef;"),
             [0; 0]
         );
         assert_eq!(lines("src/error.rs", "use crate::exec::RunError;"), [0; 0]);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Barrier;
 use std::time::Instant;
 
-use annals::store::{Batch, Synchronous, Ticket};
+use annals::store::{Batch, CommitHandle, Synchronous};
 
 use crate::append::Chain;
 use crate::disk::{self, Fsync, Opened};
@@ -128,10 +128,10 @@ fn submit(opened: &Opened, batches: Vec<Batch>, window: usize) -> Res<f64> {
         if open.len() == window
             && let Some(oldest) = open.pop_front()
         {
-            Ticket::wait(&oldest)?;
+            CommitHandle::wait(&oldest)?;
         }
         open.push_back(opened.store.submit(batch));
     }
-    open.iter().try_for_each(Ticket::wait)?;
+    open.iter().try_for_each(CommitHandle::wait)?;
     Ok(count as f64 / start.elapsed().as_secs_f64())
 }

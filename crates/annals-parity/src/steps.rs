@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use annals::history::HistoryFilter;
-use annals::store::Point;
+use annals::store::CheckpointRef;
 use annals_graph::graph::Drawing;
 use annals_graph::prelude::{Durability, Interrupt, Snapshot, StateUpdate, Store, StreamMode, Task, Thread};
 use annals_graph::{Error, Run};
@@ -410,7 +410,7 @@ impl<'a> Runner<'a> {
             On::At(_, at) => built.graph().bulk_update_state(&at, updates)?,
         };
         let parent = made.record().parent;
-        let Point { thread, namespace, checkpoint } = made.point();
+        let CheckpointRef { thread, namespace, checkpoint } = made.point();
         let (thread, ns) = (thread.as_str().into(), namespace.as_str().into());
         let place = Place { thread, ns, checkpoint: Some(*checkpoint), parent, tasks: Vec::new() };
         record.insert("config".into(), place.to_json());

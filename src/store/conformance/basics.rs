@@ -111,14 +111,14 @@ pub(super) fn namespaces(backend: &dyn Backend) {
 
 pub(super) fn submit(backend: &dyn Backend) {
     let place = root_of("submitted");
-    let tickets = [
+    let handles = [
         backend.submit(place.batch(None, [Draft::root(1)])),
         backend.submit(place.batch(Some(1), [Draft::on(2, 1)])),
         backend.submit(place.batch(Some(1), [Draft::on(3, 1)])),
     ];
-    let outcomes = tickets.map(|ticket| {
-        let outcome = ticket.wait();
-        assert!(ticket.is_settled(), "a ticket that was waited for is settled");
+    let outcomes = handles.map(|handle| {
+        let outcome = handle.wait();
+        assert!(handle.is_settled(), "a handle that was waited for is settled");
         outcome
     });
     assert!(outcomes[0].is_ok() && outcomes[1].is_ok(), "batches of one caller are written in order");

@@ -11,7 +11,7 @@ use crate::store::batch::{
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, Point, Source, TaskKind, TaskRecord, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, Source, TaskKind, TaskRecord, WriteRecord,
 };
 
 /// Returns checkpoint id number `n`: a greater number gives a greater id.
@@ -116,7 +116,7 @@ impl Draft {
     }
 
     /// Starts checkpoint number `n` on a checkpoint of another thread.
-    pub(super) fn fork(n: u64, of: Point) -> Self {
+    pub(super) fn fork(n: u64, of: CheckpointRef) -> Self {
         let mut draft = Self::root(n).under(Some(Parent::Fork(of)));
         draft.0.source = Source::Fork;
         draft
@@ -210,12 +210,12 @@ impl Place {
         Self { namespace: Namespace::new(namespace).expect("a namespace"), ..self.clone() }
     }
 
-    pub(super) fn point(&self, n: u64) -> Point {
+    pub(super) fn point(&self, n: u64) -> CheckpointRef {
         self.point_of(id(n))
     }
 
-    pub(super) fn point_of(&self, checkpoint: CheckpointId) -> Point {
-        Point { thread: self.thread.clone(), namespace: self.namespace.clone(), checkpoint }
+    pub(super) fn point_of(&self, checkpoint: CheckpointId) -> CheckpointRef {
+        CheckpointRef { thread: self.thread.clone(), namespace: self.namespace.clone(), checkpoint }
     }
 
     /// Returns a batch that expects checkpoint number `head`.
@@ -275,7 +275,12 @@ impl Place {
 }
 
 /// Reads items as (slot, ordinal, payload).
-pub(super) fn items(backend: &dyn Backend, at: &Point, channel: &str, range: ItemRange) -> Vec<(u64, u64, Payload)> {
+pub(super) fn items(
+    backend: &dyn Backend,
+    at: &CheckpointRef,
+    channel: &str,
+    range: ItemRange,
+) -> Vec<(u64, u64, Payload)> {
     let mut found = Vec::new();
     let visited = backend.items(at, channel, range, &mut |row| {
         found.push((row.slot, row.ordinal, row.to_payload()));

@@ -6,7 +6,7 @@ use crate::base::{Namespace, RunId, ThreadId};
 use crate::store::backend::Backend;
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
-use crate::store::record::Point;
+use crate::store::record::CheckpointRef;
 
 fn delete(backend: &dyn Backend, places: &[&Place]) {
     let threads: Vec<ThreadId> = places.iter().map(|place| place.thread.clone()).collect();
@@ -145,7 +145,7 @@ pub(super) fn of_run(backend: &dyn Backend) {
     let random = RunId::from_bytes([0x44; 16]);
     place.add(backend, Some(3), by(Draft::on(6, 3), random));
     assert_eq!(found(&place, &random), None, "only runs with a key are found");
-    let root: Point = place.point_of(id(3));
+    let root: CheckpointRef = place.point_of(id(3));
     assert_eq!(root.namespace, Namespace::root());
     clean(backend);
 }

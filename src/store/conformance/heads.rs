@@ -8,7 +8,7 @@ use super::build::{
 };
 use crate::base::Namespace;
 use crate::store::backend::Backend;
-use crate::store::batch::{Batch, Expect, Sequence};
+use crate::store::batch::{Batch, CommitChain, Expect};
 use crate::store::error::StoreError;
 use crate::store::query::{CheckpointQuery, ItemRange};
 
@@ -191,10 +191,10 @@ pub(super) fn race(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn sequence(backend: &dyn Backend) {
-    let (place, other, third) = (root_of("sequence"), root_of("same run"), root_of("another run"));
-    let run = Sequence::new();
-    let of_run = |batch: Batch| Batch { sequence: Some(run.clone()), ..batch };
+pub(super) fn chain(backend: &dyn Backend) {
+    let (place, other, third) = (root_of("chain"), root_of("same run"), root_of("another run"));
+    let run = CommitChain::begin();
+    let of_run = |batch: Batch| Batch { chain: Some(run.clone()), ..batch };
     commit(backend, &of_run(place.batch(None, [Draft::root(1)])));
     // All are on their way before anybody knows that the first one is refused.
     let batches = [
@@ -202,15 +202,15 @@ pub(super) fn sequence(backend: &dyn Backend) {
         of_run(other.batch(None, [Draft::root(1)])),
         third.batch(None, [Draft::root(1)]),
     ];
-    let tickets = batches.map(|batch| backend.submit(batch));
-    let [first, second, third_outcome] = tickets.map(|ticket| ticket.wait());
+    let handles = batches.map(|batch| backend.submit(batch));
+    let [first, second, third_outcome] = handles.map(|handle| handle.wait());
     assert!(matches!(first, Err(StoreError::Conflict { .. })), "{first:?}");
-    assert!(second.is_err(), "what comes after a refused batch of its sequence is refused");
-    third_outcome.expect("a batch of no sequence is for itself");
+    assert!(second.is_err(), "what comes after a refused batch of its chain is refused");
+    third_outcome.expect("a batch of no chain is for itself");
     assert_eq!((other.head(backend), third.head(backend)), (None, Some(id(1))));
     let late = backend.commit(&of_run(place.batch(Some(1), [Draft::on(2, 1)])));
     assert!(matches!(late, Err(StoreError::Conflict { .. })), "the first error is told again: {late:?}");
-    let again = Batch { sequence: Some(Sequence::new()), ..place.batch(Some(1), [Draft::on(2, 1)]) };
+    let again = Batch { chain: Some(CommitChain::begin()), ..place.batch(Some(1), [Draft::on(2, 1)]) };
     commit(backend, &again);
     assert_eq!(stored(backend, &place), id_list([2, 1]));
     clean(backend);
@@ -251,8 +251,8 @@ pub(super) fn together(backend: &dyn Backend) {
     all_there(&place);
     commit(backend, &batch);
     all_there(&place);
-    let tickets = [all_of(&other, None, 20), batch.clone()].map(|batch| backend.submit(batch));
-    tickets.iter().for_each(|ticket| ticket.wait().expect("a submitted batch takes others along, too"));
+    let handles = [all_of(&other, None, 20), batch.clone()].map(|batch| backend.submit(batch));
+    handles.iter().for_each(|handle| handle.wait().expect("a submitted batch takes others along, too"));
     all_there(&other);
     child.add(backend, Some(12), Draft::on(13, 12));
     commit(backend, &batch);
@@ -262,7 +262,7 @@ pub(super) fn together(backend: &dyn Backend) {
 }
 
 pub(super) fn none_of_all(backend: &dyn Backend) {
-    let (place, run) = (root_of("none of all"), Sequence::new());
+    let (place, run) = (root_of("none of all"), CommitChain::begin());
     let (child, absent) = (place.inside("node"), root_of("absent"));
     place.add(backend, None, Draft::root(1).tasks(&["node"]));
     let (seq, good) = (place.record(backend, 1).seq, all_of(&place, Some(1), 20));
@@ -280,22 +280,22 @@ pub(super) fn none_of_all(backend: &dyn Backend) {
     let mut elsewhere = absent.batch(None, [Draft::root(1)]);
     elsewhere.then = vec![late.clone()];
     assert!(matches!(backend.commit(&elsewhere), Err(StoreError::Invalid { .. })), "others within others");
-    elsewhere.then = vec![Batch { sequence: Some(run.clone()), ..place.batch(Some(1), [Draft::on(2, 1)]) }];
-    assert!(matches!(backend.commit(&elsewhere), Err(StoreError::Invalid { .. })), "a sequence within");
+    elsewhere.then = vec![Batch { chain: Some(run.clone()), ..place.batch(Some(1), [Draft::on(2, 1)]) }];
+    assert!(matches!(backend.commit(&elsewhere), Err(StoreError::Invalid { .. })), "a chain within");
     elsewhere.then = vec![place.batch(Some(7), [Draft::on(8, 7)])];
     let refused = backend.commit(&elsewhere);
     assert!(matches!(refused, Err(StoreError::Conflict { ref thread, .. }) if *thread == place.thread), "{refused:?}");
     assert_eq!((stored(backend, &place), stored(backend, &child)), (id_list([1]), id_list([])), "nothing of them");
     assert_eq!(backend.threads(None, 10).expect("lists").len(), 1, "nor a thread");
     assert_eq!(backend.namespaces(&place.thread).expect("lists").len(), 1, "nor a namespace");
-    // Beside others in one transaction, and before them in a sequence.
-    let after = Batch { sequence: Some(run.clone()), ..root_of("after").batch(None, [Draft::root(1)]) };
-    let batches = [good.clone(), Batch { sequence: Some(run.clone()), ..late }, after];
-    let [good, late, after] = batches.map(|batch| backend.submit(batch)).map(|ticket| ticket.wait());
+    // Beside others in one transaction, and before them in a chain.
+    let after = Batch { chain: Some(run.clone()), ..root_of("after").batch(None, [Draft::root(1)]) };
+    let batches = [good.clone(), Batch { chain: Some(run.clone()), ..late }, after];
+    let [good, late, after] = batches.map(|batch| backend.submit(batch)).map(|handle| handle.wait());
     good.expect("it is for itself");
     assert!(late.is_err() && after.is_err(), "{late:?} {after:?}");
-    let again = Batch { sequence: Some(run), ..all_of(&root_of("again"), None, 20) };
-    assert!(backend.commit(&again).is_err(), "it is one of the sequence as well");
+    let again = Batch { chain: Some(run), ..all_of(&root_of("again"), None, 20) };
+    assert!(backend.commit(&again).is_err(), "it is one of the chain as well");
     assert_eq!((stored(backend, &place), stored(backend, &child)), (id_list([20, 1]), id_list([12, 11])));
     let seqs = [child.record(backend, 11).seq, child.record(backend, 12).seq, place.record(backend, 20).seq];
     assert_eq!(seqs.map(|of| of - seq), [1, 2, 3], "what was refused took no number");

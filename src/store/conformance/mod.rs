@@ -61,7 +61,7 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("a head that should not be there is a conflict", heads::none_expected),
     ("pending writes on a moved head are a conflict", heads::pending),
     ("repeating a batch is safe", heads::repeat),
-    ("a batch that was refused takes the rest of its sequence along", heads::sequence),
+    ("a batch that was refused takes the rest of its chain along", heads::chain),
     ("batches that go along are written with the first one, or not", heads::together),
     ("batches that go along and were refused leave nothing", heads::none_of_all),
     ("a taken id with other content is a duplicate", heads::duplicate),

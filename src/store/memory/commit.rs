@@ -12,7 +12,7 @@ use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemOp, ListRef, NewCheckpoint, NewWrites, Parent, Payload, WriteValue,
 };
 use crate::store::error::StoreError;
-use crate::store::record::{CheckpointRecord, Point};
+use crate::store::record::{CheckpointRecord, CheckpointRef};
 
 /// Commits a batch with those that go along: entirely, or not at all.
 pub(super) fn commit(log: &mut Log, batch: &Batch) -> Result<(), StoreError> {
@@ -222,7 +222,7 @@ impl Next<'_> {
             }
         };
         let record = CheckpointRecord {
-            point: Point {
+            point: CheckpointRef {
                 thread: self.batch.thread.clone(),
                 namespace: self.batch.namespace.clone(),
                 checkpoint: new.id,
@@ -282,7 +282,7 @@ impl BuildsOn {
         self.parent.as_ref().filter(|_| !self.is_fork).map(|parent| parent.record.point.checkpoint)
     }
 
-    fn fork(&self) -> Option<Point> {
+    fn fork(&self) -> Option<CheckpointRef> {
         self.parent.as_ref().filter(|_| self.is_fork).map(|parent| parent.record.point.clone())
     }
 

@@ -19,12 +19,12 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use self::stored::{Log, Stored};
-use super::backend::{Backend, CheckReport, Ticket};
+use super::backend::{Backend, CheckReport, CommitHandle};
 use super::batch::{Batch, ListRef, validate_deleted};
 use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
-use super::record::{CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, TimerRecord, WriteRecord};
+use super::record::{CheckpointRecord, CheckpointRef, ItemRow, StateRecord, ThreadRecord, TimerRecord, WriteRecord};
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 
 /// A backend in memory, stricter than a file. It lasts as long as it is held.
@@ -43,18 +43,18 @@ impl MemoryBackend {
         Self::default()
     }
 
-    fn stored(&self, at: &Point) -> Result<Arc<Stored>, StoreError> {
+    fn stored(&self, at: &CheckpointRef) -> Result<Arc<Stored>, StoreError> {
         self.log.read().stored(at).cloned().ok_or_else(|| read::not_found(at))
     }
 }
 
 impl Backend for MemoryBackend {
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        batch.in_sequence(|| commit::commit(&mut self.log.write(), batch))
+        batch.write_in_chain(|| commit::commit(&mut self.log.write(), batch))
     }
 
-    fn submit(&self, batch: Batch) -> Ticket {
-        Ticket::settled(self.commit(&batch))
+    fn submit(&self, batch: Batch) -> CommitHandle {
+        CommitHandle::settled(self.commit(&batch))
     }
 
     fn waits(&self) -> bool {
@@ -70,7 +70,7 @@ impl Backend for MemoryBackend {
         Ok(self.log.read().space(thread, namespace).and_then(|space| space.head_id()))
     }
 
-    fn checkpoint(&self, at: &Point) -> Result<Option<CheckpointRecord>, StoreError> {
+    fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
         Ok(self.log.read().stored(at).map(|stored| stored.record.clone()))
     }
 
@@ -87,13 +87,13 @@ impl Backend for MemoryBackend {
         Ok(read::list(&self.log.read(), query))
     }
 
-    fn state(&self, at: &Point) -> Result<StateRecord, StoreError> {
+    fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError> {
         Ok(read::state(&*self.stored(at)?))
     }
 
     fn items(
         &self,
-        at: &Point,
+        at: &CheckpointRef,
         channel: &str,
         range: ItemRange,
         visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
@@ -101,11 +101,11 @@ impl Backend for MemoryBackend {
         read::items(&*self.stored(at)?, channel, range, visit)
     }
 
-    fn shared_list(&self, at: &Point, channel: &str) -> Result<Option<ListRef>, StoreError> {
+    fn shared_list(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
         Ok(read::shared_list(&*self.stored(at)?, channel))
     }
 
-    fn writes(&self, at: &Point) -> Result<Vec<WriteRecord>, StoreError> {
+    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {
         let space = self.log.read().space(&at.thread, &at.namespace).cloned();
         let space = space.filter(|space| space.checkpoints.get(&at.checkpoint).is_some());
         Ok(read::writes(&space.ok_or_else(|| read::not_found(at))?, &at.checkpoint))
@@ -189,13 +189,13 @@ impl Beside for MemoryBackend {
         Ok(keys.iter().map(|key| cache.value(key, now)).collect())
     }
 
-    fn submit_cache(&self, changes: Vec<CacheChange>) -> Ticket {
+    fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle {
         let outcome = CacheChange::validate(&changes);
         if outcome.is_ok() {
             let mut cache = self.cache.write();
             changes.into_iter().for_each(|change| cache.change(change));
         }
-        Ticket::settled(outcome)
+        CommitHandle::settled(outcome)
     }
 }
 

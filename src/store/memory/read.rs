@@ -10,7 +10,8 @@ use crate::store::batch::{ListRef, Payload, Seen};
 use crate::store::error::StoreError;
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, TimerRecord, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StateRecord, ThreadRecord, TimerRecord,
+    WriteRecord,
 };
 
 pub(super) fn by_prefix(log: &Log, thread: &ThreadId, prefix: &str, limit: usize) -> Vec<CheckpointRecord> {
@@ -152,7 +153,7 @@ pub(super) fn timers(log: &Log, due_by: Option<Timestamp>, limit: usize) -> Vec<
         for (namespace, space) in &of.spaces {
             let due = space.timers.iter().filter(|(_, (_, wake_at))| due_by.is_none_or(|by| *wake_at <= by));
             found.extend(due.map(|(task, (checkpoint, wake_at))| TimerRecord {
-                point: Point { thread: thread.clone(), namespace: namespace.clone(), checkpoint: *checkpoint },
+                point: CheckpointRef { thread: thread.clone(), namespace: namespace.clone(), checkpoint: *checkpoint },
                 task: *task,
                 wake_at: *wake_at,
             }));
@@ -223,6 +224,6 @@ fn check_checkpoint(log: &Log, space: &Space, stored: &Stored) -> Result<(), Str
     if after == stored.state { Ok(()) } else { Err("its state is not that of its parent with its changes".into()) }
 }
 
-pub(super) fn not_found(at: &Point) -> StoreError {
+pub(super) fn not_found(at: &CheckpointRef) -> StoreError {
     StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() }
 }

@@ -10,7 +10,7 @@ use super::tree::Tree;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::batch::{ListDelta, ListRef, NewWrites, Payload, Seen, WriteValue};
 use crate::store::error::StoreError;
-use crate::store::record::{CheckpointRecord, Point, WriteRecord};
+use crate::store::record::{CheckpointRecord, CheckpointRef, WriteRecord};
 
 /// All threads, and the counters of the file.
 #[derive(Debug, Default)]
@@ -175,7 +175,7 @@ impl Log {
         self.threads.get(thread)?.spaces.get(namespace)
     }
 
-    pub(super) fn stored(&self, at: &Point) -> Option<&Arc<Stored>> {
+    pub(super) fn stored(&self, at: &CheckpointRef) -> Option<&Arc<Stored>> {
         self.space(&at.thread, &at.namespace)?.checkpoints.get(&at.checkpoint)
     }
 }

@@ -5,7 +5,7 @@ use super::job::JobRef;
 use super::write::Caches;
 use super::writer::reason;
 use super::{open, sql};
-use crate::store::batch::Sequence;
+use crate::store::batch::CommitChain;
 use crate::store::error::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
@@ -114,11 +114,11 @@ impl Core {
     fn write_group(&mut self, jobs: &[JobRef<'_>], savepoints: bool) -> Group {
         let mut outcomes = VecDeque::with_capacity(jobs.len());
         // What is refused here may be written when the group is written anew.
-        let mut broken: Vec<&Sequence> = Vec::new();
+        let mut broken: Vec<&CommitChain> = Vec::new();
         for &job in jobs {
-            let sequence = job.sequence();
-            if let Some(sequence) = sequence.filter(|own| own.is_broken() || broken.contains(own)) {
-                outcomes.push_back(Err(sequence.error()));
+            let chain = job.chain();
+            if let Some(chain) = chain.filter(|own| own.has_ended() || broken.contains(own)) {
+                outcomes.push_back(Err(chain.refusal()));
                 continue;
             }
             let before = self.conn.total_changes();
@@ -133,7 +133,7 @@ impl Core {
                     return Group::HalfWritten;
                 }
             }
-            broken.extend(sequence.filter(|_| written.is_err()));
+            broken.extend(chain.filter(|_| written.is_err()));
             outcomes.push_back(written.map_err(|fault| fault.into_write(self.busy_ms)));
         }
         Group::Written(outcomes)

@@ -15,7 +15,7 @@ use super::sums::PayloadRef;
 use crate::base::limits::SHARED_LISTS_MAX;
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
-use crate::store::record::{ItemRow, Point};
+use crate::store::record::{CheckpointRef, ItemRow};
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
 use std::cmp::Reverse;
@@ -85,7 +85,7 @@ impl Cuts {
 
 impl View<'_> {
     /// Visits the items of a list at a checkpoint.
-    pub(super) fn items(self, at: &Point, channel: &str, range: ItemRange, visit: Visit<'_>) -> Res<()> {
+    pub(super) fn items(self, at: &CheckpointRef, channel: &str, range: ItemRange, visit: Visit<'_>) -> Res<()> {
         let (_, branch, ordinal) = self.place(at)?;
         let Some(channel) = self.names.find(self.conn, Kind::List, channel)? else { return Ok(()) };
         let list = List::read(self, branch, ordinal, channel)?;

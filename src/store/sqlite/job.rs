@@ -6,7 +6,7 @@ use super::write::{self, Caches};
 use super::{cache, erase, kv};
 use crate::base::ThreadId;
 use crate::store::batch::{
-    Batch, ChangeValue, Data, ItemOp, NewCheckpoint, NewWrites, Sequence, WriteValue, validate_deleted,
+    Batch, ChangeValue, CommitChain, Data, ItemOp, NewCheckpoint, NewWrites, WriteValue, validate_deleted,
 };
 use crate::store::beside::{CacheChange, KvChange};
 use crate::store::error::StoreError;
@@ -63,10 +63,10 @@ impl<'a> JobRef<'a> {
         }
     }
 
-    /// Returns the sequence of commits that it is one of.
-    pub(super) fn sequence(self) -> Option<&'a Sequence> {
+    /// Returns the chain of commits that it is one of.
+    pub(super) fn chain(self) -> Option<&'a CommitChain> {
         match self {
-            Self::Log(batch) => batch.sequence.as_ref(),
+            Self::Log(batch) => batch.chain.as_ref(),
             Self::Kv(_) | Self::Cache(_) | Self::Erase(_) => None,
         }
     }

@@ -49,13 +49,15 @@ pub use writer::CommitStats;
 use writer::Writer;
 
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
-use crate::store::backend::{Backend, CheckReport, Ticket};
+use crate::store::backend::{Backend, CheckReport, CommitHandle};
 use crate::store::batch::{Batch, ListRef};
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 use crate::store::error::StoreError;
 use crate::store::handle::OpenOptions;
 use crate::store::query::{CheckpointQuery, ItemRange};
-use crate::store::record::{CheckpointRecord, ItemRow, Point, StateRecord, ThreadRecord, TimerRecord, WriteRecord};
+use crate::store::record::{
+    CheckpointRecord, CheckpointRef, ItemRow, StateRecord, ThreadRecord, TimerRecord, WriteRecord,
+};
 use std::path::Path;
 
 /// A backend in one SQLite file.
@@ -117,10 +119,10 @@ impl Backend for SqliteBackend {
         self.writer()?.commit(JobRef::Log(batch))
     }
 
-    fn submit(&self, batch: Batch) -> Ticket {
+    fn submit(&self, batch: Batch) -> CommitHandle {
         match self.writer() {
             Ok(writer) => writer.submit(Job::Log(batch)),
-            Err(error) => Ticket::settled(Err(error)),
+            Err(error) => CommitHandle::settled(Err(error)),
         }
     }
 
@@ -138,7 +140,7 @@ impl Backend for SqliteBackend {
         self.pool.read(|view| view.head_id(thread, namespace))
     }
 
-    fn checkpoint(&self, at: &Point) -> Result<Option<CheckpointRecord>, StoreError> {
+    fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
         self.pool.read(|view| view.checkpoint(at))
     }
 
@@ -155,13 +157,13 @@ impl Backend for SqliteBackend {
         self.pool.read(|view| view.checkpoints(query))
     }
 
-    fn state(&self, at: &Point) -> Result<StateRecord, StoreError> {
+    fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError> {
         self.pool.read(|view| view.state(at))
     }
 
     fn items(
         &self,
-        at: &Point,
+        at: &CheckpointRef,
         channel: &str,
         range: ItemRange,
         visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
@@ -169,11 +171,11 @@ impl Backend for SqliteBackend {
         self.pool.read(|view| view.items(at, channel, range, visit))
     }
 
-    fn shared_list(&self, at: &Point, channel: &str) -> Result<Option<ListRef>, StoreError> {
+    fn shared_list(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
         self.pool.read(|view| view.shared_list(at, channel))
     }
 
-    fn writes(&self, at: &Point) -> Result<Vec<WriteRecord>, StoreError> {
+    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {
         self.pool.read(|view| view.writes(at))
     }
 
@@ -244,10 +246,10 @@ impl Beside for SqliteBackend {
         self.pool.read(|view| keys.iter().map(|key| cache::value(view.conn, key, now)).collect())
     }
 
-    fn submit_cache(&self, changes: Vec<CacheChange>) -> Ticket {
+    fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle {
         match self.writer() {
             Ok(writer) => writer.submit(Job::Cache(changes)),
-            Err(error) => Ticket::settled(Err(error)),
+            Err(error) => CommitHandle::settled(Err(error)),
         }
     }
 }

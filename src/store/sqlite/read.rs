@@ -13,8 +13,8 @@ use crate::store::batch::{Payload, Seen, WriteValue};
 use crate::store::error::StoreError;
 use crate::store::query::CheckpointQuery;
 use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, Point, Source, StateRecord, TaskKind, TaskRecord, ThreadRecord,
-    WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, Source, StateRecord, TaskKind, TaskRecord,
+    ThreadRecord, WriteRecord,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
@@ -57,7 +57,7 @@ pub(super) fn source_of(code: i64) -> Option<Source> {
         .find(|s| super::write::source_code(*s) == code)
 }
 
-fn missing(at: &Point) -> Fault {
+fn missing(at: &CheckpointRef) -> Fault {
     StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() }.into()
 }
 
@@ -77,14 +77,14 @@ impl<'a> View<'a> {
             return Err(wrong("parent"));
         }
         let elsewhere = match (row.get::<_, Option<String>>(15)?, row.get::<_, Option<String>>(14)?, parent_id) {
-            (Some(thread), Some(path), Some(checkpoint)) => Some(Point {
+            (Some(thread), Some(path), Some(checkpoint)) => Some(CheckpointRef {
                 thread: ThreadId::new(thread).map_err(|_| wrong("thread"))?,
                 namespace: Namespace::new(path).map_err(|_| wrong("namespace"))?,
                 checkpoint,
             }),
             _ => None,
         };
-        let point = Point {
+        let point = CheckpointRef {
             thread: ThreadId::new(row.get_ref(11)?.as_str().map_err(|_| wrong("thread"))?)
                 .map_err(|_| wrong("thread"))?,
             namespace: Namespace::new(row.get_ref(10)?.as_str().map_err(|_| wrong("namespace"))?)
@@ -148,7 +148,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns a checkpoint.
-    pub(super) fn checkpoint(self, at: &Point) -> Res<Option<CheckpointRecord>> {
+    pub(super) fn checkpoint(self, at: &CheckpointRef) -> Res<Option<CheckpointRecord>> {
         match self.namespace(&at.thread, &at.namespace)? {
             Some(namespace) => Ok(self.records(sql::RECORD_AT, params![namespace, at.checkpoint.as_bytes()])?.pop()),
             None => Ok(None),
@@ -156,12 +156,12 @@ impl<'a> View<'a> {
     }
 
     /// Returns a checkpoint that must exist.
-    pub(super) fn must(self, at: &Point) -> Res<CheckpointRecord> {
+    pub(super) fn must(self, at: &CheckpointRef) -> Res<CheckpointRecord> {
         self.checkpoint(at)?.ok_or_else(|| missing(at))
     }
 
     /// Returns seq, branch and ordinal of a checkpoint that must exist: all that most reads need of it.
-    pub(super) fn place(self, at: &Point) -> Res<(i64, i64, i64)> {
+    pub(super) fn place(self, at: &CheckpointRef) -> Res<(i64, i64, i64)> {
         let mut statement = self.conn.prepare_cached(sql::CHECKPOINT_PLACE)?;
         let params = params![at.thread.as_str(), at.namespace.as_str(), at.checkpoint.as_bytes()];
         let place = statement.query_row(params, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
@@ -190,7 +190,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns the channels and nodes at a checkpoint.
-    pub(super) fn state(self, at: &Point) -> Res<StateRecord> {
+    pub(super) fn state(self, at: &CheckpointRef) -> Res<StateRecord> {
         let checkpoint = self.must(at)?;
         let (branch, ordinal) = (checkpoint.branch as i64, checkpoint.ordinal as i64);
         let mut payloads = Payloads::new(self.conn)?;
@@ -257,7 +257,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns the writes of the tasks of a checkpoint.
-    pub(super) fn writes(self, at: &Point) -> Res<Vec<WriteRecord>> {
+    pub(super) fn writes(self, at: &CheckpointRef) -> Res<Vec<WriteRecord>> {
         // The head of a thread at rest has none; the record is only needed to name the tasks.
         let (seq, ..) = self.place(at)?;
         if !self.conn.prepare_cached(sql::WRITES_ANY)?.exists([seq])? {

@@ -10,7 +10,7 @@ use crate::base::limits::SHARED_LISTS_MAX;
 use crate::base::value::decode_bytes;
 use crate::base::{CheckpointId, Encoded, Namespace, ThreadId, Value};
 use crate::store::batch::{ListDelta, ListRef, Payload};
-use crate::store::record::Point;
+use crate::store::record::CheckpointRef;
 use rusqlite::OptionalExtension;
 
 /// Returns the `seq` of the checkpoint of a list that a batch refers to.
@@ -32,7 +32,7 @@ pub(super) fn find(tx: &mut Tx<'_>, of: &ListRef) -> Res<i64> {
 
 impl<'a> View<'a> {
     /// Returns what the list of a channel began as, if that is another one.
-    pub(super) fn shared_list(self, at: &Point, channel: &str) -> Res<Option<ListRef>> {
+    pub(super) fn shared_list(self, at: &CheckpointRef, channel: &str) -> Res<Option<ListRef>> {
         let (seq, ..) = self.place(at)?;
         let shares = self.list_of(seq, channel)?.and_then(|list| list.shares);
         shares.map(|shares| self.list_ref(shares.seq, shares.channel).map(|(_, of)| of)).transpose()

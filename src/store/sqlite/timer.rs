@@ -8,7 +8,7 @@ use super::sums::timer_check;
 use super::write::Tx;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::batch::NewTimer;
-use crate::store::record::{Point, TimerRecord};
+use crate::store::record::{CheckpointRef, TimerRecord};
 use rusqlite::{Connection, Row, params};
 
 impl Tx<'_> {
@@ -58,7 +58,7 @@ fn decode(row: &Row<'_>) -> Res<TimerRecord> {
     if timer_check(&checkpoint, &task, wake_at) != check {
         return Err(wrong("its sum does not fit"));
     }
-    let point = Point {
+    let point = CheckpointRef {
         thread: ThreadId::new(thread).map_err(|_| wrong("the id of its thread is none"))?,
         namespace: Namespace::new(path).map_err(|_| wrong("the path of its namespace is none"))?,
         checkpoint: CheckpointId::from_bytes(checkpoint),

@@ -9,9 +9,9 @@ use super::job::{Job, JobRef};
 use super::open::Place;
 use super::wal::Wal;
 use crate::base::limits::{GROUP_BATCHES_MAX, QUEUE_BATCHES_MAX};
-use crate::store::backend::{Settle, Ticket};
+use crate::store::backend::{CommitHandle, CommitSettler};
 use crate::store::error::StoreError;
-use crate::store::wait::soon;
+use crate::store::spin::spin_until;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 use std::collections::VecDeque;
@@ -32,14 +32,14 @@ pub struct CommitStats {
 }
 
 /// How many groups a leader writes before it hands the role over: its caller waits that long at most.
-const ROUNDS_MAX: usize = 4;
+const LEADER_GROUPS_MAX: usize = 4;
 
 /// How long a leader looks out for those it has just told to come back with their next batch, so that one fsync serves
 /// them all: with 8 threads a group grows from 5.6 to 6.4 batches.
-const GATHERS_FOR: Duration = Duration::from_micros(40);
+const GROUP_LINGER: Duration = Duration::from_micros(40);
 
 /// How long a submitted batch that nobody waits for waits for the next one.
-const SHARES_FOR: Duration = Duration::from_micros(100);
+const SUBMIT_LINGER: Duration = Duration::from_micros(100);
 
 /// The writer of a file.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ struct Waiting {
 #[derive(Debug)]
 enum End {
     Caller(Arc<Slot>),
-    Ticket(Settle),
+    CommitHandle(CommitSettler),
 }
 
 /// Where a caller waits for its outcome or for the role.
@@ -164,31 +164,31 @@ impl Writer {
     }
 
     /// Hands a job to the background thread.
-    pub(super) fn submit(&self, job: Job) -> Ticket {
+    pub(super) fn submit(&self, job: Job) -> CommitHandle {
         if let Err(error) = job.as_ref().validate() {
-            return Ticket::settled(Err(error));
+            return CommitHandle::settled(Err(error));
         }
         if self.start_background().is_err() {
             // Without a thread the batch is still written, only not behind the caller's back.
-            return Ticket::settled(self.commit(job.as_ref()));
+            return CommitHandle::settled(self.commit(job.as_ref()));
         }
-        let (ticket, settle) = Ticket::open();
+        let (handle, settle) = CommitHandle::open();
         let mut queue = self.shared.queue.lock();
         while queue.submitted >= QUEUE_BATCHES_MAX && queue.poisoned.is_none() {
             self.shared.room.wait(&mut queue);
         }
         if let Some(reason) = queue.poisoned.clone() {
             settle.settle(Err(StoreError::OutcomeUnknown { reason }));
-            return ticket;
+            return handle;
         }
         queue.submitted += 1;
-        queue.waiting.push_back(Waiting { job, end: End::Ticket(settle) });
+        queue.waiting.push_back(Waiting { job, end: End::CommitHandle(settle) });
         if !queue.led {
             queue.led = true;
             queue.background_leads = true;
             self.shared.turn.notify_one();
         }
-        ticket
+        handle
     }
 
     /// Takes the role from the background thread, if that was given it and has not woken yet.
@@ -231,7 +231,7 @@ impl Drop for Writer {
         self.shared.queue.lock().closing = true;
         self.shared.turn.notify_all();
         let background = self.background.lock().take();
-        // A thread that panicked has settled its tickets by dropping them; there is nobody left to tell.
+        // A thread that panicked has settled its handles by dropping them; there is nobody left to tell.
         _ = background.map(JoinHandle::join);
         self.wal.stop();
         // If this fails, the WAL stays and is read at the next open.
@@ -251,7 +251,7 @@ impl Shared {
             }
             drop(queue);
             // Nobody waits for these batches yet: what is submitted next may share their fsync.
-            soon(SHARES_FOR, || self.is_pressed());
+            spin_until(SUBMIT_LINGER, || self.is_pressed());
             // Who came to wait may have taken the role meanwhile.
             if std::mem::take(&mut self.queue.lock().background_leads) {
                 _ = self.lead(None, wal);
@@ -264,7 +264,7 @@ impl Shared {
         let queue = self.queue.lock();
         let pressed = |waiting: &Waiting| match &waiting.end {
             End::Caller(_) => true,
-            End::Ticket(settle) => settle.is_awaited(),
+            End::CommitHandle(settle) => settle.is_awaited(),
         };
         !queue.background_leads || queue.closing || queue.waiting.iter().any(pressed)
     }
@@ -277,10 +277,10 @@ impl Shared {
         for round in 1.. {
             let (own_outcome, poison, told) = self.lead_once(next.take(), wal);
             outcome = outcome.or(own_outcome);
-            if round < ROUNDS_MAX && told > 0 {
-                soon(GATHERS_FOR, || self.queue.lock().waiting.len() >= told);
+            if round < LEADER_GROUPS_MAX && told > 0 {
+                spin_until(GROUP_LINGER, || self.queue.lock().waiting.len() >= told);
             }
-            if round == ROUNDS_MAX || poison.is_some() || self.queue.lock().waiting.is_empty() {
+            if round == LEADER_GROUPS_MAX || poison.is_some() || self.queue.lock().waiting.is_empty() {
                 self.hand_over(poison);
                 break;
             }
@@ -307,8 +307,8 @@ impl Shared {
         self.count(&verdict, jobs.len());
         let Verdict { mut outcomes, poison } = verdict;
         for (job, outcome) in jobs.iter().zip(&outcomes) {
-            if let (Some(sequence), Err(error)) = (job.sequence(), outcome) {
-                sequence.end(error);
+            if let (Some(chain), Err(error)) = (job.chain(), outcome) {
+                chain.end(error);
             }
         }
         let own = own.map(|_| outcomes.pop_front().unwrap_or(Ok(())));
@@ -319,7 +319,7 @@ impl Shared {
                     told += 1;
                     slot.tell(News::Done(outcome));
                 }
-                End::Ticket(settle) => settle.settle(outcome),
+                End::CommitHandle(settle) => settle.settle(outcome),
             }
         }
         (own, poison, told)
@@ -329,7 +329,7 @@ impl Shared {
         let mut queue = self.queue.lock();
         let count = count.min(queue.waiting.len());
         let taken: Vec<Waiting> = queue.waiting.drain(..count).collect();
-        let submitted = taken.iter().filter(|waiting| matches!(waiting.end, End::Ticket(_))).count();
+        let submitted = taken.iter().filter(|waiting| matches!(waiting.end, End::CommitHandle(_))).count();
         if submitted > 0 {
             queue.submitted -= submitted;
             self.room.notify_all();
@@ -346,7 +346,7 @@ impl Shared {
         }
         let caller = queue.waiting.iter().find_map(|waiting| match &waiting.end {
             End::Caller(slot) => Some(slot),
-            End::Ticket(_) => None,
+            End::CommitHandle(_) => None,
         });
         if let Some(slot) = caller {
             slot.tell(News::Lead);

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::{
-    Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, ItemRange, ItemRow, ListRef, OpenOptions,
-    Point, Source, StateRecord, Store, StoreError, ThreadRecord, Ticket, TimerRecord, WriteRecord,
+    Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle, ItemRange,
+    ItemRow, ListRef, OpenOptions, Source, StateRecord, Store, StoreError, ThreadRecord, TimerRecord, WriteRecord,
 };
 
 use crate::output::note;
@@ -73,8 +73,8 @@ impl Backend for Killer {
         Ok(())
     }
 
-    fn submit(&self, batch: Batch) -> Ticket {
-        Ticket::settled(self.commit(&batch))
+    fn submit(&self, batch: Batch) -> CommitHandle {
+        CommitHandle::settled(self.commit(&batch))
     }
 
     fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>> {
@@ -85,7 +85,7 @@ impl Backend for Killer {
         self.backend.head_id(thread, namespace)
     }
 
-    fn checkpoint(&self, at: &Point) -> Result<Option<CheckpointRecord>> {
+    fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>> {
         self.backend.checkpoint(at)
     }
 
@@ -97,13 +97,13 @@ impl Backend for Killer {
         self.backend.checkpoints(query)
     }
 
-    fn state(&self, at: &Point) -> Result<StateRecord> {
+    fn state(&self, at: &CheckpointRef) -> Result<StateRecord> {
         self.backend.state(at)
     }
 
     fn items(
         &self,
-        at: &Point,
+        at: &CheckpointRef,
         channel: &str,
         range: ItemRange,
         visit: &mut dyn FnMut(ItemRow<'_>) -> Result<()>,
@@ -111,11 +111,11 @@ impl Backend for Killer {
         self.backend.items(at, channel, range, visit)
     }
 
-    fn shared_list(&self, at: &Point, channel: &str) -> Result<Option<ListRef>> {
+    fn shared_list(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>> {
         self.backend.shared_list(at, channel)
     }
 
-    fn writes(&self, at: &Point) -> Result<Vec<WriteRecord>> {
+    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>> {
         self.backend.writes(at)
     }
 

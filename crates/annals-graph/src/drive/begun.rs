@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::base::{Clock, Encoded, SystemClock, Timestamp};
 use crate::error::Error;
 use crate::exec::{Event, EventMask, Machine, Status, TaskOutcome};
-use crate::store::{Batch, Cache, CacheKey, Store, Ticket};
+use crate::store::{Batch, Cache, CacheKey, CommitHandle, Store};
 
 use super::host::RunHost;
 use super::run::Durability;
@@ -125,9 +125,9 @@ impl Begun {
 
 /// The commits of a run that it has not waited for. If it is dropped before, whoever loads a head next waits for them.
 pub(super) struct Tickets {
-    own: VecDeque<Ticket>,
+    own: VecDeque<CommitHandle>,
     /// The one that is awaited.
-    awaited: Option<Ticket>,
+    awaited: Option<CommitHandle>,
     store: Option<Store>,
     host: Arc<RunHost>,
     inside: bool,
@@ -136,9 +136,9 @@ pub(super) struct Tickets {
 impl Drop for Tickets {
     fn drop(&mut self) {
         let Some(store) = &self.store else { return };
-        store.leave(self.own.drain(..).chain(self.awaited.take()));
+        store.abandon_commits(self.own.drain(..).chain(self.awaited.take()));
         if !self.inside {
-            store.leave(self.host.tickets.lock().drain(..));
+            store.abandon_commits(self.host.tickets.lock().drain(..));
         }
     }
 }
@@ -164,7 +164,7 @@ impl Tickets {
     /// # Errors
     /// That of an earlier batch.
     pub(super) fn submit(&mut self, store: &Store, batch: Batch) -> Result<(), Error> {
-        while self.own.front().is_some_and(Ticket::is_settled) {
+        while self.own.front().is_some_and(CommitHandle::is_settled) {
             if let Some(ticket) = self.own.pop_front() {
                 ticket.wait()?;
             }
@@ -175,7 +175,7 @@ impl Tickets {
 
     /// Gathers what has to be waited for at the end of a run, in order: nothing inside another one, which does it once for
     /// all. Returns it; whoever is dropped while it waits leaves the rest.
-    pub(super) fn at_end(&mut self, begun: &Begun) -> &mut VecDeque<Ticket> {
+    pub(super) fn at_end(&mut self, begun: &Begun) -> &mut VecDeque<CommitHandle> {
         let mut shared = begun.host.tickets.lock();
         if begun.inside {
             shared.extend(self.own.drain(..));

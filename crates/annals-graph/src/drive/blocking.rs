@@ -7,7 +7,7 @@ use crate::base::limits;
 use crate::error::Error;
 use crate::exec::{Closing, Effect, Event, EventMask, Machine, Opened, Status, TaskJob, TaskOutcome, open};
 use crate::graph::Work;
-use crate::store::{Batch, Ticket};
+use crate::store::{Batch, CommitHandle};
 
 use super::attempt::{attempt, attempt_here, closed, wait_before};
 use super::begun::{Begun, Tickets, waits};
@@ -218,7 +218,7 @@ impl Driver {
 
     fn wait_for_commits(&mut self) -> Result<(), Error> {
         let tickets = self.tickets.at_end(&self.run);
-        if let (Some(store), false) = (&self.run.store, tickets.iter().all(Ticket::is_settled)) {
+        if let (Some(store), false) = (&self.run.store, tickets.iter().all(CommitHandle::is_settled)) {
             store.backend().write_submitted();
         }
         while let Some(ticket) = tickets.front() {

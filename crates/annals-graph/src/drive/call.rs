@@ -485,7 +485,8 @@ impl RunHost {
         let thread = context.thread()?.clone();
         let mut batch = Batch::new(thread, namespace, context.calls().head);
         batch.expect.extend(expect);
-        self.in_sequence(Batch { writes: vec![writes], ..batch })
+        batch.writes = vec![writes];
+        self.in_sequence(batch)
     }
 
     /// Hands a batch to the background writer.

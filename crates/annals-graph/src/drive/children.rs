@@ -12,7 +12,7 @@ use crate::base::{CheckpointId, Namespace, RunId};
 use crate::error::Error;
 use crate::graph::{Context, Persistence};
 use crate::history::Thread;
-use crate::store::{CheckpointRecord, Point, Source, StoreError};
+use crate::store::{CheckpointRecord, CheckpointRef, Source, StoreError};
 
 use super::held::Held;
 
@@ -20,7 +20,7 @@ use super::held::Held;
 #[derive(Default)]
 pub(super) struct Children {
     /// The checkpoint of the outermost graph that the run began on.
-    start: Option<Point>,
+    start: Option<CheckpointRef>,
     /// Whether the run does again what was done from there on.
     replays: bool,
     /// Checkpoints that the caller named.
@@ -32,7 +32,7 @@ pub(super) struct Children {
 /// Where a graph inside a task begins.
 pub(super) struct Begins {
     /// Its checkpoint, perhaps of the thread that its own was forked off; `None` if it has none yet, or none that counts.
-    pub(super) at: Option<Point>,
+    pub(super) at: Option<CheckpointRef>,
     /// Whether the caller named that checkpoint.
     pub(super) named: bool,
     /// Whether it goes on where it stopped, and takes no input.
@@ -40,7 +40,7 @@ pub(super) struct Begins {
 }
 
 impl Children {
-    pub(super) fn new(start: Option<Point>, replays: bool, named: &[(Namespace, CheckpointId)]) -> Self {
+    pub(super) fn new(start: Option<CheckpointRef>, replays: bool, named: &[(Namespace, CheckpointId)]) -> Self {
         Self { start, replays, named: named.into(), visited: Mutex::default() }
     }
 
@@ -94,7 +94,7 @@ impl Children {
     ///
     /// Nothing is copied when a thread is forked: a graph inside that has no checkpoint in its own thread yet looks
     /// for one where the outermost graph comes from.
-    fn inherited(&self, thread: &Thread) -> Result<Option<Point>, Error> {
+    fn inherited(&self, thread: &Thread) -> Result<Option<CheckpointRef>, Error> {
         let (store, backend) = (thread.store(), thread.store().backend());
         let mut at = self.start.clone();
         while let Some(point) = at {
@@ -108,7 +108,7 @@ impl Children {
                     None => there.inherited(&before),
                 };
             }
-            at = record.parent.map(|parent| Point { checkpoint: parent, ..point });
+            at = record.parent.map(|parent| CheckpointRef { checkpoint: parent, ..point });
         }
         Ok(None)
     }
@@ -201,13 +201,20 @@ struct Ancestor {
 
 impl Line<'_> {
     /// Returns whether what a run made in a subgraph while the outermost graph stood at `root` belongs to the lineage.
-    fn counts(&mut self, root: CheckpointId, run: Option<RunId>, start: &Point, replays: bool) -> Result<bool, Error> {
+    fn counts(
+        &mut self,
+        root: CheckpointId,
+        run: Option<RunId>,
+        start: &CheckpointRef,
+        replays: bool,
+    ) -> Result<bool, Error> {
         let known = |line: &Self| line.seen.iter().find(|seen| seen.id == root).map(|seen| seen.counts);
         if let Some(counts) = known(self) {
             return Ok(counts);
         }
         let backend = self.thread.store().backend();
-        let wanted = backend.checkpoint(&Point { checkpoint: root, ..start.clone() })?.map(|record| record.ordinal);
+        let wanted =
+            backend.checkpoint(&CheckpointRef { checkpoint: root, ..start.clone() })?.map(|record| record.ordinal);
         let before = |seen: &Ancestor| match wanted {
             Some(wanted) => seen.ordinal <= wanted,
             None => seen.id < root,
@@ -230,7 +237,7 @@ impl Line<'_> {
         let counts = self.counts;
         self.seen.push(Ancestor { id, ordinal, run, counts });
         let Some(parent) = record.parent else { return Ok(()) };
-        self.next = self.thread.store().backend().checkpoint(&Point { checkpoint: parent, ..record.point })?;
+        self.next = self.thread.store().backend().checkpoint(&CheckpointRef { checkpoint: parent, ..record.point })?;
         // The superstep of a checkpoint that is forked, or left for another branch, is made again: what subgraphs did in
         // it does not count, unless the fork names it.
         let is_fork = record.source == Source::Fork;

@@ -9,7 +9,7 @@ use crate::exec::{Copied, EditProblem, Editor, NodeEdit, RunError, as_node};
 use crate::graph::{CompiledGraph, END, Graph, IntoOutput, NodeOutput};
 use crate::history::{Snapshot, Thread};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use crate::store::{ChannelRecord, ChannelValue, ItemRange, Parent, Point, StoreError};
+use crate::store::{ChannelRecord, ChannelValue, CheckpointRef, ItemRange, Parent, StoreError};
 
 use super::attempt::path_here;
 use super::load::{keep, load};
@@ -279,7 +279,7 @@ fn unknown(graph: &Graph, node: &str) -> RunError {
 }
 
 /// Reads what a checkpoint changed, so that it can be recorded again on the same parent.
-fn copied(thread: &Thread, point: Point) -> Result<Copied, Error> {
+fn copied(thread: &Thread, point: CheckpointRef) -> Result<Copied, Error> {
     let backend = thread.store().backend();
     let state = backend.state(&point)?;
     let base = &state.checkpoint;
@@ -288,7 +288,7 @@ fn copied(thread: &Thread, point: Point) -> Result<Copied, Error> {
         (None, forked_from) => forked_from.clone().map(Parent::Fork),
     };
     let before = match &parent {
-        Some(Parent::Local(checkpoint)) => Some(Point { checkpoint: *checkpoint, ..point.clone() }),
+        Some(Parent::Local(checkpoint)) => Some(CheckpointRef { checkpoint: *checkpoint, ..point.clone() }),
         Some(Parent::Fork(point)) => Some(point.clone()),
         None => None,
     };
@@ -308,8 +308,8 @@ fn copied(thread: &Thread, point: Point) -> Result<Copied, Error> {
 /// Returns how a checkpoint changed a list: the items it put, and the slots of its parent that it freed.
 fn items(
     thread: &Thread,
-    point: &Point,
-    before: Option<&Point>,
+    point: &CheckpointRef,
+    before: Option<&CheckpointRef>,
     channel: &str,
     ordinal: u64,
 ) -> Result<Vec<ItemChange>, StoreError> {

@@ -9,7 +9,7 @@ use crate::base::{CheckpointId, Namespace};
 use crate::exec::Head;
 use crate::graph::Graph;
 use crate::history::Thread;
-use crate::store::{Batch, NewCheckpoint, NewWrites, Point, StoreError, WriteRecord};
+use crate::store::{Batch, CheckpointRef, NewCheckpoint, NewWrites, StoreError, WriteRecord};
 
 /// The batches that a run holds back, in their order.
 #[derive(Default)]
@@ -32,16 +32,16 @@ struct HeldHead {
 
 impl State {
     /// Returns the batches of the namespace of a point, newest first.
-    fn batches_of<'a>(&'a self, at: &'a Point) -> impl Iterator<Item = &'a Batch> {
+    fn batches_of<'a>(&'a self, at: &'a CheckpointRef) -> impl Iterator<Item = &'a Batch> {
         self.batches.iter().rev().filter(|batch| batch.namespace == at.namespace && batch.thread == at.thread)
     }
 
-    fn checkpoint<'a>(&'a self, at: &'a Point) -> Option<&'a NewCheckpoint> {
+    fn checkpoint<'a>(&'a self, at: &'a CheckpointRef) -> Option<&'a NewCheckpoint> {
         let mut checkpoints = self.batches_of(at).flat_map(|batch| batch.checkpoints.iter().rev());
         checkpoints.find(|new| new.id == at.checkpoint)
     }
 
-    fn head<'a>(&'a self, graph: &Graph, at: &'a Point) -> Option<&'a Head> {
+    fn head<'a>(&'a self, graph: &Graph, at: &'a CheckpointRef) -> Option<&'a Head> {
         let is_wanted = |held: &&HeldHead| {
             held.checkpoint == at.checkpoint && held.schema == graph.id && held.namespace == at.namespace
         };
@@ -75,12 +75,12 @@ impl Held {
     }
 
     /// Returns the head of a checkpoint that is held back, if it was kept.
-    pub(super) fn head(&self, graph: &Graph, at: &Point) -> Option<Head> {
+    pub(super) fn head(&self, graph: &Graph, at: &CheckpointRef) -> Option<Head> {
         self.0.lock().head(graph, at).cloned()
     }
 
     /// Whether a checkpoint is held back whose head was not kept, so that it cannot be read.
-    pub(super) fn hides(&self, graph: &Graph, at: &Point) -> bool {
+    pub(super) fn hides(&self, graph: &Graph, at: &CheckpointRef) -> bool {
         let state = self.0.lock();
         state.checkpoint(at).is_some() && state.head(graph, at).is_none()
     }
@@ -105,7 +105,7 @@ impl Held {
     }
 
     /// Returns the writes of the tasks of a checkpoint: those that are stored and those that are held back.
-    pub(super) fn writes(&self, thread: &Thread, at: &Point) -> Result<Vec<WriteRecord>, StoreError> {
+    pub(super) fn writes(&self, thread: &Thread, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {
         let (is_held, added) = {
             let state = self.0.lock();
             let mut added: Vec<NewWrites> = state.batches_of(at).flat_map(|batch| &batch.writes).cloned().collect();

@@ -12,8 +12,8 @@ use crate::base::{CheckpointId, Clock, Namespace, RunId, SystemClock, Timestamp}
 use crate::exec::{CallLeft, Event, EventKind, EventMask};
 use crate::graph::{Call, Called, Context, Host, LivePart, MessagePart};
 use crate::history::Thread;
-use crate::store::batch::Sequence;
-use crate::store::{Batch, StoreError, Ticket};
+use crate::store::batch::CommitChain;
+use crate::store::{Batch, CommitHandle, StoreError};
 
 use super::children::Children;
 use super::feed::{Fact, Feed};
@@ -49,9 +49,9 @@ pub(super) struct RunHost {
     /// What waits for a moment, if the caller or the executor has it.
     pub(super) timer: Option<Arc<dyn Timer>>,
     /// Its commits and those of all runs inside it.
-    pub(super) sequence: Sequence,
+    pub(super) sequence: CommitChain,
     /// Commits of runs inside this one that nobody has waited for yet.
-    pub(super) tickets: Mutex<Vec<Ticket>>,
+    pub(super) tickets: Mutex<Vec<CommitHandle>>,
     /// The heads of the graphs inside that keep their state, as this run left them: they may not be written yet.
     pub(super) heads: Mutex<HashMap<Namespace, CheckpointId>>,
     /// What it and the runs inside it do not store before it ends.
@@ -70,13 +70,13 @@ impl RunHost {
             self.held.add(batch);
             return None;
         }
-        Some(Batch { sequence: Some(self.sequence.clone()), ..batch })
+        Some(self.sequence.append(batch))
     }
 
     /// Takes what was held back: the one commit of a run that stores nothing before it ends.
     pub(super) fn take_held(&self) -> Option<Batch> {
         let batch = Some(&self.held).filter(|_| self.durability == Durability::Exit)?.take()?;
-        Some(Batch { sequence: Some(self.sequence.clone()), ..batch })
+        Some(self.sequence.append(batch))
     }
 
     /// Stores before the end of the run what was held back, as it has to be read. That is rare: the graph is another one

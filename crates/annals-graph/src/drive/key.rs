@@ -5,7 +5,7 @@ use crate::base::{Namespace, RunId};
 use crate::error::Error;
 use crate::exec::{RunError, Start};
 use crate::history::Thread;
-use crate::store::Point;
+use crate::store::CheckpointRef;
 
 use super::load::Loaded;
 use super::run::Settings;
@@ -13,7 +13,7 @@ use super::run::Settings;
 /// A run with a key that has begun before.
 pub(super) struct Earlier {
     /// The last checkpoint it made.
-    pub(super) last: Point,
+    pub(super) last: CheckpointRef,
 }
 
 impl Settings {

@@ -10,7 +10,7 @@ use crate::history::Thread;
 use crate::span::span;
 use crate::state::erased::field_of;
 use crate::state::{FieldKind, StateRef};
-use crate::store::{CachedHead, ItemRange, ItemRow, Point, Source, StoreError, WriteRecord, WriteValue};
+use crate::store::{CachedHead, CheckpointRef, ItemRange, ItemRow, Source, StoreError, WriteRecord, WriteValue};
 
 use super::held::Held;
 use super::host::RunHost;
@@ -22,8 +22,8 @@ pub(super) struct Loaded {
 }
 
 /// Gets the head of a namespace, or of one of its checkpoints.
-pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result<Loaded, Error> {
-    thread.store().wait_for_left();
+pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&CheckpointRef>) -> Result<Loaded, Error> {
+    thread.store().settle_abandoned();
     let newest = thread.store().backend().head_id(thread.id(), thread.namespace())?;
     let newest_point = newest.map(|newest| thread.point(newest));
     match at.or(newest_point.as_ref()) {
@@ -33,8 +33,13 @@ pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&Point>) -> Result
 }
 
 /// Gets what a graph inside a task begins on, which need not be the newest checkpoint of its namespace.
-pub(super) fn load_begun(graph: &Graph, thread: &Thread, at: Option<&Point>, host: &RunHost) -> Result<Loaded, Error> {
-    thread.store().wait_for_left();
+pub(super) fn load_begun(
+    graph: &Graph,
+    thread: &Thread,
+    at: Option<&CheckpointRef>,
+    host: &RunHost,
+) -> Result<Loaded, Error> {
+    thread.store().settle_abandoned();
     if at.is_some_and(|wanted| host.held.hides(graph, wanted)) {
         host.store_held()?;
     }
@@ -48,7 +53,7 @@ pub(super) fn load_begun(graph: &Graph, thread: &Thread, at: Option<&Point>, hos
 fn load_at(
     graph: &Graph,
     thread: &Thread,
-    wanted: &Point,
+    wanted: &CheckpointRef,
     newest: Option<CheckpointId>,
     held: &Held,
 ) -> Result<Loaded, Error> {
@@ -70,7 +75,7 @@ pub(super) fn left_by_run(graph: &Graph, thread: &Thread, left: CheckpointId) ->
     Some(Loaded { head: *head, newest: Some(left) })
 }
 
-fn cached(graph: &Graph, thread: &Thread, wanted: &Point, newest: Option<CheckpointId>) -> Option<Head> {
+fn cached(graph: &Graph, thread: &Thread, wanted: &CheckpointRef, newest: Option<CheckpointId>) -> Option<Head> {
     let cached = thread.store().heads().take(thread.id(), &wanted.namespace, graph.id)?;
     if cached.checkpoint != wanted.checkpoint {
         // Looking at the past does not cost the next turn its head.
@@ -95,7 +100,7 @@ pub(super) fn keep(graph: &Graph, thread: &Thread, head: Head) {
     });
 }
 
-fn read(graph: &Graph, thread: &Thread, point: &Point) -> Result<Head, Error> {
+fn read(graph: &Graph, thread: &Thread, point: &CheckpointRef) -> Result<Head, Error> {
     span!("read_head", thread = %thread.id(), checkpoint = %point.checkpoint);
     let backend = thread.store().backend();
     let state = backend.state(point)?;
@@ -125,7 +130,7 @@ fn read(graph: &Graph, thread: &Thread, point: &Point) -> Result<Head, Error> {
 /// Visits the items of a list. What `visit` fails with is returned as it is.
 fn each_item(
     thread: &Thread,
-    point: &Point,
+    point: &CheckpointRef,
     channel: &str,
     mut visit: impl FnMut(ItemRow<'_>) -> Result<(), RunError>,
 ) -> Result<(), Error> {
@@ -148,7 +153,7 @@ fn each_item(
 fn with_bases(
     graph: &Graph,
     thread: &Thread,
-    at: &Point,
+    at: &CheckpointRef,
     writes: Vec<WriteRecord>,
     state: Option<&StateRef>,
 ) -> Result<Vec<(WriteRecord, Option<DeltaBase>)>, Error> {
@@ -165,7 +170,7 @@ fn with_bases(
 fn base(
     graph: &Graph,
     thread: &Thread,
-    at: &Point,
+    at: &CheckpointRef,
     field: usize,
     of: &ListRef,
     state: Option<&StateRef>,
@@ -178,14 +183,14 @@ fn base(
     if layout.kind(field) != FieldKind::List {
         return Ok(None);
     }
-    let point = Point { thread: at.thread.clone(), namespace: of.namespace.clone(), checkpoint: of.checkpoint };
+    let point = CheckpointRef { thread: at.thread.clone(), namespace: of.namespace.clone(), checkpoint: of.checkpoint };
     let mut read = layout.initial();
     each_item(thread, &point, &of.channel, |row| Ok(layout.load_item(&mut read, field, row.slot, row.payload())?))?;
     Ok(layout.list(&read, field).map(|list| DeltaBase { list, is_own }))
 }
 
 /// The writes that hold the input of a checkpoint; a fork has those of what it was forked from.
-fn input_writes(thread: &Thread, point: &Point) -> Result<Vec<WriteRecord>, Error> {
+fn input_writes(thread: &Thread, point: &CheckpointRef) -> Result<Vec<WriteRecord>, Error> {
     let backend = thread.store().backend();
     let mut at = Some(point.clone());
     while let Some(point) = at {
@@ -196,7 +201,7 @@ fn input_writes(thread: &Thread, point: &Point) -> Result<Vec<WriteRecord>, Erro
             return Ok(writes);
         }
         at = match (record.parent, record.forked_from) {
-            (Some(parent), _) => Some(Point { checkpoint: parent, ..point }),
+            (Some(parent), _) => Some(CheckpointRef { checkpoint: parent, ..point }),
             (None, forked_from) => forked_from,
         };
     }

@@ -6,7 +6,7 @@ use crate::base::{CheckpointId, Namespace};
 use crate::error::Error;
 use crate::graph::Context;
 use crate::history::{Snapshot, Thread};
-use crate::store::{Point, StoreError};
+use crate::store::{CheckpointRef, StoreError};
 
 /// What a graph can be run on: `&Thread`, `&Snapshot` to go on from an old checkpoint, `&Context` for a graph that a
 /// node calls, or `()` for no store.
@@ -19,14 +19,14 @@ pub trait RunOn {
 #[derive(Clone, Debug)]
 pub struct Place {
     pub(super) thread: Option<Thread>,
-    pub(super) at: Option<Point>,
+    pub(super) at: Option<CheckpointRef>,
     pub(super) inside: Option<Context>,
     /// The checkpoints of several namespaces that a checkpoint inside stands for.
     pub(super) named: Arc<[(Namespace, CheckpointId)]>,
 }
 
 impl Place {
-    fn new(thread: Option<Thread>, at: Option<Point>, inside: Option<Context>) -> Self {
+    fn new(thread: Option<Thread>, at: Option<CheckpointRef>, inside: Option<Context>) -> Self {
         Self { thread, at, inside, named: [].into() }
     }
 
@@ -45,7 +45,7 @@ impl Place {
             || StoreError::CheckpointNotFound { thread: point.thread.clone(), id: point.checkpoint.to_string() };
         let record = thread.store().backend().checkpoint(point)?.ok_or_else(not_found)?;
         if let Some((_, root)) = record.parents.iter().find(|(namespace, _)| namespace.is_root()) {
-            place.at = Some(Point { namespace: Namespace::root(), checkpoint: *root, ..point.clone() });
+            place.at = Some(CheckpointRef { namespace: Namespace::root(), checkpoint: *root, ..point.clone() });
             let own = (point.namespace.clone(), point.checkpoint);
             place.named = record.parents.iter().filter(|(of, _)| *of != own.0).cloned().chain([own.clone()]).collect();
         }

@@ -16,7 +16,7 @@ use crate::history::Thread;
 use crate::state::erased::{field_of, resolve};
 use crate::state::{IntoUpdate, StateError, Writes};
 use crate::store::Kv;
-use crate::store::batch::Sequence;
+use crate::store::batch::CommitChain;
 
 use super::begun::Begun;
 use super::blocking::Driver;
@@ -561,7 +561,7 @@ impl Settings {
             has_left: false.into(),
             children: Children::default(),
             timer: self.timer.clone(),
-            sequence: Sequence::new(),
+            sequence: CommitChain::begin(),
             tickets: parking_lot::Mutex::default(),
             heads: parking_lot::Mutex::default(),
             held: Default::default(),

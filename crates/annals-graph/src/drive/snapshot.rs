@@ -8,7 +8,7 @@ use crate::exec::{Head, Order, RunError, TaskStatus, interrupts_of, plan, stored
 use crate::graph::{CompiledGraph, Graph, Interrupt, Persistence, task_namespace, without_tasks};
 use crate::history::{History, HistoryFilter, Snapshot, Thread};
 use crate::state::StateRef;
-use crate::store::{CheckpointRecord, Point, Source, TaskKind};
+use crate::store::{CheckpointRecord, CheckpointRef, Source, TaskKind};
 
 use super::load::{keep, load};
 use super::outcome::typed;
@@ -108,7 +108,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     fn state_of(&self, at: impl RunOn, subgraphs: bool) -> Result<StateSnapshot<S>, Error> {
         let place = at.place();
         let thread = shown(&self.graph, place.thread.ok_or(RunError::NoThread)?)?;
-        thread.store().wait_for_left();
+        thread.store().settle_abandoned();
         state_at(&self.graph, &thread, place.at.as_ref(), subgraphs)?.map(|state, _| Ok(typed::<S>(state)))
     }
 
@@ -194,7 +194,7 @@ impl Erased {
 }
 
 /// Returns the state of a namespace: the present one, or that of one of its checkpoints.
-fn state_at(graph: &Graph, thread: &Thread, at: Option<&Point>, subgraphs: bool) -> Result<Erased, Error> {
+fn state_at(graph: &Graph, thread: &Thread, at: Option<&CheckpointRef>, subgraphs: bool) -> Result<Erased, Error> {
     let loaded = load(graph, thread, at)?;
     let record = match loaded.head.checkpoint {
         Some(checkpoint) => thread.store().backend().checkpoint(&thread.point(checkpoint.id))?,

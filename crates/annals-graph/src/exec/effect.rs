@@ -7,7 +7,7 @@ use crate::base::value::Value;
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId};
 use crate::graph::{Breakpoints, Command, Context, Interrupt, MessagePart, Scope};
 use crate::state::{StateView, Writes};
-use crate::store::{Batch, CacheKey, Point};
+use crate::store::{Batch, CacheKey, CheckpointRef};
 
 use super::error::RunError;
 use super::exit::Saving;
@@ -170,7 +170,7 @@ pub(crate) struct Recording {
     /// Whether the run was started at a checkpoint that the caller named.
     pub(crate) addressed: bool,
     /// The checkpoint elsewhere that the head is the state of, until there is one here: its thread was forked off.
-    pub(crate) forked_from: Option<Point>,
+    pub(crate) forked_from: Option<CheckpointRef>,
 }
 
 /// How far a run has come.

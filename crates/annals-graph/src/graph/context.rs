@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::base::{CheckpointId, Map, Namespace, TaskId, ThreadId, Timestamp, Value};
 
 use crate::state::Writes;
-use crate::store::{Kv, Point};
+use crate::store::{CheckpointRef, Kv};
 
 use super::call::Calls;
 use super::command::Command;
@@ -158,7 +158,7 @@ pub(crate) struct Asked {
 #[derive(Clone, Debug)]
 pub(crate) enum CallBegan {
     /// The graph took its input: on a checkpoint, or on none.
-    On(Option<Point>),
+    On(Option<CheckpointRef>),
     /// The graph continued where it had stopped in an earlier run.
     Resumed,
 }

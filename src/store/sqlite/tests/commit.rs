@@ -156,23 +156,23 @@ fn submitted_batches_keep_their_order() {
     let mut bench = Bench::new();
     let t = thread("a");
     let mut head = None;
-    let mut tickets = Vec::new();
+    let mut handles = Vec::new();
     for n in 0..2_000_u64 {
         let mut batch = one(&mut bench, &t, head, n as u8);
         batch.checkpoints[0].changes[0].version = n + 1;
         head = batch.head_after();
-        tickets.push(bench.store.submit(batch));
+        handles.push(bench.store.submit(batch));
     }
     let stale = one(&mut bench, &t, None, 1);
     assert!(matches!(bench.store.submit(stale).wait(), Err(StoreError::Conflict { .. })));
-    tickets.iter().for_each(|ticket| ticket.wait().unwrap());
+    handles.iter().for_each(|handle| handle.wait().unwrap());
     assert_eq!(bench.store.head_id(&t, &Namespace::root()).unwrap(), head);
     // Dropping waits for what was submitted.
     let last = one(&mut bench, &t, head, 1);
-    let ticket = bench.store.submit(last.clone());
+    let handle = bench.store.submit(last.clone());
     let path = bench.path();
     drop(bench.store);
-    ticket.wait().unwrap();
+    handle.wait().unwrap();
     assert_eq!(open(&path).head_id(&t, &Namespace::root()).unwrap(), last.head_after());
     assert!(!path.with_extension("db-wal").exists());
 }

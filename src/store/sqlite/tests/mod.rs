@@ -18,7 +18,7 @@ use crate::store::batch::{
 };
 use crate::store::handle::{OpenOptions, Synchronous};
 use crate::store::query::ItemRange;
-use crate::store::record::{Point, Source, TaskKind, TaskRecord};
+use crate::store::record::{CheckpointRef, Source, TaskKind, TaskRecord};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -66,12 +66,12 @@ impl Bench {
     }
 
     /// Returns (slot, text) of the items.
-    pub(super) fn items(&self, at: &Point, range: ItemRange) -> Vec<(u64, String)> {
+    pub(super) fn items(&self, at: &CheckpointRef, range: ItemRange) -> Vec<(u64, String)> {
         items(&self.store, at, range)
     }
 }
 
-pub(super) fn items(store: &SqliteBackend, at: &Point, range: ItemRange) -> Vec<(u64, String)> {
+pub(super) fn items(store: &SqliteBackend, at: &CheckpointRef, range: ItemRange) -> Vec<(u64, String)> {
     let mut items = Vec::new();
     let mut visit = |row: crate::store::record::ItemRow<'_>| {
         let text = row.index.and_then(|index| index.text).map_or_else(|| format!("{:?}", row.data), str::to_owned);
@@ -94,8 +94,8 @@ pub(super) fn thread(name: &str) -> ThreadId {
     ThreadId::new(name).unwrap()
 }
 
-pub(super) fn at(thread: &ThreadId, checkpoint: CheckpointId) -> Point {
-    Point { thread: thread.clone(), namespace: Namespace::root(), checkpoint }
+pub(super) fn at(thread: &ThreadId, checkpoint: CheckpointId) -> CheckpointRef {
+    CheckpointRef { thread: thread.clone(), namespace: Namespace::root(), checkpoint }
 }
 
 pub(super) fn checkpoint(id: CheckpointId) -> NewCheckpoint {

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
-use annals::store::backend::{CheckReport, Settle, Ticket};
+use annals::store::backend::{CheckReport, CommitHandle, CommitSettler};
 use annals::store::{
-    Backend, Batch, Beside, CheckpointQuery, CheckpointRecord, ItemRange, ItemRow, ListRef, MemoryBackend, Point,
-    StateRecord, StoreError, ThreadRecord, TimerRecord, WriteRecord,
+    Backend, Batch, Beside, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, ListRef,
+    MemoryBackend, StateRecord, StoreError, ThreadRecord, TimerRecord, WriteRecord,
 };
 
 /// The write at which the power goes, and whether that write is kept, unacknowledged.
@@ -26,7 +26,7 @@ pub(crate) struct Disk {
 
 #[derive(Debug, Default)]
 struct State {
-    queue: VecDeque<(Batch, Settle)>,
+    queue: VecDeque<(Batch, CommitSettler)>,
     writes: u64,
     crash: Option<Crash>,
     faults: Vec<u64>,
@@ -62,7 +62,7 @@ impl Disk {
         let mut state = self.state.lock().unwrap();
         let Some((batch, settle)) = state.queue.pop_front() else { return "nothing to write" };
         let mut what = "refused";
-        let outcome = batch.in_sequence(|| {
+        let outcome = batch.write_in_chain(|| {
             let (outcome, did) = self.write(&mut state, &batch);
             what = did;
             outcome
@@ -107,11 +107,11 @@ impl Backend for Disk {
             self.write_one();
         }
         let mut state = self.state.lock().unwrap();
-        batch.in_sequence(|| self.write(&mut state, batch).0)
+        batch.write_in_chain(|| self.write(&mut state, batch).0)
     }
 
-    fn submit(&self, batch: Batch) -> Ticket {
-        let (ticket, settle) = Ticket::open();
+    fn submit(&self, batch: Batch) -> CommitHandle {
+        let (ticket, settle) = CommitHandle::open();
         let mut state = self.state.lock().unwrap();
         if state.dead {
             drop(state);
@@ -137,7 +137,7 @@ impl Backend for Disk {
         self.inner.head(thread, namespace)
     }
 
-    fn checkpoint(&self, at: &Point) -> Result<Option<CheckpointRecord>, StoreError> {
+    fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
         self.alive()?;
         self.inner.checkpoint(at)
     }
@@ -155,14 +155,14 @@ impl Backend for Disk {
         self.inner.checkpoints(query)
     }
 
-    fn state(&self, at: &Point) -> Result<StateRecord, StoreError> {
+    fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError> {
         self.alive()?;
         self.inner.state(at)
     }
 
     fn items(
         &self,
-        at: &Point,
+        at: &CheckpointRef,
         channel: &str,
         range: ItemRange,
         visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
@@ -171,12 +171,12 @@ impl Backend for Disk {
         self.inner.items(at, channel, range, visit)
     }
 
-    fn shared_list(&self, at: &Point, channel: &str) -> Result<Option<ListRef>, StoreError> {
+    fn shared_list(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
         self.alive()?;
         self.inner.shared_list(at, channel)
     }
 
-    fn writes(&self, at: &Point) -> Result<Vec<WriteRecord>, StoreError> {
+    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {
         self.alive()?;
         self.inner.writes(at)
     }
