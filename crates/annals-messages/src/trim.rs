@@ -113,7 +113,20 @@ impl<'f> TrimOptions<'f> {
         self
     }
 
-    fn check(&self) -> Result<(), MessageError> {
+    /// Checks the options against each other, before any message is at hand. [`trim_messages`] checks them first, too.
+    ///
+    /// # Errors
+    /// [`MessageError`] if [`start_on`](Self::start_on) or [`include_system`](Self::include_system) is set together with
+    /// [`TrimStrategy::First`]; of both, `start_on` is named.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_messages::{TrimOptions, TrimStrategy};
+    ///
+    /// let error = TrimOptions::new(10).strategy(TrimStrategy::First).include_system(true).check().unwrap_err();
+    /// assert_eq!(error.to_string(), "include_system parameter is only valid with strategy='last'");
+    /// ```
+    pub fn check(&self) -> Result<(), MessageError> {
         let only_last =
             |option| Err(MessageError::value(format!("{option} parameter is only valid with strategy='last'")));
         match self.strategy {

@@ -27,9 +27,10 @@ fn create_block(case: &Case) -> Result<Json, Failure> {
     let input = case.input.value();
     let factory = input.get("factory").and_then(Value::as_str).unwrap_or_default();
     let positional: &[&str] = match factory {
-        "create_text_block" | "create_plaintext_block" => &["text"],
+        "create_text_block" => &["text"],
+        "create_plaintext_block" => &["text", "url", "base64", "file_id", "title", "context", "id", "index"],
         "create_tool_call" => &["name", "args"],
-        "create_reasoning_block" => &["reasoning"],
+        "create_reasoning_block" => &["reasoning", "id", "index"],
         "create_non_standard_block" => &["value"],
         _ => &[],
     };

@@ -173,21 +173,24 @@ fn splitter(name: &str) -> Result<fn(&str) -> Vec<String>, Failure> {
     })
 }
 
+/// Checks and reads the arguments in the order of the reference, which decides the error of several bad ones.
 fn trim(case: &Case) -> Result<Json, Failure> {
     let max_tokens = case.arg("max_tokens").and_then(|max| max.value().as_int());
+    let strategy = parsed::<TrimStrategy>(case, "strategy");
     let mut options = TrimOptions::new(max_tokens.ok_or_else(|| Failure::vector("max_tokens"))?)
-        .counter(counter(case)?)
+        .strategy(strategy.as_ref().ok().copied().flatten().unwrap_or_default())
         .allow_partial(case.flag("allow_partial").unwrap_or(false))
         .include_system(case.flag("include_system").unwrap_or(false))
         .start_on(types(case, "start_on")?)
         .end_on(types(case, "end_on")?);
-    if let Some(strategy) = parsed::<TrimStrategy>(case, "strategy")? {
-        options = options.strategy(strategy);
-    }
+    options.check()?;
+    let messages = case.messages()?;
+    options = options.counter(counter(case)?);
+    strategy?;
     if let Some(Data::Named("$splitter", name)) = case.arg("text_splitter") {
         options = options.text_splitter(splitter(&name)?);
     }
-    Ok(encode_messages(&trim_messages(&case.messages()?, &options)?))
+    Ok(encode_messages(&trim_messages(&messages, &options)?))
 }
 
 fn count(case: &Case) -> Result<Json, Failure> {
