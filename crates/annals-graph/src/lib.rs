@@ -15,7 +15,7 @@
 //! | [`State`](trait@state::State) | a struct whose fields are channels, each with a rule for what a write does |
 //! | [`DynSchema`](state::DynSchema) | the same, made at run time |
 //! | [`StateGraph`](graph::StateGraph) | nodes and edges; `compile` checks them all and makes a [`CompiledGraph`](graph::CompiledGraph) |
-//! | [`Context`](graph::Context) | what a node is told about its run, and how it asks a question |
+//! | [`Context`](task::Context) | what a node is told about its run, and how it asks a question |
 //! | [`Command`](graph::Command) | a change together with where to go next, or the answer to a question |
 //! | [`Message`](message::Message) | one message of a chat: plain data with LangChain's fields and dictionary form |
 //! | [`Error`] | any error; its message says what is now true, its [`kind`](Error::kind) what to do |
@@ -209,7 +209,7 @@
 //!
 //! ## Ask a human
 //!
-//! [`Context::interrupt`](graph::Context::interrupt) ends the run with a question. The answer may come days later, from
+//! [`Context::interrupt`](task::Context::interrupt) ends the run with a question. The answer may come days later, from
 //! another process.
 //!
 //! ```
@@ -245,7 +245,7 @@
 //!
 //! ## A function in place of a graph
 //!
-//! An [`Entrypoint`](graph::Entrypoint) is written as plain code. What a [`Task`](graph::Task) returned is stored: after a
+//! An [`Entrypoint`](graph::Entrypoint) is written as plain code. What a [`Task`](task::Task) returned is stored: after a
 //! question, a failure or a crash the function runs again from its first line, and its finished tasks do not.
 //!
 //! ```
@@ -586,7 +586,7 @@
 //!
 //! ## Stream a message while it is written
 //!
-//! [`Context::message_stream`](graph::Context::message_stream) shows the pieces at once, and makes one message of them.
+//! [`Context::message_stream`](task::Context::message_stream) shows the pieces at once, and makes one message of them.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -825,6 +825,7 @@ pub mod graph;
 pub mod prelude;
 mod span;
 mod stream;
+pub mod task;
 
 pub use annals;
 pub(crate) use annals::{base, channel, history, message, state, store};

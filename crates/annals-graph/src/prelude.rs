@@ -8,8 +8,8 @@ pub use annals::prelude::{
 pub use crate::drive::{Durability, Input, IntoInput, Outcome, StateUpdate, TaskState, UpdateAs};
 pub use crate::error::{Error, Result};
 pub use crate::graph::{
-    AsyncTask, CachePolicy, Command, CompiledGraph, Context, END, Entry, Entrypoint, Final, Interrupt, Named,
-    NodeDefaults, NodeOptions, NodeResult, Own, Persistence, RefreshOn, RetryPolicy, RunControl, START, SendTo,
-    StateGraph, Target, Task, TimeoutPolicy,
+    CachePolicy, Command, CompiledGraph, END, Entry, Entrypoint, Final, Named, NodeDefaults, NodeOptions, NodeResult,
+    Own, Persistence, RefreshOn, RetryPolicy, START, SendTo, StateGraph, Target, TimeoutPolicy,
 };
 pub use crate::stream::{StreamData, StreamMode, StreamPart};
+pub use crate::task::{AsyncTask, Context, Interrupt, RunControl, Task};

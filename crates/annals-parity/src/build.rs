@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use annals::base::Value;
 use annals::state::ROOT;
-use annals_graph::graph::Context;
 use annals_graph::prelude::{
     CompiledGraph, DynSchema, DynState, DynUpdate, Input, IntoInput, Named, NodeResult, Own, StateGraph, StateUpdate,
     Target,
 };
+use annals_graph::task::Context;
 use serde_json::{Map, Value as Json, json};
 
 use crate::driver::Driver;

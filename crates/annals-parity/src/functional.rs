@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use annals::base::Value;
-use annals_graph::graph::{BoxError, Context, Interrupted};
+use annals_graph::graph::BoxError;
 use annals_graph::prelude::{
     Command, CompiledGraph, Entry, Entrypoint, Final, Input, IntoInput, NodeResult, StateUpdate, Task,
 };
+use annals_graph::task::{Context, Interrupted};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, Shape};
@@ -26,7 +27,7 @@ pub(crate) type Started = HashMap<String, Vec<Slot>>;
 
 /// A task that was started.
 pub(crate) enum Slot {
-    Started(annals_graph::graph::Started<Value>),
+    Started(annals_graph::task::Started<Value>),
     Ended(Json),
     Failed(Failure),
     /// It asked, or failed in a way that cannot be told twice.
@@ -145,7 +146,7 @@ impl Shape for EntryGraph {
 
 impl Program {
     /// Starts a task: on a thread, or, under the asynchronous driver, as a future.
-    fn start_task(&self, name: &str, context: &Context, input: Value) -> annals_graph::graph::Started<Value> {
+    fn start_task(&self, name: &str, context: &Context, input: Value) -> annals_graph::task::Started<Value> {
         let def = self.tasks.iter().find(|task| task.name == name);
         let program = Program {
             graph: self.graph.clone(),
@@ -246,7 +247,7 @@ impl Program {
     }
 
     /// Waits for a task as its driver does.
-    async fn result_of(&self, task: annals_graph::graph::Started<Value>) -> NodeResult<Value> {
+    async fn result_of(&self, task: annals_graph::task::Started<Value>) -> NodeResult<Value> {
         match self.world.driver() {
             Driver::Blocking => task.wait(),
             Driver::Async => task.await,

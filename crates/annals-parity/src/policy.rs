@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use annals::base::Value;
 use annals_graph::RunError;
-use annals_graph::graph::Context;
 use annals_graph::prelude::{CachePolicy, DynState, NodeDefaults, NodeOptions, NodeResult, Own, RetryPolicy};
+use annals_graph::task::Context;
 use serde_json::{Map, Value as Json};
 
 use crate::build::Channels;

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use annals::base::TaskId;
 use annals::state::Output;
 use annals::store::Cache;
-use annals_graph::graph::{BoxError, Context, IntoOutput, NodeError};
+use annals_graph::graph::{BoxError, IntoOutput};
 use annals_graph::prelude::{Command, DynState, DynUpdate, SendTo, Target};
+use annals_graph::task::{Context, NodeError};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, Channels};

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annals::store::TaskKind;
-use annals_graph::graph::{BoxError, Context};
+use annals_graph::graph::BoxError;
 use annals_graph::prelude::{DynState, Entry, Persistence, TaskState};
+use annals_graph::task::Context;
 use annals_graph::{StateSnapshot, TaskView};
 use serde_json::{Map, Value as Json, json};
 

@@ -24,7 +24,7 @@ pub(super) async fn look_up_async(cache: &Cache, keys: Vec<CacheKey>) -> Vec<Opt
 
 impl<S> CompiledGraph<S> {
     /// Removes what is kept of these nodes from the cache of the graph; without names, of all its nodes. Names that no
-    /// node has are passed over. What is kept of called tasks stays: see [`Task::clear_cache`](crate::graph::Task).
+    /// node has are passed over. What is kept of called tasks stays: see [`Task::clear_cache`](crate::task::Task).
     ///
     /// # Errors
     /// [`RunError::NoCache`] if the graph has none; the errors of [`Cache::clear`].

@@ -26,7 +26,7 @@ pub enum Outcome<S> {
         /// The open questions.
         interrupts: Vec<Interrupt>,
     },
-    /// It was asked to stop with [`RunControl::request_drain`](crate::graph::RunControl::request_drain), and can be
+    /// It was asked to stop with [`RunControl::request_drain`](crate::task::RunControl::request_drain), and can be
     /// continued.
     Drained {
         /// The state so far.
@@ -34,7 +34,7 @@ pub enum Outcome<S> {
         /// Why it was asked to stop.
         reason: String,
     },
-    /// It was cancelled with [`RunControl::cancel`](crate::graph::RunControl::cancel). What had ended is kept, what had
+    /// It was cancelled with [`RunControl::cancel`](crate::task::RunControl::cancel). What had ended is kept, what had
     /// not is to run again when it is continued.
     Cancelled {
         /// The state after the last whole superstep.

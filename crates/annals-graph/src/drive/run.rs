@@ -329,14 +329,14 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     }
 
     /// Gives the nodes a value that is no part of the state: settings, a client, a user. They get it with
-    /// [`Context::value`](crate::graph::Context::value); a graph can ask for it with
+    /// [`Context::value`](crate::task::Context::value); a graph can ask for it with
     /// [`StateGraph::context`](crate::graph::StateGraph::context). Graphs inside nodes share it.
     pub fn context<T: Any + Send + Sync>(mut self, value: T) -> Self {
         self.settings.value = Some(Arc::new(value));
         self
     }
 
-    /// Sets the key-value memory that nodes get with [`Context::kv`](crate::graph::Context::kv). Default: that of the store the run is
+    /// Sets the key-value memory that nodes get with [`Context::kv`](crate::task::Context::kv). Default: that of the store the run is
     /// recorded in.
     pub fn kv(mut self, kv: &Kv) -> Self {
         self.settings.kv = Some(kv.clone());

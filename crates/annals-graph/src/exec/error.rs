@@ -57,7 +57,7 @@ pub enum RunError {
         #[doc(hidden)]
         source: OutOfTime,
     },
-    /// A node returned [`Cancelled`](crate::graph::Cancelled), and its run was not cancelled (`NodeCancelledError`). It
+    /// A node returned [`Cancelled`](crate::task::Cancelled), and its run was not cancelled (`NodeCancelledError`). It
     /// has failed, and is not tried again.
     #[error("node {node:?} says that it was cancelled, and its run was not")]
     NodeCancelled {

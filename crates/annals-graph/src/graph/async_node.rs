@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use super::context::Context;
+use crate::task::Context;
+
 use super::node::{IntoNode, IntoOutput, NodeBody, NodeInput, NodeOutput, NodeResult, Own, Takes, Work};
 
 /// The future of an asynchronous node.

@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::state::StateRef;
+use crate::task::Context;
 
 use super::async_node::{BorrowingNode, BorrowingStateNode};
 use super::command::{SendTo, Target};
-use super::context::Context;
 use super::node::NodeResult;
 
 /// A conditional edge without its types.

@@ -368,7 +368,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
 
     /// Limits the duration of each superstep of the graph, from the start of its first node; zero removes the limit.
     /// At the deadline the async nodes that wait are dropped; nodes on a thread see it in
-    /// [`Context::is_cancelled`](super::Context::is_cancelled) and are waited for; none is started or retried. The run
+    /// [`Context::is_cancelled`](crate::task::Context::is_cancelled) and are waited for; none is started or retried. The run
     /// fails with [`RunError::StepTimeout`](crate::RunError::StepTimeout); finished tasks are stored, late ones
     /// included, so the thread can be continued. A subgraph has its own limit, and ends with its node. A subgraph of a
     /// node on a thread runs its nodes one after another, so a node that waits uses the time of the next ones.

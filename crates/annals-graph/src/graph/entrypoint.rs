@@ -11,15 +11,14 @@ use serde::de::DeserializeOwned;
 use crate::base::{CodecError, Value};
 use crate::state::{Field, IntoUpdate, Output, Schema, StateRef, Writes, named_writes};
 use crate::store::Cache;
+use crate::task::{Context, IntoTask, TaskBody, TaskWork};
 
 use super::async_node::NodeFuture;
 use super::builder::{Persistence, StateGraph};
 use super::compiled::CompiledGraph;
-use super::context::Context;
 use super::node::{IntoNode, IntoOutput, NodeBody, NodeInput, NodeOutput, NodeResult, Takes, Work};
 use super::policy::{CachePolicy, RetryPolicy, TimeoutPolicy};
 use super::problem::GraphError;
-use super::task_body::{IntoTask, TaskBody, TaskWork};
 use super::{END, START};
 
 /// The number of the channel that holds the input of an entrypoint.

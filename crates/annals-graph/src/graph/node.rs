@@ -7,13 +7,13 @@ use serde::de::DeserializeOwned;
 
 use crate::base::{CheckpointId, ListRef, Map, Namespace, Value};
 use crate::state::{BoxWrite, Layout, ListRule, Output, StateError, StateRef, Writes};
+use crate::task::Context;
 
 pub use crate::state::IntoOutput;
 
 use super::async_node::NodeFuture;
 use super::command::{Command, SendTo, Target};
 use super::compiled::Graph;
-use super::context::Context;
 
 /// The error of a node. `?` converts every error into it, and the run returns it as given.
 pub type BoxError = Box<dyn std::error::Error + std::marker::Send + Sync>;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::state::Part;
+use crate::task::Context;
 
 use super::async_node::{BorrowingNode, BorrowingStateNode, of_state as of_async};
-use super::context::Context;
 use super::node::{IntoNode, IntoOutput, NodeBody, NodeOutput, NodeResult, of_state};
 
 #[doc(hidden)]

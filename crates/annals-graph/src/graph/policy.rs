@@ -177,7 +177,7 @@ fn is_transient(error: &(dyn Error + 'static)) -> bool {
         || error.is::<serde_json::Error>()
         || error.is::<crate::base::CodecError>()
         || error.is::<crate::state::StateError>()
-        || error.is::<super::step_time::OutOfTime>())
+        || error.is::<crate::task::OutOfTime>())
 }
 
 impl fmt::Debug for RetryPolicy {

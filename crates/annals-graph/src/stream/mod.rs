@@ -7,11 +7,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, Map, Namespace, Value};
-use crate::graph::Interrupt;
 use crate::state::{StateError, StateView};
+use crate::task::Interrupt;
 
 pub use crate::exec::{CheckpointPart, CheckpointTask, DebugPart, DebugPayload, NodeUpdate, TaskEnd, TaskStart};
-pub use crate::graph::MessagePart;
+pub use crate::task::MessagePart;
 
 /// The kinds of parts that a stream can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,9 +21,9 @@ pub enum StreamMode {
     Values,
     /// The writes of each node, when its task ends.
     Updates,
-    /// The values that nodes emit with [`Context::emit`](crate::graph::Context::emit), at once.
+    /// The values that nodes emit with [`Context::emit`](crate::task::Context::emit), at once.
     Custom,
-    /// Messages: the chunks that nodes stream with [`Context::message_stream`](crate::graph::Context::message_stream),
+    /// Messages: the chunks that nodes stream with [`Context::message_stream`](crate::task::Context::message_stream),
     /// at once, and the messages that they return, unless they were streamed before.
     Messages,
     /// The checkpoints of the run, as they are made. A run without a store has none.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_graph::graph::Started;
 use annals_graph::prelude::*;
+use annals_graph::task::Started;
 
 use super::graphs::{Inner, inner};
 use super::{Rng, World};

@@ -5,18 +5,18 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::async_node::BorrowingContext;
+use crate::graph::{BorrowingContext, NodeResult};
+
 use super::context::Context;
-use super::node::NodeResult;
 
 /// The future of an asynchronous task.
 pub(crate) type TaskFuture<R> = Pin<Box<dyn Future<Output = NodeResult<R>> + Send>>;
 
 /// A task or an entrypoint without the type of its function.
-pub struct TaskBody<I, R>(pub(super) TaskWork<I, R>);
+pub struct TaskBody<I, R>(pub(crate) TaskWork<I, R>);
 
 /// The work of a task.
-pub(super) enum TaskWork<I, R> {
+pub(crate) enum TaskWork<I, R> {
     /// A function that runs on a thread.
     Blocking(Arc<dyn Fn(I, &Context) -> NodeResult<R> + Send + Sync>),
     /// A function that returns a future.

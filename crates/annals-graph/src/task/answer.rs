@@ -6,9 +6,9 @@
 
 use crate::base::limits::VALUE_DEPTH_MAX;
 use crate::base::{Map, Value};
+use crate::graph::NodeResult;
 
 use super::context::{Context, Interrupt, interrupt_id};
-use super::node::NodeResult;
 
 /// A resume value does not fit the schema of its interrupt, which stays open.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

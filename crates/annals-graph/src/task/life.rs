@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::graph::{RefreshOn, TimeoutPolicy};
+
 use super::context::Context;
 use super::control::Cancelled;
-use super::policy::{RefreshOn, TimeoutPolicy};
 use super::step_time::StepTime;
 
 /// The timestamp of an event that has not happened.

@@ -15,12 +15,10 @@ use serde::de::DeserializeOwned;
 
 use crate::base::value::decode_bytes;
 use crate::base::{CheckpointId, CodecError, Encoded, Namespace, Payload, TaskId, Timestamp, Value};
+use crate::graph::{BoxError, CachePolicy, Command, NodeResult, RetryPolicy, TimeoutPolicy};
 use crate::store::{Cache, StoreError};
 
-use super::command::Command;
 use super::context::{Context, Interrupt, Interrupted, Signal};
-use super::node::{BoxError, NodeResult};
-use super::policy::{CachePolicy, RetryPolicy, TimeoutPolicy};
 use super::task_body::{Awaited, Blocking, IntoTask, TaskBody, TaskFuture, TaskWork};
 
 /// A function whose result is stored as soon as it has ended (`@task`). If its caller runs again after an interrupt, a

@@ -6,15 +6,14 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use crate::base::{CheckpointId, Map, Namespace, TaskId, ThreadId, Timestamp, Value};
+use crate::graph::{Command, RetryPolicy};
 
 use crate::state::Writes;
 use crate::store::{CheckpointRef, Kv};
 
 use super::call::Calls;
-use super::command::Command;
 use super::control::RunControl;
 use super::life::Life;
-use super::policy::RetryPolicy;
 use super::scope::{LivePart, Scope};
 use super::task_info::{NodePlace, TaskInfo, TaskParts};
 
@@ -311,7 +310,7 @@ impl Context {
         &self.0.node
     }
 
-    /// Returns the number of this attempt to run the task, from 1; see [`RetryPolicy`](super::RetryPolicy).
+    /// Returns the number of this attempt to run the task, from 1; see [`RetryPolicy`](crate::graph::RetryPolicy).
     #[doc(alias = "node_attempt")]
     pub fn attempt(&self) -> u32 {
         self.0.attempt
@@ -347,7 +346,7 @@ impl Context {
     /// Interrupts the run with a value, and returns the resume value (`interrupt`).
     ///
     /// Without a resume value it returns [`Interrupted`], which the node passes on with `?`: the run ends as
-    /// interrupted, and is continued with [`Command::resume`](super::Command::resume). The node then runs again from
+    /// interrupted, and is continued with [`Command::resume`](crate::graph::Command::resume). The node then runs again from
     /// its first line; interrupts that were resumed return their values, in the order in which the node reaches them.
     ///
     /// # Errors

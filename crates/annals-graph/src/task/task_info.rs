@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::base::{Namespace, TaskId, Value};
+use crate::graph::Graph;
 use crate::state::erased::{Writer, Written};
 use crate::state::{Layout, WritesView};
 
-use super::compiled::Graph;
 use super::context::task_namespace;
 
 /// The place of a task in its graph.
