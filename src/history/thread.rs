@@ -184,21 +184,11 @@ impl Thread {
         let thread = from.store().thread(id)?;
         let (store, root) = (&thread.store, Namespace::root());
         let step = from.record().step + 1;
-        let checkpoint = NewCheckpoint {
-            id: store.mint_checkpoint(step, Some(&from.id())),
-            parent: Some(Parent::Fork(from.point().clone())),
-            step,
-            source: Source::Fork,
-            created_at: store.now(),
-            run: None,
-            metadata: None,
-            parents: [].into(),
-            // What was due stays due; the tasks get their ids when the fork is run.
-            tasks: from.record().tasks.clone(),
-            consumed: Vec::new(),
-            changes: Vec::new(),
-            seen: Vec::new(),
-        };
+        let id = store.mint_checkpoint(step, Some(&from.id()));
+        let parent = Some(Parent::Fork(from.point().clone()));
+        let mut checkpoint = NewCheckpoint::new(id, parent, step, Source::Fork, store.now());
+        // The tasks stay due; they get new ids when the fork is run.
+        checkpoint.tasks.clone_from(&from.record().tasks);
         let mut batch = Batch::new(thread.id.clone(), root, None);
         batch.checkpoints.push(checkpoint);
         store.commit(&batch)?;

@@ -172,6 +172,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
 /// What a check saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CheckReport {
     /// Threads looked at.
     pub threads: u64,

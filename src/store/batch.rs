@@ -1,8 +1,12 @@
-//! What goes in: the only unit that is written to the log.
+//! Batches: the only unit that is written to the log.
 //!
 //! A [`Batch`] is plain data. It names the heads it builds on, and holds whole checkpoints and the writes of tasks.
-//! It is committed entirely or not at all, and repeating it is safe: a checkpoint whose id is already stored with the
-//! same content is not stored again.
+//! It is committed entirely or not at all, and a retry is safe: a checkpoint whose id is already stored with the same
+//! content is not stored again.
+//!
+//! The structs are `#[non_exhaustive]`: each has a constructor for the fields that every value needs, and the others
+//! start empty and are public. So a new optional column changes this file and the backends, and no caller. The enums are
+//! exhaustive, because a backend that does not know a variant must not compile.
 
 use std::sync::Arc;
 
@@ -19,6 +23,7 @@ use super::record::{CheckpointRef, Source, TaskRecord};
 
 /// One atomic write to the log of one namespace, and of others with [`Batch::then`].
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Batch {
     /// The thread; it is made if it does not exist.
     pub thread: ThreadId,
@@ -43,6 +48,7 @@ pub struct Batch {
 
 /// A task that sleeps, or does no longer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NewTimer {
     /// The checkpoint whose task it is.
     pub checkpoint: CheckpointId,
@@ -54,6 +60,7 @@ pub struct NewTimer {
 
 /// A head that a batch builds on.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Expect {
     /// The namespace, in the thread of the batch.
     pub namespace: Namespace,
@@ -63,6 +70,7 @@ pub struct Expect {
 
 /// A checkpoint to be stored.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct NewCheckpoint {
     /// Its id, greater than the ids of the namespace so far.
     pub id: CheckpointId,
@@ -101,6 +109,7 @@ pub enum Parent {
 
 /// A channel that changed in a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Change {
     /// The channel.
     pub channel: Arc<str>,
@@ -145,6 +154,7 @@ pub struct WriteRef {
 
 /// What happened to one slot of a list.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ItemChange {
     /// The slot: items stand in the order of their slots. A new item gets a slot above all of the list.
     pub slot: u64,
@@ -180,6 +190,7 @@ impl ItemOp {
 
 /// The writes of one task of a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct NewWrites {
     /// The checkpoint whose task it is.
     pub checkpoint: CheckpointId,
@@ -193,6 +204,7 @@ pub struct NewWrites {
 
 /// One write of a task.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct NewWrite {
     /// Its position in the task; negative for the special slots of the contract (`__error__` -1, `__interrupt__` -3,
     /// `__resume__` -4) and those of this engine (`__error_source_node__` -5, `__keys__` -6, `__left__` -7,
@@ -206,11 +218,119 @@ pub struct NewWrite {
 
 /// A node that ran, with the versions of its triggers it has now seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Seen {
     /// The node.
     pub node: Arc<str>,
     /// Each trigger channel with its version.
     pub versions: Vec<(Arc<str>, u64)>,
+}
+
+impl Expect {
+    /// Expects that the newest checkpoint of `namespace` is `head`; `None` expects that it has none.
+    pub fn new(namespace: Namespace, head: Option<CheckpointId>) -> Self {
+        Self { namespace, head }
+    }
+}
+
+impl NewTimer {
+    /// Sets the timer of a task of `checkpoint`; `None` removes it.
+    pub fn new(checkpoint: CheckpointId, task: TaskId, wake_at: Option<Timestamp>) -> Self {
+        Self { checkpoint, task, wake_at }
+    }
+}
+
+impl NewCheckpoint {
+    /// Starts a checkpoint without a run, metadata, tasks, changes, or writes.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::store::batch::{Change, ChangeValue, Data};
+    /// use annals::store::{Batch, NewCheckpoint, Payload, Source, Store};
+    ///
+    /// # fn main() -> Result<(), annals::store::StoreError> {
+    /// let store = Store::memory();
+    /// let thread = store.thread("trip")?;
+    /// let mut checkpoint =
+    ///     NewCheckpoint::new(store.mint_checkpoint(0, None), None, 0, Source::Update, store.now());
+    /// let city = annals::base::Encoded::encode("Rome")?;
+    /// checkpoint.changes.push(Change::new("city", 1, ChangeValue::Value(Data::New(Payload::from(city)))));
+    ///
+    /// let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), None);
+    /// batch.checkpoints.push(checkpoint);
+    /// store.commit(&batch)?;
+    /// assert_eq!(thread.head()?.expect("a head").get("city")?.unwrap().as_str(), Some("Rome"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn new(id: CheckpointId, parent: Option<Parent>, step: i64, source: Source, created_at: Timestamp) -> Self {
+        Self {
+            id,
+            parent,
+            step,
+            source,
+            created_at,
+            run: None,
+            metadata: None,
+            parents: [].into(),
+            tasks: Vec::new(),
+            consumed: Vec::new(),
+            changes: Vec::new(),
+            seen: Vec::new(),
+        }
+    }
+}
+
+impl Change {
+    /// Sets a channel to a new version that no task wrote.
+    pub fn new(channel: impl Into<Arc<str>>, version: u64, value: ChangeValue) -> Self {
+        Self { channel: channel.into(), version, value, task: None }
+    }
+
+    /// Names the task that wrote the version: an index into the `tasks` of the parent.
+    pub fn by(self, task: Option<u32>) -> Self {
+        Self { task, ..self }
+    }
+}
+
+impl WriteRef {
+    /// Refers to a write of one value, or to the first item of a write of items.
+    pub fn new(task: TaskId, index: i32) -> Self {
+        Self { task, index, part: 0 }
+    }
+}
+
+impl ItemChange {
+    /// Changes a list; `task` is an index into the `tasks` of the parent.
+    pub fn new(slot: u64, op: ItemOp, task: Option<u32>) -> Self {
+        Self { slot, op, task }
+    }
+}
+
+impl NewWrites {
+    /// Starts the writes of a task of `checkpoint`, without a write.
+    pub fn new(checkpoint: CheckpointId, task: TaskId, path: impl Into<Arc<str>>) -> Self {
+        Self { checkpoint, task, path: path.into(), writes: Vec::new() }
+    }
+
+    /// Returns these writes with `writes` in place of those they have.
+    pub fn with(self, writes: Vec<NewWrite>) -> Self {
+        Self { writes, ..self }
+    }
+}
+
+impl NewWrite {
+    /// Makes a write of a task at a position.
+    pub fn new(index: i32, channel: impl Into<Arc<str>>, value: WriteValue) -> Self {
+        Self { index, channel: channel.into(), value }
+    }
+}
+
+impl Seen {
+    /// Makes the record of a node with the versions of its trigger channels.
+    pub fn new(node: impl Into<Arc<str>>, versions: Vec<(Arc<str>, u64)>) -> Self {
+        Self { node: node.into(), versions }
+    }
 }
 
 impl Batch {

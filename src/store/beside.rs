@@ -126,6 +126,7 @@ impl fmt::Debug for KvNamespace {
 
 /// An entry of the key-value memory, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KvRecord {
     /// The namespace.
     pub namespace: KvNamespace,
@@ -139,6 +140,13 @@ pub struct KvRecord {
     pub updated_at: Timestamp,
     /// The moment from which on it counts as not there.
     pub expires_at: Option<Timestamp>,
+}
+
+impl KvRecord {
+    /// Makes the record of an entry that was put once and does not expire.
+    pub fn new(namespace: KvNamespace, key: impl Into<String>, value: Encoded, created_at: Timestamp) -> Self {
+        Self { namespace, key: key.into(), value, created_at, updated_at: created_at, expires_at: None }
+    }
 }
 
 /// A change of the key-value memory.

@@ -17,6 +17,33 @@ use super::error::StoreError;
 /// If one commit of a chain is not stored, all later ones are refused, including those that were submitted before the
 /// failure was known. So the log holds a prefix of the run, and never a later part of it without an earlier one. Clones
 /// are the same chain; two chains are equal if they are the same.
+///
+/// # Example
+/// ```
+/// use annals::base::{CheckpointId, Namespace, ThreadId};
+/// use annals::store::{Batch, CommitChain, NewCheckpoint, Parent, Source, Store, StoreError};
+///
+/// # fn main() -> Result<(), StoreError> {
+/// let store = Store::memory();
+/// let checkpoint = |after: Option<CheckpointId>, step| {
+///     let id = store.mint_checkpoint(step, after.as_ref());
+///     NewCheckpoint::new(id, after.map(Parent::Local), step, Source::Loop, store.now())
+/// };
+/// let thread = ThreadId::new("trip")?;
+/// let chain = CommitChain::begin();
+/// let mut first = Batch::new(thread.clone(), Namespace::root(), None);
+/// first.checkpoints.push(checkpoint(None, 0));
+/// let mut second = Batch::new(thread, Namespace::root(), first.head_after());
+/// second.checkpoints.push(checkpoint(first.head_after(), 1));
+///
+/// // Neither call waits for the disk, and the second is stored only if the first is.
+/// let (first, second) = (chain.submit(&**store.backend(), first), chain.submit(&**store.backend(), second));
+/// first.wait()?;
+/// second.wait()?;
+/// assert!(chain.failure().is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct CommitChain(Arc<ChainState>);
 

@@ -4,6 +4,7 @@ use crate::base::{CheckpointId, Namespace, ThreadId};
 
 /// Which checkpoints to list. They come newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CheckpointQuery {
     /// The thread.
     pub thread: ThreadId,

@@ -22,6 +22,13 @@ pub struct CheckpointRef {
     pub checkpoint: CheckpointId,
 }
 
+impl CheckpointRef {
+    /// Refers to a checkpoint of a namespace of a thread. The checkpoint is not looked up.
+    pub fn new(thread: ThreadId, namespace: Namespace, checkpoint: CheckpointId) -> Self {
+        Self { thread, namespace, checkpoint }
+    }
+}
+
 /// What made a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
@@ -69,6 +76,7 @@ impl FromStr for Source {
 
 /// A task that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TaskRecord {
     /// Its id.
     pub id: TaskId,
@@ -94,6 +102,11 @@ pub enum TaskKind {
 }
 
 impl TaskRecord {
+    /// Makes the record of a task that is due.
+    pub fn new(id: TaskId, name: impl Into<Arc<str>>, kind: TaskKind) -> Self {
+        Self { id, name: name.into(), kind }
+    }
+
     /// Returns the path by which the writes of a superstep are ordered (`~__pregel_pull, node`, or
     /// `~__pregel_push, 0000000003, 0000000000`): pulls by name before pushes by position.
     pub fn path(&self) -> Arc<str> {
@@ -106,6 +119,7 @@ impl TaskRecord {
 
 /// A stored checkpoint, without its state.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct CheckpointRecord {
     /// Where it is.
     pub point: CheckpointRef,
@@ -137,8 +151,31 @@ pub struct CheckpointRecord {
     pub tasks: Vec<TaskRecord>,
 }
 
+impl CheckpointRecord {
+    /// Makes the record of a checkpoint without a parent, a run, metadata and tasks, on branch 0 at ordinal 0. `seq` is
+    /// its position in the log of the file.
+    pub fn new(point: CheckpointRef, seq: u64, step: i64, source: Source, created_at: Timestamp) -> Self {
+        Self {
+            point,
+            seq,
+            parent: None,
+            forked_from: None,
+            branch: 0,
+            ordinal: 0,
+            step,
+            source,
+            created_at,
+            run: None,
+            metadata: None,
+            parents: [].into(),
+            tasks: Vec::new(),
+        }
+    }
+}
+
 /// The newest version of a channel at a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ChannelRecord {
     /// The channel.
     pub channel: Arc<str>,
@@ -150,6 +187,13 @@ pub struct ChannelRecord {
     pub ordinal: u64,
     /// The task that wrote it: an index into the `tasks` of the parent of that checkpoint.
     pub task: Option<u32>,
+}
+
+impl ChannelRecord {
+    /// Makes the record of a channel whose version was written at `ordinal` by no task.
+    pub fn new(channel: impl Into<Arc<str>>, version: u64, value: ChannelValue, ordinal: u64) -> Self {
+        Self { channel: channel.into(), version, value, ordinal, task: None }
+    }
 }
 
 /// What a channel holds.
@@ -165,6 +209,7 @@ pub enum ChannelValue {
 
 /// The state at a checkpoint, without the items of its lists.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct StateRecord {
     /// The checkpoint.
     pub checkpoint: CheckpointRecord,
@@ -176,8 +221,16 @@ pub struct StateRecord {
     pub updated: Vec<Arc<str>>,
 }
 
+impl StateRecord {
+    /// Makes the empty state of a checkpoint.
+    pub fn new(checkpoint: CheckpointRecord) -> Self {
+        Self { checkpoint, channels: Vec::new(), seen: Vec::new(), updated: Vec::new() }
+    }
+}
+
 /// An item of a list, borrowed from the row it was read from.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct ItemRow<'a> {
     /// The slot: items stand in the order of their slots.
     pub slot: u64,
@@ -211,6 +264,7 @@ impl<'a> ItemRow<'a> {
 
 /// A stored write of a task of a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct WriteRecord {
     /// The task.
     pub task: TaskId,
@@ -224,8 +278,22 @@ pub struct WriteRecord {
     pub value: WriteValue,
 }
 
+impl WriteRecord {
+    /// Makes the record of a write.
+    pub fn new(
+        task: TaskId,
+        path: impl Into<Arc<str>>,
+        index: i32,
+        channel: impl Into<Arc<str>>,
+        value: WriteValue,
+    ) -> Self {
+        Self { task, path: path.into(), index, channel: channel.into(), value }
+    }
+}
+
 /// A task that sleeps: a run on its thread wakes it, from its moment on.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TimerRecord {
     /// The checkpoint whose task it is.
     pub point: CheckpointRef,
@@ -235,8 +303,16 @@ pub struct TimerRecord {
     pub wake_at: Timestamp,
 }
 
+impl TimerRecord {
+    /// Makes the record of a task that sleeps until `wake_at`.
+    pub fn new(point: CheckpointRef, task: TaskId, wake_at: Timestamp) -> Self {
+        Self { point, task, wake_at }
+    }
+}
+
 /// A thread, as a listing shows it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ThreadRecord {
     /// Its id.
     pub id: ThreadId,
@@ -248,4 +324,11 @@ pub struct ThreadRecord {
     pub checkpoints: u64,
     /// The branches of all its namespaces; 1 if it was never forked.
     pub branches: u64,
+}
+
+impl ThreadRecord {
+    /// Makes the record of a thread.
+    pub fn new(id: ThreadId, created_at: Timestamp, head: CheckpointRecord, checkpoints: u64, branches: u64) -> Self {
+        Self { id, created_at, head, checkpoints, branches }
+    }
 }

@@ -223,12 +223,12 @@ impl<'a> Pair<'a> {
             },
             _ => WriteValue::One(self.payload(spec.len, false)),
         };
-        NewWrite { index: spec.index, channel: "w".into(), value }
+        NewWrite::new(spec.index, "w", value)
     }
 
     fn writes(&mut self, checkpoint: CheckpointId, task: u8, specs: &[WriteSpec]) -> NewWrites {
         let writes = specs.iter().map(|spec| self.write(spec)).collect();
-        NewWrites { checkpoint, task: task_id(&checkpoint, task), path: format!("p{}", 9 - task).into(), writes }
+        NewWrites::new(checkpoint, task_id(&checkpoint, task), format!("p{}", 9 - task)).with(writes)
     }
 
     /// Reads what a checkpoint would build on.
@@ -287,7 +287,7 @@ impl<'a> Pair<'a> {
             0 => TaskKind::Push { index: 3 },
             _ => TaskKind::Pull { triggers: vec!["branch:to:node".into()] },
         };
-        let tasks = (0..content.tasks).map(|n| TaskRecord { id: task_id(&id, n), name: "node".into(), kind: kind(n) });
+        let tasks = (0..content.tasks).map(|n| TaskRecord::new(task_id(&id, n), "node", kind(n)));
         let mut seen: Vec<Seen> = content.seen.iter().map(|n| self.seen(*n)).collect();
         seen.dedup_by(|a, b| a.node == b.node);
         base.tasks = u32::from(content.tasks);
@@ -301,20 +301,10 @@ impl<'a> Pair<'a> {
             Parent::Fork(_) => None,
         });
         let (parents, created_at) = (around.collect(), now);
-        NewCheckpoint {
-            id,
-            parent,
-            step,
-            source,
-            created_at,
-            run: None,
-            metadata,
-            parents,
-            tasks,
-            consumed,
-            changes,
-            seen,
-        }
+        let mut checkpoint = NewCheckpoint::new(id, parent, step, source, created_at);
+        (checkpoint.metadata, checkpoint.parents, checkpoint.tasks) = (metadata, parents, tasks);
+        (checkpoint.consumed, checkpoint.changes, checkpoint.seen) = (consumed, changes, seen);
+        checkpoint
     }
 
     /// Picks a list that is stored in the thread for which a batch is built, with the slots it holds.
@@ -336,7 +326,7 @@ impl<'a> Pair<'a> {
     }
 
     fn seen(&self, n: u8) -> Seen {
-        Seen { node: format!("node {n}").into(), versions: vec![("x".into(), u64::from(self.count))] }
+        Seen::new(format!("node {n}"), vec![("x".into(), u64::from(self.count))])
     }
 
     fn list(&mut self, base: &mut Base, channel: &str, specs: &[ItemSpec], task: Option<u32>) -> Vec<ItemChange> {
@@ -348,7 +338,7 @@ impl<'a> Pair<'a> {
             _ => None,
         });
         if let Some((of, found)) = shared {
-            items.push(ItemChange { slot: 0, op: ItemOp::Share(of), task });
+            items.push(ItemChange::new(0, ItemOp::Share(of), task));
             end = end.max(found.last().map_or(0, |slot| slot + 1));
             slots = found;
         }
@@ -361,7 +351,7 @@ impl<'a> Pair<'a> {
             {
                 let end = slot + u64::from(*count);
                 held.retain(|held| !(slot..end).contains(held));
-                items.push(ItemChange { slot, op: ItemOp::Cut { end }, task: None });
+                items.push(ItemChange::new(slot, ItemOp::Cut { end }, None));
             }
         }
         for spec in specs {
@@ -388,7 +378,7 @@ impl<'a> Pair<'a> {
                     held.push(slot);
                 }
                 end = end.max(slot + 1);
-                items.push(ItemChange { slot, op, task });
+                items.push(ItemChange::new(slot, op, task));
             }
         }
         held.sort_unstable();
@@ -462,7 +452,7 @@ impl<'a> Pair<'a> {
                 let mut batch = Batch::new(place.thread.clone(), place.namespace.clone(), Some(head));
                 if let Some(wake_at) = wake_at {
                     let wake_at = wake_at.map(|micros| Timestamp::from_micros(micros.into()));
-                    batch.timers.push(NewTimer { checkpoint: at, task: new.task, wake_at });
+                    batch.timers.push(NewTimer::new(at, new.task, wake_at));
                 }
                 batch.writes.push(new);
                 Some(batch)
@@ -538,7 +528,8 @@ impl<'a> Pair<'a> {
             let before = place.ids.get(place.ids.len() / 2).copied();
             let queries = [(Some(namespace.clone()), None, 0), (Some(namespace.clone()), before, 3), (None, before, 5)];
             for (namespace, before, limit) in queries {
-                let query = CheckpointQuery { thread: thread.clone(), namespace, before, limit };
+                let mut query = CheckpointQuery::new(thread.clone(), Namespace::root());
+                (query.namespace, query.before, query.limit) = (namespace, before, limit);
                 let (a, b) = (model.checkpoints(&query).unwrap(), file.checkpoints(&query).unwrap());
                 same_shape(&a, &b)?;
             }
@@ -599,7 +590,9 @@ impl<'a> Pair<'a> {
 
 /// Drops the numbers that a backend chooses.
 fn plain(record: CheckpointRecord) -> CheckpointRecord {
-    CheckpointRecord { seq: 0, branch: 0, ..record }
+    let mut record = record;
+    (record.seq, record.branch) = (0, 0);
+    record
 }
 
 /// Compares listings: the records, and what seq and branch say of them.

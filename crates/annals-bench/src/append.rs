@@ -71,25 +71,13 @@ impl Chain {
     pub(crate) fn on(&mut self, parent: Option<&Link>) -> (Batch, Link) {
         let step = parent.map_or(-1, |parent| parent.step + 1);
         let id = self.ids.checkpoint(SystemClock.now(), step, self.head.as_ref());
-        let task = TaskRecord {
-            id: TaskId::from_bytes(*self.ids.uuid_v4().as_bytes()),
-            name: NODE.into(),
-            kind: TaskKind::Pull { triggers: vec![TRIGGER.into()] },
-        };
-        let mut checkpoint = NewCheckpoint {
-            id,
-            parent: parent.map(|parent| Parent::Local(parent.id)),
-            step,
-            source: if parent.is_some() { Source::Loop } else { Source::Input },
-            created_at: SystemClock.now(),
-            run: Some(RunId::from_bytes([7; 16])),
-            metadata: None,
-            parents: [].into(),
-            tasks: vec![task.clone()],
-            consumed: Vec::new(),
-            changes: Vec::new(),
-            seen: Vec::new(),
-        };
+        let kind = TaskKind::Pull { triggers: vec![TRIGGER.into()] };
+        let task = TaskRecord::new(TaskId::from_bytes(*self.ids.uuid_v4().as_bytes()), NODE, kind);
+        let source = if parent.is_some() { Source::Loop } else { Source::Input };
+        let local = parent.map(|parent| Parent::Local(parent.id));
+        let mut checkpoint = NewCheckpoint::new(id, local, step, source, SystemClock.now());
+        checkpoint.run = Some(RunId::from_bytes([7; 16]));
+        checkpoint.tasks = vec![task.clone()];
         if let Some(parent) = parent {
             self.superstep(&mut checkpoint, parent);
         }
@@ -110,18 +98,14 @@ impl Chain {
             ..ItemIndex::default()
         };
         let message = Payload { index: Some(Box::new(index)), ..Payload::default() };
-        checkpoint.consumed.push(NewWrites {
-            checkpoint: parent.id,
-            task: parent.task.id,
-            path: parent.task.path(),
-            writes: vec![NewWrite { index: 0, channel: "messages".into(), value: WriteValue::Items(vec![message]) }],
-        });
-        let write = WriteRef { task: parent.task.id, index: 0, part: 0 };
-        let put = ItemChange { slot, op: ItemOp::Put(Data::OfWrite(write)), task: Some(0) };
-        let change = |channel: &str, value, task| Change { channel: channel.into(), version, value, task };
+        let write = NewWrite::new(0, "messages", WriteValue::Items(vec![message]));
+        checkpoint.consumed.push(NewWrites::new(parent.id, parent.task.id, parent.task.path()).with(vec![write]));
+        let write = WriteRef::new(parent.task.id, 0);
+        let put = ItemChange::new(slot, ItemOp::Put(Data::OfWrite(write)), Some(0));
+        let change = |channel: &str, value, task| Change::new(channel, version, value).by(task);
         checkpoint.changes.push(change("messages", ChangeValue::Items(vec![put]), Some(0)));
         checkpoint.changes.push(change(TRIGGER, ChangeValue::Empty, None));
-        checkpoint.seen.push(Seen { node: NODE.into(), versions: vec![(TRIGGER.into(), parent.version)] });
+        checkpoint.seen.push(Seen::new(NODE, vec![(TRIGGER.into(), parent.version)]));
     }
 }
 

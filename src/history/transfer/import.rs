@@ -300,29 +300,16 @@ impl Import<'_> {
         let added = std::mem::take(&mut self.pending);
         self.pending_bytes = 0;
         let messages = added.len() as u64;
-        let put = |(slot, payload)| ItemChange { slot, op: ItemOp::Put(Data::New(payload)), task: None };
+        let put = |(slot, payload)| ItemChange::new(slot, ItemOp::Put(Data::New(payload)), None);
         let items: Vec<ItemChange> = (self.slot..).zip(added).map(put).collect();
-        let change = Change {
-            channel: self.options.channel.as_str().into(),
-            version: self.report.checkpoints + 1,
-            value: ChangeValue::Items(items),
-            task: None,
-        };
+        let version = self.report.checkpoints + 1;
+        let change = Change::new(self.options.channel.as_str(), version, ChangeValue::Items(items));
         let id = store.mint_checkpoint(step, self.head.as_ref());
-        batch.checkpoints.push(NewCheckpoint {
-            id,
-            parent: self.head.map(Parent::Local),
-            step,
-            source: Source::Update,
-            created_at: store.now(),
-            run: None,
-            metadata: Some(format!("{{\"imported\":\"{}\"}}", self.options.format.name())),
-            parents: [].into(),
-            tasks: Vec::new(),
-            consumed: Vec::new(),
-            changes: vec![change],
-            seen: Vec::new(),
-        });
+        let parent = self.head.map(Parent::Local);
+        let mut checkpoint = NewCheckpoint::new(id, parent, step, Source::Update, store.now());
+        checkpoint.metadata = Some(format!("{{\"imported\":\"{}\"}}", self.options.format.name()));
+        checkpoint.changes.push(change);
+        batch.checkpoints.push(checkpoint);
         store.commit(&batch)?;
         self.head = Some(id);
         self.slot += messages;

@@ -55,37 +55,37 @@ pub(super) fn put(slot: u64, data: impl AsRef<[u8]>) -> ItemChange {
 
 /// Puts a payload at a slot.
 pub(super) fn put_payload(slot: u64, payload: Payload) -> ItemChange {
-    ItemChange { slot, op: ItemOp::Put(Data::New(payload)), task: None }
+    ItemChange::new(slot, ItemOp::Put(Data::New(payload)), None)
 }
 
 /// Puts the bytes of a write at a slot.
 pub(super) fn put_of(slot: u64, task: TaskId, index: i32, part: u32) -> ItemChange {
-    ItemChange { slot, op: ItemOp::Put(Data::OfWrite(WriteRef { task, index, part })), task: None }
+    ItemChange::new(slot, ItemOp::Put(Data::OfWrite(WriteRef { task, index, part })), None)
 }
 
 /// Frees a slot.
 pub(super) fn remove(slot: u64) -> ItemChange {
-    ItemChange { slot, op: ItemOp::Remove, task: None }
+    ItemChange::new(slot, ItemOp::Remove, None)
 }
 
 /// Frees the slots from `slot` up to `end`.
 pub(super) fn cut(slot: u64, end: u64) -> ItemChange {
-    ItemChange { slot, op: ItemOp::Cut { end }, task: None }
+    ItemChange::new(slot, ItemOp::Cut { end }, None)
 }
 
 /// Returns a write of one value.
 pub(super) fn write(index: i32, channel: &str, data: impl AsRef<[u8]>) -> NewWrite {
-    NewWrite { index, channel: channel.into(), value: WriteValue::One(bytes(data)) }
+    NewWrite::new(index, channel, WriteValue::One(bytes(data)))
 }
 
 /// Returns a write of a list.
 pub(super) fn write_items(index: i32, channel: &str, items: &[&str]) -> NewWrite {
-    NewWrite { index, channel: channel.into(), value: WriteValue::Items(items.iter().map(bytes).collect()) }
+    NewWrite::new(index, channel, WriteValue::Items(items.iter().map(bytes).collect()))
 }
 
 /// Returns the writes of a task of checkpoint `n`.
 pub(super) fn writes(n: u64, task: TaskId, path: &str, writes: Vec<NewWrite>) -> NewWrites {
-    NewWrites { checkpoint: id(n), task, path: path.into(), writes }
+    NewWrites::new(id(n), task, path).with(writes)
 }
 
 /// A checkpoint in the making.
@@ -94,20 +94,7 @@ pub(super) struct Draft(pub(super) NewCheckpoint);
 impl Draft {
     /// Starts checkpoint number `n`, from the empty state.
     pub(super) fn root(n: u64) -> Self {
-        Self(NewCheckpoint {
-            id: id(n),
-            parent: None,
-            step: i64::try_from(n).unwrap_or(0) - 2,
-            source: Source::Loop,
-            created_at: moment(n),
-            run: None,
-            metadata: None,
-            parents: [].into(),
-            tasks: Vec::new(),
-            consumed: Vec::new(),
-            changes: Vec::new(),
-            seen: Vec::new(),
-        })
+        Self(NewCheckpoint::new(id(n), None, i64::try_from(n).unwrap_or(0) - 2, Source::Loop, moment(n)))
     }
 
     /// Starts checkpoint number `n` on number `parent`.
@@ -128,7 +115,7 @@ impl Draft {
     }
 
     pub(super) fn change(mut self, channel: &str, version: u64, value: ChangeValue) -> Self {
-        self.0.changes.push(Change { channel: channel.into(), version, value, task: None });
+        self.0.changes.push(Change::new(channel, version, value));
         self
     }
 
@@ -142,7 +129,7 @@ impl Draft {
 
     /// Sets the channel to the bytes of a write of the parent.
     pub(super) fn value_of(self, channel: &str, version: u64, task: TaskId, index: i32) -> Self {
-        self.change(channel, version, ChangeValue::Value(Data::OfWrite(WriteRef { task, index, part: 0 })))
+        self.change(channel, version, ChangeValue::Value(Data::OfWrite(WriteRef::new(task, index))))
     }
 
     /// Names the task of the parent that made the last change, and the items in it.
@@ -174,7 +161,7 @@ impl Draft {
 
     pub(super) fn seen(mut self, node: &str, versions: &[(&str, u64)]) -> Self {
         let versions = versions.iter().map(|(channel, version)| (Arc::from(*channel), *version)).collect();
-        self.0.seen.push(Seen { node: node.into(), versions });
+        self.0.seen.push(Seen::new(node, versions));
         self
     }
 
@@ -185,8 +172,8 @@ impl Draft {
         self.0.metadata = Some(r#"{"why":"because, «ü»"}"#.into());
         self.0.parents = [(Namespace::root(), id(7)), (Namespace::new("outer:1").expect("is a path"), id(8))].into();
         self.0.tasks = vec![
-            TaskRecord { id: task(1), name: "pulled".into(), kind: TaskKind::Pull { triggers: Vec::new() } },
-            TaskRecord { id: task(2), name: "pushed".into(), kind: TaskKind::Push { index: 7 } },
+            TaskRecord::new(task(1), "pulled", TaskKind::Pull { triggers: Vec::new() }),
+            TaskRecord::new(task(2), "pushed", TaskKind::Push { index: 7 }),
         ];
         self
     }

@@ -36,7 +36,7 @@ pub(super) fn ancestor(backend: &dyn Backend) {
     let root = root_of("ancestor");
     let child = root.inside("node:1");
     root.add(backend, None, Draft::root(1));
-    let on_root = |head| Expect { namespace: root.namespace.clone(), head };
+    let on_root = |head| Expect::new(root.namespace.clone(), head);
     let expecting = |mut batch: Batch, expect: Expect| {
         batch.expect.push(expect);
         batch
@@ -220,7 +220,7 @@ pub(super) fn chain(backend: &dyn Backend) {
 /// checkpoint. `root` is the head that it began on.
 fn all_of(place: &Place, root: Option<u64>, last: u64) -> Batch {
     let child = place.inside("node");
-    let on_root = Expect { namespace: place.namespace.clone(), head: root.map(id) };
+    let on_root = Expect::new(place.namespace.clone(), root.map(id));
     let turns = [
         child.batch(None, [Draft::root(11).value("x", 1, "one").tasks(&["node"])]),
         child.pending(11, writes(11, task(1), "p", vec![write(0, "x", "of the node")])),
@@ -276,7 +276,7 @@ pub(super) fn none_of_all(backend: &dyn Backend) {
     let missing = with(child.pending(12, writes(9, task(1), "p", vec![write(0, "x", "late")])));
     assert!(backend.commit(&missing).is_err(), "the writes of a checkpoint that is not stored");
     let first = all_of(&absent, Some(1), 20);
-    conflicts(backend, &first, None, &Expect { namespace: absent.namespace.clone(), head: Some(id(1)) });
+    conflicts(backend, &first, None, &Expect::new(absent.namespace.clone(), Some(id(1))));
     let mut elsewhere = absent.batch(None, [Draft::root(1)]);
     elsewhere.then = vec![late.clone()];
     assert!(matches!(backend.commit(&elsewhere), Err(StoreError::Invalid { .. })), "others within others");

@@ -52,7 +52,7 @@ pub(super) fn batch(backend: &dyn Backend) {
 
 pub(super) fn checkpoint(backend: &dyn Backend) {
     let place = started(backend);
-    let due = |name: &str| TaskRecord { id: task(1), name: name.into(), kind: TaskKind::Push { index: 0 } };
+    let due = |name: &str| TaskRecord::new(task(1), name, TaskKind::Push { index: 0 });
     let mut draft = Draft::on(2, 1);
     draft.0.tasks = vec![due("node"); TASKS_MAX + 1];
     refused(backend, &place, draft, "checkpoint.tasks");
@@ -103,9 +103,9 @@ pub(super) fn writes_of_tasks(backend: &dyn Backend) {
     }
     let large = bytes(vec![0; VALUE_BYTES_MAX + 1]);
     let value = WriteValue::Items(vec![bytes(""), large]);
-    writes_refused(backend, &place, vec![NewWrite { index: 0, channel: "x".into(), value }], "value bytes");
+    writes_refused(backend, &place, vec![NewWrite::new(0, "x", value)], "value bytes");
     let value = WriteValue::One(message(&"i".repeat(ITEM_ID_BYTES_MAX + 1), ""));
-    writes_refused(backend, &place, vec![NewWrite { index: 0, channel: "x".into(), value }], "item id bytes");
+    writes_refused(backend, &place, vec![NewWrite::new(0, "x", value)], "item id bytes");
     untouched(backend, &place);
 }
 

@@ -87,7 +87,7 @@ pub(super) fn below_one_another(backend: &dyn Backend) {
     assert_eq!(deep.list(backend, 8, ItemRange::All), "0=0 2=2 3=3 4=4 5=5 6=6 20=newer");
     // Of a channel that was never written there is nothing.
     let of = ItemOp::Share(list_of(&place, 2, "never"));
-    let change = vec![ItemChange { slot: 0, op: of, task: None }];
+    let change = vec![ItemChange::new(0, of, None)];
     deep.add(backend, Some(8), Draft::on(9, 8).items("other", 1, change));
     assert!(items(backend, &deep.point(9), "other", ItemRange::All).is_empty());
     clean(backend);
@@ -138,7 +138,7 @@ pub(super) fn deltas(backend: &dyn Backend) {
     };
     let write = |index, delta: &ListDelta| {
         let value = WriteValue::Delta(Box::new(delta.clone()));
-        NewWrite { index, channel: "list".into(), value }
+        NewWrite::new(index, "list", value)
     };
     let nothing = ListDelta { removed: Vec::new(), slots: Vec::new(), items: Vec::new(), ..delta.clone() };
     let of_task = |new| writes(2, task(1), "p", new);

@@ -85,7 +85,7 @@ fn slots(backend: &dyn Backend) {
 
 fn references(backend: &dyn Backend) {
     let place = started(backend);
-    let null = NewWrite { index: 2, channel: "x".into(), value: WriteValue::Null };
+    let null = NewWrite::new(2, "x", WriteValue::Null);
     let stored = vec![write(0, "x", "one"), write_items(1, "list", &["a", "b"]), null, write_items(3, "list", &[])];
     super::build::commit(backend, &place.pending(5, writes(5, task(1), "p", stored)));
     for (task_number, index, part) in [(2, 0, 0), (1, 4, 0), (1, -1, 0), (1, 0, 1), (1, 1, 2), (1, 2, 0), (1, 3, 0)] {

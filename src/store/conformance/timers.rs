@@ -9,7 +9,7 @@ use crate::store::error::StoreError;
 /// Returns a batch in which a task writes, and begins to sleep or does no longer.
 fn timed(place: &Place, head: u64, task: TaskId, wake_at: Option<u64>) -> Batch {
     let question = writes(head, task, "p", vec![write(-3, "__interrupt__", "a question")]);
-    let timer = NewTimer { checkpoint: id(head), task, wake_at: wake_at.map(moment) };
+    let timer = NewTimer::new(id(head), task, wake_at.map(moment));
     Batch { timers: vec![timer], ..place.pending(head, question) }
 }
 

@@ -28,11 +28,11 @@ fn round_trip(backend: &dyn Backend, place: &Place, payloads: &[Payload]) {
     place.add(backend, None, draft.items("list", 1, slots.collect()));
     let one = |(index, payload): (i32, &Payload)| {
         let value = WriteValue::One(payload.clone());
-        NewWrite { index, channel: "list".into(), value }
+        NewWrite::new(index, "list", value)
     };
     let mut new: Vec<_> = (0..).zip(payloads).map(one).collect();
     let last = i32::try_from(new.len()).unwrap_or(i32::MAX);
-    new.push(NewWrite { index: last, channel: "list".into(), value: WriteValue::Items(payloads.to_vec()) });
+    new.push(NewWrite::new(last, "list", WriteValue::Items(payloads.to_vec())));
     commit(backend, &place.pending(1, writes(1, task(1), "p", new.clone())));
     let taken = (0..).zip(payloads).map(|(part, _)| put_of(u64::from(part), task(1), last, part));
     place.add(backend, Some(1), Draft::on(2, 1).items("list", 2, taken.collect()));

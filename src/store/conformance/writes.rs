@@ -36,7 +36,7 @@ pub(super) fn order(backend: &dyn Backend) {
     let mut batch = place.pending(1, of(1, task(3), "b", vec![write(10, "x", "1"), write(2, "y", "2")]));
     batch.writes.push(of(1, task(2), "b", vec![write(0, "x", "3"), write(-3, "s", "4")]));
     commit(backend, &batch);
-    let null = NewWrite { index: 1, channel: "t".into(), value: WriteValue::Null };
+    let null = NewWrite::new(1, "t", WriteValue::Null);
     commit(backend, &place.pending(1, of(1, task(9), "a", vec![write_items(5, "l", &["p", "q"]), null])));
     let expected = "a/9/1 t=null; a/9/5 l=[p,q]; b/2/-3 s=4; b/2/0 x=3; b/3/2 y=2; b/3/10 x=1";
     assert_eq!(shown(backend, &place, 1), expected);
@@ -49,7 +49,7 @@ pub(super) fn slots(backend: &dyn Backend) {
     let add = |new| commit(backend, &place.pending(1, of(1, task(1), "p", new)));
     add(vec![write(-1, "__error__", "e1"), write(0, "x", "first"), write(-4, "__resume__", "r1")]);
     add(vec![write(-4, "__resume__", "r2"), write(0, "x", "second"), write(1, "x", "third")]);
-    let null = NewWrite { index: -1, channel: "__error__".into(), value: WriteValue::Null };
+    let null = NewWrite::new(-1, "__error__", WriteValue::Null);
     add(vec![null, write(1, "y", "other channel"), write(-4, "__resume__", "r3")]);
     let expected = "p/1/-4 __resume__=r3; p/1/-1 __error__=null; p/1/0 x=first; p/1/1 x=third";
     assert_eq!(shown(backend, &place, 1), expected);
@@ -115,7 +115,7 @@ pub(super) fn empty_list(backend: &dyn Backend) {
     let place = started(backend);
     let new = vec![
         write_items(0, "l", &[]),
-        NewWrite { index: 1, channel: "l".into(), value: WriteValue::Null },
+        NewWrite::new(1, "l", WriteValue::Null),
         write(2, "l", ""),
         write_items(3, "l", &[""]),
     ];

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 /// How many commits were taken along by how many transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CommitStats {
     /// Batches that were written.
     pub commits: u64,

@@ -40,6 +40,6 @@ impl Base {
         }
         let version = self.versions.entry(channel.into()).or_insert(0);
         *version += 1;
-        changes.push(Change { channel: channel.into(), version: *version, value, task });
+        changes.push(Change::new(channel, *version, value).by(task));
     }
 }

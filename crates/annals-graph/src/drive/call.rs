@@ -455,7 +455,7 @@ impl RunHost {
         let Some(writes) = writes else { return Ok(()) };
         // It counts only with what graphs inside it stored.
         let inside = context.scope().left_inside(|left| left.tasks.contains(&writes.task)).into_iter();
-        let expect = inside.map(|(namespace, head)| Expect { namespace, head: Some(head) }).collect();
+        let expect = inside.map(|(namespace, head)| Expect::new(namespace, Some(head))).collect();
         let Some(batch) = self.writes_of(context, writes, expect) else { return Ok(()) };
         let store = self.thread.as_ref().ok_or(RunError::NoStore)?.store();
         match self.durability {

@@ -294,13 +294,13 @@ fn copied(thread: &Thread, point: CheckpointRef) -> Result<Copied, Error> {
     };
     let mut changes = Vec::new();
     for channel in state.channels.into_iter().filter(|channel| channel.ordinal == base.ordinal) {
-        let ChannelRecord { channel, version, value, task, ordinal } = channel;
+        let ChannelRecord { channel, version, value, task, ordinal, .. } = channel;
         let value = match value {
             ChannelValue::Empty => ChangeValue::Empty,
             ChannelValue::Value(payload) => ChangeValue::Value(Data::New(payload)),
             ChannelValue::Items => ChangeValue::Items(items(thread, &point, before.as_ref(), &channel, ordinal)?),
         };
-        changes.push(Change { channel, version, value, task });
+        changes.push(Change::new(channel, version, value).by(task));
     }
     Ok(Copied { parent, changes, seen: state.seen })
 }
@@ -319,7 +319,7 @@ fn items(
     backend.items(point, channel, ItemRange::All, &mut |row| {
         if row.ordinal == ordinal {
             let op = ItemOp::Put(Data::New(row.to_payload()));
-            changes.push(ItemChange { slot: row.slot, op, task: row.task });
+            changes.push(ItemChange::new(row.slot, op, row.task));
         }
         kept.insert(row.slot);
         Ok(())
@@ -327,7 +327,7 @@ fn items(
     if let Some(before) = before {
         backend.items(before, channel, ItemRange::All, &mut |row| {
             if !kept.contains(&row.slot) {
-                changes.push(ItemChange { slot: row.slot, op: ItemOp::Remove, task: None });
+                changes.push(ItemChange::new(row.slot, ItemOp::Remove, None));
             }
             Ok(())
         })?;

@@ -125,13 +125,7 @@ impl Held {
 /// Adds writes as a backend does: a special slot is replaced, any other keeps its first write.
 fn add_writes(writes: &mut Vec<WriteRecord>, new: NewWrites) {
     for write in new.writes {
-        let record = WriteRecord {
-            task: new.task,
-            path: Arc::clone(&new.path),
-            index: write.index,
-            channel: write.channel,
-            value: write.value,
-        };
+        let record = WriteRecord::new(new.task, Arc::clone(&new.path), write.index, write.channel, write.value);
         match writes.iter_mut().find(|old| old.task == record.task && old.index == record.index) {
             Some(old) if record.index < 0 => *old = record,
             Some(_) => {}

@@ -44,11 +44,9 @@ impl Changes {
     /// Returns what a checkpoint records.
     pub(crate) fn take(&mut self, graph: &Graph, head: &Head) -> (Vec<Change>, Vec<Seen>) {
         let channels = std::mem::take(&mut self.channels);
-        let changes = channels.into_iter().map(|(channel, (value, task))| Change {
-            channel: Arc::clone(&graph.channels[channel as usize]),
-            version: head.versions[channel as usize],
-            value,
-            task,
+        let changes = channels.into_iter().map(|(channel, (value, task))| {
+            let channel = channel as usize;
+            Change::new(Arc::clone(&graph.channels[channel]), head.versions[channel], value).by(task)
         });
         (changes.collect(), std::mem::take(&mut self.seen))
     }
@@ -192,7 +190,7 @@ fn see(graph: &Graph, head: &mut Head, task: &Task, changes: &mut Changes, recor
         if record {
             let input = Arc::clone(&graph.channels[graph.input() as usize]);
             let seen = (head.input_seen > 0).then(|| (Arc::clone(&input), head.input_seen));
-            changes.note_seen(Seen { node: input, versions: seen.into_iter().collect() });
+            changes.note_seen(Seen::new(input, seen.into_iter().collect()));
         }
         return;
     };
@@ -205,7 +203,7 @@ fn see(graph: &Graph, head: &mut Head, task: &Task, changes: &mut Changes, recor
     if record {
         let name = |channel: u32| Arc::clone(&graph.channels[channel as usize]);
         let versions = seen.iter().map(|(channel, version)| (name(*channel), *version)).collect();
-        changes.note_seen(Seen { node: Arc::clone(&graph.nodes[node].name), versions });
+        changes.note_seen(Seen::new(Arc::clone(&graph.nodes[node].name), versions));
     }
     head.seen[node] = Some(seen);
 }
@@ -217,7 +215,7 @@ pub(crate) fn see_all(graph: &Graph, head: &mut Head, changes: &mut Changes, rec
     if record {
         let name = |channel: u32| Arc::clone(&graph.channels[channel as usize]);
         let versions = head.interrupt_seen.iter().map(|(channel, version)| (name(*channel), *version)).collect();
-        changes.note_seen(Seen { node: INTERRUPT_SEEN.into(), versions });
+        changes.note_seen(Seen::new(INTERRUPT_SEEN, versions));
     }
 }
 
@@ -292,13 +290,13 @@ fn write_channel(
         head.sends.clear();
         let mut items = Vec::new();
         if old > 0 {
-            items.push(ItemChange { slot: 0, op: ItemOp::Cut { end: old }, task: None });
+            items.push(ItemChange::new(0, ItemOp::Cut { end: old }, None));
         }
         for write in writes {
             let slot = head.sends.len() as u64;
             let data = data_of(&write);
             if let WriteKind::Send(send) = write.kind {
-                items.push(ItemChange { slot, op: ItemOp::Put(data), task: write.task });
+                items.push(ItemChange::new(slot, ItemOp::Put(data), write.task));
                 head.sends.push(send);
             }
         }
@@ -365,8 +363,7 @@ fn write_field(
             changes.note(channel, ChangeValue::Value(data), last);
         }
         Effect::Shared(at) => {
-            let share =
-                given[at].clone().map(|of| ItemChange { slot: 0, op: ItemOp::Share(of), task: places[at].task });
+            let share = given[at].clone().map(|of| ItemChange::new(0, ItemOp::Share(of), places[at].task));
             // What is recorded is given with the place at which it is stored.
             changes.note(channel, ChangeValue::Items(share.into_iter().collect()), last);
         }
@@ -378,10 +375,10 @@ fn write_field(
                         NOT_STORED => Data::New(graph.layout.encode_item(&head.state, field, change.slot)?),
                         part => Data::OfWrite(WriteRef { task: place.id, index: place.index, part: part as u32 }),
                     };
-                    Ok(ItemChange { slot: change.slot, op: ItemOp::Put(data), task: place.task })
+                    Ok(ItemChange::new(change.slot, ItemOp::Put(data), place.task))
                 }
-                ListOp::Remove => Ok(ItemChange { slot: change.slot, op: ItemOp::Remove, task: last }),
-                ListOp::Cut { end } => Ok(ItemChange { slot: change.slot, op: ItemOp::Cut { end }, task: last }),
+                ListOp::Remove => Ok(ItemChange::new(change.slot, ItemOp::Remove, last)),
+                ListOp::Cut { end } => Ok(ItemChange::new(change.slot, ItemOp::Cut { end }, last)),
             });
             let items = items.collect::<Result<_, RunError>>()?;
             changes.note(channel, ChangeValue::Items(items), last);
@@ -392,7 +389,7 @@ fn write_field(
 
 /// The bytes of a value that a write brought: they are those of the write.
 fn data_of(write: &Placed) -> Data {
-    Data::OfWrite(WriteRef { task: write.id, index: write.index, part: 0 })
+    Data::OfWrite(WriteRef::new(write.id, write.index))
 }
 
 pub(super) fn note_barrier(
@@ -436,7 +433,7 @@ fn idle(graph: &Graph, head: &mut Head, updated: &[u32], next: u64, changes: &mu
             if channel == graph.sends() {
                 let end = head.sends.len() as u64;
                 head.sends.clear();
-                let cut = ItemChange { slot: 0, op: ItemOp::Cut { end }, task: None };
+                let cut = ItemChange::new(0, ItemOp::Cut { end }, None);
                 if record {
                     changes.note(channel, ChangeValue::Items(vec![cut]), None);
                 }

@@ -78,7 +78,7 @@ impl Machine {
         if record {
             // There is no checkpoint to store them with.
             let (checkpoint, unsaved) = (CheckpointId::default(), new_writes(&self.graph, &mut writes));
-            self.unsaved.push(NewWrites { checkpoint, task: NULL_TASK, path: "".into(), writes: unsaved });
+            self.unsaved.push(NewWrites::new(checkpoint, NULL_TASK, "").with(unsaved));
         }
         apply_untasked(&self.graph, &mut self.head, writes, NULL_TASK, &mut self.changes, record)?;
         self.begin_input(NodeOutput { writes: Writes::default(), commands: vec![command] })
@@ -237,7 +237,7 @@ impl Machine {
         if writes.is_empty() {
             return Vec::new();
         }
-        vec![NewWrites { checkpoint: checkpoint.id, task: from, path: "".into(), writes }]
+        vec![NewWrites::new(checkpoint.id, from, "").with(writes)]
     }
 
     pub(super) fn save_command(&mut self, writes: &mut [TaskWrite], resume: Option<&Value>) -> Result<(), RunError> {
@@ -245,11 +245,11 @@ impl Machine {
         let mut saved = new_writes(&self.graph, writes);
         if let Some(answer) = resume.filter(|answer| answers_by_id(answer).is_none()) {
             let value = WriteValue::One(Encoded::encode(answer)?.into());
-            saved.push(NewWrite { index: RESUME.1, channel: RESUME.0.into(), value });
+            saved.push(NewWrite::new(RESUME.1, RESUME.0, value));
         }
         saved.extend(self.key_write());
         if !saved.is_empty() {
-            let writes = NewWrites { checkpoint: checkpoint.id, task: NULL_TASK, path: "".into(), writes: saved };
+            let writes = NewWrites::new(checkpoint.id, NULL_TASK, "").with(saved);
             if self.request.saving == Saving::Steps {
                 self.commit(Vec::new(), vec![writes]);
             } else {

@@ -103,7 +103,7 @@ pub(crate) fn attempt_write(caller: &Context) -> Option<NewWrites> {
     }
     let write = special(ATTEMPT, &[calls.attempt.number, calls.attempt.calls][..]);
     let path = calls.path.text(&outer.node);
-    Some(NewWrites { checkpoint: outer.checkpoint?, task: outer.task, path, writes: vec![write] })
+    Some(NewWrites::new(outer.checkpoint?, outer.task, path).with(vec![write]))
 }
 
 /// Makes the call of a task of its own, with the next number in its caller.
@@ -229,12 +229,12 @@ pub(crate) fn known_call(job: &CallJob, found: Vec<Option<Encoded>>) -> Option<(
 }
 
 fn return_write(index: i32, result: Payload) -> NewWrite {
-    NewWrite { index, channel: RETURN.into(), value: WriteValue::One(result) }
+    NewWrite::new(index, RETURN, WriteValue::One(result))
 }
 
 fn stored_writes(job: &CallJob, writes: Vec<NewWrite>) -> Option<NewWrites> {
     let checkpoint = job.context.checkpoint().filter(|_| !writes.is_empty())?;
-    Some(NewWrites { checkpoint, task: job.context.task(), path: Arc::clone(&job.path), writes })
+    Some(NewWrites::new(checkpoint, job.context.task(), Arc::clone(&job.path)).with(writes))
 }
 
 /// Ends a call whose own calls have ended. What one that failed had written is kept, also if its caller goes on; one that

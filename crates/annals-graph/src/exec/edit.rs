@@ -138,7 +138,7 @@ impl<'a> Editor<'a> {
         for (task, path, writes) in written {
             let finished = self.head.pending_of(task).is_some_and(|pending| pending.is_finished());
             let checkpoint = base.map(|base| base.id).unwrap_or_default();
-            let writes = NewWrites { checkpoint, task, path, writes };
+            let writes = NewWrites::new(checkpoint, task, path).with(writes);
             match base {
                 // What a task stored stays, and a thread that has moved on keeps its past as it was.
                 Some(base) if Some(base.id) == last && !finished && !writes.writes.is_empty() => consumed.push(writes),
@@ -292,20 +292,12 @@ impl<'a> Editor<'a> {
         let due = plan(self.graph, &self.head, id, &self.recording.namespace, step + 1, Order::Run);
         self.head.recorded = due.iter().map(|task| task.id).collect();
         self.head.reset_untracked(self.graph);
-        self.batch.checkpoints.push(NewCheckpoint {
-            id,
-            parent,
-            step,
-            source,
-            created_at: self.now,
-            // No run made it: which channels it changed says nothing about what is due.
-            run: None,
-            metadata: self.recording.metadata.clone(),
-            parents: Arc::clone(&self.recording.parents),
-            tasks: due.iter().map(|task| task.record(self.graph)).collect(),
-            consumed,
-            changes,
-            seen,
-        });
+        // Without a run: the channels that an edit changed do not tell which nodes are due.
+        let mut checkpoint = NewCheckpoint::new(id, parent, step, source, self.now);
+        checkpoint.metadata.clone_from(&self.recording.metadata);
+        checkpoint.parents = Arc::clone(&self.recording.parents);
+        checkpoint.tasks = due.iter().map(|task| task.record(self.graph)).collect();
+        (checkpoint.consumed, checkpoint.changes, checkpoint.seen) = (consumed, changes, seen);
+        self.batch.checkpoints.push(checkpoint);
     }
 }

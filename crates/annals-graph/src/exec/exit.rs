@@ -74,7 +74,8 @@ pub(super) fn fold(kept: Option<NewCheckpoint>, mut next: NewCheckpoint) -> NewC
     let mut seen = kept.seen;
     seen.retain(|old| next.seen.iter().all(|new| new.node != old.node));
     seen.append(&mut next.seen);
-    NewCheckpoint { parent: kept.parent, changes, seen, ..next }
+    (next.parent, next.changes, next.seen) = (kept.parent, changes, seen);
+    next
 }
 
 /// Adds later changes of a list: a slot has one operation, and what was put and is gone again was never there.
@@ -107,11 +108,11 @@ mod tests {
     use super::*;
 
     fn put(slot: u64) -> ItemChange {
-        ItemChange { slot, op: ItemOp::Put(Data::New(Payload::default())), task: None }
+        ItemChange::new(slot, ItemOp::Put(Data::New(Payload::default())), None)
     }
 
     fn cut(slot: u64, end: u64) -> ItemChange {
-        ItemChange { slot, op: ItemOp::Cut { end }, task: None }
+        ItemChange::new(slot, ItemOp::Cut { end }, None)
     }
 
     #[test]
@@ -120,7 +121,7 @@ mod tests {
         let mut items = vec![put(3), put(4)];
         add_items(&mut items, vec![put(5)]);
         assert_eq!(slots(&items), [3, 4, 5]);
-        add_items(&mut items, vec![ItemChange { op: ItemOp::Remove, ..put(4) }]);
+        add_items(&mut items, vec![ItemChange::new(4, ItemOp::Remove, None)]);
         assert_eq!(items[..], [put(3), put(5), cut(4, 5)]);
         add_items(&mut items, vec![cut(0, 6), put(0)]);
         assert_eq!(items, [cut(0, 6), put(0)]);

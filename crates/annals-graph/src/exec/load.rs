@@ -183,7 +183,7 @@ impl Head {
     pub(crate) fn set_pending(&mut self, writes: Vec<(WriteRecord, Option<DeltaBase>)>) {
         self.pending.clear();
         for (write, base) in writes {
-            let WriteRecord { task, path, index, channel, value } = write;
+            let WriteRecord { task, path, index, channel, value, .. } = write;
             let at = match self.pending.iter().position(|pending| pending.task == task) {
                 Some(at) => at,
                 None => {

@@ -50,20 +50,12 @@ impl Machine {
         };
         let (mut changes, seen) = self.changes.take(&self.graph, &self.head);
         hold(&mut changes, &std::mem::take(&mut self.unsaved));
-        let checkpoint = NewCheckpoint {
-            id,
-            parent,
-            step,
-            source,
-            created_at: self.now,
-            run: Some(recording.run),
-            metadata: recording.metadata.clone(),
-            parents: Arc::clone(&recording.parents),
-            tasks: due.iter().map(|task| task.record(&self.graph)).collect(),
-            consumed,
-            changes,
-            seen,
-        };
+        let mut checkpoint = NewCheckpoint::new(id, parent, step, source, self.now);
+        checkpoint.run = Some(recording.run);
+        checkpoint.metadata.clone_from(&recording.metadata);
+        checkpoint.parents = Arc::clone(&recording.parents);
+        checkpoint.tasks = due.iter().map(|task| task.record(&self.graph)).collect();
+        (checkpoint.consumed, checkpoint.changes, checkpoint.seen) = (consumed, changes, seen);
         match self.request.saving {
             Saving::Steps => self.outbox.push(checkpoint),
             Saving::AtEnd | Saving::UnlessDone => self.kept = Some(fold(self.kept.take(), checkpoint)),
@@ -128,7 +120,7 @@ impl Machine {
         // What happens in a graph inside counts only as long as the graphs around it stand where they stood, and what
         // these make of it only if what it stored was stored.
         let around = recording.around.iter().cloned();
-        batch.expect.extend(around.map(|(namespace, head)| Expect { namespace, head }));
+        batch.expect.extend(around.map(|(namespace, head)| Expect::new(namespace, head)));
         let own = self.above.as_ref().map(Context::task);
         let is_inside = |left: &Left| match checkpoints.is_empty() {
             true => writes.iter().any(|writes| left.tasks.contains(&writes.task)),
@@ -136,7 +128,7 @@ impl Machine {
         };
         if self.request.saving == Saving::Steps {
             let inside = self.scope.left_inside(is_inside).into_iter();
-            batch.expect.extend(inside.map(|(namespace, head)| Expect { namespace, head: Some(head) }));
+            batch.expect.extend(inside.map(|(namespace, head)| Expect::new(namespace, Some(head))));
         }
         if !checkpoints.is_empty() {
             self.scope.forget_left(is_inside);
@@ -226,7 +218,7 @@ impl Machine {
         };
         let slept = || self.head.pending_of(task.id).is_some_and(|pending| !asleep_of(pending).is_empty());
         if wake_at.is_some() || slept() {
-            self.timers.push(NewTimer { checkpoint, task: task.id, wake_at });
+            self.timers.push(NewTimer::new(checkpoint, task.id, wake_at));
         }
     }
 
@@ -267,7 +259,7 @@ impl Machine {
             self.set_timer(slot);
         }
         let task = &self.tasks[slot];
-        (!writes.is_empty()).then_some(NewWrites { checkpoint: checkpoint.id, task: task.id, path, writes })
+        (!writes.is_empty()).then_some(NewWrites::new(checkpoint.id, task.id, path).with(writes))
     }
 }
 
@@ -290,7 +282,7 @@ pub(super) fn stored_interrupts(interrupts: &[Interrupt]) -> NewWrite {
 pub(super) fn special<T: serde::Serialize + ?Sized>((channel, index): (&str, i32), value: &T) -> NewWrite {
     // Dynamic values always encode; null stands in if one is beyond the limits.
     let value = Encoded::encode(value).map_or(WriteValue::Null, |encoded| WriteValue::One(encoded.into()));
-    NewWrite { index, channel: channel.into(), value }
+    NewWrite::new(index, channel, value)
 }
 
 /// Takes the bytes of writes out, to be stored.
@@ -300,7 +292,7 @@ pub(super) fn new_writes(graph: &Graph, writes: &mut [TaskWrite]) -> Vec<NewWrit
         .iter_mut()
         .filter_map(|write| {
             let value = write.encoded.take()?;
-            Some(NewWrite { index: write.index, channel: name(write.channel), value })
+            Some(NewWrite::new(write.index, name(write.channel), value))
         })
         .collect()
 }

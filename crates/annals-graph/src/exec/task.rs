@@ -179,7 +179,7 @@ impl Task {
             Some(node) => Arc::clone(&graph.nodes[node].name),
             None => Arc::clone(&graph.channels[graph.input() as usize]),
         };
-        TaskRecord { id: self.id, name, kind }
+        TaskRecord::new(self.id, name, kind)
     }
 
     /// Returns what the writes of a superstep are ordered by: nodes by name, then sends by position.

@@ -99,20 +99,7 @@ pub(super) fn at(thread: &ThreadId, checkpoint: CheckpointId) -> CheckpointRef {
 }
 
 pub(super) fn checkpoint(id: CheckpointId) -> NewCheckpoint {
-    NewCheckpoint {
-        id,
-        parent: None,
-        step: 0,
-        source: Source::Loop,
-        created_at: Timestamp::from_micros(5),
-        run: None,
-        metadata: None,
-        parents: [].into(),
-        tasks: Vec::new(),
-        consumed: Vec::new(),
-        changes: Vec::new(),
-        seen: Vec::new(),
-    }
+    NewCheckpoint::new(id, None, 0, Source::Loop, Timestamp::from_micros(5))
 }
 
 pub(super) fn task(byte: u8, node: &str) -> TaskRecord {
