@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "tidy/documents.rs"]
+mod documents;
 #[path = "tidy/floors.rs"]
 mod floors;
 #[path = "tidy/house.rs"]
@@ -112,6 +114,17 @@ fn the_readme_names_the_rust_version() {
 #[test]
 fn documents_are_linked() {
     none(house::documents(&repository()));
+}
+
+#[test]
+fn documents_name_existing_files_crates_and_types() {
+    let files = repository();
+    none(documents::paths(&files).into_iter().chain(documents::crates(&files)).chain(documents::types(&files)));
+}
+
+#[test]
+fn every_dependency_has_a_reason() {
+    none(documents::dependencies(&repository()));
 }
 
 #[test]
