@@ -1,6 +1,4 @@
-//! What is emitted for a struct.
-//!
-//! *Absent:* any logic of channels; each field is one call to `annals::state`.
+//! Emits the code of a struct. Each field is one call to `annals::state`; *absent:* any logic of channels.
 
 use std::collections::HashSet;
 
@@ -11,7 +9,9 @@ use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, Ident, Result, Type};
 
 use crate::attr::{Channel, Kind};
+use crate::engine;
 use crate::part;
+use crate::words::{self, Words};
 
 /// Returns the code of `#[derive(State)]`, or all errors at once.
 pub(crate) fn state(input: &DeriveInput) -> Result<TokenStream> {
@@ -42,43 +42,47 @@ pub(crate) fn state(input: &DeriveInput) -> Result<TokenStream> {
             Err(error) => add(error),
         }
     }
-    let whole = match part::whole_of(input) {
-        Ok(whole) => whole,
-        Err(error) => {
-            add(error);
-            None
-        }
-    };
-    match errors {
-        Some(error) => Err(error),
-        None => {
-            let mut code = emit(input, &channels);
-            code.extend(whole.map(|whole| part::emit(input, &whole, &channels)));
-            Ok(code)
-        }
+    let words = words::of(input).unwrap_or_else(|error| {
+        add(error);
+        Words::default()
+    });
+    if let Some(error) = errors {
+        return Err(error);
     }
+    let engine = match words.engine {
+        Some(path) => quote!(#path),
+        None => engine::path(input.ident.span())?,
+    };
+    let names = Names::of(input, engine);
+    let mut code = emit(input, &names, &channels);
+    code.extend(words.whole.map(|whole| part::emit(&names, &whole, &channels)));
+    Ok(code)
 }
 
 fn refused(input: &DeriveInput, what: &str) -> Error {
     Error::new(input.ident.span(), format!("a state is a struct with named fields, not {what}"))
 }
 
-/// The names of a state and its update, with their parameters.
+/// The path of the engine, and the names of a state and its update with their parameters.
 pub(crate) struct Names {
+    /// The path of the crate `annals` in the code that is emitted.
+    pub(crate) engine: TokenStream,
     /// The type of the state.
     pub(crate) state: TokenStream,
     /// The type of its update.
     pub(crate) update: TokenStream,
-    /// What stands behind `impl`.
+    /// The generic parameters of an `impl`.
     pub(crate) params: TokenStream,
+    /// The `where` clause.
     pub(crate) bounds: TokenStream,
 }
 
 impl Names {
-    pub(crate) fn of(input: &DeriveInput) -> Self {
+    fn of(input: &DeriveInput, engine: TokenStream) -> Self {
         let (state, update) = (&input.ident, update_of(input));
         let (params, args, bounds) = input.generics.split_for_impl();
         Self {
+            engine,
             state: quote!(#state #args),
             update: quote!(#update #args),
             params: quote!(#params),
@@ -91,17 +95,17 @@ fn update_of(input: &DeriveInput) -> Ident {
     format_ident!("{}Update", input.ident.unraw(), span = input.ident.span())
 }
 
-fn emit(input: &DeriveInput, channels: &[Channel<'_>]) -> TokenStream {
-    let Names { state, update, params, bounds } = Names::of(input);
-    let fields = channels.iter().map(|channel| field(&state, channel));
-    let setters = channels.iter().enumerate().map(|(index, channel)| setter(index, channel));
-    let made = update_struct(input);
+fn emit(input: &DeriveInput, names: &Names, channels: &[Channel<'_>]) -> TokenStream {
+    let Names { engine, state, update, params, bounds } = names;
+    let fields = channels.iter().map(|channel| field(names, channel));
+    let setters = channels.iter().enumerate().map(|(index, channel)| setter(engine, index, channel));
+    let made = update_struct(input, names);
     quote! {
         #[automatically_derived]
-        impl #params ::annals::state::State for #state #bounds {
+        impl #params #engine::state::State for #state #bounds {
             type Update = #update;
 
-            fn fields() -> ::std::vec::Vec<::annals::state::Field<Self>> {
+            fn fields() -> ::std::vec::Vec<#engine::state::Field<Self>> {
                 ::std::vec![#(#fields),*]
             }
 
@@ -111,9 +115,9 @@ fn emit(input: &DeriveInput, channels: &[Channel<'_>]) -> TokenStream {
         }
 
         #[automatically_derived]
-        impl #params ::annals::state::IntoOutput<#state> for #update #bounds {
-            fn into_output(self) -> ::annals::state::Output {
-                ::annals::state::Output::update(::std::convert::Into::into(self))
+        impl #params #engine::state::IntoOutput<#state> for #update #bounds {
+            fn into_output(self) -> #engine::state::Output {
+                #engine::state::Output::update(::std::convert::Into::into(self))
             }
         }
 
@@ -125,14 +129,14 @@ fn emit(input: &DeriveInput, channels: &[Channel<'_>]) -> TokenStream {
         }
 
         #[automatically_derived]
-        impl #params ::annals::state::IntoUpdate<#state> for #update #bounds {
-            fn into_writes(self) -> ::annals::state::Writes {
+        impl #params #engine::state::IntoUpdate<#state> for #update #bounds {
+            fn into_writes(self) -> #engine::state::Writes {
                 ::std::convert::Into::into(self)
             }
         }
 
         #[automatically_derived]
-        impl #params ::std::convert::From<#update> for ::annals::state::Writes #bounds {
+        impl #params ::std::convert::From<#update> for #engine::state::Writes #bounds {
             fn from(update: #update) -> Self {
                 update.writes.of::<#state>()
             }
@@ -140,10 +144,10 @@ fn emit(input: &DeriveInput, channels: &[Channel<'_>]) -> TokenStream {
     }
 }
 
-/// The struct of the update. That of a state with parameters has them too, and asks nothing of them.
-fn update_struct(input: &DeriveInput) -> TokenStream {
+/// Returns the struct of the update. It has the generic parameters of the state, without requiring anything of them.
+fn update_struct(input: &DeriveInput, names: &Names) -> TokenStream {
     let (vis, name) = (&input.vis, update_of(input));
-    let Names { state, update, params, bounds } = Names::of(input);
+    let Names { engine, state, update, params, bounds } = names;
     let docs =
         format!("A change to [`{}`]: what is set here is written, the rest stays as it is.", input.ident.unraw());
     let attributes = quote! {
@@ -155,7 +159,7 @@ fn update_struct(input: &DeriveInput) -> TokenStream {
             #attributes
             #[derive(::std::clone::Clone, ::std::default::Default)]
             #vis struct #name {
-                writes: ::annals::state::Writes,
+                writes: #engine::state::Writes,
             }
         };
     }
@@ -163,7 +167,7 @@ fn update_struct(input: &DeriveInput) -> TokenStream {
     quote! {
         #attributes
         #vis struct #name #declared #bounds {
-            writes: ::annals::state::Writes,
+            writes: #engine::state::Writes,
             state: ::std::marker::PhantomData<fn() -> #state>,
         }
 
@@ -183,33 +187,33 @@ fn update_struct(input: &DeriveInput) -> TokenStream {
     }
 }
 
-/// The description of a field: how its channel is called, and how the field is reached.
-fn field(state: &TokenStream, channel: &Channel<'_>) -> TokenStream {
+/// Returns the call that describes a field: the name of its channel, and the access to the field.
+fn field(Names { engine, state, .. }: &Names, channel: &Channel<'_>) -> TokenStream {
     let Channel { ident, ty, name, kind, .. } = channel;
     let reach = quote!(|s: &#state| &s.#ident, |s: &mut #state| &mut s.#ident);
     let field = match kind {
-        Kind::Value(word) => quote!(::annals::state::Field::#word(#name, #reach)),
-        Kind::Guarded { word, guard } => quote!(::annals::state::Field::#word(#name, #guard, #reach)),
+        Kind::Value(word) => quote!(#engine::state::Field::#word(#name, #reach)),
+        Kind::Guarded { word, guard } => quote!(#engine::state::Field::#word(#name, #guard, #reach)),
         Kind::Managed(word) => {
             let set = quote!(|s: &mut #state, value: #ty| s.#ident = value);
-            quote!(::annals::state::Field::#word(#name, #set, |s: &#state| s.#ident))
+            quote!(#engine::state::Field::#word(#name, #set, |s: &#state| s.#ident))
         }
-        Kind::Messages(word) => quote!(::annals::state::Field::#word(#name, #reach)),
-        Kind::Append { .. } => quote!(::annals::state::Field::append(#name, #reach)),
-        Kind::Topic { accumulate, .. } => quote!(::annals::state::Field::topic(#name, #accumulate, #reach)),
+        Kind::Messages(word) => quote!(#engine::state::Field::#word(#name, #reach)),
+        Kind::Append { .. } => quote!(#engine::state::Field::append(#name, #reach)),
+        Kind::Topic { accumulate, .. } => quote!(#engine::state::Field::topic(#name, #accumulate, #reach)),
         Kind::Reduce { function, starts_empty: true, .. } => {
-            quote!(::annals::state::Field::reduce_first::<#ty, _>(#name, #function, #reach))
+            quote!(#engine::state::Field::reduce_first::<#ty, _>(#name, #function, #reach))
         }
         Kind::Reduce { function, write, .. } => {
             let write = write.as_deref().unwrap_or(ty);
-            quote!(::annals::state::Field::reduce::<#ty, #write, _>(#name, #function, #reach))
+            quote!(#engine::state::Field::reduce::<#ty, #write, _>(#name, #function, #reach))
         }
     };
     if channel.private { quote!(#field.private()) } else { field }
 }
 
-/// The method of the update that writes a channel.
-fn setter(index: usize, channel: &Channel<'_>) -> TokenStream {
+/// Returns the method of the update that writes a channel.
+fn setter(engine: &TokenStream, index: usize, channel: &Channel<'_>) -> TokenStream {
     let Channel { ident, ty, name, kind, .. } = channel;
     let index = syn::Index::from(index);
     let overwrite = format_ident!("overwrite_{}", ident.unraw(), span = ident.span());
@@ -234,7 +238,7 @@ fn setter(index: usize, channel: &Channel<'_>) -> TokenStream {
             #[doc = #replaces]
             pub fn #overwrite(mut self, items: impl ::std::iter::IntoIterator<Item = #item>) -> Self {
                 let items: ::std::vec::Vec<#item> = ::std::iter::Iterator::collect(::std::iter::IntoIterator::into_iter(items));
-                self.writes.push(#index, ::annals::state::Overwrite::<::std::vec::Vec<#item>>(items));
+                self.writes.push(#index, #engine::state::Overwrite::<::std::vec::Vec<#item>>(items));
                 self
             }
         }
@@ -255,7 +259,7 @@ fn setter(index: usize, channel: &Channel<'_>) -> TokenStream {
         }
     };
     match kind {
-        Kind::Messages(_) => list("Merges messages into", quote!(::annals::message::Message)),
+        Kind::Messages(_) => list("Merges messages into", quote!(#engine::message::Message)),
         Kind::Append { item } => list("Adds items to", quote!(#item)),
         Kind::Topic { item, .. } => collect("Sends items to", &quote!(#item)),
         Kind::Reduce { write, .. } => {
@@ -265,7 +269,7 @@ fn setter(index: usize, channel: &Channel<'_>) -> TokenStream {
 
                 #[doc = #replaces]
                 pub fn #overwrite(mut self, value: #ty) -> Self {
-                    self.writes.push(#index, ::annals::state::Overwrite::<#ty>(value));
+                    self.writes.push(#index, #engine::state::Overwrite::<#ty>(value));
                     self
                 }
             }

@@ -4,10 +4,12 @@
 //! All code is in `annals::state`; what is emitted are calls to it. *Absent:* enums, lifetimes, and every decision.
 
 mod attr;
+mod engine;
 mod expand;
 mod part;
 #[cfg(test)]
 mod tests;
+mod words;
 
 /// Makes a struct with named fields the state of a graph: each field becomes a channel.
 ///
@@ -39,6 +41,9 @@ mod tests;
 /// what the channel holds.
 ///
 /// `#[state(part_of = Other)]` on the struct makes it a part of another state, see `annals::state::Part`.
+///
+/// The code that is emitted names the engine by the dependency `annals` of the package, or by `annals-graph`, which
+/// re-exports it. `#[state(crate = path)]` names it elsewhere.
 ///
 /// The struct may have type parameters, with the bounds that its fields need; its update then has the same. What a thread
 /// has stored is of the types that its graph was made for.

@@ -1,7 +1,8 @@
 //! The macro on tokens: what is emitted, and what is refused.
 
 fn expand(input: &str) -> syn::Result<String> {
-    let code = crate::expand::state(&syn::parse_str(input).expect("the input is Rust"))?.to_string();
+    let input = format!("#[state(crate = ::annals)] {input}");
+    let code = crate::expand::state(&syn::parse_str(&input).expect("the input is Rust"))?.to_string();
     syn::parse_str::<syn::File>(&code).expect("the output is Rust");
     Ok(squeeze(&code))
 }
@@ -186,10 +187,26 @@ fn a_part_is_tied_to_its_whole() {
             "::annals::state::named_writes(self.writes, &[\"topic\", \"all\"])",
             "let update = update.messages(part.messages.to_vec());",
             "impl ::annals::state::IntoOutput<Chat> for Answer",
-            "impl ::annals::IntoInput<Chat> for AnswerUpdate",
         ],
     );
-    assert_refused("#[state(part = Chat)] struct A { a: u8 }", &["unknown word; a state knows `part_of = type`"]);
+    assert_refused(
+        "#[state(part = Chat)] struct A { a: u8 }",
+        &["unknown word; a state knows `part_of = type` and `crate = path`"],
+    );
     let twice = "#[state(part_of = B)] #[state(part_of = C)] struct A { a: u8 }";
     assert_refused(twice, &["a state is part of one other state"]);
+}
+
+#[test]
+fn the_engine_is_named_by_the_attribute_or_by_the_manifest() {
+    let own = |input: &str| crate::expand::state(&syn::parse_str(input).expect("the input is Rust"));
+    let code =
+        own("#[state(crate = crate::engine, part_of = Whole)] struct A { a: u8 }").expect("accepted").to_string();
+    assert!(squeeze(&code).contains("impl crate::engine::state::Part<Whole>for A".replace(' ', "").as_str()), "{code}");
+    assert!(!code.contains(":: annals"), "{code}");
+    // This package depends on neither crate.
+    let error = own("struct A { a: u8 }").expect_err("there is no engine");
+    assert!(error.to_string().contains("`#[state(crate = path::to::annals)]`"), "{error}");
+    let twice = own("#[state(crate = a)] #[state(crate = b)] struct A { a: u8 }").expect_err("refused");
+    assert!(twice.to_string().contains("`crate` is given twice"), "{twice}");
 }

@@ -1,0 +1,35 @@
+//! Reads `#[state(..)]` of the struct.
+//!
+//! *Absent:* the attributes of its fields.
+
+use syn::{DeriveInput, Path, Result};
+
+/// The words of `#[state(..)]`.
+#[derive(Default)]
+pub(crate) struct Words {
+    /// `crate = path`: the path of the crate `annals` in the code that is emitted.
+    pub(crate) engine: Option<Path>,
+    /// `part_of = type`: the state that this one is part of.
+    pub(crate) whole: Option<Path>,
+}
+
+/// Returns the words of a struct.
+pub(crate) fn of(input: &DeriveInput) -> Result<Words> {
+    let mut words = Words::default();
+    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("state")) {
+        attribute.parse_nested_meta(|meta| {
+            let (slot, twice) = if meta.path.is_ident("part_of") {
+                (&mut words.whole, "a state is part of one other state")
+            } else if meta.path.is_ident("crate") {
+                (&mut words.engine, "`crate` is given twice")
+            } else {
+                return Err(meta.error("unknown word; a state knows `part_of = type` and `crate = path`"));
+            };
+            match slot.replace(meta.value()?.parse()?) {
+                Some(_) => Err(meta.error(twice)),
+                None => Ok(()),
+            }
+        })?;
+    }
+    Ok(words)
+}
