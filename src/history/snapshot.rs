@@ -285,7 +285,7 @@ pub(super) fn write_value(value: &WriteValue) -> Result<Value, StoreError> {
 fn delta_value(delta: &ListDelta) -> Result<Value, StoreError> {
     let range = |range: &Range<u64>| Value::List(vec![range.start.into(), range.end.into()]);
     let item = |(slot, item): (&u64, &Payload)| Ok((slot.to_string(), item_value(item.as_ref())?));
-    let items = delta.slots.iter().zip(&delta.items).map(item).collect::<Result<Map, StoreError>>()?;
+    let items = delta.positions.iter().zip(&delta.items).map(item).collect::<Result<Map, StoreError>>()?;
     let members = [
         ("namespace", Value::from(delta.of.namespace.as_str())),
         ("checkpoint", Value::from(delta.of.checkpoint.to_string())),

@@ -110,7 +110,7 @@ pub(super) fn encode<I: Items>(name: &Arc<str>, write: &BoxWrite) -> Option<Resu
     Some(match &told.of {
         Some(of) => given.changed.iter().map(encode).collect::<Result<_, _>>().map(|items| {
             let (removed, slots) = (told.removed.clone(), told.slots.clone());
-            WriteValue::Delta(Box::new(ListDelta { of: of.clone(), removed, slots, items }))
+            WriteValue::Delta(Box::new(ListDelta { of: of.clone(), removed, positions: slots, items }))
         }),
         None => given.items().map(encode).collect::<Result<_, _>>().map(WriteValue::Items),
     })
@@ -134,10 +134,10 @@ pub(super) fn decode<I: Items>(
         let gone = list.iter_from(range.start).map(|(slot, _)| slot).take_while(|slot| *slot < range.end);
         gone.collect::<Vec<_>>().into_iter().for_each(|slot| _ = list.remove(slot));
     }
-    for (slot, item) in delta.slots.iter().zip(&changed) {
+    for (slot, item) in delta.positions.iter().zip(&changed) {
         list.insert_at_slot(*slot, item.clone());
     }
-    let (of, removed, slots) = (Some(delta.of.clone()), delta.removed.clone(), delta.slots.clone());
+    let (of, removed, slots) = (Some(delta.of.clone()), delta.removed.clone(), delta.positions.clone());
     let told = Told { of, returns, removed, slots };
     Some(Ok(BoxWrite::told(Given { list, base: base.clone(), changed }, told)))
 }

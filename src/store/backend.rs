@@ -106,14 +106,14 @@ pub trait Backend: Send + Sync + fmt::Debug {
         visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError>;
 
-    /// Returns what the list of a channel began as, if that is the list of another channel ([`ItemOp::Share`]); `None` if it
+    /// Returns what the list of a channel began as, if that is the list of another channel ([`ItemOp::Reference`]); `None` if it
     /// is a list of its own, or no list.
     ///
     /// # Errors
     /// As [`Backend::state`].
     ///
-    /// [`ItemOp::Share`]: super::batch::ItemOp::Share
-    fn shared_list(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError>;
+    /// [`ItemOp::Reference`]: super::batch::ItemOp::Reference
+    fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError>;
 
     /// Returns the writes of the tasks of a checkpoint, in the order of (path, task, index).
     ///
@@ -163,7 +163,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Returns what the backend keeps beside the log.
     fn beside(&self) -> &dyn Beside;
 
-    /// Verifies every row and sum, and returns what does not fit.
+    /// Verifies every row and checksum, and returns what does not fit.
     ///
     /// # Errors
     /// [`StoreError::Read`] if the file cannot be read at all.
@@ -176,11 +176,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
 pub struct CheckReport {
     /// Threads looked at.
     pub threads: u64,
-    /// Checkpoints whose sum was verified.
+    /// Checkpoints whose checksum was verified.
     pub checkpoints: u64,
-    /// Values whose sum was verified.
+    /// Values whose checksum was verified.
     pub values: u64,
-    /// Entries of the key-value memory and of the cache whose sum was verified.
+    /// Entries of the key-value memory and of the cache whose checksum was verified.
     pub entries: u64,
     /// What does not fit: the place and the reason.
     pub problems: Vec<String>,

@@ -152,12 +152,12 @@ pub struct WriteRef {
     pub part: u32,
 }
 
-/// What happened to one slot of a list.
+/// What happened to one position of a list.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ItemChange {
-    /// The slot: items stand in the order of their slots. A new item gets a slot above all of the list.
-    pub slot: u64,
+    /// The position: items stand in the order of their positions. A new item gets a position above all of the list.
+    pub position: u64,
     /// What happened.
     pub op: ItemOp,
     /// The task that did it, if one did: an index into the `tasks` of the parent.
@@ -167,24 +167,24 @@ pub struct ItemChange {
 /// An operation on a list.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ItemOp {
-    /// The slot holds this item now, whether it was free or not.
+    /// The position holds this item now, whether it was free or not.
     Put(Data),
-    /// The slot is free now.
-    Remove,
-    /// All slots from `slot` up to, but not with, `end` are free now, before the other operations of this change.
-    Cut {
-        /// One past the last slot.
+    /// The position is free now.
+    Delete,
+    /// All positions from `position` up to, but not with, `end` are free now, before the other operations of this change.
+    DeleteRange {
+        /// One past the last position.
         end: u64,
     },
-    /// The list is now what another one held, slot by slot, before the other operations of this change. Nothing of it is
-    /// stored again. Its `slot` is 0, and the change has no cuts.
-    Share(ListRef),
+    /// The list is now what another one held, position by position, before the other operations of this change. Nothing of it is
+    /// stored again. Its `position` is 0, and the change has no cuts.
+    Reference(ListRef),
 }
 
 impl ItemOp {
-    /// Returns whether it is about the slot alone, and not about a range of slots or the whole list.
-    pub fn is_of_slot(&self) -> bool {
-        matches!(self, Self::Put(_) | Self::Remove)
+    /// Returns whether it is about the position alone, and not about a range of positions or the whole list.
+    pub fn is_of_position(&self) -> bool {
+        matches!(self, Self::Put(_) | Self::Delete)
     }
 }
 
@@ -302,8 +302,8 @@ impl WriteRef {
 
 impl ItemChange {
     /// Changes a list; `task` is an index into the `tasks` of the parent.
-    pub fn new(slot: u64, op: ItemOp, task: Option<u32>) -> Self {
-        Self { slot, op, task }
+    pub fn new(position: u64, op: ItemOp, task: Option<u32>) -> Self {
+        Self { position, op, task }
     }
 }
 
@@ -457,7 +457,7 @@ impl Change {
         match &self.value {
             ChangeValue::Value(data) => data.validate(),
             ChangeValue::Items(items) => {
-                let whole = items.iter().filter(|item| !item.op.is_of_slot()).count();
+                let whole = items.iter().filter(|item| !item.op.is_of_position()).count();
                 items.iter().try_for_each(|item| item.validate(whole))
             }
             _ => Ok(()),
@@ -466,21 +466,21 @@ impl Change {
 }
 
 impl ItemChange {
-    /// Checks one of the operations of a change, of which `whole` are about more than a slot.
+    /// Checks one of the operations of a change, of which `whole` are about more than a position.
     fn validate(&self, whole: usize) -> Result<(), StoreError> {
-        if i64::try_from(self.slot).is_err() {
-            return invalid("item.slot", format!("{} is above 2^63-1", self.slot));
+        if i64::try_from(self.position).is_err() {
+            return invalid("item.position", format!("{} is above 2^63-1", self.position));
         }
         match &self.op {
             ItemOp::Put(data) => data.validate(),
-            ItemOp::Cut { end } if *end <= self.slot => {
-                invalid("item.cut", format!("it ends at {end}, before it begins at {}", self.slot))
+            ItemOp::DeleteRange { end } if *end <= self.position => {
+                invalid("item.range", format!("it ends at {end}, before it begins at {}", self.position))
             }
-            ItemOp::Share(_) if self.slot != 0 || whole > 1 => {
-                invalid("item.share", "it is not at slot 0, or there are cuts or another one beside it".into())
+            ItemOp::Reference(_) if self.position != 0 || whole > 1 => {
+                invalid("item.reference", "it is not at position 0, or there are cuts or another one beside it".into())
             }
-            ItemOp::Share(of) => name("item.share channel", &of.channel),
-            ItemOp::Remove | ItemOp::Cut { .. } => Ok(()),
+            ItemOp::Reference(of) => name("item.reference channel", &of.channel),
+            ItemOp::Delete | ItemOp::DeleteRange { .. } => Ok(()),
         }
     }
 }
@@ -523,13 +523,14 @@ fn validate_delta(delta: &ListDelta) -> Result<(), StoreError> {
     delta.items.iter().try_for_each(payload_fits)?;
     let removed = delta.removed.iter().all(|range| range.start < range.end)
         && delta.removed.windows(2).all(|pair| pair[0].end < pair[1].start);
-    let slots = delta.slots.len() == delta.items.len() && delta.slots.windows(2).all(|pair| pair[0] < pair[1]);
+    let positions =
+        delta.positions.len() == delta.items.len() && delta.positions.windows(2).all(|pair| pair[0] < pair[1]);
     let in_range = |end: Option<u64>| end.is_none_or(|end| i64::try_from(end).is_ok());
-    if !removed || !slots || !in_range(delta.removed.last().map(|range| range.end)) {
-        return invalid("delta.slots", "they do not ascend, or are not as many as the items".into());
+    if !removed || !positions || !in_range(delta.removed.last().map(|range| range.end)) {
+        return invalid("delta.positions", "they do not ascend, or are not as many as the items".into());
     }
-    if !in_range(delta.slots.last().copied()) {
-        return invalid("delta.slots", "one is above 2^63-1".into());
+    if !in_range(delta.positions.last().copied()) {
+        return invalid("delta.positions", "one is above 2^63-1".into());
     }
     Ok(())
 }

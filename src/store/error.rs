@@ -140,7 +140,7 @@ pub enum StoreError {
         /// The newest format this version knows.
         supported: i64,
     },
-    /// The file is damaged: a sum does not fit, or a row is not what the format says.
+    /// The file is damaged: a checksum does not fit, or a row is not what the format says.
     #[error("the store is damaged at {place}: {reason}")]
     Corrupt {
         /// Table and row.

@@ -73,7 +73,7 @@ impl OpenOptions {
     }
 
     /// Opens an existing store for reading only: the file and its write-ahead log are not written. If a writer has the
-    /// file open, or was killed and left its log behind, SQLite keeps its locks in the `-shm` file beside it. Default:
+    /// file open, or was is_deleted and left its log behind, SQLite keeps its locks in the `-shm` file beside it. Default:
     /// off.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
@@ -197,7 +197,7 @@ impl Store {
         self.0.backend.submit(batch)
     }
 
-    /// Verifies every row and sum.
+    /// Verifies every row and checksum.
     ///
     /// # Errors
     /// [`StoreError::Read`] if the file cannot be read at all. What does not fit is in the report.

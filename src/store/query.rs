@@ -30,6 +30,6 @@ pub enum ItemRange {
     All,
     /// The last so many.
     Tail(usize),
-    /// Those with a slot from the first up to, but not with, the second.
-    Slots(u64, u64),
+    /// Those with a position from the first up to, but not with, the second.
+    Positions(u64, u64),
 }

@@ -232,8 +232,8 @@ impl StateRecord {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ItemRow<'a> {
-    /// The slot: items stand in the order of their slots.
-    pub slot: u64,
+    /// The position: items stand in the order of their positions.
+    pub position: u64,
     /// The `ordinal` of the checkpoint that wrote it.
     pub ordinal: u64,
     /// The task that wrote it: an index into the `tasks` of the parent of that checkpoint.

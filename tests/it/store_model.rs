@@ -214,10 +214,11 @@ impl<'a> Pair<'a> {
             1 => WriteValue::Items((0..spec.len % 4).map(|part| self.payload(spec.len + part, true)).collect()),
             4 if spec.index >= 0 => match self.stored_list(usize::from(spec.len), usize::from(spec.len)) {
                 Some((of, _)) => {
-                    let slots: Vec<u64> = (0..u64::from(spec.len % 4)).map(|n| n * 3).collect();
-                    let items = slots.iter().map(|slot| self.payload(spec.len + *slot as u16, true)).collect();
+                    let positions: Vec<u64> = (0..u64::from(spec.len % 4)).map(|n| n * 3).collect();
+                    let items =
+                        positions.iter().map(|position| self.payload(spec.len + *position as u16, true)).collect();
                     let removed = if spec.len.is_multiple_of(2) { vec![1..2, 4..9] } else { Vec::new() };
-                    WriteValue::Delta(Box::new(ListDelta { of, removed, slots, items }))
+                    WriteValue::Delta(Box::new(ListDelta { of, removed, positions, items }))
                 }
                 None => WriteValue::Null,
             },
@@ -237,14 +238,14 @@ impl<'a> Pair<'a> {
         let mut base = Base { tasks: state.checkpoint.tasks.len() as u32, ..Base::default() };
         for channel in &state.channels {
             base.versions.insert(Arc::clone(&channel.channel), channel.version);
-            let mut slots = Vec::new();
+            let mut positions = Vec::new();
             let visited = self.model.items(at, &channel.channel, ItemRange::All, &mut |row| {
-                slots.push(row.slot);
+                positions.push(row.position);
                 Ok(())
             });
             visited.unwrap();
-            base.ends.insert(Arc::clone(&channel.channel), slots.last().map_or(0, |slot| slot + 1));
-            base.slots.insert(Arc::clone(&channel.channel), slots);
+            base.ends.insert(Arc::clone(&channel.channel), positions.last().map_or(0, |position| position + 1));
+            base.positions.insert(Arc::clone(&channel.channel), positions);
         }
         for write in self.model.writes(at).unwrap() {
             base.add_write(write.task, write.index, &write.value);
@@ -307,22 +308,22 @@ impl<'a> Pair<'a> {
         checkpoint
     }
 
-    /// Picks a list that is stored in the thread for which a batch is built, with the slots it holds.
+    /// Picks a list that is stored in the thread for which a batch is built, with the positions it holds.
     fn stored_list(&self, place: usize, at: usize) -> Option<(ListRef, Vec<u64>)> {
         let thread = &self.places[self.building].thread;
         let places: Vec<&Place> = self.places.iter().filter(|other| other.thread == *thread).collect();
         let place = places[place % places.len()];
         let point = place.point(*place.ids.get(at % place.ids.len().max(1))?);
         self.model.checkpoint(&point).unwrap()?;
-        let mut slots = Vec::new();
+        let mut positions = Vec::new();
         let channel = LISTS[at % LISTS.len()];
         let visited = self.model.items(&point, channel, ItemRange::All, &mut |row| {
-            slots.push(row.slot);
+            positions.push(row.position);
             Ok(())
         });
         visited.unwrap();
         let of = ListRef { namespace: point.namespace, checkpoint: point.checkpoint, channel: channel.into() };
-        Some((of, slots))
+        Some((of, positions))
     }
 
     fn seen(&self, n: u8) -> Seen {
@@ -330,7 +331,7 @@ impl<'a> Pair<'a> {
     }
 
     fn list(&mut self, base: &mut Base, channel: &str, specs: &[ItemSpec], task: Option<u32>) -> Vec<ItemChange> {
-        let mut slots = base.slots.entry(channel.into()).or_default().clone();
+        let mut positions = base.positions.entry(channel.into()).or_default().clone();
         let mut end = base.ends.get(channel).copied().unwrap_or(0);
         let mut items: Vec<ItemChange> = Vec::new();
         let shared = specs.iter().find_map(|spec| match spec {
@@ -338,24 +339,24 @@ impl<'a> Pair<'a> {
             _ => None,
         });
         if let Some((of, found)) = shared {
-            items.push(ItemChange::new(0, ItemOp::Share(of), task));
-            end = end.max(found.last().map_or(0, |slot| slot + 1));
-            slots = found;
+            items.push(ItemChange::new(0, ItemOp::Reference(of), task));
+            end = end.max(found.last().map_or(0, |position| position + 1));
+            positions = found;
         }
-        let mut held = slots.clone();
-        let pick = |at: &usize| slots.get(at % slots.len().max(1)).copied();
+        let mut held = positions.clone();
+        let pick = |at: &usize| positions.get(at % positions.len().max(1)).copied();
         for spec in specs {
             if let ItemSpec::Cut(at, count) = spec
-                && items.iter().all(|item| !matches!(item.op, ItemOp::Share(_)))
-                && let Some(slot) = pick(at)
+                && items.iter().all(|item| !matches!(item.op, ItemOp::Reference(_)))
+                && let Some(position) = pick(at)
             {
-                let end = slot + u64::from(*count);
-                held.retain(|held| !(slot..end).contains(held));
-                items.push(ItemChange::new(slot, ItemOp::Cut { end }, None));
+                let end = position + u64::from(*count);
+                held.retain(|held| !(position..end).contains(held));
+                items.push(ItemChange::new(position, ItemOp::DeleteRange { end }, None));
             }
         }
         for spec in specs {
-            let (slot, op) = match spec {
+            let (position, op) = match spec {
                 ItemSpec::Cut(..) | ItemSpec::Share(..) => continue,
                 ItemSpec::Append(len) => (end, ItemOp::Put(Data::New(self.payload(*len, true)))),
                 ItemSpec::AppendOfWrite(at) => {
@@ -363,26 +364,26 @@ impl<'a> Pair<'a> {
                     (end, ItemOp::Put(Data::OfWrite(write.clone())))
                 }
                 ItemSpec::Replace(at, len) => {
-                    let Some(slot) = pick(at) else { continue };
-                    (slot, ItemOp::Put(Data::New(self.payload(*len, true))))
+                    let Some(position) = pick(at) else { continue };
+                    (position, ItemOp::Put(Data::New(self.payload(*len, true))))
                 }
                 ItemSpec::Remove(at) => match pick(at) {
-                    Some(slot) if held.contains(&slot) => (slot, ItemOp::Remove),
+                    Some(position) if held.contains(&position) => (position, ItemOp::Delete),
                     _ => continue,
                 },
             };
-            let taken = |item: &ItemChange| item.slot == slot && item.op.is_of_slot();
+            let taken = |item: &ItemChange| item.position == position && item.op.is_of_position();
             if !items.iter().any(taken) {
-                held.retain(|held| *held != slot);
+                held.retain(|held| *held != position);
                 if matches!(op, ItemOp::Put(_)) {
-                    held.push(slot);
+                    held.push(position);
                 }
-                end = end.max(slot + 1);
-                items.push(ItemChange::new(slot, op, task));
+                end = end.max(position + 1);
+                items.push(ItemChange::new(position, op, task));
             }
         }
         held.sort_unstable();
-        base.slots.insert(channel.into(), held);
+        base.positions.insert(channel.into(), held);
         base.ends.insert(channel.into(), end);
         items
     }
@@ -562,7 +563,7 @@ impl<'a> Pair<'a> {
         prop_assert_eq!(&a.updated, &b.updated, "updated at {:?}", at);
         for channel in &a.channels {
             let end = if channel.value == ChannelValue::Items { 3 } else { 0 };
-            for range in [ItemRange::All, ItemRange::Tail(2), ItemRange::Slots(1, end + 2)] {
+            for range in [ItemRange::All, ItemRange::Tail(2), ItemRange::Positions(1, end + 2)] {
                 let (a, b) = (self.items(&self.model, at, channel, range), self.items(&*self.file, at, channel, range));
                 prop_assert_eq!(a, b, "{:?} of {} at {:?}", range, channel.channel, at);
             }
@@ -580,7 +581,7 @@ impl<'a> Pair<'a> {
     ) -> Vec<(u64, u64, Option<u32>, Payload)> {
         let mut found = Vec::new();
         let visited = backend.items(at, &channel.channel, range, &mut |row| {
-            found.push((row.slot, row.ordinal, row.task, row.to_payload()));
+            found.push((row.position, row.ordinal, row.task, row.to_payload()));
             Ok(())
         });
         visited.unwrap();

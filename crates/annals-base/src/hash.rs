@@ -2,10 +2,10 @@
 //! that other programs' messages name files by.
 
 /// A 16-byte BLAKE3 sum (the first half of the hash).
-pub type Sum = [u8; 16];
+pub type Checksum = [u8; 16];
 
 /// Returns the BLAKE3 sum of `bytes`.
-pub fn sum(bytes: &[u8]) -> Sum {
+pub fn checksum(bytes: &[u8]) -> Checksum {
     first_half(&blake3::hash(bytes))
 }
 
@@ -82,7 +82,7 @@ fn sha256_block(state: &mut [u32; 8], block: &[u8]) {
     }
 }
 
-fn first_half(hash: &blake3::Hash) -> Sum {
+fn first_half(hash: &blake3::Hash) -> Checksum {
     let mut half = [0; 16];
     half.copy_from_slice(&hash.as_bytes()[..16]);
     half
@@ -93,7 +93,7 @@ fn first_half(hash: &blake3::Hash) -> Sum {
 /// The fields are collected and hashed at once: most records are short, and a hash of many small pieces costs several
 /// times as much as one of the whole.
 #[derive(Clone, Debug, Default)]
-pub struct Summer {
+pub struct ChecksumBuilder {
     fields: Vec<u8>,
     /// What came before `fields`, if the record is long.
     before: Option<Box<blake3::Hasher>>,
@@ -102,7 +102,7 @@ pub struct Summer {
 /// Collected bytes beyond which they are handed to the hash.
 const COLLECTED_MAX: usize = 16 << 10;
 
-impl Summer {
+impl ChecksumBuilder {
     /// Starts an empty sum.
     pub fn new() -> Self {
         Self { fields: Vec::with_capacity(1 << 10), before: None }
@@ -136,9 +136,9 @@ impl Summer {
     }
 
     /// Returns the sum of all fields so far.
-    pub fn finish(&self) -> Sum {
+    pub fn finish(&self) -> Checksum {
         match &self.before {
-            None => sum(&self.fields),
+            None => checksum(&self.fields),
             Some(before) => first_half(&before.clone().update(&self.fields).finalize()),
         }
     }
@@ -169,14 +169,14 @@ mod tests {
     fn a_sum_is_that_of_all_bytes_in_a_row() {
         for long in [0, 100, COLLECTED_MAX - 8, COLLECTED_MAX, 3 * COLLECTED_MAX] {
             let field = vec![7; long];
-            let mut summer = Summer::new();
+            let mut summer = ChecksumBuilder::new();
             summer.int(-1).bytes(&field).maybe(Some(b"x")).maybe(None).bytes(b"");
             let mut all = (-1_i64).to_le_bytes().to_vec();
             for part in [&(long as u64).to_le_bytes()[..], &field, &1_i64.to_le_bytes(), &1_u64.to_le_bytes(), b"x"] {
                 all.extend_from_slice(part);
             }
             all.extend_from_slice(&[0; 16]);
-            assert_eq!(summer.finish(), sum(&all), "{long}");
+            assert_eq!(summer.finish(), checksum(&all), "{long}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::hash::Summer;
+use super::hash::ChecksumBuilder;
 use super::limits::THREAD_ID_BYTES_MAX;
 use super::time::Timestamp;
 
@@ -136,7 +136,7 @@ uuid_id! {
 impl RunId {
     /// Returns the id of the run on a thread that has an idempotency key: a UUID of version 8, made of both.
     pub fn from_key(thread: &ThreadId, key: &str) -> Self {
-        let mut bytes = Summer::new().bytes(thread.as_str().as_bytes()).bytes(key.as_bytes()).finish();
+        let mut bytes = ChecksumBuilder::new().bytes(thread.as_str().as_bytes()).bytes(key.as_bytes()).finish();
         bytes[6] = (bytes[6] & 0x0f) | 0x80;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
         Self(bytes)

@@ -31,7 +31,7 @@ pub const METADATA_BYTES_MAX: usize = 1 << 20;
 /// Graphs around one that a checkpoint may name.
 pub const PARENTS_MAX: usize = 256;
 /// Lists that lie below one another, each beginning as the next.
-pub const SHARED_LISTS_MAX: usize = 256;
+pub const LIST_REFERENCES_MAX: usize = 256;
 /// Digits of an integer (as in Python).
 pub const INTEGER_DIGITS_MAX: usize = 4_300;
 /// Nesting of a decoded value.
@@ -43,7 +43,7 @@ pub const INLINE_BYTES_MAX: usize = 24;
 /// Texts and data from this size on are stored once per content (BLAKE3).
 pub const BLOB_BYTES_MIN: usize = 1_536;
 /// A branch writes the list of its newest channel rows every so many positions.
-pub const ANCHOR_INTERVAL: u64 = 64;
+pub const INDEX_SNAPSHOT_INTERVAL: u64 = 64;
 /// Labels of a namespace of the key-value memory or of the cache.
 pub const KV_LABELS_MAX: usize = 32;
 /// Bytes of a namespace of the key-value memory or of the cache, all labels together.
@@ -77,4 +77,4 @@ const _: () = assert!(INLINE_BYTES_MAX < BLOB_BYTES_MIN && BLOB_BYTES_MIN < VALU
 const _: () = assert!(VALUE_BYTES_MAX < IMPORT_ITEM_BYTES_MAX);
 const _: () = assert!(GROUP_BATCHES_MAX <= QUEUE_BATCHES_MAX);
 const _: () = assert!(ITEM_ID_BYTES_MAX <= BLOB_BYTES_MIN);
-const _: () = assert!(ANCHOR_INTERVAL.is_power_of_two());
+const _: () = assert!(INDEX_SNAPSHOT_INTERVAL.is_power_of_two());

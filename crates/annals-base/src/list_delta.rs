@@ -23,10 +23,10 @@ pub struct ListRef {
 pub struct ListDelta {
     /// The list that is stored.
     pub of: ListRef,
-    /// The slots whose items the list does not have: ranges that ascend and do not touch.
+    /// The positions whose items the list does not have: ranges that ascend and do not touch.
     pub removed: Vec<Range<u64>>,
-    /// The slots of `items`, ascending.
-    pub slots: Vec<u64>,
-    /// The items that the list has in these slots, in place of what is stored or beside it.
+    /// The positions of `items`, ascending.
+    pub positions: Vec<u64>,
+    /// The items that the list has at these positions, in place of what is stored or beside it.
     pub items: Vec<Payload>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::hash::Summer;
+use super::hash::ChecksumBuilder;
 use super::list_delta::ListDelta;
 use super::value::Codec;
 
@@ -145,9 +145,9 @@ impl Payload {
     }
 
     /// Adds everything the payload holds to a sum, in the order of the format document.
-    pub fn sum_into(&self, sum: &mut Summer) {
+    pub fn add_to_checksum(&self, sum: &mut ChecksumBuilder) {
         let index = self.index.as_deref();
-        let text = |field: Option<&str>, sum: &mut Summer| _ = sum.maybe(field.map(str::as_bytes));
+        let text = |field: Option<&str>, sum: &mut ChecksumBuilder| _ = sum.maybe(field.map(str::as_bytes));
         sum.int(i64::from(self.codec.to_tag())).bytes(&self.data).int(i64::from(index.is_some()));
         if let Some(index) = index {
             text(index.id.as_deref(), sum);

@@ -53,7 +53,7 @@ fn items(snapshot: &Snapshot, parent: Option<&Snapshot>, channel: &str) -> Resul
     let mut old_end = None;
     if let Some(parent) = parent {
         backend.items(parent.point(), channel, ItemRange::Tail(1), &mut |row| {
-            old_end = Some(row.slot);
+            old_end = Some(row.position);
             Ok(())
         })?;
     }
@@ -65,7 +65,7 @@ fn items(snapshot: &Snapshot, parent: Option<&Snapshot>, channel: &str) -> Resul
             rows += 1;
             found.messages |= row.index.is_some_and(|index| index.kind.is_some());
             if row.ordinal == ordinal {
-                let is_new = old_end.is_none_or(|end| row.slot > end);
+                let is_new = old_end.is_none_or(|end| row.position > end);
                 *(if is_new { &mut found.added } else { &mut found.edited }) += 1;
             }
             Ok(())

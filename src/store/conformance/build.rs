@@ -48,29 +48,29 @@ pub(super) fn message(id: &str, text: &str) -> Payload {
     Payload { index: Some(Box::new(index)), ..bytes([0x80]) }
 }
 
-/// Puts bytes at a slot.
-pub(super) fn put(slot: u64, data: impl AsRef<[u8]>) -> ItemChange {
-    put_payload(slot, bytes(data))
+/// Puts bytes at a position.
+pub(super) fn put(position: u64, data: impl AsRef<[u8]>) -> ItemChange {
+    put_payload(position, bytes(data))
 }
 
-/// Puts a payload at a slot.
-pub(super) fn put_payload(slot: u64, payload: Payload) -> ItemChange {
-    ItemChange::new(slot, ItemOp::Put(Data::New(payload)), None)
+/// Puts a payload at a position.
+pub(super) fn put_payload(position: u64, payload: Payload) -> ItemChange {
+    ItemChange::new(position, ItemOp::Put(Data::New(payload)), None)
 }
 
-/// Puts the bytes of a write at a slot.
-pub(super) fn put_of(slot: u64, task: TaskId, index: i32, part: u32) -> ItemChange {
-    ItemChange::new(slot, ItemOp::Put(Data::OfWrite(WriteRef { task, index, part })), None)
+/// Puts the bytes of a write at a position.
+pub(super) fn put_of(position: u64, task: TaskId, index: i32, part: u32) -> ItemChange {
+    ItemChange::new(position, ItemOp::Put(Data::OfWrite(WriteRef { task, index, part })), None)
 }
 
-/// Frees a slot.
-pub(super) fn remove(slot: u64) -> ItemChange {
-    ItemChange::new(slot, ItemOp::Remove, None)
+/// Frees a position.
+pub(super) fn remove(position: u64) -> ItemChange {
+    ItemChange::new(position, ItemOp::Delete, None)
 }
 
-/// Frees the slots from `slot` up to `end`.
-pub(super) fn cut(slot: u64, end: u64) -> ItemChange {
-    ItemChange::new(slot, ItemOp::Cut { end }, None)
+/// Frees the positions from `position` up to `end`.
+pub(super) fn delete_range(position: u64, end: u64) -> ItemChange {
+    ItemChange::new(position, ItemOp::DeleteRange { end }, None)
 }
 
 /// Returns a write of one value.
@@ -249,10 +249,11 @@ impl Place {
         state.channels.into_iter().find(|record| &*record.channel == channel)
     }
 
-    /// Returns the items of the channel `list` at checkpoint `n`: `slot=text`, in order.
+    /// Returns the items of the channel `list` at checkpoint `n`: `position=text`, in order.
     pub(super) fn list(&self, backend: &dyn Backend, n: u64, range: ItemRange) -> String {
         let items = items(backend, &self.point(n), "list", range);
-        let shown = items.iter().map(|(slot, _, item)| format!("{slot}={}", String::from_utf8_lossy(&item.data)));
+        let shown =
+            items.iter().map(|(position, _, item)| format!("{position}={}", String::from_utf8_lossy(&item.data)));
         shown.collect::<Vec<_>>().join(" ")
     }
 
@@ -261,7 +262,7 @@ impl Place {
     }
 }
 
-/// Reads items as (slot, ordinal, payload).
+/// Reads items as (position, ordinal, payload).
 pub(super) fn items(
     backend: &dyn Backend,
     at: &CheckpointRef,
@@ -270,7 +271,7 @@ pub(super) fn items(
 ) -> Vec<(u64, u64, Payload)> {
     let mut found = Vec::new();
     let visited = backend.items(at, channel, range, &mut |row| {
-        found.push((row.slot, row.ordinal, row.to_payload()));
+        found.push((row.position, row.ordinal, row.to_payload()));
         Ok(())
     });
     visited.expect("reads items");

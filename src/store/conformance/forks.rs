@@ -12,7 +12,7 @@ pub(super) fn siblings(backend: &dyn Backend) {
     place.add(backend, None, base);
     let left = Draft::on(2, 1).value("x", 2, "left").items("list", 2, vec![put(1, "left"), put(2, "more")]);
     place.add(backend, Some(1), left);
-    // The same versions and slots as on the left: a key of (channel, version) would mix them up.
+    // The same versions and positions as on the left: a key of (channel, version) would mix them up.
     let right = Draft::on(3, 1).value("y", 2, "right").items("list", 2, vec![remove(0), put(2, "right")]);
     place.add(backend, Some(2), right);
     place.add(backend, Some(3), Draft::on(4, 3).items("list", 3, vec![put(3, "end")]));
@@ -62,7 +62,7 @@ pub(super) fn nested(backend: &dyn Backend) {
         place.add(backend, Some(head + 1), kept.items("list", depth + 1, vec![put(depth, depth.to_string())]));
         (on, head) = (head + 2, head + 2);
     }
-    let all: Vec<_> = (0..=20).map(|slot| format!("{slot}={slot}")).collect();
+    let all: Vec<_> = (0..=20).map(|position| format!("{position}={position}")).collect();
     assert_eq!(place.list(backend, head, ItemRange::All), all.join(" "));
     assert_eq!(place.list(backend, head, ItemRange::Tail(3)), "18=18 19=19 20=20");
     assert_eq!(place.text(backend, head, "base").as_deref(), Some("0"), "it comes from 20 branches below");

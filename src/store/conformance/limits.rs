@@ -1,7 +1,8 @@
 //! The limits: what is past one is refused, with the name of the field, and nothing is written.
 
 use super::build::{
-    Draft, Place, bytes, clean, commit, cut, id, message, put, put_payload, refused_for, root_of, task, write, writes,
+    Draft, Place, bytes, clean, commit, delete_range, id, message, put, put_payload, refused_for, root_of, task, write,
+    writes,
 };
 use crate::base::limits::{
     BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, ITEM_ID_BYTES_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, TASK_WRITES_MAX,
@@ -76,9 +77,9 @@ pub(super) fn changes(backend: &dyn Backend) {
     refused(backend, &place, Draft::on(2, 1).value("x", 1, "").value("x", 2, ""), "checkpoint.changes");
     refused(backend, &place, Draft::on(2, 1).value("x", 0, ""), "change.version");
     refused(backend, &place, Draft::on(2, 1).value("x", 1 << 63, ""), "change.version");
-    refused(backend, &place, Draft::on(2, 1).items("x", 1, vec![put(1 << 63, "")]), "item.slot");
+    refused(backend, &place, Draft::on(2, 1).items("x", 1, vec![put(1 << 63, "")]), "item.position");
     for (from, end) in [(3, 3), (3, 2), (0, 0)] {
-        refused(backend, &place, Draft::on(2, 1).items("x", 1, vec![cut(from, end)]), "item.cut");
+        refused(backend, &place, Draft::on(2, 1).items("x", 1, vec![delete_range(from, end)]), "item.range");
     }
     let large = || bytes(vec![0; VALUE_BYTES_MAX + 1]);
     refused(backend, &place, Draft::on(2, 1).value("x", 1, large().data), "value bytes");

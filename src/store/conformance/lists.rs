@@ -1,6 +1,6 @@
 //! List channels: what the operations do, and what can be read of a list.
 
-use super::build::{Draft, Place, clean, commit, cut, items, put, remove, root_of};
+use super::build::{Draft, Place, clean, commit, delete_range, items, put, remove, root_of};
 use crate::store::backend::Backend;
 use crate::store::batch::{ChangeValue, ItemChange};
 use crate::store::error::StoreError;
@@ -34,7 +34,7 @@ pub(super) fn operations(backend: &dyn Backend) {
         vec![remove(2), put(3, "D"), put(4, "e")],
         vec![put(2, "again")],
         vec![],
-        vec![cut(1, 4)],
+        vec![delete_range(1, 4)],
     ];
     let place = chain(backend, changes);
     let lists = [
@@ -50,19 +50,19 @@ pub(super) fn operations(backend: &dyn Backend) {
     ];
     expect(backend, &place, &lists);
     let found = items(backend, &place.point(7), "list", ItemRange::All);
-    let ordinals: Vec<_> = found.iter().map(|(slot, ordinal, _)| (*slot, *ordinal)).collect();
+    let ordinals: Vec<_> = found.iter().map(|(position, ordinal, _)| (*position, *ordinal)).collect();
     assert_eq!(ordinals, [(1, 3), (2, 6), (3, 5), (4, 5)], "the ordinal is that of who wrote the item");
 }
 
 pub(super) fn cut_first(backend: &dyn Backend) {
     let changes = vec![
-        (0..6).map(|slot| put(slot, slot.to_string())).collect(),
-        vec![put(2, "new"), cut(1, 4)],
-        vec![cut(0, 100), put(7, "7")],
-        vec![cut(50, 60), put(8, "8")],
-        vec![cut(0, 9), put(0, "summary"), put(8, "kept"), put(9, "9")],
-        vec![cut(0, 1), cut(8, 9)],
-        vec![cut(0, i64::MAX.unsigned_abs())],
+        (0..6).map(|position| put(position, position.to_string())).collect(),
+        vec![put(2, "new"), delete_range(1, 4)],
+        vec![delete_range(0, 100), put(7, "7")],
+        vec![delete_range(50, 60), put(8, "8")],
+        vec![delete_range(0, 9), put(0, "summary"), put(8, "kept"), put(9, "9")],
+        vec![delete_range(0, 1), delete_range(8, 9)],
+        vec![delete_range(0, i64::MAX.unsigned_abs())],
         vec![put(10, "10")],
     ];
     let place = chain(backend, changes);
@@ -72,34 +72,34 @@ pub(super) fn cut_first(backend: &dyn Backend) {
 }
 
 pub(super) fn ranges(backend: &dyn Backend) {
-    let place = chain(backend, vec![[1, 3, 4, 8, 9].map(|slot| put(slot, "x")).into()]);
+    let place = chain(backend, vec![[1, 3, 4, 8, 9].map(|position| put(position, "x")).into()]);
     let list = |range| place.list(backend, 1, range);
     assert_eq!(list(ItemRange::Tail(0)), "");
     assert_eq!(list(ItemRange::Tail(2)), "8=x 9=x", "the tail comes in the order of the list");
     assert_eq!(list(ItemRange::Tail(5)), list(ItemRange::All));
     assert_eq!(list(ItemRange::Tail(usize::MAX)), list(ItemRange::All));
-    assert_eq!(list(ItemRange::Slots(3, 8)), "3=x 4=x");
-    assert_eq!(list(ItemRange::Slots(0, u64::MAX)), list(ItemRange::All));
-    assert_eq!(list(ItemRange::Slots(5, 8)), "");
-    assert_eq!(list(ItemRange::Slots(4, 4)), "");
-    assert_eq!(list(ItemRange::Slots(9, 3)), "", "a range that ends before it begins is empty");
-    assert_eq!(list(ItemRange::Slots(9, 10)), "9=x");
+    assert_eq!(list(ItemRange::Positions(3, 8)), "3=x 4=x");
+    assert_eq!(list(ItemRange::Positions(0, u64::MAX)), list(ItemRange::All));
+    assert_eq!(list(ItemRange::Positions(5, 8)), "");
+    assert_eq!(list(ItemRange::Positions(4, 4)), "");
+    assert_eq!(list(ItemRange::Positions(9, 3)), "", "a range that ends before it begins is empty");
+    assert_eq!(list(ItemRange::Positions(9, 10)), "9=x");
 }
 
 pub(super) fn tail_across_forks(backend: &dyn Backend) {
-    let place = chain(backend, vec![(0..10).map(|slot| put(slot, "a")).collect(), vec![put(10, "lost")]]);
+    let place = chain(backend, vec![(0..10).map(|position| put(position, "a")).collect(), vec![put(10, "lost")]]);
     place.add(backend, Some(2), Draft::on(3, 1).items("list", 2, vec![put(9, "b"), remove(8), put(10, "b")]));
     place.add(backend, Some(3), Draft::on(4, 2));
-    place.add(backend, Some(4), Draft::on(5, 3).items("list", 3, vec![cut(10, 11), put(11, "c")]));
+    place.add(backend, Some(4), Draft::on(5, 3).items("list", 3, vec![delete_range(10, 11), put(11, "c")]));
     place.add(backend, Some(5), Draft::on(6, 3).items("list", 3, vec![put(11, "d")]));
     let tail = |n, count| place.list(backend, n, ItemRange::Tail(count));
     assert_eq!(tail(1, 2), "8=a 9=a");
     assert_eq!(tail(2, 3), "8=a 9=a 10=lost");
-    assert_eq!(tail(3, 4), "6=a 7=a 9=b 10=b", "removed slots do not count");
+    assert_eq!(tail(3, 4), "6=a 7=a 9=b 10=b", "removed positions do not count");
     assert_eq!(tail(4, 2), "9=a 10=lost");
     assert_eq!(tail(5, 3), "7=a 9=b 11=c");
     assert_eq!(tail(6, 3), "9=b 10=b 11=d");
-    assert_eq!(place.list(backend, 5, ItemRange::Slots(7, 11)), "7=a 9=b");
+    assert_eq!(place.list(backend, 5, ItemRange::Positions(7, 11)), "7=a 9=b");
     let fork = root_of("elsewhere");
     fork.add(backend, None, Draft::fork(7, place.point(5)).items("list", 4, vec![put(12, "e")]));
     assert_eq!(fork.list(backend, 7, ItemRange::Tail(3)), "9=b 11=c 12=e");
@@ -121,9 +121,9 @@ pub(super) fn kinds(backend: &dyn Backend) {
     assert_eq!([2, 3, 4, 5].map(shown), ["(empty)", "(items)", "value", "(items)"]);
 }
 
-pub(super) fn far_slots(backend: &dyn Backend) {
+pub(super) fn far_positions(backend: &dyn Backend) {
     let far = i64::MAX.unsigned_abs() - 1;
-    let changes = vec![vec![put(far, "far"), put(0, "near")], vec![put(1 << 40, "middle")], vec![cut(1, far)]];
+    let changes = vec![vec![put(far, "far"), put(0, "near")], vec![put(1 << 40, "middle")], vec![delete_range(1, far)]];
     let place = chain(backend, changes);
     expect(
         backend,
@@ -137,11 +137,11 @@ pub(super) fn far_slots(backend: &dyn Backend) {
 }
 
 pub(super) fn visitor(backend: &dyn Backend) {
-    let place = chain(backend, vec![(0..10).map(|slot| put(slot, slot.to_string())).collect()]);
+    let place = chain(backend, vec![(0..10).map(|position| put(position, position.to_string())).collect()]);
     let mut visited = 0;
     let stopped = backend.items(&place.point(1), "list", ItemRange::All, &mut |row| {
         visited += 1;
-        if row.slot == 3 { Err(StoreError::ReadOnly) } else { Ok(()) }
+        if row.position == 3 { Err(StoreError::ReadOnly) } else { Ok(()) }
     });
     assert!(matches!(stopped, Err(StoreError::ReadOnly)), "the error of the visitor comes back: {stopped:?}");
     assert_eq!(visited, 4, "nothing is visited after it");

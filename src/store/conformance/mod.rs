@@ -24,8 +24,8 @@ mod heads;
 mod limits;
 mod listing;
 mod lists;
+mod references;
 mod replay;
-mod shares;
 mod strict;
 mod timers;
 mod values;
@@ -73,17 +73,17 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("limits of writes", limits::writes_of_tasks),
     ("what stands at a limit is accepted", limits::at_the_limit),
     ("list operations", lists::operations),
-    ("a cut comes before the other operations of its change", lists::cut_first),
-    ("the tail and a range of slots", lists::ranges),
+    ("a range comes before the other operations of its change", lists::cut_first),
+    ("the tail and a range of positions", lists::ranges),
     ("the tail across forks", lists::tail_across_forks),
     ("a list that was emptied or replaced loses its items", lists::kinds),
-    ("slots far apart", lists::far_slots),
+    ("positions far apart", lists::far_positions),
     ("a visitor can stop", lists::visitor),
-    ("a list that begins as another one", shares::operations),
-    ("lists that begin as one another", shares::below_one_another),
-    ("repeating a batch with a shared list is safe", shares::repeated),
-    ("lists that cannot be shared", shares::refused),
-    ("writes that say what differs from a list", shares::deltas),
+    ("a list that begins as another one", references::operations),
+    ("lists that begin as one another", references::below_one_another),
+    ("repeating a batch with a shared list is safe", references::repeated),
+    ("lists that cannot be shared", references::refused),
+    ("writes that say what differs from a list", references::deltas),
     ("a random history equals its replay", replay::random_history),
     ("values of every size", values::sizes),
     ("every field of an item", values::item_fields),
@@ -91,7 +91,7 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("equal bytes in many places", values::shared),
     ("every field of a checkpoint", values::checkpoint_fields),
     ("writes come in the order of path, task and index", writes::order),
-    ("special slots replace, others keep their first write", writes::slots),
+    ("special slots replace, others keep their first write", writes::special_indexes),
     ("consumed writes are visible on the parent", writes::consumed),
     ("bytes of earlier and of consumed writes", writes::references),
     ("an empty list of writes is not null", writes::empty_list),
@@ -114,7 +114,7 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("the order of the key-value memory", beside::kv_order),
     ("entries of the key-value memory expire", beside::kv_expiry),
     ("limits of the key-value memory", beside::kv_limits),
-    ("eight threads share the key-value memory", beside::kv_many_threads),
+    ("eight threads reference the key-value memory", beside::kv_many_threads),
     ("values of the cache", beside::cache_values),
     ("the cache is cleared by the beginning of namespaces", beside::cache_clear),
 ];

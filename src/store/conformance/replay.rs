@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::build::{Draft, Place, clean, commit, cut, items, put, remove, root_of};
+use super::build::{Draft, Place, clean, commit, delete_range, items, put, remove, root_of};
 use crate::base::IdSource;
 use crate::store::backend::Backend;
 use crate::store::batch::ItemChange;
@@ -11,7 +11,7 @@ use crate::store::query::ItemRange;
 const STEPS: u64 = 200;
 const LISTS: [&str; 2] = ["list", "other"];
 
-/// The whole state at a checkpoint: per list the text and ordinal of each slot, and the version; and a value.
+/// The whole state at a checkpoint: per list the text and ordinal of each position, and the version; and a value.
 #[derive(Clone, Default)]
 struct Replay {
     ordinal: u64,
@@ -31,28 +31,28 @@ impl Dice {
 /// Picks operations for one list, and does them in the replay.
 fn change_list(dice: &mut Dice, list: &mut BTreeMap<u64, (u64, String)>, n: u64, ordinal: u64) -> Vec<ItemChange> {
     let mut changes = Vec::new();
-    let end = list.keys().next_back().map_or(0, |slot| slot + 1);
+    let end = list.keys().next_back().map_or(0, |position| position + 1);
     if end > 0 && dice.below(6) == 0 {
         let from = dice.below(end);
         let to = from + 1 + dice.below(8);
-        changes.push(cut(from, to));
-        list.retain(|slot, _| !(from..to).contains(slot));
+        changes.push(delete_range(from, to));
+        list.retain(|position, _| !(from..to).contains(position));
     }
-    // A slot changes once, apart from cuts.
+    // A position changes once, apart from ranges.
     let mut taken = Vec::new();
     for part in 0..dice.below(4) {
         let text = format!("{n}.{part}");
-        let slot = if end > 0 && dice.below(3) == 0 { dice.below(end) } else { end + part };
-        if taken.contains(&slot) {
+        let position = if end > 0 && dice.below(3) == 0 { dice.below(end) } else { end + part };
+        if taken.contains(&position) {
             continue;
         }
-        taken.push(slot);
-        if list.contains_key(&slot) && dice.below(3) == 0 {
-            list.remove(&slot);
-            changes.push(remove(slot));
+        taken.push(position);
+        if list.contains_key(&position) && dice.below(3) == 0 {
+            list.remove(&position);
+            changes.push(remove(position));
         } else {
-            list.insert(slot, (ordinal, text.clone()));
-            changes.push(put(slot, text));
+            list.insert(position, (ordinal, text.clone()));
+            changes.push(put(position, text));
         }
     }
     changes
@@ -102,18 +102,19 @@ fn compare(backend: &dyn Backend, place: &Place, n: u64, replay: &Replay) {
     assert_eq!(record.ordinal, replay.ordinal, "the ordinal of checkpoint {n}");
     for (at, channel) in LISTS.into_iter().enumerate() {
         let expected: Vec<_> =
-            replay.lists[at].iter().map(|(slot, (ordinal, text))| (*slot, *ordinal, text.clone())).collect();
+            replay.lists[at].iter().map(|(position, (ordinal, text))| (*position, *ordinal, text.clone())).collect();
         let read = |range| -> Vec<(u64, u64, String)> {
             let found = items(backend, &place.point(n), channel, range);
             let text = |data| String::from_utf8(data).expect("text was put in");
-            found.into_iter().map(|(slot, ordinal, item)| (slot, ordinal, text(item.data))).collect()
+            found.into_iter().map(|(position, ordinal, item)| (position, ordinal, text(item.data))).collect()
         };
         assert_eq!(read(ItemRange::All), expected, "{channel} at checkpoint {n}");
         let tail = expected.len().saturating_sub(3);
         assert_eq!(read(ItemRange::Tail(3)), expected[tail..], "the tail of {channel} at checkpoint {n}");
         let from = n % 17;
-        let inside: Vec<_> = expected.iter().filter(|(slot, ..)| (from..from + 9).contains(slot)).cloned().collect();
-        assert_eq!(read(ItemRange::Slots(from, from + 9)), inside, "slots of {channel} at checkpoint {n}");
+        let inside: Vec<_> =
+            expected.iter().filter(|(position, ..)| (from..from + 9).contains(position)).cloned().collect();
+        assert_eq!(read(ItemRange::Positions(from, from + 9)), inside, "positions of {channel} at checkpoint {n}");
         let version = place.channel(backend, n, channel).map_or(0, |channel| channel.version);
         assert_eq!(version, replay.versions[at], "the version of {channel} at checkpoint {n}");
     }

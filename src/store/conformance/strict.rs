@@ -2,7 +2,7 @@
 
 use super::Case;
 use super::build::{
-    Draft, Place, clean, cut, id, put, put_of, refused_for, remove, root_of, task, write, write_items, writes,
+    Draft, Place, clean, delete_range, id, put, put_of, refused_for, remove, root_of, task, write, write_items, writes,
 };
 use crate::store::backend::Backend;
 use crate::store::batch::{Batch, ChangeValue, Data, NewWrite, WriteRef, WriteValue};
@@ -12,7 +12,7 @@ pub(super) const CASES: &[(&str, Case)] = &[
     ("parents that do not exist or come out of order", parents),
     ("ids that are not above the head", ids_below),
     ("channel versions that do not go up", versions),
-    ("items that are removed from free slots or change twice", slots),
+    ("items that are removed from free positions or change twice", positions),
     ("references to writes that do not exist", references),
     ("writes of other or unknown checkpoints", misplaced_writes),
     ("task indexes out of range", tasks),
@@ -69,15 +69,15 @@ fn versions(backend: &dyn Backend) {
     place.add(backend, Some(5), Draft::on(8, 1).value("x", 4, "a version counts along the lineage only"));
 }
 
-fn slots(backend: &dyn Backend) {
+fn positions(backend: &dyn Backend) {
     let place = started(backend);
     let list = |items| Draft::on(8, 5).items("list", 4, items);
     refuse_draft(backend, &place, list(vec![remove(2)]), "item.remove");
-    refuse_draft(backend, &place, list(vec![cut(0, 2), remove(1)]), "item.remove");
+    refuse_draft(backend, &place, list(vec![delete_range(0, 2), remove(1)]), "item.remove");
     refuse_draft(backend, &place, Draft::on(8, 5).items("new", 1, vec![remove(0)]), "item.remove");
     refuse_draft(backend, &place, Draft::on(8, 5).items("x", 8, vec![remove(0)]), "item.remove");
-    refuse_draft(backend, &place, list(vec![put(3, "1"), put(3, "2")]), "item.slot");
-    refuse_draft(backend, &place, list(vec![remove(1), put(1, "2")]), "item.slot");
+    refuse_draft(backend, &place, list(vec![put(3, "1"), put(3, "2")]), "item.position");
+    refuse_draft(backend, &place, list(vec![remove(1), put(1, "2")]), "item.position");
     place.add(backend, Some(5), Draft::on(8, 5).items("list", 4, vec![remove(1)]));
     let again = place.batch(Some(8), [Draft::on(9, 8).items("list", 5, vec![remove(1)])]);
     refuse(backend, &place, &again, "item.remove");

@@ -24,8 +24,8 @@ fn round_trip(backend: &dyn Backend, place: &Place, payloads: &[Payload]) {
         let plain = Payload { index: None, ..payload.clone() };
         draft = draft.change(&format!("v{n:03}"), 1, ChangeValue::Value(Data::New(plain)));
     }
-    let slots = (0..).zip(payloads).map(|(slot, payload)| put_payload(slot, payload.clone()));
-    place.add(backend, None, draft.items("list", 1, slots.collect()));
+    let positions = (0..).zip(payloads).map(|(position, payload)| put_payload(position, payload.clone()));
+    place.add(backend, None, draft.items("list", 1, positions.collect()));
     let one = |(index, payload): (i32, &Payload)| {
         let value = WriteValue::One(payload.clone());
         NewWrite::new(index, "list", value)

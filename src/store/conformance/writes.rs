@@ -44,7 +44,7 @@ pub(super) fn order(backend: &dyn Backend) {
     clean(backend);
 }
 
-pub(super) fn slots(backend: &dyn Backend) {
+pub(super) fn special_indexes(backend: &dyn Backend) {
     let place = started(backend);
     let add = |new| commit(backend, &place.pending(1, of(1, task(1), "p", new)));
     add(vec![write(-1, "__error__", "e1"), write(0, "x", "first"), write(-4, "__resume__", "r1")]);

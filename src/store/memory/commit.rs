@@ -7,7 +7,7 @@ use super::stored::{
     Changed, ChangedItem, ChangedOp, ChangedValue, Delta, Items, Log, Space, State, Stored, Thread, Write, Writes,
     Written, invalid,
 };
-use crate::base::limits::SHARED_LISTS_MAX;
+use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemOp, ListRef, NewCheckpoint, NewWrites, Parent, Payload, WriteValue,
 };
@@ -151,8 +151,8 @@ impl Lists<'_> {
         };
         let channel = stored.state.channels.get(&*of.channel);
         let items = channel.and_then(|channel| channel.value.items()).cloned().unwrap_or_default();
-        if items.shares.as_ref().is_some_and(|shares| shares.depth >= SHARED_LISTS_MAX) {
-            return invalid("list.of", format!("more than {SHARED_LISTS_MAX} lists lie below one another"));
+        if items.reference.as_ref().is_some_and(|reference| reference.depth >= LIST_REFERENCES_MAX) {
+            return invalid("list.of", format!("more than {LIST_REFERENCES_MAX} lists lie below one another"));
         }
         Ok(items)
     }
@@ -314,19 +314,19 @@ impl BuildsOn {
             ChangeValue::Empty => ChangedValue::Empty,
             ChangeValue::Value(data) => ChangedValue::Value(self.bytes(data)?),
             ChangeValue::Items(items) => {
-                let mut slots = HashSet::new();
+                let mut positions = HashSet::new();
                 let changed = items.iter().map(|item| {
                     self.task("item.task", item.task)?;
-                    if item.op.is_of_slot() && items.len() > 1 && !slots.insert(item.slot) {
-                        return invalid("item.slot", format!("slot {} changes twice", item.slot));
+                    if item.op.is_of_position() && items.len() > 1 && !positions.insert(item.position) {
+                        return invalid("item.position", format!("position {} changes twice", item.position));
                     }
                     let op = match &item.op {
                         ItemOp::Put(data) => ChangedOp::Put(self.bytes(data)?),
-                        ItemOp::Remove => ChangedOp::Remove,
-                        ItemOp::Cut { end } => ChangedOp::Cut(*end),
-                        ItemOp::Share(of) => ChangedOp::Share(of.clone(), lists.find(of)?),
+                        ItemOp::Delete => ChangedOp::Delete,
+                        ItemOp::DeleteRange { end } => ChangedOp::DeleteRange(*end),
+                        ItemOp::Reference(of) => ChangedOp::Reference(of.clone(), lists.find(of)?),
                     };
-                    Ok(ChangedItem { slot: item.slot, task: item.task, op })
+                    Ok(ChangedItem { position: item.position, task: item.task, op })
                 });
                 ChangedValue::Items(changed.collect::<Result<_, _>>()?)
             }

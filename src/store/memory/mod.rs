@@ -101,8 +101,8 @@ impl Backend for MemoryBackend {
         read::items(&*self.stored(at)?, channel, range, visit)
     }
 
-    fn shared_list(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
-        Ok(read::shared_list(&*self.stored(at)?, channel))
+    fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
+        Ok(read::list_reference(&*self.stored(at)?, channel))
     }
 
     fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {

@@ -107,30 +107,30 @@ pub(super) fn items(
     let Some(items) = stored.state.channels.get(channel).and_then(|channel| channel.value.items()) else {
         return Ok(());
     };
-    let mut visit = |(slot, item): (&u64, &Item)| visit(item_row(items, *slot, item));
+    let mut visit = |(position, item): (&u64, &Item)| visit(item_row(items, *position, item));
     match range {
-        ItemRange::All => items.slots.walk_up(None).try_for_each(&mut visit),
-        ItemRange::Slots(from, end) => {
-            items.slots.walk_up(Some(&from)).take_while(|(slot, _)| **slot < end).try_for_each(&mut visit)
+        ItemRange::All => items.positions.walk_up(None).try_for_each(&mut visit),
+        ItemRange::Positions(from, end) => {
+            items.positions.walk_up(Some(&from)).take_while(|(position, _)| **position < end).try_for_each(&mut visit)
         }
         ItemRange::Tail(count) => {
-            let tail: Vec<_> = items.slots.walk_down(None).take(count).collect();
+            let tail: Vec<_> = items.positions.walk_down(None).take(count).collect();
             tail.into_iter().rev().try_for_each(&mut visit)
         }
     }
 }
 
 /// Returns what a list began as, if that is another one.
-pub(super) fn shared_list(stored: &Stored, channel: &str) -> Option<ListRef> {
+pub(super) fn list_reference(stored: &Stored, channel: &str) -> Option<ListRef> {
     let items = stored.state.channels.get(channel)?.value.items()?;
-    items.shares.as_ref().map(|shares| shares.of.clone())
+    items.reference.as_ref().map(|reference| reference.of.clone())
 }
 
-fn item_row<'a>(items: &Items, slot: u64, item: &'a Item) -> ItemRow<'a> {
+fn item_row<'a>(items: &Items, position: u64, item: &'a Item) -> ItemRow<'a> {
     let payload = &*item.payload;
     let (ordinal, task) = items.written(item);
     ItemRow {
-        slot,
+        position,
         ordinal,
         task,
         codec: payload.codec,

@@ -87,14 +87,14 @@ pub(super) enum Held {
 /// A list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Items {
-    pub(super) slots: Tree<u64, Item>,
+    pub(super) positions: Tree<u64, Item>,
     /// What it began as, if that is the list of another channel.
-    pub(super) shares: Option<Shares>,
+    pub(super) reference: Option<Reference>,
 }
 
 /// That a list began as another one.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Shares {
+pub(super) struct Reference {
     pub(super) of: ListRef,
     /// How many lists lie below one another, each beginning as the next.
     pub(super) depth: usize,
@@ -135,7 +135,7 @@ pub(super) enum ChangedValue {
 /// An `ItemChange` whose bytes were found.
 #[derive(Debug, PartialEq)]
 pub(super) struct ChangedItem {
-    pub(super) slot: u64,
+    pub(super) position: u64,
     pub(super) task: Option<u32>,
     pub(super) op: ChangedOp,
 }
@@ -144,10 +144,10 @@ pub(super) struct ChangedItem {
 #[derive(Debug, PartialEq)]
 pub(super) enum ChangedOp {
     Put(Arc<Payload>),
-    Remove,
-    Cut(u64),
+    Delete,
+    DeleteRange(u64),
     /// The list is another one, as it was found.
-    Share(ListRef, Items),
+    Reference(ListRef, Items),
 }
 
 /// A write of a task. Its payloads are shared with the channels that took them over.
@@ -241,7 +241,7 @@ impl State {
     /// Returns whether every map is in order.
     pub(super) fn is_sound(&self) -> bool {
         let mut lists = self.channels.walk_up(None).filter_map(|(_, channel)| channel.value.items());
-        self.channels.is_sound() && self.seen.is_sound() && lists.all(|list| list.slots.is_sound())
+        self.channels.is_sound() && self.seen.is_sound() && lists.all(|list| list.positions.is_sound())
     }
 }
 
@@ -257,36 +257,36 @@ impl Held {
 impl Items {
     /// Returns when an item was put, and by which task.
     pub(super) fn written(&self, item: &Item) -> (u64, Option<u32>) {
-        match &self.shares {
-            Some(shares) if item.seq <= shares.seq => (shares.ordinal, shares.task),
+        match &self.reference {
+            Some(reference) if item.seq <= reference.seq => (reference.ordinal, reference.task),
             _ => (item.ordinal, item.task),
         }
     }
 }
 
-/// Returns the list after some operations: those on more than a slot first, then each other slot once.
+/// Returns the list after some operations: those on more than a position first, then each other position once.
 fn list_after(mut list: Items, items: &[ChangedItem], ordinal: u64, seq: u64) -> Result<Items, StoreError> {
     for item in items {
         match &item.op {
-            ChangedOp::Cut(end) => _ = list.slots.cut(&item.slot, end),
-            ChangedOp::Share(of, found) => {
+            ChangedOp::DeleteRange(end) => _ = list.positions.range(&item.position, end),
+            ChangedOp::Reference(of, found) => {
                 // Everything it holds was put before this checkpoint.
-                let depth = found.shares.as_ref().map_or(0, |shares| shares.depth) + 1;
-                let shares = Shares { of: of.clone(), depth, seq: seq - 1, ordinal, task: item.task };
-                list = Items { slots: found.slots.clone(), shares: Some(shares) };
+                let depth = found.reference.as_ref().map_or(0, |reference| reference.depth) + 1;
+                let reference = Reference { of: of.clone(), depth, seq: seq - 1, ordinal, task: item.task };
+                list = Items { positions: found.positions.clone(), reference: Some(reference) };
             }
-            ChangedOp::Put(_) | ChangedOp::Remove => {}
+            ChangedOp::Put(_) | ChangedOp::Delete => {}
         }
     }
     for item in items {
         match &item.op {
             ChangedOp::Put(payload) => {
-                list.slots.put(item.slot, Item { seq, ordinal, task: item.task, payload: Arc::clone(payload) });
+                list.positions.put(item.position, Item { seq, ordinal, task: item.task, payload: Arc::clone(payload) });
             }
-            ChangedOp::Remove if list.slots.cut(&item.slot, &(item.slot + 1)) == 0 => {
-                return invalid("item.remove", format!("slot {} holds nothing", item.slot));
+            ChangedOp::Delete if list.positions.range(&item.position, &(item.position + 1)) == 0 => {
+                return invalid("item.remove", format!("position {} holds nothing", item.position));
             }
-            ChangedOp::Remove | ChangedOp::Cut(_) | ChangedOp::Share(..) => {}
+            ChangedOp::Delete | ChangedOp::DeleteRange(_) | ChangedOp::Reference(..) => {}
         }
     }
     Ok(list)
@@ -301,10 +301,10 @@ impl Write {
                 WriteValue::One(payload) => Written::One(Arc::new(payload.clone())),
                 WriteValue::Items(items) => Written::Items(items.iter().cloned().map(Arc::new).collect()),
                 WriteValue::Delta(delta) => {
-                    let ListDelta { of, removed, slots, items } = &**delta;
+                    let ListDelta { of, removed, positions, items } = &**delta;
                     let items = items.iter().cloned().map(Arc::new).collect();
-                    let (of, removed, slots) = (of.clone(), removed.clone(), slots.clone());
-                    Written::Delta(ListDelta { of, removed, slots, items: Vec::new() }, items)
+                    let (of, removed, positions) = (of.clone(), removed.clone(), positions.clone());
+                    Written::Delta(ListDelta { of, removed, positions, items: Vec::new() }, items)
                 }
             };
             let (path, channel) = (Arc::clone(&new.path), Arc::clone(&write.channel));

@@ -1,8 +1,8 @@
-//! An ordered map whose versions share what they have in common.
+//! An ordered map whose versions reference what they have in common.
 //!
-//! It is a treap that is never changed in place: a put or a cut copies the path to what changed and shares the rest, so
+//! It is a treap that is never changed in place: a put or a range copies the path to what changed and reference the rest, so
 //! that every checkpoint keeps its whole state at the cost of its changes. Priorities are hashes of the keys, so the
-//! shape depends on the keys alone; two versions made in different ways compare quickly where they share nodes.
+//! shape depends on the keys alone; two versions made in different ways compare quickly where they reference nodes.
 
 use std::borrow::Borrow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -58,7 +58,7 @@ impl<K: Ord + Hash + Clone, V: Clone> Tree<K, V> {
     }
 
     /// Removes the keys from `from` up to, but not with, `end`, and returns how many there were.
-    pub(super) fn cut(&mut self, from: &K, end: &K) -> usize {
+    pub(super) fn range(&mut self, from: &K, end: &K) -> usize {
         let (below, rest) = split(&self.0, from);
         let (gone, above) = split(&rest, end);
         // Nothing found keeps the very same nodes.
@@ -247,7 +247,7 @@ mod tests {
                 let end = key + 1 + random.random() % 40;
                 let before = map.len();
                 map.retain(|k: &u64, _| !(key..end).contains(k));
-                assert_eq!(tree.cut(&key, &end), before - map.len());
+                assert_eq!(tree.range(&key, &end), before - map.len());
             } else {
                 tree.put(key, step);
                 map.insert(key, step);
@@ -272,7 +272,7 @@ mod tests {
         (0..500u64).for_each(|key| up.put(key, ()));
         (0..600u64).rev().for_each(|key| down.put(key, ()));
         assert!(up != down);
-        assert_eq!(down.cut(&500, &600), 100);
+        assert_eq!(down.range(&500, &600), 100);
         assert!(up == down);
     }
 }

@@ -1,8 +1,8 @@
 //! Rows of the cache: put in place, cleared, and read by name.
 
+use super::checksums::cache_check;
 use super::fault::{Res, corrupt};
 use super::sql;
-use super::sums::cache_check;
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Codec, Encoded, Timestamp};
 use crate::store::beside::{CacheChange, CacheKey};
@@ -60,7 +60,7 @@ fn decode(row: &Row<'_>) -> Res<Encoded> {
     let data: Vec<u8> = row.get(5)?;
     let place = || format!("cache {key:?}");
     if cache_check(&namespace, &key, expires_at, (codec, &data)) != check {
-        return Err(corrupt(place(), "its sum does not fit"));
+        return Err(corrupt(place(), "its checksum does not fit"));
     }
     let tag = u8::try_from(codec).map_err(|_| corrupt(place(), format!("codec {codec} does not exist")))?;
     Ok(Encoded { codec: Codec::from_tag(tag), bytes: data })

@@ -1,16 +1,16 @@
-//! The changes of a checkpoint: values and items, stored once and summed.
+//! The changes of a checkpoint: values and items, stored once and covered.
 
+use super::checksums::{ChangeChecksum, ItemChecksum, PayloadRef};
 use super::fault::{Res, invalid};
 use super::lineage::{self, EMPTY, LIST, VALUE};
 use super::names::Kind;
-use super::pack::{Cut, Inline, Stored, pack_cuts, pack_share};
+use super::pack::{DeletedRange, Inline, Stored, pack_ranges, pack_reference};
+use super::references;
 use super::rows::{Payloads, form, item_id_column};
-use super::shares;
 use super::sql;
-use super::sums::{ChangeSum, ItemSum, PayloadRef};
 use super::write::{Known, Tx};
 use crate::base::TaskId;
-use crate::base::hash::{self, Sum};
+use crate::base::hash::{self, Checksum};
 use crate::base::limits::BLOB_BYTES_MIN;
 use crate::store::batch::{
     Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, ListRef, NewCheckpoint, Payload, WriteRef,
@@ -19,44 +19,44 @@ use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::sync::Arc;
 
-pub(super) const REMOVE: i64 = 0;
+pub(super) const DELETE: i64 = 0;
 pub(super) const PUT: i64 = 1;
-pub(super) const CUT: i64 = 2;
-pub(super) const SHARE: i64 = 3;
+pub(super) const DELETE_RANGE: i64 = 2;
+pub(super) const REFERENCE: i64 = 3;
 
 /// A change whose values are resolved and hashed, but not stored.
 pub(super) struct Ready<'b> {
     change: &'b Change,
     value: Option<ReadyValue<'b>>,
-    cuts: Vec<Cut>,
+    ranges: Vec<DeletedRange>,
     /// The list it begins as, the `seq` of the checkpoint of that, and the task that did it.
-    share: Option<(&'b ListRef, i64, Option<u32>)>,
-    /// Puts and removes by slot.
+    reference: Option<(&'b ListRef, i64, Option<u32>)>,
+    /// Puts and removes by position.
     items: Vec<(&'b ItemChange, Option<ReadyValue<'b>>)>,
-    pub(super) sum: ChangeSum,
+    pub(super) checksum: ChangeChecksum,
 }
 
 /// A value that is stored already, or will be.
 pub(super) enum ReadyValue<'b> {
-    New(&'b Payload, Sum),
-    Old(Stored, Sum),
+    New(&'b Payload, Checksum),
+    Old(Stored, Checksum),
 }
 
 impl ReadyValue<'_> {
-    fn hash(&self) -> Sum {
+    fn hash(&self) -> Checksum {
         match self {
             Self::New(_, hash) | Self::Old(_, hash) => *hash,
         }
     }
 }
 
-/// Returns the slot under which the cuts of an ordinal, or the share, are kept, below all slots of items.
-pub(super) fn cut_slot(ordinal: i64) -> i64 {
+/// Returns the position under which the ranges of an ordinal, or the reference, are kept, below all positions of items.
+pub(super) fn range_position(ordinal: i64) -> i64 {
     -1 - ordinal
 }
 
-/// Everything from the first slot on: what becomes of a list whose channel becomes something else.
-pub(super) const CUT_ALL: Cut = Cut { first: 0, end: u64::MAX, task: None };
+/// Everything from the first position on: what becomes of a list whose channel becomes something else.
+pub(super) const DELETE_ALL: DeletedRange = DeletedRange { first: 0, end: u64::MAX, task: None };
 
 impl<'a> Tx<'a> {
     /// Resolves and hashes the changes of a checkpoint. Nothing is written.
@@ -68,10 +68,10 @@ impl<'a> Tx<'a> {
         let mut ready = Ready {
             change,
             value: None,
-            cuts: Vec::new(),
-            share: None,
+            ranges: Vec::new(),
+            reference: None,
             items: Vec::new(),
-            sum: ChangeSum {
+            checksum: ChangeChecksum {
                 channel: Arc::clone(&change.channel),
                 version: change.version as i64,
                 kind: EMPTY,
@@ -84,19 +84,19 @@ impl<'a> Tx<'a> {
             ChangeValue::Empty => {}
             ChangeValue::Value(data) => {
                 let value = self.ready_value(parent, data)?;
-                ready.sum.kind = VALUE;
-                ready.sum.value = Some(value.hash());
+                ready.checksum.kind = VALUE;
+                ready.checksum.value = Some(value.hash());
                 ready.value = Some(value);
             }
             ChangeValue::Items(items) => {
-                ready.sum.kind = LIST;
+                ready.checksum.kind = LIST;
                 for item in items {
                     match &item.op {
-                        ItemOp::Cut { end } => {
-                            ready.cuts.push(Cut { first: item.slot, end: *end, task: item.task });
+                        ItemOp::DeleteRange { end } => {
+                            ready.ranges.push(DeletedRange { first: item.position, end: *end, task: item.task });
                         }
-                        ItemOp::Share(of) => ready.share = Some((of, shares::find(self, of)?, item.task)),
-                        ItemOp::Remove => ready.items.push((item, None)),
+                        ItemOp::Reference(of) => ready.reference = Some((of, references::find(self, of)?, item.task)),
+                        ItemOp::Delete => ready.items.push((item, None)),
                         ItemOp::Put(data) => ready.items.push((item, Some(self.ready_value(parent, data)?))),
                     }
                 }
@@ -113,17 +113,17 @@ impl<'a> Tx<'a> {
                 let none =
                     || invalid("change.value", format!("{at:?} is no write of a task of the parent with a value"));
                 let parent = parent.ok_or_else(none)?;
-                let (stored, sum) = match self.written.get(&(parent.seq, at.clone())) {
+                let (stored, checksum) = match self.written.get(&(parent.seq, at.clone())) {
                     Some(found) => *found,
                     None => self.read_write(parent, at)?.ok_or_else(none)?,
                 };
-                Ok(ReadyValue::Old(stored, sum))
+                Ok(ReadyValue::Old(stored, checksum))
             }
         }
     }
 
     /// Returns where the value of a stored write is, and its hash.
-    fn read_write(&mut self, parent: &Known, at: &WriteRef) -> Res<Option<(Stored, Sum)>> {
+    fn read_write(&mut self, parent: &Known, at: &WriteRef) -> Res<Option<(Stored, Checksum)>> {
         let Some(task) = self.task_code(parent, &at.task)? else { return Ok(None) };
         // One value stands at part 0, the items of a list from part 1 on.
         let (one, item) = (if at.part == 0 { 0 } else { i64::from(at.part) + 1 }, i64::from(at.part) + 1);
@@ -156,14 +156,14 @@ impl<'a> Tx<'a> {
                 Some(value) => self.stored(value)?,
                 None => Stored::Null,
             };
-            self.put_version(branch, ordinal, key, ready.sum.version, ready.sum.kind, change.task, &value)?;
-            if ready.sum.kind == LIST {
+            self.put_version(branch, ordinal, key, ready.checksum.version, ready.checksum.kind, change.task, &value)?;
+            if ready.checksum.kind == LIST {
                 self.put_items(branch, ordinal, ready)?;
             } else if let Some(list) = self.caches.list(self.conn, &change.channel)?
                 && self.has_items(branch, ordinal, list)?
             {
-                let cut = pack_cuts(&[CUT_ALL]);
-                self.put_item(branch, list, cut_slot(ordinal), ordinal, CUT, None, &cut)?;
+                let range = pack_ranges(&[DELETE_ALL]);
+                self.put_item(branch, list, range_position(ordinal), ordinal, DELETE_RANGE, None, &range)?;
             }
         }
         Ok(())
@@ -181,19 +181,35 @@ impl<'a> Tx<'a> {
 
     fn put_items(&mut self, branch: i64, ordinal: i64, ready: &Ready<'_>) -> Res<()> {
         let list = self.caches.intern(self.conn, Kind::List, &ready.change.channel)?;
-        if !ready.cuts.is_empty() {
-            self.put_item(branch, list, cut_slot(ordinal), ordinal, CUT, None, &pack_cuts(&ready.cuts))?;
+        if !ready.ranges.is_empty() {
+            self.put_item(
+                branch,
+                list,
+                range_position(ordinal),
+                ordinal,
+                DELETE_RANGE,
+                None,
+                &pack_ranges(&ready.ranges),
+            )?;
         }
-        if let Some((of, seq, task)) = ready.share {
+        if let Some((of, seq, task)) = ready.reference {
             let channel = self.caches.intern(self.conn, Kind::List, &of.channel)?;
-            self.put_item(branch, list, cut_slot(ordinal), ordinal, SHARE, task, &pack_share(seq, channel))?;
+            self.put_item(
+                branch,
+                list,
+                range_position(ordinal),
+                ordinal,
+                REFERENCE,
+                task,
+                &pack_reference(seq, channel),
+            )?;
         }
         for (item, value) in &ready.items {
             let (op, value) = match value {
                 Some(value) => (PUT, self.stored(value)?),
-                None => (REMOVE, Stored::Null),
+                None => (DELETE, Stored::Null),
             };
-            self.put_item(branch, list, item.slot as i64, ordinal, op, item.task, &value)?;
+            self.put_item(branch, list, item.position as i64, ordinal, op, item.task, &value)?;
         }
         Ok(())
     }
@@ -202,13 +218,13 @@ impl<'a> Tx<'a> {
         &self,
         branch: i64,
         list: i64,
-        slot: i64,
+        position: i64,
         ordinal: i64,
         op: i64,
         task: Option<u32>,
         value: &dyn ToSql,
     ) -> Res<()> {
-        let row = params![branch, list, slot, ordinal, op, task, value];
+        let row = params![branch, list, position, ordinal, op, task, value];
         self.conn.prepare_cached(sql::ITEM_INSERT)?.execute(row)?;
         Ok(())
     }
@@ -222,21 +238,26 @@ impl<'a> Tx<'a> {
 }
 
 fn sort_items(ready: &mut Ready<'_>) -> Res<()> {
-    ready.items.sort_by_key(|(item, _)| item.slot);
-    if let Some(twice) = ready.items.windows(2).find(|pair| pair[0].0.slot == pair[1].0.slot) {
-        return Err(invalid("change.items", format!("slot {} changes twice", twice[0].0.slot)));
+    ready.items.sort_by_key(|(item, _)| item.position);
+    if let Some(twice) = ready.items.windows(2).find(|pair| pair[0].0.position == pair[1].0.position) {
+        return Err(invalid("change.items", format!("position {} changes twice", twice[0].0.position)));
     }
-    let cuts =
-        ready.cuts.iter().map(|cut| ItemSum { op: CUT, slot: cut.first, end: cut.end, task: cut.task, value: None });
-    let share = ready.share.map(|(of, _, task)| ItemSum::of_share(of, task));
-    let items = ready.items.iter().map(|(item, value)| ItemSum {
-        op: if value.is_some() { PUT } else { REMOVE },
-        slot: item.slot,
+    let ranges = ready.ranges.iter().map(|range| ItemChecksum {
+        op: DELETE_RANGE,
+        position: range.first,
+        end: range.end,
+        task: range.task,
+        value: None,
+    });
+    let reference = ready.reference.map(|(of, _, task)| ItemChecksum::of_reference(of, task));
+    let items = ready.items.iter().map(|(item, value)| ItemChecksum {
+        op: if value.is_some() { PUT } else { DELETE },
+        position: item.position,
         end: 0,
         task: item.task,
         value: value.as_ref().map(ReadyValue::hash),
     });
-    ready.sum.items = cuts.chain(share).chain(items).collect();
+    ready.checksum.items = ranges.chain(reference).chain(items).collect();
     Ok(())
 }
 
@@ -293,7 +314,7 @@ impl ToSql for Column<'_> {
 }
 
 fn store_blob(conn: &Connection, value: ValueRef<'_>, bytes: &[u8]) -> Res<i64> {
-    let hash = hash::sum(bytes);
+    let hash = hash::checksum(bytes);
     let found = conn.prepare_cached(sql::BLOB_BY_HASH)?.query_row([&hash], |row| row.get(0)).optional()?;
     match found {
         Some(id) => Ok(id),

@@ -1,17 +1,17 @@
-//! Verifying a file: every row is decoded, every sum computed anew from the rows alone.
+//! Verifying a file: every row is decoded, every checksum computed anew from the rows alone.
 
-use super::changes::{CUT, CUT_ALL, PUT, REMOVE, SHARE, cut_slot};
+use super::changes::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, range_position};
+use super::checksums::{ChangeChecksum, CheckpointChecksum, ItemChecksum, WriteChecksum};
 use super::fault::{Fault, Res, corrupt, damage};
 use super::items::item_place;
 use super::lineage::{self, ANCHOR, EMPTY, INTERVAL, LIST, SEEN, VALUE, version_place};
 use super::names::Kind;
-use super::pack::{Stored, pack_anchor, pack_cuts, unpack_cuts, unpack_parents, unpack_seen, unpack_share};
+use super::pack::{Stored, pack_anchor, pack_ranges, unpack_parents, unpack_ranges, unpack_reference, unpack_seen};
 use super::read::{View, source_of, unpack_task_records};
 use super::rows::{Room, decode, inline_value};
 use super::sql;
-use super::sums::{ChangeSum, CheckpointSum, ItemSum, WriteSum};
 use crate::base::ThreadId;
-use crate::base::hash::{self, Sum};
+use crate::base::hash::{self, Checksum};
 use crate::store::backend::CheckReport;
 use crate::store::batch::Seen;
 use crate::store::error::StoreError;
@@ -28,14 +28,14 @@ pub(super) struct Checker<'a> {
     pub(super) view: View<'a>,
     pub(super) report: CheckReport,
     /// The hashes of all payloads.
-    payloads: HashMap<i64, Sum>,
+    payloads: HashMap<i64, Checksum>,
 }
 
 /// What a checkpoint means for its children and for the writes of its tasks.
 pub(super) struct Parent {
     pub(super) branch: i64,
     pub(super) ordinal: i64,
-    pub(super) sum: Sum,
+    pub(super) checksum: Checksum,
     pub(super) tasks: Vec<TaskRecord>,
 }
 
@@ -101,7 +101,7 @@ impl Checker<'_> {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
-            let fits = matches!((row.get_ref(1)?.as_blob(), row.get_ref(2)?.as_bytes()), (Ok(sum), Ok(data)) if hash::sum(data) == *sum);
+            let fits = matches!((row.get_ref(1)?.as_blob(), row.get_ref(2)?.as_bytes()), (Ok(checksum), Ok(data)) if hash::checksum(data) == *checksum);
             if !fits {
                 self.problem(format!("blob {id}: its hash does not fit"));
             }
@@ -182,7 +182,7 @@ impl Checker<'_> {
             let fits = self.checkpoint(row, at, content);
             match self.note(fits)? {
                 Some(true) => self.report.checkpoints += 1,
-                Some(false) => self.problem(format!("checkpoint {seq}: its sum does not fit")),
+                Some(false) => self.problem(format!("checkpoint {seq}: its checksum does not fit")),
                 None => {}
             }
         }
@@ -199,7 +199,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns whether the sum of a checkpoint fits its rows.
+    /// Returns whether the checksum of a checkpoint fits its rows.
     fn checkpoint(&mut self, row: &Row<'_>, at: (i64, i64), content: Content) -> Res<bool> {
         let seq: i64 = row.get(0)?;
         let place = || format!("checkpoint {seq}");
@@ -220,7 +220,7 @@ impl Checker<'_> {
             return Err(corrupt(place(), "branch and ordinal do not follow from its parent"));
         }
         if content
-            .shares
+            .reference
             .iter()
             .any(|(thread, of)| row.get_ref(1).map(|own| own.as_str()) != Ok(Ok(thread.as_str())) || *of >= seq)
         {
@@ -236,11 +236,11 @@ impl Checker<'_> {
         let wrong = || corrupt(place(), "parents is not what the format says");
         let parents = row.get_ref(16)?.as_blob_or_null().ok().and_then(unpack_parents).ok_or_else(wrong)?;
         let text = |column: usize| row.get_ref(column)?.as_str().map_err(|e| corrupt(place(), e.to_string()));
-        let sum = CheckpointSum {
+        let checksum = CheckpointChecksum {
             thread: text(1)?,
             namespace: text(2)?,
             id: &row.get(3)?,
-            parent: parent.map(|parent| parent.sum),
+            parent: parent.map(|parent| parent.checksum),
             step: row.get(7)?,
             source: row.get(8)?,
             created_at: row.get(9)?,
@@ -253,7 +253,7 @@ impl Checker<'_> {
             seen: content.seen,
         }
         .finish();
-        Ok(sum == row.get::<_, Sum>(13)?)
+        Ok(checksum == row.get::<_, Checksum>(13)?)
     }
 
     /// Returns a checkpoint that another row refers to.
@@ -266,7 +266,7 @@ impl Checker<'_> {
             return Err(corrupt(place(), "a row refers to it, but it does not exist"));
         };
         let tasks = unpack_task_records(conn, self.view.names, row.get_ref(4)?, &place)?;
-        Ok(Parent { branch: row.get(1)?, ordinal: row.get(2)?, sum: row.get(3)?, tasks })
+        Ok(Parent { branch: row.get(1)?, ordinal: row.get(2)?, checksum: row.get(3)?, tasks })
     }
 
     /// Compares an anchor with what it is derived from.
@@ -287,28 +287,34 @@ impl Checker<'_> {
         Err(corrupt(version_place(branch, ordinal, 0), "the anchor is not what its lineage says"))
     }
 
-    fn consumed(&mut self, of: i64, parent: &Parent, child: i64) -> Res<Vec<WriteSum>> {
+    fn consumed(&mut self, of: i64, parent: &Parent, child: i64) -> Res<Vec<WriteChecksum>> {
         let mut statement = self.view.conn.prepare_cached(sql::CHECK_CONSUMED)?;
         let mut rows = statement.query(params![of, child])?;
         let mut consumed = Vec::new();
         while let Some(row) = rows.next()? {
-            consumed.push(self.write_sum(&parent.tasks, of, row, 0)?);
+            consumed.push(self.write_checksum(&parent.tasks, of, row, 0)?);
         }
         Ok(consumed)
     }
 
-    /// Returns a row of `write`, whose columns from task to path start at `first`, as a sum covers it.
-    pub(super) fn write_sum(&mut self, tasks: &[TaskRecord], of: i64, row: &Row<'_>, first: usize) -> Res<WriteSum> {
+    /// Returns a row of `write`, whose columns from task to path start at `first`, as a checksum covers it.
+    pub(super) fn write_checksum(
+        &mut self,
+        tasks: &[TaskRecord],
+        of: i64,
+        row: &Row<'_>,
+        first: usize,
+    ) -> Res<WriteChecksum> {
         let (code, index, part): (i64, i64, i64) = (row.get(first)?, row.get(first + 1)?, row.get(first + 2)?);
         let (task, path) = self.view.task_of(tasks, code, row.get(first + 5)?)?;
         let place = || format!("write (checkpoint {of}, task {code}, idx {index}, part {part})");
         let value = self.hash(row.get_ref(first + 4)?, &place)?;
         let channel = self.view.names.text(self.view.conn, Kind::Channel, row.get(first + 3)?)?;
-        Ok(WriteSum { task, path, index, part, channel, value })
+        Ok(WriteChecksum { task, path, index, part, channel, value })
     }
 
     /// Returns the hash of what a `value` column holds.
-    fn hash(&mut self, column: ValueRef<'_>, place: &dyn Fn() -> String) -> Res<Option<Sum>> {
+    fn hash(&mut self, column: ValueRef<'_>, place: &dyn Fn() -> String) -> Res<Option<Checksum>> {
         match Stored::from_column(column) {
             Some(Stored::Null) => Ok(None),
             Some(Stored::Inline(inline)) => {
@@ -338,11 +344,11 @@ impl Checker<'_> {
 /// The changes and seen versions of a checkpoint, gathered from rows.
 #[derive(Default)]
 struct Content {
-    changes: Vec<ChangeSum>,
+    changes: Vec<ChangeChecksum>,
     seen: Vec<Seen>,
     anchor: Option<Vec<u8>>,
     /// The checkpoints whose lists its lists begin as, and their threads.
-    shares: Vec<(ThreadId, i64)>,
+    reference: Vec<(ThreadId, i64)>,
     /// The first damage; the rows after it are read over.
     fault: Option<Fault>,
 }
@@ -388,7 +394,14 @@ impl Content {
                     return Err(wrong());
                 }
                 let channel = names.text(conn, Kind::Channel, key)?;
-                self.changes.push(ChangeSum { channel, version, kind, task: row.get(5)?, value, items: Vec::new() });
+                self.changes.push(ChangeChecksum {
+                    channel,
+                    version,
+                    kind,
+                    task: row.get(5)?,
+                    value,
+                    items: Vec::new(),
+                });
             }
             _ => return Err(wrong()),
         }
@@ -396,36 +409,43 @@ impl Content {
     }
 
     fn try_item(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
-        let (channel, slot, op): (i64, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
-        let place = || item_place(at.0, channel, slot, at.1);
+        let (channel, position, op): (i64, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
+        let place = || item_place(at.0, channel, position, at.1);
         let wrong = || corrupt(place(), "operation and value are not what the format says");
         let name = checker.view.names.text(checker.view.conn, Kind::List, channel)?;
         let change = self.changes.iter_mut().find(|change| change.channel == name);
         let change = change.ok_or_else(|| corrupt(place(), "its channel has no version there"))?;
         if change.kind != LIST {
-            // The cut of everything follows from the change and stands in no sum.
-            let derived =
-                op == CUT && slot == cut_slot(at.1) && row.get_ref(6)? == ValueRef::Blob(&pack_cuts(&[CUT_ALL]));
+            // The range of everything follows from the change and stands in no checksum.
+            let derived = op == DELETE_RANGE
+                && position == range_position(at.1)
+                && row.get_ref(6)? == ValueRef::Blob(&pack_ranges(&[DELETE_ALL]));
             return if derived { Ok(()) } else { Err(wrong()) };
         }
         match op {
-            CUT if slot == cut_slot(at.1) => {
-                for cut in row.get_ref(6)?.as_blob().ok().and_then(unpack_cuts).ok_or_else(wrong)? {
-                    change.items.push(ItemSum { op, slot: cut.first, end: cut.end, task: cut.task, value: None });
+            DELETE_RANGE if position == range_position(at.1) => {
+                for range in row.get_ref(6)?.as_blob().ok().and_then(unpack_ranges).ok_or_else(wrong)? {
+                    change.items.push(ItemChecksum {
+                        op,
+                        position: range.first,
+                        end: range.end,
+                        task: range.task,
+                        value: None,
+                    });
                 }
             }
-            SHARE if slot == cut_slot(at.1) => {
-                let (seq, list) = row.get_ref(6)?.as_blob().ok().and_then(unpack_share).ok_or_else(wrong)?;
+            REFERENCE if position == range_position(at.1) => {
+                let (seq, list) = row.get_ref(6)?.as_blob().ok().and_then(unpack_reference).ok_or_else(wrong)?;
                 let (thread, of) = checker.view.list_ref(seq, list)?;
-                change.items.push(ItemSum::of_share(&of, row.get(5)?));
-                self.shares.push((thread, seq));
+                change.items.push(ItemChecksum::of_reference(&of, row.get(5)?));
+                self.reference.push((thread, seq));
             }
-            PUT | REMOVE if slot >= 0 => {
+            PUT | DELETE if position >= 0 => {
                 let value = checker.hash(row.get_ref(6)?, &place)?;
                 if value.is_some() != (op == PUT) {
                     return Err(wrong());
                 }
-                change.items.push(ItemSum { op, slot: slot as u64, end: 0, task: row.get(5)?, value });
+                change.items.push(ItemChecksum { op, position: position as u64, end: 0, task: row.get(5)?, value });
             }
             _ => return Err(wrong()),
         }

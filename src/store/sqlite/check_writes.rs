@@ -1,16 +1,16 @@
-//! Verifying the sums of writes that were stored on their own.
+//! Verifying the checksums of writes that were stored on their own.
 
 use super::check::{Checker, Parent};
+use super::checksums::{WriteChecksum, writes_checksum};
 use super::fault::{Res, corrupt};
 use super::pack::Unpack;
 use super::sql;
-use super::sums::{WriteSum, writes_sum};
 use rusqlite::Row;
 
 /// A row of `write` with what says who stored it.
 struct Stored {
-    sum: WriteSum,
-    /// The sum and how many writes it covers, on the first row of a run.
+    checksum: WriteChecksum,
+    /// The checksum and how many writes it covers, on the first row of a run.
     run: Option<([u8; 16], i64)>,
     consumed: bool,
 }
@@ -43,9 +43,13 @@ impl Checker<'_> {
     }
 
     fn stored(&mut self, parent: &Parent, checkpoint: i64, row: &Row<'_>) -> Res<Stored> {
-        let sum = self.write_sum(&parent.tasks, checkpoint, row, 1)?;
-        let place =
-            || format!("write (checkpoint {checkpoint}, task {}, idx {}, part {})", sum.task, sum.index, sum.part);
+        let checksum = self.write_checksum(&parent.tasks, checkpoint, row, 1)?;
+        let place = || {
+            format!(
+                "write (checkpoint {checkpoint}, task {}, idx {}, part {})",
+                checksum.task, checksum.index, checksum.part
+            )
+        };
         let child: Option<i64> = row.get(8)?;
         if child.is_some() && row.get::<_, Option<i64>>(9)? != Some(checkpoint) {
             return Err(corrupt(place(), "what consumed it is no child of its checkpoint"));
@@ -54,12 +58,12 @@ impl Checker<'_> {
             None => None,
             Some(column) => {
                 let mut rest = Unpack(column);
-                let sum = rest.take(16).and_then(|sum| sum.try_into().ok());
+                let checksum = rest.take(16).and_then(|checksum| checksum.try_into().ok());
                 let count = rest.id().filter(|count| *count > 0 && rest.is_empty());
-                Some(sum.zip(count).ok_or_else(|| corrupt(place(), "its sum is not what the format says"))?)
+                Some(checksum.zip(count).ok_or_else(|| corrupt(place(), "its checksum is not what the format says"))?)
             }
         };
-        Ok(Stored { sum, run, consumed: child.is_some() })
+        Ok(Stored { checksum, run, consumed: child.is_some() })
     }
 
     /// Verifies the runs of one task. `of` is its checkpoint if the rows could be read at all.
@@ -67,27 +71,27 @@ impl Checker<'_> {
         let (Some((_, parent)), Some((checkpoint, code, rows))) = (of, task) else { return };
         let mut covered = vec![false; rows.len()];
         for first in &rows {
-            let Some((sum, count)) = first.run else { continue };
-            let run = first.sum.index..first.sum.index.saturating_add(count);
+            let Some((checksum, count)) = first.run else { continue };
+            let run = first.checksum.index..first.checksum.index.saturating_add(count);
             let mut writes = Vec::new();
             for (row, covered) in rows.iter().zip(&mut covered) {
-                if run.contains(&row.sum.index) {
+                if run.contains(&row.checksum.index) {
                     *covered = true;
-                    writes.push(row.sum.clone());
+                    writes.push(row.checksum.clone());
                 }
             }
-            if writes_sum(&parent.sum, &writes) != sum {
+            if writes_checksum(&parent.checksum, &writes) != checksum {
                 self.problem(format!(
-                    "write (checkpoint {checkpoint}, task {code}, idx {}): the sum of its run does not fit",
-                    first.sum.index
+                    "write (checkpoint {checkpoint}, task {code}, idx {}): the checksum of its run does not fit",
+                    first.checksum.index
                 ));
             }
         }
         for (row, covered) in rows.iter().zip(covered) {
-            if !covered && (!row.consumed || row.sum.index < 0) {
+            if !covered && (!row.consumed || row.checksum.index < 0) {
                 self.problem(format!(
-                    "write (checkpoint {checkpoint}, task {code}, idx {}): no sum covers it",
-                    row.sum.index
+                    "write (checkpoint {checkpoint}, task {code}, idx {}): no checksum covers it",
+                    row.checksum.index
                 ));
             }
         }

@@ -1,7 +1,7 @@
 //! Erasing: threads with everything in them, and values of special writes that were replaced.
 //!
 //! While the table `erasure` holds a row, the triggers let rows of the log go. It is filled and emptied in one
-//! transaction, so nobody else ever sees it full. *Absent:* names, which threads share, and what stands beside the log.
+//! transaction, so nobody else ever sees it full. *Absent:* names, which threads reference, and what stands beside the log.
 
 use super::fault::{Fault, Res};
 use super::sql;

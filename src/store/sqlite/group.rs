@@ -199,7 +199,7 @@ impl Core {
         self.frames
     }
 
-    /// Copies the rest of the WAL while nobody here writes, and cuts it off if nobody reads from it.
+    /// Copies the rest of the WAL while nobody here writes, and ranges it off if nobody reads from it.
     pub(super) fn finish_wal(&mut self, cut_off: bool) -> Res<()> {
         if self.poisoned.is_some() {
             return Ok(());

@@ -1,18 +1,18 @@
-//! Reading the items of a list: per slot the newest row of the lineage, unless a later cut freed the slot.
+//! Reading the items of a list: per position the newest row of the lineage, unless a later range freed the position.
 //!
 //! A lineage of one branch is streamed from one join with `payload`. Anything else is resolved first, from rows
 //! without their values, and then each value that lives is fetched.
 
-use super::changes::{PUT, REMOVE, SHARE, cut_slot};
+use super::changes::{DELETE, PUT, REFERENCE, range_position};
+use super::checksums::PayloadRef;
 use super::fault::{Res, corrupt};
 use super::lineage::{self, Span};
 use super::names::Kind;
-use super::pack::{Cut, Stored, unpack_cuts, unpack_share};
+use super::pack::{DeletedRange, Stored, unpack_ranges, unpack_reference};
 use super::read::View;
 use super::rows::{Payloads, Room, decode, inline_value};
 use super::sql;
-use super::sums::PayloadRef;
-use crate::base::limits::SHARED_LISTS_MAX;
+use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 use crate::store::record::{CheckpointRef, ItemRow};
@@ -29,14 +29,14 @@ pub(super) struct List<'a> {
     view: View<'a>,
     channel: i64,
     spans: Vec<Span>,
-    cuts: Cuts,
+    deleted: DeletedRanges,
     /// The list it began as.
-    pub(super) shares: Option<Shares>,
+    pub(super) reference: Option<Reference>,
 }
 
 /// That a list began as another one.
 #[derive(Clone, Copy)]
-pub(super) struct Shares {
+pub(super) struct Reference {
     /// The checkpoint of the other one, and its channel.
     pub(super) seq: i64,
     pub(super) channel: i64,
@@ -49,20 +49,20 @@ pub(super) struct Shares {
 #[derive(Clone, Copy)]
 struct Slot {
     branch: i64,
-    slot: i64,
+    position: i64,
     ordinal: i64,
     op: i64,
     task: Option<u32>,
     stored: Stored,
-    /// When and by which task it came into the list that is read, if that shares it.
+    /// When and by which task it came into the list that is read, if that reference it.
     shared: Option<(i64, Option<u32>)>,
 }
 
-/// For every slot, the ordinal of the last cut over it.
-struct Cuts(BTreeMap<u64, i64>);
+/// For every position, the ordinal of the last range over it.
+struct DeletedRanges(BTreeMap<u64, i64>);
 
-impl Cuts {
-    /// Paints a cut that is newer than those painted before.
+impl DeletedRanges {
+    /// Paints a range that is newer than those painted before.
     fn paint(&mut self, first: u64, end: u64, ordinal: i64) {
         let after = self.at(end);
         let covered: Vec<u64> = self.0.range(first..end).map(|(&start, _)| start).collect();
@@ -73,13 +73,13 @@ impl Cuts {
         }
     }
 
-    fn at(&self, slot: u64) -> i64 {
-        self.0.range(..=slot).next_back().map_or(-1, |(_, &ordinal)| ordinal)
+    fn at(&self, position: u64) -> i64 {
+        self.0.range(..=position).next_back().map_or(-1, |(_, &ordinal)| ordinal)
     }
 
-    /// Returns whether a row of `ordinal` at `slot` was cut later. The cuts of its own change came before it.
-    fn killed(&self, slot: i64, ordinal: i64) -> bool {
-        !self.0.is_empty() && self.at(slot as u64) > ordinal
+    /// Returns whether a row of `ordinal` at `position` was range later. The ranges of its own change came before it.
+    fn is_deleted(&self, position: i64, ordinal: i64) -> bool {
+        !self.0.is_empty() && self.at(position as u64) > ordinal
     }
 }
 
@@ -92,60 +92,64 @@ impl View<'_> {
         match range {
             ItemRange::Tail(count) => list.tail(count, visit),
             ItemRange::All => list.range(0, i64::MAX, visit),
-            ItemRange::Slots(first, end) if first < end => {
+            ItemRange::Positions(first, end) if first < end => {
                 list.range(i64::try_from(first).unwrap_or(i64::MAX), i64::try_from(end - 1).unwrap_or(i64::MAX), visit)
             }
-            ItemRange::Slots(..) => Ok(()),
+            ItemRange::Positions(..) => Ok(()),
         }
     }
 }
 
-/// What is said of more than a slot at one ordinal.
+/// What is said of more than a position at one ordinal.
 enum Whole {
-    Cuts(Vec<Cut>),
-    Shares(Shares),
+    DeletedRanges(Vec<DeletedRange>),
+    Reference(Reference),
 }
 
-impl Cuts {
-    /// Reads the cuts along a lineage, and what the list began as, if that is not cut away as a whole.
-    fn read(view: View<'_>, channel: i64, spans: &[Span]) -> Res<(Self, Option<Shares>)> {
-        let mut cuts = Self(BTreeMap::new());
-        let mut shares = None;
-        let mut statement = view.conn.prepare_cached(sql::CUTS)?;
-        // Oldest first: the ancestors before the child, and within a branch the greatest negative slot first.
+impl DeletedRanges {
+    /// Reads the deleted ranges along a lineage, and the reference of the list unless a later range delete covers it.
+    fn read(view: View<'_>, channel: i64, spans: &[Span]) -> Res<(Self, Option<Reference>)> {
+        let mut deleted = Self(BTreeMap::new());
+        let mut reference = None;
+        let mut statement = view.conn.prepare_cached(sql::DELETED_RANGES)?;
+        // Oldest first: the ancestors before the child, and within a branch the greatest negative position first.
         for span in spans.iter().rev() {
-            let mut rows = statement.query(params![span.branch, channel, cut_slot(span.last), cut_slot(0)])?;
+            let mut rows =
+                statement.query(params![span.branch, channel, range_position(span.last), range_position(0)])?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
                 let (ordinal, op): (i64, i64) = (row.get(0)?, row.get(1)?);
                 let bytes = row.get_ref(3)?.as_blob().ok();
-                let whole = if op == SHARE {
+                let whole = if op == REFERENCE {
                     let task = row.get(2)?;
-                    let shares = |(seq, channel)| Whole::Shares(Shares { seq, channel, ordinal, task });
-                    bytes.and_then(unpack_share).map(shares)
+                    let reference = |(seq, channel)| Whole::Reference(Reference { seq, channel, ordinal, task });
+                    bytes.and_then(unpack_reference).map(reference)
                 } else {
-                    bytes.and_then(unpack_cuts).map(Whole::Cuts)
+                    bytes.and_then(unpack_ranges).map(Whole::DeletedRanges)
                 };
                 let whole = whole.ok_or_else(|| {
-                    corrupt(item_place(span.branch, channel, cut_slot(ordinal), ordinal), "its ranges are not readable")
+                    corrupt(
+                        item_place(span.branch, channel, range_position(ordinal), ordinal),
+                        "its ranges are not readable",
+                    )
                 })?;
                 found.push((ordinal, whole));
             }
             found.sort_by_key(|(ordinal, _)| *ordinal);
             for (ordinal, whole) in found {
                 match whole {
-                    Whole::Cuts(ranges) => ranges.iter().for_each(|cut| {
-                        shares = shares.filter(|_| (cut.first, cut.end) != (0, u64::MAX));
-                        cuts.paint(cut.first, cut.end, ordinal);
+                    Whole::DeletedRanges(ranges) => ranges.iter().for_each(|range| {
+                        reference = reference.filter(|_| (range.first, range.end) != (0, u64::MAX));
+                        deleted.paint(range.first, range.end, ordinal);
                     }),
-                    Whole::Shares(new) => {
-                        cuts.paint(0, u64::MAX, ordinal);
-                        shares = Some(new);
+                    Whole::Reference(new) => {
+                        deleted.paint(0, u64::MAX, ordinal);
+                        reference = Some(new);
                     }
                 }
             }
         }
-        Ok((cuts, shares))
+        Ok((deleted, reference))
     }
 }
 
@@ -153,63 +157,65 @@ impl<'a> List<'a> {
     /// Reads what is said of the list as a whole.
     pub(super) fn read(view: View<'a>, branch: i64, ordinal: i64, channel: i64) -> Res<Self> {
         let spans = lineage::spans(view.conn, branch, ordinal, 0)?;
-        let (cuts, shares) = Cuts::read(view, channel, &spans)?;
-        Ok(Self { view, channel, spans, cuts, shares })
+        let (deleted, reference) = DeletedRanges::read(view, channel, &spans)?;
+        Ok(Self { view, channel, spans, deleted, reference })
     }
 
     fn range(&self, first: i64, last: i64, visit: Visit<'_>) -> Res<()> {
-        match (self.spans.as_slice(), self.shares) {
+        match (self.spans.as_slice(), self.reference) {
             ([span], None) => self.stream(*span, first, last, visit),
-            _ => self.visit(&self.live(first, last, SHARED_LISTS_MAX)?, visit),
+            _ => self.visit(&self.live(first, last, LIST_REFERENCES_MAX)?, visit),
         }
     }
 
-    /// Returns the rows that live, in the order of their slots. At most `below` lists lie below it.
+    /// Returns the rows that live, in the order of their positions. At most `below` lists lie below it.
     fn live(&self, first: i64, last: i64, below: usize) -> Res<Vec<Slot>> {
-        let mut slots = self.own(first, last)?;
-        match self.shares {
-            Some(shares) => {
-                let other = self.other(shares, below)?.live(first, last, below - 1)?;
-                self.beside(shares, &mut slots, other);
+        let mut positions = self.own(first, last)?;
+        match self.reference {
+            Some(reference) => {
+                let other = self.other(reference, below)?.live(first, last, below - 1)?;
+                self.beside(reference, &mut positions, other);
             }
-            None => self.resolve(&mut slots),
+            None => self.resolve(&mut positions),
         }
-        Ok(slots)
+        Ok(positions)
     }
 
-    /// Returns the newest row of each slot, by branch.
+    /// Returns the newest row of each position, by branch.
     fn own(&self, first: i64, last: i64) -> Res<Vec<Slot>> {
-        let mut slots = Vec::new();
+        let mut positions = Vec::new();
         for span in &self.spans {
             let mut rows = self.view.conn.prepare_cached(sql::ITEMS)?;
             let rows = rows.query(params![span.branch, self.channel, first, last, span.last])?;
-            self.collect(*span, rows, &mut slots)?;
+            self.collect(*span, rows, &mut positions)?;
         }
-        Ok(slots)
+        Ok(positions)
     }
 
     /// Returns the list that this one began as.
-    fn other(&self, shares: Shares, below: usize) -> Res<List<'a>> {
+    fn other(&self, reference: Reference, below: usize) -> Res<List<'a>> {
         let wrong =
-            |reason| corrupt(format!("item (channel {}, list of checkpoint {})", self.channel, shares.seq), reason);
+            |reason| corrupt(format!("item (channel {}, list of checkpoint {})", self.channel, reference.seq), reason);
         if below == 0 {
             return Err(wrong("too many lists lie below one another"));
         }
-        let other = self.view.list_at(shares.seq, shares.channel)?;
+        let other = self.view.list_at(reference.seq, reference.channel)?;
         other.ok_or_else(|| wrong("a list begins as it, but the checkpoint does not exist"))
     }
 
     /// Puts the rows of the list that this one began as beside its own, unless they are hidden.
-    fn beside(&self, shares: Shares, slots: &mut Vec<Slot>, mut other: Vec<Slot>) {
-        slots.sort_by_key(|slot| (slot.slot, Reverse(slot.ordinal)));
-        slots.dedup_by_key(|slot| slot.slot);
-        slots.retain(|slot| !self.cuts.killed(slot.slot, slot.ordinal));
-        let is_hidden = |slot: i64| slots.binary_search_by_key(&slot, |own| own.slot).is_ok();
-        other.retain(|slot| !is_hidden(slot.slot) && !self.cuts.killed(slot.slot, shares.ordinal));
-        other.iter_mut().for_each(|slot| slot.shared = Some((shares.ordinal, shares.task)));
-        slots.retain(|slot| slot.op != REMOVE);
-        slots.append(&mut other);
-        slots.sort_by_key(|slot| slot.slot);
+    fn beside(&self, reference: Reference, positions: &mut Vec<Slot>, mut other: Vec<Slot>) {
+        positions.sort_by_key(|position| (position.position, Reverse(position.ordinal)));
+        positions.dedup_by_key(|position| position.position);
+        positions.retain(|position| !self.deleted.is_deleted(position.position, position.ordinal));
+        let is_hidden = |position: i64| positions.binary_search_by_key(&position, |own| own.position).is_ok();
+        other.retain(|position| {
+            !is_hidden(position.position) && !self.deleted.is_deleted(position.position, reference.ordinal)
+        });
+        other.iter_mut().for_each(|position| position.shared = Some((reference.ordinal, reference.task)));
+        positions.retain(|position| position.op != DELETE);
+        positions.append(&mut other);
+        positions.sort_by_key(|position| position.position);
     }
 
     /// Streams a list that lies in one branch.
@@ -220,15 +226,15 @@ impl<'a> List<'a> {
         let mut room = Room::default();
         let mut done = None;
         while let Some(row) = rows.next()? {
-            let slot: i64 = row.get(0)?;
-            if done.replace(slot) == Some(slot) {
+            let position: i64 = row.get(0)?;
+            if done.replace(position) == Some(position) {
                 continue;
             }
             let ordinal: i64 = row.get(1)?;
-            if self.cuts.killed(slot, ordinal) {
+            if self.deleted.is_deleted(position, ordinal) {
                 continue;
             }
-            let place = || item_place(span.branch, self.channel, slot, ordinal);
+            let place = || item_place(span.branch, self.channel, position, ordinal);
             let payload = match row.get::<_, Option<i64>>(4)? {
                 Some(form) => decode(conn, row, 4, form, &place, &mut room)?,
                 None => match row.get_ref(3)? {
@@ -238,7 +244,7 @@ impl<'a> List<'a> {
                     _ => return Err(corrupt(place(), "its payload does not exist")),
                 },
             };
-            visit(item(slot, ordinal, row.get(2)?, payload))?;
+            visit(item(position, ordinal, row.get(2)?, payload))?;
         }
         Ok(())
     }
@@ -248,24 +254,24 @@ impl<'a> List<'a> {
         if count == 0 {
             return Ok(());
         }
-        let slots = self.last(count, SHARED_LISTS_MAX)?;
-        self.visit(&slots[slots.len().saturating_sub(count)..], visit)
+        let positions = self.last(count, LIST_REFERENCES_MAX)?;
+        self.visit(&positions[positions.len().saturating_sub(count)..], visit)
     }
 
     /// Returns the last rows that live, at least `count` if there are so many.
     fn last(&self, count: usize, below: usize) -> Res<Vec<Slot>> {
-        let Some(shares) = self.shares else { return self.last_own(count) };
+        let Some(reference) = self.reference else { return self.last_own(count) };
         let own = self.own(0, i64::MAX)?;
-        let other = self.other(shares, below)?;
-        // Each row of its own hides one at most; a cut may hide more.
+        let other = self.other(reference, below)?;
+        // Each row of its own hides one at most; a range may hide more.
         let mut wanted = count.saturating_add(own.len());
         loop {
             let found = other.last(wanted, below - 1)?;
             let all = found.len() < wanted;
-            let mut slots = own.clone();
-            self.beside(shares, &mut slots, found);
-            if slots.len() >= count || all {
-                return Ok(slots);
+            let mut positions = own.clone();
+            self.beside(reference, &mut positions, found);
+            if positions.len() >= count || all {
+                return Ok(positions);
             }
             wanted = wanted.saturating_mul(4);
         }
@@ -275,100 +281,102 @@ impl<'a> List<'a> {
     fn last_own(&self, count: usize) -> Res<Vec<Slot>> {
         let mut limit = i64::try_from(count).unwrap_or(i64::MAX).saturating_add(16);
         loop {
-            let mut slots = Vec::new();
-            // Below this slot a branch has more rows than were read.
+            let mut positions = Vec::new();
+            // Below this position a branch has more rows than were read.
             let mut floor = -1;
             for span in &self.spans {
                 let mut backwards = self.view.conn.prepare_cached(sql::ITEMS_BACKWARDS)?;
                 let rows = backwards.query(params![span.branch, self.channel, span.last, limit])?;
-                if self.collect(*span, rows, &mut slots)? == limit {
-                    floor = slots.last().map_or(floor, |slot: &Slot| floor.max(slot.slot));
+                if self.collect(*span, rows, &mut positions)? == limit {
+                    floor = positions.last().map_or(floor, |position: &Slot| floor.max(position.position));
                 }
             }
-            slots.retain(|slot| slot.slot > floor);
-            self.resolve(&mut slots);
-            if slots.len() >= count || floor < 0 {
-                return Ok(slots);
+            positions.retain(|position| position.position > floor);
+            self.resolve(&mut positions);
+            if positions.len() >= count || floor < 0 {
+                return Ok(positions);
             }
             limit = limit.saturating_mul(4);
         }
     }
 
-    /// Collects the newest row of each slot of a branch, whichever way the rows run. Returns how many were read.
-    fn collect(&self, span: Span, mut rows: rusqlite::Rows<'_>, slots: &mut Vec<Slot>) -> Res<i64> {
+    /// Collects the newest row of each position of a branch, whichever way the rows run. Returns how many were read.
+    fn collect(&self, span: Span, mut rows: rusqlite::Rows<'_>, positions: &mut Vec<Slot>) -> Res<i64> {
         let mut count = 0;
         while let Some(row) = rows.next()? {
             count += 1;
-            let slot = self.slot(span, row)?;
-            match slots.last_mut() {
-                Some(last) if last.branch == slot.branch && last.slot == slot.slot => {
-                    if slot.ordinal > last.ordinal {
-                        *last = slot;
+            let position = self.position(span, row)?;
+            match positions.last_mut() {
+                Some(last) if last.branch == position.branch && last.position == position.position => {
+                    if position.ordinal > last.ordinal {
+                        *last = position;
                     }
                 }
-                _ => slots.push(slot),
+                _ => positions.push(position),
             }
         }
         Ok(count)
     }
 
-    fn slot(&self, span: Span, row: &Row<'_>) -> Res<Slot> {
-        let (slot, ordinal, op) = (row.get(0)?, row.get(1)?, row.get(2)?);
+    fn position(&self, span: Span, row: &Row<'_>) -> Res<Slot> {
+        let (position, ordinal, op) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let stored = Stored::from_column(row.get_ref(4)?).filter(|stored| match stored {
-            Stored::Null => op == REMOVE,
+            Stored::Null => op == DELETE,
             _ => op == PUT,
         });
         let stored = stored.ok_or_else(|| {
             corrupt(
-                item_place(span.branch, self.channel, slot, ordinal),
+                item_place(span.branch, self.channel, position, ordinal),
                 "operation and value are not what the format says",
             )
         })?;
-        Ok(Slot { branch: span.branch, slot, ordinal, op, task: row.get(3)?, stored, shared: None })
+        Ok(Slot { branch: span.branch, position, ordinal, op, task: row.get(3)?, stored, shared: None })
     }
 
-    /// Keeps, in the order of slots, the rows that live.
-    fn resolve(&self, slots: &mut Vec<Slot>) {
-        slots.sort_by_key(|slot| (slot.slot, Reverse(slot.ordinal)));
-        slots.dedup_by_key(|slot| slot.slot);
-        slots.retain(|slot| slot.op != REMOVE && !self.cuts.killed(slot.slot, slot.ordinal));
+    /// Keeps, in the order of positions, the rows that live.
+    fn resolve(&self, positions: &mut Vec<Slot>) {
+        positions.sort_by_key(|position| (position.position, Reverse(position.ordinal)));
+        positions.dedup_by_key(|position| position.position);
+        positions
+            .retain(|position| position.op != DELETE && !self.deleted.is_deleted(position.position, position.ordinal));
     }
 
-    fn visit(&self, slots: &[Slot], visit: Visit<'_>) -> Res<()> {
+    fn visit(&self, positions: &[Slot], visit: Visit<'_>) -> Res<()> {
         let mut payloads = Payloads::new(self.view.conn)?;
-        for slot in slots {
-            let place = || item_place(slot.branch, self.channel, slot.slot, slot.ordinal);
-            let (ordinal, task) = slot.shared.unwrap_or((slot.ordinal, slot.task));
-            payloads.with(slot.stored, &place, |payload| Ok(visit(item(slot.slot, ordinal, task, payload))?))?;
+        for position in positions {
+            let place = || item_place(position.branch, self.channel, position.position, position.ordinal);
+            let (ordinal, task) = position.shared.unwrap_or((position.ordinal, position.task));
+            payloads
+                .with(position.stored, &place, |payload| Ok(visit(item(position.position, ordinal, task, payload))?))?;
         }
         Ok(())
     }
 }
 
-fn item(slot: i64, ordinal: i64, task: Option<u32>, payload: PayloadRef<'_>) -> ItemRow<'_> {
+fn item(position: i64, ordinal: i64, task: Option<u32>, payload: PayloadRef<'_>) -> ItemRow<'_> {
     let PayloadRef { codec, data, index } = payload;
-    ItemRow { slot: slot as u64, ordinal: ordinal as u64, task, codec, data, index }
+    ItemRow { position: position as u64, ordinal: ordinal as u64, task, codec, data, index }
 }
 
 /// Names a row of `item`.
-pub(super) fn item_place(branch: i64, channel: i64, slot: i64, ordinal: i64) -> String {
-    let kind = if slot < 0 { "cut or share" } else { "slot" };
-    format!("item (branch {branch}, channel {channel}, {kind} {slot}, ordinal {ordinal})")
+pub(super) fn item_place(branch: i64, channel: i64, position: i64, ordinal: i64) -> String {
+    let kind = if position < 0 { "range or reference" } else { "position" };
+    format!("item (branch {branch}, channel {channel}, {kind} {position}, ordinal {ordinal})")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Cuts;
+    use super::DeletedRanges;
     use std::collections::BTreeMap;
 
     #[test]
-    fn a_later_cut_covers_an_earlier_one() {
-        let mut cuts = Cuts(BTreeMap::new());
-        cuts.paint(0, 10, 3);
-        cuts.paint(4, 6, 7);
-        cuts.paint(5, u64::MAX, 9);
-        let at: Vec<i64> = [0, 3, 4, 5, 9, 10, 1 << 40].map(|slot| cuts.at(slot)).into();
+    fn a_later_range_covers_an_earlier_one() {
+        let mut ranges = DeletedRanges(BTreeMap::new());
+        ranges.paint(0, 10, 3);
+        ranges.paint(4, 6, 7);
+        ranges.paint(5, u64::MAX, 9);
+        let at: Vec<i64> = [0, 3, 4, 5, 9, 10, 1 << 40].map(|position| ranges.at(position)).into();
         assert_eq!(at, [3, 3, 7, 9, 9, 9, 9]);
-        assert!(cuts.killed(4, 6) && !cuts.killed(4, 7), "a put of the same change comes after its cut");
+        assert!(ranges.is_deleted(4, 6) && !ranges.is_deleted(4, 7), "a put of the same change comes after its range");
     }
 }

@@ -1,8 +1,8 @@
 //! Rows of the key-value memory: put in place, removed, and read in their order.
 
+use super::checksums::kv_check;
 use super::fault::{Res, corrupt};
 use super::sql;
-use super::sums::kv_check;
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Codec, Encoded, Timestamp};
 use crate::store::beside::{KvChange, KvNamespace, KvRecord};
@@ -156,7 +156,7 @@ fn decode(row: &Row<'_>, namespace: &KvNamespace) -> Res<KvRecord> {
     let data: Vec<u8> = row.get(6)?;
     let place = || format!("kv {namespace:?} {key:?}");
     if kv_check(namespace.path(), &key, [created_at, updated_at], expires_at, (codec, &data)) != check {
-        return Err(corrupt(place(), "its sum does not fit"));
+        return Err(corrupt(place(), "its checksum does not fit"));
     }
     let tag = u8::try_from(codec).map_err(|_| corrupt(place(), format!("codec {codec} does not exist")))?;
     Ok(KvRecord {

@@ -3,12 +3,12 @@
 use super::fault::{Res, corrupt};
 use super::pack::{Place, Stored, unpack_anchor};
 use super::sql;
-use crate::base::limits::ANCHOR_INTERVAL;
+use crate::base::limits::INDEX_SNAPSHOT_INTERVAL;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::BTreeMap;
 
 /// The number of ordinals between two anchors.
-pub(super) const INTERVAL: i64 = ANCHOR_INTERVAL as i64;
+pub(super) const INTERVAL: i64 = INDEX_SNAPSHOT_INTERVAL as i64;
 
 /// The part of a branch that belongs to a lineage: ordinals from `first` to `last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

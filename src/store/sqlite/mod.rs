@@ -1,10 +1,10 @@
 //! A backend in one SQLite file.
 //!
 //! The file is specified in `docs/format.md`: an append-only log of rows with sequential keys, in which a checkpoint
-//! costs what it changed. One transaction writes a batch ([`write`], [`changes`], [`writes`]); groups of batches share
+//! costs what it changed. One transaction writes a batch ([`write`], [`changes`], [`writes`]); groups of batches reference
 //! one ([`writer`], [`group`]). State is read along the lineage of a checkpoint ([`lineage`], [`read`], [`items`]).
 //! What stands beside the log goes the same way in ([`job`], [`kv`], [`cache`]), and so do erasures ([`erase`]).
-//! Every value is verified where it is decoded ([`rows`]), everything by `check` ([`sums`], [`check`]).
+//! Every value is verified where it is decoded ([`rows`]), everything by `check` ([`checksums`], [`check`]).
 //! *Absent:* what a channel or a message means, and any update of a stored row of the log.
 //!
 //! Invariants: all SQL stands in [`sql`]; only the leader of a group holds the connection that writes; a reader sees
@@ -15,6 +15,7 @@ mod changes;
 mod check;
 mod check_beside;
 mod check_writes;
+mod checksums;
 mod erase;
 mod fault;
 mod group;
@@ -28,11 +29,10 @@ mod open;
 mod pack;
 mod pool;
 mod read;
+mod references;
 mod registry;
 mod rows;
-mod shares;
 mod sql;
-mod sums;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -171,8 +171,8 @@ impl Backend for SqliteBackend {
         self.pool.read(|view| view.items(at, channel, range, visit))
     }
 
-    fn shared_list(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
-        self.pool.read(|view| view.shared_list(at, channel))
+    fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
+        self.pool.read(|view| view.list_reference(at, channel))
     }
 
     fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {

@@ -141,7 +141,7 @@ fn create(path: &Path) -> Result<(), StoreError> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let made = options.open(path).and_then(|file| {
         file.sync_all()?;
-        // The name has to survive a power cut as well.
+        // The name has to survive a power range as well.
         match path.parent() {
             Some(folder) if cfg!(unix) => fs::File::open(folder)?.sync_all(),
             _ => Ok(()),
@@ -188,7 +188,7 @@ pub(super) fn connect_reader(place: &Place) -> Res<Connection> {
     Ok(conn)
 }
 
-/// Opens a reader that keeps nothing beside the file: without a WAL there is nothing that SQLite would have to share.
+/// Opens a reader that keeps nothing beside the file: without a WAL there is nothing that SQLite would have to reference.
 pub(super) fn connect_immutable(place: &Place) -> Res<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | base_flags();
     let conn = Connection::open_with_flags(immutable_uri(&place.path), flags)?;

@@ -1,4 +1,4 @@
-//! The compact encodings of columns: numbers, tasks, seen versions, anchors, cuts and inline values.
+//! The compact encodings of columns: numbers, tasks, seen versions, anchors, ranges and inline values.
 //!
 //! Byte-exact in `docs/format.md`. Reading never panics: what does not fit is `None`, and the caller names the row.
 
@@ -185,29 +185,29 @@ pub(super) fn unpack_anchor(branch: i64, ordinal: i64, bytes: &[u8]) -> Option<V
     Some(places)
 }
 
-/// A range of slots that became free, and the task that did it.
+/// A range of positions that became free, and the task that did it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
+pub(super) struct DeletedRange {
     pub(super) first: u64,
     pub(super) end: u64,
     pub(super) task: Option<u32>,
 }
 
-/// Packs the cuts of one change, in their order.
-pub(super) fn pack_cuts(cuts: &[Cut]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(cuts.len() * 8);
-    for cut in cuts {
-        put_uint(&mut out, cut.first);
-        put_uint(&mut out, cut.end - cut.first);
-        put_uint(&mut out, cut.task.map_or(0, |task| u64::from(task) + 1));
+/// Packs the ranges of one change, in their order.
+pub(super) fn pack_ranges(ranges: &[DeletedRange]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(ranges.len() * 8);
+    for range in ranges {
+        put_uint(&mut out, range.first);
+        put_uint(&mut out, range.end - range.first);
+        put_uint(&mut out, range.task.map_or(0, |task| u64::from(task) + 1));
     }
     out
 }
 
-/// Unpacks the cuts of one change.
-pub(super) fn unpack_cuts(bytes: &[u8]) -> Option<Vec<Cut>> {
+/// Unpacks the ranges of one change.
+pub(super) fn unpack_ranges(bytes: &[u8]) -> Option<Vec<DeletedRange>> {
     let mut rest = Unpack(bytes);
-    let mut cuts = Vec::new();
+    let mut ranges = Vec::new();
     while !rest.is_empty() {
         let first = rest.uint()?;
         let end = first.checked_add(rest.uint()?)?;
@@ -215,13 +215,13 @@ pub(super) fn unpack_cuts(bytes: &[u8]) -> Option<Vec<Cut>> {
             0 => None,
             n => Some(u32::try_from(n - 1).ok()?),
         };
-        cuts.push(Cut { first, end, task });
+        ranges.push(DeletedRange { first, end, task });
     }
-    Some(cuts)
+    Some(ranges)
 }
 
 /// Packs which list another one begins as: the checkpoint and the channel.
-pub(super) fn pack_share(seq: i64, channel: i64) -> Vec<u8> {
+pub(super) fn pack_reference(seq: i64, channel: i64) -> Vec<u8> {
     let mut out = Vec::with_capacity(8);
     put_uint(&mut out, seq as u64);
     put_uint(&mut out, channel as u64);
@@ -229,10 +229,10 @@ pub(super) fn pack_share(seq: i64, channel: i64) -> Vec<u8> {
 }
 
 /// Unpacks which list another one begins as.
-pub(super) fn unpack_share(bytes: &[u8]) -> Option<(i64, i64)> {
+pub(super) fn unpack_reference(bytes: &[u8]) -> Option<(i64, i64)> {
     let mut rest = Unpack(bytes);
-    let share = (rest.id()?, rest.id()?);
-    rest.is_empty().then_some(share)
+    let reference = (rest.id()?, rest.id()?);
+    rest.is_empty().then_some(reference)
 }
 
 /// What a `value` column holds.
@@ -363,10 +363,13 @@ mod tests {
     fn anchors_cuts_and_seen_come_back() {
         let places = vec![(1, 3, 120), (2, 7, 127), (9, 1, 0)];
         assert_eq!(unpack_anchor(7, 128, &pack_anchor(7, 128, &places)), Some(places));
-        let cuts = vec![Cut { first: 3, end: 9, task: Some(0) }, Cut { first: 0, end: u64::MAX, task: None }];
-        assert_eq!(unpack_cuts(&pack_cuts(&cuts)), Some(cuts));
-        assert_eq!(unpack_share(&pack_share(300, 2)), Some((300, 2)));
-        assert_eq!((unpack_share(&[1]), unpack_share(&[1, 2, 3])), (None, None));
+        let ranges = vec![
+            DeletedRange { first: 3, end: 9, task: Some(0) },
+            DeletedRange { first: 0, end: u64::MAX, task: None },
+        ];
+        assert_eq!(unpack_ranges(&pack_ranges(&ranges)), Some(ranges));
+        assert_eq!(unpack_reference(&pack_reference(300, 2)), Some((300, 2)));
+        assert_eq!((unpack_reference(&[1]), unpack_reference(&[1, 2, 3])), (None, None));
         assert_eq!(unpack_seen(&pack_seen([(4, 9), (5, 1_000)])), Some(vec![(4, 9), (5, 1_000)]));
     }
 

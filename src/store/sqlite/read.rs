@@ -4,8 +4,8 @@ use super::fault::{Fault, Res, corrupt};
 use super::lineage::{self, EMPTY, LIST, SEEN, VALUE, Value, VersionRow, version_place};
 use super::names::{Kind, Names};
 use super::pack::{PackedKind, Stored, unpack_parents, unpack_seen, unpack_tasks};
+use super::references;
 use super::rows::Payloads;
-use super::shares;
 use super::sql;
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
@@ -289,7 +289,9 @@ impl<'a> View<'a> {
                 continue;
             }
             let value = match (part, payload) {
-                (-1, Some(payload)) => WriteValue::Delta(Box::new(shares::from_header(&payload).ok_or_else(wrong)?)),
+                (-1, Some(payload)) => {
+                    WriteValue::Delta(Box::new(references::from_header(&payload).ok_or_else(wrong)?))
+                }
                 (0, None) => WriteValue::Null,
                 (0, Some(payload)) => WriteValue::One(payload),
                 (1, payload) => WriteValue::Items(payload.into_iter().collect()),
@@ -299,11 +301,11 @@ impl<'a> View<'a> {
             writes.push(WriteRecord { task, path, index, channel, value });
         }
         if let Some(write) = writes.iter().find(|write| match &write.value {
-            WriteValue::Delta(delta) => delta.slots.len() != delta.items.len(),
+            WriteValue::Delta(delta) => delta.positions.len() != delta.items.len(),
             _ => false,
         }) {
             let place = format!("write (checkpoint {}, task {}, idx {})", checkpoint.seq, write.task, write.index);
-            return Err(corrupt(place, "its delta has not as many items as slots"));
+            return Err(corrupt(place, "its delta has not as many items as positions"));
         }
         writes.sort_by(|a, b| (&a.path, a.task, a.index).cmp(&(&b.path, b.task, b.index)));
         Ok(writes)

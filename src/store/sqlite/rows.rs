@@ -1,9 +1,9 @@
 //! Decoding payloads where they stand: borrowed from the row, verified, with large parts fetched by reference.
 
+use super::checksums::PayloadRef;
 use super::fault::{Res, corrupt};
 use super::pack::{Stored, unpack_inline};
 use super::sql;
-use super::sums::PayloadRef;
 use crate::base::Codec;
 use crate::store::record::ItemIndexRef;
 use rusqlite::types::{ToSqlOutput, ValueRef};

@@ -170,7 +170,7 @@ pub(super) const ITEMS: &str = "SELECT slot, ordinal, op, task, value FROM item 
      AND slot BETWEEN ?3 AND ?4 AND ordinal <= ?5 ORDER BY slot, ordinal DESC";
 pub(super) const ITEMS_BACKWARDS: &str = "SELECT slot, ordinal, op, task, value FROM item WHERE branch = ?1 \
      AND channel = ?2 AND slot >= 0 AND ordinal <= ?3 ORDER BY slot DESC, ordinal LIMIT ?4";
-pub(super) const CUTS: &str =
+pub(super) const DELETED_RANGES: &str =
     "SELECT ordinal, op, task, value FROM item WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4";
 /// Which checkpoint a list that is shared is of.
 pub(super) const LIST_OF: &str = "SELECT t.public_id, n.path, c.id FROM checkpoint c JOIN namespace n ON n.id = c.namespace \
@@ -331,7 +331,7 @@ pub(super) const READ_OFTEN: [&str; 18] = [
     NAME_BY_ID,
     VERSIONS_OF_SPAN,
     VERSION_AT,
-    CUTS,
+    DELETED_RANGES,
     ITEMS_BACKWARDS,
     ITEMS_JOINED,
     PAYLOAD_BY_ID,

@@ -2,9 +2,9 @@
 //!
 //! They are derived from what a run stores of its tasks, so they come and go with its commits. *Absent:* waking anybody.
 
+use super::checksums::timer_check;
 use super::fault::{Res, corrupt};
 use super::sql;
-use super::sums::timer_check;
 use super::write::Tx;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::batch::NewTimer;
@@ -56,7 +56,7 @@ fn decode(row: &Row<'_>) -> Res<TimerRecord> {
         return Err(wrong("its checkpoint is not in its namespace"));
     };
     if timer_check(&checkpoint, &task, wake_at) != check {
-        return Err(wrong("its sum does not fit"));
+        return Err(wrong("its checksum does not fit"));
     }
     let point = CheckpointRef {
         thread: ThreadId::new(thread).map_err(|_| wrong("the id of its thread is none"))?,

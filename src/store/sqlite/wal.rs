@@ -20,7 +20,7 @@ const FRAME_BYTES: u64 = sql::PAGE_BYTES + 24;
 const COPY_FRAMES: u64 = (4 << 20) / FRAME_BYTES;
 /// Past this, the last frames are copied while nobody writes, so that the WAL starts again from its beginning (16 MiB).
 const RESTART_FRAMES: u64 = (16 << 20) / FRAME_BYTES;
-/// Past this, the WAL is also cut off (64 MiB).
+/// Past this, the WAL is also range off (64 MiB).
 const TRUNCATE_FRAMES: u64 = (64 << 20) / FRAME_BYTES;
 
 /// The checkpointer of a file. It starts when it is needed.

@@ -1,14 +1,14 @@
 //! One batch inside a transaction: heads compared, ids checked, and the rows of its checkpoints.
 
 use super::changes::Ready;
+use super::checksums::{CheckpointChecksum, WriteChecksum};
 use super::fault::{Fault, Res, corrupt, invalid};
 use super::lineage::{self, ANCHOR, INTERVAL, SEEN};
 use super::names::{Kind, Names};
 use super::pack::{self, PackedKind, PackedTask, Stored};
 use super::read::unpack_task_records;
 use super::sql;
-use super::sums::{CheckpointSum, WriteSum};
-use crate::base::hash::Sum;
+use crate::base::hash::Checksum;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::batch::{Batch, NewCheckpoint, Parent, WriteRef};
 use crate::store::error::StoreError;
@@ -24,7 +24,7 @@ pub(super) struct Known {
     pub(super) id: CheckpointId,
     pub(super) branch: i64,
     pub(super) ordinal: i64,
-    pub(super) sum: Sum,
+    pub(super) checksum: Checksum,
     pub(super) tasks: Vec<TaskRecord>,
 }
 
@@ -132,7 +132,7 @@ impl Caches {
             id: CheckpointId::from_bytes(row.get(0)?),
             branch: row.get(1)?,
             ordinal: row.get(2)?,
-            sum: row.get(3)?,
+            checksum: row.get(3)?,
             tasks: unpack_task_records(conn, &self.names, row.get_ref(4)?, &place)?,
         });
         self.known.insert(seq, Arc::clone(&known));
@@ -151,7 +151,7 @@ pub(super) struct Tx<'a> {
     /// First seq of this batch: rows of checkpoints from here on are its own.
     first_seq: i64,
     /// The values of writes that this batch stored, so that what consumes them needs no read.
-    pub(super) written: HashMap<(i64, WriteRef), (Stored, Sum)>,
+    pub(super) written: HashMap<(i64, WriteRef), (Stored, Checksum)>,
 }
 
 /// Writes a batch with those that go along in the transaction that is open. On an error the caller rolls back.
@@ -319,7 +319,7 @@ impl Tx<'_> {
                 consumed.extend(self.stored_writes(&of, writes, seq)?);
             }
             let ready = self.ready(parent.as_deref(), checkpoint).map_err(|_| taken())?;
-            if self.sum(checkpoint, parent.as_deref(), consumed, &ready) != stored.sum {
+            if self.checksum(checkpoint, parent.as_deref(), consumed, &ready) != stored.checksum {
                 return Err(taken());
             }
         }
@@ -371,7 +371,7 @@ impl Tx<'_> {
             consumed.extend(self.put_writes(&of, writes, Some(seq))?);
         }
         let ready = self.ready(parent.as_deref(), checkpoint)?;
-        let sum = self.sum(checkpoint, parent.as_deref(), consumed, &ready);
+        let checksum = self.checksum(checkpoint, parent.as_deref(), consumed, &ready);
         if ordinal > 0
             && ordinal % INTERVAL == 0
             && let Some(parent) = parent.as_deref()
@@ -395,13 +395,13 @@ impl Tx<'_> {
             checkpoint.metadata,
             pack::pack_parents(&checkpoint.parents),
             tasks,
-            sum,
+            checksum,
         ])?;
         self.head = Some((seq, checkpoint.id));
         self.next_seq = seq + 1;
         self.caches.fresh = true;
         let tasks = checkpoint.tasks.clone();
-        let known = Known { seq, id: checkpoint.id, branch, ordinal, sum, tasks };
+        let known = Known { seq, id: checkpoint.id, branch, ordinal, checksum, tasks };
         self.caches.known.insert(seq, Arc::new(known));
         Ok(())
     }
@@ -481,12 +481,18 @@ impl Tx<'_> {
         Ok(Some(pack::pack_tasks(&packed)))
     }
 
-    fn sum(&self, new: &NewCheckpoint, parent: Option<&Known>, consumed: Vec<WriteSum>, ready: &[Ready<'_>]) -> Sum {
-        CheckpointSum {
+    fn checksum(
+        &self,
+        new: &NewCheckpoint,
+        parent: Option<&Known>,
+        consumed: Vec<WriteChecksum>,
+        ready: &[Ready<'_>],
+    ) -> Checksum {
+        CheckpointChecksum {
             thread: self.batch.thread.as_str(),
             namespace: self.batch.namespace.as_str(),
             id: new.id.as_bytes(),
-            parent: parent.map(|parent| parent.sum),
+            parent: parent.map(|parent| parent.checksum),
             step: new.step,
             source: source_code(new.source),
             created_at: new.created_at.as_micros(),
@@ -495,7 +501,7 @@ impl Tx<'_> {
             parents: &new.parents,
             tasks: &new.tasks,
             consumed,
-            changes: ready.iter().map(|change| change.sum.clone()).collect(),
+            changes: ready.iter().map(|change| change.checksum.clone()).collect(),
             seen: new.seen.clone(),
         }
         .finish()

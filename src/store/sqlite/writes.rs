@@ -1,16 +1,16 @@
 //! The rows of the writes of tasks.
 //!
 //! A position that is taken keeps its first write; the special slots below zero are replaced, the one exception to
-//! append-only. They carry their own sums and stand in no sum of a checkpoint, so that replacing them breaks none.
+//! append-only. They carry their own checksums and stand in no checksum of a checkpoint, so that replacing them breaks none.
 
 use super::changes::store;
+use super::checksums::{PayloadRef, WriteChecksum, writes_checksum};
 use super::erase;
 use super::fault::Res;
 use super::names::Kind;
 use super::pack::{Stored, put_uint};
-use super::shares;
+use super::references;
 use super::sql;
-use super::sums::{PayloadRef, WriteSum, writes_sum};
 use super::write::{Known, Tx};
 use crate::store::batch::{NewWrite, NewWrites, Payload, WriteRef, WriteValue};
 use rusqlite::params;
@@ -18,16 +18,16 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A row to be written, with what a sum covers of it.
+/// A row to be written, with what a checksum covers of it.
 struct NewRow<'b> {
     payload: Option<Cow<'b, Payload>>,
-    sum: WriteSum,
+    checksum: WriteChecksum,
 }
 
 impl Tx<'_> {
     /// Stores the writes of a task that are not stored yet. `child` is the checkpoint that consumes them, if they come
-    /// with it; what its sum has to cover is returned.
-    pub(super) fn put_writes(&mut self, of: &Known, new: &NewWrites, child: Option<i64>) -> Res<Vec<WriteSum>> {
+    /// with it; what its checksum has to cover is returned.
+    pub(super) fn put_writes(&mut self, of: &Known, new: &NewWrites, child: Option<i64>) -> Res<Vec<WriteChecksum>> {
         let prepared = of.tasks.iter().find(|task| task.id == new.task);
         let path = prepared.is_none_or(|task| task.path() != new.path).then_some(&*new.path);
         let task = match self.task_code(of, &new.task)? {
@@ -36,11 +36,11 @@ impl Tx<'_> {
         };
         for write in &new.writes {
             if let WriteValue::Delta(delta) = &write.value {
-                shares::find(self, &delta.of)?;
+                references::find(self, &delta.of)?;
             }
         }
         let taken = if self.is_own(of) { HashMap::new() } else { self.taken(of, task)? };
-        let mut summed = Vec::new();
+        let mut covered = Vec::new();
         for run in runs(accepted(new, |index| index >= 0 && taken.contains_key(&i64::from(index)))) {
             let rows: Vec<NewRow<'_>> = run.iter().flat_map(|write| rows(new, write)).collect();
             let special = run.first().is_some_and(|write| write.index < 0);
@@ -48,20 +48,20 @@ impl Tx<'_> {
                 erase::replaced(self.conn, of.seq, task, first.index)?;
                 self.conn.prepare_cached(sql::WRITE_DELETE)?.execute(params![of.seq, task, first.index])?;
             }
-            let mut sum = (special || child.is_none()).then(|| {
-                let sums: Vec<WriteSum> = rows.iter().map(|row| row.sum.clone()).collect();
-                let mut column = writes_sum(&of.sum, &sums).to_vec();
+            let mut checksum = (special || child.is_none()).then(|| {
+                let checksums: Vec<WriteChecksum> = rows.iter().map(|row| row.checksum.clone()).collect();
+                let mut column = writes_checksum(&of.checksum, &checksums).to_vec();
                 put_uint(&mut column, run.len() as u64);
                 column
             });
             for row in rows {
-                self.put_write(of, task, child, path, sum.take(), &row)?;
+                self.put_write(of, task, child, path, checksum.take(), &row)?;
                 if child.is_some() && !special {
-                    summed.push(row.sum);
+                    covered.push(row.checksum);
                 }
             }
         }
-        Ok(summed)
+        Ok(covered)
     }
 
     fn put_write(
@@ -70,23 +70,23 @@ impl Tx<'_> {
         task: i64,
         child: Option<i64>,
         path: Option<&str>,
-        sum: Option<Vec<u8>>,
+        checksum: Option<Vec<u8>>,
         row: &NewRow<'_>,
     ) -> Res<()> {
-        let WriteSum { index, part, value, .. } = row.sum;
-        let channel = self.caches.intern(self.conn, Kind::Channel, &row.sum.channel)?;
+        let WriteChecksum { index, part, value, .. } = row.checksum;
+        let channel = self.caches.intern(self.conn, Kind::Channel, &row.checksum.channel)?;
         let stored = row.payload.as_ref().map_or(Ok(Stored::Null), |payload| store(self.conn, payload))?;
-        let columns = params![of.seq, task, index, part, channel, stored, child, path, sum];
+        let columns = params![of.seq, task, index, part, channel, stored, child, path, checksum];
         self.conn.prepare_cached(sql::WRITE_INSERT)?.execute(columns)?;
         if let (Some(hash), Ok(index), 0..) = (value, i32::try_from(index), part) {
             let part = u32::try_from(part.saturating_sub(1)).unwrap_or(0);
-            self.written.insert((of.seq, WriteRef { task: row.sum.task, index, part }), (stored, hash));
+            self.written.insert((of.seq, WriteRef { task: row.checksum.task, index, part }), (stored, hash));
         }
         Ok(())
     }
 
-    /// Returns what a stored checkpoint `child` consumed of `new`, as its sum covers it.
-    pub(super) fn stored_writes(&mut self, of: &Known, new: &NewWrites, child: i64) -> Res<Vec<WriteSum>> {
+    /// Returns what a stored checkpoint `child` consumed of `new`, as its checksum covers it.
+    pub(super) fn stored_writes(&mut self, of: &Known, new: &NewWrites, child: i64) -> Res<Vec<WriteChecksum>> {
         let Some(task) = self.task_code(of, &new.task)? else { return Ok(Vec::new()) };
         let taken = self.taken(of, task)?;
         let accepted = accepted(new, |index| taken.get(&i64::from(index)) != Some(&Some(child)));
@@ -94,7 +94,7 @@ impl Tx<'_> {
             .iter()
             .filter(|write| write.index >= 0)
             .flat_map(|write| rows(new, write))
-            .map(|row| row.sum)
+            .map(|row| row.checksum)
             .collect())
     }
 
@@ -143,7 +143,7 @@ fn runs(writes: Vec<&NewWrite>) -> Vec<Vec<&NewWrite>> {
 /// -1 before the items of a delta.
 fn rows<'b>(new: &NewWrites, write: &'b NewWrite) -> Vec<NewRow<'b>> {
     let row = |part: i64, payload: Option<Cow<'b, Payload>>| NewRow {
-        sum: WriteSum {
+        checksum: WriteChecksum {
             task: new.task,
             path: Arc::clone(&new.path),
             index: i64::from(write.index),
@@ -160,7 +160,7 @@ fn rows<'b>(new: &NewWrites, write: &'b NewWrite) -> Vec<NewRow<'b>> {
         WriteValue::Items(items) if items.is_empty() => vec![row(1, None)],
         WriteValue::Items(items) => all(items).collect(),
         WriteValue::Delta(delta) => {
-            let mut rows = vec![row(-1, Some(Cow::Owned(shares::header(delta))))];
+            let mut rows = vec![row(-1, Some(Cow::Owned(references::header(delta))))];
             rows.extend(all(&delta.items));
             rows
         }

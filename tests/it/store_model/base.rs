@@ -7,11 +7,11 @@ use annals::base::TaskId;
 use annals::store::WriteValue;
 use annals::store::batch::{Change, ChangeValue, WriteRef};
 
-/// What a checkpoint in the making builds on: the versions, the slots and the writes.
+/// What a checkpoint in the making builds on: the versions, the positions and the writes.
 #[derive(Clone, Default)]
 pub(super) struct Base {
     pub(super) versions: BTreeMap<Arc<str>, u64>,
-    pub(super) slots: BTreeMap<Arc<str>, Vec<u64>>,
+    pub(super) positions: BTreeMap<Arc<str>, Vec<u64>>,
     pub(super) ends: BTreeMap<Arc<str>, u64>,
     pub(super) writes: Vec<WriteRef>,
     /// The positions that are taken, also by what nothing can refer to.

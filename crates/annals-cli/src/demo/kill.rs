@@ -111,8 +111,8 @@ impl Backend for Killer {
         self.backend.items(at, channel, range, visit)
     }
 
-    fn shared_list(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>> {
-        self.backend.shared_list(at, channel)
+    fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>> {
+        self.backend.list_reference(at, channel)
     }
 
     fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>> {

@@ -319,15 +319,15 @@ fn items(
     backend.items(point, channel, ItemRange::All, &mut |row| {
         if row.ordinal == ordinal {
             let op = ItemOp::Put(Data::New(row.to_payload()));
-            changes.push(ItemChange::new(row.slot, op, row.task));
+            changes.push(ItemChange::new(row.position, op, row.task));
         }
-        kept.insert(row.slot);
+        kept.insert(row.position);
         Ok(())
     })?;
     if let Some(before) = before {
         backend.items(before, channel, ItemRange::All, &mut |row| {
-            if !kept.contains(&row.slot) {
-                changes.push(ItemChange::new(row.slot, ItemOp::Remove, None));
+            if !kept.contains(&row.position) {
+                changes.push(ItemChange::new(row.position, ItemOp::Delete, None));
             }
             Ok(())
         })?;

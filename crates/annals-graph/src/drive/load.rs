@@ -110,7 +110,7 @@ fn read(graph: &Graph, thread: &Thread, point: &CheckpointRef) -> Result<Head, E
         each_item(thread, point, &name, |row| loader.item(channel, row))?;
         if !point.namespace.is_root()
             && graph.is_field(channel)
-            && let Some(of) = backend.shared_list(point, &name)?
+            && let Some(of) = backend.list_reference(point, &name)?
         {
             loader.shares(channel, of);
         }
@@ -185,7 +185,9 @@ fn base(
     }
     let point = CheckpointRef { thread: at.thread.clone(), namespace: of.namespace.clone(), checkpoint: of.checkpoint };
     let mut read = layout.initial();
-    each_item(thread, &point, &of.channel, |row| Ok(layout.load_item(&mut read, field, row.slot, row.payload())?))?;
+    each_item(thread, &point, &of.channel, |row| {
+        Ok(layout.load_item(&mut read, field, row.position, row.payload())?)
+    })?;
     Ok(layout.list(&read, field).map(|list| DeltaBase { list, is_own }))
 }
 

@@ -55,11 +55,11 @@ impl Changes {
     pub(crate) fn note(&mut self, channel: u32, value: ChangeValue, task: Option<u32>) {
         match (self.channels.get_mut(&channel), value) {
             (Some((ChangeValue::Items(old), last)), ChangeValue::Items(new)) => {
-                let replaced = |slot| new.iter().any(|change| change.slot == slot && change.op.is_of_slot());
-                if new.iter().any(|change| !change.op.is_of_slot()) {
-                    old.retain(|change| !change.op.is_of_slot());
+                let replaced = |slot| new.iter().any(|change| change.position == slot && change.op.is_of_position());
+                if new.iter().any(|change| !change.op.is_of_position()) {
+                    old.retain(|change| !change.op.is_of_position());
                 }
-                old.retain(|change| !change.op.is_of_slot() || !replaced(change.slot));
+                old.retain(|change| !change.op.is_of_position() || !replaced(change.position));
                 old.extend(new);
                 *last = task;
             }
@@ -290,7 +290,7 @@ fn write_channel(
         head.sends.clear();
         let mut items = Vec::new();
         if old > 0 {
-            items.push(ItemChange::new(0, ItemOp::Cut { end: old }, None));
+            items.push(ItemChange::new(0, ItemOp::DeleteRange { end: old }, None));
         }
         for write in writes {
             let slot = head.sends.len() as u64;
@@ -363,7 +363,7 @@ fn write_field(
             changes.note(channel, ChangeValue::Value(data), last);
         }
         Effect::Shared(at) => {
-            let share = given[at].clone().map(|of| ItemChange::new(0, ItemOp::Share(of), places[at].task));
+            let share = given[at].clone().map(|of| ItemChange::new(0, ItemOp::Reference(of), places[at].task));
             // What is recorded is given with the place at which it is stored.
             changes.note(channel, ChangeValue::Items(share.into_iter().collect()), last);
         }
@@ -377,8 +377,8 @@ fn write_field(
                     };
                     Ok(ItemChange::new(change.slot, ItemOp::Put(data), place.task))
                 }
-                ListOp::Remove => Ok(ItemChange::new(change.slot, ItemOp::Remove, last)),
-                ListOp::Cut { end } => Ok(ItemChange::new(change.slot, ItemOp::Cut { end }, last)),
+                ListOp::Remove => Ok(ItemChange::new(change.slot, ItemOp::Delete, last)),
+                ListOp::Cut { end } => Ok(ItemChange::new(change.slot, ItemOp::DeleteRange { end }, last)),
             });
             let items = items.collect::<Result<_, RunError>>()?;
             changes.note(channel, ChangeValue::Items(items), last);
@@ -433,7 +433,7 @@ fn idle(graph: &Graph, head: &mut Head, updated: &[u32], next: u64, changes: &mu
             if channel == graph.sends() {
                 let end = head.sends.len() as u64;
                 head.sends.clear();
-                let cut = ItemChange::new(0, ItemOp::Cut { end }, None);
+                let cut = ItemChange::new(0, ItemOp::DeleteRange { end }, None);
                 if record {
                     changes.note(channel, ChangeValue::Items(vec![cut]), None);
                 }

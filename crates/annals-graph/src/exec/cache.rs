@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::Map;
-use crate::base::hash::Summer;
+use crate::base::hash::ChecksumBuilder;
 use crate::base::{Codec, Encoded, ItemIndex, Payload, TaskId, Timestamp, Value, WriteValue, panic_text};
 use crate::graph::{CachePolicy, Graph, INPUT, task_labels};
 use crate::store::{Cache, CacheKey};
@@ -96,7 +96,7 @@ impl Machine {
             None if graph.entry => graph.layout.to_value(&self.head.state, INPUT as usize)?,
             None => given(graph, of.reads.as_deref(), &self.task_state(), &self.head.present)?,
         };
-        let mut sum = Summer::new();
+        let mut sum = ChecksumBuilder::new();
         sum.bytes(of.function.as_bytes())
             .maybe(of.body.child.as_ref().map(|child| child.name.as_bytes()))
             .bytes(&graph.shape);
@@ -116,7 +116,7 @@ pub(crate) fn call_entry(job: &CallJob) -> Option<CacheEntry> {
     // What holds for an entrypoint holds for the tasks it calls.
     let around = graph.entry.then(|| graph.nodes[0].settings.cache.as_ref()).flatten();
     let policy = job.call.cache.as_ref().or(around)?;
-    let mut sum = Summer::new();
+    let mut sum = ChecksumBuilder::new();
     sum.bytes(job.call.function.as_bytes());
     // An input that cannot be told from others, or that its key function chokes on, is not looked up.
     let key = key(sum, policy, &(job.call.input)()?).ok()?;
@@ -124,7 +124,7 @@ pub(crate) fn call_entry(job: &CallJob) -> Option<CacheEntry> {
 }
 
 /// Returns the key of an input, in hexadecimal digits; the reason if its function panics.
-fn key(mut sum: Summer, policy: &CachePolicy, input: &Value) -> Result<String, String> {
+fn key(mut sum: ChecksumBuilder, policy: &CachePolicy, input: &Value) -> Result<String, String> {
     match &policy.key {
         Some(own) => {
             let own = catch_unwind(AssertUnwindSafe(|| own(input))).map_err(|panic| panic_text(&*panic))?;
@@ -136,7 +136,7 @@ fn key(mut sum: Summer, policy: &CachePolicy, input: &Value) -> Result<String, S
 }
 
 /// Adds a value to a sum, with the members of objects in the order of their names: equal values sum alike.
-fn add(sum: &mut Summer, value: &Value) {
+fn add(sum: &mut ChecksumBuilder, value: &Value) {
     match value {
         Value::Null => _ = sum.int(0),
         Value::Bool(b) => _ = sum.int(1).int((*b).into()),
@@ -257,7 +257,7 @@ mod tests {
     use serde_json::json;
 
     fn of(value: Value) -> String {
-        key(Summer::new(), &CachePolicy::new(), &value).unwrap()
+        key(ChecksumBuilder::new(), &CachePolicy::new(), &value).unwrap()
     }
 
     #[test]
@@ -279,13 +279,13 @@ mod tests {
         keys.dedup();
         assert_eq!(keys.len(), count);
         let own = CachePolicy::new().key(|_| "");
-        assert_ne!(key(Summer::new(), &own, &Value::Null).unwrap(), of(Value::from("")));
+        assert_ne!(key(ChecksumBuilder::new(), &own, &Value::Null).unwrap(), of(Value::from("")));
     }
 
     #[test]
     fn a_key_that_panics_is_an_error() {
         let own = CachePolicy::new().key(|_| -> Vec<u8> { panic!("no key") });
-        assert_eq!(key(Summer::new(), &own, &Value::Null), Err("no key".into()));
+        assert_eq!(key(ChecksumBuilder::new(), &own, &Value::Null), Err("no key".into()));
     }
 
     #[test]

@@ -80,23 +80,25 @@ pub(super) fn fold(kept: Option<NewCheckpoint>, mut next: NewCheckpoint) -> NewC
 
 /// Adds later changes of a list: a slot has one operation, and what was put and is gone again was never there.
 pub(super) fn add_items(old: &mut Vec<ItemChange>, new: Vec<ItemChange>) {
-    let last = old.last().map_or(0, |change| change.slot);
-    let appends = |change: &ItemChange| matches!(change.op, ItemOp::Put(_)) && change.slot > last;
+    let last = old.last().map_or(0, |change| change.position);
+    let appends = |change: &ItemChange| matches!(change.op, ItemOp::Put(_)) && change.position > last;
     if new.iter().all(appends) {
         return old.extend(new);
     }
     for mut change in new {
-        if let ItemOp::Cut { end } = change.op {
+        if let ItemOp::DeleteRange { end } = change.op {
             old.retain(|old| match old.op {
-                ItemOp::Cut { end: before } => old.slot < change.slot || before > end,
-                _ => old.slot < change.slot || old.slot >= end,
+                ItemOp::DeleteRange { end: before } => old.position < change.position || before > end,
+                _ => old.position < change.position || old.position >= end,
             });
         } else {
-            let at = old.iter().position(|old| old.slot == change.slot && !matches!(old.op, ItemOp::Cut { .. }));
+            let at = old
+                .iter()
+                .position(|old| old.position == change.position && !matches!(old.op, ItemOp::DeleteRange { .. }));
             let was = at.map(|at| old.remove(at).op);
-            if matches!((was, &change.op), (Some(ItemOp::Put(_)), ItemOp::Remove)) {
+            if matches!((was, &change.op), (Some(ItemOp::Put(_)), ItemOp::Delete)) {
                 // The slot may be free in the parent; a cut does not mind.
-                change.op = ItemOp::Cut { end: change.slot + 1 };
+                change.op = ItemOp::DeleteRange { end: change.position + 1 };
             }
         }
         old.push(change);
@@ -112,16 +114,16 @@ mod tests {
     }
 
     fn cut(slot: u64, end: u64) -> ItemChange {
-        ItemChange::new(slot, ItemOp::Cut { end }, None)
+        ItemChange::new(slot, ItemOp::DeleteRange { end }, None)
     }
 
     #[test]
     fn later_changes_of_a_list_take_the_place_of_earlier_ones() {
-        let slots = |changes: &[ItemChange]| changes.iter().map(|change| change.slot).collect::<Vec<_>>();
+        let slots = |changes: &[ItemChange]| changes.iter().map(|change| change.position).collect::<Vec<_>>();
         let mut items = vec![put(3), put(4)];
         add_items(&mut items, vec![put(5)]);
         assert_eq!(slots(&items), [3, 4, 5]);
-        add_items(&mut items, vec![ItemChange::new(4, ItemOp::Remove, None)]);
+        add_items(&mut items, vec![ItemChange::new(4, ItemOp::Delete, None)]);
         assert_eq!(items[..], [put(3), put(5), cut(4, 5)]);
         add_items(&mut items, vec![cut(0, 6), put(0)]);
         assert_eq!(items, [cut(0, 6), put(0)]);

@@ -126,7 +126,7 @@ impl<'a> Loader<'a> {
                     found: "a list of items",
                 }));
             }
-            self.graph.layout.load_item(&mut self.head.state, channel as usize, row.slot, stored)?;
+            self.graph.layout.load_item(&mut self.head.state, channel as usize, row.position, stored)?;
         } else if channel == self.graph.sends() {
             self.head.sends.push(send_from(stored)?);
             self.head.present[channel as usize] = true;
@@ -151,7 +151,7 @@ impl<'a> Loader<'a> {
 
     /// Adds such a list to the input.
     pub(crate) fn input_list(&mut self, field: usize, of: ListRef, base: &DeltaBase) -> Result<(), RunError> {
-        let whole = ListDelta { of, removed: Vec::new(), slots: Vec::new(), items: Vec::new() };
+        let whole = ListDelta { of, removed: Vec::new(), positions: Vec::new(), items: Vec::new() };
         let write = self.graph.layout.decode_delta(field, &whole, &base.list, false)?;
         if let Some(input) = &mut self.head.input {
             input.writes.push_box(field, write);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::base::hash::{Sum, Summer};
+use crate::base::hash::{Checksum, ChecksumBuilder};
 use crate::base::limits::NAME_BYTES_MAX;
 use crate::state::{FieldKind, Layout};
 use crate::store::Cache;
@@ -119,7 +119,7 @@ pub(crate) struct Graph {
     /// The time limit of each superstep.
     pub(crate) step_timeout: Option<Duration>,
     /// A hash of its channels and edges: a cached result does not fit a graph with others.
-    pub(crate) shape: Sum,
+    pub(crate) shape: Checksum,
 }
 
 impl Graph {
@@ -392,8 +392,8 @@ impl Node {
 }
 
 /// Returns a hash of the parts of a graph that the writes of its nodes depend on.
-fn shape(channels: &[Arc<str>], nodes: &[Node]) -> Sum {
-    let mut sum = Summer::new();
+fn shape(channels: &[Arc<str>], nodes: &[Node]) -> Checksum {
+    let mut sum = ChecksumBuilder::new();
     channels.iter().for_each(|channel| _ = sum.bytes(channel.as_bytes()));
     for Node { out, body, .. } in nodes {
         sum.maybe(body.child.as_ref().map(|child| child.shape.as_slice()));

@@ -160,7 +160,7 @@ fn what_comes_of_a_list_is_told_by_what_differs() {
     let wrote = history.nth(1).unwrap().writes().unwrap();
     let write = wrote.iter().find(|write| &*write.channel == "messages").unwrap();
     let WriteValue::Delta(delta) = &write.value else { panic!("{write:?}") };
-    assert_eq!(delta.slots, [3, 20, 21]);
+    assert_eq!(delta.positions, [3, 20, 21]);
     assert!(delta.removed.iter().eq([&(5..6)]), "{:?}", delta.removed);
     let shown = write.to_value().unwrap();
     let items = shown.get("$delta").and_then(|delta| delta.get("items")).unwrap();
@@ -181,10 +181,10 @@ fn a_graph_inside_shows_its_whole_list_and_where_it_came_from() {
     assert_eq!(all.len(), 38);
     let tail = head.items("messages", ItemRange::Tail(3)).unwrap();
     assert_eq!(tail, all[35..]);
-    let some = head.items("messages", ItemRange::Slots(2, 6)).unwrap();
+    let some = head.items("messages", ItemRange::Positions(2, 6)).unwrap();
     assert_eq!(some, all[1..5]);
     assert_eq!(head.messages("messages", ItemRange::All).unwrap().len(), 38);
-    let of = thread.store().backend().shared_list(head.point(), "messages").unwrap().unwrap();
+    let of = thread.store().backend().list_reference(head.point(), "messages").unwrap().unwrap();
     assert!(of.namespace.is_root() && &*of.channel == "messages");
     let first = child.history().unwrap().nth(1).unwrap().unwrap();
     let changed = annals::history::diff(&first, &head).unwrap();

@@ -499,7 +499,7 @@ fn messages_are_found_by_what_the_index_knows() {
     );
     assert_eq!((found(all().text("irs")), found(all().text("blocks"))), (vec!["1".into()], vec!["4".into()]));
     assert_eq!(found(all().kind("tool").text("first")), Vec::<String>::new());
-    assert_eq!(head.messages("messages", ItemRange::Slots(1, 3)).unwrap().len(), 2);
+    assert_eq!(head.messages("messages", ItemRange::Positions(1, 3)).unwrap().len(), 2);
     assert_eq!(head.token_usage("messages").unwrap(), Usage::new(6, 8));
     assert!(head.messages("nothing", ItemRange::All).unwrap().is_empty());
 }

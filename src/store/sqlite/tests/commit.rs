@@ -59,7 +59,7 @@ fn a_repeat_succeeds_and_other_content_is_a_duplicate() {
     )];
     second.checkpoints[0]
         .changes
-        .push(list(1, vec![ItemChange { slot: 0, op: ItemOp::Put(of_write(a.id, 1, 0)), task: Some(0) }]));
+        .push(list(1, vec![ItemChange { position: 0, op: ItemOp::Put(of_write(a.id, 1, 0)), task: Some(0) }]));
     second.checkpoints[0].changes.push(Change {
         channel: "q".into(),
         version: 1,

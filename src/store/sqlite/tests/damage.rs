@@ -23,8 +23,10 @@ fn damaged(harm: &str) -> (Bench, CheckpointRef) {
     bench.store.commit(&batch).unwrap();
     let mut tip = first.id;
     for n in 1..70_u64 {
-        let changes =
-            vec![value("x", n + 1, plain(&[n as u8])), list(n + 1, vec![put(n + 1, "more"), cut(n / 2, n / 2 + 1)])];
+        let changes = vec![
+            value("x", n + 1, plain(&[n as u8])),
+            list(n + 1, vec![put(n + 1, "more"), delete_range(n / 2, n / 2 + 1)]),
+        ];
         tip = bench.add(&t, Some(tip), changes);
     }
     assert_eq!(bench.check(), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! Lineages: forks that never see each other, cuts, anchors, and state at every point.
+//! Lineages: forks that never see each other, ranges, anchors, and state at every point.
 
 use super::*;
 use crate::store::record::ChannelValue;
@@ -20,8 +20,8 @@ fn forks_of_one_checkpoint_never_see_each_other() {
     assert_eq!(texts(bench.items(&at(&t, left), ItemRange::All)), ["root", "shared", "left"]);
     assert_eq!(texts(bench.items(&at(&t, right), ItemRange::All)), ["root", "right"]);
     assert_eq!(texts(bench.items(&at(&other, fork), ItemRange::All)), ["changed", "shared", "left"]);
-    assert_eq!(texts(bench.items(&at(&other, fork), ItemRange::Slots(1, 2))), ["shared"]);
-    assert_eq!(texts(bench.items(&at(&other, fork), ItemRange::Slots(2, u64::MAX))), ["left"]);
+    assert_eq!(texts(bench.items(&at(&other, fork), ItemRange::Positions(1, 2))), ["shared"]);
+    assert_eq!(texts(bench.items(&at(&other, fork), ItemRange::Positions(2, u64::MAX))), ["left"]);
     let state = bench.store.state(&at(&t, right)).unwrap();
     assert_eq!(state.channels[1].value, ChannelValue::Value(plain(&[0])));
     assert_eq!(state.checkpoint.parent, Some(root));
@@ -35,12 +35,12 @@ fn forks_of_one_checkpoint_never_see_each_other() {
 fn twenty_nested_forks_read_their_own_history() {
     let mut bench = Bench::new();
     let t = thread("a");
-    let mut tip = bench.add(&t, None, vec![list(1, (0..100).map(|slot| put(slot, "base")).collect())]);
+    let mut tip = bench.add(&t, None, vec![list(1, (0..100).map(|position| put(position, "base")).collect())]);
     let mut expected: Vec<String> = vec!["base".into(); 100];
     let mut points = vec![(tip, expected.clone())];
     for n in 0..20_u64 {
         // Something on the old branch makes the next child of `tip` a fork.
-        bench.add(&t, Some(tip), vec![list(90 + n, vec![cut(0, 1_000), put(5_000 + n, "lost")])]);
+        bench.add(&t, Some(tip), vec![list(90 + n, vec![delete_range(0, 1_000), put(5_000 + n, "lost")])]);
         tip = bench.add(&t, Some(tip), vec![list(2 + n, vec![put(n, "fork"), put(100 + n, "new")])]);
         expected[n as usize] = "fork".into();
         expected.push("new".into());
@@ -62,18 +62,24 @@ fn twenty_nested_forks_read_their_own_history() {
 fn a_cut_comes_before_the_puts_of_its_change() {
     let mut bench = Bench::new();
     let t = thread("a");
-    let a = bench.add(&t, None, vec![list(1, (0..10).map(|slot| put(slot, "old")).collect())]);
-    let b = bench.add(&t, Some(a), vec![list(2, vec![put(3, "kept"), cut(0, 5), cut(7, 8), put(10, "new")])]);
-    let slots = |id| -> Vec<u64> { bench.items(&at(&t, id), ItemRange::All).iter().map(|(slot, _)| *slot).collect() };
-    assert_eq!(slots(b), [3, 5, 6, 8, 9, 10]);
-    assert_eq!(slots(a), (0..10).collect::<Vec<_>>());
-    let c = bench.add(&t, Some(b), vec![list(3, vec![cut(4, u64::MAX), put(11, "again")])]);
+    let a = bench.add(&t, None, vec![list(1, (0..10).map(|position| put(position, "old")).collect())]);
+    let b = bench.add(
+        &t,
+        Some(a),
+        vec![list(2, vec![put(3, "kept"), delete_range(0, 5), delete_range(7, 8), put(10, "new")])],
+    );
+    let positions =
+        |id| -> Vec<u64> { bench.items(&at(&t, id), ItemRange::All).iter().map(|(position, _)| *position).collect() };
+    assert_eq!(positions(b), [3, 5, 6, 8, 9, 10]);
+    assert_eq!(positions(a), (0..10).collect::<Vec<_>>());
+    let c = bench.add(&t, Some(b), vec![list(3, vec![delete_range(4, u64::MAX), put(11, "again")])]);
     let d = bench.add(&t, Some(c), vec![empty("messages", 4)]);
     let e = bench.add(&t, Some(d), vec![list(5, vec![put(12, "after")])]);
-    let slots = |id| -> Vec<u64> { bench.items(&at(&t, id), ItemRange::All).iter().map(|(slot, _)| *slot).collect() };
-    assert_eq!(slots(c), [3, 11]);
-    assert_eq!(slots(d), [0_u64; 0], "a list that became empty has no items");
-    assert_eq!(slots(e), [12]);
+    let positions =
+        |id| -> Vec<u64> { bench.items(&at(&t, id), ItemRange::All).iter().map(|(position, _)| *position).collect() };
+    assert_eq!(positions(c), [3, 11]);
+    assert_eq!(positions(d), [0_u64; 0], "a list that became empty has no items");
+    assert_eq!(positions(e), [12]);
     assert_eq!(bench.items(&at(&t, e), ItemRange::Tail(5)).len(), 1);
     assert_eq!(bench.check(), Vec::<String>::new());
 }

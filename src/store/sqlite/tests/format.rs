@@ -84,7 +84,7 @@ fn views_show_what_was_stored() {
                 write(-1, "__error__", WriteValue::One(plain(&[0xa1, b'e']))),
             ],
         )],
-        changes: vec![list(3, vec![ItemChange { slot: 0, op: ItemOp::Put(of_write(a.id, 0, 0)), task: Some(0) }])],
+        changes: vec![list(3, vec![ItemChange { position: 0, op: ItemOp::Put(of_write(a.id, 0, 0)), task: Some(0) }])],
         ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 1, Some(&first.id)))
     };
     let mut batch = Batch::new(t.clone(), Namespace::root(), None);

@@ -65,7 +65,7 @@ impl Bench {
         self.store.check().unwrap().problems
     }
 
-    /// Returns (slot, text) of the items.
+    /// Returns (position, text) of the items.
     pub(super) fn items(&self, at: &CheckpointRef, range: ItemRange) -> Vec<(u64, String)> {
         items(&self.store, at, range)
     }
@@ -75,7 +75,7 @@ pub(super) fn items(store: &SqliteBackend, at: &CheckpointRef, range: ItemRange)
     let mut items = Vec::new();
     let mut visit = |row: crate::store::record::ItemRow<'_>| {
         let text = row.index.and_then(|index| index.text).map_or_else(|| format!("{:?}", row.data), str::to_owned);
-        items.push((row.slot, text));
+        items.push((row.position, text));
         Ok(())
     };
     store.items(at, "messages", range, &mut visit).unwrap();
@@ -129,16 +129,16 @@ pub(super) fn list(version: u64, items: Vec<ItemChange>) -> Change {
     Change { channel: "messages".into(), version, value: ChangeValue::Items(items), task: None }
 }
 
-pub(super) fn put(slot: u64, text: &str) -> ItemChange {
-    ItemChange { slot, op: ItemOp::Put(Data::New(message(&format!("m{slot}"), text))), task: None }
+pub(super) fn put(position: u64, text: &str) -> ItemChange {
+    ItemChange { position, op: ItemOp::Put(Data::New(message(&format!("m{position}"), text))), task: None }
 }
 
-pub(super) fn remove(slot: u64) -> ItemChange {
-    ItemChange { slot, op: ItemOp::Remove, task: None }
+pub(super) fn remove(position: u64) -> ItemChange {
+    ItemChange { position, op: ItemOp::Delete, task: None }
 }
 
-pub(super) fn cut(slot: u64, end: u64) -> ItemChange {
-    ItemChange { slot, op: ItemOp::Cut { end }, task: None }
+pub(super) fn delete_range(position: u64, end: u64) -> ItemChange {
+    ItemChange { position, op: ItemOp::DeleteRange { end }, task: None }
 }
 
 pub(super) fn write(index: i32, channel: &str, value: WriteValue) -> NewWrite {

@@ -55,7 +55,7 @@ fn a_checkpoint_with_everything_comes_back() {
         writes(first.id, &b, vec![write(0, "messages", WriteValue::Items(vec![message("y", "two")]))]),
     ];
     let puts = (0..4).map(|part| ItemChange {
-        slot: u64::from(part) + 1,
+        position: u64::from(part) + 1,
         op: ItemOp::Put(of_write(a.id, 0, part)),
         task: Some(0),
     });
@@ -101,7 +101,7 @@ fn a_checkpoint_with_everything_comes_back() {
 
     let mut back = Vec::new();
     let mut visit = |row: crate::store::record::ItemRow<'_>| {
-        back.push((row.slot, row.ordinal, row.task, row.to_payload()));
+        back.push((row.position, row.ordinal, row.task, row.to_payload()));
         Ok(())
     };
     bench.store.items(&at(&t, second.id), "messages", ItemRange::All, &mut visit).unwrap();
@@ -152,7 +152,7 @@ fn bytes_of_a_write_are_stored_once() {
     )];
     bench.store.commit(&batch).unwrap();
     let change = |channel: &str, value| Change { channel: channel.into(), version: 1, value, task: Some(0) };
-    let put = ItemChange { slot: 0, op: ItemOp::Put(of_write(a.id, 0, 0)), task: Some(0) };
+    let put = ItemChange { position: 0, op: ItemOp::Put(of_write(a.id, 0, 0)), task: Some(0) };
     let mut second = NewCheckpoint {
         parent: Some(Parent::Local(first.id)),
         changes: vec![

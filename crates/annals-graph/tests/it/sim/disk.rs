@@ -171,9 +171,9 @@ impl Backend for Disk {
         self.inner.items(at, channel, range, visit)
     }
 
-    fn shared_list(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
+    fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
         self.alive()?;
-        self.inner.shared_list(at, channel)
+        self.inner.list_reference(at, channel)
     }
 
     fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {

@@ -6,7 +6,7 @@ use super::names::Kind;
 use super::read::View;
 use super::sql;
 use super::write::{Tx, find as find_checkpoint, not_found};
-use crate::base::limits::SHARED_LISTS_MAX;
+use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::base::value::decode_bytes;
 use crate::base::{CheckpointId, Encoded, Namespace, ThreadId, Value};
 use crate::store::batch::{ListDelta, ListRef, Payload};
@@ -21,21 +21,21 @@ pub(super) fn find(tx: &mut Tx<'_>, of: &ListRef) -> Res<i64> {
     let seq = seq.ok_or_else(|| not_found(thread, &of.checkpoint))?;
     let view = View { conn: tx.conn, names: &tx.caches.names };
     let mut below = view.list_of(seq, &of.channel)?;
-    for _ in 0..SHARED_LISTS_MAX {
-        match below.and_then(|list| list.shares) {
-            Some(shares) => below = view.list_at(shares.seq, shares.channel)?,
+    for _ in 0..LIST_REFERENCES_MAX {
+        match below.and_then(|list| list.reference) {
+            Some(reference) => below = view.list_at(reference.seq, reference.channel)?,
             None => return Ok(seq),
         }
     }
-    Err(invalid("list.of", format!("more than {SHARED_LISTS_MAX} lists lie below one another")))
+    Err(invalid("list.of", format!("more than {LIST_REFERENCES_MAX} lists lie below one another")))
 }
 
 impl<'a> View<'a> {
     /// Returns what the list of a channel began as, if that is another one.
-    pub(super) fn shared_list(self, at: &CheckpointRef, channel: &str) -> Res<Option<ListRef>> {
+    pub(super) fn list_reference(self, at: &CheckpointRef, channel: &str) -> Res<Option<ListRef>> {
         let (seq, ..) = self.place(at)?;
-        let shares = self.list_of(seq, channel)?.and_then(|list| list.shares);
-        shares.map(|shares| self.list_ref(shares.seq, shares.channel).map(|(_, of)| of)).transpose()
+        let reference = self.list_of(seq, channel)?.and_then(|list| list.reference);
+        reference.map(|reference| self.list_ref(reference.seq, reference.channel).map(|(_, of)| of)).transpose()
     }
 
     fn list_of(self, seq: i64, channel: &str) -> Res<Option<List<'a>>> {
@@ -67,7 +67,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns what stands before the items of a delta: of which list, the removed ranges, and the slots of the items.
+/// Returns what stands before the items of a delta: of which list, the removed ranges, and the positions of the items.
 pub(super) fn header(delta: &ListDelta) -> Payload {
     let number = |n: u64| Value::from(n);
     let removed = delta.removed.iter().flat_map(|range| [number(range.start), number(range.end)]);
@@ -76,7 +76,7 @@ pub(super) fn header(delta: &ListDelta) -> Payload {
         Value::Bytes(delta.of.checkpoint.as_bytes().to_vec()),
         Value::from(&*delta.of.channel),
         Value::List(removed.collect()),
-        Value::List(delta.slots.iter().copied().map(number).collect()),
+        Value::List(delta.positions.iter().copied().map(number).collect()),
     ]);
     // Numbers and names always encode.
     Encoded::encode(&header).map(Payload::from).unwrap_or_default()
@@ -85,7 +85,7 @@ pub(super) fn header(delta: &ListDelta) -> Payload {
 /// Reads what stands before the items of a delta.
 pub(super) fn from_header(payload: &Payload) -> Option<ListDelta> {
     let header: Vec<Value> = decode_bytes(payload.codec, &payload.data).ok()?;
-    let [namespace, Value::Bytes(id), channel, removed, slots] = header.as_slice() else { return None };
+    let [namespace, Value::Bytes(id), channel, removed, positions] = header.as_slice() else { return None };
     let numbers = |list: &Value| {
         let number = |n: &Value| n.as_int().and_then(|n| u64::try_from(n).ok());
         list.as_list()?.iter().map(number).collect::<Option<Vec<u64>>>()
@@ -97,5 +97,5 @@ pub(super) fn from_header(payload: &Payload) -> Option<ListDelta> {
         channel: channel.as_str()?.into(),
     };
     let removed = removed.chunks(2).map(|pair| Some(*pair.first()?..*pair.get(1)?)).collect::<Option<_>>()?;
-    Some(ListDelta { of, removed, slots: numbers(slots)?, items: Vec::new() })
+    Some(ListDelta { of, removed, positions: numbers(positions)?, items: Vec::new() })
 }

@@ -1,10 +1,10 @@
-//! Sums: the check of one payload, its hash, and the chained sums of checkpoints and sets of writes.
+//! Sums: the check of one payload, its hash, and the chained checksums of checkpoints and sets of writes.
 //!
 //! The order of the fields is specified in `docs/format.md`. The writer and `check` fill the same structures, one from
-//! a batch and one from rows, so that both sum alike.
+//! a batch and one from rows, so that both checksum alike.
 
-use super::changes::SHARE;
-use crate::base::hash::{Sum, Summer, check64};
+use super::changes::REFERENCE;
+use crate::base::hash::{Checksum, ChecksumBuilder, check64};
 use crate::base::{CheckpointId, Codec, Namespace, TaskId};
 use crate::store::batch::{ListRef, Payload, Seen};
 use crate::store::record::{ItemIndexRef, TaskKind, TaskRecord};
@@ -35,13 +35,13 @@ trait Fields {
     }
 }
 
-impl Fields for Summer {
+impl Fields for ChecksumBuilder {
     fn int(&mut self, field: i64) {
-        Summer::int(self, field);
+        ChecksumBuilder::int(self, field);
     }
 
     fn bytes(&mut self, field: &[u8]) {
-        Summer::bytes(self, field);
+        ChecksumBuilder::bytes(self, field);
     }
 }
 
@@ -74,7 +74,7 @@ impl<'a> PayloadRef<'a> {
         Self { codec: payload.codec, data: &payload.data, index }
     }
 
-    /// Visits the fields in the order of [`Payload::sum_into`].
+    /// Visits the fields in the order of [`Payload::add_to_checksum`].
     fn fields(&self, out: &mut impl Fields) {
         out.int(i64::from(self.codec.to_tag()));
         out.bytes(self.data);
@@ -100,11 +100,11 @@ impl<'a> PayloadRef<'a> {
         check64(room) as i64
     }
 
-    /// Returns the BLAKE3 hash by which sums cover the payload.
-    pub(super) fn hash(&self) -> Sum {
-        let mut sum = Summer::new();
-        self.fields(&mut sum);
-        sum.finish()
+    /// Returns the BLAKE3 hash by which checksums cover the payload.
+    pub(super) fn hash(&self) -> Checksum {
+        let mut checksum = ChecksumBuilder::new();
+        self.fields(&mut checksum);
+        checksum.finish()
     }
 
     /// Returns an owned copy.
@@ -162,54 +162,54 @@ fn entry_fields(check: &mut Xxh3, expires_at: Option<i64>, (codec, data): Encode
     check.digest() as i64
 }
 
-/// A write as a sum covers it.
+/// A write as a checksum covers it.
 #[derive(Clone, Debug)]
-pub(super) struct WriteSum {
+pub(super) struct WriteChecksum {
     pub(super) task: TaskId,
     pub(super) path: Arc<str>,
     pub(super) index: i64,
     pub(super) part: i64,
     pub(super) channel: Arc<str>,
-    pub(super) value: Option<Sum>,
+    pub(super) value: Option<Checksum>,
 }
 
-/// A change as a sum covers it.
+/// A change as a checksum covers it.
 #[derive(Clone, Debug)]
-pub(super) struct ChangeSum {
+pub(super) struct ChangeChecksum {
     pub(super) channel: Arc<str>,
     pub(super) version: i64,
     pub(super) kind: i64,
     pub(super) task: Option<u32>,
-    pub(super) value: Option<Sum>,
-    /// Cuts in their order, then puts and removes by slot.
-    pub(super) items: Vec<ItemSum>,
+    pub(super) value: Option<Checksum>,
+    /// DeletedRanges in their order, then puts and removes by position.
+    pub(super) items: Vec<ItemChecksum>,
 }
 
-/// An item operation as a sum covers it.
+/// An item operation as a checksum covers it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ItemSum {
+pub(super) struct ItemChecksum {
     pub(super) op: i64,
-    pub(super) slot: u64,
+    pub(super) position: u64,
     pub(super) end: u64,
     pub(super) task: Option<u32>,
-    pub(super) value: Option<Sum>,
+    pub(super) value: Option<Checksum>,
 }
 
-impl ItemSum {
-    /// Makes the sum of a list that begins as another one.
-    pub(super) fn of_share(of: &ListRef, task: Option<u32>) -> Self {
-        let mut sum = Summer::new();
-        sum.bytes(of.namespace.as_str().as_bytes()).bytes(of.checkpoint.as_bytes()).bytes(of.channel.as_bytes());
-        Self { op: SHARE, slot: 0, end: 0, task, value: Some(sum.finish()) }
+impl ItemChecksum {
+    /// Makes the checksum of a list that begins as another one.
+    pub(super) fn of_reference(of: &ListRef, task: Option<u32>) -> Self {
+        let mut checksum = ChecksumBuilder::new();
+        checksum.bytes(of.namespace.as_str().as_bytes()).bytes(of.checkpoint.as_bytes()).bytes(of.channel.as_bytes());
+        Self { op: REFERENCE, position: 0, end: 0, task, value: Some(checksum.finish()) }
     }
 }
 
-/// Everything the sum of a checkpoint covers.
-pub(super) struct CheckpointSum<'a> {
+/// Everything the checksum of a checkpoint covers.
+pub(super) struct CheckpointChecksum<'a> {
     pub(super) thread: &'a str,
     pub(super) namespace: &'a str,
     pub(super) id: &'a [u8; 16],
-    pub(super) parent: Option<Sum>,
+    pub(super) parent: Option<Checksum>,
     pub(super) step: i64,
     pub(super) source: i64,
     pub(super) created_at: i64,
@@ -217,50 +217,50 @@ pub(super) struct CheckpointSum<'a> {
     pub(super) metadata: Option<&'a str>,
     pub(super) parents: &'a [(Namespace, CheckpointId)],
     pub(super) tasks: &'a [TaskRecord],
-    pub(super) consumed: Vec<WriteSum>,
-    pub(super) changes: Vec<ChangeSum>,
+    pub(super) consumed: Vec<WriteChecksum>,
+    pub(super) changes: Vec<ChangeChecksum>,
     pub(super) seen: Vec<Seen>,
 }
 
-impl CheckpointSum<'_> {
-    /// Returns the sum. Lists whose order means nothing are brought into one order first.
-    pub(super) fn finish(mut self) -> Sum {
+impl CheckpointChecksum<'_> {
+    /// Returns the checksum. Lists whose order means nothing are brought into one order first.
+    pub(super) fn finish(mut self) -> Checksum {
         self.consumed.sort_by_key(|write| (write.task, write.index, write.part));
         self.changes.sort_by(|a, b| a.channel.cmp(&b.channel));
         self.seen.sort_by(|a, b| a.node.cmp(&b.node));
-        let mut sum = Summer::new();
-        sum.bytes(self.thread.as_bytes()).bytes(self.namespace.as_bytes()).bytes(self.id);
-        sum.maybe(self.parent.as_ref().map(<[u8; 16]>::as_slice));
-        sum.int(self.step).int(self.source).int(self.created_at);
-        sum.maybe(self.run).maybe(self.metadata.map(str::as_bytes));
-        sum.int(self.parents.len() as i64);
-        self.parents.iter().for_each(|(path, id)| _ = sum.bytes(path.as_str().as_bytes()).bytes(id.as_bytes()));
-        sum_tasks(&mut sum, self.tasks);
-        sum.int(self.consumed.len() as i64);
-        self.consumed.iter().for_each(|write| write.sum_into(&mut sum));
-        sum.int(self.changes.len() as i64);
-        self.changes.iter().for_each(|change| change.sum_into(&mut sum));
-        sum.int(self.seen.len() as i64);
+        let mut checksum = ChecksumBuilder::new();
+        checksum.bytes(self.thread.as_bytes()).bytes(self.namespace.as_bytes()).bytes(self.id);
+        checksum.maybe(self.parent.as_ref().map(<[u8; 16]>::as_slice));
+        checksum.int(self.step).int(self.source).int(self.created_at);
+        checksum.maybe(self.run).maybe(self.metadata.map(str::as_bytes));
+        checksum.int(self.parents.len() as i64);
+        self.parents.iter().for_each(|(path, id)| _ = checksum.bytes(path.as_str().as_bytes()).bytes(id.as_bytes()));
+        checksum_tasks(&mut checksum, self.tasks);
+        checksum.int(self.consumed.len() as i64);
+        self.consumed.iter().for_each(|write| write.add_to_checksum(&mut checksum));
+        checksum.int(self.changes.len() as i64);
+        self.changes.iter().for_each(|change| change.add_to_checksum(&mut checksum));
+        checksum.int(self.seen.len() as i64);
         for seen in &self.seen {
-            sum.bytes(seen.node.as_bytes()).int(seen.versions.len() as i64);
+            checksum.bytes(seen.node.as_bytes()).int(seen.versions.len() as i64);
             for (channel, version) in &seen.versions {
-                sum.bytes(channel.as_bytes()).int(*version as i64);
+                checksum.bytes(channel.as_bytes()).int(*version as i64);
             }
         }
-        sum.finish()
+        checksum.finish()
     }
 }
 
-fn sum_tasks(sum: &mut Summer, tasks: &[TaskRecord]) {
-    sum.int(tasks.len() as i64);
+fn checksum_tasks(checksum: &mut ChecksumBuilder, tasks: &[TaskRecord]) {
+    checksum.int(tasks.len() as i64);
     for task in tasks {
-        sum.bytes(task.id.as_bytes()).bytes(task.name.as_bytes());
+        checksum.bytes(task.id.as_bytes()).bytes(task.name.as_bytes());
         match &task.kind {
             TaskKind::Pull { triggers } => {
-                sum.int(0).int(triggers.len() as i64);
-                triggers.iter().for_each(|trigger| _ = sum.bytes(trigger.as_bytes()));
+                checksum.int(0).int(triggers.len() as i64);
+                triggers.iter().for_each(|trigger| _ = checksum.bytes(trigger.as_bytes()));
             }
-            TaskKind::Push { index } => _ = sum.int(1).int(i64::from(*index)),
+            TaskKind::Push { index } => _ = checksum.int(1).int(i64::from(*index)),
         }
     }
 }
@@ -269,30 +269,30 @@ fn task_or_none(task: Option<u32>) -> i64 {
     task.map_or(-1, i64::from)
 }
 
-impl WriteSum {
-    fn sum_into(&self, sum: &mut Summer) {
-        sum.bytes(self.task.as_bytes()).bytes(self.path.as_bytes()).int(self.index).int(self.part);
-        sum.bytes(self.channel.as_bytes()).maybe(self.value.as_ref().map(<[u8; 16]>::as_slice));
+impl WriteChecksum {
+    fn add_to_checksum(&self, checksum: &mut ChecksumBuilder) {
+        checksum.bytes(self.task.as_bytes()).bytes(self.path.as_bytes()).int(self.index).int(self.part);
+        checksum.bytes(self.channel.as_bytes()).maybe(self.value.as_ref().map(<[u8; 16]>::as_slice));
     }
 }
 
-impl ChangeSum {
-    fn sum_into(&self, sum: &mut Summer) {
-        sum.bytes(self.channel.as_bytes()).int(self.version).int(self.kind).int(task_or_none(self.task));
-        sum.maybe(self.value.as_ref().map(<[u8; 16]>::as_slice)).int(self.items.len() as i64);
+impl ChangeChecksum {
+    fn add_to_checksum(&self, checksum: &mut ChecksumBuilder) {
+        checksum.bytes(self.channel.as_bytes()).int(self.version).int(self.kind).int(task_or_none(self.task));
+        checksum.maybe(self.value.as_ref().map(<[u8; 16]>::as_slice)).int(self.items.len() as i64);
         for item in &self.items {
-            sum.int(item.op).int(item.slot as i64).int(item.end as i64).int(task_or_none(item.task));
-            sum.maybe(item.value.as_ref().map(<[u8; 16]>::as_slice));
+            checksum.int(item.op).int(item.position as i64).int(item.end as i64).int(task_or_none(item.task));
+            checksum.maybe(item.value.as_ref().map(<[u8; 16]>::as_slice));
         }
     }
 }
 
-/// Returns the sum of a run of writes stored on its own, chained to the checkpoint whose task wrote.
-pub(super) fn writes_sum(checkpoint: &Sum, writes: &[WriteSum]) -> Sum {
-    let mut sum = Summer::new();
-    sum.bytes(checkpoint).int(writes.len() as i64);
-    writes.iter().for_each(|write| write.sum_into(&mut sum));
-    sum.finish()
+/// Returns the checksum of a run of writes stored on its own, chained to the checkpoint whose task wrote.
+pub(super) fn writes_checksum(checkpoint: &Checksum, writes: &[WriteChecksum]) -> Checksum {
+    let mut checksum = ChecksumBuilder::new();
+    checksum.bytes(checkpoint).int(writes.len() as i64);
+    writes.iter().for_each(|write| write.add_to_checksum(&mut checksum));
+    checksum.finish()
 }
 
 #[cfg(test)]
@@ -301,14 +301,14 @@ mod tests {
     use crate::store::batch::ItemIndex;
 
     #[test]
-    fn a_borrowed_payload_sums_like_an_owned_one() {
+    fn a_borrowed_payload_hashes_like_an_owned_one() {
         let index =
             ItemIndex { id: Some("i".into()), text: Some("t".into()), input_tokens: Some(3), ..ItemIndex::default() };
         for index in [None, Some(Box::new(ItemIndex::default())), Some(Box::new(index))] {
             let payload = Payload { codec: Codec::Foreign(9), data: vec![1, 2], index };
-            let mut sum = Summer::new();
-            payload.sum_into(&mut sum);
-            assert_eq!(PayloadRef::of(&payload).hash(), sum.finish());
+            let mut checksum = ChecksumBuilder::new();
+            payload.add_to_checksum(&mut checksum);
+            assert_eq!(PayloadRef::of(&payload).hash(), checksum.finish());
             assert_eq!(PayloadRef::of(&payload).to_payload(), payload);
             let large = Payload { data: vec![1; GATHERED_BYTES_MAX + 1], ..payload };
             let mut gathered = Vec::new();

@@ -1,9 +1,9 @@
 //! Lists that begin as other ones, and writes that say what differs from one.
 
 use super::build::{
-    Draft, Place, bytes, clean, commit, cut, id, items, put, refused_for, remove, root_of, task, writes,
+    Draft, Place, bytes, clean, commit, delete_range, id, items, put, refused_for, remove, root_of, task, writes,
 };
-use crate::base::limits::SHARED_LISTS_MAX;
+use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::store::backend::Backend;
 use crate::store::batch::{ItemChange, ItemOp, ListDelta, ListRef, NewWrite, WriteValue};
 use crate::store::error::StoreError;
@@ -14,14 +14,14 @@ fn list_of(place: &Place, n: u64, channel: &str) -> ListRef {
     ListRef { namespace: place.namespace.clone(), checkpoint: id(n), channel: channel.into() }
 }
 
-fn share(place: &Place, n: u64) -> ItemChange {
-    ItemChange { slot: 0, op: ItemOp::Share(list_of(place, n, "list")), task: None }
+fn reference(place: &Place, n: u64) -> ItemChange {
+    ItemChange { position: 0, op: ItemOp::Reference(list_of(place, n, "list")), task: None }
 }
 
 /// Returns a place whose checkpoints 1 and 2 hold lists, and one inside it.
 fn started(backend: &dyn Backend) -> (Place, Place) {
-    let place = root_of("shares");
-    let first = Draft::root(1).items("list", 1, (0..6).map(|slot| put(slot, slot.to_string())).collect());
+    let place = root_of("reference");
+    let first = Draft::root(1).items("list", 1, (0..6).map(|position| put(position, position.to_string())).collect());
     place.add(backend, None, first.tasks(&["a"]));
     place.add(backend, Some(1), Draft::on(2, 1).items("list", 2, vec![remove(1), put(6, "6")]).tasks(&["a"]));
     (place.clone(), place.inside("a:1"))
@@ -30,9 +30,9 @@ fn started(backend: &dyn Backend) -> (Place, Place) {
 pub(super) fn operations(backend: &dyn Backend) {
     let (place, inside) = started(backend);
     inside.add(backend, None, Draft::root(3).tasks(&["a"]));
-    inside.add(backend, Some(3), Draft::on(4, 3).items("list", 1, vec![share(&place, 2), put(7, "new")]).by(0));
+    inside.add(backend, Some(3), Draft::on(4, 3).items("list", 1, vec![reference(&place, 2), put(7, "new")]).by(0));
     inside.add(backend, Some(4), Draft::on(5, 4).items("list", 2, vec![put(3, "three"), remove(6), put(8, "8")]));
-    inside.add(backend, Some(5), Draft::on(6, 5).items("list", 3, vec![cut(0, 3), put(2, "again")]));
+    inside.add(backend, Some(5), Draft::on(6, 5).items("list", 3, vec![delete_range(0, 3), put(2, "again")]));
     let list = |n| inside.list(backend, n, ItemRange::All);
     assert_eq!(list(4), "0=0 2=2 3=3 4=4 5=5 6=6 7=new");
     assert_eq!(list(5), "0=0 2=2 3=three 4=4 5=5 7=new 8=8");
@@ -42,11 +42,11 @@ pub(super) fn operations(backend: &dyn Backend) {
     assert_eq!(tail(5, 4), "4=4 5=5 7=new 8=8");
     assert_eq!(tail(6, 5), "3=three 4=4 5=5 7=new 8=8");
     assert_eq!(tail(6, 100), list(6));
-    assert_eq!(inside.list(backend, 5, ItemRange::Slots(2, 7)), "2=2 3=three 4=4 5=5");
+    assert_eq!(inside.list(backend, 5, ItemRange::Positions(2, 7)), "2=2 3=three 4=4 5=5");
     let ordinals: Vec<_> = items(backend, &inside.point(5), "list", ItemRange::All).into_iter().collect();
-    let ordinals: Vec<_> = ordinals.iter().map(|(slot, ordinal, _)| (*slot, *ordinal)).collect();
+    let ordinals: Vec<_> = ordinals.iter().map(|(position, ordinal, _)| (*position, *ordinal)).collect();
     let expected = [(0, 1), (2, 1), (3, 2), (4, 1), (5, 1), (7, 1), (8, 2)];
-    assert_eq!(ordinals, expected, "what is shared came with the checkpoint that shares it");
+    assert_eq!(ordinals, expected, "what is shared came with the checkpoint that reference it");
     let mut tasks = Vec::new();
     let visited = backend.items(&inside.point(4), "list", ItemRange::All, &mut |row| {
         tasks.push(row.task);
@@ -55,26 +55,26 @@ pub(super) fn operations(backend: &dyn Backend) {
     visited.expect("reads items");
     assert_eq!(tasks, [Some(0); 7], "and of its task");
     // The list around goes its own way.
-    place.add(backend, Some(2), Draft::on(7, 2).items("list", 3, vec![cut(0, 100), put(100, "other")]));
+    place.add(backend, Some(2), Draft::on(7, 2).items("list", 3, vec![delete_range(0, 100), put(100, "other")]));
     assert_eq!(list(5), "0=0 2=2 3=three 4=4 5=5 7=new 8=8");
     assert_eq!(place.list(backend, 7, ItemRange::All), "100=other");
-    let of = |n| backend.shared_list(&inside.point(n), "list").expect("reads a state");
+    let of = |n| backend.list_reference(&inside.point(n), "list").expect("reads a state");
     assert_eq!((of(3), of(6)), (None, Some(list_of(&place, 2, "list"))));
-    assert_eq!(backend.shared_list(&place.point(2), "list").expect("reads a state"), None);
-    assert_eq!(backend.shared_list(&inside.point(6), "nothing").expect("reads a state"), None);
+    assert_eq!(backend.list_reference(&place.point(2), "list").expect("reads a state"), None);
+    assert_eq!(backend.list_reference(&inside.point(6), "nothing").expect("reads a state"), None);
     clean(backend);
 }
 
 pub(super) fn below_one_another(backend: &dyn Backend) {
     let (place, inside) = started(backend);
     let deep = inside.inside("a:1|b:2");
-    inside.add(backend, None, Draft::root(3).items("list", 1, vec![share(&place, 1), put(9, "own"), remove(0)]));
-    deep.add(backend, None, Draft::root(4).items("list", 1, vec![share(&inside, 3), put(4, "four")]));
+    inside.add(backend, None, Draft::root(3).items("list", 1, vec![reference(&place, 1), put(9, "own"), remove(0)]));
+    deep.add(backend, None, Draft::root(4).items("list", 1, vec![reference(&inside, 3), put(4, "four")]));
     assert_eq!(deep.list(backend, 4, ItemRange::All), "1=1 2=2 3=3 4=four 5=5 9=own");
     assert_eq!(deep.list(backend, 4, ItemRange::Tail(3)), "4=four 5=5 9=own");
     let found = items(backend, &deep.point(4), "list", ItemRange::All);
     assert!(found.iter().all(|(_, ordinal, _)| *ordinal == 0), "{found:?}");
-    // A fork takes along what its source shares.
+    // A fork takes along what its source reference.
     let elsewhere = root_of("elsewhere");
     elsewhere.add(backend, None, Draft::fork(5, deep.point(4)).items("list", 2, vec![put(10, "ten"), remove(2)]));
     assert_eq!(elsewhere.list(backend, 5, ItemRange::All), "1=1 3=3 4=four 5=5 9=own 10=ten");
@@ -83,10 +83,10 @@ pub(super) fn below_one_another(backend: &dyn Backend) {
     deep.add(backend, Some(6), Draft::on(7, 6).items("list", 3, vec![put(20, "new")]));
     assert_eq!(deep.list(backend, 7, ItemRange::All), "20=new");
     // A list that has been written can become another one.
-    deep.add(backend, Some(7), Draft::on(8, 7).items("list", 4, vec![share(&place, 2), put(20, "newer")]));
+    deep.add(backend, Some(7), Draft::on(8, 7).items("list", 4, vec![reference(&place, 2), put(20, "newer")]));
     assert_eq!(deep.list(backend, 8, ItemRange::All), "0=0 2=2 3=3 4=4 5=5 6=6 20=newer");
     // Of a channel that was never written there is nothing.
-    let of = ItemOp::Share(list_of(&place, 2, "never"));
+    let of = ItemOp::Reference(list_of(&place, 2, "never"));
     let change = vec![ItemChange::new(0, of, None)];
     deep.add(backend, Some(8), Draft::on(9, 8).items("other", 1, change));
     assert!(items(backend, &deep.point(9), "other", ItemRange::All).is_empty());
@@ -95,7 +95,7 @@ pub(super) fn below_one_another(backend: &dyn Backend) {
 
 pub(super) fn repeated(backend: &dyn Backend) {
     let (place, inside) = started(backend);
-    let draft = |of| Draft::root(3).items("list", 1, vec![share(&place, of), put(9, "own")]);
+    let draft = |of| Draft::root(3).items("list", 1, vec![reference(&place, of), put(9, "own")]);
     commit(backend, &inside.batch(None, [draft(2)]));
     commit(backend, &inside.batch(None, [draft(2)]));
     let other = backend.commit(&inside.batch(None, [draft(1)]));
@@ -106,24 +106,24 @@ pub(super) fn repeated(backend: &dyn Backend) {
 
 pub(super) fn refused(backend: &dyn Backend) {
     let (place, inside) = started(backend);
-    let two = vec![share(&place, 2), share(&place, 1)];
-    let misplaced = ItemChange { slot: 3, ..share(&place, 2) };
-    for changes in [vec![share(&place, 2), cut(0, 3)], two, vec![misplaced]] {
-        refused_for(backend, &inside.batch(None, [Draft::root(3).items("list", 1, changes)]), "item.share");
+    let two = vec![reference(&place, 2), reference(&place, 1)];
+    let misplaced = ItemChange { position: 3, ..reference(&place, 2) };
+    for changes in [vec![reference(&place, 2), delete_range(0, 3)], two, vec![misplaced]] {
+        refused_for(backend, &inside.batch(None, [Draft::root(3).items("list", 1, changes)]), "item.reference");
     }
-    for of in [share(&place, 9), share(&inside, 2), share(&inside.inside("nowhere"), 1)] {
+    for of in [reference(&place, 9), reference(&inside, 2), reference(&inside.inside("nowhere"), 1)] {
         let missing = backend.commit(&inside.batch(None, [Draft::root(3).items("list", 1, vec![of])]));
         assert!(matches!(missing, Err(StoreError::CheckpointNotFound { .. })), "{missing:?}");
     }
     assert_eq!(inside.head(backend), None);
     let mut last = (place.clone(), 2);
-    for n in 0..SHARED_LISTS_MAX as u64 {
+    for n in 0..LIST_REFERENCES_MAX as u64 {
         let next = place.inside(&format!("n:{n}"));
-        next.add(backend, None, Draft::root(10 + n).items("list", 1, vec![share(&last.0, last.1)]));
+        next.add(backend, None, Draft::root(10 + n).items("list", 1, vec![reference(&last.0, last.1)]));
         last = (next, 10 + n);
     }
     assert_eq!(last.0.list(backend, last.1, ItemRange::Tail(1)), "6=6");
-    let change = vec![share(&last.0, last.1)];
+    let change = vec![reference(&last.0, last.1)];
     refused_for(backend, &inside.batch(None, [Draft::root(900).items("list", 1, change)]), "list.of");
     clean(backend);
 }
@@ -133,24 +133,24 @@ pub(super) fn deltas(backend: &dyn Backend) {
     let delta = ListDelta {
         of: list_of(&place, 2, "list"),
         removed: vec![0..1, 3..6],
-        slots: vec![2, 7, 1 << 40],
+        positions: vec![2, 7, 1 << 40],
         items: ["two", "seven", "far"].map(bytes).into(),
     };
     let write = |index, delta: &ListDelta| {
         let value = WriteValue::Delta(Box::new(delta.clone()));
         NewWrite::new(index, "list", value)
     };
-    let nothing = ListDelta { removed: Vec::new(), slots: Vec::new(), items: Vec::new(), ..delta.clone() };
+    let nothing = ListDelta { removed: Vec::new(), positions: Vec::new(), items: Vec::new(), ..delta.clone() };
     let of_task = |new| writes(2, task(1), "p", new);
     commit(backend, &place.pending(2, of_task(vec![write(0, &delta), write(1, &nothing)])));
-    let put_of = |slot, part| super::build::put_of(slot, task(1), 0, part);
+    let put_of = |position, part| super::build::put_of(position, task(1), 0, part);
     let draft = Draft::on(3, 2).items("list", 3, vec![put_of(2, 0), put_of(7, 1), put_of(8, 2)]);
     place.add(backend, Some(2), draft);
     let value = |at: usize| place.writes(backend, 2)[at].value.clone();
     assert_eq!(value(0), WriteValue::Delta(Box::new(delta.clone())));
     assert_eq!(value(1), WriteValue::Delta(Box::new(nothing.clone())));
     assert_eq!(place.list(backend, 3, ItemRange::Tail(3)), "6=6 7=seven 8=far");
-    assert_eq!(place.list(backend, 3, ItemRange::Slots(2, 3)), "2=two");
+    assert_eq!(place.list(backend, 3, ItemRange::Positions(2, 3)), "2=two");
     // What comes with the checkpoint that takes it over, and before it in one batch.
     inside.add(backend, None, Draft::root(4).tasks(&["a"]));
     let consumed = writes(4, task(1), "p", vec![write(0, &delta)]);
@@ -159,10 +159,10 @@ pub(super) fn deltas(backend: &dyn Backend) {
     let bad = |delta: ListDelta, field| {
         refused_for(backend, &inside.pending(5, writes(5, task(1), "p", vec![write(0, &delta)])), field);
     };
-    bad(ListDelta { slots: vec![2, 7], ..delta.clone() }, "delta.slots");
-    bad(ListDelta { slots: vec![7, 2, 9], ..delta.clone() }, "delta.slots");
-    bad(ListDelta { slots: vec![2, 7, u64::MAX], ..delta.clone() }, "delta.slots");
-    bad(ListDelta { removed: vec![3..5, 5..6], ..delta.clone() }, "delta.slots");
+    bad(ListDelta { positions: vec![2, 7], ..delta.clone() }, "delta.positions");
+    bad(ListDelta { positions: vec![7, 2, 9], ..delta.clone() }, "delta.positions");
+    bad(ListDelta { positions: vec![2, 7, u64::MAX], ..delta.clone() }, "delta.positions");
+    bad(ListDelta { removed: vec![3..5, 5..6], ..delta.clone() }, "delta.positions");
     refused_for(backend, &inside.pending(5, writes(5, task(1), "p", vec![write(-1, &delta)])), "write.delta");
     let of = list_of(&place, 77, "list");
     let missing = writes(5, task(1), "p", vec![write(0, &ListDelta { of, ..delta })]);
