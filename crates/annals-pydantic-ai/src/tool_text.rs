@@ -7,7 +7,7 @@ use super::file::File;
 use super::tool::{NativeToolReturnPart, ToolOutcome, ToolReturnPart};
 use super::tool_content::ToolContent;
 use annals_base::{Map, Value};
-use annals_messages::text::{JsonStyle, json_write};
+use annals_messages::text::{JsonStyle, json_loads, json_write};
 
 impl ToolContent {
     /// Returns the items at the top: those of a list, or the content itself.
@@ -24,6 +24,17 @@ impl ToolContent {
             Self::File(file) => Some(file),
             _ => None,
         })
+    }
+
+    /// Returns a list or an object as a value. A text is parsed first: some transports send results as JSON texts.
+    fn structured(&self) -> Option<Value> {
+        match self {
+            Self::Scalar(Value::Str(text)) => {
+                json_loads(text, true).ok().filter(|value| matches!(value, Value::List(_) | Value::Map(_)))
+            }
+            Self::List(_) | Self::Map(_) => Some(self.to_value()),
+            Self::Scalar(_) | Self::File(_) => None,
+        }
     }
 
     /// Returns the content without the files at the top. A single item that is left of a list is no list, and an empty
@@ -153,15 +164,54 @@ macro_rules! shown {
                 shown.text_and_files(&self.tool_name, &self.tool_call_id)
             }
 
-            /// Returns the content if it is a list or an object (`structured_content`).
+            /// Returns the content if it is a list or an object, or the JSON text of one (`structured_content`).
             pub fn structured_content(&self) -> Option<Value> {
-                match &self.content {
-                    ToolContent::List(_) | ToolContent::Map(_) => Some(self.content.to_value()),
-                    ToolContent::Scalar(_) | ToolContent::File(_) => None,
-                }
+                self.content.structured()
             }
         }
     };
 }
 shown!(ToolReturnPart);
 shown!(NativeToolReturnPart);
+
+#[cfg(test)]
+mod tests {
+    use annals_base::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The results are those of pydantic-ai 2.68, which parses a text with `pydantic_core.from_json`.
+    #[test]
+    fn structured_content_parses_a_json_text() {
+        let returned = |content: ToolContent| {
+            let part = json!({"tool_name": "f", "content": null, "tool_call_id": "c"});
+            let mut part: ToolReturnPart = Value::from(part).to().unwrap();
+            part.timestamp = Timestamp::default().into();
+            part.content = content;
+            part.structured_content()
+        };
+        for (text, parsed) in [
+            (r#"{"a": 1, "b": [true]}"#, Some(json!({"a": 1, "b": [true]}))),
+            (" [1, \"b\"] ", Some(json!([1, "b"]))),
+            (r#"{"a": 1, "a": 2}"#, Some(json!({"a": 2}))),
+            ("[]", Some(json!([]))),
+            ("{}", Some(json!({}))),
+            ("5", None),
+            ("\"x\"", None),
+            ("null", None),
+            ("true", None),
+            ("plain", None),
+            ("[1", None),
+            ("", None),
+        ] {
+            assert_eq!(returned(ToolContent::text(text)), parsed.map(Value::from), "{text:?}");
+        }
+        let list = Value::from(json!([1, "[2]"]));
+        assert_eq!(returned(ToolContent::data(list.clone())), Some(list));
+        assert_eq!(returned(ToolContent::data(Value::Null)), None);
+        assert_eq!(returned(ToolContent::data(Value::Int(5))), None);
+        let not_finite = returned(ToolContent::text("[NaN]")).unwrap();
+        assert!(matches!(not_finite.as_list(), Some([Value::Float(x)]) if x.is_nan()), "{not_finite:?}");
+    }
+}
