@@ -5,9 +5,10 @@
 use super::macros::{record, serde_form, words};
 use super::mime;
 use super::wire::{DIGEST, Reader, Wire};
+use crate::base64;
+use crate::hash::{sha1_hex, sha256_hex};
 use annals_base::Fresh;
-use annals_base::hash::{sha1_hex, sha256_hex};
-use annals_base::{Map, Value, base64};
+use annals_base::{Map, Value};
 use annals_messages::text::json_write;
 
 /// Bytes; base64 in JSON, read in either alphabet, written in the URL-safe one.

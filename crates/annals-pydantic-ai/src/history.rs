@@ -2,9 +2,9 @@
 //!
 //! *Absent:* running agents.
 
+use super::datetime::{DateTime, TimeDelta};
 use super::error::LoadError;
 use super::macros::{record, variants, words};
-use super::moment::{Moment, Span};
 use super::part::{RequestPart, ResponsePart};
 use super::speech::Speaker;
 use super::usage::RequestUsage;
@@ -29,7 +29,7 @@ record! {
         /// Its parts.
         pub parts: Vec<RequestPart>,
         /// When it was sent.
-        pub timestamp: Option<Moment>,
+        pub timestamp: Option<DateTime>,
         /// The instructions in force for it.
         pub instructions: Option<String>,
     } [kind = "request"] {
@@ -138,9 +138,9 @@ record! {
         /// With which error.
         pub error: Option<String>,
         /// When it began.
-        pub timestamp: Moment = |_| None,
+        pub timestamp: DateTime = |_| None,
         /// How long it took.
-        pub duration: Span,
+        pub duration: TimeDelta,
         /// What it used, if that is known; without unknown fields.
         pub usage: Option<RequestUsage>,
     }
@@ -166,7 +166,7 @@ record! {
         /// The model, as it was asked for: `provider:model`.
         pub model_id: Option<String>,
         /// When it came.
-        pub timestamp: Moment,
+        pub timestamp: DateTime,
     } [kind = "response"] {
         /// Who ran the model.
         pub provider_name: Option<String>,
@@ -200,7 +200,7 @@ record! {
 
 impl ModelResponse {
     /// Returns a response of these parts that came at a moment.
-    pub fn new(parts: Vec<ResponsePart>, timestamp: Moment) -> Self {
+    pub fn new(parts: Vec<ResponsePart>, timestamp: DateTime) -> Self {
         Self {
             parts,
             usage: RequestUsage::default(),

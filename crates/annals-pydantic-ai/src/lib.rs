@@ -18,20 +18,22 @@
 //! # Ok::<(), annals_pydantic_ai::LoadError>(())
 //! ```
 
+mod base64;
 mod citation;
 mod content;
+mod datetime;
 mod decimal;
 mod delta;
 mod error;
 mod event;
 mod file;
 mod format;
+mod hash;
 mod history;
 mod instruction;
 mod langchain;
 mod macros;
 mod mime;
-mod moment;
 #[cfg(feature = "graph")]
 mod outcome;
 mod part;
@@ -54,6 +56,7 @@ mod wire;
 pub use annals_base::Fresh;
 pub use citation::{Anchor, Citation, CitationSource, DocumentSource, WebSource};
 pub use content::{CachePoint, CacheTtl, StructuredContent, TextContent, UserContent, UserItem};
+pub use datetime::{DateTime, TimeDelta};
 pub use decimal::Decimal;
 pub use delta::{DeltaError, PartDelta, PartOrDelta, SpeechDelta, TextDelta, ThinkingDelta, ToolCallDelta};
 pub use error::{LoadError, LoadReason, PathPart};
@@ -70,7 +73,6 @@ pub use instruction::{
 };
 pub use langchain::from_langchain_marked;
 pub use langchain::{from_langchain, to_langchain};
-pub use moment::{Moment, Span};
 #[cfg(feature = "graph")]
 pub use outcome::{HistoryError, RunHistory};
 pub use part::{

@@ -4,10 +4,10 @@
 
 use super::citation::Citation;
 use super::content::UserContent;
+use super::datetime::DateTime;
 use super::file::Binary;
 use super::instruction::{InstructionBaselinePart, InstructionDeltaPart, SettingsChange};
 use super::macros::{record, variants, words};
-use super::moment::Moment;
 use super::retry::{RetryFeedbackPart, read_retry_prompt};
 use super::speech::SpeechPart;
 use super::tool::{NativeToolCallPart, NativeToolReturnPart, ToolCallPart, ToolReturnPart};
@@ -29,7 +29,7 @@ record! {
         /// The text.
         pub content: String,
         /// When it was made.
-        pub timestamp: Moment,
+        pub timestamp: DateTime,
         /// The function that makes it anew in every run.
         pub dynamic_ref: Option<String>,
         /// What it is about.
@@ -47,13 +47,13 @@ record! {
         /// A text, or items.
         pub content: UserContent,
         /// When it was said.
-        pub timestamp: Moment,
+        pub timestamp: DateTime,
     } [part_kind = "user-prompt"]
 }
 
 impl UserPromptPart {
     /// Returns what is said at a moment.
-    pub fn new(content: impl Into<UserContent>, timestamp: Moment) -> Self {
+    pub fn new(content: impl Into<UserContent>, timestamp: DateTime) -> Self {
         Self { content: content.into(), timestamp }
     }
 }

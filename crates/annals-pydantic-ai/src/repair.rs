@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 
+use super::datetime::DateTime;
 use super::history::{ModelMessage, ModelRequest, ModelResponse, RequestState};
-use super::moment::Moment;
 use super::part::{RequestPart, ResponsePart};
 use super::tool::{ToolCallPart, ToolOutcome, ToolReturnPart};
 use super::tool_content::ToolContent;
@@ -99,7 +99,7 @@ fn dangling(messages: &[ModelMessage]) -> BTreeMap<usize, Vec<usize>> {
     found
 }
 
-fn interrupted(call: &ToolCallPart, timestamp: Moment) -> RequestPart {
+fn interrupted(call: &ToolCallPart, timestamp: DateTime) -> RequestPart {
     ToolReturnPart {
         tool_name: call.tool_name.clone(),
         content: ToolContent::text(INTERRUPTED),

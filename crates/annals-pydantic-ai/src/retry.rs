@@ -2,8 +2,8 @@
 //!
 //! *Absent:* counting attempts.
 
+use super::datetime::DateTime;
 use super::macros::{record, serde_form, words};
-use super::moment::Moment;
 use super::part::RequestPart;
 use super::tool::{ToolOutcome, ToolRetry, ToolRetryCause, ToolReturnPart};
 use super::tool_content::ToolContent;
@@ -160,7 +160,7 @@ record! {
         /// Why.
         pub retry: FeedbackRetry,
         /// When.
-        pub timestamp: Moment,
+        pub timestamp: DateTime,
     } [part_kind = "retry-feedback"]
 }
 
@@ -217,7 +217,7 @@ record! {
         /// Its call.
         pub tool_call_id: String = |fresh| Some(tool_call_id(fresh)),
         /// When.
-        pub timestamp: Moment,
+        pub timestamp: DateTime,
     }
 }
 

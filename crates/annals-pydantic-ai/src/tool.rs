@@ -3,9 +3,9 @@
 //! Two kinds of tools are the framework's own, and their parts are checked: `tool-search` and `capability-load`.
 //! *Absent:* running tools.
 
+use super::datetime::DateTime;
 use super::error::PathPart;
 use super::macros::{record, serde_form, words};
-use super::moment::Moment;
 use super::tool_content::{ToolContent, take_record};
 use super::wire::{Reader, Wire};
 use crate::wire::tool_call_id;
@@ -160,7 +160,7 @@ macro_rules! tool_return {
             /// Not sent to the model.
             pub metadata: Value,
             /// When it returned.
-            pub timestamp: Moment,
+            pub timestamp: DateTime,
             /// How the call ended.
             pub outcome: ToolOutcome,
             $($(#[$doc])* pub $field: $type,)*
@@ -177,7 +177,7 @@ macro_rules! tool_return {
                 let tool_call_id = reader.field(&mut map, &["tool_call_id"], |fresh| Some(tool_call_id(fresh)));
                 let tool_kind = reader.field(&mut map, &["tool_kind"], Option::<String>::absent);
                 let metadata = reader.field(&mut map, &["metadata"], Value::absent);
-                let timestamp = reader.field(&mut map, &["timestamp"], Moment::absent);
+                let timestamp = reader.field(&mut map, &["timestamp"], DateTime::absent);
                 let outcome = reader.field(&mut map, &["outcome"], ToolOutcome::absent);
                 $(let $field = reader.field(&mut map, &[stringify!($field)], <$type>::absent);)*
                 core.check_name(tool_name.as_deref(), reader);

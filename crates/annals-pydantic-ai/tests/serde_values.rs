@@ -25,7 +25,7 @@ fn every_type_of_a_message_is_a_serde_value() {
             InvalidToolCallBlock ServerToolCallBlock ServerToolCallChunkBlock ServerToolResultBlock NonStandardBlock
             Annotation Citation NonStandardAnnotation Index;
         pai: ModelMessage ModelRequest ModelResponse RequestState ResponseState FinishReason WorkspaceRef FailedAttempt
-            AttemptOutcome Moment Span Decimal
+            AttemptOutcome DateTime TimeDelta Decimal
             RequestPart ResponsePart SystemPromptPart Scope UserPromptPart ToolReturnPart RetryFeedbackPart
             ToolAvailabilityDeltaPart CapabilityLoadDeltaPart ModelSettingsDeltaPart InstructionDeltaPart
             InstructionBaselinePart CompactionPart SpeechPart TextPart ThinkingPart ToolCallPart NativeToolCallPart
@@ -85,7 +85,7 @@ fn the_parts_of_langchains_messages_have_the_form_they_have_inside() {
 
 #[test]
 fn the_parts_of_pydantic_ais_messages_have_the_form_they_have_inside() {
-    let at = pai::Moment::from(Timestamp::default());
+    let at = pai::DateTime::from(Timestamp::default());
     let prompt = pai::UserPromptPart::new("hi", at);
     assert_eq!(text(&prompt), r#"{"content":"hi","timestamp":"1970-01-01T00:00:00Z","part_kind":"user-prompt"}"#);
     assert_eq!(text(&pai::RequestPart::from(prompt.clone())), text(&prompt));

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use annals::base::hash::sha1_hex;
+use annals::base::hash::check64;
 use annals::message::{MessageClass, messages_from_dict};
 use serde_json::Value;
 
@@ -121,7 +121,7 @@ fn main() -> io::Result<()> {
         let folder = here.join("corpus").join(target);
         fs::create_dir_all(&folder)?;
         for seed in seeds {
-            fs::write(folder.join(format!("seed-{}", sha1_hex(seed))), seed)?;
+            fs::write(folder.join(format!("seed-{:016x}", check64(seed))), seed)?;
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use annals::message::ToolCall;
 use annals_graph::block_on;
 use annals_graph::prelude::*;
 use annals_pydantic_ai::{
-    HistoryError, ModelMessage, ModelRequest, ModelResponse, Moment, RequestPart, ResponsePart, RunHistory as _,
+    DateTime, HistoryError, ModelMessage, ModelRequest, ModelResponse, RequestPart, ResponsePart, RunHistory as _,
     TextPart, UserPromptPart, dump,
 };
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ struct Chat {
     n: i64,
 }
 
-fn at() -> Moment {
+fn at() -> DateTime {
     annals::base::Timestamp::default().into()
 }
 

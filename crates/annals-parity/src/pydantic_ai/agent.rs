@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use annals::base::{IdSource, SystemClock, Value};
 use annals_graph::prelude::*;
-use annals_pydantic_ai::Moment;
+use annals_pydantic_ai::DateTime;
 use annals_pydantic_ai::RunHistory as _;
 use annals_pydantic_ai::{
     FeedbackCause, FeedbackContent, FeedbackRetry, Fresh, InstructionPart, ModelMessage, ModelRequest, ModelResponse,
@@ -96,7 +96,7 @@ impl Session {
     /// Gives a request what it lacks to be sent in this run.
     fn complete(&self, mut request: ModelRequest, told: &mut Told) -> ModelRequest {
         request.instructions = self.instructions(told);
-        let now: Moment = Fresh::new(&SystemClock, &mut told.ids).now().into();
+        let now: DateTime = Fresh::new(&SystemClock, &mut told.ids).now().into();
         request.timestamp.get_or_insert(now);
         request.run_id.get_or_insert(self.run_id.clone());
         request.conversation_id.get_or_insert(self.conversation_id.clone());

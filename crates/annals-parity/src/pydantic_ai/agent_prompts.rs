@@ -4,19 +4,19 @@
 
 use annals::base::{IdSource, SystemClock, Value};
 use annals_pydantic_ai::{
-    Fresh, ModelMessage, Moment, RequestPart, RequestState, ResponseState, Scope, SystemPromptPart, repair_messages,
+    DateTime, Fresh, ModelMessage, RequestPart, RequestState, ResponseState, Scope, SystemPromptPart, repair_messages,
 };
 
 use super::agent::Counters;
 use super::ops::{get, text};
 
-fn system_prompt(content: &Value, dynamic_ref: Option<String>, timestamp: Moment) -> SystemPromptPart {
+fn system_prompt(content: &Value, dynamic_ref: Option<String>, timestamp: DateTime) -> SystemPromptPart {
     let content = content.as_str().unwrap_or_default().to_owned();
     SystemPromptPart { content, timestamp, dynamic_ref, context_id: None, scope: Scope::Conversation, metadata: None }
 }
 
 /// Returns the system prompts of an agent: those that stand, then those of functions.
-pub(super) fn system_prompts(agent: &Value, name: &str, now: Moment, counters: &mut Counters) -> Vec<RequestPart> {
+pub(super) fn system_prompts(agent: &Value, name: &str, now: DateTime, counters: &mut Counters) -> Vec<RequestPart> {
     let standing = get(agent, "system_prompt").as_list().unwrap_or_default().iter();
     let mut parts: Vec<RequestPart> = standing.map(|content| system_prompt(content, None, now).into()).collect();
     for function in get(agent, "dynamic_system_prompts").as_list().unwrap_or_default() {

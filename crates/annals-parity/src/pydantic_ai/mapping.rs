@@ -2,7 +2,7 @@
 
 use annals::base::{Clock, IdSource, Map, Timestamp, Value};
 use annals::message::Message;
-use annals_pydantic_ai::{Fresh, ModelMessage, Moment, from_langchain, from_value, to_langchain};
+use annals_pydantic_ai::{DateTime, Fresh, ModelMessage, from_langchain, from_value, to_langchain};
 
 use super::ops::{dumped, get};
 use crate::Res;
@@ -34,7 +34,7 @@ pub(super) fn result(op: &str, input: &Value, fresh: &mut Fresh<'_>) -> Res<Valu
 }
 
 fn read(messages: &Value, input: &Value) -> Res<Vec<ModelMessage>> {
-    let now = get(input, "now").as_str().and_then(Moment::parse).map(Moment::timestamp).unwrap_or_default();
+    let now = get(input, "now").as_str().and_then(DateTime::parse).map(DateTime::timestamp).unwrap_or_default();
     let (clock, mut ids) = (At(now), IdSource::new());
     let messages = messages.as_list().unwrap_or_default().iter().cloned().map(Message::try_from);
     let messages = messages.collect::<Result<Vec<_>, _>>()?;

@@ -4,12 +4,13 @@
 
 use super::block_out::{python_json, wrapped_block};
 use super::{KEY, LANGCHAIN, member, object};
+use crate::base64;
 use crate::content::UserItem;
 use crate::file::{UrlKind, short_name};
 use crate::tool_content::ToolContent;
 use crate::wire::{Wire, read_value};
 use annals_base::Fresh;
-use annals_base::{Map, Value, base64};
+use annals_base::{Map, Value};
 
 /// Returns what a block says that has no home in LangChain.
 pub(super) fn envelope(block: &Map) -> Map {

@@ -4,11 +4,12 @@
 
 use super::block_in::user_item as user_item_in;
 use super::{KEY, LANGCHAIN, object, put_some, put_unless};
+use crate::base64;
 use crate::content::{UserContent, UserItem};
 use crate::file::{Binary, File, UrlKind};
 use crate::tool_content::ToolContent;
 use crate::wire::{COMPACT_PYTHON, Wire};
-use annals_base::{Map, Value, base64};
+use annals_base::{Map, Value};
 use annals_messages::text::json_write;
 
 /// Returns a value as JSON text, as Python writes it.

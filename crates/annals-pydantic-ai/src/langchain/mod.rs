@@ -132,7 +132,7 @@ pub fn from_langchain_marked<'a>(
     before: impl DoubleEndedIterator<Item = &'a Message> + Clone,
     fresh: &mut Fresh<'_>,
 ) -> Result<Vec<(bool, ModelMessage)>, LoadError> {
-    let now = crate::Moment::from(fresh.now()).write();
+    let now = crate::DateTime::from(fresh.now()).write();
     let tool_of = |id: &str| before.clone().rev().find_map(|message| request_in::tool_of(&record::sparse(message), id));
     let mut reading = request_in::Reading::new(now, fresh, &tool_of);
     messages.for_each(|(mark, message)| reading.push(mark, record::sparse(message)));

@@ -3,9 +3,9 @@
 //! *Absent:* what is the same on both sides.
 
 use super::{LANGCHAIN, object};
+use crate::hash::sha256_hex;
 use crate::history::ModelMessage;
 use crate::wire::{DIGEST, Wire};
-use annals_base::hash::sha256_hex;
 use annals_base::{Map, Value};
 use annals_messages::Message;
 use annals_messages::text::json_write;
