@@ -1,4 +1,4 @@
-//! The command line: what can be said, and what `--help` answers.
+//! The arguments of the command, and the texts of `--help`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,17 +30,17 @@ Exit codes:
 const DEMO_EXAMPLES: &str = "\
 Examples:
   annals demo ~/notes --yes
-  annals demo --store research.db --kill-after 3     ends as a crash would
-  annals demo --store research.db --yes              goes on where it was";
+  annals demo --store research.db --kill-after 3     aborts like a crash
+  annals demo --store research.db --yes              continues that run";
 
 /// Run, inspect, compare and fork the histories in an annals store
 #[derive(Debug, Parser)]
 #[command(name = "annals", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Args {
-    /// The store
+    /// Path of the store
     #[arg(long, global = true, value_name = "FILE", env = "ANNALS_STORE", hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
-    /// Print one JSON document; errors too, on stderr
+    /// Print one JSON document, and errors as JSON on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
@@ -62,20 +62,20 @@ pub(crate) enum Command {
     Diff(Diff),
     /// Start a new thread from a point, and print its id
     Fork(Fork),
-    /// Write the messages at a point in the form of another program
+    /// Write the messages at a point in the format of another program
     Export(Export),
     /// Start a new thread with the messages of another program, and print its id
     Import(Import),
-    /// Verify every row and sum of the store
+    /// Check the whole file: verify every row and checksum
     Check,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = DEMO_EXAMPLES)]
 pub(crate) struct Demo {
-    /// The folder [default: the project's docs; with --store, the folder of the run in it]
+    /// Folder with text files [default: the project's docs; with --store, the folder of its run]
     pub(crate) folder: Option<PathBuf>,
-    /// Approve the report; also run in a store that holds other threads
+    /// Approve the report, and accept a store that holds other threads
     #[arg(long, short)]
     pub(crate) yes: bool,
     /// Print the graph of the workflow and exit; with --json as nodes and edges
@@ -91,19 +91,19 @@ pub(crate) struct Demo {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Threads {
-    /// At most so many; 0 for all
+    /// Show at most N threads (0: all)
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Log {
-    /// The thread
+    /// Id of the thread
     pub(crate) thread: String,
-    /// At most so many checkpoints; 0 for all
+    /// Show at most N checkpoints (0: all)
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
-    /// One short line for each checkpoint
+    /// Show each checkpoint on one short line
     #[arg(long)]
     pub(crate) oneline: bool,
 }
@@ -112,12 +112,12 @@ pub(crate) struct Log {
 pub(crate) struct Show {
     /// THREAD[@POINT]
     pub(crate) point: String,
-    /// Only this channel, whole; a text is printed as it is
+    /// Print only this channel, in full; a text is printed without quotes
     pub(crate) channel: Option<String>,
-    /// Also what its tasks wrote
+    /// Also list the writes of its tasks
     #[arg(long)]
     pub(crate) writes: bool,
-    /// Only the last N messages
+    /// Print only the last N messages
     #[arg(long, value_name = "N", conflicts_with_all = ["channel", "writes"])]
     pub(crate) messages: Option<usize>,
 }
@@ -126,9 +126,9 @@ pub(crate) struct Show {
 pub(crate) struct Diff {
     /// THREAD[@POINT]
     pub(crate) before: String,
-    /// THREAD[@POINT]; without it, what the first point changed: its parent and itself are compared
+    /// THREAD[@POINT] [default: compare the parent of the first point with that point]
     pub(crate) after: Option<String>,
-    /// Only how much changed in each channel
+    /// Print only the number of changes of each channel
     #[arg(long)]
     pub(crate) stat: bool,
     /// Exit with 1 if there are differences
@@ -140,7 +140,7 @@ pub(crate) struct Diff {
 pub(crate) struct Fork {
     /// THREAD[@POINT]
     pub(crate) point: String,
-    /// The id of the new thread
+    /// Id of the new thread
     #[arg(long, value_name = "NEW")]
     pub(crate) name: String,
 }
@@ -152,34 +152,34 @@ pub(crate) struct Export {
     /// Format of each message: langchain, openai or pydantic-ai
     #[arg(long, value_name = "FORMAT", value_parser = message_format, default_value = "langchain")]
     pub(crate) format: Arc<dyn MessageFormat>,
-    /// One JSON object a line in place of a JSON list
+    /// Write one JSON object per line in place of a JSON list
     #[arg(long)]
     pub(crate) lines: bool,
-    /// The channel [default: the first that holds messages]
+    /// Channel of the messages [default: the first channel that holds messages]
     #[arg(long, value_name = "NAME")]
     pub(crate) channel: Option<String>,
-    /// Write a new file and print a report
+    /// Write to a new file and print a report
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Import {
-    /// A JSON list of messages, an object with one as its "messages", or JSON objects one after another; - for stdin
+    /// File (-: stdin) with a JSON list of messages, an object with such a list as "messages", or JSON objects in sequence
     pub(crate) file: PathBuf,
-    /// The id of the new thread
+    /// Id of the new thread
     #[arg(long, value_name = "NEW")]
     pub(crate) name: String,
     /// Format of each message: langchain, openai or pydantic-ai
     #[arg(long, value_name = "FORMAT", value_parser = message_format, default_value = "langchain")]
     pub(crate) format: Arc<dyn MessageFormat>,
-    /// The channel
+    /// Channel of the messages
     #[arg(long, value_name = "NAME", default_value = "messages")]
     pub(crate) channel: String,
-    /// One JSON object a line, also if the first is a list
+    /// Read one JSON object per line, also if the first line is a list
     #[arg(long)]
     pub(crate) lines: bool,
-    /// Leave out lines that cannot be read, and say which
+    /// Skip lines that cannot be read, and report them
     #[arg(long)]
     pub(crate) lenient: bool,
 }

@@ -1,4 +1,4 @@
-//! What a checkpoint changed, told from the log without decoding any value.
+//! The channels that a checkpoint changed, found in the log without decoding any value.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::output::{count, escape};
 #[derive(Debug)]
 pub(crate) struct Changed {
     pub(crate) channel: Arc<str>,
-    /// What changed in a list; `None` for a channel with one value.
+    /// The changes of a list; `None` for a channel with one value.
     items: Option<Items>,
 }
 
@@ -23,7 +23,7 @@ struct Items {
     messages: bool,
 }
 
-/// How many items of the end of a list are looked at first.
+/// The number of items at the end of a list that are read first.
 const WINDOW: usize = 4;
 
 /// Returns the channels that a checkpoint changed, messages first.
@@ -47,7 +47,7 @@ pub(crate) fn changed(snapshot: &Snapshot, parent: Option<&Snapshot>) -> Result<
     Ok(all)
 }
 
-/// Counts what is new at the end of a list; looks at all of it only if nothing there is.
+/// Counts the new and edited items of a list. The end is read first, and all of it only if the end has no change.
 fn items(snapshot: &Snapshot, parent: Option<&Snapshot>, channel: &str) -> Result<Items, StoreError> {
     let backend = snapshot.store().backend();
     let mut old_end = None;
@@ -79,7 +79,7 @@ fn items(snapshot: &Snapshot, parent: Option<&Snapshot>, channel: &str) -> Resul
 }
 
 impl Changed {
-    /// Returns it in few words: `+1 message`, `notes +12`, `plan`.
+    /// Returns a short text: `+1 message`, `notes +12`, `plan`.
     pub(crate) fn text(&self) -> String {
         let name = escape(&self.channel);
         let Some(items) = &self.items else { return name.into_owned() };
@@ -103,7 +103,7 @@ impl Changed {
     }
 }
 
-/// Returns what changed, in few words.
+/// Returns all changes as a short text.
 pub(crate) fn text(all: &[Changed]) -> String {
     all.iter().map(Changed::text).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! `annals check`: verifies every row and sum of the store. Exit code 4 if something does not fit.
+//! `annals check`: verifies every row and checksum of the store. Exit code 4 if the check finds a problem.
 //!
 //! JSON: `{"schema": 1, "threads", "checkpoints", "values", "problems": [..]}`.
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::errors::Failure;
 use crate::output::{self, Output, count, escape, grouped};
 
-/// How many problems are listed for people; JSON has all.
+/// The number of problems that are listed as text; JSON has all.
 const PROBLEMS_MAX: usize = 50;
 
 pub(crate) fn run(store: &Store, out: &mut Output) -> Result<u8, Failure> {

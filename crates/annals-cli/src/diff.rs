@@ -1,6 +1,6 @@
-//! `annals diff`: what differs between two points.
+//! `annals diff`: compares the states at two points.
 //!
-//! With one point, what it changed: its parent is compared with it. Exit code 1 with `--exit-code` if anything does.
+//! One point is compared with its parent. Exit code 1 with `--exit-code` if the states differ.
 //!
 //! JSON: `{"schema": 1, "before": {"thread", "checkpoint"} | null, "after": {..}, "unchanged": n, "channels": [..]}`
 //! with one of `{"channel", "kind": "added" | "removed", "value"}`, `{"channel", "kind": "changed", "before",
@@ -19,9 +19,9 @@ use crate::output::{Output, columns, count, cut, escape, safe_lines};
 use crate::point::{resolve, short};
 use crate::words::{self, brief, item};
 
-/// How many changed lines, members or items of one channel are shown; JSON has all.
+/// The number of changed lines, members or items of one channel that are shown; JSON has all.
 const SHOWN_MAX: usize = 20;
-/// How much of a changed line is shown.
+/// The number of characters of a changed line that are shown.
 const LINE_CHARS: usize = 110;
 
 pub(crate) fn run(args: &args::Diff, store: &Store, out: &mut Output) -> Result<u8, Failure> {
@@ -42,12 +42,12 @@ pub(crate) fn run(args: &args::Diff, store: &Store, out: &mut Output) -> Result<
     Ok(u8::from(args.exit_code && !found.channels.is_empty()))
 }
 
-/// Prints how a point differs from another.
+/// Prints the differences between two points.
 pub(crate) fn compare(before: &Snapshot, after: &Snapshot, out: &mut Output) -> Result<(), Failure> {
     print(Some(before), after, &diff(before, after)?, false, out)
 }
 
-/// A first checkpoint has no parent: all that it holds is new.
+/// Returns the difference of a first checkpoint, which has no parent: all its channels are new.
 fn everything(after: &Snapshot) -> Result<Diff, Failure> {
     let added = |(channel, value): (String, Value)| ChannelDiff::Added { channel: channel.into(), value };
     Ok(Diff { channels: after.values()?.into_iter().map(added).collect(), unchanged: 0 })
@@ -89,7 +89,7 @@ fn unchanged(found: &Diff) -> String {
     }
 }
 
-/// Returns how much of a channel changed.
+/// Returns the number of changes of a channel.
 fn figures(channel: &ChannelDiff) -> String {
     match channel {
         ChannelDiff::Added { .. } => "added".into(),
@@ -153,7 +153,7 @@ fn body(channel: &ChannelDiff, out: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells the change of one value: texts by line, objects by member, all else whole.
+/// Adds the change of one value: texts by line, objects by member, all else whole.
 fn change(before: &Value, after: &Value, out: &Output, shown: &mut Vec<String>) {
     let safe = |line: &str| cut(&safe_lines(line).next().unwrap_or_default(), LINE_CHARS).into_owned();
     let (a, b) = (before.to_json(), after.to_json());
@@ -176,7 +176,7 @@ fn change(before: &Value, after: &Value, out: &Output, shown: &mut Vec<String>) 
     }
 }
 
-/// Tells a member that differs; of two texts, from where they part.
+/// Adds a member that differs; of two texts, from their first difference on.
 fn pair(path: &str, before: Option<&Json>, after: Option<&Json>, out: &Output, shown: &mut Vec<String>) {
     let (old, new) = match (before, after) {
         (Some(Json::String(old)), Some(Json::String(new))) => {

@@ -1,13 +1,13 @@
-//! What ends the process: failures, their exit codes, and how they are told.
+//! Failures, their exit codes and their messages.
 //!
 //! | code | meaning |
 //! | --- | --- |
-//! | 0 | ok; also when whoever reads stdout has closed it |
-//! | 1 | a negative answer: differences with `--exit-code`, nothing found |
+//! | 0 | ok; also when the reader of stdout has closed it |
+//! | 1 | a negative result: differences with `--exit-code`, an empty list |
 //! | 2 | usage: arguments, an ambiguous id |
-//! | 3 | a thread, checkpoint, channel, folder or store file is not there |
-//! | 4 | the file is damaged or no store |
-//! | 5 | another process is writing, or was faster |
+//! | 3 | a thread, checkpoint, channel, folder or store file does not exist |
+//! | 4 | the file is damaged or not a store |
+//! | 5 | another process is writing, or won the race |
 //! | 6 | the file has a newer format |
 //! | 7 | refused without `--yes` |
 //! | 70 | internal: the disk, a bug |
@@ -21,10 +21,10 @@ use serde_json::json;
 
 use crate::output::{escape, json_text, note, safe_lines};
 
-/// Why a command ended without its answer.
+/// The failure of a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Whoever reads stdout has closed it: there is nobody to tell.
+    /// The reader of stdout has closed it. The exit code is 0.
     Closed,
     Error {
         exit: u8,
@@ -47,7 +47,7 @@ impl Failure {
         Self::new(2, "usage", message)
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint for the user.
     pub(crate) fn hint(mut self, text: impl Into<String>) -> Self {
         if let Self::Error { hint, .. } = &mut self {
             *hint = Some(text.into());
@@ -55,16 +55,16 @@ impl Failure {
         self
     }
 
-    /// Tells the failure on stderr and returns the exit code.
+    /// Prints the failure on stderr and returns the exit code.
     pub(crate) fn report(self, json: bool) -> ExitCode {
         let Self::Error { exit, code, message, hint } = self else { return ExitCode::SUCCESS };
-        tell(json, code, &message, hint.as_deref());
+        print_error(json, code, &message, hint.as_deref());
         ExitCode::from(exit)
     }
 }
 
-/// Writes an error to stderr. A closed stderr is no reason to fail differently.
-fn tell(json: bool, code: &str, message: &str, hint: Option<&str>) {
+/// Writes an error to stderr. A closed stderr does not change the exit code.
+fn print_error(json: bool, code: &str, message: &str, hint: Option<&str>) {
     let mut err = io::stderr().lock();
     _ = if json {
         let error = json!({ "error": { "code": code, "message": message, "hint": hint } });
@@ -75,7 +75,7 @@ fn tell(json: bool, code: &str, message: &str, hint: Option<&str>) {
     };
 }
 
-/// Reports what clap says: help and version as data, all else as an error.
+/// Prints the output of clap: help and version as data, all else as an error.
 pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
     if !error.use_stderr() {
         _ = error.print();
@@ -86,7 +86,7 @@ pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
     if json {
         let what = text.split("\n\nUsage").next().unwrap_or_default().trim_start_matches("error: ");
         let message = what.split_whitespace().collect::<Vec<_>>().join(" ");
-        tell(true, "usage", &message, Some("annals --help shows what can be said"));
+        print_error(true, "usage", &message, Some("annals --help lists the commands"));
     } else {
         safe_lines(&text).for_each(note);
     }
@@ -132,9 +132,9 @@ impl From<annals_graph::Error> for Failure {
         match code {
             "ambiguous" => failure.hint("give more characters of the id"),
             "checkpoint_not_found" => failure.hint("annals log THREAD lists the checkpoints"),
-            "busy" => failure.hint("try again when the other process is done"),
+            "busy" => failure.hint("repeat the command when the other process is done"),
             "newer_format" => failure.hint("a newer annals reads it"),
-            "corrupt" => failure.hint("nothing was changed; copy the file before anything else is tried"),
+            "corrupt" => failure.hint("the file was not changed; copy it before any repair"),
             _ => failure,
         }
     }

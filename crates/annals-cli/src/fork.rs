@@ -1,4 +1,4 @@
-//! `annals fork`: a new thread that begins with the state of a point. Nothing is copied, nothing is overwritten.
+//! `annals fork`: starts a new thread with the state of a point. No stored row is copied or overwritten.
 //!
 //! Prints the id of the new thread; JSON: `{"schema": 1, "thread", "checkpoint", "forked_from": {"thread",
 //! "checkpoint"}}`.

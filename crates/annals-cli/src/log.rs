@@ -3,7 +3,7 @@
 //! JSON: `{"schema": 1, "thread", "head", "checkpoints": [{"checkpoint", "short", "parent", "forked_from", "branch",
 //! "ordinal", "step", "source", "created_at", "run", "metadata", "ran": [..], "next": [..], "changed": [{"channel",
 //! "added"?, "edited"?}], "questions": [..]}], "more": bool}`. `forked_from` is `{"thread", "checkpoint"}` or null;
-//! `questions` are the open ones at the ends of branches.
+//! `questions` are the values of open interrupts at the ends of branches.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,13 +20,13 @@ use crate::point::{short, shorts, thread};
 use crate::tree::Lanes;
 use crate::words::{self, Waits, metadata, tally};
 
-/// A checkpoint with what a log tells of it.
+/// A checkpoint of the log.
 struct Row {
     snapshot: Snapshot,
     short: String,
     ran: Vec<String>,
     changed: Vec<Changed>,
-    /// What is waited for, if nothing that is shown builds on it.
+    /// The state of its thread, if it is the end of a branch.
     waits: Option<Waits>,
 }
 
@@ -50,10 +50,10 @@ pub(crate) fn print(thread: &Thread, limit: usize, oneline: bool, out: &mut Outp
     draw(&rows, more, oneline, out)
 }
 
-/// Reads the newest checkpoints, and whether there are more.
+/// Reads the newest checkpoints; the flag says whether older ones exist.
 fn rows(thread: &Thread, limit: usize) -> Result<(Vec<Row>, bool), Failure> {
     let limit = if limit == 0 { usize::MAX } else { limit };
-    // One more than is shown: the last id is told apart from it.
+    // One more than is shown: the short id of the last row must differ from it.
     let mut all: Vec<Snapshot> = thread.history()?.take(limit.saturating_add(1)).collect::<Result<_, _>>()?;
     let ids: Vec<CheckpointId> = all.iter().map(Snapshot::id).collect();
     let more = all.len() > limit;
@@ -61,7 +61,7 @@ fn rows(thread: &Thread, limit: usize) -> Result<(Vec<Row>, bool), Failure> {
     let only_root = thread.store().backend().namespaces(thread.id())?.iter().all(Namespace::is_root);
     let shorts = if only_root { shorts(&ids) } else { all.iter().map(short).collect::<Result<_, _>>()? };
     let parents: HashSet<CheckpointId> = all.iter().filter_map(|snapshot| snapshot.record().parent).collect();
-    // Most parents are in the list already, and need not be read again.
+    // Most parents are in the list already.
     let known: HashMap<CheckpointId, Snapshot> = all.iter().map(|snapshot| (snapshot.id(), snapshot.clone())).collect();
     let mut rows = Vec::with_capacity(all.len());
     for (snapshot, short) in all.into_iter().zip(shorts) {
@@ -119,7 +119,7 @@ impl Row {
         vec![tree, self.short.clone(), step, source, made, age, changes]
     }
 
-    /// Returns what made the checkpoint.
+    /// Returns the cause of the checkpoint: its nodes, or its source.
     fn made(&self) -> String {
         match self.snapshot.source() {
             Source::Loop => tally(self.ran.iter().map(String::as_str)),
@@ -129,7 +129,7 @@ impl Row {
         }
     }
 
-    /// Returns what needs a line of its own: where it was forked off, and what is waited for.
+    /// Returns the lines below the first: the source of a fork, and the state of an open branch.
     fn extras(&self, oneline: bool) -> Result<Vec<String>, Failure> {
         let mut extras = Vec::new();
         if let (Some(from), false) = (&self.snapshot.record().forked_from, oneline) {
@@ -137,7 +137,7 @@ impl Row {
             let id = parent.as_ref().map(short).transpose()?.unwrap_or_else(|| from.checkpoint.to_string());
             extras.push(format!("forked from {}@{id}", escape(from.thread.as_str())));
         }
-        if let Some(waits @ (Waits::Due(_) | Waits::Asks(_))) = &self.waits {
+        if let Some(waits @ (Waits::Due(_) | Waits::Interrupted(_))) = &self.waits {
             extras.push(waits.text(90));
         }
         Ok(extras)
@@ -146,7 +146,7 @@ impl Row {
 
 fn document(row: &Row) -> Json {
     let record = row.snapshot.record();
-    let questions: &[Value] = if let Some(Waits::Asks(questions)) = &row.waits { questions } else { &[] };
+    let interrupts: &[Value] = if let Some(Waits::Interrupted(interrupts)) = &row.waits { interrupts } else { &[] };
     let from = record.forked_from.as_ref();
     json!({
         "checkpoint": row.snapshot.id().to_string(),
@@ -166,6 +166,6 @@ fn document(row: &Row) -> Json {
         "ran": row.ran,
         "next": row.snapshot.next().collect::<Vec<_>>(),
         "changed": row.changed.iter().map(Changed::json).collect::<Vec<_>>(),
-        "questions": questions.iter().map(Value::to_json).collect::<Vec<_>>(),
+        "questions": interrupts.iter().map(Value::to_json).collect::<Vec<_>>(),
     })
 }

@@ -1,7 +1,8 @@
 //! The command `annals`: run, inspect, compare and fork the histories in an annals store.
 //!
-//! A client of the library's public API like any other. Data goes to stdout, messages to stderr; every read opens the
-//! file for reading only. What each command prints is in its own file; what ends the process is in [`errors`].
+//! The command is a client of the libraries' public API. Data is printed on stdout, messages on stderr; every command that
+//! only reads opens the file for reading only. Each command has a file of its own; failures and exit codes are in
+//! [`errors`].
 
 mod args;
 mod changed;
@@ -30,7 +31,7 @@ use errors::Failure;
 use output::Output;
 
 fn main() -> ExitCode {
-    // Looked for by hand, because a usage error is reported before the arguments are known.
+    // Searched by hand, because a usage error is reported before the arguments are parsed.
     let json = std::env::args_os().any(|arg| arg == "--json");
     let args = match Args::try_parse() {
         Ok(args) => args,

@@ -1,4 +1,4 @@
-//! Printing: lines and documents on stdout, with nothing in the data that could steer a terminal.
+//! Prints lines and documents on stdout. Invariant: no character of the data controls the terminal.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use annals::base::Timestamp;
 use serde_json::Value as Json;
 
-/// Where data goes.
+/// The output of a command on stdout.
 pub(crate) struct Output {
     out: BufWriter<Stdout>,
     json: bool,
@@ -21,7 +21,7 @@ impl Output {
         Self { out: BufWriter::new(stdout), json, colour }
     }
 
-    /// Whether one JSON document is asked for.
+    /// Returns whether the output is one JSON document.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
@@ -53,7 +53,7 @@ impl Output {
         self.paint("35", text)
     }
 
-    /// The colour of what waits for a person.
+    /// The colour of due tasks and open interrupts.
     pub(crate) fn open(&self, text: &str) -> String {
         self.paint("33", text)
     }
@@ -80,12 +80,12 @@ fn colour_wanted() -> bool {
     !no_colour && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Writes a message to stderr. A closed stderr stops nothing.
+/// Writes a message to stderr. A closed stderr is ignored.
 pub(crate) fn note(text: impl Display) {
     _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Whether a character would steer a terminal, or make a line read differently from what it says.
+/// Returns whether a character controls a terminal or reorders a line.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
@@ -126,12 +126,12 @@ pub(crate) fn cut(text: &str, max: usize) -> Cow<'_, str> {
     }
 }
 
-/// Returns the text of a document. What JSON allows in strings but a terminal would obey is escaped as well.
+/// Returns the text of a document. Characters that JSON allows in strings but that control a terminal are escaped.
 pub(crate) fn json_text(document: &Json) -> String {
     safe_json(&format!("{document:#}")).into_owned()
 }
 
-/// Escapes in the text of a document what a terminal would obey.
+/// Escapes characters of a document that control a terminal.
 fn safe_json(text: &str) -> Cow<'_, str> {
     if !text.contains(|c| is_unsafe(c) && c != '\n') {
         return Cow::Borrowed(text);
@@ -152,7 +152,7 @@ fn safe_json(text: &str) -> Cow<'_, str> {
 /// Writes lines of JSON to stdout, each made safe to print.
 pub(crate) struct SafeLines<'a> {
     out: &'a mut Output,
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of a line without its end.
     rest: Vec<u8>,
 }
 
@@ -179,7 +179,7 @@ impl Write for SafeLines<'_> {
     }
 }
 
-/// Returns how long ago a moment was.
+/// Returns the age of a timestamp.
 pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
     let seconds = now.as_micros().saturating_sub(then.as_micros()) / 1_000_000;
     match seconds {
@@ -193,7 +193,7 @@ pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
     }
 }
 
-/// Returns a size for people.
+/// Returns a size with its unit.
 pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         0..1_024 => format!("{bytes} B"),

@@ -1,4 +1,4 @@
-//! Points: opening the store, and finding what `THREAD[@POINT]` names.
+//! Opens the store and resolves `THREAD[@POINT]`.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const SHORT_MIN: usize = 4;
 /// The digits of an id, without hyphens.
 const DIGITS: usize = 32;
 
-/// Opens the store for reading only: nothing is written, not even beside the file.
+/// Opens the store for reading only: no file is written or created.
 pub(crate) fn open_to_read(path: Option<&Path>) -> Result<Store, Failure> {
     open(named(path)?, OpenOptions::new().read_only(true))
 }
@@ -33,7 +33,7 @@ pub(crate) fn named(path: Option<&Path>) -> Result<&Path, Failure> {
 pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Store, Failure> {
     match path.metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let message = format!("there is no file {}; nothing was made", path.display());
+            let message = format!("file {} does not exist and was not created", path.display());
             Err(Failure::not_found("store_not_found", message))
         }
         Ok(meta) if meta.is_dir() => {
@@ -59,7 +59,7 @@ fn existing(store: &Store, name: &str) -> Result<Option<Thread>, Failure> {
     Ok(thread.head()?.is_some().then_some(thread))
 }
 
-/// Finds the checkpoint that `THREAD[@POINT]` or `THREAD~N` names.
+/// Returns the checkpoint of `THREAD[@POINT]` or `THREAD~N`.
 ///
 /// A thread id may hold `@` and `~` itself: the longest beginning that is a thread is taken as one.
 pub(crate) fn resolve(store: &Store, text: &str) -> Result<Snapshot, Failure> {
@@ -76,7 +76,8 @@ pub(crate) fn resolve(store: &Store, text: &str) -> Result<Snapshot, Failure> {
     Err(unknown_thread(store, name)?)
 }
 
-/// Finds a point in a thread: `@` or nothing (the head), the beginning of an id, and `~N` (N back) after any of these.
+/// Returns a point of a thread: `@` or an empty text (the head), the beginning of an id, and `~N` (N back) after any of
+/// these.
 fn at(thread: &Thread, point: &str) -> Result<Snapshot, Failure> {
     let missing = || StoreError::CheckpointNotFound { thread: thread.id().clone(), id: point.to_owned() };
     let (base, back) = match point.split_once('~') {
@@ -101,7 +102,7 @@ fn unknown_thread(store: &Store, name: &str) -> Result<Failure, Failure> {
     }))
 }
 
-/// Returns how many characters must be added, removed or replaced to make one text of the other.
+/// Returns the number of characters to add, remove or replace to make one text of the other.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(200).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -130,7 +131,7 @@ pub(crate) fn short(snapshot: &Snapshot) -> Result<String, StoreError> {
         let found = snapshot.store().backend().checkpoints_by_prefix(&snapshot.point().thread, &digits[..length], 2)?;
         Ok(found.len() < 2)
     };
-    // Any longer beginning of a unique one is unique: halve the range.
+    // Any longer beginning of a unique one is unique, so the shortest is found by halving.
     let (mut low, mut high) = (SHORT_MIN, DIGITS);
     while low < high {
         let middle = (low + high) / 2;

@@ -1,11 +1,11 @@
-//! `annals show`: the state at a point, and who wrote it.
+//! `annals show`: the state at a point, and the node that wrote each channel.
 //!
 //! JSON: `{"schema": 1, "thread", "checkpoint", "parent", "step", "source", "created_at", "run", "metadata",
 //! "status", "next": [..], "tasks": [{"id", "node"}], "questions": [{"task", "value"}], "values": {channel: value},
 //! "written_by": {channel: {"node", "back", "ordinal", "version"}}, "writes"?: [{"task", "index", "channel",
 //! "value"}]}`. With CHANNEL: `{"schema": 1, "thread", "checkpoint", "channel", "value", "written_by"}`; with
-//! `--messages`: `{"schema": 1, "thread", "checkpoint", "channel", "messages": [..]}`. `back` is how many checkpoints
-//! before the point it was written: `POINT~back`. Values are whole.
+//! `--messages`: `{"schema": 1, "thread", "checkpoint", "channel", "messages": [..]}`. `back` is the number of
+//! checkpoints between the write and the point: `POINT~back`. Values are whole.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::output::{self, Output, columns, escape, safe_lines};
 use crate::point::{resolve, short};
 use crate::words::{self, Waits, brief, item, message, metadata};
 
-/// How many of the last items of a list are shown among the other channels.
+/// The number of last items of a list that are shown among the other channels.
 const ITEMS_SHOWN: usize = 3;
 
 pub(crate) fn run(args: &args::Show, store: &Store, out: &mut Output) -> Result<u8, Failure> {
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &args::Show, store: &Store, out: &mut Output) -> Result<
     Ok(0)
 }
 
-/// Who wrote what, by channel.
+/// Returns the last write of each channel.
 fn written(at: &Snapshot) -> Result<HashMap<Arc<str>, Blame>, Failure> {
     Ok(at.blame()?.into_iter().collect())
 }
@@ -54,8 +54,8 @@ fn channel(at: &Snapshot, name: &str, out: &mut Output) -> Result<u8, Failure> {
     let channels = at.channels()?;
     let Some(value) = at.get(name)?.filter(|_| channels.iter().any(|known| &**known == name)) else {
         let known: Vec<&str> = channels.iter().map(|name| &**name).collect();
-        let failure = Failure::not_found("channel_not_found", format!("channel {name} holds nothing there"));
-        return Err(failure.hint(format!("channels there: {}", known.join(", "))));
+        let failure = Failure::not_found("channel_not_found", format!("channel {name} is empty at this point"));
+        return Err(failure.hint(format!("channels with a value: {}", known.join(", "))));
     };
     if out.is_json() {
         let written = written(at)?.get(name).map(|blame| blame_json(at, blame));
@@ -105,7 +105,7 @@ fn text(at: &Snapshot, writes: bool, out: &mut Output) -> Result<(), Failure> {
         out.line(format!("  parent  {origin}{}", out.id(&short(&parent)?)))?;
     }
     let state = match Waits::of(at)? {
-        Waits::Done => "nothing is due".to_owned(),
+        Waits::Done => "no task is due".to_owned(),
         waits => out.open(&waits.text(200)),
     };
     out.line(format!("  next    {state}"))?;
@@ -167,8 +167,8 @@ fn document(at: &Snapshot, writes: bool, out: &mut Output) -> Result<(), Failure
     let by: Map<String, Json> =
         at.blame()?.iter().map(|(channel, blame)| (channel.to_string(), blame_json(at, blame))).collect();
     let tasks = record.tasks.iter().map(|task| json!({ "id": task.id.to_string(), "node": &*task.name }));
-    let questions = at.interrupts()?;
-    let questions = questions.iter().map(|(task, value)| json!({ "task": task.to_string(), "value": value.to_json() }));
+    let interrupts = at.interrupts()?;
+    let interrupts = interrupts.iter().map(|(task, value)| json!({ "task": task.to_string(), "value": value.to_json() }));
     let parent = at.parent()?.as_ref().map(words::place);
     let mut document = json!({
         "schema": 1,
@@ -183,7 +183,7 @@ fn document(at: &Snapshot, writes: bool, out: &mut Output) -> Result<(), Failure
         "status": Waits::of(at)?.status(),
         "next": at.next().collect::<Vec<_>>(),
         "tasks": tasks.collect::<Vec<_>>(),
-        "questions": questions.collect::<Vec<_>>(),
+        "questions": interrupts.collect::<Vec<_>>(),
         "values": Value::Map(at.values()?).to_json(),
         "written_by": by,
     });

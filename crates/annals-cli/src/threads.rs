@@ -1,4 +1,4 @@
-//! `annals threads`: what is in the store, the last active first.
+//! `annals threads`: the threads of the store, the last active first.
 //!
 //! JSON: `{"schema": 1, "threads": [{"thread", "created_at", "last_activity", "checkpoints", "branches", "head",
 //! "step", "status": "done" | "due" | "interrupted", "next": [..], "questions": [..]}], "more": n}`.
@@ -70,7 +70,7 @@ fn table(store: &Store, heads: &[(ThreadRecord, Snapshot, Waits)], out: &mut Out
 }
 
 fn document(thread: &ThreadRecord, head: &Snapshot, waits: &Waits) -> Json {
-    let questions: &[Value] = if let Waits::Asks(questions) = waits { questions } else { &[] };
+    let interrupts: &[Value] = if let Waits::Interrupted(interrupts) = waits { interrupts } else { &[] };
     json!({
         "thread": thread.id.as_str(),
         "created_at": thread.created_at.to_string(),
@@ -81,6 +81,6 @@ fn document(thread: &ThreadRecord, head: &Snapshot, waits: &Waits) -> Json {
         "step": head.step(),
         "status": waits.status(),
         "next": head.next().collect::<Vec<_>>(),
-        "questions": questions.iter().map(Value::to_json).collect::<Vec<_>>(),
+        "questions": interrupts.iter().map(Value::to_json).collect::<Vec<_>>(),
     })
 }

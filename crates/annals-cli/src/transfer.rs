@@ -1,7 +1,7 @@
-//! `annals export` and `annals import`: the messages of a thread as the text of another program, and back.
+//! `annals export` and `annals import`: the messages of a thread in the format of another program, and back.
 //!
-//! `export` writes the messages to stdout and says on stderr what was left out; with `--out` it writes a file and prints
-//! a report. JSON: `{"schema": 1, "thread", "checkpoint", "channel", "format", "messages", "items", "kept", "refused":
+//! `export` writes the messages to stdout and reports on stderr the fields that were left out; with `--out` it writes a
+//! file and prints a report. JSON: `{"schema": 1, "thread", "checkpoint", "channel", "format", "messages", "items", "kept", "refused":
 //! PROBLEMS, "left_out": {field: count}}`. `import` prints the id of the new thread; JSON: `{"schema": 1, "thread",
 //! "checkpoint", "channel", "format", "items", "messages", "ids_given", "checkpoints", "not_understood": PROBLEMS,
 //! "left_out": {"count", "first": [{"line", "reason"}]}, "beside": [name]}`. PROBLEMS is `{"count", "first":
@@ -24,7 +24,7 @@ use crate::output::{Output, SafeLines, count, escape, note};
 use crate::point::{self, resolve};
 use crate::words;
 
-/// How many problems are told one by one.
+/// The number of problems that are printed one by one.
 const PROBLEMS_SHOWN: usize = 5;
 
 pub(crate) fn export(args: &args::Export, store: &Store, out: &mut Output) -> Result<u8, Failure> {
@@ -36,9 +36,9 @@ pub(crate) fn export(args: &args::Export, store: &Store, out: &mut Output) -> Re
     let framing = if args.lines { Framing::Lines } else { Framing::List };
     let options = ExportOptions::new().shared_format(Arc::clone(&args.format)).framing(framing);
     let Some(path) = &args.out else {
-        // Every line ends with a newline, so that nothing is left in it.
+        // Every line ends with a newline, so the buffer is empty at the end.
         let report = at.export_messages(&channel, &options, &mut SafeLines::new(out))?;
-        told(&report);
+        report_export(&report);
         return Ok(0);
     };
     let report = to_file(&at, &channel, &options, path)?;
@@ -57,34 +57,34 @@ pub(crate) fn export(args: &args::Export, store: &Store, out: &mut Output) -> Re
     }
     out.line(format!("{} to {}", messages(report.messages), escape(&path.display().to_string())))?;
     out.flush()?;
-    told(&report);
+    report_export(&report);
     Ok(0)
 }
 
-/// Writes a file that does not exist yet. If that fails there is no file.
+/// Writes a new file. The file is removed if the export fails.
 fn to_file(at: &Snapshot, channel: &str, options: &ExportOptions, path: &Path) -> Result<ExportReport, Failure> {
     let mut file = File::create_new(path).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            let message = format!("{} exists already; nothing was written", path.display());
+            let message = format!("file {} exists already and was not changed", path.display());
             Failure::new(5, "file_exists", message).hint("choose another --out")
         }
         _ => Failure::new(70, "io", format!("{}: {error}", path.display())),
     })?;
     let exported = at.export_messages(channel, options, &mut file);
     if exported.is_err() {
-        // Half a list is worse than none. That it cannot be removed is told by the error that follows.
+        // Half a list is worse than none. An error of the removal is dropped: the error of the export is reported.
         _ = std::fs::remove_file(path);
     }
     Ok(exported?)
 }
 
-/// Says on stderr what an export left out.
-fn told(report: &ExportReport) {
+/// Reports on stderr the fields and messages that an export left out.
+fn report_export(report: &ExportReport) {
     if !report.left_out.is_empty() {
         let fields: Vec<String> = report.left_out.iter().map(|(field, n)| format!("{field} ({n})")).collect();
-        note(format!("the form has no place for: {}", fields.join(", ")));
+        note(format!("the format has no field for: {}", fields.join(", ")));
     }
-    tell(&report.refused, "cannot be said in the form and were left out");
+    report_problems(&report.refused, "cannot be written in the format and were left out");
 }
 
 pub(crate) fn import(args: &args::Import, store: Option<&Path>, out: &mut Output) -> Result<u8, Failure> {
@@ -93,7 +93,7 @@ pub(crate) fn import(args: &args::Import, store: Option<&Path>, out: &mut Output
     } else {
         let file = File::open(&args.file).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
-                Failure::not_found("file_not_found", format!("there is no file {}", args.file.display()))
+                Failure::not_found("file_not_found", format!("file {} does not exist", args.file.display()))
             }
             _ => Failure::new(70, "io", format!("{}: {error}", args.file.display())),
         })?;
@@ -133,11 +133,11 @@ pub(crate) fn import(args: &args::Import, store: Option<&Path>, out: &mut Output
     out.line(escape(thread.id().as_str()))?;
     out.flush()?;
     note(format!("{} imported", messages(report.messages)));
-    tell(&report.not_understood, "were not understood and are kept as they are");
+    report_problems(&report.not_understood, "were not understood and are stored unchanged");
     let left_out = &report.left_out;
-    tell_all(left_out.count, "left out, by line", left_out.first.iter().map(|line| (line.line, &line.reason)));
+    report_all(left_out.count, "left out, by line", left_out.first.iter().map(|line| (line.line, &line.reason)));
     if !report.beside.is_empty() {
-        note(format!("beside the messages, and left out: {}", escape(&report.beside.join(", "))));
+        note(format!("left out beside the messages: {}", escape(&report.beside.join(", "))));
     }
     Ok(0)
 }
@@ -146,12 +146,12 @@ fn messages(n: u64) -> String {
     count(usize::try_from(n).unwrap_or(usize::MAX), "message")
 }
 
-fn tell(problems: &Problems, what: &str) {
-    tell_all(problems.count, what, problems.first.iter().map(|problem| (problem.position, &problem.reason)));
+fn report_problems(problems: &Problems, what: &str) {
+    report_all(problems.count, what, problems.first.iter().map(|problem| (problem.position, &problem.reason)));
 }
 
-/// Says how many there were, and of the first of them where they are and why.
-fn tell_all<'a>(n: u64, what: &str, first: impl Iterator<Item = (u64, &'a String)>) {
+/// Reports the number of problems, and the place and reason of the first of them.
+fn report_all<'a>(n: u64, what: &str, first: impl Iterator<Item = (u64, &'a String)>) {
     if n == 0 {
         return;
     }
@@ -177,7 +177,7 @@ impl From<TransferError> for Failure {
             }
             TransferError::NotJson { messages: 0, .. } => Self::new(4, "not_json", message),
             TransferError::NotJson { .. } => Self::new(4, "not_json", message).hint(
-                "what is before it is stored; to repeat, choose another --name; --lenient leaves out broken lines",
+                "the messages before it are stored; to repeat, choose another --name; --lenient skips broken lines",
             ),
             _ => Self::new(70, "io", message),
         }

@@ -1,4 +1,4 @@
-//! How the facts of a history are put into words: nodes, questions, messages, values.
+//! Texts for the facts of a history: nodes, interrupts, messages, values.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use serde_json::{Value as Json, json};
 use crate::errors::Failure;
 use crate::output::{cut, escape, size};
 
-/// How much of a value fits into a line.
+/// The number of characters of a value on one line.
 const VALUE_CHARS: usize = 100;
-/// Up to how many bytes a value is shown without its size.
+/// Larger values are shown with their size in bytes.
 const SIZE_BYTES: usize = 200;
 
-/// Returns node names with how often each occurs: `list, read x12`.
+/// Returns node names with their number of occurrences: `list, read x12`.
 pub(crate) fn tally<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for name in names {
@@ -29,7 +29,7 @@ pub(crate) fn tally<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     counts.into_iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the name of a node; the start of a graph, which nobody named, in words.
+/// Returns the name of a node; `(start)` for the start of a graph.
 pub(crate) fn node(name: &str) -> String {
     if name == START { "(start)".into() } else { escape(name).into_owned() }
 }
@@ -53,18 +53,18 @@ pub(crate) fn message_channel(at: &Snapshot) -> Result<Arc<str>, Failure> {
     {
         return Ok(channel);
     }
-    Err(Failure::new(1, "no_messages", "no channel holds messages there"))
+    Err(Failure::new(1, "no_messages", "no channel holds messages at this point"))
 }
 
-/// What a thread waits for.
+/// The state of a thread between two runs.
 #[derive(Debug)]
 pub(crate) enum Waits {
-    /// Nothing: its run has ended.
+    /// The run has ended.
     Done,
-    /// The next run: these nodes are due.
+    /// These nodes are due in the next run.
     Due(String),
-    /// An answer to these questions.
-    Asks(Vec<Value>),
+    /// The run waits for resume values of these interrupts.
+    Interrupted(Vec<Value>),
 }
 
 impl Waits {
@@ -72,16 +72,16 @@ impl Waits {
         if snapshot.next().next().is_none() {
             return Ok(Self::Done);
         }
-        let questions: Vec<Value> = snapshot.interrupts()?.into_iter().map(|(_, question)| question).collect();
-        Ok(if questions.is_empty() { Self::Due(tally(snapshot.next())) } else { Self::Asks(questions) })
+        let interrupts: Vec<Value> = snapshot.interrupts()?.into_iter().map(|(_, value)| value).collect();
+        Ok(if interrupts.is_empty() { Self::Due(tally(snapshot.next())) } else { Self::Interrupted(interrupts) })
     }
 
-    /// Returns one word for programs.
+    /// Returns the word of the JSON documents.
     pub(crate) fn status(&self) -> &'static str {
         match self {
             Self::Done => "done",
             Self::Due(_) => "due",
-            Self::Asks(_) => "interrupted",
+            Self::Interrupted(_) => "interrupted",
         }
     }
 
@@ -89,16 +89,16 @@ impl Waits {
         match self {
             Self::Done => "done".into(),
             Self::Due(nodes) => cut(&format!("due: {nodes}"), max).into_owned(),
-            Self::Asks(questions) => {
-                let all: Vec<String> = questions.iter().map(question).collect();
-                cut(&format!("asks: {}", all.join(" / ")), max).into_owned()
+            Self::Interrupted(interrupts) => {
+                let all: Vec<String> = interrupts.iter().map(interrupt).collect();
+                cut(&format!("interrupted: {}", all.join(" / ")), max).into_owned()
             }
         }
     }
 }
 
-/// Returns the words of a question: a text, or the `question` of an object.
-pub(crate) fn question(value: &Value) -> String {
+/// Returns the text of an interrupt: its value if that is a text, or the member `question` of an object.
+pub(crate) fn interrupt(value: &Value) -> String {
     match value.as_str().or_else(|| value.get("question").and_then(Value::as_str)) {
         Some(text) => escape(text).into_owned(),
         None => compact(&value.to_json()),
@@ -110,7 +110,7 @@ pub(crate) fn compact(json: &Json) -> String {
     escape(&json.to_string()).into_owned()
 }
 
-/// Returns a value on one line, cut, with its size if it is big.
+/// Returns a value on one line, shortened, with its size if it is large.
 pub(crate) fn brief(json: &Json) -> String {
     let text = compact(json);
     if text.len() <= SIZE_BYTES && text.chars().count() <= VALUE_CHARS {
@@ -124,7 +124,7 @@ pub(crate) fn is_message(item: &Json) -> bool {
     item.get("type").is_some_and(Json::is_string) && item.get("content").is_some()
 }
 
-/// Returns who speaks, and what is said or asked for, on one line.
+/// Returns the role, the text and the tool calls of a message on one line.
 pub(crate) fn message(item: &Json, max: usize) -> String {
     let kind = item.get("type").and_then(Json::as_str).unwrap_or("?");
     let said = match item.get("content") {
@@ -149,7 +149,7 @@ pub(crate) fn item(item: &Json) -> String {
     if is_message(item) { message(item, VALUE_CHARS) } else { brief(item) }
 }
 
-/// Returns where a checkpoint is, for programs.
+/// Returns the thread and the id of a checkpoint as JSON.
 pub(crate) fn place(snapshot: &Snapshot) -> Json {
     json!({ "thread": snapshot.point().thread.as_str(), "checkpoint": snapshot.id().to_string() })
 }

@@ -1,4 +1,4 @@
-//! The command as it is used: its output, its exit codes, and what it leaves on the disk.
+//! The command from outside: its output, its exit codes, and its files.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -110,7 +110,7 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-fn the_demo_finds_what_is_in_the_files() {
+fn the_demo_reports_the_contents_of_the_files() {
     let bench = Bench::new();
     let text = bench.text(&["demo", "notes", "--yes"]);
     for expected in [
@@ -134,7 +134,7 @@ fn the_demo_finds_what_is_in_the_files() {
     assert_eq!(names, ["store.db"], "closed cleanly");
 
     let again = bench.text(&["demo"]);
-    assert!(again.contains("Already finished: nothing runs again"), "{again}");
+    assert!(again.contains("Already finished: no node runs again"), "{again}");
     assert!(again.contains("it has run already") && again.contains("ran now: nothing"), "{again}");
 }
 
@@ -149,16 +149,16 @@ fn the_demo_draws_its_graph_without_a_store() {
 }
 
 #[test]
-fn the_demo_waits_for_an_answer_as_long_as_it_takes() {
+fn the_demo_waits_for_a_resume_value() {
     let bench = Bench::new();
     let waiting = bench.text(&["demo", "notes"]);
     assert!(waiting.contains("demo --store store.db --yes"), "{waiting}");
     let threads = bench.json(&["threads"]);
     assert_eq!(threads["threads"][0]["status"], "interrupted");
-    let question = threads["threads"][0]["questions"][0].as_str().unwrap();
-    assert!(question.starts_with("Publish the report? 3 files"), "{question}");
-    assert!(bench.text(&["log", "research:notes"]).contains("asks: Publish the report?"));
-    assert!(bench.text(&["threads"]).contains("asks: Publish"));
+    let text = threads["threads"][0]["questions"][0].as_str().unwrap();
+    assert!(text.starts_with("Publish the report? 3 files"), "{text}");
+    assert!(bench.text(&["log", "research:notes"]).contains("interrupted: Publish the report?"));
+    assert!(bench.text(&["threads"]).contains("interrupted: Publish"));
 
     let still = bench.json(&["demo"]);
     assert_eq!((&still["status"], &still["ran_now"]), (&json!("waiting"), &json!({})));
@@ -168,7 +168,7 @@ fn the_demo_waits_for_an_answer_as_long_as_it_takes() {
     assert_eq!(done["ran_now"], json!({ "approve": 2, "finish": 2, "draft": 1 }));
 }
 
-/// Kills the demo at every moment that `option` can name, resumes it, and compares with a run that was left alone.
+/// Kills the demo at every commit that `option` can name, resumes it, and compares the result with an undisturbed run.
 fn kill_everywhere(option: &str, least: usize) {
     let expected = Bench::ran();
     let whole = expected.json(&["log", "research:notes"])["checkpoints"].as_array().unwrap().len();
@@ -177,7 +177,7 @@ fn kill_everywhere(option: &str, least: usize) {
         let number = n.to_string();
         let killed = bench.annals(&["demo", "notes", "--yes", option, &number]);
         if code(&killed) == 0 {
-            assert!(n > least, "only {n} moments to kill at");
+            assert!(n > least, "only {n} commits to kill at");
             return;
         }
         assert_eq!(code(&killed), -1, "{option} {n}: {killed:?}");
@@ -205,17 +205,17 @@ fn kill_everywhere(option: &str, least: usize) {
 }
 
 #[test]
-fn a_demo_killed_after_any_superstep_ends_as_if_it_were_not() {
+fn a_demo_killed_after_any_superstep_reaches_the_same_end() {
     kill_everywhere("--kill-after", 9);
 }
 
 #[test]
-fn a_demo_killed_after_any_commit_ends_as_if_it_were_not() {
+fn a_demo_killed_after_any_commit_reaches_the_same_end() {
     kill_everywhere("--kill-after-commits", 10);
 }
 
 #[test]
-fn a_demo_killed_again_and_again_gets_to_its_end() {
+fn a_demo_killed_after_each_superstep_reaches_its_end() {
     let expected = Bench::ran().report();
     let bench = Bench::new();
     let mut kills = 0;
@@ -230,7 +230,7 @@ fn a_demo_killed_again_and_again_gets_to_its_end() {
 }
 
 #[test]
-fn threads_and_log_say_the_same_as_text_and_json() {
+fn threads_and_log_agree_as_text_and_json() {
     let bench = Bench::ran();
     let threads = bench.json(&["threads"]);
     let thread = &threads["threads"][0];
@@ -269,7 +269,7 @@ fn threads_and_log_say_the_same_as_text_and_json() {
 }
 
 #[test]
-fn show_tells_the_state_and_who_wrote_it() {
+fn show_prints_the_state_and_its_writers() {
     let bench = Bench::ran();
     let head = bench.json(&["show", "research:notes"]);
     assert_eq!((&head["values"]["status"], &head["values"]["top_terms"]), (&json!("approved"), &json!(3)));
@@ -281,7 +281,7 @@ fn show_tells_the_state_and_who_wrote_it() {
     assert_eq!(before["parent"]["checkpoint"], bench.json(&["show", "research:notes@~3"])["checkpoint"]);
 
     let text = bench.text(&["show", "research:notes"]);
-    assert!(text.contains("nothing is due") && text.contains("draft ~2"), "{text}");
+    assert!(text.contains("no task is due") && text.contains("draft ~2"), "{text}");
     assert!(text.contains("4 items, the last:"), "{text}");
     let report = bench.text(&["show", "research:notes", "report"]);
     assert_eq!(report, bench.report(), "a text is printed as it is");
@@ -309,7 +309,7 @@ fn diff_compares_points_and_parents() {
     assert_eq!(kind("top_terms").unwrap()["after"], 3);
     let messages = kind("messages").unwrap();
     assert_eq!((messages["kind"].as_str(), messages["changed"].as_array().unwrap().len()), (Some("items"), 1));
-    assert_eq!(kind("notes"), None, "what both have is not told");
+    assert_eq!(kind("notes"), None, "equal channels are left out");
     assert_eq!(found["before"]["checkpoint"], json!(end));
 
     let stat = bench.text(&["diff", &first, "research:notes", "--stat"]);
@@ -318,7 +318,7 @@ fn diff_compares_points_and_parents() {
     assert!(text.starts_with("--- research:notes@") && text.contains("top_terms: changed\n  8 -> 3\n"), "{text}");
 
     let one = bench.json(&["diff", "research:notes~3"]);
-    assert_eq!(one["channels"][0]["channel"], "top_terms", "one point: what it changed");
+    assert_eq!(one["channels"][0]["channel"], "top_terms", "one point is compared with its parent");
     assert_eq!(one["channels"].as_array().unwrap().len(), 1);
     let oldest = bench.json(&["diff", "research:notes~7"]);
     assert_eq!(oldest["before"]["checkpoint"], bench.json(&["show", "research:notes~8"])["checkpoint"]);
@@ -361,7 +361,7 @@ fn check_counts_and_finds_damage() {
     assert_eq!((&report["threads"], &report["checkpoints"]), (&json!(1), &json!(12)));
     assert!(bench.text(&["check"]).contains("no problems"));
     let mut bytes = fs::read(bench.path("store.db")).unwrap();
-    // Each copy: SQLite leaves some in pages that it split, where nobody reads them.
+    // Each copy is changed: SQLite leaves unread ones in pages that it split.
     let needle = b"# What is in notes";
     let places: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(needle)).collect();
     assert!(!places.is_empty(), "the report is in the file");
@@ -376,7 +376,7 @@ fn check_counts_and_finds_damage() {
 #[test]
 fn reading_changes_nothing_on_the_disk() {
     let bench = Bench::ran();
-    // A killed run leaves its write-ahead log behind: that is no reason to write either.
+    // A killed run leaves its write-ahead log, which a reader must not change either.
     let killed = bench.annals_on("killed.db", &["demo", "notes", "--yes", "--kill-after", "3"]);
     assert_eq!(code(&killed), -1);
     let before = bench.disk();
@@ -445,11 +445,11 @@ fn bad_files_are_refused_and_left_alone() {
             assert_eq!(code(&demo), exit, "{store}: {demo:?}");
         }
     }
-    assert!(bench.disk() == before, "nothing was changed, nothing was made");
+    assert!(bench.disk() == before, "no file was changed or created");
 }
 
 #[test]
-fn what_is_not_there_is_told_apart() {
+fn missing_things_have_exit_codes_and_hints() {
     let bench = Bench::ran();
     let before = bench.disk();
     let cases: [(&[&str], i32, &str); 9] = [
@@ -498,7 +498,7 @@ fn the_demo_writes_only_where_it_may() {
         let output = bench.annals(&["demo", folder, "--json"]);
         assert_eq!((code(&output), document(&output.stderr)["error"]["code"].as_str()), (3, Some(slug)));
     }
-    assert!(bench.disk().is_empty(), "nothing was made");
+    assert!(bench.disk().is_empty(), "no file was created");
     let nameless = run(Path::new("/"), &["demo"]);
     assert!(code(&nameless) == 2 && stderr(&nameless).contains("annals demo FOLDER"), "{nameless:?}");
 
@@ -524,7 +524,7 @@ fn the_demo_writes_only_where_it_may() {
 }
 
 #[test]
-fn data_cannot_steer_the_terminal() {
+fn data_cannot_control_the_terminal() {
     let bench = Bench::new();
     let store = Store::open(bench.path("store.db")).unwrap();
     let evil = "\x1b[31mred\u{202e}\u{9b}\u{7f}\r\x07";
@@ -563,7 +563,7 @@ fn data_cannot_steer_the_terminal() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let bench = Bench::ran();
     let mut child = Command::new(env!("CARGO_BIN_EXE_annals"))
         .args(["show", "research:notes", "--json", "--store", "store.db"])

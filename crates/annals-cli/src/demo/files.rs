@@ -1,4 +1,4 @@
-//! Which files of a folder are read: text by their name, sorted, with limits.
+//! Lists the text files of a folder: text by their name, sorted, with limits.
 
 use std::fs;
 use std::io;
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 /// The endings of text files.
 const ENDINGS: [&str; 5] = ["md", "txt", "rst", "org", "adoc"];
-/// Larger files are no notes.
+/// Larger files are left out.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// So many files are read at most, the first by path.
+/// The highest number of files; the first by path are read.
 const FILES_MAX: usize = 500;
-/// Folders within folders, so deep.
+/// The highest depth of nested folders.
 const DEPTH_MAX: usize = 32;
 
 /// A file to read.
@@ -23,7 +23,7 @@ pub(crate) struct TextFile {
     pub(crate) bytes: u64,
 }
 
-/// What `read` is given: it does not see the state.
+/// The argument of `read`, which does not see the state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct FileRef {
     pub(crate) folder: String,

@@ -11,7 +11,7 @@ use super::files::{self, FileRef, TextFile};
 use super::report::{self, Analysis};
 use super::text::{self, Facts};
 
-/// How many terms of each file the report names.
+/// The number of terms of each file in the report.
 pub(crate) const TOP_TERMS: u32 = 8;
 
 /// The state of a research run.
@@ -23,13 +23,13 @@ pub(crate) struct Research {
     /// The folder, absolute.
     #[channel(last)]
     pub(crate) folder: String,
-    /// How many terms of each file the report names.
+    /// The number of terms of each file in the report.
     #[channel(last)]
     pub(crate) top_terms: u32,
     /// The files that were found.
     #[channel(last)]
     pub(crate) files: Vec<TextFile>,
-    /// What was read, one item for each file.
+    /// The facts of the files that were read, one item for each file.
     #[channel(append)]
     pub(crate) notes: List<Facts>,
     #[channel(last)]
@@ -122,15 +122,15 @@ fn draft(research: &Research) -> NodeResult<ResearchUpdate> {
 }
 
 fn approve(research: &Research, context: &Context) -> NodeResult<ResearchUpdate> {
-    let question = format!("Publish the report? {}", research.analysis.summary());
-    let answer = context.interrupt(question)?;
-    let yes = answer.as_bool().unwrap_or_else(|| answer.as_str().is_some_and(is_yes));
+    let request = format!("Publish the report? {}", research.analysis.summary());
+    let resumed = context.interrupt(request)?;
+    let yes = resumed.as_bool().unwrap_or_else(|| resumed.as_str().is_some_and(is_yes));
     Ok(Research::update().approved(Some(yes)))
 }
 
-/// Whether an answer is a yes.
-pub(crate) fn is_yes(answer: &str) -> bool {
-    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+/// Returns whether a text means yes.
+pub(crate) fn is_yes(text: &str) -> bool {
+    matches!(text.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
 fn finish(research: &Research) -> NodeResult<ResearchUpdate> {

@@ -1,7 +1,6 @@
 //! A store that ends the process at a chosen commit, as a crash would.
 //!
-//! It stands between the executor and the real backend, so the moment is exact: the commit is on the disk, and nothing
-//! after it was begun.
+//! It wraps the real backend, so the place is exact: the commit is on the disk, and the next one has not begun.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,19 +16,19 @@ use crate::output::note;
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// When to end.
+/// The commit after which the process ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KillAfter {
-    /// Once so many supersteps are committed.
+    /// End after this number of committed supersteps.
     pub(crate) supersteps: Option<u64>,
-    /// Once so many commits are done, those of single tasks and of inputs included.
+    /// End after this number of commits, those of single tasks and of inputs included.
     pub(crate) commits: Option<u64>,
-    /// What is said at the end.
+    /// The last message on stderr.
     pub(crate) farewell: String,
 }
 
 impl KillAfter {
-    /// Puts itself before the backend of a store, if it is to end at all.
+    /// Wraps the backend of a store if a number is given; returns the store unchanged if not.
     pub(crate) fn guard(self, store: Store, options: OpenOptions) -> Store {
         if self.supersteps.is_none() && self.commits.is_none() {
             return store;

@@ -4,22 +4,22 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// How far the end of a link or a span of code is looked for, in bytes: a line may be a megabyte of brackets.
+/// The longest link or span of code, in bytes: a line may be a megabyte of brackets.
 const SPAN_BYTES_MAX: usize = 600;
-/// Images within links, so deep.
+/// The highest depth of images within links.
 const DEPTH_MAX: usize = 3;
 
-/// A link as it stands in a file.
+/// A link of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Link {
     pub(crate) target: String,
     pub(crate) line: usize,
-    /// Whether it leads to a file that is not there.
+    /// True if the target is a file that does not exist.
     pub(crate) broken: bool,
 }
 
 impl Link {
-    /// Whether it leads to a file beside it that does not exist. Links elsewhere are not followed.
+    /// Returns whether the target is a relative path to a file that does not exist. Other links are not followed.
     pub(crate) fn is_broken(&self, folder: &Path) -> bool {
         let path = self.target.split(['#', '?']).next().unwrap_or_default();
         let scheme = path.split_once(':').is_some_and(|(scheme, _)| {
@@ -74,7 +74,7 @@ impl Scan {
         }
     }
 
-    /// Takes a span of code: it is text, but holds no links. Ticks that nothing closes are taken all at once.
+    /// Takes a span of code, which is text without links. Unclosed ticks are taken all at once.
     fn code(&mut self, rest: &str) -> usize {
         let ticks = rest.len() - rest.trim_start_matches('`').len();
         let body = within(&rest[ticks..]);
@@ -128,7 +128,7 @@ fn definition(line: &str) -> Option<&str> {
     (!name.starts_with('^') && !target.contains(char::is_whitespace)).then_some(target)
 }
 
-/// Returns what stands between an opening mark, with which `text` begins, and the one that closes it.
+/// Returns the text between the opening mark at the beginning of `text` and its closing mark.
 fn balanced(text: &str, open: char, close: char) -> Option<&str> {
     let body = text.strip_prefix(open)?;
     let mut depth = 1;
@@ -145,7 +145,7 @@ fn balanced(text: &str, open: char, close: char) -> Option<&str> {
     None
 }
 
-/// Returns as much of a text as is looked through.
+/// Returns the beginning of a text, up to the longest span.
 fn within(text: &str) -> &str {
     let mut end = text.len().min(SPAN_BYTES_MAX);
     while !text.is_char_boundary(end) {
@@ -154,7 +154,7 @@ fn within(text: &str) -> &str {
     &text[..end]
 }
 
-/// Decodes `%20` and the like; what is no code stays.
+/// Decodes `%20` and the like; other text is unchanged.
 fn decode(path: &str) -> String {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();

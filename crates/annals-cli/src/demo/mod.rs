@@ -1,8 +1,8 @@
 //! `annals demo`: a durable research workflow over the text files of a folder, killed, resumed and forked at will.
 //!
-//! Runs the graph to its question, asks, finishes; then shows the log, goes back to before the draft, changes a
-//! setting there, runs that branch to its own end, and compares the two ends. Wherever it was stopped, the same
-//! command goes on.
+//! Runs the graph to its interrupt, resumes it with the user's approval, and finishes; then shows the log, goes back to
+//! before the draft, changes a setting there, runs that branch to its own end, and compares the two ends. After a crash at
+//! any point the same command continues.
 //!
 //! JSON, at the end: `{"schema": 1, "store", "thread", "folder", "status": "approved" | "rejected" | "waiting",
 //! "question", "report", "ran_now": {node: n}, "remembered": {node: n}, "end", "what_if_end"}`. With `--drawing`:
@@ -30,16 +30,16 @@ use crate::args;
 use crate::errors::Failure;
 use crate::output::{Output, count, cut, escape, safe_lines, size};
 use crate::point::short;
-use crate::words::question;
+use crate::words::interrupt;
 use crate::{diff, drawing, log};
 
 use graph::{Research, TOP_TERMS, graph, is_yes};
 use plan::{Plan, command};
 use run::{Runner, Tally, now};
 
-/// What the second branch is set to.
+/// The setting of the second branch.
 const WHAT_IF_TERMS: u32 = 3;
-/// So many lines of the report are shown.
+/// The number of lines of the report that are shown.
 const REPORT_LINES: usize = 18;
 
 pub(crate) fn run(args: &args::Demo, store: Option<&Path>, out: &mut Output) -> Result<u8, Failure> {
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &args::Demo, store: Option<&Path>, out: &mut Output) -> 
     }
     let (plan, started) = (Plan::of(args, store)?, now());
     let closing = work(args, &plan, out)?;
-    // The store is closed by now: the file holds everything.
+    // The store is closed here, so the size of the file is final.
     if let Some(closing) = closing {
         let bytes = plan.path.metadata().map_or(0, |meta| meta.len());
         heading(out, "Done")?;
@@ -75,7 +75,7 @@ fn draw(out: &mut Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Does all there is to do, and returns the last words; none if the run waits for an answer.
+/// Runs the demo and returns its summary; `None` if the run waits for a resume value.
 fn work(args: &args::Demo, plan: &Plan, out: &mut Output) -> Result<Option<String>, Failure> {
     let (graph, store) = (graph()?, plan.open(args)?);
     let thread = store.thread(&plan.thread)?;
@@ -95,7 +95,7 @@ fn work(args: &args::Demo, plan: &Plan, out: &mut Output) -> Result<Option<Strin
     Ok(end.map(|_| format!("ran now: {}; {checkpoints}", demo.tally.words(false))))
 }
 
-/// The run, and what has come of it so far.
+/// The run and the count of its nodes so far.
 struct Demo<'a> {
     args: &'a args::Demo,
     plan: &'a Plan,
@@ -103,7 +103,7 @@ struct Demo<'a> {
     tally: Tally,
 }
 
-/// The history as the demo sees it: the straight run from the beginning, and the branch that was opened in it.
+/// The history of the demo: the straight run from the beginning, and the branch that was opened in it.
 struct Lanes {
     /// The end of the first branch.
     end: Snapshot,
@@ -143,14 +143,14 @@ impl Demo<'_> {
         say(out, || format!("  thread  {}", escape(&plan.thread)))
     }
 
-    /// Runs the first branch to its end and returns it; `None` if it waits for an answer that nobody gives.
+    /// Runs the first branch to its end and returns it; `None` if the run waits for a resume value.
     fn main(&mut self, out: &mut Output) -> Result<Option<Snapshot>, Failure> {
         let before = self.lanes()?;
         for node in before.iter().flat_map(|lanes| &lanes.ran) {
             self.tally.remembered(node, 1);
         }
         if let Some(lanes) = before.as_ref().filter(|lanes| lanes.end.next().next().is_none()) {
-            heading(out, "Already finished: nothing runs again")?;
+            heading(out, "Already finished: no node runs again")?;
             say(out, || format!("  remembered: {}", self.tally.words(true)))?;
             self.report(out)?;
             return Ok(Some(lanes.end.clone()));
@@ -159,9 +159,9 @@ impl Demo<'_> {
         if self.tally.any_remembered() {
             say(out, || format!("  remembered: {}", self.tally.words(true)))?;
         }
-        let asked = before.as_ref().map(|lanes| lanes.end.interrupts()).transpose()?;
+        let open = before.as_ref().map(|lanes| lanes.end.interrupts()).transpose()?;
         let done = match &before {
-            Some(_) if asked.is_some_and(|questions| !questions.is_empty()) => false,
+            Some(_) if open.is_some_and(|interrupts| !interrupts.is_empty()) => false,
             Some(_) => self.runner.drive(Input::Continue, &mut self.tally, out)?.is_done(),
             None => {
                 let first = Research::update().folder(self.plan.folder.as_str()).top_terms(TOP_TERMS);
@@ -177,11 +177,11 @@ impl Demo<'_> {
         Ok(Some(lanes.end))
     }
 
-    /// Asks a person, or takes `--yes` for the answer. `None` if there is nobody.
+    /// Asks the user for approval, or takes `--yes`. `None` without a terminal.
     fn ask(&self, out: &mut Output) -> Result<Option<bool>, Failure> {
         let head = self.runner.thread.head()?;
-        let questions = head.map(|head| head.interrupts()).transpose()?.unwrap_or_default();
-        let text = questions.first().map(|(_, value)| question(value)).unwrap_or_default();
+        let interrupts = head.map(|head| head.interrupts()).transpose()?.unwrap_or_default();
+        let text = interrupts.first().map(|(_, value)| interrupt(value)).unwrap_or_default();
         heading(out, "Approve")?;
         say(out, || format!("  {}", cut(&text, 200)))?;
         if self.args.yes {
@@ -191,7 +191,7 @@ impl Demo<'_> {
         let stdin = io::stdin();
         if out.is_json() || !stdin.is_terminal() {
             let path = self.plan.path.to_string_lossy();
-            say(out, || "  It waits, on the disk, as long as it takes. To answer yes:".into())?;
+            say(out, || "  The run waits on the disk for its resume value. To approve:".into())?;
             say(out, || format!("  {}", command(&["demo", "--store", &path, "--yes"])))?;
             return Ok(None);
         }
@@ -258,7 +258,7 @@ impl Demo<'_> {
             done = self.runner.drive(Input::Continue, &mut tally, out)?.is_done();
         }
         if !done {
-            // The person has answered this question for the first branch.
+            // The approval of the first branch holds for this one.
             let yes = end.get("approved")?.and_then(|value| value.as_bool()).unwrap_or_default();
             self.runner.drive(resume(yes), &mut tally, out)?;
         }
@@ -286,14 +286,14 @@ impl Demo<'_> {
             let value = at.map(|at| at.get(name)).transpose()?.flatten();
             Ok(value.and_then(|value| value.as_str().map(str::to_owned)))
         };
-        let questions = at.map(Snapshot::interrupts).transpose()?.unwrap_or_default();
+        let interrupts = at.map(Snapshot::interrupts).transpose()?.unwrap_or_default();
         let mut document = json!({
             "schema": 1,
             "store": self.plan.path.to_string_lossy(),
             "thread": self.plan.thread,
             "folder": self.plan.folder,
             "status": text("status")?.filter(|status| !status.is_empty()).unwrap_or_else(|| "waiting".into()),
-            "question": questions.first().map(|(_, value)| value.to_json()),
+            "question": interrupts.first().map(|(_, value)| value.to_json()),
             "report": text("report")?,
         });
         if let serde_json::Value::Object(runs) = self.tally.json() {
@@ -307,11 +307,11 @@ impl Demo<'_> {
     }
 }
 
-/// Says what can be looked at now.
+/// Prints commands that show the history of the run.
 fn look_around(plan: &Plan, out: &mut Output) -> Result<(), Failure> {
     let (store, thread) = (plan.path.to_string_lossy(), plan.thread.as_str());
     let before = format!("{thread}~2");
-    say(out, || "  Look around:".into())?;
+    say(out, || "  Commands that show the history:".into())?;
     for arguments in [&["log", thread][..], &["show", thread], &["diff", &before, thread], &["check"]] {
         say(out, || format!("    {}", command(&[arguments, &["--store", &store]].concat())))?;
     }
@@ -332,7 +332,7 @@ fn heading(out: &mut Output, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints a line, unless a document is asked for.
+/// Prints a line, except with `--json`.
 fn say(out: &mut Output, line: impl FnOnce() -> String) -> Result<(), Failure> {
     if out.is_json() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What the demo is about to do: which folder, which store, which thread. Nothing is written until that is clear.
+//! Chooses the folder, the store and the thread of the demo before anything is written.
 
 use std::path::{Path, PathBuf};
 
@@ -12,16 +12,16 @@ use crate::args;
 use crate::errors::Failure;
 use crate::point::open;
 
-/// The threads of the demo begin with this.
+/// The prefix of the demo's thread ids.
 const PREFIX: &str = "research:";
 
-/// What the demo works on.
+/// The folder, the store and the thread of a demo.
 pub(crate) struct Plan {
     /// The folder, absolute.
     pub(crate) folder: String,
     pub(crate) path: PathBuf,
     pub(crate) thread: String,
-    /// Whether the store holds this run already.
+    /// True if the store holds this run already.
     pub(crate) resumes: bool,
 }
 
@@ -138,7 +138,7 @@ fn texts(folder: &str) -> Result<Vec<TextFile>, Failure> {
     Ok(found)
 }
 
-/// Makes a folder for a store that nobody named. It stays, so that the run can be looked at.
+/// Makes a folder for a store without a name. It is not removed, so that the run can be inspected.
 fn fresh_folder() -> Result<PathBuf, Failure> {
     Ok(tempfile::Builder::new().prefix("annals-demo-").tempdir()?.keep())
 }

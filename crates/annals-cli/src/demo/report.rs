@@ -1,4 +1,4 @@
-//! From the facts of all files to a report: most telling terms, repeated paragraphs, links that lead nowhere.
+//! Makes a report of the facts of all files: distinctive terms, repeated paragraphs, broken links.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::text::Facts;
 use crate::output::{count, cut, grouped};
 
-/// So many terms of each file are kept by the analysis; a report takes as many of them as it is set to.
+/// The number of terms of each file in the analysis; a report takes the first of them.
 const TERMS_KEPT: usize = 24;
-/// So many findings of a kind are listed in a report.
+/// The number of findings of a kind that a report lists.
 const LISTED_MAX: usize = 20;
 
-/// What is found out about a folder.
+/// The findings about a folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Analysis {
     pub(crate) read: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Analysis {
     pub(crate) skipped: Vec<Skipped>,
 }
 
-/// The terms that tell a file from the others, the most telling first.
+/// The distinctive terms of a file, the most distinctive first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Telling {
     pub(crate) path: String,
@@ -34,14 +34,14 @@ pub(crate) struct Telling {
     pub(crate) terms: Vec<String>,
 }
 
-/// A paragraph that stands in several files.
+/// A paragraph of several files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Repeated {
     pub(crate) begins: String,
     pub(crate) paths: Vec<String>,
 }
 
-/// A link to a file that is not there.
+/// A link to a file that does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Broken {
     pub(crate) path: String,

@@ -1,4 +1,4 @@
-//! Driving the graph superstep by superstep, and telling what ran now and what was remembered.
+//! Runs the graph superstep by superstep and prints which nodes ran now and which results were remembered.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::graph::Research;
 use crate::errors::Failure;
 use crate::output::{Output, count, escape, grouped, size};
 
-/// How often each node ran, and how often its result was remembered.
+/// The number of runs and of remembered results of each node.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(BTreeMap<String, Runs>);
 
@@ -42,7 +42,7 @@ impl Tally {
         }
     }
 
-    /// Returns `list, read x12` of one kind, in the order of the workflow; `nothing` if there are none.
+    /// Returns `list, read x12` of one kind, in the order of the workflow; the text `nothing` if the kind is empty.
     pub(crate) fn words(&self, remembered: bool) -> String {
         let known = ["list", "read", "analyse", "draft", "approve", "finish"];
         let place = |node: &str| known.iter().position(|known| *known == node).unwrap_or(known.len());
@@ -74,7 +74,7 @@ pub(crate) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs until the end or a question; every superstep is on the disk before the next one starts.
+    /// Runs until the end or an interrupt; every superstep is on the disk before the next one starts.
     pub(crate) fn drive(
         &self,
         input: Input,
@@ -94,11 +94,11 @@ impl Runner<'_> {
             match part?.data {
                 StreamData::Updates(update) => superstep.count(&update.node, update.cached),
                 StreamData::Values(state) if !superstep.0.is_empty() => {
-                    told(step, &superstep, &state, since.elapsed(), out)?;
+                    print_superstep(step, &superstep, &state, since.elapsed(), out)?;
                     tally.add(&std::mem::take(&mut superstep));
                     (step, since) = (step + 1, now());
                 }
-                StreamData::Interrupts(_) => said(out, step, "approve", "asks, and waits for the answer", None)?,
+                StreamData::Interrupts(_) => print_step(out, step, "approve", "interrupts, and waits for a resume value", None)?,
                 _ => {}
             }
         }
@@ -109,8 +109,8 @@ impl Runner<'_> {
     }
 }
 
-/// Tells a superstep.
-fn told(step: i64, superstep: &Tally, state: &Research, took: Duration, out: &mut Output) -> Result<(), Failure> {
+/// Prints a superstep.
+fn print_superstep(step: i64, superstep: &Tally, state: &Research, took: Duration, out: &mut Output) -> Result<(), Failure> {
     let (now, remembered) = (superstep.words(false), superstep.words(true));
     let (nodes, note) = match (superstep.any_remembered(), now == "nothing") {
         (false, _) => (now, String::new()),
@@ -118,21 +118,21 @@ fn told(step: i64, superstep: &Tally, state: &Research, took: Duration, out: &mu
         (true, false) => (now, format!(" ({remembered} remembered)")),
     };
     let first = superstep.0.keys().next().map(String::as_str).unwrap_or_default();
-    said(out, step, &nodes, &format!("{}{note}", found(first, state)), Some(took))
+    print_step(out, step, &nodes, &format!("{}{note}", found(first, state)), Some(took))
 }
 
-fn said(out: &mut Output, step: i64, nodes: &str, text: &str, took: Option<Duration>) -> Result<(), Failure> {
+fn print_step(out: &mut Output, step: i64, nodes: &str, text: &str, took: Option<Duration>) -> Result<(), Failure> {
     if out.is_json() {
         return Ok(());
     }
     let took = took.map(|took| format!("{:>7.1} ms", took.as_secs_f64() * 1_000.0)).unwrap_or_default();
     out.line(format!("  step {step:<2}  {nodes:<10} {:<56}{}", escape(text), out.dim(&took)))?;
-    // Seen at once, also if the process is about to be killed.
+    // Printed at once, also if the process is about to be killed.
     out.flush()?;
     Ok(())
 }
 
-/// Returns what a node found, in few words.
+/// Returns the findings of a node as a short text.
 fn found(node: &str, state: &Research) -> String {
     match node {
         "list" => {

@@ -1,4 +1,4 @@
-//! What is extracted from one text file: headings, links, terms, paragraphs.
+//! Extracts headings, links, terms and paragraphs from one text file.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use super::links::{Link, scan};
 
-/// So many different terms of a file are kept, the most frequent ones.
+/// The number of different terms of a file, the most frequent ones.
 const TERMS_MAX: usize = 2_000;
-/// A shorter paragraph is repeated by chance.
+/// The fewest words of a paragraph: shorter ones repeat by chance.
 const PARAGRAPH_WORDS_MIN: usize = 8;
-/// Share of characters that cannot be read at which a file is no text: one in so many.
+/// A file with more than one unreadable character in this number is not text.
 const UNREADABLE: usize = 20;
 
-/// What is known of a file once it was read.
+/// The facts of one file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) path: String,
-    /// Why it was not read.
+    /// The reason why the file was not read.
     pub(crate) skipped: Option<String>,
     pub(crate) words: usize,
     pub(crate) headings: Vec<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Paragraph {
     pub(crate) begins: String,
 }
 
-/// Reads the bytes of a file. What is no text gives facts that say so.
+/// Extracts the facts of a file. A file that is not text gives the facts of a skipped one.
 pub(crate) fn facts(path: &str, bytes: &[u8], folder: &Path) -> Facts {
     let text = String::from_utf8_lossy(bytes);
     let (mut total, mut unreadable) = (0, 0);
@@ -44,7 +44,7 @@ pub(crate) fn facts(path: &str, bytes: &[u8], folder: &Path) -> Facts {
         unreadable += usize::from(c == '\u{fffd}' || c == '\0');
     }
     if unreadable * UNREADABLE > total {
-        return skipped(path, "it is no text");
+        return skipped(path, "it is not text");
     }
     let mut reader = Reader { facts: Facts { path: path.to_owned(), ..Facts::default() }, ..Reader::default() };
     let lines: Vec<&str> = text.lines().collect();
@@ -73,7 +73,7 @@ struct Reader {
     facts: Facts,
     counts: HashMap<String, u32>,
     paragraph: String,
-    /// The mark that ends the block of code we are in.
+    /// The mark that ends the open block of code.
     fence: Option<&'static str>,
 }
 
@@ -138,7 +138,7 @@ fn heading<'a>(line: &'a str, next: &str) -> Option<&'a str> {
     (underlined && !line.starts_with(['|', '-', '>'])).then_some(line)
 }
 
-/// Whether a line is one mark, repeated.
+/// Returns whether a line is one mark, repeated.
 fn is_rule(line: &str) -> bool {
     let first = line.chars().next();
     matches!(first, Some('=' | '-' | '~' | '^')) && line.chars().all(|c| Some(c) == first)
@@ -162,7 +162,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Words that tell nothing of a text, sorted.
+/// Words without meaning for a text, sorted.
 const COMMON: &[&str] = &[
     "about", "after", "again", "all", "also", "always", "and", "another", "any", "are", "because", "been", "before",
     "being", "between", "both", "but", "can", "cannot", "could", "did", "does", "done", "each", "either", "else",
@@ -214,8 +214,8 @@ mod tests {
     #[test]
     fn junk_is_skipped_and_a_stray_byte_is_not() {
         let junk: Vec<u8> = (0..2_000_u32).map(|n| (n * 37 % 256) as u8).collect();
-        assert_eq!(facts("x.txt", &junk, Path::new("/")).skipped.as_deref(), Some("it is no text"));
-        assert_eq!(facts("x.txt", &[0; 64], Path::new("/")).skipped.as_deref(), Some("it is no text"));
+        assert_eq!(facts("x.txt", &junk, Path::new("/")).skipped.as_deref(), Some("it is not text"));
+        assert_eq!(facts("x.txt", &[0; 64], Path::new("/")).skipped.as_deref(), Some("it is not text"));
         let latin: Vec<u8> = b"a long enough line of words with one stray byte \xe9 in it".to_vec();
         assert_eq!(facts("x.txt", &latin, Path::new("/")).skipped, None);
         assert_eq!(facts("x.txt", b"", Path::new("/")).words, 0);

@@ -62,7 +62,7 @@ impl Canvas {
         self.line(column, row, UP | DOWN, dotted);
     }
 
-    /// Draws a line in a row, that comes from above at one column and goes on below at another.
+    /// Draws a line in a row that enters from above at one column and leaves below at another.
     pub(super) fn shift(&mut self, from: usize, to: usize, row: usize, dotted: bool) {
         let (left, right) = (from.min(to), from.max(to));
         for column in left + 1..right {
@@ -83,7 +83,7 @@ impl Canvas {
         text.chars().enumerate().for_each(|(at, c)| self.put(column + at, row, c));
     }
 
-    /// Draws a box around lines of text.
+    /// Draws lines of text in a box.
     pub(super) fn frame(&mut self, left: usize, top: usize, width: usize, lines: &[String]) {
         let (right, bottom) = (left + width - 1, top + lines.len() + 1);
         let border = "─".repeat(width - 2);

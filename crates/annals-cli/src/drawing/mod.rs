@@ -13,8 +13,8 @@ use annals_graph::graph::{Drawing, DrawingNode};
 const GAP: usize = 3;
 
 /// Returns a graph as text for a terminal, from the top down, without styles: conditional edges are dotted,
-/// a label stands on its line, `▲` marks an edge that leads back up, `↺` a node that can follow itself. Nodes
-/// without edges stand at the end.
+/// a label is written on its line, `▲` marks an edge that leads back up, `↺` a node that can follow itself. Nodes
+/// without edges are drawn at the end.
 ///
 /// The same drawing always gives the same text. A column is a character; characters of double width shift the
 /// text to their right.

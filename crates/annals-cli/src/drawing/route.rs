@@ -56,7 +56,7 @@ pub(super) fn between(canvas: &mut Canvas, layers: &Layers, upper: usize, top: u
     top + height
 }
 
-/// Finds a row for each way so that no two lie on each other. Where ways turn in a circle, one makes a detour over a free
+/// Finds a row for each way so that no two lie on each other. If ways turn in a circle, one makes a detour over a free
 /// column and becomes two.
 fn turns(mut ways: Vec<Way>, mut free: usize) -> (Vec<Way>, Vec<usize>) {
     let mut turns: Vec<Option<usize>> = vec![None; ways.len()];

@@ -7,7 +7,7 @@ use super::text;
 
 type Graph = StateGraph<DynState>;
 
-/// Returns a graph with nodes that do nothing.
+/// Returns a graph with empty nodes.
 fn nodes(names: &[&str]) -> Graph {
     let graph = StateGraph::with_schema(DynSchema::new().last("n").build());
     names.iter().fold(graph, |graph, name| graph.node(*name, |_: &DynState| Ok(())))

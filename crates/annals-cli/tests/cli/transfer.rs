@@ -1,4 +1,4 @@
-//! Messages that go out of a store and come into one.
+//! Export and import of messages.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Bench, code, document, stderr};
 
 #[test]
-fn messages_go_to_a_file_and_come_back() {
+fn exported_messages_are_imported_again() {
     let bench = Bench::new();
     let chat = json!([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello\u{1b}"}, 5]);
     fs::write(bench.path("chat.json"), chat.to_string()).unwrap();
@@ -16,9 +16,9 @@ fn messages_go_to_a_file_and_come_back() {
     assert!(stderr(&imported).contains("3 messages imported\n1 were not understood"), "{}", stderr(&imported));
 
     let exported = bench.annals(&["export", "chat", "--format", "openai"]);
-    assert!(!exported.stdout.contains(&0x1b), "nothing steers the terminal");
+    assert!(!exported.stdout.contains(&0x1b), "no character controls the terminal");
     assert_eq!(serde_json::from_slice::<serde_json::Value>(&exported.stdout).unwrap(), chat);
-    assert!(stderr(&exported).contains("the form has no place for: id (2)"), "{}", stderr(&exported));
+    assert!(stderr(&exported).contains("the format has no field for: id (2)"), "{}", stderr(&exported));
 
     let report = bench.json(&["export", "chat", "--lines", "--out", "chat.jsonl"]);
     assert_eq!((&report["messages"], &report["kept"], &report["left_out"]), (&json!(3), &json!(1), &json!({})));
@@ -30,7 +30,7 @@ fn messages_go_to_a_file_and_come_back() {
 }
 
 #[test]
-fn an_empty_list_goes_in_and_out() {
+fn an_empty_list_is_imported_and_exported() {
     let bench = Bench::new();
     fs::write(bench.path("empty.json"), "[]").unwrap();
     assert_eq!(bench.json(&["import", "empty.json", "--name", "empty"])["messages"], json!(0));
@@ -38,7 +38,7 @@ fn an_empty_list_goes_in_and_out() {
 }
 
 #[test]
-fn a_file_of_another_kind_is_named_and_its_name_stays_free() {
+fn a_gzip_file_is_refused_and_the_thread_id_stays_free() {
     let bench = Bench::new();
     fs::write(bench.path("chat.json"), b"\x1f\x8b\x08\0").unwrap();
     let packed = bench.annals(&["import", "chat.json", "--name", "chat"]);
@@ -49,7 +49,7 @@ fn a_file_of_another_kind_is_named_and_its_name_stays_free() {
 }
 
 #[test]
-fn broken_lines_are_left_out_when_that_is_asked_for() {
+fn broken_lines_are_skipped_with_lenient() {
     let bench = Bench::new();
     let human = r#"{"type": "human", "content": "a"}"#;
     fs::write(bench.path("chat.jsonl"), format!("[]\n{human}\n{{\"type\"\n{human}\n")).unwrap();
@@ -66,21 +66,21 @@ fn broken_lines_are_left_out_when_that_is_asked_for() {
     fs::write(bench.path("request.json"), format!("{{\"model\": \"m\", \"messages\": [{human}]}}")).unwrap();
     let whole = bench.annals(&["import", "request.json", "--name", "whole"]);
     assert!(
-        stderr(&whole).contains("1 message imported\nbeside the messages, and left out: model"),
+        stderr(&whole).contains("1 message imported\nleft out beside the messages: model"),
         "{}",
         stderr(&whole)
     );
 }
 
 #[test]
-fn a_transfer_that_cannot_be_says_why() {
+fn a_failed_transfer_gives_its_reason() {
     let bench = Bench::new();
     fs::write(bench.path("bad.json"), "[{\"type\": \"human\", \"content\": \"a\"}, {").unwrap();
     let bad = bench.annals(&["import", "bad.json", "--name", "bad", "--json"]);
     assert_eq!((code(&bad), document(&bad.stderr)["error"]["code"].as_str()), (4, Some("not_json")));
     for (arguments, exit, word) in [
         (["import", "bad.json", "--name", "bad"], 5, "exists already"),
-        (["import", "none.json", "--name", "new"], 3, "no file"),
+        (["import", "none.json", "--name", "new"], 3, "does not exist"),
         (["export", "bad", "--channel", "other"], 3, "holds no list"),
         (["export", "bad", "--out", "bad.json"], 5, "exists already"),
         (["export", "bad", "--format", "word"], 2, "unknown message format"),
