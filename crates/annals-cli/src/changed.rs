@@ -70,6 +70,7 @@ fn items(snapshot: &Snapshot, parent: Option<&Snapshot>, channel: &str) -> Resul
             }
             Ok(())
         })?;
+        debug_assert!(found.added + found.edited <= rows);
         let nothing = found.added + found.edited == 0;
         if rows < window || !(nothing || found.added == rows) {
             return Ok(found);

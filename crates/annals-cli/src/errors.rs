@@ -36,6 +36,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     pub(crate) fn new(exit: u8, code: &'static str, message: impl Into<String>) -> Self {
+        debug_assert!(matches!(exit, 1..=7 | 70), "{exit} is not a documented exit code");
         Self::Error { exit, code, message: message.into(), hint: None }
     }
 

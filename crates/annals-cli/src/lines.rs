@@ -1,10 +1,11 @@
-//! What differs within a value: members by path, and lines within texts.
+//! Compares two values: members by path, and texts by line.
 
 use std::borrow::Cow;
 
 use serde_json::Value as Json;
+use similar::{Algorithm, ChangeTag, capture_diff_slices};
 
-/// A member that differs: its path (JSON Pointer), and what it was and is; `None` where it is not there.
+/// A member that differs: its path (JSON Pointer), and its value before and after; `None` if it is absent.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Member<'a> {
     pub(crate) path: String,
@@ -48,10 +49,10 @@ fn pointer(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// How much of what two long texts share is shown before the place where they part.
+/// The number of common characters that are shown before the first difference of two long texts.
 const LEAD_CHARS: usize = 24;
 
-/// Cuts what two texts share at their beginning, so that what differs is in sight.
+/// Shortens the common beginning of two texts, so that their difference is visible.
 pub(crate) fn apart<'a>(before: &'a str, after: &'a str) -> (Cow<'a, str>, Cow<'a, str>) {
     let shared = before.chars().zip(after.chars()).take_while(|(a, b)| a == b).count();
     let Some(skip) = shared.checked_sub(LEAD_CHARS * 2).map(|_| shared - LEAD_CHARS) else {
@@ -72,10 +73,11 @@ pub(crate) enum Line<'a> {
     Added(&'a str),
 }
 
-/// How many pairs of lines are compared at most; beyond, everything between the common ends counts as replaced.
-const PAIRS_MAX: usize = 4_000_000;
+/// The highest number of lines that are compared one by one; between the common ends of longer texts every line counts as
+/// replaced. Comparing two texts without a common line costs the square of their length.
+const LINES_MAX: usize = 20_000;
 
-/// Compares two texts line by line, by their longest common subsequence.
+/// Compares two texts line by line.
 pub(crate) fn lines<'a>(before: &'a str, after: &'a str) -> Vec<Line<'a>> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
@@ -83,41 +85,21 @@ pub(crate) fn lines<'a>(before: &'a str, after: &'a str) -> Vec<Line<'a>> {
     let tail = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
     let (a, b) = (&old[head..old.len() - tail], &new[head..new.len() - tail]);
     let mut lines: Vec<Line<'a>> = old[..head].iter().map(|line| Line::Same(line)).collect();
-    if a.len().saturating_mul(b.len()) > PAIRS_MAX {
+    if a.len() + b.len() > LINES_MAX {
         lines.extend(a.iter().map(|line| Line::Removed(line)));
         lines.extend(b.iter().map(|line| Line::Added(line)));
     } else {
-        middle(a, b, &mut lines);
+        let changes = capture_diff_slices(Algorithm::Myers, a, b);
+        lines.extend(changes.iter().flat_map(|op| op.iter_changes(a, b)).map(|change| match change.tag() {
+            ChangeTag::Equal => Line::Same(change.value()),
+            ChangeTag::Delete => Line::Removed(change.value()),
+            ChangeTag::Insert => Line::Added(change.value()),
+        }));
     }
     lines.extend(old[old.len() - tail..].iter().map(|line| Line::Same(line)));
+    debug_assert_eq!(lines.iter().filter(|line| !matches!(line, Line::Added(_))).count(), old.len());
+    debug_assert_eq!(lines.iter().filter(|line| !matches!(line, Line::Removed(_))).count(), new.len());
     lines
-}
-
-fn middle<'a>(a: &[&'a str], b: &[&'a str], lines: &mut Vec<Line<'a>>) {
-    let width = b.len() + 1;
-    let mut common = vec![0_u32; (a.len() + 1) * width];
-    for i in (0..a.len()).rev() {
-        for j in (0..b.len()).rev() {
-            common[i * width + j] = if a[i] == b[j] {
-                common[(i + 1) * width + j + 1] + 1
-            } else {
-                common[(i + 1) * width + j].max(common[i * width + j + 1])
-            };
-        }
-    }
-    let (mut i, mut j) = (0, 0);
-    while i < a.len() || j < b.len() {
-        if i < a.len() && j < b.len() && a[i] == b[j] {
-            lines.push(Line::Same(a[i]));
-            (i, j) = (i + 1, j + 1);
-        } else if j == b.len() || (i < a.len() && common[(i + 1) * width + j] >= common[i * width + j + 1]) {
-            lines.push(Line::Removed(a[i]));
-            i += 1;
-        } else {
-            lines.push(Line::Added(b[j]));
-            j += 1;
-        }
-    }
 }
 
 #[cfg(test)]
@@ -136,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_in_sight() {
+    fn the_common_beginning_is_shortened() {
         let same = "äb".repeat(30);
         let (a, b) = (format!("{same}1"), format!("{same}2"));
         assert_eq!(apart(&a, &b).1, format!("...{}2", "äb".repeat(12)));
@@ -145,11 +127,22 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_stay_are_kept() {
+    fn common_lines_stay() {
         use Line::{Added, Removed, Same};
         assert_eq!(lines("a\nb\nc", "a\nx\nc"), [Same("a"), Removed("b"), Added("x"), Same("c")]);
         assert_eq!(lines("", "a"), [Added("a")]);
         assert_eq!(lines("a\na", "a"), [Same("a"), Removed("a")]);
         assert_eq!(lines("x\na\nb\ny", "a\nz\nb"), [Removed("x"), Same("a"), Added("z"), Same("b"), Removed("y")]);
+    }
+
+    #[test]
+    fn long_texts_without_common_lines_are_replaced() {
+        let text = |word: &str| (0..LINES_MAX).map(|n| format!("{word}{n}\n")).collect::<String>();
+        let (old, new) = (format!("same\n{}end", text("a")), format!("same\n{}end", text("b")));
+        let found = lines(&old, &new);
+        assert_eq!(
+            (found.len(), &found[0], found.last()),
+            (2 * LINES_MAX + 2, &Line::Same("same"), Some(&Line::Same("end")))
+        );
     }
 }

@@ -17,7 +17,7 @@ use crate::changed::{Changed, changed, text};
 use crate::errors::Failure;
 use crate::output::{self, Output, columns, cut, escape};
 use crate::point::{short, shorts, thread};
-use crate::tree::Lanes;
+use crate::tree;
 use crate::words::{self, Waits, metadata, tally};
 
 /// A checkpoint of the log.
@@ -82,41 +82,33 @@ fn rows(thread: &Thread, limit: usize) -> Result<(Vec<Row>, bool), Failure> {
 }
 
 fn draw(rows: &[Row], more: bool, oneline: bool, out: &mut Output) -> Result<(), Failure> {
-    let mut lanes = Lanes::new();
-    let drawn: Vec<_> = rows
-        .iter()
-        .enumerate()
-        .map(|(at, row)| lanes.row(&row.snapshot.id(), row.snapshot.record().parent, if at == 0 { '@' } else { 'o' }))
-        .collect();
-    let cells: Vec<Vec<String>> =
-        rows.iter().zip(&drawn).map(|(row, drawn)| row.cells(drawn.node.clone(), oneline)).collect();
-    for ((row, drawn), line) in rows.iter().zip(drawn).zip(columns(&cells)) {
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(oneline)).collect();
+    let mut drawn = Vec::with_capacity(rows.len());
+    for (at, (row, line)) in rows.iter().zip(columns(&cells)).enumerate() {
         // Painted after the columns are laid, or the colour would count as width.
-        out.line(line.replacen(&row.short, &out.id(&row.short), 1))?;
-        for extra in row.extras(oneline)? {
-            out.line(format!("{}     {}", drawn.below, out.open(&extra)))?;
-        }
-        if let Some(merge) = drawn.merge {
-            out.line(merge)?;
-        }
+        let mut lines = vec![line.replacen(&row.short, &out.id(&row.short), 1)];
+        lines.extend(row.extras(oneline)?.iter().map(|extra| format!("   {}", out.open(extra))));
+        let mark = if at == 0 { '@' } else { 'o' };
+        drawn.push(tree::Row { id: row.snapshot.id(), parent: row.snapshot.record().parent, mark, lines });
     }
-    if let Some(marks) = lanes.elided().filter(|_| more) {
-        out.line(format!("{marks}  {}", out.dim("(older ones: -n 0 shows all)")))?;
+    let older = more.then(|| out.dim("(older ones: -n 0 shows all)"));
+    for line in tree::draw(&drawn, older.as_deref()) {
+        out.line(line)?;
     }
     Ok(())
 }
 
 impl Row {
-    fn cells(&self, tree: String, oneline: bool) -> Vec<String> {
+    fn cells(&self, oneline: bool) -> Vec<String> {
         let step = format!("step {}", self.snapshot.step());
         let made = self.made();
         let changes = cut(&text(&self.changed), 60).into_owned();
         if oneline {
-            return vec![tree, self.short.clone(), step, made, changes];
+            return vec![self.short.clone(), step, made, changes];
         }
         let age = output::ago(self.snapshot.store().now(), self.snapshot.created_at());
         let source = self.snapshot.source().to_string();
-        vec![tree, self.short.clone(), step, source, made, age, changes]
+        vec![self.short.clone(), step, source, made, age, changes]
     }
 
     /// Returns the cause of the checkpoint: its nodes, or its source.

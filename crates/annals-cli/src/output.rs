@@ -107,6 +107,7 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
             c => safe.push(c),
         }
     }
+    debug_assert!(!safe.contains(is_unsafe));
     Cow::Owned(safe)
 }
 
@@ -121,7 +122,9 @@ pub(crate) fn cut(text: &str, max: usize) -> Cow<'_, str> {
         None => Cow::Borrowed(text),
         Some(_) => {
             let end = text.char_indices().nth(max.saturating_sub(3)).map_or(text.len(), |(at, _)| at);
-            Cow::Owned(format!("{}...", &text[..end]))
+            let short = format!("{}...", &text[..end]);
+            debug_assert!(max < 3 || short.chars().count() <= max);
+            Cow::Owned(short)
         }
     }
 }
@@ -146,6 +149,7 @@ fn safe_json(text: &str) -> Cow<'_, str> {
             safe.push(c);
         }
     }
+    debug_assert!(!safe.contains(|c| is_unsafe(c) && c != '\n'));
     Cow::Owned(safe)
 }
 

@@ -137,11 +137,13 @@ pub(crate) fn short(snapshot: &Snapshot) -> Result<String, StoreError> {
         let middle = (low + high) / 2;
         if is_unique(middle)? { high = middle } else { low = middle + 1 }
     }
+    debug_assert!((SHORT_MIN..=DIGITS).contains(&low));
     Ok(digits[..low].to_owned())
 }
 
 /// Returns the shortest unique beginnings of ids that are sorted, either way, and complete around each of them.
 pub(crate) fn shorts(ids: &[CheckpointId]) -> Vec<String> {
+    debug_assert!(ids.is_sorted() || ids.iter().rev().is_sorted());
     let all: Vec<String> = ids.iter().map(|id| digits(*id)).collect();
     let shared = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let length = |at: usize| {

@@ -168,7 +168,8 @@ fn document(at: &Snapshot, writes: bool, out: &mut Output) -> Result<(), Failure
         at.blame()?.iter().map(|(channel, blame)| (channel.to_string(), blame_json(at, blame))).collect();
     let tasks = record.tasks.iter().map(|task| json!({ "id": task.id.to_string(), "node": &*task.name }));
     let interrupts = at.interrupts()?;
-    let interrupts = interrupts.iter().map(|(task, value)| json!({ "task": task.to_string(), "value": value.to_json() }));
+    let interrupts =
+        interrupts.iter().map(|(task, value)| json!({ "task": task.to_string(), "value": value.to_json() }));
     let parent = at.parent()?.as_ref().map(words::place);
     let mut document = json!({
         "schema": 1,

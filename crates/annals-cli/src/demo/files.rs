@@ -60,6 +60,7 @@ pub(crate) fn list(folder: &Path) -> io::Result<Vec<TextFile>> {
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files.truncate(FILES_MAX);
+    debug_assert!(files.is_sorted_by(|a, b| a.path < b.path));
     Ok(files)
 }
 

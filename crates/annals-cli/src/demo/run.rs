@@ -98,7 +98,9 @@ impl Runner<'_> {
                     tally.add(&std::mem::take(&mut superstep));
                     (step, since) = (step + 1, now());
                 }
-                StreamData::Interrupts(_) => print_step(out, step, "approve", "interrupts, and waits for a resume value", None)?,
+                StreamData::Interrupts(_) => {
+                    print_step(out, step, "approve", "interrupts, and waits for a resume value", None)?
+                }
                 _ => {}
             }
         }
@@ -110,7 +112,13 @@ impl Runner<'_> {
 }
 
 /// Prints a superstep.
-fn print_superstep(step: i64, superstep: &Tally, state: &Research, took: Duration, out: &mut Output) -> Result<(), Failure> {
+fn print_superstep(
+    step: i64,
+    superstep: &Tally,
+    state: &Research,
+    took: Duration,
+    out: &mut Output,
+) -> Result<(), Failure> {
     let (now, remembered) = (superstep.words(false), superstep.words(true));
     let (nodes, note) = match (superstep.any_remembered(), now == "nothing") {
         (false, _) => (now, String::new()),

@@ -64,6 +64,7 @@ impl Canvas {
 
     /// Draws a line in a row that enters from above at one column and leaves below at another.
     pub(super) fn shift(&mut self, from: usize, to: usize, row: usize, dotted: bool) {
+        debug_assert_ne!(from, to);
         let (left, right) = (from.min(to), from.max(to));
         for column in left + 1..right {
             self.line(column, row, LEFT | RIGHT, dotted);
@@ -92,6 +93,7 @@ impl Canvas {
         for (at, line) in lines.iter().enumerate() {
             self.put(left, top + 1 + at, '│');
             self.put(right, top + 1 + at, '│');
+            debug_assert!(line.chars().count() + 2 <= width);
             let free = width - 2 - line.chars().count();
             self.text(left + 1 + free / 2, top + 1 + at, line);
         }

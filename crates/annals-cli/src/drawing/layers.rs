@@ -107,6 +107,7 @@ impl Layers {
     }
 
     fn port(&self, item: usize, ports: Vec<usize>, link: usize) -> usize {
+        debug_assert!(ports.contains(&link));
         let at = ports.iter().position(|port| *port == link).unwrap_or(0);
         match self.items[item] {
             // Evenly over the inner columns, so that a single port is in the middle.

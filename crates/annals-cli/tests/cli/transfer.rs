@@ -65,11 +65,7 @@ fn broken_lines_are_skipped_with_lenient() {
 
     fs::write(bench.path("request.json"), format!("{{\"model\": \"m\", \"messages\": [{human}]}}")).unwrap();
     let whole = bench.annals(&["import", "request.json", "--name", "whole"]);
-    assert!(
-        stderr(&whole).contains("1 message imported\nleft out beside the messages: model"),
-        "{}",
-        stderr(&whole)
-    );
+    assert!(stderr(&whole).contains("1 message imported\nleft out beside the messages: model"), "{}", stderr(&whole));
 }
 
 #[test]
