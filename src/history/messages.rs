@@ -12,6 +12,8 @@ use crate::store::{ItemIndexRef, ItemRange, StoreError};
 /// # Example: what a model asked of a tool, and what came of it
 /// ```
 /// use annals::history::MessageQuery;
+/// use annals::message::{ToolCall, Usage};
+/// use annals::state::DynState;
 /// use annals_graph::prelude::*;
 ///
 /// # fn main() -> Result<()> {
@@ -106,6 +108,7 @@ impl Snapshot {
     ///
     /// # Example
     /// ```
+    /// use annals::state::DynState;
     /// use annals_graph::prelude::*;
     /// use annals::store::ItemRange;
     ///

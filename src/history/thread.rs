@@ -77,6 +77,7 @@ impl Thread {
     /// # Example
     /// ```
     /// use annals_graph::prelude::*;
+    /// use annals_graph::TaskState;
     ///
     /// #[derive(State, Clone, Default)]
     /// struct Draft { #[channel(last)] text: String }

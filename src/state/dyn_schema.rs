@@ -148,6 +148,7 @@ impl DynSchema {
     ///
     /// # Example: what is removed and added again moves to the end
     /// ```
+    /// use annals::state::DynState;
     /// use annals_graph::prelude::*;
     ///
     /// # fn main() -> Result<()> {
@@ -203,6 +204,7 @@ impl DynSchema {
     ///
     /// # Example
     /// ```
+    /// use annals::state::DynState;
     /// use annals_graph::prelude::*;
     ///
     /// let schema = DynSchema::new().append("log").last("topic");

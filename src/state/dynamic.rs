@@ -39,6 +39,7 @@ impl DynState {
     ///
     /// # Example
     /// ```
+    /// use annals::state::DynState;
     /// use annals_graph::prelude::*;
     ///
     /// # fn main() -> Result<()> {
@@ -67,6 +68,7 @@ impl DynState {
     ///
     /// # Example
     /// ```
+    /// use annals::state::DynState;
     /// use annals_graph::prelude::*;
     /// use annals::state::ROOT;
     ///
@@ -186,6 +188,7 @@ impl DynUpdate {
     ///
     /// # Example
     /// ```
+    /// use annals::state::DynState;
     /// use annals_graph::prelude::*;
     ///
     /// # fn main() -> Result<()> {

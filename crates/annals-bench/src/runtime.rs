@@ -2,6 +2,7 @@
 
 use annals_graph::block_on;
 use annals_graph::graph::CompiledGraph;
+use annals_graph::graph::Own;
 use annals_graph::prelude::*;
 
 use crate::disk::same;

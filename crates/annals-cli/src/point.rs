@@ -156,6 +156,7 @@ pub(crate) fn shorts(ids: &[CheckpointId]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use annals::state::DynState;
     use annals_graph::prelude::*;
 
     use super::*;

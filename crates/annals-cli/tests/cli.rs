@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use annals::state::DynState;
 use annals_graph::prelude::*;
 use serde_json::{Value as Json, json};
 

@@ -1,62 +1,66 @@
-//! Embedded, append-only state for agents and workflows.
+//! A graph executor with the semantics of LangGraph: durable supersteps, interrupts, subgraphs and streams.
 //!
-//! One SQLite file holds the history of any number of threads as a log of checkpoints. Nothing in it is overwritten: a
-//! past state can be read, compared, continued and forked at any time, and a step costs what it changed, not what has
-//! piled up. A graph executor with the semantics of LangGraph runs on that log; it is a client of the store and can do
-//! nothing that your program cannot.
+//! A graph is made of nodes, which are functions of a typed state, and of edges. A run executes supersteps: all tasks
+//! that are due run in parallel, then their writes are applied together and committed as one checkpoint to an [`annals`]
+//! store. A run that was interrupted, failed or was killed continues from its last checkpoint, and tasks that had ended do
+//! not run again. The crate is a client of the public API of [`annals`]: it cannot do more with a file than your program.
 //!
 //! # The primary types
 //!
-//! | type | what it is |
+//! | type | purpose |
 //! | --- | --- |
-//! | [`Store`](store::Store) | one file; cheap to clone, shared by threads and processes |
-//! | [`Thread`](history::Thread) | the history of one conversation or workflow: a tree of checkpoints with a head |
-//! | [`Snapshot`](history::Snapshot) | the state at one checkpoint, read when it is asked for, without a graph |
-//! | [`State`](trait@state::State) | a struct whose fields are channels, each with a rule for what a write does |
-//! | [`DynSchema`](state::DynSchema) | the same, made at run time |
-//! | [`StateGraph`](graph::StateGraph) | nodes and edges; `compile` checks them all and makes a [`CompiledGraph`](graph::CompiledGraph) |
-//! | [`Context`](task::Context) | what a node is told about its run, and how it asks a question |
-//! | [`Command`](graph::Command) | a change together with where to go next, or the answer to a question |
-//! | [`Message`](message::Message) | one message of a chat: plain data with LangChain's fields and dictionary form |
+//! | [`StateGraph`](graph::StateGraph) | nodes and edges; `compile` checks them and makes a [`CompiledGraph`](graph::CompiledGraph) |
+//! | [`CompiledGraph`](graph::CompiledGraph) | runs a graph: `invoke`, `stream`, `ainvoke`, `astream`, `get_state`, `update_state` |
+//! | [`Context`](task::Context) | a node's view of its run: interrupts, streams, called tasks, key-value memory |
+//! | [`Command`](graph::Command) | a change together with the next nodes, or the resume value of an interrupt |
+//! | [`SendTo`](graph::SendTo) | one more run of a node, with an argument of its own |
+//! | [`NodeOptions`](graph::NodeOptions) | the policies of a node: retries, timeouts, caching, error handler |
+//! | [`Entrypoint`](graph::Entrypoint), [`Task`](task::Task) | a plain function as a durable workflow, and the functions whose results it persists |
+//! | [`Input`] | the argument of a run: an update, a command, or [`Input::Continue`] |
+//! | [`Outcome`] | the end of a run: done, interrupted, drained or cancelled, with the state |
+//! | [`Stream`], [`AsyncStream`] | a run that is executed as far as its events are read |
+//! | [`Run`] | one run with options: durability, context value, limits, control |
 //! | [`Error`] | any error; its message says what is now true, its [`kind`](Error::kind) what to do |
 //!
-//! Most programs need no more than `use annals_graph::prelude::*`.
+//! The engine brings [`Store`](annals::store::Store), [`Thread`](annals::history::Thread),
+//! [`Snapshot`](annals::history::Snapshot), [`State`](trait@annals::state::State) and
+//! [`Message`](annals::message::Message). `use annals_graph::prelude::*` imports both sides; policies, entrypoints and
+//! options of runs are imported by path.
 //!
-//! # What is not there
+//! # What is absent
 //!
-//! - *No executor.* Async nodes and tasks are polled by whoever polls their run; the others run in parallel on threads.
-//! - *No timeouts of blocking nodes*: nothing can stop a thread from outside. Async nodes have them.
-//! - *No server*, no network, no model client. The library opens the files it is told to open and nothing else.
-//! - *No printing*, no environment variables, no home folder. Time comes from a [`Clock`](base::Clock) that can be set.
-//! - *No change of history.* There is no call that edits or deletes a stored checkpoint.
-//! - *No exactly-once side effects.* A node that was cut off before its result was stored runs again.
+//! - *An async runtime.* Async nodes and tasks are polled by the poller of their run; the others run on threads.
+//! - *Timeouts of blocking nodes*: a thread cannot be stopped from outside. Async nodes have them.
+//! - *A server*, network access, a model client.
+//! - *Exactly-once side effects.* A node whose result was not stored before a crash runs again.
+//! - *Printing*, environment variables, the home folder. Time comes from a [`Clock`](annals::base::Clock) that can be set.
 //!
 //! # Recipes
 //!
 //! [First run](#first-run) ·
-//! [Channels with rules of their own](#channels-with-rules-of-their-own) ·
+//! [Reducers and private channels](#reducers-and-private-channels) ·
 //! [A durable thread](#a-durable-thread) ·
 //! [Resume after a failure](#resume-after-a-failure) ·
-//! [Ask a human](#ask-a-human) ·
+//! [Ask for approval](#ask-for-approval) ·
 //! [A function in place of a graph](#a-function-in-place-of-a-graph) ·
 //! [Fan out with sends](#fan-out-with-sends) ·
 //! [Wait for several nodes](#wait-for-several-nodes) ·
 //! [An agent with tools](#an-agent-with-tools) ·
 //! [Hand over from graph to graph](#hand-over-from-graph-to-graph) ·
-//! [Try again, give up in time, handle what failed](#try-again-give-up-in-time-handle-what-failed) ·
+//! [Retries, timeouts and error handlers](#retries-timeouts-and-error-handlers) ·
 //! [Go back in time](#go-back-in-time) ·
 //! [Correct a state](#correct-a-state) ·
 //! [Watch a run](#watch-a-run) ·
-//! [Stream a message while it is written](#stream-a-message-while-it-is-written) ·
+//! [Stream a message in chunks](#stream-a-message-in-chunks) ·
 //! [Await instead of blocking](#await-instead-of-blocking) ·
-//! [Remember across threads](#remember-across-threads) ·
+//! [Share memory between threads](#share-memory-between-threads) ·
 //! [A schema made at run time](#a-schema-made-at-run-time) ·
 //! [History without a graph](#history-without-a-graph) ·
 //! [Inspect a file](#inspect-a-file)
 //!
 //! ## First run
 //!
-//! A graph needs no store. A conditional edge decides when it ends.
+//! A graph runs without a store. A conditional edge decides when the run ends.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -85,9 +89,9 @@
 //! # }
 //! ```
 //!
-//! ## Channels with rules of their own
+//! ## Reducers and private channels
 //!
-//! A reducer is a plain function. What is private goes neither in nor out, and a node may see a part of the state.
+//! A reducer is a plain function. A private channel is neither input nor output, and a node may take a part of the state.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -131,7 +135,7 @@
 //!
 //! ## A durable thread
 //!
-//! With a store every superstep becomes a checkpoint, and the past can be continued elsewhere.
+//! With a store every superstep becomes a checkpoint, and a past checkpoint can be continued in another thread.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -166,8 +170,8 @@
 //!
 //! ## Resume after a failure
 //!
-//! What a node returned is stored when it ends. After an error, a panic or the death of the process,
-//! [`Input::Continue`] goes on where the thread was: only what was not finished runs.
+//! The result of a node is stored when the node ends. After an error, a panic or a crash, [`Input::Continue`] continues the
+//! thread: only unfinished tasks run.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -207,10 +211,10 @@
 //! # }
 //! ```
 //!
-//! ## Ask a human
+//! ## Ask for approval
 //!
-//! [`Context::interrupt`](task::Context::interrupt) ends the run with a question. The answer may come days later, from
-//! another process.
+//! [`Context::interrupt`](task::Context::interrupt) ends the run with an interrupt. The resume value may come days later,
+//! from another process.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -226,8 +230,8 @@
 //! # fn main() -> Result<()> {
 //! let graph = StateGraph::<Order>::new()
 //!     .node("approve", |order: &Order, ctx: &Context| {
-//!         let answer = ctx.interrupt(format!("spend {}?", order.total))?;
-//!         Ok(Order::update().approved(answer == "yes"))
+//!         let resumed = ctx.interrupt(format!("spend {}?", order.total))?;
+//!         Ok(Order::update().approved(resumed == "yes"))
 //!     })
 //!     .edge(START, "approve")
 //!     .compile()?;
@@ -245,11 +249,13 @@
 //!
 //! ## A function in place of a graph
 //!
-//! An [`Entrypoint`](graph::Entrypoint) is written as plain code. What a [`Task`](task::Task) returned is stored: after a
-//! question, a failure or a crash the function runs again from its first line, and its finished tasks do not.
+//! An [`Entrypoint`](graph::Entrypoint) is written as plain code. The result of a [`Task`](task::Task) is stored: after an
+//! interrupt, a failure or a crash the function runs again from its first line, and its finished tasks do not.
 //!
 //! ```
+//! use annals_graph::graph::Entrypoint;
 //! use annals_graph::prelude::*;
+//! use annals_graph::task::Task;
 //!
 //! # fn main() -> Result<()> {
 //! let draft = Task::new("draft", |topic: String| Ok(format!("An essay about {topic}")));
@@ -278,9 +284,10 @@
 //! ## Fan out with sends
 //!
 //! A [`SendTo`](graph::SendTo) runs a node once more, with an argument of its own in place of the state. Results are
-//! applied in the order of the sends, whatever order they end in.
+//! applied in the order of the sends, not in the order of their ends.
 //!
 //! ```
+//! use annals_graph::graph::Own;
 //! use annals_graph::prelude::*;
 //!
 //! #[derive(State, Clone, Default)]
@@ -306,7 +313,7 @@
 //!
 //! ## Wait for several nodes
 //!
-//! `draft` and `check` run in parallel, in one superstep; the join runs once, when both have ended.
+//! `draft` and `check` run in parallel, in one superstep; the target of the join runs once, when both have ended.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -339,8 +346,8 @@
 //!
 //! ## An agent with tools
 //!
-//! The model is asked with as much of the conversation as fits, in OpenAI's form, and its answer is read from that form.
-//! As long as it asks for tools, they run.
+//! The model gets the end of the conversation that fits its context, in OpenAI's format, and its answer is read from that
+//! format. The tools run as long as the model calls them.
 //!
 //! ```
 //! use annals::base::Map;
@@ -450,14 +457,15 @@
 //! # }
 //! ```
 //!
-//! ## Try again, give up in time, handle what failed
+//! ## Retries, timeouts and error handlers
 //!
-//! Options of a node say what is done about failures; [`NodeDefaults`](graph::NodeDefaults) hold for all nodes of a graph.
+//! The options of a node are its policies; [`NodeDefaults`](graph::NodeDefaults) hold for all nodes of a graph.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
+//! use annals_graph::graph::RetryPolicy;
 //! use annals_graph::prelude::*;
 //!
 //! #[derive(State, Clone, Default)]
@@ -485,8 +493,8 @@
 //!
 //! ## Go back in time
 //!
-//! A run can start from any [`Snapshot`](history::Snapshot). The old continuation stays as it was; the new one is a
-//! branch of the thread, or with [`fork_to`](history::Snapshot::fork_to) a thread of its own.
+//! A run can start from any [`Snapshot`](history::Snapshot). The old continuation is not changed; the new one is a branch of
+//! the thread, or with [`fork_to`](history::Snapshot::fork_to) a thread of its own.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -518,8 +526,8 @@
 //!
 //! ## Correct a state
 //!
-//! [`update_state`](graph::CompiledGraph::update_state) adds a checkpoint as if a node had made the change, and the edges
-//! of that node are followed.
+//! [`update_state`](graph::CompiledGraph::update_state) adds a checkpoint as if a node had made the change, and follows the
+//! edges of that node.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -552,7 +560,7 @@
 //!
 //! ## Watch a run
 //!
-//! A stream runs the graph as far as it is read.
+//! A stream runs the graph as far as its events are read.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -584,9 +592,10 @@
 //! # }
 //! ```
 //!
-//! ## Stream a message while it is written
+//! ## Stream a message in chunks
 //!
-//! [`Context::message_stream`](task::Context::message_stream) shows the pieces at once, and makes one message of them.
+//! [`Context::message_stream`](task::Context::message_stream) shows each chunk at once, and merges all of them to one
+//! message.
 //!
 //! ```
 //! use annals_graph::prelude::*;
@@ -624,8 +633,8 @@
 //!
 //! ## Await instead of blocking
 //!
-//! `ainvoke` and `astream` are futures for any executor; nodes, paths and tasks may be `async fn`. A node that captures
-//! something takes owned handles. [`IntoNode`](graph::IntoNode) lists all forms.
+//! `ainvoke` and `astream` are futures for any executor; nodes, paths and tasks may be `async fn`. A node that captures a
+//! value takes owned handles. [`IntoNode`](graph::IntoNode) lists all signatures of nodes.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -678,12 +687,14 @@
 //! # }
 //! ```
 //!
-//! ## Remember across threads
+//! ## Share memory between threads
 //!
-//! The key-value memory of a store is shared by its threads. Who the user is comes with the run, not with the state.
+//! The key-value memory of a store is shared by its threads. The user comes with the run, as its context value, not with the
+//! state.
 //!
 //! ```
 //! use annals::base::Map;
+//! use annals::store::KvQuery;
 //! use annals_graph::prelude::*;
 //!
 //! struct User(&'static str);
@@ -719,10 +730,11 @@
 //!
 //! ## A schema made at run time
 //!
-//! A program that learns its channels from a configuration uses [`DynSchema`](state::DynSchema). It runs on the same
-//! machine, and its files are the same.
+//! A program that reads its channels from a configuration uses [`DynSchema`](state::DynSchema). Its graphs run on the same
+//! machine, and its files have the same format.
 //!
 //! ```
+//! use annals::state::DynState;
 //! use annals_graph::prelude::*;
 //!
 //! # fn main() -> Result<()> {
@@ -744,10 +756,11 @@
 //!
 //! ## History without a graph
 //!
-//! Listing, showing, comparing and forking need neither the program that wrote a thread nor its types.
+//! The engine lists, shows, compares and forks threads without the program that wrote them, and without its types.
 //!
 //! ```
 //! use annals::history::{ChannelDiff, diff};
+//! use annals::state::DynState;
 //! use annals_graph::prelude::*;
 //!
 //! # fn main() -> Result<()> {
@@ -778,9 +791,10 @@
 //!
 //! ## Inspect a file
 //!
-//! A file that belongs to somebody else is opened for reading only: nothing is written, not even beside it.
+//! A file of another program is opened for reading only: no byte is written, also not beside the file.
 //!
 //! ```
+//! use annals::state::DynState;
 //! use annals_graph::prelude::*;
 //!
 //! # fn main() -> Result<()> {
@@ -807,17 +821,15 @@
 //!
 //! # Features
 //!
-//! | feature | default | what it adds | what it costs |
+//! | feature | default | adds | costs |
 //! | --- | --- | --- | --- |
 //! | `derive` | yes | `#[derive(State)]` | a proc macro, with `syn`, in your build |
-//! | `tokio` | no | [`TokioTimer`]: timeouts and pauses of asynchronous runs wait by Tokio | `tokio` with `time` and `rt`, nothing else of it |
+//! | `tokio` | no | [`TokioTimer`]: timeouts and pauses of asynchronous runs wait by Tokio | `tokio` with its features `time` and `rt` |
 //! | `futures` | no | [`AsyncStream`] is a `Stream` of [`futures-core`](https://docs.rs/futures-core) | that crate, which has no dependencies |
 //! | `tracing` | no | spans of [`tracing`](https://docs.rs/tracing): ids, counts, bytes and durations, never values | `tracing` without its macros |
-//! | `conformance` | no | [`store::conformance`](store), the suite that every backend must pass | some thousand lines |
 //!
-//! SQLite is compiled in (`rusqlite` with `bundled`), so a C compiler is needed to build, and nothing to run.
+//! The features of the store (`bundled`, `system-sqlite`, `conformance`) are those of [`annals`].
 
-// The derive names the engine `::annals`, also in this crate's own tests.
 mod drive;
 mod error;
 mod exec;
@@ -844,3 +856,8 @@ pub use stream::{
     CheckpointPart, CheckpointTask, ChildValues, DebugPart, DebugPayload, MessagePart, NodeUpdate, StreamData,
     StreamMode, StreamPart, TaskEnd, TaskStart, Values,
 };
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

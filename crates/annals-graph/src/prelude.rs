@@ -1,15 +1,11 @@
 //! The names that most programs need: `use annals_graph::prelude::*`.
+//!
+//! The prelude of [`annals`] with the primary types of the executor; [`Error`] and [`Result`] are those of the executor.
 
-pub use annals::prelude::{
-    DynSchema, DynState, DynUpdate, Kv, KvItem, KvQuery, List, Message, Messages, OpenOptions, Overwrite, Schema,
-    Snapshot, State, Store, Synchronous, Thread, ToolCall, Usage, Value,
-};
+pub use annals::prelude::*;
 
-pub use crate::drive::{Durability, Input, IntoInput, Outcome, StateUpdate, TaskState, UpdateAs};
+pub use crate::drive::{Input, Outcome};
 pub use crate::error::{Error, Result};
-pub use crate::graph::{
-    CachePolicy, Command, CompiledGraph, END, Entry, Entrypoint, Final, Named, NodeDefaults, NodeOptions, NodeResult,
-    Own, Persistence, RefreshOn, RetryPolicy, START, SendTo, StateGraph, Target, TimeoutPolicy,
-};
-pub use crate::stream::{StreamData, StreamMode, StreamPart};
-pub use crate::task::{AsyncTask, Context, Interrupt, RunControl, Task};
+pub use crate::graph::{Command, CompiledGraph, END, NodeOptions, NodeResult, START, SendTo, StateGraph};
+pub use crate::stream::{StreamData, StreamMode};
+pub use crate::task::Context;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annals::base::Value;
+use annals::state::DynState;
 use annals::state::ROOT;
-use annals_graph::prelude::{
-    CompiledGraph, DynSchema, DynState, DynUpdate, Input, IntoInput, Named, NodeResult, Own, StateGraph, StateUpdate,
-    Target,
-};
+use annals_graph::graph::{Named, Own, Target};
+use annals_graph::prelude::{CompiledGraph, DynSchema, DynUpdate, Input, NodeResult, StateGraph};
 use annals_graph::task::Context;
+use annals_graph::{IntoInput, StateUpdate};
 use serde_json::{Map, Value as Json, json};
 
 use crate::driver::Driver;

@@ -1,7 +1,9 @@
 //! The chunks of a stream as a trace shows them.
 
 use annals::base::{CheckpointId, Value};
-use annals_graph::prelude::{Interrupt, StreamData, StreamPart};
+use annals_graph::StreamPart;
+use annals_graph::prelude::StreamData;
+use annals_graph::task::Interrupt;
 use annals_graph::{CheckpointPart, DebugPayload, Error, MessagePart, RunError, TaskEnd, TaskStart};
 use serde_json::{Map, Value as Json, json};
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use annals::base::Value;
 use annals_graph::graph::BoxError;
-use annals_graph::prelude::{
-    Command, CompiledGraph, Entry, Entrypoint, Final, Input, IntoInput, NodeResult, StateUpdate, Task,
-};
+use annals_graph::graph::{Entry, Entrypoint, Final};
+use annals_graph::prelude::{Command, CompiledGraph, Input, NodeResult};
+use annals_graph::task::Task;
 use annals_graph::task::{Context, Interrupted};
+use annals_graph::{IntoInput, StateUpdate};
 use serde_json::{Map, Value as Json, json};
 
 use crate::build::{Built, Shape};

@@ -27,7 +27,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
-use annals_graph::prelude::{DynSchema, DynState, DynUpdate, START, StateGraph, Store};
+use annals::state::DynState;
+use annals_graph::prelude::{DynSchema, DynUpdate, START, StateGraph, Store};
 use serde_json::Value as Json;
 
 use driver::Driver;

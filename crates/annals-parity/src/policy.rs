@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals::base::Value;
+use annals::state::DynState;
 use annals_graph::RunError;
-use annals_graph::prelude::{CachePolicy, DynState, NodeDefaults, NodeOptions, NodeResult, Own, RetryPolicy};
+use annals_graph::graph::{CachePolicy, NodeDefaults, Own, RetryPolicy};
+use annals_graph::prelude::{NodeOptions, NodeResult};
 use annals_graph::task::Context;
 use serde_json::{Map, Value as Json};
 

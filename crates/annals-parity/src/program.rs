@@ -6,10 +6,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annals::base::TaskId;
+use annals::state::DynState;
 use annals::state::Output;
 use annals::store::Cache;
+use annals_graph::graph::Target;
 use annals_graph::graph::{BoxError, IntoOutput};
-use annals_graph::prelude::{Command, DynState, DynUpdate, SendTo, Target};
+use annals_graph::prelude::{Command, DynUpdate, SendTo};
 use annals_graph::task::{Context, NodeError};
 use serde_json::{Map, Value as Json, json};
 

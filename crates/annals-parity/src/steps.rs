@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use annals::history::HistoryFilter;
 use annals::store::CheckpointRef;
 use annals_graph::graph::Drawing;
-use annals_graph::prelude::{Durability, Interrupt, Snapshot, StateUpdate, Store, StreamMode, Task, Thread};
+use annals_graph::prelude::{Snapshot, Store, StreamMode, Thread};
+use annals_graph::task::{Interrupt, Task};
+use annals_graph::{Durability, StateUpdate};
 use annals_graph::{Error, Run};
 use serde_json::{Map, Value as Json, json};
 

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use annals::state::DynState;
 use annals::store::TaskKind;
+use annals_graph::TaskState;
 use annals_graph::graph::BoxError;
-use annals_graph::prelude::{DynState, Entry, Persistence, TaskState};
+use annals_graph::graph::{Entry, Persistence};
 use annals_graph::task::Context;
 use annals_graph::{StateSnapshot, TaskView};
 use serde_json::{Map, Value as Json, json};

@@ -2,7 +2,8 @@
 
 use annals::base::{CheckpointId, Value};
 use annals::store::Source;
-use annals_graph::prelude::{Interrupt, Thread};
+use annals_graph::prelude::Thread;
+use annals_graph::task::Interrupt;
 use annals_graph::{EditProblem, Error, RunError, StateSnapshot};
 use serde_json::{Map, Value as Json, json};
 

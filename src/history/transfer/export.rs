@@ -86,6 +86,7 @@ impl Snapshot {
     /// ```
     /// use annals::history::{ExportOptions, Framing};
     /// use annals::message::OpenAiFormat;
+    /// use annals::state::DynState;
     /// use annals_graph::prelude::*;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use annals::message::ToolCall;
+use annals_graph::graph::{Own, Target};
 use annals_graph::prelude::*;
 
 use super::files::{self, FileRef, TextFile};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use annals_graph::Durability;
 use annals_graph::prelude::*;
 use serde_json::{Value as Json, json};
 

@@ -69,6 +69,7 @@ impl From<Option<&str>> for UpdateAs {
 /// # Example
 /// ```
 /// use annals_graph::prelude::*;
+/// use annals_graph::{StateUpdate, UpdateAs};
 ///
 /// #[derive(State, Clone, Default)]
 /// struct Log { #[channel(append)] lines: List<String> }

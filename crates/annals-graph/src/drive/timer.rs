@@ -22,6 +22,7 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// ```
 /// use std::time::Duration;
 ///
+/// use annals_graph::graph::TimeoutPolicy;
 /// use annals_graph::prelude::*;
 /// use annals_graph::{Sleep, Timer};
 ///

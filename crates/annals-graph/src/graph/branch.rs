@@ -139,6 +139,7 @@ pub struct PathBody {
 ///
 /// # Example
 /// ```
+/// use annals_graph::graph::Named;
 /// use annals_graph::prelude::*;
 ///
 /// #[derive(State, Clone, Default)]

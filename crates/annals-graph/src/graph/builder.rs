@@ -98,6 +98,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     ///
     /// # Example
     /// ```
+    /// use annals::state::DynState;
     /// use annals_graph::prelude::*;
     ///
     /// # fn main() -> Result<()> {
@@ -332,6 +333,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     ///
     /// # Example
     /// ```
+    /// use annals_graph::graph::CachePolicy;
     /// use annals_graph::prelude::*;
     ///
     /// #[derive(State, Clone, Default)]

@@ -53,7 +53,9 @@ impl<I, O> Entry<I, O> {
 ///
 /// # Example
 /// ```
+/// use annals_graph::graph::Entrypoint;
 /// use annals_graph::prelude::*;
+/// use annals_graph::task::Task;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 /// let double = Task::new("double", |n: i64| Ok(n * 2));
@@ -78,6 +80,7 @@ pub struct Entrypoint<I, O>(StateGraph<Entry<I, O>>);
 ///
 /// # Example
 /// ```
+/// use annals_graph::graph::{Entrypoint, Final};
 /// use annals_graph::prelude::*;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -215,6 +218,7 @@ where
     /// ```
     /// use std::time::Duration;
     ///
+    /// use annals_graph::graph::Entrypoint;
     /// use annals_graph::prelude::*;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {

@@ -165,6 +165,7 @@ pub struct NodeBody {
 ///
 /// # Example: a node that captures a client, and one with an input of its own
 /// ```
+/// use annals_graph::graph::Own;
 /// use annals_graph::prelude::*;
 /// use std::sync::Arc;
 ///

@@ -13,6 +13,7 @@ use super::policy::{CachePolicy, RetryPolicy, TimeoutPolicy};
 ///
 /// # Example
 /// ```
+/// use annals_graph::graph::RetryPolicy;
 /// use annals_graph::prelude::*;
 ///
 /// #[derive(State, Clone, Default)]
@@ -66,6 +67,7 @@ impl<S> NodeOptions<S> {
     ///
     /// # Example
     /// ```
+    /// use annals::state::DynState;
     /// use annals_graph::prelude::*;
     ///
     /// # fn main() -> Result<()> {

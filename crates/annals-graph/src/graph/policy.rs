@@ -19,6 +19,7 @@ type Predicate = Arc<dyn Fn(&(dyn Error + 'static)) -> bool + Send + Sync>;
 ///
 /// # Example
 /// ```
+/// use annals_graph::graph::RetryPolicy;
 /// use annals_graph::prelude::*;
 /// use std::time::Duration;
 ///
@@ -103,6 +104,7 @@ impl RetryPolicy {
     ///
     /// # Example
     /// ```
+    /// use annals_graph::graph::RetryPolicy;
     /// use annals_graph::prelude::*;
     ///
     /// let policy = RetryPolicy::new().on::<std::io::Error>();
@@ -240,6 +242,7 @@ impl fmt::Debug for CachePolicy {
 ///
 /// # Example
 /// ```
+/// use annals_graph::graph::TimeoutPolicy;
 /// use annals_graph::prelude::*;
 /// use annals_graph::RunError;
 /// use std::sync::Arc;

@@ -35,6 +35,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     ///
     /// # Example
     /// ```
+    /// use annals::state::DynState;
     /// use annals_graph::prelude::*;
     ///
     /// # fn main() -> Result<()> {

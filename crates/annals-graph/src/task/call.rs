@@ -29,7 +29,9 @@ use super::task_body::{Awaited, Blocking, IntoTask, TaskBody, TaskFuture, TaskWo
 ///
 /// # Example
 /// ```
+/// use annals_graph::graph::Entrypoint;
 /// use annals_graph::prelude::*;
+/// use annals_graph::task::Task;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 /// let draft = Task::new("draft", |topic: String| Ok(format!("an essay about {topic}")));
@@ -54,7 +56,9 @@ use super::task_body::{Awaited, Blocking, IntoTask, TaskBody, TaskFuture, TaskWo
 /// A task of an async function is awaited. In a run that is awaited itself the task is polled with that run:
 ///
 /// ```
+/// use annals_graph::graph::Entrypoint;
 /// use annals_graph::prelude::*;
+/// use annals_graph::task::Task;
 ///
 /// async fn fetch(url: String) -> NodeResult<String> {
 ///     Ok(format!("the text of {url}"))
@@ -114,7 +118,9 @@ where
     ///
     /// # Example
     /// ```
+    /// use annals_graph::graph::{Entrypoint, RetryPolicy};
     /// use annals_graph::prelude::*;
+    /// use annals_graph::task::Task;
     /// use std::time::Duration;
     ///
     /// # fn main() -> Result<()> {
@@ -141,7 +147,9 @@ where
     ///
     /// # Example
     /// ```
+    /// use annals_graph::graph::{CachePolicy, Entrypoint};
     /// use annals_graph::prelude::*;
+    /// use annals_graph::task::Task;
     ///
     /// # fn main() -> Result<()> {
     /// let store = Store::memory();
@@ -250,7 +258,9 @@ where
     /// # Example
     /// ```
     /// use annals_graph::RunError;
+    /// use annals_graph::graph::{Entrypoint, RetryPolicy};
     /// use annals_graph::prelude::*;
+    /// use annals_graph::task::Task;
     /// use std::time::Duration;
     ///
     /// # fn main() -> Result<()> {
@@ -282,6 +292,7 @@ where
     ///
     /// ```compile_fail,E0599
     /// use annals_graph::prelude::*;
+    /// use annals_graph::task::Task;
     /// use std::time::Duration;
     ///
     /// let double = Task::new("double", |n: i64| Ok(n * 2)).timeout(Duration::from_secs(1));
@@ -337,7 +348,9 @@ impl<R> Started<R> {
     ///
     /// # Example
     /// ```
+    /// use annals_graph::graph::Entrypoint;
     /// use annals_graph::prelude::*;
+    /// use annals_graph::task::Task;
     ///
     /// # fn main() -> Result<()> {
     /// let double = Task::new("double", |n: i64| Ok(n * 2));
@@ -361,7 +374,9 @@ impl<R> Started<R> {
     ///
     /// # Example
     /// ```
+    /// use annals_graph::graph::Entrypoint;
     /// use annals_graph::prelude::*;
+    /// use annals_graph::task::Task;
     ///
     /// async fn double(n: i64) -> NodeResult<i64> {
     ///     Ok(n * 2)
@@ -653,6 +668,7 @@ impl Context {
     ///
     /// # Example
     /// ```
+    /// use annals_graph::graph::Entrypoint;
     /// use annals_graph::prelude::*;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {

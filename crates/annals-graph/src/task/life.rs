@@ -165,6 +165,7 @@ impl Context {
     ///
     /// # Example
     /// ```
+    /// use annals_graph::graph::TimeoutPolicy;
     /// use annals_graph::prelude::*;
     /// use std::sync::Arc;
     /// use std::time::Duration;

@@ -188,6 +188,7 @@ impl MessageStream {
     /// # Example
     /// ```
     /// use annals::message::ToolCallChunk;
+    /// use annals::message::ToolCall;
     /// use annals_graph::prelude::*;
     ///
     /// #[derive(State, Clone, Default)]

@@ -1,6 +1,7 @@
 //! What a run added to its lists, and its messages as a message history of PydanticAI.
 
 use annals::message::ToolCall;
+use annals::state::DynState;
 use annals_graph::block_on;
 use annals_graph::prelude::*;
 use annals_pydantic_ai::{

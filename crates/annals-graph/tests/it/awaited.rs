@@ -8,8 +8,11 @@ use std::task::{Context as Waiting, Poll, Waker};
 use std::time::Duration;
 
 use annals::base::Map;
+use annals_graph::Durability;
 use annals_graph::block_on;
+use annals_graph::graph::{CachePolicy, Entry, Entrypoint, Final, RetryPolicy};
 use annals_graph::prelude::*;
+use annals_graph::task::Task;
 
 use crate::places::place;
 

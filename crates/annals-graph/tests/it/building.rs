@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use annals_graph::graph::GraphProblem as P;
+use annals_graph::graph::{Named, NodeDefaults};
 use annals_graph::prelude::*;
 
 #[derive(State, Clone, Default)]

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals::store::MemoryBackend;
+use annals_graph::graph::{CachePolicy, NodeDefaults, Own, RetryPolicy};
 use annals_graph::prelude::*;
+use annals_graph::task::Task;
 use annals_graph::{RunError, block_on};
 
 use crate::functional::Log;

@@ -7,8 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context as Waiting, Poll, Waker};
 use std::time::Duration;
 
+use annals_graph::Durability;
+use annals_graph::graph::RetryPolicy;
 use annals_graph::prelude::*;
 use annals_graph::task::Cancelled;
+use annals_graph::task::{RunControl, Task};
 use annals_graph::{RunError, block_on};
 
 use crate::lines::{self, EVERY_WAY, Log, LogUpdate, line, start};

@@ -1,7 +1,9 @@
 //! Channels, schemas and deferred nodes, typed and dynamic, in memory and in a file.
 
 use annals::channel::ChannelError;
+use annals::state::DynState;
 use annals::state::StateError;
+use annals_graph::graph::Own;
 use annals_graph::prelude::*;
 use annals_graph::{ErrorKind, RunError};
 

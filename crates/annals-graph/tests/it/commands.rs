@@ -1,7 +1,10 @@
 //! Commands as input, answers, what a failed conditional edge leaves, and runs that are saved when they end.
 
+use annals::state::DynState;
 use annals::store::Source;
+use annals_graph::Durability;
 use annals_graph::prelude::*;
+use annals_graph::task::Interrupt;
 use annals_graph::{ResumeProblem, RunError};
 
 use crate::places::{place, same_after_reload};

@@ -1,6 +1,9 @@
 //! Runs that are asked to stop before a superstep, on both backends: the input that was accepted is not lost.
 
+use annals_graph::Durability;
+use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
+use annals_graph::task::RunControl;
 
 use crate::places::place;
 

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use annals::base::{Clock, Timestamp};
 use annals::store::{OpenOptions, StoreError};
+use annals_graph::Durability;
 use annals_graph::RunError;
 use annals_graph::prelude::*;
+use annals_graph::task::Task;
 
 use crate::lines::{Log, line};
 use crate::places::{place, place_with};

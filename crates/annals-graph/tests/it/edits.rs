@@ -2,8 +2,10 @@
 
 use annals::history::HistoryFilter;
 use annals::store::{Source, TaskKind};
+use annals_graph::graph::Own;
 use annals_graph::prelude::*;
 use annals_graph::{EditProblem, RunError};
+use annals_graph::{StateUpdate, UpdateAs};
 
 use crate::places::{place, same_after_reload};
 

@@ -1,5 +1,6 @@
 //! The typed and the dynamic form of one graph give the same history.
 
+use annals::state::DynState;
 use annals::state::Part;
 use annals_graph::prelude::*;
 use annals_graph::{RunError, StateSnapshot};

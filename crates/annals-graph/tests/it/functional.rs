@@ -3,9 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
+use annals_graph::Durability;
 use annals_graph::RunError;
 use annals_graph::graph::NodeResult;
+use annals_graph::graph::{Entrypoint, Final, RetryPolicy};
 use annals_graph::prelude::*;
+use annals_graph::task::Task;
 
 use crate::places::place;
 

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
 use annals::store::Source;
+use annals_graph::Durability;
+use annals_graph::graph::{Own, Target};
 use annals_graph::prelude::*;
 use annals_graph::{ErrorKind, RunError};
 

@@ -2,8 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use annals::state::DynState;
 use annals::store::Source;
+use annals_graph::graph::{Own, Persistence, Target};
 use annals_graph::prelude::*;
+use annals_graph::{Durability, IntoInput, TaskState};
 use annals_graph::{RunOn, StateSnapshot};
 
 use crate::places::place;

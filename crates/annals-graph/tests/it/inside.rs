@@ -1,5 +1,7 @@
 //! Graphs inside nodes, on both backends: what they are given, what they keep, and what they say to the graph around.
 
+use annals_graph::Durability;
+use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
 
 use crate::places::place;

@@ -1,5 +1,6 @@
 //! A state of lines, the input that begins a run on it, and the ways to run.
 
+use annals_graph::Durability;
 use annals_graph::prelude::*;
 use annals_graph::{IntoInput, Run, block_on};
 

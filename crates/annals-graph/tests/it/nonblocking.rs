@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context as Waiting, Poll, Waker};
 
+use annals_graph::Durability;
 use annals_graph::block_on;
+use annals_graph::graph::Own;
 use annals_graph::prelude::*;
 
 use crate::places::place;

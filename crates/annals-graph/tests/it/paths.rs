@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use annals_graph::graph::Own;
 use annals_graph::prelude::*;
 use annals_graph::{RunError, block_on};
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use annals_graph::Durability;
+use annals_graph::graph::{NodeDefaults, Own, Persistence, RetryPolicy};
 use annals_graph::prelude::*;
+use annals_graph::task::Task;
 use annals_graph::{IntoInput, RunError, block_on};
 
 use crate::lines::{Log, LogUpdate, line};

@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use annals_graph::graph::{CachePolicy, Entrypoint, RetryPolicy};
 use annals_graph::prelude::*;
+use annals_graph::task::Task;
+use annals_graph::{Durability, IntoInput, UpdateAs};
 
 use super::places::{place, same_after_reload};
 

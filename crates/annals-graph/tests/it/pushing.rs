@@ -1,6 +1,7 @@
 //! Channels of messages: what may be written to them, and what nodes push, in memory and in a file.
 
 use annals::message::{Chunk, MessageError, ToolCallChunk};
+use annals::state::DynState;
 use annals::state::List;
 use annals_graph::prelude::*;
 

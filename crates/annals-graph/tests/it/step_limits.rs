@@ -8,7 +8,9 @@ use std::task::{Context as Waiting, Poll, Waker};
 use std::time::Duration;
 
 use annals::base::Clock;
+use annals_graph::graph::{Entry, Entrypoint, RetryPolicy};
 use annals_graph::prelude::*;
+use annals_graph::task::Task;
 use annals_graph::{ErrorKind, IntoInput, Run, RunError, Timer, block_on};
 
 use crate::clock::{SimClock, by_the_clock, ms};

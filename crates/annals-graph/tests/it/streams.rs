@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use annals::message::ToolCall;
 use annals::message::{ToolCallChunk, Usage, message_chunk_to_message};
 use annals::state::StateView;
+use annals_graph::Durability;
+use annals_graph::graph::Own;
 use annals_graph::prelude::*;
 use annals_graph::{DebugPayload, StreamPart};
 

@@ -3,7 +3,9 @@
 
 use annals::history::Snapshot;
 use annals::store::Source;
+use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
+use annals_graph::{Durability, TaskState};
 
 use crate::places::place;
 

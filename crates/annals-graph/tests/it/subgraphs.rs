@@ -3,7 +3,9 @@
 use std::sync::Mutex;
 
 use annals::store::Source;
+use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
+use annals_graph::{Durability, TaskState};
 
 use crate::places::{place, same_after_reload};
 

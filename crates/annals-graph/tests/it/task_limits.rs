@@ -8,7 +8,9 @@ use std::task::{Context as Waiting, Poll, Waker};
 use std::time::Duration;
 
 use annals::base::Clock;
+use annals_graph::graph::{Entry, Entrypoint, RefreshOn, RetryPolicy, TimeoutPolicy};
 use annals_graph::prelude::*;
+use annals_graph::task::{AsyncTask, Task};
 use annals_graph::{RunError, TimeoutKind, Timer, block_on};
 
 use crate::clock::{SimClock, by_the_clock, ms};

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use annals::history::{ExportOptions, ExportReport, Framing, ImportOptions, ImportReport, TransferError};
 use annals::message::{Content, LangChainFormat, MessageFormat, OpenAiFormat};
+use annals::message::{ToolCall, Usage};
+use annals::state::DynState;
 use annals_graph::prelude::*;
 use annals_pydantic_ai::PydanticAiFormat;
 use serde_json::{Value as Json, json};

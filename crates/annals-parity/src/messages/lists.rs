@@ -8,8 +8,9 @@ use annals::message::{
     AddMessages, DeltaReducer, DeltaWrite, Message, MessageError, MessageLike, ensure_message_ids,
     messages_delta_reducer,
 };
+use annals::state::DynState;
 use annals::state::List;
-use annals_graph::prelude::{Context, DynSchema, DynState, DynUpdate, END, START, StateGraph, StreamData, StreamMode};
+use annals_graph::prelude::{Context, DynSchema, DynUpdate, END, START, StateGraph, StreamData, StreamMode};
 use serde_json::{Value as Json, json};
 
 use super::encode::{Data, encode_message, encode_messages};

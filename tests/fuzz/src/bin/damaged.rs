@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 use std::{env, fs, process};
 
 use annals::history::ExportOptions;
+use annals::state::DynState;
+use annals_graph::graph::CachePolicy;
 use annals_graph::prelude::*;
 use annals::store::{KvQuery, OpenOptions, StoreError, Synchronous};
 use libfuzzer_sys::fuzz_target;

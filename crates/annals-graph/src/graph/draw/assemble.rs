@@ -28,6 +28,7 @@ impl<S> CompiledGraph<S> {
     ///
     /// # Example
     /// ```
+    /// use annals::state::DynState;
     /// use annals_graph::prelude::*;
     ///
     /// # fn main() -> Result<()> {

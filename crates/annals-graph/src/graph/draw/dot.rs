@@ -10,6 +10,7 @@ impl Drawing {
     ///
     /// # Example
     /// ```
+    /// use annals::state::DynState;
     /// use annals_graph::prelude::*;
     ///
     /// # fn main() -> Result<()> {

@@ -19,6 +19,7 @@ use super::END;
 ///
 /// # Example
 /// ```
+/// use annals::state::DynState;
 /// use annals_graph::prelude::*;
 ///
 /// # fn main() -> Result<()> {

@@ -4,8 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use annals::state::DynState;
+use annals_graph::graph::{CachePolicy, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::Started;
+use annals_graph::task::{AsyncTask, Task};
 
 use super::graphs::{Inner, inner};
 use super::{Rng, World};

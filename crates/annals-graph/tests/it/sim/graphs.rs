@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use annals::base::Map;
 use annals::state::DynSchema;
+use annals::state::DynState;
+use annals_graph::graph::{CachePolicy, Own, Persistence, RetryPolicy, TimeoutPolicy};
 use annals_graph::prelude::*;
 
 use super::calls::{Calls, Made};

@@ -7,8 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use annals::base::ThreadId;
+use annals::state::DynState;
 use annals::store::Backend;
+use annals_graph::graph::{Entry, Entrypoint, Persistence, RetryPolicy};
 use annals_graph::prelude::*;
+use annals_graph::task::Task;
 use annals_graph::{Durability, Run, block_on};
 
 use super::disk::{Crash, Disk};

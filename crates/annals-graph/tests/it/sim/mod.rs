@@ -17,8 +17,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
+use annals::state::DynState;
 use annals::store::{Backend, Cache, Source};
 use annals_graph::prelude::*;
+use annals_graph::task::{Interrupt, RunControl};
 use annals_graph::{Durability, Error};
 
 use crate::clock::SimClock;

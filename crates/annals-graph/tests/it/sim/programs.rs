@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use annals_graph::graph::{Entry, Entrypoint, Final};
 use annals_graph::prelude::*;
 
 use super::calls::Calls;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context as Waiting, Poll, Wake, Waker};
 use std::time::Duration;
 
-use annals_graph::prelude::RunControl;
+use annals_graph::task::RunControl;
 
 use super::Rng;
 use super::disk::Disk;
