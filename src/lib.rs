@@ -28,6 +28,11 @@ mod span;
 pub mod state;
 pub mod store;
 
+#[cfg(not(any(feature = "bundled", feature = "system-sqlite")))]
+compile_error!("annals needs one of the features `bundled` (the default) and `system-sqlite`");
+
 pub use annals_base as base;
 pub use annals_messages as message;
 pub use error::{Error, ErrorKind, Result};
+/// The binding to SQLite, in the version that this build uses: a program that reads the file itself shares it.
+pub use rusqlite;
