@@ -125,7 +125,7 @@ impl Snapshot {
     pub fn messages(&self, channel: &str, range: ItemRange) -> Result<Vec<Message>, StoreError> {
         let mut messages = Vec::new();
         self.store().backend().items(self.point(), channel, range, &mut |row| {
-            messages.extend(item_message(row.payload())?);
+            messages.extend(item_message(row.payload)?);
             Ok(())
         })?;
         Ok(messages)
@@ -138,8 +138,8 @@ impl Snapshot {
     pub fn find_messages(&self, channel: &str, query: &MessageQuery) -> Result<Vec<Message>, StoreError> {
         let mut found = Vec::new();
         self.store().backend().items(self.point(), channel, ItemRange::All, &mut |row| {
-            if row.index.is_some_and(|index| query.may_fit(index)) {
-                let message = item_message(row.payload())?;
+            if row.payload.index.is_some_and(|index| query.may_fit(index)) {
+                let message = item_message(row.payload)?;
                 found.extend(message.filter(|message| query.has_text(&message.text())));
             }
             Ok(())
@@ -155,7 +155,7 @@ impl Snapshot {
     pub fn token_usage(&self, channel: &str) -> Result<Usage, StoreError> {
         let (mut read, mut written) = (0_i64, 0_i64);
         self.store().backend().items(self.point(), channel, ItemRange::All, &mut |row| {
-            let index = row.index.unwrap_or_default();
+            let index = row.payload.index.unwrap_or_default();
             read = read.saturating_add(index.input_tokens.unwrap_or_default().into());
             written = written.saturating_add(index.output_tokens.unwrap_or_default().into());
             Ok(())

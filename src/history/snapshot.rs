@@ -136,7 +136,7 @@ impl Snapshot {
     pub fn items(&self, channel: &str, range: ItemRange) -> Result<Vec<Value>, StoreError> {
         let mut items = Vec::new();
         self.store.backend().items(self.point(), channel, range, &mut |row| {
-            items.push(item_value(row.payload())?);
+            items.push(item_value(row.payload)?);
             Ok(())
         })?;
         Ok(items)

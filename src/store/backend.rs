@@ -1,4 +1,4 @@
-//! The storage seam: plain data and ids in, plain data and ids out.
+//! The storage trait: plain data and ids in, plain data and ids out.
 
 use std::fmt;
 use std::pin::Pin;
@@ -6,16 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
+use crate::base::limits::SPIN_BEFORE_PARK;
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 
 use super::batch::{Batch, ListRef};
 use super::beside::Beside;
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
-use super::record::{CheckpointRecord, CheckpointRef, ItemRow, StateRecord, ThreadRecord, TimerRecord, WriteRecord};
-use super::spin::{SPIN_BEFORE_PARK, spin_until};
+use super::record::{
+    ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord, TimerRecord,
+    WriteRecord,
+};
+use super::spin::spin_until;
 
-/// A place where the log is kept.
+/// A storage of the log.
 ///
 /// The contract is written down by the suite `store::conformance` (feature `conformance`), which every backend must
 /// pass. All calls may come from several threads at once. Reads are batched, so that a backend across a network needs
@@ -41,8 +45,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Hands a batch to a background writer and returns at once. Batches of one caller are written in order.
     fn submit(&self, batch: Batch) -> CommitHandle;
 
-    /// Writes, on this thread, what was submitted and no other thread has begun to write. Who is about to wait for a
-    /// handle saves the hand-over to the background writer by calling this first. It need not do anything.
+    /// Writes, on this thread, the submitted batches that no other thread has begun to write. A caller that is about to
+    /// wait for a handle saves the hand-over to the background writer by calling this first. It need not do anything.
     fn write_submitted(&self) {}
 
     /// Returns whether reading may wait for a disk or a network, so that an asynchronous caller should read on another
@@ -94,6 +98,52 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`].
     fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError>;
 
+    /// Visits the whole state at a checkpoint: the channels that were ever written by name, each list followed by its
+    /// items in their order. All parts come from one snapshot of the log: a commit or an erasure meanwhile does not show.
+    ///
+    /// The visitor returns whether it wants the items of the list that it was given; its result for an item is ignored.
+    /// This implementation reads each list on its own; a backend overrides it with one read transaction.
+    ///
+    /// # Errors
+    /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`]; and what `visit` returns.
+    fn read_state(
+        &self,
+        at: &CheckpointRef,
+        visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        for channel in self.state(at)?.channels {
+            if visit(StatePart::Channel(&channel))? && channel.value == ChannelValue::Items {
+                self.items(at, &channel.channel, ItemRange::All, &mut |row| visit(StatePart::Item(row)).map(|_| ()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the checkpoints of the lineage of `at` that have these ordinals, in the order asked for; `None` for an
+    /// ordinal above that of `at`. The lineage is `at`, its parent, and so on, across forks; the ordinal of a checkpoint
+    /// is its distance from the first one.
+    ///
+    /// This implementation reads one checkpoint at a time; a backend overrides it with one read transaction.
+    ///
+    /// # Errors
+    /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn ancestors(&self, at: &CheckpointRef, ordinals: &[u64]) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+        let not_found = || StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() };
+        let mut found = vec![None; ordinals.len()];
+        let lowest = ordinals.iter().min();
+        let mut record = Some(self.checkpoint(at)?.ok_or_else(not_found)?);
+        while let Some(current) = record.filter(|record| lowest.is_some_and(|lowest| record.ordinal >= *lowest)) {
+            for (found, _) in found.iter_mut().zip(ordinals).filter(|(_, ordinal)| **ordinal == current.ordinal) {
+                *found = Some(current.clone());
+            }
+            record = match current.parent_ref() {
+                Some(parent) => self.checkpoint(&parent)?,
+                None => None,
+            };
+        }
+        Ok(found)
+    }
+
     /// Visits the items of a list channel at a checkpoint, in order. A channel that was never written has none.
     ///
     /// # Errors
@@ -106,8 +156,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
         visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError>;
 
-    /// Returns what the list of a channel began as, if that is the list of another channel ([`ItemOp::Reference`]); `None` if it
-    /// is a list of its own, or no list.
+    /// Returns the list that the list of a channel references ([`ItemOp::Reference`]); `None` for a list without a
+    /// reference, and for a channel that is not a list.
     ///
     /// # Errors
     /// As [`Backend::state`].
@@ -160,21 +210,21 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// too many; [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<(), StoreError>;
 
-    /// Returns what the backend keeps beside the log.
+    /// Returns the key-value memory and the cache of the backend.
     fn beside(&self) -> &dyn Beside;
 
-    /// Verifies every row and checksum, and returns what does not fit.
+    /// Verifies every row and checksum, and reports the problems.
     ///
     /// # Errors
     /// [`StoreError::Read`] if the file cannot be read at all.
     fn check(&self) -> Result<CheckReport, StoreError>;
 }
 
-/// What a check saw.
+/// The report of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Threads looked at.
+    /// Threads that were checked.
     pub threads: u64,
     /// Checkpoints whose checksum was verified.
     pub checkpoints: u64,
@@ -182,11 +232,11 @@ pub struct CheckReport {
     pub values: u64,
     /// Entries of the key-value memory and of the cache whose checksum was verified.
     pub entries: u64,
-    /// What does not fit: the place and the reason.
+    /// Problems: the place and the reason of each, at most 100.
     pub problems: Vec<String>,
 }
 
-/// The receipt of a submitted batch.
+/// The outcome of a submitted batch, once it is known: wait for it, or await it.
 #[derive(Clone, Debug)]
 pub struct CommitHandle(Arc<CommitState>);
 
@@ -238,7 +288,7 @@ impl CommitHandle {
     }
 }
 
-/// Awaits what [`CommitHandle::wait`] waits for.
+/// Awaits the outcome of [`CommitHandle::wait`].
 impl Future for CommitHandle {
     type Output = Result<(), StoreError>;
 
@@ -260,12 +310,12 @@ impl Future for CommitHandle {
 pub struct CommitSettler(Option<Arc<CommitState>>);
 
 impl CommitSettler {
-    /// Returns whether somebody waits for the outcome: a backend may take its time with a batch that nobody waits for.
+    /// Returns whether a caller waits for the outcome: a backend may delay a batch without one.
     pub fn is_awaited(&self) -> bool {
         self.0.as_ref().is_some_and(|state| state.awaited.load(Ordering::Acquire))
     }
 
-    /// Settles the handle and wakes who waits.
+    /// Settles the handle and wakes the callers that wait.
     pub fn settle(mut self, outcome: Result<(), StoreError>) {
         if let Some(state) = self.0.take() {
             state.set(outcome);
@@ -276,8 +326,9 @@ impl CommitSettler {
 impl CommitState {
     fn set(&self, outcome: Result<(), StoreError>) {
         let mut slot = self.outcome.lock();
+        debug_assert!(slot.is_none(), "a commit has one outcome");
         *slot = Some(outcome);
-        // Stored under the lock, or a waiter between its look and its sleep would miss the wake-up.
+        // Stored under the lock, or a caller between its check and its park would miss the wake-up.
         self.settled.store(true, Ordering::Release);
         self.done.notify_all();
         drop(slot);

@@ -39,14 +39,14 @@ pub struct Batch {
     pub timers: Vec<NewTimer>,
     /// Checkpoints, oldest first. Each goes onto its parent.
     pub checkpoints: Vec<NewCheckpoint>,
-    /// The commits that it is one of, if it counts only with those before it.
+    /// The chain of commits that the batch belongs to: it is stored only if all before it are.
     pub chain: Option<CommitChain>,
     /// Batches that are written after it, in their order: all of them with it, or none. Each sees what those before it
     /// have written; none has a chain or a `then` of its own.
     pub then: Vec<Batch>,
 }
 
-/// A task that sleeps, or does no longer.
+/// A timer of a task to be set or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewTimer {
@@ -54,7 +54,7 @@ pub struct NewTimer {
     pub checkpoint: CheckpointId,
     /// The task. A timer that it has is replaced.
     pub task: TaskId,
-    /// The moment from which on it can go on; `None` if it need not be woken any more.
+    /// The timestamp from which on the task can resume; `None` removes the timer.
     pub wake_at: Option<Timestamp>,
 }
 
@@ -74,19 +74,19 @@ pub struct Expect {
 pub struct NewCheckpoint {
     /// Its id, greater than the ids of the namespace so far.
     pub id: CheckpointId,
-    /// What its state builds on; `None` starts from the empty state.
+    /// The checkpoint its state builds on; `None` starts from the empty state.
     pub parent: Option<Parent>,
     /// The number of the superstep, -1 for the first input.
     pub step: i64,
-    /// What made it.
+    /// The source: an input, a superstep, an update or a fork.
     pub source: Source,
-    /// When it was made.
+    /// The timestamp of its creation.
     pub created_at: Timestamp,
     /// The run that made it.
     pub run: Option<RunId>,
     /// Further metadata: the text of a JSON object.
     pub metadata: Option<String>,
-    /// Of a graph inside others: the namespaces of those, outermost first, and the checkpoints they stood at.
+    /// Subgraphs only: the namespaces of the parent graphs, outermost first, and their checkpoints at the time.
     pub parents: Arc<[(Namespace, CheckpointId)]>,
     /// The tasks that are due next, in order.
     pub tasks: Vec<TaskRecord>,
@@ -98,12 +98,12 @@ pub struct NewCheckpoint {
     pub seen: Vec<Seen>,
 }
 
-/// What a checkpoint builds on.
+/// The checkpoint that another one builds on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parent {
     /// A checkpoint of the same thread and namespace.
     Local(CheckpointId),
-    /// A checkpoint elsewhere in the file: the first checkpoint of a thread that was forked off another.
+    /// A checkpoint of another thread or namespace: the parent of the first checkpoint of a fork.
     Fork(CheckpointRef),
 }
 
@@ -115,16 +115,16 @@ pub struct Change {
     pub channel: Arc<str>,
     /// Its new version. It is greater than the version the channel has in the parent.
     pub version: u64,
-    /// What the channel holds now.
+    /// The new content of the channel.
     pub value: ChangeValue,
     /// The task that wrote it, if one did: an index into the `tasks` of the parent.
     pub task: Option<u32>,
 }
 
-/// What a changed channel holds.
+/// The content of a changed channel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChangeValue {
-    /// Nothing any more.
+    /// No content.
     Empty,
     /// One value.
     Value(Data),
@@ -132,12 +132,12 @@ pub enum ChangeValue {
     Items(Vec<ItemChange>),
 }
 
-/// Where the bytes of a value are.
+/// The location of the bytes of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
-    /// Here.
+    /// In this change.
     New(Payload),
-    /// They are those of a write of a task of the parent, stored earlier or in `consumed`. They are not stored again.
+    /// In a write of a task of the parent, stored earlier or in `consumed`. The bytes are not stored again.
     OfWrite(WriteRef),
 }
 
@@ -152,37 +152,37 @@ pub struct WriteRef {
     pub part: u32,
 }
 
-/// What happened to one position of a list.
+/// A change of a list at one position, or of a range or the whole of it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ItemChange {
-    /// The position: items stand in the order of their positions. A new item gets a position above all of the list.
+    /// The position: items are ordered by position. A new item gets a position above all others of the list.
     pub position: u64,
-    /// What happened.
+    /// The operation.
     pub op: ItemOp,
-    /// The task that did it, if one did: an index into the `tasks` of the parent.
+    /// The task that made the change, if one did: an index into the `tasks` of the parent.
     pub task: Option<u32>,
 }
 
 /// An operation on a list.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ItemOp {
-    /// The position holds this item now, whether it was free or not.
+    /// Puts an item at the position, in place of one that is there.
     Put(Data),
-    /// The position is free now.
+    /// Deletes the item at the position.
     Delete,
-    /// All positions from `position` up to, but not with, `end` are free now, before the other operations of this change.
+    /// Range delete: deletes the items from `position` to `end`, exclusive, before the other operations of this change.
     DeleteRange {
         /// One past the last position.
         end: u64,
     },
-    /// The list is now what another one held, position by position, before the other operations of this change. Nothing of it is
-    /// stored again. Its `position` is 0, and the change has no cuts.
+    /// Copy-on-write reference: the list becomes the referenced one, position by position, before the other operations of
+    /// this change; no item is stored again. Its `position` is 0, and the change has no range deletes.
     Reference(ListRef),
 }
 
 impl ItemOp {
-    /// Returns whether it is about the position alone, and not about a range of positions or the whole list.
+    /// Returns whether the operation concerns one position, and not a range or the whole list.
     pub fn is_of_position(&self) -> bool {
         matches!(self, Self::Put(_) | Self::Delete)
     }
@@ -216,7 +216,7 @@ pub struct NewWrite {
     pub value: WriteValue,
 }
 
-/// A node that ran, with the versions of its triggers it has now seen.
+/// A node that ran, with the versions of its triggers that it has seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Seen {
@@ -349,7 +349,7 @@ impl Batch {
         }
     }
 
-    /// Makes one batch of several, which are written in their order; `None` if there are none. Their chains are
+    /// Joins batches into one that writes them in their order; `None` if there are none. Their chains are
     /// dropped.
     pub fn of_all(batches: impl IntoIterator<Item = Batch>) -> Option<Self> {
         let mut batches = batches.into_iter();
@@ -362,7 +362,7 @@ impl Batch {
         Some(first)
     }
 
-    /// Returns the batch and those that go along, each of which is written into a namespace of its own.
+    /// Returns the batch, then those of `then`.
     pub fn parts(&self) -> impl Iterator<Item = &Batch> {
         std::iter::once(self).chain(&self.then)
     }
@@ -393,24 +393,27 @@ impl Batch {
     /// [`StoreError::Invalid`] naming the field and the limit.
     pub fn validate(&self) -> Result<(), StoreError> {
         if self.then.iter().any(|part| !part.then.is_empty() || part.chain.is_some()) {
-            return invalid("batch.then", "one has a chain, or others that go along with it".into());
+            return invalid("batch.then", "a batch in `then` must not have a chain or a `then` of its own".into());
         }
         self.parts().try_for_each(Self::validate_part)
     }
 
-    /// Checks it without those that go along.
+    /// Checks the batch without `then`.
     fn validate_part(&self) -> Result<(), StoreError> {
         at_most("batch.checkpoints", self.checkpoints.len(), BATCH_CHECKPOINTS_MAX)?;
         if self.checkpoints.is_empty() && self.writes.is_empty() {
-            return invalid("batch", "it holds neither checkpoints nor writes".into());
+            return invalid("batch", "the batch has neither checkpoints nor writes".into());
         }
         if !self.expect.iter().any(|expect| expect.namespace == self.namespace) {
-            return invalid("batch.expect", "it does not name the head of its own namespace".into());
+            return invalid("batch.expect", "the head of the namespace of the batch is missing".into());
         }
         self.writes.iter().try_for_each(NewWrites::validate)?;
         let written = |timer: &NewTimer| self.writes.iter().any(|writes| writes.checkpoint == timer.checkpoint);
         if !self.timers.is_empty() && (!self.checkpoints.is_empty() || !self.timers.iter().all(written)) {
-            return invalid("batch.timers", "they do not come with writes of their checkpoint alone".into());
+            return invalid(
+                "batch.timers",
+                "timers need writes of their checkpoint, and a batch without checkpoints".into(),
+            );
         }
         let mut above = None;
         for checkpoint in &self.checkpoints {
@@ -434,7 +437,7 @@ impl NewCheckpoint {
         self.seen.iter().try_for_each(|seen| name("seen.node", &seen.node))?;
         self.consumed.iter().try_for_each(NewWrites::validate)?;
         if let (Some(Parent::Fork(at)), Some(_)) = (&self.parent, self.consumed.first()) {
-            // A fork must not write to what it was forked off.
+            // A fork must not write to its source.
             return invalid("consumed.checkpoint", format!("{} is not in this namespace", at.checkpoint));
         }
         let mut channels = std::collections::HashSet::with_capacity(self.changes.len());
@@ -474,11 +477,12 @@ impl ItemChange {
         match &self.op {
             ItemOp::Put(data) => data.validate(),
             ItemOp::DeleteRange { end } if *end <= self.position => {
-                invalid("item.range", format!("it ends at {end}, before it begins at {}", self.position))
+                invalid("item.range", format!("the range delete ends at {end}, before it begins at {}", self.position))
             }
-            ItemOp::Reference(_) if self.position != 0 || whole > 1 => {
-                invalid("item.reference", "it is not at position 0, or there are cuts or another one beside it".into())
-            }
+            ItemOp::Reference(_) if self.position != 0 || whole > 1 => invalid(
+                "item.reference",
+                "a reference must be at position 0 of a change without range deletes and other references".into(),
+            ),
             ItemOp::Reference(of) => name("item.reference channel", &of.channel),
             ItemOp::Delete | ItemOp::DeleteRange { .. } => Ok(()),
         }
@@ -527,10 +531,13 @@ fn validate_delta(delta: &ListDelta) -> Result<(), StoreError> {
         delta.positions.len() == delta.items.len() && delta.positions.windows(2).all(|pair| pair[0] < pair[1]);
     let in_range = |end: Option<u64>| end.is_none_or(|end| i64::try_from(end).is_ok());
     if !removed || !positions || !in_range(delta.removed.last().map(|range| range.end)) {
-        return invalid("delta.positions", "they do not ascend, or are not as many as the items".into());
+        return invalid(
+            "delta.positions",
+            "removed ranges and positions must ascend, with one position for each item".into(),
+        );
     }
     if !in_range(delta.positions.last().copied()) {
-        return invalid("delta.positions", "one is above 2^63-1".into());
+        return invalid("delta.positions", "a position is above 2^63-1".into());
     }
     Ok(())
 }

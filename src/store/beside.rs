@@ -1,6 +1,6 @@
-//! What stands beside the log: entries of the key-value memory and of the cache, as plain data.
+//! The tables beside the log: entries of the key-value memory and of the cache, as plain data.
 //!
-//! Unlike the log they are replaced and removed. The store knows neither what a value means nor whose it is.
+//! Unlike rows of the log, entries are replaced and removed. *Absent:* the meaning of a value, and its owner.
 
 use crate::base::limits::{KV_CHANGES_MAX, KV_KEY_BYTES_MAX, KV_LABELS_MAX, KV_NAMESPACE_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::base::{Encoded, Timestamp};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::backend::CommitHandle;
 use super::error::StoreError;
 
-/// What a [`Backend`](super::Backend) keeps beside the log: the key-value memory and the cache.
+/// The part of a [`Backend`](super::Backend) beside the log: the key-value memory and the cache.
 ///
 /// All calls may come from several threads at once. Reads see everything that was committed before they began.
 ///
@@ -18,7 +18,7 @@ use super::error::StoreError;
 /// `commit_kv` must call [`KvChange::validate`] first, and `submit_cache` [`CacheChange::validate`].
 pub trait Beside: Send + Sync + fmt::Debug {
     /// Changes the key-value memory: all changes in their order, or none, or (a failed fsync) with unknown outcome.
-    /// Returns when that is as durable as the backend was opened for. A put may take entries away that have expired.
+    /// Returns when that is as durable as the backend was opened for. A put may remove expired entries.
     ///
     /// # Errors
     /// [`StoreError::Invalid`]; [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`],
@@ -50,14 +50,14 @@ pub trait Beside: Send + Sync + fmt::Debug {
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError>;
 
-    /// Returns the values of the cache under these keys, in their order; `None` for what is not there or has expired.
+    /// Returns the values of the cache under these keys, in their order; `None` for an absent or expired entry.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     fn cached(&self, keys: &[CacheKey], now: Timestamp) -> Result<Vec<Option<Encoded>>, StoreError>;
 
     /// Hands changes of the cache to a background writer, and returns at once: all of them are made in their order, or
-    /// none. A put may take entries away that have expired.
+    /// none. A put may remove expired entries.
     fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle;
 }
 
@@ -138,7 +138,7 @@ pub struct KvRecord {
     pub created_at: Timestamp,
     /// When it was last put.
     pub updated_at: Timestamp,
-    /// The moment from which on it counts as not there.
+    /// The timestamp from which on the entry counts as absent.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -160,9 +160,9 @@ pub enum KvChange {
         key: String,
         /// The value.
         value: Encoded,
-        /// The present moment.
+        /// The present timestamp.
         now: Timestamp,
-        /// The moment from which on it counts as not there.
+        /// The timestamp from which on the entry counts as absent.
         expires_at: Option<Timestamp>,
     },
     /// Removes a key, if it is there.
@@ -209,9 +209,9 @@ pub enum CacheChange {
         key: CacheKey,
         /// The value.
         value: Encoded,
-        /// The present moment: what has expired by now may be taken away.
+        /// The present timestamp: entries that have expired by then may be removed.
         now: Timestamp,
-        /// The moment from which on it counts as not there.
+        /// The timestamp from which on the entry counts as absent.
         expires_at: Option<Timestamp>,
     },
     /// Removes all entries whose namespace begins with these labels; without labels, all there are.

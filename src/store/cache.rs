@@ -11,7 +11,7 @@ use super::error::StoreError;
 use super::handle::Store;
 
 /// The cache of a store: values under a namespace and a key, until they expire or are cleared. Cheap to clone; all
-/// clones are the same cache. What a store was given is seen by all that is read through it afterwards.
+/// clones are the same cache. An entry that was put is visible to every later read through the same store.
 ///
 /// # Example
 /// ```
@@ -62,7 +62,7 @@ impl Cache {
     }
 
     /// Hands a value to the background writer, which stores it in place of one that is there; after `lifetime` it
-    /// counts as not there. The handle tells when it is stored; nobody need wait for it.
+    /// counts as not there. The handle reports when it is stored; waiting for it is optional.
     pub fn put(&self, key: CacheKey, value: Encoded, lifetime: Option<Duration>) -> CommitHandle {
         let now = self.store.now();
         let expires_at = lifetime.map(|lifetime| now.saturating_add(lifetime));
@@ -75,7 +75,7 @@ impl Cache {
     }
 
     /// Removes all values whose namespace begins with these labels, and returns when that is durable; without labels,
-    /// all there are. What was put before is removed as well.
+    /// all there are. Entries that were put before are removed as well.
     ///
     /// # Errors
     /// [`StoreError::Invalid`]; [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`],

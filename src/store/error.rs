@@ -1,4 +1,4 @@
-//! What can go wrong in the store. Every message says what is now true.
+//! Errors of the store. Every message states the resulting state of the file.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub enum StoreError {
     Invalid {
         /// The field.
         field: &'static str,
-        /// What is wrong, with the limit.
+        /// The reason, with the limit.
         reason: String,
     },
     /// A namespace cannot hold an entry of the key-value memory (`InvalidNamespaceError`). Nothing was written.
@@ -23,7 +23,7 @@ pub enum StoreError {
     InvalidNamespace {
         /// Its labels.
         namespace: Vec<String>,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// An id is not valid. Nothing was written.
@@ -61,18 +61,18 @@ pub enum StoreError {
     /// The checkpoint does not exist.
     #[error("checkpoint {id} is not in thread {thread}")]
     CheckpointNotFound {
-        /// The thread that was looked through.
+        /// The thread that was searched.
         thread: ThreadId,
         /// The id, or the prefix that was given.
         id: String,
     },
-    /// Other threads were forked off a thread that was to be deleted: their state is partly its. Nothing was deleted;
+    /// Other threads were forked from a thread that was to be deleted: their state is partly its. Nothing was deleted;
     /// delete them along with it, in one call.
-    #[error("thread {thread} cannot be deleted: {} forked off it; nothing was deleted", forks_of(forks))]
+    #[error("thread {thread} cannot be deleted: {} forked from it; nothing was deleted", forks_of(forks))]
     ForkedOff {
         /// The thread.
         thread: ThreadId,
-        /// The threads that were forked off it.
+        /// The threads that were forked from it.
         forks: Vec<ThreadId>,
     },
     /// An id prefix fits several checkpoints.
@@ -86,13 +86,13 @@ pub enum StoreError {
     /// Another process holds the write lock. Nothing was written; repeating is safe.
     #[error("another process is writing to the store and did not finish within {waited_ms} ms; nothing was written")]
     Busy {
-        /// How long was waited.
+        /// The wait, in milliseconds.
         waited_ms: u64,
     },
     /// The disk refused the write. Nothing was written.
     #[error("the write failed and was rolled back; nothing was written: {reason}")]
     Write {
-        /// What the disk or SQLite said.
+        /// The message of the disk or of SQLite.
         reason: String,
         /// The cause.
         #[source]
@@ -105,7 +105,7 @@ pub enum StoreError {
          store and repeat the batch: {reason}"
     )]
     OutcomeUnknown {
-        /// What the disk or SQLite said.
+        /// The message of the disk or of SQLite.
         reason: String,
     },
     /// The store was opened for reading only. Nothing was written.
@@ -116,18 +116,18 @@ pub enum StoreError {
     Open {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
         /// The cause.
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
-    /// The file is no store of `annals`. It was not changed.
+    /// The file is not a store of `annals`. It was not changed.
     #[error("{} is not an annals store: {reason}; it was not changed", path.display())]
     NotAStore {
         /// The file.
         path: PathBuf,
-        /// How that was seen.
+        /// The evidence.
         reason: String,
     },
     /// The file was written by a newer version. It was not changed.
@@ -140,12 +140,12 @@ pub enum StoreError {
         /// The newest format this version knows.
         supported: i64,
     },
-    /// The file is damaged: a checksum does not fit, or a row is not what the format says.
+    /// The file is damaged: a checksum does not fit, or a row does not match the format.
     #[error("the store is damaged at {place}: {reason}")]
     Corrupt {
         /// Table and row.
         place: String,
-        /// What does not fit.
+        /// The mismatch.
         reason: String,
     },
     /// A stored value cannot be decoded.
@@ -154,7 +154,7 @@ pub enum StoreError {
     /// Reading failed.
     #[error("reading the store failed: {reason}")]
     Read {
-        /// What the disk or SQLite said.
+        /// The message of the disk or of SQLite.
         reason: String,
         /// The cause.
         #[source]
@@ -163,8 +163,8 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Returns the code of the error, as `CHECKPOINT_NOT_FOUND`. LangGraph has none for these: they are of this library, and
-    /// stay what they are. `docs/parity.md` lists them with their classes.
+    /// Returns the code of the error, as `CHECKPOINT_NOT_FOUND`. LangGraph has no codes for these errors; those of this library
+    /// do not change. `docs/parity.md` lists them with their classes.
     pub fn code(&self) -> &'static str {
         self.class_and_code().1
     }
@@ -182,7 +182,7 @@ impl StoreError {
             Self::Id(_) => ("ValueError", "INVALID_ID"),
             Self::Conflict { .. } => ("Exception", "CONFLICT"),
             Self::Duplicate { .. } => ("Exception", "DUPLICATE_CHECKPOINT"),
-            // What a run raises that goes on from there; looking shows nothing.
+            // Raised by a run that continues from there; reading it reports nothing.
             Self::ThreadNotFound { .. } => ("EmptyInputError", "THREAD_NOT_FOUND"),
             Self::CheckpointNotFound { .. } => ("EmptyInputError", "CHECKPOINT_NOT_FOUND"),
             Self::ForkedOff { .. } => ("Exception", "FORKED_OFF"),

@@ -1,4 +1,4 @@
-//! The handle of a store: what a program opens, clones and shares.
+//! The handle of a store, which a program opens, clones and shares.
 
 use std::fmt;
 use std::path::Path;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::base::limits::{BUSY_TIMEOUT_DEFAULT, HEAD_CACHE_BYTES_DEFAULT};
 use crate::base::{CheckpointId, Clock, IdSource, RunId, SystemClock, ThreadId, Timestamp};
 use crate::span::span;
 
@@ -17,7 +18,7 @@ use super::memory::MemoryBackend;
 use super::record::TimerRecord;
 use super::sqlite::SqliteBackend;
 
-/// How far an acknowledged commit has come.
+/// The durability of an acknowledged commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Synchronous {
     /// It is on the disk and survives a power cut (an fsync per commit or group of commits).
@@ -54,19 +55,19 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Returns the defaults: durable commits, made if missing, 5 s of waiting for other processes, 64 MiB of heads.
+    /// Returns the defaults: durable commits, created if missing, 5 s of waiting for other processes, 64 MiB of cached heads.
     pub fn new() -> Self {
         Self {
             synchronous: Synchronous::Full,
             read_only: false,
             create: true,
-            busy_timeout_ms: 5_000,
-            head_cache_bytes: 64 << 20,
+            busy_timeout_ms: BUSY_TIMEOUT_DEFAULT.as_millis() as u64,
+            head_cache_bytes: HEAD_CACHE_BYTES_DEFAULT,
             clock: Arc::new(SystemClock),
         }
     }
 
-    /// Sets how far an acknowledged commit has come. Default: on the disk.
+    /// Sets the durability of an acknowledged commit. Default: [`Synchronous::Full`].
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = synchronous;
         self
@@ -92,7 +93,7 @@ impl OpenOptions {
         self
     }
 
-    /// Sets how many bytes of decoded heads are kept. Default: 64 MiB; 0 keeps none.
+    /// Sets the bytes of decoded heads that are cached. Default: 64 MiB; 0 caches none.
     pub fn head_cache_bytes(mut self, head_cache_bytes: usize) -> Self {
         self.head_cache_bytes = head_cache_bytes;
         self
@@ -137,7 +138,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     /// The last change of the cache that was submitted.
     cache_change: Mutex<Option<CommitHandle>>,
-    /// What runs submitted that were dropped before it was written.
+    /// Commits of abandoned runs that were pending.
     left: Mutex<Vec<CommitHandle>>,
 }
 
@@ -200,13 +201,13 @@ impl Store {
     /// Verifies every row and checksum.
     ///
     /// # Errors
-    /// [`StoreError::Read`] if the file cannot be read at all. What does not fit is in the report.
+    /// [`StoreError::Read`] if the file cannot be read at all. Problems of the file are in the report.
     pub fn check(&self) -> Result<CheckReport, StoreError> {
         span!("check");
         self.0.backend.check()
     }
 
-    /// Returns the present moment of the clock of this store.
+    /// Returns the present timestamp by the clock of this store.
     pub fn now(&self) -> Timestamp {
         self.0.clock.now()
     }
@@ -226,12 +227,12 @@ impl Store {
         self.0.ids.lock().run()
     }
 
-    /// Mints a seed for a source of ids that nobody shares.
+    /// Mints a seed for a source of ids of the caller.
     pub fn mint_seed(&self) -> u64 {
         self.0.ids.lock().random()
     }
 
-    /// Submits changes of the cache, and remembers the handle for who reads.
+    /// Submits changes of the cache, and stores the handle for later reads.
     pub(super) fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle {
         // Under the lock, so that the handle kept is that of the last change.
         let mut last = self.0.cache_change.lock();
@@ -240,7 +241,7 @@ impl Store {
         handle
     }
 
-    /// Waits for what this store was given for the cache: changes are made in their order.
+    /// Waits for the changes of the cache that were submitted; they are made in their order.
     pub(super) fn wait_for_cache(&self) {
         let last = self.0.cache_change.lock().take();
         if let Some(handle) = last.filter(|handle| !handle.is_settled()) {
@@ -251,10 +252,10 @@ impl Store {
 
     /// Deletes a thread with everything in it: its checkpoints, its values, what its tasks wrote, and its timers. One
     /// that does not exist is passed over. It cannot be undone, and the bytes are overwritten in the file; the key-value
-    /// memory and the cache are no part of a thread. A run on the thread that is under way gets a conflict.
+    /// memory and the cache do not belong to a thread. A run in progress on the thread gets a conflict.
     ///
     /// # Errors
-    /// [`StoreError::ForkedOff`] if another thread was forked off it: delete both with [`Store::delete_threads`];
+    /// [`StoreError::ForkedOff`] if another thread was forked from it: delete both with [`Store::delete_threads`];
     /// [`StoreError::Id`] as for [`Store::thread`]; [`StoreError::Busy`], [`StoreError::Write`],
     /// [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
     ///
@@ -276,7 +277,7 @@ impl Store {
     /// thread.at("~0")?.fork_to("tuesday")?;
     ///
     /// let refused = store.delete_thread("monday").unwrap_err();
-    /// assert!(refused.to_string().contains("thread tuesday was forked off it"), "{refused}");
+    /// assert!(refused.to_string().contains("thread tuesday was forked from it"), "{refused}");
     /// store.delete_threads(["monday", "tuesday"])?;
     /// assert!(store.threads()?.is_empty());
     /// # Ok(())
@@ -301,8 +302,7 @@ impl Store {
         Ok(())
     }
 
-    /// Lists the tasks that sleep ([`Context::sleep_until`](crate::graph::Context::sleep_until)), those that wake first
-    /// first: all, or those that can go on at `due_by`. A run of their graph on their thread with
+    /// Lists the sleeping tasks ([`Context::sleep_until`](crate::graph::Context::sleep_until)), by the timestamp at which they wake: all, or those that can resume at `due_by`. A run of their graph on their thread with
     /// [`Input::Continue`](crate::Input::Continue) wakes them.
     ///
     /// # Errors
@@ -311,7 +311,7 @@ impl Store {
         self.0.backend.timers(due_by, usize::MAX)
     }
 
-    /// Returns the task that wakes first of those that sleep, `None` if none does.
+    /// Returns the sleeping task that wakes first, `None` without one.
     ///
     /// # Errors
     /// As [`Store::timers`].
@@ -339,7 +339,7 @@ impl Store {
         &self.0.heads
     }
 
-    /// Forgets the decoded heads this handle keeps; the next run loads its head from the file.
+    /// Empties the cache of decoded heads; the next run loads its head from the file.
     pub fn clear_head_cache(&self) {
         self.0.heads.clear();
     }

@@ -1,12 +1,13 @@
 //! The decoded heads that a handle used, bounded in bytes.
 //!
 //! A run takes the head out and puts its own back when it ends, so that the next turn on a long thread does not load
-//! what is already in memory. Whoever takes a head compares its checkpoint with the head in the file.
+//! the state that is already in memory. The caller that takes a head compares its checkpoint with the head in the file.
 
 use std::any::Any;
 
 use parking_lot::Mutex;
 
+use crate::base::limits::HEADS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 
 /// A decoded head: the state that an executor made of a checkpoint, opaque to the store.
@@ -17,7 +18,7 @@ pub struct CachedHead {
     pub namespace: Namespace,
     /// The checkpoint that was decoded.
     pub checkpoint: CheckpointId,
-    /// Which graph decoded it: another one cannot use it.
+    /// The graph that decoded it: another one cannot use it.
     pub schema: usize,
     /// About how many bytes it holds.
     pub bytes: usize,
@@ -31,9 +32,6 @@ pub struct HeadCache {
     heads: Mutex<Vec<CachedHead>>,
     bytes_max: usize,
 }
-
-/// So many heads at most, as they are searched in order.
-const HEADS_MAX: usize = 256;
 
 impl HeadCache {
     /// Creates a cache of at most `bytes_max` bytes.
@@ -50,7 +48,7 @@ impl HeadCache {
         Some(heads.remove(at))
     }
 
-    /// Keeps a head, in place of an older one of the same namespace.
+    /// Caches a head, in place of an older one of the same namespace.
     pub fn put(&self, head: CachedHead) {
         let mut heads = self.heads.lock();
         heads.retain(|old| old.schema != head.schema || old.thread != head.thread || old.namespace != head.namespace);
@@ -62,14 +60,15 @@ impl HeadCache {
             drop_to += 1;
         }
         heads.drain(..drop_to);
+        debug_assert!(heads.len() <= HEADS_MAX && bytes <= self.bytes_max);
     }
 
-    /// Forgets the heads of threads.
+    /// Removes the heads of threads.
     pub fn forget(&self, threads: &[ThreadId]) {
         self.heads.lock().retain(|head| !threads.contains(&head.thread));
     }
 
-    /// Forgets everything.
+    /// Removes all heads.
     pub fn clear(&self) {
         self.heads.lock().clear();
     }
@@ -104,6 +103,6 @@ mod tests {
         cache.put(head("c", 40));
         assert!(!has("b") && has("a") && has("c"));
         cache.put(head("a", 101));
-        assert!(!has("a"), "a head above the bound is not kept");
+        assert!(!has("a"), "a head above the bound is not cached");
     }
 }

@@ -1,10 +1,10 @@
-//! Floor 1: bytes, ids and order.
+//! The storage engine: bytes, ids and order.
 //!
-//! The store keeps an append-only log of checkpoints in one SQLite file and answers what the state was at any of them.
-//! It knows records ([`record`]), the one way in ([`batch`]) and the seam behind which a file lies ([`backend`]).
-//! The key-value memory ([`Kv`]) and the cache ([`Cache`]) stand beside the log in the same file.
-//! *Absent:* what a channel or a message means, what a graph is, and any change of what was once stored: a thread can go
-//! as a whole.
+//! The store keeps an append-only log of checkpoints in one SQLite file and reads the state at any of them.
+//! It consists of records ([`record`]), batches, the only way to write ([`batch`]), and the storage trait ([`backend`]).
+//! The key-value memory ([`Kv`]) and the cache ([`Cache`]) are tables beside the log in the same file.
+//! *Absent:* the meaning of a channel, a message or a graph, and updates of stored rows of the log: a thread can only be
+//! deleted as a whole.
 //!
 //! Invariants: a batch is committed whole or not at all; a stored row of the log never changes; the newest checkpoint of a
 //! namespace is the one with the greatest id.
@@ -39,8 +39,8 @@ pub use kv::{Kv, KvCompare, KvItem, KvNamespaceQuery, KvQuery};
 pub use memory::MemoryBackend;
 pub use query::{CheckpointQuery, ItemRange};
 pub use record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemIndexRef, ItemRow, Source, StateRecord, TaskKind,
-    TaskRecord, ThreadRecord, TimerRecord, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemIndexRef, ItemRow, Source, StatePart,
+    StateRecord, TaskKind, TaskRecord, ThreadRecord, TimerRecord, WriteRecord,
 };
 pub use sqlite::{CommitStats, SqliteBackend};
 

@@ -1,8 +1,8 @@
-//! What can be asked of the log.
+//! Queries of the log.
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
 
-/// Which checkpoints to list. They come newest first.
+/// A listing of checkpoints, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckpointQuery {
@@ -12,7 +12,7 @@ pub struct CheckpointQuery {
     pub namespace: Option<Namespace>,
     /// Only checkpoints with a smaller id.
     pub before: Option<CheckpointId>,
-    /// At most so many; 0 means as many as one page holds.
+    /// The maximum number of records; 0 stands for a page of 10,000.
     pub limit: usize,
 }
 
@@ -23,13 +23,13 @@ impl CheckpointQuery {
     }
 }
 
-/// Which items of a list to read. They come in the order of the list.
+/// A range of the items of a list, in the order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemRange {
     /// All of them.
     All,
-    /// The last so many.
+    /// The last items, at most so many.
     Tail(usize),
-    /// Those with a position from the first up to, but not with, the second.
+    /// The items at positions from the first to the second, exclusive.
     Positions(u64, u64),
 }

@@ -1,4 +1,4 @@
-//! What comes out: plain data, as the log holds it.
+//! Records: plain data, as the log holds it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,7 +29,7 @@ impl CheckpointRef {
     }
 }
 
-/// What made a checkpoint.
+/// The source of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// The input of a run.
@@ -69,7 +69,7 @@ impl FromStr for Source {
             "loop" => Ok(Self::Loop),
             "update" => Ok(Self::Update),
             "fork" => Ok(Self::Fork),
-            _ => Err(format!("{name:?} is no source of a checkpoint (input, loop, update, fork)")),
+            _ => Err(format!("{name:?} is not a source of a checkpoint (input, loop, update, fork)")),
         }
     }
 }
@@ -82,11 +82,11 @@ pub struct TaskRecord {
     pub id: TaskId,
     /// Its node.
     pub name: Arc<str>,
-    /// What made it due.
+    /// The trigger or send that made it due.
     pub kind: TaskKind,
 }
 
-/// What made a task due.
+/// The reason that a task is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskKind {
     /// Its triggers: all channels that can trigger the node, sorted.
@@ -121,30 +121,30 @@ impl TaskRecord {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CheckpointRecord {
-    /// Where it is.
+    /// Thread, namespace and id.
     pub point: CheckpointRef,
-    /// Its position in the log of the file: what is stored later is greater.
+    /// Its position in the log of the file, ascending in the order of commits.
     pub seq: u64,
-    /// What it builds on, in the same namespace.
+    /// Its parent in the same namespace.
     pub parent: Option<CheckpointId>,
-    /// What it was forked off, if that is in another thread or namespace.
+    /// Its parent in another thread or namespace, for the first checkpoint of a fork.
     pub forked_from: Option<CheckpointRef>,
-    /// The straight run of checkpoints it belongs to. A branch is left by whatever does not build on its end.
+    /// The branch: a run of checkpoints, each the child of the one before. A child of an older checkpoint opens a branch.
     pub branch: u64,
     /// Its distance from the first checkpoint of its lineage.
     pub ordinal: u64,
     /// The number of the superstep.
     pub step: i64,
-    /// What made it.
+    /// The source: an input, a superstep, an update or a fork.
     pub source: Source,
-    /// When it was made.
+    /// The timestamp of its creation.
     pub created_at: Timestamp,
     /// The run that made it.
     pub run: Option<RunId>,
     /// Further metadata: the text of a JSON object.
     pub metadata: Option<String>,
-    /// Of a graph inside others: the namespaces of those, outermost first, and the checkpoints they stood at. Of an
-    /// outermost graph, what it was given when it was run from the checkpoint of a graph inside it.
+    /// Subgraphs: the namespaces of the parent graphs, outermost first, and their checkpoints at the time. Outermost
+    /// graphs: the map given to a run that started from the checkpoint of a subgraph.
     #[doc(alias = "checkpoint_map")]
     pub parents: Arc<[(Namespace, CheckpointId)]>,
     /// The tasks that were due after it.
@@ -171,6 +171,14 @@ impl CheckpointRecord {
             tasks: Vec::new(),
         }
     }
+
+    /// Returns the checkpoint this one builds on: its parent in the same namespace, or the one it was forked from.
+    pub fn parent_ref(&self) -> Option<CheckpointRef> {
+        match (self.parent, &self.forked_from) {
+            (Some(checkpoint), _) => Some(CheckpointRef { checkpoint, ..self.point.clone() }),
+            (None, forked_from) => forked_from.clone(),
+        }
+    }
 }
 
 /// The newest version of a channel at a checkpoint.
@@ -181,7 +189,7 @@ pub struct ChannelRecord {
     pub channel: Arc<str>,
     /// Its version.
     pub version: u64,
-    /// What it holds.
+    /// Its content.
     pub value: ChannelValue,
     /// The `ordinal` of the checkpoint that wrote this version, in the lineage of the one asked for.
     pub ordinal: u64,
@@ -196,10 +204,10 @@ impl ChannelRecord {
     }
 }
 
-/// What a channel holds.
+/// The content of a channel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChannelValue {
-    /// Nothing.
+    /// No content.
     Empty,
     /// One value.
     Value(Payload),
@@ -232,34 +240,30 @@ impl StateRecord {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ItemRow<'a> {
-    /// The position: items stand in the order of their positions.
+    /// The position: items are ordered by position.
     pub position: u64,
     /// The `ordinal` of the checkpoint that wrote it.
     pub ordinal: u64,
     /// The task that wrote it: an index into the `tasks` of the parent of that checkpoint.
     pub task: Option<u32>,
-    /// How to read `data`.
-    pub codec: crate::base::Codec,
-    /// The encoded value; of an item with an index, what the index does not hold.
-    pub data: &'a [u8],
-    /// What the index knows of the item.
-    pub index: Option<ItemIndexRef<'a>>,
+    /// The bytes of the item and its index columns.
+    pub payload: PayloadRef<'a>,
 }
 
 impl<'a> ItemRow<'a> {
-    /// Returns the bytes of the item, borrowed.
-    pub fn payload(&self) -> PayloadRef<'a> {
-        PayloadRef { codec: self.codec, data: self.data, index: self.index }
+    /// Makes the row of an item.
+    pub fn new(position: u64, ordinal: u64, task: Option<u32>, payload: PayloadRef<'a>) -> Self {
+        Self { position, ordinal, task, payload }
     }
+}
 
-    /// Returns an owned payload with the bytes of the item.
-    pub fn to_payload(&self) -> Payload {
-        Payload {
-            codec: self.codec,
-            data: self.data.to_vec(),
-            index: self.index.map(|index| Box::new(index.to_owned())),
-        }
-    }
+/// A part of a whole state, as [`Backend::read_state`](super::Backend::read_state) visits it.
+#[derive(Clone, Copy, Debug)]
+pub enum StatePart<'a> {
+    /// A channel. If it is a list, its items follow, unless the visitor declines them.
+    Channel(&'a ChannelRecord),
+    /// The next item of the list channel that was visited last.
+    Item(ItemRow<'a>),
 }
 
 /// A stored write of a task of a checkpoint.
@@ -291,7 +295,7 @@ impl WriteRecord {
     }
 }
 
-/// A task that sleeps: a run on its thread wakes it, from its moment on.
+/// A sleeping task: a run on its thread wakes it, from the timestamp on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TimerRecord {
@@ -299,7 +303,7 @@ pub struct TimerRecord {
     pub point: CheckpointRef,
     /// The task.
     pub task: TaskId,
-    /// The moment from which on it can go on.
+    /// The timestamp from which on it can resume.
     pub wake_at: Timestamp,
 }
 
@@ -316,7 +320,7 @@ impl TimerRecord {
 pub struct ThreadRecord {
     /// Its id.
     pub id: ThreadId,
-    /// When its first checkpoint was made.
+    /// The timestamp of its first checkpoint.
     pub created_at: Timestamp,
     /// The newest checkpoint of its root namespace.
     pub head: CheckpointRecord,

@@ -581,7 +581,7 @@ impl<'a> Pair<'a> {
     ) -> Vec<(u64, u64, Option<u32>, Payload)> {
         let mut found = Vec::new();
         let visited = backend.items(at, &channel.channel, range, &mut |row| {
-            found.push((row.position, row.ordinal, row.task, row.to_payload()));
+            found.push((row.position, row.ordinal, row.task, row.payload.to_payload()));
             Ok(())
         });
         visited.unwrap();

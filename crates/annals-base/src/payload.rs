@@ -92,6 +92,17 @@ pub struct ItemIndexRef<'a> {
     pub output_tokens: Option<u32>,
 }
 
+impl PayloadRef<'_> {
+    /// Returns an owned copy.
+    pub fn to_payload(&self) -> Payload {
+        Payload {
+            codec: self.codec,
+            data: self.data.to_vec(),
+            index: self.index.map(|index| Box::new(index.to_owned())),
+        }
+    }
+}
+
 impl ItemIndexRef<'_> {
     /// Returns an owned copy.
     pub fn to_owned(&self) -> ItemIndex {

@@ -63,7 +63,7 @@ fn items(snapshot: &Snapshot, parent: Option<&Snapshot>, channel: &str) -> Resul
         let (mut found, mut rows) = (Items::default(), 0);
         backend.items(snapshot.point(), channel, ItemRange::Tail(window), &mut |row| {
             rows += 1;
-            found.messages |= row.index.is_some_and(|index| index.kind.is_some());
+            found.messages |= row.payload.index.is_some_and(|index| index.kind.is_some());
             if row.ordinal == ordinal {
                 let is_new = old_end.is_none_or(|end| row.position > end);
                 *(if is_new { &mut found.added } else { &mut found.edited }) += 1;

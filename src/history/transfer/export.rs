@@ -124,7 +124,7 @@ impl Snapshot {
         let mut written = export.begin();
         if written.is_ok() {
             let read = self.store().backend().items(self.point(), channel, ItemRange::All, &mut |row| {
-                let items = export.items_of(row.payload())?;
+                let items = export.items_of(row.payload)?;
                 written = items.into_iter().try_for_each(|item| export.write(&item));
                 // Ends the visit; what the writer said is told below.
                 let ended = || StoreError::Read { reason: "the export ended".into(), source: None };

@@ -1,4 +1,4 @@
-//! What stands beside the log: the key-value memory and the cache.
+//! The tables beside the log: the key-value memory and the cache.
 
 use super::build::{clean, moment};
 use crate::base::limits::{KV_CHANGES_MAX, KV_EXPIRED_MAX, KV_KEY_BYTES_MAX, KV_LABELS_MAX, VALUE_BYTES_MAX};

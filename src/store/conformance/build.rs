@@ -1,4 +1,4 @@
-//! Short names for what the cases build and read.
+//! Builders and readers with short names for the cases.
 
 use std::sync::Arc;
 
@@ -235,7 +235,7 @@ impl Place {
         record.unwrap_or_else(|| panic!("checkpoint {n} is not stored"))
     }
 
-    /// Returns what a channel holds at checkpoint `n`, as text; `None` if it was never written.
+    /// Returns the content of a channel at checkpoint `n`, as text; `None` if it was never written.
     pub(super) fn text(&self, backend: &dyn Backend, n: u64, channel: &str) -> Option<String> {
         self.channel(backend, n, channel).map(|record| match record.value {
             ChannelValue::Empty => "(empty)".into(),
@@ -271,7 +271,7 @@ pub(super) fn items(
 ) -> Vec<(u64, u64, Payload)> {
     let mut found = Vec::new();
     let visited = backend.items(at, channel, range, &mut |row| {
-        found.push((row.position, row.ordinal, row.to_payload()));
+        found.push((row.position, row.ordinal, row.payload.to_payload()));
         Ok(())
     });
     visited.expect("reads items");

@@ -64,7 +64,7 @@ pub(super) fn whole(backend: &dyn Backend) {
 pub(super) fn forks(backend: &dyn Backend) {
     let (source, fork, third) = (root_of("source"), root_of("fork"), root_of("third"));
     fill(backend, &source);
-    // The fork takes over bytes of a write of what it was forked off.
+    // The fork takes over bytes of a write of its source.
     let draft = Draft::fork(100, source.point(1)).value_of("x", 2, task(1), 0);
     fork.add(backend, None, draft.items("list", 2, vec![put(7, "own")]));
     third.add(backend, None, Draft::fork(101, fork.point(100)));

@@ -1,4 +1,4 @@
-//! Who may write: conflicts, repeats, duplicates, and several writers at once.
+//! Writers: conflicts, repeats, duplicates, and several writers at once.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -216,8 +216,8 @@ pub(super) fn chain(backend: &dyn Backend) {
     clean(backend);
 }
 
-/// Returns what a run stores that ends: two turns of a graph inside and what was asked in the second one, then its own
-/// checkpoint. `root` is the head that it began on.
+/// Returns the batch of a run that stores once, at its end: two turns of a subgraph with the interrupt of the second one,
+/// then its own checkpoint. `root` is the head that it began on.
 fn all_of(place: &Place, root: Option<u64>, last: u64) -> Batch {
     let child = place.inside("node");
     let on_root = Expect::new(place.namespace.clone(), root.map(id));

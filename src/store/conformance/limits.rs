@@ -1,4 +1,4 @@
-//! The limits: what is past one is refused, with the name of the field, and nothing is written.
+//! The limits: a value past a limit is refused with the name of the field, and nothing is written.
 
 use super::build::{
     Draft, Place, bytes, clean, commit, delete_range, id, message, put, put_payload, refused_for, root_of, task, write,

@@ -1,4 +1,4 @@
-//! List channels: what the operations do, and what can be read of a list.
+//! List channels: the operations, and the ranges that can be read.
 
 use super::build::{Draft, Place, clean, commit, delete_range, items, put, remove, root_of};
 use crate::store::backend::Backend;

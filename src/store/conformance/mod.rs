@@ -22,6 +22,7 @@ mod deletion;
 mod forks;
 mod heads;
 mod limits;
+mod lineage;
 mod listing;
 mod lists;
 mod references;
@@ -50,6 +51,8 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("updated names what the checkpoint changed", basics::updated),
     ("seen holds the newest versions of every node", basics::seen),
     ("what is not stored is not found", basics::not_found),
+    ("a whole state in one read", lineage::whole_states),
+    ("the checkpoints of a lineage by their ordinals", lineage::ancestors),
     ("two forks of one checkpoint never see each other", forks::siblings),
     ("an abandoned branch stays readable and can be continued", forks::abandoned),
     ("twenty nested forks", forks::nested),
@@ -79,10 +82,10 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("a list that was emptied or replaced loses its items", lists::kinds),
     ("positions far apart", lists::far_positions),
     ("a visitor can stop", lists::visitor),
-    ("a list that begins as another one", references::operations),
-    ("lists that begin as one another", references::below_one_another),
-    ("repeating a batch with a shared list is safe", references::repeated),
-    ("lists that cannot be shared", references::refused),
+    ("a list that references another one", references::operations),
+    ("lists that reference one another", references::below_one_another),
+    ("repeating a batch with a reference is safe", references::repeated),
+    ("references that are refused", references::refused),
     ("writes that say what differs from a list", references::deltas),
     ("a random history equals its replay", replay::random_history),
     ("values of every size", values::sizes),

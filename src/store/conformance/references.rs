@@ -74,11 +74,11 @@ pub(super) fn below_one_another(backend: &dyn Backend) {
     assert_eq!(deep.list(backend, 4, ItemRange::Tail(3)), "4=four 5=5 9=own");
     let found = items(backend, &deep.point(4), "list", ItemRange::All);
     assert!(found.iter().all(|(_, ordinal, _)| *ordinal == 0), "{found:?}");
-    // A fork takes along what its source reference.
+    // A fork inherits the references of its source.
     let elsewhere = root_of("elsewhere");
     elsewhere.add(backend, None, Draft::fork(5, deep.point(4)).items("list", 2, vec![put(10, "ten"), remove(2)]));
     assert_eq!(elsewhere.list(backend, 5, ItemRange::All), "1=1 3=3 4=four 5=5 9=own 10=ten");
-    // A list that was another value is no list any more.
+    // A list that became another value is not a list any more.
     deep.add(backend, Some(4), Draft::on(6, 4).value("list", 2, "value"));
     deep.add(backend, Some(6), Draft::on(7, 6).items("list", 3, vec![put(20, "new")]));
     assert_eq!(deep.list(backend, 7, ItemRange::All), "20=new");
@@ -151,7 +151,7 @@ pub(super) fn deltas(backend: &dyn Backend) {
     assert_eq!(value(1), WriteValue::Delta(Box::new(nothing.clone())));
     assert_eq!(place.list(backend, 3, ItemRange::Tail(3)), "6=6 7=seven 8=far");
     assert_eq!(place.list(backend, 3, ItemRange::Positions(2, 3)), "2=two");
-    // What comes with the checkpoint that takes it over, and before it in one batch.
+    // A delta in the batch of the checkpoint that takes it over, and in the batch before.
     inside.add(backend, None, Draft::root(4).tasks(&["a"]));
     let consumed = writes(4, task(1), "p", vec![write(0, &delta)]);
     inside.add(backend, Some(4), Draft::on(5, 4).consumed(consumed).items("list", 1, vec![put_of(0, 1)]));

@@ -16,7 +16,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(|| random.random().to_le_bytes()).flatten().take(len).collect()
 }
 
-/// Stores each payload as a value, as an item and as writes, and compares what comes back.
+/// Stores each payload as a value, as an item and as writes, and compares the read values.
 fn round_trip(backend: &dyn Backend, place: &Place, payloads: &[Payload]) {
     let mut draft = Draft::root(1).tasks(&["node"]);
     for (n, payload) in payloads.iter().enumerate() {

@@ -22,7 +22,7 @@ pub enum KvCompare {
     Lte,
 }
 
-/// What must hold for a member.
+/// The condition on a member.
 #[derive(Clone, Debug)]
 pub(super) enum Test {
     /// It equals the value.
@@ -103,7 +103,7 @@ fn compares(how: KvCompare, member: &Value, value: &Value) -> bool {
     }
 }
 
-/// Numbers are equal by what they count, whatever their kind.
+/// Numbers are equal by value, of any kind.
 fn same(a: &Value, b: &Value) -> bool {
     a == b || matches!((number(a), number(b)), (Some(_), Some(_))) && order(a, b) == Some(Ordering::Equal)
 }

@@ -1,7 +1,7 @@
-//! The key-value memory: what outlives a thread and is shared by all of them.
+//! The key-value memory: objects that outlive a thread and are shared by all threads.
 //!
-//! Objects under a namespace and a key, beside the log in the same file. *Absent:* history; a put replaces what was
-//! there, and a replay of a thread takes nothing back.
+//! Objects are stored under a namespace and a key, beside the log in the same file. *Absent:* history; a put replaces the
+//! old value, and a replay of a thread reverts nothing.
 
 mod filter;
 mod query;
@@ -19,7 +19,7 @@ use super::handle::Store;
 
 /// The key-value memory of a store. Cheap to clone; all clones are the same memory.
 ///
-/// Every call sees what was put before it began, by any handle. A put or delete returns when it is as durable as the
+/// Every call sees the puts that returned before it began, by any handle. A put or delete returns when it is as durable as the
 /// store was opened for.
 ///
 /// # Example
@@ -75,8 +75,8 @@ impl Kv {
     /// Stores an object under a key. A value that is there is replaced as a whole.
     ///
     /// # Errors
-    /// [`StoreError::InvalidNamespace`]; [`StoreError::Invalid`] if the value is no object or something is too long;
-    /// [`StoreError::Codec`]; and what a commit can meet: [`StoreError::Busy`], [`StoreError::Write`],
+    /// [`StoreError::InvalidNamespace`]; [`StoreError::Invalid`] if the value is not an object or is too long;
+    /// [`StoreError::Codec`]; the errors of a commit: [`StoreError::Busy`], [`StoreError::Write`],
     /// [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
     pub fn put(
         &self,
@@ -126,7 +126,7 @@ impl Kv {
         namespace: impl IntoIterator<Item = impl AsRef<str>>,
         key: impl AsRef<str>,
     ) -> Result<Option<KvItem>, StoreError> {
-        // Where nothing can be put, nothing is.
+        // A namespace that is not valid holds no entry.
         let Ok(namespace) = KvNamespace::new(namespace) else { return Ok(None) };
         let found = self.store.backend().beside().kv_entry(&namespace, key.as_ref(), self.store.now())?;
         found.as_ref().map(KvItem::decode).transpose()

@@ -1,4 +1,4 @@
-//! What to look for in the key-value memory.
+//! Queries of the key-value memory.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::store::error::StoreError;
 
 use super::filter::{KvCompare, Test};
 
-/// What a search of the key-value memory looks for.
+/// A search of the key-value memory.
 #[derive(Clone, Debug)]
 pub struct KvQuery {
     pub(super) prefix: Vec<String>,
@@ -68,7 +68,7 @@ impl KvQuery {
     }
 }
 
-/// What a listing of namespaces looks for.
+/// A listing of the namespaces of the key-value memory.
 #[derive(Clone, Debug)]
 pub struct KvNamespaceQuery {
     prefix: Vec<String>,

@@ -138,7 +138,7 @@ impl Kv {
         self.namespaces.values().filter(live).map(|space| space.name.clone()).collect()
     }
 
-    /// Adds what was looked at, and what does not fit, to a report.
+    /// Adds the counts and problems to a report.
     pub(super) fn check(&self, report: &mut CheckReport) {
         for (number, space) in &self.namespaces {
             report.entries += space.entries.len() as u64;
@@ -147,7 +147,7 @@ impl Kv {
                 && space.keys.len() == space.entries.len()
                 && space.entries.iter().all(|(at, entry)| space.keys.get(&entry.key) == Some(at));
             if !sound {
-                report.problems.push(format!("kv {:?}: keys and entries do not fit", space.name));
+                report.problems.push(format!("kv {:?}: keys and entries do not match", space.name));
             }
         }
     }
@@ -206,12 +206,12 @@ impl Cache {
         is_live(*expires_at, now).then(|| value.clone())
     }
 
-    /// Adds what was looked at, and what does not fit, to a report.
+    /// Adds the counts and problems to a report.
     pub(super) fn check(&self, report: &mut CheckReport) {
         report.entries += self.values.len() as u64;
         let expiring = self.values.values().filter(|(_, expires_at)| expires_at.is_some()).count();
         if expiring != self.expiring.len() {
-            report.problems.push("cache: values and their ends do not fit".into());
+            report.problems.push("cache: values and their ends do not match".into());
         }
     }
 }

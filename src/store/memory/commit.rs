@@ -36,7 +36,7 @@ pub(super) fn commit(log: &mut Log, batch: &Batch) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Makes a namespace what it was: nothing if it, or its thread, was not there.
+/// Restores a namespace, or removes it if it, or its thread, did not exist.
 fn put_back(log: &mut Log, part: &Batch, was: Option<Option<Space>>) {
     let Some(was) = was else {
         log.threads.remove(&part.thread);
@@ -77,6 +77,8 @@ fn commit_part(log: &mut Log, batch: &Batch) -> Result<(), StoreError> {
     next.add_writes()?;
     batch.checkpoints.iter().try_for_each(|checkpoint| next.add(checkpoint))?;
     let Next { space, seq, branch, .. } = next;
+    debug_assert_eq!(space.head_id(), batch.head_after());
+    debug_assert_eq!(seq, log.seq + batch.checkpoints.len() as u64);
     (log.seq, log.branch) = (seq, branch);
     if let Some(thread) = log.threads.get_mut(&batch.thread) {
         match thread.spaces.get_mut(&batch.namespace) {
@@ -90,12 +92,12 @@ fn commit_part(log: &mut Log, batch: &Batch) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Compares a batch whose last checkpoint is stored with what is stored.
+/// Compares a batch whose last checkpoint is stored with the stored checkpoints.
 fn repeat(log: &Log, space: &Space, batch: &Batch) -> Result<(), StoreError> {
     for new in &batch.checkpoints {
         let duplicate = || StoreError::Duplicate { id: new.id };
         let stored = space.checkpoints.get(&new.id).ok_or_else(duplicate)?;
-        // A reference that leads nowhere is not what was stored, or it would not have been accepted.
+        // A batch with a dangling reference was never accepted, so it differs from the stored one.
         let builds_on = BuildsOn::find(log, space, batch, new).map_err(|_| duplicate())?;
         let lists = Lists { log, batch, space };
         let delta = builds_on.resolve(new, consumed(new), &lists).map_err(|_| duplicate())?;
@@ -130,7 +132,7 @@ struct Next<'a> {
     branch: u64,
 }
 
-/// Where the lists are found that a batch refers to.
+/// The lists that a batch may reference.
 struct Lists<'a> {
     log: &'a Log,
     batch: &'a Batch,
@@ -139,7 +141,7 @@ struct Lists<'a> {
 }
 
 impl Lists<'_> {
-    /// Returns what a list held.
+    /// Returns the items of a list.
     fn find(&self, of: &ListRef) -> Result<Items, StoreError> {
         let space = match of.namespace == self.batch.namespace {
             true => Some(self.space),
@@ -152,7 +154,7 @@ impl Lists<'_> {
         let channel = stored.state.channels.get(&*of.channel);
         let items = channel.and_then(|channel| channel.value.items()).cloned().unwrap_or_default();
         if items.reference.as_ref().is_some_and(|reference| reference.depth >= LIST_REFERENCES_MAX) {
-            return invalid("list.of", format!("more than {LIST_REFERENCES_MAX} lists lie below one another"));
+            return invalid("list.of", format!("more than {LIST_REFERENCES_MAX} references in a row"));
         }
         Ok(items)
     }
@@ -209,6 +211,7 @@ impl Next<'_> {
         new.consumed.iter().try_for_each(|writes| self.lists().check_deltas(writes))?;
         let delta = builds_on.resolve(new, consumed, &self.lists())?;
         let ordinal = builds_on.ordinal();
+        debug_assert!(builds_on.parent.as_ref().is_none_or(|parent| parent.record.seq <= self.seq));
         let nothing = State::default();
         let state =
             builds_on.parent.as_ref().map_or(&nothing, |parent| &parent.state).after(&delta, ordinal, self.seq + 1)?;
@@ -245,7 +248,7 @@ impl Next<'_> {
     }
 }
 
-/// What a checkpoint builds on, with the writes that its changes may refer to.
+/// The parent of a checkpoint, with the writes that its changes may refer to.
 struct BuildsOn {
     parent: Option<Arc<Stored>>,
     is_fork: bool,
@@ -261,7 +264,7 @@ impl BuildsOn {
             }
             Some(Parent::Local(id)) => (space.checkpoints.get(id), Some((space, *id)), false),
             Some(Parent::Fork(at)) if at.thread == batch.thread && at.namespace == batch.namespace => {
-                return invalid("checkpoint.parent", format!("{} is no fork: it is in this namespace", at.checkpoint));
+                return invalid("checkpoint.parent", format!("{} is in this namespace: not a fork", at.checkpoint));
             }
             Some(Parent::Fork(at)) => {
                 let from = log.space(&at.thread, &at.namespace).map(|space| (space, at.checkpoint));
@@ -286,7 +289,7 @@ impl BuildsOn {
         self.parent.as_ref().filter(|_| self.is_fork).map(|parent| parent.record.point.clone())
     }
 
-    /// Returns the parent whose writes are consumed, if any are. A fork must not write to what it was forked off.
+    /// Returns the parent whose writes are consumed, if any are. A fork must not write to its source.
     fn consumes(&self, new: &NewCheckpoint) -> Result<Option<crate::base::CheckpointId>, StoreError> {
         let parent = self.local();
         match new.consumed.iter().find(|writes| Some(writes.checkpoint) != parent) {
@@ -298,7 +301,7 @@ impl BuildsOn {
         }
     }
 
-    /// Finds the bytes of every change, and checks what the changes refer to.
+    /// Finds the bytes of every change, and checks the references of the changes.
     fn resolve(&self, new: &NewCheckpoint, consumed: Vec<Arc<Write>>, lists: &Lists<'_>) -> Result<Delta, StoreError> {
         let mut nodes = HashSet::new();
         if let Some(twice) = new.seen.iter().find(|seen| new.seen.len() > 1 && !nodes.insert(&seen.node)) {
@@ -338,7 +341,7 @@ impl BuildsOn {
         let tasks = self.parent.as_ref().map_or(0, |parent| parent.record.tasks.len());
         match task {
             Some(task) if task as usize >= tasks => {
-                invalid(field, format!("{task} is no index into the {tasks} tasks of the parent"))
+                invalid(field, format!("{task} is not an index into the {tasks} tasks of the parent"))
             }
             _ => Ok(()),
         }

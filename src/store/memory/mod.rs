@@ -1,8 +1,8 @@
 //! A backend in memory: the model that every other backend is compared with.
 //!
 //! It refuses more than a file does: whatever shows a mistake of the caller (a missing parent, a version that goes
-//! back, a removal of nothing, a reference that leads nowhere) is [`StoreError::Invalid`]. It is also quick enough to
-//! run on: a commit costs what changed, a fork costs nothing. *Absent:* sums and durability.
+//! back, a removal of nothing, a dangling reference) is [`StoreError::Invalid`]. It is also quick enough to
+//! run on: a commit costs what changed, a fork costs nothing. *Absent:* checksums and durability.
 //!
 //! Invariants: every checkpoint holds its whole state in shared maps; a commit makes the next version of a namespace
 //! and puts it in place as its last act; no lock is held while a caller's code runs.
@@ -24,7 +24,9 @@ use super::batch::{Batch, ListRef, validate_deleted};
 use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
-use super::record::{CheckpointRecord, CheckpointRef, ItemRow, StateRecord, ThreadRecord, TimerRecord, WriteRecord};
+use super::record::{
+    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord, TimerRecord, WriteRecord,
+};
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 
 /// A backend in memory, stricter than a file. It lasts as long as it is held.
@@ -89,6 +91,14 @@ impl Backend for MemoryBackend {
 
     fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError> {
         Ok(read::state(&*self.stored(at)?))
+    }
+
+    fn read_state(
+        &self,
+        at: &CheckpointRef,
+        visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        read::read_state(&*self.stored(at)?, visit)
     }
 
     fn items(

@@ -1,4 +1,4 @@
-//! Reading: every answer comes from one version of a namespace, so that a commit in between does not show.
+//! Reads: each comes from one version of a namespace, so that a concurrent commit does not show.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::store::batch::{ListRef, Payload, Seen};
 use crate::store::error::StoreError;
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StateRecord, ThreadRecord, TimerRecord,
-    WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord,
+    TimerRecord, WriteRecord,
 };
 
 pub(super) fn by_prefix(log: &Log, thread: &ThreadId, prefix: &str, limit: usize) -> Vec<CheckpointRecord> {
@@ -98,6 +98,23 @@ fn channel_record(name: &Arc<str>, channel: &Channel) -> ChannelRecord {
     ChannelRecord { channel, version, value, ordinal, task }
 }
 
+/// Visits the channels by name, each list with its items.
+pub(super) fn read_state(
+    stored: &Stored,
+    visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
+) -> Result<(), StoreError> {
+    for (name, channel) in stored.state.channels.walk_up(None) {
+        let record = channel_record(name, channel);
+        if visit(StatePart::Channel(&record))?
+            && let Some(items) = channel.value.items()
+        {
+            let mut each = |(position, item): (&u64, &Item)| visit(StatePart::Item(item_row(items, *position, item)));
+            items.positions.walk_up(None).try_for_each(|entry| each(entry).map(|_| ()))?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn items(
     stored: &Stored,
     channel: &str,
@@ -120,7 +137,7 @@ pub(super) fn items(
     }
 }
 
-/// Returns what a list began as, if that is another one.
+/// Returns the list that a list references.
 pub(super) fn list_reference(stored: &Stored, channel: &str) -> Option<ListRef> {
     let items = stored.state.channels.get(channel)?.value.items()?;
     items.reference.as_ref().map(|reference| reference.of.clone())
@@ -129,14 +146,7 @@ pub(super) fn list_reference(stored: &Stored, channel: &str) -> Option<ListRef> 
 fn item_row<'a>(items: &Items, position: u64, item: &'a Item) -> ItemRow<'a> {
     let payload = &*item.payload;
     let (ordinal, task) = items.written(item);
-    ItemRow {
-        position,
-        ordinal,
-        task,
-        codec: payload.codec,
-        data: &payload.data,
-        index: payload.index.as_ref().map(|index| index.as_ref().as_ref()),
-    }
+    ItemRow::new(position, ordinal, task, payload.as_ref())
 }
 
 pub(super) fn writes(space: &Space, checkpoint: &CheckpointId) -> Vec<WriteRecord> {
@@ -209,7 +219,7 @@ fn check_checkpoint(log: &Log, space: &Space, stored: &Stored) -> Result<(), Str
     let parent = match (&record.parent, &record.forked_from) {
         (None, None) => None,
         (Some(id), None) => Some(space.checkpoints.get(id).ok_or("its parent is missing")?),
-        (None, Some(at)) => Some(log.stored(at).ok_or("what it was forked off is missing")?),
+        (None, Some(at)) => Some(log.stored(at).ok_or("the checkpoint it was forked from is missing")?),
         (Some(_), Some(_)) => return Err("it has two parents".into()),
     };
     if record.ordinal != parent.map_or(0, |parent| parent.record.ordinal + 1) {

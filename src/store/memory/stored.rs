@@ -1,7 +1,7 @@
-//! What is kept: the log, and for every checkpoint its record, its changes and its whole state.
+//! The stored data: the log, and for every checkpoint its record, its changes and its whole state.
 //!
-//! State is held in shared versions of a map, so a checkpoint costs what it changed, a fork costs nothing, and no
-//! checkpoint can see what another one wrote.
+//! State is held in shared versions of a map, so the cost of a checkpoint is that of its changes, a fork is free, and
+//! no checkpoint can see the writes of another one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(super) struct Stored {
     pub(super) state: State,
 }
 
-/// What a checkpoint changed. A repeated batch is compared with it.
+/// The changes of a checkpoint. A repeated batch is compared with them.
 #[derive(Debug, PartialEq)]
 pub(super) struct Delta {
     pub(super) consumed: Vec<Arc<Write>>,
@@ -76,7 +76,7 @@ pub(super) struct Channel {
     pub(super) value: Held,
 }
 
-/// What a channel holds.
+/// The content of a channel.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Held {
     Empty,
@@ -88,7 +88,7 @@ pub(super) enum Held {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Items {
     pub(super) positions: Tree<u64, Item>,
-    /// What it began as, if that is the list of another channel.
+    /// The list it references, if any.
     pub(super) reference: Option<Reference>,
 }
 
@@ -96,7 +96,7 @@ pub(super) struct Items {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reference {
     pub(super) of: ListRef,
-    /// How many lists lie below one another, each beginning as the next.
+    /// The length of the row of references, each list referencing the next.
     pub(super) depth: usize,
     /// The items of which counters are not above this are those of the other list.
     seq: u64,

@@ -1,8 +1,8 @@
-//! An ordered map whose versions reference what they have in common.
+//! A persistent ordered map: its versions share their common nodes.
 //!
-//! It is a treap that is never changed in place: a put or a range copies the path to what changed and reference the rest, so
-//! that every checkpoint keeps its whole state at the cost of its changes. Priorities are hashes of the keys, so the
-//! shape depends on the keys alone; two versions made in different ways compare quickly where they reference nodes.
+//! It is a treap that is never changed in place: a put or a range delete copies the path to the change and shares the
+//! rest, so that every checkpoint holds its whole state at the cost of its changes. Priorities are hashes of the keys, so the
+//! shape depends on the keys alone; two versions made in different ways compare quickly where they share nodes.
 
 use std::borrow::Borrow;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -26,7 +26,7 @@ pub(super) fn write(conn: &Connection, changes: &[CacheChange]) -> Res<()> {
             CacheChange::Clear { namespace } => {
                 let from = pack(namespace);
                 let mut to = from.clone();
-                // What begins so ends before the bytes in which the last 0 is a 1.
+                // Keys with this prefix end before the bytes in which the last 0 is a 1.
                 to.pop();
                 to.push(1);
                 conn.prepare_cached(sql::CACHE_CLEAR_UNDER)?.execute(params![from, to])?;
@@ -60,7 +60,7 @@ fn decode(row: &Row<'_>) -> Res<Encoded> {
     let data: Vec<u8> = row.get(5)?;
     let place = || format!("cache {key:?}");
     if cache_check(&namespace, &key, expires_at, (codec, &data)) != check {
-        return Err(corrupt(place(), "its checksum does not fit"));
+        return Err(corrupt(place(), "its checksum does not match"));
     }
     let tag = u8::try_from(codec).map_err(|_| corrupt(place(), format!("codec {codec} does not exist")))?;
     Ok(Encoded { codec: Codec::from_tag(tag), bytes: data })

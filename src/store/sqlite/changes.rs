@@ -1,6 +1,6 @@
-//! The changes of a checkpoint: values and items, stored once and covered.
+//! Writes the changes of a checkpoint: values and items, stored once and hashed.
 
-use super::checksums::{ChangeChecksum, ItemChecksum, PayloadRef};
+use super::checksums::{ChangeChecksum, Digests, ItemChecksum, payload_hash};
 use super::fault::{Res, invalid};
 use super::lineage::{self, EMPTY, LIST, VALUE};
 use super::names::Kind;
@@ -11,7 +11,7 @@ use super::sql;
 use super::write::{Known, Tx};
 use crate::base::TaskId;
 use crate::base::hash::{self, Checksum};
-use crate::base::limits::BLOB_BYTES_MIN;
+use crate::base::limits::{BLOB_BYTES_MIN, VALUE_BYTES_MAX};
 use crate::store::batch::{
     Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, ListRef, NewCheckpoint, Payload, WriteRef,
 };
@@ -29,7 +29,7 @@ pub(super) struct Ready<'b> {
     change: &'b Change,
     value: Option<ReadyValue<'b>>,
     ranges: Vec<DeletedRange>,
-    /// The list it begins as, the `seq` of the checkpoint of that, and the task that did it.
+    /// The list it references, the `seq` of its checkpoint, and the task that made the reference.
     reference: Option<(&'b ListRef, i64, Option<u32>)>,
     /// Puts and removes by position.
     items: Vec<(&'b ItemChange, Option<ReadyValue<'b>>)>,
@@ -38,24 +38,25 @@ pub(super) struct Ready<'b> {
 
 /// A value that is stored already, or will be.
 pub(super) enum ReadyValue<'b> {
-    New(&'b Payload, Checksum),
+    New(&'b Payload, Digests),
     Old(Stored, Checksum),
 }
 
 impl ReadyValue<'_> {
     fn hash(&self) -> Checksum {
         match self {
-            Self::New(_, hash) | Self::Old(_, hash) => *hash,
+            Self::New(_, digests) => digests.hash,
+            Self::Old(_, hash) => *hash,
         }
     }
 }
 
-/// Returns the position under which the ranges of an ordinal, or the reference, are kept, below all positions of items.
+/// Returns the negative position under which the range deletes of an ordinal, or its reference, are stored.
 pub(super) fn range_position(ordinal: i64) -> i64 {
     -1 - ordinal
 }
 
-/// Everything from the first position on: what becomes of a list whose channel becomes something else.
+/// The range delete of a list whose channel becomes another value.
 pub(super) const DELETE_ALL: DeletedRange = DeletedRange { first: 0, end: u64::MAX, task: None };
 
 impl<'a> Tx<'a> {
@@ -108,10 +109,14 @@ impl<'a> Tx<'a> {
 
     fn ready_value<'b>(&mut self, parent: Option<&Known>, data: &'b Data) -> Res<ReadyValue<'b>> {
         match data {
-            Data::New(payload) => Ok(ReadyValue::New(payload, PayloadRef::of(payload).hash())),
+            Data::New(payload) => Ok(ReadyValue::New(payload, Digests::of(payload.as_ref(), &mut self.room))),
             Data::OfWrite(at) => {
-                let none =
-                    || invalid("change.value", format!("{at:?} is no write of a task of the parent with a value"));
+                let none = || {
+                    invalid(
+                        "change.value",
+                        format!("{at:?} does not refer to a write of a task of the parent with a value"),
+                    )
+                };
                 let parent = parent.ok_or_else(none)?;
                 let (stored, checksum) = match self.written.get(&(parent.seq, at.clone())) {
                     Some(found) => *found,
@@ -135,7 +140,7 @@ impl<'a> Tx<'a> {
             .flatten();
         let Some(stored) = stored else { return Ok(None) };
         let place = || format!("write (checkpoint {}, task {task}, idx {})", parent.seq, at.index);
-        let hash = Payloads::new(self.conn)?.with(stored, &place, |payload| Ok(payload.hash()))?;
+        let hash = Payloads::new(self.conn)?.with(stored, &place, |payload| Ok(payload_hash(&payload)))?;
         Ok(hash.map(|hash| (stored, hash)))
     }
 
@@ -224,6 +229,7 @@ impl<'a> Tx<'a> {
         task: Option<u32>,
         value: &dyn ToSql,
     ) -> Res<()> {
+        debug_assert_eq!(position < 0, matches!(op, DELETE_RANGE | REFERENCE), "items have no negative position");
         let row = params![branch, list, position, ordinal, op, task, value];
         self.conn.prepare_cached(sql::ITEM_INSERT)?.execute(row)?;
         Ok(())
@@ -232,7 +238,7 @@ impl<'a> Tx<'a> {
     fn stored(&self, value: &ReadyValue<'_>) -> Res<Stored> {
         match value {
             ReadyValue::Old(stored, _) => Ok(*stored),
-            ReadyValue::New(payload, _) => store(self.conn, payload),
+            ReadyValue::New(payload, digests) => store(self.conn, payload, digests.check),
         }
     }
 }
@@ -242,6 +248,7 @@ fn sort_items(ready: &mut Ready<'_>) -> Res<()> {
     if let Some(twice) = ready.items.windows(2).find(|pair| pair[0].0.position == pair[1].0.position) {
         return Err(invalid("change.items", format!("position {} changes twice", twice[0].0.position)));
     }
+    debug_assert!(ready.reference.is_none() || ready.ranges.is_empty(), "a reference replaces the whole list");
     let ranges = ready.ranges.iter().map(|range| ItemChecksum {
         op: DELETE_RANGE,
         position: range.first,
@@ -262,11 +269,11 @@ fn sort_items(ready: &mut Ready<'_>) -> Res<()> {
 }
 
 /// Stores a payload and returns what stands for it: its bytes if it is small and plain, else its row.
-pub(super) fn store(conn: &Connection, payload: &Payload) -> Res<Stored> {
+pub(super) fn store(conn: &Connection, payload: &Payload, check: i64) -> Res<Stored> {
     if let Some(inline) = Inline::pack(payload) {
         return Ok(Stored::Inline(inline));
     }
-    let check = PayloadRef::of(payload).check(&mut Vec::new());
+    debug_assert!(payload.len() <= VALUE_BYTES_MAX, "a batch is validated before it is written");
     let data = match large(&payload.data) {
         true => Column::Blob(store_blob(conn, ValueRef::Blob(&payload.data), &payload.data)?),
         false => Column::Here(ValueRef::Blob(&payload.data)),

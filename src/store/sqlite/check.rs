@@ -1,7 +1,7 @@
-//! Verifying a file: every row is decoded, every checksum computed anew from the rows alone.
+//! Checks a file: decodes every row and computes every checksum anew from the rows alone.
 
 use super::changes::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, range_position};
-use super::checksums::{ChangeChecksum, CheckpointChecksum, ItemChecksum, WriteChecksum};
+use super::checksums::{ChangeChecksum, CheckpointChecksum, ItemChecksum, WriteChecksum, payload_hash};
 use super::fault::{Fault, Res, corrupt, damage};
 use super::items::item_place;
 use super::lineage::{self, ANCHOR, EMPTY, INTERVAL, LIST, SEEN, VALUE, version_place};
@@ -12,6 +12,7 @@ use super::rows::{Room, decode, inline_value};
 use super::sql;
 use crate::base::ThreadId;
 use crate::base::hash::{self, Checksum};
+use crate::base::limits::PROBLEMS_MAX;
 use crate::store::backend::CheckReport;
 use crate::store::batch::Seen;
 use crate::store::error::StoreError;
@@ -19,9 +20,6 @@ use crate::store::record::TaskRecord;
 use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension, Row, Rows, params};
 use std::collections::HashMap;
-
-/// A problem that is reported at most so often, so that a report of a ruined file stays readable.
-const PROBLEMS_MAX: usize = 1_000;
 
 /// A check under way.
 pub(super) struct Checker<'a> {
@@ -31,7 +29,7 @@ pub(super) struct Checker<'a> {
     payloads: HashMap<i64, Checksum>,
 }
 
-/// What a checkpoint means for its children and for the writes of its tasks.
+/// The fields of a checkpoint that its children and the writes of its tasks are compared with.
 pub(super) struct Parent {
     pub(super) branch: i64,
     pub(super) ordinal: i64,
@@ -103,7 +101,7 @@ impl Checker<'_> {
             let id: i64 = row.get(0)?;
             let fits = matches!((row.get_ref(1)?.as_blob(), row.get_ref(2)?.as_bytes()), (Ok(checksum), Ok(data)) if hash::checksum(data) == *checksum);
             if !fits {
-                self.problem(format!("blob {id}: its hash does not fit"));
+                self.problem(format!("blob {id}: its hash does not match"));
             }
         }
         Ok(())
@@ -118,7 +116,7 @@ impl Checker<'_> {
             let id: i64 = row.get(10)?;
             let place = || format!("payload {id}");
             let hash = row.get(0).map_err(Fault::Sql).and_then(|form| decode(conn, row, 0, form, &place, &mut room));
-            let hash = hash.map(|payload| payload.hash());
+            let hash = hash.map(|payload| payload_hash(&payload));
             if let Some(hash) = self.note(hash)? {
                 self.payloads.insert(id, hash);
                 self.report.values += 1;
@@ -140,7 +138,7 @@ impl Checker<'_> {
                 _ => false,
             };
             if !fits {
-                self.problem(format!("branch {id}: parent, upto and depth do not fit"));
+                self.problem(format!("branch {id}: parent, upto and depth do not match"));
             }
         }
         Ok(())
@@ -182,7 +180,7 @@ impl Checker<'_> {
             let fits = self.checkpoint(row, at, content);
             match self.note(fits)? {
                 Some(true) => self.report.checkpoints += 1,
-                Some(false) => self.problem(format!("checkpoint {seq}: its checksum does not fit")),
+                Some(false) => self.problem(format!("checkpoint {seq}: its checksum does not match")),
                 None => {}
             }
         }
@@ -224,16 +222,16 @@ impl Checker<'_> {
             .iter()
             .any(|(thread, of)| row.get_ref(1).map(|own| own.as_str()) != Ok(Ok(thread.as_str())) || *of >= seq)
         {
-            return Err(corrupt(place(), "a list begins as one of another thread, or as a later one"));
+            return Err(corrupt(place(), "a list references one of another thread, or of a later checkpoint"));
         }
         self.anchor(parent.as_ref(), at, content.anchor.as_deref())?;
-        source_of(row.get(8)?).ok_or_else(|| corrupt(place(), "source is not what the format says"))?;
+        source_of(row.get(8)?).ok_or_else(|| corrupt(place(), "source does not match the format"))?;
         let tasks = unpack_task_records(self.view.conn, self.view.names, row.get_ref(12)?, &place)?;
         let consumed = match (&parent, parent_seq) {
             (Some(parent), Some(of)) => self.consumed(of, parent, seq)?,
             _ => Vec::new(),
         };
-        let wrong = || corrupt(place(), "parents is not what the format says");
+        let wrong = || corrupt(place(), "parents does not match the format");
         let parents = row.get_ref(16)?.as_blob_or_null().ok().and_then(unpack_parents).ok_or_else(wrong)?;
         let text = |column: usize| row.get_ref(column)?.as_str().map_err(|e| corrupt(place(), e.to_string()));
         let checksum = CheckpointChecksum {
@@ -269,7 +267,7 @@ impl Checker<'_> {
         Ok(Parent { branch: row.get(1)?, ordinal: row.get(2)?, checksum: row.get(3)?, tasks })
     }
 
-    /// Compares an anchor with what it is derived from.
+    /// Compares an index snapshot with the rows it is derived from.
     fn anchor(&self, parent: Option<&Parent>, at: (i64, i64), stored: Option<&[u8]>) -> Res<()> {
         let (branch, ordinal) = at;
         let due = parent.filter(|_| ordinal % INTERVAL == 0);
@@ -313,12 +311,12 @@ impl Checker<'_> {
         Ok(WriteChecksum { task, path, index, part, channel, value })
     }
 
-    /// Returns the hash of what a `value` column holds.
+    /// Returns the hash of the content of a `value` column.
     fn hash(&mut self, column: ValueRef<'_>, place: &dyn Fn() -> String) -> Res<Option<Checksum>> {
         match Stored::from_column(column) {
             Some(Stored::Null) => Ok(None),
             Some(Stored::Inline(inline)) => {
-                let hash = inline_value(inline.column(), place)?.hash();
+                let hash = payload_hash(&inline_value(inline.column(), place)?);
                 self.report.values += 1;
                 Ok(Some(hash))
             }
@@ -326,7 +324,7 @@ impl Checker<'_> {
                 Some(hash) => Ok(Some(*hash)),
                 None => Err(corrupt(place(), format!("payload {id} is missing or damaged"))),
             },
-            None => Err(corrupt(place(), "its value is not what the format says")),
+            None => Err(corrupt(place(), "its value does not match the format")),
         }
     }
 
@@ -376,7 +374,7 @@ impl Content {
     fn try_version(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
         let (key, version, kind): (i64, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
         let place = || version_place(at.0, at.1, key);
-        let wrong = || corrupt(place(), "kind and value are not what the format says");
+        let wrong = || corrupt(place(), "kind and value do not match the format");
         let View { conn, names } = checker.view;
         match kind {
             ANCHOR if key == 0 => self.anchor = Some(row.get_ref(6)?.as_blob().map_err(|_| wrong())?.to_vec()),
@@ -411,12 +409,12 @@ impl Content {
     fn try_item(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
         let (channel, position, op): (i64, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
         let place = || item_place(at.0, channel, position, at.1);
-        let wrong = || corrupt(place(), "operation and value are not what the format says");
+        let wrong = || corrupt(place(), "operation and value do not match the format");
         let name = checker.view.names.text(checker.view.conn, Kind::List, channel)?;
         let change = self.changes.iter_mut().find(|change| change.channel == name);
         let change = change.ok_or_else(|| corrupt(place(), "its channel has no version there"))?;
         if change.kind != LIST {
-            // The range of everything follows from the change and stands in no checksum.
+            // The range delete of everything follows from the change, and no checksum covers it.
             let derived = op == DELETE_RANGE
                 && position == range_position(at.1)
                 && row.get_ref(6)? == ValueRef::Blob(&pack_ranges(&[DELETE_ALL]));

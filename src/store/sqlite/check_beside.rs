@@ -1,4 +1,4 @@
-//! Verifying what is no log: every timer, and every row of the key-value memory and of the cache.
+//! Checks the tables beside the log: timers, the key-value memory and the cache.
 
 use super::check::Checker;
 use super::fault::Res;

@@ -1,4 +1,4 @@
-//! Verifying the checksums of writes that were stored on their own.
+//! Checks the checksums of writes that were stored on their own.
 
 use super::check::{Checker, Parent};
 use super::checksums::{WriteChecksum, writes_checksum};
@@ -60,7 +60,7 @@ impl Checker<'_> {
                 let mut rest = Unpack(column);
                 let checksum = rest.take(16).and_then(|checksum| checksum.try_into().ok());
                 let count = rest.id().filter(|count| *count > 0 && rest.is_empty());
-                Some(checksum.zip(count).ok_or_else(|| corrupt(place(), "its checksum is not what the format says"))?)
+                Some(checksum.zip(count).ok_or_else(|| corrupt(place(), "its checksum does not match the format"))?)
             }
         };
         Ok(Stored { checksum, run, consumed: child.is_some() })
@@ -82,7 +82,7 @@ impl Checker<'_> {
             }
             if writes_checksum(&parent.checksum, &writes) != checksum {
                 self.problem(format!(
-                    "write (checkpoint {checkpoint}, task {code}, idx {}): the checksum of its run does not fit",
+                    "write (checkpoint {checkpoint}, task {code}, idx {}): the checksum of its run does not match",
                     first.checksum.index
                 ));
             }

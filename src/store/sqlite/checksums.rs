@@ -1,26 +1,16 @@
-//! Sums: the check of one payload, its hash, and the chained checksums of checkpoints and sets of writes.
+//! Checksums: the digests of a payload, and the chained checksums of checkpoints and of runs of writes.
 //!
 //! The order of the fields is specified in `docs/format.md`. The writer and `check` fill the same structures, one from
-//! a batch and one from rows, so that both checksum alike.
+//! a batch and one from rows, so that both compute the same checksum.
 
 use super::changes::REFERENCE;
-use crate::base::hash::{Checksum, ChecksumBuilder, check64};
-use crate::base::{CheckpointId, Codec, Namespace, TaskId};
-use crate::store::batch::{ListRef, Payload, Seen};
-use crate::store::record::{ItemIndexRef, TaskKind, TaskRecord};
+use crate::base::hash::{self, Checksum, ChecksumBuilder, check64};
+use crate::base::limits::COLLECTED_BYTES_MAX;
+use crate::base::{CheckpointId, Namespace, PayloadRef, TaskId};
+use crate::store::batch::{ListRef, Seen};
+use crate::store::record::{TaskKind, TaskRecord};
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
-
-/// Payloads of up to this many bytes are gathered to be checked.
-const GATHERED_BYTES_MAX: usize = 16 << 10;
-
-/// A payload, borrowed from a batch or from a row.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PayloadRef<'a> {
-    pub(super) codec: Codec,
-    pub(super) data: &'a [u8],
-    pub(super) index: Option<ItemIndexRef<'a>>,
-}
 
 /// Takes the fields of a record one by one.
 trait Fields {
@@ -67,54 +57,82 @@ impl Fields for Xxh3 {
     }
 }
 
-impl<'a> PayloadRef<'a> {
-    /// Borrows a payload of a batch.
-    pub(super) fn of(payload: &'a Payload) -> Self {
-        let index = payload.index.as_deref().map(|index| index.as_ref());
-        Self { codec: payload.codec, data: &payload.data, index }
+/// Both hashers, fed by one walk.
+struct Both {
+    check: Xxh3,
+    hash: ChecksumBuilder,
+}
+
+impl Fields for Both {
+    fn int(&mut self, field: i64) {
+        Fields::int(&mut self.check, field);
+        self.hash.int(field);
     }
 
-    /// Visits the fields in the order of [`Payload::add_to_checksum`].
-    fn fields(&self, out: &mut impl Fields) {
-        out.int(i64::from(self.codec.to_tag()));
-        out.bytes(self.data);
-        out.int(i64::from(self.index.is_some()));
-        if let Some(index) = &self.index {
-            [index.id, index.kind, index.name, index.tool_calls, index.text].into_iter().for_each(|f| out.maybe(f));
-            out.int(index.input_tokens.map_or(-1, i64::from));
-            out.int(index.output_tokens.map_or(-1, i64::from));
-        }
+    fn bytes(&mut self, field: &[u8]) {
+        Fields::bytes(&mut self.check, field);
+        self.hash.bytes(field);
     }
+}
 
-    /// Returns the XXH3-64 check that is stored beside the payload. Small payloads are gathered in `room` first, which
-    /// is quicker than feeding them field by field.
-    pub(super) fn check(&self, room: &mut Vec<u8>) -> i64 {
-        let text = self.index.and_then(|index| index.text).map_or(0, str::len);
-        if self.data.len() + text > GATHERED_BYTES_MAX {
-            let mut check = Xxh3::new();
-            self.fields(&mut check);
-            return check.digest() as i64;
+/// The two digests of a payload that is stored: one walk over its fields makes both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Digests {
+    /// XXH3-64, stored beside the payload.
+    pub(super) check: i64,
+    /// BLAKE3, by which checksums cover the payload.
+    pub(super) hash: Checksum,
+}
+
+impl Digests {
+    /// Computes both digests. Small payloads are collected in `room` first, which is quicker than feeding the hashers
+    /// field by field.
+    pub(super) fn of(payload: PayloadRef<'_>, room: &mut Vec<u8>) -> Self {
+        if !is_collected(&payload) {
+            let mut both = Both { check: Xxh3::new(), hash: ChecksumBuilder::new() };
+            fields(&payload, &mut both);
+            return Self { check: both.check.digest() as i64, hash: both.hash.finish() };
         }
         room.clear();
-        self.fields(room);
-        check64(room) as i64
+        fields(&payload, room);
+        Self { check: check64(room) as i64, hash: hash::checksum(room) }
     }
+}
 
-    /// Returns the BLAKE3 hash by which checksums cover the payload.
-    pub(super) fn hash(&self) -> Checksum {
-        let mut checksum = ChecksumBuilder::new();
-        self.fields(&mut checksum);
-        checksum.finish()
+/// Visits the fields in the order of [`Payload::add_to_checksum`](crate::base::Payload::add_to_checksum).
+fn fields(payload: &PayloadRef<'_>, out: &mut impl Fields) {
+    out.int(i64::from(payload.codec.to_tag()));
+    out.bytes(payload.data);
+    out.int(i64::from(payload.index.is_some()));
+    if let Some(index) = &payload.index {
+        [index.id, index.kind, index.name, index.tool_calls, index.text].into_iter().for_each(|f| out.maybe(f));
+        out.int(index.input_tokens.map_or(-1, i64::from));
+        out.int(index.output_tokens.map_or(-1, i64::from));
     }
+}
 
-    /// Returns an owned copy.
-    pub(super) fn to_payload(self) -> Payload {
-        Payload {
-            codec: self.codec,
-            data: self.data.to_vec(),
-            index: self.index.map(|index| Box::new(index.to_owned())),
-        }
+fn is_collected(payload: &PayloadRef<'_>) -> bool {
+    let text = payload.index.and_then(|index| index.text).map_or(0, str::len);
+    payload.data.len() + text <= COLLECTED_BYTES_MAX
+}
+
+/// Returns the XXH3-64 check that is stored beside a payload. Small payloads are collected in `room` first.
+pub(super) fn payload_check(payload: &PayloadRef<'_>, room: &mut Vec<u8>) -> i64 {
+    if !is_collected(payload) {
+        let mut check = Xxh3::new();
+        fields(payload, &mut check);
+        return check.digest() as i64;
     }
+    room.clear();
+    fields(payload, room);
+    check64(room) as i64
+}
+
+/// Returns the BLAKE3 hash by which checksums cover a payload.
+pub(super) fn payload_hash(payload: &PayloadRef<'_>) -> Checksum {
+    let mut checksum = ChecksumBuilder::new();
+    fields(payload, &mut checksum);
+    checksum.finish()
 }
 
 /// Returns the XXH3-64 check of an entry of the key-value memory.
@@ -181,7 +199,7 @@ pub(super) struct ChangeChecksum {
     pub(super) kind: i64,
     pub(super) task: Option<u32>,
     pub(super) value: Option<Checksum>,
-    /// DeletedRanges in their order, then puts and removes by position.
+    /// Deleted ranges in their order, then puts and removes by position.
     pub(super) items: Vec<ItemChecksum>,
 }
 
@@ -196,7 +214,7 @@ pub(super) struct ItemChecksum {
 }
 
 impl ItemChecksum {
-    /// Makes the checksum of a list that begins as another one.
+    /// Makes the checksum of a copy-on-write reference.
     pub(super) fn of_reference(of: &ListRef, task: Option<u32>) -> Self {
         let mut checksum = ChecksumBuilder::new();
         checksum.bytes(of.namespace.as_str().as_bytes()).bytes(of.checkpoint.as_bytes()).bytes(of.channel.as_bytes());
@@ -204,7 +222,7 @@ impl ItemChecksum {
     }
 }
 
-/// Everything the checksum of a checkpoint covers.
+/// The fields that the checksum of a checkpoint covers.
 pub(super) struct CheckpointChecksum<'a> {
     pub(super) thread: &'a str,
     pub(super) namespace: &'a str,
@@ -298,22 +316,27 @@ pub(super) fn writes_checksum(checkpoint: &Checksum, writes: &[WriteChecksum]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::batch::ItemIndex;
+    use crate::base::Codec;
+    use crate::store::batch::{ItemIndex, Payload};
 
     #[test]
-    fn a_borrowed_payload_hashes_like_an_owned_one() {
+    fn one_walk_makes_the_same_digests_as_two() {
         let index =
             ItemIndex { id: Some("i".into()), text: Some("t".into()), input_tokens: Some(3), ..ItemIndex::default() };
         for index in [None, Some(Box::new(ItemIndex::default())), Some(Box::new(index))] {
-            let payload = Payload { codec: Codec::Foreign(9), data: vec![1, 2], index };
-            let mut checksum = ChecksumBuilder::new();
-            payload.add_to_checksum(&mut checksum);
-            assert_eq!(PayloadRef::of(&payload).hash(), checksum.finish());
-            assert_eq!(PayloadRef::of(&payload).to_payload(), payload);
-            let large = Payload { data: vec![1; GATHERED_BYTES_MAX + 1], ..payload };
-            let mut gathered = Vec::new();
-            PayloadRef::of(&large).fields(&mut gathered);
-            assert_eq!(PayloadRef::of(&large).check(&mut Vec::new()), check64(&gathered) as i64);
+            for data in [vec![1, 2], vec![1; COLLECTED_BYTES_MAX + 1]] {
+                let payload = Payload { codec: Codec::Foreign(9), data, index: index.clone() };
+                let mut checksum = ChecksumBuilder::new();
+                payload.add_to_checksum(&mut checksum);
+                let mut collected = Vec::new();
+                fields(&payload.as_ref(), &mut collected);
+                let digests = Digests::of(payload.as_ref(), &mut Vec::new());
+                assert_eq!(digests.hash, checksum.finish());
+                assert_eq!(digests.hash, payload_hash(&payload.as_ref()));
+                assert_eq!(digests.check, check64(&collected) as i64);
+                assert_eq!(digests.check, payload_check(&payload.as_ref(), &mut Vec::new()));
+                assert_eq!(payload.as_ref().to_payload(), payload);
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Erasing: threads with everything in them, and values of special writes that were replaced.
 //!
 //! While the table `erasure` holds a row, the triggers let rows of the log go. It is filled and emptied in one
-//! transaction, so nobody else ever sees it full. *Absent:* names, which threads reference, and what stands beside the log.
+//! transaction, so no other connection sees it filled. *Absent:* names, which threads share, and the tables beside the log.
 
 use super::fault::{Fault, Res};
 use super::sql;
@@ -65,7 +65,7 @@ pub(super) fn replaced(conn: &Connection, checkpoint: i64, task: i64, index: i32
     Ok(())
 }
 
-/// Erases a payload, and its blobs if no other one has them. One that is missing is no reason to keep the rest.
+/// Erases a payload, and its blobs if no other one has them. A missing payload does not stop the erasure.
 fn payload(conn: &Connection, id: i64) -> Res<()> {
     let mut blobs = conn.prepare_cached(sql::PAYLOAD_BLOBS)?;
     let blobs: Option<[Option<i64>; 2]> = blobs.query_row([id], |row| Ok([row.get(0)?, row.get(1)?])).optional()?;

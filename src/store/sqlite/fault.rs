@@ -1,9 +1,9 @@
-//! What SQLite says, as errors of the store.
+//! Maps errors of SQLite to errors of the store.
 
 use crate::store::error::StoreError;
 use rusqlite::ErrorCode;
 
-/// An error inside the backend: SQLite's, whose meaning depends on what was being done, or one of the store.
+/// An error inside the backend: SQLite's, whose meaning depends on the operation, or one of the store.
 #[derive(Debug)]
 pub(super) enum Fault {
     Sql(rusqlite::Error),
@@ -46,7 +46,7 @@ impl Fault {
     }
 }
 
-/// Makes the error of a row that is not what the format says.
+/// Makes the error of a row that does not match the format.
 pub(super) fn corrupt(place: impl Into<String>, reason: impl Into<String>) -> Fault {
     Fault::Store(StoreError::Corrupt { place: place.into(), reason: reason.into() })
 }
@@ -61,7 +61,7 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Returns whether the file is no database at all.
+/// Returns whether the file is not a database.
 pub(super) fn is_no_database(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::NotADatabase)
 }

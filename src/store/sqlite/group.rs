@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The connection that writes, and what it remembers.
+/// The connection that writes, and its caches.
 #[derive(Debug)]
 pub(super) struct Core {
     conn: Connection,
@@ -22,16 +22,16 @@ pub(super) struct Core {
     poisoned: Option<String>,
 }
 
-/// How a group fared.
+/// The outcomes of a group.
 #[derive(Debug)]
 pub(super) struct Verdict {
     /// The outcome of each job.
     pub(super) outcomes: VecDeque<Result<(), StoreError>>,
-    /// Why nothing may be written any more.
+    /// The reason that the writer accepts no further job.
     pub(super) poison: Option<String>,
 }
 
-/// How far the writing of a group came.
+/// The progress of a group.
 enum Group {
     /// All jobs were written or refused.
     Written(VecDeque<Result<(), StoreError>>),
@@ -42,7 +42,7 @@ enum Group {
 }
 
 impl Verdict {
-    /// The outcome of a group whose leader panicked: nobody knows it.
+    /// The outcome of a group whose leader panicked: unknown.
     pub(super) fn panicked(reason: &str, jobs: usize) -> Self {
         let reason = format!("the writer panicked: {reason}");
         let unknown = |_| Err(StoreError::OutcomeUnknown { reason: reason.clone() });
@@ -79,6 +79,7 @@ impl Core {
             let outcomes = jobs.iter().map(|_| Err(StoreError::OutcomeUnknown { reason: poison.clone() })).collect();
             return Verdict { outcomes, poison: Some(poison) };
         }
+        debug_assert!(!self.conn.is_autocommit(), "the caller has begun the transaction");
         // A savepoint per job costs an eighth of a group. So the group is first written without them: a job that
         // is refused before it wrote a row leaves nothing behind. Should one fail later, all are written anew.
         let outcomes = match self.write_group(jobs, false) {
@@ -100,8 +101,10 @@ impl Core {
             self.roll_back();
             return Verdict { outcomes, poison: None };
         }
+        debug_assert_eq!(outcomes.len(), jobs.len());
         match self.step(sql::COMMIT) {
             Ok(()) => {
+                debug_assert!(self.conn.is_autocommit());
                 self.caches.committed();
                 self.frames += jobs.iter().map(|job| job.frames()).sum::<u64>();
                 Verdict { outcomes, poison: None }
@@ -113,7 +116,7 @@ impl Core {
     /// Writes the jobs of a group, each in a savepoint of its own or all in the transaction.
     fn write_group(&mut self, jobs: &[JobRef<'_>], savepoints: bool) -> Group {
         let mut outcomes = VecDeque::with_capacity(jobs.len());
-        // What is refused here may be written when the group is written anew.
+        // A job refused here may still be written when the group is written anew.
         let mut broken: Vec<&CommitChain> = Vec::new();
         for &job in jobs {
             let chain = job.chain();
@@ -145,7 +148,7 @@ impl Core {
         if written.is_err() && !self.conn.is_autocommit() {
             self.caches.rolled_back();
             if self.step(sql::ROLLBACK_TO).is_err() {
-                // The group ends here; the caller sees that there is no transaction any more.
+                // The group ends here; the caller finds that the transaction is gone.
                 self.roll_back();
                 return written;
             }
@@ -199,14 +202,14 @@ impl Core {
         self.frames
     }
 
-    /// Copies the rest of the WAL while nobody here writes, and ranges it off if nobody reads from it.
-    pub(super) fn finish_wal(&mut self, cut_off: bool) -> Res<()> {
+    /// Copies the rest of the WAL while this process does not write, and truncates it if no connection reads from it.
+    pub(super) fn finish_wal(&mut self, truncates: bool) -> Res<()> {
         if self.poisoned.is_some() {
             return Ok(());
         }
         // Commits wait meanwhile, so a reader elsewhere is not waited for.
         self.conn.busy_timeout(Duration::ZERO)?;
-        let copied = self.copy_wal(if cut_off { sql::WAL_TRUNCATE } else { sql::WAL_PASSIVE });
+        let copied = self.copy_wal(if truncates { sql::WAL_TRUNCATE } else { sql::WAL_PASSIVE });
         self.conn.busy_timeout(Duration::from_millis(self.busy_ms.min(i32::MAX as u64)))?;
         copied.map(|_| ())
     }

@@ -1,10 +1,9 @@
-//! Reading the items of a list: per position the newest row of the lineage, unless a later range freed the position.
+//! Reads the items of a list: per position the newest row of the lineage, unless a later range delete covers it.
 //!
 //! A lineage of one branch is streamed from one join with `payload`. Anything else is resolved first, from rows
 //! without their values, and then each value that lives is fetched.
 
 use super::changes::{DELETE, PUT, REFERENCE, range_position};
-use super::checksums::PayloadRef;
 use super::fault::{Res, corrupt};
 use super::lineage::{self, Span};
 use super::names::Kind;
@@ -12,6 +11,7 @@ use super::pack::{DeletedRange, Stored, unpack_ranges, unpack_reference};
 use super::read::View;
 use super::rows::{Payloads, Room, decode, inline_value};
 use super::sql;
+use crate::base::PayloadRef;
 use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
@@ -21,7 +21,7 @@ use rusqlite::{Row, params};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// A caller that takes items one by one.
+/// A visitor of items.
 pub(super) type Visit<'v> = &'v mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>;
 
 /// The rows of one channel along one lineage.
@@ -30,39 +30,39 @@ pub(super) struct List<'a> {
     channel: i64,
     spans: Vec<Span>,
     deleted: DeletedRanges,
-    /// The list it began as.
+    /// The list it was made from, if it is a copy-on-write reference.
     pub(super) reference: Option<Reference>,
 }
 
-/// That a list began as another one.
+/// A copy-on-write reference: the list holds what another one held at a checkpoint, but for its own rows.
 #[derive(Clone, Copy)]
 pub(super) struct Reference {
-    /// The checkpoint of the other one, and its channel.
+    /// The checkpoint of the referenced list, and its channel.
     pub(super) seq: i64,
     pub(super) channel: i64,
-    /// When and by which task it began.
+    /// The ordinal and the task that made the reference.
     ordinal: i64,
     task: Option<u32>,
 }
 
 /// A row of `item` without its value.
 #[derive(Clone, Copy)]
-struct Slot {
+struct ListRow {
     branch: i64,
     position: i64,
     ordinal: i64,
     op: i64,
     task: Option<u32>,
     stored: Stored,
-    /// When and by which task it came into the list that is read, if that reference it.
+    /// Ordinal and task of the reference, for a row of the referenced list.
     shared: Option<(i64, Option<u32>)>,
 }
 
-/// For every position, the ordinal of the last range over it.
+/// For every position, the ordinal of the last range delete over it.
 struct DeletedRanges(BTreeMap<u64, i64>);
 
 impl DeletedRanges {
-    /// Paints a range that is newer than those painted before.
+    /// Adds a range that is newer than those added before.
     fn paint(&mut self, first: u64, end: u64, ordinal: i64) {
         let after = self.at(end);
         let covered: Vec<u64> = self.0.range(first..end).map(|(&start, _)| start).collect();
@@ -77,7 +77,8 @@ impl DeletedRanges {
         self.0.range(..=position).next_back().map_or(-1, |(_, &ordinal)| ordinal)
     }
 
-    /// Returns whether a row of `ordinal` at `position` was range later. The ranges of its own change came before it.
+    /// Returns whether a later range delete covers a row of `ordinal` at `position`. The ranges of its own change come before
+    /// the row.
     fn is_deleted(&self, position: i64, ordinal: i64) -> bool {
         !self.0.is_empty() && self.at(position as u64) > ordinal
     }
@@ -91,7 +92,7 @@ impl View<'_> {
         let list = List::read(self, branch, ordinal, channel)?;
         match range {
             ItemRange::Tail(count) => list.tail(count, visit),
-            ItemRange::All => list.range(0, i64::MAX, visit),
+            ItemRange::All => list.all(visit),
             ItemRange::Positions(first, end) if first < end => {
                 list.range(i64::try_from(first).unwrap_or(i64::MAX), i64::try_from(end - 1).unwrap_or(i64::MAX), visit)
             }
@@ -100,7 +101,7 @@ impl View<'_> {
     }
 }
 
-/// What is said of more than a position at one ordinal.
+/// An operation on more than one position, at one ordinal.
 enum Whole {
     DeletedRanges(Vec<DeletedRange>),
     Reference(Reference),
@@ -130,7 +131,7 @@ impl DeletedRanges {
                 let whole = whole.ok_or_else(|| {
                     corrupt(
                         item_place(span.branch, channel, range_position(ordinal), ordinal),
-                        "its ranges are not readable",
+                        "its deleted ranges or its reference cannot be decoded",
                     )
                 })?;
                 found.push((ordinal, whole));
@@ -154,11 +155,16 @@ impl DeletedRanges {
 }
 
 impl<'a> List<'a> {
-    /// Reads what is said of the list as a whole.
+    /// Reads the deleted ranges and the reference of a list.
     pub(super) fn read(view: View<'a>, branch: i64, ordinal: i64, channel: i64) -> Res<Self> {
         let spans = lineage::spans(view.conn, branch, ordinal, 0)?;
         let (deleted, reference) = DeletedRanges::read(view, channel, &spans)?;
         Ok(Self { view, channel, spans, deleted, reference })
+    }
+
+    /// Visits all items.
+    pub(super) fn all(&self, visit: Visit<'_>) -> Res<()> {
+        self.range(0, i64::MAX, visit)
     }
 
     fn range(&self, first: i64, last: i64, visit: Visit<'_>) -> Res<()> {
@@ -168,57 +174,55 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Returns the rows that live, in the order of their positions. At most `below` lists lie below it.
-    fn live(&self, first: i64, last: i64, below: usize) -> Res<Vec<Slot>> {
-        let mut positions = self.own(first, last)?;
+    /// Returns the live rows by position, through at most `below` references.
+    fn live(&self, first: i64, last: i64, below: usize) -> Res<Vec<ListRow>> {
+        let mut live = self.own(first, last)?;
         match self.reference {
             Some(reference) => {
                 let other = self.other(reference, below)?.live(first, last, below - 1)?;
-                self.beside(reference, &mut positions, other);
+                self.beside(reference, &mut live, other);
             }
-            None => self.resolve(&mut positions),
+            None => self.resolve(&mut live),
         }
-        Ok(positions)
+        Ok(live)
     }
 
     /// Returns the newest row of each position, by branch.
-    fn own(&self, first: i64, last: i64) -> Res<Vec<Slot>> {
-        let mut positions = Vec::new();
+    fn own(&self, first: i64, last: i64) -> Res<Vec<ListRow>> {
+        let mut live = Vec::new();
         for span in &self.spans {
             let mut rows = self.view.conn.prepare_cached(sql::ITEMS)?;
             let rows = rows.query(params![span.branch, self.channel, first, last, span.last])?;
-            self.collect(*span, rows, &mut positions)?;
+            self.collect(*span, rows, &mut live)?;
         }
-        Ok(positions)
+        Ok(live)
     }
 
-    /// Returns the list that this one began as.
+    /// Returns the referenced list.
     fn other(&self, reference: Reference, below: usize) -> Res<List<'a>> {
         let wrong =
             |reason| corrupt(format!("item (channel {}, list of checkpoint {})", self.channel, reference.seq), reason);
         if below == 0 {
-            return Err(wrong("too many lists lie below one another"));
+            return Err(wrong("it references too many lists in a row"));
         }
         let other = self.view.list_at(reference.seq, reference.channel)?;
-        other.ok_or_else(|| wrong("a list begins as it, but the checkpoint does not exist"))
+        other.ok_or_else(|| wrong("a list references it, but the checkpoint does not exist"))
     }
 
-    /// Puts the rows of the list that this one began as beside its own, unless they are hidden.
-    fn beside(&self, reference: Reference, positions: &mut Vec<Slot>, mut other: Vec<Slot>) {
-        positions.sort_by_key(|position| (position.position, Reverse(position.ordinal)));
-        positions.dedup_by_key(|position| position.position);
-        positions.retain(|position| !self.deleted.is_deleted(position.position, position.ordinal));
-        let is_hidden = |position: i64| positions.binary_search_by_key(&position, |own| own.position).is_ok();
-        other.retain(|position| {
-            !is_hidden(position.position) && !self.deleted.is_deleted(position.position, reference.ordinal)
-        });
-        other.iter_mut().for_each(|position| position.shared = Some((reference.ordinal, reference.task)));
-        positions.retain(|position| position.op != DELETE);
-        positions.append(&mut other);
-        positions.sort_by_key(|position| position.position);
+    /// Merges the rows of the referenced list into its own rows, which hide them.
+    fn beside(&self, reference: Reference, live: &mut Vec<ListRow>, mut other: Vec<ListRow>) {
+        live.sort_by_key(|row| (row.position, Reverse(row.ordinal)));
+        live.dedup_by_key(|row| row.position);
+        live.retain(|row| !self.deleted.is_deleted(row.position, row.ordinal));
+        let is_hidden = |position: i64| live.binary_search_by_key(&position, |own| own.position).is_ok();
+        other.retain(|row| !is_hidden(row.position) && !self.deleted.is_deleted(row.position, reference.ordinal));
+        other.iter_mut().for_each(|row| row.shared = Some((reference.ordinal, reference.task)));
+        live.retain(|row| row.op != DELETE);
+        live.append(&mut other);
+        live.sort_by_key(|row| row.position);
     }
 
-    /// Streams a list that lies in one branch.
+    /// Streams a list whose rows are in one branch.
     fn stream(&self, span: Span, first: i64, last: i64, visit: Visit<'_>) -> Res<()> {
         let conn = self.view.conn;
         let mut joined = conn.prepare_cached(sql::ITEMS_JOINED)?;
@@ -239,7 +243,7 @@ impl<'a> List<'a> {
                 Some(form) => decode(conn, row, 4, form, &place, &mut room)?,
                 None => match row.get_ref(3)? {
                     ValueRef::Blob(column) => inline_value(column, &place)?,
-                    // A remove. That `op` says so too is left to a check: columns cost as much as seeks.
+                    // A delete. `check` verifies that `op` agrees: reading a column costs as much as a seek.
                     ValueRef::Null => continue,
                     _ => return Err(corrupt(place(), "its payload does not exist")),
                 },
@@ -254,71 +258,71 @@ impl<'a> List<'a> {
         if count == 0 {
             return Ok(());
         }
-        let positions = self.last(count, LIST_REFERENCES_MAX)?;
-        self.visit(&positions[positions.len().saturating_sub(count)..], visit)
+        let live = self.last(count, LIST_REFERENCES_MAX)?;
+        self.visit(&live[live.len().saturating_sub(count)..], visit)
     }
 
-    /// Returns the last rows that live, at least `count` if there are so many.
-    fn last(&self, count: usize, below: usize) -> Res<Vec<Slot>> {
+    /// Returns the last live rows, at least `count` if there are so many.
+    fn last(&self, count: usize, below: usize) -> Res<Vec<ListRow>> {
         let Some(reference) = self.reference else { return self.last_own(count) };
         let own = self.own(0, i64::MAX)?;
         let other = self.other(reference, below)?;
-        // Each row of its own hides one at most; a range may hide more.
+        // Each own row hides one row at most; a range delete may hide more.
         let mut wanted = count.saturating_add(own.len());
         loop {
             let found = other.last(wanted, below - 1)?;
             let all = found.len() < wanted;
-            let mut positions = own.clone();
-            self.beside(reference, &mut positions, found);
-            if positions.len() >= count || all {
-                return Ok(positions);
+            let mut live = own.clone();
+            self.beside(reference, &mut live, found);
+            if live.len() >= count || all {
+                return Ok(live);
             }
             wanted = wanted.saturating_mul(4);
         }
     }
 
-    /// Returns the last rows of a list of its own. They are read backwards, more of them until enough live.
-    fn last_own(&self, count: usize) -> Res<Vec<Slot>> {
+    /// Returns the last live rows of a list without a reference. Reads backwards, in growing pages.
+    fn last_own(&self, count: usize) -> Res<Vec<ListRow>> {
         let mut limit = i64::try_from(count).unwrap_or(i64::MAX).saturating_add(16);
         loop {
-            let mut positions = Vec::new();
+            let mut live = Vec::new();
             // Below this position a branch has more rows than were read.
             let mut floor = -1;
             for span in &self.spans {
                 let mut backwards = self.view.conn.prepare_cached(sql::ITEMS_BACKWARDS)?;
                 let rows = backwards.query(params![span.branch, self.channel, span.last, limit])?;
-                if self.collect(*span, rows, &mut positions)? == limit {
-                    floor = positions.last().map_or(floor, |position: &Slot| floor.max(position.position));
+                if self.collect(*span, rows, &mut live)? == limit {
+                    floor = live.last().map_or(floor, |row: &ListRow| floor.max(row.position));
                 }
             }
-            positions.retain(|position| position.position > floor);
-            self.resolve(&mut positions);
-            if positions.len() >= count || floor < 0 {
-                return Ok(positions);
+            live.retain(|row| row.position > floor);
+            self.resolve(&mut live);
+            if live.len() >= count || floor < 0 {
+                return Ok(live);
             }
             limit = limit.saturating_mul(4);
         }
     }
 
     /// Collects the newest row of each position of a branch, whichever way the rows run. Returns how many were read.
-    fn collect(&self, span: Span, mut rows: rusqlite::Rows<'_>, positions: &mut Vec<Slot>) -> Res<i64> {
+    fn collect(&self, span: Span, mut rows: rusqlite::Rows<'_>, live: &mut Vec<ListRow>) -> Res<i64> {
         let mut count = 0;
         while let Some(row) = rows.next()? {
             count += 1;
-            let position = self.position(span, row)?;
-            match positions.last_mut() {
-                Some(last) if last.branch == position.branch && last.position == position.position => {
-                    if position.ordinal > last.ordinal {
-                        *last = position;
+            let row = self.list_row(span, row)?;
+            match live.last_mut() {
+                Some(last) if last.branch == row.branch && last.position == row.position => {
+                    if row.ordinal > last.ordinal {
+                        *last = row;
                     }
                 }
-                _ => positions.push(position),
+                _ => live.push(row),
             }
         }
         Ok(count)
     }
 
-    fn position(&self, span: Span, row: &Row<'_>) -> Res<Slot> {
+    fn list_row(&self, span: Span, row: &Row<'_>) -> Res<ListRow> {
         let (position, ordinal, op) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let stored = Stored::from_column(row.get_ref(4)?).filter(|stored| match stored {
             Stored::Null => op == DELETE,
@@ -327,40 +331,38 @@ impl<'a> List<'a> {
         let stored = stored.ok_or_else(|| {
             corrupt(
                 item_place(span.branch, self.channel, position, ordinal),
-                "operation and value are not what the format says",
+                "operation and value do not match the format",
             )
         })?;
-        Ok(Slot { branch: span.branch, position, ordinal, op, task: row.get(3)?, stored, shared: None })
+        Ok(ListRow { branch: span.branch, position, ordinal, op, task: row.get(3)?, stored, shared: None })
     }
 
-    /// Keeps, in the order of positions, the rows that live.
-    fn resolve(&self, positions: &mut Vec<Slot>) {
-        positions.sort_by_key(|position| (position.position, Reverse(position.ordinal)));
-        positions.dedup_by_key(|position| position.position);
-        positions
-            .retain(|position| position.op != DELETE && !self.deleted.is_deleted(position.position, position.ordinal));
+    /// Reduces rows to the live ones, by position.
+    fn resolve(&self, live: &mut Vec<ListRow>) {
+        live.sort_by_key(|row| (row.position, Reverse(row.ordinal)));
+        live.dedup_by_key(|row| row.position);
+        live.retain(|row| row.op != DELETE && !self.deleted.is_deleted(row.position, row.ordinal));
     }
 
-    fn visit(&self, positions: &[Slot], visit: Visit<'_>) -> Res<()> {
+    fn visit(&self, live: &[ListRow], visit: Visit<'_>) -> Res<()> {
+        debug_assert!(live.windows(2).all(|pair| pair[0].position < pair[1].position), "items ascend");
         let mut payloads = Payloads::new(self.view.conn)?;
-        for position in positions {
-            let place = || item_place(position.branch, self.channel, position.position, position.ordinal);
-            let (ordinal, task) = position.shared.unwrap_or((position.ordinal, position.task));
-            payloads
-                .with(position.stored, &place, |payload| Ok(visit(item(position.position, ordinal, task, payload))?))?;
+        for row in live {
+            let place = || item_place(row.branch, self.channel, row.position, row.ordinal);
+            let (ordinal, task) = row.shared.unwrap_or((row.ordinal, row.task));
+            payloads.with(row.stored, &place, |payload| Ok(visit(item(row.position, ordinal, task, payload))?))?;
         }
         Ok(())
     }
 }
 
 fn item(position: i64, ordinal: i64, task: Option<u32>, payload: PayloadRef<'_>) -> ItemRow<'_> {
-    let PayloadRef { codec, data, index } = payload;
-    ItemRow { position: position as u64, ordinal: ordinal as u64, task, codec, data, index }
+    ItemRow::new(position as u64, ordinal as u64, task, payload)
 }
 
 /// Names a row of `item`.
 pub(super) fn item_place(branch: i64, channel: i64, position: i64, ordinal: i64) -> String {
-    let kind = if position < 0 { "range or reference" } else { "position" };
+    let kind = if position < 0 { "range delete or reference" } else { "position" };
     format!("item (branch {branch}, channel {channel}, {kind} {position}, ordinal {ordinal})")
 }
 

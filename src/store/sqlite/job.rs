@@ -1,4 +1,4 @@
-//! What the writer role is asked to write: a batch of the log, changes of what stands beside it, or the erasure of
+//! Jobs of the writer role: a batch of the log, changes of the tables beside it, or the erasure of
 //! threads. *Absent:* how each of them is written.
 
 use super::fault::Res;
@@ -73,6 +73,7 @@ impl<'a> JobRef<'a> {
 
     /// Writes it in the transaction that is open.
     pub(super) fn write(self, conn: &Connection, caches: &mut Caches) -> Res<()> {
+        debug_assert!(self.validate().is_ok(), "a job is validated before it is queued");
         match self {
             Self::Log(batch) => write::batch(conn, caches, batch),
             Self::Kv(changes) => kv::write(conn, changes),
@@ -87,7 +88,7 @@ impl<'a> JobRef<'a> {
             Self::Log(batch) => batch.parts().map(batch_bytes).sum::<usize>() + 28_000 * batch.then.len(),
             Self::Kv(changes) => changes.iter().map(kv_bytes).sum(),
             Self::Cache(changes) => changes.iter().map(cache_bytes).sum(),
-            // Who asked for it copies the WAL afterwards.
+            // The caller copies the WAL afterwards.
             Self::Erase(_) => 0,
         };
         7 + bytes as u64 / 4_000

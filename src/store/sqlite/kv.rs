@@ -156,7 +156,7 @@ fn decode(row: &Row<'_>, namespace: &KvNamespace) -> Res<KvRecord> {
     let data: Vec<u8> = row.get(6)?;
     let place = || format!("kv {namespace:?} {key:?}");
     if kv_check(namespace.path(), &key, [created_at, updated_at], expires_at, (codec, &data)) != check {
-        return Err(corrupt(place(), "its checksum does not fit"));
+        return Err(corrupt(place(), "its checksum does not match"));
     }
     let tag = u8::try_from(codec).map_err(|_| corrupt(place(), format!("codec {codec} does not exist")))?;
     Ok(KvRecord {

@@ -1,4 +1,4 @@
-//! The lineage of a checkpoint: its branch, the branch that one left, and so on; and the newest row of each key on it.
+//! The lineage of a checkpoint: its branch, the branch it was forked from, and so on; and the newest row of each key.
 
 use super::fault::{Res, corrupt};
 use super::pack::{Place, Stored, unpack_anchor};
@@ -7,7 +7,7 @@ use crate::base::limits::INDEX_SNAPSHOT_INTERVAL;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::BTreeMap;
 
-/// The number of ordinals between two anchors.
+/// The number of ordinals between two index snapshots.
 pub(super) const INTERVAL: i64 = INDEX_SNAPSHOT_INTERVAL as i64;
 
 /// The part of a branch that belongs to a lineage: ordinals from `first` to `last`.
@@ -31,7 +31,10 @@ pub(super) fn spans(conn: &Connection, branch: i64, ordinal: i64, down_to: i64) 
         let first = upto.map_or(0, |upto| upto.saturating_add(1));
         spans.push(Span { branch, first, last });
         match (parent, upto) {
-            (None, None) => return Ok(spans),
+            (None, None) => {
+                debug_assert!(spans.windows(2).all(|pair| pair[1].last + 1 == pair[0].first), "spans are contiguous");
+                return Ok(spans);
+            }
             // A parent is older, so the walk ends whatever the file says.
             (Some(parent), Some(upto)) if parent < branch && upto < last => {
                 if first <= down_to {
@@ -56,12 +59,12 @@ pub(super) struct VersionRow {
     pub(super) value: Value,
 }
 
-/// What the row of a key holds.
+/// The content of the row of a key.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     /// Of a channel.
     Channel(Stored),
-    /// Of a node or an anchor: packed numbers.
+    /// Of a node or an index snapshot: packed numbers.
     Packed(Vec<u8>),
 }
 
@@ -80,9 +83,8 @@ impl VersionRow {
             SEEN | ANCHOR => column.as_blob().ok().map(|bytes| Value::Packed(bytes.to_vec())),
             _ => None,
         };
-        let value = value.ok_or_else(|| {
-            corrupt(version_place(branch, ordinal, key), "kind and value are not what the format says")
-        })?;
+        let value = value
+            .ok_or_else(|| corrupt(version_place(branch, ordinal, key), "kind and value do not match the format"))?;
         Ok(Self { branch, ordinal, key, version: row.get(2)?, kind, task: row.get(4)?, value })
     }
 }
@@ -92,8 +94,8 @@ pub(super) fn version_place(branch: i64, ordinal: i64, key: i64) -> String {
     format!("version (branch {branch}, ordinal {ordinal}, key {key})")
 }
 
-/// Returns the newest row of every key at (branch, ordinal), by key: one range scan back to the last anchor, and a look
-/// at each key that did not change since.
+/// Returns the newest row of every key at (branch, ordinal), by key: one range scan back to the last index
+/// snapshot, and one seek for each key that did not change since.
 pub(super) fn newest(conn: &Connection, branch: i64, ordinal: i64) -> Res<BTreeMap<i64, VersionRow>> {
     let base = ordinal - ordinal.rem_euclid(INTERVAL);
     let mut newest = BTreeMap::new();
@@ -115,7 +117,7 @@ pub(super) fn newest(conn: &Connection, branch: i64, ordinal: i64) -> Res<BTreeM
     }
     if base > 0 {
         let places = anchor.ok_or_else(|| {
-            corrupt(version_place(branch, base, 0), "the anchor of its lineage is missing or not readable")
+            corrupt(version_place(branch, base, 0), "the index snapshot of its lineage is missing or cannot be decoded")
         })?;
         let mut at = conn.prepare_cached(sql::VERSION_AT)?;
         for (key, branch, ordinal) in places {
@@ -124,7 +126,7 @@ pub(super) fn newest(conn: &Connection, branch: i64, ordinal: i64) -> Res<BTreeM
                 let Some(row) = rows.next()? else {
                     return Err(corrupt(
                         version_place(branch, ordinal, key),
-                        "an anchor refers to it, but it is missing",
+                        "an index snapshot refers to it, but it is missing",
                     ));
                 };
                 slot.insert(VersionRow::read(branch, row)?);

@@ -1,4 +1,7 @@
-//! Making the tables of a new file, and bringing an older file to the format of this version.
+//! Creates the tables of a new file.
+//!
+//! Format 1 is the first one, so an older file does not exist. *Absent:* steps from one format to the next; a file of
+//! a newer format is refused before this module sees it ([`open`](super::open)).
 
 use super::fault::Res;
 use super::{open, sql};
@@ -20,7 +23,7 @@ pub(super) fn make_if_empty(conn: &Connection, path: &Path) -> Res<()> {
     conn.execute_batch(sql::BEGIN_WRITE)?;
     let made = make(conn, path);
     if made.is_err() && !conn.is_autocommit() {
-        // What matters is why it failed; closing the connection rolls back as well.
+        // The first error is reported; closing the connection rolls back as well.
         _ = conn.execute_batch(sql::ROLLBACK);
     }
     made

@@ -1,11 +1,11 @@
 //! A backend in one SQLite file.
 //!
-//! The file is specified in `docs/format.md`: an append-only log of rows with sequential keys, in which a checkpoint
-//! costs what it changed. One transaction writes a batch ([`write`], [`changes`], [`writes`]); groups of batches reference
+//! The file is specified in `docs/format.md`: an append-only log of rows with sequential keys, in which the
+//! cost of a checkpoint is that of its changes. One transaction writes a batch ([`write`], [`changes`], [`writes`]); groups of batches share
 //! one ([`writer`], [`group`]). State is read along the lineage of a checkpoint ([`lineage`], [`read`], [`items`]).
-//! What stands beside the log goes the same way in ([`job`], [`kv`], [`cache`]), and so do erasures ([`erase`]).
+//! Changes of the tables beside the log are written in the same way ([`job`], [`kv`], [`cache`]), and so do erasures ([`erase`]).
 //! Every value is verified where it is decoded ([`rows`]), everything by `check` ([`checksums`], [`check`]).
-//! *Absent:* what a channel or a message means, and any update of a stored row of the log.
+//! *Absent:* the meaning of a channel or a message, and any update of a stored row of the log.
 //!
 //! Invariants: all SQL stands in [`sql`]; only the leader of a group holds the connection that writes; a reader sees
 //! one snapshot per call.
@@ -56,13 +56,13 @@ use crate::store::error::StoreError;
 use crate::store::handle::OpenOptions;
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, StateRecord, ThreadRecord, TimerRecord, WriteRecord,
+    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord, TimerRecord, WriteRecord,
 };
 use std::path::Path;
 
 /// A backend in one SQLite file.
 ///
-/// Several threads and several processes may use one file at once. Dropping the backend waits for what was submitted
+/// Several threads and several processes may use one file at once. Dropping the backend waits for submitted batches
 /// and copies the write-ahead log into the file.
 #[derive(Debug)]
 pub struct SqliteBackend {
@@ -159,6 +159,18 @@ impl Backend for SqliteBackend {
 
     fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError> {
         self.pool.read(|view| view.state(at))
+    }
+
+    fn read_state(
+        &self,
+        at: &CheckpointRef,
+        visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        self.pool.read(|view| view.read_state(at, visit))
+    }
+
+    fn ancestors(&self, at: &CheckpointRef, ordinals: &[u64]) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+        self.pool.read(|view| view.ancestors(at, ordinals))
     }
 
     fn items(

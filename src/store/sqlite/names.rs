@@ -1,16 +1,17 @@
 //! Interned names, cached.
 //!
 //! Names are only ever added, so an entry that was committed stays true, whoever wrote it. The writer clears its own
-//! cache when it rolls back; readers see only what is committed.
+//! cache when it rolls back; readers see only committed names.
 
 use super::fault::{Res, corrupt};
 use super::sql;
+use crate::base::limits::NAMES_CACHE_MAX;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What a name names.
+/// The kind of a named thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Channel = 0,
@@ -18,9 +19,6 @@ pub(super) enum Kind {
     Task = 2,
     List = 3,
 }
-
-/// So many entries are kept; then the cache starts anew.
-const ENTRIES_MAX: usize = 65_536;
 
 /// A cache of names.
 #[derive(Debug, Default)]
@@ -34,7 +32,7 @@ struct Inner {
 
 impl Inner {
     fn add(&mut self, kind: Kind, id: i64, text: Arc<str>) {
-        if self.texts.len() >= ENTRIES_MAX {
+        if self.texts.len() >= NAMES_CACHE_MAX {
             *self = Self::default();
         }
         self.texts.insert(id, (kind as i64, Arc::clone(&text)));

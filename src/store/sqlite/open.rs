@@ -1,9 +1,10 @@
-//! Opening: what the file is, seen before SQLite touches it; then connections, configured and verified.
+//! Opens a file: identifies it before SQLite touches it, then configures and verifies the connections.
 //!
 //! Nothing on the disk is changed unless the file is a store, or is missing or empty and may be made.
 
 use super::fault::{Fault, Res, damage, is_busy, is_no_database};
 use super::{migrate, registry, sql};
+use crate::base::limits::{LOCK_RETRY, STATEMENTS_MAX};
 use crate::store::error::StoreError;
 use crate::store::handle::{OpenOptions, Synchronous};
 use rusqlite::config::DbConfig;
@@ -13,24 +14,20 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Prepared statements that a connection keeps: more than the library has.
-const STATEMENTS_MAX: usize = 64;
-/// How long to sleep between two tries for a lock that has no busy handler.
-const RETRY_MS: u64 = 5;
 /// Bytes of the header of a SQLite file.
 const HEADER_BYTES: usize = 100;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// A file that was looked at.
+/// A file that was identified.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     /// Its absolute path without symbolic links.
     pub(super) path: PathBuf,
-    /// How long to wait for other processes.
+    /// The wait for other processes, in milliseconds.
     pub(super) busy_ms: u64,
 }
 
-/// What a path leads to.
+/// The kind of file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Missing,
@@ -90,7 +87,7 @@ fn inspect(path: &Path) -> Result<Shape, StoreError> {
     };
     let meta = file.metadata().map_err(failed)?;
     if !meta.is_file() {
-        return Err(cannot_open(path, "it is no regular file", None));
+        return Err(cannot_open(path, "it is not a regular file", None));
     }
     if meta.len() == 0 {
         return Ok(Shape::Empty);
@@ -105,7 +102,7 @@ fn inspect(path: &Path) -> Result<Shape, StoreError> {
         return Ok(Shape::Empty);
     }
     if header[..16] != MAGIC[..] {
-        return Err(not_a_store(path, "it is no SQLite file"));
+        return Err(not_a_store(path, "it is not a SQLite file"));
     }
     let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     identify(path, i64::from(word(68)), i64::from(word(60)))?;
@@ -141,7 +138,7 @@ fn create(path: &Path) -> Result<(), StoreError> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let made = options.open(path).and_then(|file| {
         file.sync_all()?;
-        // The name has to survive a power range as well.
+        // The name has to survive a power cut as well.
         match path.parent() {
             Some(folder) if cfg!(unix) => fs::File::open(folder)?.sync_all(),
             _ => Ok(()),
@@ -188,7 +185,7 @@ pub(super) fn connect_reader(place: &Place) -> Res<Connection> {
     Ok(conn)
 }
 
-/// Opens a reader that keeps nothing beside the file: without a WAL there is nothing that SQLite would have to reference.
+/// Opens a reader that writes nothing beside the file: without a WAL, SQLite has no lock or index to share.
 pub(super) fn connect_immutable(place: &Place) -> Res<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | base_flags();
     let conn = Connection::open_with_flags(immutable_uri(&place.path), flags)?;
@@ -203,7 +200,7 @@ pub(super) fn verify(place: &Place, conn: &Connection) -> Res<()> {
     Ok(identify(&place.path, application, format)?)
 }
 
-/// Checks, through SQLite, what the file is; returns whether it has nothing in it.
+/// Identifies the file through SQLite; returns whether it is empty.
 pub(super) fn is_unmade(path: &Path, conn: &Connection) -> Res<bool> {
     let (application, format, tables) = migrate::identity(conn)?;
     if application == 0 && format == 0 && tables == 0 {
@@ -240,9 +237,9 @@ fn switch_to_wal(conn: &Connection) -> Res<()> {
 
 /// Repeats what found the file locked and did not wait by itself, for at least so many milliseconds.
 pub(super) fn retry<T>(busy_ms: u64, mut step: impl FnMut() -> Res<T>) -> Res<T> {
-    for _ in 0..busy_ms / RETRY_MS {
+    for _ in 0..busy_ms / LOCK_RETRY.as_millis() as u64 {
         match step() {
-            Err(Fault::Sql(error)) if is_busy(&error) => std::thread::sleep(Duration::from_millis(RETRY_MS)),
+            Err(Fault::Sql(error)) if is_busy(&error) => std::thread::sleep(LOCK_RETRY),
             done => return done,
         }
     }

@@ -1,4 +1,4 @@
-//! The compact encodings of columns: numbers, tasks, seen versions, anchors, ranges and inline values.
+//! The compact encodings of columns: numbers, tasks, seen versions, index snapshots, range deletes and inline values.
 //!
 //! Byte-exact in `docs/format.md`. Reading never panics: what does not fit is `None`, and the caller names the row.
 
@@ -69,7 +69,7 @@ pub(super) struct PackedTask {
     pub(super) kind: PackedKind,
 }
 
-/// What made a packed task due.
+/// The reason that a packed task is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PackedKind {
     Pull(Vec<i64>),
@@ -91,6 +91,7 @@ pub(super) fn pack_tasks(tasks: &[PackedTask]) -> Vec<u8> {
             PackedKind::Push(index) => put_uint(&mut out, (u64::from(*index) << 1) | 1),
         }
     }
+    debug_assert!(unpack_tasks(&out).is_some_and(|back| back.len() == tasks.len()));
     out
 }
 
@@ -113,7 +114,7 @@ pub(super) fn unpack_tasks(bytes: &[u8]) -> Option<Vec<PackedTask>> {
     rest.is_empty().then_some(tasks)
 }
 
-/// Packs where the graphs around one stood: of each its checkpoint and its path with the length before it.
+/// Packs the checkpoints of the parent graphs: of each its checkpoint and its path with the length before it.
 pub(super) fn pack_parents(parents: &[(Namespace, CheckpointId)]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     for (path, checkpoint) in parents {
@@ -121,10 +122,11 @@ pub(super) fn pack_parents(parents: &[(Namespace, CheckpointId)]) -> Option<Vec<
         put_uint(&mut out, path.as_str().len() as u64);
         out.extend_from_slice(path.as_str().as_bytes());
     }
+    debug_assert!(unpack_parents(Some(&out)).is_some_and(|back| *back == *parents));
     (!out.is_empty()).then_some(out)
 }
 
-/// Unpacks where the graphs around one stood.
+/// Unpacks the checkpoints of the parent graphs.
 pub(super) fn unpack_parents(bytes: Option<&[u8]>) -> Option<Arc<[(Namespace, CheckpointId)]>> {
     let mut rest = Unpack(bytes.unwrap_or_default());
     let mut parents = Vec::new();
@@ -144,6 +146,7 @@ pub(super) fn pack_seen(pairs: impl IntoIterator<Item = (i64, u64)>) -> Vec<u8> 
         put_uint(&mut out, channel as u64);
         put_uint(&mut out, version);
     }
+    debug_assert!(unpack_seen(&out).is_some());
     out
 }
 
@@ -157,10 +160,10 @@ pub(super) fn unpack_seen(bytes: &[u8]) -> Option<Vec<(i64, u64)>> {
     Some(pairs)
 }
 
-/// Where the newest row of a key is: (key, branch, ordinal).
+/// The place of the newest row of a key: (key, branch, ordinal).
 pub(super) type Place = (i64, i64, i64);
 
-/// Packs the anchor of (branch, ordinal): per key, ascending, the distances of key, branch and ordinal.
+/// Packs the index snapshot of (branch, ordinal): per key, ascending, the distances of key, branch and ordinal.
 pub(super) fn pack_anchor(branch: i64, ordinal: i64, places: &[Place]) -> Vec<u8> {
     let mut out = Vec::with_capacity(places.len() * 3);
     let mut last = 0;
@@ -170,10 +173,11 @@ pub(super) fn pack_anchor(branch: i64, ordinal: i64, places: &[Place]) -> Vec<u8
         put_uint(&mut out, (ordinal - of_ordinal) as u64);
         last = key;
     }
+    debug_assert_eq!(unpack_anchor(branch, ordinal, &out).as_deref(), Some(places));
     out
 }
 
-/// Unpacks the anchor of (branch, ordinal).
+/// Unpacks the index snapshot of (branch, ordinal).
 pub(super) fn unpack_anchor(branch: i64, ordinal: i64, bytes: &[u8]) -> Option<Vec<Place>> {
     let mut rest = Unpack(bytes);
     let mut places = Vec::new();
@@ -185,7 +189,7 @@ pub(super) fn unpack_anchor(branch: i64, ordinal: i64, bytes: &[u8]) -> Option<V
     Some(places)
 }
 
-/// A range of positions that became free, and the task that did it.
+/// A range delete, and the task that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DeletedRange {
     pub(super) first: u64,
@@ -201,6 +205,7 @@ pub(super) fn pack_ranges(ranges: &[DeletedRange]) -> Vec<u8> {
         put_uint(&mut out, range.end - range.first);
         put_uint(&mut out, range.task.map_or(0, |task| u64::from(task) + 1));
     }
+    debug_assert_eq!(unpack_ranges(&out).as_deref(), Some(ranges));
     out
 }
 
@@ -220,22 +225,23 @@ pub(super) fn unpack_ranges(bytes: &[u8]) -> Option<Vec<DeletedRange>> {
     Some(ranges)
 }
 
-/// Packs which list another one begins as: the checkpoint and the channel.
+/// Packs a copy-on-write reference: the checkpoint and the channel of the referenced list.
 pub(super) fn pack_reference(seq: i64, channel: i64) -> Vec<u8> {
     let mut out = Vec::with_capacity(8);
     put_uint(&mut out, seq as u64);
     put_uint(&mut out, channel as u64);
+    debug_assert_eq!(unpack_reference(&out), Some((seq, channel)));
     out
 }
 
-/// Unpacks which list another one begins as.
+/// Unpacks a copy-on-write reference.
 pub(super) fn unpack_reference(bytes: &[u8]) -> Option<(i64, i64)> {
     let mut rest = Unpack(bytes);
     let reference = (rest.id()?, rest.id()?);
     rest.is_empty().then_some(reference)
 }
 
-/// What a `value` column holds.
+/// The content of a `value` column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
     /// Nothing.

@@ -5,20 +5,18 @@ use super::names::Names;
 use super::open::{self, Place, beside};
 use super::read::View;
 use super::sql;
+use crate::base::limits::IDLE_READERS_MAX;
 use crate::store::error::StoreError;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use std::fs;
 use std::time::SystemTime;
 
-/// Idle connections that are kept.
-const IDLE_MAX: usize = 8;
-
 /// A pool of readers of one file.
 #[derive(Debug)]
 pub(super) struct Pool {
     place: Place,
-    /// Whether this process has the file open for writing, so that there is a WAL to read from.
+    /// True if this process has the file open for writing: a WAL exists.
     beside_writer: bool,
     idle: Mutex<Vec<Reader>>,
     names: Names,
@@ -27,11 +25,11 @@ pub(super) struct Pool {
 #[derive(Debug)]
 struct Reader {
     conn: Connection,
-    /// What the file looked like when it was opened as immutable.
+    /// The stamp of the file when it was opened as immutable.
     immutable: Option<Stamp>,
 }
 
-/// Tells whether somebody wrote to a file without a WAL.
+/// Size and time of a file without a WAL: they differ after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     bytes: u64,
@@ -69,13 +67,14 @@ impl Pool {
     /// Calls `read` with a view of the file as it is now.
     pub(super) fn read<T>(&self, read: impl FnOnce(View<'_>) -> Res<T>) -> Result<T, StoreError> {
         let reader = self.take().map_err(Fault::into_read)?;
+        debug_assert!(reader.conn.is_autocommit(), "an idle reader is in no transaction");
         let view = View { conn: &reader.conn, names: &self.names };
         let begun = reader.conn.prepare_cached(sql::BEGIN_READ).and_then(|mut begin| begin.execute([]));
         let result = begun.map_err(Fault::Sql).and_then(|_| read(view));
         let ended = reader.conn.prepare_cached(sql::COMMIT).and_then(|mut commit| commit.execute([]));
         if ended.is_ok() {
             let mut idle = self.idle.lock();
-            if idle.len() < IDLE_MAX {
+            if idle.len() < IDLE_READERS_MAX {
                 idle.push(reader);
             }
         }
@@ -119,7 +118,7 @@ impl Pool {
         }
     }
 
-    /// Returns what the file looks like, `None` while somebody has it open for writing.
+    /// Returns the stamp of the file, `None` while a process has it open for writing.
     fn stamp(&self) -> Option<Stamp> {
         if beside(&self.place.path, "-wal").exists() {
             return None;

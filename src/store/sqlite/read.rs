@@ -1,6 +1,7 @@
-//! Reading records: checkpoints, state, writes, threads.
+//! Reads records: checkpoints, state, writes, threads.
 
 use super::fault::{Fault, Res, corrupt};
+use super::items::List;
 use super::lineage::{self, EMPTY, LIST, SEEN, VALUE, Value, VersionRow, version_place};
 use super::names::{Kind, Names};
 use super::pack::{PackedKind, Stored, unpack_parents, unpack_seen, unpack_tasks};
@@ -13,11 +14,12 @@ use crate::store::batch::{Payload, Seen, WriteValue};
 use crate::store::error::StoreError;
 use crate::store::query::CheckpointQuery;
 use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, Source, StateRecord, TaskKind, TaskRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, Source, StatePart, StateRecord, TaskKind, TaskRecord,
     ThreadRecord, WriteRecord,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A connection inside a read transaction, with the names it needs.
@@ -34,7 +36,7 @@ pub(super) fn unpack_task_records(
     column: ValueRef<'_>,
     place: &dyn Fn() -> String,
 ) -> Res<Vec<TaskRecord>> {
-    let wrong = || corrupt(place(), "its tasks are not what the format says");
+    let wrong = || corrupt(place(), "its tasks do not match the format");
     let Some(bytes) = column.as_blob_or_null().map_err(|_| wrong())? else { return Ok(Vec::new()) };
     let mut tasks = Vec::new();
     for task in unpack_tasks(bytes).ok_or_else(wrong)? {
@@ -70,7 +72,7 @@ impl<'a> View<'a> {
     fn record(self, row: &Row<'_>) -> Res<CheckpointRecord> {
         let seq: i64 = row.get(0)?;
         let place = || format!("checkpoint {seq}");
-        let wrong = |what: &str| corrupt(place(), format!("{what} is not what the format says"));
+        let wrong = |what: &str| corrupt(place(), format!("{what} does not match the format"));
         let parent_seq: Option<i64> = row.get(12)?;
         let parent_id = row.get::<_, Option<[u8; 16]>>(13)?.map(CheckpointId::from_bytes);
         if parent_seq.is_some() != parent_id.is_some() {
@@ -193,28 +195,74 @@ impl<'a> View<'a> {
     pub(super) fn state(self, at: &CheckpointRef) -> Res<StateRecord> {
         let checkpoint = self.must(at)?;
         let (branch, ordinal) = (checkpoint.branch as i64, checkpoint.ordinal as i64);
+        let (channels, mut seen) = self.channels(branch, ordinal, true)?;
+        let is_updated =
+            |channel: &&ChannelRecord| channel.ordinal == checkpoint.ordinal && channel.value != ChannelValue::Empty;
+        let updated = channels.iter().filter(is_updated).map(|channel| Arc::clone(&channel.channel)).collect();
+        seen.sort_by(|a, b| a.node.cmp(&b.node));
+        Ok(StateRecord { checkpoint, channels, seen, updated })
+    }
+
+    /// Visits the channels at a checkpoint by name, each list with its items.
+    pub(super) fn read_state(
+        self,
+        at: &CheckpointRef,
+        visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
+    ) -> Res<()> {
+        let (_, branch, ordinal) = self.place(at)?;
+        for channel in self.channels(branch, ordinal, false)?.0 {
+            if visit(StatePart::Channel(&channel))?
+                && channel.value == ChannelValue::Items
+                && let Some(key) = self.names.find(self.conn, Kind::List, &channel.channel)?
+            {
+                let list = List::read(self, branch, ordinal, key)?;
+                list.all(&mut |row| visit(StatePart::Item(row)).map(|_| ()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the channels at (branch, ordinal) by name, and, if wanted, the nodes in any order.
+    fn channels(self, branch: i64, ordinal: i64, with_seen: bool) -> Res<(Vec<ChannelRecord>, Vec<Seen>)> {
         let mut payloads = Payloads::new(self.conn)?;
-        let (mut channels, mut seen, mut updated) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut channels, mut seen) = (Vec::new(), Vec::new());
         for row in lineage::newest(self.conn, branch, ordinal)?.into_values() {
-            if row.kind == SEEN {
+            if row.kind != SEEN {
+                channels.push(self.channel(&row, &mut payloads)?);
+            } else if with_seen {
                 seen.push(self.seen(&row)?);
-                continue;
             }
-            let channel = self.channel(&row, &mut payloads)?;
-            if row.ordinal == ordinal && channel.value != ChannelValue::Empty {
-                updated.push(Arc::clone(&channel.channel));
-            }
-            channels.push(channel);
         }
         channels.sort_by(|a, b| a.channel.cmp(&b.channel));
-        seen.sort_by(|a, b| a.node.cmp(&b.node));
-        updated.sort();
-        Ok(StateRecord { checkpoint, channels, seen, updated })
+        Ok((channels, seen))
+    }
+
+    /// Returns the checkpoints of a lineage that have these ordinals.
+    pub(super) fn ancestors(self, at: &CheckpointRef, ordinals: &[u64]) -> Res<Vec<Option<CheckpointRecord>>> {
+        let (mut seq, _, last) = self.place(at)?;
+        let mut wanted: Vec<i64> = ordinals.iter().filter_map(|ordinal| i64::try_from(*ordinal).ok()).collect();
+        wanted.retain(|ordinal| *ordinal <= last);
+        wanted.sort_unstable_by_key(|ordinal| std::cmp::Reverse(*ordinal));
+        wanted.dedup();
+        let mut parent = self.conn.prepare_cached(sql::CHECKPOINT_PARENT)?;
+        let (mut ordinal, mut found) = (last, BTreeMap::new());
+        for wanted in wanted {
+            // The ordinal of a checkpoint is one above that of its parent, also across forks.
+            while ordinal > wanted {
+                let next: Option<i64> = parent.query_row([seq], |row| row.get(0)).optional()?.flatten();
+                // A parent is older, so the walk ends whatever the file says.
+                let older = next.filter(|next| *next < seq);
+                seq = older.ok_or_else(|| corrupt(format!("checkpoint {seq}"), "its parent does not exist"))?;
+                ordinal -= 1;
+            }
+            found.insert(wanted as u64, self.records(sql::RECORD_BY_SEQ, [seq])?.pop());
+        }
+        Ok(ordinals.iter().map(|ordinal| found.get(ordinal).cloned().flatten()).collect())
     }
 
     fn channel(self, row: &VersionRow, payloads: &mut Payloads<'_>) -> Res<ChannelRecord> {
         let place = || version_place(row.branch, row.ordinal, row.key);
-        let wrong = || corrupt(place(), "kind and value are not what the format says");
+        let wrong = || corrupt(place(), "kind and value do not match the format");
         let Value::Channel(stored) = row.value else { return Err(wrong()) };
         let value = match row.kind {
             EMPTY => ChannelValue::Empty,
@@ -234,9 +282,9 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns what a node has seen.
+    /// Returns the versions that a node has seen.
     pub(super) fn seen(self, row: &VersionRow) -> Res<Seen> {
-        let wrong = || corrupt(version_place(row.branch, row.ordinal, row.key), "its seen versions are not readable");
+        let wrong = || corrupt(version_place(row.branch, row.ordinal, row.key), "its seen versions cannot be decoded");
         let Value::Packed(bytes) = &row.value else { return Err(wrong()) };
         let mut versions = Vec::new();
         for (channel, version) in unpack_seen(bytes).ok_or_else(wrong)? {
@@ -271,7 +319,7 @@ impl<'a> View<'a> {
         while let Some(row) = rows.next()? {
             let (code, index, part): (i64, i32, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
             let place = || format!("write (checkpoint {}, task {code}, idx {index}, part {part})", checkpoint.seq);
-            let wrong = || corrupt(place(), "its parts are not what the format says");
+            let wrong = || corrupt(place(), "its parts do not match the format");
             let stored = Stored::from_column(row.get_ref(4)?).ok_or_else(wrong)?;
             let payload: Option<Payload> = payloads.with(stored, &place, |payload| Ok(payload.to_payload()))?;
             let (task, path) = self.task_of(&checkpoint.tasks, code, row.get(5)?)?;
@@ -305,7 +353,7 @@ impl<'a> View<'a> {
             _ => false,
         }) {
             let place = format!("write (checkpoint {}, task {}, idx {})", checkpoint.seq, write.task, write.index);
-            return Err(corrupt(place, "its delta has not as many items as positions"));
+            return Err(corrupt(place, "its delta has another number of items than positions"));
         }
         writes.sort_by(|a, b| (&a.path, a.task, a.index).cmp(&(&b.path, b.task, b.index)));
         Ok(writes)
@@ -318,7 +366,7 @@ impl<'a> View<'a> {
         let mut threads = Vec::new();
         while let Some(row) = rows.next()? {
             let thread: i64 = row.get(0)?;
-            let wrong = || corrupt(format!("thread {thread}"), "it is not what the format says");
+            let wrong = || corrupt(format!("thread {thread}"), "it does not match the format");
             let head = self.records(sql::RECORD_HEAD, [row.get::<_, i64>(3)?])?.pop().ok_or_else(wrong)?;
             let mut counts = self.conn.prepare_cached(sql::THREAD_COUNTS)?;
             let (checkpoints, branches): (i64, i64) =

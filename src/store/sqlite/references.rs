@@ -1,4 +1,4 @@
-//! Lists that begin as other ones, and writes that say what differs from one.
+//! Copy-on-write references of lists, and writes that hold the difference from a stored list.
 
 use super::fault::{Res, corrupt, invalid};
 use super::items::List;
@@ -27,11 +27,11 @@ pub(super) fn find(tx: &mut Tx<'_>, of: &ListRef) -> Res<i64> {
             None => return Ok(seq),
         }
     }
-    Err(invalid("list.of", format!("more than {LIST_REFERENCES_MAX} lists lie below one another")))
+    Err(invalid("list.of", format!("more than {LIST_REFERENCES_MAX} references in a row")))
 }
 
 impl<'a> View<'a> {
-    /// Returns what the list of a channel began as, if that is another one.
+    /// Returns the list that the list of a channel references.
     pub(super) fn list_reference(self, at: &CheckpointRef, channel: &str) -> Res<Option<ListRef>> {
         let (seq, ..) = self.place(at)?;
         let reference = self.list_of(seq, channel)?.and_then(|list| list.reference);
@@ -45,7 +45,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the list of a channel at a checkpoint; `None` if there is no such checkpoint.
+    /// Returns the list of a channel at a checkpoint; `None` if the checkpoint does not exist.
     pub(super) fn list_at(self, seq: i64, channel: i64) -> Res<Option<List<'a>>> {
         let mut statement = self.conn.prepare_cached(sql::CHECKPOINT_KNOWN)?;
         let place: Option<(i64, i64)> = statement.query_row([seq], |row| Ok((row.get(1)?, row.get(2)?))).optional()?;
@@ -58,8 +58,7 @@ impl<'a> View<'a> {
         let mut statement = self.conn.prepare_cached(sql::LIST_OF)?;
         let found: Option<(String, String, [u8; 16])> =
             statement.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
-        let (thread, path, id) =
-            found.ok_or_else(|| missing("a list begins as one of it, but it does not exist".into()))?;
+        let (thread, path, id) = found.ok_or_else(|| missing("a list references it, but it does not exist".into()))?;
         let thread = ThreadId::new(&thread).map_err(|error| missing(error.to_string()))?;
         let namespace = Namespace::new(&path).map_err(|error| missing(error.to_string()))?;
         let channel = self.names.text(self.conn, Kind::List, channel)?;
@@ -67,7 +66,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns what stands before the items of a delta: of which list, the removed ranges, and the positions of the items.
+/// Returns the header of a delta: the base list, the removed ranges, and the positions of the items.
 pub(super) fn header(delta: &ListDelta) -> Payload {
     let number = |n: u64| Value::from(n);
     let removed = delta.removed.iter().flat_map(|range| [number(range.start), number(range.end)]);
@@ -79,10 +78,12 @@ pub(super) fn header(delta: &ListDelta) -> Payload {
         Value::List(delta.positions.iter().copied().map(number).collect()),
     ]);
     // Numbers and names always encode.
-    Encoded::encode(&header).map(Payload::from).unwrap_or_default()
+    let payload = Encoded::encode(&header).map(Payload::from).unwrap_or_default();
+    debug_assert!(from_header(&payload).is_some_and(|back| back.of == delta.of && back.positions == delta.positions));
+    payload
 }
 
-/// Reads what stands before the items of a delta.
+/// Decodes the header of a delta.
 pub(super) fn from_header(payload: &Payload) -> Option<ListDelta> {
     let header: Vec<Value> = decode_bytes(payload.codec, &payload.data).ok()?;
     let [namespace, Value::Bytes(id), channel, removed, positions] = header.as_slice() else { return None };

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// What makes two paths one file.
+/// The identity of a file under all its paths.
 type FileId = (u64, u64);
 
 /// Files that are open, once for each handle.
@@ -20,7 +20,7 @@ static OPENING: Mutex<()> = Mutex::new(());
 #[derive(Debug)]
 pub(super) struct Registered(Option<FileId>);
 
-/// Waits until nobody else in this process opens a file.
+/// Waits until no other thread of this process opens a file.
 pub(super) fn opening() -> MutexGuard<'static, ()> {
     OPENING.lock()
 }

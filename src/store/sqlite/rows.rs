@@ -1,15 +1,15 @@
-//! Decoding payloads where they stand: borrowed from the row, verified, with large parts fetched by reference.
+//! Decodes payloads: borrowed from the row, verified, with large parts fetched from `blob`.
 
-use super::checksums::PayloadRef;
+use super::checksums::payload_check;
 use super::fault::{Res, corrupt};
 use super::pack::{Stored, unpack_inline};
 use super::sql;
-use crate::base::Codec;
+use crate::base::{Codec, PayloadRef};
 use crate::store::record::ItemIndexRef;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, Row};
 
-/// Room for what cannot be borrowed from the row of a payload.
+/// Buffers for parts that cannot be borrowed from the row of a payload.
 pub(super) struct Room {
     data: Vec<u8>,
     text: Vec<u8>,
@@ -60,7 +60,7 @@ impl<'c> Payloads<'c> {
 
 /// Returns an inline value whose check fits.
 pub(super) fn inline_value<'a>(column: &'a [u8], place: &dyn Fn() -> String) -> Res<PayloadRef<'a>> {
-    let data = unpack_inline(column).ok_or_else(|| corrupt(place(), "the check of the inline value does not fit"))?;
+    let data = unpack_inline(column).ok_or_else(|| corrupt(place(), "the check of the inline value does not match"))?;
     Ok(PayloadRef { codec: Codec::MsgPack, data, index: None })
 }
 
@@ -89,7 +89,7 @@ pub(super) fn decode<'r>(
     place: &dyn Fn() -> String,
     room: &'r mut Room,
 ) -> Res<PayloadRef<'r>> {
-    let wrong = |what: &str| corrupt(place(), format!("{what} of its payload is not what the format says"));
+    let wrong = |what: &str| corrupt(place(), format!("{what} of its payload does not match the format"));
     let Room { data, text, id: id_text, check } = room;
     let data = match row.get_ref(first + 2)? {
         ValueRef::Blob(bytes) => bytes,
@@ -116,8 +116,8 @@ pub(super) fn decode<'r>(
     };
     let codec = u8::try_from(form >> FORM_BITS).map_err(|_| wrong("form"))?;
     let payload = PayloadRef { codec: Codec::from_tag(codec), data, index };
-    if payload.check(check) != row.get::<_, i64>(first + 1)? {
-        return Err(corrupt(place(), "the check of its payload does not fit"));
+    if payload_check(&payload, check) != row.get::<_, i64>(first + 1)? {
+        return Err(corrupt(place(), "the check of its payload does not match"));
     }
     Ok(payload)
 }

@@ -36,7 +36,7 @@ pub(super) const ROLLBACK_TO: &str = "ROLLBACK TO batch";
 
 /// Another number once another connection has committed.
 pub(super) const DATA_VERSION: &str = "PRAGMA data_version";
-/// What is deleted or replaced is overwritten, so that it cannot be read from the file any more.
+/// Deleted and replaced bytes are overwritten, so that they cannot be read from the file any more.
 pub(super) const ERASE_DELETED: &str = "PRAGMA secure_delete = ON";
 
 pub(super) const NAME_MAX: &str = "SELECT max(id) FROM name";
@@ -70,11 +70,11 @@ pub(super) const HEAD_ID: &str = "SELECT c.id FROM checkpoint c WHERE c.namespac
      (SELECT n.id FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 AND n.path = ?2) \
      ORDER BY c.id DESC LIMIT 1";
 pub(super) const CHECKPOINT_SEQ: &str = "SELECT seq FROM checkpoint WHERE namespace = ?1 AND id = ?2";
-/// Where the rows of a checkpoint are.
+/// The place of the rows of a checkpoint.
 pub(super) const CHECKPOINT_PLACE: &str = "SELECT c.seq, c.branch, c.ordinal FROM checkpoint c WHERE c.namespace = \
      (SELECT n.id FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 AND n.path = ?2) \
      AND c.id = ?3";
-/// What the writer needs of a checkpoint it builds on.
+/// The fields of a checkpoint that the writer needs of a parent.
 pub(super) const CHECKPOINT_KNOWN: &str = "SELECT id, branch, ordinal, sum, tasks FROM checkpoint WHERE seq = ?1";
 pub(super) const CHECKPOINT_INSERT: &str = "INSERT INTO checkpoint \
      (seq, namespace, id, parent, branch, ordinal, step, source, created_at, run, metadata, parents, tasks, sum) \
@@ -89,7 +89,7 @@ macro_rules! record {
         )
     };
 }
-/// What a record joins beside the checkpoint `c`.
+/// The joins of a record beside the checkpoint `c`.
 macro_rules! record_joins {
     () => {
         " JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread \
@@ -110,6 +110,8 @@ pub(super) const RECORD_OF_RUN: &str = concat!(
 );
 pub(super) const RECORD_AT: &str =
     concat!(record!("checkpoint c"), record_joins!(), "WHERE c.namespace = ?1 AND c.id = ?2");
+pub(super) const RECORD_BY_SEQ: &str = concat!(record!("checkpoint c"), record_joins!(), "WHERE c.seq = ?1");
+pub(super) const CHECKPOINT_PARENT: &str = "SELECT parent FROM checkpoint WHERE seq = ?1";
 pub(super) const RECORDS_OF_NAMESPACE: &str = concat!(
     record!("(SELECT * FROM checkpoint WHERE namespace = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3) c"),
     record_joins!(),
@@ -185,7 +187,7 @@ pub(super) const WRITE_VALUE: &str =
 pub(super) const WRITES: &str =
     "SELECT task, idx, part, channel, value, path FROM write WHERE checkpoint = ?1 ORDER BY task, idx, part";
 
-/// Where the value of a special write is that is about to be replaced.
+/// The place of the value of a special write that is about to be replaced.
 pub(super) const WRITE_REPLACED: &str =
     "SELECT value FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3 AND typeof(value) = 'integer'";
 
@@ -210,13 +212,13 @@ pub(super) const ERASE: &str = "INSERT OR IGNORE INTO erasure (thread) SELECT id
 /// Lets the value of a special write go that is replaced.
 pub(super) const ERASE_VALUE: &str = "INSERT INTO erasure (thread) VALUES (0)";
 pub(super) const ERASED: &str = "DELETE FROM erasure";
-/// Whatever builds on a checkpoint of another thread opens a branch that leaves one of that thread.
+/// A child of a checkpoint of another thread opens a branch whose parent belongs to that thread.
 pub(super) const ERASE_FORKS: &str = "SELECT DISTINCT t.public_id, f.public_id FROM branch b \
      JOIN namespace fn ON fn.id = b.namespace JOIN thread f ON f.id = fn.thread \
      JOIN branch p ON p.id = b.parent JOIN namespace n ON n.id = p.namespace JOIN thread t ON t.id = n.thread \
      WHERE n.thread IN (SELECT thread FROM erasure) AND fn.thread NOT IN (SELECT thread FROM erasure) ORDER BY 1, 2";
 
-/// What belongs to the threads that are erased.
+/// The rows of the threads that are erased.
 macro_rules! erased {
     (namespaces) => {
         "(SELECT id FROM namespace WHERE thread IN (SELECT thread FROM erasure))"
@@ -228,8 +230,7 @@ macro_rules! erased {
         concat!("(SELECT seq FROM checkpoint WHERE namespace IN ", erased!(namespaces), ")")
     };
 }
-/// The payloads of the threads that are erased, but for those of writes that a fork took over from what it was forked
-/// off.
+/// The payloads of the erased threads, but for those of writes that a fork took over from its source.
 pub(super) const ERASE_PAYLOADS: &str = concat!(
     "SELECT value FROM version WHERE branch IN ",
     erased!(branches),
@@ -250,7 +251,7 @@ pub(super) const PAYLOAD_DELETE: &str = "DELETE FROM payload WHERE id = ?1";
 pub(super) const BLOB_DELETE: &str = "DELETE FROM blob WHERE id = ?1 \
      AND NOT EXISTS (SELECT 1 FROM payload WHERE typeof(data) = 'integer' AND data = ?1) \
      AND NOT EXISTS (SELECT 1 FROM payload WHERE typeof(text) = 'integer' AND text = ?1)";
-/// The rows of the threads that are erased: each before what it belongs to.
+/// The rows of the erased threads: each before the row it belongs to.
 pub(super) const ERASE_ROWS: [&str; 8] = [
     concat!("DELETE FROM version WHERE branch IN ", erased!(branches)),
     concat!("DELETE FROM item WHERE branch IN ", erased!(branches)),

@@ -1,6 +1,6 @@
 //! Rows of timers: which tasks sleep, and until when.
 //!
-//! They are derived from what a run stores of its tasks, so they come and go with its commits. *Absent:* waking anybody.
+//! They are derived from the stored writes of tasks, so they come and go with its commits. *Absent:* waking anybody.
 
 use super::checksums::timer_check;
 use super::fault::{Res, corrupt};
@@ -56,7 +56,7 @@ fn decode(row: &Row<'_>) -> Res<TimerRecord> {
         return Err(wrong("its checkpoint is not in its namespace"));
     };
     if timer_check(&checkpoint, &task, wake_at) != check {
-        return Err(wrong("its checksum does not fit"));
+        return Err(wrong("its checksum does not match"));
     }
     let point = CheckpointRef {
         thread: ThreadId::new(thread).map_err(|_| wrong("the id of its thread is none"))?,

@@ -1,13 +1,14 @@
-//! Copying the WAL into the file, behind the writers.
+//! Copies the WAL into the file on a thread of its own.
 //!
-//! SQLite's own checkpoints happen inside a commit and swallow their errors. Here a thread copies when the WAL has
-//! grown past a size; what goes wrong is kept for `check`.
+//! SQLite's own checkpoints run inside a commit and drop their errors. Here a thread copies when the WAL has grown past
+//! a size, and `check` reports the last error of that thread.
 
 use super::fault::Res;
 use super::group::Core;
 use super::open::{self, Place};
 use super::sql;
 use super::writer::reason;
+use crate::base::limits::{WAL_COPY_BYTES, WAL_RESTART_BYTES, WAL_TRUNCATE_BYTES};
 use crate::store::error::StoreError;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
@@ -16,12 +17,9 @@ use std::thread::JoinHandle;
 
 /// Bytes of a WAL frame: a page and its header.
 const FRAME_BYTES: u64 = sql::PAGE_BYTES + 24;
-/// The WAL is copied when it has grown by so many frames (4 MiB).
-const COPY_FRAMES: u64 = (4 << 20) / FRAME_BYTES;
-/// Past this, the last frames are copied while nobody writes, so that the WAL starts again from its beginning (16 MiB).
-const RESTART_FRAMES: u64 = (16 << 20) / FRAME_BYTES;
-/// Past this, the WAL is also range off (64 MiB).
-const TRUNCATE_FRAMES: u64 = (64 << 20) / FRAME_BYTES;
+const COPY_FRAMES: u64 = WAL_COPY_BYTES / FRAME_BYTES;
+const RESTART_FRAMES: u64 = WAL_RESTART_BYTES / FRAME_BYTES;
+const TRUNCATE_FRAMES: u64 = WAL_TRUNCATE_BYTES / FRAME_BYTES;
 
 /// The checkpointer of a file. It starts when it is needed.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@ use super::pack::{self, PackedKind, PackedTask, Stored};
 use super::read::unpack_task_records;
 use super::sql;
 use crate::base::hash::Checksum;
+use crate::base::limits::WRITER_CACHE_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::batch::{Batch, NewCheckpoint, Parent, WriteRef};
 use crate::store::error::StoreError;
@@ -28,7 +29,7 @@ pub(super) struct Known {
     pub(super) tasks: Vec<TaskRecord>,
 }
 
-/// What the writer remembers of the file. Stored rows never change, so only a rollback or an erasure makes it wrong.
+/// The caches of the writer. Stored rows never change, so only a rollback or an erasure makes it wrong.
 #[derive(Debug, Default)]
 pub(super) struct Caches {
     pub(super) names: Names,
@@ -36,19 +37,16 @@ pub(super) struct Caches {
     known: HashMap<i64, Arc<Known>>,
     /// Channels that were no list when the table of names ended at this id.
     no_lists: (i64, HashSet<Arc<str>>),
-    /// Whether something was added since the last commit.
+    /// True if an entry was added since the last commit.
     fresh: bool,
     /// The number of SQLite that changes when another connection commits: that may have erased threads.
     data_version: i64,
-    /// The next seq, once a batch of the present transaction has looked: nobody else writes meanwhile.
+    /// The next seq, once a batch of the present transaction has read it: no other connection writes meanwhile.
     next_seq: Option<i64>,
 }
 
-/// So many namespaces and checkpoints are remembered; then the cache starts anew.
-const REMEMBERED_MAX: usize = 4_096;
-
 impl Caches {
-    /// Forgets what a rolled back transaction or batch may have added.
+    /// Removes entries that a rolled back transaction or batch may have added.
     pub(super) fn rolled_back(&mut self) {
         self.next_seq = None;
         if self.fresh {
@@ -56,21 +54,21 @@ impl Caches {
         }
     }
 
-    /// Forgets what an erasure may have taken away. Names stay.
+    /// Removes entries whose rows an erasure may have removed. Names stay.
     pub(super) fn erased(&mut self) {
         self.namespaces.clear();
         self.known.clear();
         self.next_seq = None;
     }
 
-    /// Keeps what a committed transaction added.
+    /// Retains the entries that a committed transaction added.
     pub(super) fn committed(&mut self) {
         self.fresh = false;
         self.next_seq = None;
-        if self.known.len() > REMEMBERED_MAX {
+        if self.known.len() > WRITER_CACHE_MAX {
             self.known.clear();
         }
-        if self.namespaces.len() > REMEMBERED_MAX {
+        if self.namespaces.len() > WRITER_CACHE_MAX {
             self.namespaces.clear();
         }
     }
@@ -152,9 +150,11 @@ pub(super) struct Tx<'a> {
     first_seq: i64,
     /// The values of writes that this batch stored, so that what consumes them needs no read.
     pub(super) written: HashMap<(i64, WriteRef), (Stored, Checksum)>,
+    /// Room in which the fields of a payload are collected to be hashed.
+    pub(super) room: Vec<u8>,
 }
 
-/// Writes a batch with those that go along in the transaction that is open. On an error the caller rolls back.
+/// Writes a batch and those of `then` in the open transaction. On an error the caller rolls back.
 pub(super) fn batch(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     if batch.then.is_empty() {
         return part(conn, caches, batch);
@@ -170,7 +170,7 @@ pub(super) fn batch(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Re
 
 fn is_stored(conn: &Connection, part: &Batch) -> Res<bool> {
     let Some(last) = part.checkpoints.last() else { return Ok(false) };
-    // Not through the caches: what they hold may have been erased elsewhere.
+    // Not through the caches: another connection may have erased the rows of their entries.
     let namespace: Option<i64> = conn
         .prepare_cached(sql::NAMESPACE_BY_PATH)?
         .query_row(params![part.thread.as_str(), part.namespace.as_str()], |row| row.get(0))
@@ -197,8 +197,17 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
         && last.id <= head.1
         && let Some(seq) = find(conn, namespace, &last.id)?
     {
-        let mut tx =
-            Tx { conn, caches, batch, namespace, head: None, next_seq: seq, first_seq: seq, written: HashMap::new() };
+        let mut tx = Tx {
+            conn,
+            caches,
+            batch,
+            namespace,
+            head: None,
+            next_seq: seq,
+            first_seq: seq,
+            written: HashMap::new(),
+            room: Vec::new(),
+        };
         return tx.repeat();
     }
     for expect in &batch.expect {
@@ -241,8 +250,20 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
             max.unwrap_or(0) + 1
         }
     };
-    let mut tx = Tx { conn, caches, batch, namespace, head, next_seq, first_seq: next_seq, written: HashMap::new() };
+    let mut tx = Tx {
+        conn,
+        caches,
+        batch,
+        namespace,
+        head,
+        next_seq,
+        first_seq: next_seq,
+        written: HashMap::new(),
+        room: Vec::new(),
+    };
     tx.run()?;
+    debug_assert_eq!(tx.head.map(|(_, id)| id), batch.head_after());
+    debug_assert_eq!(tx.next_seq, tx.first_seq + batch.checkpoints.len() as i64);
     tx.caches.next_seq = Some(tx.next_seq);
     Ok(())
 }
@@ -299,6 +320,7 @@ impl Tx<'_> {
             let of = self.local(&writes.checkpoint)?;
             self.put_writes(&of, writes, None)?;
         }
+        debug_assert!(batch.timers.is_empty() || batch.checkpoints.is_empty());
         batch.timers.iter().try_for_each(|timer| self.put_timer(timer))?;
         if !batch.checkpoints.is_empty() {
             self.drop_timers()?;
@@ -306,7 +328,7 @@ impl Tx<'_> {
         batch.checkpoints.iter().try_for_each(|checkpoint| self.put_checkpoint(checkpoint))
     }
 
-    /// Compares a batch whose last checkpoint is stored with what is stored.
+    /// Compares a batch whose last checkpoint is stored with the stored checkpoints.
     fn repeat(&mut self) -> Res<()> {
         for checkpoint in &self.batch.checkpoints {
             let taken = || Fault::Store(StoreError::Duplicate { id: checkpoint.id });
@@ -353,7 +375,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Returns the checkpoint whose tasks wrote what is consumed: the parent, wherever that is.
+    /// Returns the checkpoint whose tasks made the consumed writes: the parent.
     fn consumed_of(&self, parent: Option<&Arc<Known>>, id: &CheckpointId) -> Res<Arc<Known>> {
         match parent {
             Some(parent) if parent.id == *id => Ok(Arc::clone(parent)),
@@ -365,6 +387,8 @@ impl Tx<'_> {
         let parent = self.parent(checkpoint)?;
         let (branch, ordinal) = self.place(parent.as_deref())?;
         let seq = self.next_seq;
+        debug_assert!(parent.as_ref().map_or(ordinal == 0, |parent| ordinal == parent.ordinal + 1 && parent.seq < seq));
+        debug_assert!(self.head.is_none_or(|(head, id)| head < seq && id < checkpoint.id), "ids ascend with the log");
         let mut consumed = Vec::new();
         for writes in &checkpoint.consumed {
             let of = self.consumed_of(parent.as_ref(), &writes.checkpoint)?;
@@ -439,9 +463,11 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes where the newest row of every key is before `ordinal`.
+    /// Writes the index snapshot: the place of the newest row of every key before `ordinal`.
     fn put_anchor(&mut self, parent: &Known, branch: i64, ordinal: i64) -> Res<()> {
+        debug_assert_eq!(ordinal % INTERVAL, 0);
         let newest = lineage::newest(self.conn, parent.branch, parent.ordinal)?;
+        debug_assert!(newest.values().all(|row| row.ordinal < ordinal));
         let places: Vec<_> = newest.values().map(|row| (row.key, row.branch, row.ordinal)).collect();
         self.put_version(branch, ordinal, 0, 0, ANCHOR, None, &pack::pack_anchor(branch, ordinal, &places))
     }
@@ -457,6 +483,7 @@ impl Tx<'_> {
         task: Option<u32>,
         value: &dyn rusqlite::ToSql,
     ) -> Res<()> {
+        debug_assert!(branch > 0 && ordinal >= 0 && (key > 0 || kind == ANCHOR));
         let row = params![branch, ordinal, key, version, kind, task, value];
         self.conn.prepare_cached(sql::VERSION_INSERT)?.execute(row)?;
         Ok(())

@@ -1,14 +1,14 @@
-//! The writer role: whoever finds it free leads, and takes those who wait along in one transaction.
+//! The writer role: a caller that finds it free is the leader, and writes the waiting jobs along in one transaction.
 //!
-//! There is no writer thread: handing a batch over costs as much as writing it. Only submitted batches have one, and
-//! it too waits for the role. Whoever ends leading hands the role to one of those who came meanwhile.
+//! Committing callers have no writer thread: handing a batch over costs as much as writing it. Submitted batches have
+//! a background thread, which waits for the role like a caller. A leader that ends hands the role to a caller that came meanwhile.
 
 use super::fault::Fault;
 use super::group::{Core, Verdict};
 use super::job::{Job, JobRef};
 use super::open::Place;
 use super::wal::Wal;
-use crate::base::limits::{GROUP_BATCHES_MAX, QUEUE_BATCHES_MAX};
+use crate::base::limits::{GROUP_BATCHES_MAX, GROUP_LINGER, LEADER_GROUPS_MAX, QUEUE_BATCHES_MAX, SUBMIT_LINGER};
 use crate::store::backend::{CommitHandle, CommitSettler};
 use crate::store::error::StoreError;
 use crate::store::spin::spin_until;
@@ -18,9 +18,8 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-/// How many commits were taken along by how many transactions.
+/// Counts of commits and of the transactions that wrote them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommitStats {
@@ -31,16 +30,6 @@ pub struct CommitStats {
     /// Batches in the last transaction.
     pub last_group: u64,
 }
-
-/// How many groups a leader writes before it hands the role over: its caller waits that long at most.
-const LEADER_GROUPS_MAX: usize = 4;
-
-/// How long a leader looks out for those it has just told to come back with their next batch, so that one fsync serves
-/// them all: with 8 threads a group grows from 5.6 to 6.4 batches.
-const GROUP_LINGER: Duration = Duration::from_micros(40);
-
-/// How long a submitted batch that nobody waits for waits for the next one.
-const SUBMIT_LINGER: Duration = Duration::from_micros(100);
 
 /// The writer of a file.
 #[derive(Debug)]
@@ -56,7 +45,7 @@ struct Shared {
     queue: Mutex<Queue>,
     /// The background thread waits here for its turn.
     turn: Condvar,
-    /// Who submits waits here for room.
+    /// Submitters wait here while the queue is full.
     room: Condvar,
     stats: Mutex<CommitStats>,
 }
@@ -64,9 +53,9 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Whether somebody has the role, or was given it. If not, nobody waits.
+    /// True if a thread has the role, or was given it. If not, the queue is empty.
     led: bool,
-    /// Whether the role was given to the background thread.
+    /// True if the role was given to the background thread.
     background_leads: bool,
     submitted: usize,
     poisoned: Option<String>,
@@ -85,7 +74,7 @@ enum End {
     CommitHandle(CommitSettler),
 }
 
-/// Where a caller waits for its outcome or for the role.
+/// The place at which a caller waits for its outcome or for the role.
 #[derive(Debug, Default)]
 struct Slot {
     news: Mutex<Option<News>>,
@@ -170,7 +159,7 @@ impl Writer {
             return CommitHandle::settled(Err(error));
         }
         if self.start_background().is_err() {
-            // Without a thread the batch is still written, only not behind the caller's back.
+            // Without a thread, the caller writes the batch.
             return CommitHandle::settled(self.commit(job.as_ref()));
         }
         let (handle, settle) = CommitHandle::open();
@@ -221,7 +210,7 @@ impl Writer {
         self.wal.truncate()
     }
 
-    /// Returns what went wrong in the background and was not reported to anyone.
+    /// Returns the last error of the background that no caller was told of.
     pub(super) fn hidden_error(&self) -> Option<String> {
         self.wal.error()
     }
@@ -232,7 +221,7 @@ impl Drop for Writer {
         self.shared.queue.lock().closing = true;
         self.shared.turn.notify_all();
         let background = self.background.lock().take();
-        // A thread that panicked has settled its handles by dropping them; there is nobody left to tell.
+        // A thread that panicked has settled its handles by dropping them.
         _ = background.map(JoinHandle::join);
         self.wal.stop();
         // If this fails, the WAL stays and is read at the next open.
@@ -251,16 +240,16 @@ impl Shared {
                 self.turn.wait(&mut queue);
             }
             drop(queue);
-            // Nobody waits for these batches yet: what is submitted next may share their fsync.
+            // No caller waits for these batches yet: the next submitted one may share their fsync.
             spin_until(SUBMIT_LINGER, || self.is_pressed());
-            // Who came to wait may have taken the role meanwhile.
+            // A waiting caller may have taken the role meanwhile.
             if std::mem::take(&mut self.queue.lock().background_leads) {
                 _ = self.lead(None, wal);
             }
         }
     }
 
-    /// Whether the background thread is done or somebody waits for what it is to write.
+    /// Returns whether the background thread must write at once: a caller waits, or the writer closes.
     fn is_pressed(&self) -> bool {
         let queue = self.queue.lock();
         let pressed = |waiting: &Waiting| match &waiting.end {
@@ -271,7 +260,7 @@ impl Shared {
     }
 
     /// Leads: writes the leader's own job and those that wait in one transaction, and then, a few times at most, what
-    /// has come meanwhile. Waking another leader would cost as much as a commit, with nobody at work. Returns the
+    /// has come meanwhile. Waking another leader would cost as much as a commit, without work in the meantime. Returns the
     /// outcome of the own job.
     fn lead(&self, own: Option<JobRef<'_>>, wal: &Wal) -> Option<Result<(), StoreError>> {
         let (mut next, mut outcome) = (own, None);
@@ -293,7 +282,7 @@ impl Shared {
     /// how many other callers were told.
     fn lead_once(&self, own: Option<JobRef<'_>>, wal: &Wal) -> (Option<Result<(), StoreError>>, Option<String>, usize) {
         let mut core = self.core.lock();
-        // The write lock may have to be waited for; whoever comes meanwhile is taken along.
+        // Jobs that come while this waits for the write lock are taken along.
         let begun = core.begin();
         let waiting = self.take_along(GROUP_BATCHES_MAX - usize::from(own.is_some()));
         let jobs: Vec<JobRef<'_>> = own.into_iter().chain(waiting.iter().map(|waiting| waiting.job.as_ref())).collect();
@@ -307,6 +296,7 @@ impl Shared {
         drop(core);
         self.count(&verdict, jobs.len());
         let Verdict { mut outcomes, poison } = verdict;
+        debug_assert_eq!(outcomes.len(), jobs.len(), "each job of a group has an outcome");
         for (job, outcome) in jobs.iter().zip(&outcomes) {
             if let (Some(chain), Err(error)) = (job.chain(), outcome) {
                 chain.end(error);
@@ -338,9 +328,10 @@ impl Shared {
         taken
     }
 
-    /// Gives the role to a caller that waits, else to the background thread, else to nobody.
+    /// Gives the role to a caller that waits, else to the background thread, else frees it.
     fn hand_over(&self, poison: Option<String>) {
         let mut queue = self.queue.lock();
+        debug_assert!(queue.led);
         if poison.is_some() {
             queue.poisoned = poison;
             self.room.notify_all();

@@ -4,7 +4,7 @@
 //! append-only. They carry their own checksums and stand in no checksum of a checkpoint, so that replacing them breaks none.
 
 use super::changes::store;
-use super::checksums::{PayloadRef, WriteChecksum, writes_checksum};
+use super::checksums::{Digests, WriteChecksum, writes_checksum};
 use super::erase;
 use super::fault::Res;
 use super::names::Kind;
@@ -18,15 +18,16 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A row to be written, with what a checksum covers of it.
+/// A row to be written, with the fields that a checksum covers.
 struct NewRow<'b> {
-    payload: Option<Cow<'b, Payload>>,
+    /// The payload with its XXH3 check; a null has none.
+    payload: Option<(Cow<'b, Payload>, i64)>,
     checksum: WriteChecksum,
 }
 
 impl Tx<'_> {
     /// Stores the writes of a task that are not stored yet. `child` is the checkpoint that consumes them, if they come
-    /// with it; what its checksum has to cover is returned.
+    /// with it; the writes that its checksum covers are returned.
     pub(super) fn put_writes(&mut self, of: &Known, new: &NewWrites, child: Option<i64>) -> Res<Vec<WriteChecksum>> {
         let prepared = of.tasks.iter().find(|task| task.id == new.task);
         let path = prepared.is_none_or(|task| task.path() != new.path).then_some(&*new.path);
@@ -42,7 +43,7 @@ impl Tx<'_> {
         let taken = if self.is_own(of) { HashMap::new() } else { self.taken(of, task)? };
         let mut covered = Vec::new();
         for run in runs(accepted(new, |index| index >= 0 && taken.contains_key(&i64::from(index)))) {
-            let rows: Vec<NewRow<'_>> = run.iter().flat_map(|write| rows(new, write)).collect();
+            let rows: Vec<NewRow<'_>> = run.iter().flat_map(|write| rows(new, write, &mut self.room)).collect();
             let special = run.first().is_some_and(|write| write.index < 0);
             if special && let Some(first) = run.first() {
                 erase::replaced(self.conn, of.seq, task, first.index)?;
@@ -75,7 +76,10 @@ impl Tx<'_> {
     ) -> Res<()> {
         let WriteChecksum { index, part, value, .. } = row.checksum;
         let channel = self.caches.intern(self.conn, Kind::Channel, &row.checksum.channel)?;
-        let stored = row.payload.as_ref().map_or(Ok(Stored::Null), |payload| store(self.conn, payload))?;
+        let stored = match &row.payload {
+            Some((payload, check)) => store(self.conn, payload, *check)?,
+            None => Stored::Null,
+        };
         let columns = params![of.seq, task, index, part, channel, stored, child, path, checksum];
         self.conn.prepare_cached(sql::WRITE_INSERT)?.execute(columns)?;
         if let (Some(hash), Ok(index), 0..) = (value, i32::try_from(index), part) {
@@ -85,17 +89,13 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Returns what a stored checkpoint `child` consumed of `new`, as its checksum covers it.
+    /// Returns the writes of `new` that a stored checkpoint `child` consumed, as its checksum covers them.
     pub(super) fn stored_writes(&mut self, of: &Known, new: &NewWrites, child: i64) -> Res<Vec<WriteChecksum>> {
         let Some(task) = self.task_code(of, &new.task)? else { return Ok(Vec::new()) };
         let taken = self.taken(of, task)?;
         let accepted = accepted(new, |index| taken.get(&i64::from(index)) != Some(&Some(child)));
-        Ok(accepted
-            .iter()
-            .filter(|write| write.index >= 0)
-            .flat_map(|write| rows(new, write))
-            .map(|row| row.checksum)
-            .collect())
+        let consumed = accepted.iter().filter(|write| write.index >= 0);
+        Ok(consumed.flat_map(|write| rows(new, write, &mut self.room)).map(|row| row.checksum).collect())
     }
 
     fn taken(&self, of: &Known, task: i64) -> Res<HashMap<i64, Option<i64>>> {
@@ -141,28 +141,30 @@ fn runs(writes: Vec<&NewWrite>) -> Vec<Vec<&NewWrite>> {
 
 /// Returns the rows of a write: part 0 for null or one value, 1, 2, ... for items, 1 without a value for an empty list,
 /// -1 before the items of a delta.
-fn rows<'b>(new: &NewWrites, write: &'b NewWrite) -> Vec<NewRow<'b>> {
-    let row = |part: i64, payload: Option<Cow<'b, Payload>>| NewRow {
-        checksum: WriteChecksum {
+fn rows<'b>(new: &NewWrites, write: &'b NewWrite, room: &mut Vec<u8>) -> Vec<NewRow<'b>> {
+    let mut row = |part: i64, payload: Option<Cow<'b, Payload>>| {
+        let digests = payload.as_deref().map(|payload| Digests::of(payload.as_ref(), room));
+        let checksum = WriteChecksum {
             task: new.task,
             path: Arc::clone(&new.path),
             index: i64::from(write.index),
             part,
             channel: Arc::clone(&write.channel),
-            value: payload.as_deref().map(|payload| PayloadRef::of(payload).hash()),
-        },
-        payload,
+            value: digests.map(|digests| digests.hash),
+        };
+        NewRow { payload: payload.zip(digests.map(|digests| digests.check)), checksum }
     };
-    let all = |items: &'b [Payload]| (1..).zip(items).map(|(part, payload)| row(part, Some(Cow::Borrowed(payload))));
-    match &write.value {
-        WriteValue::Null => vec![row(0, None)],
-        WriteValue::One(payload) => vec![row(0, Some(Cow::Borrowed(payload)))],
-        WriteValue::Items(items) if items.is_empty() => vec![row(1, None)],
-        WriteValue::Items(items) => all(items).collect(),
+    let mut rows = Vec::new();
+    let items: &[Payload] = match &write.value {
+        WriteValue::Null => return vec![row(0, None)],
+        WriteValue::One(payload) => return vec![row(0, Some(Cow::Borrowed(payload)))],
+        WriteValue::Items(items) if items.is_empty() => return vec![row(1, None)],
+        WriteValue::Items(items) => items,
         WriteValue::Delta(delta) => {
-            let mut rows = vec![row(-1, Some(Cow::Owned(references::header(delta))))];
-            rows.extend(all(&delta.items));
-            rows
+            rows.push(row(-1, Some(Cow::Owned(references::header(delta)))));
+            &delta.items
         }
-    }
+    };
+    rows.extend((1..).zip(items).map(|(part, payload)| row(part, Some(Cow::Borrowed(payload)))));
+    rows
 }

@@ -319,7 +319,7 @@ fn items(
     let mut kept = std::collections::HashSet::new();
     backend.items(point, channel, ItemRange::All, &mut |row| {
         if row.ordinal == ordinal {
-            let op = ItemOp::Put(Data::New(row.to_payload()));
+            let op = ItemOp::Put(Data::New(row.payload.to_payload()));
             changes.push(ItemChange::new(row.position, op, row.task));
         }
         kept.insert(row.position);

@@ -185,9 +185,7 @@ fn base(
     }
     let point = CheckpointRef { thread: at.thread.clone(), namespace: of.namespace.clone(), checkpoint: of.checkpoint };
     let mut read = layout.initial();
-    each_item(thread, &point, &of.channel, |row| {
-        Ok(layout.load_item(&mut read, field, row.position, row.payload())?)
-    })?;
+    each_item(thread, &point, &of.channel, |row| Ok(layout.load_item(&mut read, field, row.position, row.payload)?))?;
     Ok(layout.list(&read, field).map(|list| DeltaBase { list, is_own }))
 }
 

@@ -115,7 +115,7 @@ impl<'a> Loader<'a> {
 
     /// Adds an item of a list channel; items come in order.
     pub(crate) fn item(&mut self, channel: u32, row: ItemRow<'_>) -> Result<(), RunError> {
-        let stored: PayloadRef<'_> = row.payload();
+        let stored: PayloadRef<'_> = row.payload;
         self.head.bytes += stored.data.len() + ITEM_OVERHEAD_BYTES;
         self.head.bytes += stored.index.and_then(|index| index.text).map_or(0, str::len);
         if self.graph.is_field(channel) {

@@ -167,7 +167,7 @@ fn submitted_batches_keep_their_order() {
     assert!(matches!(bench.store.submit(stale).wait(), Err(StoreError::Conflict { .. })));
     handles.iter().for_each(|handle| handle.wait().unwrap());
     assert_eq!(bench.store.head_id(&t, &Namespace::root()).unwrap(), head);
-    // Dropping waits for what was submitted.
+    // Dropping waits for the submitted batches.
     let last = one(&mut bench, &t, head, 1);
     let handle = bench.store.submit(last.clone());
     let path = bench.path();
@@ -189,7 +189,7 @@ fn two_handles_write_to_one_file() {
         let one_b = one(&mut bench, &b, head_b, n);
         second.commit(&one_b).unwrap();
         (head_a, head_b) = (one_a.head_after(), one_b.head_after());
-        // Both see what the other wrote, and a stale head is refused.
+        // Both see the rows of the other, and a stale head is refused.
         assert_eq!(second.head_id(&a, &Namespace::root()).unwrap(), head_a);
         let stale = one(&mut bench, &b, None, n);
         assert!(matches!(bench.store.commit(&stale), Err(StoreError::Conflict { .. })));
@@ -220,7 +220,7 @@ fn the_wal_is_copied_in_the_background() {
     for n in 0..60_u64 {
         head = Some(bench.add(&t, head, vec![value("x", n + 1, plain(&vec![n as u8; 600_000]))]));
     }
-    // Nothing but the background thread copies what is in the WAL.
+    // Only the background thread copies the WAL.
     let copied = || std::fs::metadata(bench.path()).unwrap().len() > 4 << 20;
     for _ in 0..1_000 {
         if copied() {

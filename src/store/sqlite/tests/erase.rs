@@ -1,4 +1,4 @@
-//! What an erasure leaves in the file: nothing.
+//! An erasure leaves no byte in the file.
 
 use super::*;
 use crate::store::StoreError;

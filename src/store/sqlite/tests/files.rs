@@ -1,4 +1,4 @@
-//! Opening: what is made, what is refused, and that nothing refused is changed.
+//! Opening creates or refuses a file, and a refused file is not changed.
 
 use super::*;
 use crate::store::StoreError;

@@ -74,7 +74,8 @@ impl Bench {
 pub(super) fn items(store: &SqliteBackend, at: &CheckpointRef, range: ItemRange) -> Vec<(u64, String)> {
     let mut items = Vec::new();
     let mut visit = |row: crate::store::record::ItemRow<'_>| {
-        let text = row.index.and_then(|index| index.text).map_or_else(|| format!("{:?}", row.data), str::to_owned);
+        let text = row.payload.index.and_then(|index| index.text);
+        let text = text.map_or_else(|| format!("{:?}", row.payload.data), str::to_owned);
         items.push((row.position, text));
         Ok(())
     };

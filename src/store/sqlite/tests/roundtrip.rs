@@ -101,7 +101,7 @@ fn a_checkpoint_with_everything_comes_back() {
 
     let mut back = Vec::new();
     let mut visit = |row: crate::store::record::ItemRow<'_>| {
-        back.push((row.position, row.ordinal, row.task, row.to_payload()));
+        back.push((row.position, row.ordinal, row.task, row.payload.to_payload()));
         Ok(())
     };
     bench.store.items(&at(&t, second.id), "messages", ItemRange::All, &mut visit).unwrap();
@@ -222,7 +222,7 @@ fn special_slots_are_replaced_and_others_keep_their_first_write() {
             (false, 6, WriteValue::Null),
         ]
     );
-    // The payloads that replaced writes left behind are no damage.
+    // The payloads of replaced writes are not reported as damage.
     assert_eq!(bench.check(), Vec::<String>::new());
     let conn = raw(&bench.path());
     assert!(conn.execute("DELETE FROM write WHERE idx = 0", []).unwrap_err().to_string().contains("append-only"));
