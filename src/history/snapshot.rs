@@ -9,8 +9,8 @@ use crate::base::value::decode_bytes;
 use crate::base::{CheckpointId, Codec, ListDelta, Map, Payload, PayloadRef, TaskId, Timestamp, Value, WriteValue};
 use crate::message::Message;
 use crate::store::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, Source, StateRecord, Store, StoreError,
-    WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, Source, StatePart, StateRecord, Store,
+    StoreError, WriteRecord,
 };
 
 use super::thread::Thread;
@@ -104,10 +104,27 @@ impl Snapshot {
     /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
     pub fn values(&self) -> Result<Map, StoreError> {
         let mut values = Map::new();
-        for channel in self.state()?.channels.into_iter().filter(holds_state) {
-            let value = self.value_of(&channel)?;
-            values.insert(channel.channel.to_string(), value);
-        }
+        let mut list: Option<(String, Vec<Value>)> = None;
+        self.store.backend().read_state(self.point(), &mut |part| {
+            let channel = match part {
+                StatePart::Channel(channel) => channel,
+                StatePart::Item(row) => {
+                    list.iter_mut().try_for_each(|(_, items)| item_value(row.payload).map(|item| items.push(item)))?;
+                    return Ok(true);
+                }
+            };
+            values.extend(list.take().map(|(name, items)| (name, Value::List(items))));
+            let shown = holds_state(channel);
+            match &channel.value {
+                ChannelValue::Items if shown => list = Some((channel.channel.to_string(), Vec::new())),
+                ChannelValue::Value(payload) if shown => {
+                    _ = values.insert(channel.channel.to_string(), plain_value(payload.as_ref())?);
+                }
+                _ => {}
+            }
+            Ok(shown)
+        })?;
+        values.extend(list.map(|(name, items)| (name, Value::List(items))));
         Ok(values)
     }
 
@@ -148,18 +165,17 @@ impl Snapshot {
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn blame(&self) -> Result<Vec<(Arc<str>, Blame)>, StoreError> {
         let state = self.state()?;
-        let oldest = state.channels.iter().map(|channel| channel.ordinal).min().unwrap_or(0);
-        let mut writers: HashMap<u64, Vec<String>> = HashMap::new();
-        let mut at = Some(self.clone());
-        while let Some(snapshot) = at.filter(|snapshot| snapshot.record.ordinal >= oldest) {
-            let parent = snapshot.parent()?;
-            let names = parent.iter().flat_map(|parent| parent.next().map(str::to_owned).collect::<Vec<_>>());
-            writers.insert(snapshot.record.ordinal, names.collect());
-            at = parent;
-        }
+        // The tasks that wrote a version are those of the parent of its checkpoint.
+        let mut parents: Vec<u64> =
+            state.channels.iter().filter_map(|channel| channel.ordinal.checked_sub(1)).collect();
+        parents.sort_unstable();
+        parents.dedup();
+        let records = self.store.backend().ancestors(self.point(), &parents)?;
+        let writers: HashMap<u64, Option<CheckpointRecord>> = parents.into_iter().zip(records).collect();
         let blame = |channel: ChannelRecord| {
-            let names = writers.get(&channel.ordinal);
-            let node = channel.task.and_then(|task| names?.get(task as usize).cloned());
+            let parent = channel.ordinal.checked_sub(1).and_then(|parent| writers.get(&parent)?.as_ref());
+            let task = channel.task.and_then(|task| parent?.tasks.get(task as usize));
+            let node = task.map(|task| task.name.to_string());
             (channel.channel, Blame { node, ordinal: channel.ordinal, version: channel.version })
         };
         Ok(state.channels.into_iter().filter(holds_state).map(blame).collect())

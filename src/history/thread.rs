@@ -133,16 +133,17 @@ impl Thread {
         let back = match point {
             "" | "@" => Some(0),
             _ => match point.strip_prefix('~') {
-                Some(back) => Some(back.parse::<usize>().map_err(|_| not_found())?),
+                Some(back) => Some(back.parse::<u64>().map_err(|_| not_found())?),
                 None => None,
             },
         };
         if let Some(back) = back {
-            let mut at = head;
-            for _ in 0..back {
-                at = at.parent()?.ok_or_else(not_found)?;
+            let ordinal = head.record().ordinal.checked_sub(back).ok_or_else(not_found)?;
+            if back == 0 {
+                return Ok(head);
             }
-            return Ok(at);
+            let found = self.store.backend().ancestors(head.point(), &[ordinal])?.pop().flatten();
+            return Ok(Snapshot::new(self.store.clone(), found.ok_or_else(not_found)?));
         }
         let mut found = self.store.backend().checkpoints_by_prefix(&self.id, point, 9)?;
         if !self.namespace.is_root() {
