@@ -8,6 +8,7 @@ use annals_pydantic_ai::{
     DateTime, HistoryError, ModelMessage, ModelRequest, ModelResponse, RequestPart, ResponsePart, RunHistory as _,
     TextPart, UserPromptPart, dump,
 };
+use macro_rules_attribute::apply;
 use proptest::prelude::*;
 
 use crate::places::place;
@@ -29,7 +30,7 @@ fn at() -> DateTime {
 }
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
 fn say(message: Message) -> ChatUpdate {
@@ -61,7 +62,7 @@ fn said(history: &[ModelMessage]) -> Vec<String> {
     history.iter().map(one).collect()
 }
 
-#[test]
+#[apply(each_backend)]
 fn each_turn_tells_what_it_added_under_both_drivers() {
     let (graph, thread) = (counting(), thread());
     for turn in 0..4 {
@@ -90,7 +91,7 @@ fn each_turn_tells_what_it_added_under_both_drivers() {
     assert_eq!(said(&alone.new_messages("messages").unwrap()), ["no store", "1 seen"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_dynamic_graph_tells_the_same() {
     let schema = DynSchema::new().messages("messages").append("forms").last("n").build();
     let graph = StateGraph::with_schema(schema)
@@ -124,7 +125,7 @@ fn a_dynamic_graph_tells_the_same() {
     );
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_list_of_requests_and_responses_is_told_as_it_is() {
     let respond = |_: &Chat| {
         let said = ResponsePart::from(TextPart::new("hello"));
@@ -164,7 +165,7 @@ fn tools() -> CompiledGraph<Chat> {
         .unwrap()
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_one_run_told_is_not_new_to_the_run_that_goes_on() {
     for answered_by_another_process in [false, true] {
         let (graph, thread) = (tools(), thread());
@@ -188,7 +189,7 @@ fn what_one_run_told_is_not_new_to_the_run_that_goes_on() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_change_that_came_with_an_answer_is_told_once() {
     let ask_twice = |_: &Chat, ctx: &Context| {
         let (first, second) = (ctx.interrupt("1")?, ctx.interrupt("2")?);
@@ -202,7 +203,7 @@ fn a_change_that_came_with_an_answer_is_told_once() {
     assert_eq!(texts(&graph.invoke(&thread, answer("b")).unwrap()), ["note b", "a b"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn messages_that_are_replaced_or_kept_are_not_new() {
     let edit = |chat: &Chat| {
         let kept = chat.messages.last().cloned();
@@ -222,7 +223,7 @@ fn messages_that_are_replaced_or_kept_are_not_new() {
     assert_eq!(run(2), [""; 0]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn items_that_an_overwrite_keeps_are_not_new() {
     let edit = |chat: &Chat| {
         let kept = chat.lines.iter().skip(1).cloned().chain(["new".to_owned()]);
@@ -237,7 +238,7 @@ fn items_that_an_overwrite_keeps_are_not_new() {
     assert_eq!(*done.new_items::<String>("lines").unwrap(), [std::sync::Arc::new("new".to_owned())]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_run_on_an_old_checkpoint_tells_what_it_added_to_that() {
     let (graph, thread) = (counting(), thread());
     graph.invoke(&thread, say(Message::human("one"))).unwrap();
@@ -258,7 +259,7 @@ fn a_run_on_an_old_checkpoint_tells_what_it_added_to_that() {
     assert_eq!(texts(&done), ["b"], "what the failed run had stored is not new");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_run_that_is_repeated_with_its_key_tells_what_it_added_the_first_time() {
     let (graph, thread) = (counting(), thread());
     graph.invoke(&thread, say(Message::human("before"))).unwrap();

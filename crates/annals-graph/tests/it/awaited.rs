@@ -13,11 +13,12 @@ use annals_graph::block_on;
 use annals_graph::graph::{CachePolicy, Entry, Entrypoint, Final, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
+use macro_rules_attribute::apply;
 
 use crate::places::place;
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
 /// Waits until so many wait here.
@@ -65,7 +66,7 @@ async fn borrows(n: i64, context: &Context) -> NodeResult<String> {
     Ok(format!("{} {n}", context.node()))
 }
 
-#[test]
+#[apply(each_backend)]
 fn every_form_of_task_runs_under_both_drivers() {
     let (plain, borrows) = (Task::new("plain", plain), Task::new("borrows", borrows));
     let owns = Task::new("owns", |n: i64, context: Context| async move { Ok(format!("{} {n}", context.node())) });
@@ -102,7 +103,7 @@ fn every_form_of_task_runs_under_both_drivers() {
     assert!(thread.store().check().unwrap().problems.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn awaited_tasks_go_on_together_on_the_one_thread_of_their_run() {
     let meeting = Meeting::of(4);
     let here = std::thread::current().id();
@@ -132,7 +133,7 @@ fn awaited_tasks_go_on_together_on_the_one_thread_of_their_run() {
     assert_eq!(done.value(), Some(&vec![3, 1]));
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_blocking_task_stalls_neither_its_awaiting_caller_nor_the_executor() {
     for tasks in [1, usize::MAX] {
         let (sender, receiver) = mpsc::channel::<i64>();
@@ -167,7 +168,7 @@ fn a_blocking_task_stalls_neither_its_awaiting_caller_nor_the_executor() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_awaited_result_is_kept_over_a_question() {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
@@ -196,7 +197,7 @@ fn an_awaited_result_is_kept_over_a_question() {
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_run_that_is_dropped_drops_its_tasks() {
     let held = Arc::new(());
     let inner = Arc::clone(&held);
@@ -239,7 +240,7 @@ fn quick() -> RetryPolicy {
     RetryPolicy::new().initial_interval(Duration::from_micros(10)).jitter(false)
 }
 
-#[test]
+#[apply(each_backend)]
 fn another_attempt_keeps_its_answers_and_makes_calls_of_its_own() {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
@@ -296,7 +297,7 @@ fn a_task_without_a_policy_takes_that_of_its_entrypoint_and_a_panic_is_not_tried
     assert_eq!(tries, 1);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_cached_task_runs_once_for_an_input_whoever_calls_it() {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
@@ -305,7 +306,7 @@ fn a_cached_task_runs_once_for_an_input_whoever_calls_it() {
         async move { Ok((of.len(), counted.fetch_add(1, Ordering::SeqCst))) }
     })
     .cache_policy(CachePolicy::new());
-    let store = place(module_path!());
+    let store = place();
     let make = |name: &str| {
         let count = count.clone();
         Entrypoint::new(name, move |of: Map, context: Context| {

@@ -8,6 +8,7 @@ use annals_graph::graph::{CachePolicy, NodeDefaults, Own, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
 use annals_graph::{RunError, block_on};
+use macro_rules_attribute::apply;
 
 use crate::functional::Log;
 use crate::kv::Hand;
@@ -45,9 +46,9 @@ fn one(log: &Log, policy: CachePolicy) -> StateGraph<Work> {
     StateGraph::<Work>::new().name("one").node_with("one", node, cached(policy)).edge(START, "one")
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_a_node_wrote_and_where_it_led_is_known_on_another_thread() {
-    let (log, store) = (Log::default(), place(module_path!()));
+    let (log, store) = (Log::default(), place());
     let (first, worker) = (log.clone(), log.clone());
     let graph = StateGraph::<Work>::new()
         .node_with(
@@ -121,9 +122,9 @@ fn an_entry_counts_for_its_input_until_it_expires_or_is_cleared() {
     assert_eq!(without.clear_cache(["one"]).unwrap_err().to_string(), RunError::NoCache.to_string());
 }
 
-#[test]
+#[apply(each_backend)]
 fn graphs_of_another_shape_or_function_have_entries_of_their_own() {
-    let (log, store) = (Log::default(), place(module_path!()));
+    let (log, store) = (Log::default(), place());
     let run = |graph: StateGraph<Work>| {
         let done = graph.cache(&store.cache()).compile().unwrap().invoke((), Work::update().n(1)).unwrap();
         (done.state().lines.to_vec(), log.take().len())
@@ -174,7 +175,7 @@ fn of_another_function(_: &Work) -> NodeResult<WorkUpdate> {
     Ok(lines("other"))
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_graph_inside_uses_the_cache_around_it_unless_it_has_its_own() {
     let log = Log::default();
     let around = |own: Option<&Store>, outer: &Store| {
@@ -193,7 +194,7 @@ fn a_graph_inside_uses_the_cache_around_it_unless_it_has_its_own() {
             .compile()
             .unwrap()
     };
-    let (outer, own) = (place(module_path!()), Store::memory());
+    let (outer, own) = (place(), Store::memory());
     let run = |graph: &CompiledGraph<Work>| {
         graph.invoke(&outer.thread("t").unwrap(), Work::update().n(1)).unwrap();
         log.take().len()
@@ -203,9 +204,9 @@ fn a_graph_inside_uses_the_cache_around_it_unless_it_has_its_own() {
     assert_eq!(run(&around(None, &outer)), 0);
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_answered_question_and_another_attempt_are_kept_as_one_result() {
-    let (log, store) = (Log::default(), place(module_path!()));
+    let (log, store) = (Log::default(), place());
     let inner = log.clone();
     let node = move |_: &Work, context: &Context| {
         inner.add(format!("attempt {}", context.attempt()));
@@ -234,9 +235,9 @@ fn an_answered_question_and_another_attempt_are_kept_as_one_result() {
     assert_eq!(log.take(), [""; 0]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_key_that_panics_fails_the_run_and_leaves_the_thread_usable() {
-    let (log, store) = (Log::default(), place(module_path!()));
+    let (log, store) = (Log::default(), place());
     let policy = CachePolicy::new().key(|input| match input.get("n").and_then(Value::as_int) {
         Some(0) => panic!("no key for nothing"),
         _ => "some",

@@ -13,13 +13,14 @@ use annals_graph::prelude::*;
 use annals_graph::task::Cancelled;
 use annals_graph::task::{RunControl, Task};
 use annals_graph::{RunError, block_on};
+use macro_rules_attribute::apply;
 
 use crate::lines::{self, EVERY_WAY, Log, LogUpdate, line, start};
 use crate::places::{new_thread, same_after_reload};
 
 /// A new thread.
 fn thread() -> Thread {
-    new_thread(module_path!())
+    new_thread()
 }
 
 /// Counts what was dropped.
@@ -89,7 +90,7 @@ fn run_on(
     lines::run_on(driver, graph.run(thread).context(value).durability(durability), input)
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_cancelled_run_drops_what_waits_keeps_what_has_ended_and_goes_on_where_it_was() {
     for (driver, durability) in EVERY_WAY {
         let (drops, ended) = (Drops::default(), Drops::default());
@@ -128,7 +129,7 @@ fn a_cancelled_run_drops_what_waits_keeps_what_has_ended_and_goes_on_where_it_wa
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_run_is_cancelled_from_outside_while_all_of_its_nodes_wait() {
     for (driver, durability) in EVERY_WAY {
         let drops = Drops::default();
@@ -162,7 +163,7 @@ fn a_run_is_cancelled_from_outside_while_all_of_its_nodes_wait() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn no_other_task_starts_and_none_is_tried_again_or_handled() {
     for (driver, durability) in EVERY_WAY {
         let runs = Arc::new(Mutex::new(Vec::new()));
@@ -201,7 +202,7 @@ fn no_other_task_starts_and_none_is_tried_again_or_handled() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_pause_before_another_attempt_ends_when_the_run_is_cancelled() {
     for (driver, durability) in EVERY_WAY {
         let (control, failed) = (RunControl::new(), Drops::default());
@@ -233,7 +234,7 @@ fn a_pause_before_another_attempt_ends_when_the_run_is_cancelled() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_graph_inside_is_cancelled_with_the_run_and_goes_on_where_it_was() {
     for (driver, durability) in EVERY_WAY {
         let (drops, once) = (Drops::default(), Drops::default());
@@ -277,7 +278,7 @@ fn a_graph_inside_is_cancelled_with_the_run_and_goes_on_where_it_was() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn tasks_are_not_called_any_more_and_finished_ones_keep_their_results() {
     for (driver, durability) in EVERY_WAY {
         let runs = Drops::default();
@@ -306,7 +307,7 @@ fn tasks_are_not_called_any_more_and_finished_ones_keep_their_results() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_async_task_that_waits_is_dropped_with_its_run() {
     for (driver, durability) in EVERY_WAY {
         let drops = Drops::default();
@@ -335,7 +336,7 @@ fn an_async_task_that_waits_is_dropped_with_its_run() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_node_that_stops_because_of_the_cancel_has_not_failed_and_one_that_says_so_by_itself_has() {
     for (driver, durability) in EVERY_WAY {
         let stops = |_: &Log, context: &Context| {
@@ -377,7 +378,7 @@ fn two_steps(drops: &Drops) -> CompiledGraph<Log> {
         .unwrap()
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_thread_goes_on_at_once_after_the_future_of_its_run_was_dropped() {
     for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
         for polls in 0..12 {
@@ -411,7 +412,7 @@ fn a_thread_goes_on_at_once_after_the_future_of_its_run_was_dropped() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_thread_goes_on_at_once_after_its_stream_was_abandoned() {
     for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
         for read in 0..3 {
@@ -443,7 +444,7 @@ fn a_thread_goes_on_at_once_after_its_stream_was_abandoned() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_node_on_a_thread_is_told_that_its_run_was_dropped() {
     let (told, tells) = std::sync::mpsc::channel();
     let (begun, begins) = std::sync::mpsc::channel();
@@ -474,7 +475,7 @@ fn a_node_on_a_thread_is_told_that_its_run_was_dropped() {
     assert_eq!(graph.get_state(&thread).unwrap().next, ["works"], "what it returned is dropped");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_stream_ends_with_the_cancel_and_says_so() {
     let drops = Drops::default();
     let graph = StateGraph::<Log>::new()

@@ -6,6 +6,7 @@ use annals::state::StateError;
 use annals_graph::graph::Own;
 use annals_graph::prelude::*;
 use annals_graph::{ErrorKind, RunError};
+use macro_rules_attribute::apply;
 
 use crate::places::place;
 
@@ -53,7 +54,7 @@ struct All {
 }
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
 /// A graph of nodes that run one after another.
@@ -83,7 +84,7 @@ fn again(graph: &CompiledGraph<All>, thread: &Thread) -> All {
     graph.get_state(thread).unwrap().values.as_ref().clone()
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_lasts_for_one_superstep_is_gone_after_it() {
     let graph = chain(vec![
         |_| Ok(All::update().any(1).once(2).words(["a".into()]).all_words(["a".into()])),
@@ -101,7 +102,7 @@ fn what_lasts_for_one_superstep_is_gone_after_it() {
     assert_eq!(again(&graph, &thread), *done.state());
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_reducer_that_starts_empty_takes_the_first_write_as_it_is() {
     let graph = chain(vec![|_| Ok(All::update().longest("bb").total(2)), |_| Ok(All::update().longest("a").total(3))]);
     let thread = thread();
@@ -110,7 +111,7 @@ fn a_reducer_that_starts_empty_takes_the_first_write_as_it_is() {
     assert_eq!((state.longest.as_str(), state.total), ("bb", 5));
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_overwrite_replaces_reducers_lists_and_messages_and_is_stored() {
     let graph = chain(vec![
         |_| Ok(All::update().total(5).lines(["a".into(), "b".into()]).messages([Message::human("old")])),
@@ -146,7 +147,7 @@ fn an_overwrite_hides_its_siblings_and_is_alone() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn guards_refuse_two_writes_without_a_code_and_last_values_with_one() {
     let thread = thread();
     let guarded = abreast(vec![|_| Ok(All::update().once(1)), |_| Ok(All::update().once(2))]);
@@ -166,7 +167,7 @@ fn guards_refuse_two_writes_without_a_code_and_last_values_with_one() {
     assert_eq!(again(&loose, &thread).loose, None, "it is not stored");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_reducer_that_panics_fails_the_run_and_not_the_store() {
     let graph = chain(vec![|_| Ok(All::update().bad(1).total(1))]);
     let thread = thread();
@@ -192,7 +193,7 @@ fn managed_values_tell_how_far_the_run_may_go() {
     assert_eq!(done.state().lines.to_vec(), ["3 false", "2 false", "1 true"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn deferred_nodes_wait_also_over_a_restart() {
     let log = |name: &'static str| move |_: &DynState| Ok(DynUpdate::new().set("log", name));
     let graph = || {
@@ -226,7 +227,7 @@ fn deferred_nodes_wait_also_over_a_restart() {
     assert!(graph().get_state(&thread).unwrap().next.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_dynamic_state_tells_null_from_nothing_and_shows_writes_as_they_were_made() {
     let schema = || DynSchema::new().last("x").last("y").append("l").topic("t", true).messages("m");
     let graph = StateGraph::with_schema(schema().build())
@@ -253,7 +254,7 @@ fn a_dynamic_state_tells_null_from_nothing_and_shows_writes_as_they_were_made() 
     assert_eq!(result["m"].get("content"), Some(&Value::from("hi")));
 }
 
-#[test]
+#[apply(each_backend)]
 fn schemas_say_what_goes_in_and_out_and_what_a_node_reads() {
     let schema = DynSchema::new().last("x").last("y").last("z").last("p").private().build();
     let graph = StateGraph::with_schema(schema)
@@ -301,7 +302,7 @@ fn problems_with_schemas_are_found_when_compiling() {
     assert!(problems(reserved).contains("2 reasons"));
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_state_can_be_one_value() {
     let sum = |old: Value, new: Value| Ok(Value::from(old.as_int().unwrap_or(0) + new.as_int().unwrap_or(0)));
     let graph = StateGraph::with_schema(DynSchema::new().reduce_from("__root__", 0, sum).build())
@@ -323,7 +324,7 @@ struct Narrow {
     n: i64,
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_stored_value_of_another_type_names_channel_and_types_and_the_others_stay_readable() {
     let thread = thread();
     chain(vec![|_| Ok(All::update().total(41).n(7))]).invoke(&thread, All::update()).unwrap();
@@ -365,7 +366,7 @@ struct Answered {
     lines: List<String>,
 }
 
-#[test]
+#[apply(each_backend)]
 fn parts_of_a_state_are_inputs_outputs_and_updates() {
     let graph = StateGraph::<All>::new()
         .node("ask", |asked: &Asked, ctx: &Context| {

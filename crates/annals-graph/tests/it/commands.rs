@@ -6,6 +6,7 @@ use annals_graph::Durability;
 use annals_graph::prelude::*;
 use annals_graph::task::Interrupt;
 use annals_graph::{ResumeProblem, RunError};
+use macro_rules_attribute::apply;
 
 use crate::places::{place, same_after_reload};
 
@@ -28,7 +29,7 @@ fn lines(state: &Log) -> Vec<String> {
 }
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
 fn node(name: &'static str) -> impl Fn(&Log) -> NodeResult<LogUpdate> {
@@ -56,7 +57,7 @@ fn answers<const N: usize>(given: [(&Interrupt, &str); N]) -> Command {
     Command::resume(Value::Map(map.collect()))
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_command_starts_a_new_thread_as_its_input() {
     let (graph, thread) = (chain(), thread());
     let command = Command::update(line("u")).and_goto("b");
@@ -75,7 +76,7 @@ fn a_command_starts_a_new_thread_as_its_input() {
     assert!(matches!(error.as_run(), Some(RunError::NoStore)), "{error}");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_command_that_waits_as_input_survives_a_crash() {
     let graph = StateGraph::<Log>::new()
         .node("a", node("a"))
@@ -94,7 +95,7 @@ fn a_command_that_waits_as_input_survives_a_crash() {
     assert_eq!(lines(done.state()), ["u", "v", "u", "v", "a", "b"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_answer_is_for_the_superstep_that_asked() {
     let graph = StateGraph::<Log>::new()
         .node("a", node("a"))
@@ -111,7 +112,7 @@ fn an_answer_is_for_the_superstep_that_asked() {
     assert_eq!(lines(graph.invoke(&thread, Command::resume("now")).unwrap().state()), ["a", "p: now"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn strict_answers_must_fit_open_questions() {
     let (graph, thread) = (asking(), thread());
     let asked = graph.invoke(&thread, Log::update()).unwrap();
@@ -129,7 +130,7 @@ fn strict_answers_must_fit_open_questions() {
     assert_eq!(lines(done.state()), ["k", "p: 1", "q: 2"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_node_whose_conditional_edge_failed_has_ended() {
     let graph = StateGraph::<Log>::new()
         .node("a", node("a"))
@@ -148,7 +149,7 @@ fn a_node_whose_conditional_edge_failed_has_ended() {
     assert_eq!(lines(graph.invoke(&thread, Input::Continue).unwrap().state()), ["a", "b"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_lasts_for_one_run_is_not_stored_with_a_send() {
     let graph = StateGraph::<Log>::new()
         .branch(START, |_: &Log| {
@@ -167,7 +168,7 @@ fn what_lasts_for_one_run_is_not_stored_with_a_send() {
     assert_eq!(lines(graph.invoke(&thread, Command::resume("go")).unwrap().state()), ["secret \"\""]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_run_that_is_saved_when_it_ends_makes_one_checkpoint() {
     let graph = StateGraph::<Log>::new()
         .node("a", |_: &Log| Ok(line("a").messages([Message::human("hi").with_id("1"), Message::ai("x").with_id("2")])))
@@ -210,7 +211,7 @@ fn a_run_that_is_saved_when_it_ends_makes_one_checkpoint() {
     same_after_reload(&graph, &thread);
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_ended_of_a_run_that_failed_is_saved_when_it_ends() {
     let failing = |_: &Log| -> NodeResult<LogUpdate> { Err("down".into()) };
     let graph = StateGraph::<Log>::new().node("a", node("a")).node("k", node("k")).node("f", failing);
@@ -229,7 +230,7 @@ fn what_ended_of_a_run_that_failed_is_saved_when_it_ends() {
     assert!(thread.store().check().unwrap().problems.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_lasts_for_one_superstep_is_gone_when_a_task_of_the_next_has_ended() {
     let schema = DynSchema::new().append("lines").any("any").ephemeral("once", true).last("n").build();
     let ended = |text: &'static str| move |_: &DynState| Ok(DynUpdate::new().set("lines", text));
@@ -275,7 +276,7 @@ fn written(outcome: &Outcome<Ab>) -> (&str, &str) {
     (&state.a, &state.b)
 }
 
-#[test]
+#[apply(each_backend)]
 fn the_update_of_another_state_goes_to_the_channels_of_the_same_names() {
     let graph = StateGraph::<Ab>::new()
         .node("n", |_: &Ab| Ok(Command::update(Ba::update().a("for a").lines(["l".to_string()]))))
@@ -313,7 +314,7 @@ fn the_update_of_another_state_goes_to_the_channels_of_the_same_names() {
     assert!(error.to_string().contains("no channel \"a\""), "{error}");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_dynamic_update_fits_a_typed_graph_by_name() {
     let graph = StateGraph::<Ab>::new()
         .node("n", |_: &Ab| Ok((Command::goto_all([END]), DynUpdate::from([("b", "from the node")]))))
@@ -327,7 +328,7 @@ fn a_dynamic_update_fits_a_typed_graph_by_name() {
     assert_eq!(graph.get_state(&thread).unwrap().values.a, "edited");
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_unknown_channel_is_an_error_that_writes_nothing_unless_the_update_is_lenient() {
     let graph = StateGraph::with_schema(DynSchema::new().last("n").build())
         .node("n", |state: &DynState| {

@@ -4,6 +4,7 @@ use annals_graph::Durability;
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
 use annals_graph::task::RunControl;
+use macro_rules_attribute::apply;
 
 use crate::places::place;
 
@@ -18,7 +19,7 @@ struct Work {
 const DURABILITIES: [Durability; 3] = [Durability::Sync, Durability::Async, Durability::Exit];
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
 fn input() -> WorkUpdate {
@@ -45,7 +46,7 @@ fn two_steps(persistence: Persistence) -> CompiledGraph<Work> {
         .unwrap()
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_run_that_is_drained_before_its_first_step_keeps_its_input() {
     let branched = StateGraph::<Work>::new()
         .node("one", work("one"))
@@ -71,7 +72,7 @@ fn a_run_that_is_drained_before_its_first_step_keeps_its_input() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_subgraph_beside_a_task_that_drains_the_run_keeps_its_input() {
     for persistence in [Persistence::PerInvocation, Persistence::PerThread, Persistence::Stateless] {
         let graph = StateGraph::<Work>::new()
@@ -98,7 +99,7 @@ fn a_subgraph_beside_a_task_that_drains_the_run_keeps_its_input() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_subgraph_that_is_sent_an_argument_keeps_it_when_the_run_is_drained() {
     let graph = StateGraph::<Work>::new()
         .node("sends", |_: &Work, _: &Context| {

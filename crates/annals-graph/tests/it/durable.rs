@@ -10,9 +10,10 @@ use annals_graph::Durability;
 use annals_graph::RunError;
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
+use macro_rules_attribute::apply;
 
 use crate::lines::{Log, line};
-use crate::places::{place, place_with};
+use crate::places::{in_a_file, place, place_with};
 
 /// A clock that the test sets, in seconds.
 #[derive(Clone, Default)]
@@ -36,7 +37,7 @@ fn at(seconds: i64) -> Timestamp {
 
 fn timed() -> (Hands, Store) {
     let hands = Hands::default();
-    (hands.clone(), place_with(module_path!(), OpenOptions::new().clock(hands)))
+    (hands.clone(), place_with(OpenOptions::new().clock(hands)))
 }
 
 /// Who sleeps, and until which second.
@@ -45,9 +46,9 @@ fn sleepers(store: &Store) -> Vec<(String, i64)> {
     timers.iter().map(|timer| (timer.point.thread.to_string(), timer.wake_at.as_micros() / 1_000_000)).collect()
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_deleted_thread_is_gone_and_its_forks_hold_it() {
-    let store = place(module_path!());
+    let store = place();
     let ask = |_: &Log, ctx: &Context| Ok(line(ctx.interrupt("?")?.as_str().unwrap_or_default()));
     let graph = StateGraph::<Log>::new().node("ask", ask).edge(START, "ask").compile().unwrap();
     let (thread, other) = (store.thread("t").unwrap(), store.thread("other").unwrap());
@@ -79,7 +80,7 @@ fn one<M>(name: &str, node: impl annals_graph::graph::IntoNode<Log, M>) -> Compi
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-#[test]
+#[apply(each_backend)]
 fn a_task_sleeps_over_a_restart_until_its_moment() {
     let (hands, store) = timed();
     hands.set(100);
@@ -94,9 +95,9 @@ fn a_task_sleeps_over_a_restart_until_its_moment() {
     let asked = graph.get_state(&thread).unwrap().interrupts;
     assert_eq!((asked[0].wake_at, &asked[0].value), (Some(at(3_700)), &Value::Null));
 
-    let store = if module_path!().ends_with("in_a_file") {
+    let store = if in_a_file() {
         drop((thread, store));
-        place_with(module_path!(), OpenOptions::new().clock(hands.clone()))
+        place_with(OpenOptions::new().clock(hands.clone()))
     } else {
         store
     };
@@ -118,7 +119,7 @@ fn a_task_sleeps_over_a_restart_until_its_moment() {
     assert!(store.check().unwrap().problems.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_answer_before_a_sleep_is_not_that_to_the_question_after_it() {
     let (hands, store) = timed();
     let graph = one("talk", |_: &Log, ctx: &Context| {
@@ -140,7 +141,7 @@ fn an_answer_before_a_sleep_is_not_that_to_the_question_after_it() {
     assert_eq!(done.state().lines.to_vec(), ["one", "two"], "a sleep that is over stays so, whatever the clock says");
 }
 
-#[test]
+#[apply(each_backend)]
 fn some_sleep_while_another_asks() {
     let (hands, store) = timed();
     let nap = |seconds: i64| {
@@ -170,7 +171,7 @@ fn some_sleep_while_another_asks() {
     assert!(sleepers(&store).is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn tasks_and_graphs_inside_sleep_as_well() {
     let (hands, store) = timed();
     let count = Arc::new(AtomicUsize::new(0));
@@ -202,7 +203,7 @@ fn tasks_and_graphs_inside_sleep_as_well() {
     assert_eq!((count.load(Ordering::SeqCst), sleepers(&store)), (2, Vec::new()), "each task ended once");
 }
 
-#[test]
+#[apply(each_backend)]
 fn timers_go_when_nobody_has_to_be_woken_any_more() {
     let (hands, store) = timed();
     let fails = Arc::new(AtomicUsize::new(1));
@@ -238,14 +239,14 @@ fn timers_go_when_nobody_has_to_be_woken_any_more() {
     assert!(store.check().unwrap().problems.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_moment_that_has_passed_is_not_waited_for() {
     let graph = one("nap", |_: &Log, ctx: &Context| {
         ctx.sleep_until(at(1))?;
         ctx.sleep_for(Duration::ZERO)?;
         Ok(line("awake"))
     });
-    let store = place(module_path!());
+    let store = place();
     assert!(graph.invoke(&store.thread("t").unwrap(), Log::update()).unwrap().is_done());
     assert!(graph.invoke((), Log::update()).unwrap().is_done());
     let forever = one("nap", |_: &Log, ctx: &Context| Ok(ctx.sleep_for(Duration::MAX).map(|()| Log::update())?));
@@ -273,9 +274,9 @@ fn lines(outcome: &Outcome<Log>) -> Vec<String> {
     outcome.state().lines.to_vec()
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_run_with_a_key_runs_once() {
-    let store = place(module_path!());
+    let store = place();
     let count = Arc::new(AtomicUsize::new(0));
     let graph = counted(&count, 0);
     let (thread, other) = (store.thread("t").unwrap(), store.thread("other").unwrap());
@@ -299,9 +300,9 @@ fn a_run_with_a_key_runs_once() {
     assert!(store.check().unwrap().problems.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_run_with_a_key_goes_on_where_it_failed() {
-    let store = place(module_path!());
+    let store = place();
     let count = Arc::new(AtomicUsize::new(0));
     let graph = counted(&count, 2);
     let thread = store.thread("t").unwrap();
@@ -321,9 +322,9 @@ fn a_run_with_a_key_goes_on_where_it_failed() {
     assert_eq!((lines(&shown).len(), shown.is_done()), (5, false), "it stopped there, whoever went on");
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_answer_with_a_key_is_given_once() {
-    let store = place(module_path!());
+    let store = place();
     let ask = |_: &Log, ctx: &Context| {
         let first = ctx.interrupt("first?")?;
         let second = ctx.interrupt("second?")?;
@@ -352,9 +353,9 @@ fn an_answer_with_a_key_is_given_once() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_command_with_a_key_changes_the_state_once() {
-    let store = place(module_path!());
+    let store = place();
     let ask = |_: &Log, ctx: &Context| Ok(ctx.interrupt("?").map(|_| line("answered"))?);
     let (graph, thread) = (one("ask", ask), store.thread("t").unwrap());
     graph.invoke(&thread, line("start")).unwrap();
@@ -366,9 +367,9 @@ fn a_command_with_a_key_changes_the_state_once() {
     assert_eq!(lines(&done), ["start", "note", "answered"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_key_that_cannot_be_used_is_refused() {
-    let store = place(module_path!());
+    let store = place();
     let (graph, thread) = (counted(&Arc::default(), 0), store.thread("t").unwrap());
     let refused = |error: annals_graph::Error| match error.as_run() {
         Some(RunError::BadKey { reason }) => reason.clone(),
@@ -382,9 +383,9 @@ fn a_key_that_cannot_be_used_is_refused() {
     assert!(run(&"k".repeat(1_024)).unwrap().is_done());
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_answer_that_does_not_fit_is_refused_and_its_question_stays_open() {
-    let store = place(module_path!());
+    let store = place();
     let schema = serde_json::json!({"type": "string", "minLength": 2});
     let shown = Value::from(schema.clone());
     let ask = move |_: &Log, ctx: &Context| Ok(line(ctx.interrupt_with("?", schema.clone())?.as_str().unwrap_or("?")));

@@ -6,6 +6,7 @@ use annals_graph::graph::Own;
 use annals_graph::prelude::*;
 use annals_graph::{EditProblem, RunError};
 use annals_graph::{StateUpdate, UpdateAs};
+use macro_rules_attribute::apply;
 
 use crate::places::{place, same_after_reload};
 
@@ -28,7 +29,7 @@ fn lines(state: &Log) -> Vec<String> {
 }
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
 /// a -> b -> c
@@ -49,7 +50,7 @@ fn problem(error: annals_graph::Error) -> EditProblem {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_update_as_end_leaves_nothing_due_and_keeps_what_has_ended() {
     let graph = StateGraph::<Log>::new()
         .node("ask", |_: &Log, ctx: &Context| Ok(ctx.interrupt("?").map(|_| line("answered"))?))
@@ -69,7 +70,7 @@ fn an_update_as_end_leaves_nothing_due_and_keeps_what_has_ended() {
     same_after_reload(&graph, &thread);
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_update_as_input_waits_to_be_taken_and_what_was_due_stays_due() {
     let (graph, thread) = (chain(), thread());
     stopped_before_b(&graph, &thread);
@@ -86,7 +87,7 @@ fn an_update_as_input_waits_to_be_taken_and_what_was_due_stays_due() {
     assert!(thread.store().check().unwrap().problems.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_copy_stands_beside_its_original_and_can_be_updated_at_once() {
     let (graph, thread) = (chain(), thread());
     graph.invoke(&thread, Log::update().messages([Message::human("hi")])).unwrap();
@@ -110,7 +111,7 @@ fn a_copy_stands_beside_its_original_and_can_be_updated_at_once() {
     assert!(thread.store().check().unwrap().problems.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_copy_of_an_input_can_be_run_and_a_copy_in_bulk_copies_what_was_just_made() {
     let (graph, thread) = (chain(), thread());
     graph.invoke(&thread, Log::update().n(7)).unwrap();
@@ -133,7 +134,7 @@ fn a_copy_of_an_input_can_be_run_and_a_copy_in_bulk_copies_what_was_just_made() 
     assert_eq!(problem(nothing), EditProblem::NothingToCopy);
 }
 
-#[test]
+#[apply(each_backend)]
 fn updates_in_bulk_make_all_supersteps_or_none() {
     let (graph, thread) = (chain(), thread());
     stopped_before_b(&graph, &thread);
@@ -163,7 +164,7 @@ fn updates_in_bulk_make_all_supersteps_or_none() {
     assert_eq!(thread.head().unwrap(), before);
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_old_checkpoint_keeps_its_results_when_it_is_updated() {
     let (graph, thread) = (chain(), thread());
     stopped_before_b(&graph, &thread);
@@ -176,7 +177,7 @@ fn an_old_checkpoint_keeps_its_results_when_it_is_updated() {
     same_after_reload(&graph, &thread);
 }
 
-#[test]
+#[apply(each_backend)]
 fn the_node_that_wrote_last_is_found_or_asked_for() {
     let node = |name: &'static str| move |_: &Log| Ok(line(name));
     let graph = StateGraph::<Log>::new().node("a", node("a")).node("b", node("b")).node("c", node("c"));
@@ -191,7 +192,7 @@ fn the_node_that_wrote_last_is_found_or_asked_for() {
     assert!(matches!(ambiguous.as_run(), Some(RunError::AmbiguousUpdate { candidates }) if candidates.len() == 3));
 }
 
-#[test]
+#[apply(each_backend)]
 fn histories_are_filtered_without_reading_states() {
     let (graph, thread) = (chain(), thread());
     for user in ["ann", "bob"] {
@@ -213,7 +214,7 @@ fn histories_are_filtered_without_reading_states() {
     assert_eq!(alone[0].as_ref().unwrap().checkpoint, Some(second.id()));
 }
 
-#[test]
+#[apply(each_backend)]
 fn tasks_show_what_made_them_due_and_every_write() {
     let graph = StateGraph::<Log>::new()
         .node("split", |_: &Log| {
@@ -249,7 +250,7 @@ fn there_is_no_state_without_a_thread() {
     assert_eq!([shown.class(), listed.class(), updated.class()], ["ValueError"; 3]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_a_store_does_not_have_has_class_and_code() {
     let (graph, thread) = (chain(), thread());
     let of = |error: annals_graph::Error| (error.class(), error.code());

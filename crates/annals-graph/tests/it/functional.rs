@@ -9,11 +9,12 @@ use annals_graph::graph::NodeResult;
 use annals_graph::graph::{Entrypoint, Final, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
+use macro_rules_attribute::apply;
 
 use crate::places::place;
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
 /// What ran.
@@ -38,7 +39,7 @@ fn double(log: &Log) -> Task<i64, i64> {
     })
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_finished_task_is_not_run_again_after_a_question() {
     let (log, thread) = (Log::default(), thread());
     let (double, inner) = (double(&log), log.clone());
@@ -65,7 +66,7 @@ fn a_finished_task_is_not_run_again_after_a_question() {
     assert_eq!(thread.history().unwrap().count(), 2);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_failed_task_runs_again_and_the_finished_one_before_it_does_not() {
     let (log, thread, tries) = (Log::default(), thread(), Arc::new(AtomicUsize::new(0)));
     let double = double(&log);
@@ -86,7 +87,7 @@ fn a_failed_task_runs_again_and_the_finished_one_before_it_does_not() {
     assert_eq!(log.take(), Vec::<String>::new());
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_result_is_in_the_store_before_its_caller_goes_on() {
     let thread = thread();
     let (log, seen) = (Log::default(), thread.clone());
@@ -157,7 +158,7 @@ fn started_tasks_keep_to_the_concurrency_of_the_run() {
     assert!(most.load(Ordering::SeqCst) <= 3);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_task_nobody_waits_for_is_finished_with_the_superstep() {
     let (log, thread) = (Log::default(), thread());
     let double = double(&log);
@@ -171,7 +172,7 @@ fn a_task_nobody_waits_for_is_finished_with_the_superstep() {
     assert_eq!(log.take(), ["double 4"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_question_in_a_task_is_one_of_its_caller() {
     let (log, thread) = (Log::default(), thread());
     let inner = log.clone();
@@ -195,7 +196,7 @@ fn a_question_in_a_task_is_one_of_its_caller() {
     assert_eq!(log.take(), ["ask first", "ask first", "ask last", "ask last"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn tasks_that_ask_at_once_are_answered_one_after_another() {
     let ask = Task::new("ask", |name: String, context: &Context| {
         Ok(format!("{name} {}", context.interrupt(&*name)?.as_str().unwrap_or_default()))
@@ -231,7 +232,7 @@ fn tasks_that_ask_at_once_are_answered_one_after_another() {
     assert_eq!(done.value().map(String::as_str), Some("first by id, last by id"));
 }
 
-#[test]
+#[apply(each_backend)]
 fn tasks_of_nodes_keep_their_results_too() {
     #[derive(State, Clone, Default)]
     struct Sum {
@@ -254,7 +255,7 @@ fn tasks_of_nodes_keep_their_results_too() {
     assert_eq!(log.take(), ["double 5"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_is_kept_and_what_is_returned_can_be_set_from_outside() {
     let thread = thread();
     let graph = Entrypoint::new("count", |n: i64, context: &Context| {
@@ -293,7 +294,7 @@ fn updates_of_tasks_come_before_those_of_their_caller() {
     assert_eq!(names[600], ("all".to_string(), Value::from(600)));
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_task_that_panics_fails_and_a_bad_name_is_refused() {
     let broken = Task::new("broken", |n: i64| -> NodeResult<i64> { panic!("no {n}") });
     let graph = Entrypoint::new("all", move |n: i64, context: &Context| {
@@ -308,7 +309,7 @@ fn a_task_that_panics_fails_and_a_bad_name_is_refused() {
     assert_eq!(error.problems.len(), 1);
 }
 
-#[test]
+#[apply(each_backend)]
 fn the_next_run_finds_each_result_at_its_call_whatever_attempts_there_were() {
     let (thread, log) = (thread(), Log::default());
     let double = double(&log);

@@ -8,6 +8,7 @@ use annals_graph::Durability;
 use annals_graph::graph::{Own, Target};
 use annals_graph::prelude::*;
 use annals_graph::{ErrorKind, RunError};
+use macro_rules_attribute::apply;
 
 use crate::places::place;
 
@@ -33,10 +34,10 @@ fn log(text: &str) -> ChatUpdate {
 }
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
-#[test]
+#[apply(each_backend)]
 fn the_twenty_lines_work() {
     let graph = StateGraph::<Chat>::new()
         .node("answer", |_: &Chat, _: &Context| Ok(Chat::update().messages([Message::ai("hello")])))
@@ -57,7 +58,7 @@ fn the_twenty_lines_work() {
     assert!(thread.store().check().unwrap().problems.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_turn_writes_three_checkpoints_with_the_steps_of_the_reference() {
     let graph = StateGraph::<Chat>::new().node("x", |_: &Chat| Ok(log("x"))).edge(START, "x").compile().unwrap();
     let thread = thread();
@@ -75,7 +76,7 @@ fn a_turn_writes_three_checkpoints_with_the_steps_of_the_reference() {
     assert_eq!(values["log"], Value::from(vec!["x", "x"]));
 }
 
-#[test]
+#[apply(each_backend)]
 fn parallel_nodes_join_and_write_in_the_order_of_their_names() {
     let slow = |name: &'static str, ms| {
         move |_: &Chat| {
@@ -98,7 +99,7 @@ fn parallel_nodes_join_and_write_in_the_order_of_their_names() {
     assert_eq!(done.state().log, ["a", "b", "c", "saw 3"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn sends_run_once_each_and_after_the_nodes() {
     let graph = StateGraph::<Chat>::new()
         .node("src", |_: &Chat| Ok(log("src")))
@@ -118,7 +119,7 @@ fn sends_run_once_each_and_after_the_nodes() {
     assert_eq!(before.next().collect::<Vec<_>>(), ["w", "w", "w", "x"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_failed_node_runs_again_and_its_siblings_do_not() {
     let (ok_runs, bad_runs) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (ok, bad) = (Arc::clone(&ok_runs), Arc::clone(&bad_runs));
@@ -151,7 +152,7 @@ fn a_failed_node_runs_again_and_its_siblings_do_not() {
     assert_eq!((ok_runs.load(Ordering::Relaxed), bad_runs.load(Ordering::Relaxed)), (1, 2));
 }
 
-#[test]
+#[apply(each_backend)]
 fn interrupts_are_answered_in_order_and_by_id() {
     let graph = StateGraph::<Chat>::new()
         .node("ask", |_: &Chat, ctx: &Context| {
@@ -176,7 +177,7 @@ fn interrupts_are_answered_in_order_and_by_id() {
     assert!(done.is_done());
 }
 
-#[test]
+#[apply(each_backend)]
 fn two_open_questions_need_ids() {
     let ask = |_: &Chat, ctx: &Context| -> NodeResult<ChatUpdate> { Ok(log(ctx.interrupt("?")?.as_str().unwrap())) };
     let graph =
@@ -191,7 +192,7 @@ fn two_open_questions_need_ids() {
     assert_eq!(graph.invoke(&thread, Command::resume(answers)).unwrap().state().log, ["1", "2"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn replay_of_an_old_checkpoint_makes_a_branch_and_keeps_the_old_one() {
     let runs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&runs);
@@ -219,7 +220,7 @@ fn replay_of_an_old_checkpoint_makes_a_branch_and_keeps_the_old_one() {
     assert_eq!(graph.get_state(&thread).unwrap().values.log, ["x", "y1", "z"], "the newest is the head");
 }
 
-#[test]
+#[apply(each_backend)]
 fn the_oldest_checkpoint_can_be_replayed_with_its_input() {
     let graph =
         StateGraph::<Chat>::new().node("x", |s: &Chat| Ok(log(&s.n.to_string()))).edge(START, "x").compile().unwrap();
@@ -234,7 +235,7 @@ fn the_oldest_checkpoint_can_be_replayed_with_its_input() {
     assert_eq!((forked.state().n, forked.state().messages.len()), (7, 1));
 }
 
-#[test]
+#[apply(each_backend)]
 fn update_state_speaks_for_a_node() {
     let graph = StateGraph::<Chat>::new()
         .node("x", |_: &Chat| Ok(log("x")))
@@ -265,7 +266,7 @@ fn update_state_speaks_for_a_node() {
     assert!(thread.store().check().unwrap().problems.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn update_state_makes_a_thread() {
     let graph = StateGraph::<Chat>::new().node("x", |_: &Chat| Ok(log("x"))).edge(START, "x").compile().unwrap();
     let thread = thread();
@@ -278,7 +279,7 @@ fn update_state_makes_a_thread() {
     assert_eq!((done.state().n, done.state().messages.len()), (5, 2));
 }
 
-#[test]
+#[apply(each_backend)]
 fn messages_are_merged_by_id() {
     let graph = StateGraph::<Chat>::new().node("x", |_: &Chat| Ok(())).edge(START, "x").compile().unwrap();
     let thread = thread();
@@ -297,7 +298,7 @@ fn messages_are_merged_by_id() {
     assert!(thread.store().check().unwrap().problems.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_message_that_is_given_back_as_it_was_is_not_stored_again() {
     let all = |chat: &Chat| {
         let given = chat.messages.iter().cloned();
@@ -317,7 +318,7 @@ fn a_message_that_is_given_back_as_it_was_is_not_stored_again() {
     assert_eq!(written, 1);
 }
 
-#[test]
+#[apply(each_backend)]
 fn errors_say_what_is_now_true() {
     let two = |_: &Chat| -> NodeResult<ChatUpdate> { Ok(Chat::update().n(1)) };
     let graph =
@@ -342,7 +343,7 @@ fn errors_say_what_is_now_true() {
     assert!(error.is_user() && error.to_string().contains("oh"), "{error}");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_lost_race_is_a_conflict() {
     let thread = thread();
     let (inner_store, raced) = (thread.store().clone(), Arc::new(AtomicUsize::new(0)));
@@ -364,7 +365,7 @@ fn a_lost_race_is_a_conflict() {
     assert_eq!(plain.get_state(&thread).unwrap().values.log, ["fast"], "nothing of the loser's superstep is stored");
 }
 
-#[test]
+#[apply(each_backend)]
 fn streams_show_values_and_updates() {
     let graph = StateGraph::<Chat>::new()
         .node("x", |_: &Chat| Ok(log("x")))
@@ -386,7 +387,7 @@ fn streams_show_values_and_updates() {
     assert_eq!(seen, ["values 1 ", "x {\"log\":[\"x\"]}", "values 1 x", "y {\"log\":[\"y\"]}", "values 1 xy"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn commands_go_where_they_say() {
     let graph = StateGraph::<Chat>::new()
         .node("a", |_: &Chat| Ok(Command::update(log("a")).and_goto("c")))
@@ -401,7 +402,7 @@ fn commands_go_where_they_say() {
     assert_eq!(jumped.state().log, ["a", "c", "b"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_answer_by_id_is_kept_for_the_next_question() {
     let graph = StateGraph::<Chat>::new()
         .node("ask", |_: &Chat, ctx: &Context| {
@@ -424,7 +425,7 @@ fn an_answer_by_id_is_kept_for_the_next_question() {
     assert_eq!(done.state().log, ["a", "b"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_interrupted_superstep_shows_what_has_ended() {
     let graph = StateGraph::<Chat>::new()
         .node("ask", |_: &Chat, ctx: &Context| {
@@ -456,7 +457,7 @@ struct Passing {
     n: i64,
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_untracked_value_lasts_for_one_run() {
     let graph = StateGraph::<Passing>::new()
         .node("x", |s: &Passing| Ok(Passing::update().n(i64::from(s.secret.is_some()))))
@@ -469,7 +470,7 @@ fn an_untracked_value_lasts_for_one_run() {
     assert_eq!(graph.invoke(&thread, Passing::update().n(5)).unwrap().state().n, 0);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_head_kept_in_memory_is_only_for_the_graph_that_decoded_it() {
     let thread = thread();
     // Graphs come and go, so that one may lie where another was.

@@ -8,6 +8,7 @@ use annals_graph::graph::{Own, Persistence, Target};
 use annals_graph::prelude::*;
 use annals_graph::{Durability, IntoInput, TaskState};
 use annals_graph::{RunOn, StateSnapshot};
+use macro_rules_attribute::apply;
 
 use crate::places::place;
 
@@ -26,7 +27,7 @@ struct Work {
 }
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
 fn log(text: &str) -> NodeResult<WorkUpdate> {
@@ -65,7 +66,7 @@ fn shorts<M>(
     graph.run(on).subgraphs(true).stream(input, &[mode]).unwrap().map(short).collect()
 }
 
-#[test]
+#[apply(each_backend)]
 fn the_state_of_an_open_superstep_shows_nothing_that_lasts_for_one() {
     let graph = StateGraph::<Work>::new()
         .node("ask", ask)
@@ -83,7 +84,7 @@ fn the_state_of_an_open_superstep_shows_nothing_that_lasts_for_one() {
     assert_eq!((done.state().words.as_slice(), done.state().n), (["word".to_string()].as_slice(), 1));
 }
 
-#[test]
+#[apply(each_backend)]
 fn results_that_exclude_each_other_fail_a_run_that_waits_for_an_answer() {
     let graph = StateGraph::<Work>::new()
         .node("ask", ask)
@@ -109,7 +110,7 @@ fn results_that_exclude_each_other_fail_a_run_that_waits_for_an_answer() {
     assert_eq!(seen[3..], ["Invalid"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn nodes_that_a_fork_left_due_come_in_the_order_of_the_graph() {
     let graph = StateGraph::<Work>::new()
         .node("z", |_: &Work| log("z"))
@@ -132,7 +133,7 @@ fn nodes_that_a_fork_left_due_come_in_the_order_of_the_graph() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_task_that_fails_after_an_answer_shows_an_update_of_nothing() {
     let graph = StateGraph::<Work>::new()
         .node("ask", |_: &Work, context: &Context| -> NodeResult<WorkUpdate> {
@@ -149,7 +150,7 @@ fn a_task_that_fails_after_an_answer_shows_an_update_of_nothing() {
     assert_eq!(seen.len(), 2, "{seen:?}");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_run_that_is_saved_at_its_end_goes_on_from_what_was_saved() {
     let graph = StateGraph::<Work>::new()
         .node("one", |_: &Work| log("one"))
@@ -168,7 +169,7 @@ fn a_run_that_is_saved_at_its_end_goes_on_from_what_was_saved() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_lasts_for_one_run_is_gone_from_sends_that_wait() {
     let graph = StateGraph::<Work>::new()
         .node("fan", |_: &Work| Ok(()))
@@ -224,7 +225,7 @@ fn fail_once(context: &Context, calls: &AtomicUsize) -> NodeResult<()> {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_task_that_fails_keeps_its_answers() {
     for again in [Input::Continue, Input::Command(Command::resume("second"))] {
         let calls = AtomicUsize::new(0);
@@ -250,7 +251,7 @@ fn a_task_that_fails_keeps_its_answers() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_change_that_comes_with_an_answer_takes_the_place_of_an_earlier_answer() {
     let graph = StateGraph::<Work>::new()
         .node("ask", |_: &Work, context: &Context| {
@@ -275,7 +276,7 @@ fn a_change_that_comes_with_an_answer_takes_the_place_of_an_earlier_answer() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_new_input_drops_a_superstep_that_a_command_changed() {
     let graph = StateGraph::<Work>::new()
         .node("ends", |_: &Work| log("ends"))
@@ -300,7 +301,7 @@ fn a_new_input_drops_a_superstep_that_a_command_changed() {
     assert_eq!(listed.next, [START], "nor are they listed");
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_is_deferred_stays_so_when_a_new_input_drops_the_rest() {
     let last = NodeOptions::new().defer(true);
     let graph = StateGraph::<Work>::new()
@@ -319,7 +320,7 @@ fn what_is_deferred_stays_so_when_a_new_input_drops_the_rest() {
     assert_eq!(asked.state().log.to_vec(), ["one", "one"], "the deferred node still waits for the others");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_handler_that_runs_again_is_shown_to_start() {
     let handler = |_: &Work, _: &Context| log("handled");
     let graph = StateGraph::<Work>::new()
@@ -350,7 +351,7 @@ fn a_graph_inside_returns_what_it_showed_last() {
     assert_eq!(graph.invoke((), Work::update().n(1)).unwrap().state().words, ["word"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_graph_inside_that_ran_out_of_supersteps_begins_anew_if_runs_are_saved_at_their_end() {
     let inner = StateGraph::<Work>::new()
         .node("again", |_: &Work| log("again"))
@@ -368,7 +369,7 @@ fn a_graph_inside_that_ran_out_of_supersteps_begins_anew_if_runs_are_saved_at_th
     assert_eq!(inside.checkpoint, None);
 }
 
-#[test]
+#[apply(each_backend)]
 fn two_tasks_of_a_superstep_take_turns_with_a_graph_that_keeps_its_state() {
     let inner = StateGraph::<Work>::new()
         .node("count", |work: &Work| Ok(Work::update().n(work.n + 1)))
@@ -390,7 +391,7 @@ fn two_tasks_of_a_superstep_take_turns_with_a_graph_that_keeps_its_state() {
     assert_eq!(done.state().log.to_vec(), ["2", "1"], "the send runs first and writes last");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_graph_that_keeps_its_state_may_end_in_one_task_and_ask_in_the_next() {
     let inner = StateGraph::<Work>::new()
         .node("ask", |work: &Work, context: &Context| {

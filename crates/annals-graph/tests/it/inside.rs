@@ -3,6 +3,7 @@
 use annals_graph::Durability;
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
+use macro_rules_attribute::apply;
 
 use crate::places::place;
 
@@ -32,7 +33,7 @@ fn add(old: i64, new: i64) -> i64 {
 }
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
 fn around(inner: CompiledGraph<Inner>) -> CompiledGraph<Outer> {
@@ -45,7 +46,7 @@ fn around(inner: CompiledGraph<Inner>) -> CompiledGraph<Outer> {
         .unwrap()
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_graph_is_a_node_and_gives_back_the_channels_that_both_have() {
     let inner = StateGraph::<Inner>::new()
         .node("work", |s: &Inner| Ok(Inner::update().own(1).total(s.total + 5).topic(s.topic.to_uppercase())))
@@ -64,7 +65,7 @@ fn a_graph_is_a_node_and_gives_back_the_channels_that_both_have() {
     assert_eq!(without.state().total, 7);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_question_inside_is_the_runs_and_the_graph_inside_goes_on_where_it_was() {
     for persistence in [Persistence::PerInvocation, Persistence::PerThread] {
         let inner = StateGraph::<Inner>::new()
@@ -95,7 +96,7 @@ fn a_question_inside_is_the_runs_and_the_graph_inside_goes_on_where_it_was() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_node_calls_graphs_and_each_call_has_its_own_place() {
     let inner = StateGraph::<Inner>::new()
         .node("work", |s: &Inner| Ok(Inner::update().total(s.total * 2)))
@@ -119,7 +120,7 @@ fn a_node_calls_graphs_and_each_call_has_its_own_place() {
     assert!(namespaces[2].as_str().ends_with("|1"));
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_command_to_the_parent_is_the_nodes_own_there_and_nobodys_at_the_top() {
     let inner = StateGraph::<Inner>::new()
         .node("leave", |_: &Inner| Ok(Command::update(Outer::update().left("yes")).and_goto("last").to_parent()))
@@ -140,7 +141,7 @@ fn a_command_to_the_parent_is_the_nodes_own_there_and_nobodys_at_the_top() {
     assert_eq!(done.state().left, "yes last");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_drain_inside_stops_all_around_and_can_be_continued() {
     let inner = StateGraph::<Inner>::new()
         .node("one", |s: &Inner, context: &Context| {
@@ -160,7 +161,7 @@ fn a_drain_inside_stops_all_around_and_can_be_continued() {
     assert_eq!((done.state().total, done.state().topic.as_str()), (1, "a!"));
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_a_node_emits_is_streamed_before_the_node_has_ended() {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
@@ -185,7 +186,7 @@ fn what_a_node_emits_is_streamed_before_the_node_has_ended() {
     assert!(stream.next().is_none());
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_stateless_subgraph_has_no_state_to_look_at() {
     let inner = StateGraph::<Inner>::new()
         .node("ask", |_: &Inner, context: &Context| {
@@ -209,7 +210,7 @@ fn a_stateless_subgraph_has_no_state_to_look_at() {
     assert_eq!(done.state().topic, "blue!");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_subgraph_that_keeps_its_state_keeps_it_inside_a_stateless_one() {
     let counts = StateGraph::<Inner>::new()
         .node("count", |s: &Inner| Ok(Inner::update().own(s.own + 1).total(s.own + 1)))
@@ -223,7 +224,7 @@ fn a_subgraph_that_keeps_its_state_keeps_it_inside_a_stateless_one() {
         .persistence(Persistence::Stateless)
         .compile()
         .unwrap();
-    let (graph, store) = (around(stateless), place(module_path!()));
+    let (graph, store) = (around(stateless), place());
     for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
         let thread = store.thread(format!("{durability:?}")).unwrap();
         for expected in [1, 1 + 2, 1 + 2 + 3] {

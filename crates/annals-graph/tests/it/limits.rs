@@ -12,6 +12,7 @@ use annals_graph::graph::{Own, RefreshOn, RetryPolicy, TimeoutPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
 use annals_graph::{RunError, Sleep, TimeoutKind, Timer, block_on};
+use macro_rules_attribute::apply;
 
 use crate::clock::{SimClock, by_the_clock, ms};
 use crate::lines::{Log, LogUpdate, line, start};
@@ -19,7 +20,7 @@ use crate::places::{new_thread, same_after_reload};
 
 /// A new thread.
 fn thread() -> Thread {
-    new_thread(module_path!())
+    new_thread()
 }
 
 /// A timer that spends a thread on each pause.
@@ -56,7 +57,7 @@ fn options(limits: impl Into<TimeoutPolicy>) -> NodeOptions<Log> {
     NodeOptions::new().timeout(limits)
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_node_that_takes_too_long_is_stopped_and_its_siblings_are_kept() {
     let runs = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&runs);
@@ -165,7 +166,7 @@ fn a_graph_inside_keeps_the_node_around_it_alive_and_goes_with_it() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_timeout_is_worth_another_attempt_and_can_be_handled() {
     let slow_at_first = |_: Arc<Log>, context: Context| async move {
         match context.attempt() {
@@ -198,7 +199,7 @@ fn a_timeout_is_worth_another_attempt_and_can_be_handled() {
     everywhere(&handled, |outcome| assert_eq!(outcome.unwrap().state().lines.to_vec(), ["a true 1"]), start);
 }
 
-#[test]
+#[apply(each_backend)]
 fn tasks_that_a_node_has_started_and_awaits_no_more_are_within_its_limits() {
     let hangs = Task::new("hangs", |_: i64, _: Context| pending::<NodeResult<i64>>());
     let node = move |_: Arc<Log>, context: Context| {
@@ -210,7 +211,7 @@ fn tasks_that_a_node_has_started_and_awaits_no_more_are_within_its_limits() {
     assert_eq!(kind_of(outcome), Some(TimeoutKind::Run));
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_send_has_a_timeout_of_its_own_that_is_stored_with_it() {
     let work = |n: i64, _: Context| async move { if n == 0 { pending().await } else { Ok(line(format!("did {n}"))) } };
     let handler = |n: i64, _: &Context| Ok(line(format!("handled {n}")));
@@ -239,7 +240,7 @@ fn a_send_has_a_timeout_of_its_own_that_is_stored_with_it() {
     assert!(matches!(error.as_run(), Some(RunError::BadTimeout { node }) if node == "work"), "{error}");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_send_with_a_timeout_to_a_node_on_a_thread_fails() {
     let graph = StateGraph::<Log>::new()
         .node("work", Own(|n: i64| Ok(line(format!("did {n}")))))
@@ -254,7 +255,7 @@ fn a_send_with_a_timeout_to_a_node_on_a_thread_fails() {
     everywhere(&graph, check, start);
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_a_stopped_node_still_does_is_dropped() {
     let left = Arc::new(Mutex::new(None::<Context>));
     let (leaves, takes) = (Arc::clone(&left), Arc::clone(&left));
@@ -282,7 +283,7 @@ fn what_a_stopped_node_still_does_is_dropped() {
     assert_eq!(stream.outcome().unwrap().state().lines.to_vec(), ["true false false"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn without_a_timer_a_timeout_is_an_error_before_the_run_starts() {
     let inner = StateGraph::<Log>::new()
         .node_with("slow", |_: Arc<Log>| pending::<NodeResult<()>>(), options(ms(10)))
@@ -328,7 +329,7 @@ fn deadlines_and_pauses_go_by_the_clock_of_the_store_and_the_timer_of_the_run() 
     assert_eq!(clock.elapsed(), hour * 9);
 }
 
-#[test]
+#[apply(each_backend)]
 fn pauses_between_attempts_need_no_timer() {
     let busy = |_: Arc<Log>, context: Context| async move {
         if context.attempt() < 3 { Err("busy".into()) } else { Ok(line("done")) }
@@ -356,7 +357,7 @@ fn pauses_between_attempts_need_no_timer() {
 }
 
 #[cfg(feature = "tokio")]
-#[test]
+#[apply(each_backend)]
 fn a_run_on_tokio_waits_by_the_timer_of_its_runtime() {
     let graph = StateGraph::<Log>::new()
         .node_with("slow", |_: Arc<Log>| pending::<NodeResult<()>>(), options(Duration::from_secs(3600)))

@@ -10,6 +10,7 @@ use annals_graph::Durability;
 use annals_graph::block_on;
 use annals_graph::graph::Own;
 use annals_graph::prelude::*;
+use macro_rules_attribute::apply;
 
 use crate::places::place;
 
@@ -27,7 +28,7 @@ fn join(mut old: Vec<String>, new: Vec<String>) -> Vec<String> {
 }
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
 /// A future that is ready when it is opened.
@@ -63,7 +64,7 @@ async fn only_state(job: &Job) -> NodeResult<JobUpdate> {
     Ok(Job::update().log(vec![format!("state {}", job.n)]))
 }
 
-#[test]
+#[apply(each_backend)]
 fn every_form_of_node_runs_under_both_drivers() {
     let greeting = Arc::new("hello".to_string());
     let captured = Arc::clone(&greeting);
@@ -96,7 +97,7 @@ fn every_form_of_node_runs_under_both_drivers() {
     assert_eq!(block_on(graph.ainvoke((), Job::update().n(3))).unwrap().state().log, want);
 }
 
-#[test]
+#[apply(each_backend)]
 fn async_nodes_wait_side_by_side_and_a_blocking_one_stalls_none() {
     let (gate, back) = (Gate::default(), Gate::default());
     let opened = (gate.clone(), back.clone());
@@ -134,7 +135,7 @@ fn async_nodes_wait_side_by_side_and_a_blocking_one_stalls_none() {
     assert_eq!(done.state().log, ["blocked", "opened", "waited"], "the order of tasks is that of their names");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_dropped_future_cancels_the_run_and_the_thread_goes_on_where_it_was() {
     let runs = Arc::new(AtomicUsize::new(0));
     let gate = Gate::default();
@@ -181,7 +182,7 @@ fn a_dropped_future_cancels_the_run_and_the_thread_goes_on_where_it_was() {
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
 
-#[test]
+#[apply(each_backend)]
 fn graphs_inside_questions_panics_and_streams_are_the_same_in_a_future() {
     let inner = StateGraph::<Job>::new()
         .node("ask", |_: Arc<Job>, context: Context| async move {
@@ -228,7 +229,7 @@ fn graphs_inside_questions_panics_and_streams_are_the_same_in_a_future() {
     assert_eq!(parts[2].as_ref().unwrap_err(), "node \"panics\" panicked: oh");
 }
 
-#[test]
+#[apply(each_backend)]
 fn the_output_of_a_run_is_the_same_in_a_future() {
     let graph = StateGraph::<Job>::new()
         .node("count", |job: Arc<Job>, _: Context| async move { Ok(Job::update().n(job.n + 1)) })
@@ -271,7 +272,7 @@ async fn of_own_with_context(n: i64, context: &Context) -> NodeResult<JobUpdate>
     say(format!("{} {n}", context.node()))
 }
 
-#[test]
+#[apply(each_backend)]
 fn async_nodes_take_parts_and_inputs_of_their_own_like_others() {
     let captured = Arc::new("captured".to_string());
     let other = Arc::clone(&captured);
@@ -297,7 +298,7 @@ fn async_nodes_take_parts_and_inputs_of_their_own_like_others() {
     assert_eq!(block_on(graph.ainvoke(&thread(), Job::update().n(7))).unwrap().state().log, wanted);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_part_that_was_awaited_and_given_up_is_not_lost() {
     let graph = StateGraph::<Job>::new()
         .node("borrows", borrows)

@@ -7,6 +7,7 @@ use std::time::Duration;
 use annals_graph::graph::Own;
 use annals_graph::prelude::*;
 use annals_graph::{RunError, block_on};
+use macro_rules_attribute::apply;
 
 use crate::places::place;
 
@@ -77,15 +78,15 @@ fn trip() -> StateGraph<Trip> {
         .branch_to("b", by_state, ["d"])
 }
 
-#[test]
+#[apply(each_backend)]
 fn paths_can_be_awaited_wherever_they_leave_from() {
     let graph = trip().compile().unwrap();
     let (wanted, to) = (["a", "b later", "c", "c", "d"], Trip::update().to("a"));
-    let thread = place(module_path!()).thread("t").unwrap();
+    let thread = place().thread("t").unwrap();
     assert_eq!(graph.invoke((), to.clone()).unwrap().state().log.to_vec(), wanted);
     assert_eq!(graph.invoke(&thread, to.clone()).unwrap().state().log.to_vec(), wanted);
     assert_eq!(block_on(graph.ainvoke((), to.clone())).unwrap().state().log.to_vec(), wanted);
-    let thread = place(module_path!()).thread("u").unwrap();
+    let thread = place().thread("u").unwrap();
     assert_eq!(block_on(graph.ainvoke(&thread, to)).unwrap().state().log.to_vec(), wanted);
 
     graph.update_state(&thread, Trip::update(), Some("a")).unwrap();
@@ -94,7 +95,7 @@ fn paths_can_be_awaited_wherever_they_leave_from() {
     assert_eq!(next, ["b", "c", "c"], "an update is followed by the same paths");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_path_that_is_awaited_fails_panics_and_is_cancelled_as_its_node_is() {
     let failing = trip().branch("d", by_context).compile().unwrap();
     let error = failing.invoke((), Trip::update().to("d")).unwrap_err();
@@ -117,7 +118,7 @@ fn a_path_that_is_awaited_fails_panics_and_is_cancelled_as_its_node_is() {
         })
         .compile()
         .unwrap();
-    let thread = place(module_path!()).thread("v").unwrap();
+    let thread = place().thread("v").unwrap();
     for outcome in [
         waiting.invoke(&thread, Trip::update().to("d")).unwrap(),
         block_on(waiting.ainvoke(&thread, Input::Continue)).unwrap(),
@@ -170,7 +171,7 @@ fn no_more_tasks_run_at_the_same_time_than_asked_for() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_graph_that_asks_for_a_context_value_gets_it_or_does_not_run() {
     struct User(&'static str);
     let who = |_: &Trip, context: &Context| {
@@ -194,7 +195,7 @@ fn a_graph_that_asks_for_a_context_value_gets_it_or_does_not_run() {
     let done = graph.run(()).context(User("ann")).invoke(Trip::update()).unwrap();
     assert_eq!(done.state().log.to_vec(), ["ann", "one of its own"]);
 
-    let thread = place(module_path!()).thread("w").unwrap();
+    let thread = place().thread("w").unwrap();
     let missing = graph.invoke(&thread, Trip::update()).unwrap_err();
     assert!(missing.to_string().contains("graph \"inside\" asks for a context value of type"), "{missing}");
     assert!(missing.to_string().ends_with("the run was given none"), "{missing}");

@@ -9,12 +9,13 @@ use annals_graph::graph::{NodeDefaults, Own, Persistence, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
 use annals_graph::{IntoInput, RunError, block_on};
+use macro_rules_attribute::apply;
 
 use crate::lines::{Log, LogUpdate, line};
 use crate::places::{place, same_after_reload};
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
 fn quick() -> RetryPolicy {
@@ -33,7 +34,7 @@ fn until(last: u32) -> impl Fn(&Log, &Context) -> NodeResult<LogUpdate> + Clone 
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_node_is_tried_until_it_succeeds_on_both_drivers() {
     let graph = StateGraph::<Log>::new()
         .node_with("a", until(3), NodeOptions::new().retry(quick()))
@@ -89,7 +90,7 @@ fn the_first_policy_that_fits_decides_and_attempts_count_across_policies() {
     assert_eq!(three.to_string(), "node \"a\" failed: busy: 3");
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_answered_question_is_not_asked_again_by_another_attempt() {
     let node = |_: &Log, context: &Context| {
         let answer = context.interrupt("name?")?;
@@ -110,7 +111,7 @@ fn an_answered_question_is_not_asked_again_by_another_attempt() {
     assert_eq!(done.state().lines.to_vec(), ["Ada"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_panic_is_not_retried_but_handled_and_the_thread_stays_usable() {
     let calls = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&calls);
@@ -142,7 +143,7 @@ fn a_panic_is_not_retried_but_handled_and_the_thread_stays_usable() {
     assert_eq!(state.values.lines.to_vec(), ["a true", "z", "a true", "z"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_failed_handler_runs_again_and_its_node_does_not() {
     let runs = Arc::new((AtomicU32::new(0), AtomicU32::new(0)));
     let (of_node, of_handler) = (Arc::clone(&runs), Arc::clone(&runs));
@@ -171,7 +172,7 @@ fn a_failed_handler_runs_again_and_its_node_does_not() {
     same_after_reload(&graph, &thread);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_handler_is_given_the_input_of_the_node_that_failed() {
     let bad = |_: Value, _: &Context| -> NodeResult<()> { Err(Busy(0).into()) };
     let handler = |given: Value, _: &Context| {
@@ -197,7 +198,7 @@ fn a_handler_is_given_the_input_of_the_node_that_failed() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_handler_that_has_to_run_again_may_say_something_else() {
     let runs = Arc::new(AtomicU32::new(0));
     let handler = move |_: &Log| Ok(line(format!("handled {}", runs.fetch_add(1, Ordering::Relaxed))));
@@ -216,7 +217,7 @@ fn a_handler_that_has_to_run_again_may_say_something_else() {
     same_after_reload(&graph, &thread);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_question_of_a_handler_can_be_answered_by_id_too() {
     let handler = |_: &Log, context: &Context| Ok(line(context.interrupt("go on?")?.as_str().unwrap_or_default()));
     let graph = StateGraph::<Log>::new()
@@ -232,7 +233,7 @@ fn a_question_of_a_handler_can_be_answered_by_id_too() {
     assert_eq!(done.state().lines.to_vec(), ["yes"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn each_failed_send_is_handled_with_its_own_argument() {
     let work = |n: i64, _: &Context| match n {
         2 => Err(Busy(2).into()),
@@ -250,7 +251,7 @@ fn each_failed_send_is_handled_with_its_own_argument() {
     same_after_reload(&graph, &thread);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_graph_inside_starts_anew_in_another_attempt_and_its_failure_is_handled_outside() {
     let calls = Arc::new(AtomicU32::new(0));
     let inner = |fails: u32| {
@@ -296,7 +297,7 @@ fn asking(persistence: Persistence) -> CompiledGraph<Log> {
         .unwrap()
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_graph_that_is_called_in_another_attempt_begins_where_it_did_in_the_first() {
     let all = [Durability::Sync, Durability::Async, Durability::Exit];
     for (persistence, of_task) in

@@ -6,6 +6,7 @@ use annals_graph::graph::{CachePolicy, Entrypoint, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
 use annals_graph::{Durability, IntoInput, UpdateAs};
+use macro_rules_attribute::apply;
 
 use super::places::{place, same_after_reload};
 
@@ -52,7 +53,7 @@ fn run<M>(
     Chat::clone(done.unwrap().state())
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_called_tasks_push_is_written_after_the_nodes_in_the_order_of_the_calls() {
     let (inner, outer) = (push(), push());
     let nest = Task::new("nest", move |id: String, context: &Context| {
@@ -76,7 +77,7 @@ fn what_called_tasks_push_is_written_after_the_nodes_in_the_order_of_the_calls()
         .edge(START, "sibling")
         .compile()
         .unwrap();
-    let store = place(module_path!());
+    let store = place();
     for (at, way) in ways().enumerate() {
         let thread = store.thread(format!("t{at}")).unwrap();
         let chat = run(&graph, &thread, Chat::update(), way);
@@ -88,7 +89,7 @@ fn what_called_tasks_push_is_written_after_the_nodes_in_the_order_of_the_calls()
     assert_eq!(chat.state().messages.len(), 8, "without a store as well");
 }
 
-#[test]
+#[apply(each_backend)]
 fn async_tasks_push_too_and_their_messages_are_shown_once() {
     let push = Task::new("push", |id: String, context: Context| async move {
         context.push_message(message(&id))?;
@@ -105,7 +106,7 @@ fn async_tasks_push_too_and_their_messages_are_shown_once() {
         .edge(START, "calls")
         .compile()
         .unwrap();
-    let thread = place(module_path!()).thread("t").unwrap();
+    let thread = place().thread("t").unwrap();
     let (shown, ends) = annals_graph::block_on(async {
         let modes = [StreamMode::Messages, StreamMode::Tasks];
         let mut stream = graph.run(&thread).astream(Chat::update(), &modes).await.unwrap();
@@ -126,7 +127,7 @@ fn async_tasks_push_too_and_their_messages_are_shown_once() {
     same_after_reload(&graph, &thread);
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_was_pushed_before_a_question_is_written_once_its_superstep_ends() {
     let (first, second) = (push(), push());
     let graph = StateGraph::<Chat>::new()
@@ -144,7 +145,7 @@ fn what_was_pushed_before_a_question_is_written_once_its_superstep_ends() {
         .edge(START, "done")
         .compile()
         .unwrap();
-    let store = place(module_path!());
+    let store = place();
     for (at, way) in ways().enumerate() {
         let thread = store.thread(format!("t{at}")).unwrap();
         let waiting = run(&graph, &thread, Chat::update(), way);
@@ -162,7 +163,7 @@ fn what_was_pushed_before_a_question_is_written_once_its_superstep_ends() {
     same_after_reload(&graph, &thread);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_failed_call_whose_caller_goes_on_has_pushed_and_one_that_is_tried_again_has_not() {
     static TRIED: AtomicUsize = AtomicUsize::new(0);
     static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -185,7 +186,7 @@ fn a_failed_call_whose_caller_goes_on_has_pushed_and_one_that_is_tried_again_has
         .edge(START, "calls")
         .compile()
         .unwrap();
-    let store = place(module_path!());
+    let store = place();
     for (at, way) in ways().enumerate() {
         let thread = store.thread(format!("t{at}")).unwrap();
         graph.run(&thread).durability(way.0).invoke(Chat::update()).unwrap_err();
@@ -196,11 +197,11 @@ fn a_failed_call_whose_caller_goes_on_has_pushed_and_one_that_is_tried_again_has
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_cached_call_writes_again_what_it_pushed() {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     RUNS.store(0, Ordering::SeqCst);
-    let store = place(module_path!());
+    let store = place();
     let push = Task::new("push", |id: String, context: &Context| {
         RUNS.fetch_add(1, Ordering::SeqCst);
         context.push_message(message(&id))?;
@@ -222,11 +223,11 @@ fn a_cached_call_writes_again_what_it_pushed() {
     assert_eq!(RUNS.load(Ordering::SeqCst), 1);
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_entrypoint_has_no_such_channel_and_only_shows_it() {
     let push = push();
     let main = Entrypoint::new("main", move |id: String, context: &Context| push.call(context, id)).compile().unwrap();
-    let thread = place(module_path!()).thread("t").unwrap();
+    let thread = place().thread("t").unwrap();
     let mut shown = Vec::new();
     for part in main.stream(&thread, "p".to_owned(), &[StreamMode::Messages]).unwrap() {
         if let StreamData::Message(part) = part.unwrap().data {

@@ -4,6 +4,7 @@ use annals::message::{Chunk, MessageError, ToolCallChunk};
 use annals::state::DynState;
 use annals::state::List;
 use annals_graph::prelude::*;
+use macro_rules_attribute::apply;
 
 use super::places::place;
 
@@ -16,7 +17,7 @@ struct Chats {
 }
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
 fn texts(messages: &List<Message>) -> Vec<String> {
@@ -30,7 +31,7 @@ fn piece() -> Message {
     piece
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_pushed_message_is_shown_once_and_comes_before_what_is_returned() {
     let graph = StateGraph::<Chats>::new()
         .node("work", |_: &Chats, context: &Context| {
@@ -60,7 +61,7 @@ fn a_pushed_message_is_shown_once_and_comes_before_what_is_returned() {
     );
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_piece_becomes_whole_where_it_is_stored_unless_the_channel_keeps_pieces() {
     let graph = StateGraph::<Chats>::new()
         .node("work", |_: &Chats| Ok(Chats::update().messages([piece()]).delta([piece()])))
@@ -76,7 +77,7 @@ fn a_piece_becomes_whole_where_it_is_stored_unless_the_channel_keeps_pieces() {
     assert_eq!(state.delta[0], piece());
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_delta_channel_forgives_and_is_stored_item_by_item() {
     let graph = StateGraph::<Chats>::new()
         .node("edit", |s: &Chats| match s.delta.len() {

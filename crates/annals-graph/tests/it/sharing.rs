@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use annals::store::{ItemRange, WriteValue};
 use annals_graph::prelude::*;
+use macro_rules_attribute::apply;
 use proptest::prelude::*;
 
 use crate::places::place;
@@ -31,7 +32,7 @@ struct Inner {
 }
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
 fn long(count: usize) -> Vec<Message> {
@@ -105,7 +106,7 @@ fn stored(thread: &Thread) -> u64 {
     report.values
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_turn_stores_what_it_changed_however_long_the_list_is() {
     let chosen = inside().branch(START, |_: &Inner| "edit").compile().unwrap();
     let chosen = StateGraph::<Chat>::new().node("inner", chosen).edge(START, "inner").compile().unwrap();
@@ -127,7 +128,7 @@ fn assert_flat(name: &str, graph: &CompiledGraph<Chat>) {
     assert!(costs[0] == costs[1] && costs[1] < 100, "{name}: {costs:?}");
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_input_that_was_not_taken_is_found_again() {
     let hangs = Arc::new(AtomicBool::new(true));
     let path = move |_: Arc<Inner>, _: Context| {
@@ -150,7 +151,7 @@ fn an_input_that_was_not_taken_is_found_again() {
     assert!(stored(&thread) - before < 60, "{}", stored(&thread) - before);
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_comes_of_a_list_is_told_by_what_differs() {
     let (graph, thread) = (around(true), thread());
     graph.invoke(&thread, Chat::update().messages(long(20)).plan("?")).unwrap();
@@ -167,7 +168,7 @@ fn what_comes_of_a_list_is_told_by_what_differs() {
     assert_eq!(items.get("3").and_then(|item| item.get("content")), Some(&"+m3 -m5 +n says m3".into()), "{shown:?}");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_graph_inside_shows_its_whole_list_and_where_it_came_from() {
     let (graph, thread) = (around(true), thread());
     graph.invoke(&thread, Chat::update().messages(long(40)).plan("+m3 -m39 -m1 ?")).unwrap();
@@ -191,7 +192,7 @@ fn a_graph_inside_shows_its_whole_list_and_where_it_came_from() {
     assert_eq!(changed.channels.len(), 1, "{changed:?}");
 }
 
-#[test]
+#[apply(each_backend)]
 fn siblings_each_count_what_they_changed() {
     let mut ends = Vec::new();
     for shares in [true, false] {
@@ -233,7 +234,7 @@ struct OnlyMessages {
     messages: Messages,
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_one_sibling_has_ended_with_waits_for_the_other() {
     let graph = StateGraph::<Chat>::new()
         .node("inner", inner())
@@ -259,7 +260,7 @@ fn what_one_sibling_has_ended_with_waits_for_the_other() {
     stored(&thread);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_fork_and_an_edit_leave_what_was_shared() {
     let (graph, thread) = (around(true), thread());
     graph.invoke(&thread, Chat::update().messages(long(12)).plan("+x ?")).unwrap();
@@ -291,9 +292,9 @@ fn plan() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    #[test]
+    #[apply(each_backend)]
     fn nobody_can_tell_a_shared_list_from_a_copy(count in 0_usize..12, plans in prop::collection::vec(plan(), 1..4)) {
-        let folder = place(module_path!());
+        let folder = place();
         let case = CASE.fetch_add(1, Ordering::Relaxed);
         let [mut shared, mut copied] = [Vec::new(), Vec::new()];
         for (shares, said) in [(true, &mut shared), (false, &mut copied)] {

@@ -12,13 +12,14 @@ use annals_graph::graph::{Entry, Entrypoint, RetryPolicy};
 use annals_graph::prelude::*;
 use annals_graph::task::Task;
 use annals_graph::{ErrorKind, IntoInput, Run, RunError, Timer, block_on};
+use macro_rules_attribute::apply;
 
 use crate::clock::{SimClock, by_the_clock, ms};
 use crate::lines::{EVERY_WAY, Log, LogUpdate, line, run_on, start};
 use crate::places::{new_thread, place_with, same_after_reload};
 
 fn thread() -> Thread {
-    new_thread(module_path!())
+    new_thread()
 }
 
 /// A count that nodes share with their test.
@@ -60,7 +61,7 @@ fn counts(count: &Count) -> impl Fn(&Log) -> NodeResult<LogUpdate> + use<> {
 /// A store whose time passes when its clock is told to.
 fn by(clock: &SimClock) -> Thread {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let store = place_with(module_path!(), OpenOptions::new().clock(clock.clone()));
+    let store = place_with(OpenOptions::new().clock(clock.clone()));
     store.thread(format!("by the clock {}", NEXT.fetch_add(1, Ordering::Relaxed))).unwrap()
 }
 
@@ -118,7 +119,7 @@ fn late<S: std::fmt::Debug>(outcome: Result<Outcome<S>>) -> Vec<String> {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_superstep_that_takes_too_long_is_stopped_and_what_has_ended_is_kept() {
     for (driver, durability) in EVERY_WAY {
         let (clock, count, parts) = (SimClock::default(), Count::default(), Count::default());
@@ -187,7 +188,7 @@ impl<F> AsyncNode for F where
 {
 }
 
-#[test]
+#[apply(each_backend)]
 fn each_superstep_has_the_whole_time_and_all_attempts_share_it() {
     let two = |clock: &SimClock| {
         let graph = StateGraph::<Log>::new().node("a", rests(clock, false)).node("b", rests(clock, false));
@@ -224,7 +225,7 @@ fn each_superstep_has_the_whole_time_and_all_attempts_share_it() {
     assert_eq!((late(outcome), clock.elapsed()), (names(&["a"]), ms(50)), "a pause ends with the superstep");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_node_on_a_thread_is_told_and_waited_for_and_what_it_wrote_is_kept() {
     for (driver, durability) in EVERY_WAY {
         let (count, runs) = (Count::default(), Count::default());
@@ -274,7 +275,7 @@ fn inner(once: &Count, limit: Duration) -> CompiledGraph<Log> {
         .unwrap()
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_graph_inside_keeps_to_its_own_time_and_goes_with_that_of_the_graph_around_it() {
     let none = Duration::ZERO;
     let quick = || RetryPolicy::new().initial_interval(Duration::from_micros(10)).jitter(false);
@@ -306,7 +307,7 @@ fn a_graph_inside_keeps_to_its_own_time_and_goes_with_that_of_the_graph_around_i
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_graph_inside_that_ran_out_of_time_can_be_handled() {
     for driver in 0..2 {
         let graph = StateGraph::<Log>::new()
@@ -323,7 +324,7 @@ fn a_graph_inside_that_ran_out_of_time_can_be_handled() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn graphs_and_tasks_that_a_node_on_a_thread_calls_are_stopped_with_its_superstep() {
     let inner = StateGraph::<Log>::new().node("waits", waits).edge(START, "waits").compile().unwrap();
     let never = Task::new("never", |_: i64| pending::<NodeResult<i64>>());
@@ -355,7 +356,7 @@ fn graphs_and_tasks_that_a_node_on_a_thread_calls_are_stopped_with_its_superstep
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_node_that_failed_by_itself_is_the_error_of_the_run() {
     for (driver, durability) in EVERY_WAY {
         let (clock, begun) = (SimClock::default(), Count::default());
@@ -381,7 +382,7 @@ fn a_node_that_failed_by_itself_is_the_error_of_the_run() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_question_beside_a_node_without_time_stays_open() {
     for (driver, durability) in EVERY_WAY {
         let (clock, begun) = (SimClock::default(), Count::default());
@@ -408,7 +409,7 @@ fn a_question_beside_a_node_without_time_stays_open() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn only_what_can_be_stopped_needs_a_timer() {
     let on_threads = StateGraph::<Log>::new().node("plain", |_: &Log| Ok(line("plain"))).edge(START, "plain");
     let inner = StateGraph::<Log>::new().node("waits", waits).edge(START, "waits").compile().unwrap();
@@ -432,7 +433,7 @@ fn only_what_can_be_stopped_needs_a_timer() {
     assert_eq!(done.state().lines.to_vec(), ["plain"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_entrypoint_has_a_limit_for_all_of_its_attempts() {
     let busy = Entrypoint::new("busy", |_: i64, context: Context| async move {
         if context.attempt() < 3 { Err::<i64, _>("busy".into()) } else { pending().await }
@@ -445,7 +446,7 @@ fn an_entrypoint_has_a_limit_for_all_of_its_attempts() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_awaited_path_that_takes_too_long_is_stopped_with_its_superstep() {
     let path = |_: Arc<Log>, context: Context| async move {
         if is_slow(&context) {

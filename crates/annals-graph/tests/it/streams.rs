@@ -10,6 +10,7 @@ use annals_graph::Durability;
 use annals_graph::graph::Own;
 use annals_graph::prelude::*;
 use annals_graph::{DebugPayload, StreamPart};
+use macro_rules_attribute::apply;
 
 use crate::places::place;
 
@@ -33,7 +34,7 @@ struct Work {
 }
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
 fn log(text: &str) -> WorkUpdate {
@@ -76,7 +77,7 @@ fn shorts<S: Clone + Send + Sync + 'static>(stream: annals_graph::Stream<'_, S>)
     stream.map(|part| part.map_or_else(|error| format!("error {error}"), |part| short(&part))).collect()
 }
 
-#[test]
+#[apply(each_backend)]
 fn all_modes_come_in_the_order_in_which_things_happen() {
     let inner = StateGraph::<Work>::new()
         .node("speak", |_: &Work, context: &Context| {
@@ -130,7 +131,7 @@ fn all_modes_come_in_the_order_in_which_things_happen() {
     assert_eq!(seen, ["Whole \"Hello\" of inner", "Whole \"more\" of inner"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn parts_have_the_form_of_the_reference() {
     let graph = StateGraph::<Work>::new()
         .node("twice", |_: &Work| Ok(vec![log("a"), log("b")]))
@@ -171,7 +172,7 @@ fn parts_have_the_form_of_the_reference() {
     assert!(bad.to_string().contains("nope"));
 }
 
-#[test]
+#[apply(each_backend)]
 fn questions_are_shown_with_the_state_and_what_has_ended_is_shown_last() {
     let graph = StateGraph::<Work>::new()
         .node("ask", |_: &Work, context: &Context| {
@@ -217,7 +218,7 @@ fn questions_are_shown_with_the_state_and_what_has_ended_is_shown_last() {
     assert!(nothing.run(()).output(Work::update()).unwrap().values.is_none());
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_was_shown_comes_before_the_error() {
     let graph = StateGraph::<Work>::new()
         .node("good", |_: &Work| Ok(log("good")))
@@ -246,7 +247,7 @@ fn what_was_shown_comes_before_the_error() {
     assert_eq!(seen.len(), 8);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_slow_reader_makes_who_shows_wait_and_who_leaves_lets_go() {
     static SHOWN: AtomicUsize = AtomicUsize::new(0);
     SHOWN.store(0, Ordering::SeqCst);
@@ -284,7 +285,7 @@ fn a_slow_reader_makes_who_shows_wait_and_who_leaves_lets_go() {
     assert_eq!(graph.get_state(&thread).unwrap().values.messages.len(), 1);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_superstep_is_committed_before_it_is_shown() {
     let graph = StateGraph::<Work>::new()
         .node("a", |_: &Work| Ok(log("a")))
@@ -303,7 +304,7 @@ fn a_superstep_is_committed_before_it_is_shown() {
     assert_eq!(done.state().log.to_vec(), ["a", "b"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn messages_are_shown_once_and_not_if_they_were_read() {
     let graph = StateGraph::<Work>::new()
         .node("say", |_: &Work, context: &Context| {
@@ -331,7 +332,7 @@ fn messages_are_shown_once_and_not_if_they_were_read() {
     assert!(ids.iter().all(Option::is_some));
 }
 
-#[test]
+#[apply(each_backend)]
 fn pieces_are_messages_that_add_up_to_what_the_node_returns() {
     let piece = |args: &str| ToolCallChunk { args: Some(args.into()), index: Some(0), ..Default::default() };
     let graph = StateGraph::<Work>::new()
@@ -374,7 +375,7 @@ fn pieces_are_messages_that_add_up_to_what_the_node_returns() {
     assert_eq!(whole.to_map()["usage_metadata"].get("total_tokens").and_then(Value::as_int), Some(12));
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_pushed_message_is_shown_each_time_it_is_pushed() {
     let graph = StateGraph::<Work>::new()
         .node("say", |_: &Work, context: &Context| {
@@ -391,7 +392,7 @@ fn a_pushed_message_is_shown_each_time_it_is_pushed() {
     assert_eq!(seen, ["Whole \"draft\" of say", "Whole \"final\" of say"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_graph_can_be_watched_by_the_node_that_calls_it() {
     let inner = Arc::new(
         StateGraph::<Work>::new()

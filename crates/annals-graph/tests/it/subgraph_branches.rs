@@ -6,6 +6,7 @@ use annals::store::Source;
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
 use annals_graph::{Durability, TaskState};
+use macro_rules_attribute::apply;
 
 use crate::places::place;
 
@@ -29,7 +30,7 @@ struct Inner {
 const DURABILITIES: [Durability; 3] = [Durability::Sync, Durability::Async, Durability::Exit];
 
 fn new_thread(name: &str) -> Thread {
-    place(module_path!()).thread(name).unwrap()
+    place().thread(name).unwrap()
 }
 
 /// Counts its visits, then interrupts.
@@ -75,9 +76,9 @@ fn last(outcome: &Outcome<Outer>) -> String {
     outcome.state().log.to_vec().last().cloned().unwrap_or_default()
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_edit_inside_a_subgraph_that_keeps_its_state_lasts_until_its_interrupt_is_resumed() {
-    let (inner, store) = (asking(), place(module_path!()));
+    let (inner, store) = (asking(), place());
     let graph = parent(inner.clone());
     for durability in DURABILITIES {
         let thread = store.thread(format!("{durability:?}")).unwrap();
@@ -101,9 +102,9 @@ fn an_edit_inside_a_subgraph_that_keeps_its_state_lasts_until_its_interrupt_is_r
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_edit_two_subgraphs_deep_lasts_until_its_interrupt_is_resumed() {
-    let (inner, store) = (asking(), place(module_path!()));
+    let (inner, store) = (asking(), place());
     let middle = StateGraph::<Inner>::new()
         .node("count", |s: &Inner| Ok(Inner::update().visits(s.visits + 1)))
         .node("inmost", inner.clone())
@@ -127,7 +128,7 @@ fn an_edit_two_subgraphs_deep_lasts_until_its_interrupt_is_resumed() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_replay_that_names_no_edit_begins_the_subgraph_as_before() {
     let inner = asking();
     let (graph, thread) = (parent(inner.clone()), new_thread("t"));
@@ -141,7 +142,7 @@ fn a_replay_that_names_no_edit_begins_the_subgraph_as_before() {
     assert_eq!(last(&done), "after red yes 1");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_fork_of_a_run_that_was_saved_at_its_end_finds_the_state_of_its_subgraphs() {
     for first in DURABILITIES {
         for second in DURABILITIES {
@@ -166,7 +167,7 @@ fn a_fork_of_a_run_that_was_saved_at_its_end_finds_the_state_of_its_subgraphs() 
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_replay_of_the_end_of_a_run_that_was_saved_there_finds_the_state_of_its_subgraphs() {
     let (graph, thread) = (parent(counting()), new_thread("t"));
     let run = || graph.run(&thread).durability(Durability::Exit);
@@ -183,7 +184,7 @@ fn a_replay_of_the_end_of_a_run_that_was_saved_there_finds_the_state_of_its_subg
     assert!(thread.store().check().unwrap().problems.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_streamed_checkpoint_names_the_parents_that_are_stored_with_it() {
     let inner = StateGraph::<Inner>::new()
         .node("one", |s: &Inner| Ok(Inner::update().visits(s.visits + 1)))

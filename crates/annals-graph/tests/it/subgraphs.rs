@@ -6,6 +6,7 @@ use annals::store::Source;
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
 use annals_graph::{Durability, TaskState};
+use macro_rules_attribute::apply;
 
 use crate::places::{place, same_after_reload};
 
@@ -27,7 +28,7 @@ struct Inner {
 }
 
 fn thread() -> Thread {
-    place(module_path!()).thread("t").unwrap()
+    place().thread("t").unwrap()
 }
 
 fn asking(name: &str) -> CompiledGraph<Inner> {
@@ -70,7 +71,7 @@ fn counting() -> CompiledGraph<Inner> {
         .unwrap()
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_graph_inside_is_looked_at_and_changed_where_it_stands() {
     let inner = asking("inner");
     let graph = around(inner.clone());
@@ -99,7 +100,7 @@ fn a_graph_inside_is_looked_at_and_changed_where_it_stands() {
     assert!(thread.store().check().unwrap().problems.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn questions_of_parallel_and_nested_graphs_are_answered_by_their_ids() {
     let middle = StateGraph::<Inner>::new().node("deep", asking("deep")).edge(START, "deep").compile().unwrap();
     let take = |s: &Inner| Ok(Outer::update().log([s.topic.clone()]));
@@ -136,7 +137,7 @@ fn questions_of_parallel_and_nested_graphs_are_answered_by_their_ids() {
     assert_eq!(done.state().log.to_vec(), ["x first 1", "x second 1"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn going_back_takes_the_memory_of_graphs_inside_along() {
     let graph = around(counting());
     let thread = thread();
@@ -157,7 +158,7 @@ fn going_back_takes_the_memory_of_graphs_inside_along() {
     assert!(thread.store().check().unwrap().problems.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_forked_thread_takes_the_memory_of_graphs_inside_along() {
     let graph = around(counting());
     let thread = thread();
@@ -184,7 +185,7 @@ fn a_forked_thread_takes_the_memory_of_graphs_inside_along() {
     assert!(thread.store().check().unwrap().problems.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_run_at_the_checkpoint_of_a_graph_inside_goes_on_there() {
     let work = |s: &Inner| Ok(Inner::update().visits(s.visits + 1));
     let last = |s: &Inner| Ok(Inner::update().visits(s.visits * 10).topic(format!("{}", s.visits * 10)));
@@ -212,7 +213,7 @@ fn a_run_at_the_checkpoint_of_a_graph_inside_goes_on_there() {
     assert_eq!(head.parents.len(), 2, "it says where it was started: {:?}", head.parents);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_graph_inside_takes_its_input_though_the_run_continues() {
     let graph = around(counting());
     let thread = thread();
@@ -222,9 +223,9 @@ fn a_graph_inside_takes_its_input_though_the_run_continues() {
     assert_eq!(done.state().log.to_vec().last().unwrap(), "after b 2");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_graph_inside_a_run_that_was_overtaken_writes_nothing_more() {
-    let store = place(module_path!());
+    let store = place();
     let thread = store.thread("t").unwrap();
     let meddler = Mutex::new(None::<CompiledGraph<Outer>>);
     let meddler: &'static Mutex<Option<CompiledGraph<Outer>>> = Box::leak(Box::new(meddler));
@@ -255,7 +256,7 @@ fn a_graph_inside_a_run_that_was_overtaken_writes_nothing_more() {
     assert!(next.is_done());
 }
 
-#[test]
+#[apply(each_backend)]
 fn subgraphs_are_listed_at_all_depths() {
     let middle = StateGraph::<Inner>::new().node("deep", asking("x")).edge(START, "deep").name("middle");
     let graph = around(middle.compile().unwrap());

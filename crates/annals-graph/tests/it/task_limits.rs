@@ -12,12 +12,13 @@ use annals_graph::graph::{Entry, Entrypoint, RefreshOn, RetryPolicy, TimeoutPoli
 use annals_graph::prelude::*;
 use annals_graph::task::{AsyncTask, Task};
 use annals_graph::{RunError, TimeoutKind, Timer, block_on};
+use macro_rules_attribute::apply;
 
 use crate::clock::{SimClock, by_the_clock, ms};
 use crate::places::new_thread;
 
 fn thread() -> Thread {
-    new_thread(module_path!())
+    new_thread()
 }
 
 /// An entrypoint that awaits a task, and one that waits for it on its thread.
@@ -45,7 +46,7 @@ fn quick() -> RetryPolicy {
     RetryPolicy::new().initial_interval(Duration::from_micros(10)).jitter(false)
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_task_that_takes_too_long_is_dropped_and_its_caller_gets_the_error() {
     let held = Arc::new(());
     let inner = Arc::clone(&held);
@@ -76,7 +77,7 @@ fn a_task_that_takes_too_long_is_dropped_and_its_caller_gets_the_error() {
     assert_eq!(Arc::strong_count(&held), 2, "the task and this test have it");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_caller_can_go_on_without_a_task_that_took_too_long() {
     let sleepy =
         Task::new("sleepy", |n: i64| async move { if n == 0 { pending().await } else { Ok(n) } }).timeout(ms(10));
@@ -98,7 +99,7 @@ fn a_caller_can_go_on_without_a_task_that_took_too_long() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn each_attempt_has_the_whole_time_and_a_timeout_is_worth_another_one() {
     let hour = ms(3_600_000);
     let tries = || RetryPolicy::new().initial_interval(hour).max_interval(hour * 9).jitter(false);
@@ -141,7 +142,7 @@ fn resting(
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn signs_of_life_put_the_idle_timeout_of_a_task_off() {
     let idle = || TimeoutPolicy::new().idle_timeout(ms(100));
     let strict = || idle().refresh_on(RefreshOn::Heartbeat);
@@ -172,7 +173,7 @@ fn signs_of_life_put_the_idle_timeout_of_a_task_off() {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_a_stopped_task_still_does_is_dropped_and_its_calls_are_not_kept() {
     let left = Arc::new(Mutex::new(None::<Context>));
     let (leaves, takes) = (Arc::clone(&left), Arc::clone(&left));
@@ -212,7 +213,7 @@ fn what_a_stopped_task_still_does_is_dropped_and_its_calls_are_not_kept() {
     assert!(runs.load(Ordering::Relaxed) <= 2, "a stopped task calls no other");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_timeout_that_cannot_be_kept_fails_the_task_before_it_runs() {
     let runs = Arc::new(AtomicU32::new(0));
     let task = |limit: Duration| {
@@ -240,7 +241,7 @@ fn a_timeout_that_cannot_be_kept_fails_the_task_before_it_runs() {
     assert_eq!(runs.load(Ordering::Relaxed), 0);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_task_with_a_timeout_is_cancelled_with_its_run() {
     let clock = SimClock::default();
     let store =
@@ -266,7 +267,7 @@ fn a_task_with_a_timeout_is_cancelled_with_its_run() {
     assert_eq!(clock.elapsed(), Duration::ZERO);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_heartbeat_of_a_task_is_none_of_its_caller() {
     let idle = || TimeoutPolicy::new().idle_timeout(ms(100));
     let cases: [(&str, fn(&Context), bool); 3] = [
@@ -327,7 +328,7 @@ impl Drop for Ends {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_a_stopped_attempt_called_is_dropped_with_it() {
     for how in ["awaited", "held", "not awaited"] {
         let build = |clock: &SimClock| {

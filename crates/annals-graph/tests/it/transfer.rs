@@ -10,6 +10,7 @@ use annals::message::{ToolCall, Usage};
 use annals::state::DynState;
 use annals_graph::prelude::*;
 use annals_pydantic_ai::PydanticAiFormat;
+use macro_rules_attribute::apply;
 use serde_json::{Value as Json, json};
 
 use super::places::place;
@@ -69,9 +70,9 @@ fn dictionaries() -> Json {
     ])
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_is_imported_is_exported_as_it_was() {
-    let store = place(module_path!());
+    let store = place();
     let report = import(&store, "chat", LangChainFormat, &dictionaries().to_string()).unwrap();
     assert_eq!((report.items, report.messages, report.ids_given), (13, 13, 5));
     let places: Vec<u64> = report.not_understood.first.iter().map(|problem| problem.position).collect();
@@ -95,9 +96,9 @@ fn what_is_imported_is_exported_as_it_was() {
     assert_eq!(export(&store, "again", &ExportOptions::new()).0, dictionaries());
 }
 
-#[test]
+#[apply(each_backend)]
 fn envelopes_and_flat_dictionaries_are_read_too() {
-    let store = place(module_path!());
+    let store = place();
     let envelope = json!({
         "lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "AIMessage"],
         "kwargs": {"content": "a", "type": "ai", "tool_calls": [], "invalid_tool_calls": []},
@@ -107,9 +108,9 @@ fn envelopes_and_flat_dictionaries_are_read_too() {
     assert_eq!((report.messages, report.not_understood.count, report.ids_given), (2, 0, 2));
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_export_for_openai_says_what_it_leaves_out() {
-    let store = place(module_path!());
+    let store = place();
     import(&store, "chat", LangChainFormat, &dictionaries().to_string()).unwrap();
     let (exported, report) = export(&store, "chat", &ExportOptions::new().format(OpenAiFormat));
     assert_eq!(exported[2]["tool_calls"][0]["function"], json!({"name": "f", "arguments": "{\"z\": 1, \"a\": \"é\"}"}));
@@ -122,9 +123,9 @@ fn an_export_for_openai_says_what_it_leaves_out() {
     assert_eq!(report.refused.first[0].position, 7);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_chat_of_openai_comes_back_without_loss_but_for_what_it_never_had() {
-    let store = place(module_path!());
+    let store = place();
     let chat = json!([
         {"role": "developer", "content": "be brief"},
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "u"}}]},
@@ -140,9 +141,9 @@ fn a_chat_of_openai_comes_back_without_loss_but_for_what_it_never_had() {
     assert_eq!(exported, chat);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_run_goes_on_where_an_import_ended() {
-    let store = place(module_path!());
+    let store = place();
     let lines: String =
         (0..2_500).map(|n| format!("{{\"type\": \"human\", \"content\": \"{n}\", \"id\": \"{n}\"}}\n")).collect();
     let report = import(&store, "long", LangChainFormat, &lines).unwrap();
@@ -159,9 +160,9 @@ fn a_run_goes_on_where_an_import_ended() {
     assert!(store.check().unwrap().problems.is_empty());
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_ends_an_import_is_told_with_its_place_and_what_is_stored() {
-    let store = place(module_path!());
+    let store = place();
     let good = json!({"type": "human", "content": "a"});
     let deep = format!("[{good}, {}", "[".repeat(10_000));
     let surrogate = format!("[{good}, {{\"type\": \"human\", \"content\": \"\\ud800\"}}]");
@@ -189,9 +190,9 @@ fn what_ends_an_import_is_told_with_its_place_and_what_is_stored() {
     assert_eq!(export(&store, "empty", &ExportOptions::new()).0, json!([]));
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_lenient_import_leaves_out_what_it_cannot_read_and_says_which_lines() {
-    let store = place(module_path!());
+    let store = place();
     let good = |n: u64| json!({"type": "human", "content": "a", "id": n.to_string()}).to_string();
     let huge = json!({"type": "human", "content": "x".repeat(65 << 20)});
     let lines = [&good(1), "{\"type\": \"human", "", &good(2), "nothing", &huge.to_string(), "5", &good(3)].join("\n");
@@ -217,9 +218,9 @@ fn a_lenient_import_leaves_out_what_it_cannot_read_and_says_which_lines() {
     assert_eq!((report.messages, report.left_out.count, report.left_out.first.len()), (0, 1_000, 100));
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_object_with_messages_that_is_the_whole_text_is_their_list() {
-    let store = place(module_path!());
+    let store = place();
     let chat = json!({
         "model": "m",
         "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, 5],
@@ -256,9 +257,9 @@ fn an_object_with_messages_that_is_the_whole_text_is_their_list() {
     assert!(matches!(cut, TransferError::NotJson { messages: 1, .. }), "{cut}");
 }
 
-#[test]
+#[apply(each_backend)]
 fn lines_of_which_the_first_is_a_list_are_imported_as_they_were_exported() {
-    let store = place(module_path!());
+    let store = place();
     let items = json!([[], {"type": "human", "content": "a"}, 5]);
     import(&store, "list", LangChainFormat, &items.to_string()).unwrap();
     let mut lines = Vec::new();
@@ -299,9 +300,9 @@ impl Write for Broken<'_> {
     }
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_dead_line_and_a_full_disk_are_told() {
-    let store = place(module_path!());
+    let store = place();
     let text = "{\"type\":\"human\",\"content\":\"a\"}\n".repeat(3);
     let thread = store.thread("half").unwrap();
     match thread.import_messages(&ImportOptions::new(), Broken(text.as_bytes(), 0)).unwrap_err() {
@@ -317,9 +318,9 @@ fn a_dead_line_and_a_full_disk_are_told() {
     assert!(matches!(none, Err(TransferError::NoList { .. })));
 }
 
-#[test]
+#[apply(each_backend)]
 fn an_export_shows_the_list_as_it_was_at_its_point() {
-    let store = place(module_path!());
+    let store = place();
     let thread = store.thread("chat").unwrap();
     let say = |message| graph().invoke(&thread, DynUpdate::new().messages("messages", [message])).unwrap();
     say(Message::human(Content::Text("first".into())).with_id("1"));
@@ -334,9 +335,9 @@ fn an_export_shows_the_list_as_it_was_at_its_point() {
     assert_eq!(texts("~2"), ["first", "after 1"]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_history_of_pydantic_ai_goes_in_and_out() {
-    let store = place(module_path!());
+    let store = place();
     let history = json!([
         {"parts": [
             {"content": "be brief", "timestamp": "2026-01-01T00:00:00Z", "part_kind": "system-prompt"},
@@ -372,9 +373,9 @@ fn a_history_of_pydantic_ai_goes_in_and_out() {
     assert_eq!(export(&store, "again", &options).0, exported);
 }
 
-#[test]
+#[apply(each_backend)]
 fn numbers_of_python_go_in_and_out_as_they_were() {
-    let store = place(module_path!());
+    let store = place();
     let numbers =
         "[36893488147419103232,-9223372036854775809,18446744073709551615,NaN,-Infinity,Infinity,-0.0,1.5,1e+22]";
     let text =
@@ -391,9 +392,9 @@ fn numbers_of_python_go_in_and_out_as_they_were() {
     assert_eq!(again.get("messages").unwrap(), head.get("messages").unwrap());
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_mark_at_the_beginning_is_passed_over_and_a_wrong_kind_of_file_is_named() {
-    let store = place(module_path!());
+    let store = place();
     let marked = "\u{feff}{\"role\": \"user\", \"content\": \"a\"}\r\n{\"role\": \"user\", \"content\": \"b\"}\r\n";
     assert_eq!(import(&store, "marked", OpenAiFormat, marked).unwrap().messages, 2);
     let thread = store.thread("packed").unwrap();
@@ -402,9 +403,9 @@ fn a_mark_at_the_beginning_is_passed_over_and_a_wrong_kind_of_file_is_named() {
     assert!(thread.head().unwrap().is_none(), "the name is free");
 }
 
-#[test]
+#[apply(each_backend)]
 fn what_is_not_understood_is_named_by_its_own_path() {
-    let store = place(module_path!());
+    let store = place();
     let text = r#"[{"role": "user", "content": [5]}, 7]"#;
     let reasons = |thread: &str, format: Arc<dyn MessageFormat>, text: &str| -> Vec<String> {
         let options = ImportOptions::new().shared_format(format);
@@ -436,9 +437,9 @@ fn what_is_not_understood_is_named_by_its_own_path() {
 }
 
 /// What `convert_to_messages` of LangChain refuses is kept as it is, and what it takes is taken.
-#[test]
+#[apply(each_backend)]
 fn arguments_of_calls_that_are_no_json_are_kept_with_their_message() {
-    let store = place(module_path!());
+    let store = place();
     let call = |arguments: Json| {
         let call = json!({"type": "function", "id": "c", "function": {"name": "f", "arguments": arguments}});
         json!({"role": "assistant", "content": "", "tool_calls": [call]})
@@ -453,9 +454,9 @@ fn arguments_of_calls_that_are_no_json_are_kept_with_their_message() {
     assert_eq!(exported.as_array().unwrap()[4..], items.as_array().unwrap()[4..]);
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_message_that_is_past_a_limit_is_kept_and_one_that_cannot_be_kept_is_named() {
-    let store = place(module_path!());
+    let store = place();
     let item = |id: &str, content: &str| json!({"type": "human", "id": id, "content": content});
     let list = json!([item("1", "a"), item(&"i".repeat(2_000), "b"), item("3", "c")]);
     let report = import(&store, "long id", LangChainFormat, &list.to_string()).unwrap();
@@ -470,12 +471,12 @@ fn a_message_that_is_past_a_limit_is_kept_and_one_that_cannot_be_kept_is_named()
     assert_eq!(store.thread("long text").unwrap().head().unwrap().unwrap().tail("messages", 9).unwrap().len(), 1);
 }
 
-#[test]
+#[apply(each_backend)]
 fn messages_are_found_by_what_the_index_knows() {
     use annals::history::MessageQuery;
     use annals::store::ItemRange;
 
-    let store = place(module_path!());
+    let store = place();
     let call = |id: &str| ToolCall::new("f", [("a", 1)]).with_id(id);
     let blocks = Content::from(vec![json!({"type": "text", "text": "in blocks"})]);
     let messages = [
