@@ -23,11 +23,11 @@ use crate::trace::{ROLE, plain};
 
 /// The channels of a graph in declaration order.
 pub(crate) struct Channels {
-    /// Those of messages: what is written to them has a form of its own in a scenario.
+    /// The message channels: a scenario writes to them in a format of its own.
     messages: Vec<String>,
     /// The names of the managed values.
     managed: Vec<String>,
-    /// Whether the whole state is one value.
+    /// True if the whole state is one value.
     pub(crate) root: bool,
 }
 
@@ -85,7 +85,7 @@ impl Channels {
         })
     }
 
-    /// Makes an update from the members of an object. The reference drops those that are no channels.
+    /// Returns the update of the members of an object. The reference drops those that do not name a channel.
     pub(crate) fn update(&self, members: &Map<String, Json>) -> DynUpdate {
         members.iter().fold(DynUpdate::new().lenient(), |update, (name, json)| match json.get("$overwrite") {
             Some(json) => update.overwrite(name.as_str(), self.written(name, json)),
@@ -93,7 +93,7 @@ impl Channels {
         })
     }
 
-    /// Makes an update of a graph whose state is one value.
+    /// Returns the update of a graph whose state is one value.
     pub(crate) fn root_update(&self, json: &Json) -> DynUpdate {
         DynUpdate::root(self.written(ROOT, json))
     }
@@ -105,7 +105,7 @@ impl Channels {
         }
     }
 
-    /// Returns what a task wrote as a trace shows it: the one value by itself.
+    /// Returns the writes of a task in the format of a trace: the one value by itself.
     pub(crate) fn update_shown(&self, update: Json) -> Json {
         match update {
             Json::Array(all) if self.root => all.into_iter().map(|update| self.update_shown(update)).collect(),
@@ -123,7 +123,7 @@ impl Channels {
         shown
     }
 
-    /// Returns the channels of a state that hold something, or its one value.
+    /// Returns the channels of a state that are set, or its one value.
     pub(crate) fn state(&self, state: &DynState) -> Json {
         match self.root {
             true => plain(&state.root()),
@@ -171,12 +171,12 @@ fn fold(reducer: &str, old: &Value, new: &Value) -> Result<Value, String> {
     Ok(Value::from(folded))
 }
 
-/// Messages of a scenario in the form that the library reads.
+/// Returns messages of a scenario in the format of the library.
 fn messages(json: &Json) -> Json {
     match json {
         Json::Array(items) => items.iter().map(messages).collect(),
         one => {
-            // A trace shows what was written with a role as it was written.
+            // A trace shows a message that was written with a role as it was written.
             let mut message = message(one.clone());
             if let (Some(role), Json::Object(members)) = (one.get("role"), &mut message) {
                 members.insert(ROLE.into(), role.clone());
@@ -193,32 +193,32 @@ pub(crate) enum Built {
     Entry(EntryGraph),
 }
 
-/// What the steps need to know of a graph with a state of some type.
+/// The access of the steps to a graph with a state of any type.
 pub(crate) trait Shape: Clone {
     type State: Clone + Send + Sync + 'static;
 
-    /// Whether it is an entrypoint.
+    /// True for an entrypoint.
     const IS_ENTRY: bool;
 
     /// Returns the graph.
     fn graph(&self) -> &CompiledGraph<Self::State>;
 
-    /// Returns a state as a trace shows it.
+    /// Returns a state in the format of a trace.
     fn shown(&self, state: &Self::State) -> Json;
 
-    /// Adds the open questions to a state.
+    /// Adds open interrupts to a state.
     fn asking(&self, state: Json, questions: Json) -> Json;
 
     /// Returns the result of a task of a snapshot.
     fn result(&self, written: Json) -> Json;
 
-    /// Makes an input.
+    /// Returns the input of a value.
     fn input(&self, value: Json) -> Result<Input, Failure>;
 
     /// Returns it as one of the graphs of the scenario.
     fn built(&self) -> Built;
 
-    /// Makes an update.
+    /// Returns the update of values.
     fn update(&self, values: &Json, as_node: Option<&str>) -> Result<StateUpdate<Self::State>, Failure>;
 }
 

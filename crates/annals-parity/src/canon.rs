@@ -1,4 +1,4 @@
-//! Canonical form of traces, and where two of them differ.
+//! The canonical format of traces, and the differences between two of them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -64,7 +64,7 @@ impl Names {
     }
 }
 
-/// Returns where two traces differ: the path, what was expected, what came.
+/// Returns the differences between two traces: the path, the expected value, the actual value.
 pub(crate) fn differences(expected: &Json, actual: &Json) -> Vec<(String, String, String)> {
     let mut found = Vec::new();
     compare(Some(expected), Some(actual), "$".into(), &mut found);
@@ -88,7 +88,7 @@ fn compare(expected: Option<&Json>, actual: Option<&Json>, path: String, found: 
     }
 }
 
-/// The characters of a value that are shown.
+/// The maximum number of characters of a value in a difference.
 const SHOWN_MAX: usize = 200;
 
 fn short(json: Option<&Json>) -> String {

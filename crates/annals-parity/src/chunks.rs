@@ -1,4 +1,4 @@
-//! The chunks of a stream as a trace shows them.
+//! The chunks of a stream in the format of a trace.
 
 use annals::base::{CheckpointId, Value};
 use annals_graph::StreamPart;
@@ -10,15 +10,15 @@ use serde_json::{Map, Value as Json, json};
 use crate::expr::truthy;
 use crate::trace::{interrupts, namespace, plain, sigil, source, stored_error, written};
 
-/// Makes chunks of parts.
+/// Converts stream parts to chunks.
 pub(crate) struct Chunks<'a> {
-    /// Adds open questions to the state of the graph.
+    /// Adds open interrupts to the state of the graph.
     pub(crate) asking: &'a dyn Fn(Json, Json) -> Json,
-    /// Whether more metadata of messages is shown.
+    /// True if more metadata of messages is shown.
     pub(crate) message_metadata: bool,
-    /// Whether namespaces are shown.
+    /// True if namespaces are shown.
     pub(crate) subgraphs: bool,
-    /// The questions that were shown, without repeats.
+    /// The interrupts so far, without repeats.
     pub(crate) open: Vec<Interrupt>,
 }
 

@@ -1,6 +1,6 @@
-//! The two drivers under one face: a scenario must leave the same trace under both.
+//! The two drivers behind one interface: a scenario must leave the same trace under both.
 //!
-//! Absent: an executor. The asynchronous runs go on the thread that waits for them.
+//! Absent: an executor. The asynchronous runs use the thread that waits for them.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -9,7 +9,7 @@ use std::task::{Context as Waiting, Poll, Waker};
 use annals_graph::prelude::{Input, Outcome, StreamMode};
 use annals_graph::{Error, Run, RunOutput, StreamPart, block_on};
 
-/// Which driver runs the graphs.
+/// The driver that runs the graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Driver {
     #[default]
@@ -27,8 +27,8 @@ impl Driver {
         }
     }
 
-    /// Sets up a run of a graph. The tasks of a superstep run one after another, as the traces want it. An entrypoint is
-    /// one task, beside which those that it starts are to run.
+    /// Sets up a run of a graph. The tasks of a superstep run one after another, as in the traces. An entrypoint is
+    /// one task, and the tasks that it starts run concurrently with it.
     pub(crate) fn prepared<S>(self, run: Run<'_, S>, is_entry: bool) -> Run<'_, S>
     where
         S: Clone + Send + Sync + 'static,
@@ -61,7 +61,7 @@ impl Driver {
         }
     }
 
-    /// Runs step by step, and returns why the run was asked to stop, if it was.
+    /// Runs superstep by superstep, and returns the reason of a drain.
     pub(crate) fn watch<S>(
         self,
         run: Run<'_, S>,
@@ -96,7 +96,7 @@ fn drained<S>(outcome: Option<&Outcome<S>>) -> Option<String> {
     }
 }
 
-/// Runs a program whose driver blocks: it never waits in any other way.
+/// Runs a program under the blocking driver: it never returns a pending future.
 pub(crate) fn at_once<T>(program: impl Future<Output = T>) -> T {
     match pin!(program).poll(&mut Waiting::from_waker(Waker::noop())) {
         Poll::Ready(ended) => ended,
@@ -104,7 +104,7 @@ pub(crate) fn at_once<T>(program: impl Future<Output = T>) -> T {
     }
 }
 
-/// Lets the driver go on once before the node does.
+/// Yields to the driver once.
 pub(crate) async fn give_way() {
     let mut gave_way = false;
     poll_fn(|waiting| {

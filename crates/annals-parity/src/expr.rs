@@ -4,7 +4,7 @@ use annals::base::Value;
 use annals_graph::prelude::Message;
 use serde_json::{Map, Value as Json, json};
 
-/// What an expression sees.
+/// The values that an expression can read.
 #[derive(Clone, Default)]
 pub(crate) struct Env {
     pub(crate) state: Json,
@@ -13,9 +13,9 @@ pub(crate) struct Env {
     pub(crate) attempt: u64,
     /// The run context.
     pub(crate) context: Json,
-    /// What the last run of the entrypoint kept.
+    /// The saved value of the last run of the entrypoint.
     pub(crate) previous: Json,
-    /// The failure that an error handler deals with.
+    /// The failure that an error handler handles.
     pub(crate) error: Json,
     /// The ids of the interrupts of the steps with a label.
     pub(crate) interrupts: Map<String, Json>,
@@ -87,7 +87,7 @@ fn apply(op: &str, arg: &Json, env: &Env) -> Json {
     }
 }
 
-/// A message in the form that the library reads, with its members in place of a role.
+/// Returns a message in the format of the library, with its members in place of a role.
 pub(crate) fn message(json: Json) -> Json {
     let Json::Object(mut map) = json else { return json };
     if let Some(role) = map.shift_remove("role") {
@@ -104,7 +104,7 @@ pub(crate) fn message(json: Json) -> Json {
     Json::Object(map)
 }
 
-/// A message with all its members, which tells it from an object that looks like one.
+/// Returns a message with all its members, which distinguish it from a similar object.
 fn whole_message(json: Json) -> Json {
     let short = message(json);
     match Message::try_from(Value::from(short.clone())).map(|message| Value::from_serialize(&message)) {
@@ -113,7 +113,7 @@ fn whole_message(json: Json) -> Json {
     }
 }
 
-/// Evaluates the members of an object, whatever their names.
+/// Evaluates the members of an object, with any names.
 pub(crate) fn members(object: &Json, env: &Env) -> Map<String, Json> {
     object.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), eval(value, env))).collect()
 }
@@ -174,7 +174,7 @@ fn less(a: &Json, b: &Json) -> bool {
     }
 }
 
-/// Whether a value counts as true.
+/// Returns whether a value counts as true.
 pub(crate) fn truthy(json: &Json) -> bool {
     match json {
         Json::Null => false,

@@ -23,15 +23,15 @@ use crate::trace::plain;
 
 type Op = Map<String, Json>;
 
-/// The tasks that a program started, by the name of their list.
+/// The started tasks of a program, by the name of their list.
 pub(crate) type Started = HashMap<String, Vec<Slot>>;
 
-/// A task that was started.
+/// A started task.
 pub(crate) enum Slot {
     Started(annals_graph::task::Started<Value>),
     Ended(Json),
     Failed(Failure),
-    /// It asked, or failed in a way that cannot be told twice.
+    /// The task interrupted, or failed with an error that cannot be cloned.
     Gone,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn build(
     entrypoint.compile().map(EntryGraph).map_err(|error| format!("ValueError: {error}"))
 }
 
-/// Reads a final, or a value that is returned and kept.
+/// Reads a final, or a value that is both returned and saved.
 fn final_of(returned: &Json) -> Final<Value> {
     let (value, save) = match returned.get("$final") {
         Some(parts) => (&parts[0], &parts[1]),
@@ -127,7 +127,7 @@ impl Shape for EntryGraph {
             Some(node) => command.and_goto(node),
             None => command,
         };
-        // Of the channels of an entrypoint only its value can be named.
+        // An entrypoint has one channel that a command can name: its value.
         if ["resume", "goto"].iter().all(|part| parts.get(part).is_none()) && parts["update"].get("__end__").is_none() {
             return Ok(Input::Continue);
         }
@@ -151,7 +151,7 @@ impl Program {
         let def = self.tasks.iter().find(|task| task.name == name);
         let program = Program {
             graph: self.graph.clone(),
-            // Apart from nodes of the same name.
+            // The counts of tasks and of nodes are separate.
             node: format!("task {name}"),
             ops: def.map(|task| task.program.clone()).unwrap_or_default(),
             tasks: Arc::clone(&self.tasks),
@@ -224,7 +224,7 @@ impl Program {
         Ok(())
     }
 
-    /// Runs a block, and another one if it fails.
+    /// Runs a block, and another block if it fails.
     pub(crate) async fn attempt(
         &self,
         op: &Op,
@@ -247,7 +247,7 @@ impl Program {
         self.block(&block_of(op, "catch"), env, gathered, context).await
     }
 
-    /// Waits for a task as its driver does.
+    /// Waits for a task in the manner of the driver.
     async fn result_of(&self, task: annals_graph::task::Started<Value>) -> NodeResult<Value> {
         match self.world.driver() {
             Driver::Blocking => task.wait(),
@@ -283,7 +283,7 @@ fn with_policies<K>(task: Task<Value, Value, K>, def: Option<&TaskDef>) -> Task<
     }
 }
 
-/// Questions, commands to the parent and requests to stop are no failures.
+/// Returns whether an error is an interrupt, a command for the parent graph or a drain.
 fn is_question(error: &(dyn std::error::Error + 'static)) -> bool {
     error.is::<Interrupted>() || error.source().is_some_and(is_question)
 }

@@ -7,12 +7,12 @@ use serde_json::{Map, Value as Json, json};
 use crate::program::Failure;
 use crate::trace::plain;
 
-/// Returns whether the runner knows what to do.
+/// Returns whether the runner implements an op or step.
 pub(crate) fn is_known(what: &str) -> bool {
     matches!(what, "kv_put" | "kv_get" | "kv_search" | "kv_delete" | "kv_list_namespaces")
 }
 
-/// Does what an op or step says; its members are evaluated already. Those that read give what they found.
+/// Runs an op or a step on its evaluated members, and returns the result of a read.
 pub(crate) fn run(kv: &Kv, what: &str, members: &Map<String, Json>) -> Result<Option<Json>, Failure> {
     let member = |name: &str| members.get(name).unwrap_or(&Json::Null);
     let key = || member("key").as_str().unwrap_or_default().to_owned();
@@ -47,7 +47,7 @@ pub(crate) fn run(kv: &Kv, what: &str, members: &Map<String, Json>) -> Result<Op
     Ok(Some(found))
 }
 
-/// Reads labels. The types of the library rule out those that are no text, so that the error is made here.
+/// Reads labels. The types of the library exclude labels that are not texts, so the error is made here.
 fn labels(json: &Json) -> Result<Vec<String>, Failure> {
     let label = |label: &Json| label.as_str().map(str::to_owned).ok_or_else(|| Failure::of("InvalidNamespaceError"));
     json.as_array().into_iter().flatten().map(label).collect()

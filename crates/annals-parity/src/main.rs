@@ -1,7 +1,7 @@
-//! Runs graph scenarios and calls of message functions on the public API of annals and writes what comes of them, to be
-//! compared with what comes of them in the reference.
+//! Runs graph scenarios and calls of message functions on the public API, and writes their traces and results, which
+//! are compared with those of the reference.
 //!
-//! A scenario that needs what the API does not offer is named on stderr and leaves no trace.
+//! A scenario that needs a feature which the API does not have is named on stderr and leaves no trace.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod build;
@@ -165,8 +165,8 @@ fn files(place: &Path) -> Res<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Runs a scenario. Under the blocking driver that is inside a node of an outer graph: there the tasks of a superstep run
-/// one after another on the thread of that node, in task order, as the traces want it.
+/// Runs a scenario. Under the blocking driver it runs in a node of another graph: there the tasks of a superstep run
+/// one after another on the thread of that node, in task order, as in the traces.
 fn run_one(scenario: Scenario, options: Options) -> Res<Result<Json, Vec<String>>> {
     let folder = tempfile::tempdir()?;
     let store = match options.sqlite {

@@ -1,4 +1,4 @@
-//! The options of the nodes of a scenario: what happens when they fail, and what is kept of their results.
+//! The options of the nodes of a scenario: retries, caching and error handlers.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use crate::program::{Failure, Out, Program, World};
 use crate::scenario::{NodeDef, TaskDef};
 use crate::trace::plain;
 
-/// What the programs of a graph have in common.
+/// The parts that the programs of a graph share.
 pub(crate) struct Shared<'a> {
     pub(crate) graph: &'a str,
     pub(crate) channels: &'a Arc<Channels>,
@@ -29,7 +29,7 @@ pub(crate) struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// Makes the program of a node.
+    /// Returns the program of a node.
     pub(crate) fn program(&self, node: &str, ops: Vec<Map<String, Json>>) -> Program {
         Program {
             graph: self.graph.to_owned(),
@@ -40,13 +40,13 @@ impl Shared<'_> {
         }
     }
 
-    /// Makes the function of a program.
+    /// Returns the function of a program.
     pub(crate) fn run(&self, program: Program) -> impl Fn(Value, &Context) -> NodeResult<Vec<Out>> + use<> {
         let channels = Arc::clone(self.channels);
         move |given: Value, context: &Context| at_once(program.run(plain(&given), &channels, context))
     }
 
-    /// Makes the asynchronous function of a program.
+    /// Returns the asynchronous function of a program.
     pub(crate) fn start(
         &self,
         program: Program,
@@ -152,7 +152,7 @@ fn policy(json: &Json) -> RetryPolicy {
     }
 }
 
-/// Returns the class of an error that the runner or the library gave one.
+/// Returns the class of an error of the runner or of the library.
 fn class_of(error: &(dyn Error + 'static)) -> Option<String> {
     let own = error.downcast_ref::<Failure>().map(|failure| failure.class.clone());
     own.or_else(|| match error.downcast_ref::<RunError>()? {

@@ -1,4 +1,4 @@
-//! Programs: what a node of a scenario does when it runs.
+//! Programs: the ops of the nodes of a scenario.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,48 +21,48 @@ use crate::expr::{Env, eval, members, text, truthy};
 use crate::functional::Started;
 use crate::scenario::TaskDef;
 
-/// What the nodes of a scenario share.
+/// The state that the nodes of a scenario share.
 #[derive(Clone, Default)]
 pub(crate) struct World(Arc<Mutex<WorldState>>);
 
-/// How often code ran, and what it left.
+/// The counts of calls, the log, and the graphs.
 #[derive(Default)]
 pub(crate) struct WorldState {
     pub(crate) log: Vec<Json>,
     pub(crate) calls: HashMap<(String, String), u64>,
-    /// What the tasks returned, for the conditional edges behind them.
+    /// The return values of the tasks, for the conditional edges that follow.
     pub(crate) returned: HashMap<TaskId, Map<String, Json>>,
-    /// The graphs that are used inside others, by their names.
+    /// The subgraphs, by their names.
     pub(crate) children: HashMap<String, Built>,
-    /// What runs the graphs.
+    /// The driver that runs the graphs.
     pub(crate) driver: Driver,
-    /// The cache of the outermost graphs.
+    /// The cache of the root graphs.
     pub(crate) cache: Option<Cache>,
 }
 
 impl World {
-    /// Makes the world of a scenario whose graphs this driver runs, with this cache if it has one.
+    /// Returns the world of a scenario with a driver, and with a cache if it has one.
     pub(crate) fn new(driver: Driver, cache: Option<Cache>) -> Self {
         Self(Arc::new(Mutex::new(WorldState { driver, cache, ..WorldState::default() })))
     }
 
-    /// Returns the cache that a graph is given: none if it is used inside others.
+    /// Returns the cache of a graph: a subgraph gets none.
     pub(crate) fn cache(&self, child: bool) -> Option<Cache> {
         self.lock().cache.clone().filter(|_| !child)
     }
 
-    /// Returns what runs the graphs.
+    /// Returns the driver that runs the graphs.
     pub(crate) fn driver(&self) -> Driver {
         self.lock().driver
     }
 
-    /// Gives what is shared.
+    /// Locks the shared state.
     pub(crate) fn lock(&self) -> MutexGuard<'_, WorldState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A failure of a program, with the class that the reference gives it.
+/// A failure of a program, with its class in the reference.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) class: String,
@@ -70,7 +70,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Makes a failure of a class whose text is not compared.
+    /// Returns a failure of a class whose text is not compared.
     pub(crate) fn of(class: &str) -> Self {
         Self { class: class.into(), message: String::new() }
     }
@@ -82,7 +82,7 @@ impl Failure {
         known.then(|| Self { class: class.into(), message: message.into() })
     }
 
-    /// Returns how a trace shows it.
+    /// Returns the failure in the format of a trace.
     pub(crate) fn to_json(&self) -> Json {
         let mut out = json!({"class": self.class});
         if self.message.starts_with("user: ") {
@@ -102,7 +102,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// One item of what a node returns.
+/// One item of the output of a node.
 pub(crate) enum Out {
     Update(DynUpdate),
     Command(Command),
@@ -127,20 +127,20 @@ pub(crate) struct Program {
     pub(crate) world: World,
 }
 
-/// What a block is doing.
+/// The future of a block.
 pub(crate) type Block<'a> = Pin<Box<dyn Future<Output = Result<Option<Json>, BoxError>> + Send + 'a>>;
 
-/// What a program has gathered so far.
+/// The values that a program has collected so far.
 #[derive(Default)]
 pub(crate) struct Gathered {
     set: Option<Map<String, Json>>,
     commands: Vec<Json>,
-    /// The tasks it started, by list.
+    /// The started tasks, by list.
     pub(crate) started: Started,
 }
 
 impl Program {
-    /// Runs the program of a task and returns what its node returns.
+    /// Runs the program of a task and returns the output of its node.
     pub(crate) async fn run(&self, state: Json, channels: &Channels, context: &Context) -> Result<Vec<Out>, BoxError> {
         let returned = self.value(state, context).await?;
         if let Json::Object(map) = &returned {
@@ -255,7 +255,7 @@ impl Program {
     }
 }
 
-/// Does an op that reaches out of the program. `sleep` does nothing.
+/// Runs an op with an effect outside of the program. `sleep` has none.
 fn outside(op: &Map<String, Json>, env: &mut Env, context: &Context) -> Result<(), BoxError> {
     match op["op"].as_str().unwrap_or_default() {
         "drain" => {
@@ -277,9 +277,9 @@ fn outside(op: &Map<String, Json>, env: &mut Env, context: &Context) -> Result<(
     Ok(())
 }
 
-/// Returns what an error handler sees of the failure.
+/// Returns a failure as an error handler reads it.
 fn error_seen(error: &NodeError) -> Json {
-    // In a later run only the text is left.
+    // In a later run the text alone is left.
     let failure = error.find::<Failure>().cloned().or_else(|| Failure::parse(&error.message));
     let library = || {
         let shown = match error.find::<annals_graph::Error>() {
@@ -293,14 +293,14 @@ fn error_seen(error: &NodeError) -> Json {
     json!({"node": error.node, "class": failure.class, "message": message})
 }
 
-/// A model that says what it is told to, and returns its message.
+/// Streams the tokens of a fake model, and returns its message.
 fn chat(op: &Map<String, Json>, env: &Env, context: &Context) -> Result<Json, BoxError> {
     let tokens = op.get("tokens").map_or(Json::Null, |expr| eval(expr, env));
     let tokens: Vec<String> = tokens.as_array().into_iter().flatten().map(text).collect();
     let tags = crate::build::names(op.get("tags"));
     let id = op.get("id").map(|expr| text(&eval(expr, env)));
     let mut stream = context.message_stream().with_tags(tags.clone());
-    // The id of a model is always shown, so it is marked here.
+    // The id of a model is marked here, as a trace always shows it.
     let id = id.unwrap_or_else(|| format!("«msg:{}»", stream.id()));
     stream = stream.with_id(&id);
     let message = if op.get("stream") == Some(&Json::Bool(false)) {
@@ -315,7 +315,7 @@ fn chat(op: &Map<String, Json>, env: &Env, context: &Context) -> Result<Json, Bo
     Ok(annals::base::Value::from_serialize(&message)?.to_json())
 }
 
-/// Does an op on the key-value memory.
+/// Runs an op on the key-value memory.
 fn memory(op: &Map<String, Json>, env: &mut Env, context: &Context) -> Result<(), BoxError> {
     let what = op["op"].as_str().unwrap_or_default();
     let found = crate::kv::run(context.kv()?, what, &members(&Json::Object(op.clone()), env))?;
@@ -333,8 +333,8 @@ pub(crate) fn block_of(op: &Map<String, Json>, name: &str) -> Vec<Map<String, Js
     op.get(name).and_then(|block| serde_json::from_value(block.clone()).ok()).unwrap_or_default()
 }
 
-/// Turns what a node returned into what the library takes. The types of the library rule the rest out, so that the
-/// error of the reference is made here.
+/// Converts the return value of a node to the types of the library. These exclude all other values, so the error of
+/// the reference is made here.
 pub(crate) fn outputs(returned: &Json, channels: &Channels) -> Result<Vec<Out>, Failure> {
     let invalid =
         || Failure { class: "InvalidUpdateError".into(), message: "code INVALID_GRAPH_NODE_RETURN_VALUE".into() };
@@ -357,7 +357,7 @@ pub(crate) fn outputs(returned: &Json, channels: &Channels) -> Result<Vec<Out>, 
     }
 }
 
-/// Makes a command from its members.
+/// Returns the command of its members.
 pub(crate) fn command(parts: &Json, channels: &Channels) -> Result<Command, Failure> {
     let mut command = match parts.get("resume").filter(|answer| !answer.is_null()) {
         Some(answer) => Command::resume(annals::base::Value::from(answer.clone())),

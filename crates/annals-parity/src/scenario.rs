@@ -1,4 +1,4 @@
-//! A scenario as it is read, and what of it the public API does not offer.
+//! A scenario as it is read, and the features it needs that the public API does not have.
 
 use std::collections::BTreeSet;
 
@@ -94,20 +94,20 @@ fn yes() -> bool {
     true
 }
 
-/// What is left out of a scenario so that more of them can run. The traces must be cut in the same way.
+/// Simplifications of a scenario, so that more scenarios can run. The traces must be simplified in the same way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options {
     /// Drops stream modes, and runs unguarded channels as guarded ones and delta channels as reducers.
     pub(crate) partial: bool,
     /// Uses list channels, which store only new items, in place of a reducer for `concat_list`.
     pub(crate) append: bool,
-    /// Keeps the threads in a file.
+    /// Stores the threads in a file.
     pub(crate) sqlite: bool,
-    /// What runs the graphs, and whether their nodes are asynchronous.
+    /// The driver that runs the graphs, and whether their nodes are asynchronous.
     pub(crate) driver: Driver,
 }
 
-/// Returns what a scenario needs and the public API does not offer.
+/// Returns the features of a scenario that the public API does not have.
 pub(crate) fn unsupported(scenario: &Scenario) -> Result<BTreeSet<String>, String> {
     let mut missing = BTreeSet::new();
     for def in scenario.graphs.values() {
@@ -163,7 +163,7 @@ fn blocks(op: &Map<String, Json>) -> Vec<Vec<Map<String, Json>>> {
         .collect()
 }
 
-/// Returns what of the options of a task or an entrypoint there is not.
+/// Returns the options of a task or an entrypoint that the runner does not know.
 fn unknown(options: &Map<String, Json>) -> impl Iterator<Item = &String> {
     options.keys().filter(|key| !matches!(key.as_str(), "retry" | "cache"))
 }
@@ -181,7 +181,7 @@ fn of_ops(ops: &[Map<String, Json>], missing: &mut BTreeSet<String>) {
     }
 }
 
-/// The stream modes that there are.
+/// The stream modes of the library.
 pub(crate) const MODES: [StreamMode; 7] = [
     StreamMode::Updates,
     StreamMode::Values,

@@ -19,11 +19,11 @@ use crate::scenario::{GraphDef, MODES, Options, Scenario};
 use crate::subgraphs::{build_used, routed};
 use crate::trace::{Place, error, interrupts, plain, snapshot};
 
-/// What ends a step early.
+/// The reason for which a step ends early.
 pub(crate) enum Stop {
     /// An error that belongs into the trace.
     Error(Json),
-    /// Something that the runner cannot do.
+    /// A feature that the runner does not have.
     Unsupported(String),
 }
 
@@ -43,14 +43,14 @@ fn class(class: &str) -> Stop {
     Stop::Error(json!({"class": class}))
 }
 
-/// What a label stands for.
+/// The meaning of a label.
 #[derive(Clone, Default)]
 struct Labelled {
     places: Vec<Place>,
     list: bool,
 }
 
-/// A scenario that is being run.
+/// A running scenario.
 pub(crate) struct Runner<'a> {
     scenario: &'a Scenario,
     options: Options,
@@ -61,7 +61,7 @@ pub(crate) struct Runner<'a> {
     interrupts: Map<String, Json>,
 }
 
-/// What a run is on.
+/// The place of a run.
 pub(crate) enum On {
     Nothing,
     Thread(Thread),
@@ -186,7 +186,7 @@ impl<'a> Runner<'a> {
     /// Follows a reference to a stored configuration.
     fn resolve(&self, reference: &str) -> Result<Place, Stop> {
         let end = reference.find(['.', '[']).unwrap_or(reference.len());
-        // A step before it may have ended otherwise than in the reference.
+        // The outcome of an earlier step may differ from that in the reference.
         let unknown = || Stop::Error(json!({"class": "unknown", "text": format!("no place {reference}")}));
         let labelled = self.labels.get(&reference[..end]).ok_or_else(unknown)?;
         let mut rest = &reference[end..];
@@ -250,7 +250,7 @@ impl<'a> Runner<'a> {
         run = run.interrupt_after(names(step.get("interrupt_after")));
         let mut metadata = step.get("metadata").and_then(Json::as_object).cloned().unwrap_or_default();
         if let (false, Some(Json::String(thread))) = (self.scenario.saver, step.get("thread").or(Some(&json!("1")))) {
-            // Without a store a thread is a name that only messages tell.
+            // Without a store the thread is a name in the metadata of messages.
             metadata.insert("thread_id".into(), thread.as_str().into());
         }
         if !metadata.is_empty() {
@@ -421,7 +421,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// How deep a drawing goes.
+/// Returns the depth of a drawing.
 fn xray(step: &Record) -> usize {
     match step.get("xray") {
         Some(Json::Bool(true)) => usize::MAX,
@@ -438,7 +438,7 @@ fn graph_json(drawing: &Drawing, record: &mut Record) {
     record.insert("edges".into(), shown.collect());
 }
 
-/// A run that was asked to stop raises in the reference.
+/// Returns the error of a drained run, which the reference raises.
 fn drained(reason: Option<&str>) -> Result<(), Stop> {
     match reason {
         Some(reason) => Err(Stop::Error(json!({"class": "GraphDrained", "reason": reason}))),

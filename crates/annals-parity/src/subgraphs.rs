@@ -1,4 +1,4 @@
-//! Graphs inside nodes: as nodes, called by programs, and as snapshots show them.
+//! Subgraphs: as nodes, called by programs, and in snapshots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::scenario::{GraphDef, Options, Scenario};
 use crate::steps::On;
 use crate::trace::{Place, interrupts, metadata, plain, sigil, stored_error, written};
 
-/// The graphs that are nodes of another one, by the names of the nodes.
+/// The subgraphs of a graph, by the names of their nodes.
 pub(crate) type Inside = Arc<BTreeMap<String, Built>>;
 
-/// Builds the graphs that a definition uses, and those that they use. They are kept in the world, by their names.
+/// Builds the graphs that a definition uses, with their own subgraphs, and puts them into the world by name.
 pub(crate) fn build_used(def: &Json, scenario: &Scenario, options: Options, world: &World) -> Result<(), String> {
     match def {
         Json::Array(items) => items.iter().try_for_each(|item| build_used(item, scenario, options, world)),
@@ -44,7 +44,7 @@ pub(crate) fn build_used(def: &Json, scenario: &Scenario, options: Options, worl
     }
 }
 
-/// Returns what is kept of a graph inside a task.
+/// Returns the persistence of a subgraph.
 pub(crate) fn persistence(def: &GraphDef, child: bool) -> Persistence {
     match def.other.get("checkpointer").filter(|_| child) {
         Some(Json::Bool(true)) => Persistence::PerThread,
@@ -54,7 +54,7 @@ pub(crate) fn persistence(def: &GraphDef, child: bool) -> Persistence {
 }
 
 impl Built {
-    /// Returns the graph that a namespace leads to, if it is declared.
+    /// Returns the graph at a namespace, if it is declared.
     pub(crate) fn at(&self, namespace: &str) -> Option<Self> {
         let is_call = |segment: &&str| segment.bytes().all(|byte| byte.is_ascii_digit());
         let declared = match self {
@@ -79,7 +79,7 @@ impl Built {
         }
     }
 
-    /// Returns the values of a snapshot whose types are hidden.
+    /// Returns the values of an untyped snapshot.
     fn values(&self, values: &annals::base::Map) -> Json {
         match self {
             Self::Graph(built) => built.channels.update_shown(plain(&annals::base::Value::Map(values.clone()))),
@@ -95,7 +95,7 @@ impl Built {
     }
 }
 
-/// Returns the graph that a step on a place is for, and whether that is declared.
+/// Returns the graph for a step on a place, and whether it is declared.
 pub(crate) fn routed(built: Built, on: &On) -> (Built, bool) {
     match on {
         On::Thread(thread) | On::At(thread, _) if !thread.namespace().is_root() => {
@@ -108,7 +108,7 @@ pub(crate) fn routed(built: Built, on: &On) -> (Built, bool) {
 }
 
 impl Program {
-    /// Runs a graph inside the node. With a thread of its own it has no store, and keeps nothing.
+    /// Runs a subgraph in the node. With a thread of its own it has no store.
     pub(crate) async fn call_graph(
         &self,
         op: &Map<String, Json>,
@@ -133,7 +133,7 @@ impl Program {
         let name = op["graph"].as_str().unwrap_or_default();
         let (built, driver) = {
             let world = self.world.lock();
-            (world.children.get(name).cloned().ok_or("there is no such graph")?, world.driver)
+            (world.children.get(name).cloned().ok_or("the scenario does not define the called graph")?, world.driver)
         };
         let way = (op.get("thread").is_some(), driver);
         match built {
@@ -143,7 +143,7 @@ impl Program {
     }
 }
 
-/// Returns a snapshot as a trace shows it, with its values shown already.
+/// Returns a snapshot in the format of a trace. Its values have that format already.
 pub(crate) fn shown<S>(
     snapshot: &StateSnapshot<S>,
     built: Option<&Built>,

@@ -1,4 +1,4 @@
-//! How a trace shows values, messages, errors and snapshots.
+//! The format of a trace: values, messages, errors and snapshots.
 
 use annals::base::{CheckpointId, Value};
 use annals::store::Source;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::build::Shape;
 use crate::program::Failure;
 
-/// The member of a message that holds the role it was written with, in place of a type.
+/// The member of a message that holds its role in the scenario, in place of a type.
 pub(crate) const ROLE: &str = "written_role";
 
 /// Returns an identifier between sigils.
@@ -27,12 +27,12 @@ pub(crate) fn namespace(path: &str) -> Json {
     path.split('|').map(segment).collect::<Vec<_>>().join("|").into()
 }
 
-/// Returns a value as a trace shows it: messages in their short form.
+/// Returns a value in the format of a trace: messages in their short format.
 pub(crate) fn plain(value: &Value) -> Json {
     shown(&value.to_json(), false)
 }
 
-/// The same for what a task wrote: generated message ids are null.
+/// Returns the writes of a task in the format of a trace: generated message ids are null.
 pub(crate) fn written(value: &Value) -> Json {
     shown(&value.to_json(), true)
 }
@@ -91,13 +91,13 @@ fn is_uuid(text: &str) -> bool {
     lengths == [8, 4, 4, 4, 12] && text.chars().all(|c| c == '-' || c.is_ascii_hexdigit())
 }
 
-/// Returns questions as a trace shows them.
+/// Returns interrupts in the format of a trace.
 pub(crate) fn interrupts(interrupts: &[Interrupt]) -> Json {
     let shown = |one: &Interrupt| json!({"value": plain(&one.value), "id": sigil("int", &one.id)});
     interrupts.iter().map(shown).collect()
 }
 
-/// Returns an error as a trace shows it.
+/// Returns an error in the format of a trace.
 pub(crate) fn error(of: &Error) -> Json {
     use annals::state::StateError;
     let Some(run) = of.as_run() else {
@@ -108,7 +108,7 @@ pub(crate) fn error(of: &Error) -> Json {
             return json!({"class": "UnknownInterruptError", "reason": problem.reason()});
         }
         RunError::Node { source, .. } => {
-            // The error of a graph inside the node is the node's.
+            // The error of a subgraph is that of its node.
             return match (failure(&**source), source.downcast_ref::<Error>()) {
                 (Some(failure), _) => failure.to_json(),
                 (None, Some(inside)) => error(inside),
@@ -157,7 +157,7 @@ fn other(text: &str) -> Json {
     json!({"class": "unknown", "text": text})
 }
 
-/// Returns the error that a snapshot has of a task: only its text is stored.
+/// Returns the stored error of a task in the format of a trace. Its text alone is stored.
 pub(crate) fn stored_error(text: &str) -> Json {
     let mut own = text;
     while let Some((_, inner)) =
@@ -190,14 +190,14 @@ pub(crate) struct Place {
     pub(crate) thread: String,
     pub(crate) ns: String,
     pub(crate) checkpoint: Option<CheckpointId>,
-    /// The checkpoint before it, if the place is a snapshot that has one.
+    /// The parent checkpoint, if the place is a snapshot with one.
     pub(crate) parent: Option<CheckpointId>,
-    /// Where the graphs of its tasks stand.
+    /// The places of the subgraphs of its tasks.
     pub(crate) tasks: Vec<Option<Place>>,
 }
 
 impl Place {
-    /// Returns how a trace shows it.
+    /// Returns the place in the format of a trace.
     pub(crate) fn to_json(&self) -> Json {
         let checkpoint = self.checkpoint.map_or(Json::Null, |id| sigil("ckpt", id));
         json!({"thread": self.thread, "ns": namespace(&self.ns), "ckpt": checkpoint})
@@ -229,7 +229,7 @@ pub(crate) fn metadata<S>(snapshot: &StateSnapshot<S>) -> Json {
     out
 }
 
-/// Returns a snapshot as a trace shows it.
+/// Returns a snapshot in the format of a trace.
 pub(crate) fn snapshot<B: Shape>(state: &StateSnapshot<B::State>, built: &B, thread: &Thread) -> (Json, Place) {
     // A thread without checkpoints has no values; its typed state has the initial ones.
     let values = state.checkpoint.map_or_else(|| json!({}), |_| built.shown(&state.values));

@@ -14,11 +14,11 @@ use crate::driver::Driver;
 use crate::scenario::{self, Options, Scenario};
 use crate::{Res, files, run_one};
 
-/// The file with the names of the scenarios that do not give the trace of the reference yet.
+/// The file with the names of the scenarios that still fail.
 const OPEN: &str = "open.txt";
-/// The file with the names of those that must not give it, as the reference is wrong there; each with the reason.
+/// The file with the names of the scenarios that differ on purpose, each with the reason.
 const DIFFER: &str = "differ.txt";
-/// Differences that are shown for each trace.
+/// The maximum number of differences that are shown for a trace.
 const DIFFERENCES_MAX: usize = 3;
 
 const CATEGORIES: [&str; 30] = [
@@ -69,7 +69,8 @@ struct Vector {
     trace: Json,
 }
 
-/// Copies scenarios and their traces into one file for each category, a line for each scenario, and returns how many.
+/// Packs scenarios and their traces into one file for each category, a line for each scenario, and returns their
+/// number.
 pub(crate) fn pack(scenarios: &Path, traces: &Path, out: &Path) -> Res<usize> {
     let mut by_category: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut count = 0;
@@ -88,20 +89,20 @@ pub(crate) fn pack(scenarios: &Path, traces: &Path, out: &Path) -> Res<usize> {
     Ok(count)
 }
 
-/// What came of running all vectors.
+/// The result of a run of all vectors.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) run: usize,
-    /// What is wrong with each scenario that does not give its trace.
+    /// The differences of each scenario that does not give its trace.
     pub(crate) failed: BTreeMap<String, String>,
-    /// The names in the list of open ones.
+    /// The names in the list of failing scenarios.
     pub(crate) open: BTreeSet<String>,
-    /// The names of those that must differ.
+    /// The names in the list of scenarios that differ on purpose.
     pub(crate) differ: BTreeSet<String>,
 }
 
 impl Report {
-    /// Returns what is not as the list of open scenarios says; empty if all is.
+    /// Returns the contradictions to both lists; an empty text if there are none.
     pub(crate) fn surprises(&self) -> String {
         let mut text = String::new();
         for (name, what) in self.failed.iter().filter(|(name, _)| !self.is_known(name)) {
@@ -119,7 +120,7 @@ impl Report {
         self.open.contains(name) || self.differ.contains(name)
     }
 
-    /// Writes the list of open scenarios anew.
+    /// Writes the list of failing scenarios anew.
     pub(crate) fn write_open(&self, folder: &Path) -> Res<()> {
         let names = self.failed.keys().filter(|name| !self.differ.contains(*name));
         Ok(std::fs::write(folder.join(OPEN), names.map(|name| format!("{name}\n")).collect::<String>())?)
@@ -162,7 +163,7 @@ pub(crate) fn verify(folder: &Path, options: &[(&str, Options)]) -> Res<Report> 
     Ok(report.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Returns what is wrong with the trace of a scenario.
+/// Returns the differences of the trace of a scenario.
 fn problem(vector: &Vector, way: &str, options: Options) -> Option<String> {
     let trace = serde_json::from_value::<Scenario>(vector.scenario.clone()).map_err(Into::into).and_then(|scenario| {
         match scenario::unsupported(&scenario)? {

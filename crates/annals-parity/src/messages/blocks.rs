@@ -1,4 +1,4 @@
-//! Content blocks: their factories, and the translation of what a provider gave.
+//! Content blocks: their factories, and the translation of provider formats.
 
 use annals::base::{IdSource, Map, Value};
 use annals::message::blocks::{Annotation, ContentBlock};

@@ -4,8 +4,8 @@ use serde_json::Value as Json;
 
 use super::Failure;
 
-/// Returns what is wrong with the result of a vector. Values are compared by structure, the order of members does not
-/// count, and random ids stand for one another.
+/// Returns the first difference between the result of a vector and that of the reference. Values are compared by
+/// structure; the order of members does not count, and random ids are equal.
 pub(super) fn problem(vector: &Json, result: Result<Json, Failure>) -> Option<String> {
     match (vector.get("error"), result) {
         (Some(error), Ok(result)) => Some(format!("expected {error}, got {result}")),

@@ -1,4 +1,4 @@
-//! The encoding of the message vectors: plain JSON, and objects with one tagged member for what JSON lacks.
+//! The encoding of the message vectors: plain JSON, and objects with one tagged member for types that JSON lacks.
 
 use annals::base::{Map, Value};
 use annals::message::{Message, MessageError, MessageLike, message_to_dict, messages_from_dict};
@@ -7,15 +7,15 @@ use serde_json::{Value as Json, json};
 /// A decoded value of a vector.
 #[derive(Clone, Debug)]
 pub(crate) enum Data {
-    /// A value without anything tagged inside.
+    /// A value without tags.
     Value(Value),
     /// `$msg`
     Message(Box<Message>),
-    /// A list with something tagged inside.
+    /// A list that contains a tag.
     List(Vec<Data>),
     /// `$tuple`
     Tuple(Vec<Data>),
-    /// An object with something tagged inside.
+    /// An object that contains a tag.
     Map(Vec<(String, Data)>),
     /// `$overwrite`
     Overwrite(Box<Data>),
@@ -82,7 +82,7 @@ impl Data {
         }
     }
 
-    /// Returns what it stands for.
+    /// Returns the argument that it represents.
     pub(crate) fn like(self) -> MessageLike {
         match self {
             Self::Value(value) | Self::Tool(value) => value.into(),
@@ -135,7 +135,7 @@ fn decode_all(items: &[Json]) -> Result<Vec<Data>, MessageError> {
     items.iter().map(Data::decode).collect()
 }
 
-/// A list in which nothing is tagged is a plain value.
+/// A list without tags is a plain value.
 fn collapse(items: Vec<Data>) -> Data {
     let plain = items.iter().map(|item| match item {
         Data::Value(value) => Some(value.clone()),

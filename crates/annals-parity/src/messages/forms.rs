@@ -1,4 +1,4 @@
-//! The constructors of messages, their forms, and raw tool calls.
+//! The constructors of messages, their formats, and raw tool calls.
 
 use annals::base::{IdSource, Map, Value};
 use annals::message::{

@@ -1,4 +1,4 @@
-//! Merging of values, token counts and pieces of messages.
+//! Merging of values, token counts and message chunks.
 
 use annals::base::Value;
 use annals::message::{

@@ -1,4 +1,4 @@
-//! The message vectors: one call of a function each, with what the reference gives.
+//! The message vectors: calls of functions, with the results of the reference.
 
 mod blocks;
 mod compare;
@@ -20,7 +20,7 @@ use crate::{Res, files};
 use compare::problem;
 use encode::Data;
 
-/// The file with the names of the vectors that do not give the result of the reference yet.
+/// The file with the names of the vectors that still fail.
 const OPEN: &str = "open.txt";
 
 /// Carries out one function.
@@ -30,13 +30,13 @@ type Handler = fn(&Case) -> Result<Json, Failure>;
 const TABLES: &[&[(&str, Handler)]] =
     &[blocks::FUNCTIONS, forms::FUNCTIONS, lists::FUNCTIONS, merging::FUNCTIONS, texts::FUNCTIONS, tools::FUNCTIONS];
 
-/// What a function is called with.
+/// The arguments of a function.
 pub(crate) struct Case {
     pub(crate) input: Data,
     args: Data,
 }
 
-/// A call that failed, as the vectors tell it.
+/// A failed call, in the format of the vectors.
 #[derive(Debug)]
 pub(crate) struct Failure {
     class: String,
@@ -48,7 +48,7 @@ impl Failure {
         Self { class: class.into(), message: message.into() }
     }
 
-    /// A vector that is not what its function takes.
+    /// Returns the failure of a vector with wrong arguments.
     pub(crate) fn vector(what: &str) -> Self {
         Self::new("Vector", format!("the vector has no {what}"))
     }
@@ -94,7 +94,7 @@ impl Case {
         }
     }
 
-    /// Returns the messages for which the input stands.
+    /// Returns the messages that the input represents.
     pub(crate) fn messages(&self) -> Result<Vec<Message>, Failure> {
         Ok(self.input.clone().like().into_messages()?)
     }
@@ -113,7 +113,7 @@ fn call(vector: &Json) -> Result<Json, Failure> {
     let name = vector["function"].as_str().unwrap_or_default();
     let found = TABLES.iter().flat_map(|table| table.iter()).find(|(function, _)| *function == name);
     let Some((_, handler)) = found else {
-        return Err(Failure::new("Unsupported", format!("there is no function {name}")));
+        return Err(Failure::new("Unsupported", format!("the runner does not know function {name}")));
     };
     handler(&Case::of(vector)?)
 }
@@ -155,7 +155,7 @@ pub(crate) fn pack(folder: &Path, out: &Path) -> Res<usize> {
     Ok(count)
 }
 
-/// Runs all vectors of a folder and returns how many there are, and what is not as the list of open ones says. With
+/// Runs all vectors of a folder and returns their number, and the contradictions to the list of failing ones. With
 /// `write`, that list is written anew.
 pub(crate) fn verify(folder: &Path, write: bool) -> Res<(usize, String)> {
     let open = std::fs::read_to_string(folder.join(OPEN)).unwrap_or_default();

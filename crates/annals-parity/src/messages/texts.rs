@@ -1,4 +1,4 @@
-//! The text helpers, and JSON that is not finished.
+//! The text helpers, and partial JSON.
 
 use annals::message::parse_partial_json;
 use annals::message::text::{json_dumps, py_repr, py_title, xml_escape, xml_quoteattr};

@@ -1,4 +1,4 @@
-//! What is done with messages: texts of them, choosing, trimming, counting, and OpenAI's form.
+//! The tools for messages: buffer strings, filters, trimming, counting, and OpenAI's format.
 
 use annals::base::{Map, Value};
 use annals::message::{
@@ -86,7 +86,7 @@ fn buffer(case: &Case) -> Result<Json, Failure> {
     Ok(json!(buffer_string(&case.messages()?, &options)?))
 }
 
-/// The items of an argument that is one thing or a list of them.
+/// Returns the items of an argument that is one value or a list of values.
 fn many(case: &Case, name: &str) -> Vec<Data> {
     case.arg(name).map(|data| data.items().unwrap_or_else(|| vec![data])).unwrap_or_default()
 }
@@ -127,7 +127,7 @@ fn words(message: &Message) -> i64 {
     message.text().split_whitespace().count() as i64
 }
 
-/// The counters of the vectors. One that may be counted message by message is.
+/// Returns the counter of a vector. One that can count message by message does.
 fn counter(case: &Case) -> Result<TokenCounter<'static>, Failure> {
     let name = match case.arg("token_counter") {
         Some(Data::Named("$counter", name)) => name,
@@ -152,7 +152,7 @@ fn counter(case: &Case) -> Result<TokenCounter<'static>, Failure> {
     })
 }
 
-/// Splits after each separator; what follows the last may be empty.
+/// Splits a text after each separator; the last part may be empty.
 fn pieces(text: &str, separator: &str) -> Vec<String> {
     let mut pieces: Vec<String> = text.split(separator).map(|piece| format!("{piece}{separator}")).collect();
     if let Some(last) = pieces.last_mut() {
@@ -232,7 +232,7 @@ fn to_openai(case: &Case) -> Result<Json, Failure> {
     if let Some(format) = parsed(case, "text_format")? {
         options = options.text_format(format);
     }
-    // A pair is two messages here.
+    // A pair represents two messages here.
     let messages = match case.input.items() {
         Some(items) => MessageLike::List(items.into_iter().map(Data::like).collect()).into_messages()?,
         None => case.messages()?,

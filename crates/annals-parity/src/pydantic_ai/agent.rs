@@ -1,7 +1,7 @@
-//! Runs of agents: an agent of the reference as a graph whose model follows a script, one run of the graph for each run
-//! of the agent. What a run tells of its messages is what its outcome tells.
+//! Runs of agents: an agent of the reference as a graph whose model follows a script, one run of the graph for each
+//! run of the agent. The messages of a run are those of its outcome.
 //!
-//! *Absent:* results that are read while they stream in; those vectors stay open.
+//! *Absent:* results that are read while they stream in; those vectors still fail.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,12 +26,12 @@ use crate::Res;
 struct Conversation {
     #[channel(append)]
     history: List<ModelMessage>,
-    /// What ended the run, if that was an error.
+    /// The error that ended the run.
     #[channel(last)]
     failed: Option<String>,
 }
 
-/// How often each function of an agent was called; the last of its values is for all later calls.
+/// The number of calls of each function of an agent; the last of its values serves all later calls.
 #[derive(Default)]
 pub(super) struct Counters(BTreeMap<String, usize>);
 
@@ -43,7 +43,7 @@ impl Counters {
     }
 }
 
-/// What the nodes of a run share.
+/// The state that the nodes of a run share.
 struct Session {
     agent: Value,
     name: String,
@@ -53,7 +53,7 @@ struct Session {
     told: Mutex<Told>,
 }
 
-/// What happened so far.
+/// The record of the run so far.
 struct Told {
     script: std::vec::IntoIter<Value>,
     saw: Vec<Value>,
@@ -93,7 +93,7 @@ impl Session {
         self.complete(ModelRequest::new(parts), told)
     }
 
-    /// Gives a request what it lacks to be sent in this run.
+    /// Completes a request for this run.
     fn complete(&self, mut request: ModelRequest, told: &mut Told) -> ModelRequest {
         request.instructions = self.instructions(told);
         let now: DateTime = Fresh::new(&SystemClock, &mut told.ids).now().into();
@@ -103,7 +103,7 @@ impl Session {
         request
     }
 
-    /// Asks the model.
+    /// Calls the model.
     fn ask(&self, state: &Conversation) -> NodeResult<ConversationUpdate> {
         let told = &mut *self.told();
         let history = state.history.to_vec();
@@ -125,7 +125,7 @@ impl Session {
         })
     }
 
-    /// Returns the next answer of the script.
+    /// Returns the next response of the script.
     fn answer(&self, told: &mut Told) -> Res<ModelResponse> {
         let Some(mut form) = told.script.next() else { return Err("the script is over".into()) };
         let mut response = if let Some(chunks) = form.get("chunks").and_then(Value::as_list) {
@@ -135,7 +135,9 @@ impl Session {
                 form.insert("kind".into(), "response".into());
             }
             let read = from_value(Value::List(vec![form]), &mut Fresh::new(&SystemClock, &mut told.ids))?.pop();
-            let Some(ModelMessage::Response(response)) = read else { return Err("the answer is no response".into()) };
+            let Some(ModelMessage::Response(response)) = read else {
+                return Err("the script does not hold a response".into());
+            };
             response
         };
         let model = text(&self.agent, "model_name").unwrap_or_else(|| "m1".into());
@@ -178,7 +180,7 @@ impl Session {
         Ok(Conversation::update().history([self.request(parts, told).into()]))
     }
 
-    /// Calls a tool. What it says beside its return goes to `beside`.
+    /// Calls a tool. Content beside its return goes to `beside`.
     fn call(
         &self,
         call: &ToolCallPart,
@@ -249,7 +251,7 @@ impl Session {
         response.text().filter(|text| !calls && !text.is_empty()).map(Value::from)
     }
 
-    /// Returns the output of the run, if it has come to one.
+    /// Returns the output of the run, if it has ended.
     fn ended(&self, history: &[ModelMessage]) -> Option<Value> {
         let last = history.iter().rev().find_map(|message| match message {
             ModelMessage::Response(response) => Some(response),
@@ -258,7 +260,7 @@ impl Session {
         self.output_of(last?)
     }
 
-    /// Returns which node is next.
+    /// Returns the next node.
     fn next(&self, state: &Conversation) -> &'static str {
         let mut from_last = state.history.iter().rev();
         match (from_last.next(), from_last.next()) {
@@ -282,7 +284,7 @@ impl Session {
     }
 }
 
-/// Says what the framework asks for in words, for a model that takes no others.
+/// Rewrites the parts that carry instructions as text, for a model without such parts.
 fn as_words(mut history: Vec<ModelMessage>) -> Vec<ModelMessage> {
     for message in &mut history {
         let ModelMessage::Request(request) = message else { continue };
@@ -296,7 +298,7 @@ fn as_words(mut history: Vec<ModelMessage>) -> Vec<ModelMessage> {
     history
 }
 
-/// Does what a history processor does.
+/// Applies a history processor.
 fn process(mut history: Vec<ModelMessage>, processor: &Value) -> Vec<ModelMessage> {
     match get(processor, "op").as_str().unwrap_or_default() {
         "keep_last" => {
@@ -319,7 +321,7 @@ fn process(mut history: Vec<ModelMessage>, processor: &Value) -> Vec<ModelMessag
     }
 }
 
-/// The agent as a graph: the model is asked and what it answers is reacted to, in turn.
+/// The agent as a graph: calls of the model and reactions to its responses take turns.
 fn graph(session: &Arc<Session>) -> Res<CompiledGraph<Conversation>> {
     let of = || Arc::clone(session);
     let (asks, reacts, first, second, third) = (of(), of(), of(), of(), of());
@@ -332,7 +334,7 @@ fn graph(session: &Arc<Session>) -> Res<CompiledGraph<Conversation>> {
     Ok(graph.compile()?)
 }
 
-/// What later runs may go on from.
+/// The state that later runs may continue from.
 #[derive(Default)]
 struct Past {
     all: Vec<ModelMessage>,
@@ -403,7 +405,7 @@ fn one_run(agent: Value, name: String, run: &Value, past: &[Past], counters: &mu
     done
 }
 
-/// Plays one run and tells what the reference tells of it.
+/// Plays one run and returns the record that the reference gives of it.
 fn play(session: &Arc<Session>, history: Vec<ModelMessage>) -> Res<(Value, Past)> {
     let prompt = get(&session.run, "prompt");
     let (history, next) = {
@@ -448,7 +450,7 @@ fn play(session: &Arc<Session>, history: Vec<ModelMessage>) -> Res<(Value, Past)
         ("model_saw", saw.into()),
     ]);
     if let (Value::Map(record), Some(_)) = (&mut record, session.run.get("output_tool_return_content")) {
-        // There is no tool return that could hold it.
+        // A tool return that could hold it does not exist.
         record.insert("output_content_error".into(), "ValueError".into());
     }
     if let (Value::Map(record), Some(Value::Bool(true))) = (&mut record, session.run.get("events")) {
@@ -457,8 +459,8 @@ fn play(session: &Arc<Session>, history: Vec<ModelMessage>) -> Res<(Value, Past)
     Ok((record, Past { all, new, captured: Vec::new() }))
 }
 
-/// Returns the request with which a run begins, if it begins with one of its own; a request at the end of the history
-/// that is sent again is completed there.
+/// Returns the request with which a run starts, if it has one of its own; a request at the end of the history that is
+/// sent again is completed there.
 fn begin(
     session: &Session,
     history: &mut Vec<ModelMessage>,

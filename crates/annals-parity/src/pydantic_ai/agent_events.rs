@@ -1,6 +1,6 @@
 //! A response that streams in by a script, and the events of a run that show it.
 //!
-//! *Absent:* reading the stream as it comes; the model has said all when the run goes on.
+//! *Absent:* reading the stream as it arrives; the model has ended when the run continues.
 
 use annals::base::{IdSource, SystemClock, Value};
 use annals_pydantic_ai::{
@@ -14,7 +14,7 @@ use crate::Res;
 /// The tool whose call is the output of an agent with structured output.
 pub(super) const OUTPUT_TOOL: &str = "final_result";
 
-/// Puts a response together from pieces. What the run shows of it goes to `events`.
+/// Puts a response together from chunks. The events go to `events`.
 pub(super) fn streamed(
     chunks: &[Value],
     structured: bool,
@@ -36,9 +36,9 @@ pub(super) fn streamed(
 struct Streamed {
     parts: StreamedParts,
     structured: bool,
-    /// Whether the part that holds the result has begun.
+    /// True once the part that holds the result has started.
     found: bool,
-    /// The place of the part that is coming in.
+    /// The index of the open part.
     open: Option<i64>,
 }
 
@@ -65,7 +65,7 @@ impl Streamed {
         Ok(())
     }
 
-    /// Shows an event, with the end of the part before one that begins, and whether that holds the result.
+    /// Adds an event, with the end of the part before a new one, and with the final result.
     fn show(&mut self, event: StreamEvent, events: &mut Vec<Value>) {
         let StreamEvent::PartStart(mut start) = event else { return events.push(event.to_value()) };
         start.previous_part_kind = self.end_part(Some(start.part.kind()), events);
@@ -84,7 +84,7 @@ impl Streamed {
         }
     }
 
-    /// Ends the part that is coming in, and returns its kind.
+    /// Ends the open part, and returns its kind.
     fn end_part(&mut self, next: Option<&str>, events: &mut Vec<Value>) -> Option<String> {
         let index = self.open.take()?;
         let part = self.parts.parts().nth(usize::try_from(index).ok()?)?.clone();

@@ -1,4 +1,4 @@
-//! The system prompts of an agent, and what is done to a history before a run goes on with it.
+//! The system prompts of an agent, and the preparation of a history for the next run.
 //!
 //! *Absent:* the run.
 
@@ -15,7 +15,7 @@ fn system_prompt(content: &Value, dynamic_ref: Option<String>, timestamp: DateTi
     SystemPromptPart { content, timestamp, dynamic_ref, context_id: None, scope: Scope::Conversation, metadata: None }
 }
 
-/// Returns the system prompts of an agent: those that stand, then those of functions.
+/// Returns the system prompts of an agent: the static ones, then those of functions.
 pub(super) fn system_prompts(agent: &Value, name: &str, now: DateTime, counters: &mut Counters) -> Vec<RequestPart> {
     let standing = get(agent, "system_prompt").as_list().unwrap_or_default().iter();
     let mut parts: Vec<RequestPart> = standing.map(|content| system_prompt(content, None, now).into()).collect();
@@ -33,7 +33,7 @@ fn value_of<'a>(function: &'a Value, agent: &str, counters: &mut Counters) -> Op
     counters.next(format!("{agent}/system/{name}"), get(function, "values").as_list().unwrap_or_default())
 }
 
-/// Makes a history valid for a run, with the system prompts that the agent makes anew or puts back.
+/// Makes a history valid for a run, with the system prompts that the agent renews or restores.
 pub(super) fn clean(
     history: Vec<ModelMessage>,
     agent: &Value,

@@ -1,5 +1,5 @@
-//! Comparing a result with what the reference gave: the order of members does not count, the kind of a number does, and
-//! what was made up on both sides is named by its first appearance.
+//! Compares a result with that of the reference: the order of members does not count, the type of a number does, and
+//! generated values are named by their first appearance.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 use annals::base::Value;
 use annals::message::text::{JsonStyle, json_write};
 
-/// Differences that are shown for each vector.
+/// The maximum number of differences that are shown for a vector.
 const SHOWN_MAX: usize = 6;
 
-/// Returns what is wrong with the result of a vector.
+/// Returns the differences of the result of a vector.
 pub(super) fn problem(vector: &Value, result: &Value) -> Option<String> {
     let expected = vector.get("expect")?;
     let mut found = Vec::new();
@@ -36,10 +36,10 @@ pub(super) fn problem(vector: &Value, result: &Value) -> Option<String> {
     })
 }
 
-/// The names of what is made up, by the kind of it.
+/// The names of generated values, by kind.
 #[derive(Default)]
 struct Names {
-    /// Whether ids of runs and of conversations are made up as well.
+    /// True if ids of runs and of conversations are generated as well.
     of_runs: bool,
     seen: BTreeMap<&'static str, BTreeMap<String, usize>>,
 }
@@ -52,7 +52,7 @@ impl Names {
     }
 }
 
-/// Names what is made up: moments, and ids of tool calls.
+/// Names generated values: timestamps, and ids of tool calls.
 fn named(value: &Value) -> Value {
     walk(value, None, &mut Names::default())
 }

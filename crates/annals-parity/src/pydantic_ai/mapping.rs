@@ -45,7 +45,7 @@ fn dump(history: &[ModelMessage]) -> Value {
     dumped(&annals_pydantic_ai::to_value(history))
 }
 
-/// Returns the flat dictionaries without fields that are as they are by default.
+/// Returns the flat dictionaries without fields that have their defaults.
 fn flat(messages: &[Message]) -> Value {
     let is_default = |name: &str, value: &Value| match name {
         "name" | "id" | "usage_metadata" | "artifact" => value.is_null(),

@@ -1,7 +1,6 @@
-//! Runs the vectors of PydanticAI's messages on the public API, and compares what came of them with what the reference
-//! gave.
+//! Runs the vectors of PydanticAI's messages on the public API, and compares the results with those of the reference.
 //!
-//! *Absent:* models; agents answer by a script.
+//! *Absent:* models; agents follow a script.
 
 mod agent;
 mod agent_events;
@@ -20,7 +19,7 @@ use annals::message::text::{JsonStyle, json_loads, json_write};
 
 use crate::{Res, files};
 
-/// The file with the names of the vectors that do not give what the reference gave yet.
+/// The file with the names of the vectors that still fail.
 const OPEN: &str = "open.txt";
 
 /// Reads the vectors of a folder, in the order of its files.
@@ -54,7 +53,7 @@ pub(crate) fn run(folder: &Path, out: &Path) -> Res<usize> {
             }
         };
         let line = Map::from_iter([("id".to_owned(), id.into()), ("result".to_owned(), result)]);
-        // In ASCII: a text may hold what a reader of lines takes for the end of one.
+        // In ASCII: a text may hold a character that a reader of lines takes for the end of one.
         let style = JsonStyle { ascii: true, ..JsonStyle::PYDANTIC };
         _ = writeln!(lines, "{}", json_write(&line.into(), style));
         count += 1;
@@ -76,7 +75,7 @@ pub(crate) fn pack(folder: &Path, out: &Path) -> Res<usize> {
     Ok(by_category.values().map(Vec::len).sum())
 }
 
-/// Runs the vectors of a folder and returns what is not as its list of open ones says, with how many there are.
+/// Runs the vectors of a folder and returns the contradictions to its list of failing ones, with their number.
 pub(crate) fn verify(folder: &Path) -> Res<(usize, String)> {
     let open = std::fs::read_to_string(folder.join(OPEN))?;
     let open: Vec<&str> = open.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

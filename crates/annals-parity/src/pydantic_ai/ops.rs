@@ -1,4 +1,4 @@
-//! The operations of the vectors, but for those of streams.
+//! The operations of the vectors, except those of streams.
 
 use annals::base::{IdSource, Map, SystemClock, Value};
 use annals_pydantic_ai as ai;
