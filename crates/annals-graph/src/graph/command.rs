@@ -21,6 +21,7 @@ use super::policy::TimeoutPolicy;
 /// ```
 #[doc(alias = "Send")]
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SendTo {
     /// The node.
     pub node: Arc<str>,
@@ -63,6 +64,7 @@ impl SendTo {
 
 /// A target of a command or a conditional edge.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Target {
     /// A node, which reads the state; [`END`](super::END) leads to no node.
     Node(Arc<str>),

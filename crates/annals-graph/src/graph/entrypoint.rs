@@ -97,6 +97,7 @@ pub struct Entrypoint<I, O>(StateGraph<Entry<I, O>>);
 /// ```
 #[doc(alias = "entrypoint.final")]
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Final<O> {
     /// The value for the caller.
     pub value: O,

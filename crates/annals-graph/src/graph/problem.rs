@@ -4,6 +4,7 @@ use std::fmt;
 
 /// A graph that cannot be compiled, with all its problems.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GraphError {
     /// The problems, in the order in which they were found.
     pub problems: Vec<GraphProblem>,

@@ -51,6 +51,7 @@ impl StreamMode {
 
 /// One part of a stream of a graph with state `S`.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct StreamPart<S> {
     /// The namespace of the graph that it comes from: the root, or a subgraph.
     pub namespace: Namespace,

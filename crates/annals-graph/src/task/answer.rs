@@ -15,6 +15,7 @@ use super::context::{Context, Interrupt, interrupt_id};
 #[error(
     "the resume value of interrupt {id} does not fit its schema: {path} must be {expected}, but is {found}; the interrupt stays open"
 )]
+#[non_exhaustive]
 pub struct InvalidResumeValue {
     /// The id of the interrupt.
     pub id: String,

@@ -20,6 +20,7 @@ use super::task_info::{NodePlace, TaskInfo, TaskParts};
 /// An interrupt: a value that a task shows to the caller of the run, and at which the run waits for a resume value
 /// (`Interrupt`).
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Interrupt {
     /// The value that the task gave.
     pub value: Value,

@@ -38,6 +38,7 @@ use super::END;
 /// # }
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Drawing {
     /// The nodes: the start, those of the graph in the order in which they were added, the end. The nodes of an
     /// unfolded subgraph come last.
@@ -49,6 +50,7 @@ pub struct Drawing {
 
 /// A node of a [`Drawing`].
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct DrawingNode {
     /// The name; in an unfolded subgraph with the names of its parent nodes, as in `outer:inner`.
     pub id: String,
@@ -58,6 +60,7 @@ pub struct DrawingNode {
 
 /// An edge of a [`Drawing`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DrawingEdge {
     /// The source.
     pub source: String,
