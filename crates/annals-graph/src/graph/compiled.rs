@@ -220,6 +220,7 @@ impl Graph {
 
     /// Returns the number of the trigger of a node.
     pub(crate) fn trigger(&self, node: usize) -> u32 {
+        debug_assert!(node <= self.nodes.len(), "a trigger belongs to a node; that of their number is the end");
         (self.layout.len() + 2 + node) as u32
     }
 
@@ -254,6 +255,17 @@ impl Graph {
             graph = graph.nodes[node].body.child.as_ref()?;
         }
         Some(graph)
+    }
+
+    /// Returns whether the numbers of channels, nodes and joins agree with each other.
+    fn is_numbered(&self) -> bool {
+        let joins = self.joins.iter().enumerate();
+        self.channels.len() == self.layout.len() + 2 + self.nodes.len() + self.joins.len()
+            && joins
+                .into_iter()
+                .all(|(at, join)| self.join_of(join.channel) == Some(at) && join.node < self.nodes.len())
+            && self.nodes.iter().all(|node| node.triggers.len() == node.trigger_names.len())
+            && self.deferred.iter().all(|node| *node < self.nodes.len())
     }
 
     /// Returns the breakpoints with these names.
@@ -328,6 +340,7 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
         step_timeout: builder.step_timeout,
         shape,
     };
+    debug_assert!(graph.is_numbered(), "channels are fields, sends, input, triggers and joins, in this order");
     for (names, when) in [(&builder.interrupt_before, "before"), (&builder.interrupt_after, "after")] {
         let unknown = names.iter().filter(|name| *name != "*" && !graph.by_name.contains_key(name.as_str()));
         problems.extend(unknown.map(|name| GraphProblem::UnknownBreakpoint { node: name.clone(), when }));

@@ -66,7 +66,7 @@ impl<S> IntoOutput<S> for SendTo {
     }
 }
 
-/// Takes the commands out of the instructions; there are no others.
+/// All instructions of an output are commands.
 impl From<Output> for NodeOutput {
     fn from(output: Output) -> Self {
         let command = |instruction: Box<dyn Any + std::marker::Send + Sync>| instruction.downcast::<Command>().ok();
@@ -102,6 +102,7 @@ pub(crate) struct GivenFields {
 impl GivenFields {
     /// Returns the fields as a map.
     pub(crate) fn to_value(&self) -> Result<Value, StateError> {
+        debug_assert!(self.fields.iter().all(|field| *field < self.layout.len()), "a subgraph is given fields");
         let member = |field: &usize| {
             let name = self.layout.name(*field).to_string();
             self.layout.to_value(&self.state, *field).map(|value| (name, value))
@@ -112,6 +113,7 @@ impl GivenFields {
     /// Returns a list as a write for a channel of this rule in a subgraph. A subgraph that stores checkpoints stores a
     /// reference to the list. `None` if the rules differ, or the list is not stored.
     pub(crate) fn give(&self, field: usize, rule: Option<ListRule>, is_stored: bool) -> Option<BoxWrite> {
+        debug_assert!(field < self.layout.len(), "a list is given from a field");
         if rule.is_none() || rule != self.layout.list_rule(field) {
             return None;
         }

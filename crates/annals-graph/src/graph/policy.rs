@@ -142,6 +142,7 @@ impl RetryPolicy {
 
     /// Returns the pause after `failed` attempts; `chance` is between 0 and 1.
     pub(crate) fn pause(&self, failed: u32, chance: impl FnOnce() -> f64) -> Duration {
+        debug_assert!(failed > 0, "a pause follows a failed attempt");
         let exponent = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
         let grown = self.initial_interval.as_secs_f64() * self.backoff_factor.powi(exponent);
         // A factor that is not a number, or an overflow, gives the maximum pause.

@@ -145,6 +145,7 @@ pub(super) fn schemas(
         Some(names) => named(names, "the output"),
         None => open().collect(),
     };
+    debug_assert!(output.iter().chain(&taken).all(|field| *field < layout.len()), "a schema names fields of the state");
     let mask = (0..layout.len()).map(|field| taken.contains(&field)).collect();
     Schemas {
         input: (taken.len() < fields().count()).then_some(mask),
@@ -195,6 +196,7 @@ pub(super) fn set_reads(layout: &dyn Layout, nodes: &mut [Node], problems: &mut 
 impl Graph {
     /// Returns whether the input of a run may write a field.
     pub(crate) fn takes(&self, field: usize) -> bool {
+        debug_assert!(field < self.layout.len(), "the input of a run is written to fields");
         self.schemas.input.as_ref().is_none_or(|taken| taken[field])
     }
 

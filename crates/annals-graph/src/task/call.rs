@@ -413,6 +413,7 @@ impl<R: DeserializeOwned + 'static> Started<R> {
     pub fn wait(self) -> NodeResult<R> {
         let Some(called) = &self.called else { return Err(CallError::OutsideRun.into()) };
         called.finish();
+        debug_assert!(called.has_ended(), "a call that was waited for has ended");
         self.result(called.take())
     }
 
@@ -610,6 +611,7 @@ impl Calls {
     pub(crate) fn following(&self, policies: &[RetryPolicy]) -> Attempt {
         let attempts_max = policies.iter().map(|policy| policy.max_attempts).max().unwrap_or(1).max(1);
         let number = self.attempt.number.wrapping_add(1) % attempts_max;
+        debug_assert!(number < attempts_max, "an attempt is one that the policies allow");
         Attempt { number, calls: self.made.load(Ordering::Relaxed) }
     }
 
@@ -644,6 +646,7 @@ impl Context {
         // The lock is not held while the tasks run.
         let started = std::mem::take(&mut *self.calls().started.lock());
         started.iter().for_each(|called| called.finish());
+        debug_assert!(started.iter().all(|called| called.has_ended()), "a superstep waits for all started tasks");
     }
 
     /// Awaits the started tasks.
@@ -651,6 +654,7 @@ impl Context {
         let started = LeavesStarted(std::mem::take(&mut *self.calls().started.lock()));
         for called in &started.0 {
             poll_fn(|waiting| Arc::clone(called).poll_end(waiting)).await;
+            debug_assert!(called.has_ended(), "a call whose end was polled has ended");
         }
     }
 

@@ -165,6 +165,8 @@ pub(crate) enum CallBegan {
 
 impl Context {
     pub(crate) fn new(parts: ContextParts) -> Self {
+        debug_assert!(parts.attempt > 0, "attempts are numbered from 1");
+        debug_assert!(parts.step <= parts.stop, "a task runs before the recursion limit");
         Self(Arc::new(parts))
     }
 
@@ -387,6 +389,7 @@ impl Context {
     pub(super) fn ask(&self, question: impl FnOnce(String) -> Interrupt) -> Result<(usize, Value), Interrupted> {
         self.progress();
         let mut asked = self.0.asked.lock();
+        debug_assert!(asked.read <= asked.answers.len(), "an attempt reads the resume values that it has");
         let at = asked.read;
         if at == asked.answers.len() {
             match self.0.scope.resume.lock().take() {
@@ -402,6 +405,7 @@ impl Context {
             }
         }
         asked.read += 1;
+        debug_assert!(asked.read <= asked.answers.len(), "each interrupt that returned has a resume value");
         Ok((at, asked.answers[at].clone()))
     }
 }
@@ -421,7 +425,9 @@ pub(crate) fn without_tasks(path: &str) -> String {
 /// Returns the id of the interrupt number `answered` of a task: a hash of the namespace of the task.
 pub(crate) fn interrupt_id(task_namespace: &str, answered: usize) -> String {
     let place = if answered == 0 { task_namespace.to_owned() } else { format!("{task_namespace}|{answered}") };
-    crate::base::hash::xxh3_128(place.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    let id: String = crate::base::hash::xxh3_128(place.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    debug_assert_eq!(id.len(), 32, "an interrupt id is a hash of 128 bits");
+    id
 }
 
 impl fmt::Debug for Context {

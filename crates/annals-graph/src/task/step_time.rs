@@ -26,6 +26,7 @@ pub struct OutOfTime(());
 
 impl StepTime {
     pub(crate) fn new(step: i64, limit: Duration) -> Self {
+        debug_assert!(!limit.is_zero(), "a limit of zero is none");
         Self { step, limit, began_us: AtomicU64::new(NEVER), late: Mutex::default() }
     }
 
@@ -65,6 +66,7 @@ impl StepTime {
     pub(crate) fn late(&self) -> Vec<String> {
         let mut late: Vec<String> = self.late.lock().iter().map(|node| node.to_string()).collect();
         late.sort();
+        debug_assert!(late.windows(2).all(|pair| pair[0] != pair[1]), "a node is late once");
         late
     }
 

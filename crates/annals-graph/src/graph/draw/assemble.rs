@@ -128,6 +128,7 @@ fn unfold(drawing: &mut Drawing, name: &str, mut inner: Drawing) {
     else {
         return;
     };
+    debug_assert!(drawing.nodes.iter().filter(|node| node.id == name).count() == 1, "a subgraph is one node");
     drawing.nodes.retain(|node| node.id != name);
     drawing.nodes.extend(inner.nodes.into_iter().map(|node| DrawingNode { id: inside(&node.id), ..node }));
     for edge in &mut drawing.edges {

@@ -67,6 +67,7 @@ pub(super) fn walk(graph: &Graph) -> Found {
         if tasks.is_empty() {
             break;
         }
+        debug_assert!(tasks.iter().all(|task| *task <= graph.nodes.len()), "a task is the start or a node");
         walk.found.last = tasks.iter().map(|task| walk.name(*task)).collect();
         tasks = walk.superstep(&tasks);
     }
