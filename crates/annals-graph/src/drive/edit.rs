@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::base::TaskId;
+use crate::base::{CheckpointId, Namespace, TaskId};
 use crate::error::Error;
 use crate::exec::{Copied, EditProblem, Editor, NodeEdit, RunError, as_node};
 use crate::graph::{CompiledGraph, END, Graph, IntoOutput, NodeOutput};
@@ -198,10 +198,12 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         let store = thread.store();
         let loaded = load(&self.graph, &thread, place.at.as_ref())?;
         let mut recording = recording(&thread, place.at.is_some(), loaded.newest, store.mint_run(), None);
-        if let Some(base) = loaded.head.checkpoint
-            && let Some(base) = store.backend().checkpoint(&thread.point(base.id))?
-        {
-            recording.parents = base.parents;
+        match loaded.head.checkpoint {
+            Some(base) => {
+                let base = store.backend().checkpoint(&thread.point(base.id))?;
+                recording.parents = base.map(|base| base.parents).unwrap_or_default();
+            }
+            None => recording.parents = parent_heads(&thread)?,
         }
         let mut editor = Editor::new(&self.graph, loaded.head, recording, store.mint_seed(), store.now(), &path_here);
         for updates in supersteps {
@@ -213,6 +215,20 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         let id = batch.head_after().ok_or(RunError::EmptyInput)?;
         Ok(thread.at(id)?)
     }
+}
+
+/// Returns the heads of the parent graphs. An update that makes the first checkpoint of a subgraph records them, so that a
+/// run which continues there finds the update.
+fn parent_heads(thread: &Thread) -> Result<Arc<[(Namespace, CheckpointId)]>, StoreError> {
+    let segments: Vec<&str> = thread.namespace().segments().collect();
+    let mut heads = Vec::with_capacity(segments.len());
+    for depth in 0..segments.len() {
+        let parent = Namespace::new(segments[..depth].join("|"))?;
+        if let Some(record) = thread.store().backend().head(thread.id(), &parent)? {
+            heads.push((parent, record.point.checkpoint));
+        }
+    }
+    Ok(heads.into())
 }
 
 /// Makes one superstep.

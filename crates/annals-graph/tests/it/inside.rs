@@ -244,3 +244,27 @@ fn a_subgraph_that_keeps_its_state_keeps_it_inside_a_stateless_one() {
     }
     assert_eq!(graph.invoke((), Outer::update().topic("red")).unwrap().state().total, 1, "nothing is stored");
 }
+
+#[test]
+fn a_subgraph_continues_at_an_update_made_before_its_first_run() {
+    let inner = StateGraph::<Inner>::new()
+        .node("work", |s: &Inner| Ok(Inner::update().total(s.total + 5)))
+        .edge(START, "work")
+        .persistence(Persistence::PerThread)
+        .compile()
+        .unwrap();
+    let graph = StateGraph::<Outer>::new()
+        .node("inner", inner.clone())
+        .edge(START, "inner")
+        .interrupt_before(["inner"])
+        .compile()
+        .unwrap();
+    let thread = thread();
+    graph.invoke(&thread, Outer::update().topic("boats").total(1)).unwrap();
+
+    let inside = thread.in_namespace("inner").unwrap();
+    inner.update_state(&inside, Inner::update().topic("trains").total(10), None).unwrap();
+    let done = graph.invoke(&thread, Input::Continue).unwrap();
+    assert_eq!((done.state().topic.as_str(), done.state().total), ("trains", 16));
+    assert_eq!(inner.get_state(&inside).unwrap().values.total, 15);
+}
