@@ -13,15 +13,16 @@ use super::node::{IntoNode, IntoOutput, NodeBody, NodeInput, NodeOutput, NodeRes
 /// The future of an asynchronous node.
 pub(crate) type NodeFuture = Pin<Box<dyn Future<Output = NodeResult<NodeOutput>> + Send>>;
 
-/// An `async fn` that borrows the state and its context.
+/// An `async fn` that borrows the state and its context. The compiler names this trait when an async closure captures
+/// something: its future would borrow the closure. Such a closure takes `Arc<S>` and clones what it captures.
 #[doc(hidden)]
-pub trait BorrowingNode<'a, S: 'a>: Send + Sync {
+pub trait AsyncNodeOfContextWithoutCaptures<'a, S: 'a>: Send + Sync {
     type Future: Future<Output = Self::Returned> + Send + 'a;
     type Returned;
     fn start(&self, state: &'a S, context: &'a Context) -> Self::Future;
 }
 
-impl<'a, S: 'a, F, Fut> BorrowingNode<'a, S> for F
+impl<'a, S: 'a, F, Fut> AsyncNodeOfContextWithoutCaptures<'a, S> for F
 where
     F: Fn(&'a S, &'a Context) -> Fut + Send + Sync,
     Fut: Future + Send + 'a,
@@ -34,15 +35,15 @@ where
     }
 }
 
-/// An `async fn` that borrows the state.
+/// An `async fn` that borrows the state, see [`AsyncNodeOfContextWithoutCaptures`].
 #[doc(hidden)]
-pub trait BorrowingStateNode<'a, S: 'a>: Send + Sync {
+pub trait AsyncNodeWithoutCaptures<'a, S: 'a>: Send + Sync {
     type Future: Future<Output = Self::Returned> + Send + 'a;
     type Returned;
     fn start(&self, state: &'a S) -> Self::Future;
 }
 
-impl<'a, S: 'a, F, Fut> BorrowingStateNode<'a, S> for F
+impl<'a, S: 'a, F, Fut> AsyncNodeWithoutCaptures<'a, S> for F
 where
     F: Fn(&'a S) -> Fut + Send + Sync,
     Fut: Future + Send + 'a,
@@ -72,13 +73,13 @@ pub struct OwnInputBorrows;
 
 /// An `async fn` that takes an input and borrows its context: a node with an input of its own, or a task.
 #[doc(hidden)]
-pub trait BorrowingContext<'a, I>: Send + Sync {
+pub trait AsyncTaskWithoutCaptures<'a, I>: Send + Sync {
     type Future: Future<Output = Self::Returned> + Send + 'a;
     type Returned;
     fn start(&self, input: I, context: &'a Context) -> Self::Future;
 }
 
-impl<'a, I, F, Fut> BorrowingContext<'a, I> for F
+impl<'a, I, F, Fut> AsyncTaskWithoutCaptures<'a, I> for F
 where
     F: Fn(I, &'a Context) -> Fut + Send + Sync,
     Fut: Future + Send + 'a,
@@ -110,7 +111,7 @@ where
 impl<S, F, T> IntoNode<S, (Borrows, T)> for F
 where
     S: Send + Sync + 'static,
-    F: for<'a> BorrowingNode<'a, S, Returned = NodeResult<T>> + 'static,
+    F: for<'a> AsyncNodeOfContextWithoutCaptures<'a, S, Returned = NodeResult<T>> + 'static,
     T: IntoOutput<S>,
 {
     fn into_node(self) -> NodeBody {
@@ -125,7 +126,7 @@ where
 impl<S, F, T> IntoNode<S, (BorrowsState, T)> for F
 where
     S: Send + Sync + 'static,
-    F: for<'a> BorrowingStateNode<'a, S, Returned = NodeResult<T>> + 'static,
+    F: for<'a> AsyncNodeWithoutCaptures<'a, S, Returned = NodeResult<T>> + 'static,
     T: IntoOutput<S>,
 {
     fn into_node(self) -> NodeBody {
@@ -214,7 +215,7 @@ where
 
 impl<S, F, I, T> IntoNode<S, (OwnInputBorrows, I, T)> for Own<F>
 where
-    F: for<'a> BorrowingContext<'a, I, Returned = NodeResult<T>> + 'static,
+    F: for<'a> AsyncTaskWithoutCaptures<'a, I, Returned = NodeResult<T>> + 'static,
     I: DeserializeOwned + Send + 'static,
     T: IntoOutput<S>,
 {

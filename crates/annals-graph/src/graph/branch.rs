@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::state::StateRef;
 use crate::task::Context;
 
-use super::async_node::{BorrowingNode, BorrowingStateNode};
+use super::async_node::{AsyncNodeOfContextWithoutCaptures, AsyncNodeWithoutCaptures};
 use super::command::{SendTo, Target};
 use super::node::NodeResult;
 
@@ -105,7 +105,8 @@ impl<T: IntoTargets> IntoTargets for NodeResult<T> {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "this cannot be the path of a conditional edge in a graph whose state is `{S}`",
-    label = "no path: see `IntoPath`",
+    label = "the documentation of `IntoPath` lists all forms",
+    note = "a path borrows the state: `|state: &{S}| \"name\"`",
     note = "a path is `Fn(&{S}) -> T`, `Fn(&{S}, &Context) -> T` or an `async fn` of the same; write the types of a closure's parameters",
     note = "`T` is the name of a node, a `SendTo`, an `Option`, `Vec` or array of these, or a `NodeResult` of one of these"
 )]
@@ -223,7 +224,7 @@ pub struct OfOwnedAndContext;
 
 impl<S: Send + Sync + 'static, F, T: IntoTargets> IntoPath<S, (OfBorrowed, T)> for F
 where
-    F: for<'a> BorrowingStateNode<'a, S, Returned = T> + 'static,
+    F: for<'a> AsyncNodeWithoutCaptures<'a, S, Returned = T> + 'static,
 {
     fn into_path(self) -> PathBody {
         let path = Arc::new(self);
@@ -236,7 +237,7 @@ where
 
 impl<S: Send + Sync + 'static, F, T: IntoTargets> IntoPath<S, (OfBorrowedAndContext, T)> for F
 where
-    F: for<'a> BorrowingNode<'a, S, Returned = T> + 'static,
+    F: for<'a> AsyncNodeOfContextWithoutCaptures<'a, S, Returned = T> + 'static,
 {
     fn into_path(self) -> PathBody {
         let path = Arc::new(self);

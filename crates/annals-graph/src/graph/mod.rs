@@ -34,7 +34,7 @@ pub use policy::{CachePolicy, RefreshOn, RetryPolicy, TimeoutPolicy};
 pub use problem::{GraphError, GraphProblem};
 pub use sequence::IntoSequence;
 
-pub(crate) use async_node::{BorrowingContext, NodeFuture};
+pub(crate) use async_node::{AsyncTaskWithoutCaptures, NodeFuture};
 pub(crate) use branch::{Branch, Path, PathFuture};
 pub(crate) use compiled::{Breakpoints, Graph, Join, Outgoing};
 pub(crate) use entrypoint::{INPUT, VALUE, input_writes};

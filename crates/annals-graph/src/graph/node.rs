@@ -165,6 +165,18 @@ pub struct NodeBody {
 ///
 /// `T` is nothing, an update, a [`Command`], a [`SendTo`], or an option, list, array or pair of these.
 ///
+/// A node borrows the state, which belongs to the run. A closure that takes it by value does not compile:
+///
+/// ```compile_fail,E0277
+/// use annals_graph::prelude::*;
+///
+/// #[derive(State, Clone, Default)]
+/// struct Chat { topic: String }
+///
+/// // Write `|chat: &Chat|`.
+/// let graph = StateGraph::<Chat>::new().node("answer", |chat: Chat| Ok(Chat::update().topic(chat.topic)));
+/// ```
+///
 /// # Example: a node that captures a client, and one with an input of its own
 /// ```
 /// use annals_graph::graph::Own;
@@ -208,11 +220,12 @@ pub struct NodeBody {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "this cannot be a node of a graph whose state is `{S}`",
-    label = "no node: see the forms in the documentation of `IntoNode`",
+    label = "the documentation of `IntoNode` lists all forms",
+    note = "a node borrows the state, and returns a `NodeResult`: `|state: &{S}| Ok({S}::update())`",
     note = "a node is `Fn(&{S}) -> NodeResult<T>`, `Fn(&{S}, &Context) -> NodeResult<T>`, an `async fn` of the same, or a compiled graph",
     note = "`T` is `()`, an update such as `{S}::update()`, a `Command`, a `SendTo`, or an `Option`, `Vec`, array or pair of these",
-    note = "write the types of a closure's parameters; wrap what takes an input of its own in `Own(..)`",
-    note = "an async node that captures something is `move |state: Arc<{S}>| {{ let it = it.clone(); async move {{ .. }} }}`"
+    note = "write the types of a closure's parameters; wrap a function with an input of its own in `Own(..)`",
+    note = "an async closure cannot capture anything; one that does is `move |state: Arc<{S}>| {{ let it = it.clone(); async move {{ .. }} }}`"
 )]
 pub trait IntoNode<S, M> {
     /// Erases the types.

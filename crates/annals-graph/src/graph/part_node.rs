@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::state::Part;
 use crate::task::Context;
 
-use super::async_node::{BorrowingNode, BorrowingStateNode, of_state as of_async};
+use super::async_node::{AsyncNodeOfContextWithoutCaptures, AsyncNodeWithoutCaptures, of_state as of_async};
 use super::node::{IntoNode, IntoOutput, NodeBody, NodeOutput, NodeResult, of_state};
 
 #[doc(hidden)]
@@ -49,7 +49,7 @@ impl<S, P, F, T> IntoNode<S, (BorrowsPart, P, T)> for F
 where
     S: Send + Sync + 'static,
     P: Part<S>,
-    F: for<'a> BorrowingStateNode<'a, P, Returned = NodeResult<T>> + 'static,
+    F: for<'a> AsyncNodeWithoutCaptures<'a, P, Returned = NodeResult<T>> + 'static,
     T: IntoOutput<S>,
 {
     fn into_node(self) -> NodeBody {
@@ -65,7 +65,7 @@ impl<S, P, F, T> IntoNode<S, (BorrowsPartAndContext, P, T)> for F
 where
     S: Send + Sync + 'static,
     P: Part<S>,
-    F: for<'a> BorrowingNode<'a, P, Returned = NodeResult<T>> + 'static,
+    F: for<'a> AsyncNodeOfContextWithoutCaptures<'a, P, Returned = NodeResult<T>> + 'static,
     T: IntoOutput<S>,
 {
     fn into_node(self) -> NodeBody {

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::graph::{BorrowingContext, NodeResult};
+use crate::graph::{AsyncTaskWithoutCaptures, NodeResult};
 
 use super::context::Context;
 
@@ -33,6 +33,14 @@ pub enum Awaited {}
 
 /// A function that can be a task or an entrypoint: `Fn(I) -> NodeResult<R>` or `Fn(I, &Context) -> NodeResult<R>`;
 /// `async fn(I)` or `async fn(I, &Context)`; `Fn(I)` or `Fn(I, Context)` that return a future.
+#[diagnostic::on_unimplemented(
+    message = "this cannot be a task or an entrypoint with an input `{I}` and a result `{R}`",
+    label = "the documentation of `IntoTask` lists all forms",
+    note = "a task takes its input by value, borrows its context, and returns a `NodeResult`: `|input: {I}, context: &Context| Ok(..)`",
+    note = "a task is `Fn({I}) -> NodeResult<{R}>`, `Fn({I}, &Context) -> NodeResult<{R}>`, or an `async fn` of the same",
+    note = "write the types of a closure's parameters",
+    note = "an async closure cannot capture anything; one that does is `move |input: {I}, context: Context| {{ let it = it.clone(); async move {{ .. }} }}`"
+)]
 pub trait IntoTask<I, R, M> {
     /// The marker of the kind: [`Blocking`] or [`Awaited`].
     type Kind;
@@ -100,7 +108,7 @@ where
 
 impl<F, I, R> IntoTask<I, R, AwaitsBorrowing> for F
 where
-    F: for<'a> BorrowingContext<'a, I, Returned = NodeResult<R>> + 'static,
+    F: for<'a> AsyncTaskWithoutCaptures<'a, I, Returned = NodeResult<R>> + 'static,
     I: Send + 'static,
 {
     type Kind = Awaited;
