@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::value::decode_bytes;
+use crate::base::value::decode_value;
 use crate::base::{CheckpointId, Codec, ListDelta, Map, Payload, PayloadRef, TaskId, Timestamp, Value, WriteValue};
 use crate::message::Message;
 use crate::store::{
@@ -264,14 +264,14 @@ pub(super) fn holds_state(channel: &ChannelRecord) -> bool {
 fn plain_value(payload: PayloadRef<'_>) -> Result<Value, StoreError> {
     match payload.codec {
         Codec::Foreign(_) => Ok(Value::Bytes(payload.data.to_vec())),
-        codec => Ok(decode_bytes(codec, payload.data)?),
+        codec => Ok(decode_value(codec, payload.data)?),
     }
 }
 
 /// Decodes an item: a message if the index knows a type, else a plain value.
 pub(super) fn item_value(payload: PayloadRef<'_>) -> Result<Value, StoreError> {
     match item_message(payload)? {
-        Some(message) => Ok(Value::from_serialize(&message)?),
+        Some(message) => Ok(Value::Map(message.to_map())),
         None => plain_value(payload),
     }
 }

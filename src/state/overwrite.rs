@@ -1,6 +1,6 @@
 //! Writes that replace the value of a reducer, a list or a conversation.
 
-use crate::base::{Codec, Payload, PayloadRef, Value};
+use crate::base::{Codec, Encoded, Payload, PayloadRef, Value};
 
 /// A write that replaces what a channel holds, in place of being folded into it (`Overwrite` of LangGraph). It hides
 /// every other write to the channel in its superstep; two of them are an error.
@@ -44,7 +44,7 @@ const PREFIX: [u8; 15] = *b"\x81\xad__overwrite__";
 
 /// The first item of a list write that replaces the list: an overwrite with null.
 fn marker() -> Vec<u8> {
-    [PREFIX.as_slice(), &[0xc0]].concat()
+    [PREFIX.as_slice(), &Encoded::null().bytes].concat()
 }
 
 /// Wraps the bytes of a value.

@@ -4,6 +4,7 @@
 //! argument. *Absent:* I/O, channels, messages, SQL, graphs. Nothing here knows another floor of `annals`.
 
 pub mod base64;
+mod codec;
 mod fresh;
 pub mod hash;
 pub mod id;
@@ -23,7 +24,9 @@ pub use map::Map;
 pub use namespace::Namespace;
 pub use payload::{ItemIndex, ItemIndexRef, Payload, PayloadRef, WriteValue};
 pub use time::{Clock, SystemClock, Timestamp};
-pub use value::{Codec, CodecError, Encoded, Value};
+pub use value::{
+    Codec, CodecError, Encoded, Value, ValueDeserializer, ValueSerializer, ValueView, decode_bytes, decode_value,
+};
 
 /// Returns the message of a caught panic.
 pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

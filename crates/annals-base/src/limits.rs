@@ -36,10 +36,21 @@ pub const PARENTS_MAX: usize = 256;
 pub const LIST_REFERENCES_MAX: usize = 256;
 /// Digits of an integer (as in Python).
 pub const INTEGER_DIGITS_MAX: usize = 4_300;
-/// Nesting of a decoded value.
+/// Lists, objects and extensions inside one another in a value that is encoded.
 pub const VALUE_DEPTH_MAX: usize = 128;
-/// Values inside one decoded value.
+/// Values inside one value that is encoded.
 pub const VALUE_NODES_MAX: usize = 4_000_000;
+/// Lists, objects and extensions inside one another in a value that is decoded: a record that wraps an encoded value adds
+/// some.
+pub const DECODED_DEPTH_MAX: usize = VALUE_DEPTH_MAX + 16;
+/// Values inside one value that is decoded: a record that wraps an encoded value adds some.
+pub const DECODED_NODES_MAX: usize = VALUE_NODES_MAX + 1_024;
+/// Depth at which serializing a value in memory ends: a guard of the stack, above every limit of a format.
+pub const SERIALIZED_DEPTH_MAX: usize = 512;
+/// Lists and objects inside one another in a JSON text. A message stores them up to 8 levels deeper, in a map of fields.
+pub const JSON_DEPTH_MAX: usize = VALUE_DEPTH_MAX - 16;
+/// Values inside one JSON text.
+pub const JSON_NODES_MAX: usize = VALUE_NODES_MAX - 1_024;
 /// Values of up to this many bytes stand where a payload id would stand: a reference would cost as much.
 pub const INLINE_BYTES_MAX: usize = 24;
 /// Texts and data from this size on are stored once per content (BLAKE3).
@@ -76,6 +87,9 @@ pub const NODE_THREADS_DEFAULT: usize = 32;
 pub const RECURSION_LIMIT_DEFAULT: u64 = 10_007;
 
 const _: () = assert!(INLINE_BYTES_MAX < BLOB_BYTES_MIN && BLOB_BYTES_MIN < VALUE_BYTES_MAX);
+const _: () = assert!(JSON_DEPTH_MAX + 8 <= VALUE_DEPTH_MAX && JSON_NODES_MAX < VALUE_NODES_MAX);
+const _: () = assert!(VALUE_DEPTH_MAX < DECODED_DEPTH_MAX && VALUE_NODES_MAX < DECODED_NODES_MAX);
+const _: () = assert!(DECODED_DEPTH_MAX < SERIALIZED_DEPTH_MAX && DECODED_DEPTH_MAX < u16::MAX as usize);
 const _: () = assert!(VALUE_BYTES_MAX < IMPORT_ITEM_BYTES_MAX);
 const _: () = assert!(GROUP_BATCHES_MAX <= QUEUE_BATCHES_MAX);
 const _: () = assert!(ITEM_ID_BYTES_MAX <= BLOB_BYTES_MIN);

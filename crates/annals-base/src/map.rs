@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;
 
 use indexmap::{Equivalent, IndexMap};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::value::Value;
 
@@ -168,13 +168,16 @@ impl fmt::Debug for Map {
 
 impl Serialize for Map {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Serialize::serialize(&**self, serializer)
+        super::value::serialize_map(self, serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Map {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Members::deserialize(deserializer).map(Self::from)
+        match Value::deserialize(deserializer)? {
+            Value::Map(map) => Ok(map),
+            other => Err(de::Error::invalid_type(de::Unexpected::Other(other.kind()), &"a map")),
+        }
     }
 }
 

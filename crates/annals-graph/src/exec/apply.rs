@@ -309,7 +309,7 @@ fn write_channel(
     head.present[channel as usize] = true;
     if !super::defer::hold(graph, head, channel, changes, record) && record {
         // A trigger holds nothing but the fact that it was written.
-        let null = crate::base::Payload { data: vec![0xc0], ..Default::default() };
+        let null = crate::base::Encoded::null().into();
         let task = writes.last().and_then(|write| write.task);
         changes.note(channel, ChangeValue::Value(Data::New(null)), task);
     }

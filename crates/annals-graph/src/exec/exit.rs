@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::base::TaskId;
+use crate::base::{Encoded, TaskId};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use crate::store::{NewCheckpoint, NewWrite, NewWrites, Payload};
 
@@ -30,7 +30,7 @@ pub(super) fn hold(changes: &mut [Change], unsaved: &[NewWrites]) {
     let own = |data: &mut Data| {
         let Data::OfWrite(from) = &*data else { return };
         let Some(write) = writes.get(&(from.task, from.index)) else { return };
-        let null = || Payload { data: vec![0xc0], ..Payload::default() };
+        let null = || Payload::from(Encoded::null());
         *data = Data::New(write.value.payload(from.part as usize).cloned().unwrap_or_else(null));
     };
     for change in changes {

@@ -2,7 +2,7 @@
 //!
 //! *Absent:* lone surrogates, which Python reads; they are errors, and never replaced.
 
-use annals_base::limits::{INTEGER_DIGITS_MAX, VALUE_DEPTH_MAX, VALUE_NODES_MAX};
+use annals_base::limits::{INTEGER_DIGITS_MAX, JSON_DEPTH_MAX, JSON_NODES_MAX};
 use annals_base::{Map, Value};
 
 /// A text that is not JSON, or JSON past a limit.
@@ -36,10 +36,10 @@ pub enum JsonError {
         at: usize,
     },
     /// Lists and objects are nested too deeply.
-    #[error("more than {VALUE_DEPTH_MAX} lists and objects inside one another")]
+    #[error("more than {JSON_DEPTH_MAX} lists and objects inside one another")]
     Depth,
     /// There are too many values.
-    #[error("more than {VALUE_NODES_MAX} values")]
+    #[error("more than {JSON_NODES_MAX} values")]
     Nodes,
 }
 
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
     fn begin(&mut self, may_end: &mut impl FnMut(usize, &[Open])) -> Result<Option<Value>, JsonError> {
         self.space();
         self.nodes += 1;
-        if self.nodes > VALUE_NODES_MAX {
+        if self.nodes > JSON_NODES_MAX {
             return Err(JsonError::Nodes);
         }
         let open = match self.peek() {
@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
             Some(b'[') => Open::List(Vec::new()),
             _ => return self.scalar().map(Some),
         };
-        if self.open.len() >= VALUE_DEPTH_MAX {
+        if self.open.len() >= JSON_DEPTH_MAX {
             return Err(JsonError::Depth);
         }
         self.at += 1;

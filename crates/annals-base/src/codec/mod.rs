@@ -1,0 +1,184 @@
+//! The encoded form in which every value is stored: MessagePack with names.
+//!
+//! Invariant: [`Encoded::encode`] refuses what [`decode_bytes`] would refuse, so that a stored value can be read again.
+//! *Absent:* the bytes of foreign codecs, which are stored verbatim and never read here.
+
+mod msgpack;
+
+use serde::Serialize;
+use serde::de::{Deserialize, DeserializeOwned};
+
+use crate::Value;
+use crate::limits::{DECODED_DEPTH_MAX, VALUE_BYTES_MAX};
+
+/// The format of the bytes of a stored value.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum Codec {
+    /// MessagePack with names (`rmp-serde`): the format that `annals` writes.
+    #[default]
+    MsgPack,
+    /// Bytes of an importer or a binding, stored verbatim; the number tells which one.
+    Foreign(u8),
+}
+
+impl Codec {
+    /// Returns the number under which the codec is stored.
+    pub fn to_tag(self) -> u8 {
+        match self {
+            Self::MsgPack => 0,
+            Self::Foreign(tag) => tag,
+        }
+    }
+
+    /// Returns the codec stored under a number.
+    pub fn from_tag(tag: u8) -> Self {
+        if tag == 0 { Self::MsgPack } else { Self::Foreign(tag) }
+    }
+}
+
+/// A value in its stored form.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Encoded {
+    /// The format of the bytes.
+    pub codec: Codec,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Encoded {
+    /// Encodes a value as MessagePack with names.
+    ///
+    /// # Errors
+    /// [`CodecError::Encode`] if the type refuses, [`CodecError::TooLarge`] past [`VALUE_BYTES_MAX`] bytes,
+    /// [`CodecError::TooDeep`] past [`VALUE_DEPTH_MAX`](crate::limits::VALUE_DEPTH_MAX) lists, maps and extensions inside
+    /// one another, [`CodecError::TooManyParts`] past [`VALUE_NODES_MAX`](crate::limits::VALUE_NODES_MAX) values (names
+    /// of members count as values here).
+    pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, CodecError> {
+        let bytes = rmp_serde::to_vec_named(value).map_err(|e| CodecError::Encode { reason: e.to_string() })?;
+        Self::checked(bytes)
+    }
+
+    fn checked(bytes: Vec<u8>) -> Result<Self, CodecError> {
+        if bytes.len() > VALUE_BYTES_MAX {
+            return Err(CodecError::TooLarge { bytes: bytes.len() });
+        }
+        msgpack::check_bounds(&bytes)?;
+        Ok(Self { codec: Codec::MsgPack, bytes })
+    }
+
+    /// Returns the encoding of null, the value of a channel that only records that it was written.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_base::{Encoded, Value};
+    ///
+    /// assert_eq!(Encoded::null(), Encoded::encode(&Value::Null)?);
+    /// # Ok::<(), annals_base::CodecError>(())
+    /// ```
+    pub fn null() -> Self {
+        Self { codec: Codec::MsgPack, bytes: vec![rmp::Marker::Null.to_u8()] }
+    }
+
+    /// Decodes the value.
+    ///
+    /// # Errors
+    /// As [`decode_bytes`].
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, CodecError> {
+        decode_bytes(self.codec, &self.bytes)
+    }
+}
+
+/// Decodes a value from borrowed bytes, within the limits on depth and parts.
+///
+/// # Errors
+/// [`CodecError`] if the codec is foreign, or the bytes are not one whole value of the type.
+pub fn decode_bytes<T: DeserializeOwned>(codec: Codec, bytes: &[u8]) -> Result<T, CodecError> {
+    readable(codec)?;
+    let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
+    // The reader refuses the level at which its budget is spent.
+    reader.set_max_depth(DECODED_DEPTH_MAX + 1);
+    let expected = std::any::type_name::<T>();
+    let value = T::deserialize(&mut reader).map_err(|e| CodecError::Decode { expected, reason: e.to_string() })?;
+    // At the end of the bytes there is no marker to read; anything else means that more follows. A truth value is read by
+    // its marker alone.
+    match bool::deserialize(&mut reader) {
+        Err(rmp_serde::decode::Error::InvalidMarkerRead(_)) => Ok(value),
+        _ => Err(CodecError::Decode { expected, reason: "more bytes follow the value".into() }),
+    }
+}
+
+/// Decodes a dynamic value from borrowed bytes: the result of [`decode_bytes`], without serde in between.
+///
+/// # Errors
+/// [`CodecError`] if the codec is foreign, or the bytes are not one whole value within the limits.
+pub fn decode_value(codec: Codec, bytes: &[u8]) -> Result<Value, CodecError> {
+    readable(codec)?;
+    Ok(msgpack::read_value(bytes)?)
+}
+
+fn readable(codec: Codec) -> Result<(), CodecError> {
+    match codec {
+        Codec::MsgPack => Ok(()),
+        Codec::Foreign(tag) => Err(CodecError::ForeignCodec { tag }),
+    }
+}
+
+/// A value could not be encoded or decoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// The type refused to be serialized.
+    #[error("the value cannot be encoded: {reason}")]
+    Encode {
+        /// The reason of the serializer.
+        reason: String,
+    },
+    /// The bytes are not a value of the expected type.
+    #[error("the stored value is not a valid {expected}: {reason}")]
+    Decode {
+        /// The Rust type that was asked for.
+        expected: &'static str,
+        /// The reason of the deserializer.
+        reason: String,
+    },
+    /// The value is longer than a stored value may be.
+    #[error("the value has {bytes} bytes encoded, the limit is {VALUE_BYTES_MAX}")]
+    TooLarge {
+        /// The encoded length.
+        bytes: usize,
+    },
+    /// The value has more lists and maps inside one another than a stored value may have.
+    #[error("the value is nested deeper than {limit} levels, which is the limit")]
+    TooDeep {
+        /// The limit: levels of lists, maps and extensions.
+        limit: usize,
+    },
+    /// The value has more values in it than a stored value may have.
+    #[error("the value has more than {limit} parts, which is the limit")]
+    TooManyParts {
+        /// The limit: values, containers included.
+        limit: usize,
+    },
+    /// The value was written by an importer or a binding and is not read by this library.
+    #[error("the value is in foreign codec {tag}: its bytes are stored verbatim, but this library does not read them")]
+    ForeignCodec {
+        /// The number of the codec.
+        tag: u8,
+    },
+}
+
+impl serde::ser::Error for CodecError {
+    fn custom<T: std::fmt::Display>(reason: T) -> Self {
+        Self::Encode { reason: reason.to_string() }
+    }
+}
+
+impl serde::de::Error for CodecError {
+    fn custom<T: std::fmt::Display>(reason: T) -> Self {
+        Self::Decode { expected: "value", reason: reason.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

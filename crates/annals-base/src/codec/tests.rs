@@ -1,0 +1,192 @@
+//! Round trips: a value or a type that is encoded is decoded, and one that would not be is refused.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::*;
+use crate::Map;
+use crate::limits::{DECODED_NODES_MAX, VALUE_DEPTH_MAX, VALUE_NODES_MAX};
+
+fn sample() -> Value {
+    let json = serde_json::json!({"z": 1, "a": [null, true, -3, 1.5, "ü"], "big": u64::MAX, "m": {}});
+    let mut value = Value::from(json);
+    if let Value::Map(map) = &mut value {
+        map.insert("bytes".into(), Value::Bytes(vec![0, 255, 7]));
+        map.insert("ext".into(), Value::Ext(5, vec![1, 2]));
+    }
+    value
+}
+
+#[test]
+fn values_survive_the_codec_in_order() {
+    let value = sample();
+    let back: Value = Encoded::encode(&value).unwrap().decode().unwrap();
+    assert_eq!(value, back);
+    let names: Vec<_> = back.as_map().unwrap().keys().cloned().collect();
+    assert_eq!(names, ["z", "a", "big", "m", "bytes", "ext"]);
+    assert_eq!(back.to_json()["bytes"], serde_json::json!({"$bytes": "AP8H"}));
+}
+
+#[test]
+fn hostile_bytes_are_typed_errors() {
+    let deep = vec![0x91; 100_000];
+    assert!(matches!(decode_bytes::<Value>(Codec::MsgPack, &deep), Err(CodecError::Decode { .. })));
+    assert!(decode_bytes::<Value>(Codec::MsgPack, &[0xdd, 0xff, 0xff, 0xff, 0xff]).is_err());
+    assert!(decode_bytes::<Value>(Codec::MsgPack, &[0xc0, 0xc0]).is_err(), "two values are not one");
+    let mut nils = vec![0xdd, 0x00, 0x40, 0x00, 0x00];
+    nils.extend(std::iter::repeat_n(0xc0, 0x40_0000));
+    let error = decode_bytes::<Value>(Codec::MsgPack, &nils).unwrap_err().to_string();
+    assert!(error.contains("parts"), "{error}");
+    assert_eq!(decode_bytes::<Value>(Codec::Foreign(9), &[]), Err(CodecError::ForeignCodec { tag: 9 }));
+}
+
+/// Returns a value inside `depth` lists and objects.
+fn nested(depth: usize, inner: Value) -> Value {
+    (0..depth).fold(inner, |inner, level| match level % 2 {
+        0 => Value::List(vec![inner]),
+        _ => Value::Map(Map::from([("n".to_owned(), inner)])),
+    })
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        ".{0,40}".prop_map(Value::from),
+        prop::collection::vec(any::<u8>(), 0..300).prop_map(Value::Bytes),
+        (any::<i8>(), prop::collection::vec(any::<u8>(), 0..20)).prop_map(|(kind, bytes)| Value::Ext(kind, bytes)),
+    ];
+    leaf.prop_recursive(6, 60, 20, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..20).prop_map(Value::List),
+            prop::collection::vec((".{0,6}", inner), 0..20).prop_map(|all| Value::Map(all.into_iter().collect())),
+        ]
+    })
+}
+
+/// A type with every shape of serde.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Shape {
+    Unit,
+    Newtype(Box<Shape>),
+    Tuple(i8, Option<u64>, char),
+    Struct { name: String, inner: Vec<Shape>, small: f32, by_name: BTreeMap<String, Option<bool>> },
+    Nothing(Empty, ()),
+    Wide(i128, u128, Wrapped),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Empty;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Wrapped(Option<Box<Wrapped>>);
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let wide = (0..i128::MAX, any::<u128>());
+    let leaf = prop_oneof![
+        Just(Shape::Unit),
+        Just(Shape::Nothing(Empty, ())),
+        wide.prop_map(|(i, u)| Shape::Wide(-i, u, Wrapped(None))),
+        (any::<i8>(), any::<Option<u64>>(), any::<char>()).prop_map(|(a, b, c)| Shape::Tuple(a, b, c)),
+    ];
+    leaf.prop_recursive(20, 60, 4, |inner| {
+        let by_name = prop::collection::btree_map(".{0,4}", any::<Option<bool>>(), 0..4);
+        let list = prop::collection::vec(inner.clone(), 0..4);
+        prop_oneof![
+            inner.prop_map(|inner| Shape::Newtype(Box::new(inner))),
+            (".{0,9}", list, -1.0e9_f32..1.0e9, by_name).prop_map(|(name, inner, small, by_name)| Shape::Struct {
+                name,
+                inner,
+                small,
+                by_name
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn an_encoded_value_is_decoded(value in value(), depth in 0..VALUE_DEPTH_MAX + 20) {
+        let value = nested(depth, value);
+        match Encoded::encode(&value) {
+            Ok(encoded) => {
+                prop_assert_eq!(&encoded.decode::<Value>().unwrap(), &value);
+                prop_assert_eq!(&decode_value(encoded.codec, &encoded.bytes).unwrap(), &value);
+                prop_assert_eq!(&Value::from_serialize(&value).unwrap(), &value);
+                prop_assert_eq!(&value.to::<Value>().unwrap(), &value);
+            }
+            Err(error) => {
+                prop_assert!(depth + 7 > VALUE_DEPTH_MAX, "{}", depth);
+                let limit = VALUE_DEPTH_MAX;
+                prop_assert_eq!(&error, &CodecError::TooDeep { limit });
+                prop_assert_eq!(Value::from_serialize(&value).unwrap_err(), error);
+            }
+        }
+    }
+
+    #[test]
+    fn a_type_becomes_the_value_that_its_encoding_is(shape in shape()) {
+        let encoded = Encoded::encode(&shape).unwrap();
+        let value = Value::from_serialize(&shape).unwrap();
+        prop_assert_eq!(&encoded.decode::<Value>().unwrap(), &value);
+        prop_assert_eq!(&decode_value(encoded.codec, &encoded.bytes).unwrap(), &value);
+        prop_assert_eq!(&encoded.decode::<Shape>().unwrap(), &shape);
+        prop_assert_eq!(&value.to::<Shape>().unwrap(), &shape);
+    }
+
+    #[test]
+    fn both_readers_agree_on_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        let by_serde = decode_bytes::<Value>(Codec::MsgPack, &bytes);
+        prop_assert_eq!(decode_value(Codec::MsgPack, &bytes).ok(), by_serde.ok());
+    }
+}
+
+#[test]
+fn the_limit_of_depth_is_the_same_for_every_way_in() {
+    let deepest = nested(VALUE_DEPTH_MAX, Value::Null);
+    let encoded = Encoded::encode(&deepest).expect("at the limit");
+    assert_eq!(encoded.decode::<Value>().as_ref(), Ok(&deepest));
+    assert_eq!(Value::from_serialize(&deepest).as_ref(), Ok(&deepest));
+    let error = CodecError::TooDeep { limit: VALUE_DEPTH_MAX };
+    for beyond in [nested(VALUE_DEPTH_MAX + 1, Value::Null), nested(VALUE_DEPTH_MAX, Value::Ext(1, vec![1]))] {
+        assert_eq!(Encoded::encode(&beyond).unwrap_err(), error);
+        assert_eq!(Value::from_serialize(&beyond).unwrap_err(), error);
+    }
+    assert_eq!(error.to_string(), "the value is nested deeper than 128 levels, which is the limit");
+    let endless = nested(2_000, Value::Null);
+    assert!(matches!(Encoded::encode(&endless), Err(CodecError::Encode { .. })));
+    assert!(matches!(endless.to::<Value>(), Err(CodecError::TooDeep { .. })));
+}
+
+#[test]
+fn the_limit_of_parts_counts_values_and_not_their_names() {
+    let items = |n: usize| Value::List(vec![Value::Null; n]);
+    let full = Encoded::encode(&items(VALUE_NODES_MAX - 1)).expect("at the limit");
+    assert!(decode_value(full.codec, &full.bytes).is_ok());
+    let error = Encoded::encode(&items(VALUE_NODES_MAX)).unwrap_err();
+    assert_eq!(error, CodecError::TooManyParts { limit: VALUE_NODES_MAX });
+    let mut nils = vec![0xdd, 0x00, 0x40, 0x00, 0x00];
+    nils.extend(std::iter::repeat_n(0xc0, 0x40_0000));
+    let limit = DECODED_NODES_MAX;
+    assert_eq!(decode_value(Codec::MsgPack, &nils), Err(CodecError::TooManyParts { limit }));
+}
+
+#[test]
+fn bytes_after_a_value_are_refused() {
+    for after in [&[0xc0][..], &[0x82, 0x00], &[0xcf], &[0xc1], &[0xdd, 0xff, 0xff, 0xff, 0xff]] {
+        let bytes = [&[0x07], after].concat();
+        assert!(decode_bytes::<i64>(Codec::MsgPack, &bytes).is_err(), "{after:x?}");
+        assert!(decode_value(Codec::MsgPack, &bytes).is_err(), "{after:x?}");
+    }
+}
+
+#[test]
+fn a_member_whose_name_is_not_a_text_is_refused() {
+    let error = Value::from_serialize(&BTreeMap::from([(1, 2)])).unwrap_err();
+    assert_eq!(error.to_string(), "the value cannot be encoded: the name of a member is not a text: found int");
+}
