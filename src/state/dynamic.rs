@@ -145,8 +145,7 @@ impl DynCell {
             Self::Value(value) => Value::clone(value),
             Self::Topic(values) => Value::List(values.to_vec()),
             Self::List(values) => Value::List(values.iter().cloned().collect()),
-            // A message is plain data: its serialization cannot fail.
-            Self::Messages(all) => Value::List(all.iter().filter_map(|m| Value::from_serialize(m).ok()).collect()),
+            Self::Messages(all) => Value::List(all.iter().map(|message| Value::Map(message.to_map())).collect()),
         }
     }
 }

@@ -2,13 +2,9 @@
 //!
 //! *Absent:* the other extensions; they stay what they are ([`Value::Ext`]).
 
-use serde::ser::SerializeSeq;
-use serde::{Serialize, Serializer};
-
 use super::envelope::{plain_list, plain_map};
 use super::{Message, MessageClass, MessageError, MessageLike};
-use annals_base::value::decode_bytes;
-use annals_base::{Codec, Encoded, Value};
+use annals_base::{Codec, Encoded, Value, ValueView, decode_value};
 
 /// The extension for objects that are made of their fields.
 const MODEL: i8 = 5;
@@ -59,7 +55,7 @@ pub fn checkpoint_loads(kind: &str, bytes: &[u8]) -> Result<MessageLike, Message
     match kind {
         "null" => Ok(MessageLike::Value(Value::Null)),
         "bytes" => Ok(MessageLike::Value(Value::Bytes(bytes.to_vec()))),
-        "msgpack" => Ok(from_value(decode_bytes(Codec::MsgPack, bytes)?)),
+        "msgpack" => Ok(from_value(decode_value(Codec::MsgPack, bytes)?)),
         other => Err(MessageError::value(format!("Unknown serialization type: {other}"))),
     }
 }
@@ -70,24 +66,12 @@ impl Message {
     /// # Errors
     /// [`MessageError`] as [`checkpoint_dumps`].
     pub fn to_ext(&self) -> Result<Value, MessageError> {
-        let fields = Value::from_serialize(self)?;
+        let fields = Value::Map(self.to_map());
         fits(&fields)?;
-        Ok(Value::Ext(MODEL, Encoded::encode(&Model(self, &fields))?.bytes))
-    }
-}
-
-/// The array in the extension.
-struct Model<'a>(&'a Message, &'a Value);
-
-impl Serialize for Model<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let module = self.0.class().map_or("base", MessageClass::module);
-        let mut out = serializer.serialize_seq(Some(4))?;
-        out.serialize_element(&format!("{PACKAGE}{module}"))?;
-        out.serialize_element(self.0.class_name())?;
-        out.serialize_element(self.1)?;
-        out.serialize_element(METHOD)?;
-        out.end()
+        let module = format!("{PACKAGE}{}", self.class().map_or("base", MessageClass::module));
+        let model: [ValueView<'_>; 4] =
+            [module.as_str().into(), self.class_name().into(), (&fields).into(), METHOD.into()];
+        Ok(Value::Ext(MODEL, ValueView::List(model.into()).encode()?.bytes))
     }
 }
 
@@ -122,7 +106,7 @@ fn from_value(value: Value) -> MessageLike {
 
 /// Reads the array in the extension; none if it is not that of a message.
 fn model(bytes: &[u8]) -> Option<MessageLike> {
-    let Ok(Value::List(parts)) = decode_bytes(Codec::MsgPack, bytes) else { return None };
+    let Ok(Value::List(parts)) = decode_value(Codec::MsgPack, bytes) else { return None };
     let [Value::Str(module), Value::Str(name), Value::Map(fields), ..] = <[Value; 4]>::try_from(parts).ok()? else {
         return None;
     };

@@ -206,7 +206,7 @@ pub(super) fn take_ai(fields: &mut Map) -> Result<Ai, MessageError> {
     Ok(ai)
 }
 
-fn take_tool(tool_call_id: String, fields: &mut Map) -> Result<Tool, MessageError> {
+pub(super) fn take_tool(tool_call_id: String, fields: &mut Map) -> Result<Tool, MessageError> {
     let mut tool = Tool::new(tool_call_id);
     tool.artifact = fields.shift_remove("artifact").unwrap_or_default();
     if let Some(status) = fields.shift_remove("status") {
@@ -215,7 +215,7 @@ fn take_tool(tool_call_id: String, fields: &mut Map) -> Result<Tool, MessageErro
     Ok(tool)
 }
 
-fn take_chunk(fields: &mut Map) -> Result<Chunk, MessageError> {
+pub(super) fn take_chunk(fields: &mut Map) -> Result<Chunk, MessageError> {
     let mut chunk = Chunk::default();
     if let Some(chunks) = fields.shift_remove("tool_call_chunks") {
         chunk.tool_call_chunks = list("tool_call_chunks", chunks)?;

@@ -4,14 +4,11 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Deserializer, Serialize};
-
 use super::MessageError;
-use annals_base::Value;
+use annals_base::{Value, ValueView};
 
 /// The content of a message.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// A text.
     Text(String),
@@ -47,6 +44,13 @@ impl Content {
         match self {
             Self::Text(text) => text.is_empty(),
             Self::Blocks(blocks) => blocks.is_empty(),
+        }
+    }
+
+    pub(super) fn view(&self) -> ValueView<'_> {
+        match self {
+            Self::Text(text) => text.into(),
+            Self::Blocks(blocks) => ValueView::Values(blocks),
         }
     }
 
@@ -122,12 +126,6 @@ impl TryFrom<Value> for Content {
             },
             other => Err(MessageError::invalid("content", "a text or a list", &other)),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Content {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::try_from(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 

@@ -3,80 +3,11 @@
 //!
 //! *Absent:* the conversion of whatever else may stand for a message (`coerce`).
 
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use super::construct::object_or_empty;
 use super::tool::{maybe_string, object, string};
-use super::{Ai, Content, InvalidToolCall, Message, MessageClass, MessageError, Role};
+use super::{Content, Message, MessageClass, MessageError, Role};
 use crate::text::py_str;
-use annals_base::{Map, Value};
-
-/// The names come in the order in which LangChain dumps them, defaults included, then the extra fields.
-impl Serialize for Message {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let own = match (&self.role, &self.chunk) {
-            (Role::Ai(_), Some(_)) => 5,
-            (Role::Ai(_) | Role::Tool(_), _) => 3,
-            (Role::Chat { .. }, _) => 1,
-            _ => 0,
-        };
-        let mut out = serializer.serialize_map(Some(6 + own + self.extra.len()))?;
-        out.serialize_entry("content", &self.content)?;
-        out.serialize_entry("additional_kwargs", &self.additional_kwargs)?;
-        out.serialize_entry("response_metadata", &self.response_metadata)?;
-        out.serialize_entry("type", self.kind())?;
-        out.serialize_entry("name", &self.name)?;
-        out.serialize_entry("id", &self.id)?;
-        match (&self.role, &self.chunk) {
-            (Role::Ai(ai), chunk) => {
-                out.serialize_entry("tool_calls", &ai.tool_calls)?;
-                out.serialize_entry("invalid_tool_calls", &InvalidCalls { ai, of_chunk: chunk.is_some() })?;
-                out.serialize_entry("usage_metadata", &ai.usage)?;
-                if let Some(chunk) = chunk {
-                    out.serialize_entry("tool_call_chunks", &chunk.tool_call_chunks)?;
-                    out.serialize_entry("chunk_position", &chunk.last.then_some("last"))?;
-                }
-            }
-            (Role::Tool(tool), _) => {
-                out.serialize_entry("tool_call_id", &tool.tool_call_id)?;
-                out.serialize_entry("artifact", &tool.artifact)?;
-                out.serialize_entry("status", &tool.status)?;
-            }
-            (Role::Chat { role }, _) => out.serialize_entry("role", role)?,
-            (Role::Human | Role::System | Role::Function | Role::Remove | Role::Other { .. }, _) => {}
-        }
-        self.extra.iter().try_for_each(|(name, value)| out.serialize_entry(name, value))?;
-        out.end()
-    }
-}
-
-/// Invalid tool calls. Those which were read from the pieces of a call have their names in another order.
-struct InvalidCalls<'a> {
-    ai: &'a Ai,
-    of_chunk: bool,
-}
-
-impl Serialize for InvalidCalls<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let read = |call: &InvalidToolCall| {
-            let [name, args, id] = [&call.name, &call.args, &call.id].map(|text| Value::from(text.clone()));
-            let fields = [("name", name), ("args", args), ("id", id), ("error", Value::Null)];
-            let kind = [("type", Value::from("invalid_tool_call"))];
-            Value::Map(fields.into_iter().chain(kind).map(|(name, value)| (name.to_owned(), value)).collect())
-        };
-        serializer.collect_seq(self.ai.invalid_tool_calls.iter().map(|call| match call.error {
-            None if self.of_chunk => read(call),
-            _ => call.clone().into(),
-        }))
-    }
-}
-
-impl<'de> Deserialize<'de> for Message {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::try_from(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-    }
-}
+use annals_base::{Map, Value, ValueView};
 
 /// Reads the flat dictionary, by the rules of LangChain's constructors. Unknown fields, and messages of unknown types, are
 /// kept as they are.
@@ -121,10 +52,40 @@ fn unknown(kind: String, mut map: Map) -> Result<Message, MessageError> {
 impl Message {
     /// Returns the flat dictionary, with every field.
     pub fn to_map(&self) -> Map {
-        match Value::from_serialize(self) {
-            Ok(Value::Map(map)) => map,
+        match self.view().to_value() {
+            Value::Map(map) => map,
             _ => Map::new(),
         }
+    }
+
+    /// Returns the flat dictionary: the names come in the order in which LangChain dumps them, defaults included, then the
+    /// extra fields.
+    pub(super) fn view(&self) -> ValueView<'_> {
+        let mut fields = Vec::with_capacity(11 + self.extra.len());
+        fields.push(("content", self.content.view()));
+        fields.push(("additional_kwargs", (&self.additional_kwargs).into()));
+        fields.push(("response_metadata", (&self.response_metadata).into()));
+        fields.push(("type", self.kind().into()));
+        fields.push(("name", self.name.as_ref().into()));
+        fields.push(("id", self.id.as_ref().into()));
+        match (&self.role, &self.chunk) {
+            (Role::Ai(ai), None) => fields.extend(ai.fields()),
+            (Role::Ai(ai), Some(chunk)) => {
+                let [calls, _, usage] = ai.fields();
+                // Those which were read from the chunks of a call have their names in another order.
+                let invalid = ai.invalid_tool_calls.iter().map(|call| match call.error {
+                    None => call.view_of_chunk(),
+                    Some(_) => call.view(),
+                });
+                fields.extend([calls, ("invalid_tool_calls", invalid.collect()), usage]);
+                fields.extend(chunk.fields());
+            }
+            (Role::Tool(tool), _) => fields.extend(tool.fields()),
+            (Role::Chat { role }, _) => fields.push(("role", role.into())),
+            (Role::Human | Role::System | Role::Function | Role::Remove | Role::Other { .. }, _) => {}
+        }
+        fields.extend(self.extra.iter().map(|(name, value)| (name.as_str(), value.into())));
+        ValueView::Fields(fields)
     }
 
     /// Returns whether a value is a flat dictionary with every field that all messages have, as [`to_map`](Self::to_map)

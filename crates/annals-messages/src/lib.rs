@@ -44,6 +44,7 @@ mod role;
 mod runs;
 #[cfg(test)]
 mod samples;
+mod serde_view;
 pub mod text;
 mod tool;
 mod tool_parser;

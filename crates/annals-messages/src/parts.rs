@@ -3,21 +3,14 @@
 //! *Absent:* the store. The rest is a MessagePack map that holds only what differs from its default and is in no other
 //! part, so that a plain answer costs its text and its id.
 
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Serialize, Serializer};
-
 use super::construct::{object_or_empty, take_ai};
 use super::parts_text::{StoredBlocks, rejoin};
-use super::tool::{list, string};
-use super::{
-    Ai, Chunk, Content, InvalidToolCall, Message, MessageClass, MessageError, Role, Tool, ToolCall, ToolCallChunk,
-    ToolStatus, Usage,
-};
-use annals_base::value::{CodecError, decode_bytes};
-use annals_base::{Codec, Encoded, Map, Value};
+use super::tool::{list, maybe_string, object, string};
+use super::{Ai, Chunk, Content, Message, MessageClass, MessageError, Role, Tool, ToolCall, ToolStatus, Usage};
+use annals_base::{Codec, CodecError, Map, Value, ValueView, decode_value};
 
 /// A message in parts.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MessageParts {
     /// The id.
     pub id: Option<String>,
@@ -35,6 +28,46 @@ pub struct MessageParts {
     pub output_tokens: Option<u32>,
     /// A MessagePack map of what the other parts do not hold; empty if there is nothing.
     pub rest: Vec<u8>,
+}
+
+impl MessageParts {
+    pub(super) fn view(&self) -> ValueView<'_> {
+        let count = |tokens: Option<u32>| ValueView::from(tokens.map(i64::from));
+        ValueView::Fields(vec![
+            ("id", self.id.as_ref().into()),
+            ("kind", (&self.kind).into()),
+            ("name", self.name.as_ref().into()),
+            ("tool_calls", self.tool_calls.as_ref().into()),
+            ("text", self.text.as_ref().into()),
+            ("input_tokens", count(self.input_tokens)),
+            ("output_tokens", count(self.output_tokens)),
+            ("rest", self.rest.iter().map(|byte| ValueView::Int((*byte).into())).collect()),
+        ])
+    }
+}
+
+/// Reads an object of the fields; those that are options may be missing, unknown ones are ignored.
+impl TryFrom<Value> for MessageParts {
+    type Error = MessageError;
+
+    fn try_from(value: Value) -> Result<Self, MessageError> {
+        let mut map = object("", value)?;
+        let mut text = |name: &'static str| maybe_string(name, map.shift_remove(name).unwrap_or_default());
+        let (id, name, tool_calls, said) = (text("id")?, text("name")?, text("tool_calls")?, text("text")?);
+        let mut count = |name: &'static str| match map.shift_remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(count) => {
+                let fits = count.as_int().and_then(|count| u32::try_from(count).ok());
+                fits.map(Some).ok_or_else(|| MessageError::invalid(name, "a count of 32 bits", &count))
+            }
+        };
+        let (input_tokens, output_tokens) = (count("input_tokens")?, count("output_tokens")?);
+        let mut needed = |name| map.shift_remove(name).ok_or_else(|| MessageError::missing("a message in parts", name));
+        let kind = string("kind", needed("kind")?)?;
+        let rest = needed("rest")?;
+        let rest = rest.to().map_err(|_| MessageError::invalid("rest", "a list of bytes", &rest))?;
+        Ok(Self { id, kind, name, tool_calls, text: said, input_tokens, output_tokens, rest })
+    }
 }
 
 /// [`MessageParts`], borrowed: joining copies only what the message itself holds.
@@ -91,8 +124,8 @@ impl Message {
     /// # Ok::<(), annals_messages::MessageError>(())
     /// ```
     pub fn split(&self) -> Result<MessageParts, MessageError> {
-        let (rest, text) = Rest::of(self);
-        let tokens = rest.tokens();
+        let (rest, text) = rest_of(self);
+        let tokens = counted(self);
         Ok(MessageParts {
             id: self.id.clone(),
             kind: self.kind().to_owned(),
@@ -101,7 +134,7 @@ impl Message {
             text,
             input_tokens: tokens.map(|t| t.0),
             output_tokens: tokens.map(|t| t.1),
-            rest: if rest.len() == 0 { Vec::new() } else { Encoded::encode(&rest)?.bytes },
+            rest: if rest.is_empty() { Vec::new() } else { ValueView::Fields(rest).encode()?.bytes },
         })
     }
 
@@ -186,170 +219,85 @@ fn join_plain(parts: &MessagePartsRef<'_>) -> Option<Message> {
     Some(message)
 }
 
-/// What the other parts do not hold, borrowed from the message. Absent is what equals its default.
-struct Rest<'a> {
-    content: Option<StoredBlocks<'a>>,
-    ai: Option<&'a Ai>,
-    tool: Option<&'a Tool>,
-    role: Option<&'a str>,
-    chunk: Option<&'a Chunk>,
-    maps: [(&'static str, &'a Map); 3],
+/// Returns the token counts that are parts of their own: both are known and fit.
+fn counted(message: &Message) -> Option<(u32, u32)> {
+    let Role::Ai(ai) = &message.role else { return None };
+    let usage = ai.usage.as_ref()?;
+    Some((usage.input_tokens.try_into().ok()?, usage.output_tokens.try_into().ok()?))
 }
 
-impl<'a> Rest<'a> {
-    /// Returns the rest of a message, and its text, which is a part of its own.
-    fn of(message: &'a Message) -> (Self, Option<String>) {
-        let (content, text) = match &message.content {
-            Content::Text(text) => (None, Some(text.clone())),
-            Content::Blocks(blocks) => {
-                let (stored, text) = StoredBlocks::of(blocks);
-                (Some(stored), text)
+/// Returns the fields of the rest, borrowed from the message, and the text, which is a part of its own. A field that
+/// equals its default is left out.
+fn rest_of(message: &Message) -> (Vec<(&'static str, ValueView<'_>)>, Option<String>) {
+    let mut rest = Vec::new();
+    let text = match &message.content {
+        Content::Text(text) => Some(text.clone()),
+        Content::Blocks(blocks) => {
+            let (stored, text) = StoredBlocks::of(blocks);
+            rest.push(("content", stored.view()));
+            text
+        }
+    };
+    match &message.role {
+        Role::Ai(ai) => rest_of_ai(ai, counted(message).is_some(), &mut rest),
+        Role::Tool(tool) => {
+            if !tool.artifact.is_null() {
+                rest.push(("artifact", (&tool.artifact).into()));
             }
-        };
-        let (ai, tool, role) = match &message.role {
-            Role::Ai(ai) => (Some(&**ai), None, None),
-            Role::Tool(tool) => (None, Some(&**tool), None),
-            Role::Chat { role } => (None, None, Some(role.as_str()).filter(|role| !role.is_empty())),
-            _ => (None, None, None),
-        };
-        let maps = [
-            ("additional_kwargs", &message.additional_kwargs),
-            ("response_metadata", &message.response_metadata),
-            ("extra", &message.extra),
-        ];
-        (Self { content, ai, tool, role, chunk: message.chunk.as_deref(), maps }, text)
+            if tool.status != ToolStatus::default() {
+                rest.push(("status", tool.status.view()));
+            }
+        }
+        Role::Chat { role } if !role.is_empty() => rest.push(("role", role.into())),
+        _ => {}
     }
-
-    /// Returns the counts that are a part of their own.
-    fn tokens(&self) -> Option<(u32, u32)> {
-        let usage = self.ai?.usage.as_ref()?;
-        Some((usage.input_tokens.try_into().ok()?, usage.output_tokens.try_into().ok()?))
+    if let Some(chunk) = &message.chunk {
+        let [(name, chunks), _] = chunk.fields();
+        if !chunk.tool_call_chunks.is_empty() {
+            rest.push((name, chunks));
+        }
+        if chunk.last {
+            rest.push(("last", true.into()));
+        }
     }
+    let maps = [
+        ("additional_kwargs", &message.additional_kwargs),
+        ("response_metadata", &message.response_metadata),
+        ("extra", &message.extra),
+    ];
+    rest.extend(maps.into_iter().filter(|(_, map)| !map.is_empty()).map(|(name, map)| (name, map.into())));
+    (rest, text)
+}
 
-    fn usage(&self) -> Option<RestUsage<'a>> {
-        let usage = self.ai?.usage.as_deref()?;
-        let own = self.tokens().is_none();
+fn rest_of_ai<'a>(ai: &'a Ai, counted: bool, rest: &mut Vec<(&'static str, ValueView<'a>)>) {
+    if !ai.tool_calls.is_empty() {
+        rest.push(("tool_calls", ai.tool_calls.iter().map(rest_of_call).collect()));
+    }
+    if !ai.invalid_tool_calls.is_empty() {
+        let [_, invalid, _] = ai.fields();
+        rest.push(invalid);
+    }
+    if let Some(usage) = &ai.usage {
         let sum = usage.input_tokens.saturating_add(usage.output_tokens);
-        let counts = [own, own, usage.total_tokens != sum];
-        let rest = RestUsage { usage, counts };
-        // Counts that are no parts are written even if they are zero: they tell that there is a usage at all.
-        (rest.len() > 0).then_some(rest)
-    }
-
-    fn calls(&self) -> &'a [ToolCall] {
-        self.ai.map_or(&[], |ai| &ai.tool_calls)
-    }
-
-    fn invalid_calls(&self) -> &'a [InvalidToolCall] {
-        self.ai.map_or(&[], |ai| &ai.invalid_tool_calls)
-    }
-
-    fn artifact(&self) -> Option<&'a Value> {
-        self.tool.map(|tool| &tool.artifact).filter(|artifact| !artifact.is_null())
-    }
-
-    fn status(&self) -> Option<ToolStatus> {
-        self.tool.map(|tool| tool.status).filter(|status| *status != ToolStatus::default())
-    }
-
-    fn call_chunks(&self) -> &'a [ToolCallChunk] {
-        self.chunk.map_or(&[], |chunk| &chunk.tool_call_chunks)
-    }
-
-    fn is_last(&self) -> bool {
-        self.chunk.is_some_and(|chunk| chunk.last)
-    }
-
-    fn len(&self) -> usize {
-        let own = [
-            self.content.is_some(),
-            !self.calls().is_empty(),
-            !self.invalid_calls().is_empty(),
-            self.usage().is_some(),
-            self.artifact().is_some(),
-            self.status().is_some(),
-            self.role.is_some(),
-            !self.call_chunks().is_empty(),
-            self.is_last(),
-        ];
-        own.into_iter().filter(|present| *present).count() + self.maps.iter().filter(|(_, map)| !map.is_empty()).count()
+        // Counts that are not parts of their own are written even if they are zero: they tell that there is a usage.
+        let fields = usage.fields([!counted, !counted, usage.total_tokens != sum]);
+        if !fields.is_empty() {
+            rest.push(("usage_metadata", ValueView::Fields(fields)));
+        }
     }
 }
 
-impl Serialize for Rest<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(Some(self.len()))?;
-        if let Some(content) = &self.content {
-            out.serialize_entry("content", content)?;
-        }
-        if !self.calls().is_empty() {
-            out.serialize_entry("tool_calls", &self.calls().iter().map(RestCall).collect::<Vec<_>>())?;
-        }
-        if !self.invalid_calls().is_empty() {
-            out.serialize_entry("invalid_tool_calls", self.invalid_calls())?;
-        }
-        if let Some(usage) = self.usage() {
-            out.serialize_entry("usage_metadata", &usage)?;
-        }
-        if let Some(artifact) = self.artifact() {
-            out.serialize_entry("artifact", artifact)?;
-        }
-        if let Some(status) = self.status() {
-            out.serialize_entry("status", &status)?;
-        }
-        if let Some(role) = self.role {
-            out.serialize_entry("role", role)?;
-        }
-        if !self.call_chunks().is_empty() {
-            out.serialize_entry("tool_call_chunks", self.call_chunks())?;
-        }
-        if self.is_last() {
-            out.serialize_entry("last", &true)?;
-        }
-        for (name, map) in self.maps.iter().filter(|(_, map)| !map.is_empty()) {
-            out.serialize_entry(name, map)?;
-        }
-        out.end()
+/// Returns a tool call without its id, which is in the list of ids; an `id` of null says that the list has none of it.
+fn rest_of_call(call: &ToolCall) -> ValueView<'_> {
+    let mut fields = vec![("name", ValueView::from(&call.name)), ("args", (&call.args).into())];
+    if call.id.is_none() {
+        fields.push(("id", ValueView::Null));
     }
-}
-
-/// A tool call without its id, which is in the list of ids; an `id` of null says that there is none there.
-struct RestCall<'a>(&'a ToolCall);
-
-impl Serialize for RestCall<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let without_id = self.0.id.is_none();
-        let mut out = serializer.serialize_map(Some(2 + usize::from(without_id)))?;
-        out.serialize_entry("name", &self.0.name)?;
-        out.serialize_entry("args", &self.0.args)?;
-        if without_id {
-            out.serialize_entry("id", &())?;
-        }
-        out.end()
-    }
-}
-
-struct RestUsage<'a> {
-    usage: &'a Usage,
-    counts: [bool; 3],
-}
-
-impl RestUsage<'_> {
-    fn len(&self) -> usize {
-        self.counts.into_iter().filter(|written| *written).count() + self.usage.entries_besides_counts()
-    }
-}
-
-impl Serialize for RestUsage<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(Some(self.len()))?;
-        self.usage.write(&mut out, self.counts)?;
-        out.end()
-    }
+    ValueView::Fields(fields)
 }
 
 fn decode_rest(bytes: &[u8]) -> Result<Map, MessageError> {
-    match decode_bytes(Codec::MsgPack, bytes)? {
+    match decode_value(Codec::MsgPack, bytes)? {
         Value::Map(map) => Ok(map),
         other => Err(MessageError::invalid("rest", "a map", &other)),
     }
@@ -416,6 +364,8 @@ fn read_ids(text: Option<&str>) -> Result<Vec<String>, MessageError> {
 mod tests {
     use super::*;
     use crate::samples::{message, text};
+    use annals_base::Encoded;
+    use annals_base::limits::VALUE_DEPTH_MAX;
     use proptest::prelude::*;
 
     proptest! {
@@ -451,7 +401,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_default_is_not_written() {
+    fn a_message_that_could_not_be_read_again_is_refused() {
+        // The arguments lie in four maps and lists of the rest.
+        let deepest = VALUE_DEPTH_MAX - 4;
+        for depth in deepest - 2..deepest + 4 {
+            let args = (0..depth).fold(Value::Null, |inner, _| Value::List(vec![inner]));
+            let message = Message::ai("").with_tool_call(ToolCall::new("f", [("a", args)]).with_id("c"));
+            match message.to_payload() {
+                Ok(payload) => assert_eq!(Message::from_payload(payload.as_ref()).unwrap(), message, "{depth}"),
+                Err(error) => {
+                    let source = CodecError::TooDeep { limit: VALUE_DEPTH_MAX };
+                    assert_eq!((error, depth > deepest), (MessageError::Codec { source }, true), "{depth}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn fields_at_their_defaults_are_left_out() {
         let plain = Message::ai("hello").with_id("m1").with_name("bot").with_usage(Usage::new(3, 4));
         let parts = plain.split().unwrap();
         assert_eq!(parts.rest, Vec::<u8>::new());

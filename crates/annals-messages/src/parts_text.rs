@@ -5,11 +5,8 @@
 //!
 //! *Absent:* what else a message is made of.
 
-use serde::ser::{SerializeMap, SerializeSeq};
-use serde::{Serialize, Serializer};
-
 use super::MessageError;
-use annals_base::{Map, Value};
+use annals_base::{Map, Value, ValueView};
 
 /// The blocks of a message, as they are stored.
 pub(super) struct StoredBlocks<'a> {
@@ -61,40 +58,29 @@ fn is_text(map: &Map) -> bool {
     map.get("type").and_then(Value::as_str) == Some("text")
 }
 
-impl Serialize for StoredBlocks<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+impl<'a> StoredBlocks<'a> {
+    pub(super) fn view(&self) -> ValueView<'a> {
         if !self.apart {
-            return self.blocks.serialize(serializer);
+            return ValueView::Values(self.blocks);
         }
-        let mut out = serializer.serialize_seq(Some(self.blocks.len()))?;
-        for block in self.blocks {
-            match (place(block), block) {
-                (Place::Text(text), Value::Map(map)) => out.serialize_element(&Apart { map, text })?,
-                (Place::Text(text), _) => out.serialize_element(&text.len())?,
-                _ => out.serialize_element(block)?,
+        let stored = self.blocks.iter().map(|block| match (place(block), block) {
+            (Place::Text(text), Value::Map(map)) => {
+                let member = |(name, value): (&'a String, &'a Value)| match name.as_str() {
+                    "text" => ("text", length(text)),
+                    name => (name, value.into()),
+                };
+                ValueView::Fields(map.iter().map(member).collect())
             }
-        }
-        out.end()
+            (Place::Text(text), _) => length(text),
+            _ => block.into(),
+        });
+        stored.collect()
     }
 }
 
-/// A block with the length of its text in the place of the text.
-struct Apart<'a> {
-    map: &'a Map,
-    text: &'a str,
-}
-
-impl Serialize for Apart<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(Some(self.map.len()))?;
-        for (name, value) in self.map {
-            match name.as_str() {
-                "text" => out.serialize_entry(name, &self.text.len())?,
-                _ => out.serialize_entry(name, value)?,
-            }
-        }
-        out.end()
-    }
+/// The length that stands in the place of a text.
+fn length<'a>(text: &str) -> ValueView<'a> {
+    ValueView::Int(i64::try_from(text.len()).unwrap_or(i64::MAX))
 }
 
 /// Puts the texts back where their lengths stand.
@@ -132,8 +118,7 @@ pub(super) fn rejoin(mut content: Value, text: &str) -> Result<Value, MessageErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use annals_base::value::decode_bytes;
-    use annals_base::{Codec, Encoded};
+    use annals_base::decode_value;
 
     fn blocks(json: serde_json::Value) -> Vec<Value> {
         json.as_array().into_iter().flatten().cloned().map(Value::from).collect()
@@ -141,8 +126,8 @@ mod tests {
 
     fn stored(blocks: &[Value]) -> (Value, Option<String>) {
         let (stored, text) = StoredBlocks::of(blocks);
-        let bytes = Encoded::encode(&stored).expect("it is short").bytes;
-        (decode_bytes(Codec::MsgPack, &bytes).expect("it was encoded"), text)
+        let encoded = stored.view().encode().expect("it is short");
+        (decode_value(encoded.codec, &encoded.bytes).expect("it was encoded"), text)
     }
 
     #[test]

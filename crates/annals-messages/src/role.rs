@@ -5,16 +5,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{self, DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
+use super::construct::{take_ai, take_tool};
+use super::tool::{object, string};
 use super::{Ai, MessageError, Tool};
-use annals_base::{CodecError, Map, Value};
+use annals_base::{Value, ValueView};
 
 /// Who speaks, with the fields that only such a message has. In serde these are the fields of the message, `type`
 /// included.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "type", rename_all = "lowercase")]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Role {
     /// The user (`human`).
@@ -35,10 +33,8 @@ pub enum Role {
     /// Not a message: asks `add_messages` to remove the message with this id (`remove`).
     Remove,
     /// A type that this version does not know; its own fields are in [`Message::extra`](super::Message::extra).
-    #[serde(untagged)]
     Other {
         /// The `type`, none of those above.
-        #[serde(rename = "type")]
         kind: String,
     },
 }
@@ -113,6 +109,10 @@ impl MessageClass {
         Self::FunctionChunk,
         Self::ChatChunk,
     ];
+
+    pub(super) fn view(self) -> ValueView<'static> {
+        self.name().into()
+    }
 
     /// Returns the name of the class in Python: `HumanMessage`, ...
     pub fn name(self) -> &'static str {
@@ -221,41 +221,33 @@ impl FromStr for MessageClass {
     }
 }
 
-/// The name of the class.
-impl Serialize for MessageClass {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
+impl TryFrom<Value> for MessageClass {
+    type Error = MessageError;
 
-impl<'de> Deserialize<'de> for MessageClass {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    fn try_from(value: Value) -> Result<Self, MessageError> {
+        string("", value)?.parse()
     }
 }
 
 /// A type that is known is read with its fields or refused; any other is [`Role::Other`].
-impl<'de> Deserialize<'de> for Role {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Chat {
-            role: String,
-        }
-        fn fields<T: DeserializeOwned, E: de::Error>(fields: Map) -> Result<T, E> {
-            Value::Map(fields).to().map_err(|error| match error {
-                CodecError::Decode { reason, .. } => E::custom(reason),
-                other => E::custom(other),
-            })
-        }
-        let mut map = Map::deserialize(deserializer)?;
-        let Some(Value::Str(kind)) = map.shift_remove("type") else { return Err(D::Error::missing_field("type")) };
+impl TryFrom<Value> for Role {
+    type Error = MessageError;
+
+    fn try_from(value: Value) -> Result<Self, MessageError> {
+        let mut map = object("", value)?;
+        let mut needed =
+            |name: &'static str| map.shift_remove(name).ok_or_else(|| MessageError::missing("a message", name));
+        let kind = string("type", needed("type")?)?;
         Ok(match kind.as_str() {
             "human" => Self::Human,
             "system" => Self::System,
-            "ai" => Self::Ai(fields(map)?),
-            "tool" => Self::Tool(fields(map)?),
+            "ai" => take_ai(&mut map)?.into(),
+            "tool" => {
+                let tool_call_id = string("tool_call_id", needed("tool_call_id")?)?;
+                take_tool(tool_call_id, &mut map)?.into()
+            }
             "function" => Self::Function,
-            "chat" => Self::Chat { role: fields::<Chat, _>(map)?.role },
+            "chat" => Self::Chat { role: string("role", needed("role")?)? },
             "remove" => Self::Remove,
             _ => Self::Other { kind },
         })
@@ -263,6 +255,21 @@ impl<'de> Deserialize<'de> for Role {
 }
 
 impl Role {
+    pub(super) fn view(&self) -> ValueView<'_> {
+        let kind = match (self, self.class()) {
+            (Self::Other { kind }, _) => kind,
+            (_, class) => class.map_or("", MessageClass::kind),
+        };
+        let mut fields = vec![("type", kind.into())];
+        match self {
+            Self::Ai(ai) => fields.extend(ai.fields()),
+            Self::Tool(tool) => fields.extend(tool.fields()),
+            Self::Chat { role } => fields.push(("role", role.into())),
+            Self::Human | Self::System | Self::Function | Self::Remove | Self::Other { .. } => {}
+        }
+        ValueView::Fields(fields)
+    }
+
     /// Returns the class of whole messages of this role; none if it is unknown.
     pub fn class(&self) -> Option<MessageClass> {
         Some(match self {

@@ -3,16 +3,13 @@
 //! *Absent:* the calling, and the raw calls of a provider (they stay in `additional_kwargs`).
 
 use serde::de::DeserializeOwned;
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::construct::{take_ai, take_tool};
 use super::{ErrorClass, MessageError, Usage, usage};
-use annals_base::value::CodecError;
-use annals_base::{Map, Value};
+use annals_base::{CodecError, Map, Value, ValueView};
 
 /// What only a message of the model has.
-#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, PartialEq, Default)]
 pub struct Ai {
     /// The tool calls it asks for.
     pub tool_calls: Vec<ToolCall>,
@@ -20,20 +17,41 @@ pub struct Ai {
     pub invalid_tool_calls: Vec<InvalidToolCall>,
     /// The tokens used (`usage_metadata`).
     #[doc(alias = "usage_metadata")]
-    #[serde(rename = "usage_metadata")]
     pub usage: Option<Box<Usage>>,
 }
 
+impl Ai {
+    /// Returns the fields in the order of LangChain.
+    pub(super) fn fields(&self) -> [(&'static str, ValueView<'_>); 3] {
+        [
+            ("tool_calls", self.tool_calls.iter().map(ToolCall::view).collect()),
+            ("invalid_tool_calls", self.invalid_tool_calls.iter().map(InvalidToolCall::view).collect()),
+            ("usage_metadata", self.usage.as_deref().map(Usage::view).into()),
+        ]
+    }
+
+    pub(super) fn view(&self) -> ValueView<'_> {
+        ValueView::Fields(self.fields().into())
+    }
+}
+
+/// Fields that are missing have their defaults; unknown ones are ignored.
+impl TryFrom<Value> for Ai {
+    type Error = MessageError;
+
+    fn try_from(value: Value) -> Result<Self, MessageError> {
+        take_ai(&mut object("", value)?)
+    }
+}
+
 /// What only the result of a tool call has.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
     /// The call that this answers.
     pub tool_call_id: String,
     /// What the tool returned besides the content; not sent to the model. Null if nothing.
-    #[serde(default)]
     pub artifact: Value,
     /// Whether the call succeeded.
-    #[serde(default)]
     pub status: ToolStatus,
 }
 
@@ -44,9 +62,32 @@ impl Tool {
     }
 }
 
+impl Tool {
+    /// Returns the fields in the order of LangChain.
+    pub(super) fn fields(&self) -> [(&'static str, ValueView<'_>); 3] {
+        let id = ValueView::from(&self.tool_call_id);
+        [("tool_call_id", id), ("artifact", (&self.artifact).into()), ("status", self.status.view())]
+    }
+
+    pub(super) fn view(&self) -> ValueView<'_> {
+        ValueView::Fields(self.fields().into())
+    }
+}
+
+/// Fields but the id of the call may be missing; unknown ones are ignored.
+impl TryFrom<Value> for Tool {
+    type Error = MessageError;
+
+    fn try_from(value: Value) -> Result<Self, MessageError> {
+        let mut map = object("", value)?;
+        let id = map.shift_remove("tool_call_id");
+        let id = id.ok_or_else(|| MessageError::missing("a tool message", "tool_call_id"))?;
+        take_tool(string("tool_call_id", id)?, &mut map)
+    }
+}
+
 /// Whether a tool call succeeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ToolStatus {
     /// It did.
     #[default]
@@ -62,6 +103,12 @@ impl ToolStatus {
             Self::Success => "success",
             Self::Error => "error",
         }
+    }
+}
+
+impl ToolStatus {
+    pub(super) fn view(self) -> ValueView<'static> {
+        self.as_str().into()
     }
 }
 
@@ -192,15 +239,12 @@ impl ToolCallChunk {
     }
 }
 
-/// The order of the names is that of LangChain: it is visible in text output.
-impl Serialize for ToolCall {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(Some(4))?;
-        out.serialize_entry("name", &self.name)?;
-        out.serialize_entry("args", &self.args)?;
-        out.serialize_entry("id", &self.id)?;
-        out.serialize_entry("type", "tool_call")?;
-        out.end()
+impl ToolCall {
+    /// The order of the names is that of LangChain: it is visible in text output.
+    pub(super) fn view(&self) -> ValueView<'_> {
+        let (name, args) = ((&self.name).into(), (&self.args).into());
+        let id = self.id.as_ref().into();
+        ValueView::Fields(vec![("name", name), ("args", args), ("id", id), ("type", "tool_call".into())])
     }
 }
 
@@ -227,21 +271,26 @@ impl TryFrom<Value> for ToolCall {
     }
 }
 
-impl<'de> Deserialize<'de> for ToolCall {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::try_from(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+impl InvalidToolCall {
+    pub(super) fn view(&self) -> ValueView<'_> {
+        ValueView::Fields(vec![
+            ("type", "invalid_tool_call".into()),
+            ("id", self.id.as_ref().into()),
+            ("name", self.name.as_ref().into()),
+            ("args", self.args.as_ref().into()),
+            ("error", self.error.as_ref().into()),
+        ])
     }
-}
 
-impl Serialize for InvalidToolCall {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(Some(5))?;
-        out.serialize_entry("type", "invalid_tool_call")?;
-        out.serialize_entry("id", &self.id)?;
-        out.serialize_entry("name", &self.name)?;
-        out.serialize_entry("args", &self.args)?;
-        out.serialize_entry("error", &self.error)?;
-        out.end()
+    /// The order of the names in a message that was read from the chunks of a call.
+    pub(super) fn view_of_chunk(&self) -> ValueView<'_> {
+        ValueView::Fields(vec![
+            ("name", self.name.as_ref().into()),
+            ("args", self.args.as_ref().into()),
+            ("id", self.id.as_ref().into()),
+            ("error", self.error.as_ref().into()),
+            ("type", "invalid_tool_call".into()),
+        ])
     }
 }
 
@@ -270,21 +319,15 @@ impl From<InvalidToolCall> for Value {
     }
 }
 
-impl<'de> Deserialize<'de> for InvalidToolCall {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::try_from(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-    }
-}
-
-impl Serialize for ToolCallChunk {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(Some(5))?;
-        out.serialize_entry("name", &self.name)?;
-        out.serialize_entry("args", &self.args)?;
-        out.serialize_entry("id", &self.id)?;
-        out.serialize_entry("index", &self.index)?;
-        out.serialize_entry("type", "tool_call_chunk")?;
-        out.end()
+impl ToolCallChunk {
+    pub(super) fn view(&self) -> ValueView<'_> {
+        ValueView::Fields(vec![
+            ("name", self.name.as_ref().into()),
+            ("args", self.args.as_ref().into()),
+            ("id", self.id.as_ref().into()),
+            ("index", self.index.into()),
+            ("type", "tool_call_chunk".into()),
+        ])
     }
 }
 
@@ -318,12 +361,6 @@ impl TryFrom<Value> for ToolCallChunk {
             id: maybe_string("id", id)?,
             index,
         })
-    }
-}
-
-impl<'de> Deserialize<'de> for ToolCallChunk {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::try_from(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 

@@ -2,12 +2,9 @@
 //!
 //! *Absent:* adding and subtracting them.
 
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use super::MessageError;
 use super::tool::object;
-use annals_base::{Map, Value};
+use annals_base::{Map, Value, ValueView};
 
 /// Token counts (`usage_metadata` of LangChain).
 #[doc(alias = "UsageMetadata")]
@@ -43,27 +40,20 @@ impl Usage {
         Self { input_tokens, output_tokens, total_tokens, ..Self::default() }
     }
 
-    /// Writes the entries in the order of LangChain; `counts` tells which of the three counts are written.
-    pub(super) fn write<M: SerializeMap>(&self, out: &mut M, counts: [bool; 3]) -> Result<(), M::Error> {
-        let values = [self.input_tokens, self.output_tokens, self.total_tokens];
-        for ((name, value), written) in COUNTS.iter().zip(values).zip(counts) {
-            if written {
-                out.serialize_entry(name, &value)?;
-            }
-        }
-        if let Some(details) = &self.input_token_details {
-            out.serialize_entry("input_token_details", details)?;
-        }
-        if let Some(details) = &self.output_token_details {
-            out.serialize_entry("output_token_details", details)?;
-        }
-        self.extra.iter().try_for_each(|(name, value)| out.serialize_entry(name, value))
+    pub(super) fn view(&self) -> ValueView<'_> {
+        ValueView::Fields(self.fields([true; 3]))
     }
 
-    /// Returns how many entries [`write`](Self::write) makes besides the three counts.
-    pub(super) fn entries_besides_counts(&self) -> usize {
-        let details = [&self.input_token_details, &self.output_token_details];
-        details.iter().filter(|d| d.is_some()).count() + self.extra.len()
+    /// Returns the entries in the order of LangChain; `counts` tells which of the three counts are among them.
+    pub(super) fn fields(&self, counts: [bool; 3]) -> Vec<(&str, ValueView<'_>)> {
+        let values = [self.input_tokens, self.output_tokens, self.total_tokens];
+        let written = COUNTS.iter().zip(values).zip(counts).filter(|(_, written)| *written);
+        let mut fields: Vec<_> = written.map(|((name, count), _)| (*name, count.into())).collect();
+        let details =
+            [("input_token_details", &self.input_token_details), ("output_token_details", &self.output_token_details)];
+        fields.extend(details.into_iter().filter_map(|(name, map)| Some((name, map.as_ref()?.into()))));
+        fields.extend(self.extra.iter().map(|(name, value)| (name.as_str(), value.into())));
+        fields
     }
 
     /// Reads counts over the ones that are already known.
@@ -92,14 +82,6 @@ impl Usage {
 
 const COUNTS: [&str; 3] = ["input_tokens", "output_tokens", "total_tokens"];
 
-impl Serialize for Usage {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(Some(3 + self.entries_besides_counts()))?;
-        self.write(&mut out, [true; 3])?;
-        out.end()
-    }
-}
-
 impl TryFrom<Value> for Usage {
     type Error = MessageError;
 
@@ -110,12 +92,6 @@ impl TryFrom<Value> for Usage {
             return Err(MessageError::missing("the usage", format!("usage_metadata.{field}")));
         }
         Self::default().read_over(value)
-    }
-}
-
-impl<'de> Deserialize<'de> for Usage {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::try_from(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 

@@ -3,11 +3,10 @@
 //! *Absent:* which blocks there are. A field that is null, or of another kind than the block declares, is not an error:
 //! it stays with the fields that nobody declared, verbatim.
 
-use serde::{Deserialize, Serialize};
-
 use super::Annotation;
-use crate::ToolStatus;
-use annals_base::{Map, Value};
+use crate::serde_view::by_view;
+use crate::{MessageError, ToolStatus};
+use annals_base::{Map, Value, ValueView};
 
 /// What one field may hold.
 pub(super) trait Leaf: Default {
@@ -128,8 +127,7 @@ impl Leaf for Vec<Annotation> {
 }
 
 /// The place of a block in a stream of chunks: blocks with an equal one are one block.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Index {
     /// A number, as most providers give.
     Number(i64),
@@ -163,6 +161,26 @@ impl From<Index> for Value {
         }
     }
 }
+
+impl Index {
+    fn view(&self) -> ValueView<'_> {
+        match self {
+            Self::Number(number) => (*number).into(),
+            Self::Name(name) => name.into(),
+        }
+    }
+}
+
+impl TryFrom<Value> for Index {
+    type Error = MessageError;
+
+    fn try_from(value: Value) -> Result<Self, MessageError> {
+        let found = value.excerpt();
+        Self::read(value).ok_or(MessageError::Invalid { path: "index".into(), expected: "an integer or a text", found })
+    }
+}
+
+by_view!(Index);
 
 impl Leaf for Index {
     fn fits(value: &Value) -> bool {

@@ -10,26 +10,37 @@ pub use add::ChunkSum;
 pub use add::add_ai_message_chunks;
 pub use whole::message_chunk_to_message;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use super::construct::take_chunk;
+use super::tool::object;
+use super::{MessageError, ToolCallChunk};
+use annals_base::{Value, ValueView};
 
-use super::ToolCallChunk;
-
-/// What makes a message a piece of one.
-#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
+/// The fields that only a chunk of a message has.
+#[derive(Clone, Debug, PartialEq, Default)]
 pub struct Chunk {
-    /// Pieces of tool calls; only in messages of the model.
+    /// Chunks of tool calls; only in messages of the model.
     pub tool_call_chunks: Vec<ToolCallChunk>,
-    /// Whether it is known to be the last piece (`chunk_position`); only in messages of the model.
+    /// Whether it is known to be the last chunk (`chunk_position`); only in messages of the model.
     #[doc(alias = "chunk_position")]
-    #[serde(rename = "chunk_position", serialize_with = "write_position", deserialize_with = "read_position")]
     pub last: bool,
 }
 
-fn write_position<S: Serializer>(last: &bool, serializer: S) -> Result<S::Ok, S::Error> {
-    last.then_some("last").serialize(serializer)
+impl Chunk {
+    /// Returns the fields in the order of LangChain.
+    pub(super) fn fields(&self) -> [(&'static str, ValueView<'_>); 2] {
+        let chunks = self.tool_call_chunks.iter().map(ToolCallChunk::view).collect();
+        [("tool_call_chunks", chunks), ("chunk_position", self.last.then_some("last").into())]
+    }
+
+    pub(super) fn view(&self) -> ValueView<'_> {
+        ValueView::Fields(self.fields().into())
+    }
 }
 
-fn read_position<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    Ok(Option::<String>::deserialize(deserializer)?.as_deref() == Some("last"))
+impl TryFrom<Value> for Chunk {
+    type Error = MessageError;
+
+    fn try_from(value: Value) -> Result<Self, MessageError> {
+        take_chunk(&mut object("", value)?)
+    }
 }
