@@ -75,7 +75,7 @@ impl ChannelDiff {
 /// As [`Snapshot::values`].
 pub fn diff(before: &Snapshot, after: &Snapshot) -> Result<Diff, StoreError> {
     let channels = |snapshot: &Snapshot| -> Result<BTreeMap<Arc<str>, ChannelRecord>, StoreError> {
-        let channels = snapshot.state()?.channels.into_iter().filter(holds_state);
+        let channels = snapshot.state_record()?.channels.into_iter().filter(holds_state);
         Ok(channels.map(|channel| (Arc::clone(&channel.channel), channel)).collect())
     };
     let (old, mut new) = (channels(before)?, channels(after)?);

@@ -8,26 +8,21 @@ use crate::store::{CheckpointRecord, Source};
 ///
 /// # Example
 /// ```
-/// use annals_graph::prelude::*;
 /// use annals::history::HistoryFilter;
+/// use annals::prelude::*;
 /// use annals::store::Source;
 ///
 /// #[derive(State, Clone, Default)]
-/// struct Count { #[channel(last)] n: i64 }
+/// struct Count { n: i64 }
 ///
 /// # fn main() -> Result<()> {
-/// let graph = StateGraph::<Count>::new()
-///     .node("add", |s: &Count| Ok(Count::update().n(s.n + 1)))
-///     .edge(START, "add")
-///     .compile()?;
 /// let thread = Store::memory().thread("count")?;
 /// for n in 0..3 {
-///     graph.invoke(&thread, Count::update().n(n))?;
+///     thread.update(Count::update().n(n))?;
 /// }
-/// // The newest input, and what it was given to.
-/// let inputs = HistoryFilter::new().source(Source::Input).limit(1);
-/// let input = graph.state_history(&thread, inputs)?.next().expect("there are three")?;
-/// assert_eq!((input.step, input.values.n), (Some(5), 2));
+/// let updates = HistoryFilter::new().source(Source::Update).limit(1);
+/// let newest = thread.history_with(updates)?.next().expect("there are three")?;
+/// assert_eq!((newest.step(), newest.state::<Count>()?.n), (2, 2));
 /// # Ok(())
 /// # }
 /// ```

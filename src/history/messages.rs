@@ -13,19 +13,21 @@ use crate::store::{ItemIndexRef, ItemRange, StoreError};
 /// ```
 /// use annals::history::MessageQuery;
 /// use annals::message::{ToolCall, Usage};
-/// use annals::state::DynState;
-/// use annals_graph::prelude::*;
+/// use annals::prelude::*;
 ///
+/// # #[derive(State, Clone, Default)]
+/// # struct Chat {
+/// #     #[channel(messages)]
+/// #     messages: Messages,
+/// # }
 /// # fn main() -> Result<()> {
-/// # let schema = DynSchema::new().messages("messages").build();
-/// # let graph = StateGraph::with_schema(schema).node("x", |_: &DynState| Ok(())).edge(START, "x").compile()?;
 /// # let thread = Store::memory().thread("chat")?;
 /// let call = ToolCall::new("weather", [("city", "Bern")]).with_id("call-1");
-/// let answer = Message::ai("").with_tool_call(call).with_usage(Usage::new(12, 3));
-/// let messages = [Message::human("Rain?"), answer, Message::tool("12 °C", "call-1"), Message::ai("No.")];
-/// graph.invoke(&thread, DynUpdate::new().messages("messages", messages))?;
+/// let request = Message::ai("").with_tool_call(call).with_usage(Usage::new(12, 3));
+/// let messages = [Message::human("Rain?"), request, Message::tool("12 °C", "call-1"), Message::ai("No.")];
+/// thread.update(Chat::update().messages(messages))?;
 ///
-/// let head = thread.head()?.expect("it ran");
+/// let head = thread.head()?.expect("it was written");
 /// let found = head.find_messages("messages", &MessageQuery::new().tool_call("call-1"))?;
 /// assert_eq!(found.iter().map(|m| m.kind()).collect::<Vec<_>>(), ["ai", "tool"]);
 /// assert_eq!(head.find_messages("messages", &MessageQuery::new().kind("ai").text("No"))?.len(), 1);
@@ -108,16 +110,18 @@ impl Snapshot {
     ///
     /// # Example
     /// ```
-    /// use annals::state::DynState;
-    /// use annals_graph::prelude::*;
+    /// use annals::prelude::*;
     /// use annals::store::ItemRange;
     ///
+    /// # #[derive(State, Clone, Default)]
+    /// # struct Chat {
+    /// #     #[channel(messages)]
+    /// #     messages: Messages,
+    /// # }
     /// # fn main() -> Result<()> {
-    /// # let schema = DynSchema::new().messages("messages").build();
-    /// # let graph = StateGraph::with_schema(schema).node("x", |_: &DynState| Ok(())).edge(START, "x").compile()?;
     /// # let thread = Store::memory().thread("chat")?;
-    /// # graph.invoke(&thread, DynUpdate::new().messages("messages", [Message::human("hi")]))?;
-    /// let last = thread.head()?.expect("it ran").messages("messages", ItemRange::Tail(1))?;
+    /// # thread.update(Chat::update().messages([Message::human("hi")]))?;
+    /// let last = thread.head()?.expect("it was written").messages("messages", ItemRange::Tail(1))?;
     /// assert_eq!(last[0].text(), "hi");
     /// # Ok(())
     /// # }

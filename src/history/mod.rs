@@ -1,17 +1,21 @@
-//! Floor 2: reading and editing the past without a graph.
+//! Floor 3: threads and their states, without a graph.
 //!
 //! A [`Thread`] is the history of one conversation or workflow; a [`Snapshot`] is the state at one checkpoint, with its
-//! values read when they are asked for. Any file can be listed, shown, compared and forked without the program that
-//! wrote it, and its messages can be exported and imported. *Absent:* graphs and the executor.
+//! values read on demand; a [`StateThread`] reads and writes the state of a thread by its types. Any file can be listed,
+//! shown, compared and forked without the program that wrote it, and its messages can be exported and imported. *Absent:*
+//! graphs and the executor.
 //!
-//! Invariants: nothing here changes what is stored; a fork is a new first checkpoint that refers to the old one.
+//! Invariants: nothing here changes a stored checkpoint; an update is a new checkpoint, and a fork is a new first checkpoint
+//! that refers to the old one.
 
+mod decoded;
 mod diff;
 mod filter;
 mod messages;
 mod snapshot;
 mod thread;
 mod transfer;
+mod update;
 
 pub use diff::{ChannelDiff, Diff, diff};
 pub use filter::HistoryFilter;
@@ -22,3 +26,4 @@ pub use transfer::{
     BrokenLine, BrokenLines, ExportOptions, ExportReport, Framing, ImportOptions, ImportReport, Problem, Problems,
     TransferError,
 };
+pub use update::StateThread;

@@ -95,7 +95,7 @@ impl Snapshot {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn channels(&self) -> Result<Vec<Arc<str>>, StoreError> {
-        Ok(self.state()?.channels.into_iter().filter(holds_state).map(|channel| channel.channel).collect())
+        Ok(self.state_record()?.channels.into_iter().filter(holds_state).map(|channel| channel.channel).collect())
     }
 
     /// Returns the values of all channels that hold something, without those that only trigger nodes.
@@ -133,7 +133,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::values`].
     pub fn get(&self, channel: &str) -> Result<Option<Value>, StoreError> {
-        let state = self.state()?;
+        let state = self.state_record()?;
         let record = state.channels.iter().find(|record| &*record.channel == channel);
         record.filter(|record| record.value != ChannelValue::Empty).map(|record| self.value_of(record)).transpose()
     }
@@ -164,7 +164,7 @@ impl Snapshot {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     pub fn blame(&self) -> Result<Vec<(Arc<str>, Blame)>, StoreError> {
-        let state = self.state()?;
+        let state = self.state_record()?;
         // The tasks that wrote a version are those of the parent of its checkpoint.
         let mut parents: Vec<u64> =
             state.channels.iter().filter_map(|channel| channel.ordinal.checked_sub(1)).collect();
@@ -214,20 +214,19 @@ impl Snapshot {
     ///
     /// # Example
     /// ```
-    /// use annals_graph::prelude::*;
+    /// use annals::prelude::*;
     ///
     /// #[derive(State, Clone, Default)]
-    /// struct Plan { #[channel(last)] city: String }
+    /// struct Plan { city: String }
     ///
     /// # fn main() -> Result<()> {
-    /// let graph = StateGraph::<Plan>::new().node("book", |_: &Plan| Ok(())).edge(START, "book").compile()?;
     /// let thread = Store::memory().thread("trip")?;
-    /// graph.invoke(&thread, Plan::update().city("Rome"))?;
+    /// thread.update(Plan::update().city("Rome"))?;
     ///
-    /// let fork = thread.head()?.expect("it ran").fork_to("trip-2")?;
-    /// graph.update_state(&fork, Plan::update().city("Oslo"), None)?;
-    /// assert_eq!(graph.get_state(&fork)?.values.city, "Oslo");
-    /// assert_eq!(graph.get_state(&thread)?.values.city, "Rome");
+    /// let fork = thread.head()?.expect("it was written").fork_to("trip-2")?;
+    /// fork.update(Plan::update().city("Oslo"))?;
+    /// assert_eq!(fork.with_state::<Plan>().state()?.city, "Oslo");
+    /// assert_eq!(thread.with_state::<Plan>().state()?.city, "Rome");
     /// # Ok(())
     /// # }
     /// ```
@@ -240,7 +239,7 @@ impl Snapshot {
         &self.store
     }
 
-    pub(super) fn state(&self) -> Result<StateRecord, StoreError> {
+    pub(super) fn state_record(&self) -> Result<StateRecord, StoreError> {
         self.store.backend().state(self.point())
     }
 

@@ -76,28 +76,19 @@ impl Thread {
     ///
     /// # Example
     /// ```
-    /// use annals_graph::prelude::*;
-    /// use annals_graph::TaskState;
+    /// use annals::prelude::*;
     ///
     /// #[derive(State, Clone, Default)]
-    /// struct Draft { #[channel(last)] text: String }
+    /// struct Draft { text: String }
     ///
     /// # fn main() -> Result<()> {
-    /// let write = StateGraph::<Draft>::new()
-    ///     .node("ask", |_: &Draft, context: &Context| {
-    ///         let text = context.interrupt("what shall it say?")?;
-    ///         Ok(Draft::update().text(text.as_str().unwrap_or_default()))
-    ///     })
-    ///     .edge(START, "ask")
-    ///     .compile()?;
-    /// let graph = StateGraph::<Draft>::new().node("write", write.clone()).edge(START, "write").compile()?;
     /// let thread = Store::memory().thread("t")?;
-    /// graph.invoke(&thread, Draft::update().text("-"))?;
+    /// thread.update(Draft::update().text("whole"))?;
+    /// let part = thread.in_namespace("write")?;
+    /// part.update(Draft::update().text("part"))?;
     ///
-    /// let state = graph.get_state(&thread)?;
-    /// let Some(TaskState::Namespace(path)) = &state.tasks[0].state else { panic!("it is a graph") };
-    /// let inside = write.get_state(&thread.in_namespace(path)?)?;
-    /// assert_eq!(inside.next, ["ask"]);
+    /// assert_eq!(part.with_state::<Draft>().state()?.text, "part");
+    /// assert_eq!(thread.with_state::<Draft>().state()?.text, "whole");
     /// # Ok(())
     /// # }
     /// ```

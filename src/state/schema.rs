@@ -2,6 +2,7 @@
 
 use std::any::TypeId;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::base::value::decode_bytes;
 use crate::base::{Encoded, IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
@@ -13,6 +14,9 @@ use super::field::{Field, ListOps, wrong_type};
 use super::given::ListRule;
 use super::layout::{FieldKind, Layout, StateRef};
 use super::writes::BoxWrite;
+
+/// The number of the next schema.
+static SCHEMAS: AtomicUsize = AtomicUsize::new(0);
 
 /// Brings a stored value over to the present type of its channel.
 type Migration = Arc<dyn Fn(Value) -> Result<Value, String> + Send + Sync>;
@@ -27,6 +31,7 @@ pub(super) struct Presence<S> {
 pub struct Schema<S> {
     fields: Vec<Field<S>>,
     initial: Arc<S>,
+    id: usize,
     pub(super) presence: Option<Presence<S>>,
     /// By the number of the field.
     migrations: Vec<(usize, Migration)>,
@@ -38,7 +43,8 @@ impl<S: Clone + Send + Sync + 'static> Schema<S> {
     /// Makes a schema from fields and the state before the first write.
     pub fn new(fields: Vec<Field<S>>, initial: S) -> Self {
         let (presence, migrations, conflicts) = (None, Vec::new(), Vec::new());
-        Self { fields, initial: Arc::new(initial), presence, migrations, conflicts }
+        let id = SCHEMAS.fetch_add(1, Ordering::Relaxed);
+        Self { fields, initial: Arc::new(initial), id, presence, migrations, conflicts }
     }
 
     /// Says how a stored value of a channel is brought over, if it does not fit the type that the channel has now. An
@@ -47,24 +53,22 @@ impl<S: Clone + Send + Sync + 'static> Schema<S> {
     ///
     /// # Example
     /// ```
-    /// use annals_graph::prelude::*;
+    /// use annals::prelude::*;
     ///
     /// #[derive(State, Clone, Default)]
-    /// struct Old { #[channel(last)] size: String }
+    /// struct Old { size: String }
     /// #[derive(State, Clone, Default)]
-    /// struct New { #[channel(last)] size: i64 }
+    /// struct New { size: i64 }
     ///
     /// # fn main() -> Result<()> {
     /// let thread = Store::memory().thread("a")?;
-    /// let old = StateGraph::<Old>::new().node("n", |_: &Old| Ok(())).edge(START, "n").compile()?;
-    /// old.invoke(&thread, Old::update().size("42"))?;
+    /// thread.update(Old::update().size("42"))?;
     ///
     /// let schema = Schema::<New>::of().migrate("size", |value| match value.as_str() {
     ///     Some(text) => text.parse::<i64>().map(Value::from).map_err(|error| error.to_string()),
-    ///     None => Err("it is no text".into()),
+    ///     None => Err("it is not a text".into()),
     /// });
-    /// let new = StateGraph::with_schema(schema).node("n", |_: &New| Ok(())).edge(START, "n").compile()?;
-    /// assert_eq!(new.get_state(&thread)?.values.size, 42);
+    /// assert_eq!(thread.with_schema(schema).state()?.size, 42);
     /// # Ok(())
     /// # }
     /// ```
@@ -77,6 +81,11 @@ impl<S: Clone + Send + Sync + 'static> Schema<S> {
             self.migrations.push((field, Arc::new(migration)));
         }
         self
+    }
+
+    /// Returns the number of the schema: no other one of this process has it.
+    pub fn id(&self) -> usize {
+        self.id
     }
 
     /// Returns the names that were given to different channels.

@@ -261,19 +261,15 @@ impl Store {
     ///
     /// # Example
     /// ```
-    /// use annals_graph::prelude::*;
+    /// use annals::prelude::*;
     ///
     /// #[derive(State, Clone, Default)]
-    /// struct Note { #[channel(last)] text: String }
+    /// struct Note { text: String }
     ///
     /// # fn main() -> Result<()> {
-    /// let graph = StateGraph::<Note>::new()
-    ///     .node("keep", |_: &Note| Ok(Note::update()))
-    ///     .edge(START, "keep")
-    ///     .compile()?;
     /// let store = Store::memory();
     /// let thread = store.thread("monday")?;
-    /// graph.invoke(&thread, Note::update().text("private"))?;
+    /// thread.update(Note::update().text("private"))?;
     /// thread.at("~0")?.fork_to("tuesday")?;
     ///
     /// let refused = store.delete_thread("monday").unwrap_err();

@@ -3,12 +3,23 @@
 //! A run takes the head out and puts its own back when it ends, so that the next turn on a long thread does not load
 //! the state that is already in memory. The caller that takes a head compares its checkpoint with the head in the file.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 
 use parking_lot::Mutex;
 
 use crate::base::limits::HEADS_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId};
+
+/// The decoder of a cached head: another one cannot use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HeadKey {
+    /// A graph of an executor, by its number.
+    Graph(usize),
+    /// A schema, by its [number](crate::state::Schema::id).
+    Schema(usize),
+    /// The schema of a derived state, by its type.
+    State(TypeId),
+}
 
 /// A decoded head: the state that an executor made of a checkpoint, opaque to the store.
 pub struct CachedHead {
@@ -18,8 +29,8 @@ pub struct CachedHead {
     pub namespace: Namespace,
     /// The checkpoint that was decoded.
     pub checkpoint: CheckpointId,
-    /// The graph that decoded it: another one cannot use it.
-    pub schema: usize,
+    /// The decoder.
+    pub schema: HeadKey,
     /// About how many bytes it holds.
     pub bytes: usize,
     /// The decoded head.
@@ -40,7 +51,7 @@ impl HeadCache {
     }
 
     /// Takes the head of a namespace as `schema` decoded it, whatever checkpoint it is of.
-    pub fn take(&self, thread: &ThreadId, namespace: &Namespace, schema: usize) -> Option<CachedHead> {
+    pub fn take(&self, thread: &ThreadId, namespace: &Namespace, schema: HeadKey) -> Option<CachedHead> {
         let mut heads = self.heads.lock();
         let at = heads
             .iter()
@@ -83,7 +94,7 @@ mod tests {
             thread: ThreadId::new(thread).unwrap(),
             namespace: Namespace::root(),
             checkpoint: CheckpointId::default(),
-            schema: 1,
+            schema: HeadKey::Graph(1),
             bytes,
             head: Box::new(()),
         }
@@ -93,7 +104,7 @@ mod tests {
     fn the_cache_is_bounded_and_drops_the_oldest() {
         let cache = HeadCache::new(100);
         let has = |name: &str| {
-            let found = cache.take(&ThreadId::new(name).unwrap(), &Namespace::root(), 1);
+            let found = cache.take(&ThreadId::new(name).unwrap(), &Namespace::root(), HeadKey::Graph(1));
             found.map(|head| cache.put(head)).is_some()
         };
         cache.put(head("a", 60));

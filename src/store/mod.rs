@@ -44,4 +44,4 @@ pub use record::{
 };
 pub use sqlite::{CommitStats, SqliteBackend};
 
-pub use heads::{CachedHead, HeadCache};
+pub use heads::{CachedHead, HeadCache, HeadKey};

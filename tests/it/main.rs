@@ -5,3 +5,4 @@
 mod backends;
 mod hostile;
 mod store_model;
+mod updates;

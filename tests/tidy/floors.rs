@@ -13,7 +13,7 @@ pub(crate) const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("channel", &["base"]),
     ("store", &["base"]),
     ("state", &["base", "channel", "message"]),
-    ("history", &["base", "channel", "message", "store"]),
+    ("history", &["base", "channel", "message", "store", "state", "error"]),
     // Of the store only the handles of the key-value memory and of the cache, which runs are lent.
     ("task", &["base", "channel", "message", "state", "store", "graph"]),
     ("graph", &["base", "channel", "message", "state", "store", "task"]),

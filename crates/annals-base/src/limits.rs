@@ -16,6 +16,8 @@ pub const CHANNELS_MAX: usize = 10_000;
 pub const TASK_WRITES_MAX: usize = 10_000;
 /// Tasks of one superstep.
 pub const TASKS_MAX: usize = 100_000;
+/// Attempts of an update without a graph, each on the head that a faster writer left.
+pub const UPDATE_ATTEMPTS_MAX: usize = 64;
 /// Checkpoints in one batch.
 pub const BATCH_CHECKPOINTS_MAX: usize = 1_000;
 /// Bytes of one encoded value.

@@ -86,17 +86,19 @@ impl Snapshot {
     /// ```
     /// use annals::history::{ExportOptions, Framing};
     /// use annals::message::OpenAiFormat;
-    /// use annals::state::DynState;
-    /// use annals_graph::prelude::*;
+    /// use annals::prelude::*;
     ///
+    /// # #[derive(State, Clone, Default)]
+    /// # struct Chat {
+    /// #     #[channel(messages)]
+    /// #     messages: Messages,
+    /// # }
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let schema = DynSchema::new().messages("messages").build();
-    /// # let graph = StateGraph::with_schema(schema).node("x", |_: &DynState| Ok(())).edge(START, "x").compile()?;
     /// # let thread = Store::memory().thread("chat")?;
-    /// # graph.invoke(&thread, DynUpdate::new().messages("messages", [Message::human("hi")]))?;
+    /// # thread.update(Chat::update().messages([Message::human("hi")]))?;
     /// let mut lines = Vec::new();
     /// let options = ExportOptions::new().format(OpenAiFormat).framing(Framing::Lines);
-    /// let report = thread.head()?.expect("it ran").export_messages("messages", &options, &mut lines)?;
+    /// let report = thread.head()?.expect("it was written").export_messages("messages", &options, &mut lines)?;
     /// assert_eq!(String::from_utf8(lines)?, "{\"role\":\"user\",\"content\":\"hi\"}\n");
     /// assert_eq!(report.left_out["id"], 1);
     /// # Ok(())
@@ -108,7 +110,7 @@ impl Snapshot {
         options: &ExportOptions,
         out: &mut dyn Write,
     ) -> Result<ExportReport, TransferError> {
-        let state = self.state()?;
+        let state = self.state_record()?;
         let record = state.channels.iter().find(|record| &*record.channel == channel);
         if record.is_none_or(|record| record.value != ChannelValue::Items) {
             return Err(TransferError::NoList { channel: channel.to_owned() });

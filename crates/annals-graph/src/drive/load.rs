@@ -10,7 +10,9 @@ use crate::history::Thread;
 use crate::span::span;
 use crate::state::erased::field_of;
 use crate::state::{FieldKind, StateRef};
-use crate::store::{CachedHead, CheckpointRef, ItemRange, ItemRow, Source, StoreError, WriteRecord, WriteValue};
+use crate::store::{
+    CachedHead, CheckpointRef, HeadKey, ItemRange, ItemRow, Source, StoreError, WriteRecord, WriteValue,
+};
 
 use super::held::Held;
 use super::host::RunHost;
@@ -70,13 +72,13 @@ fn load_at(
 
 /// Gets the head that a run left in a namespace, while its commits may still be on their way to the file.
 pub(super) fn left_by_run(graph: &Graph, thread: &Thread, left: CheckpointId) -> Option<Loaded> {
-    let cached = thread.store().heads().take(thread.id(), thread.namespace(), graph.id)?;
+    let cached = thread.store().heads().take(thread.id(), thread.namespace(), HeadKey::Graph(graph.id))?;
     let head = cached.head.downcast::<Head>().ok().filter(|_| cached.checkpoint == left)?;
     Some(Loaded { head: *head, newest: Some(left) })
 }
 
 fn cached(graph: &Graph, thread: &Thread, wanted: &CheckpointRef, newest: Option<CheckpointId>) -> Option<Head> {
-    let cached = thread.store().heads().take(thread.id(), &wanted.namespace, graph.id)?;
+    let cached = thread.store().heads().take(thread.id(), &wanted.namespace, HeadKey::Graph(graph.id))?;
     if cached.checkpoint != wanted.checkpoint {
         // Looking at the past does not cost the next turn its head.
         if Some(cached.checkpoint) == newest {
@@ -94,7 +96,7 @@ pub(super) fn keep(graph: &Graph, thread: &Thread, head: Head) {
         thread: thread.id().clone(),
         namespace: thread.namespace().clone(),
         checkpoint,
-        schema: graph.id,
+        schema: HeadKey::Graph(graph.id),
         bytes: head.bytes,
         head: Box::new(head),
     });
@@ -189,7 +191,8 @@ fn base(
     Ok(layout.list(&read, field).map(|list| DeltaBase { list, is_own }))
 }
 
-/// The writes that hold the input of a checkpoint; a fork has those of what it was forked from.
+/// The writes that hold the input of a checkpoint; a fork has those of the original, an update
+/// those of its parent.
 fn input_writes(thread: &Thread, point: &CheckpointRef) -> Result<Vec<WriteRecord>, Error> {
     let backend = thread.store().backend();
     let mut at = Some(point.clone());
@@ -197,7 +200,7 @@ fn input_writes(thread: &Thread, point: &CheckpointRef) -> Result<Vec<WriteRecor
         let Some(record) = backend.checkpoint(&point)? else { break };
         let input = record.tasks.iter().find(|task| &*task.name == crate::graph::START).map(|task| task.id);
         let writes: Vec<_> = backend.writes(&point)?.into_iter().filter(|write| Some(write.task) == input).collect();
-        if !writes.is_empty() || record.source != Source::Fork {
+        if !writes.is_empty() || !matches!(record.source, Source::Fork | Source::Update) {
             return Ok(writes);
         }
         at = match (record.parent, record.forked_from) {

@@ -38,3 +38,4 @@ mod subgraph_branches;
 mod subgraphs;
 mod task_limits;
 mod transfer;
+mod without_graph;

@@ -1,0 +1,114 @@
+//! Updates without a graph and runs of a graph go on from each other.
+
+use annals_graph::prelude::*;
+
+#[derive(State, Clone, Default)]
+struct Chat {
+    #[channel(messages)]
+    messages: Messages,
+    title: Option<String>,
+}
+
+fn on_both(test: impl Fn(&Store)) {
+    test(&Store::memory());
+    let folder = tempfile::tempdir().unwrap();
+    test(&Store::open(folder.path().join("updates.db")).unwrap());
+}
+
+fn answering() -> StateGraph<Chat> {
+    StateGraph::<Chat>::new()
+        .node("answer", |chat: &Chat| Ok(Chat::update().messages([Message::ai(format!("{}", chat.messages.len()))])))
+        .edge(START, "answer")
+}
+
+fn texts(chat: &Chat) -> Vec<String> {
+    chat.messages.iter().map(|message| message.text().into_owned()).collect()
+}
+
+#[test]
+fn a_run_goes_on_from_an_update_and_an_update_from_a_run() {
+    on_both(|store| {
+        let (graph, thread) = (answering().compile().unwrap(), store.thread("chat").unwrap());
+        thread.update(Chat::update().messages([Message::human("a").with_id("a")]).title("t".to_string())).unwrap();
+        let done = graph.invoke(&thread, Chat::update().messages([Message::human("b")])).unwrap();
+        assert_eq!(texts(done.state()), ["a", "b", "2"]);
+        thread.update(Chat::update().messages([Message::human("A").with_id("a"), Message::human("c")])).unwrap();
+        assert!(graph.get_state(&thread).unwrap().next.is_empty());
+        let done = graph.invoke(&thread, Chat::update()).unwrap();
+        assert_eq!(texts(done.state()), ["A", "b", "2", "c", "4"]);
+        let state = thread.with_state::<Chat>().state().unwrap();
+        assert_eq!((texts(&state), state.title.as_deref()), (texts(done.state()), Some("t")));
+        graph.update_state(&thread, Chat::update().title("u".to_string()), "answer").unwrap();
+        assert_eq!(thread.with_state::<Chat>().state().unwrap().title.as_deref(), Some("u"));
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+#[test]
+fn tasks_that_are_due_stay_due_beside_an_update() {
+    on_both(|store| {
+        let graph = answering().interrupt_before(["answer"]).compile().unwrap();
+        let thread = store.thread("chat").unwrap();
+        graph.invoke(&thread, Chat::update().messages([Message::human("a")])).unwrap();
+        thread.update(Chat::update().messages([Message::human("b")])).unwrap();
+        assert_eq!(graph.get_state(&thread).unwrap().next, ["answer"]);
+        assert_eq!(thread.head().unwrap().unwrap().next().collect::<Vec<_>>(), ["answer"]);
+        let done = graph.invoke(&thread, Input::Continue).unwrap();
+        assert_eq!(texts(done.state()), ["a", "b", "2"]);
+    });
+}
+
+#[test]
+fn an_input_that_waits_is_taken_after_an_update() {
+    on_both(|store| {
+        let (graph, thread) = (answering().compile().unwrap(), store.thread("chat").unwrap());
+        graph.update_state(&thread, Chat::update().messages([Message::human("in")]), UpdateAs::Input).unwrap();
+        thread.update(Chat::update().title("t".to_string())).unwrap();
+        store.clear_head_cache();
+        let done = graph.invoke(&thread, Input::Continue).unwrap();
+        assert_eq!(
+            (texts(done.state()), done.state().title.as_deref()),
+            (vec!["in".to_string(), "1".into()], Some("t"))
+        );
+    });
+}
+
+#[test]
+fn an_interrupt_is_raised_again_after_an_update() {
+    on_both(|store| {
+        let graph = StateGraph::<Chat>::new()
+            .node("ask", |chat: &Chat, context: &Context| {
+                let name = context.interrupt(chat.title.clone().unwrap_or_default())?;
+                Ok(Chat::update().title(name.as_str().map(str::to_owned)))
+            })
+            .edge(START, "ask")
+            .compile()
+            .unwrap();
+        let thread = store.thread("chat").unwrap();
+        graph.invoke(&thread, Chat::update().title("old".to_string())).unwrap();
+        thread.update(Chat::update().title("new".to_string())).unwrap();
+        let asked = graph.invoke(&thread, Input::Continue).unwrap();
+        assert_eq!(asked.interrupts()[0].value, Value::from("new"));
+        let done = graph.invoke(&thread, Command::resume("resumed")).unwrap();
+        assert_eq!(done.state().title.as_deref(), Some("resumed"));
+    });
+}
+
+#[test]
+fn a_run_that_an_update_overtakes_gets_a_conflict() {
+    on_both(|store| {
+        let thread = store.thread("chat").unwrap();
+        let other = thread.clone();
+        let graph = StateGraph::<Chat>::new()
+            .node("slow", move |_: &Chat| {
+                other.update(Chat::update().title("from outside".to_string()))?;
+                Ok(Chat::update().title("from inside".to_string()))
+            })
+            .edge(START, "slow")
+            .compile()
+            .unwrap();
+        let error = graph.invoke(&thread, Chat::update().messages([Message::human("a")])).err().unwrap();
+        assert!(error.is_conflict(), "{error}");
+        assert_eq!(thread.with_state::<Chat>().state().unwrap().title.as_deref(), Some("from outside"));
+    });
+}

@@ -1,0 +1,196 @@
+//! The decoded state of a checkpoint, and the changes that an update makes of it.
+//!
+//! Everything here works on a [`Layout`], so that nothing is compiled once per state type. Invariant: a head whose update
+//! failed is dropped. *Absent:* commits, and the types of states.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::base::{CheckpointId, Namespace, Payload};
+use crate::channel::{Effect, ListChange, ListOp};
+use crate::error::Error;
+use crate::state::{BoxWrite, FieldKind, Layout, StateError, StateRef};
+use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
+use crate::store::{ChannelRecord, ChannelValue, CheckpointRecord, ItemRow, StatePart, Store, StoreError, TaskRecord};
+
+/// The memory of a list item besides its bytes, roughly.
+const ITEM_OVERHEAD_BYTES: usize = 256;
+
+/// The state of a checkpoint, decoded by one layout.
+pub(super) struct DecodedHead {
+    /// The checkpoint; `None` on a new thread.
+    pub(super) checkpoint: Option<CheckpointId>,
+    /// The step of the checkpoint, -2 on a new thread.
+    pub(super) step: i64,
+    /// The tasks that are due after the checkpoint.
+    pub(super) tasks: Vec<TaskRecord>,
+    /// The checkpoints of the parent graphs, outermost first.
+    pub(super) parents: Arc<[(Namespace, CheckpointId)]>,
+    /// The state, an instance of the layout.
+    pub(super) state: StateRef,
+    /// The approximate size of the state in memory.
+    pub(super) bytes: usize,
+    /// For each field, whether its channel holds something.
+    present: Vec<bool>,
+    /// The greatest version of any channel, those included that the layout does not know.
+    version_max: u64,
+}
+
+impl DecodedHead {
+    /// Returns the head of a thread without checkpoints.
+    pub(super) fn empty(layout: &dyn Layout) -> Self {
+        Self {
+            checkpoint: None,
+            step: -2,
+            tasks: Vec::new(),
+            parents: [].into(),
+            state: layout.initial(),
+            bytes: 0,
+            present: (0..layout.len()).map(|field| layout.starts_present(field)).collect(),
+            version_max: 0,
+        }
+    }
+
+    /// Reads and decodes the state of a checkpoint in one transaction. Channels that the layout does not know are not
+    /// decoded.
+    ///
+    /// # Errors
+    /// [`StateError`] if a stored value does not fit its field; as
+    /// [`Backend::read_state`](crate::store::Backend::read_state).
+    pub(super) fn read(layout: &dyn Layout, store: &Store, record: &CheckpointRecord) -> Result<Self, Error> {
+        let mut head = Self::empty(layout);
+        let (mut list, mut failed) = (None, None);
+        let visited = store.backend().read_state(&record.point, &mut |part| {
+            let decoded = match part {
+                StatePart::Channel(channel) => head.read_channel(layout, channel).map(|field| list = field),
+                StatePart::Item(row) => list.map_or(Ok(()), |field| head.read_item(layout, field, row)),
+            };
+            decoded.map_err(|error| {
+                let reason = error.to_string();
+                failed = Some(error);
+                // Ends the visit; the caller gets the error itself.
+                StoreError::Invalid { field: "state", reason }
+            })?;
+            Ok(list.is_some())
+        });
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        visited?;
+        head.checkpoint = Some(record.point.checkpoint);
+        head.step = record.step;
+        head.tasks.clone_from(&record.tasks);
+        head.parents = Arc::clone(&record.parents);
+        Ok(head)
+    }
+
+    /// Decodes a channel, and returns its field if its items are to follow.
+    fn read_channel(&mut self, layout: &dyn Layout, channel: &ChannelRecord) -> Result<Option<usize>, StateError> {
+        self.version_max = self.version_max.max(channel.version);
+        let is_named = |field: &usize| **layout.name(*field) == *channel.channel;
+        let is_stored = |field: &usize| !matches!(layout.kind(*field), FieldKind::Managed | FieldKind::Untracked);
+        let Some(field) = (0..layout.len()).filter(is_stored).find(is_named) else { return Ok(None) };
+        self.present[field] = channel.value != ChannelValue::Empty;
+        match &channel.value {
+            ChannelValue::Empty => Ok(None),
+            ChannelValue::Items => Ok(Some(field)),
+            ChannelValue::Value(payload) => {
+                self.bytes += payload.len();
+                layout.load(&mut self.state, field, payload.as_ref()).map(|()| None)
+            }
+        }
+    }
+
+    fn read_item(&mut self, layout: &dyn Layout, field: usize, row: ItemRow<'_>) -> Result<(), StateError> {
+        let text = row.payload.index.and_then(|index| index.text).map_or(0, str::len);
+        self.bytes += row.payload.data.len() + text + ITEM_OVERHEAD_BYTES;
+        layout.load_item(&mut self.state, field, row.position, row.payload)
+    }
+
+    /// Applies writes as one superstep of a graph does, and returns the channels that changed.
+    ///
+    /// # Errors
+    /// [`StateError`] if the writes break the rule of a channel, or a reducer fails. The head must then be dropped.
+    pub(super) fn apply(
+        &mut self,
+        layout: &dyn Layout,
+        writes: Vec<(usize, BoxWrite)>,
+    ) -> Result<Vec<Change>, StateError> {
+        let mut by_field: BTreeMap<usize, Vec<BoxWrite>> = BTreeMap::new();
+        for (field, write) in writes {
+            by_field.entry(field).or_default().push(write);
+        }
+        let idle = (0..layout.len()).filter(|field| layout.may_idle(*field) && !by_field.contains_key(field));
+        let idle: Vec<usize> = idle.collect();
+        let version = self.version_max + 1;
+        let mut changes = Vec::with_capacity(by_field.len());
+        for (field, writes) in by_field {
+            let effect = layout.update(&mut self.state, field, &mut self.present[field], writes)?;
+            if let Some(value) = self.changed(layout, field, effect)? {
+                changes.push(Change::new(Arc::clone(layout.name(field)), version, value));
+            }
+        }
+        for field in idle {
+            let effect = layout.idle(&mut self.state, field, &mut self.present[field]);
+            if let Some(value) = self.changed(layout, field, effect)? {
+                changes.push(Change::new(Arc::clone(layout.name(field)), version, value));
+            }
+        }
+        if !changes.is_empty() {
+            self.version_max = version;
+        }
+        Ok(changes)
+    }
+
+    /// Returns the change to record for a field; `None` if it did not change or is not stored.
+    fn changed(
+        &mut self,
+        layout: &dyn Layout,
+        field: usize,
+        effect: Effect,
+    ) -> Result<Option<ChangeValue>, StateError> {
+        if layout.kind(field) == FieldKind::Untracked {
+            return Ok(None);
+        }
+        Ok(match effect {
+            Effect::Unchanged => None,
+            Effect::Cleared => Some(ChangeValue::Empty),
+            Effect::TookWrite(_) | Effect::Computed => {
+                let payload = layout.encode(&self.state, field)?;
+                Some(ChangeValue::Value(Data::New(self.counted(payload, 0))))
+            }
+            Effect::Items(items) => {
+                let items = items.into_iter().map(|change| self.item(layout, field, change));
+                Some(ChangeValue::Items(items.collect::<Result<_, _>>()?))
+            }
+            Effect::Shared(_) => unreachable!("an update holds no list of another graph"),
+        })
+    }
+
+    fn item(&mut self, layout: &dyn Layout, field: usize, change: ListChange) -> Result<ItemChange, StateError> {
+        let op = match change.op {
+            ListOp::Put { .. } => {
+                let payload = layout.encode_item(&self.state, field, change.slot)?;
+                ItemOp::Put(Data::New(self.counted(payload, ITEM_OVERHEAD_BYTES)))
+            }
+            ListOp::Remove => ItemOp::Delete,
+            ListOp::Cut { end } => ItemOp::DeleteRange { end },
+        };
+        Ok(ItemChange::new(change.slot, op, None))
+    }
+
+    fn counted(&mut self, payload: Payload, overhead: usize) -> Payload {
+        self.bytes += payload.len() + overhead;
+        payload
+    }
+
+    /// Empties the untracked channels: their values last for one update.
+    pub(super) fn reset_untracked(&mut self, layout: &dyn Layout) {
+        for field in (0..layout.len()).filter(|field| layout.kind(*field) == FieldKind::Untracked) {
+            if self.present[field] {
+                layout.reset(&mut self.state, field);
+                self.present[field] = layout.starts_present(field);
+            }
+        }
+    }
+}

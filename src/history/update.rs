@@ -1,0 +1,298 @@
+//! Typed reads and writes without a graph.
+//!
+//! A change goes through the reducers of its state, as in a superstep of a graph, and becomes one checkpoint. A graph goes
+//! on from such a checkpoint, and an update from one of a graph. Invariant: an update costs what it changes; the decoded
+//! state is cached by the store, and of a list only the changed items are written. *Absent:* nodes and edges: an update
+//! makes nothing due.
+
+use std::any::TypeId;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::base::limits::UPDATE_ATTEMPTS_MAX;
+use crate::base::{CheckpointId, IdSource};
+use crate::error::Error;
+use crate::span::span;
+use crate::state::erased::resolve;
+use crate::state::{BoxWrite, IntoUpdate, Layout, Schema, State, StateRef, Writes};
+use crate::store::{Batch, CachedHead, HeadKey, NewCheckpoint, Parent, Source, StoreError};
+
+use super::decoded::DecodedHead;
+use super::snapshot::Snapshot;
+use super::thread::Thread;
+
+/// A thread seen through the schema of its state: reads and writes without a graph. Cheap to clone.
+///
+/// # Example: a loop of one's own
+/// ```
+/// use annals::prelude::*;
+///
+/// #[derive(State, Clone, Default)]
+/// struct Chat {
+///     #[channel(messages)]
+///     messages: Messages,
+///     title: Option<String>,
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let chat = Store::memory().thread("alice")?.with_state::<Chat>();
+/// chat.update(Chat::update().messages([Message::human("hi").with_id("1")]).title("Greetings".to_string()))?;
+/// chat.update(Chat::update().messages([Message::ai("hello"), Message::human("hi!").with_id("1")]))?;
+///
+/// let state = chat.state()?;
+/// assert_eq!(state.title.as_deref(), Some("Greetings"));
+/// assert_eq!(state.messages.iter().map(|m| m.text()).collect::<Vec<_>>(), ["hi!", "hello"]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct StateThread<S> {
+    thread: Thread,
+    schema: Arc<Schema<S>>,
+    key: HeadKey,
+}
+
+impl Thread {
+    /// Returns the thread seen through a derived state.
+    pub fn with_state<S: State>(&self) -> StateThread<S> {
+        let key = HeadKey::State(TypeId::of::<S>());
+        StateThread { thread: self.clone(), schema: Arc::new(Schema::of()), key }
+    }
+
+    /// Returns the thread seen through a schema: one that is made at run time, or that migrates stored values. The
+    /// decoded state is cached per schema, so use one `Arc` for all threads of a kind.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let schema = DynSchema::new().messages("messages").last("title").append("log").build();
+    /// let chat = Store::memory().thread("alice")?.with_schema(schema);
+    /// chat.update(DynUpdate::new().messages("messages", [Message::human("hi")]).set("title", "Greetings"))?;
+    /// chat.update(DynUpdate::new().set("log", "asked").set("log", "answered"))?;
+    /// assert_eq!(chat.state()?.get("title").as_str(), Some("Greetings"));
+    /// assert_eq!(chat.state()?.list("log").map(List::len), Some(2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_schema<S: Clone + Send + Sync + 'static>(&self, schema: impl Into<Arc<Schema<S>>>) -> StateThread<S> {
+        let schema = schema.into();
+        StateThread { thread: self.clone(), key: HeadKey::Schema(schema.id()), schema }
+    }
+
+    /// Changes the state of the thread: [`StateThread::update`] on [`Thread::with_state`].
+    ///
+    /// # Errors
+    /// As [`StateThread::update`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Note { text: String }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let thread = Store::memory().thread("monday")?;
+    /// let written = thread.update(Note::update().text("buy tea"))?;
+    /// assert_eq!(thread.at(written)?.state::<Note>()?.text, "buy tea");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn update<S: State>(&self, change: impl IntoUpdate<S>) -> Result<CheckpointId, Error> {
+        self.with_state::<S>().update(change)
+    }
+}
+
+impl Snapshot {
+    /// Returns the state at this checkpoint. Channels that `S` does not have are not read; fields whose channel holds
+    /// nothing have the value of `S::default()`.
+    ///
+    /// # Errors
+    /// [`StateError::Misfit`](crate::state::StateError::Misfit) naming the channel, if a stored value does not fit its
+    /// field; as [`Snapshot::values`].
+    pub fn state<S: State>(&self) -> Result<S, Error> {
+        self.state_with(&Schema::of())
+    }
+
+    /// Returns the state at this checkpoint as a schema decodes it.
+    ///
+    /// # Errors
+    /// As [`Snapshot::state`].
+    pub fn state_with<S: Clone + Send + Sync + 'static>(&self, schema: &Schema<S>) -> Result<S, Error> {
+        let head = DecodedHead::read(schema, self.store(), self.record())?;
+        Ok(Arc::unwrap_or_clone(typed(head.state)))
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> StateThread<S> {
+    /// Returns the thread.
+    pub fn thread(&self) -> &Thread {
+        &self.thread
+    }
+
+    /// Returns the state at the head of the thread; that before the first write if the thread has no checkpoint.
+    ///
+    /// # Errors
+    /// As [`Snapshot::state`].
+    pub fn state(&self) -> Result<Arc<S>, Error> {
+        let head = head(&self.thread, &*self.schema, self.key, newest(&self.thread)?)?;
+        let state = Arc::clone(&head.state);
+        retain(&self.thread, self.key, head);
+        Ok(typed(state))
+    }
+
+    /// Changes the state at the head of the thread, in one commit, and returns the new checkpoint when it is durable.
+    ///
+    /// The change is merged by the rules of the channels, as the writes of one superstep: messages by id, a reducer folds,
+    /// a channel that lasts for one superstep is emptied if it is not written. If another writer commits first, the change
+    /// is applied to the state that it left.
+    ///
+    /// Tasks of a graph that are due stay due; of those that wait at an interrupt or have ended beside one nothing is
+    /// retained, so they run again.
+    ///
+    /// # Errors
+    /// [`StateError`](crate::state::StateError) if the change breaks the rule of a channel: nothing is stored.
+    /// [`StoreError::Conflict`] if other writers were faster 64 times in a row; as
+    /// [`Backend::commit`](crate::store::Backend::commit).
+    pub fn update(&self, change: impl IntoUpdate<S>) -> Result<CheckpointId, Error> {
+        let layout = &*self.schema;
+        let writes = prepared(&self.thread, layout, change.into_writes())?;
+        let mut attempt = 1;
+        loop {
+            let newest = newest(&self.thread)?;
+            match commit(&self.thread, layout, self.key, writes.clone(), newest) {
+                Err(error) if error.is_conflict() && attempt < UPDATE_ATTEMPTS_MAX => attempt += 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// Changes the state as [`StateThread::update`], but only if `expected` is the head of the thread: `None` expects a
+    /// thread without checkpoints.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the head is another checkpoint: nothing is stored. Else as [`StateThread::update`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Note { text: String }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let note = Store::memory().thread("monday")?.with_state::<Note>();
+    /// let first = note.update_at(None, Note::update().text("draft"))?;
+    /// note.update_at(Some(first), Note::update().text("edited"))?;
+    /// let late = note.update_at(Some(first), Note::update().text("edited elsewhere")).unwrap_err();
+    /// assert!(late.is_conflict());
+    /// assert_eq!(note.state()?.text, "edited");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn update_at(&self, expected: Option<CheckpointId>, change: impl IntoUpdate<S>) -> Result<CheckpointId, Error> {
+        let layout = &*self.schema;
+        let writes = prepared(&self.thread, layout, change.into_writes())?;
+        let found = newest(&self.thread)?;
+        if found != expected {
+            let (thread, namespace) = (self.thread.id().clone(), self.thread.namespace().clone());
+            return Err(StoreError::Conflict { thread, namespace, expected, found }.into());
+        }
+        commit(&self.thread, layout, self.key, writes, found)
+    }
+}
+
+impl<S> Clone for StateThread<S> {
+    fn clone(&self) -> Self {
+        Self { thread: self.thread.clone(), schema: Arc::clone(&self.schema), key: self.key }
+    }
+}
+
+impl<S> fmt::Debug for StateThread<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StateThread").field("thread", &self.thread).finish_non_exhaustive()
+    }
+}
+
+fn typed<S: Send + Sync + 'static>(state: StateRef) -> Arc<S> {
+    Arc::downcast(state).unwrap_or_else(|_| unreachable!("a layout makes states of its own type"))
+}
+
+/// Resolves the fields of a change and gives ids to messages without one.
+fn prepared(thread: &Thread, layout: &dyn Layout, writes: Writes) -> Result<Vec<(usize, BoxWrite)>, Error> {
+    let mut ids = IdSource::from_seed(thread.store().mint_seed());
+    let resolved = resolve(layout, writes)?.into_iter().map(|(field, write)| {
+        let mut write = if write.told_of().is_some() { layout.plain(field, &write) } else { write };
+        layout.prepare(field, &mut write, &mut ids);
+        (field, write)
+    });
+    Ok(resolved.collect())
+}
+
+fn newest(thread: &Thread) -> Result<Option<CheckpointId>, Error> {
+    thread.store().settle_abandoned();
+    Ok(thread.store().backend().head_id(thread.id(), thread.namespace())?)
+}
+
+/// Returns the decoded head: from the cache if it is of the checkpoint `newest`, else from the file.
+fn head(
+    thread: &Thread,
+    layout: &dyn Layout,
+    key: HeadKey,
+    newest: Option<CheckpointId>,
+) -> Result<DecodedHead, Error> {
+    let Some(checkpoint) = newest else { return Ok(DecodedHead::empty(layout)) };
+    let cached = thread.store().heads().take(thread.id(), thread.namespace(), key);
+    let cached = cached.filter(|cached| cached.checkpoint == checkpoint);
+    match cached.and_then(|cached| cached.head.downcast::<DecodedHead>().ok()) {
+        Some(head) => Ok(*head),
+        None => {
+            let point = thread.point(checkpoint);
+            let unknown = || StoreError::CheckpointNotFound { thread: point.thread.clone(), id: checkpoint.to_string() };
+            let record = thread.store().backend().checkpoint(&point)?.ok_or_else(unknown)?;
+            DecodedHead::read(layout, thread.store(), &record)
+        }
+    }
+}
+
+/// Puts a head into the cache for the next call.
+fn retain(thread: &Thread, key: HeadKey, head: DecodedHead) {
+    let Some(checkpoint) = head.checkpoint else { return };
+    thread.store().heads().put(CachedHead {
+        thread: thread.id().clone(),
+        namespace: thread.namespace().clone(),
+        checkpoint,
+        schema: key,
+        bytes: head.bytes,
+        head: Box::new(head),
+    });
+}
+
+/// Applies writes to the state of the checkpoint `newest` and commits the result as its child.
+fn commit(
+    thread: &Thread,
+    layout: &dyn Layout,
+    key: HeadKey,
+    writes: Vec<(usize, BoxWrite)>,
+    newest: Option<CheckpointId>,
+) -> Result<CheckpointId, Error> {
+    span!("update", thread = %thread.id(), writes = writes.len());
+    let store = thread.store();
+    let mut head = head(thread, layout, key, newest)?;
+    let changes = head.apply(layout, writes)?;
+    let step = head.step.max(-1) + 1;
+    let id = store.mint_checkpoint(step, newest.as_ref());
+    let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), newest);
+    let mut checkpoint = NewCheckpoint::new(id, newest.map(Parent::Local), step, Source::Update, store.now());
+    checkpoint.parents = Arc::clone(&head.parents);
+    // The tasks stay due; they get new ids when a graph runs.
+    checkpoint.tasks.clone_from(&head.tasks);
+    checkpoint.changes = changes;
+    batch.checkpoints.push(checkpoint);
+    store.commit(&batch)?;
+    head.reset_untracked(layout);
+    (head.checkpoint, head.step) = (Some(id), step);
+    retain(thread, key, head);
+    Ok(id)
+}

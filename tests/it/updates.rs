@@ -1,0 +1,183 @@
+//! Updates without a graph: typed and dynamic, one commit each, on the head that the caller expects.
+
+use annals::base::Value;
+use annals::history::StateThread;
+use annals::prelude::*;
+use annals::store::{ItemRange, Source};
+
+fn longest(old: String, new: String) -> String {
+    if new.len() > old.len() { new } else { old }
+}
+
+#[derive(State, Clone, Default)]
+struct Chat {
+    #[channel(messages)]
+    messages: Messages,
+    #[channel(append)]
+    log: List<String>,
+    title: Option<String>,
+    #[channel(reduce = longest)]
+    longest: String,
+    #[channel(ephemeral)]
+    now: Option<String>,
+    #[channel(untracked)]
+    secret: u64,
+}
+
+/// Runs a test on both backends.
+fn on_both(test: impl Fn(&Store)) {
+    test(&Store::memory());
+    let folder = tempfile::tempdir().unwrap();
+    test(&Store::open(folder.path().join("updates.db")).unwrap());
+}
+
+fn texts(messages: &Messages) -> Vec<String> {
+    messages.iter().map(|message| message.text().into_owned()).collect()
+}
+
+fn chat(store: &Store) -> StateThread<Chat> {
+    store.thread("chat").unwrap().with_state()
+}
+
+#[test]
+fn a_change_is_merged_by_the_rules_of_its_channels() {
+    on_both(|store| {
+        let chat = chat(store);
+        assert!(chat.state().unwrap().messages.is_empty());
+        let first = Chat::update().messages([Message::human("a").with_id("1"), Message::ai("b")]).longest("four");
+        chat.update(first.log(["x".into()]).now("now".to_string()).secret(7)).unwrap();
+        let state = chat.state().unwrap();
+        assert_eq!((state.now.as_deref(), state.secret), (Some("now"), 0), "an untracked value lasts for its update");
+        assert!(state.messages.iter().all(|message| message.id.is_some()));
+
+        let edit = [Message::human("A").with_id("1"), Message::ai("c").with_id("3")];
+        chat.update(Chat::update().messages(edit).log(["y".into(), "z".into()]).longest("two")).unwrap();
+        chat.update(Chat::update().messages([Message::remove("3")]).overwrite_log(["w".into()])).unwrap();
+        let state = chat.state().unwrap();
+        assert_eq!(texts(&state.messages), ["A", "b"]);
+        assert_eq!((state.log.to_vec(), &*state.longest, state.now.as_deref()), (vec!["w".into()], "four", None));
+
+        store.clear_head_cache();
+        let read = chat.state().unwrap();
+        assert_eq!(texts(&read.messages), ["A", "b"]);
+        assert_eq!((read.log.to_vec(), &*read.longest, read.now.as_deref()), (vec!["w".into()], "four", None));
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+#[test]
+fn an_update_is_one_checkpoint_of_what_changed() {
+    on_both(|store| {
+        let chat = chat(store);
+        let first = chat.update(Chat::update().messages([Message::human("a")]).title("t".to_string())).unwrap();
+        let second = chat.update(Chat::update().messages([Message::ai("b")])).unwrap();
+        let history: Vec<_> = chat.thread().history().unwrap().map(|snapshot| snapshot.unwrap()).collect();
+        assert_eq!(history.iter().map(|at| (at.id(), at.step())).collect::<Vec<_>>(), [(second, 1), (first, 0)]);
+        assert!(history.iter().all(|at| at.source() == Source::Update && at.next().count() == 0));
+        let mut ordinals = Vec::new();
+        let point = history[0].point();
+        let visit = &mut |row: annals::store::ItemRow<'_>| {
+            ordinals.push(row.ordinal);
+            Ok(())
+        };
+        store.backend().items(point, "messages", ItemRange::All, visit).unwrap();
+        assert_eq!(ordinals, [0, 1], "the second update stored its own message alone");
+        let title = history[0].blame().unwrap().into_iter().find(|(channel, _)| &**channel == "title").unwrap();
+        assert_eq!((title.1.ordinal, title.1.node), (0, None));
+        assert_eq!(history[1].state::<Chat>().unwrap().messages.len(), 1);
+    });
+}
+
+#[test]
+fn an_update_at_another_head_is_refused_and_stores_nothing() {
+    on_both(|store| {
+        let chat = chat(store);
+        let first = chat.update_at(None, Chat::update().title("a".to_string())).unwrap();
+        let error = chat.update_at(None, Chat::update().title("b".to_string())).unwrap_err();
+        assert!(error.is_conflict(), "{error}");
+        let second = chat.update_at(Some(first), Chat::update().title("c".to_string())).unwrap();
+        assert!(chat.update_at(Some(first), Chat::update().title("d".to_string())).unwrap_err().is_conflict());
+        assert_eq!(chat.thread().head().unwrap().unwrap().id(), second);
+        assert_eq!(chat.state().unwrap().title.as_deref(), Some("c"));
+    });
+}
+
+#[test]
+fn a_change_that_breaks_a_rule_stores_nothing() {
+    on_both(|store| {
+        let chat = chat(store);
+        let twice = Chat::update().title("a".to_string()).title("b".to_string());
+        assert_eq!(chat.update(twice).unwrap_err().code(), Some("INVALID_CONCURRENT_GRAPH_UPDATE"));
+        let unknown = DynUpdate::new().set("colour", "red");
+        assert!(chat.update(unknown).unwrap_err().to_string().contains("no channel \"colour\""));
+        let removes = Chat::update().log(["x".into()]).messages([Message::remove("unknown")]);
+        assert!(chat.update(removes).is_err());
+        assert!(chat.thread().head().unwrap().is_none() && chat.state().unwrap().log.is_empty());
+        chat.update(Chat::update().title("a".to_string())).unwrap();
+        assert!(chat.update(Chat::update().messages([Message::remove("unknown")])).is_err());
+        assert_eq!(chat.state().unwrap().title.as_deref(), Some("a"), "the state in memory is that of the file");
+    });
+}
+
+#[test]
+fn writers_of_one_file_apply_their_changes_one_after_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shared.db");
+    let _created = Store::open(&path).unwrap();
+    let write = |name: &str| {
+        let chat = chat(&Store::open_with(&path, OpenOptions::new().synchronous(Synchronous::Normal)).unwrap());
+        for n in 0..10 {
+            chat.update(Chat::update().log([format!("{name}{n}")])).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        for name in ["a", "b", "c"] {
+            scope.spawn(move || write(name));
+        }
+    });
+    let state = chat(&Store::open(&path).unwrap()).state().unwrap();
+    for name in ["a", "b", "c"] {
+        let own: Vec<_> = state.log.iter().filter(|line| line.starts_with(name)).cloned().collect();
+        assert_eq!(own, (0..10).map(|n| format!("{name}{n}")).collect::<Vec<_>>());
+    }
+    assert_eq!(state.log.len(), 30);
+}
+
+#[test]
+fn a_fork_goes_on_by_itself_and_a_schema_reads_what_a_struct_wrote() {
+    on_both(|store| {
+        let chat = chat(store);
+        chat.update(Chat::update().messages([Message::human("a")]).log(["x".into()])).unwrap();
+        let fork = chat.thread().head().unwrap().unwrap().fork_to("fork").unwrap();
+        fork.update(Chat::update().log(["y".into()])).unwrap();
+        chat.update(Chat::update().log(["z".into()])).unwrap();
+
+        let schema = std::sync::Arc::new(DynSchema::new().append("log").messages("messages").build());
+        let log = |thread: &Thread| {
+            thread.with_schema(std::sync::Arc::clone(&schema)).state().unwrap().value("log").into_owned()
+        };
+        assert_eq!(log(&fork), Value::from(vec![Value::from("x"), "y".into()]));
+        assert_eq!(log(chat.thread()), Value::from(vec![Value::from("x"), "z".into()]));
+        let dynamic = fork.with_schema(schema);
+        dynamic.update(DynUpdate::new().messages("messages", [Message::ai("b")]).set("log", "w")).unwrap();
+        let state = fork.with_state::<Chat>().state().unwrap();
+        assert_eq!((texts(&state.messages), state.log.len()), (vec!["a".to_string(), "b".into()], 3));
+    });
+}
+
+#[test]
+fn a_stored_value_that_does_not_fit_names_its_channel() {
+    #[derive(State, Clone, Default)]
+    struct Other {
+        title: u64,
+    }
+    on_both(|store| {
+        let chat = chat(store);
+        chat.update(Chat::update().title("a".to_string())).unwrap();
+        let error = chat.thread().head().unwrap().unwrap().state::<Other>().err().unwrap();
+        assert!(error.to_string().contains("\"title\" expects u64"), "{error}");
+        assert!(chat.thread().update(Other::update().title(1)).is_err());
+        let schema = Schema::<Other>::of().migrate("title", |_| Ok(Value::from(5)));
+        assert_eq!(chat.thread().with_schema(schema).state().unwrap().title, 5);
+    });
+}
