@@ -151,9 +151,25 @@ impl fmt::Display for Error {
     }
 }
 
+/// Writes the message and the chain of sources, with which `fn main() -> annals::Result<()>` ends; with `{:#?}` the fields.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        if f.alternate() {
+            return fmt::Debug::fmt(&self.0, f);
+        }
+        let mut shown = self.to_string();
+        f.write_str(&shown)?;
+        let mut source = std::error::Error::source(self);
+        while let Some(error) = source {
+            let text = error.to_string();
+            // Most messages end with that of their source.
+            if !shown.ends_with(&text) {
+                write!(f, "\ncaused by: {text}")?;
+                shown = text;
+            }
+            source = error.source();
+        }
+        Ok(())
     }
 }
 
@@ -192,5 +208,25 @@ through! { IdError => StoreError, CodecError => StoreError }
 impl From<MessageError> for Error {
     fn from(error: MessageError) -> Self {
         StateError::Message { channel: "messages".into(), source: error }.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_the_message_and_each_source_once() {
+        let full = || std::io::Error::other("the disk is full");
+        let failed = StoreError::Write { reason: "the log".into(), source: Some(Box::new(full())) };
+        let error = Error::from(failed);
+        let shown = format!("{error:?}");
+        assert!(shown.starts_with(&error.to_string()), "{shown}");
+        assert_eq!(shown.matches("the disk is full").count(), 1, "{shown}");
+        assert!(format!("{error:#?}").contains("Write {"), "the fields are there too");
+
+        let channel = std::sync::Arc::from("total");
+        let error = Error::from(StateError::Panicked { channel, reason: "overflow".into() });
+        assert_eq!(format!("{error:?}"), "the reducer of channel \"total\" panicked: overflow");
     }
 }

@@ -142,9 +142,25 @@ impl fmt::Display for Error {
     }
 }
 
+/// Writes the message and the chain of sources, with which `fn main() -> annals_graph::Result<()>` ends; with `{:#?}` the fields.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        if f.alternate() {
+            return fmt::Debug::fmt(&self.0, f);
+        }
+        let mut shown = self.to_string();
+        f.write_str(&shown)?;
+        let mut source = std::error::Error::source(self);
+        while let Some(error) = source {
+            let text = error.to_string();
+            // Most messages end with that of their source.
+            if !shown.ends_with(&text) {
+                write!(f, "\ncaused by: {text}")?;
+                shown = text;
+            }
+            source = error.source();
+        }
+        Ok(())
     }
 }
 
