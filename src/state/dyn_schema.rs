@@ -15,7 +15,7 @@ use super::schema::{Presence, Schema};
 ///
 /// # Example
 /// ```
-/// use annals_graph::prelude::*;
+/// use annals::prelude::*;
 ///
 /// let schema = DynSchema::new()
 ///     .messages("messages")
@@ -148,21 +148,16 @@ impl DynSchema {
     ///
     /// # Example: what is removed and added again moves to the end
     /// ```
-    /// use annals::state::DynState;
-    /// use annals_graph::prelude::*;
+    /// use annals::prelude::*;
     ///
     /// # fn main() -> Result<()> {
     /// let schema = DynSchema::new().delta_messages("messages").build();
-    /// let graph = StateGraph::with_schema(schema)
-    ///     .node("edit", |_: &DynState| {
-    ///         let again = [Message::remove("1"), Message::human("again").with_id("1"), Message::remove("none")];
-    ///         Ok(DynUpdate::new().messages("messages", again))
-    ///     })
-    ///     .edge(START, "edit")
-    ///     .compile()?;
-    /// let input = DynUpdate::new().messages("messages", ["1", "2"].map(|id| Message::human(id).with_id(id)));
-    /// let state = graph.invoke((), input)?;
-    /// let messages = state.state().messages("messages").expect("a channel of messages");
+    /// let chat = Store::memory().thread("chat")?.with_schema(schema);
+    /// chat.update(DynUpdate::new().messages("messages", ["1", "2"].map(|id| Message::human(id).with_id(id))))?;
+    /// let again = [Message::remove("1"), Message::human("again").with_id("1"), Message::remove("none")];
+    /// chat.update(DynUpdate::new().messages("messages", again))?;
+    /// let state = chat.state()?;
+    /// let messages = state.messages("messages").expect("a channel of messages");
     /// assert_eq!(messages.iter().map(|m| m.text()).collect::<Vec<_>>(), ["2", "again"]);
     /// # Ok(())
     /// # }
@@ -200,12 +195,12 @@ impl DynSchema {
     }
 
     /// Adds the channels of another schema, as those that only some nodes read. A channel that both have must be the
-    /// same in both, or a plain last value in the other one; else the graph does not compile.
+    /// same in both, or a plain last value in the other one; else the graph does not compile. Two reducers are the same if
+    /// they are one function, or one closure: not two closures with the same text.
     ///
     /// # Example
     /// ```
-    /// use annals::state::DynState;
-    /// use annals_graph::prelude::*;
+    /// use annals::prelude::*;
     ///
     /// let schema = DynSchema::new().append("log").last("topic");
     /// let same = schema.merge(DynSchema::new().last("log").last("draft").private());
@@ -213,8 +208,7 @@ impl DynSchema {
     /// assert_eq!(schema.fields().len(), 3);
     ///
     /// let twice = DynSchema::new().last("log").merge(DynSchema::new().append("log")).build();
-    /// let error = StateGraph::with_schema(twice).node("n", |_: &DynState| Ok(())).edge(START, "n").compile();
-    /// assert!(error.unwrap_err().to_string().contains("already exists with a different type"));
+    /// assert_eq!(&*twice.conflicts()[0], "log");
     /// ```
     pub fn merge(mut self, other: DynSchema) -> Self {
         self.parts.extend(other.parts.into_iter().map(|part| Part { merged: true, ..part }));
@@ -241,7 +235,7 @@ impl DynSchema {
             let known = fields.iter().find(|field| *field.name() == part.name).filter(|_| part.merged);
             let field = (part.field)(cells.len());
             match known {
-                Some(known) if field.rule().is_last() || field.rule().is_same(known.rule()) => {}
+                Some(known) if field.rule().is_last() || field.rule() == known.rule() => {}
                 Some(_) => conflicts.push(part.name),
                 None => {
                     fields.push(if part.private { field.private() } else { field });

@@ -1,6 +1,6 @@
 //! One field of a state: its name, where it lies, and the rule of its channel.
 
-use std::any::type_name;
+use std::any::{TypeId, type_name};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -45,28 +45,40 @@ pub struct Field<S> {
     ops: Box<dyn FieldOps<S>>,
 }
 
-/// What makes two channels of one name the same channel.
+/// The rule of a channel: two channels of one name are the same if their rules are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
-    pub(super) word: &'static str,
-    /// The type of the value.
-    value: &'static str,
-    /// The type of the reducer, which is its path if it is a function.
-    reducer: Option<&'static str>,
+    kind: RuleKind,
+    /// The type of the value, or of the items.
+    value: TypeId,
+    /// The type of the reducer: every function and every closure has one of its own.
+    reducer: Option<TypeId>,
+}
+
+/// The kinds of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RuleKind {
+    Last,
+    Any,
+    Ephemeral { guard: bool },
+    Untracked { guard: bool },
+    Reduce,
+    Topic { accumulate: bool },
+    Append,
+    Messages,
+    DeltaMessages,
+    RemainingSteps,
+    IsLastStep,
 }
 
 impl Rule {
-    /// Returns whether it is that of a plain last value.
-    pub(super) fn is_last(&self) -> bool {
-        self.word == "last"
+    fn new<T: 'static>(kind: RuleKind) -> Self {
+        Self { kind, value: TypeId::of::<T>(), reducer: None }
     }
 
-    /// Returns whether two channels are the same. Of two closures that cannot be told.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        let closure = |rule: &Self| rule.reducer.is_some_and(|name| name.contains("{{closure}}"));
-        let reducers = self.reducer == other.reducer
-            || (self.reducer.is_some() && other.reducer.is_some() && (closure(self) || closure(other)));
-        self.word == other.word && self.value == other.value && reducers
+    /// Returns whether it is that of a plain last value.
+    pub(super) fn is_last(&self) -> bool {
+        self.kind == RuleKind::Last
     }
 }
 
@@ -144,7 +156,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self::value(name, "last", LastValue, Place { get, get_mut })
+        Self::value(name, RuleKind::Last, LastValue, Place { get, get_mut })
     }
 
     /// Makes a field that is emptied by a superstep which does not write it (`AnyValue`).
@@ -156,7 +168,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self { may_idle: true, ..Self::value(name, "any", AnyValue, Place { get, get_mut }) }
+        Self { may_idle: true, ..Self::value(name, RuleKind::Any, AnyValue, Place { get, get_mut }) }
     }
 
     /// Makes a field that holds a value for one superstep (`EphemeralValue`). With `guard`, two writes in one superstep
@@ -170,8 +182,8 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        let word = if guard { "ephemeral" } else { "ephemeral, unguarded" };
-        Self { may_idle: true, ..Self::value(name, word, Ephemeral { guard }, Place { get, get_mut }) }
+        let kind = RuleKind::Ephemeral { guard };
+        Self { may_idle: true, ..Self::value(name, kind, Ephemeral { guard }, Place { get, get_mut }) }
     }
 
     /// Makes a field that lasts for one run and is never stored (`UntrackedValue`). `guard` as for
@@ -185,8 +197,8 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        let word = if guard { "untracked" } else { "untracked, unguarded" };
-        Self { kind: FieldKind::Untracked, ..Self::value(name, word, Untracked { guard }, Place { get, get_mut }) }
+        let kind = RuleKind::Untracked { guard };
+        Self { kind: FieldKind::Untracked, ..Self::value(name, kind, Untracked { guard }, Place { get, get_mut }) }
     }
 
     /// Makes a field into which each write is folded (`BinaryOperatorAggregate`), starting from the value it has in the
@@ -203,7 +215,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         W: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let rule = Reduce::new(move |old, write| Ok(reducer(old, write)));
-        Self::folded(name, type_name::<F>(), rule, Place { get, get_mut })
+        Self::folded(name, TypeId::of::<F>(), rule, Place { get, get_mut })
     }
 
     /// Makes a field into which each write is folded by a function that may refuse it, else as [`Field::reduce`].
@@ -218,7 +230,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
         W: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self::folded(name, type_name::<F>(), Reduce::new(reducer), Place { get, get_mut })
+        Self::folded(name, TypeId::of::<F>(), Reduce::new(reducer), Place { get, get_mut })
     }
 
     /// Makes a field with a reducer that starts empty: the first write becomes its value as it is.
@@ -233,7 +245,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let rule = Reduce::from_first(move |old, write| Ok(reducer(old, write)));
-        Self { starts_present: false, ..Self::folded(name, type_name::<F>(), rule, Place { get, get_mut }) }
+        Self { starts_present: false, ..Self::folded(name, TypeId::of::<F>(), rule, Place { get, get_mut }) }
     }
 
     /// Makes a field with a reducer that starts empty and may refuse a write, else as [`Field::reduce_first`].
@@ -248,7 +260,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let rule = Reduce::from_first(reducer);
-        Self { starts_present: false, ..Self::folded(name, type_name::<F>(), rule, Place { get, get_mut }) }
+        Self { starts_present: false, ..Self::folded(name, TypeId::of::<F>(), rule, Place { get, get_mut }) }
     }
 
     /// Makes a field that collects the values written in a superstep, or in all of them (`Topic`).
@@ -276,9 +288,9 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         Self::topic_of::<Value>(name, accumulate, ops)
     }
 
-    fn topic_of<T>(name: impl Into<Arc<str>>, accumulate: bool, ops: impl FieldOps<S> + 'static) -> Self {
-        let word = if accumulate { "topic, accumulate" } else { "topic" };
-        Self { may_idle: !accumulate, ..Self::with(name, FieldKind::Value, Rule::of::<T>(word), ops) }
+    fn topic_of<T: 'static>(name: impl Into<Arc<str>>, accumulate: bool, ops: impl FieldOps<S> + 'static) -> Self {
+        let rule = Rule::new::<T>(RuleKind::Topic { accumulate });
+        Self { may_idle: !accumulate, ..Self::with(name, FieldKind::Value, rule, ops) }
     }
 
     /// Makes a list field to which each write appends its items. Only the new items are stored.
@@ -291,7 +303,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let ops = ListField::<_, _, _, PlainItems<T>>::new(Append, Place { get, get_mut });
-        Self { starts_present: true, ..Self::with(name, FieldKind::List, Rule::of::<T>("append"), ops) }
+        Self { starts_present: true, ..Self::with(name, FieldKind::List, Rule::new::<T>(RuleKind::Append), ops) }
     }
 
     /// Makes a field of messages that are merged by their ids (`add_messages`). Only what changed is stored.
@@ -302,7 +314,10 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         get_mut: impl Fn(&mut S) -> &mut List<Message> + Send + Sync + 'static,
     ) -> Self {
         let ops = ListField::<_, _, _, MessageItems<MergeMessages>>::new(MergeMessages, Place { get, get_mut });
-        Self { starts_present: true, ..Self::with(name, FieldKind::List, Rule::of::<Message>("messages"), ops) }
+        Self {
+            starts_present: true,
+            ..Self::with(name, FieldKind::List, Rule::new::<Message>(RuleKind::Messages), ops)
+        }
     }
 
     /// Makes a field of messages that are merged as [`messages_delta_reducer`](crate::message::messages_delta_reducer)
@@ -314,7 +329,10 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         get_mut: impl Fn(&mut S) -> &mut List<Message> + Send + Sync + 'static,
     ) -> Self {
         let ops = ListField::<_, _, _, MessageItems<MergeDelta>>::new(MergeDelta, Place { get, get_mut });
-        Self { starts_present: true, ..Self::with(name, FieldKind::List, Rule::of::<Message>("delta_messages"), ops) }
+        Self {
+            starts_present: true,
+            ..Self::with(name, FieldKind::List, Rule::new::<Message>(RuleKind::DeltaMessages), ops)
+        }
     }
 
     /// Makes a field that tells a node how many supersteps are left before the recursion limit, its own included
@@ -325,7 +343,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         get: impl Fn(&S) -> i64 + Send + Sync + 'static,
     ) -> Self {
         let ops = ManagedField::new(set, move |state: &S| Value::from(get(state)));
-        Self::with(name, FieldKind::Managed, Rule::of::<i64>("remaining_steps"), ops)
+        Self::with(name, FieldKind::Managed, Rule::new::<i64>(RuleKind::RemainingSteps), ops)
     }
 
     /// Makes a field that tells a node whether its superstep is the last one before the recursion limit
@@ -339,7 +357,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
             move |state: &mut S, left: i64| set(state, left == 1),
             move |state: &S| Value::from(get(state)),
         );
-        Self::with(name, FieldKind::Managed, Rule::of::<bool>("is_last_step"), ops)
+        Self::with(name, FieldKind::Managed, Rule::new::<bool>(RuleKind::IsLastStep), ops)
     }
 
     /// Keeps the field out of the input and the output of a graph, unless they name it.
@@ -347,18 +365,18 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         Self { private: true, ..self }
     }
 
-    fn value<T: Data, C, G, M>(name: impl Into<Arc<str>>, word: &'static str, channel: C, place: Place<G, M>) -> Self
+    fn value<T: Data, C, G, M>(name: impl Into<Arc<str>>, kind: RuleKind, channel: C, place: Place<G, M>) -> Self
     where
         C: Channel<T, T>,
         G: Fn(&S) -> &T + Send + Sync + 'static,
         M: Fn(&mut S) -> &mut T + Send + Sync + 'static,
     {
-        Self::with(name, FieldKind::Value, Rule::of::<T>(word), ValueField::<T, T, _, _, _>::new(channel, place))
+        Self::with(name, FieldKind::Value, Rule::new::<T>(kind), ValueField::<T, T, _, _, _>::new(channel, place))
     }
 
     fn folded<T: Data, W: Written, G, M>(
         name: impl Into<Arc<str>>,
-        reducer: &'static str,
+        reducer: TypeId,
         rule: Reduce<T, W>,
         place: Place<G, M>,
     ) -> Self
@@ -366,7 +384,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         G: Fn(&S) -> &T + Send + Sync + 'static,
         M: Fn(&mut S) -> &mut T + Send + Sync + 'static,
     {
-        let of = Rule { reducer: Some(reducer), ..Rule::of::<T>("reduce") };
+        let of = Rule { reducer: Some(reducer), ..Rule::new::<T>(RuleKind::Reduce) };
         Self { starts_present: true, ..Self::with(name, FieldKind::Value, of, ReduceField::new(rule, place)) }
     }
 
@@ -404,12 +422,6 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
 
     pub(super) fn ops(&self) -> &dyn FieldOps<S> {
         &*self.ops
-    }
-}
-
-impl Rule {
-    fn of<T>(word: &'static str) -> Self {
-        Self { word, value: type_name::<T>(), reducer: None }
     }
 }
 
