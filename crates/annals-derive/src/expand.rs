@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, Ident, Result, Type};
@@ -187,29 +187,58 @@ fn update_struct(input: &DeriveInput, names: &Names) -> TokenStream {
     }
 }
 
-/// Returns the call that describes a field: the name of its channel, and the access to the field.
-fn field(Names { engine, state, .. }: &Names, channel: &Channel<'_>) -> TokenStream {
+/// Returns the call that describes a field: the name of its channel, and the access to the field. The compiler blames the
+/// type of the field, or its reducer, for a call that does not type-check.
+fn field(names: &Names, channel: &Channel<'_>) -> TokenStream {
     let Channel { ident, ty, name, kind, .. } = channel;
-    let reach = quote!(|s: &#state| &s.#ident, |s: &mut #state| &mut s.#ident);
+    let (state, span) = (&names.state, ty.span());
+    let call = |word: &str, span: Span| {
+        let (engine, word) = (respanned(&names.engine, span), Ident::new(word, span));
+        quote_spanned!(span=> #engine::state::Field::#word)
+    };
+    let reach = quote_spanned!(span=> |s: &#state| &s.#ident, |s: &mut #state| &mut s.#ident);
     let field = match kind {
-        Kind::Value(word) => quote!(#engine::state::Field::#word(#name, #reach)),
-        Kind::Guarded { word, guard } => quote!(#engine::state::Field::#word(#name, #guard, #reach)),
-        Kind::Managed(word) => {
-            let set = quote!(|s: &mut #state, value: #ty| s.#ident = value);
-            quote!(#engine::state::Field::#word(#name, #set, |s: &#state| s.#ident))
+        Kind::Value(word) | Kind::Messages(word) => {
+            let call = call(&word.to_string(), span);
+            quote!(#call(#name, #reach))
         }
-        Kind::Messages(word) => quote!(#engine::state::Field::#word(#name, #reach)),
-        Kind::Append { .. } => quote!(#engine::state::Field::append(#name, #reach)),
-        Kind::Topic { accumulate, .. } => quote!(#engine::state::Field::topic(#name, #accumulate, #reach)),
+        Kind::Guarded { word, guard } => {
+            let call = call(&word.to_string(), span);
+            quote!(#call(#name, #guard, #reach))
+        }
+        Kind::Managed(word) => {
+            let call = call(&word.to_string(), span);
+            let set = quote_spanned!(span=> |s: &mut #state, value: #ty| s.#ident = value);
+            let get = quote_spanned!(span=> |s: &#state| s.#ident);
+            quote!(#call(#name, #set, #get))
+        }
+        Kind::Append { .. } => {
+            let call = call("append", span);
+            quote!(#call(#name, #reach))
+        }
+        Kind::Topic { accumulate, .. } => {
+            let call = call("topic", span);
+            quote!(#call(#name, #accumulate, #reach))
+        }
         Kind::Reduce { function, starts_empty: true, .. } => {
-            quote!(#engine::state::Field::reduce_first::<#ty, _>(#name, #function, #reach))
+            let call = call("reduce_first", function.span());
+            quote!(#call::<#ty, _>(#name, #function, #reach))
         }
         Kind::Reduce { function, write, .. } => {
-            let write = write.as_deref().unwrap_or(ty);
-            quote!(#engine::state::Field::reduce::<#ty, #write, _>(#name, #function, #reach))
+            let (call, write) = (call("reduce", function.span()), write.as_deref().unwrap_or(ty));
+            quote!(#call::<#ty, #write, _>(#name, #function, #reach))
         }
     };
     if channel.private { quote!(#field.private()) } else { field }
+}
+
+/// Returns tokens of a path as if they stood at `span`.
+fn respanned(path: &TokenStream, span: Span) -> TokenStream {
+    let at = |mut token: TokenTree| {
+        token.set_span(span);
+        token
+    };
+    path.clone().into_iter().map(at).collect()
 }
 
 /// Returns the method of the update that writes a channel.
