@@ -1,20 +1,407 @@
 //! Embedded, append-only state for agents and workflows.
 //!
-//! One SQLite file holds the history of any number of threads as a log of checkpoints. Nothing in it is overwritten: a
-//! past state can be read, compared, continued and forked at any time, and a step costs what it changed. The graph
-//! executor `annals-graph` is a client of this crate.
+//! One SQLite file holds the history of any number of threads as a log of checkpoints. A checkpoint is never changed: a
+//! past state can be read, compared, continued and forked at any time, and a write costs what it changes, whatever the
+//! length of the thread. The graph executor `annals-graph` is a client of this crate; a program with a loop of its own
+//! needs this crate alone.
 //!
 //! # The primary types
 //!
-//! | type | what it is |
+//! | type | meaning |
 //! | --- | --- |
 //! | [`Store`](store::Store) | one file; cheap to clone, shared by threads and processes |
 //! | [`Thread`](history::Thread) | the history of one conversation or workflow: a tree of checkpoints with a head |
-//! | [`Snapshot`](history::Snapshot) | the state at one checkpoint, read when it is asked for, without a graph |
-//! | [`State`](trait@state::State) | a struct whose fields are channels, each with a rule for what a write does |
-//! | [`DynSchema`](state::DynSchema) | the same, made at run time |
-//! | [`Message`](message::Message) | one message of a chat: plain data with LangChain's fields and dictionary form |
+//! | [`State`](trait@state::State) | a struct whose fields are channels, each with a rule that merges its writes |
+//! | [`StateThread`](history::StateThread) | a thread seen through a state: typed reads and writes |
+//! | [`Snapshot`](history::Snapshot) | the state at one checkpoint; its values are read on demand |
+//! | [`DynSchema`](state::DynSchema) | a state whose channels are chosen at run time |
+//! | [`Message`](message::Message) | one message of a chat: plain data with LangChain's fields and dictionary format |
+//! | [`Kv`](store::Kv) | the key-value memory, shared by the threads of a store |
+//! | [`Value`](base::Value) | a dynamic value: JSON with bytes and large integers |
 //! | [`Error`] | any error; its message says what is now true, its [`kind`](Error::kind) what to do |
+//!
+//! Most programs need no more than `use annals::prelude::*`.
+//!
+//! # Limitations
+//!
+//! - *No graphs*: nodes, interrupts and streams are in `annals-graph`, which re-exports this crate.
+//! - *No change of history.* There is no call that edits or deletes a stored checkpoint; a thread is deleted as a whole.
+//! - *No server*, no network, no model client. The library opens the files it is told to open and nothing else.
+//! - *No printing*, no environment variables, no home folder. Time comes from a [`Clock`](base::Clock) that can be set.
+//! - *No search* over the texts of messages, and no search by meaning.
+//!
+//! # Recipes
+//!
+//! [A state and its writes](#a-state-and-its-writes) ·
+//! [A loop with a model](#a-loop-with-a-model) ·
+//! [Write only on the expected head](#write-only-on-the-expected-head) ·
+//! [Go back in time and fork](#go-back-in-time-and-fork) ·
+//! [Compare two states](#compare-two-states) ·
+//! [The tail of a long conversation](#the-tail-of-a-long-conversation) ·
+//! [A schema made at run time](#a-schema-made-at-run-time) ·
+//! [A type that has changed](#a-type-that-has-changed) ·
+//! [Remember across threads](#remember-across-threads) ·
+//! [Import and export messages](#import-and-export-messages) ·
+//! [Inspect a file](#inspect-a-file) ·
+//! [Several processes](#several-processes) ·
+//! [Tables of the program beside it](#tables-of-the-program-beside-it)
+//!
+//! ## A state and its writes
+//!
+//! Each field is a channel. A change names the fields that it writes; the rules of the channels merge it into the state,
+//! in one commit that is on the disk when `update` returns.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! fn add(old: i64, new: i64) -> i64 {
+//!     old + new
+//! }
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Trip {
+//!     city: String, // the last value
+//!     #[channel(append)]
+//!     log: List<String>,
+//!     #[channel(reduce = add)]
+//!     cost: i64,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("trips.db");
+//! let store = Store::open(&path)?;
+//! let trip = store.thread("rome-2025")?.with_state::<Trip>();
+//! trip.update(Trip::update().city("Rome").cost(90).log(["booked".to_string()]))?;
+//! trip.update(Trip::update().cost(35).log(["insured".to_string()]))?;
+//!
+//! let state = trip.state()?;
+//! assert_eq!((state.city.as_str(), state.cost), ("Rome", 125));
+//! assert_eq!(state.log.to_vec(), ["booked", "insured"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## A loop with a model
+//!
+//! Messages are merged by id: a known id replaces its message, an unknown one is appended. An append to a conversation of
+//! 10,000 messages writes one message.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Chat {
+//!     #[channel(messages)]
+//!     messages: Messages,
+//! }
+//!
+//! fn model(messages: &Messages) -> Message {
+//!     Message::ai(format!("message number {}", messages.len() + 1))
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let chat = Store::memory().thread("alice")?.with_state::<Chat>();
+//! for line in ["hi", "go on"] {
+//!     chat.update(Chat::update().messages([Message::human(line)]))?;
+//!     let answer = model(&chat.state()?.messages);
+//!     chat.update(Chat::update().messages([answer]))?;
+//! }
+//! let state = chat.state()?;
+//! let last = state.messages.last().expect("there are four");
+//! assert_eq!((state.messages.len(), &*last.text()), (4, "message number 4"));
+//!
+//! let id = last.id.clone().expect("the update gave it one");
+//! chat.update(Chat::update().messages([Message::ai("edited").with_id(id)]))?;
+//! assert_eq!(chat.state()?.messages.len(), 4);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Write only on the expected head
+//!
+//! [`update`](history::StateThread::update) applies a change to whatever the head is. With
+//! [`update_at`](history::StateThread::update_at) the caller names the checkpoint that it has seen, and another writer
+//! makes it a conflict.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Seat {
+//!     taken_by: Option<String>,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let seat = Store::memory().thread("seat-12a")?.with_state::<Seat>();
+//! let seen = seat.update(Seat::update())?;
+//! seat.update_at(Some(seen), Seat::update().taken_by("ann".to_string()))?;
+//! let late = seat.update_at(Some(seen), Seat::update().taken_by("bob".to_string())).unwrap_err();
+//! assert!(late.is_conflict());
+//! assert_eq!(seat.state()?.taken_by.as_deref(), Some("ann"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Go back in time and fork
+//!
+//! A fork begins with the state of a checkpoint and costs one row, whatever the length of the thread.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Plan {
+//!     city: String,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let thread = Store::memory().thread("trip")?;
+//! let first = thread.update(Plan::update().city("Rome"))?;
+//! thread.update(Plan::update().city("Oslo"))?;
+//!
+//! let before = thread.at(first)?; // or `thread.at("~1")?`, one before the head
+//! assert_eq!(before.state::<Plan>()?.city, "Rome");
+//! let fork = before.fork_to("trip-2")?;
+//! fork.update(Plan::update().city("Bern"))?;
+//!
+//! let cities = |thread: &Thread| -> Result<Vec<String>> {
+//!     thread.history()?.map(|snapshot| Ok(snapshot?.state::<Plan>()?.city)).collect()
+//! };
+//! assert_eq!(cities(&thread)?, ["Oslo", "Rome"]);
+//! assert_eq!(cities(&fork)?, ["Bern", "Rome"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Compare two states
+//!
+//! A comparison needs neither the program that wrote the thread nor its types. Channels that did not change are not
+//! decoded.
+//!
+//! ```
+//! use annals::history::{ChannelDiff, diff};
+//! use annals::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! # let offer = Store::memory().thread("offer")?.with_schema(DynSchema::new().last("price").last("name").build());
+//! offer.update(DynUpdate::from([("price", Value::from(10)), ("name", "boat".into())]))?;
+//! offer.update(DynUpdate::from([("price", 15)]))?;
+//!
+//! let thread = offer.thread();
+//! let changes = diff(&thread.at("~1")?, &thread.at("@")?)?;
+//! assert_eq!(changes.unchanged, 1);
+//! assert!(matches!(&changes.channels[..], [ChannelDiff::Changed { channel, before, after }]
+//!     if &**channel == "price" && *before == 10 && *after == 15));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## The tail of a long conversation
+//!
+//! A [`Snapshot`](history::Snapshot) reads what it is asked for: the last items of a list without the others, or the
+//! messages that fit a query.
+//!
+//! ```
+//! use annals::history::MessageQuery;
+//! use annals::prelude::*;
+//! use annals::store::ItemRange;
+//! # #[derive(State, Clone, Default)]
+//! # struct Chat {
+//! #     #[channel(messages)]
+//! #     messages: Messages,
+//! # }
+//!
+//! # fn main() -> Result<()> {
+//! # let thread = Store::memory().thread("alice")?;
+//! # thread.update(Chat::update().messages((1..=100).map(|n| Message::human(format!("message {n}")))))?;
+//! let head = thread.head()?.expect("it was written");
+//! let last = head.messages("messages", ItemRange::Tail(2))?;
+//! assert_eq!(last.iter().map(|m| m.text()).collect::<Vec<_>>(), ["message 99", "message 100"]);
+//! let found = head.find_messages("messages", &MessageQuery::new().kind("human").text("message 7"))?;
+//! assert_eq!(found.len(), 11);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## A schema made at run time
+//!
+//! A program that learns its channels from a configuration uses [`DynSchema`](state::DynSchema). Its files are those of a
+//! derived state.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! let schema = DynSchema::new()
+//!     .messages("messages")
+//!     .last("title")
+//!     .reduce_from("total", 0, |old, new| match (old.as_int(), new.as_int()) {
+//!         (Some(old), Some(new)) => Ok(Value::from(old + new)),
+//!         _ => Err("a total is an integer".into()),
+//!     })
+//!     .build();
+//! let chat = Store::memory().thread("alice")?.with_schema(schema);
+//! chat.update(DynUpdate::new().messages("messages", [Message::human("hi")]).set("total", 2))?;
+//! chat.update(DynUpdate::new().set("title", "Greetings").set("total", 3))?;
+//! let state = chat.state()?;
+//! assert_eq!((state.get("total").as_int(), state.get("title").as_str()), (Some(5), Some("Greetings")));
+//! let refused = chat.update(DynUpdate::new().set("total", "three")).unwrap_err();
+//! assert!(refused.is_user() && refused.to_string().contains("a total is an integer"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## A type that has changed
+//!
+//! Stored values stay as they were written. A [migration](state::Schema::migrate) is asked for a value that does not fit
+//! the present type of its channel.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Order {
+//!     total: i64, // once a text: "42 EUR"
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # #[derive(State, Clone, Default)]
+//! # struct Old { total: String }
+//! # let thread = Store::memory().thread("order")?;
+//! # thread.update(Old::update().total("42 EUR"))?;
+//! let schema = Schema::<Order>::of().migrate("total", |value| {
+//!     let number = value.as_str().and_then(|text| text.split(' ').next()?.parse::<i64>().ok());
+//!     number.map(Value::from).ok_or_else(|| format!("{value:?} is not a total"))
+//! });
+//! let order = thread.with_schema(schema);
+//! order.update(Order::update())?;
+//! assert_eq!(order.state()?.total, 42);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Remember across threads
+//!
+//! The key-value memory outlives threads and has no history.
+//!
+//! ```
+//! use annals::base::Map;
+//! use annals::prelude::*;
+//! use annals::store::KvQuery;
+//!
+//! # fn main() -> Result<()> {
+//! let kv = Store::memory().kv();
+//! kv.put(["users", "ann"], "wish", Map::from_iter([("text".into(), "tea".into())]))?;
+//! let found = kv.search(KvQuery::new(["users"]).limit(5))?;
+//! assert_eq!((found[0].key.as_str(), found[0].value["text"].as_str()), ("wish", Some("tea")));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Import and export messages
+//!
+//! [`MessageFormat`](message::MessageFormat)s read and write JSON lists and lines, one message at a time.
+//!
+//! ```
+//! use annals::history::{ExportOptions, Framing, ImportOptions};
+//! use annals::message::OpenAiFormat;
+//! use annals::prelude::*;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let text = r#"[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]"#;
+//! let thread = Store::memory().thread("chat")?;
+//! thread.import_messages(&ImportOptions::new().format(OpenAiFormat), text.as_bytes())?;
+//!
+//! let mut lines = Vec::new();
+//! let options = ExportOptions::new().format(OpenAiFormat).framing(Framing::Lines);
+//! thread.head()?.expect("it was made").export_messages("messages", &options, &mut lines)?;
+//! assert_eq!(String::from_utf8(lines)?.lines().nth(1), Some(r#"{"role":"assistant","content":"hello"}"#));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Inspect a file
+//!
+//! A file is opened for reading only and listed, shown and checked without the program that wrote it.
+//!
+//! ```
+//! use annals::prelude::*;
+//! # #[derive(State, Clone, Default)]
+//! # struct Note { text: String }
+//!
+//! # fn main() -> Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("theirs.db");
+//! # Store::open(&path)?.thread("alice")?.update(Note::update().text("buy tea"))?;
+//! let store = Store::open_with(&path, OpenOptions::new().read_only(true))?;
+//! for thread in store.threads()? {
+//!     let head = store.thread(thread.id.as_str())?.head()?.expect("a listed thread has a head");
+//!     assert_eq!(head.values()?.into_iter().collect::<Vec<_>>(), [("text".to_string(), Value::from("buy tea"))]);
+//! }
+//! assert!(store.check()?.problems.is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Several processes
+//!
+//! Any number of handles, threads and processes may write one file. Commits wait for each other; a change is applied to
+//! the state that the writer before it left.
+//!
+//! ```
+//! use annals::prelude::*;
+//! # #[derive(State, Clone, Default)]
+//! # struct Log {
+//! #     #[channel(append)]
+//! #     lines: List<String>,
+//! # }
+//!
+//! # fn main() -> Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("shared.db");
+//! let (first, second) = (Store::open(&path)?, Store::open(&path)?); // as two processes would
+//! first.thread("log")?.update(Log::update().lines(["from the first".to_string()]))?;
+//! second.thread("log")?.update(Log::update().lines(["from the second".to_string()]))?;
+//! first.thread("log")?.update(Log::update().lines(["from the first again".to_string()]))?;
+//! assert_eq!(second.thread("log")?.with_state::<Log>().state()?.lines.len(), 3);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Tables of the program beside it
+//!
+//! The program's own tables belong into a file of their own, on the same SQLite: ids of checkpoints are texts, by which a
+//! row names the state it was made from.
+//!
+//! ```
+//! use annals::prelude::*;
+//! use rusqlite::Connection;
+//! # #[derive(State, Clone, Default)]
+//! # struct Plan { city: String }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = |name: &str| folder.path().join(name);
+//! let thread = Store::open(path("trips.db"))?.thread("trip")?;
+//! let app = Connection::open(path("app.db"))?;
+//! app.execute("create table booking (plan text, price integer)", ())?;
+//! let plan = thread.update(Plan::update().city("Rome"))?;
+//! app.execute("insert into booking values (?1, 90)", [plan.to_string()])?;
+//!
+//! let booked: String = app.query_row("select plan from booking", (), |row| row.get(0))?;
+//! assert_eq!(thread.at(booked)?.state::<Plan>()?.city, "Rome");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | default | adds | costs |
+//! | --- | --- | --- | --- |
+//! | `derive` | yes | `#[derive(State)]` | a proc macro, with `syn` and `proc-macro-crate`, in the build |
+//! | `tracing` | no | spans of [`tracing`](https://docs.rs/tracing): ids, counts, bytes and durations, never values | `tracing` without its macros |
+//! | `conformance` | no | [`store::conformance`](store), the suite that every backend must pass | some thousand lines |
 
 // The derive names this crate `::annals`, also in its own tests.
 #[allow(unused_extern_crates)]

@@ -39,17 +39,15 @@ impl DynState {
     ///
     /// # Example
     /// ```
-    /// use annals::state::DynState;
-    /// use annals_graph::prelude::*;
+    /// use annals::prelude::*;
     ///
     /// # fn main() -> Result<()> {
-    /// let graph = StateGraph::with_schema(DynSchema::new().last("a").last("b").build())
-    ///     .node("n", |_: &DynState| Ok(DynUpdate::new().set("a", Value::Null)))
-    ///     .edge(START, "n")
-    ///     .compile()?;
-    /// let done = graph.invoke((), DynUpdate::new())?;
-    /// assert!(done.state().is_set("a") && !done.state().is_set("b"));
-    /// assert_eq!(done.state().to_map().keys().collect::<Vec<_>>(), ["a"]);
+    /// let schema = DynSchema::new().last("a").last("b").build();
+    /// let thread = Store::memory().thread("t")?.with_schema(schema);
+    /// thread.update(DynUpdate::new().set("a", Value::Null))?;
+    /// let state = thread.state()?;
+    /// assert!(state.is_set("a") && !state.is_set("b"));
+    /// assert_eq!(state.to_map().keys().collect::<Vec<_>>(), ["a"]);
     /// # Ok(())
     /// # }
     /// ```
@@ -68,17 +66,14 @@ impl DynState {
     ///
     /// # Example
     /// ```
-    /// use annals::state::DynState;
-    /// use annals_graph::prelude::*;
+    /// use annals::prelude::*;
     /// use annals::state::ROOT;
     ///
     /// # fn main() -> Result<()> {
-    /// let graph = StateGraph::with_schema(DynSchema::new().append(ROOT).build())
-    ///     .node("greet", |_: &DynState| Ok(DynUpdate::root("hello")))
-    ///     .edge(START, "greet")
-    ///     .compile()?;
-    /// let done = graph.invoke((), DynUpdate::root("hi"))?;
-    /// assert_eq!(*done.state().root(), Value::from(vec![Value::from("hi"), Value::from("hello")]));
+    /// let greetings = Store::memory().thread("t")?.with_schema(DynSchema::new().append(ROOT).build());
+    /// greetings.update(DynUpdate::root("hi"))?;
+    /// greetings.update(DynUpdate::root("hello"))?;
+    /// assert_eq!(*greetings.state()?.root(), Value::from(vec![Value::from("hi"), Value::from("hello")]));
     /// # Ok(())
     /// # }
     /// ```
@@ -154,7 +149,7 @@ impl DynCell {
 ///
 /// # Example
 /// ```
-/// use annals_graph::prelude::*;
+/// use annals::prelude::*;
 ///
 /// let change = DynUpdate::new().set("topic", "boats").set("n", 3);
 /// # let _ = change;
@@ -187,16 +182,15 @@ impl DynUpdate {
     ///
     /// # Example
     /// ```
-    /// use annals::state::DynState;
-    /// use annals_graph::prelude::*;
+    /// use annals::prelude::*;
     ///
     /// # fn main() -> Result<()> {
-    /// let schema = DynSchema::new().last("n").build();
-    /// let graph = StateGraph::with_schema(schema).node("a", |_: &DynState| Ok(())).edge(START, "a").compile()?;
+    /// let thread = Store::memory().thread("t")?.with_schema(DynSchema::new().last("n").build());
     /// let change = DynUpdate::new().set("n", 1).set("m", 2);
-    /// let error = graph.invoke((), change.clone()).unwrap_err();
+    /// let error = thread.update(change.clone()).unwrap_err();
     /// assert!(error.to_string().contains("no channel \"m\""), "{error}");
-    /// assert_eq!(graph.invoke((), change.lenient())?.state().get("n"), &Value::from(1));
+    /// thread.update(change.lenient())?;
+    /// assert_eq!(thread.state()?.get("n"), &Value::from(1));
     /// # Ok(())
     /// # }
     /// ```

@@ -10,7 +10,7 @@ use crate::base::{Codec, Encoded, Payload, PayloadRef, Value};
 ///
 /// # Example
 /// ```
-/// use annals_graph::prelude::*;
+/// use annals::prelude::*;
 ///
 /// fn add(old: i64, new: i64) -> i64 {
 ///     old + new
@@ -23,13 +23,12 @@ use crate::base::{Codec, Encoded, Payload, PayloadRef, Value};
 /// }
 ///
 /// # fn main() -> Result<()> {
-/// let graph = StateGraph::<Count>::new()
-///     .node("add", |_: &Count| Ok(Count::update().n(5)))
-///     .node("reset", |_: &Count| Ok(Count::update().overwrite_n(100)))
-///     .edge(START, "add")
-///     .edge("add", "reset")
-///     .compile()?;
-/// assert_eq!(graph.invoke((), Count::update().n(1))?.state().n, 100);
+/// let count = Store::memory().thread("count")?.with_state::<Count>();
+/// count.update(Count::update().n(1))?;
+/// count.update(Count::update().n(5))?;
+/// assert_eq!(count.state()?.n, 6);
+/// count.update(Count::update().n(5).overwrite_n(100))?;
+/// assert_eq!(count.state()?.n, 100);
 /// # Ok(())
 /// # }
 /// ```

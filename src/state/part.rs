@@ -8,7 +8,8 @@ use super::State;
 ///
 /// # Example
 /// ```
-/// use annals_graph::prelude::*;
+/// use annals::prelude::*;
+/// use annals::state::Part;
 ///
 /// #[derive(State, Clone, Default)]
 /// struct Chat {
@@ -33,17 +34,11 @@ use super::State;
 /// }
 ///
 /// # fn main() -> Result<()> {
-/// let graph = StateGraph::<Chat>::new()
-///     .node("answer", |asked: &Asked| {
-///         Ok(Answered { answer: Some(format!("{}!", asked.question)), draft: None })
-///     })
-///     .edge(START, "answer")
-///     .input::<Asked>()
-///     .output::<Answered>()
-///     .compile()?;
-/// let done = graph.invoke((), Asked::update().question("why"))?;
-/// let answered: Answered = done.output();
-/// assert_eq!(answered.answer.as_deref(), Some("why!"));
+/// let chat = Store::memory().thread("chat")?.with_state::<Chat>();
+/// chat.update(Asked::update().question("why"))?;
+/// let asked = Asked::of(&*chat.state()?);
+/// chat.update(Answered { answer: Some(format!("{}!", asked.question)), draft: None })?;
+/// assert_eq!(chat.state()?.answer.as_deref(), Some("why!"));
 /// # Ok(())
 /// # }
 /// ```
