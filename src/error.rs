@@ -11,7 +11,7 @@ use crate::store::StoreError;
 /// The result of a call into `annals`.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Any error of `annals`. Its message says what is now true; [`Error::kind`] says what to do.
+/// Any error of `annals`. Its message states the situation, its [`kind`](Error::kind) how to react.
 ///
 /// The floor's own error is behind [`std::error::Error::source`] and the `as_*` methods.
 pub struct Error(Box<Repr>);
@@ -22,7 +22,7 @@ enum Repr {
     State(StateError),
 }
 
-/// What kind of error it is.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

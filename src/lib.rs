@@ -1,7 +1,7 @@
 //! Embedded, append-only state for agents and workflows.
 //!
 //! One SQLite file holds the history of any number of threads as a log of checkpoints. A checkpoint is never changed: a
-//! past state can be read, compared, continued and forked at any time, and a write costs what it changes, whatever the
+//! past state can be read, compared, continued and forked at any time, and the cost of a write follows its changes, not the
 //! length of the thread. The graph executor `annals-graph` is a client of this crate; a program with a loop of its own
 //! needs this crate alone.
 //!
@@ -18,14 +18,14 @@
 //! | [`Message`](message::Message) | one message of a chat: plain data with LangChain's fields and dictionary format |
 //! | [`Kv`](store::Kv) | the key-value memory, shared by the threads of a store |
 //! | [`Value`](base::Value) | a dynamic value: JSON with bytes and large integers |
-//! | [`Error`] | any error; its message says what is now true, its [`kind`](Error::kind) what to do |
+//! | [`Error`] | any error; its message states the situation, its [`kind`](Error::kind) how to react |
 //!
 //! Most programs need no more than `use annals::prelude::*`.
 //!
 //! # Limitations
 //!
 //! - *No graphs*: nodes, interrupts and streams are in `annals-graph`, which re-exports this crate.
-//! - *No change of history.* There is no call that edits or deletes a stored checkpoint; a thread is deleted as a whole.
+//! - *No change of history.* A stored checkpoint is never edited or deleted; a thread is deleted as a whole.
 //! - *No server*, no network, no model client. The library opens the files it is told to open and nothing else.
 //! - *No printing*, no environment variables, no home folder. Time comes from a [`Clock`](base::Clock) that can be set.
 //! - *No search* over the texts of messages, and no search by meaning.
@@ -199,8 +199,8 @@
 //!
 //! ## The tail of a long conversation
 //!
-//! A [`Snapshot`](history::Snapshot) reads what it is asked for: the last items of a list without the others, or the
-//! messages that fit a query.
+//! A [`Snapshot`](history::Snapshot) reads on demand: the last items of a list without the others, or the messages
+//! that fit a query.
 //!
 //! ```
 //! use annals::history::MessageQuery;

@@ -1,4 +1,4 @@
-//! A list that grows by what is written.
+//! A list that grows by the items of each write.
 
 use super::{Cell, Channel, ChannelError, Effect, List, ListChange, ListOp};
 

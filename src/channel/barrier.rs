@@ -37,7 +37,7 @@ impl Barrier {
         self.finished
     }
 
-    /// Sets a deferred barrier to what was stored.
+    /// Sets a deferred barrier to its stored flag.
     pub fn set_finished(&mut self, finished: bool) {
         if let Some(old) = &mut self.finished {
             *old = finished;

@@ -1,4 +1,4 @@
-//! Channels that hold what was written last.
+//! Channels that hold the last value written.
 
 use super::{Cell, Channel, ChannelError, Effect};
 
@@ -33,7 +33,7 @@ impl<T: Default + Send + 'static> Channel<T, T> for AnyValue {
 /// Holds a value for one superstep (`EphemeralValue`).
 #[derive(Clone, Copy, Debug)]
 pub struct Ephemeral {
-    /// Whether two writes in one superstep are an error; if not, the last one counts.
+    /// True makes two writes in one superstep an error; otherwise the last one counts.
     pub guard: bool,
 }
 
@@ -51,7 +51,7 @@ impl<T: Default + Send + 'static> Channel<T, T> for Ephemeral {
 /// Holds the last value for the length of a run (`UntrackedValue`).
 #[derive(Clone, Copy, Debug)]
 pub struct Untracked {
-    /// Whether two writes in one superstep are an error; if not, the last one counts.
+    /// True makes two writes in one superstep an error; otherwise the last one counts.
     pub guard: bool,
 }
 

@@ -52,7 +52,7 @@ impl<T> List<T> {
         self.items.len()
     }
 
-    /// Returns whether there is no item.
+    /// Returns whether the list has no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -154,7 +154,7 @@ impl<T> List<T> {
         {
             index.change(slot, Some(item), Some(&value));
         }
-        // What nobody shares keeps its place in memory.
+        // An item that is not shared stays at its place in memory.
         match Arc::get_mut(item) {
             Some(old) => *old = value,
             None => *item = Arc::new(value),
@@ -185,7 +185,7 @@ impl<T: Keyed> List<T> {
     /// Returns the slot of the last item with this key.
     ///
     /// The first call reads all keys, O(n); each later one reads those that came since and takes O(log n). Clones taken
-    /// after a call share what it built; a list that is never asked pays nothing.
+    /// after a call share its index; a list without a call has no index.
     pub fn find(&mut self, key: &str) -> Option<u64> {
         let index = self.index.get_or_insert_with(index::KeyIndex::new);
         index.catch_up(&self.items, self.end);

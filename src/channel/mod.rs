@@ -1,6 +1,6 @@
 //! Floor 1: one value over time.
 //!
-//! A channel holds one value of the state and says what the writes of a superstep make of it. Its type is the rule
+//! A channel holds one value of the state and merges the writes of a superstep into it. Its type is the rule
 //! ([`LastValue`], [`Reduce`], [`Topic`], ...); the value lies elsewhere, in a field of the user's struct or in a cell,
 //! and is lent to the rule as a [`Cell`]. *Absent:* messages, versions, bytes, the store.
 //!
@@ -21,12 +21,12 @@ pub use list::{Keyed, List};
 pub use reduce::{Folded, Reduce};
 pub use topic::Topic;
 
-/// Where a channel's value lies, lent to its rule.
+/// The place of a channel's value, lent to its rule.
 #[derive(Debug)]
 pub struct Cell<'a, T> {
     /// The value; its default while the channel is empty.
     pub value: &'a mut T,
-    /// Whether the channel holds something.
+    /// True if the channel holds something.
     pub present: &'a mut bool,
 }
 
@@ -37,7 +37,7 @@ impl<T> Cell<'_, T> {
     }
 }
 
-/// What an update did to a channel, so that only what changed is written.
+/// The effect of an update on a channel, so that only changes are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing.
@@ -59,11 +59,11 @@ pub enum Effect {
 pub struct ListChange {
     /// The slot.
     pub slot: u64,
-    /// What happened to it.
+    /// The operation.
     pub op: ListOp,
 }
 
-/// What happened to a slot.
+/// An operation on a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListOp {
     /// It holds this item of this write.
@@ -82,7 +82,7 @@ pub enum ListOp {
     },
 }
 
-/// The rule of a channel: `T` is what it holds, `W` what is written to it.
+/// The rule of a channel: `T` is the type of its value, `W` that of its writes.
 pub trait Channel<T, W>: Send + Sync + 'static {
     /// Applies the writes of a superstep, at least one, in the order of their tasks.
     ///
@@ -103,19 +103,19 @@ pub enum ChannelError {
     /// Two writes in one superstep to a channel that takes one (`INVALID_CONCURRENT_GRAPH_UPDATE`).
     #[error("it takes one value per superstep and got {writes}; use a reducer to combine several")]
     OneValuePerStep {
-        /// How many were written.
+        /// The number of writes.
         writes: usize,
     },
     /// Two writes in one superstep to a channel that is guarded against it.
     #[error("it is guarded: it takes one value per superstep and got {writes}")]
     Guarded {
-        /// How many were written.
+        /// The number of writes.
         writes: usize,
     },
     /// Two writes in one superstep that replace the value of a reducer (`INVALID_CONCURRENT_GRAPH_UPDATE`).
     #[error("{writes} writes replace its value. Can receive only one Overwrite value per super-step.")]
     OneOverwritePerStep {
-        /// How many were written.
+        /// The number of writes.
         writes: usize,
     },
     /// A name that the barrier does not wait for.
@@ -129,7 +129,7 @@ pub enum ChannelError {
     /// A reducer refused a write.
     #[error("its reducer failed: {reason}")]
     Reducer {
-        /// What it said.
+        /// Its message.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Channels that fold each write into what they hold.
+//! Channels that fold each write into their value.
 
 use super::{Cell, Channel, ChannelError, Effect};
 

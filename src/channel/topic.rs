@@ -1,4 +1,4 @@
-//! A channel that collects what is written in a superstep.
+//! A channel that collects the values written in a superstep.
 
 use crate::base::Value;
 
@@ -8,7 +8,7 @@ use super::{Cell, Channel, ChannelError, Effect};
 /// Collects the values written in a superstep, or in all of them (`Topic` of LangGraph).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Topic {
-    /// Whether values are kept over supersteps.
+    /// True retains values over supersteps.
     pub accumulate: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What differs between two checkpoints.
+//! The difference of two checkpoints.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use crate::store::{ChannelRecord, ChannelValue, ItemRange, StoreError};
 
 use super::snapshot::{Snapshot, holds_state};
 
-/// What differs between two checkpoints, channel by channel.
+/// The difference of two checkpoints, channel by channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diff {
     /// The channels that differ, by name.
     pub channels: Vec<ChannelDiff>,
-    /// How many channels are the same.
+    /// The number of channels that are equal.
     pub unchanged: usize,
 }
 
@@ -25,23 +25,23 @@ pub enum ChannelDiff {
     Added {
         /// The channel.
         channel: Arc<str>,
-        /// What it holds.
+        /// The value after.
         value: Value,
     },
     /// Only the first has it.
     Removed {
         /// The channel.
         channel: Arc<str>,
-        /// What it held.
+        /// The value before.
         value: Value,
     },
     /// Both have it, with different values.
     Changed {
         /// The channel.
         channel: Arc<str>,
-        /// What it held.
+        /// The value before.
         before: Value,
-        /// What it holds.
+        /// The value after.
         after: Value,
     },
     /// Both have a list, with different items.

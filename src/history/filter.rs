@@ -1,9 +1,9 @@
-//! Which checkpoints of a history to show.
+//! A filter of the checkpoints of a history.
 
 use crate::base::{CheckpointId, Value};
 use crate::store::{CheckpointRecord, Source};
 
-/// Which checkpoints of a history to show. Everything is looked up in the records: no state is read for a checkpoint
+/// A filter of the checkpoints of a history. Everything is looked up in the records: no state is read for a checkpoint
 /// that is not shown.
 ///
 /// # Example
@@ -42,7 +42,7 @@ impl HistoryFilter {
         Self::default()
     }
 
-    /// Shows only what is older than this checkpoint.
+    /// Shows only checkpoints that are older than this one.
     pub fn before(mut self, checkpoint: CheckpointId) -> Self {
         self.before = Some(checkpoint);
         self
@@ -54,7 +54,7 @@ impl HistoryFilter {
         self
     }
 
-    /// Shows only what was made by this.
+    /// Shows only checkpoints of this source.
     pub fn source(mut self, source: Source) -> Self {
         self.source = Some(source);
         self

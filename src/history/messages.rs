@@ -64,7 +64,7 @@ impl MessageQuery {
         self
     }
 
-    /// Finds only messages of who has this name.
+    /// Finds only messages with this name.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
@@ -85,7 +85,7 @@ impl MessageQuery {
         self
     }
 
-    /// Returns whether a message may fit by what the index knows of it.
+    /// Returns whether a message may fit by its index.
     fn may_fit(&self, index: ItemIndexRef<'_>) -> bool {
         let is = |wanted: &Option<String>, found: Option<&str>| wanted.is_none() || wanted.as_deref() == found;
         let calls =
@@ -103,7 +103,7 @@ impl MessageQuery {
 }
 
 impl Snapshot {
-    /// Returns messages of a list channel, oldest first. What is no message is left out.
+    /// Returns messages of a list channel, oldest first. Items that are not messages are left out.
     ///
     /// # Errors
     /// As [`Snapshot::values`].

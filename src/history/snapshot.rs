@@ -30,7 +30,7 @@ pub struct Snapshot {
 pub struct Blame {
     /// The node, if a task wrote it.
     pub node: Option<String>,
-    /// How far back in the lineage: the `ordinal` of the checkpoint that wrote it.
+    /// The `ordinal` of the checkpoint that wrote it: its distance from the first one of the lineage.
     pub ordinal: u64,
     /// The version of the channel.
     pub version: u64,
@@ -46,7 +46,7 @@ impl Snapshot {
         &self.record
     }
 
-    /// Returns where it is.
+    /// Returns the reference to it: thread, namespace and checkpoint.
     pub fn point(&self) -> &CheckpointRef {
         &self.record.point
     }
@@ -61,12 +61,12 @@ impl Snapshot {
         self.record.step
     }
 
-    /// Returns what made it.
+    /// Returns its source: an input, a superstep, an update or a fork.
     pub fn source(&self) -> Source {
         self.record.source
     }
 
-    /// Returns when it was made.
+    /// Returns the time at which it was made.
     pub fn created_at(&self) -> Timestamp {
         self.record.created_at
     }
@@ -76,7 +76,7 @@ impl Snapshot {
         self.record.tasks.iter().map(|task| &*task.name)
     }
 
-    /// Returns what it builds on: the checkpoint before it, or the one it was forked off.
+    /// Returns the parent: the checkpoint before it, or the one it was forked off.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -159,7 +159,7 @@ impl Snapshot {
         Ok(items)
     }
 
-    /// Returns who wrote the present value of each channel.
+    /// Returns the writer of the present value of each channel.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
@@ -189,7 +189,7 @@ impl Snapshot {
         self.store.backend().writes(self.point())
     }
 
-    /// Returns the questions that wait for an answer here: the task that asks, and the question.
+    /// Returns the open interrupts: the task and the value of each.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`], [`StoreError::Codec`].
@@ -205,8 +205,8 @@ impl Snapshot {
         Ok(open)
     }
 
-    /// Starts a new thread with the state of this checkpoint, in O(1): nothing is copied, nothing is overwritten. What
-    /// graphs inside keep for as long as their thread is taken along when they are called in the new one.
+    /// Starts a new thread with the state of this checkpoint, in O(1): nothing is copied, nothing is overwritten. The
+    /// state that subgraphs retain for as long as their thread is taken along when they are called in the new one.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the thread exists already; [`StoreError::Id`]; as
@@ -252,7 +252,7 @@ impl Snapshot {
     }
 }
 
-/// Whether a channel belongs to the state and holds something.
+/// Returns whether a channel belongs to the state and holds something.
 pub(super) fn holds_state(channel: &ChannelRecord) -> bool {
     let name = &*channel.channel;
     let control = name.starts_with("branch:to:") || name.starts_with("join:") || name.starts_with("__");
@@ -296,7 +296,7 @@ pub(super) fn write_value(value: &WriteValue) -> Result<Value, StoreError> {
     }
 }
 
-/// Returns what a delta says, not the list that comes of it: of which list, what of it is gone, and what else there is.
+/// Returns the content of a delta, not the list that it makes: the base list, the removed ranges, and the new items.
 fn delta_value(delta: &ListDelta) -> Result<Value, StoreError> {
     let range = |range: &Range<u64>| Value::List(vec![range.start.into(), range.end.into()]);
     let item = |(slot, item): (&u64, &Payload)| Ok((slot.to_string(), item_value(item.as_ref())?));

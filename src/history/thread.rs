@@ -21,7 +21,7 @@ pub struct Thread {
     namespace: Namespace,
 }
 
-/// How many checkpoints one read brings.
+/// Checkpoints that one read brings.
 const PAGE: usize = 64;
 
 impl Store {
@@ -68,8 +68,8 @@ impl Thread {
         &self.namespace
     }
 
-    /// Returns a handle to the part of the thread that belongs to a graph inside a node: its head, its history and,
-    /// with that graph, its state. A run on it is one of the outermost graph all the same.
+    /// Returns a handle to a namespace of the thread, such as that of a subgraph: its head, its history and its state. A
+    /// run on it is one of the root graph all the same.
     ///
     /// # Errors
     /// [`StoreError::Id`] if the path is longer than 4,096 bytes or holds a NUL.

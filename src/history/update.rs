@@ -1,7 +1,7 @@
 //! Typed reads and writes without a graph.
 //!
 //! A change goes through the reducers of its state, as in a superstep of a graph, and becomes one checkpoint. A graph goes
-//! on from such a checkpoint, and an update from one of a graph. Invariant: an update costs what it changes; the decoded
+//! on from such a checkpoint, and an update from one of a graph. Invariant: the cost of an update follows its changes; the decoded
 //! state is cached by the store, and of a list only the changed items are written. *Absent:* nodes and edges: an update
 //! makes nothing due.
 

@@ -35,7 +35,7 @@ struct Part {
     cell: DynCell,
     field: Box<dyn FnOnce(usize) -> Field<DynState>>,
     private: bool,
-    /// Whether it may be there already.
+    /// True if the schema may have the channel already.
     merged: bool,
 }
 
@@ -185,7 +185,7 @@ impl DynSchema {
         })
     }
 
-    /// Makes the channel that was added last private: it is no part of the input and the output of a graph, and only
+    /// Makes the channel that was added last private: it is left out of the input and the output of a graph, and only
     /// nodes whose [input](crate::graph::NodeOptions::input) names it see it. Each node may write it.
     pub fn private(mut self) -> Self {
         if let Some(part) = self.parts.last_mut() {

@@ -55,7 +55,7 @@ impl DynState {
         self.at(channel).is_some_and(|at| self.set[at])
     }
 
-    /// Returns the channels that hold something, with their values. Managed values are no channels.
+    /// Returns the channels that hold something, with their values. Managed values are not channels.
     pub fn to_map(&self) -> Map {
         let held = (0..self.cells.len()).filter(|at| self.set[*at] && !self.managed[*at]);
         held.map(|at| (self.names[at].to_string(), self.cells[at].to_value())).collect()
@@ -177,7 +177,7 @@ impl DynUpdate {
         self.set(channel, super::overwrite::to_value(value.into()))
     }
 
-    /// Drops what is given for channels that the state does not have, as the reference does, so that one change fits
+    /// Drops the values for channels that the state does not have, as LangGraph does, so that one change fits
     /// graphs with different channels. Default: such a channel is an error, [`StateError::UnknownChannel`].
     ///
     /// # Example
@@ -219,7 +219,7 @@ impl From<Map> for DynUpdate {
     }
 }
 
-/// Channels and what is written to them: `DynUpdate::from([("n", 1)])`.
+/// Channels and the values written to them: `DynUpdate::from([("n", 1)])`.
 impl<N: Into<String>, V: Into<Value>, const L: usize> From<[(N, V); L]> for DynUpdate {
     fn from(writes: [(N, V); L]) -> Self {
         writes.into_iter().collect()
@@ -281,7 +281,7 @@ pub enum Returned {
     List(BoxWrite),
 }
 
-/// Returns the writes of what a graph inside another one returns: the channels that both have count.
+/// Returns the writes of the output of a subgraph: the channels that both graphs have count.
 pub fn returned_writes(returned: impl IntoIterator<Item = (String, Returned)>) -> Writes {
     let mut writes = Writes::default();
     for (channel, returned) in returned {
@@ -294,7 +294,7 @@ pub fn returned_writes(returned: impl IntoIterator<Item = (String, Returned)>) -
     writes
 }
 
-/// Returns the write of one message to a channel; it is dropped if there is no such channel.
+/// Returns the write of one message to a channel; it is dropped if the state does not have the channel.
 pub fn message_write(channel: &str, message: &Message) -> Writes {
     shared_writes([(channel.to_owned(), message.to_map().into())].into_iter().collect())
 }
@@ -304,7 +304,7 @@ pub fn message_write(channel: &str, message: &Message) -> Writes {
 struct NamedWrite {
     channel: String,
     value: Value,
-    /// Whether it is dropped if there is no such channel.
+    /// True drops it if the state does not have the channel.
     optional: bool,
 }
 

@@ -18,8 +18,8 @@ pub enum StateError {
         /// The rule.
         source: ChannelError,
     },
-    /// The channel is no list of such items.
-    #[error("channel {channel:?} is no list of {expected}")]
+    /// The channel is not a list of such items.
+    #[error("channel {channel:?} is not a list of {expected}")]
     NoList {
         /// The channel.
         channel: Arc<str>,
@@ -31,7 +31,7 @@ pub enum StateError {
     Message {
         /// The channel.
         channel: Arc<str>,
-        /// What is wrong.
+        /// The reason.
         source: MessageError,
     },
     /// A value does not fit the type of its field. The other channels stay readable.
@@ -41,7 +41,7 @@ pub enum StateError {
         channel: Arc<str>,
         /// The Rust type of the field.
         expected: &'static str,
-        /// What does not fit.
+        /// The decoding error.
         source: CodecError,
     },
     /// A stored value does not fit the type of its field, which has changed since. The other channels stay readable,
@@ -54,7 +54,7 @@ pub enum StateError {
         expected: &'static str,
         /// The kind of value that is stored, as [`Value::kind`] names it.
         stored: &'static str,
-        /// What does not fit.
+        /// The decoding error.
         source: CodecError,
     },
     /// A stored value could not be brought over to the type of its field.
@@ -62,7 +62,7 @@ pub enum StateError {
     Migration {
         /// The channel.
         channel: Arc<str>,
-        /// What the migration said.
+        /// The message of the migration.
         reason: String,
     },
     /// A value of another kind was given than the field takes.
@@ -72,7 +72,7 @@ pub enum StateError {
         channel: Arc<str>,
         /// The type that the field takes.
         expected: &'static str,
-        /// What was given.
+        /// The type or kind that was given.
         found: &'static str,
     },
     /// A reducer panicked.
@@ -84,7 +84,7 @@ pub enum StateError {
         reason: String,
     },
     /// The schema has no such channel.
-    #[error("there is no channel {channel:?} in this state; its channels are {known:?}")]
+    #[error("the state has no channel {channel:?}; its channels are {known:?}")]
     UnknownChannel {
         /// The name that was given.
         channel: String,

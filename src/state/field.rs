@@ -26,11 +26,11 @@ use super::schema::cell;
 use super::view::messages_in;
 use super::writes::BoxWrite;
 
-/// What a field can hold.
+/// The types that a field can hold.
 pub(super) trait Data: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {}
 impl<T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static> Data for T {}
 
-/// What can be written to a field.
+/// The types that can be written to a field.
 pub(super) trait Written: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {}
 impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Written for T {}
 
@@ -82,7 +82,7 @@ impl Rule {
     }
 }
 
-/// What can be done with a field, whatever its type.
+/// The operations on a field of any type.
 pub(super) trait FieldOps<S>: Send + Sync {
     fn prepare(&self, _write: &mut BoxWrite, _ids: &mut IdSource) {}
     /// Returns whether a write is of a type that the field takes.
@@ -124,7 +124,7 @@ pub(super) trait FieldOps<S>: Send + Sync {
     }
 }
 
-/// What can be done with a field that is a list: see [`Layout`](super::layout::Layout), whose methods have these names.
+/// The operations on a list field; [`Layout`](super::layout::Layout) documents them under the same names.
 pub(super) trait ListOps<S> {
     fn rule(&self) -> ListRule;
     fn give(&self, state: &S, of: Option<ListRef>) -> BoxWrite;
@@ -140,7 +140,7 @@ pub(super) trait ListOps<S> {
     fn encode_item(&self, name: &Arc<str>, state: &S, slot: u64) -> Result<Payload, StateError>;
 }
 
-/// Where a field lies in its state.
+/// The place of a field in its state.
 pub(super) struct Place<G, M> {
     pub(super) get: G,
     pub(super) get_mut: M,
@@ -321,7 +321,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     }
 
     /// Makes a field of messages that are merged as [`messages_delta_reducer`](crate::message::messages_delta_reducer)
-    /// does (`DeltaChannel` of messages): pieces of messages stay pieces, and what cannot be removed is no error.
+    /// does (`DeltaChannel` of messages): message chunks stay chunks, and removing an unknown id is not an error.
     #[doc(alias = "DeltaChannel")]
     pub fn delta_messages(
         name: impl Into<Arc<str>>,
@@ -336,7 +336,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     }
 
     /// Makes a field that tells a node how many supersteps are left before the recursion limit, its own included
-    /// (`RemainingSteps`). It is no channel: nothing writes or stores it.
+    /// (`RemainingSteps`). It is not a channel: nothing writes or stores it.
     pub fn remaining_steps(
         name: impl Into<Arc<str>>,
         set: impl Fn(&mut S, i64) + Send + Sync + 'static,
@@ -347,7 +347,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     }
 
     /// Makes a field that tells a node whether its superstep is the last one before the recursion limit
-    /// (`IsLastStep`). It is no channel: nothing writes or stores it.
+    /// (`IsLastStep`). It is not a channel: nothing writes or stores it.
     pub fn is_last_step(
         name: impl Into<Arc<str>>,
         set: impl Fn(&mut S, bool) + Send + Sync + 'static,

@@ -1,7 +1,7 @@
-//! Lists that go into a graph inside another one, and come back from it: as what they are, not as copies.
+//! Lists that a graph gives to a subgraph and takes back from it, without copies.
 //!
-//! A list goes in as a clone, which costs O(1), and what comes back is told by what differs from it. Both are stored by
-//! reference to the list of the graph around. *Absent:* when two channels fit ([`ListRule`] says so), and the store.
+//! A list is given as a clone, which costs O(1), and comes back as the difference from it. Both are stored by reference to
+//! the list of the parent graph. *Absent:* when two channels fit ([`ListRule`] says so), and the store.
 
 use std::any::TypeId;
 use std::ops::Range;
@@ -15,23 +15,23 @@ use super::layout::StateRef;
 use super::lists::{Items, take_items};
 use super::writes::BoxWrite;
 
-/// What two list channels must have in common, so that the list of one can be that of the other.
+/// The rule that two list channels must share, so that one can take the list of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListRule {
     /// The types of the channel and of the items.
     pub(super) id: TypeId,
-    /// Whether items are merged by their ids, so that those that come back unchanged change nothing.
+    /// True if items are merged by their ids, so that items that come back unchanged change nothing.
     pub merges: bool,
 }
 
-/// What is told of a list that is given, whatever its items are.
+/// The description of a given list, independent of the type of its items.
 #[derive(Clone, Debug)]
 pub struct Told {
     /// The list that was given, if it is stored.
     pub of: Option<ListRef>,
-    /// Whether the list comes back to the graph that gave it.
+    /// True if the list comes back to the graph that gave it.
     returns: bool,
-    /// What the list does not have of the one that was given.
+    /// The slots of the list that was given which it does not have.
     removed: Vec<Range<u64>>,
     /// The slots in which it has another item, ascending.
     slots: Vec<u64>,
@@ -41,7 +41,7 @@ pub struct Told {
 #[derive(Clone)]
 pub(super) struct Given<T> {
     list: List<T>,
-    /// What was given.
+    /// The list that was given.
     base: List<T>,
     /// The items of the list in the slots that differ.
     pub(super) changed: Vec<T>,
@@ -186,14 +186,14 @@ pub(super) fn update<I: Items, C: Channel<List<I::Item>, Vec<I::Item>>>(
     Ok(Ok(Effect::Items(changes)))
 }
 
-/// Adds a later change: a slot has one, and what was put and is gone again was never there.
+/// Adds a later change: a slot has one, and an item that was put and removed leaves none.
 fn add(changes: &mut Vec<ListChange>, new: ListChange, first_new: u64) {
     if let ListOp::Cut { end } = new.op {
         changes.retain(|old| match old.op {
             ListOp::Cut { end: before } => old.slot < new.slot || before > end,
             _ => old.slot < new.slot || old.slot >= end,
         });
-        // What stood above was never stored.
+        // Items above were never stored.
         let end = end.min(first_new);
         if end > new.slot {
             changes.push(ListChange { op: ListOp::Cut { end }, ..new });

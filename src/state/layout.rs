@@ -1,4 +1,4 @@
-//! What the executor sees of a state: fields by number, behind a wall that hides the type.
+//! The state as an executor sees it: fields by number, without the type.
 
 use std::any::{Any, TypeId};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub trait Layout: Send + Sync + 'static {
     /// Returns the state before the first write.
     fn initial(&self) -> StateRef;
 
-    /// Gives a write what it needs to be stored: ids for messages without one.
+    /// Completes a write before it is stored: gives ids to messages without one.
     fn prepare(&self, field: usize, write: &mut BoxWrite, ids: &mut IdSource);
 
     /// Returns whether a write is of a type that the field takes.
@@ -107,7 +107,7 @@ pub trait Layout: Send + Sync + 'static {
     /// Ends a superstep that did not write the field.
     fn idle(&self, state: &mut StateRef, field: usize, present: &mut bool) -> Effect;
 
-    /// Sets a field to what it was before the first write.
+    /// Sets a field to its value before the first write.
     fn reset(&self, state: &mut StateRef, field: usize);
 
     /// Encodes the value of a field.
@@ -158,15 +158,15 @@ pub trait Layout: Send + Sync + 'static {
     /// Returns whether the field holds a message with this id, itself or as an item of a list.
     fn holds_message(&self, state: &StateRef, field: usize, id: &str) -> bool;
 
-    /// Returns what another list channel must have in common with the field to take its list; `None` if it is no list.
+    /// Returns the rule that another list channel must share with the field to take its list; `None` for other fields.
     fn list_rule(&self, field: usize) -> Option<ListRule>;
 
     /// Returns the list of the field as a write for a channel of the same rule in another graph: not a copy. `of` is
-    /// where it is stored. `None` if it is no list.
+    /// where it is stored. `None` for other fields.
     fn give(&self, state: &StateRef, field: usize, of: Option<ListRef>) -> Option<BoxWrite>;
 
     /// Returns the list of the field, which came of the list that was given with `given`, as a write for the channel that
-    /// gave it. It is told by what differs. `None` if there is no such list.
+    /// gave it. The write holds the difference. `None` for other fields.
     fn give_back(&self, state: &StateRef, field: usize, given: &BoxWrite) -> Option<BoxWrite>;
 
     /// Returns a write that is as it is stored by itself: of a list that is given or comes back all items.

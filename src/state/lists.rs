@@ -23,9 +23,9 @@ use super::writes::BoxWrite;
 pub(super) trait Items: Send + Sync + 'static {
     type Item: Clone + Serialize + DeserializeOwned + Send + Sync + 'static;
 
-    /// Whether null stands for no items in a write that replaces the list.
+    /// True if null stands for an empty list in a write that replaces the list.
     const NULL_IS_EMPTY: bool = false;
-    /// Whether items are merged by their ids, so that those that are written unchanged change nothing.
+    /// True if items are merged by their ids, so that items that are written unchanged change nothing.
     const MERGES: bool = false;
 
     fn prepare(_items: &mut [Self::Item], _ids: &mut IdSource) {}
@@ -124,7 +124,7 @@ fn replace<T, C: Channel<List<T>, Vec<T>>>(
         changes.push(ListChange { slot: 0, op: ListOp::Cut { end } });
     }
     if let Effect::Items(new) = channel.update(cell, vec![items])? {
-        // What stands before the items in the stored write is its mark.
+        // The first item of the stored write is its mark.
         changes.extend(new.into_iter().map(|change| match change.op {
             ListOp::Put { part, .. } => ListChange { op: ListOp::Put { write, part: part + 1 }, ..change },
             _ => change,

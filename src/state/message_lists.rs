@@ -1,6 +1,6 @@
 //! Channels of messages: how a message is stored, and the two rules by which messages are merged.
 //!
-//! *Absent:* what a message is. Neither rule ever scans the list.
+//! Invariant: neither rule scans the list. *Absent:* the type of messages.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -18,9 +18,9 @@ use super::lists::Items;
 /// Messages that are merged by a rule: id, type, name, text and token counts go to the index, the rest to the data.
 pub(super) struct MessageItems<R>(PhantomData<fn() -> R>);
 
-/// What a rule asks of the messages that are written.
+/// The requirements of a rule on the messages that are written.
 pub(super) trait MessageRule: 'static {
-    /// Whether pieces of messages stay what they are.
+    /// True if message chunks stay chunks.
     const KEEPS_CHUNKS: bool;
 }
 
@@ -39,7 +39,7 @@ impl<R: MessageRule> Items for MessageItems<R> {
 
     fn item(name: &Arc<str>, value: &Value) -> Result<Message, StateError> {
         let value = value.clone();
-        // What has every field of a message is one; anything else may stand for one.
+        // A map with every field of a message is one; other values may stand for one.
         let message = if Message::is_dump(&value) { value.try_into() } else { MessageLike::from(value).try_into() };
         message.map_err(message_error(name))
     }
@@ -86,7 +86,7 @@ impl Channel<List<Message>, Vec<Message>> for MergeMessages {
         let mut cut = None;
         let mut changed = BTreeMap::new();
         for (write, messages) in writes.into_iter().enumerate() {
-            // What is known is replaced or removed once each, in the order in which it was asked for.
+            // Known messages are replaced or removed once each, in the order in which they were found.
             let mut found = Vec::new();
             let known = &mut |id: &str| find(list, id).map(|slot| found.push(slot)).is_some();
             let plan = merge_plan(messages, known).map_err(|e| ChannelError::Reducer { reason: e.to_string() })?;
@@ -119,7 +119,7 @@ impl Channel<List<Message>, Vec<Message>> for MergeMessages {
             }
         }
         *cell.present = true;
-        // What was added and removed again within this superstep was never stored.
+        // A message that was added and removed within this superstep was never stored.
         changed.retain(|slot, op| *op != ListOp::Remove || (*slot < first_new && cut.is_none()));
         let cut = cut.map(|end| ListChange { slot: 0, op: ListOp::Cut { end } });
         Ok(Effect::Items(
@@ -133,8 +133,8 @@ impl MessageRule for MergeMessages {
 }
 
 /// Merges messages by id in one pass, as writes come: the rule of a channel of messages that forgives. An unknown id is
-/// not removed, a request to remove all is one to remove an unknown id, and what is removed and added again moves to
-/// the end.
+/// not removed, a request to remove all is one to remove an unknown id, and a message that is removed and added again
+/// moves to the end.
 pub(super) struct MergeDelta;
 
 impl MessageRule for MergeDelta {
@@ -165,7 +165,7 @@ impl Channel<List<Message>, Vec<Message>> for MergeDelta {
             }
         }
         *cell.present = true;
-        // What was added and removed again within this superstep was never stored.
+        // A message that was added and removed within this superstep was never stored.
         changed.retain(|slot, op| *op != ListOp::Remove || *slot < first_new);
         Ok(Effect::Items(changed.into_iter().map(|(slot, op)| ListChange { slot, op }).collect()))
     }

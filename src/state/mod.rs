@@ -81,11 +81,11 @@ pub type Messages = List<crate::message::Message>;
 /// let _change = Chat::update().topic("boats".to_string()).messages([Message::human("hi")]);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no state",
+    message = "`{Self}` does not implement `State`",
     label = "put `#[derive(State, Clone, Default)]` on it"
 )]
 pub trait State: Clone + Default + Send + Sync + 'static {
-    /// A change to this state: what a node returns and a run is given.
+    /// A change to this state: the output of a node, and the input of a run or an update.
     type Update: IntoUpdate<Self>;
 
     /// Returns the fields with their channels, in order.

@@ -2,7 +2,7 @@
 
 use crate::base::{Codec, Encoded, Payload, PayloadRef, Value};
 
-/// A write that replaces what a channel holds, in place of being folded into it (`Overwrite` of LangGraph). It hides
+/// A write that replaces the value of a channel, in place of being folded into it (`Overwrite` of LangGraph). It hides
 /// every other write to the channel in its superstep; two of them are an error.
 ///
 /// Channels with a reducer, lists and messages know it. The update that `#[derive(State)]` makes has a method

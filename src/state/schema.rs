@@ -48,7 +48,7 @@ impl<S: Clone + Send + Sync + 'static> Schema<S> {
     }
 
     /// Says how a stored value of a channel is brought over, if it does not fit the type that the channel has now. An
-    /// item of a list channel is brought over by itself. What is stored is not changed. A channel that does not exist
+    /// item of a list channel is brought over by itself. Stored values are not changed. A channel that does not exist
     /// is passed over.
     ///
     /// # Example
@@ -113,7 +113,7 @@ impl<S: Clone + Send + Sync + 'static> Schema<S> {
         stored.iter().map(|item| self.brought(field, item)).collect()
     }
 
-    /// Does something with a stored value; if it does not fit, once more with what it is brought over to.
+    /// Calls `with` on a stored value; if the value does not fit, once more on the migrated one.
     fn fitting<T>(
         &self,
         field: usize,
@@ -143,7 +143,7 @@ impl<S: Clone + Send + Sync + 'static> Schema<S> {
         &self.fields
     }
 
-    /// Gives the instance to change: the one that is there if nobody shares it, else a copy.
+    /// Returns the instance to change: itself if it is not shared, else a copy.
     fn state_mut<'a>(&self, state: &'a mut StateRef) -> &'a mut S {
         if Arc::get_mut(state).is_none() {
             *state = Arc::new(self.state(state).clone());

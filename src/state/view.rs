@@ -86,24 +86,24 @@ impl fmt::Debug for StateView {
     }
 }
 
-/// What a task wrote, as it is shown: some of the channels, by name, in the order they were written. Values are made
+/// The writes of a task as they are shown: some of the channels, by name, in the order of the writes. Values are made
 /// when they are asked for; cheap to clone.
 #[derive(Clone)]
 pub struct WritesView {
     writer: Arc<dyn Writer>,
-    /// Whether only the channels are shown that the outside sees.
+    /// True shows only the channels of the output schema.
     chosen: bool,
 }
 
-/// Who wrote.
+/// A task that wrote.
 pub trait Writer: Send + Sync {
-    /// Returns what it wrote, once it has ended.
+    /// Returns its writes, once it has ended.
     fn written(&self) -> Option<&Written>;
-    /// Returns what its channels are.
+    /// Returns the layout of its state.
     fn layout(&self) -> Option<&dyn Layout>;
 }
 
-/// What a task wrote.
+/// The writes of a task.
 pub enum Written {
     /// Writes to channels.
     Fields {
@@ -111,10 +111,10 @@ pub enum Written {
         writes: FieldWrites,
         /// The channels that the outside sees; `None` are all.
         chosen: Option<Arc<[usize]>>,
-        /// Whether the state is one value, which stands for its map.
+        /// True if the state is one value, which stands for its map.
         is_whole: bool,
     },
-    /// What a called task returned, and before that wrote to the channels of its caller's graph.
+    /// The value of a called task, and the writes that it made to the channels of its caller's graph.
     Returned {
         /// The value that the task returned.
         value: Option<Value>,
@@ -164,12 +164,12 @@ impl Writer for Written {
 const RETURN: &str = "__return__";
 
 impl WritesView {
-    /// Makes the view of what somebody wrote; if that is `chosen`, of the channels that the outside sees.
+    /// Makes the view of the writes of a task; with `chosen`, of those to the channels of the output schema.
     pub fn new(writer: Arc<dyn Writer>, chosen: bool) -> Self {
         Self { writer, chosen }
     }
 
-    /// Makes the view of what a called task returned, and wrote before that.
+    /// Makes the view of the value that a called task returned, and of its writes.
     pub fn returned(value: Option<Value>, wrote: Vec<(Arc<str>, Value)>) -> Self {
         Self::new(Arc::new(Written::Returned { value, wrote }), false)
     }
@@ -187,7 +187,7 @@ impl WritesView {
         shown.filter_map(move |write| Some((layout?, write)))
     }
 
-    /// Returns what is shown of a call, by name.
+    /// Returns the shown values of a call, by name.
     fn of_call(&self) -> impl Iterator<Item = (&str, &Value)> {
         let (value, wrote) = match self.writer.written() {
             Some(Written::Returned { value, wrote }) => (value.as_ref(), wrote.as_slice()),

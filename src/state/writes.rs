@@ -18,7 +18,7 @@ pub struct BoxWrite {
     note: Option<Arc<Note>>,
 }
 
-/// What is known of a write besides its value.
+/// A note on a write beside its value.
 enum Note {
     /// For each message in it, whether it was written as a message and not as an object that says the same.
     AsMessages(Vec<bool>),
@@ -43,12 +43,12 @@ impl BoxWrite {
         !matches!(self.note.as_deref(), Some(Note::AsMessages(known)) if known.get(at) == Some(&false))
     }
 
-    /// Boxes a list that is given, with what is told of it.
+    /// Boxes a list that is given, with its description.
     pub(super) fn told<T: Clone + Send + Sync + 'static>(given: T, told: Told) -> Self {
         Self { value: Arc::new(given), note: Some(Arc::new(Note::Told(told))) }
     }
 
-    /// Returns what is told of a list that is given, if it is one.
+    /// Returns the description of a given list, if it is one.
     pub fn told_of(&self) -> Option<&Told> {
         match self.note.as_deref() {
             Some(Note::Told(told)) => Some(told),
@@ -162,7 +162,7 @@ impl Writes {
         self
     }
 
-    /// Takes the numbers off: what is written goes where its name leads.
+    /// Replaces the numbers by names: each write goes to the channel of its name.
     fn make_foreign(&mut self) {
         let Some(owner) = self.owner.take() else { return };
         for (field, write) in self.list.iter_mut().filter(|(field, _)| *field != usize::MAX) {

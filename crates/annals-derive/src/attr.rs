@@ -1,6 +1,6 @@
-//! What `#[channel(..)]` says of a field.
+//! Reads `#[channel(..)]` of a field.
 //!
-//! *Absent:* what is emitted for it.
+//! *Absent:* the code that is emitted for it.
 
 use proc_macro2::Span;
 use syn::ext::IdentExt;
@@ -18,10 +18,10 @@ pub(crate) struct Channel<'a> {
     pub(crate) ident: &'a Ident,
     pub(crate) ty: &'a Type,
     pub(crate) name: String,
-    /// Where the name stands, for errors.
+    /// The span of the name, for errors.
     pub(crate) name_span: Span,
     pub(crate) kind: Kind<'a>,
-    /// Whether it is kept out of input and output.
+    /// True if it is left out of input and output.
     pub(crate) private: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The derive macro of `annals`: `#[derive(State)]`.
 //!
-//! It writes down what a user would otherwise type: the list of fields with their channels, and a builder for changes.
-//! All code is in `annals::state`; what is emitted are calls to it. *Absent:* enums, lifetimes, and every decision.
+//! It emits the list of fields with their channels, and a builder for changes: calls to `annals::state`, which holds the
+//! code. *Absent:* enums, lifetimes, and every decision.
 
 mod attr;
 mod engine;
@@ -19,17 +19,17 @@ mod words;
 /// | --- | --- | --- |
 /// | `last` | any | replaces the value; two writes in one superstep are an error |
 /// | `messages` | `Messages` | merges messages by id |
-/// | `delta_messages` | `Messages` | merges messages by id; what cannot be removed is no error |
+/// | `delta_messages` | `Messages` | merges messages by id; removing an unknown id is not an error |
 /// | `reduce = add` | any `T` | calls `fn add(old: T, new: T) -> T` |
 /// | `reduce = add, write = W` | any `T` | calls `fn add(old: T, new: W) -> T` |
 /// | `append` | `List<T>` | adds items at the end |
 /// | `topic` | `Vec<T>` | collects the items of one superstep |
-/// | `topic, accumulate` | `Vec<T>` | collects items and keeps them |
+/// | `topic, accumulate` | `Vec<T>` | collects the items of all supersteps |
 /// | `ephemeral` | any | replaces the value, which is gone after the next superstep |
 /// | `any` | any | replaces the value; of several writes in one superstep the last counts |
 /// | `untracked` | any | replaces the value, which is not stored |
-/// | `remaining_steps` | `i64` | is no channel: how many supersteps are left before the recursion limit |
-/// | `is_last_step` | `bool` | is no channel: whether this superstep is the last one |
+/// | `remaining_steps` | `i64` | not a channel: the number of supersteps left before the recursion limit |
+/// | `is_last_step` | `bool` | not a channel: true in the last superstep before the recursion limit |
 ///
 /// Further words: `name = "other"` gives the channel another name than the field has. `private` keeps it out of the
 /// input and the output of a graph. `unguarded`, with `ephemeral` and `untracked`, lets the last of several writes in
@@ -38,15 +38,15 @@ mod words;
 ///
 /// For a struct `Chat` there is then a struct `ChatUpdate` with one method for each field, and `Chat::update()`, which
 /// starts one. A channel with a reducer, a list and messages have a method `overwrite_<field>` besides, which replaces
-/// what the channel holds.
+/// the value of the channel.
 ///
 /// `#[state(part_of = Other)]` on the struct makes it a part of another state, see `annals::state::Part`.
 ///
 /// The code that is emitted names the engine by the dependency `annals` of the package, or by `annals-graph`, which
 /// re-exports it. `#[state(crate = path)]` names it elsewhere.
 ///
-/// The struct may have type parameters, with the bounds that its fields need; its update then has the same. What a thread
-/// has stored is of the types that its graph was made for.
+/// The struct may have type parameters, with the bounds that its fields need; its update then has the same. The values
+/// that a thread has stored are of the types that its graph was made for.
 ///
 /// ```text
 /// #[derive(State, Clone, Default)]

@@ -1,4 +1,4 @@
-//! The macro on tokens: what is emitted, and what is refused.
+//! The macro on tokens: the code that is emitted, and the errors.
 
 fn expand(input: &str) -> syn::Result<String> {
     let input = format!("#[state(crate = ::annals)] {input}");

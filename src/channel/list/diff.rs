@@ -1,12 +1,12 @@
-//! What two lists differ in. Nodes that both share are passed over, so that lists of which one came from the other cost
-//! what changed between them.
+//! The difference of two lists. Nodes that both share are passed over, so that the difference of a list and one made from
+//! it costs the number of changes between them.
 
 use std::sync::Arc;
 
 use super::List;
 use super::tree::{Key, Node, Tree};
 
-/// What one list has in place of what another one has, by slot.
+/// The difference of one list from another, by slot.
 #[derive(Debug)]
 pub(crate) struct ListDiff<'a, T> {
     /// The slots that hold something else, or something where the other list holds nothing, ascending.
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// An edit of a list: what is done, and where.
+    /// An edit of a list: the operation and its place.
     type Edit = (u8, u16);
 
     fn edited(mut list: List<u32>, edits: &[Edit]) -> List<u32> {

@@ -33,7 +33,7 @@ pub trait Keyed {
     fn key(&self) -> Option<&str>;
 }
 
-/// Where the keys are.
+/// The index of keys.
 #[derive(Debug)]
 pub(super) struct KeyIndex<T> {
     places: Places,
@@ -43,7 +43,7 @@ pub(super) struct KeyIndex<T> {
     key: fn(&T) -> Option<&str>,
 }
 
-/// Hashes of keys, with slots. What is short lies close together: of a long list more stays in the caches of the CPU.
+/// Hashes of keys, with slots. Short entries lie close together: of a long list more stays in the caches of the CPU.
 #[derive(Clone, Debug, Default)]
 struct Places {
     near: Tree<(u32, u32), ()>,
@@ -91,7 +91,7 @@ impl<T> KeyIndex<T> {
         slot < self.end
     }
 
-    /// Enters that the item in a slot is no longer `old`, but `new`.
+    /// Enters `new` in place of `old` as the item of a slot.
     pub(super) fn change(&mut self, slot: u64, old: Option<&T>, new: Option<&T>) {
         let (old, new) = (old.and_then(self.key), new.and_then(self.key));
         if old == new {

@@ -18,7 +18,7 @@ pub struct Slots<'a, T> {
     /// The places that are left.
     front: usize,
     back: usize,
-    /// What is left of the leaf at either end; both may be the same leaf, the places decide.
+    /// The rest of the leaf at either end; both may be the same leaf, the places decide.
     head: &'a [(u64, Arc<T>)],
     tail: &'a [(u64, Arc<T>)],
 }

@@ -33,7 +33,7 @@ pub(super) struct Child<K, V> {
     pub(super) node: Arc<Node<K, V>>,
 }
 
-/// A key of a tree. Where it lies is guessed and then looked for around the guess, which reads a line of memory or two;
+/// A key of a tree. Its place is guessed and then searched around the guess, which reads a line of memory or two;
 /// halving reads one at each step, and knows only then which is the next.
 pub(super) trait Key: Ord + Copy {
     /// Returns where `len` keys end of which this is the first.
@@ -65,7 +65,7 @@ impl<S: Ord + Copy + From<u32>> Key for (u32, S) {
     }
 }
 
-/// The keys that are expected below a node: from `low` on, before `high`. A guess depends on them, what is found does not.
+/// The keys that are expected below a node: from `low` on, before `high`. A guess depends on them, the result does not.
 #[derive(Clone, Copy)]
 struct Span<K> {
     low: K,
@@ -86,7 +86,7 @@ impl<K: Key> Span<K> {
     /// Returns how many of `len` keys in order are not greater than `key`.
     fn search(self, len: usize, key: &K, nth: impl Fn(usize) -> K) -> usize {
         let guess = key.above(&self.low) * len as f64 / self.high.above(&self.low);
-        // What is no number becomes 0.
+        // NaN becomes 0.
         let mut at = (guess as usize).min(len);
         while at < len {
             match nth(at).cmp(key) {
@@ -252,7 +252,7 @@ fn floor<'a, K: Key, V>(node: &'a Node<K, V>, key: &K, span: Span<K>) -> Option<
         Node::Leaf(entries) => entries[..span.search(entries.len(), key, |at| entries[at].0)].last(),
         Node::Branch(children) => {
             let (at, below) = span.child(children, key);
-            // What is smaller may have been removed from a child: then the one before it has it.
+            // Smaller keys may have been removed from a child: then the child before it has one.
             let before =
                 || children[..at].iter().rev().find_map(|child| floor(&child.node, key, Span::of(&child.node)?));
             floor(&children[at].node, key, below).or_else(before)
@@ -304,7 +304,7 @@ fn insert<K: Ord + Copy, V: Clone>(node: &mut Node<K, V>, key: K, value: V) -> (
     }
 }
 
-/// Inserts into a node; one that is full is split, and its right part returned. What comes last goes alone into the
+/// Inserts into a node; one that is full is split, and its right part returned. A last entry goes alone into the
 /// right part, so that a list which only grows consists of full nodes.
 fn insert_entry<T>(entries: &mut Vec<T>, at: usize, entry: T) -> Option<Vec<T>> {
     if entries.len() < NODE_MAX {

@@ -56,7 +56,7 @@ impl ExportOptions {
     }
 }
 
-/// What came of an export.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportReport {
     /// Messages read.
@@ -72,8 +72,8 @@ pub struct ExportReport {
 }
 
 impl Snapshot {
-    /// Writes the messages of a channel, oldest first. The list is not held: what is read is one message at a time, and
-    /// what is written is buffered.
+    /// Writes the messages of a channel, oldest first. The list is not held in memory: messages are read one at a
+    /// time, and the output is buffered.
     ///
     /// Nothing is dropped silently: the report counts the messages that the form cannot say, and the fields it has no
     /// place for. LangChain's form has a place for everything. Numbers that are not finite are written as Python writes them (`NaN`),
@@ -128,7 +128,7 @@ impl Snapshot {
             let read = self.store().backend().items(self.point(), channel, ItemRange::All, &mut |row| {
                 let items = export.items_of(row.payload)?;
                 written = items.into_iter().try_for_each(|item| export.write(&item));
-                // Ends the visit; what the writer said is told below.
+                // Ends the visit; the writer's error is returned below.
                 let ended = || StoreError::Read { reason: "the export ended".into(), source: None };
                 if written.is_ok() { Ok(()) } else { Err(ended()) }
             });
@@ -158,7 +158,7 @@ impl Export<'_> {
         self.out.write_all(if self.options.framing == Framing::List { b"[" } else { b"" })
     }
 
-    /// Returns what is to be written for a stored item.
+    /// Returns the items to write for a stored item.
     fn items_of(&mut self, stored: PayloadRef<'_>) -> Result<Vec<Value>, StoreError> {
         let position = self.report.messages;
         self.report.messages += 1;
@@ -171,7 +171,7 @@ impl Export<'_> {
         Ok(self.noted(written))
     }
 
-    /// Counts what was left out, and returns the items.
+    /// Counts the fields that were left out, and returns the items.
     fn noted(&mut self, written: Written) -> Vec<Value> {
         for field in written.left_out {
             *self.report.left_out.entry(field).or_default() += 1;

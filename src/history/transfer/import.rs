@@ -1,6 +1,6 @@
 //! Reading a text of messages into a new thread.
 //!
-//! *Absent:* merging: what is read stands in the list as it comes, messages with one id beside each other included.
+//! *Absent:* merging: items stand in the list in the order of the text, messages with one id beside each other included.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -96,7 +96,7 @@ impl Default for ImportOptions {
     }
 }
 
-/// What came of an import.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportReport {
     /// Items read.
@@ -132,7 +132,7 @@ impl Thread {
     ///   They say how many messages the thread has now: all that stood before. If that is none, the thread was not made; a
     ///   thread that was made has to be deleted before it is imported again
     ///   ([`Store::delete_thread`](crate::store::Store::delete_thread)).
-    /// - [`TransferError::Store`]: a commit was refused, and the thread has what was committed before.
+    /// - [`TransferError::Store`]: a commit was refused, and the thread has the commits before it.
     ///
     /// # Example
     /// ```
@@ -190,7 +190,7 @@ struct Import<'a> {
     report: ImportReport,
     began: Timestamp,
     ids: IdSource,
-    /// What the next checkpoint brings.
+    /// The changes of the next checkpoint.
     pending: Vec<Payload>,
     pending_bytes: usize,
     /// The slot of the next message: how many are stored.
@@ -234,7 +234,7 @@ impl Import<'_> {
         }
     }
 
-    /// Returns whether an item has the list `messages` and is no message.
+    /// Returns whether an item has the list `messages` and is not a message.
     fn is_wrapper(&mut self, item: &Value) -> bool {
         matches!(item.get("messages"), Some(Value::List(_))) && self.read(item.clone()).is_err()
     }
@@ -290,7 +290,7 @@ impl Import<'_> {
         Ok((payloads, given))
     }
 
-    /// Commits what is pending; if there is nothing, only when it is the end and no checkpoint was made.
+    /// Commits the pending messages; an empty commit is made only at the end of a text without messages.
     fn commit(&mut self, end: bool) -> Result<(), TransferError> {
         if self.pending.is_empty() && !(end && self.head.is_none()) {
             return Ok(());
@@ -319,7 +319,7 @@ impl Import<'_> {
     }
 }
 
-/// Why an import ended. How many messages are stored is not known yet.
+/// The reason for which an import ended. The number of stored messages is not known yet.
 struct Ended(TransferError);
 
 impl Ended {

@@ -18,14 +18,14 @@ pub use import::{ImportOptions, ImportReport};
 pub struct Problem {
     /// Its place in the list, from 0.
     pub position: u64,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
-/// Counts what was not understood, and remembers the first of it.
+/// The number of problems, and the first of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems {
-    /// How many there were.
+    /// The number of them.
     pub count: u64,
     /// The first [`PROBLEMS_MAX`] of them.
     pub first: Vec<Problem>,
@@ -52,7 +52,7 @@ pub struct BrokenLine {
 /// Counts the lines that were left out, and remembers the first of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BrokenLines {
-    /// How many there were.
+    /// The number of them.
     pub count: u64,
     /// The first [`PROBLEMS_MAX`] of them.
     pub first: Vec<BrokenLine>,
@@ -74,14 +74,14 @@ pub enum TransferError {
     /// The store refused, or could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What is read or written outside the store failed.
+    /// The reader or the writer outside the store failed.
     #[error("the {what} failed after {messages} messages: {source}")]
     Io {
         /// `export` or `import`.
         what: &'static str,
-        /// How many messages were done.
+        /// The number of messages transferred.
         messages: u64,
-        /// What the reader or the writer said.
+        /// The error of the reader or the writer.
         source: std::io::Error,
     },
     /// A message cannot be stored.
@@ -91,7 +91,7 @@ pub enum TransferError {
         position: u64,
         /// Why not.
         source: MessageError,
-        /// How many messages are in the thread now.
+        /// The number of messages in the thread now.
         messages: u64,
     },
     /// The text to import is not JSON, or neither a list nor lines of objects.
@@ -101,9 +101,9 @@ pub enum TransferError {
         line: usize,
         /// The column, from 1.
         column: usize,
-        /// What is wrong there.
+        /// The reason.
         reason: String,
-        /// How many messages are in the thread now.
+        /// The number of messages in the thread now.
         messages: u64,
     },
     /// The thread to import into exists already. Nothing was written.
@@ -120,7 +120,7 @@ pub enum TransferError {
     },
 }
 
-/// Says what is in a thread whose import ended.
+/// Names the messages in a thread whose import ended.
 fn stored(messages: u64) -> String {
     match messages {
         0 => "nothing was stored".to_owned(),

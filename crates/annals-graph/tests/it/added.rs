@@ -113,7 +113,7 @@ fn a_dynamic_graph_tells_the_same() {
     let error = done.new_messages("n").unwrap_err();
     assert_eq!(error.to_string(), "channel \"n\" does not hold messages");
     let error = done.new_items::<Message>("forms").unwrap_err();
-    assert!(error.to_string().starts_with("channel \"forms\" is no list of "), "{error}");
+    assert!(error.to_string().starts_with("channel \"forms\" is not a list of "), "{error}");
     let error = done.all_messages("nothing").unwrap_err();
     assert!(error.to_string().contains("no channel \"nothing\""), "{error}");
     let odd = graph.invoke(&thread, DynUpdate::new().set("forms", 5)).unwrap();
