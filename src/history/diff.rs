@@ -10,11 +10,19 @@ use super::snapshot::{Snapshot, holds_state};
 
 /// The difference of two checkpoints, channel by channel.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Diff {
     /// The channels that differ, by name.
     pub channels: Vec<ChannelDiff>,
     /// The number of channels that are equal.
     pub unchanged: usize,
+}
+
+impl Diff {
+    /// Makes a difference of channels that differ, sorted by name, and the number of those that do not.
+    pub fn new(channels: Vec<ChannelDiff>, unchanged: usize) -> Self {
+        Self { channels, unchanged }
+    }
 }
 
 /// How a channel differs.

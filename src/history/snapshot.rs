@@ -27,6 +27,7 @@ pub struct Snapshot {
 
 /// Which step wrote the present value of a channel.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Blame {
     /// The node, if a task wrote it.
     pub node: Option<String>,

@@ -38,9 +38,20 @@ pub use schema::Schema;
 pub use view::{StateView, WritesView};
 pub use writes::{BoxWrite, IntoUpdate, Writes};
 
-/// States behind a pointer and writes by field number: the interface for executors.
+/// The interface for executors: states behind a pointer, and writes by field number.
 ///
-/// An executor compiles nothing per state type: it works on a [`StateRef`] through a [`Layout`].
+/// An executor compiles nothing per state type: it works on a [`StateRef`] through a [`Layout`], which [`Schema`]
+/// implements. One superstep is these calls:
+///
+/// 1. [`resolve`](erased::resolve) gives each write of an [`Output`] the number of its field, and
+///    [`Layout::prepare`] ids to messages without one.
+/// 2. [`Layout::encode_write`] encodes the writes of a task, to be stored until its superstep ends.
+/// 3. [`Layout::update`] applies all writes of the superstep to one field at a time; the
+///    [`Effect`](crate::channel::Effect) names the changed slots of a list. [`Layout::idle`] ends the superstep for the
+///    fields that were not written.
+///
+/// [`StateView`] and [`WritesView`] show states and writes by name; values are made on demand. A list is given to a
+/// subgraph with [`Layout::give`] and comes back with [`Layout::give_back`]; [`Told`](erased::Told) describes it.
 pub mod erased {
     pub use super::dynamic::{Returned, field_of, message_write, resolve, returned_writes, shared_writes};
     pub use super::given::{NOT_STORED, Told};

@@ -50,7 +50,7 @@ pub(crate) fn compare(before: &Snapshot, after: &Snapshot, out: &mut Output) -> 
 /// Returns the difference of a first checkpoint, which has no parent: all its channels are new.
 fn everything(after: &Snapshot) -> Result<Diff, Failure> {
     let added = |(channel, value): (String, Value)| ChannelDiff::Added { channel: channel.into(), value };
-    Ok(Diff { channels: after.values()?.into_iter().map(added).collect(), unchanged: 0 })
+    Ok(Diff::new(after.values()?.into_iter().map(added).collect(), 0))
 }
 
 fn print(

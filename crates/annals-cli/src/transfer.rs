@@ -112,7 +112,7 @@ pub(crate) fn import(args: &args::Import, store: Option<&Path>, out: &mut Output
     let report = thread.import_messages(&options, input)?;
     if out.is_json() {
         let checkpoint = thread.head()?.map(|head| head.id().to_string());
-        let ImportReport { items, messages, ids_given, checkpoints, not_understood, left_out, beside } = &report;
+        let ImportReport { items, messages, ids_given, checkpoints, not_understood, left_out, beside, .. } = &report;
         let lines = left_out.first.iter().map(|line| json!({ "line": line.line, "reason": line.reason }));
         out.json(&json!({
             "schema": 1,

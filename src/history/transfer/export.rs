@@ -58,6 +58,7 @@ impl ExportOptions {
 
 /// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExportReport {
     /// Messages read.
     pub messages: u64,

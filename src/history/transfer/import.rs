@@ -98,6 +98,7 @@ impl Default for ImportOptions {
 
 /// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ImportReport {
     /// Items read.
     pub items: u64,

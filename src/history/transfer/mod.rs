@@ -15,6 +15,7 @@ pub use import::{ImportOptions, ImportReport};
 
 /// One message, or one item, that was not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Problem {
     /// Its place in the list, from 0.
     pub position: u64,
@@ -24,6 +25,7 @@ pub struct Problem {
 
 /// The number of problems, and the first of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Problems {
     /// The number of them.
     pub count: u64,
@@ -42,6 +44,7 @@ impl Problems {
 
 /// One line that was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BrokenLine {
     /// The line, from 1.
     pub line: u64,
@@ -51,6 +54,7 @@ pub struct BrokenLine {
 
 /// Counts the lines that were left out, and remembers the first of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BrokenLines {
     /// The number of them.
     pub count: u64,
@@ -131,6 +135,7 @@ fn stored(messages: u64) -> String {
 
 /// How the items stand in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Framing {
     /// A JSON list.
     #[default]
