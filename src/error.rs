@@ -14,10 +14,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Any error of `annals`. Its message states the situation, its [`kind`](Error::kind) how to react.
 ///
 /// The floor's own error is behind [`std::error::Error::source`] and the `as_*` methods.
-pub struct Error(Box<Repr>);
+pub struct Error(Box<EngineError>);
 
 #[derive(Debug)]
-enum Repr {
+enum EngineError {
     Store(StoreError),
     State(StateError),
 }
@@ -52,8 +52,8 @@ impl Error {
     /// Returns what kind of error it is.
     pub fn kind(&self) -> ErrorKind {
         match &*self.0 {
-            Repr::Store(error) => store_kind(error),
-            Repr::State(error) => {
+            EngineError::Store(error) => store_kind(error),
+            EngineError::State(error) => {
                 if error.is_user() {
                     ErrorKind::User
                 } else {
@@ -67,8 +67,8 @@ impl Error {
     /// [its own](StoreError::code).
     pub fn code(&self) -> Option<&'static str> {
         match &*self.0 {
-            Repr::Store(error) => Some(error.code()),
-            Repr::State(error) => error.code(),
+            EngineError::Store(error) => Some(error.code()),
+            EngineError::State(error) => error.code(),
         }
     }
 
@@ -76,8 +76,8 @@ impl Error {
     /// it has none.
     pub fn class(&self) -> &'static str {
         match &*self.0 {
-            Repr::Store(error) => error.class(),
-            Repr::State(error) => error.class(),
+            EngineError::Store(error) => error.class(),
+            EngineError::State(error) => error.class(),
         }
     }
 
@@ -114,7 +114,7 @@ impl Error {
     /// Returns the error of the store, if it is one.
     pub fn as_store(&self) -> Option<&StoreError> {
         match &*self.0 {
-            Repr::Store(error) => Some(error),
+            EngineError::Store(error) => Some(error),
             _ => None,
         }
     }
@@ -122,7 +122,7 @@ impl Error {
     /// Returns the error of a state or a schema, if it is one.
     pub fn as_state(&self) -> Option<&StateError> {
         match &*self.0 {
-            Repr::State(error) => Some(error),
+            EngineError::State(error) => Some(error),
             _ => None,
         }
     }
@@ -145,8 +145,8 @@ fn store_kind(error: &StoreError) -> ErrorKind {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            Repr::Store(error) => error.fmt(f),
-            Repr::State(error) => error.fmt(f),
+            EngineError::Store(error) => error.fmt(f),
+            EngineError::State(error) => error.fmt(f),
         }
     }
 }
@@ -176,21 +176,21 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.0 {
-            Repr::Store(error) => error.source(),
-            Repr::State(error) => error.source(),
+            EngineError::Store(error) => error.source(),
+            EngineError::State(error) => error.source(),
         }
     }
 }
 
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
-        Self(Box::new(Repr::Store(error)))
+        Self(Box::new(EngineError::Store(error)))
     }
 }
 
 impl From<StateError> for Error {
     fn from(error: StateError) -> Self {
-        Self(Box::new(Repr::State(error)))
+        Self(Box::new(EngineError::State(error)))
     }
 }
 

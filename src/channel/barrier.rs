@@ -73,6 +73,7 @@ impl Barrier {
     /// # Errors
     /// [`ChannelError::NotAwaited`] for a name the barrier does not wait for.
     pub fn update<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) -> Result<Effect, ChannelError> {
+        debug_assert_eq!(self.names.len(), self.seen.len(), "each name has its flag");
         let mut effect = Effect::Unchanged;
         for name in names {
             let Some(at) = self.names.iter().position(|awaited| awaited == name) else {
@@ -91,6 +92,7 @@ impl Barrier {
         if open {
             self.seen.fill(false);
             self.set_finished(false);
+            debug_assert!(!self.is_open() || self.names.is_empty(), "a consumed barrier waits again");
         }
         open
     }

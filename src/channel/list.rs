@@ -130,7 +130,9 @@ impl<T> List<T> {
     /// Adds an item at the end, and returns its slot.
     pub fn push(&mut self, value: T) -> u64 {
         let slot = self.end;
+        debug_assert!(self.items.get(&slot).is_none(), "the end slot is free before a push");
         self.insert_at_slot(slot, value);
+        debug_assert!(self.end > slot, "the end slot is above the new item after a push");
         slot
     }
 
@@ -170,6 +172,7 @@ impl<T> List<T> {
         {
             index.change(slot, Some(&old), None);
         }
+        debug_assert!(self.items.get(&slot).is_none(), "the slot is free after a removal");
         Some(old)
     }
 

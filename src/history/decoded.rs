@@ -136,6 +136,7 @@ impl DecodedHead {
                 changes.push(Change::new(Arc::clone(layout.name(field)), version, value));
             }
         }
+        debug_assert_eq!(self.present.len(), layout.len(), "each field has its flag");
         if !changes.is_empty() {
             self.version_max = version;
         }

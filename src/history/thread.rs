@@ -222,6 +222,10 @@ impl History {
         }
         self.page = self.store.backend().checkpoints(&self.query)?.into_iter();
         let record = self.page.next();
+        debug_assert!(
+            record.as_ref().is_none_or(|record| Some(record.point.checkpoint) < self.query.before),
+            "a page holds checkpoints below the last one of the page before"
+        );
         self.query.before = record.as_ref().map(|record| record.point.checkpoint);
         Ok(record)
     }

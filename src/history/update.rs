@@ -283,6 +283,8 @@ fn commit(
     let changes = head.apply(layout, writes)?;
     let step = head.step.max(-1) + 1;
     let id = store.mint_checkpoint(step, newest.as_ref());
+    debug_assert_eq!(head.checkpoint, newest, "the state is that of the expected head");
+    debug_assert!(newest.is_none_or(|newest| id > newest), "a child has a greater id than its parent");
     let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), newest);
     let mut checkpoint = NewCheckpoint::new(id, newest.map(Parent::Local), step, Source::Update, store.now());
     checkpoint.parents = Arc::clone(&head.parents);

@@ -26,11 +26,11 @@ use super::schema::{Presence, Schema};
 /// ```
 #[derive(Default)]
 pub struct DynSchema {
-    parts: Vec<Part>,
+    parts: Vec<DynChannel>,
 }
 
 /// A channel before it has its number.
-struct Part {
+struct DynChannel {
     name: Arc<str>,
     cell: DynCell,
     field: Box<dyn FnOnce(usize) -> Field<DynState>>,
@@ -211,7 +211,7 @@ impl DynSchema {
     /// assert_eq!(&*twice.conflicts()[0], "log");
     /// ```
     pub fn merge(mut self, other: DynSchema) -> Self {
-        self.parts.extend(other.parts.into_iter().map(|part| Part { merged: true, ..part }));
+        self.parts.extend(other.parts.into_iter().map(|part| DynChannel { merged: true, ..part }));
         self
     }
 
@@ -224,7 +224,7 @@ impl DynSchema {
         let name: Arc<str> = name.into();
         let own = Arc::clone(&name);
         let field = Box::new(move |at| field(own, at));
-        self.parts.push(Part { name, cell, field, private: false, merged: false });
+        self.parts.push(DynChannel { name, cell, field, private: false, merged: false });
         self
     }
 

@@ -347,6 +347,7 @@ pub fn resolve(layout: &dyn Layout, writes: Writes) -> Result<Writes, StateError
             resolved.push_box(field, layout.write_from_value(field, named.value)?);
         }
     }
+    debug_assert!(resolved.fields().all(|field| field < layout.len()), "each write has a field of the layout");
     Ok(resolved)
 }
 

@@ -27,12 +27,12 @@ use super::view::messages_in;
 use super::writes::BoxWrite;
 
 /// The types that a field can hold.
-pub(super) trait Data: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {}
-impl<T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static> Data for T {}
+pub(super) trait FieldValue: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {}
+impl<T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static> FieldValue for T {}
 
 /// The types that can be written to a field.
-pub(super) trait Written: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {}
-impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Written for T {}
+pub(super) trait Writable: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {}
+impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Writable for T {}
 
 /// A field of a state `S`, with its channel.
 pub struct Field<S> {
@@ -141,7 +141,7 @@ pub(super) trait ListOps<S> {
 }
 
 /// The place of a field in its state.
-pub(super) struct Place<G, M> {
+pub(super) struct FieldPlace<G, M> {
     pub(super) get: G,
     pub(super) get_mut: M,
 }
@@ -156,7 +156,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self::value(name, RuleKind::Last, LastValue, Place { get, get_mut })
+        Self::value(name, RuleKind::Last, LastValue, FieldPlace { get, get_mut })
     }
 
     /// Makes a field that is emptied by a superstep which does not write it (`AnyValue`).
@@ -168,7 +168,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self { may_idle: true, ..Self::value(name, RuleKind::Any, AnyValue, Place { get, get_mut }) }
+        Self { may_idle: true, ..Self::value(name, RuleKind::Any, AnyValue, FieldPlace { get, get_mut }) }
     }
 
     /// Makes a field that holds a value for one superstep (`EphemeralValue`). With `guard`, two writes in one superstep
@@ -183,7 +183,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let kind = RuleKind::Ephemeral { guard };
-        Self { may_idle: true, ..Self::value(name, kind, Ephemeral { guard }, Place { get, get_mut }) }
+        Self { may_idle: true, ..Self::value(name, kind, Ephemeral { guard }, FieldPlace { get, get_mut }) }
     }
 
     /// Makes a field that lasts for one run and is never stored (`UntrackedValue`). `guard` as for
@@ -198,7 +198,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let kind = RuleKind::Untracked { guard };
-        Self { kind: FieldKind::Untracked, ..Self::value(name, kind, Untracked { guard }, Place { get, get_mut }) }
+        Self { kind: FieldKind::Untracked, ..Self::value(name, kind, Untracked { guard }, FieldPlace { get, get_mut }) }
     }
 
     /// Makes a field into which each write is folded (`BinaryOperatorAggregate`), starting from the value it has in the
@@ -215,7 +215,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         W: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let rule = Reduce::new(move |old, write| Ok(reducer(old, write)));
-        Self::folded(name, TypeId::of::<F>(), rule, Place { get, get_mut })
+        Self::folded(name, TypeId::of::<F>(), rule, FieldPlace { get, get_mut })
     }
 
     /// Makes a field into which each write is folded by a function that may refuse it, else as [`Field::reduce`].
@@ -230,7 +230,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
         W: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self::folded(name, TypeId::of::<F>(), Reduce::new(reducer), Place { get, get_mut })
+        Self::folded(name, TypeId::of::<F>(), Reduce::new(reducer), FieldPlace { get, get_mut })
     }
 
     /// Makes a field with a reducer that starts empty: the first write becomes its value as it is.
@@ -245,7 +245,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let rule = Reduce::from_first(move |old, write| Ok(reducer(old, write)));
-        Self { starts_present: false, ..Self::folded(name, TypeId::of::<F>(), rule, Place { get, get_mut }) }
+        Self { starts_present: false, ..Self::folded(name, TypeId::of::<F>(), rule, FieldPlace { get, get_mut }) }
     }
 
     /// Makes a field with a reducer that starts empty and may refuse a write, else as [`Field::reduce_first`].
@@ -260,7 +260,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let rule = Reduce::from_first(reducer);
-        Self { starts_present: false, ..Self::folded(name, TypeId::of::<F>(), rule, Place { get, get_mut }) }
+        Self { starts_present: false, ..Self::folded(name, TypeId::of::<F>(), rule, FieldPlace { get, get_mut }) }
     }
 
     /// Makes a field that collects the values written in a superstep, or in all of them (`Topic`).
@@ -273,7 +273,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        let ops = ValueField::<Vec<T>, Vec<T>, _, _, _>::new(Topic { accumulate }, Place { get, get_mut });
+        let ops = ValueField::<Vec<T>, Vec<T>, _, _, _>::new(Topic { accumulate }, FieldPlace { get, get_mut });
         Self::topic_of::<T>(name, accumulate, ops)
     }
 
@@ -284,7 +284,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         get: impl Fn(&S) -> &Vec<Value> + Send + Sync + 'static,
         get_mut: impl Fn(&mut S) -> &mut Vec<Value> + Send + Sync + 'static,
     ) -> Self {
-        let ops = ValueField::<Vec<Value>, Value, _, _, _>::new(Topic { accumulate }, Place { get, get_mut });
+        let ops = ValueField::<Vec<Value>, Value, _, _, _>::new(Topic { accumulate }, FieldPlace { get, get_mut });
         Self::topic_of::<Value>(name, accumulate, ops)
     }
 
@@ -302,7 +302,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        let ops = ListField::<_, _, _, PlainItems<T>>::new(Append, Place { get, get_mut });
+        let ops = ListField::<_, _, _, PlainItems<T>>::new(Append, FieldPlace { get, get_mut });
         Self { starts_present: true, ..Self::with(name, FieldKind::List, Rule::new::<T>(RuleKind::Append), ops) }
     }
 
@@ -313,7 +313,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         get: impl Fn(&S) -> &List<Message> + Send + Sync + 'static,
         get_mut: impl Fn(&mut S) -> &mut List<Message> + Send + Sync + 'static,
     ) -> Self {
-        let ops = ListField::<_, _, _, MessageItems<MergeMessages>>::new(MergeMessages, Place { get, get_mut });
+        let ops = ListField::<_, _, _, MessageItems<MergeMessages>>::new(MergeMessages, FieldPlace { get, get_mut });
         Self {
             starts_present: true,
             ..Self::with(name, FieldKind::List, Rule::new::<Message>(RuleKind::Messages), ops)
@@ -328,7 +328,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         get: impl Fn(&S) -> &List<Message> + Send + Sync + 'static,
         get_mut: impl Fn(&mut S) -> &mut List<Message> + Send + Sync + 'static,
     ) -> Self {
-        let ops = ListField::<_, _, _, MessageItems<MergeDelta>>::new(MergeDelta, Place { get, get_mut });
+        let ops = ListField::<_, _, _, MessageItems<MergeDelta>>::new(MergeDelta, FieldPlace { get, get_mut });
         Self {
             starts_present: true,
             ..Self::with(name, FieldKind::List, Rule::new::<Message>(RuleKind::DeltaMessages), ops)
@@ -365,7 +365,12 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         Self { private: true, ..self }
     }
 
-    fn value<T: Data, C, G, M>(name: impl Into<Arc<str>>, kind: RuleKind, channel: C, place: Place<G, M>) -> Self
+    fn value<T: FieldValue, C, G, M>(
+        name: impl Into<Arc<str>>,
+        kind: RuleKind,
+        channel: C,
+        place: FieldPlace<G, M>,
+    ) -> Self
     where
         C: Channel<T, T>,
         G: Fn(&S) -> &T + Send + Sync + 'static,
@@ -374,11 +379,11 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         Self::with(name, FieldKind::Value, Rule::new::<T>(kind), ValueField::<T, T, _, _, _>::new(channel, place))
     }
 
-    fn folded<T: Data, W: Written, G, M>(
+    fn folded<T: FieldValue, W: Writable, G, M>(
         name: impl Into<Arc<str>>,
         reducer: TypeId,
         rule: Reduce<T, W>,
-        place: Place<G, M>,
+        place: FieldPlace<G, M>,
     ) -> Self
     where
         G: Fn(&S) -> &T + Send + Sync + 'static,
@@ -434,17 +439,17 @@ impl<S> fmt::Debug for Field<S> {
 /// A field that is stored as one value.
 struct ValueField<T, W, C, G, M> {
     channel: C,
-    place: Place<G, M>,
+    place: FieldPlace<G, M>,
     types: PhantomData<fn() -> (T, W)>,
 }
 
 impl<T, W, C, G, M> ValueField<T, W, C, G, M> {
-    fn new(channel: C, place: Place<G, M>) -> Self {
+    fn new(channel: C, place: FieldPlace<G, M>) -> Self {
         Self { channel, place, types: PhantomData }
     }
 }
 
-impl<S, T: Data, W: Written, C, G, M> FieldOps<S> for ValueField<T, W, C, G, M>
+impl<S, T: FieldValue, W: Writable, C, G, M> FieldOps<S> for ValueField<T, W, C, G, M>
 where
     C: Channel<T, W>,
     G: Fn(&S) -> &T + Send + Sync,

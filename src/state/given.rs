@@ -12,7 +12,7 @@ use crate::channel::{Cell, Channel, ChannelError, Effect, List, ListChange, List
 
 use super::error::StateError;
 use super::layout::StateRef;
-use super::lists::{Items, take_items};
+use super::lists::{ListItems, take_items};
 use super::writes::BoxWrite;
 
 /// The rule that two list channels must share, so that one can take the list of the other.
@@ -67,7 +67,8 @@ impl<T: Clone + Send + Sync + 'static> Given<T> {
             removed: ranges(&diff.gone),
             slots: diff.puts.iter().map(|(slot, _)| *slot).collect(),
         };
-        let changed = diff.puts.iter().map(|(_, item)| T::clone(item)).collect();
+        let changed: Vec<T> = diff.puts.iter().map(|(_, item)| T::clone(item)).collect();
+        debug_assert_eq!(told.slots.len(), changed.len(), "each slot that differs has its item");
         Some(BoxWrite::told(Self { list: list.clone(), base: base.clone(), changed }, told))
     }
 
@@ -104,7 +105,7 @@ fn ranges(slots: &[u64]) -> Vec<Range<u64>> {
 }
 
 /// Encodes a list that is given: as what differs, if the list that was given is stored.
-pub(super) fn encode<I: Items>(name: &Arc<str>, write: &BoxWrite) -> Option<Result<WriteValue, StateError>> {
+pub(super) fn encode<I: ListItems>(name: &Arc<str>, write: &BoxWrite) -> Option<Result<WriteValue, StateError>> {
     let (given, told) = (write.get::<Given<I::Item>>()?, write.told_of()?);
     let encode = |item: &I::Item| I::encode(name, item);
     Some(match &told.of {
@@ -117,7 +118,7 @@ pub(super) fn encode<I: Items>(name: &Arc<str>, write: &BoxWrite) -> Option<Resu
 }
 
 /// Decodes what [`encode`] told, given the list that it tells of; `None` if that is none of such items.
-pub(super) fn decode<I: Items>(
+pub(super) fn decode<I: ListItems>(
     name: &Arc<str>,
     delta: &ListDelta,
     base: &StateRef,
@@ -129,6 +130,7 @@ pub(super) fn decode<I: Items>(
         Ok(changed) => changed,
         Err(error) => return Some(Err(error)),
     };
+    debug_assert_eq!(delta.positions.len(), changed.len(), "a stored delta has an item for each slot");
     let mut list = base.clone();
     for range in &delta.removed {
         let gone = list.iter_from(range.start).map(|(slot, _)| slot).take_while(|slot| *slot < range.end);
@@ -143,7 +145,7 @@ pub(super) fn decode<I: Items>(
 }
 
 /// Applies writes of which some are lists that are given. An empty list becomes the one that is given to it.
-pub(super) fn update<I: Items, C: Channel<List<I::Item>, Vec<I::Item>>>(
+pub(super) fn update<I: ListItems, C: Channel<List<I::Item>, Vec<I::Item>>>(
     name: &Arc<str>,
     channel: &C,
     cell: Cell<'_, List<I::Item>>,
@@ -193,7 +195,7 @@ fn add(changes: &mut Vec<ListChange>, new: ListChange, first_new: u64) {
             ListOp::Cut { end: before } => old.slot < new.slot || before > end,
             _ => old.slot < new.slot || old.slot >= end,
         });
-        // Items above were never stored.
+        // ListItems above were never stored.
         let end = end.min(first_new);
         if end > new.slot {
             changes.push(ListChange { op: ListOp::Cut { end }, ..new });

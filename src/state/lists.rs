@@ -12,7 +12,7 @@ use crate::base::{Encoded, IdSource, ListDelta, ListRef, Payload, PayloadRef, Va
 use crate::channel::{Cell, Channel, ChannelError, Effect, List, ListChange, ListOp};
 
 use super::error::StateError;
-use super::field::{FieldOps, ListOps, Place, channel_error, codec, misfit, wrong_type};
+use super::field::{FieldOps, FieldPlace, ListOps, channel_error, codec, misfit, wrong_type};
 use super::given::{self, Given, ListRule};
 use super::layout::StateRef;
 use super::overwrite::{self, Overwrite};
@@ -20,7 +20,7 @@ use super::schema::cell;
 use super::writes::BoxWrite;
 
 /// How an item of a list is stored.
-pub(super) trait Items: Send + Sync + 'static {
+pub(super) trait ListItems: Send + Sync + 'static {
     type Item: Clone + Serialize + DeserializeOwned + Send + Sync + 'static;
 
     /// True if null stands for an empty list in a write that replaces the list.
@@ -49,10 +49,10 @@ pub(super) trait Items: Send + Sync + 'static {
     fn decode(name: &Arc<str>, stored: PayloadRef<'_>) -> Result<Self::Item, StateError>;
 }
 
-/// Items of any type.
+/// ListItems of any type.
 pub(super) struct PlainItems<T>(PhantomData<fn() -> T>);
 
-impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Items for PlainItems<T> {
+impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> ListItems for PlainItems<T> {
     type Item = T;
 
     fn encode(name: &Arc<str>, item: &T) -> Result<Payload, StateError> {
@@ -101,12 +101,12 @@ fn is_overwrite<T: 'static>(write: &BoxWrite) -> bool {
 /// A field that is stored item by item.
 pub(super) struct ListField<C, G, M, I> {
     channel: C,
-    place: Place<G, M>,
+    place: FieldPlace<G, M>,
     items: PhantomData<fn() -> I>,
 }
 
 impl<C, G, M, I> ListField<C, G, M, I> {
-    pub(super) fn new(channel: C, place: Place<G, M>) -> Self {
+    pub(super) fn new(channel: C, place: FieldPlace<G, M>) -> Self {
         Self { channel, place, items: PhantomData }
     }
 }
@@ -133,7 +133,7 @@ fn replace<T, C: Channel<List<T>, Vec<T>>>(
     Ok(Effect::Items(changes))
 }
 
-impl<S, C, G, M, I: Items> FieldOps<S> for ListField<C, G, M, I>
+impl<S, C, G, M, I: ListItems> FieldOps<S> for ListField<C, G, M, I>
 where
     C: Channel<List<I::Item>, Vec<I::Item>>,
     G: Fn(&S) -> &List<I::Item> + Send + Sync,
@@ -290,7 +290,7 @@ where
     }
 }
 
-impl<S, C, G, M, I: Items> ListOps<S> for ListField<C, G, M, I>
+impl<S, C, G, M, I: ListItems> ListOps<S> for ListField<C, G, M, I>
 where
     C: Channel<List<I::Item>, Vec<I::Item>>,
     G: Fn(&S) -> &List<I::Item> + Send + Sync,

@@ -13,7 +13,7 @@ use crate::message::{
 };
 
 use super::error::StateError;
-use super::lists::Items;
+use super::lists::ListItems;
 
 /// Messages that are merged by a rule: id, type, name, text and token counts go to the index, the rest to the data.
 pub(super) struct MessageItems<R>(PhantomData<fn() -> R>);
@@ -24,7 +24,7 @@ pub(super) trait MessageRule: 'static {
     const KEEPS_CHUNKS: bool;
 }
 
-impl<R: MessageRule> Items for MessageItems<R> {
+impl<R: MessageRule> ListItems for MessageItems<R> {
     type Item = Message;
 
     const NULL_IS_EMPTY: bool = true;

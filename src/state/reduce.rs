@@ -8,7 +8,7 @@ use crate::base::{Encoded, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{Channel, Effect, Folded, Reduce};
 
 use super::error::StateError;
-use super::field::{Data, FieldOps, Place, Written, channel_error, codec, misfit, wrong_type};
+use super::field::{FieldOps, FieldPlace, FieldValue, Writable, channel_error, codec, misfit, wrong_type};
 use super::overwrite::{self, Overwrite};
 use super::schema::cell;
 use super::writes::BoxWrite;
@@ -16,30 +16,30 @@ use super::writes::BoxWrite;
 /// A field that is stored as one value, into which each write is folded.
 pub(super) struct ReduceField<T, W, G, M> {
     rule: Reduce<T, W>,
-    place: Place<G, M>,
+    place: FieldPlace<G, M>,
 }
 
 impl<T, W, G, M> ReduceField<T, W, G, M> {
-    pub(super) fn new(rule: Reduce<T, W>, place: Place<G, M>) -> Self {
+    pub(super) fn new(rule: Reduce<T, W>, place: FieldPlace<G, M>) -> Self {
         Self { rule, place }
     }
 }
 
 /// A write as the field knows it: one to be folded, or one that replaces the value.
-enum Known<'a, T, W> {
+enum FoldWrite<'a, T, W> {
     Write(&'a W),
     Overwrite(&'a T),
 }
 
-fn known<'a, T: 'static, W: 'static>(name: &Arc<str>, write: &'a BoxWrite) -> Result<Known<'a, T, W>, StateError> {
+fn known<'a, T: 'static, W: 'static>(name: &Arc<str>, write: &'a BoxWrite) -> Result<FoldWrite<'a, T, W>, StateError> {
     match (write.get::<W>(), write.get::<Overwrite<T>>()) {
-        (Some(write), _) => Ok(Known::Write(write)),
-        (None, Some(Overwrite(value))) => Ok(Known::Overwrite(value)),
+        (Some(write), _) => Ok(FoldWrite::Write(write)),
+        (None, Some(Overwrite(value))) => Ok(FoldWrite::Overwrite(value)),
         _ => Err(wrong_type::<W>(name, "a write of another type")),
     }
 }
 
-impl<S, T: Data, W: Written, G, M> FieldOps<S> for ReduceField<T, W, G, M>
+impl<S, T: FieldValue, W: Writable, G, M> FieldOps<S> for ReduceField<T, W, G, M>
 where
     G: Fn(&S) -> &T + Send + Sync,
     M: Fn(&mut S) -> &mut T + Send + Sync,
@@ -50,8 +50,8 @@ where
 
     fn encode_write(&self, name: &Arc<str>, write: &BoxWrite) -> Result<WriteValue, StateError> {
         Ok(WriteValue::One(match known::<T, W>(name, write)? {
-            Known::Write(write) => Encoded::encode(write).map_err(codec::<W>(name))?.into(),
-            Known::Overwrite(value) => overwrite::wrapped(&Encoded::encode(value).map_err(codec::<T>(name))?.bytes),
+            FoldWrite::Write(write) => Encoded::encode(write).map_err(codec::<W>(name))?.into(),
+            FoldWrite::Overwrite(value) => overwrite::wrapped(&Encoded::encode(value).map_err(codec::<T>(name))?.bytes),
         }))
     }
 
@@ -76,8 +76,10 @@ where
 
     fn write_to_value(&self, name: &Arc<str>, write: &BoxWrite) -> Result<Value, StateError> {
         match known::<T, W>(name, write)? {
-            Known::Write(write) => Value::from_serialize(write).map_err(codec::<W>(name)),
-            Known::Overwrite(value) => Value::from_serialize(value).map(overwrite::to_value).map_err(codec::<T>(name)),
+            FoldWrite::Write(write) => Value::from_serialize(write).map_err(codec::<W>(name)),
+            FoldWrite::Overwrite(value) => {
+                Value::from_serialize(value).map(overwrite::to_value).map_err(codec::<T>(name))
+            }
         }
     }
 

@@ -256,6 +256,10 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         let effect = std::panic::catch_unwind(run).unwrap_or_else(|panic| {
             Err(StateError::Panicked { channel: Arc::clone(of.name()), reason: crate::base::panic_text(&*panic) })
         });
+        debug_assert!(
+            *present || !matches!(effect, Ok(Effect::Items(_) | Effect::TookWrite(_) | Effect::Computed)),
+            "a channel that took a write holds something"
+        );
         self.mark(state, field, *present);
         effect
     }

@@ -136,6 +136,11 @@ impl Writes {
         self.list.is_empty()
     }
 
+    /// Returns the number of the field of each write.
+    pub(super) fn fields(&self) -> impl Iterator<Item = usize> {
+        self.list.iter().map(|(field, _)| *field)
+    }
+
     /// Adds all writes of another change.
     pub fn extend(&mut self, other: Writes) {
         let id = |writes: &Writes| writes.owner.map(|owner| (owner.id)());

@@ -3,7 +3,7 @@
 use annals::base::Value;
 use annals::history::StateThread;
 use annals::prelude::*;
-use annals::store::{ItemRange, Source};
+use annals::store::{Batch, ItemRange, NewCheckpoint, Parent, Source};
 
 fn longest(old: String, new: String) -> String {
     if new.len() > old.len() { new } else { old }
@@ -179,5 +179,48 @@ fn a_stored_value_that_does_not_fit_names_its_channel() {
         assert!(chat.thread().update(Other::update().title(1)).is_err());
         let schema = Schema::<Other>::of().migrate("title", |_| Ok(Value::from(5)));
         assert_eq!(chat.thread().with_schema(schema).state().unwrap().title, 5);
+    });
+}
+
+/// Makes the head of a thread a child of `parent`, which leaves the branch of the old head.
+fn branch_off(thread: &Thread, parent: annals::base::CheckpointId) {
+    let (store, head) = (thread.store(), thread.head().unwrap().unwrap());
+    let id = store.mint_checkpoint(head.step(), Some(&head.id()));
+    let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), Some(head.id()));
+    batch.checkpoints.push(NewCheckpoint::new(
+        id,
+        Some(Parent::Local(parent)),
+        head.step(),
+        Source::Update,
+        store.now(),
+    ));
+    store.commit(&batch).unwrap();
+}
+
+#[test]
+fn a_lineage_leads_over_abandoned_branches_and_forks_to_the_first_checkpoint() {
+    on_both(|store| {
+        let thread = store.thread("old").unwrap();
+        thread.update(Chat::update().title("first".to_string()).log(["0".into()])).unwrap();
+        for n in 1..120 {
+            thread.update(Chat::update().log([n.to_string()])).unwrap();
+            if n % 7 == 0 || n > 100 {
+                branch_off(&thread, thread.at(format!("~{}", n % 5 + 1)).unwrap().id());
+            }
+        }
+        let fork = thread.at("~10").unwrap().fork_to("new").unwrap();
+        for n in 0..70 {
+            fork.update(Chat::update().log([n.to_string()])).unwrap();
+        }
+        let mut walked = fork.head().unwrap();
+        let mut back = 0;
+        while let Some(at) = walked {
+            assert_eq!(fork.at(format!("~{back}")).unwrap(), at);
+            (walked, back) = (at.parent().unwrap(), back + 1);
+        }
+        assert!(fork.at(format!("~{back}")).is_err(), "there is nothing before the first checkpoint");
+        let blame = fork.head().unwrap().unwrap().blame().unwrap();
+        let ordinal = |name: &str| blame.iter().find(|(channel, _)| &**channel == name).unwrap().1.ordinal;
+        assert_eq!((ordinal("title"), ordinal("log")), (0, back - 1));
     });
 }

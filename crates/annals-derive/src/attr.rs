@@ -20,12 +20,12 @@ pub(crate) struct Channel<'a> {
     pub(crate) name: String,
     /// The span of the name, for errors.
     pub(crate) name_span: Span,
-    pub(crate) kind: Kind<'a>,
+    pub(crate) kind: ChannelKind<'a>,
     /// True if it is left out of input and output.
     pub(crate) private: bool,
 }
 
-pub(crate) enum Kind<'a> {
+pub(crate) enum ChannelKind<'a> {
     /// A channel that takes a value of the field's type: the word is the name of the function in `annals::state`.
     Value(Ident),
     /// The same, for a channel that may be guarded against two writes.
@@ -51,7 +51,7 @@ pub(crate) enum Kind<'a> {
 }
 
 #[derive(Default)]
-struct Words {
+struct FieldWords {
     kind: Option<Ident>,
     function: Option<Box<ExprPath>>,
     write: Option<Box<Type>>,
@@ -67,7 +67,7 @@ impl<'a> Channel<'a> {
         let Some(ident) = &field.ident else {
             return Err(Error::new(field.span(), "a channel needs a field with a name"));
         };
-        let mut words = Words::default();
+        let mut words = FieldWords::default();
         for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("channel")) {
             attribute.parse_nested_meta(|meta| words.read(&meta))?;
         }
@@ -81,7 +81,7 @@ impl<'a> Channel<'a> {
     }
 }
 
-impl Words {
+impl FieldWords {
     fn read(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
         let unknown = || meta.error(format!("unknown word; a channel knows {KNOWN}"));
         let word = meta.path.get_ident().ok_or_else(unknown)?;
@@ -117,7 +117,7 @@ impl Words {
         }
     }
 
-    fn into_kind(self, ty: &Type) -> Result<Kind<'_>> {
+    fn into_kind(self, ty: &Type) -> Result<ChannelKind<'_>> {
         let word = self.kind.unwrap_or_else(|| Ident::new("last", ty.span()));
         if let (Some(write), None) = (&self.write, &self.function) {
             return Err(Error::new(write.span(), "`write` goes with `reduce = function`"));
@@ -142,13 +142,13 @@ impl Words {
         }
         let (guard, starts_empty) = (self.unguarded.is_none(), self.starts_empty.is_some());
         Ok(match (word.to_string().as_str(), self.function) {
-            (_, Some(function)) => Kind::Reduce { function, write: self.write, starts_empty },
-            ("ephemeral" | "untracked", _) => Kind::Guarded { word, guard },
-            ("remaining_steps" | "is_last_step", _) => Kind::Managed(word),
-            ("messages" | "delta_messages", _) => Kind::Messages(word),
-            ("append", _) => Kind::Append { item: item_of(ty, "List")? },
-            ("topic", _) => Kind::Topic { item: item_of(ty, "Vec")?, accumulate: self.accumulate.is_some() },
-            _ => Kind::Value(word),
+            (_, Some(function)) => ChannelKind::Reduce { function, write: self.write, starts_empty },
+            ("ephemeral" | "untracked", _) => ChannelKind::Guarded { word, guard },
+            ("remaining_steps" | "is_last_step", _) => ChannelKind::Managed(word),
+            ("messages" | "delta_messages", _) => ChannelKind::Messages(word),
+            ("append", _) => ChannelKind::Append { item: item_of(ty, "List")? },
+            ("topic", _) => ChannelKind::Topic { item: item_of(ty, "Vec")?, accumulate: self.accumulate.is_some() },
+            _ => ChannelKind::Value(word),
         })
     }
 }

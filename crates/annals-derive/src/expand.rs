@@ -8,10 +8,10 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, Ident, Result, Type};
 
-use crate::attr::{Channel, Kind};
+use crate::attr::{Channel, ChannelKind};
 use crate::engine;
 use crate::part;
-use crate::words::{self, Words};
+use crate::words::{self, StateWords};
 
 /// Returns the code of `#[derive(State)]`, or all errors at once.
 pub(crate) fn state(input: &DeriveInput) -> Result<TokenStream> {
@@ -44,7 +44,7 @@ pub(crate) fn state(input: &DeriveInput) -> Result<TokenStream> {
     }
     let words = words::of(input).unwrap_or_else(|error| {
         add(error);
-        Words::default()
+        StateWords::default()
     });
     if let Some(error) = errors {
         return Err(error);
@@ -53,7 +53,7 @@ pub(crate) fn state(input: &DeriveInput) -> Result<TokenStream> {
         Some(path) => quote!(#path),
         None => engine::path(input.ident.span())?,
     };
-    let names = Names::of(input, engine);
+    let names = StateNames::of(input, engine);
     let mut code = emit(input, &names, &channels);
     code.extend(words.whole.map(|whole| part::emit(&names, &whole, &channels)));
     Ok(code)
@@ -64,7 +64,7 @@ fn refused(input: &DeriveInput, what: &str) -> Error {
 }
 
 /// The path of the engine, and the names of a state and its update with their parameters.
-pub(crate) struct Names {
+pub(crate) struct StateNames {
     /// The path of the crate `annals` in the code that is emitted.
     pub(crate) engine: TokenStream,
     /// The type of the state.
@@ -77,7 +77,7 @@ pub(crate) struct Names {
     pub(crate) bounds: TokenStream,
 }
 
-impl Names {
+impl StateNames {
     fn of(input: &DeriveInput, engine: TokenStream) -> Self {
         let (state, update) = (&input.ident, update_of(input));
         let (params, args, bounds) = input.generics.split_for_impl();
@@ -95,8 +95,8 @@ fn update_of(input: &DeriveInput) -> Ident {
     format_ident!("{}Update", input.ident.unraw(), span = input.ident.span())
 }
 
-fn emit(input: &DeriveInput, names: &Names, channels: &[Channel<'_>]) -> TokenStream {
-    let Names { engine, state, update, params, bounds } = names;
+fn emit(input: &DeriveInput, names: &StateNames, channels: &[Channel<'_>]) -> TokenStream {
+    let StateNames { engine, state, update, params, bounds } = names;
     let fields = channels.iter().map(|channel| field(names, channel));
     let setters = channels.iter().enumerate().map(|(index, channel)| setter(engine, index, channel));
     let made = update_struct(input, names);
@@ -145,9 +145,9 @@ fn emit(input: &DeriveInput, names: &Names, channels: &[Channel<'_>]) -> TokenSt
 }
 
 /// Returns the struct of the update. It has the generic parameters of the state, without requiring anything of them.
-fn update_struct(input: &DeriveInput, names: &Names) -> TokenStream {
+fn update_struct(input: &DeriveInput, names: &StateNames) -> TokenStream {
     let (vis, name) = (&input.vis, update_of(input));
-    let Names { engine, state, update, params, bounds } = names;
+    let StateNames { engine, state, update, params, bounds } = names;
     let docs =
         format!("A change to [`{}`]: what is set here is written, the rest stays as it is.", input.ident.unraw());
     let attributes = quote! {
@@ -189,7 +189,7 @@ fn update_struct(input: &DeriveInput, names: &Names) -> TokenStream {
 
 /// Returns the call that describes a field: the name of its channel, and the access to the field. The compiler blames the
 /// type of the field, or its reducer, for a call that does not type-check.
-fn field(names: &Names, channel: &Channel<'_>) -> TokenStream {
+fn field(names: &StateNames, channel: &Channel<'_>) -> TokenStream {
     let Channel { ident, ty, name, kind, .. } = channel;
     let (state, span) = (&names.state, ty.span());
     let call = |word: &str, span: Span| {
@@ -198,33 +198,33 @@ fn field(names: &Names, channel: &Channel<'_>) -> TokenStream {
     };
     let reach = quote_spanned!(span=> |s: &#state| &s.#ident, |s: &mut #state| &mut s.#ident);
     let field = match kind {
-        Kind::Value(word) | Kind::Messages(word) => {
+        ChannelKind::Value(word) | ChannelKind::Messages(word) => {
             let call = call(&word.to_string(), span);
             quote!(#call(#name, #reach))
         }
-        Kind::Guarded { word, guard } => {
+        ChannelKind::Guarded { word, guard } => {
             let call = call(&word.to_string(), span);
             quote!(#call(#name, #guard, #reach))
         }
-        Kind::Managed(word) => {
+        ChannelKind::Managed(word) => {
             let call = call(&word.to_string(), span);
             let set = quote_spanned!(span=> |s: &mut #state, value: #ty| s.#ident = value);
             let get = quote_spanned!(span=> |s: &#state| s.#ident);
             quote!(#call(#name, #set, #get))
         }
-        Kind::Append { .. } => {
+        ChannelKind::Append { .. } => {
             let call = call("append", span);
             quote!(#call(#name, #reach))
         }
-        Kind::Topic { accumulate, .. } => {
+        ChannelKind::Topic { accumulate, .. } => {
             let call = call("topic", span);
             quote!(#call(#name, #accumulate, #reach))
         }
-        Kind::Reduce { function, starts_empty: true, .. } => {
+        ChannelKind::Reduce { function, starts_empty: true, .. } => {
             let call = call("reduce_first", function.span());
             quote!(#call::<#ty, _>(#name, #function, #reach))
         }
-        Kind::Reduce { function, write, .. } => {
+        ChannelKind::Reduce { function, write, .. } => {
             let (call, write) = (call("reduce", function.span()), write.as_deref().unwrap_or(ty));
             quote!(#call::<#ty, #write, _>(#name, #function, #reach))
         }
@@ -288,10 +288,10 @@ fn setter(engine: &TokenStream, index: usize, channel: &Channel<'_>) -> TokenStr
         }
     };
     match kind {
-        Kind::Messages(_) => list("Merges messages into", quote!(#engine::message::Message)),
-        Kind::Append { item } => list("Adds items to", quote!(#item)),
-        Kind::Topic { item, .. } => collect("Sends items to", &quote!(#item)),
-        Kind::Reduce { write, .. } => {
+        ChannelKind::Messages(_) => list("Merges messages into", quote!(#engine::message::Message)),
+        ChannelKind::Append { item } => list("Adds items to", quote!(#item)),
+        ChannelKind::Topic { item, .. } => collect("Sends items to", &quote!(#item)),
+        ChannelKind::Reduce { write, .. } => {
             let write = value(write.as_deref().unwrap_or(ty));
             quote! {
                 #write
@@ -303,8 +303,8 @@ fn setter(engine: &TokenStream, index: usize, channel: &Channel<'_>) -> TokenStr
                 }
             }
         }
-        Kind::Value(_) | Kind::Guarded { .. } => value(ty),
-        Kind::Managed(_) => TokenStream::new(),
+        ChannelKind::Value(_) | ChannelKind::Guarded { .. } => value(ty),
+        ChannelKind::Managed(_) => TokenStream::new(),
     }
 }
 

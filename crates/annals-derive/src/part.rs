@@ -4,14 +4,14 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::Path;
 
-use crate::attr::{Channel, Kind};
-use crate::expand::Names;
+use crate::attr::{Channel, ChannelKind};
+use crate::expand::StateNames;
 
 /// Returns the code that ties a part to its whole.
-pub(crate) fn emit(names: &Names, whole: &Path, channels: &[Channel<'_>]) -> TokenStream {
-    let Names { engine, state: part, update, params, bounds } = names;
-    let shared = || channels.iter().filter(|channel| !matches!(channel.kind, Kind::Managed(_)));
-    let managed = channels.iter().filter(|channel| matches!(channel.kind, Kind::Managed(_)));
+pub(crate) fn emit(names: &StateNames, whole: &Path, channels: &[Channel<'_>]) -> TokenStream {
+    let StateNames { engine, state: part, update, params, bounds } = names;
+    let shared = || channels.iter().filter(|channel| !matches!(channel.kind, ChannelKind::Managed(_)));
+    let managed = channels.iter().filter(|channel| matches!(channel.kind, ChannelKind::Managed(_)));
     let idents: Vec<_> = shared().map(|channel| channel.ident).collect();
     let rest = managed.map(|channel| channel.ident);
     let channel_names = channels.iter().map(|channel| &channel.name);
@@ -46,12 +46,12 @@ pub(crate) fn emit(names: &Names, whole: &Path, channels: &[Channel<'_>]) -> Tok
 }
 
 /// Returns the code that makes the struct itself an update. It is empty if a reducer takes another type than it holds.
-fn as_update(names: &Names, whole: &Path, channels: &[Channel<'_>]) -> TokenStream {
-    let Names { engine, state: part, update, params, bounds } = names;
-    if channels.iter().any(|channel| matches!(channel.kind, Kind::Reduce { write: Some(_), .. })) {
+fn as_update(names: &StateNames, whole: &Path, channels: &[Channel<'_>]) -> TokenStream {
+    let StateNames { engine, state: part, update, params, bounds } = names;
+    if channels.iter().any(|channel| matches!(channel.kind, ChannelKind::Reduce { write: Some(_), .. })) {
         return TokenStream::new();
     }
-    let writes = channels.iter().filter(|channel| !matches!(channel.kind, Kind::Managed(_))).map(write);
+    let writes = channels.iter().filter(|channel| !matches!(channel.kind, ChannelKind::Managed(_))).map(write);
     quote! {
         #[automatically_derived]
         impl #params ::std::convert::From<#part> for #update #bounds {
@@ -91,7 +91,9 @@ fn as_update(names: &Names, whole: &Path, channels: &[Channel<'_>]) -> TokenStre
 fn write(channel: &Channel<'_>) -> TokenStream {
     let ident = channel.ident;
     match channel.kind {
-        Kind::Messages(_) | Kind::Append { .. } => quote!(let update = update.#ident(part.#ident.to_vec());),
+        ChannelKind::Messages(_) | ChannelKind::Append { .. } => {
+            quote!(let update = update.#ident(part.#ident.to_vec());)
+        }
         _ => quote!(let update = update.#ident(part.#ident);),
     }
 }

@@ -6,7 +6,7 @@ use syn::{DeriveInput, Path, Result};
 
 /// The words of `#[state(..)]`.
 #[derive(Default)]
-pub(crate) struct Words {
+pub(crate) struct StateWords {
     /// `crate = path`: the path of the crate `annals` in the code that is emitted.
     pub(crate) engine: Option<Path>,
     /// `part_of = type`: the state that this one is part of.
@@ -14,8 +14,8 @@ pub(crate) struct Words {
 }
 
 /// Returns the words of a struct.
-pub(crate) fn of(input: &DeriveInput) -> Result<Words> {
-    let mut words = Words::default();
+pub(crate) fn of(input: &DeriveInput) -> Result<StateWords> {
+    let mut words = StateWords::default();
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("state")) {
         attribute.parse_nested_meta(|meta| {
             let (slot, twice) = if meta.path.is_ident("part_of") {

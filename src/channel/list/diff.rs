@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::List;
-use super::tree::{Key, Node, Tree};
+use super::tree::{Key, Tree, TreeNode};
 
 /// The difference of one list from another, by slot.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ impl<T> List<T> {
             }
         }
         diff.gone.extend(old.map(|(slot, _)| *slot));
+        debug_assert!(diff.puts.is_sorted_by(|a, b| a.0 < b.0), "each slot is put once, in order");
+        debug_assert!(diff.gone.is_sorted_by(|a, b| a < b), "each slot is removed once, in order");
         diff
     }
 }
@@ -57,8 +59,8 @@ fn apart<'a, K: Key, V: Clone>(
 
 /// The same for nodes of one height, in order.
 fn nodes_apart<'a, K: Key, V>(
-    a: &[&'a Arc<Node<K, V>>],
-    b: &[&'a Arc<Node<K, V>>],
+    a: &[&'a Arc<TreeNode<K, V>>],
+    b: &[&'a Arc<TreeNode<K, V>>],
     of_a: &mut Vec<&'a (K, V)>,
     of_b: &mut Vec<&'a (K, V)>,
 ) {
@@ -77,7 +79,7 @@ fn nodes_apart<'a, K: Key, V>(
                 }
                 std::cmp::Ordering::Equal => {
                     match (&***x, &***y) {
-                        (Node::Leaf(x), Node::Leaf(y)) => {
+                        (TreeNode::Leaf(x), TreeNode::Leaf(y)) => {
                             of_a.extend(x);
                             of_b.extend(y);
                         }
@@ -99,19 +101,19 @@ fn nodes_apart<'a, K: Key, V>(
     }
 }
 
-fn height<K, V>(mut node: &Arc<Node<K, V>>) -> usize {
+fn height<K, V>(mut node: &Arc<TreeNode<K, V>>) -> usize {
     let mut height = 0;
-    while let Node::Branch(children) = &**node {
+    while let TreeNode::Branch(children) = &**node {
         let Some(first) = children.first() else { break };
         (node, height) = (&first.node, height + 1);
     }
     height
 }
 
-fn children<'a, K, V>(nodes: &[&'a Arc<Node<K, V>>]) -> Vec<&'a Arc<Node<K, V>>> {
-    let of = |node: &&'a Arc<Node<K, V>>| match &***node {
-        Node::Branch(children) => children.as_slice(),
-        Node::Leaf(_) => &[],
+fn children<'a, K, V>(nodes: &[&'a Arc<TreeNode<K, V>>]) -> Vec<&'a Arc<TreeNode<K, V>>> {
+    let of = |node: &&'a Arc<TreeNode<K, V>>| match &***node {
+        TreeNode::Branch(children) => children.as_slice(),
+        TreeNode::Leaf(_) => &[],
     };
     nodes.iter().flat_map(of).map(|child| &child.node).collect()
 }

@@ -93,6 +93,7 @@ impl<T> KeyIndex<T> {
 
     /// Enters `new` in place of `old` as the item of a slot.
     pub(super) fn change(&mut self, slot: u64, old: Option<&T>, new: Option<&T>) {
+        debug_assert!(self.covers(slot), "the index reads later slots by itself");
         let (old, new) = (old.and_then(self.key), new.and_then(self.key));
         if old == new {
             return;
@@ -107,6 +108,7 @@ impl<T> KeyIndex<T> {
 
     /// Reads the items that came since the last time; `end` is the end slot of the list.
     pub(super) fn catch_up(&mut self, items: &Tree<u64, Arc<T>>, end: u64) {
+        debug_assert!(self.end <= end, "the index covers no slot that the list never had");
         if self.end == end {
             return;
         }
@@ -123,6 +125,7 @@ impl<T> KeyIndex<T> {
         let (hash, mut last) = (hash(key), u64::MAX);
         // Usually one step: more only for another key with the same hash.
         while let Some(slot) = self.places.last(hash, last) {
+            debug_assert!(self.covers(slot), "every indexed slot is covered");
             if items.get(&slot).and_then(|item| (self.key)(item)) == Some(key) {
                 return Some(slot);
             }

@@ -15,12 +15,12 @@ const NODE_MAX: usize = 32;
 /// A persistent ordered map with access by place.
 #[derive(Debug)]
 pub(super) struct Tree<K, V> {
-    root: Arc<Node<K, V>>,
+    root: Arc<TreeNode<K, V>>,
     len: usize,
 }
 
 #[derive(Debug)]
-pub(super) enum Node<K, V> {
+pub(super) enum TreeNode<K, V> {
     Leaf(Vec<(K, V)>),
     Branch(Vec<Child<K, V>>),
 }
@@ -30,7 +30,7 @@ pub(super) struct Child<K, V> {
     /// No key below is smaller.
     first: K,
     len: usize,
-    pub(super) node: Arc<Node<K, V>>,
+    pub(super) node: Arc<TreeNode<K, V>>,
 }
 
 /// A key of a tree. Its place is guessed and then searched around the guess, which reads a line of memory or two;
@@ -67,16 +67,16 @@ impl<S: Ord + Copy + From<u32>> Key for (u32, S) {
 
 /// The keys that are expected below a node: from `low` on, before `high`. A guess depends on them, the result does not.
 #[derive(Clone, Copy)]
-struct Span<K> {
+struct KeyRange<K> {
     low: K,
     high: K,
 }
 
-impl<K: Key> Span<K> {
-    fn of<V>(node: &Node<K, V>) -> Option<Self> {
+impl<K: Key> KeyRange<K> {
+    fn of<V>(node: &TreeNode<K, V>) -> Option<Self> {
         match node {
-            Node::Leaf(entries) => entries.first().map(|(low, _)| Self { low: *low, high: low.end(entries.len()) }),
-            Node::Branch(children) => {
+            TreeNode::Leaf(entries) => entries.first().map(|(low, _)| Self { low: *low, high: low.end(entries.len()) }),
+            TreeNode::Branch(children) => {
                 let (first, last) = (children.first()?, children.last()?);
                 Some(Self { low: first.first, high: last.first.end(last.len) })
             }
@@ -128,26 +128,26 @@ impl<K: Key, V: Clone> Tree<K, V> {
         Arc::ptr_eq(&self.root, &other.root)
     }
 
-    pub(super) fn root(&self) -> &Arc<Node<K, V>> {
+    pub(super) fn root(&self) -> &Arc<TreeNode<K, V>> {
         &self.root
     }
 
     pub(super) fn get(&self, key: &K) -> Option<&V> {
-        let (mut node, mut span) = (&*self.root, Span::of(&self.root)?);
+        let (mut node, mut span) = (&*self.root, KeyRange::of(&self.root)?);
         loop {
             match node {
-                Node::Branch(children) => {
+                TreeNode::Branch(children) => {
                     let (at, below) = span.child(children, key);
                     (node, span) = (&children[at].node, below);
                 }
-                Node::Leaf(entries) => return span.place(entries, key).map(|at| &entries[at].1),
+                TreeNode::Leaf(entries) => return span.place(entries, key).map(|at| &entries[at].1),
             }
         }
     }
 
     /// Returns the last entry whose key is not greater.
     pub(super) fn floor(&self, key: &K) -> Option<&(K, V)> {
-        floor(&self.root, key, Span::of(&self.root)?)
+        floor(&self.root, key, KeyRange::of(&self.root)?)
     }
 
     /// Returns the entries from place `index` to the end of its leaf, and how many of that leaf lie before it.
@@ -155,8 +155,8 @@ impl<K: Key, V: Clone> Tree<K, V> {
         let mut node = &*self.root;
         'down: loop {
             match node {
-                Node::Leaf(entries) => return (entries, index.min(entries.len())),
-                Node::Branch(children) => {
+                TreeNode::Leaf(entries) => return (entries, index.min(entries.len())),
+                TreeNode::Branch(children) => {
                     for child in children {
                         if index < child.len {
                             node = &child.node;
@@ -175,8 +175,8 @@ impl<K: Key, V: Clone> Tree<K, V> {
         let (mut node, mut before) = (&*self.root, 0);
         loop {
             match node {
-                Node::Leaf(entries) => return before + entries.partition_point(|e| e.0 < *key),
-                Node::Branch(children) => {
+                TreeNode::Leaf(entries) => return before + entries.partition_point(|e| e.0 < *key),
+                TreeNode::Branch(children) => {
                     let at = child_of(children, key);
                     before += children[..at].iter().map(|child| child.len).sum::<usize>();
                     node = &children[at].node;
@@ -187,15 +187,15 @@ impl<K: Key, V: Clone> Tree<K, V> {
 
     /// Returns the value of a key, to be changed.
     pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        let mut span = Span::of(&self.root)?;
+        let mut span = KeyRange::of(&self.root)?;
         let mut node = &mut self.root;
         loop {
             match Arc::make_mut(node) {
-                Node::Branch(children) => {
+                TreeNode::Branch(children) => {
                     let (at, below) = span.child(children, key);
                     (node, span) = (&mut children[at].node, below);
                 }
-                Node::Leaf(entries) => return span.place(entries, key).map(|at| &mut entries[at].1),
+                TreeNode::Leaf(entries) => return span.place(entries, key).map(|at| &mut entries[at].1),
             }
         }
     }
@@ -208,8 +208,9 @@ impl<K: Key, V: Clone> Tree<K, V> {
             let left = std::mem::take(&mut self.root);
             let first = left.first().unwrap_or(key);
             let left = Child { first, len: self.len - right.len, node: left };
-            self.root = Arc::new(Node::Branch(vec![left, right]));
+            self.root = Arc::new(TreeNode::Branch(vec![left, right]));
         }
+        debug_assert_eq!(self.len, self.root.len(), "the root counts every entry after an insert");
         old
     }
 
@@ -219,23 +220,32 @@ impl<K: Key, V: Clone> Tree<K, V> {
         self.get(key)?;
         let old = remove(Arc::make_mut(&mut self.root), key);
         self.len -= usize::from(old.is_some());
-        while let Node::Branch(children) = &*self.root {
+        while let TreeNode::Branch(children) = &*self.root {
             match &children[..] {
                 [] => self.root = Arc::default(),
                 [only] => self.root = only.node.clone(),
                 _ => break,
             }
         }
+        debug_assert_eq!(self.len, self.root.len(), "the root counts every entry after a removal");
         old
     }
 }
 
-impl<K: Copy, V> Node<K, V> {
+impl<K: Copy, V> TreeNode<K, V> {
     /// Adds all entries, in order.
     pub(super) fn entries<'a>(&'a self, out: &mut Vec<&'a (K, V)>) {
         match self {
             Self::Leaf(entries) => out.extend(entries),
             Self::Branch(children) => children.iter().for_each(|child| child.node.entries(out)),
+        }
+    }
+
+    /// Returns the number of entries below, as the children count them.
+    fn len(&self) -> usize {
+        match self {
+            Self::Leaf(entries) => entries.len(),
+            Self::Branch(children) => children.iter().map(|child| child.len).sum(),
         }
     }
 
@@ -247,14 +257,14 @@ impl<K: Copy, V> Node<K, V> {
     }
 }
 
-fn floor<'a, K: Key, V>(node: &'a Node<K, V>, key: &K, span: Span<K>) -> Option<&'a (K, V)> {
+fn floor<'a, K: Key, V>(node: &'a TreeNode<K, V>, key: &K, span: KeyRange<K>) -> Option<&'a (K, V)> {
     match node {
-        Node::Leaf(entries) => entries[..span.search(entries.len(), key, |at| entries[at].0)].last(),
-        Node::Branch(children) => {
+        TreeNode::Leaf(entries) => entries[..span.search(entries.len(), key, |at| entries[at].0)].last(),
+        TreeNode::Branch(children) => {
             let (at, below) = span.child(children, key);
             // Smaller keys may have been removed from a child: then the child before it has one.
             let before =
-                || children[..at].iter().rev().find_map(|child| floor(&child.node, key, Span::of(&child.node)?));
+                || children[..at].iter().rev().find_map(|child| floor(&child.node, key, KeyRange::of(&child.node)?));
             floor(&children[at].node, key, below).or_else(before)
         }
     }
@@ -265,9 +275,9 @@ fn child_of<K: Ord, V>(children: &[Child<K, V>], key: &K) -> usize {
     children.partition_point(|child| child.first <= *key).saturating_sub(1)
 }
 
-fn insert<K: Ord + Copy, V: Clone>(node: &mut Node<K, V>, key: K, value: V) -> (Option<V>, Split<K, V>) {
+fn insert<K: Ord + Copy, V: Clone>(node: &mut TreeNode<K, V>, key: K, value: V) -> (Option<V>, Split<K, V>) {
     match node {
-        Node::Leaf(entries) => {
+        TreeNode::Leaf(entries) => {
             // Most keys come in ascending order.
             let at = match entries.last() {
                 Some(last) if last.0 < key => Err(entries.len()),
@@ -280,24 +290,29 @@ fn insert<K: Ord + Copy, V: Clone>(node: &mut Node<K, V>, key: K, value: V) -> (
                     let right = split.map(|right| Child {
                         first: right[0].0,
                         len: right.len(),
-                        node: Arc::new(Node::Leaf(right)),
+                        node: Arc::new(TreeNode::Leaf(right)),
                     });
                     (None, right)
                 }
             }
         }
-        Node::Branch(children) => {
+        TreeNode::Branch(children) => {
             let at = child_of(children, &key);
             let child = &mut children[at];
             let (old, split) = insert(Arc::make_mut(&mut child.node), key, value);
             child.first = child.first.min(key);
             child.len += usize::from(old.is_none());
-            let Some(right) = split else { return (old, None) };
+            let Some(right) = split else {
+                debug_assert_eq!(child.len, child.node.len(), "a child counts its entries after an insert");
+                return (old, None);
+            };
             child.len -= right.len;
+            debug_assert_eq!(child.len, child.node.len(), "a child counts its entries after a split");
+            debug_assert!(child.first < right.first, "the right half begins above the left one");
             let right = insert_entry(children, at + 1, right).map(|right| Child {
                 first: right[0].first,
                 len: right.iter().map(|child| child.len).sum(),
-                node: Arc::new(Node::Branch(right)),
+                node: Arc::new(TreeNode::Branch(right)),
             });
             (old, right)
         }
@@ -321,19 +336,21 @@ fn insert_entry<T>(entries: &mut Vec<T>, at: usize, entry: T) -> Option<Vec<T>> 
         Some(at) if at > 0 => right.insert(at, entry),
         _ => entries.insert(at, entry),
     }
+    debug_assert!(entries.len() <= NODE_MAX && right.len() <= NODE_MAX, "both halves of a split fit a node");
     Some(right)
 }
 
-fn remove<K: Ord + Copy, V: Clone>(node: &mut Node<K, V>, key: &K) -> Option<V> {
+fn remove<K: Ord + Copy, V: Clone>(node: &mut TreeNode<K, V>, key: &K) -> Option<V> {
     match node {
-        Node::Leaf(entries) => {
+        TreeNode::Leaf(entries) => {
             let at = entries.binary_search_by(|e| e.0.cmp(key)).ok()?;
             Some(entries.remove(at).1)
         }
-        Node::Branch(children) => {
+        TreeNode::Branch(children) => {
             let at = child_of(children, key);
             let old = remove(Arc::make_mut(&mut children[at].node), key)?;
             children[at].len -= 1;
+            debug_assert_eq!(children[at].len, children[at].node.len(), "a child counts its entries after a removal");
             if children[at].len == 0 {
                 children.remove(at);
             }
@@ -354,14 +371,14 @@ impl<K, V> Default for Tree<K, V> {
     }
 }
 
-impl<K, V> Default for Node<K, V> {
+impl<K, V> Default for TreeNode<K, V> {
     fn default() -> Self {
         Self::Leaf(Vec::new())
     }
 }
 
 /// A copied node is about to change: it gets room for that.
-impl<K: Copy, V: Clone> Clone for Node<K, V> {
+impl<K: Copy, V: Clone> Clone for TreeNode<K, V> {
     fn clone(&self) -> Self {
         match self {
             Self::Leaf(entries) => {

@@ -200,7 +200,7 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    fn items(&mut self, items: &mut JsonItems<impl BufRead>) -> Result<(), Ended> {
+    fn items(&mut self, items: &mut JsonItems<impl BufRead>) -> Result<(), ImportEnd> {
         // The first item, as long as nothing follows it that says that it is one of many.
         let mut whole = None;
         while let Some(item) = items.next() {
@@ -245,7 +245,7 @@ impl Import<'_> {
     }
 
     /// Takes an item that begins in a line.
-    fn item(&mut self, line: usize, item: Value) -> Result<(), Ended> {
+    fn item(&mut self, line: usize, item: Value) -> Result<(), ImportEnd> {
         let position = self.report.items;
         self.report.items += 1;
         let read = self.read(item.clone());
@@ -260,7 +260,7 @@ impl Import<'_> {
                     self.report.left_out.note(line, source);
                     return Ok(());
                 }
-                Err(source) => return Err(Ended(TransferError::Message { position, source, messages: 0 })),
+                Err(source) => return Err(ImportEnd(TransferError::Message { position, source, messages: 0 })),
             },
         };
         self.report.ids_given += given;
@@ -321,9 +321,9 @@ impl Import<'_> {
 }
 
 /// The reason for which an import ended. The number of stored messages is not known yet.
-struct Ended(TransferError);
+struct ImportEnd(TransferError);
 
-impl Ended {
+impl ImportEnd {
     fn told(self, stored: u64) -> TransferError {
         let mut error = self.0;
         if let TransferError::Io { messages, .. }
@@ -336,13 +336,13 @@ impl Ended {
     }
 }
 
-impl From<TransferError> for Ended {
+impl From<TransferError> for ImportEnd {
     fn from(error: TransferError) -> Self {
         Self(error)
     }
 }
 
-impl From<JsonItemsError> for Ended {
+impl From<JsonItemsError> for ImportEnd {
     fn from(error: JsonItemsError) -> Self {
         match error {
             JsonItemsError::Io(error) => error.into(),
@@ -356,7 +356,7 @@ impl From<JsonItemsError> for Ended {
     }
 }
 
-impl From<io::Error> for Ended {
+impl From<io::Error> for ImportEnd {
     fn from(error: io::Error) -> Self {
         Self(TransferError::Io { what: "import", messages: 0, source: error })
     }
