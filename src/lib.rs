@@ -371,12 +371,12 @@
 //!
 //! ## Tables of the program beside it
 //!
-//! The program's own tables belong into a file of their own, on the same SQLite: ids of checkpoints are texts, by which a
-//! row names the state it was made from.
+//! The program's own tables belong into a file of their own; [`rusqlite`] is re-exported, so both share one SQLite. An id of
+//! a checkpoint is a text, by which a row names the state it was made from.
 //!
 //! ```
 //! use annals::prelude::*;
-//! use rusqlite::Connection;
+//! use annals::rusqlite::Connection;
 //! # #[derive(State, Clone, Default)]
 //! # struct Plan { city: String }
 //!
@@ -399,6 +399,8 @@
 //!
 //! | feature | default | adds | costs |
 //! | --- | --- | --- | --- |
+//! | `bundled` | yes | the SQLite of `rusqlite`, compiled in | a C compiler, and its time |
+//! | `system-sqlite` | no | the SQLite of the system in its place, with `default-features = false` | SQLite 3.51.3 or later at run time |
 //! | `derive` | yes | `#[derive(State)]` | a proc macro, with `syn` and `proc-macro-crate`, in the build |
 //! | `tracing` | no | spans of [`tracing`](https://docs.rs/tracing): ids, counts, bytes and durations, never values | `tracing` without its macros |
 //! | `conformance` | no | [`store::conformance`](store), the suite that every backend must pass | some thousand lines |
