@@ -249,7 +249,8 @@ fn head(
         Some(head) => Ok(*head),
         None => {
             let point = thread.point(checkpoint);
-            let unknown = || StoreError::CheckpointNotFound { thread: point.thread.clone(), id: checkpoint.to_string() };
+            let unknown =
+                || StoreError::CheckpointNotFound { thread: point.thread.clone(), id: checkpoint.to_string() };
             let record = thread.store().backend().checkpoint(&point)?.ok_or_else(unknown)?;
             DecodedHead::read(layout, thread.store(), &record)
         }

@@ -22,7 +22,8 @@ macro_rules! by_view {
 pub(crate) use by_view;
 
 use super::{
-    Ai, Chunk, Content, InvalidToolCall, Message, MessageClass, MessageParts, Role, Tool, ToolCall, ToolCallChunk, ToolStatus, Usage,
+    Ai, Chunk, Content, InvalidToolCall, Message, MessageClass, MessageParts, Role, Tool, ToolCall, ToolCallChunk,
+    ToolStatus, Usage,
 };
 
 by_view!(
@@ -32,6 +33,7 @@ by_view!(
     InvalidToolCall,
     Message,
     MessageClass,
+    MessageParts,
     Role,
     Tool,
     ToolCall,

@@ -1,5 +1,6 @@
 //! Updates without a graph and runs of a graph go on from each other.
 
+use annals_graph::UpdateAs;
 use annals_graph::prelude::*;
 
 #[derive(State, Clone, Default)]
