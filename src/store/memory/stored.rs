@@ -268,7 +268,7 @@ impl Items {
 fn list_after(mut list: Items, items: &[ChangedItem], ordinal: u64, seq: u64) -> Result<Items, StoreError> {
     for item in items {
         match &item.op {
-            ChangedOp::DeleteRange(end) => _ = list.positions.range(&item.position, end),
+            ChangedOp::DeleteRange(end) => _ = list.positions.delete_range(&item.position, end),
             ChangedOp::Reference(of, found) => {
                 // Everything it holds was put before this checkpoint.
                 let depth = found.reference.as_ref().map_or(0, |reference| reference.depth) + 1;
@@ -283,7 +283,7 @@ fn list_after(mut list: Items, items: &[ChangedItem], ordinal: u64, seq: u64) ->
             ChangedOp::Put(payload) => {
                 list.positions.put(item.position, Item { seq, ordinal, task: item.task, payload: Arc::clone(payload) });
             }
-            ChangedOp::Delete if list.positions.range(&item.position, &(item.position + 1)) == 0 => {
+            ChangedOp::Delete if list.positions.delete_range(&item.position, &(item.position + 1)) == 0 => {
                 return invalid("item.remove", format!("position {} holds nothing", item.position));
             }
             ChangedOp::Delete | ChangedOp::DeleteRange(_) | ChangedOp::Reference(..) => {}

@@ -57,8 +57,8 @@ impl<K: Ord + Hash + Clone, V: Clone> Tree<K, V> {
         self.0 = Some(put(&self.0, key, value, priority));
     }
 
-    /// Removes the keys from `from` up to, but not with, `end`, and returns how many there were.
-    pub(super) fn range(&mut self, from: &K, end: &K) -> usize {
+    /// Deletes the keys from `from` up to, but not with, `end`, and returns how many there were.
+    pub(super) fn delete_range(&mut self, from: &K, end: &K) -> usize {
         let (below, rest) = split(&self.0, from);
         let (gone, above) = split(&rest, end);
         // Nothing found keeps the very same nodes.
@@ -247,7 +247,7 @@ mod tests {
                 let end = key + 1 + random.random() % 40;
                 let before = map.len();
                 map.retain(|k: &u64, _| !(key..end).contains(k));
-                assert_eq!(tree.range(&key, &end), before - map.len());
+                assert_eq!(tree.delete_range(&key, &end), before - map.len());
             } else {
                 tree.put(key, step);
                 map.insert(key, step);
@@ -272,7 +272,7 @@ mod tests {
         (0..500u64).for_each(|key| up.put(key, ()));
         (0..600u64).rev().for_each(|key| down.put(key, ()));
         assert!(up != down);
-        assert_eq!(down.range(&500, &600), 100);
+        assert_eq!(down.delete_range(&500, &600), 100);
         assert!(up == down);
     }
 }

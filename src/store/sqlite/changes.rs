@@ -229,7 +229,7 @@ impl<'a> Tx<'a> {
         task: Option<u32>,
         value: &dyn ToSql,
     ) -> Res<()> {
-        debug_assert_eq!(position < 0, matches!(op, DELETE_RANGE | REFERENCE), "items have no negative position");
+        debug_assert!(position >= 0 || matches!(op, DELETE_RANGE | REFERENCE), "an item has a position of 0 or more");
         let row = params![branch, list, position, ordinal, op, task, value];
         self.conn.prepare_cached(sql::ITEM_INSERT)?.execute(row)?;
         Ok(())

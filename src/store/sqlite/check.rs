@@ -4,9 +4,11 @@ use super::changes::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, range_pos
 use super::checksums::{ChangeChecksum, CheckpointChecksum, ItemChecksum, WriteChecksum, payload_hash};
 use super::fault::{Fault, Res, corrupt, damage};
 use super::items::item_place;
-use super::lineage::{self, ANCHOR, EMPTY, INTERVAL, LIST, SEEN, VALUE, version_place};
+use super::lineage::{self, EMPTY, INDEX_SNAPSHOT, INTERVAL, LIST, SEEN, VALUE, version_place};
 use super::names::Kind;
-use super::pack::{Stored, pack_anchor, pack_ranges, unpack_parents, unpack_ranges, unpack_reference, unpack_seen};
+use super::pack::{
+    Stored, pack_index_snapshot, pack_ranges, unpack_parents, unpack_ranges, unpack_reference, unpack_seen,
+};
 use super::read::{View, source_of, unpack_task_records};
 use super::rows::{Room, decode, inline_value};
 use super::sql;
@@ -224,7 +226,7 @@ impl Checker<'_> {
         {
             return Err(corrupt(place(), "a list references one of another thread, or of a later checkpoint"));
         }
-        self.anchor(parent.as_ref(), at, content.anchor.as_deref())?;
+        self.snapshot(parent.as_ref(), at, content.snapshot.as_deref())?;
         source_of(row.get(8)?).ok_or_else(|| corrupt(place(), "source does not match the format"))?;
         let tasks = unpack_task_records(self.view.conn, self.view.names, row.get_ref(12)?, &place)?;
         let consumed = match (&parent, parent_seq) {
@@ -268,21 +270,21 @@ impl Checker<'_> {
     }
 
     /// Compares an index snapshot with the rows it is derived from.
-    fn anchor(&self, parent: Option<&Parent>, at: (i64, i64), stored: Option<&[u8]>) -> Res<()> {
+    fn snapshot(&self, parent: Option<&Parent>, at: (i64, i64), stored: Option<&[u8]>) -> Res<()> {
         let (branch, ordinal) = at;
         let due = parent.filter(|_| ordinal % INTERVAL == 0);
         let expected = match due {
             Some(parent) => {
                 let newest = lineage::newest(self.view.conn, parent.branch, parent.ordinal)?;
                 let places: Vec<_> = newest.values().map(|row| (row.key, row.branch, row.ordinal)).collect();
-                Some(pack_anchor(branch, ordinal, &places))
+                Some(pack_index_snapshot(branch, ordinal, &places))
             }
             None => None,
         };
         if expected.as_deref() == stored {
             return Ok(());
         }
-        Err(corrupt(version_place(branch, ordinal, 0), "the anchor is not what its lineage says"))
+        Err(corrupt(version_place(branch, ordinal, 0), "the index snapshot differs from the rows of its lineage"))
     }
 
     fn consumed(&mut self, of: i64, parent: &Parent, child: i64) -> Res<Vec<WriteChecksum>> {
@@ -344,7 +346,7 @@ impl Checker<'_> {
 struct Content {
     changes: Vec<ChangeChecksum>,
     seen: Vec<Seen>,
-    anchor: Option<Vec<u8>>,
+    snapshot: Option<Vec<u8>>,
     /// The checkpoints whose lists its lists begin as, and their threads.
     reference: Vec<(ThreadId, i64)>,
     /// The first damage; the rows after it are read over.
@@ -377,7 +379,9 @@ impl Content {
         let wrong = || corrupt(place(), "kind and value do not match the format");
         let View { conn, names } = checker.view;
         match kind {
-            ANCHOR if key == 0 => self.anchor = Some(row.get_ref(6)?.as_blob().map_err(|_| wrong())?.to_vec()),
+            INDEX_SNAPSHOT if key == 0 => {
+                self.snapshot = Some(row.get_ref(6)?.as_blob().map_err(|_| wrong())?.to_vec())
+            }
             SEEN => {
                 let mut versions = Vec::new();
                 let pairs = row.get_ref(6)?.as_blob().ok().and_then(unpack_seen).ok_or_else(wrong)?;

@@ -1,7 +1,7 @@
 //! The lineage of a checkpoint: its branch, the branch it was forked from, and so on; and the newest row of each key.
 
 use super::fault::{Res, corrupt};
-use super::pack::{Place, Stored, unpack_anchor};
+use super::pack::{Place, Stored, unpack_index_snapshot};
 use super::sql;
 use crate::base::limits::INDEX_SNAPSHOT_INTERVAL;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -72,7 +72,7 @@ pub(super) const EMPTY: i64 = 0;
 pub(super) const VALUE: i64 = 1;
 pub(super) const LIST: i64 = 2;
 pub(super) const SEEN: i64 = 3;
-pub(super) const ANCHOR: i64 = 4;
+pub(super) const INDEX_SNAPSHOT: i64 = 4;
 
 impl VersionRow {
     fn read(branch: i64, row: &Row<'_>) -> Res<Self> {
@@ -80,7 +80,7 @@ impl VersionRow {
         let column = row.get_ref(5)?;
         let value = match kind {
             EMPTY | VALUE | LIST => Stored::from_column(column).map(Value::Channel),
-            SEEN | ANCHOR => column.as_blob().ok().map(|bytes| Value::Packed(bytes.to_vec())),
+            SEEN | INDEX_SNAPSHOT => column.as_blob().ok().map(|bytes| Value::Packed(bytes.to_vec())),
             _ => None,
         };
         let value = value
@@ -99,16 +99,16 @@ pub(super) fn version_place(branch: i64, ordinal: i64, key: i64) -> String {
 pub(super) fn newest(conn: &Connection, branch: i64, ordinal: i64) -> Res<BTreeMap<i64, VersionRow>> {
     let base = ordinal - ordinal.rem_euclid(INTERVAL);
     let mut newest = BTreeMap::new();
-    let mut anchor: Option<Vec<Place>> = None;
+    let mut snapshot: Option<Vec<Place>> = None;
     for span in spans(conn, branch, ordinal, base)? {
         let mut scan = conn.prepare_cached(sql::VERSIONS_OF_SPAN)?;
         let mut rows = scan.query(params![span.branch, span.first.max(base), span.last])?;
         while let Some(row) = rows.next()? {
             let row = VersionRow::read(span.branch, row)?;
             match &row.value {
-                Value::Packed(bytes) if row.kind == ANCHOR => {
+                Value::Packed(bytes) if row.kind == INDEX_SNAPSHOT => {
                     if row.ordinal == base {
-                        anchor = unpack_anchor(span.branch, base, bytes);
+                        snapshot = unpack_index_snapshot(span.branch, base, bytes);
                     }
                 }
                 _ => _ = newest.entry(row.key).or_insert(row),
@@ -116,7 +116,7 @@ pub(super) fn newest(conn: &Connection, branch: i64, ordinal: i64) -> Res<BTreeM
         }
     }
     if base > 0 {
-        let places = anchor.ok_or_else(|| {
+        let places = snapshot.ok_or_else(|| {
             corrupt(version_place(branch, base, 0), "the index snapshot of its lineage is missing or cannot be decoded")
         })?;
         let mut at = conn.prepare_cached(sql::VERSION_AT)?;

@@ -174,7 +174,7 @@ pub(super) const ITEMS_BACKWARDS: &str = "SELECT slot, ordinal, op, task, value 
      AND channel = ?2 AND slot >= 0 AND ordinal <= ?3 ORDER BY slot DESC, ordinal LIMIT ?4";
 pub(super) const DELETED_RANGES: &str =
     "SELECT ordinal, op, task, value FROM item WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4";
-/// Which checkpoint a list that is shared is of.
+/// The checkpoint of a referenced list.
 pub(super) const LIST_OF: &str = "SELECT t.public_id, n.path, c.id FROM checkpoint c JOIN namespace n ON n.id = c.namespace \
      JOIN thread t ON t.id = n.thread WHERE c.seq = ?1";
 

@@ -3,7 +3,7 @@
 use super::changes::Ready;
 use super::checksums::{CheckpointChecksum, WriteChecksum};
 use super::fault::{Fault, Res, corrupt, invalid};
-use super::lineage::{self, ANCHOR, INTERVAL, SEEN};
+use super::lineage::{self, INDEX_SNAPSHOT, INTERVAL, SEEN};
 use super::names::{Kind, Names};
 use super::pack::{self, PackedKind, PackedTask, Stored};
 use super::read::unpack_task_records;
@@ -400,7 +400,7 @@ impl Tx<'_> {
             && ordinal % INTERVAL == 0
             && let Some(parent) = parent.as_deref()
         {
-            self.put_anchor(parent, branch, ordinal)?;
+            self.put_index_snapshot(parent, branch, ordinal)?;
         }
         self.put_changes(branch, ordinal, &ready)?;
         self.put_seen(branch, ordinal, checkpoint)?;
@@ -464,12 +464,20 @@ impl Tx<'_> {
     }
 
     /// Writes the index snapshot: the place of the newest row of every key before `ordinal`.
-    fn put_anchor(&mut self, parent: &Known, branch: i64, ordinal: i64) -> Res<()> {
+    fn put_index_snapshot(&mut self, parent: &Known, branch: i64, ordinal: i64) -> Res<()> {
         debug_assert_eq!(ordinal % INTERVAL, 0);
         let newest = lineage::newest(self.conn, parent.branch, parent.ordinal)?;
         debug_assert!(newest.values().all(|row| row.ordinal < ordinal));
         let places: Vec<_> = newest.values().map(|row| (row.key, row.branch, row.ordinal)).collect();
-        self.put_version(branch, ordinal, 0, 0, ANCHOR, None, &pack::pack_anchor(branch, ordinal, &places))
+        self.put_version(
+            branch,
+            ordinal,
+            0,
+            0,
+            INDEX_SNAPSHOT,
+            None,
+            &pack::pack_index_snapshot(branch, ordinal, &places),
+        )
     }
 
     /// Inserts a row of `version`.
@@ -483,7 +491,10 @@ impl Tx<'_> {
         task: Option<u32>,
         value: &dyn rusqlite::ToSql,
     ) -> Res<()> {
-        debug_assert!(branch > 0 && ordinal >= 0 && (key > 0 || kind == ANCHOR));
+        debug_assert!(
+            kind != INDEX_SNAPSHOT || (key == 0 && version == 0),
+            "an index snapshot is not a version of a channel"
+        );
         let row = params![branch, ordinal, key, version, kind, task, value];
         self.conn.prepare_cached(sql::VERSION_INSERT)?.execute(row)?;
         Ok(())

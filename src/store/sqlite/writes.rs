@@ -120,6 +120,7 @@ fn accepted(new: &NewWrites, is_taken: impl Fn(i32) -> bool) -> Vec<&NewWrite> {
             _ => kept.push(write),
         }
     }
+    debug_assert!(kept.windows(2).all(|pair| pair[0].index < pair[1].index), "each index is written once");
     kept
 }
 
@@ -136,6 +137,7 @@ fn runs(writes: Vec<&NewWrite>) -> Vec<Vec<&NewWrite>> {
             _ => runs.push(vec![write]),
         }
     }
+    debug_assert!(runs.iter().all(|run| run.len() == 1 || run.iter().all(|write| write.index >= 0)));
     runs
 }
 

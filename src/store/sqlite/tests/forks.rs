@@ -1,4 +1,4 @@
-//! Lineages: forks that never see each other, ranges, anchors, and state at every point.
+//! Lineages: forks that never see each other, ranges, index snapshots, and state at every point.
 
 use super::*;
 use crate::store::record::ChannelValue;
@@ -104,7 +104,7 @@ fn state_at_every_ordinal_equals_a_replay() {
             model.insert(name, (step + 1, payload, step));
         }
         if step == 130 {
-            // A fork in the middle of an interval: the lineage reads its anchors from the branch it left.
+            // A fork in the middle of an interval: the lineage reads its index snapshots from the branch it left.
             let side = bench.add(&t, tip, vec![value("c0", 999, plain(&[1]))]);
             assert_ne!(Some(side), tip);
         }
