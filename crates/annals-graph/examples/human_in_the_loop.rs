@@ -1,8 +1,8 @@
-//! A run that waits for a person: it asks, the process ends, and another one brings the answer.
+//! Approval by a person: a run is interrupted, the process ends, and another process resumes the run.
 //!
 //! Run it with `cargo run --example human_in_the_loop`.
 
-#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+#![allow(clippy::print_stdout, reason = "an example prints its results")]
 
 use annals_graph::prelude::*;
 
@@ -20,9 +20,9 @@ fn graph() -> Result<CompiledGraph<Order>> {
     let graph = StateGraph::<Order>::new()
         .node("price", |order: &Order| Ok(Order::update().price(10 * order.item.len() as i64)))
         .node("approve", |order: &Order, context: &Context| {
-            // Without an answer the run ends here; with one, the node runs again and gets it.
-            let answer = context.interrupt(format!("Buy a {} for {}?", order.item, order.price))?;
-            Ok(Order::update().status(if answer.as_bool() == Some(true) { "approved" } else { "refused" }))
+            // Without a resume value the run ends here; with one, the node runs again and the call returns it.
+            let resumed = context.interrupt(format!("Buy a {} for {}?", order.item, order.price))?;
+            Ok(Order::update().status(if resumed.as_bool() == Some(true) { "approved" } else { "refused" }))
         })
         .node("buy", |order: &Order| Ok(Order::update().status(format!("bought for {}", order.price))))
         .edge(START, "price")
@@ -44,7 +44,7 @@ fn main() -> Result<()> {
     }
     drop(store);
 
-    // Later, elsewhere: the question is in the file, and needs no graph to be read.
+    // Later, in another process: the interrupt is in the file, and is read without a graph.
     let store = Store::open(&file)?;
     let (first, second) = (store.thread("order-1")?, store.thread("order-2")?);
     let open = first.head()?.expect("it ran").interrupts()?;
@@ -54,7 +54,7 @@ fn main() -> Result<()> {
     assert_eq!(done.state().status, "bought for 40");
     let done = graph()?.invoke(&second, Command::resume(false))?;
     assert_eq!(done.state().status, "refused");
-    assert!(first.head()?.expect("it ran").interrupts()?.is_empty(), "answered");
+    assert!(first.head()?.expect("it ran").interrupts()?.is_empty(), "resumed");
     println!("order-1: bought for 40\norder-2: refused");
     Ok(())
 }

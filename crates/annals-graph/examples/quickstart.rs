@@ -1,8 +1,8 @@
-//! A conversation that survives the process: open a store, run a graph on a thread, open it again, go on.
+//! A conversation that survives the process: open a store, run a graph on a thread, open it again, continue.
 //!
 //! Run it with `cargo run --example quickstart`.
 
-#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+#![allow(clippy::print_stdout, reason = "an example prints its results")]
 
 use annals_graph::prelude::*;
 
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     assert_eq!(done.state().messages.last().map(|m| m.text().into_owned()).as_deref(), Some("HELLO!"));
     drop(store);
 
-    // Another process, another day: the thread is where it was.
+    // Another process, another day: the thread is unchanged.
     let store = Store::open(&file)?;
     let alice = store.thread("alice")?;
     let done = graph.invoke(&alice, Chat::update().messages([Message::human("again")]))?;
@@ -39,7 +39,7 @@ fn main() -> Result<()> {
         println!("{:>5}: {}", message.kind(), message.text());
     }
 
-    // A graph is not needed to look at the file.
+    // The file is read without a graph.
     let head = alice.head()?.expect("it ran");
     assert_eq!(head.get("turns")?, Some(Value::from(2)));
     assert_eq!(alice.history()?.count(), 6, "each turn: the input, the start, the answer");

@@ -1,8 +1,8 @@
-//! Going back: the state at a past point, a branch with another setting, and what differs between the two ends.
+//! Time travel: the state at a past point, a branch with another setting, and the differences between the two ends.
 //!
 //! Run it with `cargo run --example time_travel`.
 
-#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+#![allow(clippy::print_stdout, reason = "an example prints its results")]
 
 use annals::history::diff;
 use annals_graph::prelude::*;
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     assert_eq!(before.next().collect::<Vec<_>>(), ["book"]);
     assert_eq!(before.get("plan")?, None, "nothing was planned yet");
 
-    // A branch of the same thread: the past is not touched.
+    // A branch of the same thread: stored checkpoints are not changed.
     let edited = graph.update_state(&before, Trip::update().transport("train"), Some("choose"))?;
     assert_eq!(edited.parent()?.as_ref(), Some(&before));
     graph.invoke(&trip, Input::Continue)?;
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
         println!("{}", item.as_str().unwrap_or_default());
     }
 
-    // Or a thread of its own, made in one commit however long the history is.
+    // Or a thread of its own, made in one commit at any length of the history.
     let fork = before.fork_to("trip-by-bike")?;
     graph.update_state(&fork, Trip::update().transport("bike"), Some("choose"))?;
     let done = graph.invoke(&fork, Input::Continue)?;

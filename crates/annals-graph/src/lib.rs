@@ -20,20 +20,20 @@
 //! | [`Outcome`] | the end of a run: done, interrupted, drained or cancelled, with the state |
 //! | [`Stream`], [`AsyncStream`] | a run that is executed as far as its events are read |
 //! | [`Run`] | one run with options: durability, context value, limits, control |
-//! | [`Error`] | any error; its message says what is now true, its [`kind`](Error::kind) what to do |
+//! | [`Error`] | any error; its message states the present facts, its [`kind`](Error::kind) the remedy |
 //!
 //! The engine brings [`Store`](annals::store::Store), [`Thread`](annals::history::Thread),
 //! [`Snapshot`](annals::history::Snapshot), [`State`](trait@annals::state::State) and
 //! [`Message`](annals::message::Message). `use annals_graph::prelude::*` imports both sides; policies, entrypoints and
 //! options of runs are imported by path.
 //!
-//! # What is absent
+//! # Limitations
 //!
-//! - *An async runtime.* Async nodes and tasks are polled by the poller of their run; the others run on threads.
-//! - *Timeouts of blocking nodes*: a thread cannot be stopped from outside. Async nodes have them.
-//! - *A server*, network access, a model client.
-//! - *Exactly-once side effects.* A node whose result was not stored before a crash runs again.
-//! - *Printing*, environment variables, the home folder. Time comes from a [`Clock`](annals::base::Clock) that can be set.
+//! - *No async runtime.* Async nodes and tasks are polled by the poller of their run; the others run on threads.
+//! - *No timeouts of blocking nodes*: a thread cannot be stopped from outside. Async nodes have them.
+//! - *No server*, no network access, no model client.
+//! - *No exactly-once side effects.* A node whose result was not stored before a crash runs again.
+//! - *No printing*, no environment variables, no home folder. Time comes from a [`Clock`](annals::base::Clock) that can be set.
 //!
 //! # Recipes
 //!
@@ -406,7 +406,7 @@
 //! let lines: Vec<String> = done.state().messages.iter().skip(2).map(ToString::to_string).collect();
 //! assert_eq!(lines, ["ai: weather({\"city\": \"Bern\"})", "tool (weather): rain in Bern", "ai: An umbrella."]);
 //!
-//! // What the run added, for a program with PydanticAI: a request, the call, its result, the answer.
+//! // The messages of the run, for a program with PydanticAI: a request, the call, its result, the answer.
 //! assert_eq!(done.new_messages("messages")?.len(), 4);
 //! assert!(done.new_messages_json("messages")?.contains(r#""tool_name":"weather","content":"rain in Bern""#));
 //! # Ok(())
