@@ -824,11 +824,11 @@
 //! | feature | default | adds | costs |
 //! | --- | --- | --- | --- |
 //! | `derive` | yes | `#[derive(State)]` | a proc macro, with `syn`, in your build |
+//! | `bundled` | yes | the SQLite of `rusqlite`, compiled into the program | a C compiler, and its time |
+//! | `system-sqlite` | no | the SQLite of the system in its place, with `default-features = false` | 3.51.3 or later must be installed |
 //! | `tokio` | no | [`TokioTimer`]: timeouts and pauses of asynchronous runs wait by Tokio | `tokio` with its features `time` and `rt` |
 //! | `futures` | no | [`AsyncStream`] is a `Stream` of [`futures-core`](https://docs.rs/futures-core) | that crate, which has no dependencies |
 //! | `tracing` | no | spans of [`tracing`](https://docs.rs/tracing): ids, counts, bytes and durations, never values | `tracing` without its macros |
-//!
-//! The features of the store (`bundled`, `system-sqlite`, `conformance`) are those of [`annals`].
 
 mod drive;
 mod error;
