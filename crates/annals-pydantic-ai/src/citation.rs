@@ -2,8 +2,8 @@
 //!
 //! *Absent:* looking the sources up.
 
-use super::macros::{record, serde_form, variants};
-use super::wire::{Reader, Wire};
+use super::macros::{record, serde_impls, variants};
+use super::wire::{Wire, WireReader};
 use annals_base::{Map, Value};
 
 record! {
@@ -16,6 +16,13 @@ record! {
         /// What it says.
         pub excerpts: Vec<String> = |_| Some(Vec::new()),
     } [kind = "web"]
+}
+
+impl WebSource {
+    /// Returns a page without a title or excerpts.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into(), title: None, excerpts: Vec::new() }
+    }
 }
 
 record! {
@@ -31,7 +38,14 @@ record! {
     after check_document;
 }
 
-fn check_document(source: &mut DocumentSource, _: &mut Map, reader: &mut Reader<'_>) {
+impl DocumentSource {
+    /// Returns the document of an id, without a title or excerpts.
+    pub fn new(document_id: impl Into<String>) -> Self {
+        Self { document_id: Some(document_id.into()), title: None, excerpts: Vec::new() }
+    }
+}
+
+fn check_document(source: &mut DocumentSource, _: &mut Map, reader: &mut WireReader<'_>) {
     let has = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
     if !has(&source.document_id) && !has(&source.title) && source.excerpts.is_empty() {
         reader.fail::<()>("a document with an id, a title or excerpts", &source.write());
@@ -50,6 +64,7 @@ variants! {
 
 /// What of the text rests on the sources, in characters of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Anchor {
     /// The first character.
     pub start: i64,
@@ -59,8 +74,15 @@ pub struct Anchor {
     pub is_marker: bool,
 }
 
+impl Anchor {
+    /// Returns the anchor of the characters `start..end` of the content. `None` unless `0 <= start < end`.
+    pub fn new(start: i64, end: i64) -> Option<Self> {
+        (0 <= start && start < end).then_some(Self { start, end, is_marker: false })
+    }
+}
+
 impl Wire for Anchor {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let is_marker = match value.get("kind").and_then(Value::as_str) {
             Some("content") => false,
             Some("marker") => true,
@@ -94,10 +116,17 @@ record! {
     after check_citation;
 }
 
-fn check_citation(citation: &mut Citation, _: &mut Map, reader: &mut Reader<'_>) {
+impl Citation {
+    /// Returns a citation of the text as a whole. [`load`](crate::load) refuses one without a source.
+    pub fn new(sources: Vec<CitationSource>) -> Self {
+        Self { sources, anchor: None }
+    }
+}
+
+fn check_citation(citation: &mut Citation, _: &mut Map, reader: &mut WireReader<'_>) {
     if citation.sources.is_empty() {
         reader.fail::<()>("a citation with sources", &citation.write());
     }
 }
 
-serde_form!(Anchor);
+serde_impls!(Anchor);

@@ -3,9 +3,9 @@
 //! *Absent:* functions of the user that render structured content.
 
 use super::file::File;
-use super::macros::{record, serde_form, words};
+use super::macros::{record, serde_impls, words};
 use super::value_xml::value_xml;
-use super::wire::{Reader, Wire};
+use super::wire::{Wire, WireReader};
 use annals_base::{Map, Value};
 use annals_messages::text::{JsonStyle, json_write};
 
@@ -25,7 +25,7 @@ impl From<&str> for UserContent {
 }
 
 impl Wire for UserContent {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         match value {
             Value::Str(text) => Some(Self::Text(text)),
             Value::List(_) => reader.one_place(|reader| Vec::read(value, reader)).map(Self::Items),
@@ -67,6 +67,13 @@ record! {
     } [kind = "text-content"]
 }
 
+impl TextContent {
+    /// Returns a text with null as its metadata.
+    pub fn new(content: impl Into<String>) -> Self {
+        Self { content: content.into(), metadata: Value::Null }
+    }
+}
+
 record! {
     /// A value that the model sees as text.
     pub struct StructuredContent {
@@ -83,6 +90,15 @@ record! {
         pub description: Option<String>,
     }
     after render;
+}
+
+impl StructuredContent {
+    /// Returns the value rendered as compact JSON, without a tag or a description.
+    pub fn new(value: Value) -> Self {
+        let mut item = Self { content: String::new(), metadata: Value::Null, value, tag: None, description: None };
+        item.content = tagged_json(&item);
+        item
+    }
 }
 
 words! {
@@ -104,6 +120,13 @@ record! {
     }
 }
 
+impl CachePoint {
+    /// Returns a cache point with this time to live.
+    pub fn new(ttl: CacheTtl) -> Self {
+        Self { ttl }
+    }
+}
+
 /// Tags with which the framework itself frames texts.
 const FRAMING: [&str; 8] = [
     "system",
@@ -118,7 +141,7 @@ const FRAMING: [&str; 8] = [
 
 /// Renders a structured content that has no text: its value in the tag, after the description. The member `format` says
 /// whether as compact JSON that cannot close a tag, or as XML.
-fn render(item: &mut StructuredContent, map: &mut Map, reader: &mut Reader<'_>) {
+fn render(item: &mut StructuredContent, map: &mut Map, reader: &mut WireReader<'_>) {
     let format = map.get("format").unwrap_or(&Value::Null);
     let as_xml = match format.as_str() {
         Some("xml") => true,
@@ -154,7 +177,7 @@ fn tagged_json(item: &StructuredContent) -> String {
 
 /// An object without `kind` is structured content if it has a value, a text if it has a content, and else, as in the
 /// reference, a cache point.
-fn read_unnamed(value: Value, reader: &mut Reader<'_>) -> Option<UserItem> {
+fn read_unnamed(value: Value, reader: &mut WireReader<'_>) -> Option<UserItem> {
     if value.get("value").is_some()
         && let Some(item) = reader.attempt(|reader| StructuredContent::read(value.clone(), reader))
     {
@@ -168,7 +191,7 @@ fn read_unnamed(value: Value, reader: &mut Reader<'_>) -> Option<UserItem> {
 }
 
 impl Wire for UserItem {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let Value::Map(map) = &value else {
             return match value {
                 Value::Str(text) => Some(Self::Text(text)),
@@ -201,4 +224,4 @@ impl From<&str> for UserItem {
     }
 }
 
-serde_form!(UserContent, UserItem);
+serde_impls!(UserContent, UserItem);

@@ -6,8 +6,8 @@ use std::fmt;
 
 use speedate::{Date, DateTimeConfig, MicrosecondsPrecisionOverflowBehavior, TimeConfig};
 
-use super::macros::serde_form;
-use super::wire::{Reader, Wire};
+use super::macros::serde_impls;
+use super::wire::{Wire, WireReader};
 use annals_base::Fresh;
 use annals_base::{Timestamp, Value};
 
@@ -107,7 +107,7 @@ impl fmt::Display for DateTime {
 }
 
 impl Wire for DateTime {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let read = match &value {
             Value::Str(text) => Self::parse(text),
             Value::Int(n) => Self::from_int(*n),
@@ -169,7 +169,7 @@ impl fmt::Display for TimeDelta {
 }
 
 impl Wire for TimeDelta {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let read = match &value {
             Value::Str(text) => Self::parse(text),
             Value::Int(n) => Self::from_seconds(*n as f64),
@@ -184,7 +184,7 @@ impl Wire for TimeDelta {
     }
 }
 
-serde_form!(DateTime, TimeDelta);
+serde_impls!(DateTime, TimeDelta);
 
 #[cfg(test)]
 mod tests {

@@ -6,8 +6,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use super::macros::serde_form;
-use super::wire::{Reader, Wire, int_digits, without_underscores};
+use super::macros::serde_impls;
+use super::wire::{Wire, WireReader, int_digits, without_underscores};
 use annals_base::Value;
 
 /// A decimal number: digits and the power of ten of the last one.
@@ -188,7 +188,7 @@ impl fmt::Display for Decimal {
 
 /// A number becomes the decimal that Python makes of its text; infinities are refused.
 impl Wire for Decimal {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let read = match &value {
             Value::Str(text) => Self::parse(text),
             Value::Float(x) if x.is_finite() => Self::parse(&x.to_string()),
@@ -202,7 +202,7 @@ impl Wire for Decimal {
     }
 }
 
-serde_form!(Decimal);
+serde_impls!(Decimal);
 
 #[cfg(test)]
 mod tests {

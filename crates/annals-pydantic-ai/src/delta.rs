@@ -4,12 +4,12 @@
 
 use super::LoadError;
 use super::citation::Citation;
-use super::file::{Bytes, short_name};
-use super::macros::{record, serde_form, variants};
+use super::file::{BinaryData, short_name};
+use super::macros::{record, serde_impls, variants};
 use super::part::{ResponsePart, TextPart, ThinkingPart};
 use super::speech::{Speaker, SpeechPart, SpeechTimestamp};
 use super::tool::{CallFields, ToolArgs, ToolCallPart};
-use super::wire::{Reader, Wire, read_value};
+use super::wire::{Wire, WireReader, read_value};
 use crate::wire::tool_call_id;
 use annals_base::Fresh;
 use annals_base::{Map, Value};
@@ -28,6 +28,13 @@ record! {
     } [part_delta_kind = "text"]
 }
 
+impl TextDelta {
+    /// Returns a delta that appends text.
+    pub fn new(content_delta: impl Into<String>) -> Self {
+        Self { content_delta: content_delta.into(), provider_name: None, provider_details: None, citations_delta: None }
+    }
+}
+
 record! {
     /// More thinking.
     pub struct ThinkingDelta {
@@ -42,8 +49,21 @@ record! {
     } [part_delta_kind = "thinking"]
 }
 
+impl ThinkingDelta {
+    /// Returns a delta that appends text.
+    pub fn new(content_delta: impl Into<String>) -> Self {
+        Self {
+            content_delta: Some(content_delta.into()),
+            signature_delta: None,
+            provider_name: None,
+            provider_details: None,
+        }
+    }
+}
+
 record! {
     /// More of a tool call.
+    #[derive(Default)]
     pub struct ToolCallDelta {
         /// Appended to the name.
         pub tool_name_delta: Option<String>,
@@ -60,6 +80,7 @@ record! {
 
 record! {
     /// More of what is spoken.
+    #[derive(Default)]
     pub struct SpeechDelta {
         /// Who speaks; the part knows already.
         pub speaker: Option<Speaker>,
@@ -68,7 +89,7 @@ record! {
         /// Replaces the transcript.
         pub transcript: Option<String>,
         /// Appended to the audio, if the part keeps any.
-        pub audio_chunk: Option<Bytes>,
+        pub audio_chunk: Option<BinaryData>,
         /// Appended.
         pub timestamps: Option<Vec<SpeechTimestamp>>,
     } [part_delta_kind = "speech"]
@@ -102,7 +123,7 @@ pub enum DeltaError {
     },
     /// The change says nothing that another change could take up (`ValueError` in PydanticAI).
     #[error("a change of thinking has neither content nor signature")]
-    Nothing,
+    EmptyThinking,
     /// Text and an object meet (`UnexpectedModelBehavior` in PydanticAI).
     #[error("arguments in text and arguments as an object cannot be put together")]
     MixedArgs,
@@ -120,7 +141,7 @@ pub enum PartOrDelta {
 
 /// That of the part, or of the change.
 impl Wire for PartOrDelta {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         match value.get("part_delta_kind") {
             Some(_) => PartDelta::read(value, reader).map(Self::Delta),
             None => ResponsePart::read(value, reader).map(Self::Part),
@@ -159,13 +180,7 @@ impl PartDelta {
     /// use annals_pydantic_ai::{PartDelta, ResponsePart, TextDelta, TextPart};
     ///
     /// let mut part = ResponsePart::from(TextPart::new("Hel"));
-    /// let delta = TextDelta {
-    ///     content_delta: "lo".into(),
-    ///     provider_name: None,
-    ///     provider_details: None,
-    ///     citations_delta: None,
-    /// };
-    /// PartDelta::from(delta).apply(&mut part)?;
+    /// PartDelta::from(TextDelta::new("lo")).apply(&mut part)?;
     /// assert!(matches!(part, ResponsePart::Text(text) if text.content == "Hello"));
     /// # Ok::<(), annals_pydantic_ai::DeltaError>(())
     /// ```
@@ -254,7 +269,7 @@ impl ThinkingDelta {
 
     fn after(&self, before: ThinkingDelta) -> Result<ThinkingDelta, DeltaError> {
         if self.content_delta.is_none() && self.signature_delta.is_none() {
-            return Err(DeltaError::Nothing);
+            return Err(DeltaError::EmptyThinking);
         }
         Ok(ThinkingDelta {
             content_delta: append(before.content_delta.as_deref(), self.content_delta.as_deref()),
@@ -341,4 +356,4 @@ impl SpeechDelta {
     }
 }
 
-serde_form!(PartOrDelta);
+serde_impls!(PartOrDelta);

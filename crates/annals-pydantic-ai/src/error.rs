@@ -76,9 +76,9 @@ impl LoadError {
     }
 }
 
-struct Place<'a>(&'static str, &'a [PathPart]);
+struct PathDisplay<'a>(&'static str, &'a [PathPart]);
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for PathDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)?;
         self.1.iter().try_for_each(|part| match part {
@@ -91,10 +91,10 @@ impl fmt::Display for Place<'_> {
 /// `messages[0].parts[1].content: expected a text, found 3`.
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", Place(self.root, &self.first), self.reason)?;
+        write!(f, "{}: {}", PathDisplay(self.root, &self.first), self.reason)?;
         match self.problems {
             1 => Ok(()),
-            n => write!(f, " (the first of {n} problems in {})", Place(self.root, &self.path)),
+            n => write!(f, " (the first of {n} problems in {})", PathDisplay(self.root, &self.path)),
         }
     }
 }

@@ -22,6 +22,13 @@ record! {
     } [event_kind = "part_start"]
 }
 
+impl PartStartEvent {
+    /// Returns the start of the part at `index`.
+    pub fn new(index: i64, part: ResponsePart) -> Self {
+        Self { index, part, previous_part_kind: None, canonical_system: None }
+    }
+}
+
 record! {
     /// A part changes.
     pub struct PartDeltaEvent {
@@ -30,6 +37,13 @@ record! {
         /// The change.
         pub delta: PartDelta,
     } [event_kind = "part_delta"]
+}
+
+impl PartDeltaEvent {
+    /// Returns a delta of the part at `index`.
+    pub fn new(index: i64, delta: PartDelta) -> Self {
+        Self { index, delta }
+    }
 }
 
 record! {
@@ -46,6 +60,13 @@ record! {
     } [event_kind = "part_end"]
 }
 
+impl PartEndEvent {
+    /// Returns the end of the part at `index`.
+    pub fn new(index: i64, part: ResponsePart) -> Self {
+        Self { index, part, next_part_kind: None, canonical_system: None }
+    }
+}
+
 record! {
     /// The part that began holds the result of the run.
     pub struct FinalResultEvent {
@@ -54,6 +75,13 @@ record! {
         /// The call.
         pub tool_call_id: Option<String>,
     } [event_kind = "final_result"]
+}
+
+impl FinalResultEvent {
+    /// Returns the event; both are `None` for a result that is text.
+    pub fn new(tool_name: Option<String>, tool_call_id: Option<String>) -> Self {
+        Self { tool_name, tool_call_id }
+    }
 }
 
 variants! {

@@ -2,21 +2,21 @@
 //!
 //! *Absent:* fetching and uploading.
 
-use super::macros::{record, serde_form, words};
+use super::macros::{record, serde_impls, words};
 use super::mime;
-use super::wire::{DIGEST, Reader, Wire};
+use super::wire::{DIGEST, Wire, WireReader};
 use crate::base64;
 use crate::hash::{sha1_hex, sha256_hex};
 use annals_base::Fresh;
 use annals_base::{Map, Value};
 use annals_messages::text::json_write;
 
-/// Bytes; base64 in JSON, read in either alphabet, written in the URL-safe one.
+/// BinaryData; base64 in JSON, read in either alphabet, written in the URL-safe one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Bytes(pub Vec<u8>);
+pub struct BinaryData(pub Vec<u8>);
 
-impl Wire for Bytes {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+impl Wire for BinaryData {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let read = value.as_str().and_then(base64::decode);
         read.map(Self).or_else(|| reader.fail("base64", &value))
     }
@@ -35,7 +35,7 @@ record! {
     /// A file that is held in the message (`BinaryContent`).
     pub struct Binary {
         /// The bytes.
-        pub data: Bytes,
+        pub data: BinaryData,
         /// What they are.
         pub media_type: String,
         /// For the provider.
@@ -49,13 +49,13 @@ record! {
 }
 
 /// A name that is null counts as not given.
-fn null_is_empty(map: &mut Map, _: &mut Reader<'_>) {
+fn null_is_empty(map: &mut Map, _: &mut WireReader<'_>) {
     if map.get("identifier").is_some_and(Value::is_null) {
         map.shift_remove("identifier");
     }
 }
 
-fn name_binary(binary: &mut Binary, _: &mut Map, _: &mut Reader<'_>) {
+fn name_binary(binary: &mut Binary, _: &mut Map, _: &mut WireReader<'_>) {
     if binary.identifier.is_empty() {
         binary.identifier = short_name(&binary.data.0);
     }
@@ -66,7 +66,7 @@ impl Binary {
     pub fn new(data: impl Into<Vec<u8>>, media_type: impl Into<String>) -> Self {
         let data = data.into();
         let identifier = short_name(&data);
-        Self { data: Bytes(data), media_type: media_type.into(), vendor_metadata: None, identifier }
+        Self { data: BinaryData(data), media_type: media_type.into(), vendor_metadata: None, identifier }
     }
 }
 
@@ -97,7 +97,7 @@ pub enum ForceDownload {
 }
 
 impl Wire for ForceDownload {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         if value.as_str() == Some("allow-local") {
             return Some(Self::AllowLocal);
         }
@@ -119,6 +119,7 @@ impl Wire for ForceDownload {
 
 /// A file behind a URL (`ImageUrl`, `AudioUrl`, `VideoUrl`, `DocumentUrl`).
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FileUrl {
     /// What it leads to.
     pub kind: UrlKind,
@@ -156,12 +157,12 @@ fn guess(kind: UrlKind, url: &str) -> Option<String> {
 }
 
 /// Takes the first given, non-empty text of two members.
-fn given(map: &mut Map, names: &[&str], reader: &mut Reader<'_>) -> Option<Option<String>> {
+fn given(map: &mut Map, names: &[&str], reader: &mut WireReader<'_>) -> Option<Option<String>> {
     reader.field::<Option<String>>(map, names, |_| Some(None)).map(|text| text.filter(|text| !text.is_empty()))
 }
 
 impl Wire for FileUrl {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let mut map = reader.object(value)?;
         let kind = reader.field::<UrlKind>(&mut map, &["kind"], |_| None);
         let url = reader.field::<String>(&mut map, &["url"], |_| None);
@@ -230,18 +231,32 @@ record! {
     after complete_uploaded;
 }
 
+impl UploadedFile {
+    /// Returns the file with a media type guessed from its id and an identifier made from it.
+    pub fn new(file_id: impl Into<String>, provider_name: FileHost) -> Self {
+        let file_id = file_id.into();
+        let media_type = uploaded_media_type(&file_id);
+        let identifier = short_name(file_id.as_bytes());
+        Self { file_id, provider_name, vendor_metadata: None, media_type, identifier }
+    }
+}
+
+fn uploaded_media_type(file_id: &str) -> String {
+    mime::guess_uploaded(file_id).unwrap_or_else(|| "application/octet-stream".into())
+}
+
 /// Stands for a type that is not given; no type holds a NUL.
 const UNKNOWN: &str = "\0";
 
-fn null_is_not_given(map: &mut Map, _: &mut Reader<'_>) {
+fn null_is_not_given(map: &mut Map, _: &mut WireReader<'_>) {
     map.retain(|name, value| {
         !(value.is_null() && matches!(name.as_str(), "media_type" | "_media_type" | "identifier" | "_identifier"))
     });
 }
 
-fn complete_uploaded(file: &mut UploadedFile, _: &mut Map, _: &mut Reader<'_>) {
+fn complete_uploaded(file: &mut UploadedFile, _: &mut Map, _: &mut WireReader<'_>) {
     if file.media_type == UNKNOWN {
-        file.media_type = mime::guess_uploaded(&file.file_id).unwrap_or_else(|| "application/octet-stream".into());
+        file.media_type = uploaded_media_type(&file.file_id);
     }
     if file.identifier.is_empty() {
         file.identifier = short_name(file.file_id.as_bytes());
@@ -287,13 +302,13 @@ impl File {
     }
 
     /// Reads an object whose `kind` is that of a file; `None` if it is none, or anything is wrong with it.
-    pub(super) fn attempt(value: &Value, reader: &mut Reader<'_>) -> Option<Self> {
+    pub(super) fn attempt(value: &Value, reader: &mut WireReader<'_>) -> Option<Self> {
         reader.attempt(|reader| Self::read(value.clone(), reader))
     }
 }
 
 impl Wire for File {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         match value.get("kind").and_then(Value::as_str) {
             Some("binary") => Binary::read(value, reader).map(Self::Binary),
             Some("uploaded-file") => UploadedFile::read(value, reader).map(Self::Uploaded),
@@ -310,4 +325,4 @@ impl Wire for File {
     }
 }
 
-serde_form!(Bytes, ForceDownload, FileUrl, File);
+serde_impls!(BinaryData, ForceDownload, FileUrl, File);

@@ -8,7 +8,7 @@ use super::macros::{record, variants, words};
 use super::part::{RequestPart, ResponsePart};
 use super::speech::Speaker;
 use super::usage::RequestUsage;
-use super::wire::{Reader, Wire, read_text, read_value};
+use super::wire::{Wire, WireReader, read_text, read_value};
 use annals_base::Fresh;
 use annals_base::{Map, Value};
 use annals_messages::text::{JsonStyle, json_write};
@@ -61,7 +61,7 @@ impl ModelRequest {
 }
 
 /// In a request only the user speaks, and a compaction is the application's own.
-fn check_request(request: &mut ModelRequest, _: &mut Map, reader: &mut Reader<'_>) {
+fn check_request(request: &mut ModelRequest, _: &mut Map, reader: &mut WireReader<'_>) {
     for part in &request.parts {
         let wrong = match part {
             RequestPart::Speech(speech) if speech.speaker != Speaker::User => "a request in which the user speaks",
@@ -116,6 +116,13 @@ record! {
     }
 }
 
+impl WorkspaceRef {
+    /// Returns a reference by the name of the provider and its id.
+    pub fn new(provider: impl Into<String>, id: impl Into<String>) -> Self {
+        Self { provider: provider.into(), id: id.into() }
+    }
+}
+
 words! {
     /// How an attempt failed.
     pub enum AttemptOutcome {
@@ -147,8 +154,28 @@ record! {
     after forget_unknown_usage;
 }
 
+impl FailedAttempt {
+    /// Returns an attempt without a provider, an error text or usage.
+    pub fn new(
+        model_name: impl Into<String>,
+        outcome: AttemptOutcome,
+        timestamp: DateTime,
+        duration: TimeDelta,
+    ) -> Self {
+        Self {
+            model_name: model_name.into(),
+            outcome,
+            timestamp,
+            duration,
+            provider_name: None,
+            error: None,
+            usage: None,
+        }
+    }
+}
+
 /// Of an attempt, the reference keeps the known fields only.
-fn forget_unknown_usage(attempt: &mut FailedAttempt, _: &mut Map, _: &mut Reader<'_>) {
+fn forget_unknown_usage(attempt: &mut FailedAttempt, _: &mut Map, _: &mut WireReader<'_>) {
     if let Some(usage) = &mut attempt.usage {
         usage.counts.extra.clear();
     }
@@ -225,7 +252,7 @@ impl ModelResponse {
 }
 
 /// In a response only the assistant speaks.
-fn check_response(response: &mut ModelResponse, _: &mut Map, reader: &mut Reader<'_>) {
+fn check_response(response: &mut ModelResponse, _: &mut Map, reader: &mut WireReader<'_>) {
     for part in &response.parts {
         if matches!(part, ResponsePart::Speech(speech) if speech.speaker != Speaker::Assistant) {
             reader.fail::<()>("a response in which the assistant speaks", &part.to_value());

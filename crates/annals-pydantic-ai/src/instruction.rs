@@ -5,8 +5,8 @@
 use std::fmt;
 
 use super::error::PathPart;
-use super::macros::{record, serde_form, words};
-use super::wire::{Reader, Wire};
+use super::macros::{record, serde_impls, words};
+use super::wire::{Wire, WireReader};
 use annals_base::{Map, Value};
 
 /// Where an instruction comes from.
@@ -64,7 +64,7 @@ impl fmt::Display for InstructionId {
 }
 
 impl Wire for InstructionId {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let read = value.as_str().and_then(Self::parse);
         read.or_else(|| reader.fail("the id of an instruction", &value))
     }
@@ -79,7 +79,7 @@ impl Wire for InstructionId {
 pub struct MaybeInstructionId(pub Option<InstructionId>);
 
 impl Wire for MaybeInstructionId {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         match value {
             Value::Null => Some(Self(None)),
             Value::Str(text) => Some(Self(InstructionId::parse(&text))),
@@ -168,6 +168,13 @@ record! {
     } [part_kind = "instruction-digest"]
 }
 
+impl InstructionDigest {
+    /// Returns the digest of a static instruction with this id.
+    pub fn new(id: MaybeInstructionId, content_hash: impl Into<String>) -> Self {
+        Self { id, content_hash: content_hash.into(), dynamic: false }
+    }
+}
+
 /// An instruction as a baseline records it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InstructionRecord {
@@ -178,7 +185,7 @@ pub enum InstructionRecord {
 }
 
 impl Wire for InstructionRecord {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         match value.get("part_kind").and_then(Value::as_str) {
             Some("instruction-digest") => InstructionDigest::read(value, reader).map(Self::Digest),
             _ => InstructionPart::read(value, reader).map(Self::Part),
@@ -205,12 +212,26 @@ record! {
     } [part_kind = "instruction-delta"]
 }
 
+impl InstructionDeltaPart {
+    /// Returns the new text of an instruction, without the hash of the old one; `None` withdraws the instruction.
+    pub fn new(id: MaybeInstructionId, content: Option<String>) -> Self {
+        Self { id, content, base_hash: None }
+    }
+}
+
 record! {
     /// The instructions from which changes count.
     pub struct InstructionBaselinePart {
         /// All of them.
         pub instructions: Vec<InstructionRecord>,
     } [part_kind = "instruction-baseline"]
+}
+
+impl InstructionBaselinePart {
+    /// Returns the baseline of these instructions.
+    pub fn new(instructions: Vec<InstructionRecord>) -> Self {
+        Self { instructions }
+    }
 }
 
 words! {
@@ -233,13 +254,14 @@ words! {
 
 /// Settings of the model that change; those that this version does not know are dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct SettingsChange {
     /// How much it thinks: not changed, set back, or set.
     pub thinking: Option<Option<Thinking>>,
 }
 
 impl Wire for SettingsChange {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let mut map = reader.object(value)?;
         let thinking = match map.shift_remove("thinking") {
             None => None,
@@ -255,4 +277,4 @@ impl Wire for SettingsChange {
     }
 }
 
-serde_form!(InstructionId, MaybeInstructionId, InstructionRecord, SettingsChange);
+serde_impls!(InstructionId, MaybeInstructionId, InstructionRecord, SettingsChange);

@@ -61,7 +61,7 @@ pub use decimal::Decimal;
 pub use delta::{DeltaError, PartDelta, PartOrDelta, SpeechDelta, TextDelta, ThinkingDelta, ToolCallDelta};
 pub use error::{LoadError, LoadReason, PathPart};
 pub use event::{FinalResultEvent, PartDeltaEvent, PartEndEvent, PartStartEvent, StreamEvent};
-pub use file::{Binary, Bytes, File, FileHost, FileUrl, ForceDownload, UploadedFile, UrlKind};
+pub use file::{Binary, BinaryData, File, FileHost, FileUrl, ForceDownload, UploadedFile, UrlKind};
 pub use format::PydanticAiFormat;
 pub use history::{
     AttemptOutcome, FailedAttempt, FinishReason, ModelMessage, ModelRequest, ModelResponse, RequestState,
@@ -76,14 +76,14 @@ pub use langchain::{from_langchain, to_langchain};
 #[cfg(feature = "graph")]
 pub use outcome::{HistoryError, RunHistory};
 pub use part::{
-    CapabilityLoadDeltaPart, CompactionPart, FilePart, ModelSettingsDeltaPart, RequestPart, ResponsePart, Scope,
+    CapabilityLoadDeltaPart, CompactionPart, FilePart, ModelSettingsDeltaPart, PromptScope, RequestPart, ResponsePart,
     SystemPromptPart, TextPart, ThinkingPart, ToolAvailabilityDeltaPart, UserPromptPart,
 };
 pub use repair::{post_compaction_window, repair_messages};
 pub use retry::{ErrorDetail, FeedbackCause, FeedbackContent, FeedbackRetry, Location, RetryFeedbackPart};
 pub use sanitize::{SanitizeOptions, sanitize_messages};
 pub use speech::{Granularity, Speaker, SpeechPart, SpeechTimestamp};
-pub use streamed::{PartsError, StreamedParts, TextPiece, ThinkingPiece, ToolCallPiece};
+pub use streamed::{PartsError, StreamedParts, StreamedText, StreamedThinking, StreamedToolCall};
 pub use tool::{
     ArgsError, NativeToolCallPart, NativeToolReturnPart, ToolArgs, ToolCallPart, ToolOutcome, ToolRetry,
     ToolRetryCause, ToolReturnPart,

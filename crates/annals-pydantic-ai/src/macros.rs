@@ -5,7 +5,7 @@
 
 /// Gives types their JSON form in serde as well. A time that is missing is the present one of the system, a missing id is
 /// random.
-macro_rules! serde_form {
+macro_rules! serde_impls {
     ($($name:ident),+ $(,)?) => {$(
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -15,7 +15,8 @@ macro_rules! serde_form {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                $crate::wire::deserialize(stringify!($name), deserializer)
+                let value = <annals_base::Value as serde::Deserialize>::deserialize(deserializer)?;
+                $crate::wire::read_serde::<Self>(stringify!($name), value).map_err(serde::de::Error::custom)
             }
         }
     )+};
@@ -41,6 +42,7 @@ macro_rules! record {
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
         $vis struct $name {
             $($(#[$m1])* pub $f1: $t1,)*
             $($($(#[$m2])* pub $f2: $t2,)*)?
@@ -49,7 +51,7 @@ macro_rules! record {
         impl $crate::wire::Wire for $name {
             fn read(
                 value: ::annals_base::Value,
-                reader: &mut $crate::wire::Reader<'_>,
+                reader: &mut $crate::wire::WireReader<'_>,
             ) -> Option<Self> {
                 #[allow(unused_mut)]
                 let mut map = reader.object(value)?;
@@ -57,8 +59,10 @@ macro_rules! record {
                 $(reader.tag(&map, stringify!($tag), $word);)?
                 $(let $f1 = record!(@field reader, map, $f1, $t1 $(, $a1)? $(= $d1)?);)*
                 $($(let $f2 = record!(@field reader, map, $f2, $t2 $(, $a2)? $(= $d2)?);)*)?
+                // One pattern for all fields: a `?` for each would compile to a drop path for each.
+                let ($(Some($f1),)* $($(Some($f2),)*)?) = ($($f1,)* $($($f2,)*)?) else { return None };
                 #[allow(unused_mut)]
-                let mut record = Self { $($f1: $f1?,)* $($($f2: $f2?,)*)? };
+                let mut record = Self { $($f1,)* $($($f2,)*)? };
                 $($after(&mut record, &mut map, reader);)?
                 Some(record)
             }
@@ -68,15 +72,15 @@ macro_rules! record {
                 use $crate::wire::Wire as _;
                 #[allow(unused_mut)]
                 let mut map = ::annals_base::Map::new();
-                $(map.insert(stringify!($f1).into(), self.$f1.write());)*
-                $(map.insert(stringify!($tag).into(), $word.into());)?
-                $($(map.insert(stringify!($f2).into(), self.$f2.write());)*)?
+                $($crate::wire::put(&mut map, stringify!($f1), self.$f1.write());)*
+                $($crate::wire::put(&mut map, stringify!($tag), $word.into());)?
+                $($($crate::wire::put(&mut map, stringify!($f2), self.$f2.write());)*)?
                 $($finish(self, &mut map);)?
                 map.into()
             }
         }
 
-        $crate::macros::serde_form!($name);
+        $crate::macros::serde_impls!($name);
     };
     (@field $reader:ident, $map:ident, $field:ident, $type:ty $(, $alias:literal)?) => {
         $reader.field::<$type>(
@@ -129,7 +133,7 @@ macro_rules! words {
         impl $crate::wire::Wire for $name {
             fn read(
                 value: ::annals_base::Value,
-                reader: &mut $crate::wire::Reader<'_>,
+                reader: &mut $crate::wire::WireReader<'_>,
             ) -> Option<Self> {
                 let read = value.as_str().and_then(Self::from_word);
                 read.or_else(|| reader.fail(concat!("one of:" $(, " ", $word)*), &value))
@@ -144,7 +148,7 @@ macro_rules! words {
             })?
         }
 
-        $crate::macros::serde_form!($name);
+        $crate::macros::serde_impls!($name);
     };
 }
 
@@ -181,7 +185,7 @@ macro_rules! variants {
         impl $crate::wire::Wire for $name {
             fn read(
                 value: ::annals_base::Value,
-                reader: &mut $crate::wire::Reader<'_>,
+                reader: &mut $crate::wire::WireReader<'_>,
             ) -> Option<Self> {
                 use $crate::wire::Wire;
                 match value.get($tag).and_then(::annals_base::Value::as_str) {
@@ -201,8 +205,8 @@ macro_rules! variants {
             }
         }
 
-        $crate::macros::serde_form!($name);
+        $crate::macros::serde_impls!($name);
     };
 }
 
-pub(super) use {record, serde_form, variants, words};
+pub(super) use {record, serde_impls, variants, words};

@@ -15,7 +15,7 @@ use annals_base::{Map, Value};
 
 words! {
     /// How long a system prompt holds.
-    pub enum Scope = Conversation {
+    pub enum PromptScope = Conversation {
         /// For the conversation.
         Conversation = "conversation",
         /// For the request it is in.
@@ -35,10 +35,24 @@ record! {
         /// What it is about.
         pub context_id: Option<String>,
         /// How long it holds.
-        pub scope: Scope,
+        pub scope: PromptScope,
         /// Not sent to the model.
         pub metadata: Option<Map>,
     } [part_kind = "system-prompt"]
+}
+
+impl SystemPromptPart {
+    /// Returns a prompt for the conversation, without a function that renews it.
+    pub fn new(content: impl Into<String>, timestamp: DateTime) -> Self {
+        Self {
+            content: content.into(),
+            timestamp,
+            dynamic_ref: None,
+            context_id: None,
+            scope: PromptScope::Conversation,
+            metadata: None,
+        }
+    }
 }
 
 record! {
@@ -68,6 +82,13 @@ record! {
     } [part_kind = "tool-availability-delta"]
 }
 
+impl ToolAvailabilityDeltaPart {
+    /// Returns the part for the tools of these names, without a call.
+    pub fn new(tools_added: Vec<String>) -> Self {
+        Self { tools_added, tool_call_id: None }
+    }
+}
+
 record! {
     /// Capabilities are loaded.
     pub struct CapabilityLoadDeltaPart {
@@ -78,6 +99,13 @@ record! {
     } [part_kind = "capability-load-delta"]
 }
 
+impl CapabilityLoadDeltaPart {
+    /// Returns the part for the capabilities of these ids, without a call.
+    pub fn new(loaded: Vec<String>) -> Self {
+        Self { loaded, tool_call_id: None }
+    }
+}
+
 record! {
     /// Settings of the model change.
     pub struct ModelSettingsDeltaPart {
@@ -86,6 +114,13 @@ record! {
         /// Whether they hold for the run as a whole.
         pub top_level: bool,
     } [part_kind = "model-settings-delta"]
+}
+
+impl ModelSettingsDeltaPart {
+    /// Returns a change of settings; `top_level` is false.
+    pub fn new(settings: SettingsChange) -> Self {
+        Self { settings, top_level: false }
+    }
 }
 
 record! {
@@ -102,6 +137,13 @@ record! {
         /// Not sent to the model.
         pub metadata: Option<Map>,
     } [part_kind = "compaction"]
+}
+
+impl CompactionPart {
+    /// Returns a compaction without an id, details of a provider or metadata.
+    pub fn new(content: Option<String>) -> Self {
+        Self { content, id: None, provider_name: None, provider_details: None, metadata: None }
+    }
 }
 
 record! {
@@ -144,6 +186,13 @@ record! {
     } [part_kind = "thinking"]
 }
 
+impl ThinkingPart {
+    /// Returns thinking without an id, a signature or details of a provider.
+    pub fn new(content: impl Into<String>) -> Self {
+        Self { content: content.into(), id: None, provider_name: None, provider_details: None, signature: None }
+    }
+}
+
 record! {
     /// A file that the model made.
     pub struct FilePart {
@@ -156,6 +205,13 @@ record! {
         /// What the provider adds.
         pub provider_details: Option<Map>,
     } [part_kind = "file"]
+}
+
+impl FilePart {
+    /// Returns a file without an id or details of a provider.
+    pub fn new(content: Binary) -> Self {
+        Self { content, id: None, provider_name: None, provider_details: None }
+    }
 }
 
 variants! {

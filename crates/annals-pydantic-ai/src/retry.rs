@@ -3,11 +3,11 @@
 //! *Absent:* counting attempts.
 
 use super::datetime::DateTime;
-use super::macros::{record, serde_form, words};
+use super::macros::{record, serde_impls, words};
 use super::part::RequestPart;
 use super::tool::{ToolOutcome, ToolRetry, ToolRetryCause, ToolReturnPart};
 use super::tool_content::ToolContent;
-use super::wire::{Reader, Wire};
+use super::wire::{Wire, WireReader};
 use crate::wire::tool_call_id;
 use annals_base::{Map, Value};
 use annals_messages::text::{JsonStyle, json_write};
@@ -22,7 +22,7 @@ pub enum Location {
 }
 
 impl Wire for Location {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         match value {
             Value::Str(name) => Some(Self::Name(name)),
             other => i64::read(other, reader).map(Self::Index),
@@ -39,6 +39,7 @@ impl Wire for Location {
 
 /// What a validator found wrong with an output (pydantic's error details).
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ErrorDetail {
     /// The kind of error.
     pub kind: String,
@@ -54,8 +55,15 @@ pub struct ErrorDetail {
     pub url: Option<String>,
 }
 
+impl ErrorDetail {
+    /// Returns an error without a context or a URL.
+    pub fn new(kind: impl Into<String>, loc: Vec<Location>, msg: impl Into<String>, input: Value) -> Self {
+        Self { kind: kind.into(), loc, msg: msg.into(), input: Some(input), ctx: None, url: None }
+    }
+}
+
 impl Wire for ErrorDetail {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let mut map = reader.object(value)?;
         let kind = reader.field::<String>(&mut map, &["type"], |_| None);
         let loc = reader.field::<Vec<Location>>(&mut map, &["loc"], |_| None);
@@ -112,7 +120,7 @@ pub enum FeedbackContent {
 }
 
 impl Wire for FeedbackContent {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         match value {
             Value::Str(text) => Some(Self::Text(text)),
             Value::List(_) => reader.one_place(|reader| Vec::read(value, reader)).map(Self::Errors),
@@ -152,6 +160,13 @@ record! {
     }
 }
 
+impl FeedbackRetry {
+    /// Returns the request for another output, without counts of attempts.
+    pub fn new(cause: FeedbackCause) -> Self {
+        Self { cause, attempt: None, max_retries: None }
+    }
+}
+
 record! {
     /// Asks the model to try again.
     pub struct RetryFeedbackPart {
@@ -162,6 +177,13 @@ record! {
         /// When.
         pub timestamp: DateTime,
     } [part_kind = "retry-feedback"]
+}
+
+impl RetryFeedbackPart {
+    /// Returns feedback with its cause.
+    pub fn new(content: FeedbackContent, retry: FeedbackRetry, timestamp: DateTime) -> Self {
+        Self { content, retry, timestamp }
+    }
 }
 
 const FRAME: &str = "Your previous response failed the application's validation \
@@ -223,7 +245,7 @@ record! {
 
 /// Reads a `retry-prompt` of older releases: with a tool it is a tool return that asks for another call, without one
 /// feedback.
-pub(super) fn read_retry_prompt(value: Value, reader: &mut Reader<'_>) -> Option<RequestPart> {
+pub(super) fn read_retry_prompt(value: Value, reader: &mut WireReader<'_>) -> Option<RequestPart> {
     let RetryPrompt { content, tool_name, tool_call_id, timestamp } = RetryPrompt::read(value, reader)?;
     let Some(tool_name) = tool_name else {
         let cause = match &content {
@@ -244,4 +266,4 @@ pub(super) fn read_retry_prompt(value: Value, reader: &mut Reader<'_>) -> Option
     Some(ToolReturnPart { tool_name, content, tool_call_id, tool_kind, metadata, timestamp, outcome, retry }.into())
 }
 
-serde_form!(Location, ErrorDetail, FeedbackContent);
+serde_impls!(Location, ErrorDetail, FeedbackContent);

@@ -19,6 +19,7 @@ use annals_base::{Map, Value};
 /// What is taken out of a history that is not trusted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct SanitizeOptions {
     /// System prompts, parts that record instructions, and feedback in the voice of the framework.
     pub strip_system_prompts: bool,

@@ -40,6 +40,13 @@ record! {
     }
 }
 
+impl SpeechTimestamp {
+    /// Returns the time of a word, in milliseconds from the start of the audio.
+    pub fn new(text: impl Into<String>, start_ms: i64, duration_ms: i64) -> Self {
+        Self { text: text.into(), start_ms, duration_ms, granularity: Granularity::Word }
+    }
+}
+
 record! {
     /// What is spoken.
     pub struct SpeechPart {
@@ -60,4 +67,20 @@ record! {
         /// What the provider adds.
         pub provider_details: Option<Map>,
     } [part_kind = "speech"]
+}
+
+impl SpeechPart {
+    /// Returns speech without a transcript or audio.
+    pub fn new(speaker: Speaker) -> Self {
+        Self {
+            speaker,
+            transcript: None,
+            audio: None,
+            interrupted_at_ms: None,
+            timestamps: None,
+            id: None,
+            provider_name: None,
+            provider_details: None,
+        }
+    }
 }

@@ -11,29 +11,30 @@ use crate::wire::tool_call_id;
 use annals_base::Fresh;
 use annals_base::Map;
 
-/// A piece of a response does not fit what came before (`UnexpectedModelBehavior`). Nothing changed.
+/// A chunk of a response does not fit what came before (`UnexpectedModelBehavior`). Nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartsError {
     /// The provider's key belongs to a part of another kind.
-    #[error("a piece of kind {piece:?} came for a part of kind {part:?}")]
-    OtherPart {
-        /// The kind of the piece.
-        piece: &'static str,
+    #[error("a chunk of kind {chunk:?} came for a part of kind {part:?}")]
+    KindMismatch {
+        /// The kind of the chunk.
+        chunk: &'static str,
         /// The kind of the part.
         part: &'static str,
     },
-    /// A thinking part cannot begin with nothing.
+    /// The first chunk of a thinking part is empty.
     #[error("a thinking part needs content, a signature or details to begin")]
-    Nothing,
+    EmptyThinking,
     /// The change cannot be made.
     #[error(transparent)]
     Delta(#[from] DeltaError),
 }
 
-/// A piece of text.
+/// A chunk of text.
 #[derive(Clone, Debug, PartialEq, Default)]
-pub struct TextPiece<'a> {
+#[non_exhaustive]
+pub struct StreamedText<'a> {
     /// The text.
     pub content: &'a str,
     /// The provider's id, of a new part.
@@ -50,9 +51,17 @@ pub struct TextPiece<'a> {
     pub ignore_leading_whitespace: bool,
 }
 
-/// A piece of thinking.
+impl<'a> StreamedText<'a> {
+    /// Returns a chunk of text without an id, details or tags.
+    pub fn new(content: &'a str) -> Self {
+        Self { content, ..Self::default() }
+    }
+}
+
+/// A chunk of thinking.
 #[derive(Clone, Debug, PartialEq, Default)]
-pub struct ThinkingPiece {
+#[non_exhaustive]
+pub struct StreamedThinking {
     /// The text.
     pub content: Option<String>,
     /// The provider's id, of a new part.
@@ -65,9 +74,17 @@ pub struct ThinkingPiece {
     pub provider_details: Option<Map>,
 }
 
-/// A piece of a tool call.
+impl StreamedThinking {
+    /// Returns a chunk of thinking without an id, a signature or details.
+    pub fn new(content: impl Into<String>) -> Self {
+        Self { content: Some(content.into()), ..Self::default() }
+    }
+}
+
+/// A chunk of a tool call.
 #[derive(Clone, Debug, PartialEq, Default)]
-pub struct ToolCallPiece {
+#[non_exhaustive]
+pub struct StreamedToolCall {
     /// More of the name.
     pub tool_name: Option<String>,
     /// More of the arguments.
@@ -82,16 +99,16 @@ pub struct ToolCallPiece {
     pub provider_details: Option<Map>,
 }
 
-/// The parts of a response that is coming in (the parts manager of PydanticAI). `key` is what the provider tells its parts apart by; without one, a piece
+/// The parts of a response that is coming in (the parts manager of PydanticAI). `key` is what the provider tells its parts apart by; without one, a chunk
 /// belongs to the latest part if that is of its kind.
 ///
 /// # Example: two pieces of text
 /// ```
-/// use annals_pydantic_ai::{StreamedParts, TextPiece};
+/// use annals_pydantic_ai::{StreamedParts, StreamedText};
 ///
 /// let mut parts = StreamedParts::default();
-/// let begun = parts.text(None, TextPiece { content: "Hel", ..TextPiece::default() })?;
-/// let more = parts.text(None, TextPiece { content: "lo", ..TextPiece::default() })?;
+/// let begun = parts.text(None, StreamedText::new("Hel"))?;
+/// let more = parts.text(None, StreamedText::new("lo"))?;
 /// assert_eq!(begun.unwrap().to_value().get("event_kind").unwrap().as_str(), Some("part_start"));
 /// assert_eq!(more.unwrap().to_value().get("event_kind").unwrap().as_str(), Some("part_delta"));
 /// assert_eq!(parts.parts().count(), 1);
@@ -137,7 +154,7 @@ impl StreamedParts {
     }
 
     fn change(&mut self, at: usize, delta: PartDelta) -> Done<StreamEvent> {
-        let other = |on: &PartOrDelta| PartsError::OtherPart { piece: delta.kind(), part: kind(on) };
+        let other = |on: &PartOrDelta| PartsError::KindMismatch { chunk: delta.kind(), part: kind(on) };
         let PartOrDelta::Part(part) = &mut self.parts[at] else { return Err(other(&self.parts[at])) };
         match delta.apply(part) {
             Err(DeltaError::WrongKind { .. }) => return Err(other(&self.parts[at])),
@@ -146,23 +163,23 @@ impl StreamedParts {
         Ok(PartDeltaEvent { index: at as i64, delta }.into())
     }
 
-    /// Takes a piece of text. `None` if there is nothing to tell: the piece was left out, or ended thinking.
+    /// Takes a chunk of text. `None` if there is nothing to tell: the chunk was left out, or ended thinking.
     ///
     /// # Errors
-    /// [`PartsError::OtherPart`] if the key belongs to a part that is no text.
-    pub fn text(&mut self, key: Option<&str>, piece: TextPiece<'_>) -> Done<Option<StreamEvent>> {
+    /// [`PartsError::KindMismatch`] if the key belongs to a part that is no text.
+    pub fn text(&mut self, key: Option<&str>, chunk: StreamedText<'_>) -> Done<Option<StreamEvent>> {
         let is_text = |part: &PartOrDelta| matches!(part, PartOrDelta::Part(ResponsePart::Text(_)));
         let at = self.place(key, is_text);
-        if let (Some((_, close)), Some(place), Some(key)) = (piece.thinking_tags, at, key)
+        if let (Some((_, close)), Some(place), Some(key)) = (chunk.thinking_tags, at, key)
             && matches!(&self.parts[place], PartOrDelta::Part(ResponsePart::Thinking(_)))
         {
-            if piece.content == close {
+            if chunk.content == close {
                 self.keys.shift_remove(key);
                 return Ok(None);
             }
-            return self.thinking(Some(key), piece.into_thinking());
+            return self.thinking(Some(key), chunk.into_thinking());
         }
-        if piece.thinking_tags.is_some_and(|(open, _)| piece.content == open) {
+        if chunk.thinking_tags.is_some_and(|(open, _)| chunk.content == open) {
             if let Some(key) = key {
                 self.keys.shift_remove(key);
             }
@@ -170,21 +187,21 @@ impl StreamedParts {
                 content: String::new(),
                 id: None,
                 signature: None,
-                provider_name: piece.provider_name,
-                provider_details: piece.provider_details,
+                provider_name: chunk.provider_name,
+                provider_details: chunk.provider_details,
             };
             return Ok(Some(self.start(key, None, begin.into())));
         }
-        if at.is_none() && piece.ignore_leading_whitespace && piece.content.trim().is_empty() {
+        if at.is_none() && chunk.ignore_leading_whitespace && chunk.content.trim().is_empty() {
             return Ok(None);
         }
         let Some(at) = at else {
             let part = TextPart {
-                content: piece.content.to_owned(),
-                id: piece.id,
-                provider_name: piece.provider_name,
-                provider_details: piece.provider_details,
-                citations: piece.citations,
+                content: chunk.content.to_owned(),
+                id: chunk.id,
+                provider_name: chunk.provider_name,
+                provider_details: chunk.provider_details,
+                citations: chunk.citations,
             };
             return Ok(Some(self.start(key, None, part.into())));
         };
@@ -193,73 +210,73 @@ impl StreamedParts {
             _ => None,
         };
         let delta = TextDelta {
-            content_delta: piece.content.to_owned(),
-            provider_name: piece.provider_name.filter(|name| Some(name) != known.as_ref()),
-            provider_details: piece.provider_details,
-            citations_delta: piece.citations,
+            content_delta: chunk.content.to_owned(),
+            provider_name: chunk.provider_name.filter(|name| Some(name) != known.as_ref()),
+            provider_details: chunk.provider_details,
+            citations_delta: chunk.citations,
         };
         self.change(at, delta.into()).map(Some)
     }
 
-    /// Takes a piece of thinking. `None` if the piece says nothing.
+    /// Takes a chunk of thinking. `None` if the chunk says nothing.
     ///
     /// # Errors
     /// [`PartsError`] if the key belongs to a part of another kind, or a new part would begin with nothing.
-    pub fn thinking(&mut self, key: Option<&str>, piece: ThinkingPiece) -> Done<Option<StreamEvent>> {
+    pub fn thinking(&mut self, key: Option<&str>, chunk: StreamedThinking) -> Done<Option<StreamEvent>> {
         let is_thinking = |part: &PartOrDelta| matches!(part, PartOrDelta::Part(ResponsePart::Thinking(_)));
-        let has_content = piece.content.is_some() || piece.signature.is_some() || piece.provider_details.is_some();
+        let has_content = chunk.content.is_some() || chunk.signature.is_some() || chunk.provider_details.is_some();
         let Some(at) = self.place(key, is_thinking) else {
             if !has_content {
-                return Err(PartsError::Nothing);
+                return Err(PartsError::EmptyThinking);
             }
             let part = ThinkingPart {
-                content: piece.content.unwrap_or_default(),
-                id: piece.id,
-                signature: piece.signature,
-                provider_name: piece.provider_name,
-                provider_details: piece.provider_details,
+                content: chunk.content.unwrap_or_default(),
+                id: chunk.id,
+                signature: chunk.signature,
+                provider_name: chunk.provider_name,
+                provider_details: chunk.provider_details,
             };
             return Ok(Some(self.start(key, None, part.into())));
         };
         let known = match &self.parts[at] {
             PartOrDelta::Part(ResponsePart::Thinking(part)) => part.provider_name.clone(),
-            other => return Err(PartsError::OtherPart { piece: "thinking", part: kind(other) }),
+            other => return Err(PartsError::KindMismatch { chunk: "thinking", part: kind(other) }),
         };
-        if !has_content && piece.provider_name.is_none() {
+        if !has_content && chunk.provider_name.is_none() {
             return Ok(None);
         }
         let delta = ThinkingDelta {
-            content_delta: piece.content,
-            signature_delta: piece.signature,
-            provider_name: piece.provider_name.filter(|name| Some(name) != known.as_ref()),
-            provider_details: piece.provider_details,
+            content_delta: chunk.content,
+            signature_delta: chunk.signature,
+            provider_name: chunk.provider_name.filter(|name| Some(name) != known.as_ref()),
+            provider_details: chunk.provider_details,
         };
         self.change(at, delta.into()).map(Some)
     }
 
-    /// Takes a piece of a tool call. `None` while the call has no name.
+    /// Takes a chunk of a tool call. `None` while the call has no name.
     ///
     /// # Errors
     /// [`PartsError`] if the key belongs to a part of another kind, or arguments in text and as an object meet.
     pub fn tool_call(
         &mut self,
         key: Option<&str>,
-        piece: ToolCallPiece,
+        chunk: StreamedToolCall,
         fresh: &mut Fresh<'_>,
     ) -> Done<Option<StreamEvent>> {
-        let names = piece.tool_name.is_some();
+        let names = chunk.tool_name.is_some();
         let at = self.place(key, |part| !names && call_fields(part).is_some());
         let known = match at.map(|at| (call_fields(&self.parts[at]), kind(&self.parts[at]))) {
-            Some((None, part)) => return Err(PartsError::OtherPart { piece: "tool_call", part }),
+            Some((None, part)) => return Err(PartsError::KindMismatch { chunk: "tool_call", part }),
             Some((Some((_, name)), _)) => name,
             None => None,
         };
         let mut delta = ToolCallDelta {
-            tool_name_delta: piece.tool_name,
-            args_delta: piece.args,
-            tool_call_id: piece.tool_call_id,
-            provider_name: piece.provider_name.filter(|name| Some(name) != known.as_ref()),
-            provider_details: piece.provider_details,
+            tool_name_delta: chunk.tool_name,
+            args_delta: chunk.args,
+            tool_call_id: chunk.tool_call_id,
+            provider_name: chunk.provider_name.filter(|name| Some(name) != known.as_ref()),
+            provider_details: chunk.provider_details,
         };
         let (was_part, changed) = match at {
             None => (
@@ -295,15 +312,15 @@ impl StreamedParts {
     }
 
     /// Takes a whole tool call. It replaces the part of the key if that is one too.
-    pub fn tool_call_part(&mut self, key: Option<&str>, piece: ToolCallPiece, fresh: &mut Fresh<'_>) -> StreamEvent {
+    pub fn tool_call_part(&mut self, key: Option<&str>, chunk: StreamedToolCall, fresh: &mut Fresh<'_>) -> StreamEvent {
         let part = ToolCallPart {
-            tool_name: piece.tool_name.unwrap_or_default(),
-            args: piece.args,
-            tool_call_id: piece.tool_call_id.unwrap_or_else(|| tool_call_id(fresh)),
+            tool_name: chunk.tool_name.unwrap_or_default(),
+            args: chunk.args,
+            tool_call_id: chunk.tool_call_id.unwrap_or_else(|| tool_call_id(fresh)),
             tool_kind: None,
-            id: piece.id,
-            provider_name: piece.provider_name,
-            provider_details: piece.provider_details,
+            id: chunk.id,
+            provider_name: chunk.provider_name,
+            provider_details: chunk.provider_details,
         };
         self.part(key, part.into())
     }
@@ -316,9 +333,9 @@ impl StreamedParts {
     }
 }
 
-impl TextPiece<'_> {
-    fn into_thinking(self) -> ThinkingPiece {
-        ThinkingPiece {
+impl StreamedText<'_> {
+    fn into_thinking(self) -> StreamedThinking {
+        StreamedThinking {
             content: Some(self.content.to_owned()),
             id: None,
             signature: None,

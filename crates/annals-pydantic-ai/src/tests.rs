@@ -147,7 +147,7 @@ fn request_part() -> impl Strategy<Value = RequestPart> {
     let returned = (named(), content(), word(), proptest::option::of(named()), data(), moment(), outcome());
     prop_oneof![
         (word(), moment(), proptest::option::of(object())).prop_map(|(content, timestamp, metadata)| {
-            let (dynamic_ref, context_id, scope) = (None, Some("c".into()), Scope::Request);
+            let (dynamic_ref, context_id, scope) = (None, Some("c".into()), PromptScope::Request);
             SystemPromptPart { content, timestamp, dynamic_ref, context_id, scope, metadata }.into()
         }),
         (word(), moment()).prop_map(|(text, timestamp)| UserPromptPart::new(text.as_str(), timestamp).into()),

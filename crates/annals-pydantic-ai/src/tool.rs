@@ -5,9 +5,9 @@
 
 use super::datetime::DateTime;
 use super::error::PathPart;
-use super::macros::{record, serde_form, words};
+use super::macros::{record, serde_impls, words};
 use super::tool_content::{ToolContent, take_record};
-use super::wire::{Reader, Wire};
+use super::wire::{Wire, WireReader};
 use crate::wire::tool_call_id;
 use annals_base::Fresh;
 use annals_base::{Map, Value};
@@ -23,7 +23,7 @@ pub enum ToolArgs {
 }
 
 impl Wire for ToolArgs {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         match value {
             Value::Str(text) => Some(Self::Text(text)),
             Value::Map(map) => Some(Self::Object(map)),
@@ -73,6 +73,19 @@ macro_rules! call {
         }
 
         impl $name {
+            /// Returns a call with a new id.
+            pub fn new(tool_name: impl Into<String>, args: ToolArgs, fresh: &mut Fresh<'_>) -> Self {
+                Self {
+                    tool_name: tool_name.into(),
+                    args: Some(args),
+                    tool_call_id: tool_call_id(fresh),
+                    tool_kind: None,
+                    id: None,
+                    provider_name: None,
+                    provider_details: None,
+                }
+            }
+
             pub(super) fn fields(&mut self) -> CallFields<'_> {
                 let Self { tool_name, args, tool_call_id, provider_name, provider_details, .. } = self;
                 CallFields { tool_name, args, tool_call_id, provider_name, provider_details }
@@ -140,6 +153,13 @@ record! {
     }
 }
 
+impl ToolRetry {
+    /// Returns the request for another call, without counts of attempts.
+    pub fn new(cause: ToolRetryCause) -> Self {
+        Self { cause, attempt: None, max_retries: None }
+    }
+}
+
 /// Makes the part of what a tool returned, with the fields that only it has.
 macro_rules! tool_return {
     (
@@ -148,6 +168,7 @@ macro_rules! tool_return {
     ) => {
         $(#[$about])*
         #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
         pub struct $name {
             /// The name of the tool.
             pub tool_name: String,
@@ -166,10 +187,31 @@ macro_rules! tool_return {
             $($(#[$doc])* pub $field: $type,)*
         }
 
+        impl $name {
+            /// Returns the result of a call that succeeded.
+            pub fn new(
+                tool_name: impl Into<String>,
+                content: ToolContent,
+                tool_call_id: impl Into<String>,
+                timestamp: DateTime,
+            ) -> Self {
+                Self {
+                    tool_name: tool_name.into(),
+                    content,
+                    tool_call_id: tool_call_id.into(),
+                    tool_kind: None,
+                    metadata: Value::Null,
+                    timestamp,
+                    outcome: ToolOutcome::Success,
+                    $($field: None,)*
+                }
+            }
+        }
+
         impl Wire for $name {
-            fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+            fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
                 let mut map = reader.object(value)?;
-                let core = Core::of(&map, $side);
+                let core = FrameworkTool::of(&map, $side);
                 let record = take_record(&mut map, reader);
                 core.name_tool(&mut map);
                 let tool_name = reader.field::<String>(&mut map, &["tool_name"], |_| None);
@@ -210,13 +252,13 @@ macro_rules! tool_return {
             }
         }
 
-        serde_form!($name);
+        serde_impls!($name);
     };
 }
 
 tool_return! {
     /// What a tool of the application returned.
-    ToolReturnPart = "tool-return" by Side::Application, {
+    ToolReturnPart = "tool-return" by ToolSide::Application, {
         /// Why the tool is to be called again, if it is.
         pub retry: Option<ToolRetry>,
     }
@@ -224,7 +266,7 @@ tool_return! {
 
 tool_return! {
     /// What a tool of the provider returned.
-    NativeToolReturnPart = "builtin-tool-return" by Side::Provider, {
+    NativeToolReturnPart = "builtin-tool-return" by ToolSide::Provider, {
         /// Whose tool it is.
         pub provider_name: Option<String>,
         /// What the provider adds.
@@ -243,26 +285,26 @@ fn with_record(members: Vec<(&str, Value)>, content: &ToolContent) -> Value {
 
 /// Who runs a tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum ToolSide {
     Application,
     Provider,
 }
 
 /// The kinds of tools that are the framework's own. Their parts are checked unless the call did not succeed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Core {
+enum FrameworkTool {
     None,
     Search(&'static str),
     Capability(&'static str),
 }
 
-impl Core {
-    fn of(map: &Map, side: Side) -> Self {
+impl FrameworkTool {
+    fn of(map: &Map, side: ToolSide) -> Self {
         let succeeded = map.get("outcome").is_none_or(|outcome| outcome.as_str() == Some("success"));
         match (map.get("tool_kind").and_then(Value::as_str).filter(|_| succeeded), side) {
-            (Some("tool-search"), Side::Application) => Self::Search("search_tools"),
-            (Some("tool-search"), Side::Provider) => Self::Search("tool_search"),
-            (Some("capability-load"), Side::Application) => Self::Capability("load_capability"),
+            (Some("tool-search"), ToolSide::Application) => Self::Search("search_tools"),
+            (Some("tool-search"), ToolSide::Provider) => Self::Search("tool_search"),
+            (Some("capability-load"), ToolSide::Application) => Self::Capability("load_capability"),
             _ => Self::None,
         }
     }
@@ -283,7 +325,7 @@ impl Core {
         }
     }
 
-    fn check_name(self, found: Option<&str>, reader: &mut Reader<'_>) {
+    fn check_name(self, found: Option<&str>, reader: &mut WireReader<'_>) {
         if let (Some(name), Some(found)) = (self.tool_name(), found)
             && name != found
         {
@@ -292,7 +334,7 @@ impl Core {
     }
 
     /// Checks a call, whatever else is wrong with it.
-    fn check_call(self, map: &mut Map, reader: &mut Reader<'_>) {
+    fn check_call(self, map: &mut Map, reader: &mut WireReader<'_>) {
         self.name_tool(map);
         self.check_name(map.get("tool_name").and_then(Value::as_str), reader);
         let Some(Value::Map(args)) = map.get("args") else { return };
@@ -310,7 +352,7 @@ impl Core {
         self,
         content: Option<Value>,
         record: Option<&[String]>,
-        reader: &mut Reader<'_>,
+        reader: &mut WireReader<'_>,
     ) -> Option<ToolContent> {
         let content = content?;
         if self == Self::None {
@@ -318,12 +360,14 @@ impl Core {
         }
         reader.at(PathPart::Name("content".into()), |reader| {
             let mut map = reader.object(content.clone())?;
-            let text = |map: &mut Map, name: &str, reader: &mut Reader<'_>| {
+            let text = |map: &mut Map, name: &str, reader: &mut WireReader<'_>| {
                 reader.field::<String>(map, &[name], |_| Some(String::new())).map(drop)
             };
             let message = text(&mut map, "message", reader);
             let rest = match self {
-                Self::Search(_) => reader.field::<Vec<Found>>(&mut map, &["discovered_tools"], |_| None).map(drop),
+                Self::Search(_) => {
+                    reader.field::<Vec<DiscoveredTool>>(&mut map, &["discovered_tools"], |_| None).map(drop)
+                }
                 _ => text(&mut map, "instructions", reader),
             };
             message.and(rest)
@@ -334,18 +378,18 @@ impl Core {
 
 record! {
     /// A tool that a search found; what else it says is kept with the content.
-    struct Found {
+    struct DiscoveredTool {
         /// The name of the tool.
         pub name: String,
     }
 }
 
-fn check_call(map: &mut Map, reader: &mut Reader<'_>) {
-    Core::of(map, Side::Application).check_call(map, reader);
+fn check_call(map: &mut Map, reader: &mut WireReader<'_>) {
+    FrameworkTool::of(map, ToolSide::Application).check_call(map, reader);
 }
 
-fn check_native_call(map: &mut Map, reader: &mut Reader<'_>) {
-    Core::of(map, Side::Provider).check_call(map, reader);
+fn check_native_call(map: &mut Map, reader: &mut WireReader<'_>) {
+    FrameworkTool::of(map, ToolSide::Provider).check_call(map, reader);
 }
 
 /// The arguments of a call are not a JSON object.
@@ -423,13 +467,4 @@ macro_rules! call_views {
 call_views!(ToolCallPart);
 call_views!(NativeToolCallPart);
 
-impl ToolCallPart {
-    /// Returns a call with a new id.
-    pub fn new(tool_name: impl Into<String>, args: ToolArgs, fresh: &mut Fresh<'_>) -> Self {
-        let tool_call_id = tool_call_id(fresh);
-        let (tool_name, args) = (tool_name.into(), Some(args));
-        Self { tool_name, args, tool_call_id, tool_kind: None, id: None, provider_name: None, provider_details: None }
-    }
-}
-
-serde_form!(ToolArgs);
+serde_impls!(ToolArgs);

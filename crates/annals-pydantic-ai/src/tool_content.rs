@@ -5,9 +5,9 @@
 //! tool must not make an adapter fetch a URL. *Absent:* what a model is shown of it; that is `tool_text.rs`.
 
 use super::file::{File, ForceDownload, digest};
-use super::macros::serde_form;
+use super::macros::serde_impls;
 use super::mime;
-use super::wire::{Reader, Wire};
+use super::wire::{Wire, WireReader};
 use annals_base::{Map, Value};
 
 /// What a tool returned.
@@ -69,7 +69,7 @@ impl ToolContent {
     }
 
     /// Reads the content with the record of its part, if that has one.
-    pub(super) fn recorded(value: Value, record: Option<&[String]>, reader: &mut Reader<'_>) -> Self {
+    pub(super) fn recorded(value: Value, record: Option<&[String]>, reader: &mut WireReader<'_>) -> Self {
         if let Some(file) = file(&value, record, reader) {
             return Self::File(file);
         }
@@ -87,7 +87,7 @@ impl ToolContent {
 
 /// As in a part without a record: what older documents hold.
 impl Wire for ToolContent {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         Some(Self::recorded(value, None, reader))
     }
 
@@ -97,7 +97,7 @@ impl Wire for ToolContent {
 }
 
 /// Returns the file that the object is, if its part vouches for it.
-fn file(value: &Value, record: Option<&[String]>, reader: &mut Reader<'_>) -> Option<File> {
+fn file(value: &Value, record: Option<&[String]>, reader: &mut WireReader<'_>) -> Option<File> {
     let map = value.as_map()?;
     let kind = map.get("kind")?.as_str()?;
     if kind == "binary" {
@@ -136,7 +136,7 @@ fn file(value: &Value, record: Option<&[String]>, reader: &mut Reader<'_>) -> Op
 }
 
 /// Takes the record out of a part: `None` if there is none, which a value that is no list is not either.
-pub(super) fn take_record(map: &mut Map, reader: &mut Reader<'_>) -> Option<Option<Vec<String>>> {
+pub(super) fn take_record(map: &mut Map, reader: &mut WireReader<'_>) -> Option<Option<Vec<String>>> {
     match map.shift_remove("content_file_digests") {
         Some(Value::List(items)) => {
             let texts = items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
@@ -147,4 +147,4 @@ pub(super) fn take_record(map: &mut Map, reader: &mut Reader<'_>) -> Option<Opti
     }
 }
 
-serde_form!(ToolContent);
+serde_impls!(ToolContent);

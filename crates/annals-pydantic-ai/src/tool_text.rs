@@ -53,7 +53,7 @@ impl ToolContent {
 }
 
 /// What a tool returned, with how its call ended.
-struct Shown<'a> {
+struct ResultView<'a> {
     content: &'a ToolContent,
     /// How the call ended, if errors are shown as such.
     error: Option<ToolOutcome>,
@@ -75,7 +75,7 @@ fn object(name: &str, value: Value) -> Map {
     Map::from_iter([(name.to_owned(), value)])
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ResultView<'a> {
     fn new(content: &'a ToolContent, outcome: ToolOutcome, wrap_error: bool) -> Self {
         Self { content, error: Some(outcome).filter(|outcome| wrap_error && outcome.is_error()) }
     }
@@ -148,19 +148,19 @@ macro_rules! shown {
             /// Returns the content as text (`model_response_str`): a text as it is, null as nothing, anything else as
             /// compact JSON; with `wrap_error`, that of a failed call as `{"error": ..}`. Files at the top are left out.
             pub fn text(&self, wrap_error: bool) -> String {
-                Shown::new(&self.content, self.outcome, wrap_error).text()
+                ResultView::new(&self.content, self.outcome, wrap_error).text()
             }
 
             /// Returns the content as an object (`model_response_object`): what is none becomes `{"return_value": ..}`.
             pub fn object(&self, wrap_error: bool) -> Map {
-                Shown::new(&self.content, self.outcome, wrap_error).object()
+                ResultView::new(&self.content, self.outcome, wrap_error).object()
             }
 
             /// Returns the content as text that refers to the files at the top by their names, and the files between
             /// tags that tell where they come from, to be shown as words of the user
             /// (`model_response_str_and_user_content`).
             pub fn text_and_files(&self, wrap_error: bool) -> (String, Vec<UserItem>) {
-                let shown = Shown::new(&self.content, self.outcome, wrap_error);
+                let shown = ResultView::new(&self.content, self.outcome, wrap_error);
                 shown.text_and_files(&self.tool_name, &self.tool_call_id)
             }
 

@@ -4,8 +4,8 @@
 
 use super::decimal::Decimal;
 use super::error::{LoadError, PathPart};
-use super::macros::serde_form;
-use super::wire::{Reader, Wire, read_value};
+use super::macros::serde_impls;
+use super::wire::{Wire, WireReader, read_value};
 use annals_base::Fresh;
 use annals_base::{Map, Value};
 use annals_messages::text::{py_float, truthy};
@@ -46,6 +46,7 @@ pub struct UsageCounts {
 
 /// What one request used (`RequestUsage`). Its JSON form also accepts the names of older releases.
 #[derive(Clone, Debug, PartialEq, Default)]
+#[non_exhaustive]
 pub struct RequestUsage {
     /// The counts.
     pub counts: UsageCounts,
@@ -53,6 +54,7 @@ pub struct RequestUsage {
 
 /// What a run used (`RunUsage`).
 #[derive(Clone, Debug, PartialEq, Default)]
+#[non_exhaustive]
 pub struct RunUsage {
     /// The counts of all requests together.
     pub counts: UsageCounts,
@@ -121,7 +123,7 @@ const TAKEN: [&str; 7] =
 
 impl UsageCounts {
     /// Reads the counts out of `map`; what is left there is unknown.
-    fn take(map: &mut Map, old_names: bool, reader: &mut Reader<'_>) -> Option<Self> {
+    fn take(map: &mut Map, old_names: bool, reader: &mut WireReader<'_>) -> Option<Self> {
         let mut counts = Self::default();
         let mut whole = true;
         if old_names {
@@ -203,7 +205,7 @@ impl UsageCounts {
     }
 }
 
-fn read_details(value: Value, reader: &mut Reader<'_>) -> Option<indexmap::IndexMap<String, i64>> {
+fn read_details(value: Value, reader: &mut WireReader<'_>) -> Option<indexmap::IndexMap<String, i64>> {
     let map = reader.object(value)?;
     let read: Vec<(String, Option<i64>)> = map
         .into_iter()
@@ -252,7 +254,7 @@ impl RunUsage {
 
 /// As what one request used.
 impl Wire for UsageCounts {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         RequestUsage::read(value, reader).map(|usage| usage.counts)
     }
 
@@ -265,7 +267,7 @@ impl Wire for UsageCounts {
 }
 
 impl Wire for RequestUsage {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let mut map = reader.object(value)?;
         map.shift_remove("requests");
         let mut counts = UsageCounts::take(&mut map, true, reader)?;
@@ -284,7 +286,7 @@ impl Wire for RequestUsage {
 }
 
 impl Wire for RunUsage {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let mut map = reader.object(value)?;
         let requests = reader.field::<i64>(&mut map, &["requests"], |_| Some(0));
         let tool_calls = reader.field::<i64>(&mut map, &["tool_calls"], |_| Some(0));
@@ -307,4 +309,4 @@ impl Wire for RunUsage {
     }
 }
 
-serde_form!(UsageCounts, RequestUsage, RunUsage);
+serde_impls!(UsageCounts, RequestUsage, RunUsage);

@@ -78,8 +78,10 @@ impl RunUsage {
     /// ```
     /// use annals_pydantic_ai::RunUsage;
     ///
-    /// let before = RunUsage { requests: 2, ..RunUsage::default() };
-    /// let after = RunUsage { requests: 5, tool_calls: 1, ..RunUsage::default() };
+    /// let mut before = RunUsage::default();
+    /// before.requests = 2;
+    /// let mut after = before.clone();
+    /// after.requests = 5;
     /// assert_eq!(after.since(&before).requests, 3);
     /// ```
     #[must_use]
@@ -98,6 +100,7 @@ impl RunUsage {
 /// Limits on what a run uses. `None` is no limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct UsageLimits {
     /// Requests; 50 unless set otherwise.
     pub request_limit: Option<i64>,
@@ -134,6 +137,7 @@ impl Default for UsageLimits {
 #[error(
     "{what}. Consider raising the limit, or see the docs on usage limits for budget-aware patterns: https://pydantic.dev/docs/ai/core-concepts/agent/#usage-limits"
 )]
+#[non_exhaustive]
 pub struct UsageLimitExceeded {
     /// Which limit, and what was used.
     pub what: String,

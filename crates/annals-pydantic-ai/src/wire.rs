@@ -1,11 +1,8 @@
 //! How values are read and written: the reader that collects what is wrong, and the plain types.
 //!
-//! Reading goes on after a problem, so that the error can name the smallest value that holds all of them. The
+//! HistoryBuilder goes on after a problem, so that the error can name the smallest value that holds all of them. The
 //! leniencies are those of pydantic's JSON mode: an integral float or a decimal text is an integer, `yes` is true.
 //! *Absent:* the shapes of messages.
-
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
 
 use super::error::{LoadError, LoadReason, PathPart};
 use annals_base::{Fresh, IdSource, Map, SystemClock, Value};
@@ -18,31 +15,32 @@ pub(crate) fn tool_call_id(fresh: &mut Fresh<'_>) -> String {
 
 /// What is wrong so far.
 #[derive(Debug)]
-struct Problem {
+struct LoadProblem {
     path: Vec<PathPart>,
     first: Vec<PathPart>,
     reason: LoadReason,
     count: usize,
 }
 
-impl Problem {
+impl LoadProblem {
     /// Widens this to the smallest place that holds the other as well.
-    fn join(mut self, other: Problem) -> Self {
+    fn join(mut self, other: LoadProblem) -> Self {
         let shared = self.path.iter().zip(&other.path).take_while(|(a, b)| a == b).count();
         self.path.truncate(shared);
+        debug_assert!(self.first.starts_with(&self.path), "the first problem is at the place or inside it");
         self.count += other.count;
         self
     }
 }
 
 /// Reads values and collects what is wrong with them.
-pub(super) struct Reader<'a> {
+pub(super) struct WireReader<'a> {
     pub(super) fresh: Fresh<'a>,
     path: Vec<PathPart>,
-    problem: Option<Problem>,
+    problem: Option<LoadProblem>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WireReader<'a> {
     /// Reads one value with `read`, which returns `None` only after telling the reader why.
     pub(super) fn run<T>(
         root: &'static str,
@@ -52,6 +50,7 @@ impl<'a> Reader<'a> {
         let fresh = fresh.reborrow();
         let mut reader = Self { fresh, path: Vec::new(), problem: None };
         let value = read(&mut reader);
+        debug_assert!(reader.path.is_empty(), "every place that was entered is left");
         match (reader.problem, value) {
             (None, Some(value)) => Ok(value),
             (Some(p), _) => Err(LoadError { root, path: p.path, first: p.first, reason: p.reason, problems: p.count }),
@@ -62,7 +61,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn add(&mut self, problem: Problem) {
+    fn add(&mut self, problem: LoadProblem) {
         self.problem = Some(match self.problem.take() {
             Some(before) => before.join(problem),
             None => problem,
@@ -71,7 +70,7 @@ impl<'a> Reader<'a> {
 
     fn fail_with(&mut self, reason: LoadReason) {
         let path = self.path.clone();
-        self.add(Problem { first: path.clone(), path, reason, count: 1 });
+        self.add(LoadProblem { first: path.clone(), path, reason, count: 1 });
     }
 
     /// Notes that the value at this place is not as expected.
@@ -92,7 +91,7 @@ impl<'a> Reader<'a> {
     pub(super) fn at<T>(&mut self, part: PathPart, read: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(part);
         let value = read(self);
-        self.path.pop();
+        self.leave();
         value
     }
 
@@ -103,7 +102,7 @@ impl<'a> Reader<'a> {
         let inside = self.problem.take();
         self.problem = before;
         if let Some(problem) = inside {
-            self.add(Problem { path: self.path.clone(), ..problem });
+            self.add(LoadProblem { path: self.path.clone(), ..problem });
         }
         value
     }
@@ -129,17 +128,27 @@ impl<'a> Reader<'a> {
         &mut self,
         map: &mut Map,
         names: &[&str],
-        default: impl FnOnce(&mut Fresh<'_>) -> Option<T>,
+        default: fn(&mut Fresh<'_>) -> Option<T>,
     ) -> Option<T> {
-        for name in names {
-            if let Some(value) = map.get_mut(*name).map(std::mem::take) {
-                return self.at(PathPart::Name((*name).to_owned()), |reader| T::read(value, reader));
-            }
+        if let Some(value) = self.enter_field(map, names) {
+            let read = T::read(value, self);
+            self.leave();
+            return read;
         }
-        match default(&mut self.fresh) {
-            Some(value) => Some(value),
-            None => self.missing(names[0]),
-        }
+        default(&mut self.fresh).or_else(|| self.missing(names[0]))
+    }
+
+    /// Takes the first of the members `names` that is present out of the object, and enters its place.
+    fn enter_field(&mut self, map: &mut Map, names: &[&str]) -> Option<Value> {
+        debug_assert!(!names.is_empty(), "a field has a name");
+        let (name, value) = names.iter().find_map(|name| Some((*name, std::mem::take(map.get_mut(*name)?))))?;
+        self.path.push(PathPart::Name(name.to_owned()));
+        Some(value)
+    }
+
+    fn leave(&mut self) {
+        let left = self.path.pop();
+        debug_assert!(left.is_some(), "every place that is left was entered");
     }
 
     /// Checks that the member `name`, if there is one, is `word`.
@@ -156,7 +165,7 @@ impl<'a> Reader<'a> {
 /// A type with a JSON form.
 pub(super) trait Wire: Sized {
     /// Reads the value, or tells the reader what is wrong with it.
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self>;
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self>;
 
     /// Returns the value as it is dumped.
     fn write(&self) -> Value;
@@ -168,7 +177,7 @@ pub(super) trait Wire: Sized {
 }
 
 impl Wire for Value {
-    fn read(value: Value, _: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, _: &mut WireReader<'_>) -> Option<Self> {
         Some(value)
     }
 
@@ -182,7 +191,7 @@ impl Wire for Value {
 }
 
 impl Wire for String {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         match value {
             Value::Str(text) => Some(text),
             other => reader.fail("a text", &other),
@@ -195,7 +204,7 @@ impl Wire for String {
 }
 
 impl Wire for bool {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let read = match &value {
             Value::Bool(b) => Some(*b),
             Value::Int(0) => Some(false),
@@ -222,7 +231,7 @@ impl Wire for bool {
 }
 
 impl Wire for i64 {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let read = match &value {
             Value::Int(n) => Some(*n),
             Value::Bool(b) => Some(i64::from(*b)),
@@ -246,7 +255,7 @@ impl Wire for i64 {
 }
 
 impl Wire for f64 {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let read = match &value {
             Value::Float(x) => Some(*x),
             Value::Bool(b) => Some(f64::from(u8::from(*b))),
@@ -282,7 +291,7 @@ pub(super) fn without_underscores(text: &str) -> Option<String> {
 }
 
 impl Wire for Map {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         reader.object(value)
     }
 
@@ -292,16 +301,19 @@ impl Wire for Map {
 }
 
 impl<T: Wire> Wire for Vec<T> {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let items = match value {
             Value::List(items) => items,
             other => return reader.fail("a list", &other),
         };
-        let mut out = Vec::with_capacity(items.len());
+        let count = items.len();
+        let mut out = Vec::with_capacity(count);
         for (index, item) in items.into_iter().enumerate() {
-            out.push(reader.at(PathPart::Index(index), |reader| T::read(item, reader)));
+            reader.path.push(PathPart::Index(index));
+            out.extend(T::read(item, reader));
+            reader.leave();
         }
-        out.into_iter().collect()
+        (out.len() == count).then_some(out)
     }
 
     fn write(&self) -> Value {
@@ -310,7 +322,7 @@ impl<T: Wire> Wire for Vec<T> {
 }
 
 impl<T: Wire> Wire for Option<T> {
-    fn read(value: Value, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         if value.is_null() { Some(None) } else { T::read(value, reader).map(Some) }
     }
 
@@ -337,14 +349,17 @@ pub(super) fn read_text<T: Wire>(root: &'static str, text: &[u8], fresh: &mut Fr
 
 /// Reads a value.
 pub(super) fn read_value<T: Wire>(root: &'static str, value: Value, fresh: &mut Fresh<'_>) -> Result<T, LoadError> {
-    Reader::run(root, fresh, |reader| T::read(value, reader))
+    WireReader::run(root, fresh, |reader| T::read(value, reader))
 }
 
-/// Reads a value from serde.
-pub(super) fn deserialize<'de, T: Wire, D: Deserializer<'de>>(
-    root: &'static str,
-    deserializer: D,
-) -> Result<T, D::Error> {
-    let (value, mut ids) = (Value::deserialize(deserializer)?, IdSource::new());
-    read_value(root, value, &mut Fresh::new(&SystemClock, &mut ids)).map_err(D::Error::custom)
+/// Reads a value that serde has read. A missing time is the present time of the system, a missing id is random.
+pub(super) fn read_serde<T: Wire>(root: &'static str, value: Value) -> Result<T, LoadError> {
+    read_value(root, value, &mut Fresh::new(&SystemClock, &mut IdSource::new()))
+}
+
+/// Adds a member to an object. Never inlined: records call it for each of their fields.
+#[inline(never)]
+pub(super) fn put(map: &mut Map, name: &'static str, value: Value) {
+    let before = map.insert(name.to_owned(), value);
+    debug_assert!(before.is_none(), "a record has each field once: {name}");
 }

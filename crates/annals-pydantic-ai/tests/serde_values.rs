@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 fn is_serde<T: Serialize + DeserializeOwned + Clone + Debug + PartialEq>() {}
 
-/// Not among them: errors, arguments of functions, and what puts parts together (`StreamedParts` and its pieces).
+/// Not among them: errors, arguments of functions, and what puts parts together (`StreamedParts` and its chunks).
 #[test]
 fn every_type_of_a_message_is_a_serde_value() {
     macro_rules! all {
@@ -26,11 +26,11 @@ fn every_type_of_a_message_is_a_serde_value() {
             Annotation Citation NonStandardAnnotation Index;
         pai: ModelMessage ModelRequest ModelResponse RequestState ResponseState FinishReason WorkspaceRef FailedAttempt
             AttemptOutcome DateTime TimeDelta Decimal
-            RequestPart ResponsePart SystemPromptPart Scope UserPromptPart ToolReturnPart RetryFeedbackPart
+            RequestPart ResponsePart SystemPromptPart PromptScope UserPromptPart ToolReturnPart RetryFeedbackPart
             ToolAvailabilityDeltaPart CapabilityLoadDeltaPart ModelSettingsDeltaPart InstructionDeltaPart
             InstructionBaselinePart CompactionPart SpeechPart TextPart ThinkingPart ToolCallPart NativeToolCallPart
             NativeToolReturnPart FilePart
-            UserContent UserItem TextContent StructuredContent CachePoint CacheTtl File Binary Bytes FileUrl UrlKind
+            UserContent UserItem TextContent StructuredContent CachePoint CacheTtl File Binary BinaryData FileUrl UrlKind
             ForceDownload UploadedFile FileHost ToolContent ToolArgs ToolOutcome ToolRetry ToolRetryCause
             FeedbackContent FeedbackRetry FeedbackCause ErrorDetail Location Citation CitationSource WebSource
             DocumentSource Anchor Speaker Granularity SpeechTimestamp InstructionPart InstructionDigest
@@ -92,11 +92,11 @@ fn the_parts_of_pydantic_ais_messages_have_the_form_they_have_inside() {
     let request = pai::ModelRequest::new(vec![prompt.into()]);
     assert_eq!(format!("[{}]", text(&request)), pai::dump(&[request.into()]));
     assert_eq!(text(&pai::UserItem::from("a")), r#""a""#);
-    assert_eq!(text(&pai::Bytes(vec![0xfb, 0xff])), r#""-_8=""#);
+    assert_eq!(text(&pai::BinaryData(vec![0xfb, 0xff])), r#""-_8=""#);
     assert_eq!(text(&pai::InstructionId::Run("x".into())), r#""run:x""#);
     let delta: pai::PartDelta = serde_json::from_str(r#"{"part_delta_kind":"text","content_delta":"x"}"#).unwrap();
     assert_eq!(text(&pai::PartOrDelta::Delta(delta.clone())), text(&delta));
-    let event = pai::StreamEvent::from(pai::PartDeltaEvent { index: 0, delta });
+    let event = pai::StreamEvent::from(pai::PartDeltaEvent::new(0, delta));
     assert!(text(&event).contains(r#""event_kind":"part_delta""#));
     let usage: pai::RunUsage = serde_json::from_str(r#"{"requests":2,"input_tokens":"5","new_count":1}"#).unwrap();
     assert_eq!((usage.requests, usage.counts.input_tokens), (2, 5));

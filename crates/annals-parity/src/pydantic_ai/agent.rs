@@ -109,8 +109,8 @@ impl Session {
         let history = state.history.to_vec();
         let processors = get(&self.agent, "processors").as_list().unwrap_or_default();
         let sent = processors.iter().fold(history, process);
-        let limits =
-            UsageLimits { request_limit: get(&self.run, "request_limit").as_int().or(Some(50)), ..Default::default() };
+        let mut limits = UsageLimits::default();
+        limits.request_limit = get(&self.run, "request_limit").as_int().or(limits.request_limit);
         limits.check_before_request(&told.usage).map_err(|_| error("UsageLimitExceeded"))?;
         let Some(ModelMessage::Request(request)) = sent.last() else { return Err(error("UserError")) };
         let instructions = Value::from(request.instructions.clone());
@@ -171,10 +171,11 @@ impl Session {
         if parts.is_empty() {
             let attempt = told.retries.entry(String::new()).or_default();
             *attempt += 1;
-            let retry = FeedbackRetry { cause: FeedbackCause::NoOutput, attempt: Some(*attempt), max_retries: Some(1) };
+            let mut retry = FeedbackRetry::new(FeedbackCause::NoOutput);
+            (retry.attempt, retry.max_retries) = (Some(*attempt), Some(1));
             let content = FeedbackContent::Text("Please return text.".into());
             let timestamp = Fresh::new(&SystemClock, &mut told.ids).now().into();
-            parts.push(RetryFeedbackPart { content, retry, timestamp }.into());
+            parts.push(RetryFeedbackPart::new(content, retry, timestamp).into());
         }
         parts.extend(beside);
         Ok(Conversation::update().history([self.request(parts, told).into()]))
@@ -188,16 +189,9 @@ impl Session {
         beside: &mut Vec<RequestPart>,
     ) -> Result<ToolReturnPart, String> {
         let timestamp = Fresh::new(&SystemClock, &mut told.ids).now().into();
-        let mut part = ToolReturnPart {
-            tool_name: call.tool_name.clone(),
-            content: ToolContent::text("Final result processed."),
-            tool_call_id: call.tool_call_id.clone(),
-            tool_kind: call.tool_kind.clone(),
-            metadata: Value::Null,
-            timestamp,
-            outcome: ToolOutcome::Success,
-            retry: None,
-        };
+        let content = ToolContent::text("Final result processed.");
+        let mut part = ToolReturnPart::new(&call.tool_name, content, &call.tool_call_id, timestamp);
+        part.tool_kind.clone_from(&call.tool_kind);
         if self.output(call).is_some() {
             return Ok(part);
         }
@@ -211,8 +205,9 @@ impl Session {
             "retry" => {
                 let attempt = told.retries.entry(call.tool_name.clone()).or_default();
                 *attempt += 1;
-                let cause = ToolRetryCause::ModelRetry;
-                part.retry = Some(ToolRetry { cause, attempt: Some(*attempt), max_retries: Some(1) });
+                let mut retry = ToolRetry::new(ToolRetryCause::ModelRetry);
+                (retry.attempt, retry.max_retries) = (Some(*attempt), Some(1));
+                part.retry = Some(retry);
                 (part.content, part.outcome) = (ToolContent::text(said("retry")), ToolOutcome::Retried);
             }
             "fail" => (part.content, part.outcome) = (ToolContent::text(said("fail")), ToolOutcome::Failed),
@@ -222,7 +217,7 @@ impl Session {
                 part.content = ToolContent::data(get(full, "return_value").clone());
                 part.metadata = get(full, "metadata").clone();
                 let content = get(full, "content").as_str().map(UserContent::from);
-                beside.extend(content.map(|content| UserPromptPart { content, timestamp }.into()));
+                beside.extend(content.map(|content| UserPromptPart::new(content, timestamp).into()));
                 told.usage.tool_calls += 1;
             }
             _ => {
@@ -291,7 +286,7 @@ fn as_words(mut history: Vec<ModelMessage>) -> Vec<ModelMessage> {
         for part in &mut request.parts {
             if let RequestPart::RetryFeedback(feedback) = part {
                 let content = UserContent::Text(format!("<system>{}</system>", feedback.text()));
-                *part = UserPromptPart { content, timestamp: feedback.timestamp }.into();
+                *part = UserPromptPart::new(content, feedback.timestamp).into();
             }
         }
     }
@@ -482,7 +477,7 @@ fn begin(
             if is_first {
                 parts = system_prompts(&session.agent, &session.name, timestamp, &mut told.counters);
             }
-            parts.push(UserPromptPart { content, timestamp }.into());
+            parts.push(UserPromptPart::new(content, timestamp).into());
             Ok(vec![session.request(parts, told).into()])
         }
         (None, Some(ModelMessage::Request(request))) => {

@@ -4,8 +4,8 @@
 
 use annals::base::{IdSource, SystemClock, Value};
 use annals_pydantic_ai::{
-    FinalResultEvent, Fresh, ModelResponse, PartEndEvent, ResponsePart, StreamEvent, StreamedParts, TextPiece,
-    ThinkingPiece, ToolArgs, ToolCallPart, ToolCallPiece, ToolReturnPart,
+    FinalResultEvent, Fresh, ModelResponse, PartEndEvent, ResponsePart, StreamEvent, StreamedParts, StreamedText,
+    StreamedThinking, StreamedToolCall, ToolArgs, ToolCallPart, ToolReturnPart,
 };
 
 use super::ops::{get, object, text};
@@ -46,18 +46,19 @@ impl Streamed {
     fn take(&mut self, chunk: &Value, fresh: &mut Fresh<'_>, events: &mut Vec<Value>) -> Res<()> {
         let key = get(chunk, "index").as_int().map(|index| index.to_string());
         let event = if let Some(content) = get(chunk, "text").as_str() {
-            self.parts.text(Some("content"), TextPiece { content, ..TextPiece::default() })?
+            self.parts.text(Some("content"), StreamedText::new(content))?
         } else if chunk.get("thinking").is_some() {
             let signature = text(chunk, "signature");
             let provider_name = signature.as_ref().map(|_| "function".to_owned());
-            let piece =
-                ThinkingPiece { content: text(chunk, "thinking"), signature, provider_name, ..Default::default() };
-            self.parts.thinking(key.as_deref(), piece)?
+            let mut more = StreamedThinking::default();
+            more.content = text(chunk, "thinking");
+            (more.signature, more.provider_name) = (signature, provider_name);
+            self.parts.thinking(key.as_deref(), more)?
         } else {
-            let args = text(chunk, "args").map(ToolArgs::Text);
-            let (tool_name, tool_call_id) = (text(chunk, "name"), text(chunk, "id"));
-            let piece = ToolCallPiece { tool_name, args, tool_call_id, ..Default::default() };
-            self.parts.tool_call(key.as_deref(), piece, fresh)?
+            let mut more = StreamedToolCall::default();
+            more.args = text(chunk, "args").map(ToolArgs::Text);
+            (more.tool_name, more.tool_call_id) = (text(chunk, "name"), text(chunk, "id"));
+            self.parts.tool_call(key.as_deref(), more, fresh)?
         };
         if let Some(event) = event {
             self.show(event, events);
@@ -80,7 +81,7 @@ impl Streamed {
         events.push(StreamEvent::from(start).to_value());
         if let Some((tool_name, tool_call_id)) = result.filter(|_| !self.found) {
             self.found = true;
-            events.push(StreamEvent::from(FinalResultEvent { tool_name, tool_call_id }).to_value());
+            events.push(StreamEvent::from(FinalResultEvent::new(tool_name, tool_call_id)).to_value());
         }
     }
 
@@ -89,8 +90,9 @@ impl Streamed {
         let index = self.open.take()?;
         let part = self.parts.parts().nth(usize::try_from(index).ok()?)?.clone();
         let kind = part.kind().to_owned();
-        let next_part_kind = next.map(str::to_owned);
-        events.push(StreamEvent::from(PartEndEvent { index, part, next_part_kind, canonical_system: None }).to_value());
+        let mut end = PartEndEvent::new(index, part);
+        end.next_part_kind = next.map(str::to_owned);
+        events.push(StreamEvent::from(end).to_value());
         Some(kind)
     }
 }

@@ -4,15 +4,16 @@
 
 use annals::base::{IdSource, SystemClock, Value};
 use annals_pydantic_ai::{
-    DateTime, Fresh, ModelMessage, RequestPart, RequestState, ResponseState, Scope, SystemPromptPart, repair_messages,
+    DateTime, Fresh, ModelMessage, RequestPart, RequestState, ResponseState, SystemPromptPart, repair_messages,
 };
 
 use super::agent::Counters;
 use super::ops::{get, text};
 
 fn system_prompt(content: &Value, dynamic_ref: Option<String>, timestamp: DateTime) -> SystemPromptPart {
-    let content = content.as_str().unwrap_or_default().to_owned();
-    SystemPromptPart { content, timestamp, dynamic_ref, context_id: None, scope: Scope::Conversation, metadata: None }
+    let mut part = SystemPromptPart::new(content.as_str().unwrap_or_default(), timestamp);
+    part.dynamic_ref = dynamic_ref;
+    part
 }
 
 /// Returns the system prompts of an agent: the static ones, then those of functions.

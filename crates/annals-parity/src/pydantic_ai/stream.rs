@@ -3,7 +3,7 @@
 use annals::base::{Map, Value};
 use annals_pydantic_ai::{
     Citation, DeltaError, Fresh, PartDelta, PartOrDelta, PartsError, ResponsePart, StreamEvent, StreamedParts,
-    TextPiece, ThinkingPiece, ToolArgs, ToolCallPiece,
+    StreamedText, StreamedThinking, StreamedToolCall, ToolArgs,
 };
 
 use super::ops::{dumped, get, object, text};
@@ -68,15 +68,15 @@ fn citations(call: &Value, fresh: &mut Fresh<'_>) -> Res<Option<Vec<Citation>>> 
     }
 }
 
-fn call_piece(call: &Value) -> ToolCallPiece {
-    ToolCallPiece {
-        tool_name: text(call, "tool_name"),
-        args: args(call),
-        tool_call_id: text(call, "tool_call_id"),
-        id: text(call, "id"),
-        provider_name: text(call, "provider_name"),
-        provider_details: details(call),
-    }
+fn call_chunk(call: &Value) -> StreamedToolCall {
+    let mut chunk = StreamedToolCall::default();
+    chunk.tool_name = text(call, "tool_name");
+    chunk.args = args(call);
+    chunk.tool_call_id = text(call, "tool_call_id");
+    chunk.id = text(call, "id");
+    chunk.provider_name = text(call, "provider_name");
+    chunk.provider_details = details(call);
+    chunk
 }
 
 fn make_call(
@@ -89,29 +89,26 @@ fn make_call(
         "text_delta" => {
             let tags = get(call, "thinking_tags").as_list().unwrap_or_default();
             let tag = |at: usize| tags.get(at).and_then(Value::as_str);
-            let piece = TextPiece {
-                content: get(call, "content").as_str().unwrap_or_default(),
-                id: text(call, "id"),
-                provider_name: text(call, "provider_name"),
-                provider_details: details(call),
-                citations: citations(call, fresh)?,
-                thinking_tags: tag(0).zip(tag(1)),
-                ignore_leading_whitespace: get(call, "ignore_leading_whitespace").as_bool().unwrap_or_default(),
-            };
-            manager.text(key, piece)
+            let mut chunk = StreamedText::new(get(call, "content").as_str().unwrap_or_default());
+            chunk.id = text(call, "id");
+            chunk.provider_name = text(call, "provider_name");
+            chunk.provider_details = details(call);
+            chunk.citations = citations(call, fresh)?;
+            chunk.thinking_tags = tag(0).zip(tag(1));
+            chunk.ignore_leading_whitespace = get(call, "ignore_leading_whitespace").as_bool().unwrap_or_default();
+            manager.text(key, chunk)
         }
         "thinking_delta" => {
-            let piece = ThinkingPiece {
-                content: text(call, "content"),
-                id: text(call, "id"),
-                signature: text(call, "signature"),
-                provider_name: text(call, "provider_name"),
-                provider_details: details(call),
-            };
-            manager.thinking(key, piece)
+            let mut chunk = StreamedThinking::default();
+            chunk.content = text(call, "content");
+            chunk.id = text(call, "id");
+            chunk.signature = text(call, "signature");
+            chunk.provider_name = text(call, "provider_name");
+            chunk.provider_details = details(call);
+            manager.thinking(key, chunk)
         }
-        "tool_call_delta" => manager.tool_call(key, call_piece(call), fresh),
-        "tool_call_part" => Ok(Some(manager.tool_call_part(key, call_piece(call), fresh))),
+        "tool_call_delta" => manager.tool_call(key, call_chunk(call), fresh),
+        "tool_call_part" => Ok(Some(manager.tool_call_part(key, call_chunk(call), fresh))),
         "part" => Ok(Some(manager.part(key, ResponsePart::from_value(get(call, "part").clone(), fresh)?))),
         other => return Err(format!("unknown call {other}").into()),
     })

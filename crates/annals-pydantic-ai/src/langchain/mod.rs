@@ -134,7 +134,7 @@ pub fn from_langchain_marked<'a>(
 ) -> Result<Vec<(bool, ModelMessage)>, LoadError> {
     let now = crate::DateTime::from(fresh.now()).write();
     let tool_of = |id: &str| before.clone().rev().find_map(|message| request_in::tool_of(&record::sparse(message), id));
-    let mut reading = request_in::Reading::new(now, fresh, &tool_of);
+    let mut reading = request_in::HistoryBuilder::new(now, fresh, &tool_of);
     messages.for_each(|(mark, message)| reading.push(mark, record::sparse(message)));
     let (marks, history, originals) = reading.finish();
     let mut history = from_value(Value::List(history), fresh)?;

@@ -14,7 +14,7 @@ use annals_base::{Map, Value};
 type Originals = Option<Vec<Map>>;
 
 /// A history that is being put together.
-pub(super) struct Reading<'a, 'f> {
+pub(super) struct HistoryBuilder<'a, 'f> {
     fresh: &'a mut Fresh<'f>,
     now: Value,
     out: Vec<(Map, Originals)>,
@@ -39,7 +39,7 @@ pub(super) fn tool_of(map: &Map, id: &str) -> Option<String> {
 /// The fields of a request that its envelope may hold.
 const HEAD: [&str; 6] = ["timestamp", "instructions", "run_id", "conversation_id", "metadata", "state"];
 
-impl<'a, 'f> Reading<'a, 'f> {
+impl<'a, 'f> HistoryBuilder<'a, 'f> {
     pub(super) fn new(now: Value, fresh: &'a mut Fresh<'f>, tool_of: &'a dyn Fn(&str) -> Option<String>) -> Self {
         Self { fresh, now, out: Vec::new(), marks: Vec::new(), open: false, names: BTreeMap::new(), tool_of }
     }

@@ -14,7 +14,7 @@ use annals_base::{Map, Value};
 
 /// The places of the parts of a response in a message: blocks, calls, and calls whose arguments are no object.
 #[derive(Default)]
-struct Made {
+struct ResponseBlocks {
     blocks: Vec<Value>,
     calls: Vec<(Value, Map)>,
     invalid: Vec<(Value, Map)>,
@@ -24,7 +24,7 @@ struct Made {
 
 /// Returns the dictionary of the message that stands for a response.
 pub(super) fn dictionary(response: &ModelResponse) -> Map {
-    let mut made = Made::default();
+    let mut made = ResponseBlocks::default();
     response.parts.iter().for_each(|part| made.push(part));
     let mut map = object([("type", "ai".into()), ("content", content(made.blocks))]);
     let mut envelope = object([("v", 1.into()), ("timestamp", response.timestamp.write())]);
@@ -92,7 +92,7 @@ fn head(response: &ModelResponse, envelope: &mut Map) {
     put_unless(envelope, "state", response.state.write(), &ResponseState::Complete.write());
 }
 
-impl Made {
+impl ResponseBlocks {
     fn push(&mut self, part: &ResponsePart) {
         let block = match part {
             ResponsePart::ToolCall(call) => return self.push_call(call),

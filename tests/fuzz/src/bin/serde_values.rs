@@ -37,6 +37,6 @@ fuzz_target!(|bytes: &[u8]| {
         ContentBlock Annotation Index
         pai::ModelMessage pai::RequestPart pai::ResponsePart pai::PartOrDelta pai::StreamEvent pai::UserContent
         pai::ToolContent pai::ToolArgs pai::InstructionPart pai::InstructionRecord pai::RunUsage pai::UsageLimits
-        pai::DateTime pai::Decimal pai::Bytes
+        pai::DateTime pai::Decimal pai::BinaryData
     }
 });
