@@ -1,4 +1,4 @@
-//! What a text of the model rests on.
+//! Citations: the sources of a text of the model.
 //!
 //! *Absent:* looking the sources up.
 
@@ -7,13 +7,13 @@ use super::wire::{Wire, WireReader};
 use annals_base::{Map, Value};
 
 record! {
-    /// A page of the web.
+    /// A web page (`WebSource`).
     pub struct WebSource {
-        /// Where it is.
+        /// The URL of the page.
         pub url: String,
         /// Its title.
         pub title: Option<String>,
-        /// What it says.
+        /// Quotes from the source.
         pub excerpts: Vec<String> = |_| Some(Vec::new()),
     } [kind = "web"]
 }
@@ -26,13 +26,13 @@ impl WebSource {
 }
 
 record! {
-    /// A document; it has an id, a title or excerpts.
+    /// A document (`DocumentSource`), which has an id, a title or excerpts.
     pub struct DocumentSource {
         /// Its id.
         pub document_id: Option<String>,
         /// Its title.
         pub title: Option<String>,
-        /// What it says.
+        /// Quotes from the source.
         pub excerpts: Vec<String> = |_| Some(Vec::new()),
     } [kind = "document"]
     after check_document;
@@ -53,24 +53,24 @@ fn check_document(source: &mut DocumentSource, _: &mut Map, reader: &mut WireRea
 }
 
 variants! {
-    /// Where a statement comes from.
+    /// The source of a statement (`CitationSource`).
     pub enum CitationSource by "kind" {
-        /// A page of the web.
+        /// A web page (`WebSource`).
         Web(WebSource) = "web",
         /// A document.
         Document(DocumentSource) = "document",
     }
 }
 
-/// What of the text rests on the sources, in characters of its content.
+/// The cited range of the text, in characters of its content (`CitationAnchor`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Anchor {
     /// The first character.
     pub start: i64,
-    /// The first one after it.
+    /// The end: the first character behind the range.
     pub end: i64,
-    /// Whether the span is a marker, such as `[1]`, and not what is said.
+    /// True if the range is a marker, such as `[1]`, and not the cited statement.
     pub is_marker: bool,
 }
 
@@ -93,7 +93,7 @@ impl Wire for Anchor {
         let end = reader.field::<i64>(&mut map, &["end"], |_| None);
         let (start, end) = (start?, end?);
         if start < 0 || end <= start {
-            return reader.fail("a span of which 0 <= start < end", &Value::Map(map));
+            return reader.fail("an anchor with 0 <= start < end", &Value::Map(map));
         }
         Some(Self { start, end, is_marker })
     }
@@ -106,11 +106,11 @@ impl Wire for Anchor {
 }
 
 record! {
-    /// That something in a text rests on sources.
+    /// A reference from a text to its sources (`Citation`).
     pub struct Citation {
         /// The sources; at least one.
         pub sources: Vec<CitationSource>,
-        /// What rests on them; the text as a whole if it is not said.
+        /// The cited range; `None` for the text as a whole.
         pub anchor: Option<Anchor>,
     }
     after check_citation;
@@ -125,7 +125,7 @@ impl Citation {
 
 fn check_citation(citation: &mut Citation, _: &mut Map, reader: &mut WireReader<'_>) {
     if citation.sources.is_empty() {
-        reader.fail::<()>("a citation with sources", &citation.write());
+        reader.fail::<()>("a citation with at least one source", &citation.write());
     }
 }
 

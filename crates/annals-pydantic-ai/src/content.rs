@@ -1,4 +1,4 @@
-//! What a user says: a text, or items of several kinds.
+//! The content of user prompts: a text, or items of several kinds.
 //!
 //! *Absent:* functions of the user that render structured content.
 
@@ -9,7 +9,7 @@ use super::wire::{Wire, WireReader};
 use annals_base::{Map, Value};
 use annals_messages::text::{JsonStyle, json_write};
 
-/// What a user says.
+/// The content of a user prompt (`str | Sequence[UserContent]`).
 #[derive(Clone, Debug, PartialEq)]
 pub enum UserContent {
     /// A text.
@@ -41,7 +41,7 @@ impl Wire for UserContent {
     }
 }
 
-/// One item of what a user says.
+/// One item of a user prompt (`UserContent`).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum UserItem {
@@ -51,14 +51,14 @@ pub enum UserItem {
     File(File),
     /// A text with metadata (`TextContent`).
     TextContent(TextContent),
-    /// A value, rendered as text (`StructuredContent`).
+    /// A value that is rendered as text (`StructuredContent`).
     Structured(StructuredContent),
-    /// What comes before may be cached by the provider (`CachePoint`).
+    /// The provider may cache the items before this one (`CachePoint`).
     CachePoint(CachePoint),
 }
 
 record! {
-    /// A text with metadata.
+    /// A text with metadata (`TextContent`).
     pub struct TextContent {
         /// The text.
         pub content: String,
@@ -75,7 +75,7 @@ impl TextContent {
 }
 
 record! {
-    /// A value that the model sees as text.
+    /// A value that the model sees as text (`StructuredContent`).
     pub struct StructuredContent {
         /// The text; rendered from the value if it is empty.
         pub content: String = |_| Some(String::new()),
@@ -86,7 +86,7 @@ record! {
         pub value: Value = |_| None,
         /// The tag around the text.
         pub tag: Option<String>,
-        /// What stands before the text.
+        /// A line before the rendered text.
         pub description: Option<String>,
     }
     after render;
@@ -102,7 +102,7 @@ impl StructuredContent {
 }
 
 words! {
-    /// How long a provider keeps what may be cached.
+    /// The time to live of cached items.
     pub enum CacheTtl = FiveMinutes {
         /// Five minutes.
         FiveMinutes = "5m",
@@ -112,10 +112,10 @@ words! {
 }
 
 record! {
-    /// What comes before may be cached by the provider.
+    /// The provider may cache the items before this one (`CachePoint`).
     #[derive(Default)]
     pub struct CachePoint {} [kind = "cache-point"] {
-        /// For how long.
+        /// The time to live.
         pub ttl: CacheTtl,
     }
 }
@@ -158,14 +158,14 @@ fn render(item: &mut StructuredContent, map: &mut Map, reader: &mut WireReader<'
         let first = tag.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
         let snake = tag.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
         if !first || !snake || FRAMING.contains(&tag.as_str()) {
-            reader.fail::<()>("a tag in lower snake case that is none of the framework's own", &tag.as_str().into());
+            reader.fail::<()>("a tag in lower snake case that the framework does not reserve", &tag.as_str().into());
             return;
         }
     }
     let text = if as_xml { value_xml(&item.value, item.tag.as_deref()) } else { tagged_json(item) };
     item.content = item.description.as_ref().map_or(text.clone(), |description| format!("{description}\n{text}"));
     if item.content.is_empty() {
-        reader.fail::<()>("a value that is not nothing as XML", &item.value);
+        reader.fail::<()>("a value whose XML is not empty", &item.value);
     }
 }
 

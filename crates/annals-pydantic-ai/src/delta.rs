@@ -1,6 +1,6 @@
-//! Changes to parts while a response streams in.
+//! Deltas of parts while a response streams in.
 //!
-//! *Absent:* knowing which part a change is for; that is the parts manager.
+//! *Absent:* the choice of the part that a delta applies to; `streamed.rs` makes it.
 
 use super::LoadError;
 use super::citation::Citation;
@@ -15,9 +15,9 @@ use annals_base::Fresh;
 use annals_base::{Map, Value};
 
 record! {
-    /// More text.
+    /// More text (`TextPartDelta`).
     pub struct TextDelta {
-        /// What is appended.
+        /// The text to append.
         pub content_delta: String,
         /// Replaces the name, unless it is empty.
         pub provider_name: Option<String>,
@@ -36,9 +36,9 @@ impl TextDelta {
 }
 
 record! {
-    /// More thinking.
+    /// More thinking (`ThinkingPartDelta`).
     pub struct ThinkingDelta {
-        /// What is appended.
+        /// The text to append.
         pub content_delta: Option<String>,
         /// Replaces the signature.
         pub signature_delta: Option<String>,
@@ -62,7 +62,7 @@ impl ThinkingDelta {
 }
 
 record! {
-    /// More of a tool call.
+    /// More of a tool call (`ToolCallPartDelta`).
     #[derive(Default)]
     pub struct ToolCallDelta {
         /// Appended to the name.
@@ -79,10 +79,10 @@ record! {
 }
 
 record! {
-    /// More of what is spoken.
+    /// More speech (`SpeechPartDelta`).
     #[derive(Default)]
     pub struct SpeechDelta {
-        /// Who speaks; the part knows already.
+        /// The speaker; a part keeps its own.
         pub speaker: Option<Speaker>,
         /// Appended to the transcript.
         pub transcript_delta: Option<String>,
@@ -96,50 +96,50 @@ record! {
 }
 
 variants! {
-    /// A change to a part of a response.
+    /// A delta of a part of a response (`ModelResponsePartDelta`).
     pub enum PartDelta by "part_delta_kind" {
-        /// More text.
+        /// More text (`TextPartDelta`).
         Text(TextDelta) = "text",
-        /// More thinking.
+        /// More thinking (`ThinkingPartDelta`).
         Thinking(ThinkingDelta) = "thinking",
-        /// More of a tool call.
+        /// More of a tool call (`ToolCallPartDelta`).
         ToolCall(ToolCallDelta) = "tool_call",
-        /// More of what is spoken.
+        /// More speech (`SpeechPartDelta`).
         Speech(SpeechDelta) = "speech",
     }
 }
 
-/// A change cannot be made. What it was for is as it was.
+/// A delta does not apply. The part is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeltaError {
     /// The part is of another kind (`ValueError` in PydanticAI).
-    #[error("a change of kind {delta:?} cannot be made to {on:?}")]
+    #[error("a delta of kind {delta:?} does not apply to {on:?}")]
     WrongKind {
-        /// The kind of the change.
+        /// The kind of the delta.
         delta: &'static str,
-        /// The kind of the part or of the change it was to be made to.
+        /// The kind of the part or of the earlier delta.
         on: &'static str,
     },
-    /// The change says nothing that another change could take up (`ValueError` in PydanticAI).
-    #[error("a change of thinking has neither content nor signature")]
+    /// The delta has neither content nor a signature to merge into another delta (`ValueError` in PydanticAI).
+    #[error("a thinking delta needs content or a signature")]
     EmptyThinking,
     /// Text and an object meet (`UnexpectedModelBehavior` in PydanticAI).
-    #[error("arguments in text and arguments as an object cannot be put together")]
+    #[error("arguments as text and arguments as an object cannot be merged")]
     MixedArgs,
 }
 
-/// A part, or what is known of one that has not begun.
+/// A part, or the deltas of one that has no name yet.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "nearly all are parts")]
 pub enum PartOrDelta {
     /// A part.
     Part(ResponsePart),
-    /// What is known of one.
+    /// The merged deltas of a part that has no name yet.
     Delta(PartDelta),
 }
 
-/// That of the part, or of the change.
+/// The JSON of the part, or of the delta.
 impl Wire for PartOrDelta {
     fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         match value.get("part_delta_kind") {
@@ -157,7 +157,7 @@ impl Wire for PartOrDelta {
 }
 
 impl PartDelta {
-    /// Reads the JSON form.
+    /// Reads the value from its JSON.
     ///
     /// # Errors
     /// [`LoadError`] naming the place.
@@ -165,17 +165,17 @@ impl PartDelta {
         read_value("delta", value, fresh)
     }
 
-    /// Returns the JSON form.
+    /// Returns the value as JSON.
     pub fn to_value(&self) -> Value {
         self.write()
     }
 
-    /// Makes the change to a part.
+    /// Applies the delta to a part (`apply`).
     ///
     /// # Errors
     /// [`DeltaError`]; the part is unchanged.
     ///
-    /// # Example: text comes in pieces
+    /// # Example: text comes in chunks
     /// ```
     /// use annals_pydantic_ai::{PartDelta, ResponsePart, TextDelta, TextPart};
     ///
@@ -196,7 +196,7 @@ impl PartDelta {
         Ok(())
     }
 
-    /// Makes the change to a part, or to an earlier change of one that has not begun. A tool call becomes a part as soon
+    /// Applies the delta to a part, or merges it into an earlier delta (`apply`). A tool call becomes a part as soon
     /// as it has a name.
     ///
     /// # Errors
@@ -224,7 +224,7 @@ impl PartDelta {
     }
 }
 
-/// Merges details: new names win, and nothing at all is none.
+/// Merges details: new names win, and an empty object becomes `None`.
 fn merged(before: Option<&Map>, more: Option<&Map>) -> Option<Map> {
     let mut map = before.cloned().unwrap_or_default();
     map.extend(more.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
@@ -281,7 +281,7 @@ impl ThinkingDelta {
 }
 
 impl ToolCallDelta {
-    /// Returns the arguments after the change.
+    /// Returns the arguments after the delta.
     fn args(&self, before: Option<&ToolArgs>) -> Result<Option<ToolArgs>, DeltaError> {
         match (before, &self.args_delta) {
             (before, None) => Ok(before.cloned()),

@@ -1,6 +1,6 @@
-//! Where and why a document could not be read.
+//! The error of a document that could not be read: its place and reason.
 //!
-//! *Absent:* the errors of deltas, of the parts manager and of limits; they stand beside what they are about.
+//! *Absent:* the errors of deltas, streamed parts and limits, which their own modules define.
 
 use std::fmt;
 
@@ -19,15 +19,15 @@ pub enum PathPart {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoadReason {
-    /// The text is no JSON.
+    /// The text is not JSON.
     Syntax(JsonError),
     /// A field that has no default is missing.
     Missing,
-    /// The value is not what it must be.
+    /// The value has the wrong type or content.
     Expected {
-        /// What it must be.
+        /// The expected value.
         expected: &'static str,
-        /// What it is, in short.
+        /// An excerpt of the value.
         found: String,
     },
 }
@@ -42,14 +42,14 @@ impl fmt::Display for LoadReason {
     }
 }
 
-/// A document could not be read. Nothing of it was.
+/// A document could not be read. No part of it is returned.
 ///
 /// It is located at the smallest value that holds everything wrong, as PydanticAI's errors are when they are reduced to
-/// one place: a missing field adds its own name, and a value that may have several shapes (the content of a user prompt,
-/// the arguments of a call) is one place.
+/// one place: a missing field adds its own name, and a value that may have several shapes (the content of a user
+/// prompt, the arguments of a call) is one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadError {
-    /// What was read: `messages`, `usage`, ...
+    /// The name of the document: `messages`, `usage`, ...
     pub(super) root: &'static str,
     /// The place, from the root of the document.
     pub(super) path: Vec<PathPart>,
@@ -65,7 +65,7 @@ impl LoadError {
         &self.path
     }
 
-    /// Returns what is wrong first.
+    /// Returns the reason of the first problem.
     pub fn reason(&self) -> &LoadReason {
         &self.reason
     }

@@ -1,6 +1,6 @@
-//! What the outside sees of a response that streams in.
+//! The events of a response that streams in.
 //!
-//! *Absent:* the events of tools that run, and telling the ends of parts from their beginnings.
+//! *Absent:* the events of running tools; and `part_end` events, which the caller of `streamed.rs` emits.
 
 use super::delta::PartDelta;
 use super::macros::{record, variants};
@@ -9,15 +9,15 @@ use super::wire::Wire;
 use annals_base::Value;
 
 record! {
-    /// A part begins, or is replaced.
+    /// A part begins, or replaces the part at its index (`PartStartEvent`).
     pub struct PartStartEvent {
-        /// Its place; one that came before is replaced.
+        /// Its index; an earlier part there is replaced.
         pub index: i64,
         /// The part.
         pub part: ResponsePart,
         /// The kind of the part before it.
         pub previous_part_kind: Option<String>,
-        /// Which system the provider counts as.
+        /// The system that the provider's adapter stands for.
         pub canonical_system: Option<String>,
     } [event_kind = "part_start"]
 }
@@ -30,11 +30,11 @@ impl PartStartEvent {
 }
 
 record! {
-    /// A part changes.
+    /// A part changes (`PartDeltaEvent`).
     pub struct PartDeltaEvent {
-        /// Its place.
+        /// Its index among the parts.
         pub index: i64,
-        /// The change.
+        /// The delta.
         pub delta: PartDelta,
     } [event_kind = "part_delta"]
 }
@@ -47,15 +47,15 @@ impl PartDeltaEvent {
 }
 
 record! {
-    /// A part is whole.
+    /// A part is complete (`PartEndEvent`).
     pub struct PartEndEvent {
-        /// Its place.
+        /// Its index among the parts.
         pub index: i64,
         /// The part.
         pub part: ResponsePart,
         /// The kind of the part after it.
         pub next_part_kind: Option<String>,
-        /// Which system the provider counts as.
+        /// The system that the provider's adapter stands for.
         pub canonical_system: Option<String>,
     } [event_kind = "part_end"]
 }
@@ -68,7 +68,7 @@ impl PartEndEvent {
 }
 
 record! {
-    /// The part that began holds the result of the run.
+    /// The part that began holds the result of the run (`FinalResultEvent`).
     pub struct FinalResultEvent {
         /// The output tool, if it is a call of one.
         pub tool_name: Option<String>,
@@ -85,21 +85,21 @@ impl FinalResultEvent {
 }
 
 variants! {
-    /// One event of a response that streams in.
+    /// One event of a response that streams in (`ModelResponseStreamEvent`).
     pub enum StreamEvent by "event_kind" {
-        /// A part begins, or is replaced.
+        /// A part begins, or replaces the part at its index (`PartStartEvent`).
         PartStart(PartStartEvent) = "part_start",
-        /// A part changes.
+        /// A part changes (`PartDeltaEvent`).
         PartDelta(PartDeltaEvent) = "part_delta",
-        /// A part is whole.
+        /// A part is complete (`PartEndEvent`).
         PartEnd(PartEndEvent) = "part_end",
-        /// The part that began holds the result of the run.
+        /// The part that began holds the result of the run (`FinalResultEvent`).
         FinalResult(FinalResultEvent) = "final_result",
     }
 }
 
 impl StreamEvent {
-    /// Returns the JSON form.
+    /// Returns the value as JSON.
     pub fn to_value(&self) -> Value {
         self.write()
     }

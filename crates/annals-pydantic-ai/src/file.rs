@@ -1,4 +1,4 @@
-//! Files in messages: bytes, URLs, and files that a provider keeps.
+//! Files in messages: bytes, URLs, and files that a provider stores.
 //!
 //! *Absent:* fetching and uploading.
 
@@ -36,9 +36,9 @@ record! {
     pub struct Binary {
         /// The bytes.
         pub data: BinaryData,
-        /// What they are.
+        /// The media type.
         pub media_type: String,
-        /// For the provider.
+        /// Parameters for the provider.
         pub vendor_metadata: Option<Map>,
     } [kind = "binary"] {
         /// The short name by which a text refers to the file; made from the bytes if none is given.
@@ -48,7 +48,7 @@ record! {
     after name_binary;
 }
 
-/// A name that is null counts as not given.
+/// A null identifier counts as absent.
 fn null_is_empty(map: &mut Map, _: &mut WireReader<'_>) {
     if map.get("identifier").is_some_and(Value::is_null) {
         map.shift_remove("identifier");
@@ -71,7 +71,7 @@ impl Binary {
 }
 
 words! {
-    /// What a URL leads to.
+    /// The kind of file behind a URL.
     pub enum UrlKind {
         /// An image.
         Image = "image-url",
@@ -84,7 +84,7 @@ words! {
     }
 }
 
-/// Whether an adapter downloads a file itself instead of handing on the URL.
+/// The choice between passing a URL to the provider and downloading the file first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ForceDownload {
     /// Only if the provider cannot.
@@ -121,15 +121,15 @@ impl Wire for ForceDownload {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FileUrl {
-    /// What it leads to.
+    /// The kind of file.
     pub kind: UrlKind,
     /// The URL.
     pub url: String,
-    /// Whether it is downloaded before it is sent.
+    /// The choice between passing the URL on and downloading the file.
     pub force_download: ForceDownload,
-    /// For the provider.
+    /// Parameters for the provider.
     pub vendor_metadata: Option<Map>,
-    /// What it is; guessed from the URL if it is not given, `None` if it cannot be.
+    /// The media type, guessed from the URL if it is absent; `None` if the guess fails.
     pub media_type: Option<String>,
     /// The short name by which a text refers to the file; made from the URL if none is given.
     pub identifier: String,
@@ -191,7 +191,7 @@ impl Wire for FileUrl {
 }
 
 words! {
-    /// Who keeps an uploaded file.
+    /// The provider that stores an uploaded file.
     pub enum FileHost {
         /// Anthropic.
         Anthropic = "anthropic",
@@ -213,16 +213,16 @@ words! {
 }
 
 record! {
-    /// A file that a provider keeps (`UploadedFile`).
+    /// A file that a provider stores (`UploadedFile`).
     pub struct UploadedFile {
-        /// Its id there.
+        /// The provider's id of the file.
         pub file_id: String,
-        /// Who keeps it.
+        /// The provider that stores the file.
         pub provider_name: FileHost,
-        /// For the provider.
+        /// Parameters for the provider.
         pub vendor_metadata: Option<Map>,
     } [kind = "uploaded-file"] {
-        /// What it is; guessed from the id if it is not given.
+        /// The media type, guessed from the id if it is absent.
         pub media_type: String | "_media_type" = |_| Some(UNKNOWN.into()),
         /// The short name by which a text refers to the file; made from the id if none is given.
         pub identifier: String | "_identifier" = |_| Some(String::new()),
@@ -245,7 +245,7 @@ fn uploaded_media_type(file_id: &str) -> String {
     mime::guess_uploaded(file_id).unwrap_or_else(|| "application/octet-stream".into())
 }
 
-/// Stands for a type that is not given; no type holds a NUL.
+/// Marks an absent media type; a media type never holds a NUL.
 const UNKNOWN: &str = "\0";
 
 fn null_is_not_given(map: &mut Map, _: &mut WireReader<'_>) {
@@ -276,7 +276,7 @@ pub enum File {
     Binary(Binary),
     /// Behind a URL.
     Url(FileUrl),
-    /// Kept by a provider.
+    /// Stored by a provider.
     Uploaded(UploadedFile),
 }
 
@@ -290,18 +290,18 @@ impl File {
         }
     }
 
-    /// Returns the JSON form.
+    /// Returns the value as JSON.
     pub fn to_value(&self) -> Value {
         self.write()
     }
 
-    /// Returns the SHA-256 hash of the JSON form by which a record names the file; none for bytes.
+    /// Returns the SHA-256 hash of the file's JSON, as `content_file_digests` records it; `None` for bytes.
     pub fn digest(&self) -> Option<String> {
         let (Self::Url(_) | Self::Uploaded(_)) = self else { return None };
         Some(digest(&self.to_value()))
     }
 
-    /// Reads an object whose `kind` is that of a file; `None` if it is none, or anything is wrong with it.
+    /// Reads an object whose `kind` is that of a file; `None` if the object is not a valid file.
     pub(super) fn attempt(value: &Value, reader: &mut WireReader<'_>) -> Option<Self> {
         reader.attempt(|reader| Self::read(value.clone(), reader))
     }

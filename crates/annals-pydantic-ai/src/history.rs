@@ -1,4 +1,4 @@
-//! Requests and responses, and a history of them as JSON.
+//! Requests and responses, and a history of them as JSON text.
 //!
 //! *Absent:* running agents.
 
@@ -14,39 +14,39 @@ use annals_base::{Map, Value};
 use annals_messages::text::{JsonStyle, json_write};
 
 words! {
-    /// Whether a request is whole.
+    /// The state of a request.
     pub enum RequestState = Complete {
-        /// It is.
+        /// Complete.
         Complete = "complete",
-        /// The run ended while it was put together.
+        /// The run ended before the request was complete.
         Interrupted = "interrupted",
     }
 }
 
 record! {
-    /// What is sent to a model.
+    /// A request to a model (`ModelRequest`).
     pub struct ModelRequest {
         /// Its parts.
         pub parts: Vec<RequestPart>,
-        /// When it was sent.
+        /// The time at which it was sent.
         pub timestamp: Option<DateTime>,
-        /// The instructions in force for it.
+        /// The instructions in force.
         pub instructions: Option<String>,
     } [kind = "request"] {
-        /// The run it belongs to.
+        /// The id of its run.
         pub run_id: Option<String>,
-        /// The conversation it belongs to.
+        /// The id of its conversation.
         pub conversation_id: Option<String>,
         /// Not sent to the model; the key `__pydantic_ai__` is the framework's.
         pub metadata: Option<Map>,
-        /// Whether it is whole.
+        /// Its state.
         pub state: RequestState,
     }
     after check_request;
 }
 
 impl ModelRequest {
-    /// Returns a request of these parts, without a moment of its own.
+    /// Returns a complete request of these parts, without a timestamp.
     pub fn new(parts: Vec<RequestPart>) -> Self {
         Self {
             parts,
@@ -68,7 +68,7 @@ fn check_request(request: &mut ModelRequest, _: &mut Map, reader: &mut WireReade
             RequestPart::Compaction(c)
                 if c.id.is_some() || c.provider_name.is_some() || c.provider_details.is_some() =>
             {
-                "a request whose compaction has nothing of a provider"
+                "a request whose compaction has no provider fields"
             }
             _ => continue,
         };
@@ -77,9 +77,9 @@ fn check_request(request: &mut ModelRequest, _: &mut Map, reader: &mut WireReade
 }
 
 words! {
-    /// Why a model stopped.
+    /// The reason why a model stopped (`FinishReason`).
     pub enum FinishReason {
-        /// It was done.
+        /// The response is finished.
         Stop = "stop",
         /// It reached a limit on length.
         Length = "length",
@@ -93,25 +93,25 @@ words! {
 }
 
 words! {
-    /// Whether a response is whole.
+    /// The state of a response.
     pub enum ResponseState = Complete {
-        /// It is.
+        /// Complete.
         Complete = "complete",
-        /// It is still coming.
+        /// More chunks are to come.
         Incomplete = "incomplete",
-        /// The provider will go on with it.
+        /// The provider will continue it later.
         Suspended = "suspended",
-        /// It was broken off.
+        /// The stream was closed early.
         Interrupted = "interrupted",
     }
 }
 
 record! {
-    /// Where a provider keeps the files of a conversation.
+    /// A reference to the files of a conversation at a provider (`WorkspaceRef`).
     pub struct WorkspaceRef {
-        /// Which provider.
+        /// The name of the provider.
         pub provider: String,
-        /// Its id there.
+        /// The provider's id of the workspace.
         pub id: String,
     }
 }
@@ -124,7 +124,7 @@ impl WorkspaceRef {
 }
 
 words! {
-    /// How an attempt failed.
+    /// The outcome of a failed attempt.
     pub enum AttemptOutcome {
         /// With an error.
         Error = "error",
@@ -134,21 +134,21 @@ words! {
 }
 
 record! {
-    /// A request to a model that failed before another one succeeded.
+    /// A request to a model that failed before another one succeeded (`FailedAttempt`).
     pub struct FailedAttempt {
-        /// Which model.
+        /// The name of the model.
         pub model_name: String,
-        /// Of whom.
+        /// The name of the provider.
         pub provider_name: Option<String>,
-        /// How it failed.
+        /// Its outcome.
         pub outcome: AttemptOutcome,
-        /// With which error.
+        /// The text of the error.
         pub error: Option<String>,
-        /// When it began.
+        /// The time at which it began.
         pub timestamp: DateTime = |_| None,
-        /// How long it took.
+        /// Its duration.
         pub duration: TimeDelta,
-        /// What it used, if that is known; without unknown fields.
+        /// Its usage if that is known, without unknown fields.
         pub usage: Option<RequestUsage>,
     }
     after forget_unknown_usage;
@@ -182,51 +182,51 @@ fn forget_unknown_usage(attempt: &mut FailedAttempt, _: &mut Map, _: &mut WireRe
 }
 
 record! {
-    /// What a model answers.
+    /// A response of a model (`ModelResponse`).
     pub struct ModelResponse {
         /// Its parts.
         pub parts: Vec<ResponsePart>,
-        /// What it used.
+        /// Its usage.
         pub usage: RequestUsage,
         /// The model, as the provider names it.
         pub model_name: Option<String>,
-        /// The model, as it was asked for: `provider:model`.
+        /// The model, as the application names it: `provider:model`.
         pub model_id: Option<String>,
-        /// When it came.
+        /// The time at which it arrived.
         pub timestamp: DateTime,
     } [kind = "response"] {
-        /// Who ran the model.
+        /// The name of the provider.
         pub provider_name: Option<String>,
-        /// Where.
+        /// The base URL of the provider.
         pub provider_url: Option<String>,
-        /// Which system it counts as for its adapter.
+        /// The system that the provider's adapter stands for.
         pub canonical_system: Option<String>,
-        /// What the provider adds.
+        /// Data that the provider adds.
         pub provider_details: Option<Map> | "vendor_details",
-        /// The provider's id.
+        /// The provider's id of the response.
         pub provider_response_id: Option<String> | "vendor_id",
-        /// Why the model stopped.
+        /// The reason why the model stopped.
         pub finish_reason: Option<FinishReason>,
-        /// The run it belongs to.
+        /// The id of its run.
         pub run_id: Option<String>,
-        /// The conversation it belongs to.
+        /// The id of its conversation.
         pub conversation_id: Option<String>,
         /// Not sent to the model; the key `__pydantic_ai__` is the framework's.
         pub metadata: Option<Map>,
-        /// Where the provider keeps the files of the conversation.
+        /// The files of the conversation at the provider.
         pub workspace_ref: Option<WorkspaceRef>,
-        /// The hash of the history it answers.
+        /// The hash of the history that was sent.
         pub history_digest: Option<String>,
-        /// What failed before it.
+        /// The attempts that failed before it.
         pub failed_attempts: Option<Vec<FailedAttempt>>,
-        /// Whether it is whole.
+        /// Its state.
         pub state: ResponseState,
     }
     after check_response;
 }
 
 impl ModelResponse {
-    /// Returns a response of these parts that came at a moment.
+    /// Returns a complete response of these parts.
     pub fn new(parts: Vec<ResponsePart>, timestamp: DateTime) -> Self {
         Self {
             parts,
@@ -261,12 +261,12 @@ fn check_response(response: &mut ModelResponse, _: &mut Map, reader: &mut WireRe
 }
 
 variants! {
-    /// One message of a history.
+    /// One message of a history (`ModelMessage`).
     #[allow(clippy::large_enum_variant, reason = "half of the messages are responses")]
     pub enum ModelMessage by "kind" {
-        /// What is sent to a model.
+        /// A request to a model (`ModelRequest`).
         Request(ModelRequest) = "request",
-        /// What it answers.
+        /// A response of a model.
         Response(ModelResponse) = "response",
     }
 }
@@ -292,10 +292,10 @@ impl ModelMessage {
 /// Reads a history from JSON text, also that of older releases (`ModelMessagesTypeAdapter.validate_json`).
 ///
 /// # Errors
-/// [`LoadError`]: the text is no JSON, nests deeper than [`VALUE_DEPTH_MAX`](annals_base::limits::VALUE_DEPTH_MAX), or is
-/// no history; it names the place.
+/// [`LoadError`] with the place: the text is not JSON, is not a history, or nests deeper than
+/// [`VALUE_DEPTH_MAX`](annals_base::limits::VALUE_DEPTH_MAX).
 ///
-/// # Example: what is wrong has a place
+/// # Example: an error names its place
 /// ```
 /// use annals_base::{IdSource, SystemClock};
 /// use annals_pydantic_ai::{Fresh, load};
@@ -309,7 +309,7 @@ pub fn load(text: &[u8], fresh: &mut Fresh<'_>) -> Result<Vec<ModelMessage>, Loa
     read_text("messages", text, fresh)
 }
 
-/// Reads a history from its JSON form.
+/// Reads a history from a JSON value.
 ///
 /// # Errors
 /// As [`load`].
@@ -317,13 +317,14 @@ pub fn from_value(value: Value, fresh: &mut Fresh<'_>) -> Result<Vec<ModelMessag
     read_value("messages", value, fresh)
 }
 
-/// Writes a history as JSON text, byte for byte as `ModelMessagesTypeAdapter.dump_json` does. What is no finite number is
-/// `null` there; in the place of a declared number, such as the seconds of audio, neither PydanticAI nor [`load`] reads it.
+/// Writes a history as JSON text, byte for byte as `ModelMessagesTypeAdapter.dump_json` does. A number that is not
+/// finite becomes `null`; in the place of a declared number, such as the seconds of audio, neither PydanticAI nor
+/// [`load`] reads that.
 pub fn dump(messages: &[ModelMessage]) -> String {
     json_write(&to_value(messages), JsonStyle::PYDANTIC)
 }
 
-/// Returns the JSON form of a history.
+/// Returns a history as a JSON value.
 pub fn to_value(messages: &[ModelMessage]) -> Value {
     Value::List(messages.iter().map(Wire::write).collect())
 }

@@ -1,4 +1,4 @@
-//! Instructions as parts: what they say, where they come from, and how they change in the course of a history.
+//! Instructions as parts: their text, their source, and their changes in the course of a history.
 //!
 //! *Absent:* the instructions that were in force for a request; those are a text of the request.
 
@@ -9,7 +9,7 @@ use super::macros::{record, serde_impls, words};
 use super::wire::{Wire, WireReader};
 use annals_base::{Map, Value};
 
-/// Where an instruction comes from.
+/// The source of an instruction (`InstructionId`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InstructionId {
@@ -24,7 +24,7 @@ pub enum InstructionId {
 }
 
 impl InstructionId {
-    /// Reads the text form; `None` if it is none.
+    /// Parses the text; `None` if the text does not name a source.
     pub fn parse(text: &str) -> Option<Self> {
         let (source, rest) = match text.split_once(':') {
             Some((source, rest)) => (source, Some(rest)),
@@ -66,7 +66,7 @@ impl fmt::Display for InstructionId {
 impl Wire for InstructionId {
     fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let read = value.as_str().and_then(Self::parse);
-        read.or_else(|| reader.fail("the id of an instruction", &value))
+        read.or_else(|| reader.fail("an instruction id such as agent:NAME", &value))
     }
 
     fn write(&self) -> Value {
@@ -74,7 +74,7 @@ impl Wire for InstructionId {
     }
 }
 
-/// The id of an instruction, if it is one that this version knows; a text that is none reads as none.
+/// The id of an instruction. A text that this version does not know reads as `None`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct MaybeInstructionId(pub Option<InstructionId>);
 
@@ -102,7 +102,7 @@ impl Wire for MaybeInstructionId {
 }
 
 words! {
-    /// What happens in the history when an instruction changes.
+    /// The effect of a changed instruction on the history.
     pub enum OnChange = Rewrite {
         /// The instruction is replaced.
         Rewrite = "rewrite",
@@ -112,17 +112,17 @@ words! {
 }
 
 record! {
-    /// An instruction.
+    /// An instruction (`InstructionPart`).
     pub struct InstructionPart {
-        /// What it says.
+        /// The text.
         pub content: String,
-        /// Whether it is made anew for each request.
+        /// True if it is rendered anew for each request.
         pub dynamic: bool,
-        /// What happens when it changes.
+        /// The effect of a change on the history.
         pub on_change: OnChange,
         /// Its name.
         pub name: Option<String>,
-        /// Where it comes from.
+        /// Its source.
         pub id: MaybeInstructionId = |_| Some(MaybeInstructionId::default()),
     } [part_kind = "instruction"]
 }
@@ -135,7 +135,7 @@ impl InstructionPart {
     }
 }
 
-/// Returns the instructions as one text, joined by blank lines; none if that is empty.
+/// Returns the instructions as one text, joined by blank lines (`InstructionPart.join`); `None` if that is empty.
 ///
 /// # Example: two instructions
 /// ```
@@ -149,7 +149,7 @@ pub fn join_instructions(parts: &[InstructionPart]) -> Option<String> {
     Some(texts.join("\n\n").trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Returns the places of the instructions with those that do not change first, otherwise in their order.
+/// Returns the indexes of the instructions, static ones first, otherwise in their order (`InstructionPart.sorted`).
 pub fn sort_instructions(parts: &[InstructionPart]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..parts.len()).collect();
     places.sort_by_key(|at| parts[*at].dynamic);
@@ -157,13 +157,13 @@ pub fn sort_instructions(parts: &[InstructionPart]) -> Vec<usize> {
 }
 
 record! {
-    /// An instruction of which only the hash is kept.
+    /// An instruction of which only the hash is retained (`InstructionDigest`).
     pub struct InstructionDigest {
-        /// Where it comes from.
+        /// Its source.
         pub id: MaybeInstructionId = |_| Some(MaybeInstructionId::default()),
-        /// Whether it is made anew for each request.
+        /// True if it is rendered anew for each request.
         pub dynamic: bool,
-        /// The hash of what it says.
+        /// The hash of the text.
         pub content_hash: String,
     } [part_kind = "instruction-digest"]
 }
@@ -201,13 +201,13 @@ impl Wire for InstructionRecord {
 }
 
 record! {
-    /// An instruction changes.
+    /// An instruction changes (`InstructionDeltaPart`).
     pub struct InstructionDeltaPart {
-        /// Which one.
+        /// The id of the instruction.
         pub id: MaybeInstructionId = |_| None,
-        /// What it says from now on; none withdraws it.
+        /// The new text; `None` withdraws the instruction.
         pub content: Option<String> = |_| None,
-        /// The hash of what it said before.
+        /// The hash of the old text.
         pub base_hash: Option<String>,
     } [part_kind = "instruction-delta"]
 }
@@ -220,7 +220,7 @@ impl InstructionDeltaPart {
 }
 
 record! {
-    /// The instructions from which changes count.
+    /// The instructions to which later deltas refer (`InstructionBaselinePart`).
     pub struct InstructionBaselinePart {
         /// All of them.
         pub instructions: Vec<InstructionRecord>,
@@ -235,7 +235,7 @@ impl InstructionBaselinePart {
 }
 
 words! {
-    /// How much a model thinks.
+    /// The thinking effort of a model.
     pub enum Thinking {
         /// As little as possible.
         Minimal = "minimal",
@@ -256,7 +256,7 @@ words! {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct SettingsChange {
-    /// How much it thinks: not changed, set back, or set.
+    /// The thinking effort: `None` if it does not change, `Some(None)` if it is reset, or the new value.
     pub thinking: Option<Option<Thinking>>,
 }
 

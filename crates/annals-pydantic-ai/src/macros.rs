@@ -1,10 +1,10 @@
-//! The tables from which the types of messages are made: a record is written as the specification writes it, field by
+//! The macros that define the types of messages: a record is written as in the specification, field by
 //! field in the order of the dump.
 //!
-//! *Absent:* types whose form depends on more than one field at a time; they are written by hand.
+//! *Absent:* types whose JSON depends on more than one field at a time, which are written by hand.
 
-/// Gives types their JSON form in serde as well. A time that is missing is the present one of the system, a missing id is
-/// random.
+/// Implements serde for types through their JSON encoding. A missing time is the present one of the system, a missing
+/// id is random.
 macro_rules! serde_impls {
     ($($name:ident),+ $(,)?) => {$(
         impl serde::Serialize for $name {
@@ -22,12 +22,12 @@ macro_rules! serde_impls {
     )+};
 }
 
-/// Makes a struct that is an object in JSON.
+/// Defines a struct that is an object in JSON.
 ///
-/// The fields are dumped in their order, always all of them; `[kind = "word"]` is the member that tells what the object
-/// is, dumped between the first and the second group of fields. `| "old"` names the field in older documents, `= f` makes up a missing one (the
-/// default is that of the type), `before` changes the object before it is read, `after` checks what was read, and
-/// `finish` adds to the dump.
+/// The fields are dumped in their order, always all of them; `[kind = "word"]` is the member that names the kind of
+/// object, dumped between the first and the second group of fields. `| "old"` names the field in older documents, `= f`
+/// gives the default (otherwise that of the type), `before` changes the object before it is read, `after` checks the
+/// record, and `finish` adds to the dump.
 macro_rules! record {
     (
         $(#[$meta:meta])*
@@ -94,7 +94,7 @@ macro_rules! record {
     };
 }
 
-/// Makes an enum that is one of a few words in JSON. After `=` stands the word that a missing field holds.
+/// Defines an enum that is one of a few words in JSON. After `=` stands the default of a missing field.
 macro_rules! words {
     (
         $(#[$meta:meta])*
@@ -108,7 +108,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Returns the word in the JSON form.
+            /// Returns the word in JSON.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*
@@ -152,7 +152,7 @@ macro_rules! words {
     };
 }
 
-/// Makes an enum of records that are told apart by the member `tag`. After `also` stands a kind of older documents with
+/// Defines an enum of records that the member `tag` distinguishes. After `also` stands a kind of older documents with
 /// the function that reads it.
 macro_rules! variants {
     (
@@ -168,7 +168,7 @@ macro_rules! variants {
         }
 
         impl $name {
-            /// Returns the word that tells the kind in the JSON form.
+            /// Returns the word that names the kind in JSON.
             pub fn kind(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $word,)*

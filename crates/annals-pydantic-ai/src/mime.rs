@@ -1,7 +1,7 @@
-//! Guessing what a file is from its URL.
+//! Guesses the media type of a file from its URL.
 //!
 //! The table is that of the specification: the types of Python's `mimetypes` on a system without a table of its own,
-//! and those that PydanticAI adds. *Absent:* looking into the file.
+//! and those that PydanticAI adds. *Absent:* reading the file.
 
 /// Extensions and their types, in the order of the extensions.
 #[rustfmt::skip]
@@ -60,7 +60,7 @@ const SUFFIXES: [(&str, &str); 6] = [
     ("txz", ".tar.xz"),
 ];
 
-/// Extensions of how a file is packed, which say nothing of what it is. Their case matters.
+/// Extensions of compression formats, which are skipped. Their case matters.
 const ENCODINGS: [&str; 5] = ["gz", "Z", "bz2", "xz", "br"];
 
 /// Hosts whose pages are videos.
@@ -84,8 +84,8 @@ fn split_scheme(url: &str) -> Option<(&str, &str)> {
     url.split_once(':').filter(|(scheme, _)| !scheme.is_empty() && !scheme.contains('/'))
 }
 
-/// Returns the type that the text of a URL shows: a `data:` URL declares one, any other has the extension after the last
-/// dot of its last segment, query and fragment included.
+/// Returns the type that the text of a URL shows: a `data:` URL declares one, any other has the extension after the
+/// last dot of its last segment, query and fragment included.
 pub(super) fn guess(url: &str) -> Option<String> {
     let rest = match split_scheme(url) {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("data") => {

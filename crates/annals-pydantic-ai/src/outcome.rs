@@ -8,7 +8,7 @@ use annals_messages::Message;
 
 use crate::{LoadError, ModelMessage, dump, from_langchain_marked, from_value};
 
-/// A message history of an outcome could not be made.
+/// The messages of an outcome are not a message history.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {

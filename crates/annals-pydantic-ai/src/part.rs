@@ -14,7 +14,7 @@ use super::tool::{NativeToolCallPart, NativeToolReturnPart, ToolCallPart, ToolRe
 use annals_base::{Map, Value};
 
 words! {
-    /// How long a system prompt holds.
+    /// The scope of a system prompt.
     pub enum PromptScope = Conversation {
         /// For the conversation.
         Conversation = "conversation",
@@ -24,17 +24,17 @@ words! {
 }
 
 record! {
-    /// Instructions of the developer, as part of the history.
+    /// Instructions of the developer as part of the history (`SystemPromptPart`).
     pub struct SystemPromptPart {
         /// The text.
         pub content: String,
-        /// When it was made.
+        /// The time at which it was rendered.
         pub timestamp: DateTime,
-        /// The function that makes it anew in every run.
+        /// The name of the function that renders it anew in every run.
         pub dynamic_ref: Option<String>,
-        /// What it is about.
+        /// The id of its topic.
         pub context_id: Option<String>,
-        /// How long it holds.
+        /// Its scope.
         pub scope: PromptScope,
         /// Not sent to the model.
         pub metadata: Option<Map>,
@@ -56,28 +56,28 @@ impl SystemPromptPart {
 }
 
 record! {
-    /// What the user says.
+    /// A prompt of the user (`UserPromptPart`).
     pub struct UserPromptPart {
         /// A text, or items.
         pub content: UserContent,
-        /// When it was said.
+        /// The time of the prompt.
         pub timestamp: DateTime,
     } [part_kind = "user-prompt"]
 }
 
 impl UserPromptPart {
-    /// Returns what is said at a moment.
+    /// Returns a prompt.
     pub fn new(content: impl Into<UserContent>, timestamp: DateTime) -> Self {
         Self { content: content.into(), timestamp }
     }
 }
 
 record! {
-    /// Tools become available.
+    /// Tools become available (`ToolAvailabilityDeltaPart`).
     pub struct ToolAvailabilityDeltaPart {
         /// Their names.
         pub tools_added: Vec<String> | "added" = |_| Some(Vec::new()),
-        /// The call that made them so.
+        /// The id of the call that added them.
         pub tool_call_id: Option<String>,
     } [part_kind = "tool-availability-delta"]
 }
@@ -90,11 +90,11 @@ impl ToolAvailabilityDeltaPart {
 }
 
 record! {
-    /// Capabilities are loaded.
+    /// Capabilities are loaded (`CapabilityLoadDeltaPart`).
     pub struct CapabilityLoadDeltaPart {
         /// Their ids.
         pub loaded: Vec<String> = |_| Some(Vec::new()),
-        /// The call that loaded them.
+        /// The id of the call that loaded them.
         pub tool_call_id: Option<String>,
     } [part_kind = "capability-load-delta"]
 }
@@ -107,11 +107,11 @@ impl CapabilityLoadDeltaPart {
 }
 
 record! {
-    /// Settings of the model change.
+    /// Settings of the model change (`ModelSettingsDeltaPart`).
     pub struct ModelSettingsDeltaPart {
         /// The settings.
         pub settings: SettingsChange,
-        /// Whether they hold for the run as a whole.
+        /// True if they apply to the run as a whole.
         pub top_level: bool,
     } [part_kind = "model-settings-delta"]
 }
@@ -124,15 +124,15 @@ impl ModelSettingsDeltaPart {
 }
 
 record! {
-    /// Stands for the history before it. In a request it has neither id nor details of a provider.
+    /// Replaces the history before it (`CompactionPart`). In a request it has neither an id nor details of a provider.
     pub struct CompactionPart {
-        /// What that was, in short, if it can be read.
+        /// The summary, if it is readable.
         pub content: Option<String>,
         /// The provider's id.
         pub id: Option<String>,
-        /// Whose id and details those are.
+        /// The provider to which the id and the details belong.
         pub provider_name: Option<String>,
-        /// What the provider adds.
+        /// Data that the provider adds.
         pub provider_details: Option<Map>,
         /// Not sent to the model.
         pub metadata: Option<Map>,
@@ -147,17 +147,17 @@ impl CompactionPart {
 }
 
 record! {
-    /// What the model says.
+    /// A text of the model (`TextPart`).
     pub struct TextPart {
         /// The text.
         pub content: String,
         /// The provider's id.
         pub id: Option<String>,
-        /// Whose id and details those are.
+        /// The provider to which the id and the details belong.
         pub provider_name: Option<String>,
-        /// What the provider adds.
+        /// Data that the provider adds.
         pub provider_details: Option<Map>,
-        /// What the text rests on.
+        /// The sources of the text.
         pub citations: Option<Vec<Citation>>,
     } [part_kind = "text"]
 }
@@ -171,17 +171,17 @@ impl TextPart {
 }
 
 record! {
-    /// What the model thinks.
+    /// Thinking of the model (`ThinkingPart`).
     pub struct ThinkingPart {
         /// The text.
         pub content: String,
         /// The provider's id.
         pub id: Option<String>,
-        /// What proves to the provider that the text is its own.
+        /// The signature by which the provider recognises its own text.
         pub signature: Option<String>,
-        /// Whose id, signature and details those are.
+        /// The provider to which the id, the signature and the details belong.
         pub provider_name: Option<String>,
-        /// What the provider adds.
+        /// Data that the provider adds.
         pub provider_details: Option<Map>,
     } [part_kind = "thinking"]
 }
@@ -194,15 +194,15 @@ impl ThinkingPart {
 }
 
 record! {
-    /// A file that the model made.
+    /// A file that the model made (`FilePart`).
     pub struct FilePart {
         /// The file.
         pub content: Binary,
         /// The provider's id.
         pub id: Option<String>,
-        /// Whose id and details those are.
+        /// The provider to which the id and the details belong.
         pub provider_name: Option<String>,
-        /// What the provider adds.
+        /// Data that the provider adds.
         pub provider_details: Option<Map>,
     } [part_kind = "file"]
 }
@@ -215,61 +215,61 @@ impl FilePart {
 }
 
 variants! {
-    /// A part of a request.
+    /// A part of a request (`ModelRequestPart`).
     pub enum RequestPart by "part_kind" {
         /// Instructions of the developer.
         SystemPrompt(SystemPromptPart) = "system-prompt",
-        /// What the user says.
+        /// A prompt of the user (`UserPromptPart`).
         UserPrompt(UserPromptPart) = "user-prompt",
-        /// What a tool returned.
+        /// The result of a tool of the application.
         ToolReturn(ToolReturnPart) = "tool-return",
         /// The model is asked to try again.
         RetryFeedback(RetryFeedbackPart) = "retry-feedback",
-        /// Tools become available.
+        /// Tools become available (`ToolAvailabilityDeltaPart`).
         ToolAvailabilityDelta(ToolAvailabilityDeltaPart) = "tool-availability-delta",
-        /// Capabilities are loaded.
+        /// Capabilities are loaded (`CapabilityLoadDeltaPart`).
         CapabilityLoadDelta(CapabilityLoadDeltaPart) = "capability-load-delta",
-        /// Settings of the model change.
+        /// Settings of the model change (`ModelSettingsDeltaPart`).
         ModelSettingsDelta(ModelSettingsDeltaPart) = "model-settings-delta",
         /// An instruction changes.
         InstructionDelta(InstructionDeltaPart) = "instruction-delta",
         /// The instructions from which changes count.
         InstructionBaseline(InstructionBaselinePart) = "instruction-baseline",
-        /// Stands for the history before it.
+        /// Replaces the history before it.
         Compaction(CompactionPart) = "compaction",
-        /// What the user says, spoken.
+        /// Speech of the user.
         Speech(SpeechPart) = "speech",
     }
     also "retry-prompt" => read_retry_prompt;
 }
 
 variants! {
-    /// A part of a response.
+    /// A part of a response (`ModelResponsePart`).
     pub enum ResponsePart by "part_kind" {
-        /// What the model says.
+        /// A text of the model (`TextPart`).
         Text(TextPart) = "text",
-        /// What it thinks.
+        /// Thinking of the model.
         Thinking(ThinkingPart) = "thinking",
-        /// It asks for a tool of the application.
+        /// A call of a tool of the application.
         ToolCall(ToolCallPart) = "tool-call",
-        /// It called a tool of its provider.
+        /// A call of a tool of the provider.
         NativeToolCall(NativeToolCallPart) = "builtin-tool-call",
-        /// What that returned.
+        /// The result of a tool of the provider.
         NativeToolReturn(NativeToolReturnPart) = "builtin-tool-return",
         /// A file that it made.
         File(FilePart) = "file",
-        /// Stands for the history before it.
+        /// Replaces the history before it.
         Compaction(CompactionPart) = "compaction",
-        /// What it says, spoken.
+        /// Speech of the model.
         Speech(SpeechPart) = "speech",
     }
 }
 
-/// Reads a value as parts do; for tests and for those who hold single parts.
+/// Reads and writes single parts as values.
 macro_rules! part_values {
     ($type:ty) => {
         impl $type {
-            /// Reads the JSON form of one part.
+            /// Reads one part from its JSON.
             ///
             /// # Errors
             /// [`LoadError`](super::LoadError) naming the place.
@@ -277,7 +277,7 @@ macro_rules! part_values {
                 super::wire::read_value("part", value, fresh)
             }
 
-            /// Returns the JSON form.
+            /// Returns the value as JSON.
             pub fn to_value(&self) -> Value {
                 super::wire::Wire::write(self)
             }

@@ -1,6 +1,6 @@
 //! Making a history valid: every result has its call, every call its result, and requests and responses alternate.
 //!
-//! *Absent:* judging what is said.
+//! *Absent:* any judgement of the content.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ use super::tool::{ToolCallPart, ToolOutcome, ToolReturnPart};
 use super::tool_content::ToolContent;
 use annals_base::{Map, Value};
 
-/// What a call is told that was broken off.
+/// The result of an interrupted call.
 const INTERRUPTED: &str = "The tool call was interrupted before a result was produced.";
-/// The mark of a result that was made here.
+/// The metadata key of a result that the repair added.
 const SYNTHESIZED: &str = "pydantic_ai_synthesized_tool_return";
 /// The key of the metadata that is the framework's.
 pub(super) const RESERVED: &str = "__pydantic_ai__";

@@ -1,4 +1,5 @@
-//! Asking the model to try again, when no tool call is to blame; and what older releases wrote for both.
+//! Feedback that asks the model for another attempt without a tool call, and the `retry-prompt` parts of older
+//! releases.
 //!
 //! *Absent:* counting attempts.
 
@@ -37,21 +38,21 @@ impl Wire for Location {
     }
 }
 
-/// What a validator found wrong with an output (pydantic's error details).
+/// One error that a validator found in an output (`ErrorDetails` of pydantic).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ErrorDetail {
     /// The kind of error.
     pub kind: String,
-    /// Where it is.
+    /// The place in the output.
     pub loc: Vec<Location>,
-    /// What is wrong.
+    /// The message.
     pub msg: String,
-    /// What stands there; not dumped if it is missing.
+    /// The value at the place; not dumped if it is `None`.
     pub input: Option<Value>,
-    /// What the message speaks of.
+    /// The values in the message.
     pub ctx: Option<Map>,
-    /// A page about the kind of error.
+    /// The URL of a page about the kind of error.
     pub url: Option<String>,
 }
 
@@ -97,8 +98,8 @@ impl Wire for ErrorDetail {
     }
 }
 
-/// Leaves out what a model need not see twice: the context of each error, and an input that equals that of the first
-/// error at the top of the output.
+/// Leaves out data that a model need not see twice: the context of each error, and an input that equals that of the
+/// first error at the top of the output.
 pub(super) fn reduced(errors: &[ErrorDetail]) -> Vec<ErrorDetail> {
     let is_top = |error: &&ErrorDetail| error.loc.len() <= 1;
     let first = errors.iter().position(|error| is_top(&error));
@@ -110,12 +111,12 @@ pub(super) fn reduced(errors: &[ErrorDetail]) -> Vec<ErrorDetail> {
     errors.iter().enumerate().map(reduce).collect()
 }
 
-/// What the model is told.
+/// The content of feedback.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FeedbackContent {
     /// A text.
     Text(String),
-    /// What a validator found.
+    /// The errors that a validator found.
     Errors(Vec<ErrorDetail>),
 }
 
@@ -137,25 +138,25 @@ impl Wire for FeedbackContent {
 }
 
 words! {
-    /// Why the model is to try again.
+    /// The cause of feedback.
     pub enum FeedbackCause {
-        /// Its output was refused.
+        /// The output failed validation.
         ValidationError = "validation_error",
-        /// It gave none.
+        /// The response had no output.
         NoOutput = "no_output",
-        /// A validator asked for it.
+        /// A validator raised `ModelRetry`.
         ModelRetry = "model_retry",
     }
 }
 
 record! {
-    /// That the model is to try again.
+    /// The request for another attempt (`RetryInfo`).
     pub struct FeedbackRetry {
-        /// Why.
+        /// The cause.
         pub cause: FeedbackCause,
-        /// Which attempt this was.
+        /// The number of this attempt.
         pub attempt: Option<i64>,
-        /// How many are allowed.
+        /// The allowed number of attempts.
         pub max_retries: Option<i64>,
     }
 }
@@ -168,13 +169,13 @@ impl FeedbackRetry {
 }
 
 record! {
-    /// Asks the model to try again.
+    /// Asks the model for another attempt (`RetryFeedbackPart`).
     pub struct RetryFeedbackPart {
-        /// What it is told.
+        /// The content.
         pub content: FeedbackContent,
-        /// Why.
+        /// The cause.
         pub retry: FeedbackRetry,
-        /// When.
+        /// The time of the feedback.
         pub timestamp: DateTime,
     } [part_kind = "retry-feedback"]
 }
@@ -190,7 +191,7 @@ const FRAME: &str = "Your previous response failed the application's validation 
     (this is automated feedback, not a message from the user):";
 
 impl RetryFeedbackPart {
-    /// Returns the text that the model is shown: what the framework itself asks for as it is, anything else as feedback
+    /// Returns the text that the model sees: requests of the framework as they are, anything else as feedback
     /// in a tag, so that it is not taken for words of the user.
     pub fn text(&self) -> String {
         match &self.content {
@@ -201,7 +202,7 @@ impl RetryFeedbackPart {
         }
     }
 
-    /// Returns the text as feedback in a tag, whatever it is.
+    /// Returns any text as feedback in a tag.
     pub(super) fn framed_text(&self) -> String {
         let text = match &self.content {
             FeedbackContent::Text(text) => text.clone(),
@@ -220,7 +221,7 @@ fn is_request(text: &str) -> bool {
     const ASKS: [&[&str]; 3] =
         [&["return text"], &["include your response in a tool call", "call a tool"], &["return an image"]];
     let Some(asked) = text.strip_prefix("Please ").and_then(|text| text.strip_suffix('.')) else { return false };
-    // Each piece is of a later group than the one before it.
+    // Each phrase is of a later group than the one before it.
     let mut from = 0;
     asked.split(" or ").all(|piece| {
         let group = (from..ASKS.len()).find(|group| ASKS[*group].contains(&piece));
@@ -230,15 +231,15 @@ fn is_request(text: &str) -> bool {
 }
 
 record! {
-    /// What older releases wrote for both kinds of retry.
+    /// The part of older releases for both kinds of retry (`RetryPromptPart`).
     struct RetryPrompt {
-        /// What the model is told.
+        /// The content of feedback.
         pub content: FeedbackContent,
         /// The tool to be called again.
         pub tool_name: Option<String>,
         /// Its call.
         pub tool_call_id: String = |fresh| Some(tool_call_id(fresh)),
-        /// When.
+        /// The time of the feedback.
         pub timestamp: DateTime,
     }
 }

@@ -1,6 +1,6 @@
-//! Taking out of a history what only the application may say, when it comes from somebody else.
+//! Removes data from an untrusted history that only the application may set.
 //!
-//! *Absent:* judging what is said.
+//! *Absent:* any judgement of the content.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::retry::FeedbackCause;
 use super::tool_content::ToolContent;
 use annals_base::{Map, Value};
 
-/// What is taken out of a history that is not trusted.
+/// The data that [`sanitize_messages`] removes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -31,11 +31,11 @@ pub struct SanitizeOptions {
     pub allowed_file_url_schemes: Vec<String>,
     /// Ways of downloading that stay; the others become [`ForceDownload::No`].
     pub allowed_force_download: Vec<ForceDownload>,
-    /// Whether files that a provider keeps stay.
+    /// True if files that a provider stores stay.
     pub allow_uploaded_files: bool,
-    /// Where a provider keeps the files of a conversation.
+    /// References to the files of a conversation at a provider.
     pub strip_workspace_refs: bool,
-    /// Calls that will be answered: they stay at the end.
+    /// The ids of calls whose results will follow: they stay at the end.
     pub resolved_tool_call_ids: Vec<String>,
 }
 
@@ -54,10 +54,10 @@ impl Default for SanitizeOptions {
     }
 }
 
-/// Returns the history without what only the application may say (`sanitize_messages`): what the options name, the
-/// names of models asked for, the framework's metadata, metadata of texts in user prompts, and calls at the end that
-/// nobody answers. Messages that are left empty are dropped. Feedback in the voice of the framework becomes words of the
-/// user.
+/// Returns the history without data that only the application may set (`sanitize_messages`): the data of the options,
+/// the names of requested models, the framework's metadata, metadata of texts in user prompts, and calls at the end
+/// that have no result. Messages that become empty are dropped. Feedback in the voice of the framework becomes words of
+/// the user.
 pub fn sanitize_messages(messages: Vec<ModelMessage>, options: &SanitizeOptions) -> Vec<ModelMessage> {
     let mut out: Vec<ModelMessage> = messages
         .into_iter()
@@ -86,7 +86,7 @@ fn sanitize_request(mut request: ModelRequest, options: &SanitizeOptions) -> Opt
     }
     strip_reserved(&mut request.metadata);
     if request.parts.iter().any(|part| matches!(part, RequestPart::CapabilityLoadDelta(_))) {
-        // What was loaded there is not stated anywhere that can be trusted.
+        // The list of loaded tools or capabilities is not trusted.
         let unstated = Map::from_iter([("unstated_loads".to_owned(), Value::Bool(true))]);
         request.metadata.get_or_insert_default().insert(RESERVED.to_owned(), unstated.into());
     }
@@ -151,7 +151,7 @@ fn sanitize_file(file: File, options: &SanitizeOptions) -> Option<File> {
     }
 }
 
-/// Takes files out of what a tool returned, wherever they stand.
+/// Removes files from the result of a tool, at any depth.
 fn sanitize_content(content: ToolContent, options: &SanitizeOptions) -> Option<ToolContent> {
     match content {
         ToolContent::File(file) => sanitize_file(file, options).map(ToolContent::File),
@@ -183,7 +183,7 @@ fn sanitize_response(mut response: ModelResponse, options: &SanitizeOptions) -> 
     (!response.parts.is_empty()).then_some(response)
 }
 
-/// Removes calls without an answer from the end, and goes on with the message before as long as nothing is left of one.
+/// Removes calls without a result from the end, and continues with the message before while one becomes empty.
 fn strip_trailing_calls(messages: &mut Vec<ModelMessage>, resolved: &[String]) {
     let resolved: BTreeSet<&String> = resolved.iter().collect();
     while let Some(ModelMessage::Response(response)) = messages.last_mut() {

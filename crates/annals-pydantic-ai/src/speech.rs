@@ -1,4 +1,4 @@
-//! What is spoken, by the user or by the model.
+//! Speech of the user or of the model.
 //!
 //! *Absent:* audio formats.
 
@@ -7,7 +7,7 @@ use super::macros::{record, words};
 use annals_base::Map;
 
 words! {
-    /// Who speaks. In a request that is the user, in a response the assistant.
+    /// The speaker: the user in a request, the assistant in a response.
     pub enum Speaker {
         /// The user.
         User = "user",
@@ -17,7 +17,7 @@ words! {
 }
 
 words! {
-    /// What a piece of a transcript is.
+    /// The unit of a transcript's timestamps.
     pub enum Granularity = Word {
         /// A word.
         Word = "word",
@@ -27,15 +27,15 @@ words! {
 }
 
 record! {
-    /// When a piece of a transcript was spoken.
+    /// The time of one unit of a transcript (`SpeechTimestamp`).
     pub struct SpeechTimestamp {
-        /// The piece.
+        /// The text of the unit.
         pub text: String,
         /// Milliseconds from the start of the audio.
         pub start_ms: i64,
         /// Its length in milliseconds.
         pub duration_ms: i64,
-        /// What it is.
+        /// The unit.
         pub granularity: Granularity,
     }
 }
@@ -48,23 +48,23 @@ impl SpeechTimestamp {
 }
 
 record! {
-    /// What is spoken.
+    /// Speech (`SpeechPart`).
     pub struct SpeechPart {
-        /// By whom.
+        /// The speaker.
         pub speaker: Speaker,
-        /// In writing.
+        /// The transcript.
         pub transcript: Option<String>,
-        /// As audio, if that is kept.
+        /// The audio, if it is retained.
         pub audio: Option<Binary>,
-        /// Milliseconds after which it was broken off.
+        /// Milliseconds after which it was interrupted.
         pub interrupted_at_ms: Option<i64>,
-        /// When each piece of the transcript was spoken.
+        /// The times of the units of the transcript.
         pub timestamps: Option<Vec<SpeechTimestamp>>,
         /// The provider's id.
         pub id: Option<String>,
-        /// Whose id and details those are.
+        /// The provider to which the id and the details belong.
         pub provider_name: Option<String>,
-        /// What the provider adds.
+        /// Data that the provider adds.
         pub provider_details: Option<Map>,
     } [part_kind = "speech"]
 }

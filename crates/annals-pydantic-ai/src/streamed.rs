@@ -1,6 +1,6 @@
-//! Putting a response together from what a provider streams.
+//! Assembles a response from the chunks that a provider streams.
 //!
-//! *Absent:* the provider's events; an adapter turns them into calls of these methods.
+//! *Absent:* the provider's events, which an adapter turns into calls of these methods.
 
 use super::citation::Citation;
 use super::delta::{DeltaError, PartDelta, PartOrDelta, TextDelta, ThinkingDelta, ToolCallDelta};
@@ -16,7 +16,7 @@ use annals_base::Map;
 #[non_exhaustive]
 pub enum PartsError {
     /// The provider's key belongs to a part of another kind.
-    #[error("a chunk of kind {chunk:?} came for a part of kind {part:?}")]
+    #[error("a chunk of kind {chunk:?} does not fit a part of kind {part:?}")]
     KindMismatch {
         /// The kind of the chunk.
         chunk: &'static str,
@@ -26,7 +26,7 @@ pub enum PartsError {
     /// The first chunk of a thinking part is empty.
     #[error("a thinking part needs content, a signature or details to begin")]
     EmptyThinking,
-    /// The change cannot be made.
+    /// The delta does not apply.
     #[error(transparent)]
     Delta(#[from] DeltaError),
 }
@@ -39,15 +39,15 @@ pub struct StreamedText<'a> {
     pub content: &'a str,
     /// The provider's id, of a new part.
     pub id: Option<String>,
-    /// Whose text it is.
+    /// The name of the provider.
     pub provider_name: Option<String>,
-    /// What the provider adds.
+    /// Data that the provider adds.
     pub provider_details: Option<Map>,
-    /// What the text so far rests on.
+    /// The sources of the text so far.
     pub citations: Option<Vec<Citation>>,
     /// Texts that begin and end thinking.
     pub thinking_tags: Option<(&'a str, &'a str)>,
-    /// Whether white space before the first text is left out.
+    /// True if white space before the first text is left out.
     pub ignore_leading_whitespace: bool,
 }
 
@@ -68,9 +68,9 @@ pub struct StreamedThinking {
     pub id: Option<String>,
     /// The signature so far.
     pub signature: Option<String>,
-    /// Whose it is.
+    /// The name of the provider.
     pub provider_name: Option<String>,
-    /// What the provider adds.
+    /// Data that the provider adds.
     pub provider_details: Option<Map>,
 }
 
@@ -93,16 +93,16 @@ pub struct StreamedToolCall {
     pub tool_call_id: Option<String>,
     /// The provider's id, of a whole call.
     pub id: Option<String>,
-    /// Whose it is.
+    /// The name of the provider.
     pub provider_name: Option<String>,
-    /// What the provider adds.
+    /// Data that the provider adds.
     pub provider_details: Option<Map>,
 }
 
-/// The parts of a response that is coming in (the parts manager of PydanticAI). `key` is what the provider tells its parts apart by; without one, a chunk
-/// belongs to the latest part if that is of its kind.
+/// The parts of a response that streams in (`ModelResponsePartsManager`). `key` is the provider's id of a part; without
+/// one, a chunk belongs to the latest part if that is of its kind.
 ///
-/// # Example: two pieces of text
+/// # Example: two chunks of text
 /// ```
 /// use annals_pydantic_ai::{StreamedParts, StreamedText};
 ///
@@ -116,7 +116,7 @@ pub struct StreamedToolCall {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct StreamedParts {
-    /// The parts, and tool calls whose name has not come.
+    /// The parts, and tool calls without a name.
     parts: Vec<PartOrDelta>,
     keys: indexmap::IndexMap<String, usize>,
 }
@@ -124,7 +124,7 @@ pub struct StreamedParts {
 type Done<T> = Result<T, PartsError>;
 
 impl StreamedParts {
-    /// Returns the parts so far, without tool calls whose name has not come.
+    /// Returns the parts so far, without tool calls that have no name yet.
     pub fn parts(&self) -> impl Iterator<Item = &ResponsePart> {
         self.parts.iter().filter_map(|part| match part {
             PartOrDelta::Part(part) => Some(part),
@@ -132,7 +132,7 @@ impl StreamedParts {
         })
     }
 
-    /// Returns the place of the part of a key, or without one that of the latest part if `fits` it.
+    /// Returns the index of the part of a key, or without a key that of the latest part if it `fits`.
     fn place(&self, key: Option<&str>, fits: impl Fn(&PartOrDelta) -> bool) -> Option<usize> {
         match key {
             Some(key) => self.keys.get(key).copied(),
@@ -163,10 +163,10 @@ impl StreamedParts {
         Ok(PartDeltaEvent { index: at as i64, delta }.into())
     }
 
-    /// Takes a chunk of text. `None` if there is nothing to tell: the chunk was left out, or ended thinking.
+    /// Takes a chunk of text (`handle_text_delta`). `None` if the chunk was left out, or ended thinking.
     ///
     /// # Errors
-    /// [`PartsError::KindMismatch`] if the key belongs to a part that is no text.
+    /// [`PartsError::KindMismatch`] if the key belongs to a part that is not a text.
     pub fn text(&mut self, key: Option<&str>, chunk: StreamedText<'_>) -> Done<Option<StreamEvent>> {
         let is_text = |part: &PartOrDelta| matches!(part, PartOrDelta::Part(ResponsePart::Text(_)));
         let at = self.place(key, is_text);
@@ -218,7 +218,7 @@ impl StreamedParts {
         self.change(at, delta.into()).map(Some)
     }
 
-    /// Takes a chunk of thinking. `None` if the chunk says nothing.
+    /// Takes a chunk of thinking (`handle_thinking_delta`). `None` if the chunk is empty.
     ///
     /// # Errors
     /// [`PartsError`] if the key belongs to a part of another kind, or a new part would begin with nothing.
@@ -254,7 +254,7 @@ impl StreamedParts {
         self.change(at, delta.into()).map(Some)
     }
 
-    /// Takes a chunk of a tool call. `None` while the call has no name.
+    /// Takes a chunk of a tool call (`handle_tool_call_delta`). `None` while the call has no name.
     ///
     /// # Errors
     /// [`PartsError`] if the key belongs to a part of another kind, or arguments in text and as an object meet.
@@ -311,7 +311,7 @@ impl StreamedParts {
         }
     }
 
-    /// Takes a whole tool call. It replaces the part of the key if that is one too.
+    /// Takes a complete tool call (`handle_tool_call_part`). It replaces the part of the key if that is a tool call.
     pub fn tool_call_part(&mut self, key: Option<&str>, chunk: StreamedToolCall, fresh: &mut Fresh<'_>) -> StreamEvent {
         let part = ToolCallPart {
             tool_name: chunk.tool_name.unwrap_or_default(),
@@ -325,7 +325,8 @@ impl StreamedParts {
         self.part(key, part.into())
     }
 
-    /// Takes a whole part. It replaces the part of the key if that is of the same kind, and else comes after the others.
+    /// Takes a complete part (`handle_part`). It replaces the part of the key if that has the same kind, and is
+    /// appended otherwise.
     pub fn part(&mut self, key: Option<&str>, part: ResponsePart) -> StreamEvent {
         let same = |held: &PartOrDelta| matches!(held, PartOrDelta::Part(held) if held.kind() == part.kind());
         let at = key.and_then(|key| self.keys.get(key).copied()).filter(|at| same(&self.parts[*at]));

@@ -1,5 +1,5 @@
-//! Laws of histories, for random ones: writing and reading gives them back, LangChain and back gives them back, and
-//! nothing that is read panics.
+//! Properties of random histories: `load` inverts `dump`, the conversion to LangChain is lossless, and hostile documents
+//! do not panic.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -39,7 +39,7 @@ fn object() -> impl Strategy<Value = Map> {
     map(data())
 }
 
-fn moment() -> impl Strategy<Value = DateTime> {
+fn datetime() -> impl Strategy<Value = DateTime> {
     let offsets = prop_oneof![Just(String::new()), Just("Z".into()), "[+-](0[0-9]|1[0-9]|2[0-3]):[0-5][0-9]"];
     (0i64..200_000_000_000_000_000, offsets).prop_map(|(micros, offset)| {
         let text = Timestamp::from_micros(micros).to_string();
@@ -122,7 +122,7 @@ fn feedback() -> impl Strategy<Value = RequestPart> {
         .prop_map(|(kind, loc, msg, input, ctx)| ErrorDetail { kind, loc, msg, input: Some(input), ctx, url: None });
     let content =
         prop_oneof![word().prop_map(FeedbackContent::Text), vec(detail, 0..3).prop_map(FeedbackContent::Errors),];
-    (content, moment()).prop_map(|(content, timestamp)| {
+    (content, datetime()).prop_map(|(content, timestamp)| {
         let retry = FeedbackRetry { cause: FeedbackCause::NoOutput, attempt: Some(1), max_retries: None };
         RetryFeedbackPart { content, retry, timestamp }.into()
     })
@@ -144,14 +144,14 @@ fn speech(speaker: Speaker) -> impl Strategy<Value = SpeechPart> {
 }
 
 fn request_part() -> impl Strategy<Value = RequestPart> {
-    let returned = (named(), content(), word(), proptest::option::of(named()), data(), moment(), outcome());
+    let returned = (named(), content(), word(), proptest::option::of(named()), data(), datetime(), outcome());
     prop_oneof![
-        (word(), moment(), proptest::option::of(object())).prop_map(|(content, timestamp, metadata)| {
+        (word(), datetime(), proptest::option::of(object())).prop_map(|(content, timestamp, metadata)| {
             let (dynamic_ref, context_id, scope) = (None, Some("c".into()), PromptScope::Request);
             SystemPromptPart { content, timestamp, dynamic_ref, context_id, scope, metadata }.into()
         }),
-        (word(), moment()).prop_map(|(text, timestamp)| UserPromptPart::new(text.as_str(), timestamp).into()),
-        (vec(item(), 0..3), moment())
+        (word(), datetime()).prop_map(|(text, timestamp)| UserPromptPart::new(text.as_str(), timestamp).into()),
+        (vec(item(), 0..3), datetime())
             .prop_map(|(items, timestamp)| { UserPromptPart { content: UserContent::Items(items), timestamp }.into() }),
         returned.prop_map(|(tool_name, content, tool_call_id, tool_kind, metadata, timestamp, outcome)| {
             let retry = None;
@@ -173,7 +173,7 @@ fn request_part() -> impl Strategy<Value = RequestPart> {
 
 fn response_part() -> impl Strategy<Value = ResponsePart> {
     let call = || (named(), args(), word(), proptest::option::of(named()), provider());
-    let returned = (named(), content(), word(), data(), moment(), outcome(), provider());
+    let returned = (named(), content(), word(), data(), datetime(), outcome(), provider());
     let source = (word(), proptest::option::of(word()))
         .prop_map(|(url, title)| CitationSource::Web(WebSource { url, title, excerpts: vec!["e".into()] }));
     let citation = (vec(source, 1..3), 0i64..9).prop_map(|(sources, start)| Citation {
@@ -222,9 +222,9 @@ fn response_part() -> impl Strategy<Value = ResponsePart> {
 }
 
 fn message() -> impl Strategy<Value = ModelMessage> {
-    let request = (vec(request_part(), 0..4), proptest::option::of(moment()), proptest::option::of(word()), object());
+    let request = (vec(request_part(), 0..4), proptest::option::of(datetime()), proptest::option::of(word()), object());
     let counts = (vec(0i64..9, 10), any::<i16>(), object());
-    let response = (vec(response_part(), 0..5), moment(), counts, provider());
+    let response = (vec(response_part(), 0..5), datetime(), counts, provider());
     prop_oneof![
         request.prop_map(|(parts, timestamp, instructions, metadata)| {
             let metadata = Some(metadata);
@@ -251,7 +251,7 @@ fn message() -> impl Strategy<Value = ModelMessage> {
     ]
 }
 
-/// A document that is nearly one: names that mean something, with values that do not.
+/// A hostile document: meaningful names with arbitrary values.
 fn hostile() -> impl Strategy<Value = Value> {
     let names = [
         "kind",
@@ -354,7 +354,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_read_nothing_panics(parts in vec(hostile(), 0..3), head in hostile(), kind in any::<bool>()) {
+    fn hostile_documents_do_not_panic(parts in vec(hostile(), 0..3), head in hostile(), kind in any::<bool>()) {
         let kind = if kind { "request" } else { "response" };
         let mut message = head.as_map().cloned().unwrap_or_default();
         message.insert("kind".into(), kind.into());
@@ -368,12 +368,12 @@ proptest! {
     }
 
     #[test]
-    fn whatever_text_is_read_nothing_panics(text in "[\\[\\]{}\",:0-9eE.+\\-a-z\\\\u \u{e9}]{0,40}") {
+    fn random_texts_do_not_panic(text in "[\\[\\]{}\",:0-9eE.+\\-a-z\\\\u \u{e9}]{0,40}") {
         _ = with_fresh(|fresh| load(text.as_bytes(), fresh));
     }
 
     #[test]
-    fn whatever_langchain_says_it_becomes_a_history_and_comes_back(
+    fn messages_of_langchain_survive_the_round_trip(
         blocks in vec(hostile(), 0..4),
         kind in proptest::sample::select(&["human", "ai", "system", "tool", "chat"][..]),
     ) {
@@ -409,7 +409,7 @@ fn an_error_names_the_smallest_place_that_holds_all_problems() {
 }
 
 #[test]
-fn what_a_document_leaves_out_is_made_up_from_the_clock_and_the_ids() {
+fn missing_timestamps_and_ids_come_from_the_clock_and_the_id_source() {
     let text = r#"[{"kind":"response","parts":[{"part_kind":"tool-call","tool_name":"f"}]}]"#;
     let load = || with_fresh(|fresh| load(text.as_bytes(), fresh)).unwrap();
     let dumped = dump(&load());
@@ -419,7 +419,7 @@ fn what_a_document_leaves_out_is_made_up_from_the_clock_and_the_ids() {
 }
 
 #[test]
-fn an_edited_message_of_langchain_is_made_anew() {
+fn an_edited_message_is_converted_afresh() {
     let question = Message::human("a").with_id("x");
     let mut history = with_fresh(|fresh| from_langchain(std::slice::from_ref(&question), fresh)).unwrap();
     assert_eq!(to_langchain(&history, false).unwrap(), [question]);
@@ -431,7 +431,7 @@ fn an_edited_message_of_langchain_is_made_anew() {
 }
 
 #[test]
-fn messages_are_serde_values_in_their_json_form() {
+fn serde_uses_the_json_of_messages() {
     let text = r#"[{"kind":"request","parts":[{"part_kind":"user-prompt","content":["a",{"kind":"cache-point"}],"timestamp":"2025-01-02T03:04:05+01:00"}]}]"#;
     let messages: Vec<ModelMessage> = serde_json::from_str(text).unwrap();
     assert_eq!(messages, with_fresh(|fresh| load(text.as_bytes(), fresh)).unwrap());

@@ -1,4 +1,4 @@
-//! Calls of tools and what they returned, by the application or by the provider itself.
+//! Calls and results of tools, of the application or of the provider.
 //!
 //! Two kinds of tools are the framework's own, and their parts are checked: `tool-search` and `capability-load`.
 //! *Absent:* running tools.
@@ -13,10 +13,10 @@ use annals_base::Fresh;
 use annals_base::{Map, Value};
 use annals_messages::text::{JsonError, JsonStyle, json_loads, json_write};
 
-/// The arguments of a call, in the form in which they came.
+/// The arguments of a call, as the provider sent them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolArgs {
-    /// JSON text, perhaps not whole.
+    /// JSON text, which may be incomplete.
     Text(String),
     /// An object.
     Object(Map),
@@ -39,7 +39,7 @@ impl Wire for ToolArgs {
     }
 }
 
-/// What a change to a call changes.
+/// The fields of a call that a delta changes.
 pub(super) struct CallFields<'a> {
     pub(super) tool_name: &'a mut String,
     pub(super) args: &'a mut Option<ToolArgs>,
@@ -48,7 +48,7 @@ pub(super) struct CallFields<'a> {
     pub(super) provider_details: &'a mut Option<Map>,
 }
 
-/// Makes the part of a call.
+/// Defines the part of a call.
 macro_rules! call {
     ($(#[$about:meta])* $name:ident = $kind:literal, $check:path) => {
         record! {
@@ -60,13 +60,13 @@ macro_rules! call {
                 pub args: Option<ToolArgs>,
                 /// The id by which the result refers to the call; made if none is given.
                 pub tool_call_id: String = |fresh| Some(tool_call_id(fresh)),
-                /// What kind of tool it is.
+                /// The kind of tool.
                 pub tool_kind: Option<String>,
                 /// The provider's id.
                 pub id: Option<String>,
-                /// Whose id, kind and details those are.
+                /// The provider to which the id, the kind and the details belong.
                 pub provider_name: Option<String>,
-                /// What the provider adds.
+                /// Data that the provider adds.
                 pub provider_details: Option<Map>,
             } [part_kind = $kind]
             before $check;
@@ -95,17 +95,17 @@ macro_rules! call {
 }
 
 call! {
-    /// The model asks for a tool of the application.
+    /// A call of a tool of the application (`ToolCallPart`).
     ToolCallPart = "tool-call", check_call
 }
 
 call! {
-    /// The model called a tool of its provider.
+    /// A call of a tool of the provider (`NativeToolCallPart`).
     NativeToolCallPart = "builtin-tool-call", check_native_call
 }
 
 words! {
-    /// How a tool call ended.
+    /// The outcome of a tool call.
     pub enum ToolOutcome = Success {
         /// It returned.
         Success = "success",
@@ -113,9 +113,9 @@ words! {
         Failed = "failed",
         /// It was not allowed.
         Denied = "denied",
-        /// It was broken off.
+        /// The call was interrupted.
         Interrupted = "interrupted",
-        /// The model is asked to try again.
+        /// The model is asked for another attempt.
         Retried = "retried",
     }
 }
@@ -128,13 +128,13 @@ impl ToolOutcome {
 }
 
 words! {
-    /// Why a tool is to be called again.
+    /// The cause of a retry of a tool.
     pub enum ToolRetryCause {
-        /// The arguments were refused.
+        /// The arguments failed validation.
         ValidationError = "validation_error",
-        /// The tool asked for it.
+        /// The tool raised `ModelRetry`.
         ModelRetry = "model_retry",
-        /// There is no such tool.
+        /// The tool does not exist.
         UnknownTool = "unknown_tool",
         /// The tool is not available now.
         UnavailableTool = "unavailable_tool",
@@ -142,13 +142,13 @@ words! {
 }
 
 record! {
-    /// That a tool is to be called again.
+    /// The request to call a tool again (`RetryInfo`).
     pub struct ToolRetry {
-        /// Why.
+        /// The cause.
         pub cause: ToolRetryCause,
-        /// Which attempt this was.
+        /// The number of this attempt.
         pub attempt: Option<i64>,
-        /// How many are allowed.
+        /// The allowed number of attempts.
         pub max_retries: Option<i64>,
     }
 }
@@ -160,7 +160,7 @@ impl ToolRetry {
     }
 }
 
-/// Makes the part of what a tool returned, with the fields that only it has.
+/// Defines the part of a tool's result, with its own fields.
 macro_rules! tool_return {
     (
         $(#[$about:meta])*
@@ -172,17 +172,17 @@ macro_rules! tool_return {
         pub struct $name {
             /// The name of the tool.
             pub tool_name: String,
-            /// What it returned.
+            /// The result.
             pub content: ToolContent,
-            /// The call that this answers.
+            /// The id of the call.
             pub tool_call_id: String,
-            /// What kind of tool it is.
+            /// The kind of tool.
             pub tool_kind: Option<String>,
             /// Not sent to the model.
             pub metadata: Value,
-            /// When it returned.
+            /// The time at which it returned.
             pub timestamp: DateTime,
-            /// How the call ended.
+            /// The outcome of the call.
             pub outcome: ToolOutcome,
             $($(#[$doc])* pub $field: $type,)*
         }
@@ -257,19 +257,19 @@ macro_rules! tool_return {
 }
 
 tool_return! {
-    /// What a tool of the application returned.
+    /// The result of a tool of the application (`ToolReturnPart`).
     ToolReturnPart = "tool-return" by ToolSide::Application, {
-        /// Why the tool is to be called again, if it is.
+        /// The request to call the tool again, if there is one.
         pub retry: Option<ToolRetry>,
     }
 }
 
 tool_return! {
-    /// What a tool of the provider returned.
+    /// The result of a tool of the provider (`NativeToolReturnPart`).
     NativeToolReturnPart = "builtin-tool-return" by ToolSide::Provider, {
-        /// Whose tool it is.
+        /// The provider that runs the tool.
         pub provider_name: Option<String>,
-        /// What the provider adds.
+        /// Data that the provider adds.
         pub provider_details: Option<Map>,
     }
 }
@@ -283,7 +283,7 @@ fn with_record(members: Vec<(&str, Value)>, content: &ToolContent) -> Value {
     map.into()
 }
 
-/// Who runs a tool.
+/// The side that runs a tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ToolSide {
     Application,
@@ -377,7 +377,7 @@ impl FrameworkTool {
 }
 
 record! {
-    /// A tool that a search found; what else it says is kept with the content.
+    /// A tool that a search found; its other members stay in the content.
     struct DiscoveredTool {
         /// The name of the tool.
         pub name: String,
@@ -396,17 +396,17 @@ fn check_native_call(map: &mut Map, reader: &mut WireReader<'_>) {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArgsError {
-    /// The text is no JSON.
+    /// The text is not JSON.
     #[error("the arguments of {tool_name:?} are {source}")]
     Syntax {
         /// The tool.
         tool_name: String,
-        /// What is wrong with the text.
+        /// The syntax error.
         source: JsonError,
     },
-    /// The text is JSON, but no object.
+    /// The text is JSON, but not an object.
     #[error("the arguments of {tool_name:?} are a {found}, not an object")]
-    NoObject {
+    NotAnObject {
         /// The tool.
         tool_name: String,
         /// The kind of value.
@@ -414,7 +414,7 @@ pub enum ArgsError {
     },
 }
 
-/// Reads arguments as an object: none, and an empty text, are an empty one.
+/// Reads arguments as an object, which is empty for `None` and for an empty text.
 pub(super) fn args_object(tool_name: &str, args: Option<&ToolArgs>) -> Result<Map, ArgsError> {
     match args {
         None => Ok(Map::new()),
@@ -422,7 +422,7 @@ pub(super) fn args_object(tool_name: &str, args: Option<&ToolArgs>) -> Result<Ma
         Some(ToolArgs::Text(text)) if text.is_empty() => Ok(Map::new()),
         Some(ToolArgs::Text(text)) => match json_loads(text, true) {
             Ok(Value::Map(map)) => Ok(map),
-            Ok(other) => Err(ArgsError::NoObject { tool_name: tool_name.to_owned(), found: other.kind() }),
+            Ok(other) => Err(ArgsError::NotAnObject { tool_name: tool_name.to_owned(), found: other.kind() }),
             Err(source) => Err(ArgsError::Syntax { tool_name: tool_name.to_owned(), source }),
         },
     }
@@ -439,8 +439,8 @@ macro_rules! call_views {
                 args_object(&self.tool_name, self.args.as_ref())
             }
 
-            /// Returns the arguments as an object (`args_as_dict`): a text that is none becomes its member
-            /// `INVALID_JSON`, so that the model sees what it wrote.
+            /// Returns the arguments as an object (`args_as_dict`): any other text becomes its member
+            /// `INVALID_JSON`, so that the model sees its own text.
             pub fn args_or_invalid(&self) -> Map {
                 self.args_as_object().unwrap_or_else(|_| {
                     let raw = self.args.as_ref().map_or(Value::Null, Wire::write);

@@ -1,8 +1,8 @@
-//! What a tool returned: any JSON value, in which some objects are files.
+//! The content of a tool's result: any JSON value, in which some objects are files.
 //!
 //! A file is rebuilt when it is bytes, or when the record of the part (`content_file_digests`) names it; without a
-//! record, as in older documents, a URL of the web is. Anything else that looks like a file stays what it is: data of a
-//! tool must not make an adapter fetch a URL. *Absent:* what a model is shown of it; that is `tool_text.rs`.
+//! record, as in older documents, a URL of the web is. Any other object that looks like a file stays data: the result
+//! of a tool must not make an adapter fetch a URL. *Absent:* the text for a model, which `tool_text.rs` writes.
 
 use super::file::{File, ForceDownload, digest};
 use super::macros::serde_impls;
@@ -10,10 +10,10 @@ use super::mime;
 use super::wire::{Wire, WireReader};
 use annals_base::{Map, Value};
 
-/// What a tool returned.
+/// The content of a tool's result (`ToolReturnContent`).
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolContent {
-    /// Null, a truth value, a number or a text.
+    /// Null, a boolean, a number or a text.
     Scalar(Value),
     /// A list.
     List(Vec<ToolContent>),
@@ -38,7 +38,7 @@ impl ToolContent {
         }
     }
 
-    /// Returns the JSON form.
+    /// Returns the value as JSON.
     pub fn to_value(&self) -> Value {
         match self {
             Self::Scalar(value) => value.clone(),
@@ -135,7 +135,7 @@ fn file(value: &Value, record: Option<&[String]>, reader: &mut WireReader<'_>) -
     }
 }
 
-/// Takes the record out of a part: `None` if there is none, which a value that is no list is not either.
+/// Takes the record out of a part. A value that is not a list counts as an absent record.
 pub(super) fn take_record(map: &mut Map, reader: &mut WireReader<'_>) -> Option<Option<Vec<String>>> {
     match map.shift_remove("content_file_digests") {
         Some(Value::List(items)) => {

@@ -1,4 +1,4 @@
-//! What a model is shown of what a tool returned: text for most providers, an object for some, files beside both.
+//! The result of a tool as a model sees it: text for most providers, an object for some, files beside both.
 //!
 //! *Absent:* the wire format of any provider.
 
@@ -37,8 +37,8 @@ impl ToolContent {
         }
     }
 
-    /// Returns the content without the files at the top. A single item that is left of a list is no list, and an empty
-    /// list is null.
+    /// Returns the content without the files at the top. A list that loses files to one item becomes the item, and an
+    /// empty list is null.
     fn plain(&self) -> Value {
         let mut rest: Vec<Value> =
             self.items().iter().filter(|item| !matches!(item, Self::File(_))).map(Self::to_value).collect();
@@ -52,10 +52,10 @@ impl ToolContent {
     }
 }
 
-/// What a tool returned, with how its call ended.
+/// The content and the outcome of a call.
 struct ResultView<'a> {
     content: &'a ToolContent,
-    /// How the call ended, if errors are shown as such.
+    /// The outcome, if errors are wrapped.
     error: Option<ToolOutcome>,
 }
 
@@ -146,12 +146,14 @@ macro_rules! shown {
     ($type:ty) => {
         impl $type {
             /// Returns the content as text (`model_response_str`): a text as it is, null as nothing, anything else as
-            /// compact JSON; with `wrap_error`, that of a failed call as `{"error": ..}`. Files at the top are left out.
+            /// compact JSON; with `wrap_error`, that of a failed call as `{"error": ..}`. Files at the top are left
+            /// out.
             pub fn text(&self, wrap_error: bool) -> String {
                 ResultView::new(&self.content, self.outcome, wrap_error).text()
             }
 
-            /// Returns the content as an object (`model_response_object`): what is none becomes `{"return_value": ..}`.
+            /// Returns the content as an object (`model_response_object`): any other value becomes `{"return_value":
+            /// ..}`.
             pub fn object(&self, wrap_error: bool) -> Map {
                 ResultView::new(&self.content, self.outcome, wrap_error).object()
             }

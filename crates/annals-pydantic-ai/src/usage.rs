@@ -1,6 +1,6 @@
-//! What a request, or a run of several, used: tokens, seconds of audio, money.
+//! Usage of a request, or of a run: tokens, seconds of audio, cost.
 //!
-//! *Absent:* prices; the cost is what the provider or the user says.
+//! *Absent:* prices; the provider or the user states the cost.
 
 use super::decimal::Decimal;
 use super::error::{LoadError, PathPart};
@@ -10,7 +10,7 @@ use annals_base::Fresh;
 use annals_base::{Map, Value};
 use annals_messages::text::{py_float, truthy};
 
-/// What one or several requests to a model used.
+/// Counts of one or several requests to a model.
 #[derive(Clone, Debug, PartialEq, Default)]
 #[non_exhaustive]
 pub struct UsageCounts {
@@ -18,7 +18,7 @@ pub struct UsageCounts {
     pub input_tokens: i64,
     /// Tokens written to the provider's cache.
     pub cache_write_tokens: i64,
-    /// Of those, tokens kept for an hour.
+    /// Of those, tokens cached for an hour.
     pub cache_write_1h_tokens: i64,
     /// Tokens read from the provider's cache.
     pub cache_read_tokens: i64,
@@ -44,7 +44,7 @@ pub struct UsageCounts {
     pub extra: Map,
 }
 
-/// What one request used (`RequestUsage`). Its JSON form also accepts the names of older releases.
+/// The usage of one request (`RequestUsage`). Its JSON also accepts the names of older releases.
 #[derive(Clone, Debug, PartialEq, Default)]
 #[non_exhaustive]
 pub struct RequestUsage {
@@ -52,7 +52,7 @@ pub struct RequestUsage {
     pub counts: UsageCounts,
 }
 
-/// What a run used (`RunUsage`).
+/// The usage of a run (`RunUsage`).
 #[derive(Clone, Debug, PartialEq, Default)]
 #[non_exhaustive]
 pub struct RunUsage {
@@ -122,7 +122,7 @@ const TAKEN: [&str; 7] =
     ["total_tokens", "cache_hit_ratio", "has_values", "incr", "opentelemetry_attributes", "cost", "audio_seconds"];
 
 impl UsageCounts {
-    /// Reads the counts out of `map`; what is left there is unknown.
+    /// Takes the counts out of `map`; the members that stay there are unknown.
     fn take(map: &mut Map, old_names: bool, reader: &mut WireReader<'_>) -> Option<Self> {
         let mut counts = Self::default();
         let mut whole = true;
@@ -188,12 +188,12 @@ impl UsageCounts {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
-    /// Returns which part of the input came from the cache, 0 to 1; 0 without input.
+    /// Returns the share of the input that came from the cache, 0 to 1; 0 without input.
     pub fn cache_hit_ratio(&self) -> f64 {
         if self.input_tokens == 0 { 0.0 } else { self.cache_read_tokens as f64 / self.input_tokens as f64 }
     }
 
-    /// Returns whether anything is counted, not looking at requests whose usage is not known.
+    /// Returns true if any count is not zero, apart from requests whose usage is unknown.
     pub fn has_values(&self) -> bool {
         let mut counts = self.clone();
         let counted = COUNTS.iter().any(|(name, slot)| *name != "unmeasured_requests" && *slot(&mut counts) != 0);
@@ -218,7 +218,7 @@ fn read_details(value: Value, reader: &mut WireReader<'_>) -> Option<indexmap::I
 }
 
 impl RequestUsage {
-    /// Reads the JSON form, also that of older releases (`request_tokens`, `response_tokens`).
+    /// Reads the usage from its JSON, also that of older releases (`request_tokens`, `response_tokens`).
     ///
     /// # Errors
     /// [`LoadError`] naming the field.
@@ -226,14 +226,14 @@ impl RequestUsage {
         read_value("usage", value, fresh)
     }
 
-    /// Returns the JSON form.
+    /// Returns the value as JSON.
     pub fn to_value(&self) -> Value {
         self.write()
     }
 }
 
 impl RunUsage {
-    /// Reads the JSON form.
+    /// Reads the value from its JSON.
     ///
     /// # Errors
     /// [`LoadError`] naming the field.
@@ -241,18 +241,18 @@ impl RunUsage {
         read_value("usage", value, fresh)
     }
 
-    /// Returns the JSON form.
+    /// Returns the value as JSON.
     pub fn to_value(&self) -> Value {
         self.write()
     }
 
-    /// Returns whether anything is counted, not looking at requests whose usage is not known.
+    /// Returns true if any count is not zero, apart from requests whose usage is unknown.
     pub fn has_values(&self) -> bool {
         self.counts.has_values() || self.requests != 0 || self.tool_calls != 0
     }
 }
 
-/// As what one request used.
+/// As the usage of one request.
 impl Wire for UsageCounts {
     fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         RequestUsage::read(value, reader).map(|usage| usage.counts)

@@ -1,6 +1,6 @@
 //! Adding and subtracting usage, and the limits on it.
 //!
-//! *Absent:* enforcing: who runs requests asks before and after each.
+//! *Absent:* enforcement: the caller checks before and after each request.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ impl UsageCounts {
     }
 }
 
-/// A truth value counts as 0 or 1.
+/// A boolean counts as 0 or 1.
 fn number(value: &Value) -> Value {
     match value {
         Value::Bool(b) => Value::Int(i64::from(*b)),
@@ -67,14 +67,14 @@ impl RunUsage {
         self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
     }
 
-    /// Adds the usage of a request. How many requests and calls there were is counted apart.
+    /// Adds the usage of a request. The caller counts requests and calls.
     pub fn add_request(&mut self, request: &RequestUsage) {
         self.counts.add(&request.counts);
     }
 
-    /// Returns what was used since `before`. The cost is unknown if it is now, or did not change.
+    /// Returns the usage since `before`. The cost is `None` if it is unknown now, or did not change.
     ///
-    /// # Example: what a step of a run used
+    /// # Example: the usage of a step of a run
     /// ```
     /// use annals_pydantic_ai::RunUsage;
     ///
@@ -97,7 +97,7 @@ impl RunUsage {
     }
 }
 
-/// Limits on what a run uses. `None` is no limit.
+/// Limits on the usage of a run (`UsageLimits`). `None` stands for unlimited.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -139,7 +139,7 @@ impl Default for UsageLimits {
 )]
 #[non_exhaustive]
 pub struct UsageLimitExceeded {
-    /// Which limit, and what was used.
+    /// The limit and the usage, as upstream words them.
     pub what: String,
 }
 

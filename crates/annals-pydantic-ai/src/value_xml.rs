@@ -23,7 +23,7 @@ pub(super) fn value_xml(value: &Value, tag: Option<&str>) -> String {
     out
 }
 
-/// Returns what stands in a value: the names of the elements, the keys that are no such names, and the values.
+/// Returns the children of a value: the names of their elements, the keys that are not valid names, and the values.
 fn children(value: &Value) -> Vec<(&str, Option<&str>, &Value)> {
     let member = |(name, value)| match name {
         name if is_name(name) => (name, None, value),

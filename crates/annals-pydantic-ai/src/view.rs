@@ -1,6 +1,6 @@
-//! What a response says, taken from its parts.
+//! Views of a response: its text, thinking, calls and files.
 //!
-//! *Absent:* what it costs; that needs the prices of the providers.
+//! *Absent:* its cost, which needs the prices of the providers.
 
 use super::file::Binary;
 use super::history::ModelResponse;
@@ -8,8 +8,8 @@ use super::part::ResponsePart;
 use super::tool::{NativeToolCallPart, NativeToolReturnPart, ToolCallPart};
 
 impl ModelResponse {
-    /// Returns what the model says: texts and transcripts side by side are one, others are a blank line apart. `None`
-    /// if it says nothing.
+    /// Returns the text (`text`): adjacent texts and transcripts are joined, others are a blank line apart. `None`
+    /// if there is neither.
     pub fn text(&self) -> Option<String> {
         let mut texts: Vec<String> = Vec::new();
         let mut goes_on = false;
@@ -29,7 +29,7 @@ impl ModelResponse {
         (!texts.is_empty()).then(|| texts.join("\n\n"))
     }
 
-    /// Returns what the model thinks, pieces a blank line apart. `None` if it does not.
+    /// Returns the thinking, parts a blank line apart (`thinking`). `None` without thinking parts.
     pub fn thinking(&self) -> Option<String> {
         let texts: Vec<&str> = self
             .parts
@@ -50,8 +50,8 @@ impl ModelResponse {
         })
     }
 
-    /// Returns the calls of tools of the provider, each with the last result that has its id; those without one are left
-    /// out.
+    /// Returns the calls of tools of the provider, each with the last result that has its id; those without one are
+    /// left out.
     pub fn native_tool_calls(&self) -> Vec<(&NativeToolCallPart, &NativeToolReturnPart)> {
         let result = |id: &str| {
             self.parts.iter().rev().find_map(|part| match part {

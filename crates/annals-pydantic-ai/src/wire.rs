@@ -1,4 +1,4 @@
-//! How values are read and written: the reader that collects what is wrong, and the plain types.
+//! Reading and writing of values: the reader that collects problems, and the plain types.
 //!
 //! HistoryBuilder goes on after a problem, so that the error can name the smallest value that holds all of them. The
 //! leniencies are those of pydantic's JSON mode: an integral float or a decimal text is an integer, `yes` is true.
@@ -13,7 +13,7 @@ pub(crate) fn tool_call_id(fresh: &mut Fresh<'_>) -> String {
     format!("pyd_ai_{}", fresh.uuid_v4().simple())
 }
 
-/// What is wrong so far.
+/// The problems so far.
 #[derive(Debug)]
 struct LoadProblem {
     path: Vec<PathPart>,
@@ -33,7 +33,7 @@ impl LoadProblem {
     }
 }
 
-/// Reads values and collects what is wrong with them.
+/// Reads values and collects their problems.
 pub(super) struct WireReader<'a> {
     pub(super) fresh: Fresh<'a>,
     path: Vec<PathPart>,
@@ -55,7 +55,7 @@ impl<'a> WireReader<'a> {
             (None, Some(value)) => Ok(value),
             (Some(p), _) => Err(LoadError { root, path: p.path, first: p.first, reason: p.reason, problems: p.count }),
             (None, None) => {
-                let reason = LoadReason::Expected { expected: "a readable value", found: "another".into() };
+                let reason = LoadReason::Expected { expected: "a valid value", found: "an invalid one".into() };
                 Err(LoadError { root, path: Vec::new(), first: Vec::new(), reason, problems: 1 })
             }
         }
@@ -73,13 +73,13 @@ impl<'a> WireReader<'a> {
         self.add(LoadProblem { first: path.clone(), path, reason, count: 1 });
     }
 
-    /// Notes that the value at this place is not as expected.
+    /// Reports that the value at this place is not as expected.
     pub(super) fn fail<T>(&mut self, expected: &'static str, value: &Value) -> Option<T> {
         self.fail_with(LoadReason::Expected { expected, found: value.excerpt() });
         None
     }
 
-    /// Notes that the field `name` at this place is missing.
+    /// Reports that the field `name` at this place is missing.
     pub(super) fn missing<T>(&mut self, name: &str) -> Option<T> {
         self.at(PathPart::Name(name.to_owned()), |reader| {
             reader.fail_with(LoadReason::Missing);
@@ -95,7 +95,7 @@ impl<'a> WireReader<'a> {
         value
     }
 
-    /// Reads a value that may have several shapes: whatever is wrong inside is wrong with the value as a whole.
+    /// Reads a value that may have several shapes: a problem inside is one of the value as a whole.
     pub(super) fn one_place<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.problem.take();
         let value = read(self);
@@ -107,7 +107,7 @@ impl<'a> WireReader<'a> {
         value
     }
 
-    /// Tries to read: `None` if anything is wrong, of which nothing is kept.
+    /// Tries to read: `None` if there is any problem; the problem is dropped.
     pub(super) fn attempt<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         let before = self.problem.take();
         let value = read(self);
@@ -123,7 +123,7 @@ impl<'a> WireReader<'a> {
         }
     }
 
-    /// Reads the first of the members `names` that is there, or else makes the value up with `default`.
+    /// Reads the first of the members `names` that is present, or else calls `default`.
     pub(super) fn field<T: Wire>(
         &mut self,
         map: &mut Map,
@@ -162,15 +162,15 @@ impl<'a> WireReader<'a> {
     }
 }
 
-/// A type with a JSON form.
+/// A type with a JSON encoding.
 pub(super) trait Wire: Sized {
-    /// Reads the value, or tells the reader what is wrong with it.
+    /// Reads the value, or reports a problem to the reader.
     fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self>;
 
     /// Returns the value as it is dumped.
     fn write(&self) -> Value;
 
-    /// Returns what a missing field of the type holds; `None` if it must not be missing.
+    /// Returns the default of a missing field of the type; `None` if the field is required.
     fn absent(_fresh: &mut Fresh<'_>) -> Option<Self> {
         None
     }
@@ -218,7 +218,7 @@ impl Wire for bool {
             },
             _ => None,
         };
-        read.or_else(|| reader.fail("a truth value", &value))
+        read.or_else(|| reader.fail("a boolean", &value))
     }
 
     fn write(&self) -> Value {
@@ -275,7 +275,7 @@ pub(super) const DIGEST: JsonStyle = JsonStyle { ascii: true, sorted: true, ..CO
 /// As Python's `json.dumps`, with nothing between the parts.
 pub(super) const COMPACT_PYTHON: JsonStyle = JsonStyle { python_floats: true, ..JsonStyle::PYDANTIC };
 
-/// Returns the decimal digits of an integer of any size; `None` if the value is no integer.
+/// Returns the decimal digits of an integer of any size; `None` if the value is not an integer.
 pub(super) fn int_digits(value: &Value) -> Option<String> {
     match value {
         Value::Int(n) => Some(n.to_string()),

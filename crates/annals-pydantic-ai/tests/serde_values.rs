@@ -1,4 +1,4 @@
-//! Messages and their parts are serde values: every public type, in the form in which messages have it.
+//! Every public type of messages implements serde, with the JSON that it has inside a message.
 
 use std::fmt::Debug;
 
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 fn is_serde<T: Serialize + DeserializeOwned + Clone + Debug + PartialEq>() {}
 
-/// Not among them: errors, arguments of functions, and what puts parts together (`StreamedParts` and its chunks).
+/// Exceptions: errors, arguments of functions, `StreamedParts` and its chunks.
 #[test]
 fn every_type_of_a_message_is_a_serde_value() {
     macro_rules! all {
@@ -50,7 +50,7 @@ fn text<T: Serialize + DeserializeOwned + Debug + PartialEq>(value: &T) -> Strin
 }
 
 #[test]
-fn the_parts_of_langchains_messages_have_the_form_they_have_inside() {
+fn parts_of_langchains_messages_have_their_json_inside_a_message() {
     let role = |kind: &str| serde_json::from_str::<Role>(kind).unwrap();
     assert_eq!(text(&Role::Human), r#"{"type":"human"}"#);
     assert_eq!(
@@ -84,7 +84,7 @@ fn the_parts_of_langchains_messages_have_the_form_they_have_inside() {
 }
 
 #[test]
-fn the_parts_of_pydantic_ais_messages_have_the_form_they_have_inside() {
+fn parts_of_pydantic_ais_messages_have_their_json_inside_a_message() {
     let at = pai::DateTime::from(Timestamp::default());
     let prompt = pai::UserPromptPart::new("hi", at);
     assert_eq!(text(&prompt), r#"{"content":"hi","timestamp":"1970-01-01T00:00:00Z","part_kind":"user-prompt"}"#);

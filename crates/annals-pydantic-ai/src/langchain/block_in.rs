@@ -1,6 +1,6 @@
 //! Content blocks of LangChain as content of PydanticAI.
 //!
-//! *Absent:* providers' own blocks; they are kept as they are.
+//! *Absent:* providers' own blocks, which are copied unchanged.
 
 use super::block_out::{python_json, wrapped_block};
 use super::{KEY, LANGCHAIN, member, object};
@@ -12,7 +12,7 @@ use crate::wire::{Wire, read_value};
 use annals_base::Fresh;
 use annals_base::{Map, Value};
 
-/// Returns what a block says that has no home in LangChain.
+/// Returns the members of a block that LangChain does not have.
 pub(super) fn envelope(block: &Map) -> Map {
     member(block, "extras").get(KEY).and_then(Value::as_map).cloned().unwrap_or_default()
 }
@@ -23,7 +23,7 @@ pub(super) fn ours(block: &Map) -> Option<&Value> {
     (member(block, "type").as_str() == Some("non_standard")).then(|| value.get(KEY))?
 }
 
-/// Returns the form of content for user content items, which is that of a text or a list.
+/// Returns the JSON of user content: a text or a list of items.
 pub(super) fn user_content(content: &Value) -> Value {
     match content {
         Value::List(blocks) => Value::List(blocks.iter().map(user_item).collect()),
@@ -31,7 +31,7 @@ pub(super) fn user_content(content: &Value) -> Value {
     }
 }
 
-/// Returns the form of the item that a block stands for.
+/// Returns the JSON of the item that a block stands for.
 pub(super) fn user_item(block: &Value) -> Value {
     let Value::Map(map) = block else { return block.clone() };
     let text = text_item(map).or_else(|| ours(map).cloned());
@@ -71,7 +71,7 @@ fn text_item(block: &Map) -> Option<Value> {
     Some(item.into())
 }
 
-/// Returns the form of the file that a block is, if it says nothing that a file has no place for.
+/// Returns the JSON of the file that a block is, unless the block has members that a file lacks.
 pub(super) fn media(block: &Map) -> Option<Value> {
     const OWN: [&str; 8] = ["type", "text", "extras", "url", "base64", "file_id", "mime_type", "id"];
     let extras_own = member(block, "extras").as_map().is_none_or(|extras| extras.keys().all(|name| name == KEY));
@@ -124,7 +124,7 @@ pub(super) fn media(block: &Map) -> Option<Value> {
     Some(file.into())
 }
 
-/// Returns what a tool message says, and the record of its files.
+/// Returns the content of a tool message, and the record of its files.
 pub(super) fn tool_content(content: &Value, fresh: &mut Fresh<'_>) -> (Value, Vec<String>) {
     let Value::List(blocks) = content else { return (content.clone(), Vec::new()) };
     let items = blocks.iter().map(user_item).map(|form| match read_value("block", form.clone(), fresh) {

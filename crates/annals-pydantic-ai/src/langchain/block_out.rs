@@ -34,7 +34,7 @@ fn media_block(media_type: &str) -> &'static str {
     }
 }
 
-/// Returns a file as a block, and what else it says.
+/// Returns a file as a block, and its members that LangChain does not have.
 fn media(file: &File) -> (Map, Map) {
     let mut envelope = Map::new();
     let (mut block, media_type) = match file {
@@ -73,7 +73,7 @@ pub(super) fn file(file: &File) -> Value {
     with_extras(block, envelope)
 }
 
-/// Returns a file that a model made as a block; `more` is what the part says.
+/// Returns a file that a model made as a block; `more` holds the other members of the part.
 pub(super) fn made_file(binary: &Binary, more: Map) -> Value {
     let (block, inner) = media(&File::Binary(binary.clone()));
     let mut envelope = object([("part", "file".into())]);
@@ -91,7 +91,7 @@ fn is_read_as(block: &Map, item: &UserItem) -> bool {
     user_item_in(&Value::Map(block.clone())) == item.write()
 }
 
-/// Adds what has no home in LangChain to a block, if there is any.
+/// Adds the members that LangChain does not have to a block, if there are any.
 pub(super) fn with_extras(mut block: Map, envelope: Map) -> Value {
     if !envelope.is_empty() {
         block.insert("extras".into(), object([(KEY, envelope.into())]).into());
@@ -143,7 +143,7 @@ pub(super) fn non_standard(value: Value) -> Value {
     object([("type", "non_standard".into()), ("value", object([(KEY, value)]).into())]).into()
 }
 
-/// Returns what a tool returned as content of a message, and whether that does not say all.
+/// Returns the result of a tool as content of a message, and true if the content loses information.
 pub(super) fn tool_content(content: &ToolContent) -> (Value, bool) {
     match content {
         ToolContent::Scalar(Value::Str(text)) => (text.write(), false),

@@ -1,11 +1,12 @@
 //! The mapping between PydanticAI's messages and LangChain's, without loss in either direction.
 //!
-//! What has no home on the other side goes under the key `pydantic_ai`: of the `additional_kwargs` of a message, of the
-//! `extras` of a block. A message that was born in LangChain leaves a record in the metadata of the PydanticAI message,
-//! which says what making it anew would get wrong; it holds while the parts are not edited. *Absent:* chunks; they become
-//! whole messages.
+//! Data without a counterpart on the other side goes under the key `pydantic_ai`: of the `additional_kwargs` of a
+//! message, of the `extras` of a block. A message that was born in LangChain leaves a record in the metadata of the
+//! PydanticAI message, which says what making it anew would get wrong; it holds while the parts are not edited.
+//! *Absent:* chunks; they become whole messages.
 //!
-//! Invariants: `from_langchain(to_langchain(m)) == m`, and `to_langchain(from_langchain(l)) == l` while nothing is edited.
+//! Invariants: `from_langchain(to_langchain(m)) == m`, and `to_langchain(from_langchain(l)) == l` while nothing is
+//! edited.
 
 mod block_in;
 mod block_out;
@@ -23,9 +24,9 @@ use annals_base::Fresh;
 use annals_base::{Map, Value};
 use annals_messages::{Message, MessageError};
 
-/// The key under which everything stands that has no home in LangChain.
+/// The key of data without a counterpart in LangChain.
 const KEY: &str = "pydantic_ai";
-/// The key of the metadata under which everything stands that has no home in PydanticAI.
+/// The key of the metadata for data without a counterpart in PydanticAI.
 const LANGCHAIN: &str = "langchain";
 
 /// Makes an object of members.
@@ -40,7 +41,7 @@ fn put_unless(map: &mut Map, name: &str, value: Value, default: &Value) {
     }
 }
 
-/// Adds the field unless it is nothing.
+/// Adds the field unless it is `None`.
 fn put_some<T: Wire>(map: &mut Map, name: &str, value: Option<&T>) {
     if let Some(value) = value {
         map.insert(name.to_owned(), value.write());
@@ -51,12 +52,12 @@ fn member<'a>(map: &'a Map, name: &str) -> &'a Value {
     map.get(name).unwrap_or(&Value::Null)
 }
 
-/// Turns a history into messages of LangChain. A request becomes one message for each part that a model sees, a response
-/// one message. With `instructions_as_system`, the instructions in force come first as a system message, which the way
-/// back leaves out.
+/// Turns a history into messages of LangChain. A request becomes one message for each part that a model sees, a
+/// response one message. With `instructions_as_system`, the instructions in force come first as a system message, which
+/// the way back leaves out.
 ///
 /// # Errors
-/// [`MessageError`] if a record in the metadata, left by [`from_langchain`], was changed to what is no message.
+/// [`MessageError`] if a record in the metadata, left by [`from_langchain`], was changed and does not give a message.
 ///
 /// # Example: there and back
 /// ```
@@ -101,7 +102,7 @@ fn dictionaries(message: &ModelMessage) -> Vec<Map> {
     }
 }
 
-/// As [`dictionaries`], not looking at what a message of LangChain left behind.
+/// As [`dictionaries`], ignoring the record of a message of LangChain.
 fn regenerated(message: &ModelMessage) -> Vec<Map> {
     match message {
         ModelMessage::Request(request) => request_out::dictionaries(request),
@@ -114,12 +115,12 @@ fn with_envelope(mut map: Map, envelope: Map) -> Map {
     map
 }
 
-/// Turns messages of LangChain into a history. Messages that came from PydanticAI become what they were; of others,
-/// those that are not the model's and follow one another form one request, of the present moment.
+/// Turns messages of LangChain into a history. Messages that came from PydanticAI return to their first shape; of
+/// others, consecutive ones that are not the model's form one request, with the present time as its timestamp.
 ///
 /// # Errors
-/// [`LoadError`] if what stands under `pydantic_ai` in a message is not what [`to_langchain`] writes; it names the place
-/// in the history.
+/// [`LoadError`] if what stands under `pydantic_ai` in a message is not what [`to_langchain`] writes; it names the
+/// place in the history.
 pub fn from_langchain(messages: &[Message], fresh: &mut Fresh<'_>) -> Result<Vec<ModelMessage>, LoadError> {
     let messages = messages.iter().map(|message| (false, message));
     Ok(from_langchain_marked(messages, [].iter(), fresh)?.into_iter().map(|(_, message)| message).collect())

@@ -1,6 +1,6 @@
-//! What a message of LangChain leaves behind in a PydanticAI message, so that it can be made again.
+//! The record of a message of LangChain in the metadata of a PydanticAI message, from which it is restored.
 //!
-//! *Absent:* what is the same on both sides.
+//! *Absent:* data that is equal on both sides.
 
 use super::{LANGCHAIN, object};
 use crate::hash::sha256_hex;
@@ -44,7 +44,7 @@ pub(super) fn of(message: &ModelMessage) -> Option<&[Value]> {
     (record.get("digest")?.as_str()? == digest(message)).then_some(records)
 }
 
-/// Makes a message as it was: without the envelope, with what the record sets and without what it drops.
+/// Restores a message: without the envelope, with the members that the record sets and without those that it drops.
 pub(super) fn restore(mut map: Map, record: &Value) -> Map {
     map.shift_remove("additional_kwargs");
     for name in record.get("drop").and_then(Value::as_list).unwrap_or_default() {
@@ -56,7 +56,7 @@ pub(super) fn restore(mut map: Map, record: &Value) -> Map {
     map
 }
 
-/// Records what making the originals again would get wrong.
+/// Records the differences between the originals and the messages made from the history.
 pub(super) fn write(message: &mut ModelMessage, originals: &[Map], made: &[Map]) {
     let records = originals.iter().zip(made).map(|(original, made)| difference(original, made)).collect();
     let record = object([("messages", Value::List(records)), ("digest", digest(message).into())]);

@@ -1,6 +1,6 @@
 //! Messages of LangChain as requests, and which of them belong together.
 //!
-//! *Absent:* the checking; what is made here is read as any other document.
+//! *Absent:* validation; the resulting document is loaded as any other.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use annals_base::{Map, Value};
 /// The dictionaries of the messages from which one was made; none if it came from PydanticAI.
 type Originals = Option<Vec<Map>>;
 
-/// A history that is being put together.
+/// Builds a history from messages.
 pub(super) struct HistoryBuilder<'a, 'f> {
     fresh: &'a mut Fresh<'f>,
     now: Value,
     out: Vec<(Map, Originals)>,
     /// The marks of the messages from which they are made.
     marks: Vec<bool>,
-    /// Whether the last one is a request that goes on.
+    /// True while the last message is a request that takes more parts.
     open: bool,
     /// The tools of the calls so far, by the ids of the calls.
     names: BTreeMap<String, String>,
@@ -97,7 +97,7 @@ impl<'a, 'f> HistoryBuilder<'a, 'f> {
         }
     }
 
-    /// Returns the part that a message stands for; `None` for one that only carries what a model does not see.
+    /// Returns the part that a message stands for; `None` for a message that only carries hidden parts.
     fn part(&mut self, map: &Map, envelope: Option<&Map>) -> Option<Value> {
         let none = Map::new();
         let foreign = envelope.is_none();

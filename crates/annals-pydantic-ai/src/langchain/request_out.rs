@@ -41,7 +41,7 @@ pub(super) fn dictionaries(request: &ModelRequest) -> Vec<Map> {
     made.into_iter().map(|(map, envelope)| with_envelope(map, envelope)).collect()
 }
 
-/// Returns what the request says as a whole.
+/// Returns the fields of the request itself.
 fn head(request: &ModelRequest) -> Map {
     let mut head = Map::new();
     put_some(&mut head, "timestamp", request.timestamp.as_ref());

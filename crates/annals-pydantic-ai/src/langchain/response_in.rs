@@ -1,6 +1,6 @@
 //! Messages of a model, of LangChain, as responses.
 //!
-//! *Absent:* the checking; what is made here is read as any other document.
+//! *Absent:* validation; the resulting document is loaded as any other.
 
 use super::block_in::{envelope, media, ours};
 use super::usage::usage_in;

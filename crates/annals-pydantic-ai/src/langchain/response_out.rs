@@ -12,7 +12,7 @@ use crate::tool::{NativeToolCallPart, NativeToolReturnPart, ToolArgs, ToolCallPa
 use crate::wire::Wire;
 use annals_base::{Map, Value};
 
-/// The places of the parts of a response in a message: blocks, calls, and calls whose arguments are no object.
+/// The parts of a response by their place in a message: blocks, calls, and calls whose arguments are not an object.
 #[derive(Default)]
 struct ResponseBlocks {
     blocks: Vec<Value>,

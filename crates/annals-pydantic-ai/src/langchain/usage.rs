@@ -26,7 +26,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// Returns the `usage_metadata`, if anything is counted there, and what it does not say.
+/// Returns the `usage_metadata`, if it counts anything, and the remaining fields of the usage.
 pub(super) fn usage_out(usage: &RequestUsage) -> (Option<Map>, Map) {
     let mut rest = match usage.write() {
         Value::Map(map) => map,
@@ -59,7 +59,7 @@ pub(super) fn usage_out(usage: &RequestUsage) -> (Option<Map>, Map) {
     (Some(metadata), rest)
 }
 
-/// Returns the JSON form of usage from `usage_metadata` and what it does not say.
+/// Returns the JSON of usage from `usage_metadata` and the remaining fields.
 pub(super) fn usage_in(metadata: &Value, rest: &Value) -> Value {
     let mut map = Map::new();
     let mut put = |name: &str, value: Option<&Value>| {
