@@ -161,7 +161,7 @@ fn tool_call_props(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
     };
     let strict = match call.args_as_object() {
         Ok(args) => object([("ok", args.into())]),
-        Err(ArgsError::NoObject { .. }) => object([("error", "AssertionError".into())]),
+        Err(ArgsError::NotAnObject { .. }) => object([("error", "AssertionError".into())]),
         Err(_) => object([("error", "ValueError".into())]),
     };
     Ok(object([
