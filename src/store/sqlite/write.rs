@@ -180,16 +180,7 @@ fn is_stored(conn: &Connection, part: &Batch) -> Res<bool> {
 
 fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     if caches.next_seq.is_none() {
-        let names: i64 =
-            conn.prepare_cached(sql::NAME_MAX)?.query_row([], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))?;
-        let version = conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?;
-        if caches.data_version != version {
-            caches.erased();
-            caches.data_version = version;
-        }
-        if caches.no_lists.0 != names {
-            caches.no_lists = (names, HashSet::new());
-        }
+        refresh(conn, caches)?;
     }
     let mut namespace = caches.namespace(conn, &batch.thread, &batch.namespace)?;
     let head = namespace.map(|namespace| head(conn, namespace)).transpose()?.flatten();
@@ -210,22 +201,7 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
         };
         return tx.repeat();
     }
-    for expect in &batch.expect {
-        let found = if expect.namespace == batch.namespace {
-            head.map(|(_, id)| id)
-        } else {
-            let namespace = caches.namespace(conn, &batch.thread, &expect.namespace)?;
-            namespace.map(|namespace| self::head(conn, namespace)).transpose()?.flatten().map(|(_, id)| id)
-        };
-        if found != expect.head {
-            return Err(Fault::Store(StoreError::Conflict {
-                thread: batch.thread.clone(),
-                namespace: expect.namespace.clone(),
-                expected: expect.head,
-                found,
-            }));
-        }
-    }
+    check_expected_heads(conn, caches, batch, head)?;
     if let (Some(first), Some((_, head))) = (batch.checkpoints.first(), head)
         && first.id <= head
     {
@@ -265,6 +241,47 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     debug_assert_eq!(tx.head.map(|(_, id)| id), batch.head_after());
     debug_assert_eq!(tx.next_seq, tx.first_seq + batch.checkpoints.len() as i64);
     tx.caches.next_seq = Some(tx.next_seq);
+    Ok(())
+}
+
+/// Drops the cached numbers and names that a commit or an erasure of another handle has made stale.
+fn refresh(conn: &Connection, caches: &mut Caches) -> Res<()> {
+    let names: i64 =
+        conn.prepare_cached(sql::NAME_MAX)?.query_row([], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))?;
+    let version = conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?;
+    if caches.data_version != version {
+        caches.erased();
+        caches.data_version = version;
+    }
+    if caches.no_lists.0 != names {
+        caches.no_lists = (names, HashSet::new());
+    }
+    Ok(())
+}
+
+/// Compares the head of each namespace that the batch names with the head it expects.
+fn check_expected_heads(
+    conn: &Connection,
+    caches: &mut Caches,
+    batch: &Batch,
+    head: Option<(i64, CheckpointId)>,
+) -> Res<()> {
+    for expect in &batch.expect {
+        let found = if expect.namespace == batch.namespace {
+            head.map(|(_, id)| id)
+        } else {
+            let namespace = caches.namespace(conn, &batch.thread, &expect.namespace)?;
+            namespace.map(|namespace| self::head(conn, namespace)).transpose()?.flatten().map(|(_, id)| id)
+        };
+        if found != expect.head {
+            return Err(Fault::Store(StoreError::Conflict {
+                thread: batch.thread.clone(),
+                namespace: expect.namespace.clone(),
+                expected: expect.head,
+                found,
+            }));
+        }
+    }
     Ok(())
 }
 
