@@ -29,7 +29,7 @@ const fn figure(name: &'static str, group: &'static str, target: Target) -> Figu
     Figure { name, group, target }
 }
 
-const FIGURES: [Figure; 35] = [
+const FIGURES: [Figure; 36] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),
@@ -67,6 +67,7 @@ const FIGURES: [Figure; 35] = [
     ),
     figure("parallel_speedup_threads", "runtime", Target::None),
     figure("superstep_state_1mb_allocs_ratio", "runtime", Target::AtMost(1.2)),
+    figure("superstep_alloc_bytes", "runtime", Target::AtMost(6_500.0)),
     figure("add_messages_ns_1k", "messages", Target::None),
     figure("add_messages_ns_10k", "messages", Target::AtMostOf(|report| Some(1.5 * report.get("add_messages_ns_1k")?))),
     figure("load_10k_messages_ms", "messages", Target::AtMostOf(load_target)),

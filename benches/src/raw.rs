@@ -16,7 +16,7 @@ use crate::Res;
 use crate::append::TEXT_BYTES;
 use crate::stats::text;
 
-const SCHEMA: &str = include_str!("../../../schema/sqlite/0001_init.sql");
+const SCHEMA: &str = include_str!("../../schema/sqlite/0001_init.sql");
 /// The tables that hold rows.
 const TABLES: [&str; 10] =
     ["name", "thread", "namespace", "branch", "checkpoint", "version", "payload", "blob", "item", "write"];
