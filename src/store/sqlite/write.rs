@@ -188,17 +188,7 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
         && last.id <= head.1
         && let Some(seq) = find(conn, namespace, &last.id)?
     {
-        let mut tx = Tx {
-            conn,
-            caches,
-            batch,
-            namespace,
-            head: None,
-            next_seq: seq,
-            first_seq: seq,
-            written: HashMap::new(),
-            room: Vec::new(),
-        };
+        let mut tx = Tx::new(conn, caches, batch, namespace, None, seq);
         return tx.repeat();
     }
     check_expected_heads(conn, caches, batch, head)?;
@@ -226,17 +216,7 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
             max.unwrap_or(0) + 1
         }
     };
-    let mut tx = Tx {
-        conn,
-        caches,
-        batch,
-        namespace,
-        head,
-        next_seq,
-        first_seq: next_seq,
-        written: HashMap::new(),
-        room: Vec::new(),
-    };
+    let mut tx = Tx::new(conn, caches, batch, namespace, head, next_seq);
     tx.run()?;
     debug_assert_eq!(tx.head.map(|(_, id)| id), batch.head_after());
     debug_assert_eq!(tx.next_seq, tx.first_seq + batch.checkpoints.len() as i64);
@@ -330,7 +310,19 @@ pub(super) fn source_code(source: Source) -> i64 {
     }
 }
 
-impl Tx<'_> {
+impl<'a> Tx<'a> {
+    fn new(
+        conn: &'a Connection,
+        caches: &'a mut Caches,
+        batch: &'a Batch,
+        namespace: i64,
+        head: Option<(i64, CheckpointId)>,
+        next_seq: i64,
+    ) -> Self {
+        let (written, room) = (HashMap::new(), Vec::new());
+        Self { conn, caches, batch, namespace, head, next_seq, first_seq: next_seq, written, room }
+    }
+
     fn run(&mut self) -> Res<()> {
         let batch = self.batch;
         for writes in &batch.writes {
