@@ -31,7 +31,7 @@ fn first_half(hash: &blake3::Hash) -> Checksum {
 #[derive(Clone, Debug, Default)]
 pub struct ChecksumBuilder {
     fields: Vec<u8>,
-    /// What came before `fields`, if the record is long.
+    /// The hash of the fields before `fields`, if the record is long.
     before: Option<Box<blake3::Hasher>>,
 }
 

@@ -1,4 +1,4 @@
-//! Ids: what they are made of, how they are shown, and the source that mints them.
+//! Ids: their bytes, their text, and the source that mints them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ pub struct IdError {
     pub what: &'static str,
     /// The refused text, cut to 64 characters.
     pub text: String,
-    /// What is wrong with it.
+    /// The reason for the refusal.
     pub reason: String,
 }
 

@@ -9,8 +9,8 @@ use super::limits::INTEGER_DIGITS_MAX;
 pub const BIG_INTEGER_EXT: i8 = 105;
 
 impl Value {
-    /// Returns the integer with these decimal digits, however large; none if they are no integer as JSON writes one, or
-    /// more than [`INTEGER_DIGITS_MAX`].
+    /// Returns the integer with these decimal digits, however large; `None` if they are not an integer as JSON writes
+    /// one, or more than [`INTEGER_DIGITS_MAX`].
     ///
     /// # Example: an integer of 30 digits
     /// ```

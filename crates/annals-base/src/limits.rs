@@ -42,14 +42,15 @@ pub const INTEGER_DIGITS_MAX: usize = 4_300;
 pub const VALUE_DEPTH_MAX: usize = 128;
 /// Values inside one value that is encoded.
 pub const VALUE_NODES_MAX: usize = 4_000_000;
-/// Lists, objects and extensions inside one another in a value that is decoded: a record that wraps an encoded value adds
-/// some.
+/// Lists, objects and extensions inside one another in a value that is decoded: a record that wraps an encoded value
+/// adds some.
 pub const DECODED_DEPTH_MAX: usize = VALUE_DEPTH_MAX + 16;
 /// Values inside one value that is decoded: a record that wraps an encoded value adds some.
 pub const DECODED_NODES_MAX: usize = VALUE_NODES_MAX + 1_024;
 /// Depth at which serializing a value in memory ends: a guard of the stack, above every limit of a format.
 pub const SERIALIZED_DEPTH_MAX: usize = 512;
-/// Lists and objects inside one another in a JSON text. A message stores them up to 8 levels deeper, in a map of fields.
+/// Lists and objects inside one another in a JSON text. A message stores them up to 8 levels deeper, in a map of
+/// fields.
 pub const JSON_DEPTH_MAX: usize = VALUE_DEPTH_MAX - 16;
 /// Values inside one JSON text.
 pub const JSON_NODES_MAX: usize = VALUE_NODES_MAX - 1_024;

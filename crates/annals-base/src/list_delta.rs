@@ -1,4 +1,4 @@
-//! Lists that are told by what they differ from: a list that goes into a graph inside, and comes back from it.
+//! Lists as a difference from a stored list: a list that enters a subgraph and returns from it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::id::CheckpointId;
 use super::namespace::Namespace;
 use super::payload::Payload;
 
-/// A list that is stored: what a list channel held at a checkpoint of the same thread.
+/// A stored list: the value of a list channel at a checkpoint of the same thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ListRef {
     /// The namespace of the checkpoint.
@@ -18,7 +18,7 @@ pub struct ListRef {
     pub channel: Arc<str>,
 }
 
-/// A list, told by what it differs from one that is stored.
+/// A list as the difference from a stored one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListDelta {
     /// The list that is stored.
@@ -27,6 +27,6 @@ pub struct ListDelta {
     pub removed: Vec<Range<u64>>,
     /// The positions of `items`, ascending.
     pub positions: Vec<u64>,
-    /// The items that the list has at these positions, in place of what is stored or beside it.
+    /// The items that the list has at these positions, in place of the stored items or beside them.
     pub items: Vec<Payload>,
 }

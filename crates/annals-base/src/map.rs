@@ -30,7 +30,7 @@ type Members = IndexMap<String, Value, RandomState>;
 #[derive(Clone, Default)]
 pub struct Map(Option<Box<Members>>);
 
-/// What an empty one reads as.
+/// The table behind every empty object.
 static EMPTY: LazyLock<Members> = LazyLock::new(Members::default);
 
 impl Map {
@@ -49,7 +49,7 @@ impl Map {
         self.0.as_ref().map_or(0, |members| members.len())
     }
 
-    /// Returns whether there is no member.
+    /// Returns whether the object has no members.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

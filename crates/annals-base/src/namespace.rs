@@ -1,4 +1,4 @@
-//! Where a graph stands inside its thread.
+//! The position of a graph inside its thread.
 
 use std::fmt;
 use std::sync::Arc;

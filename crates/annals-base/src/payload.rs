@@ -1,4 +1,4 @@
-//! The stored form of values that move between the floors: bytes, and what the index knows of an item.
+//! The stored format of values that move between the floors: bytes, and the index fields of an item.
 
 use std::sync::Arc;
 
@@ -37,9 +37,9 @@ impl WriteValue {
 pub struct Payload {
     /// How to read `data`.
     pub codec: Codec,
-    /// The encoded value; of an item with an index, what the index does not hold.
+    /// The encoded value; of an item with an index, the fields that the index does not hold.
     pub data: Vec<u8>,
-    /// For an item of a list: what it is and what it says.
+    /// The searchable fields of an item of a list.
     pub index: Option<Box<ItemIndex>>,
 }
 
@@ -48,13 +48,13 @@ pub struct Payload {
 pub struct PayloadRef<'a> {
     /// How to read `data`.
     pub codec: Codec,
-    /// The encoded value; of an item with an index, what the index does not hold.
+    /// The encoded value; of an item with an index, the fields that the index does not hold.
     pub data: &'a [u8],
-    /// What the index knows of the item.
+    /// The searchable fields of the item.
     pub index: Option<ItemIndexRef<'a>>,
 }
 
-/// What the index knows of an item. The store does not know what it means: a message fills it on a floor above.
+/// The searchable fields of an item. The store does not interpret them: a message fills them on a floor above.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ItemIndex {
     /// The id by which the item is merged (a message id).

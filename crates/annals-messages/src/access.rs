@@ -1,4 +1,4 @@
-//! What only some messages have, read without looking into the role, and set when a message is made.
+//! Fields that only some messages have: getters that do not require a match on the role, and setters for building.
 //!
 //! *Absent:* what every message has, see [`Message`].
 
@@ -26,7 +26,7 @@ impl Message {
         }
     }
 
-    /// Returns the pieces of tool calls; none unless this is a piece of a message of the model.
+    /// Returns the chunks of tool calls; none unless this is a chunk of a message of the model.
     pub fn tool_call_chunks(&self) -> &[ToolCallChunk] {
         self.chunk.as_ref().map_or(&[], |chunk| &chunk.tool_call_chunks)
     }
@@ -39,7 +39,8 @@ impl Message {
         }
     }
 
-    /// Returns what the tool returned besides the content, if this is the result of a tool call that has some.
+    /// Returns the artifact that the tool returned besides the content, if this is the result of a tool call and has
+    /// one.
     pub fn artifact(&self) -> Option<&Value> {
         match &self.role {
             Role::Tool(tool) => Some(&tool.artifact).filter(|artifact| !artifact.is_null()),
@@ -61,18 +62,18 @@ impl Message {
         calls.into_iter().fold(self, Self::with_tool_call)
     }
 
-    /// Makes it a piece of a message with one more piece of a tool call. In a message that is not the model's the piece
+    /// Makes it a chunk of a message with one more chunk of a tool call. In a message that is not the model's the chunk
     /// lands in the extra field `tool_call_chunks`.
     ///
-    /// # Example: arguments that come in pieces
+    /// # Example: arguments that come in chunks
     /// ```
     /// use annals_messages::{Message, ToolCallChunk};
     ///
-    /// let piece = |args: &str| {
+    /// let chunk = |args: &str| {
     ///     Message::ai_chunk("").with_tool_call_chunk(ToolCallChunk::new(0, args).with_name("weather"))
     /// };
     /// let next = Message::ai_chunk("").with_tool_call_chunk(ToolCallChunk::new(0, "\"Bern\"}"));
-    /// let sum = piece("{\"city\": ").plus(next)?;
+    /// let sum = chunk("{\"city\": ").plus(next)?;
     /// assert_eq!(sum.tool_calls()[0].args["city"].as_str(), Some("Bern"));
     /// # Ok::<(), annals_messages::MessageError>(())
     /// ```
@@ -89,8 +90,8 @@ impl Message {
         self
     }
 
-    /// Sets what the tool returned besides the content. In a message that is not the result of a tool call it lands in
-    /// the extra field `artifact`.
+    /// Sets the artifact that the tool returned besides the content. In a message that is not the result of a tool call
+    /// it lands in the extra field `artifact`.
     #[must_use]
     pub fn with_artifact(mut self, artifact: impl Into<Value>) -> Self {
         match &mut self.role {
@@ -119,14 +120,14 @@ impl Message {
         self
     }
 
-    /// Sets what the provider takes or gives under a name besides the declared fields (`additional_kwargs`).
+    /// Sets a field of the provider besides the declared ones (`additional_kwargs`).
     #[must_use]
     pub fn with_additional_kwarg(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.additional_kwargs.insert(name.into(), value.into());
         self
     }
 
-    /// Sets what the provider tells about the answer under a name (`response_metadata`).
+    /// Sets a field of the provider about the answer (`response_metadata`).
     #[must_use]
     pub fn with_response_metadata(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.response_metadata.insert(name.into(), value.into());

@@ -10,7 +10,7 @@ use annals_base::{IdSource, Value};
 /// The only format that `add_messages` knows.
 const OPENAI: &str = "langchain-openai";
 
-/// `add_messages` as a reducer: what it takes may stand for messages, and what it gives may have a format.
+/// `add_messages` as a reducer: it takes message-like values, and gives messages in a format.
 ///
 /// # Example: a list, and one text that joins it
 /// ```
@@ -33,7 +33,7 @@ impl AddMessages {
         Self::default()
     }
 
-    /// Sets the format of what it gives: `langchain-openai`, by which the contents become what OpenAI takes, tool
+    /// Sets the format of the result: `langchain-openai`, which converts the contents to the blocks of OpenAI, tool
     /// results become messages of their own, and ids and metadata are lost; or none, if the text is empty.
     #[must_use]
     pub fn with_format(mut self, format: impl Into<String>) -> Self {
@@ -76,7 +76,7 @@ impl AddMessages {
     }
 }
 
-/// What OpenAI's API knows of the messages.
+/// Fields of the messages in the format of OpenAI's API.
 fn in_openai_format(messages: Vec<Message>) -> Result<Vec<Message>, MessageError> {
     convert_to_messages(convert_to_openai_messages(&messages, &OpenAiOptions::new())?)
 }

@@ -1,6 +1,6 @@
 //! A list of messages as one text, for a prompt or a log: `get_buffer_string` of LangChain.
 //!
-//! *Absent:* what the blocks of a message become in XML, which is in `buffer_xml`.
+//! *Absent:* the blocks of a message in XML, which are in `buffer_xml`.
 
 use std::str::FromStr;
 

@@ -43,7 +43,7 @@ pub(super) fn write_message(out: &mut String, role: &str, message: &Message) {
     out.push_str("</message>");
 }
 
-/// What is shown of a content, `None` if there is no part to show.
+/// The visible parts of a content, `None` if it has none.
 struct Parts(Option<String>);
 
 impl std::fmt::Display for Parts {

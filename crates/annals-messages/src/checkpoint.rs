@@ -1,6 +1,6 @@
 //! Messages as LangGraph's checkpoints hold them: a MessagePack extension that names the class and holds its fields.
 //!
-//! *Absent:* the other extensions; they stay what they are ([`Value::Ext`]).
+//! *Absent:* the other extensions; they stay extensions ([`Value::Ext`]).
 
 use super::envelope::{plain_list, plain_map};
 use super::{Message, MessageClass, MessageError, MessageLike};
@@ -45,9 +45,9 @@ pub fn checkpoint_dumps(like: &MessageLike) -> Result<CheckpointForm, MessageErr
     })
 }
 
-/// Reads what [`checkpoint_dumps`] or LangGraph's serializer wrote. An object that is no message, or whose fields make
-/// none, stays what it is ([`Value::Ext`]) and is written again as it was, where LangGraph would build it unchecked. Of a
-/// class that there is not among the messages only the fields are read, as in LangGraph.
+/// Reads the bytes of [`checkpoint_dumps`] or of LangGraph's serializer. An object that is not a message, or whose
+/// fields make none, stays an extension ([`Value::Ext`]) and is written again as it was, where LangGraph would build it
+/// unchecked. Of a class that there is not among the messages only the fields are read, as in LangGraph.
 ///
 /// # Errors
 /// [`MessageError`] if the kind is unknown or the bytes are not one whole value.

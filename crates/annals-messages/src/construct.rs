@@ -10,7 +10,7 @@ use annals_base::{Map, Value};
 
 impl MessageClass {
     /// Makes a message of this class of keyword arguments, as its constructor in LangChain does: fields are checked and
-    /// some of them converted, raw tool calls in `additional_kwargs` are read, and what is declared nowhere is kept in
+    /// some of them converted, raw tool calls in `additional_kwargs` are read, and undeclared fields are stored in
     /// [`Message::extra`].
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl MessageClass {
     }
 }
 
-/// A piece keeps the arguments of its calls as a text of JSON, unless it has that text.
+/// A chunk keeps the arguments of its calls as a text of JSON, unless it has that text.
 fn check_pieces(message: &Message) -> Result<(), MessageError> {
     if !message.chunk.as_ref().is_some_and(|chunk| chunk.tool_call_chunks.is_empty()) {
         return Ok(());
@@ -103,7 +103,7 @@ fn check_pieces(message: &Message) -> Result<(), MessageError> {
     }
 }
 
-/// Returns what JSON has no form for: bytes, and extensions that are no integers.
+/// Returns a value that JSON lacks: bytes, and extensions other than integers.
 fn other_than_json(value: &Value) -> Option<&Value> {
     match value {
         Value::List(items) => items.iter().find_map(other_than_json),
@@ -127,7 +127,7 @@ fn take_blocks(whole: MessageClass, kwargs: &mut Map) {
     kwargs.insert("content".into(), blocks);
 }
 
-/// What a tool returned is shown as a text, unless it is one or a list of texts and objects.
+/// Converts the result of a tool to a text, unless it is a text or a list of texts and objects.
 fn tool_content(content: Value) -> Result<Content, MessageError> {
     let shown = |item: Value| match item {
         Value::Str(_) | Value::Map(_) => item,
@@ -159,7 +159,7 @@ fn message_id(id: Value) -> Result<Option<String>, MessageError> {
     }
 }
 
-/// Reads the raw calls of a provider, if there are no others. What cannot be read is left alone, as LangChain does.
+/// Reads the raw calls of a provider, if the message has no others. Unreadable calls are left alone, as in LangChain.
 fn take_raw_calls(class: MessageClass, additional_kwargs: &Map, kwargs: &mut Map) {
     let given = ["tool_calls", "invalid_tool_calls", "tool_call_chunks"];
     let raw = additional_kwargs.get("tool_calls").filter(|raw| truthy(raw));
@@ -174,7 +174,7 @@ fn take_raw_calls(class: MessageClass, additional_kwargs: &Map, kwargs: &mut Map
     }
 }
 
-/// Gives pieces of tool calls, which a whole message only has as an extra field, the fields that they lack.
+/// Gives chunks of tool calls, which a whole message only has as an extra field, the fields that they lack.
 fn complete_chunks(kwargs: &mut Map) -> Result<(), MessageError> {
     let Some(Value::List(pieces)) = kwargs.get_mut("tool_call_chunks") else { return Ok(()) };
     for (at, piece) in pieces.iter_mut().enumerate() {

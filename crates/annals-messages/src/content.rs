@@ -1,6 +1,6 @@
-//! What a message says: a text, or a list of blocks.
+//! The content of a message: a text, or a list of blocks.
 //!
-//! *Absent:* what the blocks mean to a provider.
+//! *Absent:* the meaning of the blocks to a provider.
 
 use std::borrow::Cow;
 
@@ -33,7 +33,7 @@ impl Content {
         match self {
             Self::Text(text) => Cow::Borrowed(text),
             Self::Blocks(blocks) => {
-                // Adding to an empty text borrows what is added.
+                // Adding to an empty text borrows the added text.
                 blocks.iter().filter_map(block_text).fold(Cow::Borrowed(""), |text, piece| text + piece)
             }
         }
@@ -84,7 +84,7 @@ impl From<&str> for Content {
 }
 
 impl From<Vec<Value>> for Content {
-    /// Items that are neither texts nor objects are no content; [`TryFrom<Value>`] checks that.
+    /// Items that are neither texts nor objects are not valid content; [`TryFrom<Value>`] checks that.
     fn from(blocks: Vec<Value>) -> Self {
         Self::Blocks(blocks)
     }

@@ -1,4 +1,4 @@
-//! How many tokens messages will take, estimated from their length; and what may count them in its place.
+//! The token count of messages: an estimate from their length, and counters to use in its place.
 //!
 //! *Absent:* tokenizers. A counter that has one is a closure of the caller.
 
@@ -218,7 +218,7 @@ pub fn count_tokens_approximately<'a>(
 type CountEach<'f> = dyn Fn(&Message) -> i64 + Send + Sync + 'f;
 type CountAll<'f> = dyn Fn(&[&Message]) -> i64 + Send + Sync + 'f;
 
-/// What counts the tokens of messages.
+/// A counter of the tokens of messages.
 ///
 /// A counter of single messages is best: [`trim_messages`](super::trim_messages) then counts each message at most once.
 pub struct TokenCounter<'f>(Counting<'f>);

@@ -32,7 +32,7 @@ pub fn is_data_content_block(block: &Map) -> bool {
     block.contains_key(data)
 }
 
-/// What a data block of OpenAI holds.
+/// The medium of a data block of OpenAI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenAiData {
     /// A picture (`image_url`).
@@ -43,7 +43,7 @@ pub enum OpenAiData {
     File,
 }
 
-/// Returns what a block holds that is in the form of OpenAI's Chat Completions; none if it is not in that form
+/// Returns the medium of a data block in the format of OpenAI's Chat Completions; `None` for any other block
 /// (`is_openai_data_block` of LangChain).
 ///
 /// # Example

@@ -1,6 +1,6 @@
 //! Merging of messages for channels whose writes are saved as they are and reduced again at every read.
 //!
-//! *Absent:* the channel. What is saved must have its ids by then: see [`ensure_message_ids`].
+//! *Absent:* the channel. Messages must have their ids when they are saved: see [`ensure_message_ids`].
 
 use std::collections::HashMap;
 
@@ -59,7 +59,7 @@ pub fn messages_delta_reducer(
 pub enum DeltaWrite {
     /// To be reduced.
     Write(MessageLike),
-    /// To replace what the channel holds.
+    /// Replaces the messages of the channel.
     Overwrite(MessageLike),
 }
 
@@ -74,7 +74,7 @@ pub enum DeltaReducer {
 }
 
 /// Gives the messages in a write their ids before it is saved: a message without one could never be named again.
-/// Whatever stands for no message stays as it is.
+/// Values that are not message-like stay as they are.
 ///
 /// # Errors
 /// [`MessageError`] of an object in a list that has the role or type of a message and cannot become one.
@@ -140,7 +140,7 @@ fn stamped(item: MessageLike, ids: &mut IdSource) -> MessageLike {
     }
 }
 
-/// What may stand for a message becomes one with an id.
+/// A message-like value becomes a message with an id.
 fn with_id(item: MessageLike, ids: &mut IdSource) -> MessageLike {
     match item {
         MessageLike::Message(_) => stamped(item, ids),
@@ -151,7 +151,7 @@ fn with_id(item: MessageLike, ids: &mut IdSource) -> MessageLike {
     }
 }
 
-/// The id of what was no message counts as missing if it is empty.
+/// The id of a converted value counts as missing if it is empty.
 fn identified(mut message: Message, ids: &mut IdSource) -> MessageLike {
     if message.id.as_deref().is_none_or(str::is_empty) {
         message.id = Some(ids.uuid_v4().to_string());
@@ -174,7 +174,7 @@ fn is_message_object(item: &MessageLike) -> bool {
     matches!(item, MessageLike::Value(Value::Map(map)) if is_message_map(map))
 }
 
-/// Whether an object has the role or the type of a message.
+/// Returns whether an object has the role or the type of a message.
 fn is_message_map(map: &Map) -> bool {
     const ROLES: [&str; 7] = ["user", "human", "assistant", "ai", "tool", "system", "function"];
     const TYPES: [&str; 6] = ["human", "ai", "tool", "system", "function", "remove"];

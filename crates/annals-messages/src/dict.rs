@@ -1,5 +1,5 @@
-//! The flat dictionary of LangChain: `{"content": "hi", ..., "type": "human", "name": null, "id": "m1"}`, and the envelope
-//! `{"type": "human", "data": {..}}` around it.
+//! The flat dictionary of LangChain: `{"content": "hi", ..., "type": "human", "name": null, "id": "m1"}`, and the
+//! envelope `{"type": "human", "data": {..}}` around it.
 //!
 //! *Absent:* the conversion of whatever else may stand for a message (`coerce`).
 
@@ -9,8 +9,8 @@ use super::{Content, Message, MessageClass, MessageError, Role};
 use crate::text::py_str;
 use annals_base::{Map, Value, ValueView};
 
-/// Reads the flat dictionary, by the rules of LangChain's constructors. Unknown fields, and messages of unknown types, are
-/// kept as they are.
+/// Reads the flat dictionary, by the rules of LangChain's constructors. Unknown fields, and messages of unknown types,
+/// are kept as they are.
 ///
 /// # Errors
 /// [`MessageError`] as [`MessageClass::construct`].
@@ -58,8 +58,8 @@ impl Message {
         }
     }
 
-    /// Returns the flat dictionary: the names come in the order in which LangChain dumps them, defaults included, then the
-    /// extra fields.
+    /// Returns the flat dictionary: the names come in the order in which LangChain dumps them, defaults included, then
+    /// the extra fields.
     pub(super) fn view(&self) -> ValueView<'_> {
         let mut fields = Vec::with_capacity(11 + self.extra.len());
         fields.push(("content", self.content.view()));
@@ -88,8 +88,8 @@ impl Message {
         ValueView::Fields(fields)
     }
 
-    /// Returns whether a value is a flat dictionary with every field that all messages have, as [`to_map`](Self::to_map)
-    /// makes it.
+    /// Returns whether a value is a flat dictionary with every field that all messages have, as
+    /// [`to_map`](Self::to_map) makes it.
     pub fn is_dump(value: &Value) -> bool {
         let members = ["type", "content", "additional_kwargs", "response_metadata"];
         value.as_map().is_some_and(|map| members.iter().all(|member| map.contains_key(*member)))
@@ -121,7 +121,7 @@ pub fn messages_to_dict(messages: &[Message]) -> Vec<Value> {
 /// Reads messages in their dictionary form. Members other than `type` and `data` are ignored.
 ///
 /// # Errors
-/// [`MessageError`] with the path of what is wrong: `[3].data.content`.
+/// [`MessageError`] with the path of the fault: `[3].data.content`.
 pub fn messages_from_dict(dicts: impl IntoIterator<Item = Value>) -> Result<Vec<Message>, MessageError> {
     dicts
         .into_iter()

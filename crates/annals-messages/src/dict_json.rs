@@ -1,8 +1,8 @@
-//! Dictionary forms read from JSON text without values in between: a stored chat is mostly messages of four classes whose
-//! fields have the types they ought to have.
+//! Dictionary forms read from JSON text without values in between: a stored chat is mostly messages of four classes
+//! whose fields have the types they ought to have.
 //!
-//! *Absent:* the rules of the constructors; what is not plain is read as [`messages_from_dict`](super::messages_from_dict)
-//! reads it.
+//! *Absent:* the rules of the constructors; fields that need them are read as
+//! [`messages_from_dict`](super::messages_from_dict) reads it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,11 +16,11 @@ use super::{Ai, Content, Message, MessageClass, MessageError, Role, Tool, Usage}
 use annals_base::value::CodecError;
 use annals_base::{Map, Value};
 
-/// Reads the text of a JSON list of dictionary forms: what [`messages_from_dict`](super::messages_from_dict) reads of the
-/// parsed list, several times as fast. What Python writes is read, `NaN` and integers of any length too.
+/// Reads the text of a JSON list of dictionary forms: what [`messages_from_dict`](super::messages_from_dict) reads of
+/// the parsed list, several times as fast. JSON as Python writes it is read, `NaN` and integers of any length included.
 ///
 /// # Errors
-/// [`MessageError`] with the path of what is wrong, `[3].data.content`; [`MessageError::Codec`] if the text is no JSON
+/// [`MessageError`] with the path of the fault, `[3].data.content`; [`MessageError::Codec`] if the text is not a JSON
 /// list.
 ///
 /// # Example
@@ -39,7 +39,7 @@ pub fn messages_from_json(text: &[u8]) -> Result<Vec<Message>, MessageError> {
     }
     let read = read(text);
     match read {
-        // Python's numbers are no JSON to those who are strict.
+        // Python's numbers are refused by strict readers of JSON.
         Err(MessageError::Codec { .. }) => from_items(text).unwrap_or(read),
         read => read,
     }
@@ -55,7 +55,7 @@ fn has_long_integer(text: &[u8]) -> bool {
     probes.any(|at| digits(&text[at..]) + back(&text[..at]) >= DIGITS)
 }
 
-/// Reads the list item by item, as Python reads JSON; none if it is no JSON to Python either.
+/// Reads the list item by item, as Python reads JSON; `None` if Python refuses it too.
 fn from_items(text: &str) -> Option<Result<Vec<Message>, MessageError>> {
     let items = JsonItems::new(text.as_bytes()).collect::<Result<Vec<Value>, _>>().ok()?;
     let is_list = text.trim_ascii_start().starts_with('[');

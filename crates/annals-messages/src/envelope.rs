@@ -1,4 +1,5 @@
-//! The envelope in which LangChain keeps a constructor call: `{"lc": 1, "type": "constructor", "id": [..], "kwargs": {..}}`.
+//! The envelope in which LangChain keeps a constructor call: `{"lc": 1, "type": "constructor", "id": [..], "kwargs":
+//! {..}}`.
 //!
 //! *Absent:* envelopes of anything but messages; they are refused.
 
@@ -37,7 +38,7 @@ fn is_always_written(name: &str) -> bool {
     matches!(name, "content" | "type" | "tool_calls" | "invalid_tool_calls" | "tool_call_id" | "role" | "status")
 }
 
-/// Whether a value that Python takes as false is one that was set.
+/// Returns whether a falsy value was set.
 fn is_other_than_default(name: &str, value: &Value) -> bool {
     !value.is_null()
         && !matches!(name, "additional_kwargs" | "response_metadata" | "tool_call_chunks" | "usage_metadata")
@@ -46,7 +47,7 @@ fn is_other_than_default(name: &str, value: &Value) -> bool {
 /// Reads a value in which envelopes of messages may stand at any place.
 ///
 /// # Errors
-/// [`MessageError`] with the path of an envelope of another class, or of what is wrong in one.
+/// [`MessageError`] with the path of an envelope of another class, or of the fault in one.
 pub fn load(value: Value) -> Result<MessageLike, MessageError> {
     match value {
         Value::List(items) => {
@@ -78,7 +79,7 @@ pub fn load(value: Value) -> Result<MessageLike, MessageError> {
     }
 }
 
-/// What names no class is none: it stays a value.
+/// An object that names no class stays a value.
 fn is_envelope(map: &Map) -> bool {
     let is = |name, text| map.get(name).and_then(Value::as_str) == Some(text);
     map.get("lc").and_then(Value::as_int) == Some(1)
@@ -90,7 +91,7 @@ fn is_escaped(map: &Map) -> bool {
     map.len() == 1 && map.contains_key(ESCAPED)
 }
 
-/// Puts what could be taken for an envelope into an object of its own. What is in there stays as it is.
+/// Wraps objects that could be taken for an envelope. Their members stay as they are.
 fn escape(value: Value) -> Value {
     match value {
         Value::Map(map) if map.contains_key("lc") || is_escaped(&map) => fields([(ESCAPED, map.into())]),

@@ -1,4 +1,4 @@
-//! What can go wrong with a message.
+//! Errors of the message model.
 //!
 //! *Absent:* the errors of the code that calls tools and models.
 
@@ -24,7 +24,7 @@ pub enum ErrorClass {
     KeyError,
     /// An attribute that the object does not have.
     AttributeError,
-    /// A shape for which there is no conversion.
+    /// A shape without a conversion.
     NotImplementedError,
     /// A write that its channel refuses.
     InvalidUpdateError,
@@ -52,7 +52,7 @@ impl fmt::Display for ErrorClass {
     }
 }
 
-/// An error of the message model. What is wrong inside a message is named by its path: `messages[3].content[0]`.
+/// An error of the message model. A fault inside a message is named by its path: `messages[3].content[0]`.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
@@ -63,7 +63,7 @@ pub enum MessageError {
         path: String,
         /// The type of message, or of the object inside it.
         kind: &'static str,
-        /// What LangChain raises.
+        /// The class of LangChain's error.
         class: ErrorClass,
     },
     /// A field has a wrong shape.
@@ -71,9 +71,9 @@ pub enum MessageError {
     Invalid {
         /// The path of the field.
         path: String,
-        /// What it must be.
+        /// The expected shape.
         expected: &'static str,
-        /// What it is, in short.
+        /// An excerpt of the value.
         found: String,
     },
     /// An object inside a message has a field that is not defined for it.
@@ -84,14 +84,14 @@ pub enum MessageError {
         /// The kind of object.
         kind: &'static str,
     },
-    /// What was asked for is refused.
+    /// The request is refused.
     #[error("{}{reason}", before(.path.as_deref().unwrap_or_default()))]
     Refused {
-        /// Where, if it is a part of what was given.
+        /// The path, if the fault is in a part of the argument.
         path: Option<String>,
         /// Why, in the words of LangChain where it has some.
         reason: String,
-        /// What LangChain raises.
+        /// The class of LangChain's error.
         class: ErrorClass,
     },
     /// A message that asks for a removal has a content.
@@ -110,9 +110,9 @@ pub enum MessageError {
         position: usize,
     },
     /// The stored form cannot be written or read.
-    #[error("the stored form of a message: {source}")]
+    #[error("the stored format of a message: {source}")]
     Codec {
-        /// What the codec said.
+        /// The error of the codec.
         #[from]
         source: CodecError,
     },
@@ -174,7 +174,7 @@ impl MessageError {
         Self::refused(ErrorClass::TypeError, reason)
     }
 
-    /// Puts the place of the object before the path of what is wrong in it: `messages[3]` before `content[0]`.
+    /// Puts the path of the object before the path of the fault in it: `messages[3]` before `content[0]`.
     #[must_use]
     pub(crate) fn within(mut self, place: impl fmt::Display) -> Self {
         match &mut self {

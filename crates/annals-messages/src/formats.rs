@@ -226,7 +226,7 @@ fn left_out(message: &Message) -> Vec<&'static str> {
     fields.into_iter().filter(|(_, lost)| *lost).map(|(name, _)| name).collect()
 }
 
-/// Returns whether a message becomes one of somebody else: of a user who is called so in a chat message, or of the tool
+/// Returns whether a message changes its role: that of a user with this name in a chat message, or of the tool
 /// whose result stands among the blocks.
 fn loses_class(message: &Message) -> bool {
     let is_result = |block: &Value| block.get("type").and_then(Value::as_str) == Some("tool_result");

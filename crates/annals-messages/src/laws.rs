@@ -21,7 +21,7 @@ fn made() -> impl Strategy<Value = Message> {
         message.settle();
         message.settle();
         if message.role == Role::Remove {
-            // The envelope leaves out an id that is null, without which there is no removal.
+            // The envelope leaves out an id that is null, which a removal needs.
             message.id.get_or_insert_default();
         }
         message.class()?.construct(message.to_map()).ok()

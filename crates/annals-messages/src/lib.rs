@@ -1,12 +1,66 @@
-//! Floor 1: a chat message is plain data.
+//! Chat messages as plain data, with the fields, the dictionary format and the merging rules of LangChain's messages.
 //!
-//! A [`Message`] has the fields, the flat dictionary form and the merging rules of LangChain's messages, as typed Rust:
-//! who speaks is a [`Role`], what is said a [`Content`]. [`add_messages`] merges lists of them by id, [`merge_plan`]
-//! does the same without ever looking at the whole list, and [`MessageParts`] is what a store indexes of one.
-//! *Absent:* channels, lists that persist, SQL, graphs, and any call to a model.
+//! | type or function | meaning |
+//! | --- | --- |
+//! | [`Message`], [`Role`], [`Content`] | one message: the role with its fields, and the content |
+//! | [`ToolCall`], [`Tool`], [`Usage`] | a request to call a tool, its result, and token counts |
+//! | [`add_messages`], [`merge_plan`] | merge lists of messages by id; the plan never looks at the whole list |
+//! | [`Chunk`], [`ChunkSum`] | chunks of a streamed message, and their sum |
+//! | [`blocks`] | the content as typed blocks that mean the same for every provider |
+//! | [`filter_messages`], [`trim_messages`], [`buffer_string`] | a part of a list, or its text |
+//! | [`MessageParts`] | the parts of a message that a store indexes, and the rest as bytes |
 //!
-//! Invariants: what a message does not know it keeps verbatim and in order ([`Message::extra`], [`Role::Other`]);
-//! `Message::join(&m.split()?)? == m` for every message.
+//! Invariants: unknown fields and types stay verbatim and in order ([`Message::extra`], [`Role::Other`]);
+//! `Message::join(&m.split()?)? == m` for every message that is not nested beyond the limits. *Absent:* channels,
+//! persistent lists, SQL, graphs, and any call to a model.
+//!
+//! # Recipe: merge an update into a conversation
+//! ```
+//! use annals_base::IdSource;
+//! use annals_messages::{Message, add_messages};
+//!
+//! let mut ids = IdSource::from_seed(1);
+//! let chat = vec![Message::human("hi").with_id("1"), Message::ai("helo").with_id("2")];
+//! let chat = add_messages(chat, vec![Message::ai("hello").with_id("2"), Message::human("bye")], &mut ids)?;
+//! assert_eq!((chat.len(), &*chat[1].text()), (3, "hello"));
+//! assert!(chat[2].id.is_some());
+//! # Ok::<(), annals_messages::MessageError>(())
+//! ```
+//!
+//! # Recipe: read and write LangChain's dictionaries
+//! ```
+//! use annals_messages::{Message, message_to_dict, messages_from_json};
+//!
+//! let text = br#"[{"type": "human", "data": {"content": "hi"}}]"#;
+//! let chat = messages_from_json(text)?;
+//! assert_eq!(chat, [Message::human("hi")]);
+//! assert_eq!(message_to_dict(&chat[0])["data"]["content"], *"hi");
+//! # Ok::<(), annals_messages::MessageError>(())
+//! ```
+//!
+//! # Recipe: the arguments of a tool call as a type
+//! ```
+//! use annals_messages::ToolCall;
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Weather {
+//!     city: String,
+//! }
+//!
+//! let call = ToolCall::new("weather", [("city", "Bern")]).with_id("call-1");
+//! assert_eq!(call.args_as::<Weather>()?.city, "Bern");
+//! # Ok::<(), annals_messages::MessageError>(())
+//! ```
+//!
+//! # Recipe: messages that fit into a number of tokens
+//! ```
+//! use annals_messages::{Message, TokenCounter, TrimOptions, trim_messages};
+//!
+//! let chat = [Message::human("one two"), Message::ai("three"), Message::human("four")];
+//! let words = TokenCounter::each(|message| message.text().split_whitespace().count() as i64);
+//! assert_eq!(trim_messages(&chat, &TrimOptions::new(2).counter(words))?, chat[1..]);
+//! # Ok::<(), annals_messages::MessageError>(())
+//! ```
 
 mod access;
 mod add_messages;
@@ -112,17 +166,17 @@ pub struct Message {
     pub id: Option<String>,
     /// The name of who speaks.
     pub name: Option<String>,
-    /// What is said.
+    /// The content.
     pub content: Content,
-    /// Who speaks, with the fields that only such a message has.
+    /// The role, with the fields that only such a message has.
     pub role: Role,
-    /// What the provider takes or gives besides the declared fields.
+    /// Fields of the provider besides the declared ones.
     pub additional_kwargs: Map,
-    /// What the provider tells about the answer: model name, finish reason, ...
+    /// Fields of the provider about the answer: model name, finish reason, ...
     pub response_metadata: Map,
     /// Fields that are declared nowhere, in order. A name that a declared field has does not belong here.
     pub extra: Map,
-    /// Set if this is a piece of a message (`AIMessageChunk` and the like).
+    /// Set if this is a chunk of a message (`AIMessageChunk` and the like).
     pub chunk: Option<Box<Chunk>>,
 }
 
@@ -186,14 +240,14 @@ impl Message {
         Self::new(Role::Chat { role: role.into() }, content)
     }
 
-    /// Returns a piece of a message of the model.
+    /// Returns a chunk of a message of the model.
     #[doc(alias = "AIMessageChunk")]
     pub fn ai_chunk(content: impl Into<Content>) -> Self {
         Self::ai(content).into_chunk()
     }
 
-    /// Makes it a piece of a message, with no tool call chunks. A removal and an unknown message have no pieces and
-    /// stay what they are.
+    /// Makes it a chunk of a message, with no tool call chunks. A removal and an unknown message have no chunks and
+    /// stay as they are.
     #[must_use]
     pub fn into_chunk(mut self) -> Self {
         if !matches!(self.role, Role::Remove | Role::Other { .. }) {
@@ -227,7 +281,8 @@ impl Message {
         self
     }
 
-    /// Adds a tool call. In a message that is not the model's it lands in the extra field `tool_calls`, as in LangChain.
+    /// Adds a tool call. In a message that is not the model's it lands in the extra field `tool_calls`, as in
+    /// LangChain.
     #[must_use]
     pub fn with_tool_call(mut self, call: ToolCall) -> Self {
         match &mut self.role {
@@ -255,8 +310,8 @@ impl Message {
         self.content.text()
     }
 
-    /// Returns the `type`: `human`, `ai`, `system`, `tool`, `function`, `chat`, `remove`, of a piece the name of its class
-    /// (`AIMessageChunk`), or what an unknown message says it is.
+    /// Returns the `type`: `human`, `ai`, `system`, `tool`, `function`, `chat`, `remove`, of a chunk the name of its
+    /// class (`AIMessageChunk`), or what an unknown message says it is.
     pub fn kind(&self) -> &str {
         match (&self.role, self.class()) {
             (Role::Other { kind }, _) => kind,
@@ -270,7 +325,7 @@ impl Message {
         if self.chunk.is_some() { whole.chunk() } else { Some(whole) }
     }
 
-    /// Returns whether this is a piece of a message.
+    /// Returns whether this is a chunk of a message.
     pub fn is_chunk(&self) -> bool {
         self.chunk.is_some()
     }

@@ -1,6 +1,6 @@
-//! What may stand for a message: a text, a pair of role and content, an object, a message, or a list of these.
+//! Message-like values: a text, a pair of role and content, an object, a message, or a list of these.
 //!
-//! *Absent:* what it stands for (`coerce`).
+//! *Absent:* the conversion to a message (`coerce`).
 
 use indexmap::IndexMap;
 

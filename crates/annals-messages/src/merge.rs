@@ -1,4 +1,4 @@
-//! How the parts of two pieces of a message become one: texts grow, objects and lists are merged member by member.
+//! How the parts of two chunks of a message become one: texts grow, objects and lists are merged member by member.
 //!
 //! *Absent:* messages; `chunk` applies these rules to them.
 
@@ -134,7 +134,7 @@ fn same_index(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The type of a block is not put together as texts are; what is not standard joins the extras of what is.
+/// The types of blocks are not concatenated; a non-standard block joins the extras of a standard one.
 fn without_type(old: &Map, mut new: Map) -> Map {
     let old_type = old.get("type").filter(|kind| truthy(kind));
     let is_foreign = new.get("type").and_then(Value::as_str) == Some("non_standard");

@@ -3,17 +3,17 @@
 use super::Message;
 use annals_base::{IdSource, Map, Value};
 
-/// Where a message comes from, and what its source tells with it.
+/// The source of a message, and the data of the source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notification {
-    /// Who made it.
+    /// The name of the source.
     pub source: String,
-    /// What comes with it.
+    /// The data of the source.
     pub data: Option<Map>,
 }
 
 impl Message {
-    /// Notes where the message comes from, in place of what was noted before.
+    /// Sets the source of the message, in place of an earlier one.
     ///
     /// # Example
     /// ```

@@ -3,8 +3,8 @@
 use super::text::{JsonError, Open, Reader};
 use annals_base::Value;
 
-/// Reads JSON that may stop anywhere: texts, lists and objects that are open at the end are closed, and a last part that
-/// means nothing yet is dropped, as is text after a whole value. Null if something is closed that was not open.
+/// Reads JSON that may stop anywhere: texts, lists and objects that are open at the end are closed, and a last part
+/// that means nothing yet is dropped, as is text after a whole value. Null if something is closed that was not open.
 ///
 /// Without `strict`, control characters may stand in texts.
 ///
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the rule says, word by word: drop one character after the other until it is JSON.
+    /// The rule, word by word: drop one character after the other until it is JSON.
     fn by_dropping(text: &str) -> Option<Value> {
         let read = |text: &str| Reader::new(text, false).read(|_, _| {}).ok();
         if let Some(value) = read(text) {

@@ -18,7 +18,7 @@ pub struct MessageParts {
     pub kind: String,
     /// The name of who speaks.
     pub name: Option<String>,
-    /// The ids of the tool calls made or answered, as the text of a JSON list; none if there is no such id.
+    /// The ids of the tool calls made or answered, as the text of a JSON list; `None` without such an id.
     pub tool_calls: Option<String>,
     /// The content, if it is a text; of blocks their texts, joined as [`Content::text`] does.
     pub text: Option<String>,
@@ -26,7 +26,7 @@ pub struct MessageParts {
     pub input_tokens: Option<u32>,
     /// Tokens written, if both counts are known and fit.
     pub output_tokens: Option<u32>,
-    /// A MessagePack map of what the other parts do not hold; empty if there is nothing.
+    /// A MessagePack map of the fields outside the other parts; empty without such fields.
     pub rest: Vec<u8>,
 }
 
@@ -70,7 +70,7 @@ impl TryFrom<Value> for MessageParts {
     }
 }
 
-/// [`MessageParts`], borrowed: joining copies only what the message itself holds.
+/// [`MessageParts`], borrowed: joining copies only the fields of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct MessagePartsRef<'a> {
     /// The id.
@@ -376,7 +376,7 @@ mod tests {
 
         #[test]
         fn the_dictionary_survives_the_codec(message in message()) {
-            // Names of at most four letters may be declared ones (`id`, `name`, `type`): those are no extra fields.
+            // Names of at most four letters may be declared ones (`id`, `name`, `type`): those are not extra fields.
             let mut message = message;
             message.extra.retain(|name, _| !["id", "name", "type", "role"].contains(&name.as_str()));
             if let Role::Ai(ai) = &mut message.role
@@ -384,7 +384,7 @@ mod tests {
             {
                 usage.extra.retain(|name, _| name.len() > 4);
             }
-            // Pieces of calls are JSON: once they stand for the calls, these hold what JSON can.
+            // Chunks of calls are JSON: once they stand for the calls, these hold what JSON can.
             message.settle();
             message.settle();
             let back: Message = Encoded::encode(&message).unwrap().decode().unwrap();

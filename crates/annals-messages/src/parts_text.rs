@@ -1,7 +1,8 @@
-//! The texts of a list of blocks, told apart from the blocks: an index sees one text, and no byte of it is stored twice.
+//! The texts of a list of blocks, told apart from the blocks: an index sees one text, and no byte of it is stored
+//! twice.
 //!
-//! In the place of each text stands its length in bytes. A length where a text belongs is no content, so what is stored
-//! says by itself whether it was taken apart.
+//! In the place of each text stands its length in bytes. A length in the place of a text is not valid content, so the
+//! stored list says by itself whether it was taken apart.
 //!
 //! *Absent:* what else a message is made of.
 
@@ -11,13 +12,13 @@ use annals_base::{Map, Value, ValueView};
 /// The blocks of a message, as they are stored.
 pub(super) struct StoredBlocks<'a> {
     blocks: &'a [Value],
-    /// Whether lengths stand where the texts were.
+    /// True if lengths stand in the places of the texts.
     apart: bool,
 }
 
 impl<'a> StoredBlocks<'a> {
-    /// Returns the blocks as they are stored, and their texts, joined, if these are stored apart: not if there are none,
-    /// nor if something else stands where a text belongs.
+    /// Returns the blocks as they are stored, and their texts, joined, if these are stored apart: not if there are
+    /// none, nor if something else stands where a text belongs.
     pub(super) fn of(blocks: &'a [Value]) -> (Self, Option<String>) {
         let mut text = String::new();
         for block in blocks {
@@ -32,7 +33,7 @@ impl<'a> StoredBlocks<'a> {
     }
 }
 
-/// What stands where a block says something.
+/// The value in the text position of a block.
 enum Place<'a> {
     Text(&'a str),
     /// No text, which is where a length would be read as one.

@@ -43,9 +43,9 @@ pub enum MergeOp {
 
 /// Merges `right` into `left`: known ids are replaced in place, removals are carried out, the others are appended.
 ///
-/// Pieces of messages become whole first, and missing ids are assigned, those of `left` before those of `right`. If `right` asks to remove all messages,
-/// the result is what follows the last such request, unmerged. Of several messages with one id in `left`, the last is
-/// replaced and all are removed.
+/// Pieces of messages become whole first, and missing ids are assigned, those of `left` before those of `right`. If
+/// `right` asks to remove all messages, the result is what follows the last such request, unmerged. Of several messages
+/// with one id in `left`, the last is replaced and all are removed.
 ///
 /// # Errors
 /// [`MessageError::UnknownId`] if a removal names an id that is neither in `left` nor earlier in `right`.
@@ -103,8 +103,8 @@ pub fn ensure_ids(messages: &mut [Message], ids: &mut IdSource) -> usize {
 /// Returns what [`add_messages`] would do to a list of which only `known` is asked: whether it holds an id.
 ///
 /// The operations are to be applied in order. `known` is asked at most once for each id in `right`, and not at all if
-/// `right` asks to remove all messages. Of each id that it knows one message is replaced, or all are removed, in the order
-/// of the questions.
+/// `right` asks to remove all messages. Of each id that it knows one message is replaced, or all are removed, in the
+/// order of the questions.
 ///
 /// # Errors
 /// [`MessageError::UnknownId`] as [`add_messages`]; [`MessageError::NoId`] if a message has no id (see [`ensure_ids`]).
@@ -127,7 +127,7 @@ pub fn merge_plan(mut right: Vec<Message>, known: &mut dyn FnMut(&str) -> bool) 
         let kept = kept.map(|(after, message)| MergeOp::Append { part: at + 1 + after, message });
         return Ok(std::iter::once(MergeOp::Clear).chain(kept).collect());
     }
-    // What becomes of each id, in the order of their first mention: the last message wins, none means removal.
+    // The final message of each id, in the order of their first mention: the last one wins, `None` removes.
     let mut fates: Vec<Fate> = Vec::with_capacity(right.len());
     let mut places: HashMap<String, usize> = HashMap::with_capacity(right.len());
     for (part, message) in right.into_iter().enumerate() {

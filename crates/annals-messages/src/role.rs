@@ -1,4 +1,4 @@
-//! Who speaks, and the thirteen classes of LangChain.
+//! The role of a message, and the thirteen classes of LangChain.
 //!
 //! *Absent:* the fields that every message has.
 
@@ -10,8 +10,8 @@ use super::tool::{object, string};
 use super::{Ai, MessageError, Tool};
 use annals_base::{Value, ValueView};
 
-/// Who speaks, with the fields that only such a message has. In serde these are the fields of the message, `type`
-/// included.
+/// The role of a message, with the fields that only such a message has. In serde these are the fields of the message,
+/// `type` included.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Role {
@@ -27,7 +27,7 @@ pub enum Role {
     Function,
     /// Somebody else (`chat`).
     Chat {
-        /// Who it is: any text.
+        /// The role: any text.
         role: String,
     },
     /// Not a message: asks `add_messages` to remove the message with this id (`remove`).
@@ -165,12 +165,12 @@ impl MessageClass {
         }
     }
 
-    /// Returns whether its messages are chunks: pieces that can be added.
+    /// Returns whether its messages are chunks: chunks that can be added.
     pub fn is_chunk(self) -> bool {
         self != self.whole()
     }
 
-    /// Returns the class of the whole message of which a chunk is a piece; any other class itself.
+    /// Returns the class of the whole message of which a chunk is a chunk; any other class itself.
     #[must_use]
     pub fn whole(self) -> Self {
         match self {
@@ -184,7 +184,7 @@ impl MessageClass {
         }
     }
 
-    /// Returns the class of the pieces of such a message; there are none of a removal.
+    /// Returns the class of the chunks of such a message; there are none of a removal.
     pub fn chunk(self) -> Option<Self> {
         match self {
             Self::Human => Some(Self::HumanChunk),

@@ -8,8 +8,8 @@ use super::{Content, Message, MessageClass, MessageError, Role, add_ai_message_c
 /// `separator` between them, where none of both is empty.
 ///
 /// A joined message has the sum of the contents, additional arguments, tool calls and token usage, the first id (of
-/// answers of the model the first that a model gave), and the response metadata of the first; names and extra fields are
-/// lost. What has no neighbour of its class is unchanged.
+/// answers of the model the first that a model gave), and the response metadata of the first; names and extra fields
+/// are lost. A message without a neighbour of its class is unchanged.
 ///
 /// # Errors
 /// [`MessageError`] for two removals or two unknown messages of one type beside each other, chat messages of different
@@ -44,7 +44,7 @@ pub fn merge_message_runs<'a>(
 /// Returns whether a message is of the class of a run or of one below it.
 fn continues(run: &[&Message], message: &Message) -> bool {
     let Some(first) = run.first() else { return true };
-    // What was joined once is a whole message.
+    // A joined chunk is a whole message.
     let of_run = if run.len() > 1 { first.class().map(MessageClass::whole) } else { first.class() };
     match (of_run, message.class()) {
         _ if matches!(message.role, Role::Tool(_)) => false,
@@ -86,7 +86,7 @@ fn joined(run: &[&Message], separator: &str) -> Result<Option<Message>, MessageE
         sum = add_ai_message_chunks(sum, pieces)?;
     } else {
         for (at, piece) in pieces.enumerate() {
-            // What was joined before counts as whole: its calls have no index any more.
+            // A message joined before counts as whole: its calls have lost their index.
             let left = if at == 0 { sum } else { message_chunk_to_message(sum).into_piece() };
             sum = left.plus(piece)?;
         }

@@ -79,7 +79,7 @@ pub(super) fn message() -> impl Strategy<Value = Message> {
         prop_oneof![".{0,20}".prop_map(Content::Text), prop::collection::vec(block, 0..3).prop_map(Content::Blocks)];
     (role(), content, text(), text(), map(), map(), map(), chunk()).prop_map(
         |(role, content, id, name, additional_kwargs, response_metadata, extra, chunk)| {
-            // What is removed has no content; a dictionary could not hold one.
+            // A removal has no content; a dictionary could not hold one.
             let content = if role == Role::Remove { Content::default() } else { content };
             let name = if role == Role::Function { name.or_else(|| Some("f".into())) } else { name };
             let mut message = Message::new(role, content);

@@ -1,4 +1,5 @@
-//! Serde of the public types: each is written by its view and read from a dynamic value, by one function for all formats.
+//! Serde of the public types: each is written by its view and read from a dynamic value, by one function for all
+//! formats.
 //!
 //! *Absent:* the dictionary forms themselves, which stand beside the types.
 

@@ -8,7 +8,7 @@ use super::construct::{take_ai, take_tool};
 use super::{ErrorClass, MessageError, Usage, usage};
 use annals_base::{CodecError, Map, Value, ValueView};
 
-/// What only a message of the model has.
+/// The fields that only a message of the model has.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Ai {
     /// The tool calls it asks for.
@@ -44,14 +44,14 @@ impl TryFrom<Value> for Ai {
     }
 }
 
-/// What only the result of a tool call has.
+/// The fields that only the result of a tool call has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
     /// The call that this answers.
     pub tool_call_id: String,
-    /// What the tool returned besides the content; not sent to the model. Null if nothing.
+    /// The value that the tool returned besides the content; not sent to the model. Null without one.
     pub artifact: Value,
-    /// Whether the call succeeded.
+    /// The status of the call.
     pub status: ToolStatus,
 }
 
@@ -86,7 +86,7 @@ impl TryFrom<Value> for Tool {
     }
 }
 
-/// Whether a tool call succeeded.
+/// The status of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ToolStatus {
     /// It did.
@@ -167,7 +167,7 @@ impl ToolCall {
     /// Returns the arguments as a type of the program.
     ///
     /// # Errors
-    /// [`MessageError`] that says which argument is missing or is not what it ought to be.
+    /// [`MessageError`] naming the argument that is missing or has a wrong type.
     ///
     /// # Example
     /// ```
@@ -201,11 +201,11 @@ pub struct InvalidToolCall {
     pub args: Option<String>,
     /// The id of the call.
     pub id: Option<String>,
-    /// What is wrong with it.
+    /// The reason why the arguments could not be read.
     pub error: Option<String>,
 }
 
-/// A piece of a tool call, as a model streams it: pieces with one index are parts of one call.
+/// A chunk of a tool call, as a model streams it: chunks with one index are parts of one call.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ToolCallChunk {
     /// The name of the tool, or a part of it.
@@ -219,7 +219,7 @@ pub struct ToolCallChunk {
 }
 
 impl ToolCallChunk {
-    /// Returns a piece of the arguments of the call with this number in the message.
+    /// Returns a chunk of the arguments of the call with this number in the message.
     pub fn new(index: i64, args: impl Into<String>) -> Self {
         Self { args: Some(args.into()), index: Some(index), ..Self::default() }
     }

@@ -1,6 +1,6 @@
 //! The raw tool calls of OpenAI: `{"id": .., "function": {"name": .., "arguments": "{..}"}}`.
 //!
-//! *Absent:* the check of what is read; the constructor of a message does that.
+//! *Absent:* the check of the parsed calls; the constructor of a message does that.
 
 use super::text::{json_loads, py_type, truthy};
 use super::{MessageError, ToolCallChunk};
@@ -10,7 +10,7 @@ use annals_base::{Map, Value};
 /// not checked to be an object.
 ///
 /// # Errors
-/// [`MessageError`] if a call has a function without name or arguments, or arguments that are no text.
+/// [`MessageError`] if a call has a function without name or arguments, or arguments other than a text.
 ///
 /// # Example
 /// ```

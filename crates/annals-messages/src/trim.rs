@@ -116,8 +116,8 @@ impl<'f> TrimOptions<'f> {
     /// Checks the options against each other, before any message is at hand. [`trim_messages`] checks them first, too.
     ///
     /// # Errors
-    /// [`MessageError`] if [`start_on`](Self::start_on) or [`include_system`](Self::include_system) is set together with
-    /// [`TrimStrategy::First`]; of both, `start_on` is named.
+    /// [`MessageError`] if [`start_on`](Self::start_on) or [`include_system`](Self::include_system) is set together
+    /// with [`TrimStrategy::First`]; of both, `start_on` is named.
     ///
     /// # Example
     /// ```
@@ -160,11 +160,11 @@ fn lines(text: &str) -> Vec<String> {
 
 /// Returns copies of those messages that have at most so many tokens, from one end of the list, in order.
 ///
-/// With [`TrimStrategy::Last`], messages at the end that [`end_on`](TrimOptions::end_on) does not name are dropped, then
-/// as many of the newest as fit are kept, and of those, what comes before the first that
-/// [`start_on`](TrimOptions::start_on) names is dropped. An answer with tool calls and the results are not kept together
-/// by themselves: that is what `start_on` and `end_on` are for. A counter of single messages is asked once for each
-/// message that is kept and for the first that is not; a counter of lists about log2(n) times.
+/// With [`TrimStrategy::Last`], messages at the end that [`end_on`](TrimOptions::end_on) does not name are dropped,
+/// then as many of the newest as fit are kept, and of those, the messages before the first that
+/// [`start_on`](TrimOptions::start_on) names is dropped. An answer with tool calls and the results are not kept
+/// together by themselves: that is what `start_on` and `end_on` are for. A counter of single messages is asked once for
+/// each message that is kept and for the first that is not; a counter of lists about log2(n) times.
 ///
 /// # Errors
 /// [`MessageError`] if the options contradict each other or the messages cannot be estimated.
@@ -395,7 +395,8 @@ mod tests {
                 let each = trimmed(TokenCounter::each(words)).unwrap();
                 let all = trimmed(TokenCounter::all(|list| list.iter().map(|message| words(message)).sum())).unwrap();
                 assert_eq!(each, all, "{max} {strategy:?}");
-                // Of the newest, pieces are tried in reversed order, as in the reference: "b" and "a " are one word then.
+                // Of the newest, pieces are tried in reversed order, as in the reference: "b" and "a " are one word
+                // then.
                 if strategy == TrimStrategy::First {
                     assert_eq!(each.iter().map(words).sum::<i64>(), max.clamp(0, 18), "{max}");
                 }

@@ -16,9 +16,9 @@ pub struct Usage {
     pub output_tokens: i64,
     /// All tokens.
     pub total_tokens: i64,
-    /// Parts of the input: `audio`, `cache_creation`, `cache_read`, and what the provider adds.
+    /// Parts of the input: `audio`, `cache_creation`, `cache_read`, and further ones of the provider.
     pub input_token_details: Option<Map>,
-    /// Parts of the output: `audio`, `reasoning`, and what the provider adds.
+    /// Parts of the output: `audio`, `reasoning`, and further ones of the provider.
     pub output_token_details: Option<Map>,
     /// Other counts, verbatim.
     pub extra: Map,

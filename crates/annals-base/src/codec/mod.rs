@@ -51,9 +51,9 @@ impl Encoded {
     ///
     /// # Errors
     /// [`CodecError::Encode`] if the type refuses, [`CodecError::TooLarge`] past [`VALUE_BYTES_MAX`] bytes,
-    /// [`CodecError::TooDeep`] past [`VALUE_DEPTH_MAX`](crate::limits::VALUE_DEPTH_MAX) lists, maps and extensions inside
-    /// one another, [`CodecError::TooManyParts`] past [`VALUE_NODES_MAX`](crate::limits::VALUE_NODES_MAX) values (names
-    /// of members count as values here).
+    /// [`CodecError::TooDeep`] past [`VALUE_DEPTH_MAX`](crate::limits::VALUE_DEPTH_MAX) lists, maps and extensions
+    /// inside one another, [`CodecError::TooManyParts`] past [`VALUE_NODES_MAX`](crate::limits::VALUE_NODES_MAX) values
+    /// (names of members count as values here).
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, CodecError> {
         let bytes = rmp_serde::to_vec_named(value).map_err(|e| CodecError::Encode { reason: e.to_string() })?;
         Self::checked(bytes)
@@ -100,8 +100,8 @@ pub fn decode_bytes<T: DeserializeOwned>(codec: Codec, bytes: &[u8]) -> Result<T
     reader.set_max_depth(DECODED_DEPTH_MAX + 1);
     let expected = std::any::type_name::<T>();
     let value = T::deserialize(&mut reader).map_err(|e| CodecError::Decode { expected, reason: e.to_string() })?;
-    // At the end of the bytes there is no marker to read; anything else means that more follows. A truth value is read by
-    // its marker alone.
+    // A truth value is read by its marker alone; at the end of the bytes that marker is missing. Any other result means
+    // that more bytes follow.
     match bool::deserialize(&mut reader) {
         Err(rmp_serde::decode::Error::InvalidMarkerRead(_)) => Ok(value),
         _ => Err(CodecError::Decode { expected, reason: "more bytes follow the value".into() }),

@@ -134,7 +134,7 @@ impl<'a> Tokens<'a> {
             Token::Bytes(bytes) => Value::Bytes(bytes.to_vec()),
             Token::Ext(kind, bytes) => Value::Ext(kind, bytes.to_vec()),
             Token::List(length) => {
-                // An announced length costs nothing to write: room is made for what is read.
+                // An announced length costs nothing to write: capacity grows with the items read.
                 let mut items = Vec::with_capacity(length.min(1_024) as usize);
                 for _ in 0..length {
                     items.push(self.value(depth + 1)?);

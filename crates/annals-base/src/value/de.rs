@@ -1,6 +1,6 @@
 //! Reads a typed value out of a dynamic one.
 //!
-//! Invariant: a type reads from a value what it would read from the MessagePack encoding of the value. *Absent:* bytes,
+//! Invariant: a type reads the same from a value and from the MessagePack encoding of that value. *Absent:* bytes,
 //! and borrowing from the value beyond one visit.
 
 use serde::de::value::{BytesDeserializer, I8Deserializer, SeqDeserializer, StrDeserializer};

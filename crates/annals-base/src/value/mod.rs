@@ -1,6 +1,7 @@
 //! Dynamic values: a self-describing tree, and serde between it and types.
 //!
-//! Invariant: between a value and a type there are no bytes. *Absent:* the stored form of a value (`codec`).
+//! Invariant: the conversion between a value and a type does not pass through bytes. *Absent:* the stored form of a
+//! value (`codec`).
 
 mod convert;
 mod de;
@@ -129,7 +130,7 @@ impl Value {
     /// Reads a typed value, as it would be read from the encoding of this one.
     ///
     /// # Errors
-    /// [`CodecError`] naming what the type expected.
+    /// [`CodecError`] naming the shape that the type expected.
     pub fn to<T: DeserializeOwned>(&self) -> Result<T, CodecError> {
         T::deserialize(ValueDeserializer::new(self)).map_err(|error| match error {
             CodecError::Decode { reason, .. } => CodecError::Decode { expected: std::any::type_name::<T>(), reason },
@@ -137,7 +138,7 @@ impl Value {
         })
     }
 
-    /// Returns the JSON form. What JSON lacks becomes an object with one member: `{"$bytes": base64}`,
+    /// Returns the JSON format. A value that JSON lacks becomes an object with one member: `{"$bytes": base64}`,
     /// `{"$float": "nan" | "inf" | "-inf"}`, `{"$int": digits}`, `{"$ext": [type, base64]}`.
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::{Value as Json, json};

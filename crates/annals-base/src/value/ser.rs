@@ -11,8 +11,8 @@ use crate::limits::VALUE_DEPTH_MAX;
 use crate::{CodecError, Map};
 
 /// A serde serializer whose output is a [`Value`]. It writes what MessagePack with names would: structs and struct
-/// variants are objects, a unit struct is an empty list, a variant is its name or an object of one member, an integer of
-/// 128 bits is 16 bytes, and the format is not human-readable.
+/// variants are objects, a unit struct is an empty list, a variant is its name or an object of one member, an integer
+/// of 128 bits is 16 bytes, and the format is not human-readable.
 ///
 /// # Example
 /// ```
@@ -34,7 +34,7 @@ impl ValueSerializer {
         Self::default()
     }
 
-    /// Returns the serializer of what is inside a list, an object or an extension.
+    /// Returns the serializer of the content of a list, an object or an extension.
     fn inside(self) -> Result<Self, CodecError> {
         if self.depth >= VALUE_DEPTH_MAX {
             return Err(CodecError::TooDeep { limit: VALUE_DEPTH_MAX });

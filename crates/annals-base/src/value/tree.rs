@@ -16,8 +16,8 @@ impl Serialize for Value {
     }
 }
 
-/// A value with the number of lists and objects around it. Serializing recurses, so that a tree which no codec would read
-/// is refused before it exhausts the stack.
+/// A value with the number of lists and objects around it. Serializing recurses, so that a tree which no codec would
+/// read is refused before it exhausts the stack.
 struct Nested<'a> {
     value: &'a Value,
     depth: usize,

@@ -1,4 +1,4 @@
-//! What a text says about where it comes from.
+//! Annotations: the sources of a text.
 //!
 //! *Absent:* how a provider writes it.
 
@@ -13,24 +13,24 @@ use annals_base::{IdSource, Map, Value};
 pub enum Annotation {
     /// A source (`citation`).
     Citation(Citation),
-    /// Something that is no standard annotation (`non_standard_annotation`), as the provider gave it.
+    /// An annotation outside the standard (`non_standard_annotation`), as the provider gave it.
     NonStandard(NonStandardAnnotation),
-    /// Whatever else stands there, verbatim.
+    /// Any other value, verbatim.
     Other(Value),
 }
 
 object! {
     /// The source of a part of a text.
     Citation {
-        /// Where the source is.
+        /// The address of the source.
         url: Option<String>,
         /// Its title.
         title: Option<String>,
-        /// Where in the answer the part begins that rests on the source, counted in characters.
+        /// The start of the cited part of the answer, in characters.
         start_index: Option<i64>,
-        /// Where it ends.
+        /// The end of the cited part, in characters.
         end_index: Option<i64>,
-        /// What the source says.
+        /// The cited text of the source.
         cited_text: Option<String>,
     }
 }
@@ -38,7 +38,7 @@ object! {
 object! {
     /// An annotation of a provider, verbatim.
     NonStandardAnnotation {
-        /// What the provider gave.
+        /// The annotation of the provider.
         value: Value,
     }
 }

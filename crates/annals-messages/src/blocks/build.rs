@@ -49,7 +49,7 @@ impl ContentBlock {
     ///
     /// # Errors
     /// [`MessageError::Missing`] if a needed field is missing, [`MessageError::Refused`] if a medium has no data, if
-    /// data in the message come without their MIME type, or if there is no factory of the type.
+    /// data in the message come without their MIME type, or if the type has no factory.
     ///
     /// # Example: an image as a provider describes it
     /// ```
@@ -115,7 +115,7 @@ impl ContentBlock {
 }
 
 impl Message {
-    /// Says it in blocks, in place of what was said (`content_blocks` of LangChain's constructors). Tool calls among the
+    /// Replaces the content by blocks (`content_blocks` of LangChain's constructors). Tool calls among the
     /// blocks of a model become those of the message, unless it has some.
     ///
     /// # Example: an answer with a thought and a call

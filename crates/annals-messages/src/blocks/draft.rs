@@ -77,7 +77,7 @@ impl Draft {
     }
 }
 
-/// Wraps an object that is no standard block.
+/// Wraps an object that is not a standard block.
 pub(crate) fn non_standard(value: Map) -> Map {
     Draft::of("non_standard").set("value", value).done()
 }

@@ -76,7 +76,7 @@ pub(crate) fn factory(kind: &str, mut fields: Map, ids: &mut IdSource) -> Result
 
 const MEDIA_KINDS: [&str; 4] = ["image", "video", "audio", "file"];
 
-/// Checks that there are data, and that data in the message say what they are; an image may leave that open.
+/// Checks that the block has data, and that data in the message have a MIME type, which is optional for an image.
 fn check_media(kind: &str, fields: &Map) -> Result<(), MessageError> {
     if !["url", "base64", "file_id"].iter().any(|name| truthy_at(fields, name)) {
         return Err(MessageError::value("Must provide one of: url, base64, or file_id"));

@@ -1,14 +1,14 @@
 //! How the fields of a block are taken out of an object and put back.
 //!
 //! *Absent:* which blocks there are. A field that is null, or of another kind than the block declares, is not an error:
-//! it stays with the fields that nobody declared, verbatim.
+//! it stays with the undeclared fields, verbatim.
 
 use super::Annotation;
 use crate::serde_view::by_view;
 use crate::{MessageError, ToolStatus};
 use annals_base::{Map, Value, ValueView};
 
-/// What one field may hold.
+/// The type of one field.
 pub(super) trait Leaf: Default {
     /// Returns whether [`read`](Self::read) takes the value.
     fn fits(value: &Value) -> bool;
@@ -212,7 +212,7 @@ macro_rules! object {
             $($(#[$doc])* pub $field: $type,)*
             /// The id.
             pub id: Option<String>,
-            /// What the provider says besides.
+            /// Further fields of the provider.
             pub extras: Option<Map>,
             /// Fields that are not declared here, and declared ones that are null or hold another kind of value:
             /// verbatim and in order.

@@ -1,6 +1,6 @@
 //! The standard blocks, one struct for those with the same fields.
 //!
-//! *Absent:* their constructors, and what a provider makes of them.
+//! *Absent:* their constructors, and the blocks of providers.
 
 use super::fields::object;
 use super::{Annotation, Index};
@@ -12,7 +12,7 @@ object! {
     TextBlock {
         /// The text.
         text: String,
-        /// Where it comes from.
+        /// The sources of the text.
         annotations: Option<Vec<Annotation>>,
         /// Its place in a stream.
         index: Option<Index>,
@@ -20,7 +20,7 @@ object! {
 }
 
 object! {
-    /// What the model thought before it answered (`reasoning`).
+    /// The reasoning of the model before its answer (`reasoning`).
     ReasoningBlock {
         /// The thought, if the provider shows it.
         reasoning: Option<String>,
@@ -32,7 +32,7 @@ object! {
 object! {
     /// Data of some medium (`image`, `audio`, `video`, `file`): at an address, in the message, or at the provider.
     MediaBlock {
-        /// Where the data are.
+        /// The address of the data.
         url: Option<String>,
         /// The data themselves, as base64.
         base64: Option<String>,
@@ -52,7 +52,7 @@ object! {
         mime_type: Option<String>,
         /// The text itself.
         text: Option<String>,
-        /// Where the text is.
+        /// The address of the text.
         url: Option<String>,
         /// The text as base64.
         base64: Option<String>,
@@ -60,7 +60,7 @@ object! {
         file_id: Option<String>,
         /// Its title.
         title: Option<String>,
-        /// What the model should know of it.
+        /// Context of the text for the model.
         context: Option<String>,
         /// Its place in a stream.
         index: Option<Index>,
@@ -80,11 +80,11 @@ object! {
 }
 
 object! {
-    /// A piece of such a request (`tool_call_chunk`).
+    /// A chunk of such a request (`tool_call_chunk`).
     ToolCallChunkBlock {
         /// The name of the tool.
         name: Option<String>,
-        /// A piece of the text of the arguments.
+        /// A chunk of the text of the arguments.
         args: Option<String>,
         /// Its place in a stream.
         index: Option<Index>,
@@ -98,7 +98,7 @@ object! {
         name: Option<String>,
         /// The arguments as the model wrote them.
         args: Option<String>,
-        /// What is wrong with it.
+        /// The reason why the arguments could not be read.
         error: Option<String>,
         /// Its place in a stream.
         index: Option<Index>,
@@ -118,11 +118,11 @@ object! {
 }
 
 object! {
-    /// A piece of such a call (`server_tool_call_chunk`).
+    /// A chunk of such a call (`server_tool_call_chunk`).
     ServerToolCallChunkBlock {
         /// The name of the tool.
         name: Option<String>,
-        /// A piece of the text of the arguments.
+        /// A chunk of the text of the arguments.
         args: Option<String>,
         /// Its place in a stream.
         index: Option<Index>,
@@ -134,9 +134,9 @@ object! {
     ServerToolResultBlock {
         /// The id of the call.
         tool_call_id: String,
-        /// Whether it succeeded, if the provider says so.
+        /// The status, if the provider tells it.
         status: Option<ToolStatus>,
-        /// What came of it.
+        /// The result.
         output: Option<Value>,
         /// Its place in a stream.
         index: Option<Index>,
@@ -144,7 +144,7 @@ object! {
 }
 
 object! {
-    /// A block that is no standard one (`non_standard`), as the provider gave it.
+    /// A block outside the standard (`non_standard`), as the provider gave it.
     NonStandardBlock {
         /// The block of the provider.
         value: Value,

@@ -1,8 +1,8 @@
-//! What a message says, as typed blocks that mean the same for every provider.
+//! The content of a message as typed blocks that mean the same for every provider.
 //!
 //! A [`ContentBlock`] is read from a value and written back without loss: unknown types, unknown fields and nulls stay
-//! as they are. [`Message::content_blocks`](super::Message::content_blocks) translates what a provider gave.
-//! *Absent:* what the data are (nothing is decoded or fetched).
+//! as they are. [`Message::content_blocks`](super::Message::content_blocks) translates the blocks of a provider.
+//! *Absent:* the data themselves (nothing is decoded or fetched).
 
 mod annotation;
 mod build;
@@ -65,7 +65,7 @@ macro_rules! blocks {
                 }
             }
 
-            /// Returns what the provider says besides.
+            /// Returns the further fields of the provider.
             pub fn extras(&self) -> Option<&Map> {
                 match self {
                     $(Self::$case(block) => block.extras.as_ref(),)*
@@ -107,7 +107,7 @@ macro_rules! blocks {
 }
 
 blocks! {
-    /// One block of what a message says.
+    /// One block of the content of a message.
     ///
     /// # Example: a question about a picture
     /// ```
@@ -138,7 +138,7 @@ blocks! {
     ContentBlock {
         /// A text.
         Text(TextBlock) = "text",
-        /// What the model thought.
+        /// Reasoning of the model.
         Reasoning(ReasoningBlock) = "reasoning",
         /// A picture.
         Image(MediaBlock) = "image",

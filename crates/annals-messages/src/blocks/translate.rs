@@ -32,8 +32,8 @@ where
     }
 }
 
-/// The translators by provider: the built-in ones (`openai`, `anthropic`, `bedrock`, `bedrock_converse`, `google_genai`,
-/// `google_vertexai`, `groq`), and those that are added.
+/// The translators by provider: the built-in ones (`openai`, `anthropic`, `bedrock`, `bedrock_converse`,
+/// `google_genai`, `google_vertexai`, `groq`), and those that are added.
 ///
 /// # Example: a provider of one's own
 /// ```
@@ -70,7 +70,7 @@ impl Translators {
     /// and Bedrock are recognised.
     ///
     /// # Errors
-    /// [`MessageError`] naming what a block lacks.
+    /// [`MessageError`] naming the field that a block lacks.
     pub fn blocks(&self, message: &Message, ids: &mut IdSource) -> Result<Vec<ContentBlock>, MessageError> {
         let Role::Ai(_) = &message.role else { return Ok(typed(passes::read(&message.content, ids)?)) };
         if let Some(blocks) = standard_already(message) {
@@ -96,11 +96,11 @@ impl std::fmt::Debug for Translators {
 }
 
 impl Message {
-    /// Returns what the message says as typed blocks, whoever wrote it: see [`Translators::blocks`], here with the
-    /// built-in ones. Blocks that have no id but need one get a random one.
+    /// Returns the content of the message as typed blocks, for every provider: see [`Translators::blocks`], here with
+    /// the built-in ones. Blocks that have no id but need one get a random one.
     ///
     /// # Errors
-    /// [`MessageError`] naming what a block lacks.
+    /// [`MessageError`] naming the field that a block lacks.
     ///
     /// # Example: an answer in Anthropic's form
     /// ```

@@ -1,4 +1,4 @@
-//! Adding pieces of a message.
+//! Adding chunks of a message.
 //!
 //! *Absent:* adding whole messages, which in LangChain makes a prompt.
 
@@ -14,23 +14,24 @@ const AUTO_ID: &str = "lc_";
 const RUN_ID: &str = "lc_run-";
 
 impl Message {
-    /// Adds pieces to this one: another piece, or a list of them. Contents grow, objects are merged, pieces of tool
+    /// Adds chunks to this one: another chunk, or a list of them. Contents grow, objects are merged, chunks of tool
     /// calls with one index join, and token counts are added. Names and extra fields are lost.
     ///
     /// # Errors
-    /// [`MessageError`] if one of them is no piece, if roles, names or tool calls differ, or if values cannot be merged.
+    /// [`MessageError`] if one of them is not a chunk, if roles, names or tool calls differ, or if values cannot be
+    /// merged.
     ///
-    /// # Example: a tool call in two pieces
+    /// # Example: a tool call in two chunks
     /// ```
     /// use annals_messages::{Chunk, Message, ToolCall, ToolCallChunk};
     ///
-    /// let piece = |args: &str| {
+    /// let chunk = |args: &str| {
     ///     let call = ToolCallChunk { args: Some(args.into()), index: Some(0), ..Default::default() };
     ///     let mut message = Message::ai_chunk("");
     ///     message.chunk = Some(Box::new(Chunk { tool_call_chunks: vec![call], last: false }));
     ///     message
     /// };
-    /// let sum = piece("{\"city\": ").plus(piece("\"Bern\"}"))?;
+    /// let sum = chunk("{\"city\": ").plus(chunk("\"Bern\"}"))?;
     /// assert_eq!(sum.tool_calls(), [ToolCall::new("", [("city", "Bern")])]);
     /// # Ok::<(), annals_messages::MessageError>(())
     /// ```
@@ -61,11 +62,11 @@ impl Message {
     }
 }
 
-/// Adds pieces of a message of the model. The id is the first that a provider gave, or else the first of a run, or else
+/// Adds chunks of a message of the model. The id is the first that a provider gave, or else the first of a run, or else
 /// the first.
 ///
 /// # Errors
-/// [`MessageError`] if one of them is no such piece, or values cannot be merged.
+/// [`MessageError`] if one of them is not such a chunk, or values cannot be merged.
 pub fn add_ai_message_chunks(
     first: Message,
     others: impl IntoIterator<Item = Message>,
@@ -77,7 +78,7 @@ pub fn add_ai_message_chunks(
     Ok(sum.into_message())
 }
 
-/// A sum of pieces of a message of the model, which grows without being read anew each time.
+/// A sum of chunks of a message of the model, which grows without being read anew each time.
 pub struct ChunkSum {
     id: Option<String>,
     content: Content,
@@ -88,10 +89,10 @@ pub struct ChunkSum {
 }
 
 impl ChunkSum {
-    /// Begins with a piece.
+    /// Begins with a chunk.
     ///
     /// # Errors
-    /// [`MessageError`] if it is no piece of a message of the model.
+    /// [`MessageError`] if it is not a chunk of a message of the model.
     pub fn new(message: Message) -> Result<Self, MessageError> {
         match (message.role, message.chunk) {
             (Role::Ai(ai), Some(chunk)) => Ok(Self {
@@ -106,10 +107,10 @@ impl ChunkSum {
         }
     }
 
-    /// Adds a piece.
+    /// Adds a chunk.
     ///
     /// # Errors
-    /// [`MessageError`] if it is none, or values cannot be merged. The sum stays what it was.
+    /// [`MessageError`] if it is not a chunk, or values cannot be merged. The sum is then unchanged.
     pub fn add(&mut self, other: Message) -> Result<(), MessageError> {
         let other = Self::new(other)?;
         let additional_kwargs = merged(&self.additional_kwargs, other.additional_kwargs)?;
@@ -133,7 +134,7 @@ impl ChunkSum {
         Ok(())
     }
 
-    /// Returns the sum, which is a piece itself.
+    /// Returns the sum, which is a chunk itself.
     pub fn into_message(self) -> Message {
         let mut message = Message::new(Role::from(Ai { usage: self.usage, ..Ai::default() }), self.content);
         message.id = self.id;
@@ -155,7 +156,7 @@ fn rank(id: Option<&str>) -> u8 {
     }
 }
 
-/// Pieces with one index and no other id are pieces of one call. Those of the first list are never joined.
+/// Chunks with one index and no other id are chunks of one call. Those of the first list are never joined.
 fn merge_calls(left: &mut Vec<ToolCallChunk>, right: Vec<ToolCallChunk>) {
     let is_free = |id: &Option<String>| id.as_deref().is_none_or(str::is_empty);
     for new in right {
@@ -183,7 +184,7 @@ fn grow(text: &mut Option<String>, more: Option<String>) {
     }
 }
 
-/// Returns what a map becomes, if it changes.
+/// Returns the merged map, if it changes.
 fn merged(left: &Map, right: Map) -> Result<Option<Map>, MessageError> {
     if right.is_empty() { Ok(None) } else { merge_dicts(left.clone(), right).map(Some) }
 }
@@ -227,8 +228,8 @@ fn add_tools(ours: &Tool, theirs: &Tool) -> Result<Tool, MessageError> {
     Ok(sum)
 }
 
-/// What has no rule of its own: fields that only the left class has are not carried over, and missed if they must be
-/// there.
+/// Fields without a rule of their own: those that only the left class has are not carried over, and missed if they must
+/// be there.
 fn add_plain(left: Message, class: MessageClass, others: Vec<Message>, is_list: bool) -> Result<Message, MessageError> {
     let role = match class {
         MessageClass::HumanChunk => Role::Human,

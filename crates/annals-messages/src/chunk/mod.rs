@@ -20,7 +20,7 @@ use annals_base::{Value, ValueView};
 pub struct Chunk {
     /// Chunks of tool calls; only in messages of the model.
     pub tool_call_chunks: Vec<ToolCallChunk>,
-    /// Whether it is known to be the last chunk (`chunk_position`); only in messages of the model.
+    /// True if the chunk is known to be the last (`chunk_position`); only in messages of the model.
     #[doc(alias = "chunk_position")]
     pub last: bool,
 }

@@ -1,4 +1,4 @@
-//! What follows from the fields of a piece of the model's message: tool calls from their pieces and the other way round.
+//! Derived fields of a chunk of the model's message: tool calls of their chunks and the other way round.
 
 use crate::partial_json::parse_partial_json;
 use crate::text::{json_dumps_map, json_loads, truthy};
@@ -7,7 +7,7 @@ use crate::{Content, InvalidToolCall, Message, Role, ToolCall, ToolCallChunk, de
 use annals_base::Value;
 
 impl Message {
-    /// Makes the tool calls of a piece agree with their pieces. Other messages stay as they are.
+    /// Makes the tool calls of a chunk agree with their chunks. Other messages stay as they are.
     pub(crate) fn settle(&mut self) {
         let (Role::Ai(ai), Some(chunk)) = (&mut self.role, &mut self.chunk) else { return };
         if chunk.tool_call_chunks.is_empty() {
@@ -39,7 +39,8 @@ impl Message {
         self.settle_blocks(&calls);
     }
 
-    /// Reads the raw pieces of calls of a provider, if there are no others. What cannot be read is left alone.
+    /// Reads the raw call chunks of a provider, if the message has no others. Chunks that cannot be read are left
+    /// alone.
     pub(super) fn read_raw_chunks(&mut self) {
         let raw = self.additional_kwargs.get("tool_calls").filter(|raw| truthy(raw));
         let (Some(raw), Some(chunk)) = (raw, &mut self.chunk) else { return };
@@ -51,7 +52,7 @@ impl Message {
         }
     }
 
-    /// In the last piece with content of the output version `v1`, pieces of tool calls in the content become whole.
+    /// In the last chunk with content of the output version `v1`, chunks of tool calls in the content become whole.
     fn settle_blocks(&mut self, calls: &[ToolCall]) {
         let is_v1 = self.response_metadata.get("output_version").and_then(Value::as_str) == Some("v1");
         let is_last = self.chunk.as_ref().is_some_and(|chunk| chunk.last);

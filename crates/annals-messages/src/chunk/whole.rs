@@ -1,9 +1,9 @@
-//! Whole messages from pieces, and messages as pieces.
+//! Whole messages from chunks, and messages as chunks.
 
 use crate::Message;
 use annals_base::Map;
 
-/// Returns the whole message of which a piece is all there is, without its extra fields, as LangChain does. A whole
+/// Returns the whole message of which a chunk is all there is, without its extra fields, as LangChain does. A whole
 /// message stays as it is.
 ///
 /// # Example
@@ -20,7 +20,7 @@ pub fn message_chunk_to_message(mut message: Message) -> Message {
 }
 
 impl Message {
-    /// Makes the whole message a piece, its tool calls pieces of calls. A removal and an unknown message stay what they
+    /// Makes the whole message a chunk, its tool calls chunks of calls. A removal and an unknown message stay as they
     /// are.
     pub fn into_piece(self) -> Self {
         let mut piece = self.into_chunk();

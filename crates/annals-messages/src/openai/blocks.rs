@@ -196,7 +196,7 @@ impl At<'_> {
         self.block.get(name).cloned().unwrap_or_default()
     }
 
-    /// The error of this block: what is wrong with it, and the block itself.
+    /// The error of this block: the reason, and the block itself.
     fn refused(&self, what: &str) -> MessageError {
         let (message, number, block) = (self.message, self.number, py_repr_map(self.block));
         MessageError::value(format!(

@@ -74,7 +74,7 @@ fn data_uri(mime_type: &Value, data: &Value) -> Value {
 ///
 /// # Errors
 /// [`MessageError`] if the API takes no such block: video, a file that is an address in Chat Completions, data without
-/// their type, and every block that is no image, sound or file.
+/// their type, and every block other than an image, a sound or a file.
 ///
 /// # Example
 /// ```

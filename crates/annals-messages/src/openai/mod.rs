@@ -145,7 +145,8 @@ fn call_object(id: Value, name: Value, arguments: Value) -> Value {
 /// Returns who speaks as OpenAI's API calls them.
 ///
 /// # Errors
-/// [`MessageError`] for a removal, a type that is not known, and a system message whose `__openai_role__` is no text.
+/// [`MessageError`] for a removal, a type that is not known, and a system message whose `__openai_role__` is not a
+/// text.
 pub(super) fn openai_role(message: &Message) -> Result<&str, MessageError> {
     Ok(match &message.role {
         Role::Human => "user",
@@ -170,7 +171,7 @@ pub(super) fn openai_role(message: &Message) -> Result<&str, MessageError> {
 /// Returns the messages as OpenAI's Chat Completions API takes them, each an object. A message whose content holds
 /// results of tools becomes several.
 ///
-/// What the API does not know is left out: status, artifact, metadata, token usage, invalid tool calls.
+/// Fields that the API does not define are left out: status, artifact, metadata, token usage, invalid tool calls.
 ///
 /// # Errors
 /// [`MessageError`] naming `messages[i].content[j]` if a block cannot be said in the API; if there is a removal or a

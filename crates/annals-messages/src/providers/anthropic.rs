@@ -74,7 +74,7 @@ fn citation(from: &Map) -> Map {
     draft.maybe("title", title).extras_except(&rest, known).done()
 }
 
-/// Translates the call of a tool, or a piece of it: what the message itself says of its calls is newer.
+/// Translates the call of a tool, or a chunk of it: the tool calls of the message itself are newer.
 pub(super) fn tool_use(message: &Message, block: &Map) -> Map {
     if let Some(chunk) = only_chunk(message) {
         return chunk_block(chunk);

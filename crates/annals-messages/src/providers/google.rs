@@ -103,7 +103,7 @@ fn cite(message: &Message, blocks: &mut [Map], ids: &mut IdSource) {
 }
 
 /// Returns the citations that Google's grounding metadata amount to: one for each place of the answer and each source
-/// that supports it. What is in no form that is known is passed over.
+/// that supports it. Unknown formats are passed over.
 ///
 /// # Example
 /// ```

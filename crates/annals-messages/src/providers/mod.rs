@@ -1,6 +1,6 @@
-//! What the answers of each provider mean, as standard blocks.
+//! Translates the answers of each provider to standard blocks.
 //!
-//! A translator goes through the content block by block and joins what the message says elsewhere: its tool calls, its
+//! A translator goes through the content block by block and joins the other fields of the message: its tool calls, its
 //! metadata. *Absent:* the conversation with a provider, and the way back.
 
 mod anthropic;

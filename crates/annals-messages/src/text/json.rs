@@ -12,7 +12,7 @@ pub struct JsonStyle {
     pub python_floats: bool,
     /// Floats that are not finite as `NaN` and `Infinity`, and not as `null`.
     pub not_finite: bool,
-    /// What is not printable ASCII as `\u` and four hexadecimal digits.
+    /// Characters other than printable ASCII as `\u` and four hexadecimal digits.
     pub ascii: bool,
     /// Members in the order of their names.
     pub sorted: bool,
@@ -21,9 +21,9 @@ pub struct JsonStyle {
 }
 
 impl JsonStyle {
-    /// As `json.dumps` of Python writes it, but what is not ASCII is not escaped.
+    /// As `json.dumps` of Python writes it, without escapes of characters beyond ASCII.
     pub const PYTHON: Self = Self { python_floats: true, not_finite: true, ascii: false, sorted: false, spaced: true };
-    /// As pydantic writes it: nothing between the parts, and `null` for what is not finite.
+    /// As pydantic writes it: nothing between the parts, and `null` for numbers that are not finite.
     pub const PYDANTIC: Self =
         Self { python_floats: false, not_finite: false, ascii: false, sorted: false, spaced: false };
 }
@@ -47,8 +47,8 @@ pub fn json_write(value: &Value, style: JsonStyle) -> String {
     out
 }
 
-/// Returns the JSON text of a value, with `", "` and `": "` between its parts as `json.dumps` writes them. With `ascii`,
-/// what is not ASCII is escaped.
+/// Returns the JSON text of a value, with `", "` and `": "` between its parts as `json.dumps` writes them. With
+/// `ascii`, characters beyond ASCII are escaped.
 ///
 /// Bytes and extensions, which JSON lacks, are written in the form of [`Value::to_json`].
 ///

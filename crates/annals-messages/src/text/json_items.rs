@@ -1,6 +1,6 @@
 //! The items of a JSON text, one at a time: those of a list, or values that follow each other (JSON lines).
 //!
-//! *Absent:* what is inside an item. Here it is only found where one ends; then it is read as any JSON text.
+//! *Absent:* the content of an item. This module finds the end of an item, which is then read as any JSON text.
 
 use std::io::{self, BufRead};
 
@@ -8,7 +8,7 @@ use super::json_read::{JsonError, json_loads};
 use annals_base::Value;
 use annals_base::limits::IMPORT_ITEM_BYTES_MAX;
 
-/// Why there is no next item.
+/// The reason why the next item could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonItemsError {
@@ -22,16 +22,16 @@ pub enum JsonItemsError {
         line: usize,
         /// The column in bytes, from 1.
         column: usize,
-        /// What is wrong there.
+        /// The fault at this position.
         reason: String,
     },
 }
 
 /// Reads the items of a JSON text one by one: those of a list if it begins with `[`, otherwise values that follow each
-/// other. One item is held at a time. What Python writes is read: `NaN` and `Infinity`, integers of any length, and of
-/// equal names the last one counts. A byte order mark at the beginning is passed over.
+/// other. One item is held at a time. JSON as Python writes it is read: `NaN` and `Infinity`, integers of any length,
+/// and of equal names the last one counts. A byte order mark at the beginning is passed over.
 ///
-/// After an error there are no more items, unless they are [`lenient`](Self::lenient).
+/// After an error the items end, unless they are [`lenient`](Self::lenient).
 ///
 /// # Example: both kinds of text
 /// ```
@@ -49,7 +49,7 @@ pub enum JsonItemsError {
 #[derive(Debug)]
 pub struct JsonItems<R> {
     input: R,
-    /// What was taken from the input and is read again, from a byte of it on.
+    /// Bytes that were taken from the input and are read again, from an offset on.
     again: Vec<u8>,
     again_at: usize,
     at: Place,
@@ -128,8 +128,8 @@ impl<R: BufRead> JsonItems<R> {
         self
     }
 
-    /// Goes on after a value that cannot be read: with the next line, and from there on no value goes on in another line.
-    /// In a list the items end with an error all the same, as do those of a text that is packed or in UTF-16.
+    /// Goes on after a value that cannot be read: with the next line, and from there on no value goes on in another
+    /// line. In a list the items end with an error all the same, as do those of a text that is packed or in UTF-16.
     ///
     /// # Example: a broken line
     /// ```
@@ -158,7 +158,7 @@ impl<R: BufRead> JsonItems<R> {
         self.is_list == Some(true)
     }
 
-    /// Returns whether there are no more items.
+    /// Returns whether the items end here.
     pub fn has_ended(&self) -> bool {
         self.state == State::Ended
     }
@@ -266,7 +266,8 @@ impl<R: BufRead> JsonItems<R> {
         self.at.column += bytes;
     }
 
-    /// Takes the bytes of one item. It ends where what it opened is closed; of a word or a number, where it cannot go on.
+    /// Takes the bytes of one item. It ends with its closing bracket; a word or a number ends before the first
+    /// character outside it.
     fn item(&mut self) -> Result<(), JsonItemsError> {
         let mut item = std::mem::take(&mut self.item);
         item.clear();
@@ -301,7 +302,7 @@ impl<R: BufRead> JsonItems<R> {
         place.error(error.what())
     }
 
-    /// Passes over the line in which an item begins that cannot be read. What was taken of later lines is read again.
+    /// Passes over the line in which an item begins that cannot be read. Bytes of later lines are read again.
     fn pass_line(&mut self) -> io::Result<()> {
         self.by_line = true;
         if let Some(end) = self.item.iter().position(|byte| *byte == b'\n') {

@@ -12,27 +12,27 @@ pub enum JsonError {
     /// The text does not go on as JSON does.
     #[error("not JSON: expected {expected} at byte {at}")]
     Syntax {
-        /// Where, in bytes.
+        /// The offset in bytes.
         at: usize,
-        /// What could stand there.
+        /// The expected token.
         expected: &'static str,
     },
     /// An integer is too long.
     #[error("the integer at byte {at} has more than {INTEGER_DIGITS_MAX} digits")]
     Integer {
-        /// Where, in bytes.
+        /// The offset in bytes.
         at: usize,
     },
-    /// The bytes are no text.
+    /// The bytes are not valid UTF-8.
     #[error("the byte {at} does not belong to a text in UTF-8")]
     Utf8 {
-        /// Where, in bytes.
+        /// The offset in bytes.
         at: usize,
     },
     /// Half of a character that is written as two escapes.
     #[error("the escape at byte {at} is half a character")]
     Surrogate {
-        /// Where, in bytes.
+        /// The offset in bytes.
         at: usize,
     },
     /// Lists and objects are nested too deeply.
@@ -52,7 +52,7 @@ impl JsonError {
         }
     }
 
-    /// Says what is wrong, without the place.
+    /// Returns the reason, without the offset.
     pub(super) fn what(&self) -> String {
         match self {
             Self::Syntax { expected, .. } => format!("expected {expected}"),
@@ -116,11 +116,11 @@ impl<'a> Reader<'a> {
         Self { text, at: 0, strict, open: Vec::new(), nodes: 0 }
     }
 
-    /// Reads the text. `may_end` is told each place where the text could end if what is open there were closed.
+    /// Reads the text. `may_end` is called at each offset at which closing the open containers would end the text.
     pub(crate) fn read(mut self, mut may_end: impl FnMut(usize, &[Open])) -> Result<Value, JsonError> {
         loop {
             let Some(mut value) = self.begin(&mut may_end)? else { continue };
-            // What is complete goes into what is open, which may be complete with it.
+            // A complete value goes into the open container, which may be complete with it.
             loop {
                 match self.open.last_mut() {
                     None => {
@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Closes what was opened last, if what closes it comes next.
+    /// Closes the container opened last, if its closing bracket comes next.
     fn close(&mut self) -> Option<Value> {
         let closer = self.open.last()?.closer();
         if self.peek() != Some(closer) {
@@ -393,7 +393,7 @@ mod tests {
             if let Ok(theirs) = theirs && digits < 19 {
                 prop_assert_eq!(ours.unwrap(), Value::from(theirs));
             } else if let Ok(value) = ours {
-                // What only Python takes.
+                // Words that only Python reads.
                 prop_assert!(text.contains(['e', '.']) || text.len() > 15, "{:?} gives {:?}", text, value);
             }
         }

@@ -1,4 +1,4 @@
-//! Values as texts, as Python writes them: what a model or a log sees of LangChain's messages depends on it.
+//! Values as texts, as Python writes them: the texts of LangChain's messages for a model or a log depend on it.
 //!
 //! *Absent:* messages. The rules are those of CPython 3.11: `repr`, `json.dumps`, `json.loads`, `str.title`,
 //! `xml.sax.saxutils`.

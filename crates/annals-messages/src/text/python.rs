@@ -1,4 +1,4 @@
-//! What Python prints: `repr`, `str`, `type` and `str.title`.
+//! Texts as Python prints them: `repr`, `str`, `type` and `str.title`.
 
 use std::fmt::Write as _;
 
@@ -73,7 +73,7 @@ pub fn py_float(x: f64) -> String {
     }
     let whole = exponent as usize + 1;
     let padded = format!("{digits:0<width$}", width = whole + 1);
-    // What follows a whole number is the one zero that it was filled up with.
+    // A whole number is followed by the one zero that it was padded with.
     format!("{sign}{}.{}", &padded[..whole], &padded[whole..])
 }
 
@@ -109,8 +109,8 @@ pub fn py_title(text: &str) -> String {
     out
 }
 
-/// Returns the letter that stands at the beginning of a word, if it is neither the capital nor made of it: pairs of which
-/// one is a capital, capitals with an iota, and letters of which Georgian has capitals for whole words only.
+/// Returns the letter that stands at the beginning of a word, if it is neither the capital nor made of it: pairs of
+/// which one is a capital, capitals with an iota, and letters of which Georgian has capitals for whole words only.
 fn title_letter(c: char) -> Option<char> {
     let code = u32::from(c);
     let title = match code {

@@ -1,6 +1,6 @@
-//! Blocks of Google, and those of Bedrock's Converse: an object with one member that says what it is.
+//! Blocks of Google, and those of Bedrock's Converse: an object with one member, whose name is the type.
 //!
-//! *Absent:* answers of Google's models, but for what they share with this.
+//! *Absent:* answers of Google's models, except for the shared parts.
 
 use crate::MessageError;
 use crate::blocks::draft::{Draft, kind_of, object_in, truthy_in, value_or};

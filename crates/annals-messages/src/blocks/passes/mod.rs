@@ -1,8 +1,7 @@
 //! Recognising blocks without knowing who wrote them.
 //!
-//! Each block goes through five passes in a fixed order; a pass converts what it recognises and wraps what nobody
-//! knows as `non_standard`, which the next pass opens again.
-//! *Absent:* answers of a known provider.
+//! Each block goes through five passes in a fixed order; a pass converts the blocks it recognises and wraps the blocks
+//! that no pass knows as `non_standard`, which the next pass opens again. *Absent:* answers of a known provider.
 
 mod anthropic;
 pub(crate) mod google;
@@ -54,7 +53,7 @@ fn read_one(block: &Value, ids: &mut IdSource) -> Result<Map, MessageError> {
     })
 }
 
-/// Opens a wrapper: what is in it may be known to a pass. Its id and index are lost.
+/// Opens a wrapper: its value may be known to a pass. The id and index of the wrapper are lost.
 fn opened(block: Map) -> Result<Map, MessageError> {
     if kind_of(&block) != "non_standard" {
         return Ok(block);

@@ -108,7 +108,7 @@ fn reasoning(block: &Map) -> Vec<Map> {
     let parts = parts.iter().enumerate().map(|(at, part)| {
         let text = part.get("text").cloned().unwrap_or_else(|| "".into());
         let draft = Draft::from_map(common.clone()).set("reasoning", text);
-        // What the provider says of the whole stands on the first.
+        // Fields of the provider about the whole answer stand on the first block.
         let draft = if at == 0 { draft.copy_except(block, &OWN) } else { draft };
         draft.maybe("index", index(part.get("index").unwrap_or(&0.into()))).done()
     });

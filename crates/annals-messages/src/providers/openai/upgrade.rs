@@ -1,6 +1,6 @@
-//! The older form of an answer through the Responses interface: what was said beside the content goes back into it.
+//! The older form of an answer through the Responses interface: parts beside the content go back into it.
 //!
-//! *Absent:* what the blocks mean.
+//! *Absent:* the meaning of the blocks.
 
 use crate::blocks::draft::{kind_of, object_in, truthy_in};
 use crate::providers::only_chunk;
