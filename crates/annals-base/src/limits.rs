@@ -143,3 +143,16 @@ const _: () = assert!(LOCK_RETRY.as_nanos() < BUSY_TIMEOUT_DEFAULT.as_nanos());
 const _: () = assert!(WAL_COPY_BYTES < WAL_RESTART_BYTES && WAL_RESTART_BYTES < WAL_TRUNCATE_BYTES);
 const _: () = assert!(BATCH_CHECKPOINTS_MAX <= WRITER_CACHE_MAX && DELETED_THREADS_MAX <= WRITER_CACHE_MAX);
 const _: () = assert!(CHANNELS_MAX <= NAMES_CACHE_MAX);
+
+// Messages
+
+/// Code points of a message-like object that an error repeats (as in LangChain).
+pub const MESSAGE_EXCERPT_CHARS_MAX: usize = 500;
+/// Objects inside one another in token counts that are added (as in LangChain).
+pub const USAGE_DEPTH_MAX: usize = 100;
+/// Code points of an argument or a result in a conversation as XML (as in LangChain).
+pub const XML_TEXT_CHARS_MAX: usize = 500;
+/// Code points of the id of a tool call in a conversation as XML.
+pub const XML_ID_CHARS_MAX: usize = 64;
+
+const _: () = assert!(USAGE_DEPTH_MAX < VALUE_DEPTH_MAX && XML_ID_CHARS_MAX < XML_TEXT_CHARS_MAX);

@@ -7,12 +7,8 @@ use std::fmt::Write;
 
 use super::text::{json_dumps, json_dumps_map, py_str, truthy, xml_escape, xml_quoteattr};
 use super::{Content, Message, Role};
+use annals_base::limits::{XML_ID_CHARS_MAX, XML_TEXT_CHARS_MAX};
 use annals_base::{Map, Value};
-
-/// Code points after which an argument or a result is cut.
-const TEXT_MAX: usize = 500;
-/// Code points after which the id of a tool call is cut.
-const ID_MAX: usize = 64;
 
 /// Adds a message whose type is `role`.
 pub(super) fn write_message(out: &mut String, role: &str, message: &Message) {
@@ -29,7 +25,7 @@ pub(super) fn write_message(out: &mut String, role: &str, message: &Message) {
         _ = writeln!(out, "  <content>{parts}</content>");
     }
     for call in message.tool_calls() {
-        let id = xml_quoteattr(&cut(call.id.as_deref().unwrap_or_default(), ID_MAX));
+        let id = xml_quoteattr(&cut(call.id.as_deref().unwrap_or_default(), XML_ID_CHARS_MAX));
         let args = json_dumps_map(&call.args, false);
         let (name, args) = (xml_quoteattr(&call.name), xml_escape(&args));
         _ = writeln!(out, "  <tool_call id={id} name={name}>{args}</tool_call>");
@@ -92,19 +88,19 @@ fn block(block: &Value) -> Option<String> {
         }
         "text-plain" => {
             let text = text("text").filter(|text| !text.is_empty())?;
-            Some(xml_escape(&cut(text, TEXT_MAX)))
+            Some(xml_escape(&cut(text, XML_TEXT_CHARS_MAX)))
         }
         "server_tool_call" => {
             let args = block.get("args").map_or("{}".into(), |args| json_dumps(args, false));
             let (id, name) = (attribute(block, "id"), attribute(block, "name"));
-            let args = xml_escape(&cut(&args, TEXT_MAX));
+            let args = xml_escape(&cut(&args, XML_TEXT_CHARS_MAX));
             Some(format!("<server_tool_call id={id} name={name}>{args}</server_tool_call>"))
         }
         "server_tool_result" => {
             let output = block.get("output").filter(|output| truthy(output));
             let output = output.map(|output| json_dumps(output, false)).unwrap_or_default();
             let (id, status) = (attribute(block, "tool_call_id"), attribute(block, "status"));
-            let output = xml_escape(&cut(&output, TEXT_MAX));
+            let output = xml_escape(&cut(&output, XML_TEXT_CHARS_MAX));
             Some(format!("<server_tool_result tool_call_id={id} status={status}>{output}</server_tool_result>"))
         }
         _ => None,

@@ -4,10 +4,8 @@
 
 use super::text::{json_loads, py_repr_map, py_str, truthy};
 use super::{ErrorClass, Message, MessageClass, MessageError, MessageLike};
+use annals_base::limits::MESSAGE_EXCERPT_CHARS_MAX;
 use annals_base::{Map, Value};
-
-/// Characters of an object that are repeated in an error.
-const SHOWN_MAX: usize = 500;
 
 /// Turns what may stand for messages into messages: a text is one of the user, a sequence of two is a role and a
 /// content, an object has a `role` or a `type` and a `content`. A message stays as it is.
@@ -121,7 +119,7 @@ fn of_object(mut map: Map) -> Result<Message, MessageError> {
     }
     let has_role = map.contains_key("role") || map.contains_key("type");
     if !has_role || !map.contains_key("content") {
-        let shown: String = py_repr_map(&map).chars().take(SHOWN_MAX).collect();
+        let shown: String = py_repr_map(&map).chars().take(MESSAGE_EXCERPT_CHARS_MAX).collect();
         return Err(MessageError::value(format!("Message dict must contain 'role' and 'content' keys, got {shown}")));
     }
     let role = map.shift_remove("role").or_else(|| map.shift_remove("type")).unwrap_or_default();

@@ -3,10 +3,8 @@
 use super::merge::{from_integer, integer};
 use super::text::{py_type, truthy};
 use super::{MessageError, Usage};
+use annals_base::limits::USAGE_DEPTH_MAX;
 use annals_base::{Map, Value};
-
-/// How deeply counts may be nested.
-const DEPTH_MAX: usize = 100;
 
 /// Adds two `usage_metadata`: integers are added, objects member by member. If one is null or empty, the other is the
 /// sum; if both are, the counts are zero.
@@ -66,8 +64,8 @@ fn combine_usage(left: &Value, right: &Value, operation: fn(i128, i128) -> i128)
 }
 
 fn combine(left: &Map, right: &Map, operation: fn(i128, i128) -> i128, depth: usize) -> Result<Map, MessageError> {
-    if depth >= DEPTH_MAX {
-        return Err(MessageError::value(format!("max_depth={DEPTH_MAX} exceeded, unable to combine dicts.")));
+    if depth >= USAGE_DEPTH_MAX {
+        return Err(MessageError::value(format!("max_depth={USAGE_DEPTH_MAX} exceeded, unable to combine dicts.")));
     }
     let mut out = Map::with_capacity(left.len());
     let added = right.keys().filter(|name| !left.contains_key(*name));
