@@ -3,7 +3,7 @@
 //! *Absent:* looking the sources up.
 
 use super::macros::{record, serde_impls, variants};
-use super::wire::{Wire, WireReader};
+use super::wire::{Wire, WireReader, object_of};
 use annals_base::{Map, Value};
 
 record! {
@@ -100,8 +100,8 @@ impl Wire for Anchor {
 
     fn write(&self) -> Value {
         let kind = if self.is_marker { "marker" } else { "content" };
-        let members = [("start", self.start.into()), ("end", self.end.into()), ("kind", kind.into())];
-        Value::Map(members.map(|(name, value): (&str, Value)| (name.to_owned(), value)).into_iter().collect())
+        let mut members = [("start", self.start.into()), ("end", self.end.into()), ("kind", kind.into())];
+        Value::Map(object_of(&mut members))
     }
 }
 

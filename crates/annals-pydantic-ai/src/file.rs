@@ -4,7 +4,7 @@
 
 use super::macros::{record, serde_impls, words};
 use super::mime;
-use super::wire::{DIGEST, Wire, WireReader};
+use super::wire::{DIGEST, Wire, WireReader, object_of};
 use crate::base64;
 use crate::hash::{sha1_hex, sha256_hex};
 use annals_base::Fresh;
@@ -178,7 +178,7 @@ impl Wire for FileUrl {
     }
 
     fn write(&self) -> Value {
-        let members = [
+        let mut members = [
             ("url", self.url.write()),
             ("force_download", self.force_download.write()),
             ("vendor_metadata", self.vendor_metadata.write()),
@@ -186,7 +186,7 @@ impl Wire for FileUrl {
             ("media_type", self.media_type.write()),
             ("identifier", self.identifier.write()),
         ];
-        Value::Map(members.map(|(name, value)| (name.to_owned(), value)).into_iter().collect())
+        Value::Map(object_of(&mut members))
     }
 }
 

@@ -135,8 +135,12 @@ macro_rules! words {
                 value: ::annals_base::Value,
                 reader: &mut $crate::wire::WireReader<'_>,
             ) -> Option<Self> {
-                let read = value.as_str().and_then(Self::from_word);
-                read.or_else(|| reader.fail(concat!("one of:" $(, " ", $word)*), &value))
+                if let Some(word) = value.as_str()
+                    && let Some(read) = Self::from_word(word)
+                {
+                    return Some(read);
+                }
+                reader.fail(concat!("one of:" $(, " ", $word)*), &value)
             }
 
             fn write(&self) -> ::annals_base::Value {

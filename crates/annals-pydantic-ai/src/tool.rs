@@ -7,7 +7,7 @@ use super::datetime::DateTime;
 use super::error::PathPart;
 use super::macros::{record, serde_impls, words};
 use super::tool_content::{ToolContent, take_record};
-use super::wire::{Wire, WireReader};
+use super::wire::{Wire, WireReader, object_of};
 use crate::wire::tool_call_id;
 use annals_base::Fresh;
 use annals_base::{Map, Value};
@@ -275,8 +275,8 @@ tool_return! {
 }
 
 /// Makes the object of a return, with the record of its files unless the content is a scalar.
-fn with_record(members: Vec<(&str, Value)>, content: &ToolContent) -> Value {
-    let mut map: Map = members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+fn with_record(mut members: Vec<(&str, Value)>, content: &ToolContent) -> Value {
+    let mut map = object_of(&mut members);
     if let Some(digests) = content.digests() {
         map.insert("content_file_digests".into(), digests.into());
     }

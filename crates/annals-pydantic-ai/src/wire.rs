@@ -75,16 +75,20 @@ impl<'a> WireReader<'a> {
 
     /// Reports that the value at this place is not as expected.
     pub(super) fn fail<T>(&mut self, expected: &'static str, value: &Value) -> Option<T> {
-        self.fail_with(LoadReason::Expected { expected, found: value.excerpt() });
+        self.mismatch(expected, value);
         None
     }
 
+    #[inline(never)]
+    fn mismatch(&mut self, expected: &'static str, value: &Value) {
+        self.fail_with(LoadReason::Expected { expected, found: value.excerpt() });
+    }
+
     /// Reports that the field `name` at this place is missing.
-    pub(super) fn missing<T>(&mut self, name: &str) -> Option<T> {
-        self.at(PathPart::Name(name.to_owned()), |reader| {
-            reader.fail_with(LoadReason::Missing);
-            None
-        })
+    pub(super) fn missing(&mut self, name: &str) {
+        self.path.push(PathPart::Name(name.to_owned()));
+        self.fail_with(LoadReason::Missing);
+        self.leave();
     }
 
     /// Reads at a place inside this one.
@@ -135,7 +139,11 @@ impl<'a> WireReader<'a> {
             self.leave();
             return read;
         }
-        default(&mut self.fresh).or_else(|| self.missing(names[0]))
+        let value = default(&mut self.fresh);
+        if value.is_none() {
+            self.missing(names[0]);
+        }
+        value
     }
 
     /// Takes the first of the members `names` that is present out of the object, and enters its place.
@@ -310,14 +318,21 @@ impl<T: Wire> Wire for Vec<T> {
         let mut out = Vec::with_capacity(count);
         for (index, item) in items.into_iter().enumerate() {
             reader.path.push(PathPart::Index(index));
-            out.extend(T::read(item, reader));
+            if let Some(item) = T::read(item, reader) {
+                out.push(item);
+            }
             reader.leave();
         }
         (out.len() == count).then_some(out)
     }
 
     fn write(&self) -> Value {
-        Value::List(self.iter().map(Wire::write).collect())
+        // A loop, as this is compiled for each type: the adapters of an iterator are ten times as much code.
+        let mut items = Vec::with_capacity(self.len());
+        for item in self {
+            items.push(item.write());
+        }
+        Value::List(items)
     }
 }
 
@@ -355,6 +370,15 @@ pub(super) fn read_value<T: Wire>(root: &'static str, value: Value, fresh: &mut 
 /// Reads a value that serde has read. A missing time is the present time of the system, a missing id is random.
 pub(super) fn read_serde<T: Wire>(root: &'static str, value: Value) -> Result<T, LoadError> {
     read_value(root, value, &mut Fresh::new(&SystemClock, &mut IdSource::new()))
+}
+
+/// Returns the object of the members, whose values are taken.
+pub(super) fn object_of(members: &mut [(&str, Value)]) -> Map {
+    let mut map = Map::new();
+    for (name, value) in members {
+        map.insert((*name).to_owned(), std::mem::take(value));
+    }
+    map
 }
 
 /// Adds a member to an object. Never inlined: records call it for each of their fields.

@@ -19,7 +19,7 @@ mod usage;
 
 use super::error::LoadError;
 use super::history::{ModelMessage, from_value};
-use super::wire::Wire;
+use super::wire::{Wire, object_of};
 use annals_base::Fresh;
 use annals_base::{Map, Value};
 use annals_messages::{Message, MessageError};
@@ -30,8 +30,8 @@ const KEY: &str = "pydantic_ai";
 const LANGCHAIN: &str = "langchain";
 
 /// Makes an object of members.
-fn object<const N: usize>(members: [(&str, Value); N]) -> Map {
-    members.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+fn object<const N: usize>(mut members: [(&str, Value); N]) -> Map {
+    object_of(&mut members)
 }
 
 /// Adds the member unless it is as `default`.
