@@ -44,35 +44,35 @@ pub(crate) struct Args {
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Verb,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum Verb {
     /// Run a durable research workflow over the text files of a folder
-    Demo(Demo),
+    Demo(DemoArgs),
     /// List the threads, the last active first
     #[command(visible_alias = "ls")]
-    Threads(Threads),
+    Threads(ThreadsArgs),
     /// Show the history of a thread as a tree, newest first
-    Log(Log),
+    Log(LogArgs),
     /// Show the state at a point
-    Show(Show),
+    Show(ShowArgs),
     /// Compare the states at two points
-    Diff(Diff),
+    Diff(DiffArgs),
     /// Start a new thread from a point, and print its id
-    Fork(Fork),
+    Fork(ForkArgs),
     /// Write the messages at a point in the format of another program
-    Export(Export),
+    Export(ExportArgs),
     /// Start a new thread with the messages of another program, and print its id
-    Import(Import),
+    Import(ImportArgs),
     /// Check the whole file: verify every row and checksum
     Check,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = DEMO_EXAMPLES)]
-pub(crate) struct Demo {
+pub(crate) struct DemoArgs {
     /// Folder with text files [default: the project's docs; with --store, the folder of its run]
     pub(crate) folder: Option<PathBuf>,
     /// Approve the report, and accept a store that holds other threads
@@ -90,14 +90,14 @@ pub(crate) struct Demo {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Threads {
+pub(crate) struct ThreadsArgs {
     /// Show at most N threads (0: all)
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Log {
+pub(crate) struct LogArgs {
     /// Id of the thread
     pub(crate) thread: String,
     /// Show at most N checkpoints (0: all)
@@ -109,7 +109,7 @@ pub(crate) struct Log {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Show {
+pub(crate) struct ShowArgs {
     /// THREAD[@POINT]
     pub(crate) point: String,
     /// Print only this channel, in full; a text is printed without quotes
@@ -123,7 +123,7 @@ pub(crate) struct Show {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Diff {
+pub(crate) struct DiffArgs {
     /// THREAD[@POINT]
     pub(crate) before: String,
     /// THREAD[@POINT] [default: compare the parent of the first point with that point]
@@ -137,7 +137,7 @@ pub(crate) struct Diff {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Fork {
+pub(crate) struct ForkArgs {
     /// THREAD[@POINT]
     pub(crate) point: String,
     /// Id of the new thread
@@ -146,7 +146,7 @@ pub(crate) struct Fork {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Export {
+pub(crate) struct ExportArgs {
     /// THREAD[@POINT]
     pub(crate) point: String,
     /// Format of each message: langchain, openai or pydantic-ai
@@ -164,7 +164,7 @@ pub(crate) struct Export {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Import {
+pub(crate) struct ImportArgs {
     /// File (-: stdin) with a JSON list of messages, an object with such a list as "messages", or JSON objects in sequence
     pub(crate) file: PathBuf,
     /// Id of the new thread

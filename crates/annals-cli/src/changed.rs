@@ -10,14 +10,14 @@ use crate::output::{count, escape};
 
 /// A channel that a checkpoint changed.
 #[derive(Debug)]
-pub(crate) struct Changed {
+pub(crate) struct ChannelChange {
     pub(crate) channel: Arc<str>,
     /// The changes of a list; `None` for a channel with one value.
-    items: Option<Items>,
+    items: Option<ItemCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Items {
+struct ItemCounts {
     added: usize,
     edited: usize,
     messages: bool,
@@ -27,7 +27,7 @@ struct Items {
 const WINDOW: usize = 4;
 
 /// Returns the channels that a checkpoint changed, messages first.
-pub(crate) fn changed(snapshot: &Snapshot, parent: Option<&Snapshot>) -> Result<Vec<Changed>, StoreError> {
+pub(crate) fn changed(snapshot: &Snapshot, parent: Option<&Snapshot>) -> Result<Vec<ChannelChange>, StoreError> {
     if snapshot.source() == Source::Fork {
         return Ok(Vec::new());
     }
@@ -41,14 +41,14 @@ pub(crate) fn changed(snapshot: &Snapshot, parent: Option<&Snapshot>) -> Result<
         let record = state.channels.iter().find(|record| record.channel == channel);
         let is_list = record.is_some_and(|record| record.value == ChannelValue::Items);
         let items = if is_list { Some(items(snapshot, parent, &channel)?) } else { None };
-        all.push(Changed { channel, items });
+        all.push(ChannelChange { channel, items });
     }
     all.sort_by_key(|changed| !changed.items.as_ref().is_some_and(|items| items.messages));
     Ok(all)
 }
 
 /// Counts the new and edited items of a list. The end is read first, and all of it only if the end has no change.
-fn items(snapshot: &Snapshot, parent: Option<&Snapshot>, channel: &str) -> Result<Items, StoreError> {
+fn items(snapshot: &Snapshot, parent: Option<&Snapshot>, channel: &str) -> Result<ItemCounts, StoreError> {
     let backend = snapshot.store().backend();
     let mut old_end = None;
     if let Some(parent) = parent {
@@ -60,7 +60,7 @@ fn items(snapshot: &Snapshot, parent: Option<&Snapshot>, channel: &str) -> Resul
     let ordinal = snapshot.record().ordinal;
     let mut window = WINDOW;
     loop {
-        let (mut found, mut rows) = (Items::default(), 0);
+        let (mut found, mut rows) = (ItemCounts::default(), 0);
         backend.items(snapshot.point(), channel, ItemRange::Tail(window), &mut |row| {
             rows += 1;
             found.messages |= row.payload.index.is_some_and(|index| index.kind.is_some());
@@ -79,7 +79,7 @@ fn items(snapshot: &Snapshot, parent: Option<&Snapshot>, channel: &str) -> Resul
     }
 }
 
-impl Changed {
+impl ChannelChange {
     /// Returns a short text: `+1 message`, `notes +12`, `plan`.
     pub(crate) fn text(&self) -> String {
         let name = escape(&self.channel);
@@ -105,6 +105,6 @@ impl Changed {
 }
 
 /// Returns all changes as a short text.
-pub(crate) fn text(all: &[Changed]) -> String {
-    all.iter().map(Changed::text).collect::<Vec<_>>().join(", ")
+pub(crate) fn text(all: &[ChannelChange]) -> String {
+    all.iter().map(ChannelChange::text).collect::<Vec<_>>().join(", ")
 }

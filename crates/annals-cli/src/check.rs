@@ -5,13 +5,13 @@
 use annals::store::Store;
 use serde_json::json;
 
-use crate::errors::Failure;
-use crate::output::{self, Output, count, escape, grouped};
+use crate::errors::CommandFailure;
+use crate::output::{self, Printer, count, escape, grouped};
 
 /// The number of problems that are listed as text; JSON has all.
 const PROBLEMS_MAX: usize = 50;
 
-pub(crate) fn run(store: &Store, out: &mut Output) -> Result<u8, Failure> {
+pub(crate) fn run(store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let report = store.check()?;
     if out.is_json() {
         out.json(&json!({

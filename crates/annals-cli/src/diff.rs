@@ -13,9 +13,9 @@ use annals::store::Store;
 use serde_json::{Value as Json, json};
 
 use crate::args;
-use crate::errors::Failure;
-use crate::lines::{Line, apart, lines, members};
-use crate::output::{Output, columns, count, cut, escape, safe_lines};
+use crate::errors::CommandFailure;
+use crate::lines::{DiffLine, apart, lines, members};
+use crate::output::{Printer, columns, count, cut, escape, safe_lines};
 use crate::point::{resolve, short};
 use crate::words::{self, brief, item};
 
@@ -24,7 +24,7 @@ const SHOWN_MAX: usize = 20;
 /// The number of characters of a changed line that are shown.
 const LINE_CHARS: usize = 110;
 
-pub(crate) fn run(args: &args::Diff, store: &Store, out: &mut Output) -> Result<u8, Failure> {
+pub(crate) fn run(args: &args::DiffArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let first = resolve(store, &args.before)?;
     let (before, after) = match &args.after {
         Some(after) => (Some(first), resolve(store, after)?),
@@ -43,12 +43,12 @@ pub(crate) fn run(args: &args::Diff, store: &Store, out: &mut Output) -> Result<
 }
 
 /// Prints the differences between two points.
-pub(crate) fn compare(before: &Snapshot, after: &Snapshot, out: &mut Output) -> Result<(), Failure> {
+pub(crate) fn compare(before: &Snapshot, after: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
     print(Some(before), after, &diff(before, after)?, false, out)
 }
 
 /// Returns the difference of a first checkpoint, which has no parent: all its channels are new.
-fn everything(after: &Snapshot) -> Result<Diff, Failure> {
+fn everything(after: &Snapshot) -> Result<Diff, CommandFailure> {
     let added = |(channel, value): (String, Value)| ChannelDiff::Added { channel: channel.into(), value };
     Ok(Diff::new(after.values()?.into_iter().map(added).collect(), 0))
 }
@@ -58,8 +58,8 @@ fn print(
     after: &Snapshot,
     found: &Diff,
     stat: bool,
-    out: &mut Output,
-) -> Result<(), Failure> {
+    out: &mut Printer,
+) -> Result<(), CommandFailure> {
     if stat {
         let rows = found.channels.iter().map(|channel| vec![escape(channel.channel()).into_owned(), figures(channel)]);
         for line in columns(&rows.collect::<Vec<_>>()) {
@@ -68,7 +68,7 @@ fn print(
         out.line(out.dim(&unchanged(found)))?;
         return Ok(());
     }
-    let name = |at: &Snapshot| -> Result<String, Failure> {
+    let name = |at: &Snapshot| -> Result<String, CommandFailure> {
         Ok(format!("{}@{} (step {})", escape(at.point().thread.as_str()), short(at)?, at.step()))
     };
     let before = before.map(name).transpose()?.unwrap_or_else(|| "nothing".into());
@@ -97,8 +97,8 @@ fn figures(channel: &ChannelDiff) -> String {
         ChannelDiff::Changed { before, after, .. } => match (before, after) {
             (Value::Str(a), Value::Str(b)) if a.contains('\n') || b.contains('\n') => {
                 let all = lines(a, b);
-                let removed = all.iter().filter(|line| matches!(line, Line::Removed(_))).count();
-                let added = all.iter().filter(|line| matches!(line, Line::Added(_))).count();
+                let removed = all.iter().filter(|line| matches!(line, DiffLine::Removed(_))).count();
+                let added = all.iter().filter(|line| matches!(line, DiffLine::Added(_))).count();
                 format!("{} removed, {added} added", count(removed, "line"))
             }
             (Value::List(_) | Value::Map(_), _) => {
@@ -116,7 +116,7 @@ fn figures(channel: &ChannelDiff) -> String {
     }
 }
 
-fn body(channel: &ChannelDiff, out: &mut Output) -> Result<(), Failure> {
+fn body(channel: &ChannelDiff, out: &mut Printer) -> Result<(), CommandFailure> {
     let minus = |json: &Json| out.removed(&format!("  - {}", item(json)));
     let plus = |json: &Json| out.added(&format!("  + {}", item(json)));
     let mut shown: Vec<String> = Vec::new();
@@ -154,16 +154,16 @@ fn body(channel: &ChannelDiff, out: &mut Output) -> Result<(), Failure> {
 }
 
 /// Adds the change of one value: texts by line, objects by member, all else whole.
-fn change(before: &Value, after: &Value, out: &Output, shown: &mut Vec<String>) {
+fn change(before: &Value, after: &Value, out: &Printer, shown: &mut Vec<String>) {
     let safe = |line: &str| cut(&safe_lines(line).next().unwrap_or_default(), LINE_CHARS).into_owned();
     let (a, b) = (before.to_json(), after.to_json());
     match (before, after) {
         (Value::Str(old), Value::Str(new)) if old.contains('\n') || new.contains('\n') => {
             for line in lines(old, new) {
                 match line {
-                    Line::Same(_) => {}
-                    Line::Removed(line) => shown.push(out.removed(&format!("  - {}", safe(line)))),
-                    Line::Added(line) => shown.push(out.added(&format!("  + {}", safe(line)))),
+                    DiffLine::Same(_) => {}
+                    DiffLine::Removed(line) => shown.push(out.removed(&format!("  - {}", safe(line)))),
+                    DiffLine::Added(line) => shown.push(out.added(&format!("  + {}", safe(line)))),
                 }
             }
         }
@@ -177,7 +177,7 @@ fn change(before: &Value, after: &Value, out: &Output, shown: &mut Vec<String>) 
 }
 
 /// Adds a member that differs; of two texts, from their first difference on.
-fn pair(path: &str, before: Option<&Json>, after: Option<&Json>, out: &Output, shown: &mut Vec<String>) {
+fn pair(path: &str, before: Option<&Json>, after: Option<&Json>, out: &Printer, shown: &mut Vec<String>) {
     let (old, new) = match (before, after) {
         (Some(Json::String(old)), Some(Json::String(new))) => {
             let (old, new) = apart(old, new);

@@ -23,7 +23,7 @@ use crate::output::{escape, json_text, note, safe_lines};
 
 /// The failure of a command.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CommandFailure {
     /// The reader of stdout has closed it. The exit code is 0.
     Closed,
     Error {
@@ -34,7 +34,7 @@ pub(crate) enum Failure {
     },
 }
 
-impl Failure {
+impl CommandFailure {
     pub(crate) fn new(exit: u8, code: &'static str, message: impl Into<String>) -> Self {
         debug_assert!(matches!(exit, 1..=7 | 70), "{exit} is not a documented exit code");
         Self::Error { exit, code, message: message.into(), hint: None }
@@ -94,7 +94,7 @@ pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
     ExitCode::from(2)
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CommandFailure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Closed,
@@ -103,13 +103,13 @@ impl From<io::Error> for Failure {
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for CommandFailure {
     fn from(error: StoreError) -> Self {
         annals_graph::Error::from(error).into()
     }
 }
 
-impl From<annals_graph::Error> for Failure {
+impl From<annals_graph::Error> for CommandFailure {
     fn from(error: annals_graph::Error) -> Self {
         use StoreError as E;
         let (exit, code) = match (error.kind(), error.as_store()) {

@@ -7,16 +7,16 @@ use annals::store::Store;
 use serde_json::json;
 
 use crate::args;
-use crate::errors::Failure;
-use crate::output::{self, Output, escape};
+use crate::errors::CommandFailure;
+use crate::output::{self, Printer, escape};
 use crate::point::{resolve, short};
 use crate::words;
 
-pub(crate) fn run(args: &args::Fork, store: &Store, out: &mut Output) -> Result<u8, Failure> {
+pub(crate) fn run(args: &args::ForkArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let from = resolve(store, &args.point)?;
     if store.thread(&args.name)?.head()?.is_some() {
         let message = format!("thread {} exists already; nothing was written", args.name);
-        return Err(Failure::new(5, "thread_exists", message).hint("choose another --name"));
+        return Err(CommandFailure::new(5, "thread_exists", message).hint("choose another --name"));
     }
     let fork = from.fork_to(&args.name)?;
     if out.is_json() {

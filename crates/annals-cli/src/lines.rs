@@ -67,7 +67,7 @@ pub(crate) fn apart<'a>(before: &'a str, after: &'a str) -> (Cow<'a, str>, Cow<'
 
 /// A line of a comparison.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line<'a> {
+pub(crate) enum DiffLine<'a> {
     Same(&'a str),
     Removed(&'a str),
     Added(&'a str),
@@ -78,27 +78,27 @@ pub(crate) enum Line<'a> {
 const LINES_MAX: usize = 20_000;
 
 /// Compares two texts line by line.
-pub(crate) fn lines<'a>(before: &'a str, after: &'a str) -> Vec<Line<'a>> {
+pub(crate) fn lines<'a>(before: &'a str, after: &'a str) -> Vec<DiffLine<'a>> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
     let rest = old.len().min(new.len()) - head;
     let tail = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
     let (a, b) = (&old[head..old.len() - tail], &new[head..new.len() - tail]);
-    let mut lines: Vec<Line<'a>> = old[..head].iter().map(|line| Line::Same(line)).collect();
+    let mut lines: Vec<DiffLine<'a>> = old[..head].iter().map(|line| DiffLine::Same(line)).collect();
     if a.len() + b.len() > LINES_MAX {
-        lines.extend(a.iter().map(|line| Line::Removed(line)));
-        lines.extend(b.iter().map(|line| Line::Added(line)));
+        lines.extend(a.iter().map(|line| DiffLine::Removed(line)));
+        lines.extend(b.iter().map(|line| DiffLine::Added(line)));
     } else {
         let changes = capture_diff_slices(Algorithm::Myers, a, b);
         lines.extend(changes.iter().flat_map(|op| op.iter_changes(a, b)).map(|change| match change.tag() {
-            ChangeTag::Equal => Line::Same(change.value()),
-            ChangeTag::Delete => Line::Removed(change.value()),
-            ChangeTag::Insert => Line::Added(change.value()),
+            ChangeTag::Equal => DiffLine::Same(change.value()),
+            ChangeTag::Delete => DiffLine::Removed(change.value()),
+            ChangeTag::Insert => DiffLine::Added(change.value()),
         }));
     }
-    lines.extend(old[old.len() - tail..].iter().map(|line| Line::Same(line)));
-    debug_assert_eq!(lines.iter().filter(|line| !matches!(line, Line::Added(_))).count(), old.len());
-    debug_assert_eq!(lines.iter().filter(|line| !matches!(line, Line::Removed(_))).count(), new.len());
+    lines.extend(old[old.len() - tail..].iter().map(|line| DiffLine::Same(line)));
+    debug_assert_eq!(lines.iter().filter(|line| !matches!(line, DiffLine::Added(_))).count(), old.len());
+    debug_assert_eq!(lines.iter().filter(|line| !matches!(line, DiffLine::Removed(_))).count(), new.len());
     lines
 }
 
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn common_lines_stay() {
-        use Line::{Added, Removed, Same};
+        use DiffLine::{Added, Removed, Same};
         assert_eq!(lines("a\nb\nc", "a\nx\nc"), [Same("a"), Removed("b"), Added("x"), Same("c")]);
         assert_eq!(lines("", "a"), [Added("a")]);
         assert_eq!(lines("a\na", "a"), [Same("a"), Removed("a")]);
@@ -142,7 +142,7 @@ mod tests {
         let found = lines(&old, &new);
         assert_eq!(
             (found.len(), &found[0], found.last()),
-            (2 * LINES_MAX + 2, &Line::Same("same"), Some(&Line::Same("end")))
+            (2 * LINES_MAX + 2, &DiffLine::Same("same"), Some(&DiffLine::Same("end")))
         );
     }
 }

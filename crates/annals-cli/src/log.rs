@@ -13,24 +13,24 @@ use annals::store::{Source, Store};
 use serde_json::{Value as Json, json};
 
 use crate::args;
-use crate::changed::{Changed, changed, text};
-use crate::errors::Failure;
-use crate::output::{self, Output, columns, cut, escape};
+use crate::changed::{ChannelChange, changed, text};
+use crate::errors::CommandFailure;
+use crate::output::{self, Printer, columns, cut, escape};
 use crate::point::{short, shorts, thread};
 use crate::tree;
 use crate::words::{self, Waits, metadata, tally};
 
 /// A checkpoint of the log.
-struct Row {
+struct LogRow {
     snapshot: Snapshot,
     short: String,
     ran: Vec<String>,
-    changed: Vec<Changed>,
+    changed: Vec<ChannelChange>,
     /// The state of its thread, if it is the end of a branch.
     waits: Option<Waits>,
 }
 
-pub(crate) fn run(args: &args::Log, store: &Store, out: &mut Output) -> Result<u8, Failure> {
+pub(crate) fn run(args: &args::LogArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let thread = thread(store, &args.thread)?;
     let (rows, more) = rows(&thread, args.limit)?;
     if !out.is_json() {
@@ -45,13 +45,13 @@ pub(crate) fn run(args: &args::Log, store: &Store, out: &mut Output) -> Result<u
 }
 
 /// Prints the log of a thread for people.
-pub(crate) fn print(thread: &Thread, limit: usize, oneline: bool, out: &mut Output) -> Result<(), Failure> {
+pub(crate) fn print(thread: &Thread, limit: usize, oneline: bool, out: &mut Printer) -> Result<(), CommandFailure> {
     let (rows, more) = rows(thread, limit)?;
     draw(&rows, more, oneline, out)
 }
 
 /// Reads the newest checkpoints; the flag says whether older ones exist.
-fn rows(thread: &Thread, limit: usize) -> Result<(Vec<Row>, bool), Failure> {
+fn rows(thread: &Thread, limit: usize) -> Result<(Vec<LogRow>, bool), CommandFailure> {
     let limit = if limit == 0 { usize::MAX } else { limit };
     // One more than is shown: the short id of the last row must differ from it.
     let mut all: Vec<Snapshot> = thread.history()?.take(limit.saturating_add(1)).collect::<Result<_, _>>()?;
@@ -70,7 +70,7 @@ fn rows(thread: &Thread, limit: usize) -> Result<(Vec<Row>, bool), Failure> {
             Some(parent) => Some(parent.clone()),
             None => snapshot.parent()?,
         };
-        rows.push(Row {
+        rows.push(LogRow {
             ran: words::ran(&snapshot, parent.as_ref()),
             changed: changed(&snapshot, parent.as_ref())?,
             waits: if is_end { Some(Waits::of(&snapshot)?) } else { None },
@@ -81,7 +81,7 @@ fn rows(thread: &Thread, limit: usize) -> Result<(Vec<Row>, bool), Failure> {
     Ok((rows, more))
 }
 
-fn draw(rows: &[Row], more: bool, oneline: bool, out: &mut Output) -> Result<(), Failure> {
+fn draw(rows: &[LogRow], more: bool, oneline: bool, out: &mut Printer) -> Result<(), CommandFailure> {
     let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(oneline)).collect();
     let mut drawn = Vec::with_capacity(rows.len());
     for (at, (row, line)) in rows.iter().zip(columns(&cells)).enumerate() {
@@ -89,7 +89,7 @@ fn draw(rows: &[Row], more: bool, oneline: bool, out: &mut Output) -> Result<(),
         let mut lines = vec![line.replacen(&row.short, &out.id(&row.short), 1)];
         lines.extend(row.extras(oneline)?.iter().map(|extra| format!("   {}", out.open(extra))));
         let mark = if at == 0 { '@' } else { 'o' };
-        drawn.push(tree::Row { id: row.snapshot.id(), parent: row.snapshot.record().parent, mark, lines });
+        drawn.push(tree::TreeRow { id: row.snapshot.id(), parent: row.snapshot.record().parent, mark, lines });
     }
     let older = more.then(|| out.dim("(older ones: -n 0 shows all)"));
     for line in tree::draw(&drawn, older.as_deref()) {
@@ -98,7 +98,7 @@ fn draw(rows: &[Row], more: bool, oneline: bool, out: &mut Output) -> Result<(),
     Ok(())
 }
 
-impl Row {
+impl LogRow {
     fn cells(&self, oneline: bool) -> Vec<String> {
         let step = format!("step {}", self.snapshot.step());
         let made = self.made();
@@ -122,7 +122,7 @@ impl Row {
     }
 
     /// Returns the lines below the first: the source of a fork, and the state of an open branch.
-    fn extras(&self, oneline: bool) -> Result<Vec<String>, Failure> {
+    fn extras(&self, oneline: bool) -> Result<Vec<String>, CommandFailure> {
         let mut extras = Vec::new();
         if let (Some(from), false) = (&self.snapshot.record().forked_from, oneline) {
             let parent = self.snapshot.parent()?;
@@ -136,7 +136,7 @@ impl Row {
     }
 }
 
-fn document(row: &Row) -> Json {
+fn document(row: &LogRow) -> Json {
     let record = row.snapshot.record();
     let interrupts: &[Value] = if let Some(Waits::Interrupted(interrupts)) = &row.waits { interrupts } else { &[] };
     let from = record.forked_from.as_ref();
@@ -157,7 +157,7 @@ fn document(row: &Row) -> Json {
         "metadata": metadata(&row.snapshot),
         "ran": row.ran,
         "next": row.snapshot.next().collect::<Vec<_>>(),
-        "changed": row.changed.iter().map(Changed::json).collect::<Vec<_>>(),
+        "changed": row.changed.iter().map(ChannelChange::json).collect::<Vec<_>>(),
         "questions": interrupts.iter().map(Value::to_json).collect::<Vec<_>>(),
     })
 }

@@ -26,9 +26,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Args, Command};
-use errors::Failure;
-use output::Output;
+use args::{Args, Verb};
+use errors::CommandFailure;
+use output::Printer;
 
 fn main() -> ExitCode {
     // Searched by hand, because a usage error is reported before the arguments are parsed.
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return errors::usage(&error, json),
     };
-    let mut out = Output::stdout(args.json);
+    let mut out = Printer::stdout(args.json);
     let result = run(&args, &mut out).and_then(|code| {
         out.flush()?;
         Ok(code)
@@ -49,17 +49,17 @@ fn main() -> ExitCode {
 }
 
 /// Runs a command and returns its exit code.
-fn run(args: &Args, out: &mut Output) -> Result<u8, Failure> {
+fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
     let store = args.store.as_deref();
     match &args.command {
-        Command::Threads(args) => threads::run(args, &point::open_to_read(store)?, out),
-        Command::Log(args) => log::run(args, &point::open_to_read(store)?, out),
-        Command::Show(args) => show::run(args, &point::open_to_read(store)?, out),
-        Command::Diff(args) => diff::run(args, &point::open_to_read(store)?, out),
-        Command::Check => check::run(&point::open_to_read(store)?, out),
-        Command::Fork(args) => fork::run(args, &point::open_to_write(store)?, out),
-        Command::Export(args) => transfer::export(args, &point::open_to_read(store)?, out),
-        Command::Import(args) => transfer::import(args, store, out),
-        Command::Demo(args) => demo::run(args, store, out),
+        Verb::Threads(args) => threads::run(args, &point::open_to_read(store)?, out),
+        Verb::Log(args) => log::run(args, &point::open_to_read(store)?, out),
+        Verb::Show(args) => show::run(args, &point::open_to_read(store)?, out),
+        Verb::Diff(args) => diff::run(args, &point::open_to_read(store)?, out),
+        Verb::Check => check::run(&point::open_to_read(store)?, out),
+        Verb::Fork(args) => fork::run(args, &point::open_to_write(store)?, out),
+        Verb::Export(args) => transfer::export(args, &point::open_to_read(store)?, out),
+        Verb::Import(args) => transfer::import(args, store, out),
+        Verb::Demo(args) => demo::run(args, store, out),
     }
 }

@@ -8,13 +8,13 @@ use annals::base::Timestamp;
 use serde_json::Value as Json;
 
 /// The output of a command on stdout.
-pub(crate) struct Output {
+pub(crate) struct Printer {
     out: BufWriter<Stdout>,
     json: bool,
     colour: bool,
 }
 
-impl Output {
+impl Printer {
     pub(crate) fn stdout(json: bool) -> Self {
         let stdout = io::stdout();
         let colour = stdout.is_terminal() && colour_wanted();
@@ -155,13 +155,13 @@ fn safe_json(text: &str) -> Cow<'_, str> {
 
 /// Writes lines of JSON to stdout, each made safe to print.
 pub(crate) struct SafeLines<'a> {
-    out: &'a mut Output,
+    out: &'a mut Printer,
     /// The beginning of a line without its end.
     rest: Vec<u8>,
 }
 
 impl<'a> SafeLines<'a> {
-    pub(crate) fn new(out: &'a mut Output) -> Self {
+    pub(crate) fn new(out: &'a mut Printer) -> Self {
         Self { out, rest: Vec::new() }
     }
 }

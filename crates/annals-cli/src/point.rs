@@ -6,7 +6,7 @@ use annals::base::CheckpointId;
 use annals::history::{Snapshot, Thread};
 use annals::store::{OpenOptions, Store, StoreError};
 
-use crate::errors::Failure;
+use crate::errors::CommandFailure;
 
 /// The fewest digits of an id that are shown.
 const SHORT_MIN: usize = 4;
@@ -14,44 +14,44 @@ const SHORT_MIN: usize = 4;
 const DIGITS: usize = 32;
 
 /// Opens the store for reading only: no file is written or created.
-pub(crate) fn open_to_read(path: Option<&Path>) -> Result<Store, Failure> {
+pub(crate) fn open_to_read(path: Option<&Path>) -> Result<Store, CommandFailure> {
     open(named(path)?, OpenOptions::new().read_only(true))
 }
 
 /// Opens an existing store for writing.
-pub(crate) fn open_to_write(path: Option<&Path>) -> Result<Store, Failure> {
+pub(crate) fn open_to_write(path: Option<&Path>) -> Result<Store, CommandFailure> {
     open(named(path)?, OpenOptions::new().create(false))
 }
 
 /// Returns the path of the store, which must be named.
-pub(crate) fn named(path: Option<&Path>) -> Result<&Path, Failure> {
+pub(crate) fn named(path: Option<&Path>) -> Result<&Path, CommandFailure> {
     path.filter(|path| !path.as_os_str().is_empty()).ok_or_else(|| {
-        Failure::usage("no store is named").hint("add --store FILE, or set ANNALS_STORE; annals demo makes one")
+        CommandFailure::usage("no store is named").hint("add --store FILE, or set ANNALS_STORE; annals demo makes one")
     })
 }
 
-pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Store, Failure> {
+pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Store, CommandFailure> {
     match path.metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let message = format!("file {} does not exist and was not created", path.display());
-            Err(Failure::not_found("store_not_found", message))
+            Err(CommandFailure::not_found("store_not_found", message))
         }
         Ok(meta) if meta.is_dir() => {
-            Err(Failure::new(4, "not_a_store", format!("{} is a folder, not a store", path.display())))
+            Err(CommandFailure::new(4, "not_a_store", format!("{} is a folder, not a store", path.display())))
         }
         _ => Ok(Store::open_with(path, options)?),
     }
 }
 
 /// Returns a thread that exists.
-pub(crate) fn thread(store: &Store, name: &str) -> Result<Thread, Failure> {
+pub(crate) fn thread(store: &Store, name: &str) -> Result<Thread, CommandFailure> {
     match existing(store, name)? {
         Some(thread) => Ok(thread),
         None => Err(unknown_thread(store, name)?),
     }
 }
 
-fn existing(store: &Store, name: &str) -> Result<Option<Thread>, Failure> {
+fn existing(store: &Store, name: &str) -> Result<Option<Thread>, CommandFailure> {
     if name.is_empty() || name.contains('\0') {
         return Ok(None);
     }
@@ -62,7 +62,7 @@ fn existing(store: &Store, name: &str) -> Result<Option<Thread>, Failure> {
 /// Returns the checkpoint of `THREAD[@POINT]` or `THREAD~N`.
 ///
 /// A thread id may hold `@` and `~` itself: the longest beginning that is a thread is taken as one.
-pub(crate) fn resolve(store: &Store, text: &str) -> Result<Snapshot, Failure> {
+pub(crate) fn resolve(store: &Store, text: &str) -> Result<Snapshot, CommandFailure> {
     if let Some(thread) = existing(store, text)? {
         return at(&thread, "@");
     }
@@ -78,7 +78,7 @@ pub(crate) fn resolve(store: &Store, text: &str) -> Result<Snapshot, Failure> {
 
 /// Returns a point of a thread: `@` or an empty text (the head), the beginning of an id, and `~N` (N back) after any of
 /// these.
-fn at(thread: &Thread, point: &str) -> Result<Snapshot, Failure> {
+fn at(thread: &Thread, point: &str) -> Result<Snapshot, CommandFailure> {
     let missing = || StoreError::CheckpointNotFound { thread: thread.id().clone(), id: point.to_owned() };
     let (base, back) = match point.split_once('~') {
         Some((base, back)) => (base, back.parse::<u64>().map_err(|_| missing())?),
@@ -91,8 +91,8 @@ fn at(thread: &Thread, point: &str) -> Result<Snapshot, Failure> {
     Ok(at)
 }
 
-fn unknown_thread(store: &Store, name: &str) -> Result<Failure, Failure> {
-    let failure = Failure::not_found("thread_not_found", format!("thread {name} is not in this store"));
+fn unknown_thread(store: &Store, name: &str) -> Result<CommandFailure, CommandFailure> {
+    let failure = CommandFailure::not_found("thread_not_found", format!("thread {name} is not in this store"));
     let threads = store.threads()?;
     let near = threads.iter().map(|thread| thread.id.as_str()).map(|id| (distance(name, id), id));
     let near = near.filter(|(far, id)| *far <= 2.max(name.chars().count() / 3) || id.contains(name)).min();
@@ -208,7 +208,7 @@ mod tests {
     fn a_typo_is_answered_with_the_name_that_was_meant() {
         let store = Store::memory();
         thread_of(&store, "research:docs");
-        let Err(Failure::Error { exit, hint, .. }) = resolve(&store, "reserch:docs@~1") else { panic!("found") };
+        let Err(CommandFailure::Error { exit, hint, .. }) = resolve(&store, "reserch:docs@~1") else { panic!("found") };
         assert_eq!((exit, hint.as_deref()), (3, Some("did you mean research:docs?")));
         assert_eq!((distance("kitten", "sitting"), distance("", "ab")), (3, 2));
     }

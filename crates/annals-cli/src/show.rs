@@ -16,15 +16,15 @@ use annals::store::{ChannelValue, ItemRange, Store};
 use serde_json::{Map, Value as Json, json};
 
 use crate::args;
-use crate::errors::Failure;
-use crate::output::{self, Output, columns, escape, safe_lines};
+use crate::errors::CommandFailure;
+use crate::output::{self, Printer, columns, escape, safe_lines};
 use crate::point::{resolve, short};
 use crate::words::{self, Waits, brief, item, message, metadata};
 
 /// The number of last items of a list that are shown among the other channels.
 const ITEMS_SHOWN: usize = 3;
 
-pub(crate) fn run(args: &args::Show, store: &Store, out: &mut Output) -> Result<u8, Failure> {
+pub(crate) fn run(args: &args::ShowArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let at = resolve(store, &args.point)?;
     if let Some(n) = args.messages {
         return messages(&at, n, out);
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &args::Show, store: &Store, out: &mut Output) -> Result<
 }
 
 /// Returns the last write of each channel.
-fn written(at: &Snapshot) -> Result<HashMap<Arc<str>, Blame>, Failure> {
+fn written(at: &Snapshot) -> Result<HashMap<Arc<str>, Blame>, CommandFailure> {
     Ok(at.blame()?.into_iter().collect())
 }
 
@@ -50,11 +50,11 @@ fn blame_json(at: &Snapshot, blame: &Blame) -> Json {
     json!({ "node": blame.node, "back": back, "ordinal": blame.ordinal, "version": blame.version })
 }
 
-fn channel(at: &Snapshot, name: &str, out: &mut Output) -> Result<u8, Failure> {
+fn channel(at: &Snapshot, name: &str, out: &mut Printer) -> Result<u8, CommandFailure> {
     let channels = at.channels()?;
     let Some(value) = at.get(name)?.filter(|_| channels.iter().any(|known| &**known == name)) else {
         let known: Vec<&str> = channels.iter().map(|name| &**name).collect();
-        let failure = Failure::not_found("channel_not_found", format!("channel {name} is empty at this point"));
+        let failure = CommandFailure::not_found("channel_not_found", format!("channel {name} is empty at this point"));
         return Err(failure.hint(format!("channels with a value: {}", known.join(", "))));
     };
     if out.is_json() {
@@ -77,7 +77,7 @@ fn channel(at: &Snapshot, name: &str, out: &mut Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn messages(at: &Snapshot, n: usize, out: &mut Output) -> Result<u8, Failure> {
+fn messages(at: &Snapshot, n: usize, out: &mut Printer) -> Result<u8, CommandFailure> {
     let channel = words::message_channel(at)?;
     let items: Vec<Json> = at.tail(&channel, n)?.iter().map(Value::to_json).collect();
     if out.is_json() {
@@ -93,7 +93,7 @@ fn messages(at: &Snapshot, n: usize, out: &mut Output) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn text(at: &Snapshot, writes: bool, out: &mut Output) -> Result<(), Failure> {
+fn text(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFailure> {
     let record = at.record();
     let when = output::ago(at.store().now(), at.created_at());
     out.line(format!("{}@{}", out.bold(&escape(record.point.thread.as_str())), out.id(&at.id().to_string())))?;
@@ -131,7 +131,7 @@ fn text(at: &Snapshot, writes: bool, out: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn values(at: &Snapshot, out: &mut Output) -> Result<(), Failure> {
+fn values(at: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
     let (written, known) = (written(at)?, at.channels()?);
     let state = at.store().backend().state(at.point())?;
     let mut rows = vec![["CHANNEL", "WRITTEN BY", "VALUE"].map(String::from).to_vec()];
@@ -162,7 +162,7 @@ fn values(at: &Snapshot, out: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn document(at: &Snapshot, writes: bool, out: &mut Output) -> Result<(), Failure> {
+fn document(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFailure> {
     let record = at.record();
     let by: Map<String, Json> =
         at.blame()?.iter().map(|(channel, blame)| (channel.to_string(), blame_json(at, blame))).collect();

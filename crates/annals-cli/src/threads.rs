@@ -9,12 +9,12 @@ use annals::store::{Store, ThreadRecord};
 use serde_json::{Value as Json, json};
 
 use crate::args;
-use crate::errors::Failure;
-use crate::output::{self, Output, columns, cut, escape};
+use crate::errors::CommandFailure;
+use crate::output::{self, Printer, columns, cut, escape};
 use crate::point::short;
 use crate::words::Waits;
 
-pub(crate) fn run(args: &args::Threads, store: &Store, out: &mut Output) -> Result<u8, Failure> {
+pub(crate) fn run(args: &args::ThreadsArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let mut threads = store.threads()?;
     threads.sort_by_key(|thread| std::cmp::Reverse(thread.head.created_at));
     let shown = if args.limit == 0 { threads.len() } else { args.limit.min(threads.len()) };
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &args::Threads, store: &Store, out: &mut Output) -> Resu
     let heads: Vec<(ThreadRecord, Snapshot, Waits)> = threads
         .into_iter()
         .filter_map(|thread| with_head(store, thread).transpose())
-        .collect::<Result<_, Failure>>()?;
+        .collect::<Result<_, CommandFailure>>()?;
     if out.is_json() {
         let threads: Vec<Json> = heads.iter().map(|(thread, head, waits)| document(thread, head, waits)).collect();
         out.json(&json!({ "schema": 1, "threads": threads, "more": more }))?;
@@ -39,13 +39,13 @@ pub(crate) fn run(args: &args::Threads, store: &Store, out: &mut Output) -> Resu
     Ok(u8::from(heads.is_empty()))
 }
 
-fn with_head(store: &Store, thread: ThreadRecord) -> Result<Option<(ThreadRecord, Snapshot, Waits)>, Failure> {
+fn with_head(store: &Store, thread: ThreadRecord) -> Result<Option<(ThreadRecord, Snapshot, Waits)>, CommandFailure> {
     let Some(head) = store.thread(thread.id.as_str())?.head()? else { return Ok(None) };
     let waits = Waits::of(&head)?;
     Ok(Some((thread, head, waits)))
 }
 
-fn table(store: &Store, heads: &[(ThreadRecord, Snapshot, Waits)], out: &mut Output) -> Result<(), Failure> {
+fn table(store: &Store, heads: &[(ThreadRecord, Snapshot, Waits)], out: &mut Printer) -> Result<(), CommandFailure> {
     if heads.is_empty() {
         return Ok(());
     }

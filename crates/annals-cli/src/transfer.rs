@@ -19,15 +19,15 @@ use annals::store::{OpenOptions, Store};
 use serde_json::{Value as Json, json};
 
 use crate::args;
-use crate::errors::Failure;
-use crate::output::{Output, SafeLines, count, escape, note};
+use crate::errors::CommandFailure;
+use crate::output::{Printer, SafeLines, count, escape, note};
 use crate::point::{self, resolve};
 use crate::words;
 
 /// The number of problems that are printed one by one.
 const PROBLEMS_SHOWN: usize = 5;
 
-pub(crate) fn export(args: &args::Export, store: &Store, out: &mut Output) -> Result<u8, Failure> {
+pub(crate) fn export(args: &args::ExportArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
     let at = resolve(store, &args.point)?;
     let channel = match &args.channel {
         Some(channel) => channel.as_str().into(),
@@ -62,13 +62,13 @@ pub(crate) fn export(args: &args::Export, store: &Store, out: &mut Output) -> Re
 }
 
 /// Writes a new file. The file is removed if the export fails.
-fn to_file(at: &Snapshot, channel: &str, options: &ExportOptions, path: &Path) -> Result<ExportReport, Failure> {
+fn to_file(at: &Snapshot, channel: &str, options: &ExportOptions, path: &Path) -> Result<ExportReport, CommandFailure> {
     let mut file = File::create_new(path).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             let message = format!("file {} exists already and was not changed", path.display());
-            Failure::new(5, "file_exists", message).hint("choose another --out")
+            CommandFailure::new(5, "file_exists", message).hint("choose another --out")
         }
-        _ => Failure::new(70, "io", format!("{}: {error}", path.display())),
+        _ => CommandFailure::new(70, "io", format!("{}: {error}", path.display())),
     })?;
     let exported = at.export_messages(channel, options, &mut file);
     if exported.is_err() {
@@ -87,15 +87,15 @@ fn report_export(report: &ExportReport) {
     report_problems(&report.refused, "cannot be written in the format and were left out");
 }
 
-pub(crate) fn import(args: &args::Import, store: Option<&Path>, out: &mut Output) -> Result<u8, Failure> {
+pub(crate) fn import(args: &args::ImportArgs, store: Option<&Path>, out: &mut Printer) -> Result<u8, CommandFailure> {
     let input: Box<dyn Read> = if args.file.as_os_str() == "-" {
         Box::new(io::stdin().lock())
     } else {
         let file = File::open(&args.file).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
-                Failure::not_found("file_not_found", format!("file {} does not exist", args.file.display()))
+                CommandFailure::not_found("file_not_found", format!("file {} does not exist", args.file.display()))
             }
-            _ => Failure::new(70, "io", format!("{}: {error}", args.file.display())),
+            _ => CommandFailure::new(70, "io", format!("{}: {error}", args.file.display())),
         })?;
         Box::new(file)
     };
@@ -166,7 +166,7 @@ fn problems(problems: &Problems) -> Json {
     json!({ "count": problems.count, "first": first.collect::<Vec<_>>() })
 }
 
-impl From<TransferError> for Failure {
+impl From<TransferError> for CommandFailure {
     fn from(error: TransferError) -> Self {
         let message = error.to_string();
         match error {

@@ -6,7 +6,7 @@ use renderdag::{Ancestor, GraphRowRenderer, Renderer};
 
 /// One checkpoint of the log.
 #[derive(Debug)]
-pub(crate) struct Row<I> {
+pub(crate) struct TreeRow<I> {
     pub(crate) id: I,
     pub(crate) parent: Option<I>,
     /// The mark of the checkpoint in its lane.
@@ -16,7 +16,7 @@ pub(crate) struct Row<I> {
 }
 
 /// Draws the rows. `older` stands at the end of the lanes whose parents are not among the rows.
-pub(crate) fn draw<I: Clone + Eq>(rows: &[Row<I>], older: Option<&str>) -> Vec<String> {
+pub(crate) fn draw<I: Clone + Eq>(rows: &[TreeRow<I>], older: Option<&str>) -> Vec<String> {
     debug_assert!(rows.iter().all(|row| !row.lines.is_empty()), "a row has a line of text");
     debug_assert!(
         rows.iter().enumerate().all(|(at, row)| rows[..at].iter().all(|newer| Some(&newer.id) != row.parent.as_ref())),
@@ -47,7 +47,7 @@ pub(crate) fn draw<I: Clone + Eq>(rows: &[Row<I>], older: Option<&str>) -> Vec<S
 }
 
 /// Returns the width of the lanes at each row.
-fn widths<I: Clone + Eq>(rows: &[Row<I>]) -> Vec<u64> {
+fn widths<I: Clone + Eq>(rows: &[TreeRow<I>]) -> Vec<u64> {
     let mut graph = GraphRowRenderer::new().output().build_ascii();
     rows.iter()
         .map(|row| {
@@ -58,7 +58,7 @@ fn widths<I: Clone + Eq>(rows: &[Row<I>]) -> Vec<u64> {
         .collect()
 }
 
-fn parents<I: Clone>(row: &Row<I>) -> Vec<Ancestor<I>> {
+fn parents<I: Clone>(row: &TreeRow<I>) -> Vec<Ancestor<I>> {
     row.parent.clone().map(Ancestor::Parent).into_iter().collect()
 }
 
@@ -67,13 +67,13 @@ mod tests {
     use super::*;
 
     fn tree(rows: &[(u32, Option<u32>)], older: Option<&str>) -> String {
-        let row = |(at, (id, parent)): (usize, &(u32, Option<u32>))| Row {
+        let row = |(at, (id, parent)): (usize, &(u32, Option<u32>))| TreeRow {
             id: *id,
             parent: *parent,
             mark: if at == 0 { '@' } else { 'o' },
             lines: vec![id.to_string()],
         };
-        let rows: Vec<Row<u32>> = rows.iter().enumerate().map(row).collect();
+        let rows: Vec<TreeRow<u32>> = rows.iter().enumerate().map(row).collect();
         draw(&rows, older).join("\n")
     }
 
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_row_with_several_lines_shares_them_with_the_lanes() {
-        let row = |id, parent, lines: &[&str]| Row {
+        let row = |id, parent, lines: &[&str]| TreeRow {
             id,
             parent,
             mark: 'o',

@@ -8,7 +8,7 @@ use annals::store::{Source, StoreError};
 use annals_graph::graph::START;
 use serde_json::{Value as Json, json};
 
-use crate::errors::Failure;
+use crate::errors::CommandFailure;
 use crate::output::{cut, escape, size};
 
 /// The number of characters of a value on one line.
@@ -41,7 +41,7 @@ pub(crate) fn ran(snapshot: &Snapshot, parent: Option<&Snapshot>) -> Vec<String>
 }
 
 /// Returns the first channel that holds messages; if there is none, an empty list that is called `messages`.
-pub(crate) fn message_channel(at: &Snapshot) -> Result<Arc<str>, Failure> {
+pub(crate) fn message_channel(at: &Snapshot) -> Result<Arc<str>, CommandFailure> {
     let channels = at.channels()?;
     for channel in &channels {
         if at.tail(channel, 1)?.first().is_some_and(|item| is_message(&item.to_json())) {
@@ -53,7 +53,7 @@ pub(crate) fn message_channel(at: &Snapshot) -> Result<Arc<str>, Failure> {
     {
         return Ok(channel);
     }
-    Err(Failure::new(1, "no_messages", "no channel holds messages at this point"))
+    Err(CommandFailure::new(1, "no_messages", "no channel holds messages at this point"))
 }
 
 /// The state of a thread between two runs.

@@ -14,7 +14,7 @@ use annals::store::{
 
 use crate::output::note;
 
-type Result<T> = std::result::Result<T, StoreError>;
+type StoreResult<T> = Result<T, StoreError>;
 
 /// The commit after which the process ends.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +66,7 @@ impl fmt::Debug for Killer {
 }
 
 impl Backend for Killer {
-    fn commit(&self, batch: &Batch) -> Result<()> {
+    fn commit(&self, batch: &Batch) -> StoreResult<()> {
         self.backend.commit(batch)?;
         self.count(batch);
         Ok(())
@@ -76,27 +76,32 @@ impl Backend for Killer {
         CommitHandle::settled(self.commit(&batch))
     }
 
-    fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>> {
+    fn head(&self, thread: &ThreadId, namespace: &Namespace) -> StoreResult<Option<CheckpointRecord>> {
         self.backend.head(thread, namespace)
     }
 
-    fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>> {
+    fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> StoreResult<Option<CheckpointId>> {
         self.backend.head_id(thread, namespace)
     }
 
-    fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>> {
+    fn checkpoint(&self, at: &CheckpointRef) -> StoreResult<Option<CheckpointRecord>> {
         self.backend.checkpoint(at)
     }
 
-    fn checkpoints_by_prefix(&self, thread: &ThreadId, prefix: &str, limit: usize) -> Result<Vec<CheckpointRecord>> {
+    fn checkpoints_by_prefix(
+        &self,
+        thread: &ThreadId,
+        prefix: &str,
+        limit: usize,
+    ) -> StoreResult<Vec<CheckpointRecord>> {
         self.backend.checkpoints_by_prefix(thread, prefix, limit)
     }
 
-    fn checkpoints(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointRecord>> {
+    fn checkpoints(&self, query: &CheckpointQuery) -> StoreResult<Vec<CheckpointRecord>> {
         self.backend.checkpoints(query)
     }
 
-    fn state(&self, at: &CheckpointRef) -> Result<StateRecord> {
+    fn state(&self, at: &CheckpointRef) -> StoreResult<StateRecord> {
         self.backend.state(at)
     }
 
@@ -105,36 +110,41 @@ impl Backend for Killer {
         at: &CheckpointRef,
         channel: &str,
         range: ItemRange,
-        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<()>,
-    ) -> Result<()> {
+        visit: &mut dyn FnMut(ItemRow<'_>) -> StoreResult<()>,
+    ) -> StoreResult<()> {
         self.backend.items(at, channel, range, visit)
     }
 
-    fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>> {
+    fn list_reference(&self, at: &CheckpointRef, channel: &str) -> StoreResult<Option<ListRef>> {
         self.backend.list_reference(at, channel)
     }
 
-    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>> {
+    fn writes(&self, at: &CheckpointRef) -> StoreResult<Vec<WriteRecord>> {
         self.backend.writes(at)
     }
 
-    fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>> {
+    fn threads(&self, after: Option<&ThreadId>, limit: usize) -> StoreResult<Vec<ThreadRecord>> {
         self.backend.threads(after, limit)
     }
 
-    fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>> {
+    fn namespaces(&self, thread: &ThreadId) -> StoreResult<Vec<Namespace>> {
         self.backend.namespaces(thread)
     }
 
-    fn last_of_run(&self, thread: &ThreadId, namespace: &Namespace, run: &RunId) -> Result<Option<CheckpointRecord>> {
+    fn last_of_run(
+        &self,
+        thread: &ThreadId,
+        namespace: &Namespace,
+        run: &RunId,
+    ) -> StoreResult<Option<CheckpointRecord>> {
         self.backend.last_of_run(thread, namespace, run)
     }
 
-    fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>> {
+    fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> StoreResult<Vec<TimerRecord>> {
         self.backend.timers(due_by, limit)
     }
 
-    fn delete_threads(&self, threads: &[ThreadId]) -> Result<()> {
+    fn delete_threads(&self, threads: &[ThreadId]) -> StoreResult<()> {
         self.backend.delete_threads(threads)
     }
 
@@ -142,7 +152,7 @@ impl Backend for Killer {
         self.backend.beside()
     }
 
-    fn check(&self) -> Result<CheckReport> {
+    fn check(&self) -> StoreResult<CheckReport> {
         self.backend.check()
     }
 }

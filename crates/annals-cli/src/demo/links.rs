@@ -11,14 +11,14 @@ const DEPTH_MAX: usize = 3;
 
 /// A link of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Link {
+pub(crate) struct TextLink {
     pub(crate) target: String,
     pub(crate) line: usize,
     /// True if the target is a file that does not exist.
     pub(crate) broken: bool,
 }
 
-impl Link {
+impl TextLink {
     /// Returns whether the target is a relative path to a file that does not exist. Other links are not followed.
     pub(crate) fn is_broken(&self, folder: &Path) -> bool {
         let path = self.target.split(['#', '?']).next().unwrap_or_default();
@@ -33,7 +33,7 @@ impl Link {
 }
 
 /// Returns the text of a line without the targets of its links, and the links.
-pub(crate) fn scan(line: &str, number: usize) -> (String, Vec<Link>) {
+pub(crate) fn scan(line: &str, number: usize) -> (String, Vec<TextLink>) {
     let mut scan = Scan { number, prose: String::with_capacity(line.len()), links: Vec::new() };
     match definition(line) {
         Some(target) => scan.link(target),
@@ -45,7 +45,7 @@ pub(crate) fn scan(line: &str, number: usize) -> (String, Vec<Link>) {
 struct Scan {
     number: usize,
     prose: String,
-    links: Vec<Link>,
+    links: Vec<TextLink>,
 }
 
 impl Scan {
@@ -70,7 +70,7 @@ impl Scan {
         let target = target.trim().trim_start_matches('<');
         let target = target.split([' ', '\t', '>']).next().unwrap_or_default();
         if !target.is_empty() {
-            self.links.push(Link { target: target.to_owned(), line: self.number, broken: false });
+            self.links.push(TextLink { target: target.to_owned(), line: self.number, broken: false });
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
     fn only_missing_files_are_broken() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a b.md"), "").unwrap();
-        let broken = |target: &str| Link { target: target.into(), ..Link::default() }.is_broken(folder.path());
+        let broken = |target: &str| TextLink { target: target.into(), ..TextLink::default() }.is_broken(folder.path());
         for target in ["a%20b.md#part", "#part", "http://x", "mailto:a@b", "/absolute", "."] {
             assert!(!broken(target), "{target}");
         }

@@ -27,22 +27,22 @@ use annals_graph::prelude::*;
 use serde_json::json;
 
 use crate::args;
-use crate::errors::Failure;
-use crate::output::{Output, count, cut, escape, safe_lines, size};
+use crate::errors::CommandFailure;
+use crate::output::{Printer, count, cut, escape, safe_lines, size};
 use crate::point::short;
 use crate::words::interrupt;
 use crate::{diff, drawing, log};
 
 use graph::{Research, TOP_TERMS, graph, is_yes};
 use plan::{Plan, command};
-use run::{Runner, Tally, now};
+use run::{DemoRunner, Tally, now};
 
 /// The setting of the second branch.
 const WHAT_IF_TERMS: u32 = 3;
 /// The number of lines of the report that are shown.
 const REPORT_LINES: usize = 18;
 
-pub(crate) fn run(args: &args::Demo, store: Option<&Path>, out: &mut Output) -> Result<u8, Failure> {
+pub(crate) fn run(args: &args::DemoArgs, store: Option<&Path>, out: &mut Printer) -> Result<u8, CommandFailure> {
     if args.drawing {
         return draw(out);
     }
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &args::Demo, store: Option<&Path>, out: &mut Output) -> 
 }
 
 /// Prints the graph of the workflow; no store is opened.
-fn draw(out: &mut Output) -> Result<u8, Failure> {
+fn draw(out: &mut Printer) -> Result<u8, CommandFailure> {
     let drawing = graph()?.get_graph(0);
     if out.is_json() {
         let mut document = json!({ "schema": 1 });
@@ -76,10 +76,10 @@ fn draw(out: &mut Output) -> Result<u8, Failure> {
 }
 
 /// Runs the demo and returns its summary; `None` if the run waits for a resume value.
-fn work(args: &args::Demo, plan: &Plan, out: &mut Output) -> Result<Option<String>, Failure> {
+fn work(args: &args::DemoArgs, plan: &Plan, out: &mut Printer) -> Result<Option<String>, CommandFailure> {
     let (graph, store) = (graph()?, plan.open(args)?);
     let thread = store.thread(&plan.thread)?;
-    let mut demo = Demo { args, plan, runner: Runner { graph: &graph, thread: &thread }, tally: Tally::default() };
+    let mut demo = Demo { args, plan, runner: DemoRunner { graph: &graph, thread: &thread }, tally: Tally::default() };
     demo.intro(out)?;
     let end = demo.main(out)?;
     if let Some(end) = &end {
@@ -97,9 +97,9 @@ fn work(args: &args::Demo, plan: &Plan, out: &mut Output) -> Result<Option<Strin
 
 /// The run and the count of its nodes so far.
 struct Demo<'a> {
-    args: &'a args::Demo,
+    args: &'a args::DemoArgs,
     plan: &'a Plan,
-    runner: Runner<'a>,
+    runner: DemoRunner<'a>,
     tally: Tally,
 }
 
@@ -116,7 +116,7 @@ struct Lanes {
 }
 
 impl Demo<'_> {
-    fn lanes(&self) -> Result<Option<Lanes>, Failure> {
+    fn lanes(&self) -> Result<Option<Lanes>, CommandFailure> {
         let all: Vec<Snapshot> = self.runner.thread.history()?.collect::<Result<_, _>>()?;
         let Some(first) = all.last().map(|first| first.record().branch) else { return Ok(None) };
         let is_first = |at: &&Snapshot| at.record().branch == first;
@@ -135,7 +135,7 @@ impl Demo<'_> {
         Ok(lanes)
     }
 
-    fn intro(&self, out: &mut Output) -> Result<(), Failure> {
+    fn intro(&self, out: &mut Printer) -> Result<(), CommandFailure> {
         let plan = self.plan;
         say(out, || format!("research in {}", escape(&plan.folder)))?;
         let found = if plan.resumes { "" } else { " (new)" };
@@ -144,7 +144,7 @@ impl Demo<'_> {
     }
 
     /// Runs the first branch to its end and returns it; `None` if the run waits for a resume value.
-    fn main(&mut self, out: &mut Output) -> Result<Option<Snapshot>, Failure> {
+    fn main(&mut self, out: &mut Printer) -> Result<Option<Snapshot>, CommandFailure> {
         let before = self.lanes()?;
         for node in before.iter().flat_map(|lanes| &lanes.ran) {
             self.tally.remembered(node, 1);
@@ -173,12 +173,12 @@ impl Demo<'_> {
             let Some(yes) = self.ask(out)? else { return Ok(None) };
             self.runner.drive(resume(yes), &mut self.tally, out)?;
         }
-        let lanes = self.lanes()?.ok_or_else(|| Failure::new(70, "internal", "the run left no history"))?;
+        let lanes = self.lanes()?.ok_or_else(|| CommandFailure::new(70, "internal", "the run left no history"))?;
         Ok(Some(lanes.end))
     }
 
     /// Asks the user for approval, or takes `--yes`. `None` without a terminal.
-    fn ask(&self, out: &mut Output) -> Result<Option<bool>, Failure> {
+    fn ask(&self, out: &mut Printer) -> Result<Option<bool>, CommandFailure> {
         let head = self.runner.thread.head()?;
         let interrupts = head.map(|head| head.interrupts()).transpose()?.unwrap_or_default();
         let text = interrupts.first().map(|(_, value)| interrupt(value)).unwrap_or_default();
@@ -203,7 +203,7 @@ impl Demo<'_> {
         Ok((read > 0).then(|| is_yes(&line)))
     }
 
-    fn report(&self, out: &mut Output) -> Result<(), Failure> {
+    fn report(&self, out: &mut Printer) -> Result<(), CommandFailure> {
         if out.is_json() {
             return Ok(());
         }
@@ -224,7 +224,7 @@ impl Demo<'_> {
     }
 
     /// Shows the log of the first branch, if it is all there is yet.
-    fn look_back(&self, end: &Snapshot, out: &mut Output) -> Result<(), Failure> {
+    fn look_back(&self, end: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
         let is_head = self.runner.thread.head()?.as_ref() == Some(end);
         if out.is_json() || !is_head {
             return Ok(());
@@ -234,8 +234,8 @@ impl Demo<'_> {
     }
 
     /// Opens a branch before the draft with another setting, runs it to its own end, and returns that.
-    fn what_if(&mut self, end: &Snapshot, out: &mut Output) -> Result<Snapshot, Failure> {
-        let gone = || Failure::new(70, "internal", "the checkpoint before the draft is not in the history");
+    fn what_if(&mut self, end: &Snapshot, out: &mut Printer) -> Result<Snapshot, CommandFailure> {
+        let gone = || CommandFailure::new(70, "internal", "the checkpoint before the draft is not in the history");
         let lanes = self.lanes()?.ok_or_else(gone)?;
         let before = lanes.before_draft.ok_or_else(gone)?;
         heading(out, &format!("What if the report named {WHAT_IF_TERMS} terms of each file, not {TOP_TERMS}?"))?;
@@ -268,7 +268,7 @@ impl Demo<'_> {
         Ok(head)
     }
 
-    fn compare(&self, end: &Snapshot, head: &Snapshot, out: &mut Output) -> Result<(), Failure> {
+    fn compare(&self, end: &Snapshot, head: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
         if out.is_json() {
             return Ok(());
         }
@@ -279,10 +279,10 @@ impl Demo<'_> {
         diff::compare(end, head, out)
     }
 
-    fn document(&self, end: Option<&Snapshot>, out: &mut Output) -> Result<(), Failure> {
+    fn document(&self, end: Option<&Snapshot>, out: &mut Printer) -> Result<(), CommandFailure> {
         let lanes = self.lanes()?;
         let at = end.or(lanes.as_ref().map(|lanes| &lanes.end));
-        let text = |name: &str| -> Result<Option<String>, Failure> {
+        let text = |name: &str| -> Result<Option<String>, CommandFailure> {
             let value = at.map(|at| at.get(name)).transpose()?.flatten();
             Ok(value.and_then(|value| value.as_str().map(str::to_owned)))
         };
@@ -308,7 +308,7 @@ impl Demo<'_> {
 }
 
 /// Prints commands that show the history of the run.
-fn look_around(plan: &Plan, out: &mut Output) -> Result<(), Failure> {
+fn look_around(plan: &Plan, out: &mut Printer) -> Result<(), CommandFailure> {
     let (store, thread) = (plan.path.to_string_lossy(), plan.thread.as_str());
     let before = format!("{thread}~2");
     say(out, || "  Commands that show the history:".into())?;
@@ -322,7 +322,7 @@ fn resume(yes: bool) -> Input {
     Input::Command(Command::resume(if yes { "yes" } else { "no" }))
 }
 
-fn heading(out: &mut Output, text: &str) -> Result<(), Failure> {
+fn heading(out: &mut Printer, text: &str) -> Result<(), CommandFailure> {
     if out.is_json() {
         return Ok(());
     }
@@ -333,7 +333,7 @@ fn heading(out: &mut Output, text: &str) -> Result<(), Failure> {
 }
 
 /// Prints a line, except with `--json`.
-fn say(out: &mut Output, line: impl FnOnce() -> String) -> Result<(), Failure> {
+fn say(out: &mut Printer, line: impl FnOnce() -> String) -> Result<(), CommandFailure> {
     if out.is_json() {
         return Ok(());
     }

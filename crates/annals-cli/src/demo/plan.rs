@@ -9,7 +9,7 @@ use super::files::{self, TextFile};
 use super::graph::folder_name;
 use super::kill::KillAfter;
 use crate::args;
-use crate::errors::Failure;
+use crate::errors::CommandFailure;
 use crate::point::open;
 
 /// The prefix of the demo's thread ids.
@@ -26,7 +26,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn of(args: &args::Demo, path: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn of(args: &args::DemoArgs, path: Option<&Path>) -> Result<Self, CommandFailure> {
         let asked = args.folder.as_deref().map(absolute).transpose()?;
         if let Some(path) = path
             && path.try_exists().unwrap_or(false)
@@ -47,7 +47,7 @@ impl Plan {
     }
 
     /// Looks for the run in an existing store; opens it for reading only.
-    fn in_store(args: &args::Demo, asked: Option<&str>, path: &Path) -> Result<Option<Self>, Failure> {
+    fn in_store(args: &args::DemoArgs, asked: Option<&str>, path: &Path) -> Result<Option<Self>, CommandFailure> {
         if path.metadata().is_ok_and(|meta| meta.len() == 0) {
             return Ok(None);
         }
@@ -63,7 +63,7 @@ impl Plan {
         if others > 0 && runs.is_empty() && !args.yes {
             let message =
                 format!("{} holds {others} threads that are not of the demo; nothing was written", path.display());
-            return Err(Failure::new(7, "refused", message).hint("name another --store, or add --yes"));
+            return Err(CommandFailure::new(7, "refused", message).hint("name another --store, or add --yes"));
         }
         let thread = asked.map(thread_of);
         let run = match &thread {
@@ -73,14 +73,14 @@ impl Plan {
         let Some((head, folder)) = run else { return Ok(None) };
         if let Some(asked) = asked.filter(|asked| *asked != folder) {
             let message = format!("{} is about {folder}, not {asked}; nothing was written", head.point().thread);
-            return Err(Failure::new(5, "conflict", message).hint("name another --store"));
+            return Err(CommandFailure::new(5, "conflict", message).hint("name another --store"));
         }
         let thread = head.point().thread.as_str().to_owned();
         Ok(Some(Self { folder, path: path.to_path_buf(), thread, resumes: true }))
     }
 
     /// Opens the store, with the end that was asked for.
-    pub(crate) fn open(&self, args: &args::Demo) -> Result<Store, Failure> {
+    pub(crate) fn open(&self, args: &args::DemoArgs) -> Result<Store, CommandFailure> {
         let options = OpenOptions::new();
         let store = Store::open_with(&self.path, options.clone())?;
         let farewell = format!("go on with: {}", command(&["demo", "--store", &self.path.to_string_lossy()]));
@@ -90,7 +90,7 @@ impl Plan {
 }
 
 /// Returns the head of a research run and its folder; `None` if the thread is none, or no longer only that.
-fn run_in(store: &Store, id: &str) -> Result<Option<(Snapshot, String)>, Failure> {
+fn run_in(store: &Store, id: &str) -> Result<Option<(Snapshot, String)>, CommandFailure> {
     if !id.starts_with(PREFIX) {
         return Ok(None);
     }
@@ -111,8 +111,8 @@ fn thread_of(folder: &str) -> String {
     format!("{PREFIX}{}", folder_name(folder))
 }
 
-fn absolute(folder: &Path) -> Result<String, Failure> {
-    let missing = |why: String| Failure::not_found("folder_not_found", format!("{}: {why}", folder.display()));
+fn absolute(folder: &Path) -> Result<String, CommandFailure> {
+    let missing = |why: String| CommandFailure::not_found("folder_not_found", format!("{}: {why}", folder.display()));
     let path = folder.canonicalize().map_err(|error| missing(error.to_string()))?;
     if !path.is_dir() {
         return Err(missing("it is no folder".into()));
@@ -120,26 +120,26 @@ fn absolute(folder: &Path) -> Result<String, Failure> {
     Ok(path.to_string_lossy().into_owned())
 }
 
-fn default_folder() -> Result<String, Failure> {
+fn default_folder() -> Result<String, CommandFailure> {
     match files::project_docs() {
         Some(docs) => absolute(&docs),
-        None => Err(Failure::usage("the project's docs are not here").hint("name a folder: annals demo FOLDER")),
+        None => Err(CommandFailure::usage("the project's docs are not here").hint("name a folder: annals demo FOLDER")),
     }
 }
 
 /// Returns the text files of a folder, of which there must be some.
-fn texts(folder: &str) -> Result<Vec<TextFile>, Failure> {
+fn texts(folder: &str) -> Result<Vec<TextFile>, CommandFailure> {
     let found = files::list(Path::new(folder))
-        .map_err(|error| Failure::not_found("folder_not_found", format!("{folder}: {error}")))?;
+        .map_err(|error| CommandFailure::not_found("folder_not_found", format!("{folder}: {error}")))?;
     if found.is_empty() {
         let message = format!("{folder} holds no text files (.md .txt .rst .org .adoc); nothing was written");
-        return Err(Failure::not_found("no_text_files", message).hint("name another folder"));
+        return Err(CommandFailure::not_found("no_text_files", message).hint("name another folder"));
     }
     Ok(found)
 }
 
 /// Makes a folder for a store without a name. It is not removed, so that the run can be inspected.
-fn fresh_folder() -> Result<PathBuf, Failure> {
+fn fresh_folder() -> Result<PathBuf, CommandFailure> {
     Ok(tempfile::Builder::new().prefix("annals-demo-").tempdir()?.keep())
 }
 

@@ -8,8 +8,8 @@ use annals_graph::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::graph::Research;
-use crate::errors::Failure;
-use crate::output::{Output, count, escape, grouped, size};
+use crate::errors::CommandFailure;
+use crate::output::{Printer, count, escape, grouped, size};
 
 /// The number of runs and of remembered results of each node.
 #[derive(Debug, Default)]
@@ -69,19 +69,19 @@ impl Tally {
 }
 
 /// A graph on its thread.
-pub(crate) struct Runner<'a> {
+pub(crate) struct DemoRunner<'a> {
     pub(crate) graph: &'a CompiledGraph<Research>,
     pub(crate) thread: &'a Thread,
 }
 
-impl Runner<'_> {
+impl DemoRunner<'_> {
     /// Runs until the end or an interrupt; every superstep is on the disk before the next one starts.
     pub(crate) fn drive(
         &self,
         input: Input,
         tally: &mut Tally,
-        out: &mut Output,
-    ) -> Result<Outcome<Research>, Failure> {
+        out: &mut Printer,
+    ) -> Result<Outcome<Research>, CommandFailure> {
         let head = self.thread.head()?;
         // A new thread writes its input first; the nodes begin with step 1.
         let mut step = head.map_or(1, |head| (head.step() + 1).max(1));
@@ -107,7 +107,7 @@ impl Runner<'_> {
         }
         match stream.outcome() {
             Some(outcome) => Ok(outcome.clone()),
-            None => Err(Failure::new(70, "internal", "the run ended without an outcome")),
+            None => Err(CommandFailure::new(70, "internal", "the run ended without an outcome")),
         }
     }
 }
@@ -118,8 +118,8 @@ fn print_superstep(
     superstep: &Tally,
     state: &Research,
     took: Duration,
-    out: &mut Output,
-) -> Result<(), Failure> {
+    out: &mut Printer,
+) -> Result<(), CommandFailure> {
     let (now, remembered) = (superstep.words(false), superstep.words(true));
     let (nodes, note) = match (superstep.any_remembered(), now == "nothing") {
         (false, _) => (now, String::new()),
@@ -130,7 +130,13 @@ fn print_superstep(
     print_step(out, step, &nodes, &format!("{}{note}", found(first, state)), Some(took))
 }
 
-fn print_step(out: &mut Output, step: i64, nodes: &str, text: &str, took: Option<Duration>) -> Result<(), Failure> {
+fn print_step(
+    out: &mut Printer,
+    step: i64,
+    nodes: &str,
+    text: &str,
+    took: Option<Duration>,
+) -> Result<(), CommandFailure> {
     if out.is_json() {
         return Ok(());
     }

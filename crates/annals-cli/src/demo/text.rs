@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::links::{Link, scan};
+use super::links::{TextLink, scan};
 
 /// The number of different terms of a file, the most frequent ones.
 const TERMS_MAX: usize = 2_000;
@@ -22,7 +22,7 @@ pub(crate) struct Facts {
     pub(crate) skipped: Option<String>,
     pub(crate) words: usize,
     pub(crate) headings: Vec<String>,
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<TextLink>,
     /// How often each term occurs, the most frequent first.
     pub(crate) terms: Vec<(String, u32)>,
     pub(crate) paragraphs: Vec<Paragraph>,
@@ -46,7 +46,8 @@ pub(crate) fn facts(path: &str, bytes: &[u8], folder: &Path) -> Facts {
     if unreadable * UNREADABLE > total {
         return skipped(path, "it is not text");
     }
-    let mut reader = Reader { facts: Facts { path: path.to_owned(), ..Facts::default() }, ..Reader::default() };
+    let mut reader =
+        FactsReader { facts: Facts { path: path.to_owned(), ..Facts::default() }, ..FactsReader::default() };
     let lines: Vec<&str> = text.lines().collect();
     for (at, line) in lines.iter().enumerate() {
         reader.line(at + 1, line, lines.get(at + 1).copied().unwrap_or_default());
@@ -69,7 +70,7 @@ pub(crate) fn skipped(path: &str, reason: &str) -> Facts {
 }
 
 #[derive(Default)]
-struct Reader {
+struct FactsReader {
     facts: Facts,
     counts: HashMap<String, u32>,
     paragraph: String,
@@ -77,7 +78,7 @@ struct Reader {
     fence: Option<&'static str>,
 }
 
-impl Reader {
+impl FactsReader {
     fn line(&mut self, number: usize, line: &str, next: &str) {
         let trimmed = line.trim();
         self.facts.words += trimmed.split_whitespace().count();

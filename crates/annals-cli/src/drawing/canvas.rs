@@ -8,14 +8,14 @@ const RIGHT: u8 = 8;
 
 /// One cell.
 #[derive(Clone, Copy, Default)]
-struct Cell {
+struct CanvasCell {
     sides: u8,
     dotted: bool,
     /// A character that covers the lines.
     over: Option<char>,
 }
 
-impl Cell {
+impl CanvasCell {
     fn char(self) -> char {
         match (self.over, self.sides, self.dotted) {
             (Some(over), ..) => over,
@@ -36,17 +36,17 @@ impl Cell {
 /// The grid. It grows as it is written to.
 #[derive(Default)]
 pub(super) struct Canvas {
-    rows: Vec<Vec<Cell>>,
+    rows: Vec<Vec<CanvasCell>>,
 }
 
 impl Canvas {
-    fn cell(&mut self, column: usize, row: usize) -> &mut Cell {
+    fn cell(&mut self, column: usize, row: usize) -> &mut CanvasCell {
         if self.rows.len() <= row {
             self.rows.resize_with(row + 1, Vec::new);
         }
         let cells = &mut self.rows[row];
         if cells.len() <= column {
-            cells.resize(column + 1, Cell::default());
+            cells.resize(column + 1, CanvasCell::default());
         }
         &mut cells[column]
     }

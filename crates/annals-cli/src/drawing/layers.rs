@@ -8,7 +8,7 @@ use super::GAP;
 const SWEEPS: usize = 6;
 
 /// An item of a layer.
-pub(super) enum Item {
+pub(super) enum LayerItem {
     /// A node, by number.
     Node(usize),
     /// The label of an edge.
@@ -18,7 +18,7 @@ pub(super) enum Item {
 }
 
 /// A part of an edge between two layers.
-pub(super) struct Link {
+pub(super) struct EdgePart {
     pub(super) upper: usize,
     pub(super) lower: usize,
     pub(super) dotted: bool,
@@ -29,8 +29,8 @@ pub(super) struct Link {
 /// The layers of a drawing.
 #[derive(Default)]
 pub(super) struct Layers {
-    pub(super) items: Vec<Item>,
-    pub(super) links: Vec<Link>,
+    pub(super) items: Vec<LayerItem>,
+    pub(super) links: Vec<EdgePart>,
     /// The items of each layer, from left to right.
     pub(super) rows: Vec<Vec<usize>>,
     pub(super) left: Vec<usize>,
@@ -55,7 +55,7 @@ impl Layers {
         let mut level = levels(count, drawing, &downs);
         let alone = (0..count).filter(|node| is_linked(*node)).map(|node| level[node] + 1).max().unwrap_or(0);
         (0..count).filter(|node| !is_linked(*node)).for_each(|node| level[node] = alone);
-        let mut layers = Self { items: (0..count).map(Item::Node).collect(), ..Self::default() };
+        let mut layers = Self { items: (0..count).map(LayerItem::Node).collect(), ..Self::default() };
         layers.rows = vec![Vec::new(); level.iter().map(|level| level + 1).max().unwrap_or(0)];
         (0..count).for_each(|node| layers.rows[level[node]].push(node));
         for down in &downs {
@@ -66,14 +66,14 @@ impl Layers {
             for at in between {
                 let item = layers.items.len();
                 layers.items.push(match &edge.label {
-                    Some(label) if at == middle => Item::Label(label.replace('\n', " ")),
-                    _ => Item::Pass,
+                    Some(label) if at == middle => LayerItem::Label(label.replace('\n', " ")),
+                    _ => LayerItem::Pass,
                 });
                 layers.rows[at].push(item);
-                layers.links.push(Link { upper, lower: item, dotted: edge.conditional, up: down.turned });
+                layers.links.push(EdgePart { upper, lower: item, dotted: edge.conditional, up: down.turned });
                 upper = item;
             }
-            layers.links.push(Link { upper, lower: down.to, dotted: edge.conditional, up: down.turned });
+            layers.links.push(EdgePart { upper, lower: down.to, dotted: edge.conditional, up: down.turned });
         }
         layers
     }
@@ -88,7 +88,7 @@ impl Layers {
         self.sorted(|link| link.lower == item, |link| link.upper)
     }
 
-    fn sorted(&self, is_own: impl Fn(&Link) -> bool, other: impl Fn(&Link) -> usize) -> Vec<usize> {
+    fn sorted(&self, is_own: impl Fn(&EdgePart) -> bool, other: impl Fn(&EdgePart) -> usize) -> Vec<usize> {
         let mut links: Vec<usize> = (0..self.links.len()).filter(|link| is_own(&self.links[*link])).collect();
         links.sort_by_key(|link| self.left.get(other(&self.links[*link])).copied());
         links
@@ -111,29 +111,29 @@ impl Layers {
         let at = ports.iter().position(|port| *port == link).unwrap_or(0);
         match self.items[item] {
             // Evenly over the inner columns, so that a single port is in the middle.
-            Item::Node(_) => {
+            LayerItem::Node(_) => {
                 let inner = self.width[item] - 2;
                 self.left[item] + 1 + (inner * (2 * at + 1)) / (2 * ports.len().max(1))
             }
-            Item::Label(_) => self.left[item] + self.width[item] / 2,
-            Item::Pass => self.left[item],
+            LayerItem::Label(_) => self.left[item] + self.width[item] / 2,
+            LayerItem::Pass => self.left[item],
         }
     }
 
     /// Gives every item its width and its column. `boxes` are the texts of the nodes.
     pub(super) fn place(&mut self, boxes: &[Vec<String>]) {
         let ports = |item: usize| {
-            let count = |is_own: &dyn Fn(&Link) -> bool| self.links.iter().filter(|link| is_own(link)).count();
+            let count = |is_own: &dyn Fn(&EdgePart) -> bool| self.links.iter().filter(|link| is_own(link)).count();
             count(&|link| link.upper == item).max(count(&|link| link.lower == item))
         };
         let widths = (0..self.items.len()).map(|item| match &self.items[item] {
-            Item::Node(node) => {
+            LayerItem::Node(node) => {
                 let text = boxes[*node].iter().map(|line| line.chars().count()).max().unwrap_or(0);
                 // An odd width has a middle, so that lines between boxes are straight.
                 (text + 4).max(4 * ports(item) + 1) | 1
             }
-            Item::Label(text) => text.chars().count(),
-            Item::Pass => 1,
+            LayerItem::Label(text) => text.chars().count(),
+            LayerItem::Pass => 1,
         });
         self.width = widths.collect();
         self.left = vec![0; self.items.len()];

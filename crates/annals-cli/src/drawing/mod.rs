@@ -5,7 +5,7 @@ mod layers;
 mod route;
 
 use canvas::Canvas;
-use layers::{Item, Layers};
+use layers::{LayerItem, Layers};
 
 use annals_graph::graph::{Drawing, DrawingNode};
 
@@ -26,8 +26,8 @@ pub(crate) fn text(drawing: &Drawing) -> String {
     let mut top = 0;
     for at in 0..layers.rows.len() {
         let height = layers.rows[at].iter().map(|item| match layers.items[*item] {
-            Item::Node(node) => boxes[node].len() + 2,
-            Item::Label(_) | Item::Pass => 1,
+            LayerItem::Node(node) => boxes[node].len() + 2,
+            LayerItem::Label(_) | LayerItem::Pass => 1,
         });
         let bottom = top + height.max().unwrap_or(0);
         for item in &layers.rows[at] {
@@ -58,7 +58,7 @@ fn lines(drawing: &Drawing, node: &DrawingNode) -> Vec<String> {
 fn draw_item(canvas: &mut Canvas, layers: &Layers, item: usize, boxes: &[Vec<String>], rows: std::ops::Range<usize>) {
     let (left, width) = (layers.left[item], layers.width[item]);
     match &layers.items[item] {
-        Item::Node(node) => {
+        LayerItem::Node(node) => {
             canvas.frame(left, rows.start, width, &boxes[*node]);
             let below = rows.start + boxes[*node].len() + 2;
             for link in layers.below(item) {
@@ -71,13 +71,13 @@ fn draw_item(canvas: &mut Canvas, layers: &Layers, item: usize, boxes: &[Vec<Str
                 }
             }
         }
-        Item::Label(text) => {
+        LayerItem::Label(text) => {
             let dotted = layers.above(item).first().is_some_and(|link| layers.links[*link].dotted);
             let column = left + width / 2;
             rows.clone().for_each(|row| canvas.down(column, row, dotted));
             canvas.text(left, rows.start + rows.len() / 2, text);
         }
-        Item::Pass => {
+        LayerItem::Pass => {
             let dotted = layers.above(item).first().is_some_and(|link| layers.links[*link].dotted);
             rows.for_each(|row| canvas.down(left, row, dotted));
         }

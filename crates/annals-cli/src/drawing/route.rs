@@ -1,7 +1,7 @@
 //! The lines between two layers: each edge has a row of its own for the way from one column to another.
 
 use super::canvas::Canvas;
-use super::layers::{Item, Layers};
+use super::layers::{LayerItem, Layers};
 
 /// A way from a column at the top to one at the bottom.
 struct Way {
@@ -46,10 +46,10 @@ pub(super) fn between(canvas: &mut Canvas, layers: &Layers, upper: usize, top: u
     }
     for link in links {
         let of = &layers.links[link];
-        if !of.up && matches!(layers.items[of.lower], Item::Node(_)) {
+        if !of.up && matches!(layers.items[of.lower], LayerItem::Node(_)) {
             canvas.put(layers.top_port(link), top + height - 1, '▼');
         }
-        if of.up && matches!(layers.items[of.upper], Item::Node(_)) {
+        if of.up && matches!(layers.items[of.upper], LayerItem::Node(_)) {
             canvas.put(layers.bottom_port(link), top, '▲');
         }
     }

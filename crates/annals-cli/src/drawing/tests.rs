@@ -5,21 +5,21 @@ use annals_graph::graph::{CompiledGraph, END, START, StateGraph};
 
 use super::text;
 
-type Graph = StateGraph<DynState>;
+type DynGraph = StateGraph<DynState>;
 
 /// Returns a graph with empty nodes.
-fn nodes(names: &[&str]) -> Graph {
+fn nodes(names: &[&str]) -> DynGraph {
     let graph = StateGraph::with_schema(DynSchema::new().last("n").build());
     names.iter().fold(graph, |graph, name| graph.node(*name, |_: &DynState| Ok(())))
 }
 
-fn branch(graph: Graph, from: &str, map: &[(&str, &str)]) -> Graph {
+fn branch(graph: DynGraph, from: &str, map: &[(&str, &str)]) -> DynGraph {
     let map: Vec<(String, String)> =
         map.iter().map(|(label, node)| ((*label).to_owned(), (*node).to_owned())).collect();
     graph.branch_to(from, |_: &DynState| "x", map)
 }
 
-fn compiled(graph: Graph) -> CompiledGraph<DynState> {
+fn compiled(graph: DynGraph) -> CompiledGraph<DynState> {
     graph.compile().expect("the graph is sound")
 }
 
