@@ -18,8 +18,12 @@ pub(crate) const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("task", &["base", "channel", "message", "state", "store", "graph"]),
     ("graph", &["base", "channel", "message", "state", "store", "task"]),
     ("exec", &["base", "channel", "graph", "task", "state", "store"]),
+    ("run", &["base", "state", "store", "graph", "task", "exec"]),
     ("stream", &["base", "message", "state", "graph", "task", "exec"]),
-    ("drive", &["base", "channel", "message", "store", "state", "history", "graph", "task", "exec", "stream", "error"]),
+    (
+        "drive",
+        &["base", "channel", "message", "store", "state", "history", "graph", "task", "exec", "run", "stream", "error"],
+    ),
 ];
 
 /// Words that must not stand in the code of a folder, even where an import would be allowed.
@@ -34,6 +38,8 @@ pub(crate) const NEVER_MENTIONS: &[(&str, &[&str])] = &[
         "exec",
         &["rusqlite", "Store", "Backend", "OpenOptions", "CommitHandle", "Clock", "SystemClock", "thread", "async"],
     ),
+    // The tree of a run decides; it reads, waits and locks nothing.
+    ("run", &["rusqlite", "Store", "Backend", "CommitHandle", "Clock", "SystemClock", "Mutex", "Thread", "thread"]),
     ("stream", &["rusqlite", "Store", "Backend", "Machine", "thread"]),
     ("drive", &["rusqlite", "SqliteBackend"]),
 ];

@@ -835,6 +835,7 @@ mod error;
 mod exec;
 pub mod graph;
 pub mod prelude;
+mod run;
 mod span;
 mod stream;
 pub mod task;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::base::{Clock, Encoded, SystemClock, Timestamp};
 use crate::error::Error;
 use crate::exec::{Event, EventMask, Machine, Status, TaskOutcome};
+use crate::graph::Context;
 use crate::store::{Batch, Cache, CacheKey, CommitHandle, Store};
 
 use super::host::RunHost;
@@ -65,20 +66,21 @@ impl Begun {
         if let Some(above) = self.machine.above() {
             above.progress();
         }
-        if self.host.has_left.load(Ordering::Relaxed) {
-            let mut calls = self.host.calls.lock();
-            let (own, others): (Vec<_>, _) =
-                calls.drain(..).partition(|(namespace, _)| namespace == self.machine.namespace());
-            *calls = others;
-            self.machine.handle_calls(own.into_iter().map(|(_, left)| left));
-        }
+        let calls = self.host.session.lock().take_calls(self.machine.namespace());
+        self.machine.handle_calls(calls.into_iter());
         self.machine.handle_task_done(slot, outcome, now);
     }
 
     /// Takes what the run held back, if this is its end.
     pub(super) fn take_held(&self) -> Option<Batch> {
         let ends = !self.inside && !matches!(self.machine.status(), Status::Running);
-        if ends { self.host.take_held() } else { None }
+        if ends { self.host.session.lock().take_held() } else { None }
+    }
+
+    /// Makes a batch of the machine the next commit of its run. Returns `None` if it is held back until the run ends.
+    pub(super) fn next_commit(&self, batch: Batch) -> Option<Batch> {
+        let of = self.machine.above().map(Context::task);
+        self.host.session.lock().commit(batch, of)
     }
 
     /// Returns the cache of the run.

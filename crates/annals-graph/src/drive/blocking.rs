@@ -207,7 +207,7 @@ impl Driver {
 
     fn commit(&mut self, batch: Batch) -> Result<(), Error> {
         let Some(store) = &self.run.store else { return Ok(()) };
-        match self.run.host.in_sequence(batch) {
+        match self.run.next_commit(batch) {
             Some(batch) if waits(&self.run.host) => store.commit(&batch)?,
             Some(batch) => self.tickets.submit(store, batch)?,
             None => {}

@@ -9,7 +9,7 @@ use std::task::{Context as Waiting, Poll, Wake, Waker};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::base::{Clock, Encoded, IdSource, Namespace, SystemClock, Value};
+use crate::base::{Clock, Encoded, IdSource, SystemClock, Value};
 use crate::error::Error;
 use crate::exec::{
     CallEnd, CallJob, CallLeft, DebugPart, DebugPayload, Event, EventKind, NodeUpdate, RunError, TaskEnd,
@@ -18,7 +18,6 @@ use crate::exec::{
 };
 use crate::graph::{Call, CallOutcome, CallWork, Called, Context, Done, NodeResult, Returned, Signal};
 use crate::state::WritesView;
-use crate::store::batch::Expect;
 use crate::store::{Batch, NewWrites, Store};
 
 use super::attempt::{Ended, LeavesCalls, wait_for, watch};
@@ -327,7 +326,8 @@ impl RunHost {
             return CallOutcome::Failed(error.into());
         }
         if let Some(wrote) = end.wrote {
-            self.leave(job.context.graph_namespace().clone(), CallLeft::Wrote(wrote));
+            let namespace = job.context.graph_namespace().clone();
+            self.session.lock().leave_call(namespace, CallLeft::Wrote(wrote));
         }
         end.outcome
     }
@@ -444,19 +444,12 @@ impl RunHost {
         Some(Place(Arc::clone(self))).filter(|_| free)
     }
 
-    /// Leaves something to the run of the graph that stands there.
-    fn leave(&self, namespace: Namespace, left: CallLeft) {
-        self.calls.lock().push((namespace, left));
-        self.has_left.store(true, Ordering::Relaxed);
-    }
-
     /// Stores what became of a call, as durably as the run stores a superstep, on the head that its graph stands at.
     async fn record(&self, context: &Context, writes: Option<NewWrites>, blocks: bool) -> Result<(), Error> {
         let Some(writes) = writes else { return Ok(()) };
-        // It counts only with what graphs inside it stored.
-        let inside = context.scope().left_inside(|left| left.tasks.contains(&writes.task)).into_iter();
-        let expect = inside.map(|(namespace, head)| Expect::new(namespace, Some(head))).collect();
-        let Some(batch) = self.writes_of(context, writes, expect) else { return Ok(()) };
+        let Some(batch) = self.writes_of(context, writes) else { return Ok(()) };
+        // It counts only with what its subgraphs have stored.
+        let Some(batch) = self.session.lock().commit(batch, None) else { return Ok(()) };
         let store = self.thread.as_ref().ok_or(RunError::NoStore)?.store();
         match self.durability {
             Durability::Sync if blocks => store.commit(&batch)?,
@@ -470,23 +463,22 @@ impl RunHost {
     /// comes before what the calls store.
     fn note_attempt(&self, caller: &Context) -> Result<(), Error> {
         let Some(writes) = attempt_write(caller) else { return Ok(()) };
-        let Some(batch) = self.writes_of(caller, writes, Vec::new()) else { return Ok(()) };
+        let Some(batch) = self.writes_of(caller, writes) else { return Ok(()) };
+        let Some(batch) = self.session.lock().append(batch) else { return Ok(()) };
         self.submit(self.thread.as_ref().ok_or(RunError::NoStore)?.store(), batch)
     }
 
-    /// Makes what is stored of a task the commit of its run that comes next, on the head that its graph stands at. None
-    /// if the machine stores it, should the run end before its superstep has.
-    fn writes_of(&self, context: &Context, writes: NewWrites, expect: Vec<Expect>) -> Option<Batch> {
+    /// Returns the batch that stores the writes of a task on the head of its graph. Returns `None` if the run stores
+    /// nothing before it ends: the machine of the graph stores the writes, should the run end before its superstep.
+    fn writes_of(&self, context: &Context, writes: NewWrites) -> Option<Batch> {
         let namespace = context.graph_namespace().clone();
         if self.durability == Durability::Exit {
-            self.leave(namespace, CallLeft::Unsaved(writes));
+            self.session.lock().leave_call(namespace, CallLeft::Unsaved(writes));
             return None;
         }
-        let thread = context.thread()?.clone();
-        let mut batch = Batch::new(thread, namespace, context.calls().head);
-        batch.expect.extend(expect);
+        let mut batch = Batch::new(context.thread()?.clone(), namespace, context.calls().head);
         batch.writes = vec![writes];
-        self.in_sequence(batch)
+        Some(batch)
     }
 
     /// Hands a batch to the background writer.

@@ -1,23 +1,20 @@
 //! What the nodes of a run reach of its driver.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::base::{CheckpointId, Clock, Namespace, RunId, SystemClock, Timestamp};
-use crate::exec::{CallLeft, Event, EventKind, EventMask};
+use crate::base::{Clock, Namespace, SystemClock, Timestamp};
+use crate::exec::{Event, EventKind, EventMask};
 use crate::graph::{Call, Called, Context, Host, LivePart, MessagePart};
 use crate::history::Thread;
-use crate::store::batch::CommitChain;
-use crate::store::{Batch, CommitHandle, StoreError};
+use crate::run::Session;
+use crate::store::CommitHandle;
 
-use super::children::Children;
 use super::feed::{Fact, Feed};
-use super::held::Held;
 use super::run::Durability;
 use super::timer::{ParkTimer, Timer};
 
@@ -25,7 +22,6 @@ use super::timer::{ParkTimer, Timer};
 pub(super) struct RunHost {
     /// Where the run is recorded.
     pub(super) thread: Option<Thread>,
-    pub(super) run: RunId,
     pub(super) metadata: Option<String>,
     pub(super) durability: Durability,
     pub(super) recursion_limit: u64,
@@ -40,52 +36,18 @@ pub(super) struct RunHost {
     pub(super) wants: EventMask,
     /// Where the outermost driver looks.
     pub(super) feed: Arc<Feed>,
-    /// What called tasks left to the runs of their graphs, and where these stand.
-    pub(super) calls: Mutex<Vec<(Namespace, CallLeft)>>,
-    /// Whether one ever left something, which is quicker to ask.
-    pub(super) has_left: AtomicBool,
-    /// Where the graphs inside it begin.
-    pub(super) children: Children,
     /// What waits for a moment, if the caller or the executor has it.
     pub(super) timer: Option<Arc<dyn Timer>>,
-    /// Its commits and those of all runs inside it.
-    pub(super) sequence: CommitChain,
     /// Commits of runs inside this one that nobody has waited for yet.
     pub(super) tickets: Mutex<Vec<CommitHandle>>,
-    /// The heads of the graphs inside that keep their state, as this run left them: they may not be written yet.
-    pub(super) heads: Mutex<HashMap<Namespace, CheckpointId>>,
-    /// What it and the runs inside it do not store before it ends.
-    pub(super) held: Held,
+    /// The state that all graphs of the run share.
+    pub(super) session: Mutex<Session>,
 }
 
 impl RunHost {
     /// Whether reading a head may wait for a disk.
     pub(super) fn waits(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| thread.store().backend().waits())
-    }
-
-    /// Makes a batch one of the commits of the run. None if the run stores nothing before it ends.
-    pub(super) fn in_sequence(&self, batch: Batch) -> Option<Batch> {
-        if self.durability == Durability::Exit {
-            self.held.add(batch);
-            return None;
-        }
-        Some(self.sequence.append(batch))
-    }
-
-    /// Takes what was held back: the one commit of a run that stores nothing before it ends.
-    pub(super) fn take_held(&self) -> Option<Batch> {
-        let batch = Some(&self.held).filter(|_| self.durability == Durability::Exit)?.take()?;
-        Some(self.sequence.append(batch))
-    }
-
-    /// Stores before the end of the run what was held back, as it has to be read. That is rare: the graph is another one
-    /// than that which made it, or an update of it failed half way.
-    pub(super) fn store_held(&self) -> Result<(), StoreError> {
-        match (&self.thread, self.take_held()) {
-            (Some(thread), Some(batch)) => thread.store().commit(&batch),
-            _ => Ok(()),
-        }
     }
 
     /// Returns what waits for a moment on this thread, if anything does.

@@ -7,8 +7,8 @@ use crate::exec::{RunError, Start};
 use crate::history::Thread;
 use crate::store::CheckpointRef;
 
-use super::load::Loaded;
 use super::run::Settings;
+use crate::run::Loaded;
 
 /// A run with a key that has begun before.
 pub(super) struct Earlier {

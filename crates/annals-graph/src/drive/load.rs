@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::exec::{DeltaBase, Head, Loader, RunError};
 use crate::graph::Graph;
 use crate::history::Thread;
+use crate::run::Loaded;
 use crate::span::span;
 use crate::state::erased::field_of;
 use crate::state::{FieldKind, StateRef};
@@ -14,14 +15,7 @@ use crate::store::{
     CachedHead, CheckpointRef, HeadKey, ItemRange, ItemRow, Source, StoreError, WriteRecord, WriteValue,
 };
 
-use super::held::Held;
 use super::host::RunHost;
-
-/// A head, and what the file's head was when it was got.
-pub(super) struct Loaded {
-    pub(super) head: Head,
-    pub(super) newest: Option<CheckpointId>,
-}
 
 /// Gets the head of a namespace, or of one of its checkpoints.
 pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&CheckpointRef>) -> Result<Loaded, Error> {
@@ -29,7 +23,7 @@ pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&CheckpointRef>) -
     let newest = thread.store().backend().head_id(thread.id(), thread.namespace())?;
     let newest_point = newest.map(|newest| thread.point(newest));
     match at.or(newest_point.as_ref()) {
-        Some(wanted) => load_at(graph, thread, wanted, newest, &Held::default()),
+        Some(wanted) => load_at(graph, thread, wanted, newest, None),
         None => Ok(Loaded { head: Head::empty(graph), newest: None }),
     }
 }
@@ -42,12 +36,16 @@ pub(super) fn load_begun(
     host: &RunHost,
 ) -> Result<Loaded, Error> {
     thread.store().settle_abandoned();
-    if at.is_some_and(|wanted| host.held.hides(graph, wanted)) {
+    if at.is_some_and(|wanted| host.session.lock().hides(graph, wanted)) {
         host.store_held()?;
     }
-    let newest = host.held.head_id(thread)?;
+    let held = host.session.lock().held_newest(thread.id(), thread.namespace());
+    let newest = match held {
+        Some(newest) => Some(newest),
+        None => thread.store().backend().head_id(thread.id(), thread.namespace())?,
+    };
     match at {
-        Some(wanted) => load_at(graph, thread, wanted, newest, &host.held),
+        Some(wanted) => load_at(graph, thread, wanted, newest, Some(host)),
         None => Ok(Loaded { head: Head::empty(graph), newest }),
     }
 }
@@ -57,14 +55,18 @@ fn load_at(
     thread: &Thread,
     wanted: &CheckpointRef,
     newest: Option<CheckpointId>,
-    held: &Held,
+    host: Option<&RunHost>,
 ) -> Result<Loaded, Error> {
     span!("load", thread = %thread.id());
-    let mut head = match held.head(graph, wanted).or_else(|| cached(graph, thread, wanted, newest)) {
+    let held = host.and_then(|host| host.session.lock().held_head(graph, wanted));
+    let mut head = match held.or_else(|| cached(graph, thread, wanted, newest)) {
         Some(head) => head,
         None => read(graph, thread, wanted)?,
     };
-    let writes = held.writes(thread, wanted)?;
+    let writes = match host {
+        Some(host) => host.writes(thread, wanted)?,
+        None => thread.store().backend().writes(wanted)?,
+    };
     let writes = with_bases(graph, thread, wanted, writes, Some(&head.state))?;
     head.set_pending(writes);
     Ok(Loaded { head, newest })

@@ -299,7 +299,7 @@ impl AsyncDriver {
 
     async fn commit(&mut self, batch: Batch) -> Result<(), Error> {
         let Some(store) = &self.run.store else { return Ok(()) };
-        match self.run.host.in_sequence(batch) {
+        match self.run.next_commit(batch) {
             Some(batch) if waits(&self.run.host) => self.tickets.write(store, batch).await?,
             Some(batch) => self.tickets.submit(store, batch)?,
             None => {}

@@ -10,17 +10,16 @@ use serde::Serialize;
 use crate::base::limits::RECURSION_LIMIT_DEFAULT;
 use crate::base::{CheckpointId, Clock, IdSource, Namespace, RunId, SystemClock, Value};
 use crate::error::Error;
-use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, Saving, Start, answers_by_id};
+use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, Start, answers_by_id};
 use crate::graph::{Breakpoints, Command, CompiledGraph, Entry, Graph, Host, RunControl, Scope, input_writes};
 use crate::history::Thread;
+use crate::run::Session;
 use crate::state::erased::{field_of, resolve};
 use crate::state::{IntoUpdate, StateError, Writes};
 use crate::store::Kv;
-use crate::store::batch::CommitChain;
 
 use super::begun::Begun;
 use super::blocking::Driver;
-use super::children::Children;
 use super::feed::Feed;
 use super::host::RunHost;
 use super::nonblocking::AsyncDriver;
@@ -518,14 +517,13 @@ pub(super) fn begin(
     };
     let began = head.checkpoint.zip(place.thread.as_ref()).map(|(checkpoint, thread)| thread.point(checkpoint.id));
     let answers = matches!(&start, Start::Command(command) if command.resume.is_some());
-    let mut host = settings.host(place.thread.clone(), run, events);
-    host.children = Children::new(began, addressed && !answers, &place.named);
-    let host = Arc::new(host);
+    let host = Arc::new(settings.host(place.thread.clone(), run, events));
+    host.session.lock().begin(began, addressed && !answers, &place.named);
     let request = Request {
         interrupt_before: settings.breakpoints(graph, "before")?,
         interrupt_after: settings.breakpoints(graph, "after")?,
         strict_resume: settings.strict_resume,
-        saving: if host.durability == Durability::Exit { Saving::AtEnd } else { Saving::Steps },
+        saving: host.session.lock().saving(),
         recursion_limit: host.recursion_limit,
         step_timeout: settings.step_timeout(graph),
         scope: settings.scope(graph, &host, &start),
@@ -544,9 +542,9 @@ pub(super) fn begin(
 impl Settings {
     fn host(&self, thread: Option<Thread>, run: RunId, wants: EventMask) -> RunHost {
         let nested = in_task() && !self.moved;
+        let holds = self.durability == Some(Durability::Exit);
         RunHost {
             thread,
-            run,
             metadata: self.metadata.clone(),
             durability: self.durability.unwrap_or_default(),
             recursion_limit: self.recursion_limit.unwrap_or(RECURSION_LIMIT_DEFAULT),
@@ -557,14 +555,9 @@ impl Settings {
             inline: nested || self.concurrency_max == Some(1),
             // Who runs its tasks on its own thread cannot read what they show meanwhile.
             feed: if nested { Arc::new(Feed::unbounded()) } else { Arc::default() },
-            calls: parking_lot::Mutex::default(),
-            has_left: false.into(),
-            children: Children::default(),
             timer: self.timer.clone(),
-            sequence: CommitChain::begin(),
             tickets: parking_lot::Mutex::default(),
-            heads: parking_lot::Mutex::default(),
-            held: Default::default(),
+            session: parking_lot::Mutex::new(Session::new(run, self.metadata.clone(), holds)),
         }
     }
 

@@ -22,7 +22,7 @@ use super::head::{ATTEMPT, ERROR, Head, RESUME};
 use super::load::{answers_of, asleep_of, attempt_of, left_by, task_writes};
 use super::machine::Machine;
 use super::retry::is_mistake;
-use super::save::{new_writes, note_left, special, stored_interrupts};
+use super::save::{new_writes, special, stored_interrupts};
 use super::shown::{TaskEnd, TaskInput, TaskStart};
 use super::task::{TaskWrite, WriteKind, encode_stored, push};
 
@@ -277,10 +277,7 @@ pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> CallEnd
     if let Some(caller) = job.context.life().above().filter(|_| !open.is_empty()) {
         caller.asked().lock().asked_by_calls.append(&mut open);
     }
-    let mut stored = stored_writes(job, writes);
-    if let (CallOutcome::Done(_), Some(writes)) = (&outcome, &mut stored) {
-        note_left(job.context.scope(), writes);
-    }
+    let stored = stored_writes(job, writes);
     CallEnd { outcome, stored, wrote: CallWrites::of(job, pushed) }
 }
 

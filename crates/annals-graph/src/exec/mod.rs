@@ -48,11 +48,12 @@ pub(crate) use call::{
 pub(crate) use edit::{Copied, Editor, NodeEdit, as_node};
 pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, Start, Status};
 pub(crate) use exit::Saving;
-pub(crate) use head::{DeltaBase, Head};
+pub(crate) use head::{DeltaBase, ERROR, Head, LEFT};
 pub(crate) use leave::{Closing, PathAnswer, close};
 pub(crate) use limits::{begin, begin_limited, handle_timeout, overdue, poll_timeout};
 pub(crate) use load::{Loader, error_of, interrupts_of, result_of};
 pub(crate) use machine::Machine;
 pub(crate) use plan::{Order, plan};
+pub(crate) use save::special;
 pub(crate) use task::{Opened, TaskJob, TaskOutcome, TaskStatus, close_panicked, close_stopped, open};
 pub(crate) use view::stored as stored_state;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::base::{Encoded, Value, WriteValue};
-use crate::graph::{Context, Graph, Interrupt, Left, Scope};
+use crate::graph::{Graph, Interrupt};
 use crate::store::batch::{ChangeValue, Data, Expect};
 use crate::store::{Batch, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source};
 
 use super::effect::{Effect, Status};
 use super::error::RunError;
 use super::exit::{Saving, fold, hold};
-use super::head::{ERROR, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, LEFT, NO_WRITES, RESUME};
+use super::head::{ERROR, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, RESUME};
 use super::input::input_value;
 use super::load::asleep_of;
 use super::machine::Machine;
@@ -117,22 +117,9 @@ impl Machine {
     pub(super) fn commit(&mut self, checkpoints: Vec<NewCheckpoint>, writes: Vec<NewWrites>) {
         let Some(recording) = &self.recording else { return };
         let mut batch = Batch::new(recording.thread.clone(), recording.namespace.clone(), self.committed);
-        // What happens in a graph inside counts only as long as the graphs around it stand where they stood, and what
-        // these make of it only if what it stored was stored.
+        // A commit of a subgraph counts only as long as its parent graphs stand where they stood.
         let around = recording.around.iter().cloned();
         batch.expect.extend(around.map(|(namespace, head)| Expect::new(namespace, head)));
-        let own = self.above.as_ref().map(Context::task);
-        let is_inside = |left: &Left| match checkpoints.is_empty() {
-            true => writes.iter().any(|writes| left.tasks.contains(&writes.task)),
-            false => own.is_none_or(|own| left.tasks.contains(&own)),
-        };
-        if self.request.saving == Saving::Steps {
-            let inside = self.scope.left_inside(is_inside).into_iter();
-            batch.expect.extend(inside.map(|(namespace, head)| Expect::new(namespace, Some(head))));
-        }
-        if !checkpoints.is_empty() {
-            self.scope.forget_left(is_inside);
-        }
         // Those of a superstep that has ended went with it.
         let timers = std::mem::take(&mut self.timers);
         batch.timers = if checkpoints.is_empty() { timers } else { Vec::new() };
@@ -170,11 +157,10 @@ impl Machine {
         if ended.is_empty() {
             return None;
         }
-        let mut writes: Vec<_> = ended.into_iter().filter_map(|slot| self.task_writes(slot)).collect();
+        let writes: Vec<_> = ended.into_iter().filter_map(|slot| self.task_writes(slot)).collect();
         if writes.is_empty() {
             return None;
         }
-        writes.iter_mut().for_each(|writes| note_left(&self.scope, writes));
         self.commit(Vec::new(), writes);
         self.effects.pop_front()
     }
@@ -188,13 +174,7 @@ impl Machine {
         let mut writes = std::mem::take(&mut self.called);
         for slot in 0..self.tasks.len() {
             if !self.tasks[slot].saved {
-                let own = self.task_writes(slot).map(|mut own| {
-                    if self.tasks[slot].is_done() {
-                        note_left(&self.scope, &mut own);
-                    }
-                    own
-                });
-                writes.extend(own);
+                writes.extend(self.task_writes(slot));
             }
         }
         if !writes.is_empty() {
@@ -263,23 +243,13 @@ impl Machine {
     }
 }
 
-/// Notes with what a task wrote that has ended where it left graphs that keep their state: what comes after it in its
-/// superstep begins them anew, though they stand where they stood.
-pub(super) fn note_left(scope: &Scope, writes: &mut NewWrites) {
-    let left = scope.left_inside(|left| left.keeps && left.tasks.contains(&writes.task));
-    if !left.is_empty() {
-        let left = left.into_iter().map(|(namespace, head)| (namespace.to_string(), head.to_string().into()));
-        writes.writes.push(special(LEFT, &Value::Map(left.collect())));
-    }
-}
-
 /// Questions as they are stored: maps of value and id, and of what else there is.
 pub(super) fn stored_interrupts(interrupts: &[Interrupt]) -> NewWrite {
     let interrupts: Vec<Value> = interrupts.iter().map(|asked| Value::Map(asked.to_map())).collect();
     special(INTERRUPT, interrupts.as_slice())
 }
 
-pub(super) fn special<T: serde::Serialize + ?Sized>((channel, index): (&str, i32), value: &T) -> NewWrite {
+pub(crate) fn special<T: serde::Serialize + ?Sized>((channel, index): (&str, i32), value: &T) -> NewWrite {
     // Dynamic values always encode; null stands in if one is beyond the limits.
     let value = Encoded::encode(value).map_or(WriteValue::Null, |encoded| WriteValue::One(encoded.into()));
     NewWrite::new(index, channel, value)

@@ -43,7 +43,7 @@ pub(crate) use node::{GivenFields, NodeInput, RunNode, StartNode, Takes, Work};
 // The executor and the drivers take the context of a task from here as well.
 pub(crate) use crate::task::{
     Around, Asked, Attempt, Call, CallBegan, CallError, CallOutcome, CallWork, Called, Calls, CancelWait, Cancelled,
-    Context, ContextParts, Done, Host, Interrupt, Interrupted, InvalidResumeValue, Left, Life, LivePart, MessagePart,
+    Context, ContextParts, Done, Host, Interrupt, Interrupted, InvalidResumeValue, Life, LivePart, MessagePart,
     NodeError, NodePlace, OutOfTime, Returned, RunControl, Scope, Signal, StepTime, StoredCall, TaskInfo, TaskParts,
     TaskPath, check_answer, holds, json_map, questions, stops, task_labels, task_namespace, without_tasks,
 };

@@ -38,7 +38,7 @@ pub(crate) use context::{Around, Asked, CallBegan, ContextParts, Signal, task_na
 pub(crate) use control::CancelWait;
 pub(crate) use life::Life;
 pub(crate) use message_part::json_map;
-pub(crate) use scope::{Host, Left, LivePart, Scope};
+pub(crate) use scope::{Host, LivePart, Scope};
 pub(crate) use step_time::StepTime;
 pub(crate) use task_body::TaskWork;
 pub(crate) use task_info::{NodePlace, TaskParts};

@@ -5,10 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use crate::base::Map;
-use crate::base::{CheckpointId, Clock, Namespace, SystemClock, TaskId, Timestamp, Value};
+use crate::base::{Clock, SystemClock, Timestamp, Value};
 use crate::message::Message;
 use crate::store::{Cache, Kv};
 
@@ -67,18 +65,6 @@ pub(crate) struct Scope {
     /// True if an id names its interrupt alone. Otherwise the id of the first interrupt of a task stands for the later
     /// ones of the task as well.
     pub(crate) exact: bool,
-    /// The positions at which subgraphs were left, until their parent graphs have stored the result.
-    pub(crate) left: Arc<Mutex<Vec<Left>>>,
-}
-
-/// The position at which a run left the subgraph of a task.
-pub(crate) struct Left {
-    pub(crate) namespace: Namespace,
-    pub(crate) head: CheckpointId,
-    /// The tasks that contain the subgraph, innermost first.
-    pub(crate) tasks: Vec<TaskId>,
-    /// True if the next task finds the subgraph at this position.
-    pub(crate) keeps: bool,
 }
 
 /// A driver that streams nothing.
@@ -124,7 +110,6 @@ impl Scope {
             resume: ResumeOnce::default(),
             answers: None,
             exact: false,
-            left: Arc::default(),
         }
     }
 
@@ -133,17 +118,6 @@ impl Scope {
         let answers = self.answers.as_deref()?;
         let first = || answers.get(&interrupt_id(task_namespace, 0)).filter(|_| !self.exact);
         answers.get(&interrupt_id(task_namespace, answered)).or_else(first)
-    }
-
-    /// Returns the positions of the subgraphs that `is_inside` selects.
-    pub(crate) fn left_inside(&self, is_inside: impl Fn(&Left) -> bool) -> Vec<(Namespace, CheckpointId)> {
-        let left = self.left.lock();
-        left.iter().filter(|left| is_inside(left)).map(|left| (left.namespace.clone(), left.head)).collect()
-    }
-
-    /// Forgets the positions of subgraphs that continued, or whose results are stored.
-    pub(crate) fn forget_left(&self, is_meant: impl Fn(&Left) -> bool) {
-        self.left.lock().retain(|left| !is_meant(left));
     }
 
     /// Returns the scope of a task that no driver runs.

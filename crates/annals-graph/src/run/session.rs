@@ -1,0 +1,268 @@
+//! The session: the state that all graphs of a run share.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Value};
+use crate::exec::{CallLeft, ERROR, Head, LEFT, Machine, RunError, Saving, Status, special};
+use crate::graph::{CallBegan, Context, Graph, Interrupted, Persistence, Signal};
+use crate::state::StateRef;
+use crate::store::batch::{CommitChain, Expect};
+use crate::store::{Batch, CheckpointRef, NewWrites, StoreError};
+
+use super::decision::Decision;
+use super::held::Held;
+use super::start::{Start, Started};
+use super::subgraph::Subgraph;
+
+/// The tree of graphs that run in one run, as far as they share it.
+pub(crate) struct Session {
+    pub(super) run: RunId,
+    /// The text of a JSON object that is stored with each checkpoint.
+    pub(super) metadata: Option<String>,
+    /// Whether the run stores nothing before it ends.
+    holds: bool,
+    held: Held,
+    /// The commits of the run and of its subgraphs: each counts only with those before it.
+    sequence: CommitChain,
+    starts: Starts,
+    /// The heads at which subgraphs were left, until their parent graphs have stored what came of it.
+    left: Vec<Left>,
+    /// The results of called tasks that the machines of their graphs have not taken yet.
+    calls: Vec<(Namespace, CallLeft)>,
+}
+
+/// What is known of where subgraphs begin.
+#[derive(Default)]
+struct Starts {
+    /// The checkpoint of the outermost graph that the run began on.
+    at: Option<CheckpointRef>,
+    /// Whether the run makes the superstep again that began there.
+    replays: bool,
+    /// The checkpoints of subgraphs that the caller named.
+    named: Arc<[(Namespace, CheckpointId)]>,
+    /// The namespaces in which a subgraph has begun: there it goes on from its newest checkpoint.
+    visited: HashSet<Namespace>,
+    /// The heads of the subgraphs that keep their state, as this run has left them.
+    heads: HashMap<Namespace, CheckpointId>,
+}
+
+/// The head at which a run has left a subgraph.
+struct Left {
+    namespace: Namespace,
+    head: CheckpointId,
+    /// The tasks it ran in, innermost first.
+    tasks: Vec<TaskId>,
+    /// Whether the next task finds it there.
+    keeps: bool,
+}
+
+/// The end of a subgraph.
+pub(crate) struct Ended {
+    /// Its state, and which channels hold a value; the error with which its task ends if it has not come to its end.
+    pub(crate) returned: Result<(StateRef, Vec<bool>), RunError>,
+    /// The head to be cached for its next start, and its namespace.
+    pub(crate) cached: Option<(Namespace, Head)>,
+}
+
+impl Session {
+    /// Makes the session of a run. If it `holds`, all commits become one at its end.
+    pub(crate) fn new(run: RunId, metadata: Option<String>, holds: bool) -> Self {
+        Self {
+            run,
+            metadata,
+            holds,
+            held: Held::default(),
+            sequence: CommitChain::begin(),
+            starts: Starts::default(),
+            left: Vec::new(),
+            calls: Vec::new(),
+        }
+    }
+
+    /// Notes the checkpoint of the outermost graph that the run begins on, whether the run `replays` it, and the
+    /// checkpoints of subgraphs that its caller named.
+    pub(crate) fn begin(&mut self, at: Option<CheckpointRef>, replays: bool, named: &Arc<[(Namespace, CheckpointId)]>) {
+        debug_assert!(self.starts.visited.is_empty(), "a run begins before its subgraphs");
+        self.starts = Starts { at, replays, named: Arc::clone(named), ..Starts::default() };
+    }
+
+    /// Returns when a graph of the run stores what it makes.
+    pub(crate) fn saving(&self) -> Saving {
+        if self.holds { Saving::AtEnd } else { Saving::Steps }
+    }
+
+    /// Decides where a subgraph begins that stores its state.
+    pub(crate) fn start(
+        &mut self,
+        graph: &Arc<Graph>,
+        context: &Context,
+        of: &Subgraph,
+        thread: &ThreadId,
+    ) -> Decision<Result<Started, StoreError>> {
+        let starts = &mut self.starts;
+        let namespace = of.namespace().clone();
+        let named = starts.named.iter().find(|(named, _)| *named == namespace).map(|(_, checkpoint)| *checkpoint);
+        let left = starts.heads.get(&namespace).copied();
+        // Another attempt begins where the first one did, and another task where this run has left the subgraph.
+        let is_known = matches!((&of.before, left), (Some(CallBegan::On(_)), _) | (None, Some(_)));
+        let counts = graph.persistence == Persistence::PerThread || starts.replays || !starts.named.is_empty();
+        let start = Start {
+            graph: Arc::clone(graph),
+            context: context.clone(),
+            thread: thread.clone(),
+            call: of.call,
+            before: of.before.clone(),
+            left,
+            held: self.held.newest(thread, &namespace),
+            start: starts.at.clone(),
+            replays: starts.replays,
+            named,
+            first: !is_known && counts && starts.visited.insert(namespace.clone()),
+            namespace,
+        };
+        Decision::new(|log| start.decide(log))
+    }
+
+    /// Notes that a subgraph runs: the head at which it was left is past.
+    pub(crate) fn started(&mut self, namespace: &Namespace) {
+        self.left.retain(|left| left.namespace != *namespace);
+    }
+
+    /// Ends a subgraph in the task of a context.
+    pub(crate) fn end(
+        &mut self,
+        graph: &Graph,
+        context: &Context,
+        thread: Option<&ThreadId>,
+        machine: Machine,
+    ) -> Ended {
+        let (state, present) = machine.returned();
+        let namespace = machine.namespace().clone();
+        debug_assert!(!namespace.is_root(), "a subgraph has a namespace");
+        debug_assert!(!matches!(machine.status(), Status::Running), "a subgraph ends once");
+        let stored = machine.stored_head();
+        let (status, head) = machine.finish();
+        let keeps = graph.persistence == Persistence::PerThread;
+        let mut cached = None;
+        if let Some(stored) = stored {
+            let tasks = context.with_callers().map(Context::task).collect();
+            self.left.push(Left { namespace: namespace.clone(), head: stored, tasks, keeps });
+            if let (Some(head), Some(thread)) = (&head, thread) {
+                self.held.retain(graph, thread, &namespace, head);
+            }
+            if keeps {
+                // The head it began on may be older than the newest one of its namespace.
+                let own = head.as_ref().and_then(|head| head.checkpoint).map(|checkpoint| checkpoint.id);
+                self.starts.heads.insert(namespace.clone(), own.unwrap_or(stored));
+                cached = head.map(|head| (namespace, head));
+            }
+        }
+        let signal = match status {
+            Status::Done => return Ended { returned: Ok((state, present)), cached },
+            Status::Failed(error) => return Ended { returned: Err(error), cached },
+            Status::Interrupted(interrupts) => Signal::Waiting(interrupts),
+            Status::Left(command) => Signal::Parent(command),
+            Status::Drained(reason) => Signal::Drained(reason),
+            Status::Cancelled(reason) => Signal::Cancelled(reason),
+            Status::Running => unreachable!("a driver runs a machine to its end"),
+        };
+        context.asked().lock().signal = Some(signal);
+        Ended { returned: Err(RunError::Waiting(Interrupted::new())), cached }
+    }
+
+    /// Makes the batch of a graph, which runs in the task `of` of its parent graph, the next commit of the run: it counts
+    /// only with what subgraphs stored of it. Returns `None` if it is held back until the run ends.
+    pub(crate) fn commit(&mut self, mut batch: Batch, of: Option<TaskId>) -> Option<Batch> {
+        for writes in &mut batch.writes {
+            self.note_left(writes);
+        }
+        let has_checkpoint = !batch.checkpoints.is_empty();
+        let writes = &batch.writes;
+        let is_inside = |left: &Left| match has_checkpoint {
+            true => of.is_none_or(|own| left.tasks.contains(&own)),
+            false => writes.iter().any(|writes| left.tasks.contains(&writes.task)),
+        };
+        if !self.holds {
+            let inside = self.left.iter().filter(|left| is_inside(left));
+            batch.expect.extend(inside.map(|left| Expect::new(left.namespace.clone(), Some(left.head))));
+        }
+        if has_checkpoint {
+            self.left.retain(|left| !is_inside(left));
+        }
+        self.append(batch)
+    }
+
+    /// Makes a batch the next commit of the run, as it is. Returns `None` if it is held back until the run ends.
+    pub(crate) fn append(&mut self, batch: Batch) -> Option<Batch> {
+        if self.holds {
+            self.held.add(batch);
+            return None;
+        }
+        Some(self.sequence.append(batch))
+    }
+
+    /// Ends the commits of the run: those that follow are refused.
+    pub(crate) fn refuse(&self, error: &StoreError) {
+        self.sequence.end(error);
+    }
+
+    /// Takes the batches that are held back, as one.
+    pub(crate) fn take_held(&mut self) -> Option<Batch> {
+        let batch = self.held.take()?;
+        Some(self.sequence.append(batch))
+    }
+
+    /// Returns whether a checkpoint is held back that cannot be read before it is stored.
+    pub(crate) fn hides(&self, graph: &Graph, at: &CheckpointRef) -> bool {
+        self.held.hides(graph, at)
+    }
+
+    /// Returns the head of a checkpoint that is held back.
+    pub(crate) fn held_head(&self, graph: &Graph, at: &CheckpointRef) -> Option<Head> {
+        self.held.head(graph, at).cloned()
+    }
+
+    /// Returns the newest checkpoint of a namespace that is held back.
+    pub(crate) fn held_newest(&self, thread: &ThreadId, namespace: &Namespace) -> Option<CheckpointId> {
+        self.held.newest(thread, namespace).map(|(newest, _)| newest)
+    }
+
+    /// Returns whether a checkpoint is held back, and the writes to it that are.
+    pub(crate) fn held_writes(&self, at: &CheckpointRef) -> (bool, Vec<NewWrites>) {
+        self.held.writes(at)
+    }
+
+    /// Leaves the result of a called task to the machine of its graph.
+    pub(crate) fn leave_call(&mut self, namespace: Namespace, mut left: CallLeft) {
+        if let CallLeft::Unsaved(writes) = &mut left {
+            // Another call may begin the same subgraph before they are stored.
+            self.note_left(writes);
+        }
+        self.calls.push((namespace, left));
+    }
+
+    /// Takes the results of called tasks that were left to the machine of a graph.
+    pub(crate) fn take_calls(&mut self, namespace: &Namespace) -> Vec<CallLeft> {
+        if self.calls.is_empty() {
+            return Vec::new();
+        }
+        let (own, others): (Vec<_>, _) = self.calls.drain(..).partition(|(of, _)| of == namespace);
+        self.calls = others;
+        own.into_iter().map(|(_, left)| left).collect()
+    }
+
+    /// Notes with the writes of a task that has ended where it left subgraphs that keep their state: a later task of its
+    /// superstep begins them anew, though they stand where they stood.
+    fn note_left(&self, writes: &mut NewWrites) {
+        let has = |index: i32| writes.writes.iter().any(|write| write.index == index);
+        if writes.writes.iter().all(|write| write.index < 0) || has(ERROR.1) || has(LEFT.1) {
+            return;
+        }
+        let left = self.left.iter().filter(|left| left.keeps && left.tasks.contains(&writes.task));
+        let mut left = left.map(|left| (left.namespace.to_string(), Value::from(left.head.to_string()))).peekable();
+        if left.peek().is_some() {
+            writes.writes.push(special(LEFT, &Value::Map(left.collect())));
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The start of a subgraph: the checkpoint it begins on, and whether it continues there or takes its input.
+
+use std::sync::Arc;
+
+use crate::base::{CheckpointId, Namespace, ThreadId};
+use crate::exec::Head;
+use crate::graph::{CallBegan, Context, Graph, Persistence};
+use crate::store::{CheckpointRecord, CheckpointRef, StoreError};
+
+use super::decision::{Log, Need};
+use super::lineage::{inherited, pinned};
+use super::subgraph::note_began;
+
+/// The checkpoint that a subgraph begins on.
+pub(crate) struct Begins {
+    /// The checkpoint, perhaps of the thread from which its own was forked; `None` if there is none yet, or none that
+    /// counts.
+    pub(crate) at: Option<CheckpointRef>,
+    /// Whether the caller of the run named the checkpoint.
+    pub(crate) named: bool,
+    /// Whether the subgraph continues there, and takes no input.
+    pub(crate) resumes: bool,
+}
+
+impl Begins {
+    /// Begins on a checkpoint with an input.
+    fn anew(at: Option<CheckpointRef>) -> Self {
+        Self { at, named: false, resumes: false }
+    }
+}
+
+/// A decoded head, and the head of its namespace when it was loaded.
+pub(crate) struct Loaded {
+    pub(crate) head: Head,
+    pub(crate) newest: Option<CheckpointId>,
+}
+
+/// A subgraph that can begin.
+pub(crate) struct Started {
+    pub(crate) begins: Begins,
+    pub(crate) loaded: Loaded,
+}
+
+/// The newest checkpoint of a namespace that is held back, with the parent graphs and their checkpoints.
+pub(super) type HeldNewest = (CheckpointId, Arc<[(Namespace, CheckpointId)]>);
+
+/// The facts from which it is decided where a subgraph begins.
+pub(super) struct Start {
+    pub(super) graph: Arc<Graph>,
+    pub(super) context: Context,
+    pub(super) thread: ThreadId,
+    pub(super) namespace: Namespace,
+    /// The number of the call in its attempt.
+    pub(super) call: usize,
+    /// How the subgraph began in an earlier attempt of its task.
+    pub(super) before: Option<CallBegan>,
+    /// The checkpoint at which this run left the subgraph, if it keeps its state.
+    pub(super) left: Option<CheckpointId>,
+    pub(super) held: Option<HeldNewest>,
+    /// The checkpoint of the outermost graph that the run began on.
+    pub(super) start: Option<CheckpointRef>,
+    /// Whether the run makes the superstep again that began there.
+    pub(super) replays: bool,
+    /// The checkpoint of the subgraph that the caller named, for its first start in the run.
+    pub(super) named: Option<CheckpointId>,
+    /// Whether this is the first start of the subgraph in the run, as far as that is known.
+    pub(super) first: bool,
+}
+
+impl Start {
+    /// Decides where the subgraph begins, and loads its head.
+    pub(super) async fn decide(self, log: Log) -> Result<Started, StoreError> {
+        if self.before.is_some() {
+            // The commits of the attempt that failed may be on their way.
+            log.settle().await;
+        }
+        let (begins, loaded) = match (&self.before, self.left) {
+            (Some(CallBegan::On(at)), _) => (Begins::anew(at.clone()), log.load(Need::Load(at.clone())).await),
+            (None, Some(left)) => (Begins::anew(Some(self.point(left))), self.load_left(&log, left).await?),
+            _ => {
+                let begins = self.begins(&log).await?;
+                let loaded = log.load(Need::Load(begins.at.clone())).await;
+                (begins, loaded)
+            }
+        };
+        note_began(&self.graph, &self.context, self.call, &begins);
+        Ok(Started { begins, loaded })
+    }
+
+    fn point(&self, checkpoint: CheckpointId) -> CheckpointRef {
+        CheckpointRef { thread: self.thread.clone(), namespace: self.namespace.clone(), checkpoint }
+    }
+
+    /// Loads the head that this run has left, whose commits may not be written yet.
+    async fn load_left(&self, log: &Log, left: CheckpointId) -> Result<Loaded, StoreError> {
+        if self.held.is_some() {
+            return Ok(log.load(Need::Load(Some(self.point(left)))).await);
+        }
+        if let Some(loaded) = log.cached(left).await {
+            return Ok(loaded);
+        }
+        log.settle().await;
+        let loaded = log.load(Need::LoadNewest).await;
+        if loaded.newest == Some(left) {
+            return Ok(loaded);
+        }
+        Err(self.conflict(self.namespace.clone(), Some(left), loaded.newest))
+    }
+
+    fn conflict(
+        &self,
+        namespace: Namespace,
+        expected: Option<CheckpointId>,
+        found: Option<CheckpointId>,
+    ) -> StoreError {
+        StoreError::Conflict { thread: self.thread.clone(), namespace, expected, found }
+    }
+
+    async fn begins(&self, log: &Log) -> Result<Begins, StoreError> {
+        let keeps = self.graph.persistence == Persistence::PerThread;
+        let newest = match &self.held {
+            Some((newest, _)) => Some(*newest),
+            None => log.head(self.thread.clone(), self.namespace.clone()).await,
+        };
+        let Some(newest) = newest else {
+            let at = if keeps { inherited(log, &self.namespace, self.start.clone()).await } else { None };
+            return Ok(Begins::anew(at));
+        };
+        if let Some(named) = self.named.filter(|_| self.first) {
+            return Ok(Begins { at: Some(self.point(named)), named: true, resumes: true });
+        }
+        let resuming = self.context.parts().resuming && !self.replays;
+        if !keeps && !self.replays {
+            // Its namespace is that of the task.
+            return Ok(Begins { at: Some(self.point(newest)), named: false, resumes: resuming });
+        }
+        let of = |record: CheckpointRecord| (record.point, record.parents);
+        let (found, named_by) = match (&self.held, &self.start) {
+            (Some((newest, parents)), _) => (Some((self.point(*newest), Arc::clone(parents))), None),
+            (None, Some(start)) if self.first => {
+                let pin = pinned(log, &self.thread, &self.namespace, start, self.replays).await;
+                let named_by = pin.as_ref().and_then(|pin| pin.named_by);
+                (pin.map(|pin| of(pin.record)), named_by)
+            }
+            (None, None) if self.first => (None, None),
+            _ => (log.checkpoint(self.point(newest)).await.map(of), None),
+        };
+        let Some((at, parents)) = found else { return Ok(Begins::anew(None)) };
+        let resumes = resuming && self.is_of_task(&parents, named_by) && !self.is_free(&at);
+        if let (true, Some(parent)) = (resuming, self.context.parts().checkpoint) {
+            self.refuse_if_ended(log, at.checkpoint, parent).await?;
+        }
+        Ok(Begins { at: Some(at), named: false, resumes })
+    }
+
+    /// Returns whether a checkpoint of the subgraph, with these parents, was made by its task. A checkpoint that a fork of
+    /// the outermost graph names counts as made at that fork.
+    fn is_of_task(&self, parents: &[(Namespace, CheckpointId)], named_by: Option<CheckpointId>) -> bool {
+        let parts = self.context.parts();
+        let root = parts.around.as_ref().and_then(|around| around.parents.iter().find(|(of, _)| of.is_root()));
+        let root = root.map(|(_, checkpoint)| *checkpoint).or(parts.checkpoint.filter(|_| parts.namespace.is_root()));
+        let at = |(of, checkpoint): &(Namespace, CheckpointId)| {
+            *of == parts.namespace && Some(*checkpoint) == parts.checkpoint
+        };
+        named_by.is_some_and(|fork| root == Some(fork)) || parents.iter().any(at)
+    }
+
+    /// Returns whether another task of the superstep has ended where it left the subgraph at this checkpoint.
+    fn is_free(&self, at: &CheckpointRef) -> bool {
+        let stored = self.context.calls().stored.iter().flat_map(|stored| stored.iter());
+        let is_left = |(left, head): &(String, CheckpointId)| left == at.namespace.as_str() && *head == at.checkpoint;
+        stored.flat_map(|ended| &ended.left).any(is_left)
+    }
+
+    /// Refuses to go on for a task that another run has ended meanwhile: what the subgraph does now is for the next task.
+    async fn refuse_if_ended(&self, log: &Log, found: CheckpointId, parent: CheckpointId) -> Result<(), StoreError> {
+        let namespace = self.context.graph_namespace().clone();
+        let at = CheckpointRef { thread: self.thread.clone(), namespace: namespace.clone(), checkpoint: parent };
+        let writes = log.writes(at).await;
+        let has_ended = |task| writes.iter().any(|write| write.task == task && write.index >= 0);
+        if !self.context.with_callers().map(Context::task).any(has_ended) {
+            return Ok(());
+        }
+        Err(self.conflict(namespace, Some(parent), Some(found)))
+    }
+}
