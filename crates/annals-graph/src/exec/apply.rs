@@ -1,6 +1,5 @@
 //! Applying the writes of a superstep to the head.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::{Encoded, ListRef, TaskId};
@@ -18,7 +17,8 @@ use super::task::{Task, TaskWrite, WriteKind};
 /// What changed since the last checkpoint, to be recorded with the next one.
 #[derive(Default)]
 pub(crate) struct Changes {
-    channels: BTreeMap<u32, (ChangeValue, Option<u32>)>,
+    /// In the order of the channels.
+    channels: Vec<(u32, ChangeValue, Option<u32>)>,
     seen: Vec<Seen>,
 }
 
@@ -38,13 +38,13 @@ impl Changes {
 
     /// Returns whether a channel with a number below `end` changed since the last checkpoint.
     pub(crate) fn changed_below(&self, end: usize) -> bool {
-        self.channels.keys().any(|channel| (*channel as usize) < end)
+        self.channels.first().is_some_and(|(channel, ..)| (*channel as usize) < end)
     }
 
     /// Returns what a checkpoint records.
     pub(crate) fn take(&mut self, graph: &Graph, head: &Head) -> (Vec<Change>, Vec<Seen>) {
         let channels = std::mem::take(&mut self.channels);
-        let changes = channels.into_iter().map(|(channel, (value, task))| {
+        let changes = channels.into_iter().map(|(channel, value, task)| {
             let channel = channel as usize;
             Change::new(Arc::clone(&graph.channels[channel]), head.versions[channel], value).by(task)
         });
@@ -53,8 +53,10 @@ impl Changes {
 
     /// Notes a change. Changes of one list add up; of anything else the last counts.
     pub(crate) fn note(&mut self, channel: u32, value: ChangeValue, task: Option<u32>) {
-        match (self.channels.get_mut(&channel), value) {
-            (Some((ChangeValue::Items(old), last)), ChangeValue::Items(new)) => {
+        let at = self.channels.partition_point(|(known, ..)| *known < channel);
+        let known = self.channels.get_mut(at).filter(|(known, ..)| *known == channel);
+        match (known, value) {
+            (Some((_, ChangeValue::Items(old), last)), ChangeValue::Items(new)) => {
                 let replaced = |slot| new.iter().any(|change| change.position == slot && change.op.is_of_position());
                 if new.iter().any(|change| !change.op.is_of_position()) {
                     old.retain(|change| !change.op.is_of_position());
@@ -63,7 +65,8 @@ impl Changes {
                 old.extend(new);
                 *last = task;
             }
-            (_, value) => _ = self.channels.insert(channel, (value, task)),
+            (Some(known), value) => *known = (channel, value, task),
+            (None, value) => self.channels.insert(at, (channel, value, task)),
         }
     }
 
@@ -143,7 +146,8 @@ fn apply_then(
             note_barrier(graph, head, channel, changes, record)?;
         }
     }
-    let mut placed: Vec<(u32, Placed)> = Vec::new();
+    let count = tasks.iter().map(|task| task.writes().len()).chain(calls.iter().map(|call| call.writes.len())).sum();
+    let mut placed: Vec<(u32, Placed)> = Vec::with_capacity(count);
     for at in order {
         let id = tasks[at].id;
         // A task that a command started is not recorded with the checkpoint.

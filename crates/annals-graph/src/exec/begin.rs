@@ -1,7 +1,9 @@
 //! The beginning of a run: taking the input, an answer, or up where an earlier run stopped.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use crate::base::id::NULL_TASK;
-use crate::base::{CheckpointId, Encoded, Map, Timestamp, Value, WriteValue};
+use crate::base::{CheckpointId, Encoded, Map, Timestamp, Value, WriteValue, panic_text};
 use crate::graph::{Command, Interrupt, NodeOutput, check_answer};
 use crate::state::Writes;
 use crate::store::{NewWrite, NewWrites, Source};
@@ -16,7 +18,7 @@ use super::load::asleep_of;
 use super::machine::Machine;
 use super::plan::{Order, plan};
 use super::save::new_writes;
-use super::task::{Task, TaskWrite, command_writes};
+use super::task::{Task, TaskWrite, command_writes, encode_stored, own_writes};
 
 impl Machine {
     pub(super) fn begin(&mut self, start: Start) -> Result<(), RunError> {
@@ -126,6 +128,23 @@ impl Machine {
         }
         self.checkpoint(Source::Input, Vec::new());
         Ok(())
+    }
+
+    /// Returns the writes of the input task.
+    pub(super) fn input_task(&mut self) -> Result<Vec<TaskWrite>, RunError> {
+        // A checkpoint that is held back needs the input again, should its task fail.
+        let is_last = self.request.saving == Saving::Steps;
+        let input = if is_last { self.head.input.take() } else { self.head.input.clone() }.unwrap_or_default();
+        let (graph, seed) = (&*self.graph, self.ids.random());
+        let name = &graph.channels[graph.input() as usize];
+        let made = catch_unwind(AssertUnwindSafe(|| own_writes(graph, None, name, Writes::default(), input, seed)));
+        let mut writes = made.unwrap_or_else(|panic| {
+            Err(RunError::NodePanicked { node: name.to_string(), reason: panic_text(&*panic) })
+        })?;
+        if self.records() {
+            encode_stored(graph, &mut writes)?;
+        }
+        Ok(writes)
     }
 
     /// Makes the tasks of the head that was loaded, with what is stored of them.

@@ -21,7 +21,7 @@ use super::exit::Saving;
 use super::head::Head;
 use super::limits::{is_step_timeout, step_timeout};
 use super::show::ShownFields;
-use super::task::{Opened, Task, TaskJob, TaskOutcome, TaskStatus, mark_end};
+use super::task::{Task, TaskJob, TaskOutcome, TaskStatus, mark_end};
 use super::view::shown;
 
 /// One run of a graph in one namespace.
@@ -371,14 +371,8 @@ impl Machine {
             self.show_starts();
             let only_input = matches!(self.tasks.as_slice(), [task] if task.node.is_none());
             if only_input && self.graph.start.branches.is_empty() && self.tasks[0].push.is_none() {
-                // The input needs no user code: its superstep goes into the same batch.
-                // The job holds the state, which changes in place only when nobody else does.
-                let ended = super::task::open(&mut self.job(0));
-                match ended {
-                    Opened::Ended(TaskOutcome::Done { writes, .. }) => self.tasks[0].status = TaskStatus::Done(writes),
-                    Opened::Ended(TaskOutcome::Failed { error, .. }) => return Err(error),
-                    _ => unreachable!("the input asks nothing"),
-                }
+                // No code of a node or a conditional edge runs: the superstep of the input goes into the same batch.
+                self.tasks[0].status = TaskStatus::Done(self.input_task()?);
                 self.next()?;
             } else if !self.tasks.iter().any(|task| matches!(task.status, TaskStatus::Due)) {
                 self.next()?;

@@ -32,6 +32,8 @@ pub(crate) fn plan(
             task.extra.get_or_insert_default().timeout = timeout;
         }
         task.id = task_id(checkpoint, namespace, step, &task.record(graph));
+        // Most supersteps have one task.
+        tasks.reserve_exact(usize::from(tasks.is_empty()));
         tasks.push(task);
     };
     for (index, send) in head.sends.iter().enumerate() {

@@ -57,7 +57,11 @@ impl Machine {
         checkpoint.tasks = due.iter().map(|task| task.record(&self.graph)).collect();
         (checkpoint.consumed, checkpoint.changes, checkpoint.seen) = (consumed, changes, seen);
         match self.request.saving {
-            Saving::Steps => self.outbox.push(checkpoint),
+            Saving::Steps => {
+                // An input checkpoint and that of the first superstep, or one.
+                self.outbox.reserve_exact(1);
+                self.outbox.push(checkpoint);
+            }
             Saving::AtEnd | Saving::UnlessDone => self.kept = Some(fold(self.kept.take(), checkpoint)),
         }
     }
@@ -132,7 +136,7 @@ impl Machine {
 
     /// The writes of the superstep that are not stored yet: they go into the commit of its checkpoint.
     pub(super) fn consumed(&mut self) -> Vec<NewWrites> {
-        let mut consumed = Vec::new();
+        let mut consumed = Vec::with_capacity(self.tasks.len());
         for slot in 0..self.tasks.len() {
             if !self.tasks[slot].saved
                 && let Some(writes) = self.task_writes(slot)
@@ -258,11 +262,11 @@ pub(crate) fn special<T: serde::Serialize + ?Sized>((channel, index): (&str, i32
 /// Takes the bytes of writes out, to be stored.
 pub(super) fn new_writes(graph: &Graph, writes: &mut [TaskWrite]) -> Vec<NewWrite> {
     let name = |channel: u32| graph.channels.get(channel as usize).cloned().unwrap_or_else(|| NO_WRITES.into());
-    writes
-        .iter_mut()
-        .filter_map(|write| {
-            let value = write.encoded.take()?;
-            Some(NewWrite::new(write.index, name(write.channel), value))
-        })
-        .collect()
+    let mut stored = Vec::with_capacity(writes.len());
+    for write in writes {
+        if let Some(value) = write.encoded.take() {
+            stored.push(NewWrite::new(write.index, name(write.channel), value));
+        }
+    }
+    stored
 }

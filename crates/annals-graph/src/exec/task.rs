@@ -12,7 +12,7 @@ use crate::graph::{
     NodeResult, Outgoing, START, SendTo, Signal, Takes, Target, TaskInfo, Work, holds,
 };
 use crate::state::erased::resolve;
-use crate::state::{BoxWrite, FieldKind, StateRef};
+use crate::state::{BoxWrite, FieldKind, StateRef, Writes};
 use crate::store::{TaskKind, TaskRecord};
 
 use super::error::RunError;
@@ -340,24 +340,38 @@ pub(super) fn node_output(context: &Context, output: NodeResult<NodeOutput>) -> 
 
 /// Turns what a node asked for into writes: changes, commands, edges, in this order. Conditional edges come after them.
 pub(super) fn leave(job: &TaskJob, output: NodeOutput, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
-    let (graph, out) = (&*job.graph, job.out());
     if let Some(command) = output.commands.iter().find(|command| command.parent) {
         job.context.asked().lock().signal = Some(Signal::Parent(command.clone()));
         return Err(RunError::Waiting(Interrupted::new()));
     }
-    let mut own = Vec::new();
-    for target in state_writes(job, output, &mut own)? {
+    let pushed = std::mem::take(&mut job.context.asked().lock().pushed);
+    let mut own = own_writes(&job.graph, job.node, job.context.node(), pushed, output, job.seed)?;
+    encode_all(job, &mut own)?;
+    *writes = own;
+    Ok(())
+}
+
+/// Returns the writes of a node, or of the input: changes, commands, edges, in this order.
+pub(super) fn own_writes(
+    graph: &Graph,
+    node: Option<usize>,
+    name: &str,
+    pushed: Writes,
+    output: NodeOutput,
+    seed: u64,
+) -> Result<Vec<TaskWrite>, RunError> {
+    let out = node.map_or(&graph.start, |node| &graph.nodes[node].out);
+    let mut own = Vec::with_capacity(1 + out.edges.len() + out.joins.len());
+    for target in state_writes(graph, node.is_none(), pushed, output, seed, &mut own)? {
         push_goto(graph, &target, &mut own)?;
     }
     for channel in &out.edges {
         push(&mut own, *channel, WriteKind::Trigger);
     }
     for join in &out.joins {
-        push(&mut own, graph.joins[*join].channel, WriteKind::Join(job.context.node().to_owned()));
+        push(&mut own, graph.joins[*join].channel, WriteKind::Join(name.to_owned()));
     }
-    encode_all(job, &mut own)?;
-    *writes = own;
-    Ok(())
+    Ok(own)
 }
 
 pub(super) fn encode_all(job: &TaskJob, writes: &mut [TaskWrite]) -> Result<(), RunError> {
@@ -445,15 +459,21 @@ fn given_fields(graph: &Graph, reads: Option<&[usize]>, state: &StateRef, presen
 }
 
 /// Writes the changes of a node and of its commands, and returns where the commands go.
-fn state_writes(job: &TaskJob, output: NodeOutput, writes: &mut Vec<TaskWrite>) -> Result<Vec<Target>, RunError> {
-    let layout = &*job.graph.layout;
-    let mut ids = IdSource::from_seed(job.seed);
+fn state_writes(
+    graph: &Graph,
+    is_input: bool,
+    pushed: Writes,
+    output: NodeOutput,
+    seed: u64,
+    writes: &mut Vec<TaskWrite>,
+) -> Result<Vec<Target>, RunError> {
+    let layout = &*graph.layout;
+    let mut ids = IdSource::from_seed(seed);
     let mut targets = Vec::new();
     let (updates, gotos): (Vec<_>, Vec<_>) = output.commands.into_iter().map(|c| (c.update, c.goto)).unzip();
-    let pushed = std::mem::take(&mut job.context.asked().lock().pushed);
     for update in [pushed, output.writes].into_iter().chain(updates).filter(|update| !update.is_empty()) {
         for (field, mut write) in resolve(layout, update)? {
-            if job.node.is_none() && !job.graph.takes(field) {
+            if is_input && !graph.takes(field) {
                 continue;
             }
             layout.prepare(field, &mut write, &mut ids);
