@@ -3,35 +3,53 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "tidy/crates.rs"]
+mod crates;
 #[path = "tidy/documents.rs"]
 mod documents;
 #[path = "tidy/floors.rs"]
 mod floors;
 #[path = "tidy/house.rs"]
 mod house;
+#[path = "tidy/items.rs"]
+mod items;
+#[path = "tidy/prose.rs"]
+mod prose;
 #[path = "tidy/rules.rs"]
 mod rules;
 #[path = "tidy/scan.rs"]
 mod scan;
+#[path = "tidy/standing.rs"]
+mod standing;
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use house::Files;
 use rules::Violation;
 use scan::Source;
 
-fn repository() -> Files {
-    house::read(Path::new(env!("CARGO_MANIFEST_DIR")))
+/// The text files of the repository, read once.
+fn repository() -> &'static Files {
+    static FILES: OnceLock<Files> = OnceLock::new();
+    FILES.get_or_init(|| house::read(Path::new(env!("CARGO_MANIFEST_DIR"))))
 }
 
-/// The Rust files whose path begins with one of `under`.
-fn sources(under: &[&str]) -> Vec<Source> {
-    let files = repository();
-    let rust =
-        files.iter().filter(|(path, _)| path.ends_with(".rs") && under.iter().any(|start| path.starts_with(start)));
-    let sources: Vec<Source> = rust.map(|(path, text)| Source::new(path.as_str(), text)).collect();
-    assert!(!sources.is_empty(), "no files under {under:?}");
-    sources
+/// Returns the Rust files whose path begins with one of `under`, with their texts.
+fn rust_files(under: &'static [&'static str]) -> impl Iterator<Item = (&'static String, &'static String)> {
+    let rust = |path: &str| path.ends_with(".rs") && under.iter().any(|start| path.starts_with(start));
+    repository().iter().filter(move |(path, _)| rust(path))
+}
+
+/// Returns the sources whose path begins with one of `under`; each file is scanned once.
+fn sources(under: &'static [&'static str]) -> Vec<&'static Source> {
+    static SOURCES: OnceLock<Vec<Source>> = OnceLock::new();
+    let all =
+        SOURCES.get_or_init(|| rust_files(EVERYTHING).map(|(path, text)| Source::new(path.as_str(), text)).collect());
+    let found: Vec<&Source> =
+        all.iter().filter(|source| under.iter().any(|start| source.path.starts_with(start))).collect();
+    assert!(!found.is_empty(), "no files under {under:?}");
+    found
 }
 
 fn none(violations: impl IntoIterator<Item = Violation>) {
@@ -41,79 +59,137 @@ fn none(violations: impl IntoIterator<Item = Violation>) {
 
 /// Files that are shipped.
 const PRODUCT: &[&str] = &["src/", "crates/"];
-/// Those, and the files that try them.
+/// Those, and the files that test and measure them.
 const EVERYTHING: &[&str] = &["src/", "crates/", "tests/", "examples/", "benches/"];
 
 #[test]
 fn imports_go_down() {
-    none(sources(&["src/", "crates/annals-graph/src/"]).iter().flat_map(floors::floors));
+    none(sources(&["src/", "crates/annals-graph/src/"]).into_iter().flat_map(floors::floors));
 }
 
 #[test]
 fn every_file_says_what_it_is() {
-    none(sources(EVERYTHING).iter().flat_map(rules::header));
+    none(sources(EVERYTHING).into_iter().flat_map(rules::header));
 }
 
 #[test]
 fn files_and_functions_are_small() {
-    none(sources(EVERYTHING).iter().flat_map(rules::size));
+    none(sources(EVERYTHING).into_iter().flat_map(rules::size));
 }
 
 #[test]
 fn sql_stands_in_one_file() {
-    none(sources(PRODUCT).iter().flat_map(rules::sql));
+    none(sources(PRODUCT).into_iter().flat_map(rules::sql));
 }
 
 #[test]
 fn the_library_is_silent() {
-    none(sources(PRODUCT).iter().flat_map(rules::printing));
+    none(sources(PRODUCT).into_iter().flat_map(rules::printing));
 }
 
 #[test]
 fn nothing_is_left_over() {
-    none(sources(EVERYTHING).iter().flat_map(rules::leftovers));
+    none(sources(EVERYTHING).into_iter().flat_map(rules::leftovers));
 }
 
 #[test]
 fn time_and_settings_are_arguments() {
-    none(sources(&["src/"]).iter().flat_map(rules::ambient));
+    none(sources(PRODUCT).into_iter().flat_map(rules::ambient));
 }
 
 #[test]
 fn public_names_are_those_of_the_glossary() {
-    let synonyms = house::synonyms(&repository());
+    let synonyms = house::synonyms(repository());
     assert!(synonyms.len() > 10, "the glossary forbids {synonyms:?}");
-    none(sources(PRODUCT).iter().flat_map(|source| rules::names(source, &synonyms)));
+    none(sources(PRODUCT).into_iter().flat_map(|source| rules::names(source, &synonyms)));
+}
+
+#[test]
+fn comments_have_a_noun_for_a_subject() {
+    let (lines, found) = prose::headless(repository());
+    assert!(lines > 1_000, "{lines} comment lines");
+    prose::ratchet(lines, &found, prose::HEADLESS_MAX).unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn dependencies_go_down() {
+    none(crates::floors(repository(), crates::LIBRARIES));
+}
+
+#[test]
+fn the_number_of_public_items_is_a_decision() {
+    let files = repository();
+    none(crates::LIBRARIES.iter().flat_map(|library| crates::public_items(files, library)));
+}
+
+#[test]
+fn every_crate_asserts_what_it_relies_on() {
+    let files = repository();
+    let few = crates::LIBRARIES.iter().filter_map(|library| {
+        let (density, wanted) = (crates::assertions(files, library), library.assertions_min);
+        let what = format!("{density:.2} assertions per 1,000 code lines, at least {wanted} are wanted");
+        (density < wanted).then(|| Violation::of(library.src, 0, what))
+    });
+    none(few);
+}
+
+#[test]
+fn maxima_stand_in_limits() {
+    let found = rust_files(PRODUCT).flat_map(|(path, text)| crates::maxima(path, text)).collect();
+    none(crates::but_for(standing::MAXIMA, found));
+}
+
+#[test]
+fn a_type_name_is_used_once() {
+    none(crates::but_for(standing::TYPE_NAMES, crates::type_names(repository())));
+}
+
+#[test]
+fn banned_words_stay_out_of_public_names() {
+    let files = rust_files(PRODUCT).filter(|(path, _)| crates::is_library(path) && crates::is_published(path));
+    let found = files.flat_map(|(path, text)| crates::name_words(path, text)).collect();
+    none(crates::but_for(standing::NAMES, found));
+}
+
+#[test]
+fn banned_phrases_stay_out_of_messages() {
+    let sources = sources(PRODUCT).into_iter().filter(|source| crates::is_published(&source.path));
+    let found: Vec<Violation> = sources.flat_map(|source| crates::message_phrases(source)).collect();
+    if found.len() > standing::MESSAGES_MAX {
+        none(found);
+    } else {
+        assert!(found.len() + 3 >= standing::MESSAGES_MAX, "{} stand: lower the bound", found.len());
+    }
 }
 
 #[test]
 fn no_file_is_forgotten() {
-    none(house::forgotten(&repository()));
+    none(house::forgotten(repository()));
 }
 
 #[test]
 fn there_are_two_test_binaries() {
-    none(house::test_binaries(&repository()));
+    none(house::test_binaries(repository()));
 }
 
 #[test]
 fn words_of_a_machine_stay_out() {
-    none(house::foreign_words(&repository()));
+    none(house::foreign_words(repository()));
 }
 
 #[test]
 fn released_schema_files_do_not_change() {
-    none(house::schema(&repository(), house::RELEASED_SCHEMA));
+    none(house::schema(repository(), house::RELEASED_SCHEMA));
 }
 
 #[test]
 fn the_readme_names_the_rust_version() {
-    none(house::rust_version(&repository()));
+    none(house::rust_version(repository()));
 }
 
 #[test]
 fn documents_are_linked() {
-    none(house::documents(&repository()));
+    none(house::documents(repository()));
 }
 
 #[test]
@@ -124,16 +200,16 @@ fn documents_name_existing_files_crates_and_types() {
 
 #[test]
 fn every_dependency_has_a_reason() {
-    none(documents::dependencies(&repository()));
+    none(documents::dependencies(repository()));
 }
 
 #[test]
 fn the_tests_of_the_parity_table_are_there() {
-    none(house::named_tests(&repository()));
+    none(house::named_tests(repository()));
 }
 
 #[test]
 fn the_readme_gives_two_commands_and_a_tested_example() {
     let files = repository();
-    none(house::commands(&files).into_iter().chain(house::example(&files)));
+    none(house::commands(files).into_iter().chain(house::example(files)));
 }

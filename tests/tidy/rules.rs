@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::crates::is_library;
 use crate::scan::{Source, first_word};
 
 /// Code lines that a file may have.
@@ -34,15 +35,14 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Whether a file is part of a published library.
-fn is_library(path: &str) -> bool {
-    path.starts_with("src/") || path.starts_with("crates/annals-derive/src/")
+/// Returns true for a file that holds tests alone.
+pub(crate) fn is_test_file(path: &str) -> bool {
+    path.starts_with("tests/") || path.contains("/tests/") || path.ends_with("/tests.rs")
 }
 
-/// Whether a file is shipped: of the library or of one of the programs, and not of their tests.
+/// Returns true for a file of a library or of a program, tests excluded.
 fn is_product(path: &str) -> bool {
-    let of_tests = path.contains("/tests/") || path.ends_with("/tests.rs");
-    (path.starts_with("src/") || path.starts_with("crates/")) && !of_tests
+    ["src/", "crates/", "benches/"].iter().any(|start| path.starts_with(start)) && !is_test_file(path)
 }
 
 /// A file says in its first line what it is.
@@ -134,7 +134,7 @@ pub(crate) fn leftovers(source: &Source) -> Vec<Violation> {
 
 /// Time and settings are arguments.
 pub(crate) fn ambient(source: &Source) -> Vec<Violation> {
-    if !source.path.starts_with("src/") || source.path == "crates/annals-base/src/time.rs" {
+    if !is_library(&source.path) || source.path == "crates/annals-base/src/time.rs" {
         return Vec::new();
     }
     let calls = ["Instant::now", "SystemTime::now", "env::var", "env::var_os", "env::vars", "env::home_dir"];

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use proc_macro2::{TokenStream, TokenTree};
+
 /// A Rust file as the rules read it.
 pub(crate) struct Source {
     /// Its path from the root of the repository, with `/`.
@@ -9,47 +11,31 @@ pub(crate) struct Source {
     /// Its text with every character of a comment, a string or a character literal replaced by a space. Bytes stay
     /// where they are, so that a place in it is a place in the file.
     pub(crate) code: String,
-    /// Its string literals: where each begins, and what it holds (escapes as they are written).
+    /// Its string literals: the offset and the text between the quotes (escapes as they are written).
     pub(crate) strings: Vec<(usize, String)>,
-    /// Whether it begins with a `//!` line.
+    /// True if the file begins with a `//!` line.
     pub(crate) has_header: bool,
-    /// For each line whether it holds more than blanks and comments.
+    /// For each line, true if it holds code or a part of a literal.
     counted: Vec<bool>,
-    /// Where each line begins.
+    /// Byte offsets of the beginnings of the lines.
     lines: Vec<usize>,
 }
 
-enum Kind {
-    Code,
-    Comment,
-    Literal,
-}
-
 impl Source {
+    /// Reads a file; panics if its text is not made of Rust tokens.
     pub(crate) fn new(path: impl Into<String>, text: &str) -> Self {
-        let mut scan =
-            Scan { text: text.as_bytes(), at: 0, kinds: Vec::with_capacity(text.len()), strings: Vec::new() };
-        scan.run();
-        let masked = text.bytes().zip(&scan.kinds).map(|(byte, kind)| match kind {
-            _ if byte == b'\n' => byte,
-            Kind::Code if byte.is_ascii() => byte,
-            _ => b' ',
-        });
-        let code = String::from_utf8(masked.collect()).unwrap();
+        let path = path.into();
+        let tokens: TokenStream = text.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
         let mut lines = vec![0];
         lines.extend(text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1));
-        let mut counted = vec![false; lines.len()];
-        let mut line = 0;
-        for (byte, kind) in text.bytes().zip(&scan.kinds) {
-            if byte == b'\n' {
-                line += 1;
-            } else if !byte.is_ascii_whitespace() && !matches!(kind, Kind::Comment) {
-                counted[line] = true;
-            }
-        }
-        let strings = scan.strings.into_iter().map(|range| (range.start, text[range].to_owned())).collect();
+        let blank = text.bytes().map(|byte| if byte == b'\n' { byte } else { b' ' });
+        let counted = vec![false; lines.len()];
+        let mut scan = Scan { text, code: blank.collect(), strings: Vec::new(), counted, lines };
+        scan.read(tokens);
+        let Scan { code, strings, counted, lines, .. } = scan;
+        let code = String::from_utf8(code).unwrap();
         let has_header = text.lines().find(|line| !line.trim().is_empty()).is_some_and(|line| line.starts_with("//!"));
-        Self { path: path.into(), code, strings, has_header, counted, lines }
+        Self { path, code, strings, has_header, counted, lines }
     }
 
     /// Returns the number of the line that holds a byte, counted from 1.
@@ -146,113 +132,61 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+/// Sorts the tokens of a text into code and strings.
 struct Scan<'a> {
-    text: &'a [u8],
-    at: usize,
-    kinds: Vec<Kind>,
-    strings: Vec<Range<usize>>,
+    text: &'a str,
+    code: Vec<u8>,
+    strings: Vec<(usize, String)>,
+    counted: Vec<bool>,
+    lines: Vec<usize>,
 }
 
 impl Scan<'_> {
-    fn run(&mut self) {
-        while self.at < self.text.len() {
-            let rest = &self.text[self.at..];
-            let begins_word = self.at == 0 || !is_word(self.text[self.at - 1]);
-            if rest.starts_with(b"//") {
-                let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
-                self.take(end, || Kind::Comment);
-            } else if rest.starts_with(b"/*") {
-                self.take(block_comment(rest), || Kind::Comment);
-            } else if let Some((open, hashes)) = raw_open(rest).filter(|_| begins_word) {
-                self.string(open, raw_close(&rest[open..], hashes), 1 + hashes);
-            } else if rest[0] == b'"' {
-                self.string(1, quoted(&rest[1..]), 1);
-            } else if rest[0] == b'\'' {
-                self.take(character(rest), || Kind::Literal);
-                if matches!(self.kinds.last(), None | Some(Kind::Code)) {
-                    self.take(1, || Kind::Code);
+    fn read(&mut self, tokens: TokenStream) {
+        for token in tokens {
+            let range = token.span().byte_range();
+            // A documentation comment is an attribute whose tokens all have the span of the comment.
+            if ["//", "/*"].iter().any(|comment| self.text[range.start..].starts_with(comment)) {
+                continue;
+            }
+            match token {
+                TokenTree::Group(group) => {
+                    self.code(group.span_open().byte_range());
+                    self.code(group.span_close().byte_range());
+                    self.read(group.stream());
                 }
-            } else {
-                self.take(1, || Kind::Code);
+                TokenTree::Literal(_) => self.literal(range),
+                TokenTree::Ident(_) | TokenTree::Punct(_) => self.code(range),
             }
         }
     }
 
-    fn take(&mut self, bytes: usize, kind: impl Fn() -> Kind) {
-        let bytes = bytes.min(self.text.len() - self.at);
-        self.kinds.extend((0..bytes).map(|_| kind()));
-        self.at += bytes;
+    fn code(&mut self, range: Range<usize>) {
+        self.count(&range);
+        self.code[range.clone()].copy_from_slice(&self.text.as_bytes()[range]);
     }
 
-    fn string(&mut self, open: usize, inside: usize, close: usize) {
-        let start = self.at + open;
-        self.strings.push(start..(start + inside).min(self.text.len()));
-        self.take(open + inside + close, || Kind::Literal);
-    }
-}
-
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
-}
-
-fn block_comment(rest: &[u8]) -> usize {
-    let (mut depth, mut at) = (0, 0);
-    while at < rest.len() {
-        if rest[at..].starts_with(b"/*") {
-            depth += 1;
-            at += 2;
-        } else if rest[at..].starts_with(b"*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                return at;
+    /// A string or a character is masked; a number is code.
+    fn literal(&mut self, range: Range<usize>) {
+        let text = &self.text[range.clone()];
+        let open = text.find(['"', '\'']).filter(|at| text[..*at].chars().all(|c| c.is_alphabetic() || c == '#'));
+        match open {
+            None => self.code(range),
+            Some(at) if text[at..].starts_with('"') => {
+                let close = text.rfind('"').unwrap_or(text.len());
+                self.strings.push((range.start + at + 1, text[at + 1..close].to_owned()));
+                self.count(&range);
             }
-        } else {
-            at += 1;
+            Some(_) => self.count(&range),
         }
     }
-    rest.len()
-}
 
-/// Returns the length of `r#"`, `br"`, ... and the number of its hashes.
-fn raw_open(rest: &[u8]) -> Option<(usize, usize)> {
-    let prefix = if rest.starts_with(b"r") { 1 } else { 2 };
-    if prefix == 2 && !(rest.starts_with(b"br") || rest.starts_with(b"cr")) {
-        return None;
-    }
-    let hashes = rest[prefix..].iter().take_while(|byte| **byte == b'#').count();
-    (rest.get(prefix + hashes) == Some(&b'"')).then_some((prefix + hashes + 1, hashes))
-}
-
-fn raw_close(rest: &[u8], hashes: usize) -> usize {
-    let ends =
-        |at: &usize| rest[*at] == b'"' && rest[at + 1..].iter().take(hashes).filter(|b| **b == b'#').count() == hashes;
-    (0..rest.len()).find(ends).unwrap_or(rest.len())
-}
-
-fn quoted(rest: &[u8]) -> usize {
-    let mut at = 0;
-    while at < rest.len() && rest[at] != b'"' {
-        at += if rest[at] == b'\\' { 2 } else { 1 };
-    }
-    at.min(rest.len())
-}
-
-/// Returns the length of a character literal; 0 for the apostrophe of a lifetime.
-fn character(rest: &[u8]) -> usize {
-    let text = &rest[1..];
-    match text.first() {
-        Some(b'\\') => text.iter().skip(2).position(|byte| *byte == b'\'').map_or(0, |at| at + 4),
-        Some(first) => {
-            let length = match first {
-                0..=0x7f => 1,
-                0xc0..=0xdf => 2,
-                0xe0..=0xef => 3,
-                _ => 4,
-            };
-            if text.get(length) == Some(&b'\'') { length + 2 } else { 0 }
+    fn count(&mut self, range: &Range<usize>) {
+        let mut line = self.lines.partition_point(|start| *start <= range.start) - 1;
+        for byte in self.text[range.clone()].bytes() {
+            self.counted[line] |= !byte.is_ascii_whitespace();
+            line += usize::from(byte == b'\n');
         }
-        None => 0,
     }
 }
 

@@ -1,0 +1,363 @@
+//! The rules that look at a crate as a whole: its floor, the number of its public items and of its assertions, names.
+
+use std::collections::BTreeMap;
+
+use crate::house::Files;
+use crate::items::{self, Kind, Named};
+use crate::prose::places;
+use crate::rules::{Violation, is_test_file, split_name};
+use crate::scan::Source;
+
+/// A crate of the workspace.
+pub(crate) struct Crate {
+    pub(crate) name: &'static str,
+    /// The folder of its sources.
+    pub(crate) src: &'static str,
+    /// The crates of the workspace that its manifest may name as dependencies.
+    pub(crate) may_use: &'static [&'static str],
+    /// The number of its public items (without fields and variants): growth is a decision.
+    pub(crate) public_items: usize,
+    /// The least number of assertions per 1,000 code lines: it rises to 3 for every crate.
+    pub(crate) assertions_min: f64,
+}
+
+/// The published libraries, from the ground up.
+pub(crate) const LIBRARIES: &[Crate] = &[
+    Crate { name: "annals-base", src: "crates/annals-base/src/", may_use: &[], public_items: 178, assertions_min: 3.0 },
+    Crate {
+        name: "annals-messages",
+        src: "crates/annals-messages/src/",
+        may_use: &["annals-base"],
+        public_items: 271,
+        assertions_min: 0.7,
+    },
+    Crate {
+        name: "annals-derive",
+        src: "crates/annals-derive/src/",
+        may_use: &[],
+        public_items: 1,
+        assertions_min: 0.0,
+    },
+    Crate {
+        name: "annals",
+        src: "src/",
+        may_use: &["annals-base", "annals-messages", "annals-derive"],
+        public_items: 531,
+        assertions_min: 2.3,
+    },
+    Crate {
+        name: "annals-graph",
+        src: "crates/annals-graph/src/",
+        may_use: &["annals"],
+        public_items: 391,
+        assertions_min: 0.0,
+    },
+    Crate {
+        name: "annals-pydantic-ai",
+        src: "crates/annals-pydantic-ai/src/",
+        may_use: &["annals-base", "annals-messages", "annals-graph"],
+        public_items: 157,
+        assertions_min: 0.5,
+    },
+];
+
+/// Public items that a crate may have less than its number before the number must be lowered.
+const PUBLIC_ITEMS_SLACK: usize = 10;
+
+impl Crate {
+    fn sources<'a>(&'a self, files: &'a Files) -> impl Iterator<Item = (&'a String, &'a String)> {
+        // The conformance suite is a test that is published.
+        let is_suite = |path: &str| is_test_file(path) || path.starts_with("src/store/conformance/");
+        let rust = move |path: &str| path.starts_with(self.src) && path.ends_with(".rs") && !is_suite(path);
+        files.iter().filter(move |(path, _)| rust(path))
+    }
+
+    fn manifest(&self) -> String {
+        format!("{}Cargo.toml", self.src.trim_end_matches("src/"))
+    }
+}
+
+/// The dependencies of a crate on others of the workspace go down.
+pub(crate) fn floors(files: &Files, libraries: &[Crate]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for library in libraries {
+        let path = library.manifest();
+        let mut in_dependencies = false;
+        for (number, line) in files.get(&path).map_or("", String::as_str).lines().enumerate() {
+            if line.starts_with('[') {
+                in_dependencies = line.trim() == "[dependencies]";
+            }
+            let name: String = line.chars().take_while(|c| c.is_alphanumeric() || *c == '-').collect();
+            if in_dependencies && name.starts_with("annals") && !library.may_use.contains(&name.as_str()) {
+                let what = format!("{} must not depend on {name}: dependencies go down", library.name);
+                violations.push(Violation::of(&path, number + 1, what));
+            }
+        }
+        for (path, text) in library.sources(files) {
+            let source = Source::new(path.as_str(), text);
+            for (at, word) in source.words() {
+                let name = word.replace('_', "-");
+                let is_path = source.code[at + word.len()..].starts_with("::");
+                let known = libraries.iter().any(|other| other.name == name) && name != library.name;
+                // The derive macro spells the crate for which it generates code.
+                if known && is_path && !library.may_use.contains(&name.as_str()) && library.name != "annals-derive" {
+                    violations.push(Violation::at(&source, at, format!("{} must not use `{word}`", library.name)));
+                }
+            }
+        }
+    }
+    violations
+}
+
+/// The number of public items of a crate is the one that was decided.
+pub(crate) fn public_items(files: &Files, library: &Crate) -> Vec<Violation> {
+    let count: usize = library.sources(files).map(|(path, text)| public(path, text).filter(counts).count()).sum();
+    let decided = library.public_items;
+    let what = if count > decided {
+        format!("{} has {count} public items, {decided} are decided: hide some, or raise the number", library.name)
+    } else if count + PUBLIC_ITEMS_SLACK < decided {
+        format!("{} has {count} public items: lower its number of {decided}", library.name)
+    } else {
+        return Vec::new();
+    };
+    vec![Violation::of(library.src, 0, what)]
+}
+
+fn public(path: &str, text: &str) -> impl Iterator<Item = Named> {
+    items::of(path, text).into_iter().filter(|item| item.is_public)
+}
+
+fn counts(item: &Named) -> bool {
+    item.kind != Kind::Part
+}
+
+const ASSERTIONS: &[&str] = &["assert", "assert_eq", "assert_ne", "debug_assert", "debug_assert_eq", "debug_assert_ne"];
+
+/// Returns the assertions of a crate per 1,000 code lines, tests not counted.
+pub(crate) fn assertions(files: &Files, library: &Crate) -> f64 {
+    let (mut found, mut lines) = (0_usize, 0_usize);
+    for (path, text) in library.sources(files) {
+        let source = Source::new(path.as_str(), text);
+        let tests = source.test_blocks();
+        let calls = source.words().filter(|(at, word)| {
+            let is_call = ASSERTIONS.contains(word) && source.code[at + word.len()..].starts_with('!');
+            is_call && !tests.iter().any(|block| block.contains(at))
+        });
+        found += calls.count();
+        let in_tests: usize = tests.iter().map(|block| source.code_lines(block.clone())).sum();
+        lines += source.code_lines(0..source.code.len()) - in_tests;
+    }
+    1_000.0 * found as f64 / lines.max(1) as f64
+}
+
+/// Every maximum stands in a file `limits.rs`.
+pub(crate) fn maxima(path: &str, text: &str) -> Vec<Violation> {
+    if path.ends_with("/limits.rs") || !is_library(path) || is_test_file(path) {
+        return Vec::new();
+    }
+    let elsewhere = items::of(path, text).into_iter().filter(|item| item.kind == Kind::Const);
+    // SQL texts that ask for a maximum are no limits.
+    let limits = elsewhere.filter(|item| item.name.ends_with("_MAX") && !path.ends_with("/sql.rs"));
+    limits.map(|item| Violation::of(path, item.line, format!("`{}` belongs into limits.rs", item.name))).collect()
+}
+
+/// The name of a type is used once in what is published; each crate has an `Error` and a `Result`.
+pub(crate) fn type_names(files: &Files) -> Vec<Violation> {
+    let mut found: BTreeMap<String, Vec<(String, usize)>> = BTreeMap::new();
+    for (path, text) in files.iter().filter(|(path, _)| is_published(path)) {
+        for item in items::of(path, text).into_iter().filter(|item| item.kind == Kind::Type) {
+            found.entry(item.name).or_default().push((path.clone(), item.line));
+        }
+    }
+    let twice =
+        found.into_iter().filter(|(name, places)| places.len() > 1 && !["Error", "Result"].contains(&name.as_str()));
+    twice
+        .map(|(name, places)| {
+            let others: Vec<String> =
+                places[..places.len() - 1].iter().map(|(path, line)| format!("{path}:{line}")).collect();
+            let (path, line) = &places[places.len() - 1];
+            Violation::of(path, *line, format!("the type name `{name}` is used in {} too", others.join(" and ")))
+        })
+        .collect()
+}
+
+/// Returns true for a source file that is published: of a library or of the command.
+pub(crate) fn is_published(path: &str) -> bool {
+    (is_library(path) || path.starts_with("crates/annals-cli/src/")) && path.ends_with(".rs") && !is_test_file(path)
+}
+
+/// Returns true for a file of a published library.
+pub(crate) fn is_library(path: &str) -> bool {
+    LIBRARIES.iter().any(|library| path.starts_with(library.src))
+}
+
+/// Words that public names do not contain, with the words of the field that replace them.
+pub(crate) const NAME_WORDS: &[(&str, &str)] = &[
+    ("question", "interrupt"),
+    ("questions", "interrupts"),
+    ("answer", "resume value"),
+    ("answers", "resume values"),
+    ("piece", "chunk"),
+    ("pieces", "chunks"),
+    ("sum", "checksum or hash"),
+    ("sums", "checksums or hashes"),
+    ("anchor", "index snapshot"),
+    ("anchors", "index snapshots"),
+    ("slot", "position"),
+    ("slots", "positions"),
+    ("cut", "range delete"),
+    ("cuts", "range deletes"),
+    ("kept", "cached, persisted or retained"),
+    ("moment", "timestamp"),
+    ("moments", "timestamps"),
+    ("inside", "subgraph"),
+    ("whoever", "a noun"),
+    ("nobody", "a noun"),
+];
+
+/// Phrases that messages do not contain.
+pub(crate) const MESSAGE_PHRASES: &[&str] = &[
+    "question",
+    "questions",
+    "piece",
+    "pieces",
+    "anchor",
+    "anchors",
+    "slot",
+    "slots",
+    "kept",
+    "moment",
+    "moments",
+    "is no",
+    "are no",
+    "nobody",
+    "whoever",
+];
+
+/// Banned words in the public names of a file.
+pub(crate) fn name_words(path: &str, text: &str) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for item in public(path, text) {
+        for word in split_name(&item.name) {
+            if let Some((_, better)) = NAME_WORDS.iter().find(|(banned, _)| *banned == word) {
+                let what = format!("public name `{}`: say {better}, not {word}", item.name);
+                violations.push(Violation::of(path, item.line, what));
+            }
+        }
+    }
+    violations
+}
+
+/// Banned phrases in the messages of a file: its string literals of more than one word, outside tests.
+pub(crate) fn message_phrases(source: &Source) -> Vec<Violation> {
+    let tests = source.test_blocks();
+    let mut violations = Vec::new();
+    let messages = source.strings.iter().filter(|(at, text)| {
+        text.trim().contains(' ') && !crate::rules::is_sql(text) && !tests.iter().any(|block| block.contains(at))
+    });
+    for (at, text) in messages {
+        // That something does not exist is said plainly.
+        let lower = text.to_lowercase().replace("there is no ", "").replace("there are no ", "");
+        let found = MESSAGE_PHRASES.iter().filter(|phrase| !places(&lower, phrase).is_empty());
+        violations.extend(found.map(|phrase| Violation::at(source, *at, format!("a message says `{phrase}`: {text}"))));
+    }
+    violations
+}
+
+/// Leaves out the violations that stand until they are repaired, by the name between backticks. A name that violates
+/// nothing is itself a violation, so that the list only shrinks.
+pub(crate) fn but_for(standing: &[&str], violations: Vec<Violation>) -> Vec<Violation> {
+    let matches = |violation: &Violation, name: &str| violation.what.contains(&format!("`{name}`"));
+    let unused = standing.iter().filter(|name| !violations.iter().any(|violation| matches(violation, name)));
+    let mut left: Vec<Violation> = unused
+        .map(|name| Violation::of("tests/tidy/standing.rs", 0, format!("`{name}` is repaired: remove it")))
+        .collect();
+    left.extend(violations.into_iter().filter(|violation| !standing.iter().any(|name| matches(violation, name))));
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(entries: &[(&str, &str)]) -> Files {
+        entries.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
+    }
+
+    fn found(violations: &[Violation]) -> Vec<(&str, usize)> {
+        violations.iter().map(|violation| (violation.path.as_str(), violation.line)).collect()
+    }
+
+    fn library(public_items: usize) -> Crate {
+        let src = "crates/annals-graph/src/";
+        Crate { name: "annals-graph", src, may_use: &["annals"], public_items, assertions_min: 3.0 }
+    }
+
+    #[test]
+    fn dependencies_that_go_up_are_found() {
+        let manifest = "[package]\nname = \"annals-graph\"\n[dependencies]\nannals = \"1\"\nannals-base = \"1\"\n\
+                        [dev-dependencies]\nannals-messages = \"1\"\n";
+        let planted = files(&[
+            ("crates/annals-graph/Cargo.toml", manifest),
+            ("crates/annals-graph/src/a.rs", "use annals::base;\nuse annals_messages::Message;\nuse annals_graph::x;"),
+        ]);
+        let libraries =
+            [library(0), Crate { name: "annals-messages", src: "crates/annals-messages/src/", ..library(0) }];
+        let places = [("crates/annals-graph/Cargo.toml", 5), ("crates/annals-graph/src/a.rs", 2)];
+        assert_eq!(found(&floors(&planted, &libraries)), places);
+    }
+
+    #[test]
+    fn the_number_of_public_items_is_held() {
+        let text =
+            format!("pub fn a() {{}}\npub(crate) fn b() {{}}\npub enum C {{ D }}\n{}", "pub fn e() {}\n".repeat(18));
+        let planted =
+            files(&[("crates/annals-graph/src/a.rs", &text), ("crates/annals-graph/src/tests.rs", "pub fn f() {}")]);
+        assert!(public_items(&planted, &library(20)).is_empty());
+        assert!(public_items(&planted, &library(30)).is_empty());
+        assert!(public_items(&planted, &library(19))[0].what.contains("hide some"));
+        assert!(public_items(&planted, &library(31))[0].what.contains("lower its number"));
+    }
+
+    #[test]
+    fn assertions_are_counted_without_those_of_tests() {
+        let text = "fn a() {\n    debug_assert!(b);\n    assert_eq!(c, d);\n}\n#[cfg(test)]\nmod tests {\n    fn e() {\n        assert!(f);\n    }\n}\n";
+        let planted = files(&[("crates/annals-graph/src/a.rs", text)]);
+        // The attribute is a line of code.
+        assert_eq!(assertions(&planted, &library(0)), 1_000.0 * 2.0 / 5.0);
+    }
+
+    #[test]
+    fn a_maximum_elsewhere_is_found() {
+        let text = "const A: u8 = 0;\nconst B_MAX: u8 = 0;\nimpl C {\n    pub const D_MAX: u8 = 0;\n}";
+        assert_eq!(found(&maxima("src/a.rs", text)), [("src/a.rs", 2), ("src/a.rs", 4)]);
+        assert_eq!(found(&maxima("src/limits.rs", text)), []);
+        assert_eq!(found(&maxima("src/a/tests/b.rs", text)), []);
+    }
+
+    #[test]
+    fn a_type_name_that_is_used_twice_is_found() {
+        let planted = files(&[
+            ("src/a.rs", "struct Share;\nstruct B;\n#[cfg(test)]\nmod tests { struct B; }"),
+            ("crates/annals-cli/src/a.rs", "enum C {}\n\npub(crate) trait Share {}"),
+            ("crates/annals-cli/tests/a.rs", "struct C;"),
+        ]);
+        assert_eq!(found(&type_names(&planted)), [("src/a.rs", 1)]);
+    }
+
+    #[test]
+    fn banned_words_are_found() {
+        let names = "pub struct AnswerList { pub slot: u8, sum: u8 }\nfn question() {}\npub fn summary() {}";
+        assert_eq!(found(&name_words("src/a.rs", names)), [("src/a.rs", 1), ("src/a.rs", 1)]);
+        let text = "#[error(\"it is no state\")]\nstruct A;\nfn f() { g(\"slot\"); g(\"A Slot {x}\"); g(\"is not it\") }\n\
+                    #[cfg(test)]\nmod tests { fn h() { g(\"is no b\") } }";
+        assert_eq!(found(&message_phrases(&Source::new("src/a.rs", text))), [("src/a.rs", 1), ("src/a.rs", 3)]);
+    }
+
+    #[test]
+    fn the_list_of_standing_violations_shrinks() {
+        let violation = || vec![Violation::of("src/a.rs", 1, "the type name `A` is used twice")];
+        assert!(but_for(&["A"], violation()).is_empty());
+        assert_eq!(found(&but_for(&["B"], violation())), [("tests/tidy/standing.rs", 0), ("src/a.rs", 1)]);
+    }
+}
