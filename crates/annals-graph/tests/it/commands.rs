@@ -342,7 +342,7 @@ fn an_unknown_channel_is_an_error_that_writes_nothing_unless_the_update_is_lenie
     let given = graph.invoke(&thread, DynUpdate::from([("typo", 1)])).unwrap_err();
     assert_eq!((given.class(), thread.head().unwrap().is_none()), ("InvalidUpdateError", true));
     let returned = graph.invoke(&thread, DynUpdate::from([("n", 0)])).unwrap_err();
-    assert!(returned.to_string().contains("no channel \"typo\" in this state; its channels are [\"n\"]"), "{returned}");
+    assert!(returned.to_string().contains("the state has no channel \"typo\"; its channels are [\"n\"]"), "{returned}");
     assert_eq!(graph.get_state(&thread).unwrap().next, ["n"], "the task is still due");
     graph.update_state(&thread, DynUpdate::from([("typo", 1)]), Some("n")).unwrap_err();
     graph.update_state(&thread, DynUpdate::from([("n", 1)]), Some(START)).unwrap();

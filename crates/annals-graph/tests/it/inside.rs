@@ -245,7 +245,7 @@ fn a_subgraph_that_keeps_its_state_keeps_it_inside_a_stateless_one() {
     assert_eq!(graph.invoke((), Outer::update().topic("red")).unwrap().state().total, 1, "nothing is stored");
 }
 
-#[test]
+#[apply(each_backend)]
 fn a_subgraph_continues_at_an_update_made_before_its_first_run() {
     let inner = StateGraph::<Inner>::new()
         .node("work", |s: &Inner| Ok(Inner::update().total(s.total + 5)))

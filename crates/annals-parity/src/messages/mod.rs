@@ -198,6 +198,6 @@ mod tests {
     #[test]
     fn an_unknown_function_fails() {
         let vector = json!({"function": "guess", "input": 1, "args": {}, "expected": 1});
-        assert!(problem(&vector, call(&vector)).is_some_and(|what| what.contains("no function guess")));
+        assert!(problem(&vector, call(&vector)).is_some_and(|what| what.contains("does not know function guess")));
     }
 }
