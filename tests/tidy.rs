@@ -154,7 +154,7 @@ fn banned_words_stay_out_of_public_names() {
 #[test]
 fn banned_phrases_stay_out_of_messages() {
     let sources = sources(PRODUCT).into_iter().filter(|source| crates::is_published(&source.path));
-    let found: Vec<Violation> = sources.flat_map(|source| crates::message_phrases(source)).collect();
+    let found: Vec<Violation> = sources.flat_map(crates::message_phrases).collect();
     if found.len() > standing::MESSAGES_MAX {
         none(found);
     } else {
@@ -195,7 +195,7 @@ fn documents_are_linked() {
 #[test]
 fn documents_name_existing_files_crates_and_types() {
     let files = repository();
-    none(documents::paths(&files).into_iter().chain(documents::crates(&files)).chain(documents::types(&files)));
+    none(documents::paths(files).into_iter().chain(documents::crates(files)).chain(documents::types(files)));
 }
 
 #[test]

@@ -212,8 +212,8 @@ fn loaded(item: &Value) -> Vec<Message> {
         convert_to_messages([item.clone()]),
     ];
     let mut ids = IdSource::from_seed(1);
-    let mut read = |format: &dyn MessageFormat| format.read(item.clone(), &mut Fresh::new(&SystemClock, &mut ids));
-    let formats = FORMATS.map(|format| read(format));
+    let read = |format: &dyn MessageFormat| format.read(item.clone(), &mut Fresh::new(&SystemClock, &mut ids));
+    let formats = FORMATS.map(read);
     for list in lists.into_iter().chain(formats) {
         match list {
             Ok(messages) => all.extend(messages),

@@ -27,7 +27,7 @@ pub enum HistoryError {
         /// The channel.
         channel: Arc<str>,
         /// The first problem, with its place in the history.
-        source: LoadError,
+        source: Box<LoadError>,
     },
 }
 
@@ -110,7 +110,7 @@ fn history<S: Send + Sync + 'static>(
     let now = outcome.ended_at();
     let mut ids = IdSource::from_seed(outcome.id_seed());
     let fresh = &mut Fresh::new(&now, &mut ids);
-    let misfit = |source: LoadError| HistoryError::History { channel: channel.into(), source };
+    let misfit = |source: LoadError| HistoryError::History { channel: channel.into(), source: Box::new(source) };
     if let Some(list) = outcome.list_changes::<Message>(channel)? {
         let history = from_langchain_marked(list.marked(only_new), list.skipped(only_new), fresh).map_err(misfit)?;
         return Ok(history.into_iter().filter(|(new, _)| *new || !only_new).map(|(_, message)| message).collect());

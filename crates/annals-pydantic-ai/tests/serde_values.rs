@@ -1,5 +1,7 @@
 //! Every public type of messages implements serde, with the JSON that it has inside a message.
 
+#![allow(missing_docs, clippy::unwrap_used)]
+
 use std::fmt::Debug;
 
 use annals_base::{Timestamp, Value};
