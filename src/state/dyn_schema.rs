@@ -186,7 +186,7 @@ impl DynSchema {
     }
 
     /// Makes the channel that was added last private: it is left out of the input and the output of a graph, and only
-    /// nodes whose [input](crate::graph::NodeOptions::input) names it see it. Each node may write it.
+    /// nodes whose input names it see it. Each node may write it.
     pub fn private(mut self) -> Self {
         if let Some(part) = self.parts.last_mut() {
             part.private = true;

@@ -52,7 +52,7 @@ pub enum StateError {
         channel: Arc<str>,
         /// The Rust type of the field.
         expected: &'static str,
-        /// The kind of value that is stored, as [`Value::kind`] names it.
+        /// The kind of value that is stored, as [`Value::kind`](crate::base::Value::kind) names it.
         stored: &'static str,
         /// The decoding error.
         source: CodecError,

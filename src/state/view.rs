@@ -313,7 +313,7 @@ pub(super) fn messages_in(value: &dyn Any) -> Vec<Message> {
     value.downcast_ref::<Vec<Message>>().cloned().unwrap_or_default()
 }
 
-/// Returns the messages in a dynamic value, as [`messages_in`] does.
+/// Returns the messages in a dynamic value, by the rules of typed states.
 pub fn messages_in_value(value: &Value) -> Vec<Message> {
     let items = match value {
         Value::List(items) => items.as_slice(),

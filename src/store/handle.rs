@@ -298,8 +298,8 @@ impl Store {
         Ok(())
     }
 
-    /// Lists the sleeping tasks ([`Context::sleep_until`](crate::graph::Context::sleep_until)), by the timestamp at which they wake: all, or those that can resume at `due_by`. A run of their graph on their thread with
-    /// [`Input::Continue`](crate::Input::Continue) wakes them.
+    /// Lists the sleeping tasks (`Context::sleep_until` of annals-graph), by the timestamp at which they wake: all, or those that can resume at `due_by`. A run of their graph on their thread with
+    /// `Input::Continue` wakes them.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
