@@ -14,7 +14,7 @@ use super::error::RunError;
 use super::head::{Head, INTERRUPT_SEEN};
 use super::task::{Task, TaskWrite, WriteKind};
 
-/// What changed since the last checkpoint, to be recorded with the next one.
+/// Changes since the last checkpoint, to be recorded with the next one.
 #[derive(Default)]
 pub(crate) struct Changes {
     /// In the order of the channels.
@@ -41,7 +41,7 @@ impl Changes {
         self.channels.first().is_some_and(|(channel, ..)| (*channel as usize) < end)
     }
 
-    /// Returns what a checkpoint records.
+    /// Takes the changes and the seen versions, for a checkpoint to record.
     pub(crate) fn take(&mut self, graph: &Graph, head: &Head) -> (Vec<Change>, Vec<Seen>) {
         let channels = std::mem::take(&mut self.channels);
         let changes = channels.into_iter().map(|(channel, value, task)| {
@@ -76,10 +76,10 @@ impl Changes {
     }
 }
 
-/// What follows the writes that are applied.
+/// The step that follows after the writes are applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
-    /// Nothing: they are no superstep.
+    /// No step: the writes do not belong to a superstep.
     Goes,
     /// The superstep ends, and another one begins in any case.
     Drops,
@@ -87,7 +87,7 @@ enum Then {
     Ends,
 }
 
-/// Drops the tasks of a superstep that is abandoned for a new input. What is deferred stays so.
+/// Drops the tasks of a superstep that is abandoned for a new input. Deferred nodes stay deferred.
 pub(crate) fn abandon(
     graph: &Graph,
     head: &mut Head,
@@ -368,7 +368,7 @@ fn write_field(
         }
         Effect::Shared(at) => {
             let share = given[at].clone().map(|of| ItemChange::new(0, ItemOp::Reference(of), places[at].task));
-            // What is recorded is given with the place at which it is stored.
+            // In a recorded run a given list has a reference to the stored list.
             changes.note(channel, ChangeValue::Items(share.into_iter().collect()), last);
         }
         Effect::Items(items) => {

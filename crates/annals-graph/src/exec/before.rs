@@ -1,6 +1,6 @@
-//! What was there before a run, by which what it added is known.
+//! The lists of the state before a run, from which the items that the run added are computed.
 //!
-//! A list is remembered as a clone, which costs O(1), and so does not asking. *Absent:* comparing.
+//! Each list is retained as a clone, which costs O(1). *Absent:* the comparison.
 
 use crate::base::CheckpointId;
 use crate::graph::Graph;
@@ -13,21 +13,21 @@ use super::task::{TaskWrite, WriteKind};
 #[derive(Default)]
 pub(crate) struct Before {
     lists: Vec<(usize, StateRef)>,
-    /// What tasks had written to them that ended in an earlier run, in a superstep that this run goes on with.
+    /// Writes to these lists by tasks that ended in an earlier run, in a superstep that this run continues.
     writes: Vec<(usize, BoxWrite)>,
     /// The last checkpoint of the earlier run that this run repeats, as it has its idempotency key.
     pub(crate) repeats: Option<CheckpointId>,
 }
 
 impl Before {
-    /// Remembers the lists of a head.
+    /// Retains the lists of a head.
     pub(super) fn of(graph: &Graph, head: &Head) -> Self {
         let lists = (0..graph.layout.len()).filter(|field| graph.layout.kind(*field) == FieldKind::List);
         let lists = lists.filter_map(|field| Some((field, graph.layout.list(&head.state, field)?)));
         Self { lists: lists.collect(), ..Self::default() }
     }
 
-    /// Notes what a task had written.
+    /// Notes the writes of a task to lists, stored by an earlier run.
     pub(super) fn note_writes(&mut self, graph: &Graph, writes: &[TaskWrite]) {
         for write in writes {
             if let WriteKind::Field(Some(value)) = &write.kind
@@ -43,7 +43,7 @@ impl Before {
         self.lists.iter().find(|(known, _)| *known == field).map(|(_, list)| list)
     }
 
-    /// Returns what had been written to a list and was not applied yet.
+    /// Returns the writes to a list that an earlier run had stored but not applied yet.
     pub(crate) fn writes(&self, field: usize) -> impl Iterator<Item = &BoxWrite> {
         self.writes.iter().filter(move |(known, _)| *known == field).map(|(_, write)| write)
     }

@@ -1,4 +1,4 @@
-//! The beginning of a run: taking the input, an answer, or up where an earlier run stopped.
+//! Begins a run: takes an input, a command or a resume value, or continues an earlier run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -50,7 +50,7 @@ impl Machine {
                 return Ok(());
             }
         }
-        // What is shown and stored from here on is, also if the first superstep fails at once.
+        // From here on, events and writes are handed out even if the first superstep fails at once.
         let ticked = self.tick();
         self.settle(ticked);
         Ok(())
@@ -58,7 +58,7 @@ impl Machine {
 
     /// Takes a command. On a blank head it is the input as well, as in the reference.
     fn begin_command(&mut self, mut command: Command, addressed: bool) -> Result<(), RunError> {
-        // Null is no answer.
+        // Null is not a resume value.
         let resume = command.resume.take().filter(|answer| !answer.is_null());
         if resume.is_some() && !self.records() {
             return Err(RunError::NoStore);
@@ -78,7 +78,7 @@ impl Machine {
         }
         let record = self.records();
         if record {
-            // There is no checkpoint to store them with.
+            // The head does not have a checkpoint yet to store the writes with.
             let (checkpoint, unsaved) = (CheckpointId::default(), new_writes(&self.graph, &mut writes));
             self.unsaved.push(NewWrites::new(checkpoint, NULL_TASK, "").with(unsaved));
         }
@@ -86,7 +86,7 @@ impl Machine {
         self.begin_input(NodeOutput { writes: Writes::default(), commands: vec![command] })
     }
 
-    /// Starts a graph inside a task.
+    /// Begins the run of a subgraph.
     fn begin_inside(&mut self, input: Writes, resuming: bool) -> Result<(), RunError> {
         if !resuming || self.head.checkpoint.is_none() {
             return self.begin_input(NodeOutput::update(input));
@@ -96,7 +96,7 @@ impl Machine {
         self.begin_resumed(Vec::new(), None, addressed)
     }
 
-    /// Drops what an unfinished superstep left, and takes the input.
+    /// Abandons an unfinished superstep, and takes the input.
     pub(super) fn begin_input(&mut self, output: NodeOutput) -> Result<(), RunError> {
         let record = self.records();
         let stored = self.stored_command_writes()?;
@@ -147,14 +147,15 @@ impl Machine {
         Ok(writes)
     }
 
-    /// Makes the tasks of the head that was loaded, with what is stored of them.
+    /// Plans the tasks of the loaded head.
     pub(super) fn plan_head(&mut self) {
         let id = self.head.checkpoint.map(|checkpoint| checkpoint.id).unwrap_or_default();
         self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step, Order::Run);
     }
 
-    /// Refuses an answer that does not say which of several questions it is for, and, if the run is strict, one that is
-    /// for none. A thread that has moved on may ask again what is answered here.
+    /// Rejects a resume value that does not say which of several interrupts it is for and, if the run is strict, one
+    /// that does not match an open interrupt. The strict check is skipped at an addressed checkpoint that is not the
+    /// newest: its tasks may raise the interrupts again.
     fn check_resume(&self, resume: Option<&Value>, addressed: bool) -> Result<(), RunError> {
         let Some(answer) = resume else { return Ok(()) };
         let latest = self.head.checkpoint.map(|c| c.id) == self.committed;
@@ -162,7 +163,7 @@ impl Machine {
         let mut open = self.head.open();
         let ids_of = |open: &[Interrupt]| open.iter().map(|interrupt| interrupt.id.clone()).collect();
         let ids: Vec<String> = ids_of(&open);
-        // Who sleeps can be woken, but asks for nothing.
+        // A sleeping task can be woken by id, but does not wait for a resume value.
         open.retain(|interrupt| interrupt.wake_at.is_none());
         let problem = match answers_by_id(answer) {
             None if open.len() > 1 && !strict => return Err(RunError::SeveralInterrupts { ids: ids_of(&open) }),
@@ -187,7 +188,7 @@ impl Machine {
         self.resuming = true;
         let latest = self.head.checkpoint.map(|c| c.id) == self.committed;
         let edited = self.head.checkpoint.is_some_and(|c| matches!(c.source, Source::Update | Source::Fork));
-        // Addressing an old checkpoint without an answer replays it: everything runs again, on a fork.
+        // Addressing an old checkpoint without a resume value replays it: all tasks run again, on a fork.
         let forks = addressed && resume.is_none() && !(edited && latest);
         self.replaying = addressed && (!latest || resume.is_none());
         let stored = self.stored_command_writes()?;
@@ -198,7 +199,7 @@ impl Machine {
         if record && !forks && (!writes.is_empty() || resume.is_some()) {
             self.save_command(&mut writes, resume.as_ref())?;
         }
-        // Further changes take the place of an answer that an earlier command left.
+        // Further writes replace a resume value that an earlier command left.
         let keeps_answer = writes.is_empty() || forks;
         let from = if forks { self.fork_task() } else { NULL_TASK };
         let unsaved = self.fork_writes(from, &mut writes);
@@ -207,9 +208,9 @@ impl Machine {
         if !writes.is_empty() {
             changed.extend(apply_untasked(&self.graph, &mut self.head, writes, from, &mut self.changes, record)?);
         }
-        // What the checkpoint changed is still news to its tasks.
+        // The channels that the checkpoint changed still count as updated for its tasks.
         self.head.updated = before.map(|before| before.into_iter().chain(changed.iter().copied()).collect());
-        // A breakpoint at which the run stopped is not passed by asking again.
+        // A repeated run does not pass the breakpoint at which the earlier run stopped.
         if self.head.checkpoint.is_some() && !self.repeats {
             see_all(&self.graph, &mut self.head, &mut self.changes, record);
         }
@@ -232,7 +233,7 @@ impl Machine {
         }
     }
 
-    /// Applies the writes of earlier commands. They were there before this run.
+    /// Applies the writes of earlier commands. They do not count as writes of this run.
     fn apply_stored(&mut self, stored: Vec<TaskWrite>) -> Result<Vec<u32>, RunError> {
         if stored.is_empty() {
             return Ok(Vec::new());
@@ -278,7 +279,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Keeps the answers for the tasks that ask: one for whoever asks first, or those of a map by their ids.
+    /// Retains the resume values for the tasks that interrupt: one value for the first interrupt, or a map by interrupt
+    /// ids.
     pub(super) fn take_resume(&mut self, resume: Option<Value>, keeps_answer: bool) {
         let keep_answers = !self.replaying || resume.is_some();
         if keep_answers {
@@ -295,7 +297,7 @@ impl Machine {
             task.answered = task.answers.len() > known;
         }
         if !self.namespace.is_root() {
-            // The answer is the run's: the outermost graph holds it.
+            // The outermost graph holds the resume value of the run.
             return;
         }
         let stored =
@@ -305,20 +307,21 @@ impl Machine {
             .or(stored.filter(|_| keep_answers && keeps_answer && !self.repeats && !self.is_asleep()));
     }
 
-    /// Whether all that an earlier run left open sleeps: an answer that is stored was taken before.
+    /// Returns whether all interrupts that an earlier run left open are sleeps: a stored resume value was then taken
+    /// before.
     fn is_asleep(&self) -> bool {
         let open = self.head.open();
         !open.is_empty() && open.iter().all(|interrupt| interrupt.wake_at.is_some())
     }
 
-    /// Returns the questions in which a task fell asleep in an earlier run.
+    /// Returns the interrupts at which a task fell asleep in an earlier run.
     pub(super) fn asleep(&self, task: &Task) -> Vec<(String, Timestamp)> {
         let pending = self.head.pending_of(task.id).filter(|_| !self.replaying);
         pending.map(asleep_of).unwrap_or_default()
     }
 }
 
-/// Refuses answers that do not look like their questions want them.
+/// Rejects resume values that do not match the response schemas of their interrupts.
 fn check_answers(open: &[Interrupt], answer: &Value) -> Result<(), RunError> {
     for question in open {
         let answer = match answers_by_id(answer) {
@@ -332,7 +335,7 @@ fn check_answers(open: &[Interrupt], answer: &Value) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Returns the answers, if they are a map from the ids of questions. An empty map is one.
+/// Returns the resume values if they are a map from interrupt ids. An empty map is one.
 pub(crate) fn answers_by_id(answer: &Value) -> Option<&Map> {
     let is_id = |name: &String| name.len() == 32 && name.bytes().all(|b| b.is_ascii_hexdigit());
     answer.as_map().filter(|map| map.keys().all(is_id))

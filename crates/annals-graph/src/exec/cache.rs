@@ -1,5 +1,4 @@
-//! The cache of results: under what the result of a task is kept, and what is kept of it. *Absent:* the cache itself; a
-//! driver reads and writes it.
+//! Keys and encoding of cached task results. *Absent:* the cache itself; a driver reads and writes it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use super::load::task_writes;
 use super::machine::Machine;
 use super::task::{Task, TaskStatus, TaskWrite, WriteKind, encode, encode_stored, given, mark_end};
 
-/// Where a result is kept, and for how long.
+/// The cache key of a result and its lifetime.
 #[derive(Clone)]
 pub(crate) struct CacheEntry {
     pub(crate) key: CacheKey,
@@ -27,7 +26,8 @@ pub(crate) struct CacheEntry {
 }
 
 impl CacheEntry {
-    /// Returns where it is kept what a call wrote beside its result. It is put first, and lasts a little longer.
+    /// Returns the entry for the writes of a call beside its result. It is put first, and its lifetime is one second
+    /// longer.
     pub(crate) fn beside(&self) -> Self {
         let CacheKey { namespace, key } = &self.key;
         let key = CacheKey { namespace: namespace.clone(), key: format!("{key}+") };
@@ -35,19 +35,19 @@ impl CacheEntry {
     }
 }
 
-/// Returns the namespace of what is kept of a node.
+/// Returns the cache namespace of the results of a node.
 pub(crate) fn node_labels(graph: &Graph, node: &str) -> Vec<String> {
     vec!["nodes".into(), graph.name.clone(), node.into()]
 }
 
 impl Machine {
-    /// Returns the cache that its driver asks.
+    /// Returns the cache that its driver reads and writes.
     pub(crate) fn cache(&self) -> Option<&Cache> {
         self.scope.cache.as_ref()
     }
 
-    /// Asks for the results of the tasks that have to run and whose results may be known. Returns whether there are
-    /// such: then the tasks start when that is answered.
+    /// Looks up the results of the due tasks whose nodes have a cache policy. Returns whether there are any: then the
+    /// tasks start once the lookup is reported.
     pub(super) fn look_up(&mut self) -> Result<bool, RunError> {
         if self.scope.cache.is_none() {
             return Ok(false);
@@ -60,7 +60,7 @@ impl Machine {
             let policy = node.and_then(|node| Some((node, graph.nodes[node].settings.cache.as_ref()?)));
             if let Some((node, policy)) = policy {
                 let entry = self.entry_of(slot, node, policy)?;
-                // Of tasks with one key the last is given what is known, and the others run, as in the reference.
+                // Of tasks with equal keys the last takes the cached result, and the others run, as in the reference.
                 known.insert(entry.key.clone(), slot);
                 self.tasks[slot].extra.get_or_insert_default().cache = Some(entry);
             }
@@ -73,7 +73,7 @@ impl Machine {
         Ok(true)
     }
 
-    /// Notes what the cache knows of the tasks in these slots: they have ended. The others start.
+    /// Ends the tasks in these slots whose results were found in the cache, and starts the others.
     pub(crate) fn handle_found(&mut self, slots: &[usize], found: Vec<Option<Encoded>>, now: Timestamp) {
         self.now = now;
         for (slot, value) in slots.iter().zip(found) {
@@ -110,10 +110,10 @@ impl Machine {
     }
 }
 
-/// Returns where the result of a call is kept, if it is.
+/// Returns the cache entry for the result of a call; `None` if the result is not cached.
 pub(crate) fn call_entry(job: &CallJob) -> Option<CacheEntry> {
     let graph = &job.context.parts().place.graph;
-    // What holds for an entrypoint holds for the tasks it calls.
+    // The cache policy of an entrypoint is the default for the tasks it calls.
     let around = graph.entry.then(|| graph.nodes[0].settings.cache.as_ref()).flatten();
     let policy = job.call.cache.as_ref().or(around)?;
     let mut sum = ChecksumBuilder::new();
@@ -135,7 +135,8 @@ fn key(mut sum: ChecksumBuilder, policy: &CachePolicy, input: &Value) -> Result<
     Ok(sum.finish().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Adds a value to a sum, with the members of objects in the order of their names: equal values sum alike.
+/// Adds a value to a checksum, with the members of objects in the order of their names, so that equal values have
+/// equal checksums.
 fn add(sum: &mut ChecksumBuilder, value: &Value) {
     match value {
         Value::Null => _ = sum.int(0),
@@ -165,19 +166,20 @@ fn add(sum: &mut ChecksumBuilder, value: &Value) {
     }
 }
 
-/// Returns the effect that keeps what a task wrote, if that is kept: where it leads to as well.
+/// Returns the effect that caches the writes of a task, including those that trigger other nodes; `None` if they are
+/// not cached.
 pub(super) fn keep(graph: &Graph, task: &Task, writes: &[TaskWrite]) -> Option<Effect> {
     let entry = task.extra.as_ref()?.cache.clone()?;
     Some(Effect::Keep { key: entry.key, value: kept_writes(graph, writes)?, lifetime: entry.lifetime })
 }
 
-/// Returns writes as they are kept.
+/// Returns the cached encoding of writes.
 pub(super) fn kept_writes(graph: &Graph, writes: &[TaskWrite]) -> Option<Encoded> {
     let kept = writes.iter().map(|write| {
         let value = match &write.kind {
-            // Also what lasts for one run: it is part of the result.
+            // Includes the parts of the argument that last for one run: they are part of the result.
             WriteKind::Send(send) => WriteValue::One(Encoded::encode(&(&*send.node, &send.arg)).ok()?.into()),
-            // What is given is kept as it is by itself.
+            // A given list is cached with all its items, independent of the list that it refers to.
             WriteKind::Field(Some(value)) => {
                 let field = write.channel as usize;
                 graph.layout.encode_write(field, &graph.layout.plain(field, value)).ok()?
@@ -195,7 +197,7 @@ pub(super) fn kept_writes(graph: &Graph, writes: &[TaskWrite]) -> Option<Encoded
     Encoded::encode(&Value::List(kept.collect::<Option<_>>()?)).ok()
 }
 
-/// Returns the writes that are kept under a key; none if they are not what this graph would have kept.
+/// Decodes cached writes; `None` if they do not fit this graph.
 pub(super) fn known_writes(graph: &Graph, kept: &Encoded, record: bool) -> Option<Vec<TaskWrite>> {
     let kept: Vec<(String, u8, Vec<Value>)> = kept.decode().ok()?;
     let count = kept.len();
@@ -216,7 +218,7 @@ pub(super) fn known_writes(graph: &Graph, kept: &Encoded, record: bool) -> Optio
     Some(writes)
 }
 
-/// A payload as a list: its codec, its bytes, and what the index knows of it.
+/// Packs a payload into a list of its codec, its bytes and its index data.
 fn packed(payload: &Payload) -> Value {
     let index = payload.index.as_ref().map(|index| {
         let text = |text: &Option<Arc<str>>| Value::from(text.as_deref());

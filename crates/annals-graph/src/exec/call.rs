@@ -1,5 +1,5 @@
-//! Calls of tasks: their identity, what is stored of them, how they end, and what they write to the channels of their
-//! caller's graph.
+//! Calls of tasks: their identity, their stored results, their ends, and their writes to the channels of their caller's
+//! graph.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -36,29 +36,29 @@ pub(crate) struct CallJob {
     pub(crate) path: Arc<str>,
     /// Its result, if that is stored.
     pub(crate) stored: Option<Payload>,
-    /// Where its writes begin to count: after those that are stored of an attempt that failed.
+    /// The index of its first write: follows the stored writes of an attempt that failed.
     first_index: i32,
 }
 
-/// What a called task wrote to the channels of its caller's graph. It is applied after the writes of the tasks of the
-/// superstep, in the order of the paths, and whatever becomes of the caller's attempt.
+/// Writes of a called task to the channels of its caller's graph. They are applied after the writes of the tasks of the
+/// superstep, in the order of the paths, regardless of the outcome of the caller's attempt.
 pub(crate) struct CallWrites {
     pub(super) task: TaskId,
     path: Arc<str>,
     pub(super) writes: Vec<TaskWrite>,
 }
 
-/// What a called task leaves to the run of its caller's graph.
+/// Writes that a called task hands over to the run of its caller's graph.
 pub(crate) enum CallLeft {
-    /// To be stored, should the run end before the superstep has.
+    /// Writes to persist if the run ends before the superstep does.
     Unsaved(NewWrites),
     Wrote(CallWrites),
 }
 
-/// How a call ended.
+/// The end of a call.
 pub(crate) struct CallEnd {
     pub(crate) outcome: CallOutcome,
-    /// What is to be stored of it, if its run is recorded.
+    /// The writes to persist, if the run is recorded.
     pub(crate) stored: Option<NewWrites>,
     pub(crate) wrote: Option<CallWrites>,
 }
@@ -70,7 +70,7 @@ impl CallJob {
     }
 }
 
-/// Returns what is stored of the calls of the tasks of a head.
+/// Returns the stored calls of the tasks of a head.
 pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredCall>>> {
     let tasks = head.pending.iter().filter(|pending| pending.task != NULL_TASK);
     let calls: Vec<StoredCall> = tasks
@@ -94,8 +94,8 @@ pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredC
     (!calls.is_empty()).then(|| Arc::new(calls))
 }
 
-/// Returns what is to be stored before the first call of an attempt that followed another one: the next run goes on with
-/// this attempt, so that it finds what its calls came to.
+/// Returns the write to persist before the first call of a retry: the next run continues with this attempt, so that it
+/// finds the results of its calls.
 pub(crate) fn attempt_write(caller: &Context) -> Option<NewWrites> {
     let (outer, calls) = (caller.parts(), caller.calls());
     if !calls.unnoted.swap(false, Ordering::Relaxed) {
@@ -111,7 +111,7 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
     let (outer, index) = (caller.parts(), caller.calls().next());
     let around = caller.namespace();
     let caller_path = outer.calls.path.text(&outer.node);
-    // What counts is the number in this attempt, at which the next run goes on.
+    // The id is derived from the number within this attempt, because the next run continues with this attempt.
     let number = index.wrapping_sub(outer.calls.attempt.calls);
     let id = call_id(caller, &around, &call.name, &caller_path, number);
     let known = outer.calls.stored_of(id);
@@ -123,7 +123,7 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
     };
     let namespace = match crate::base::Namespace::new(around) {
         Ok(namespace) => namespace,
-        // Too deep to have graphs inside: they say so themselves when they are called.
+        // Too deep for subgraphs: each reports the error itself when it is called.
         Err(_) => outer.namespace.clone(),
     };
     let given = outer.scope.answer_to(&task_namespace(&namespace, &call.name, id), asked.answers.len());
@@ -165,7 +165,7 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
     CallJob { call, context, path: text, stored, first_index }
 }
 
-/// Returns the id of a call: a hash of where its caller stands and of its number in an attempt there.
+/// Returns the id of a call: a hash of its caller's checkpoint and path and of its number in the caller's attempt.
 fn call_id(caller: &Context, around: &str, name: &str, caller_path: &str, number: u32) -> TaskId {
     let mut place = Vec::with_capacity(160);
     place.extend_from_slice(caller.checkpoint().unwrap_or_default().as_bytes());
@@ -180,7 +180,7 @@ fn call_id(caller: &Context, around: &str, name: &str, caller_path: &str, number
     TaskId::from_bytes(hash::xxh3_128(&place))
 }
 
-/// Returns what an attempt to run a call returned, or that it panicked.
+/// Returns the result of an attempt of a call; a panic becomes an error.
 pub(crate) fn call_result(
     job: &CallJob,
     result: Result<NodeResult<Returned>, Box<dyn Any + Send>>,
@@ -189,11 +189,11 @@ pub(crate) fn call_result(
     result.unwrap_or_else(|panic| Err(CallError::Panicked { task: task(), reason: panic_text(&*panic) }.into()))
 }
 
-/// Decides whether a call that failed is tried again, and after which pause. The next attempt asks nothing that was
-/// answered, and its own calls count on from those of the one that failed.
+/// Decides whether a failed call is retried, and after which backoff. The next attempt retains the resume values, and
+/// its own calls are numbered on from those of the failed attempt.
 pub(crate) fn next_attempt(job: &mut CallJob, error: &BoxError, chance: impl FnOnce() -> f64) -> Option<Duration> {
     let graph = &job.context.parts().place.graph;
-    // What holds for an entrypoint holds for the tasks it calls.
+    // The retry policies of an entrypoint are the default for the tasks it calls.
     let around = graph.entry.then(|| graph.nodes[0].settings.retry.as_ref()).flatten();
     let policies = job.call.retry.as_ref().or(around)?;
     let failed = job.context.attempt();
@@ -211,8 +211,8 @@ fn retries_call(policy: &RetryPolicy, error: &BoxError) -> bool {
     !(policy.is_default() && (panicked || is_mistake(&**error))) && policy.retries(&**error)
 }
 
-/// Ends a call of which the cache knows the result, and perhaps what it wrote; none if it cannot read them. Also returns
-/// the result, to be shown.
+/// Ends a call whose result is cached, perhaps with its writes; returns `None` if they cannot be decoded. Also returns
+/// the result, for the events.
 pub(crate) fn known_call(job: &CallJob, found: Vec<Option<Encoded>>) -> Option<(CallEnd, Payload)> {
     let mut found = found.into_iter();
     let (kept, wrote) = (found.next().flatten()?, found.next().flatten());
@@ -237,8 +237,8 @@ fn stored_writes(job: &CallJob, writes: Vec<NewWrite>) -> Option<NewWrites> {
     Some(NewWrites::new(checkpoint, job.context.task(), Arc::clone(&job.path)).with(writes))
 }
 
-/// Ends a call whose own calls have ended. What one that failed had written is kept, also if its caller goes on; one that
-/// asks is run again.
+/// Ends a call whose own calls have ended. The writes of a failed call are retained, even if its caller continues; a
+/// call that interrupts is run again.
 pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> CallEnd {
     let mut asked = job.context.asked().lock();
     let (signal, pushed) = (asked.signal.take(), std::mem::take(&mut asked.pushed));
@@ -281,14 +281,14 @@ pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> CallEnd
     CallEnd { outcome, stored, wrote: CallWrites::of(job, pushed) }
 }
 
-/// Turns what a call pushed into writes to the channels of its caller's graph.
+/// Turns the values that a call pushed into writes to the channels of its caller's graph.
 fn pushed_writes(job: &CallJob, pushed: Writes) -> Result<Vec<TaskWrite>, RunError> {
     let mut writes = Vec::new();
     if pushed.is_empty() {
         return Ok(writes);
     }
     let graph = &*job.context.parts().place.graph;
-    // What is pushed has an id.
+    // Pushed items already have ids, so the seed does not matter.
     let mut ids = IdSource::from_seed(0);
     for (field, mut write) in resolve(&*graph.layout, pushed)? {
         graph.layout.prepare(field, &mut write, &mut ids);
@@ -307,12 +307,12 @@ impl CallWrites {
         (!writes.is_empty()).then_some(Self { task, path, writes })
     }
 
-    /// Returns it as a cache keeps it.
+    /// Returns the cached encoding of the writes.
     pub(crate) fn kept(&self, job: &CallJob) -> Option<Encoded> {
         kept_writes(&job.context.parts().place.graph, &self.writes)
     }
 
-    /// Returns what was written, to be shown: names of channels and values.
+    /// Returns the names of the written channels and the values, for the events.
     pub(crate) fn shown(&self, job: &CallJob) -> Vec<(Arc<str>, Value)> {
         let layout = &*job.context.parts().place.graph.layout;
         let shown = |write: &TaskWrite| match &write.kind {
@@ -326,7 +326,7 @@ impl CallWrites {
     }
 }
 
-/// Returns what calls wrote that ended in an earlier run, in the order of their paths.
+/// Returns the writes of calls that ended in an earlier run, in the order of their paths.
 pub(super) fn stored_call_writes(graph: &Graph, head: &Head) -> Result<Vec<CallWrites>, RunError> {
     let mut known = Vec::new();
     for pending in head.pending.iter().filter(|pending| pending.writes.iter().any(|write| &*write.channel == RETURN)) {
@@ -340,7 +340,7 @@ pub(super) fn stored_call_writes(graph: &Graph, head: &Head) -> Result<Vec<CallW
 }
 
 impl Machine {
-    /// Notes what called tasks left.
+    /// Takes over the writes of called tasks.
     pub(crate) fn handle_calls(&mut self, left: impl Iterator<Item = CallLeft>) {
         for left in left {
             match left {
@@ -350,7 +350,7 @@ impl Machine {
         }
     }
 
-    /// Puts what a call wrote in its place. A call that is made anew replaces what it wrote.
+    /// Inserts the writes of a call in the order of the paths. A repeated call replaces its earlier writes.
     fn note_call(&mut self, wrote: CallWrites) {
         self.call_writes.retain(|known| known.task != wrote.task);
         let at = self.call_writes.partition_point(|known| known.path < wrote.path);
@@ -358,7 +358,7 @@ impl Machine {
     }
 }
 
-/// Returns what is shown of a call that starts.
+/// Returns the event payload of a call that starts.
 pub(crate) fn call_start(job: &CallJob) -> TaskStart {
     TaskStart { task: job.context.task_info(), input: TaskInput::Value((job.call.input)().unwrap_or_default()) }
 }
@@ -368,7 +368,7 @@ pub(crate) fn call_failed(job: &CallJob, error: &BoxError) -> String {
     format!("task {:?} failed: {error}", job.context.node())
 }
 
-/// Returns what is shown of a call that has ended.
+/// Returns the event payload of a call that has ended.
 pub(crate) fn call_end(job: &CallJob, result: WritesView, error: Option<String>) -> TaskEnd {
     TaskEnd { task: job.context.task_info(), result, error, interrupts: Vec::new() }
 }
@@ -387,7 +387,7 @@ pub(crate) fn call_messages(job: &CallJob, result: &Value) -> Vec<MessagePart> {
     messages_in_value(result).into_iter().map(part).collect()
 }
 
-/// Returns the result of a call as a value, to be shown.
+/// Returns the result of a call as a value, for the events.
 pub(crate) fn shown_result(stored: &Payload) -> Value {
     crate::base::value::decode_bytes(stored.codec, &stored.data).unwrap_or_default()
 }

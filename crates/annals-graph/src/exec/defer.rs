@@ -31,7 +31,7 @@ pub(super) fn hold(graph: &Graph, head: &mut Head, channel: u32, changes: &mut C
     true
 }
 
-/// Releases what is held, if no channel that the superstep changed makes another node due.
+/// Releases the held triggers, if no channel that the superstep changed triggers another node.
 pub(super) fn finish(
     graph: &Graph,
     head: &mut Head,
@@ -74,7 +74,8 @@ pub(super) fn released(stored: &Value) -> bool {
     stored.as_list().and_then(|pair| pair.get(1)).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// Splits what is stored of a barrier: the names it saw, and whether it was released if it is one of a deferred node.
+/// Splits the stored value of a barrier into the names it saw and the released flag, which is stored only for barriers
+/// of deferred nodes.
 pub(super) fn barrier(stored: Value) -> (Value, bool) {
     match stored {
         Value::List(mut pair) if pair.len() == 2 && pair[1].as_bool().is_some() => {

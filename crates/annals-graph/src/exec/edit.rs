@@ -35,7 +35,7 @@ pub(crate) struct NodeEdit {
     pub(crate) task: Option<TaskId>,
 }
 
-/// What a copy of a checkpoint records: what the checkpoint itself changed, on the same parent.
+/// The content of a copy of a checkpoint: the changes that the checkpoint itself recorded, on the same parent.
 pub(crate) struct Copied {
     pub(crate) parent: Option<Parent>,
     pub(crate) changes: Vec<Change>,
@@ -99,7 +99,7 @@ impl<'a> Editor<'a> {
         &self.head
     }
 
-    /// Returns what the last checkpoint that was made here records.
+    /// Returns the content for a copy of the last checkpoint that was made here.
     pub(crate) fn last(&self) -> Option<Copied> {
         let last = self.batch.checkpoints.last()?;
         Some(Copied { parent: last.parent.clone(), changes: last.changes.clone(), seen: last.seen.clone() })
@@ -140,7 +140,8 @@ impl<'a> Editor<'a> {
             let checkpoint = base.map(|base| base.id).unwrap_or_default();
             let writes = NewWrites::new(checkpoint, task, path).with(writes);
             match base {
-                // What a task stored stays, and a thread that has moved on keeps its past as it was.
+                // Stored writes of a finished task are not replaced, and the past of a thread that has moved on does
+                // not change.
                 Some(base) if Some(base.id) == last && !finished && !writes.writes.is_empty() => consumed.push(writes),
                 _ => held.push(writes),
             }
@@ -173,7 +174,7 @@ impl<'a> Editor<'a> {
         Ok(())
     }
 
-    /// Gives the graph an input without running it. What was due stays due.
+    /// Gives the graph an input without running it. Tasks that were due stay due.
     pub(crate) fn input(&mut self, writes: Writes) -> Result<(), RunError> {
         let (base, graph) = (self.head.checkpoint, self.graph);
         let mut changes = Changes::default();

@@ -1,4 +1,4 @@
-//! What goes into the machine and what comes out of it.
+//! Inputs and outputs of the machine: requests, effects, events and the status of a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,41 +14,41 @@ use super::exit::Saving;
 use super::shown::{CheckpointPart, DebugPart, NodeUpdate, TaskEnd, TaskStart};
 use super::task::TaskJob;
 
-/// What the machine asks for.
+/// A side effect that the machine requests from its driver.
 pub(crate) enum Effect {
     /// Run this task and report how it ended.
     Start(Box<TaskJob>),
     /// Commit this batch and report when that is done. Tasks that start after it wait for the report.
     Commit(Batch),
-    /// Look these up in the cache and report what is there. Tasks wait for the report: those in these slots need not
-    /// start if it is known what they return.
+    /// Look up these keys in the cache and report the values found. Tasks wait for the report: a task in one of these
+    /// slots does not start if its result is cached.
     LookUp { slots: Vec<usize>, keys: Vec<CacheKey> },
     /// Put this into the cache. Nothing waits for it.
     Keep { key: CacheKey, value: Encoded, lifetime: Option<Duration> },
 }
 
-/// What the outside may want to see, and in which graph it happened.
+/// An event for the subscribers of a run, with the namespace of the graph that emitted it.
 #[derive(Clone)]
 pub(crate) struct Event {
     pub(crate) namespace: Namespace,
     pub(crate) kind: EventKind,
 }
 
-/// What happened.
+/// The payload of an event.
 #[derive(Clone)]
 pub(crate) enum EventKind {
-    /// The state after a superstep that changed it, or with the questions of a task.
+    /// The state after a superstep that changed it, or with the interrupts of a task.
     Values {
         view: StateView,
         interrupts: Vec<Interrupt>,
     },
-    /// What a node wrote.
+    /// The writes of a node.
     Updates(NodeUpdate),
-    /// A task stopped at these questions, or the run at a breakpoint if there are none.
+    /// The interrupts at which a task stopped; empty if the run stopped at a breakpoint.
     Interrupts(Vec<Interrupt>),
-    /// What a node shows while it runs.
+    /// A custom value that a node emits while it runs.
     Custom(Value),
-    /// A message, or a piece of one.
+    /// A message, or a chunk of one.
     Message(Box<MessagePart>),
     TaskStart(TaskStart),
     TaskEnd(TaskEnd),
@@ -56,7 +56,7 @@ pub(crate) enum EventKind {
     Debug(Box<DebugPart>),
 }
 
-/// Which events are wanted.
+/// The event modes that are subscribed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventMask {
     pub(crate) values: bool,
@@ -66,12 +66,12 @@ pub(crate) struct EventMask {
     pub(crate) tasks: bool,
     pub(crate) checkpoints: bool,
     pub(crate) debug: bool,
-    /// Whether those of graphs inside nodes are wanted as well.
+    /// True if the events of subgraphs are subscribed as well.
     pub(crate) subgraphs: bool,
 }
 
 impl EventMask {
-    /// Whether some of them happen while a task runs.
+    /// Returns whether some of the events are emitted while a task runs.
     pub(crate) fn are_live(self) -> bool {
         self.custom || self.messages || self.subgraphs
     }
@@ -81,12 +81,12 @@ impl EventMask {
         self.updates || self.tasks || self.debug || self.messages
     }
 
-    /// Returns which of them are wanted of a graph inside a node.
+    /// Returns the mask for a subgraph.
     pub(crate) fn inside(self) -> Self {
         if self.subgraphs { self } else { Self::default() }
     }
 
-    /// Returns what is wanted by either of two.
+    /// Returns the union of two masks.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             values: self.values || other.values,
@@ -114,47 +114,47 @@ impl EventMask {
     }
 }
 
-/// What a run starts with.
+/// The start of a run: its input, or the point from which it continues.
 pub(crate) enum Start {
     Input(Writes),
     Command(Command),
     Continue,
-    /// On where a run with the same idempotency key stopped, with what is left of its answers.
+    /// Continues an earlier run with the same idempotency key, with the remaining resume values of that run.
     Repeat(Option<Value>),
-    /// Nothing: what a run with the same idempotency key came to is shown.
+    /// Runs nothing; shows the outcome of an earlier run with the same idempotency key.
     Show,
-    /// A graph inside a task: the input, or on from its head if the run around it was continued.
+    /// A subgraph: takes the input, or continues from its head if the run of the parent graph was continued.
     Inside {
         input: Writes,
         resuming: bool,
     },
 }
 
-/// What a run is asked to do.
+/// The parameters of a run.
 pub(crate) struct Request {
     pub(crate) start: Start,
     pub(crate) recursion_limit: u64,
-    /// How long a superstep may take.
+    /// The time limit of a superstep.
     pub(crate) step_timeout: Option<Duration>,
     pub(crate) interrupt_before: Option<Breakpoints>,
     pub(crate) interrupt_after: Option<Breakpoints>,
-    /// Whether answers must fit open questions.
+    /// True if resume values must match open interrupts.
     pub(crate) strict_resume: bool,
     pub(crate) saving: Saving,
     pub(crate) events: EventMask,
     /// The fields that the outside sees; `None` are all.
     pub(crate) output: Option<Arc<[usize]>>,
-    /// Where the run is recorded; `None` without a store.
+    /// The store location of the run; `None` without a store.
     pub(crate) recording: Option<Recording>,
     pub(crate) seed: u64,
     pub(crate) scope: Arc<Scope>,
-    /// Where the graph stands, also if nothing is recorded.
+    /// The namespace of the graph, set even if nothing is recorded.
     pub(crate) namespace: Namespace,
     /// The task that it runs in; `None` for the outermost graph.
     pub(crate) above: Option<Context>,
 }
 
-/// Where a run is recorded.
+/// The store location and metadata under which a run is recorded.
 #[derive(Clone)]
 pub(crate) struct Recording {
     pub(crate) thread: ThreadId,
@@ -163,27 +163,27 @@ pub(crate) struct Recording {
     pub(crate) head: Option<CheckpointId>,
     pub(crate) run: RunId,
     pub(crate) metadata: Option<String>,
-    /// The namespaces of the graphs around this one, outermost first, and the checkpoints they stood at.
+    /// The namespaces of the parent graphs, outermost first, and their checkpoints when this run began.
     pub(crate) parents: Arc<[(Namespace, CheckpointId)]>,
-    /// The heads of those namespaces: what is recorded here is void once one of them has moved.
+    /// The heads of those namespaces. Commits of this run are rejected once one of these heads has moved.
     pub(crate) around: Arc<[(Namespace, Option<CheckpointId>)]>,
-    /// Whether the run was started at a checkpoint that the caller named.
+    /// True if the run was started at a checkpoint that the caller named.
     pub(crate) addressed: bool,
     /// The checkpoint elsewhere that the head is the state of, until there is one here: its thread was forked off.
     pub(crate) forked_from: Option<CheckpointRef>,
 }
 
-/// How far a run has come.
+/// The status of a run.
 pub(crate) enum Status {
     Running,
     Done,
-    /// It waits for answers; for none at a breakpoint.
+    /// The run waits for resume values; the list is empty at a breakpoint.
     Interrupted(Vec<Interrupt>),
-    /// A node addressed a command to the graph around this one.
+    /// A node addressed a command to the parent graph.
     Left(Command),
-    /// It was asked to stop, for this reason.
+    /// The run was asked to stop, for this reason.
     Drained(String),
-    /// It was cancelled, for this reason.
+    /// The run was cancelled, for this reason.
     Cancelled(String),
     Failed(RunError),
 }

@@ -1,4 +1,4 @@
-//! Why a run cannot go on. Every message says what is now true.
+//! Errors that end a run. Every message states the situation after the error.
 
 use crate::base::CodecError;
 use crate::graph::{BoxError, GraphProblem, Interrupted, InvalidResumeValue, OutOfTime};
@@ -10,8 +10,8 @@ use super::limits::TimeoutKind;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// A node failed. Its error is the source; the finished nodes of its superstep are kept and are not run again when
-    /// the run is continued.
+    /// A node failed. Its error is the source. The finished nodes of its superstep are not run again when the run is
+    /// continued: their results are retained.
     #[error("node {node:?} failed: {source}")]
     Node {
         /// The node.
@@ -27,38 +27,39 @@ pub enum RunError {
         /// The message of the panic.
         reason: String,
     },
-    /// An attempt of an async node, or of an async task that was called, took too long (`NodeTimeoutError`). It was stopped
-    /// where it waited, and wrote nothing. A retry policy takes it for worth another attempt, unless it names others.
+    /// An attempt of an async node, or of an async task that was called, took too long (`NodeTimeoutError`). It was
+    /// stopped where it waited, and its writes were dropped. A retry policy retries it, unless the policy names other
+    /// errors.
     #[error("node {node:?} was stopped after {after_ms} ms: it {}", told(*kind, *run_timeout_ms, *idle_timeout_ms))]
     NodeTimeout {
         /// The node.
         node: String,
-        /// Which limit it did not keep.
+        /// The limit that the attempt exceeded.
         kind: TimeoutKind,
-        /// How long the attempt took.
+        /// The duration of the attempt.
         after_ms: u64,
-        /// How long it may take, if that is limited.
+        /// The time limit of an attempt, if there is one.
         run_timeout_ms: Option<u64>,
-        /// How long it may go without a sign of life, if that is limited.
+        /// The longest time an attempt may go without a sign of life, if that is limited.
         idle_timeout_ms: Option<u64>,
     },
-    /// A superstep took longer than it may (`TimeoutError`). Its async nodes were dropped where they waited, those on threads
-    /// were waited for, and what had ended is kept: the thread can be continued. If a node failed by itself, that is the
-    /// error of the run.
+    /// A superstep exceeded its time limit (`TimeoutError`). Its async nodes were dropped where they waited, those on
+    /// threads were waited for, and the results of tasks that had ended are retained: the thread can be continued. If a
+    /// node failed by itself, that is the error of the run.
     #[error("superstep {step} was stopped as it may take {limit_ms} ms, in which {nodes:?} had not ended")]
     StepTimeout {
         /// The number of the superstep.
         step: i64,
-        /// How long it may take.
+        /// The time limit of the superstep.
         limit_ms: u64,
         /// The nodes that had not ended by then.
         nodes: Vec<String>,
-        /// What it is known by inside other errors.
+        /// The marker that identifies this error in the source chain of other errors.
         #[doc(hidden)]
         source: OutOfTime,
     },
     /// A node returned [`Cancelled`](crate::task::Cancelled), and its run was not cancelled (`NodeCancelledError`). It
-    /// has failed, and is not tried again.
+    /// has failed, and is not retried.
     #[error("node {node:?} says that it was cancelled, and its run was not")]
     NodeCancelled {
         /// The node.
@@ -77,15 +78,15 @@ pub enum RunError {
         /// The node or the task.
         node: String,
     },
-    /// A node or a called task has a timeout, or its superstep has, and the asynchronous run has no timer to wait by: give
-    /// it one with [`Run::timer`](crate::Run::timer), or with the feature `tokio` run it on Tokio.
+    /// A node or a called task has a timeout, or its superstep has, and the asynchronous run has no timer to wait by:
+    /// give it one with [`Run::timer`](crate::Run::timer), or with the feature `tokio` run it on Tokio.
     #[error("the time of {node:?} is limited, and the run has no timer: nothing of it was run")]
     NoTimer {
         /// The node.
         node: String,
     },
-    /// The writes of a superstep cannot be applied (`INVALID_CONCURRENT_GRAPH_UPDATE` for two writes to one value), or a
-    /// value does not fit its channel. No checkpoint was made for the superstep.
+    /// The writes of a superstep cannot be applied (`INVALID_CONCURRENT_GRAPH_UPDATE` for two writes to one value), or
+    /// a value does not fit its channel. No checkpoint was made for the superstep.
     #[error(transparent)]
     State(#[from] StateError),
     /// A value cannot be encoded or decoded.
@@ -103,21 +104,23 @@ pub enum RunError {
         /// The limit.
         limit: u64,
     },
-    /// Several questions are open, and the answer does not say which one it is for.
+    /// Several interrupts are open, and the resume value does not say which one it is for.
     #[error("{} questions are open: answer them by id, as a map from id to answer", ids.len())]
     SeveralInterrupts {
-        /// The ids of the questions.
+        /// The ids of the interrupts.
         ids: Vec<String>,
     },
-    /// A run with strict answers was given one that fits no open question (`UnknownInterruptError`). Nothing was written.
+    /// A run with strict resume was given a resume value that does not match an open interrupt
+    /// (`UnknownInterruptError`). Nothing was written.
     #[error("{problem}; open are the questions {pending:?}")]
     UnknownInterrupt {
-        /// What does not fit.
+        /// The reason why the resume value was rejected.
         problem: ResumeProblem,
-        /// The ids of the questions that are open.
+        /// The ids of the open interrupts.
         pending: Vec<String>,
     },
-    /// An answer does not look like its question wants it. Nothing was written, and the question stays open.
+    /// A resume value does not match the response schema of its interrupt. Nothing was written, and the interrupt
+    /// stays open.
     #[error(transparent)]
     InvalidResumeValue(#[from] InvalidResumeValue),
     /// A path returned a label that is not in its map.
@@ -129,7 +132,7 @@ pub enum RunError {
     /// A path did not return a valid destination.
     #[error("a conditional edge cannot lead to {name:?}")]
     BadDestination {
-        /// What it returned.
+        /// The destination that the path returned.
         name: String,
     },
     /// A send to the end.
@@ -149,23 +152,23 @@ pub enum RunError {
         /// The names there are.
         known: Vec<String>,
     },
-    /// A graph that is a node returned a value that is no change of the state (`INVALID_GRAPH_NODE_RETURN_VALUE`): an
-    /// entrypoint as a node returns a map from channels to values.
+    /// A graph that is a node returned a value that is not a state update (`INVALID_GRAPH_NODE_RETURN_VALUE`): an
+    /// entrypoint as a node must return a map from channels to values.
     #[error("graph {graph:?} is a node, and the value it returned is not a map from channels to values")]
     NotAnUpdate {
         /// The graph.
         graph: String,
     },
-    /// An edit of a state is not possible as it was asked for. Nothing was changed.
+    /// An edit of a state is not possible as requested. Nothing was changed.
     #[error(transparent)]
     Edit(#[from] EditProblem),
     /// A breakpoint of the run names a node that does not exist.
     #[error(transparent)]
     Breakpoint(#[from] GraphProblem),
-    /// An answer or a continuation needs a store.
+    /// A resume value or a continuation needs a store.
     #[error("a run without a store cannot be continued or answered")]
     NoStore,
-    /// The state was asked for, or is to be changed, where there is no thread that has one (`ValueError`).
+    /// The state was to be read or edited without a thread in a store (`ValueError`).
     #[error("there is no state without a thread in a store")]
     NoThread,
     /// The keys of an output name a channel that the state does not have. Nothing was run.
@@ -184,7 +187,7 @@ pub enum RunError {
         graph: String,
         /// The type that it asks for.
         expected: &'static str,
-        /// Whether the run was given a value, of another type.
+        /// True if the run was given a value of another type.
         found: bool,
     },
     /// Something was to be done to a cache, and the graph has none.
@@ -193,7 +196,7 @@ pub enum RunError {
     /// The idempotency key of a run cannot be used. Nothing was run.
     #[error("the idempotency key of the run cannot be used: {reason}")]
     BadKey {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The recursion limit is not at least 1.
@@ -202,29 +205,29 @@ pub enum RunError {
         /// The limit.
         limit: u64,
     },
-    /// A node addressed a command to the graph around its own, and there is none (`ParentCommand`).
+    /// A node addressed a command to the parent graph, but its graph is the outermost one (`ParentCommand`).
     #[error("a node returned a command for the graph around this one, but the run is that of the outermost graph")]
     ParentCommand,
-    /// For the runtime itself: the node waits for an answer.
+    /// For the runtime itself: the node waits for a resume value.
     #[doc(hidden)]
     #[error("the node waits for an answer")]
     Waiting(#[source] Interrupted),
 }
 
-/// What does not fit about an answer.
+/// The reason why a resume value does not match the open interrupts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeProblem {
-    /// These questions are not open: unknown, or answered before.
+    /// These interrupts are not open: they are unknown, or were resumed before.
     #[error("the questions {ids:?} are not open")]
     NotPending {
         /// Their ids.
         ids: Vec<String>,
     },
-    /// The map of answers is empty.
+    /// The map of resume values is empty.
     #[error("the map of answers is empty")]
     EmptyMap,
-    /// One answer was given without an id, and several questions are open.
+    /// One resume value was given without an id, and several interrupts are open.
     #[error("the answer does not say which question it is for")]
     Ambiguous,
 }
@@ -240,7 +243,7 @@ impl ResumeProblem {
     }
 }
 
-/// Why the state of a thread was not changed.
+/// The reason why the state of a thread was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EditProblem {
@@ -259,7 +262,7 @@ pub enum EditProblem {
     /// An input, a copy or the end of all tasks shares a superstep with other updates.
     #[error("an update as {as_node:?} must be alone in its superstep")]
     NotAlone {
-        /// What it is made as.
+        /// The name that the update is made as.
         as_node: &'static str,
     },
     /// A thread without checkpoints cannot be copied.
@@ -268,7 +271,7 @@ pub enum EditProblem {
     /// A copy changes nothing by itself, and an input gives no commands.
     #[error("an update as {as_node:?} does not take this")]
     Unexpected {
-        /// What it is made as.
+        /// The name that the update is made as.
         as_node: &'static str,
     },
 }
@@ -285,7 +288,7 @@ impl RunError {
     }
 
     /// Returns the name of the error class that LangGraph raises in its place. The class of a node's own error is
-    /// `Exception`: what it really is, its source tells.
+    /// `Exception`; its source holds the actual error.
     pub fn class(&self) -> &'static str {
         match self {
             Self::State(error) => error.class(),
@@ -324,7 +327,7 @@ fn given(found: bool) -> &'static str {
     if found { "one of another type" } else { "none" }
 }
 
-/// Says which limit was not kept.
+/// Describes the limit that was exceeded.
 fn told(kind: TimeoutKind, run_ms: Option<u64>, idle_ms: Option<u64>) -> String {
     match kind {
         TimeoutKind::Run => format!("may take {} ms", run_ms.unwrap_or_default()),

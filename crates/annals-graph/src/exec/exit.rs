@@ -1,4 +1,4 @@
-//! Keeping the checkpoints of a run back until it ends (durability `exit`): all of them become one.
+//! Durability `exit`: retains the checkpoints of a run until it ends and folds them into one.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use crate::base::{Encoded, TaskId};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use crate::store::{NewCheckpoint, NewWrite, NewWrites, Payload};
 
-/// When a run hands out what it makes.
+/// The time at which a run commits its checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Saving {
     /// Each superstep on its own.
@@ -14,7 +14,7 @@ pub(crate) enum Saving {
     Steps,
     /// Everything as one checkpoint at the end.
     AtEnd,
-    /// As one checkpoint at the end, and nothing if the run has nothing left to do.
+    /// As one checkpoint at the end; nothing if the run is done or has reached its recursion limit.
     UnlessDone,
 }
 
@@ -46,12 +46,12 @@ pub(super) fn hold(changes: &mut [Change], unsaved: &[NewWrites]) {
     }
 }
 
-/// Adds a checkpoint to what was kept back: one checkpoint on the parent of the first, with the changes of both. The
-/// writes that it consumed are not stored; the changes hold their bytes.
+/// Folds a checkpoint into the retained one: the result is one checkpoint on the parent of the first, with the changes
+/// of both. The writes that it consumed are not stored; the changes hold their bytes.
 pub(super) fn fold(kept: Option<NewCheckpoint>, mut next: NewCheckpoint) -> NewCheckpoint {
     hold(&mut next.changes, &std::mem::take(&mut next.consumed));
     for change in &mut next.changes {
-        // The tasks that wrote are none of the stored parent's.
+        // The tasks that wrote do not belong to the stored parent.
         change.task = None;
         if let ChangeValue::Items(items) = &mut change.value {
             items.iter_mut().for_each(|item| item.task = None);
@@ -78,7 +78,7 @@ pub(super) fn fold(kept: Option<NewCheckpoint>, mut next: NewCheckpoint) -> NewC
     next
 }
 
-/// Adds later changes of a list: a slot has one operation, and what was put and is gone again was never there.
+/// Adds later changes of a list. A position has one operation; a put is dropped once a later change deletes its item.
 pub(super) fn add_items(old: &mut Vec<ItemChange>, new: Vec<ItemChange>) {
     let last = old.last().map_or(0, |change| change.position);
     let appends = |change: &ItemChange| matches!(change.op, ItemOp::Put(_)) && change.position > last;
@@ -97,7 +97,7 @@ pub(super) fn add_items(old: &mut Vec<ItemChange>, new: Vec<ItemChange>) {
                 .position(|old| old.position == change.position && !matches!(old.op, ItemOp::DeleteRange { .. }));
             let was = at.map(|at| old.remove(at).op);
             if matches!((was, &change.op), (Some(ItemOp::Put(_)), ItemOp::Delete)) {
-                // The slot may be free in the parent; a cut does not mind.
+                // The position may be free in the parent, which a range delete permits.
                 change.op = ItemOp::DeleteRange { end: change.position + 1 };
             }
         }
