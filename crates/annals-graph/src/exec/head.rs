@@ -1,4 +1,4 @@
-//! The state of a namespace, decoded: what a run works on and what a handle keeps for the next one.
+//! The decoded state of a namespace: a run works on it, and a handle retains it for the next run.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ pub(crate) struct Head {
     pub(crate) checkpoint: Option<HeadCheckpoint>,
     /// The checkpoint that this one builds on.
     pub(crate) parent: Option<CheckpointId>,
-    /// What the caller of its run noted: the text of a JSON object.
+    /// The metadata that the caller gave to its run: the text of a JSON object.
     pub(crate) metadata: Option<String>,
     /// The parent graphs, outermost first, and their checkpoints when this one was made.
     pub(crate) parents: Arc<[(Namespace, CheckpointId)]>,
     pub(crate) state: StateRef,
-    /// Whether a channel holds something.
+    /// For each channel: true if it holds a value.
     pub(crate) present: Vec<bool>,
     /// The version of each channel; 0 if it was never written.
     pub(crate) versions: Vec<u64>,
     /// The greatest version of all, those of channels this graph does not know included.
     pub(crate) version_max: u64,
     pub(crate) barriers: Vec<Barrier>,
-    /// For each deferred node: whether its trigger was released, as nothing else was left to run.
+    /// For each deferred node: true if its trigger was released, as no other node was left to run.
     pub(crate) finished: Vec<bool>,
     pub(crate) sends: Vec<SendTo>,
     /// The input that waits for its first superstep.
@@ -44,17 +44,17 @@ pub(crate) struct Head {
     pub(crate) interrupt_seen: Vec<(u32, u64)>,
     /// The channels that the checkpoint changed; `None` if it does not say (an update, a fork).
     pub(crate) updated: Option<Vec<u32>>,
-    /// The tasks that the checkpoint records, by which stored changes name who made them.
+    /// The tasks that the checkpoint records; stored changes refer to them as their authors.
     pub(crate) recorded: Vec<TaskId>,
     /// The stored writes of its tasks.
     pub(crate) pending: Vec<PendingWrites>,
-    /// The lists that began as those of the graph around, and where these are stored.
+    /// The lists that began as lists of the parent graph, and where these are stored.
     pub(crate) shared: Vec<(u32, Option<ListRef>)>,
     /// About how many bytes the state holds.
     pub(crate) bytes: usize,
 }
 
-/// Which checkpoint a head is of.
+/// The checkpoint of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeadCheckpoint {
     pub(crate) id: CheckpointId,
@@ -66,7 +66,7 @@ pub(crate) struct HeadCheckpoint {
 #[derive(Clone, Debug)]
 pub(crate) struct PendingWrites {
     pub(crate) task: TaskId,
-    /// Where the task stands among those of its superstep.
+    /// The path of the task: its position among the tasks of its superstep.
     pub(crate) path: Arc<str>,
     pub(crate) writes: Vec<PendingWrite>,
 }
@@ -77,16 +77,16 @@ pub(crate) struct PendingWrite {
     pub(crate) index: i32,
     pub(crate) channel: Arc<str>,
     pub(crate) value: WriteValue,
-    /// Of a delta the list that it tells of.
+    /// For a delta, the list that it is relative to.
     pub(crate) base: Option<DeltaBase>,
 }
 
-/// The list that a stored delta tells of.
+/// The list that a stored delta is relative to.
 #[derive(Clone)]
 pub(crate) struct DeltaBase {
     /// A [`List`](crate::state::List).
     pub(crate) list: StateRef,
-    /// Whether it is that of the very channel, at the very checkpoint.
+    /// True if the list is that of the same channel, at the same checkpoint.
     pub(crate) is_own: bool,
 }
 
@@ -102,15 +102,15 @@ pub(crate) const INTERRUPT: (&str, i32) = ("__interrupt__", -3);
 pub(crate) const RESUME: (&str, i32) = ("__resume__", -4);
 /// The node that failed, of a task whose failure another one handles.
 pub(crate) const ERROR_SOURCE: (&str, i32) = ("__error_source_node__", -5);
-/// Which commands of runs with an idempotency key are stored, and which questions they answered.
+/// The stored commands of runs with an idempotency key, and the interrupts that they resumed.
 pub(crate) const KEYS: (&str, i32) = ("__keys__", -6);
-/// Where a task that has ended left the graphs inside it that keep their state.
+/// The heads of the subgraphs that keep their state, as a task left them when it ended.
 pub(crate) const LEFT: (&str, i32) = ("__left__", -7);
-/// At which attempt a task stands that has called others in it, from 0, and how many it had called before.
+/// The attempt of a task that has called tasks: its number, from 0, and the number of calls before it.
 pub(crate) const ATTEMPT: (&str, i32) = ("__attempt__", -8);
-/// What a task writes that has nothing to write, so that it counts as finished.
+/// The channel of the write of a task without writes: with it the task counts as finished.
 pub(crate) const NO_WRITES: &str = "__no_writes__";
-/// The pseudo node under which breakpoints remember what they have seen.
+/// The pseudo node under which breakpoints store the channel versions that they have seen.
 pub(crate) const INTERRUPT_SEEN: &str = "__interrupt__";
 
 impl Head {
@@ -164,7 +164,8 @@ impl Head {
         }
     }
 
-    /// Returns whether no channel was ever written: the thread has no checkpoint, or one of an update that wrote nothing.
+    /// Returns whether no channel was ever written: the thread has no checkpoint, or one of an update that wrote
+    /// nothing.
     pub(crate) fn is_blank(&self) -> bool {
         self.version_max == 0
     }
@@ -174,12 +175,12 @@ impl Head {
         self.checkpoint.map_or(-2, |checkpoint| checkpoint.step)
     }
 
-    /// Returns the open questions, by their ids.
+    /// Returns the open interrupts, by their ids.
     pub(crate) fn open(&self) -> Vec<Interrupt> {
         self.questions(|pending| !pending.is_finished())
     }
 
-    /// Returns the questions that its tasks asked, open or not, by their ids.
+    /// Returns the interrupts of its tasks, open or not, by their ids.
     pub(crate) fn asked(&self) -> Vec<Interrupt> {
         self.questions(|_| true)
     }
@@ -204,7 +205,7 @@ fn barrier(graph: &Graph, join: &Join) -> Barrier {
 }
 
 impl PendingWrites {
-    /// Returns whether the task has ended: it wrote something besides errors, questions and answers.
+    /// Returns whether the task has ended: it has writes besides errors, interrupts and resume values.
     pub(crate) fn is_finished(&self) -> bool {
         self.writes.iter().any(|write| write.index >= 0)
     }

@@ -60,7 +60,7 @@ fn target_value(target: &Target) -> Value {
 }
 
 /// Reads an input that [`input_value`] made, but for the lists that are stored elsewhere, which come by their fields.
-/// What the graph does not know is dropped.
+/// Channels that the graph does not have are dropped.
 pub(super) fn input_from(graph: &Graph, value: Value) -> Result<(NodeOutput, Vec<(usize, ListRef)>), RunError> {
     let mut writes = Writes::default();
     let mut commands = Vec::new();

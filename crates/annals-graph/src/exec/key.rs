@@ -1,7 +1,7 @@
-//! Commands of runs with an idempotency key: what of them is stored, should the run be repeated.
+//! Commands of runs with an idempotency key: the record of a stored command, should its run be repeated.
 //!
-//! A run that made a checkpoint is found by its id. A command may be stored without one: it is noted beside what is
-//! stored of it, with the question that its answer was for. *Absent:* looking for runs.
+//! A run that made a checkpoint is found by its id. A command may be stored without a checkpoint: its record is stored
+//! beside it, with the interrupt that its resume value was for. *Absent:* looking for runs.
 
 use crate::base::id::NULL_TASK;
 use crate::base::{Map, RunId, Value};
@@ -16,8 +16,9 @@ use super::machine::Machine;
 use super::save::special;
 
 impl Start {
-    /// Returns the start of a run with an idempotency key that has made no checkpoint: without what is stored of its
-    /// command. An answer is given to the question that is open, by its id, so that it never answers another one.
+    /// Returns the start of a run with an idempotency key that has made no checkpoint, without the parts of its command
+    /// that are stored already. A resume value is addressed to the open interrupt by its id, so that it never resumes
+    /// another one.
     pub(crate) fn with_key(self, head: &Head, run: RunId) -> Self {
         let by_id = |answer: &Value, question: &str| match answers_by_id(answer) {
             Some(_) => answer.clone(),
@@ -43,7 +44,7 @@ impl Start {
 }
 
 impl Head {
-    /// Returns which commands with a key are stored: by the ids of their runs, the questions they answered.
+    /// Returns the stored commands with a key: by the ids of their runs, the interrupts that they resumed.
     fn keys(&self) -> Map {
         match self.pending_of(NULL_TASK).and_then(|pending| special_of(pending, KEYS)) {
             Some(Value::Map(keys)) => keys,
@@ -51,7 +52,7 @@ impl Head {
         }
     }
 
-    /// Returns the one question that waits for an answer; `None` if there is none, or more than one.
+    /// Returns the only interrupt that waits for a resume value; `None` if there are several, or none.
     fn asking(&self) -> Option<String> {
         let mut open = self.open().into_iter().filter(|question| question.wake_at.is_none());
         open.next().filter(|_| open.next().is_none()).map(|question| question.id)

@@ -1,6 +1,6 @@
 //! The end of a task whose node has returned: its conditional edges, one after another.
 //!
-//! A path may be asynchronous: then the driver is asked to await it, and tells what it said. *Absent:* waiting.
+//! A path may be asynchronous: the driver then awaits it, and passes its result on. *Absent:* waiting.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,32 +15,32 @@ use super::task::{
     push_target,
 };
 
-/// How far the end of a task has come.
+/// The progress of a task that is ending.
 pub(crate) enum Closing {
     /// It has ended.
     Ended(TaskOutcome),
-    /// A conditional edge is to be awaited.
+    /// A conditional edge has to be awaited.
     Path(Box<PathWait>),
 }
 
-/// A conditional edge that is to be awaited.
+/// A conditional edge that has to be awaited.
 pub(crate) struct PathWait {
-    /// What it is about to say.
+    /// The future of its targets.
     pub(crate) path: PathFuture,
-    /// Who is to be told.
+    /// The task that takes the result.
     pub(crate) asks: Asks,
 }
 
-/// A task whose node has ended, and that asks its conditional edges.
+/// A task whose node has ended, while its conditional edges are evaluated.
 pub(crate) struct Asks {
     writes: Vec<TaskWrite>,
     /// The state as its paths see it.
     state: StateRef,
-    /// How many of them have been asked.
+    /// The number of paths that have returned.
     asked: usize,
 }
 
-/// What a path said, or the panic in which it ended.
+/// The targets or the error that a path returned, or its panic.
 pub(crate) type PathAnswer = Result<NodeResult<Vec<Target>>, Box<dyn Any + Send>>;
 
 impl TaskJob {
@@ -87,7 +87,7 @@ pub(crate) fn run_as(
 }
 
 impl Asks {
-    /// Tells what the path said that was awaited.
+    /// Takes the result of the awaited path, and evaluates the paths after it.
     pub(crate) fn answered(mut self, job: &TaskJob, answer: PathAnswer) -> Closing {
         let branch = &job.out().branches[self.asked];
         self.asked += 1;
@@ -97,7 +97,7 @@ impl Asks {
         }
     }
 
-    /// Asks the next path, and those after it until one is to be awaited.
+    /// Evaluates the next path, and those after it until one has to be awaited.
     fn ask(mut self, job: &TaskJob) -> Closing {
         let branches = &job.out().branches;
         while let Some(branch) = branches.get(self.asked) {
@@ -120,7 +120,7 @@ impl Asks {
     }
 }
 
-/// Returns the state with the writes of the task applied, if a conditional edge wants to see it.
+/// Returns the state with the writes of the task applied, if it has conditional edges.
 fn seen_by_paths(job: &TaskJob, writes: &[TaskWrite]) -> Result<Option<StateRef>, RunError> {
     if job.out().branches.is_empty() {
         return Ok(None);
@@ -146,7 +146,7 @@ fn seen_by_paths(job: &TaskJob, writes: &[TaskWrite]) -> Result<Option<StateRef>
     Ok(Some(state))
 }
 
-/// Writes where a path leads; nothing of it, if one of its targets is none.
+/// Writes to the targets of a path; to none of them if one is invalid.
 fn take(job: &TaskJob, branch: &Branch, answer: PathAnswer, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
     let targets = match answer {
         Ok(targets) => targets.map_err(|error| node_error(&job.context, error))?,

@@ -1,4 +1,4 @@
-//! How long an attempt may take: its deadlines, as data. A driver waits for them, and asks here what they mean.
+//! Deadlines of an attempt, as data. A driver waits for them, and evaluates them with the functions of this module.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use crate::graph::{Context, OutOfTime, StepTime, TimeoutPolicy, Work};
 use super::error::RunError;
 use super::task::TaskJob;
 
-/// Which limit an attempt did not keep.
+/// The limit that an attempt exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TimeoutKind {
-    /// That of the whole attempt.
+    /// The limit of the whole attempt.
     Run,
-    /// That of the time without a sign of life.
+    /// The limit of the time without a heartbeat.
     Idle,
 }
 
@@ -30,8 +30,8 @@ impl fmt::Display for TimeoutKind {
 /// Begins an attempt with limits that a driver watches.
 ///
 /// # Errors
-/// [`RunError::NoTimer`] if nothing waits for a moment, [`RunError::BadTimeout`] if no time is given, and
-/// [`RunError::StepTimeout`] if that of the superstep is over.
+/// [`RunError::NoTimer`] if the run has no timer, [`RunError::BadTimeout`] if a timeout is zero, and
+/// [`RunError::StepTimeout`] if the deadline of the superstep has passed.
 pub(crate) fn begin_limited(context: &Context, now: Duration, has_timer: bool) -> Result<(), RunError> {
     let node = || context.node().to_owned();
     if context.life().limits().is_some_and(TimeoutPolicy::is_zero) {
@@ -46,36 +46,36 @@ pub(crate) fn begin_limited(context: &Context, now: Duration, has_timer: bool) -
 /// Begins an attempt whose superstep is limited.
 ///
 /// # Errors
-/// [`RunError::StepTimeout`] if its time is over.
+/// [`RunError::StepTimeout`] if its deadline has passed.
 pub(crate) fn begin(context: &Context, now: Duration) -> Result<(), RunError> {
     context.life().begin(now);
     overdue(context, now).map_or(Ok(()), Err)
 }
 
-/// Returns what is wrong if the superstep of an attempt, or one around it, has no more time: it was to have ended.
+/// Returns the error of an attempt after the deadline of its superstep, or of a superstep of a parent graph.
 pub(crate) fn overdue(context: &Context, now: Duration) -> Option<RunError> {
     context.life().overdue(&context.parts().node, now).map(|within| step_timeout(within))
 }
 
-/// Returns the error of a superstep that took too long.
+/// Returns the error of a superstep that timed out.
 pub(super) fn step_timeout(within: &StepTime) -> RunError {
     let (step, nodes) = (within.step(), within.late());
     RunError::StepTimeout { step, limit_ms: millis(within.limit()), nodes, source: within.source() }
 }
 
-/// Whether an error is that of a superstep that took too long, this one or one inside.
+/// Returns whether an error is that of a superstep that timed out, in this graph or in a subgraph.
 pub(super) fn is_step_timeout(error: &RunError) -> bool {
     let mut causes = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source());
     causes.any(|cause| cause.is::<OutOfTime>())
 }
 
-/// Returns when an attempt has to be looked at, `None` if it may take as long as it likes.
+/// Returns the next deadline of an attempt, `None` if its time is not limited.
 pub(crate) fn poll_timeout(context: &Context) -> Option<Duration> {
     let own = deadlines(context).map(|(at, _)| at);
     own.chain(context.life().step_end()).min()
 }
 
-/// Returns why an attempt is over, if it took too long. What it still does is then dropped.
+/// Ends an attempt that timed out, and returns its error. Its later effects are dropped.
 pub(crate) fn handle_timeout(context: &Context, now: Duration) -> Option<RunError> {
     let life = context.life();
     let own = deadlines(context).filter(|(at, _)| *at <= now).min_by_key(|(at, _)| *at);
@@ -108,7 +108,7 @@ fn deadlines(context: &Context) -> impl Iterator<Item = (Duration, TimeoutKind)>
 }
 
 impl TaskJob {
-    /// Refuses limits that nobody can hold the node to.
+    /// Rejects limits for a blocking node, as a driver cannot stop it.
     pub(super) fn check_limits(&self, work: &Work) -> Result<(), RunError> {
         if self.context.life().limits().is_some() && matches!(work, Work::Blocking(_)) {
             return Err(RunError::SyncTimeout { node: self.context.node().to_owned() });

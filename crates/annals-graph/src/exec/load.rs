@@ -1,4 +1,4 @@
-//! Decoding what the store holds into a head.
+//! Decodes the stored records of a checkpoint into a head.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::head::{
 use super::input::input_from;
 use super::task::{TaskWrite, WriteKind};
 
-/// What a list item costs in memory besides its bytes, roughly.
+/// The memory overhead of a list item besides its bytes, roughly.
 const ITEM_OVERHEAD_BYTES: usize = 240;
 
 /// Builds a head from the records of a checkpoint.
@@ -24,7 +24,7 @@ pub(crate) struct Loader<'a> {
     graph: &'a Graph,
     head: Head,
     lists: Vec<u32>,
-    /// Whether the input waits to run and its content is in the writes of its task.
+    /// True if the input waits to run and its content is in the writes of its task.
     needs_input: bool,
     /// The lists of the input that are stored elsewhere, by their fields.
     input_lists: Vec<(usize, ListRef)>,
@@ -233,7 +233,7 @@ fn field_write(
     })
 }
 
-/// Decodes the stored writes of a task. What the graph does not know is dropped.
+/// Decodes the stored writes of a task. Writes to channels that the graph does not have are dropped.
 pub(super) fn task_writes(graph: &Graph, pending: &PendingWrites) -> Result<Vec<TaskWrite>, RunError> {
     let mut writes = Vec::new();
     for write in pending.writes.iter().filter(|write| write.index >= 0) {
@@ -262,7 +262,7 @@ pub(super) fn task_writes(graph: &Graph, pending: &PendingWrites) -> Result<Vec<
     Ok(writes)
 }
 
-/// Returns the questions stored for a task.
+/// Returns the interrupts stored for a task.
 pub(crate) fn interrupts_of(pending: &PendingWrites) -> Vec<Interrupt> {
     let stored = special_of(pending, INTERRUPT);
     let interrupts = stored.as_ref().and_then(Value::as_list).unwrap_or_default().iter().map(|interrupt| Interrupt {
@@ -274,25 +274,25 @@ pub(crate) fn interrupts_of(pending: &PendingWrites) -> Vec<Interrupt> {
     interrupts.collect()
 }
 
-/// Returns the questions stored for a task in which it sleeps, and when they answer themselves.
+/// Returns the interrupts stored for a task in which it sleeps, with their wake-up times.
 pub(super) fn asleep_of(pending: &PendingWrites) -> Vec<(String, Timestamp)> {
     interrupts_of(pending).into_iter().filter_map(|asked| Some((asked.id, asked.wake_at?))).collect()
 }
 
-/// Returns where a task has left graphs inside it that keep their state.
+/// Returns the heads at which a task has left the subgraphs that keep their state.
 pub(super) fn left_by(pending: &PendingWrites) -> Vec<(String, CheckpointId)> {
     let Some(Value::Map(left)) = special_of(pending, LEFT) else { return Vec::new() };
     left.into_iter().filter_map(|(namespace, head)| Some((namespace, head.as_str()?.parse().ok()?))).collect()
 }
 
-/// Returns at which attempt a task stands that has called others.
+/// Returns the attempt of a task that has called others.
 pub(super) fn attempt_of(pending: &PendingWrites) -> Attempt {
     let Some(Value::List(stored)) = special_of(pending, ATTEMPT) else { return Attempt::default() };
     let part = |at: usize| stored.get(at).and_then(Value::as_int).and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
     Attempt { number: part(0), calls: part(1) }
 }
 
-/// Returns the answers stored for a task, or the one stored for whoever asks.
+/// Returns the resume values stored for a task, or the one stored for the first task that interrupts.
 pub(super) fn answers_of(pending: &PendingWrites) -> Vec<Value> {
     match special_of(pending, RESUME) {
         Some(answer) if pending.task == NULL_TASK => vec![answer],
@@ -309,7 +309,7 @@ pub(super) fn special_of(pending: &PendingWrites, (_, index): (&str, i32)) -> Op
     }
 }
 
-/// Returns what a task wrote to the state, by channel; of a channel written several times, `{"$writes": [..]}`.
+/// Returns the writes of a task to the state, by channel; several writes to a channel are `{"$writes": [..]}`.
 pub(crate) fn result_of(graph: &Graph, pending: &PendingWrites) -> Result<Map, RunError> {
     let written = shown_writes(graph, &task_writes(graph, pending)?)?;
     let mut result: Map = Map::new();

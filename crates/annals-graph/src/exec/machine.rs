@@ -41,54 +41,55 @@ pub(crate) struct Machine {
     pub(super) committed: Option<CheckpointId>,
     /// Checkpoints that were made and not handed out yet.
     pub(super) outbox: Vec<NewCheckpoint>,
-    /// What is kept back until the run ends, as one checkpoint.
+    /// The checkpoint that is retained until the run ends; the one of each superstep is folded into it.
     pub(super) kept: Option<NewCheckpoint>,
     /// The writes of commands that are not stored and that no checkpoint holds yet.
     pub(super) unsaved: Vec<NewWrites>,
     /// The timers of the tasks whose writes are stored next.
     pub(super) timers: Vec<NewTimer>,
     pub(super) scope: Arc<Scope>,
-    /// Whether the run continues, until its first superstep has ended.
+    /// True until the first superstep has ended, if the run continues an earlier one.
     pub(super) resuming: bool,
-    /// Whether the run repeats an earlier one with its idempotency key.
+    /// True if the run repeats an earlier one with its idempotency key.
     pub(super) repeats: bool,
     pub(super) effects: VecDeque<Effect>,
     pub(super) events: VecDeque<Event>,
     /// Batches handed out and not reported committed.
     pub(super) unreported: usize,
     pub(super) status: Status,
-    /// Whether the stored results of the tasks are ignored: the run replays an old checkpoint.
+    /// True if the stored results of the tasks are ignored: the run replays an old checkpoint.
     pub(super) replaying: bool,
-    /// What called tasks left to be stored, if the superstep does not come to its end.
+    /// Unstored writes of called tasks, which are stored even if the superstep does not end.
     pub(super) called: Vec<NewWrites>,
-    /// What called tasks wrote to its channels in this superstep, in the order of their paths.
+    /// The writes of called tasks to its channels in this superstep, in the order of their paths.
     pub(super) call_writes: Vec<CallWrites>,
-    /// What is stored of the calls of the first superstep, if the run continues.
+    /// The stored calls of the first superstep, if the run continues an earlier one.
     pub(super) stored_calls: Option<Arc<Vec<StoredCall>>>,
     /// The state that an interrupted run shows, if that is not the one of its head.
     pub(super) shown: Option<(StateRef, Vec<(usize, bool)>)>,
     pub(super) fields: ShownFields,
-    /// What a graph inside showed last, if channels may be emptied after that: so much of it is returned.
+    /// Subgraphs only: the last streamed state, returned instead of `head.state`, whose ephemeral channels may already
+    /// be cleared.
     pub(super) returned: Option<(StateRef, Vec<bool>)>,
     /// The checkpoint that was loaded.
     pub(super) loaded: Option<CheckpointId>,
     /// The checkpoint before the one that was loaded.
     pub(super) loaded_parent: Option<CheckpointId>,
-    /// What was there before the run.
+    /// The lists of the state before the run.
     pub(super) before: Before,
-    /// Whether an update failed, so that the head is half changed.
+    /// True if an update failed, so that the head is half changed.
     pub(super) broken: bool,
-    /// Why it was cancelled, if it was.
+    /// The reason of its cancellation, if it was cancelled.
     pub(super) cancelled: Option<String>,
     /// The time of the superstep, if that is limited.
     pub(super) within: Option<Arc<StepTime>>,
     /// The task that it runs in.
     pub(super) above: Option<Context>,
-    /// Whether nobody waits for its tasks any more.
+    /// True once its tasks are abandoned.
     pub(super) over: Arc<AtomicBool>,
 }
 
-/// What a run may do, kept from its request.
+/// The limits and settings of a run, taken from its request.
 pub(super) struct Limits {
     pub(super) recursion_limit: u64,
     pub(super) step_timeout: Option<Duration>,
@@ -172,17 +173,17 @@ impl Machine {
         &self.status
     }
 
-    /// Returns the present state, with what the ended tasks of an interrupted superstep wrote.
+    /// Returns the present state, with the writes of the ended tasks of an interrupted superstep.
     pub(crate) fn state(&self) -> &StateRef {
         self.shown.as_ref().map_or(&self.head.state, |(state, _)| state)
     }
 
-    /// Returns what a graph inside returns: the state it showed last, and which channels hold something.
+    /// Returns the result of a subgraph: its last streamed state, and for each channel whether it holds a value.
     pub(crate) fn returned(&self) -> (StateRef, Vec<bool>) {
         self.returned.clone().unwrap_or_else(|| (Arc::clone(self.state()), self.present()))
     }
 
-    /// Returns which lists began as lists of the graph around, and where these are stored.
+    /// Returns the lists that began as lists of the parent graph, and where these are stored.
     pub(crate) fn shared(&self) -> Vec<(u32, Option<ListRef>)> {
         self.head.shared.clone()
     }
@@ -212,7 +213,7 @@ impl Machine {
         &self.scope.control
     }
 
-    /// Returns what says that nobody waits for its tasks any more.
+    /// Returns the flag that is set once its tasks are abandoned.
     pub(crate) fn over(&self) -> &Arc<AtomicBool> {
         &self.over
     }
@@ -222,22 +223,23 @@ impl Machine {
         self.cancelled.get_or_insert(reason);
     }
 
-    /// Returns what the lists of the state held before the run.
+    /// Returns the lists of the state before the run.
     pub(crate) fn take_before(&mut self) -> Before {
         std::mem::take(&mut self.before)
     }
 
-    /// Returns the moment of the last fact, and a seed of the run's own.
+    /// Returns the timestamp of the last fact, and a seed of the run's own.
     pub(crate) fn moment(&mut self) -> (Timestamp, u64) {
         (self.now, self.ids.random())
     }
 
-    /// Whether its tasks may have to be stopped as there is no more time for their superstep, or for one around it.
+    /// Returns whether its tasks may have to be stopped at the deadline of their superstep, or of one of a parent
+    /// graph.
     pub(crate) fn is_timed(&self) -> bool {
         self.within.is_some() || self.above.as_ref().is_some_and(|above| above.life().is_timed())
     }
 
-    /// Returns the superstep that was over before its tasks had ended: this one, or one around it.
+    /// Returns the superstep that timed out before its tasks had ended: this one, or one of a parent graph.
     pub(super) fn late(&self) -> Option<&StepTime> {
         let own = self.within.as_ref().filter(|within| within.is_late());
         own.or_else(|| self.above.as_ref()?.life().late()).map(|within| &**within)
@@ -250,7 +252,7 @@ impl Machine {
 
     /// Ends the run and gives its head back, unless that is half changed.
     pub(crate) fn finish(self) -> (Status, Option<Head>) {
-        // What changed since the last checkpoint belongs to no stored head.
+        // Changes since the last checkpoint are not part of a stored head.
         let whole = !self.broken && self.outbox.is_empty() && self.kept.is_none() && self.changes.is_empty();
         let mut head = self.head;
         head.pending.clear();
@@ -341,7 +343,7 @@ impl Machine {
         self.recording.is_some()
     }
 
-    /// Whether each superstep is stored, and not only the last one.
+    /// Returns whether each superstep is stored, and not only the last one.
     fn stores_steps(&self) -> bool {
         self.records() && self.request.saving == Saving::Steps
     }
@@ -402,7 +404,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Gives tasks that have ended before what they wrote.
+    /// Restores the stored writes of the tasks that ended in an earlier run.
     pub(super) fn restore(&mut self) -> Result<(), RunError> {
         if self.replaying || self.head.pending.is_empty() {
             return Ok(());
@@ -433,7 +435,7 @@ impl Machine {
         self.tasks.iter().any(hit)
     }
 
-    /// Whether anything changed since the run was last continued.
+    /// Returns whether a channel changed since the run was last continued.
     pub(super) fn is_news(&self) -> bool {
         let seen = |channel: usize| {
             let seen = self.head.interrupt_seen.iter().find(|(known, _)| *known as usize == channel);
@@ -526,7 +528,7 @@ impl Machine {
     /// All tasks of the superstep have ended, one way or another.
     pub(super) fn end_superstep(&mut self) -> Result<(), RunError> {
         if let Some(reason) = self.cancelled.clone() {
-            // What failed meanwhile may have failed because of that.
+            // A failure since the cancellation may be its consequence: the run ends as cancelled.
             self.save_ended()?;
             self.status = Status::Cancelled(reason);
             return Ok(());
@@ -571,8 +573,8 @@ impl Machine {
         if matches!(self.status, Status::Interrupted(_)) { Ok(()) } else { self.tick() }
     }
 
-    /// Returns the interrupts at which the tasks of the superstep wait. Of a subgraph they include those of called tasks:
-    /// its parent graph sees no other record of them, and a resume value must tell them apart.
+    /// Returns the interrupts at which the tasks of the superstep wait. Of a subgraph they include those of called
+    /// tasks: its parent graph sees no other record of them, and a resume value must tell them apart.
     fn open_interrupts(&self) -> Vec<Interrupt> {
         let mut open: Vec<Interrupt> = Vec::new();
         for task in &self.tasks {
@@ -597,7 +599,7 @@ impl Machine {
         let updated = match apply(&self.graph, &mut self.head, &mut self.tasks, calls, &mut self.changes, record) {
             Ok(updated) => updated,
             Err(error) => {
-                // What the nodes did is kept, though it makes no superstep, if the checkpoint before it is.
+                // The writes of the nodes are stored though their superstep fails, if the checkpoint before it is.
                 self.broken = true;
                 let stored = std::mem::take(&mut self.outbox).is_empty();
                 self.flush_kept()?;
@@ -610,7 +612,7 @@ impl Machine {
         self.head.pending.clear();
         self.replaying = false;
         if std::mem::take(&mut self.resuming) && self.namespace.is_root() {
-            // An answer is for the questions of the superstep that was interrupted.
+            // A resume value is for the interrupts of the superstep that was interrupted.
             *self.scope.resume.lock() = None;
         }
         self.stored_calls = None;
@@ -634,7 +636,7 @@ impl Machine {
     pub(super) fn interrupt(&mut self, open: Vec<Interrupt>) -> Result<(), RunError> {
         let has_ended = |task: &Task| matches!(task.status, TaskStatus::Done(_) | TaskStatus::Handled { .. });
         if self.namespace.is_root() && (self.tasks.iter().any(has_ended) || !self.call_writes.is_empty()) {
-            // What has ended is shown, though its superstep has not.
+            // The writes of ended tasks are shown, though their superstep has not ended.
             self.shown = Some(shown(&self.graph, &self.head, &self.tasks, &self.call_writes)?);
         }
         self.show_interrupted(&open);

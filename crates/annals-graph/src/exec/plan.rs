@@ -1,4 +1,4 @@
-//! Which tasks are due.
+//! Plans a superstep: the tasks that are due at a head.
 
 use crate::base::{CheckpointId, Namespace, TaskId};
 use crate::graph::{Graph, INPUT, TimeoutPolicy};
@@ -6,12 +6,12 @@ use crate::graph::{Graph, INPUT, TimeoutPolicy};
 use super::head::Head;
 use super::task::{Task, task_id};
 
-/// In which order nodes come.
+/// The order of the nodes in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// As they run.
+    /// The order in which they run.
     Run,
-    /// As a snapshot lists them: in the order of the graph.
+    /// The order in which a snapshot lists them: that of the graph.
     Listed,
 }
 

@@ -1,4 +1,4 @@
-//! What follows a failure: another attempt, the node that handles errors, or the end of the run.
+//! Handles the failure of a task: another attempt, the node that handles errors, or the end of the run.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use super::load::{answers_of, error_source_of};
 use super::machine::Machine;
 use super::task::{Task, TaskJob, TaskStatus, TaskWrite};
 
-/// What only tasks need that are tried again, or handle an error.
+/// The state that only some tasks need: those with retries, a cached result, a timeout, or a failure to handle.
 #[derive(Default)]
 pub(crate) struct Extra {
-    /// How many attempts have failed.
+    /// The number of failed attempts.
     pub(super) failed: u32,
-    /// When the first attempt began.
+    /// The start of the first attempt.
     pub(super) began: Option<Timestamp>,
     /// The context of the present attempt.
     pub(super) context: Option<Context>,
-    /// How the graphs began that the attempts have called.
+    /// The starts of the graphs that the attempts have called.
     pub(super) begun: Vec<(usize, CallBegan)>,
     /// The present attempt, if it followed another one in this run.
     pub(super) attempt: Option<Attempt>,
-    /// Where its result is kept.
+    /// The cache entry of its result.
     pub(super) cache: Option<CacheEntry>,
     /// The failure that it handles.
     pub(super) handles: Option<Handles>,
-    /// How long an attempt may take, in place of what its node says.
+    /// The time limits of an attempt, in place of those of its node.
     pub(super) timeout: Option<TimeoutPolicy>,
-    /// Where its writes begin to count: after those that an earlier run stored.
+    /// The index of its first write: after the writes that an earlier run stored.
     pub(super) first_index: i32,
 }
 
@@ -53,7 +53,7 @@ impl Machine {
         if goes_on && self.tries_again(slot, &error) {
             return;
         }
-        // They are kept: it is not asked again.
+        // Keeps the resume values so that the next attempt does not interrupt again.
         self.tasks[slot].asked = !answers.is_empty();
         self.tasks[slot].answers = answers;
         let handler = self.tasks[slot].node.and_then(|node| Some((node, self.graph.nodes[node].handler?)));
@@ -91,7 +91,7 @@ impl Machine {
             return false;
         }
         if let Some(context) = extra.context.take() {
-            // The next attempt asks nothing that was answered.
+            // Keeps the resume values so that the next attempt does not interrupt again.
             let mut asked = context.asked().lock();
             extra.begun = std::mem::take(&mut asked.begun);
             extra.attempt = Some(context.calls().following(policies));
@@ -106,7 +106,7 @@ impl Machine {
         true
     }
 
-    /// Keeps what a next attempt needs, if there may be one.
+    /// Retains the context of an attempt for the next one, if its node has a retry policy.
     pub(super) fn keep_attempt(&mut self, slot: usize, context: &Context, began: Timestamp) {
         let retry = |node: usize| self.graph.nodes[node].settings.retry.is_some();
         if self.tasks[slot].node.is_some_and(retry) {
@@ -174,7 +174,7 @@ impl Task {
     }
 }
 
-/// Returns what the node that handles an error is told.
+/// Returns the error as the node that handles it receives it.
 fn node_error(node: String, error: RunError) -> NodeError {
     match error {
         RunError::Node { source, .. } => {
@@ -184,12 +184,12 @@ fn node_error(node: String, error: RunError) -> NodeError {
     }
 }
 
-/// Whether an error of a task says that it could not have been run, so that it is not tried again unless a policy says so.
+/// Returns whether an error means that a task could not run at all, so that only a custom policy retries it.
 pub(super) fn is_mistake(error: &(dyn Error + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(RunError::NoTimer { .. } | RunError::BadTimeout { .. }))
 }
 
-/// Whether a policy is for an error.
+/// Returns whether a policy retries an error.
 fn retries(policy: &RetryPolicy, error: &RunError) -> bool {
     match error {
         RunError::Node { source, .. } if policy.is_default() && is_mistake(&**source) => false,

@@ -1,4 +1,4 @@
-//! What a run stores: checkpoints, the writes of tasks, and what is shown of them.
+//! Builds the batches of a run: checkpoints and the writes of tasks.
 
 use std::sync::Arc;
 
@@ -66,9 +66,9 @@ impl Machine {
         }
     }
 
-    /// Hands out what was kept back until the end of the run.
+    /// Hands out the checkpoint and the writes that were retained until the end of the run.
     pub(super) fn flush_kept(&mut self) -> Result<(), RunError> {
-        // A graph inside that came to its end, or to the end of its supersteps, leaves nothing.
+        // A subgraph that came to its end, or to the end of its supersteps, stores nothing.
         let ended = matches!(self.status, Status::Done | Status::Failed(RunError::RecursionLimit { .. }));
         if self.request.saving == Saving::UnlessDone && ended {
             return Ok(());
@@ -84,7 +84,7 @@ impl Machine {
         if !self.unsaved.is_empty() {
             let mut unsaved = std::mem::take(&mut self.unsaved);
             if self.scope.resume.lock().is_none() {
-                // The answer was taken, and stands with the task that took it.
+                // The resume value was taken, and is stored with the task that took it.
                 unsaved.iter_mut().for_each(|task| task.writes.retain(|write| write.index != RESUME.1));
                 unsaved.retain(|task| !task.writes.is_empty());
             }
@@ -187,8 +187,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Notes when a task that falls asleep is to be woken, or that one that slept need not be any more. Whoever wakes it
-    /// runs the outermost graph on its head, which also knows who sleeps inside its tasks.
+    /// Sets the timer of a task that falls asleep, or clears that of a task that slept and need not be woken. A wake-up
+    /// runs the outermost graph on its head, which also holds the interrupts of the tasks that sleep in subgraphs.
     fn set_timer(&mut self, slot: usize) {
         let task = &self.tasks[slot];
         let checkpoint = self.head.checkpoint.map(|checkpoint| checkpoint.id);
@@ -233,7 +233,7 @@ impl Machine {
             TaskStatus::Left(_) | TaskStatus::Drained(_) | TaskStatus::Cancelled { .. } => Vec::new(),
             TaskStatus::Due | TaskStatus::Running => return None,
         };
-        // What a cancelled run was answered is asked again.
+        // The resume values of a cancelled task are not stored: it interrupts again.
         let keeps_answers = !task.restored && !matches!(task.status, TaskStatus::Cancelled { .. });
         if !task.answers.is_empty() && keeps_answers {
             writes.push(special(RESUME, &Value::List(task.answers.clone())));
@@ -247,7 +247,7 @@ impl Machine {
     }
 }
 
-/// Questions as they are stored: maps of value and id, and of what else there is.
+/// Encodes interrupts for the store: maps of value and id, and of their further fields.
 pub(super) fn stored_interrupts(interrupts: &[Interrupt]) -> NewWrite {
     let interrupts: Vec<Value> = interrupts.iter().map(|asked| Value::Map(asked.to_map())).collect();
     special(INTERRUPT, interrupts.as_slice())

@@ -1,4 +1,4 @@
-//! What the machine shows of itself. Nothing is made that nobody wants to see.
+//! Builds stream events from machine state. An event is built only if its mode is subscribed.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +17,7 @@ use super::shown::{
 };
 use super::task::{Task, TaskStatus, TaskWrite, WriteKind};
 
-/// Which fields hold something and how they are shown, kept until that changes.
+/// The fields that hold a value and the shapes of their views, cached until the set changes.
 pub(super) struct ShownFields {
     present: Vec<bool>,
     all: Arc<ViewShape>,
@@ -146,7 +146,8 @@ impl Machine {
         }
     }
 
-    /// Whether what is shown last is not always what there is at the end: the end of a superstep may empty a channel.
+    /// Returns whether the last streamed state may differ from the final one: the end of a superstep may clear a
+    /// channel.
     fn keeps_shown(&self) -> bool {
         !self.namespace.is_root() && !self.graph.idle_fields.is_empty()
     }
@@ -167,7 +168,7 @@ impl Machine {
             thread,
             namespace: self.namespace.clone(),
             checkpoint: head.id,
-            // What is saved at the end of the run builds on what the loaded checkpoint does, as in the reference.
+            // A checkpoint saved at the end of the run has the parent of the loaded checkpoint, as in the reference.
             parent: if self.request.saving == Saving::Steps { self.head.parent } else { self.loaded_parent },
             source: head.source,
             step: head.step,
@@ -243,7 +244,7 @@ impl Machine {
         }
     }
 
-    /// Shows how a task ended: what it wrote, and why it failed if it did.
+    /// Shows the end of a task: its writes, and its error if it failed.
     pub(super) fn show_done(&mut self, slot: usize, cached: bool) {
         let events = self.request.events;
         if !events.show_calls() {
@@ -256,8 +257,8 @@ impl Machine {
             TaskStatus::Handled { message, .. } => Some(message.clone()),
             _ => None,
         };
-        // A task that failed in a conditional edge has written all the same. So has, for the reference, one that was
-        // given an answer: that is a write of its own.
+        // A task that failed in a conditional edge has written all the same. So has, for the reference, a task that
+        // read a resume value, which counts as a write.
         let (is_done, has_written) = (task.is_done(), !task.writes().is_empty() || task.asked);
         if events.messages && is_done && !cached && !task.relays {
             let namespace = info.parts().namespace.clone();
@@ -286,7 +287,7 @@ impl Machine {
     /// Returns the messages that a task wrote and did not read.
     fn new_messages(&self, slot: usize) -> Vec<MessagePart> {
         let Some(task) = self.task_info(slot) else { return Vec::new() };
-        // What handles a failure is shown as if it stood inside the task that failed.
+        // The handler of a failure is shown as if it ran in a subgraph of the failed task.
         if task.parts().place.around.is_some() && !self.request.events.subgraphs {
             return Vec::new();
         }
@@ -324,9 +325,9 @@ impl Machine {
         }
     }
 
-    /// Shows the questions of a task.
+    /// Shows the interrupts of a task.
     pub(super) fn show_questions(&mut self, slot: usize, interrupts: &[Interrupt]) {
-        // At a breakpoint of a graph inside it, it has no questions.
+        // A task at a breakpoint of its subgraph has no interrupts.
         if interrupts.is_empty() {
             return;
         }
@@ -355,10 +356,10 @@ impl Machine {
         }
     }
 
-    /// Shows the end of an interrupted run: the state with what has ended, though its superstep has not, and that it
-    /// stands at a breakpoint if there are no questions.
+    /// Shows the end of an interrupted run: the state with the writes of the ended tasks, though their superstep has
+    /// not ended, and the breakpoint if no interrupts are open.
     pub(super) fn show_interrupted(&mut self, open: &[Interrupt]) {
-        // A graph inside another one leaves that to the graph around it.
+        // A subgraph leaves that to its parent graph.
         if !self.namespace.is_root() {
             return;
         }

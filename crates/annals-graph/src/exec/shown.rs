@@ -1,4 +1,4 @@
-//! What a run shows of itself: the contents of its events.
+//! The contents of the stream events of a run.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use crate::graph::{Interrupt, TaskInfo, json_map};
 use crate::state::{StateError, StateView, WritesView};
 use crate::store::Source;
 
-/// What a node wrote, when its task has ended (stream mode `updates`).
+/// The writes of a node whose task has ended (stream mode `updates`).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeUpdate {
     /// The node.
     pub node: Arc<str>,
-    /// What it wrote.
+    /// The writes.
     pub writes: WritesView,
-    /// Whether the result was remembered and the node did not run now.
+    /// True if the result was cached or restored: the node did not run now.
     pub cached: bool,
 }
 
@@ -28,7 +28,7 @@ pub struct TaskStart {
     pub(super) input: TaskInput,
 }
 
-/// What a task is given.
+/// The input of a task.
 #[derive(Clone, Debug)]
 pub(super) enum TaskInput {
     State(StateView),
@@ -36,7 +36,7 @@ pub(super) enum TaskInput {
 }
 
 impl TaskStart {
-    /// Returns what the node is given: a map of the channels it reads, or the argument of a send.
+    /// Returns the input of the node: a map of the channels it reads, or the argument of a send.
     ///
     /// # Errors
     /// [`StateError`] if a value refuses to be serialized.
@@ -48,43 +48,43 @@ impl TaskStart {
     }
 }
 
-/// A task that has ended, failed or asked (stream mode `tasks`).
+/// A task that has ended, failed or interrupted (stream mode `tasks`).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TaskEnd {
     /// The task.
     pub task: TaskInfo,
-    /// What it wrote.
+    /// The writes of the task.
     pub result: WritesView,
     /// The message of its error, if it failed.
     pub error: Option<String>,
-    /// The questions it asked.
+    /// The interrupts of the task.
     pub interrupts: Vec<Interrupt>,
 }
 
-/// A checkpoint that was made, or at which a run goes on (stream mode `checkpoints`). It need not be stored yet.
+/// A checkpoint that was made, or at which a run continues (stream mode `checkpoints`). It need not be stored yet.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CheckpointPart {
     /// The thread.
     pub thread: ThreadId,
-    /// Where the graph stands.
+    /// The namespace of the graph.
     pub namespace: Namespace,
     /// The checkpoint.
     pub checkpoint: CheckpointId,
     /// The checkpoint it builds on.
     pub parent: Option<CheckpointId>,
-    /// What made it.
+    /// The source of the checkpoint.
     pub source: Source,
     /// The number of the superstep.
     pub step: i64,
-    /// Where the graphs around this one stand: their namespaces and checkpoints.
+    /// The namespaces and checkpoints of the parent graphs, outermost first.
     pub parents: Arc<[(Namespace, CheckpointId)]>,
     /// Further metadata: the text of a JSON object.
     pub metadata: Option<String>,
     /// The state.
     pub values: StateView,
-    /// The tasks that are due, and what is known of them.
+    /// The tasks that are due, with their results so far.
     pub tasks: Vec<CheckpointTask>,
 }
 
@@ -103,13 +103,13 @@ pub struct CheckpointTask {
     pub id: TaskId,
     /// Its node.
     pub name: Arc<str>,
-    /// What it wrote, if it has ended: a map by channel, or a value if the whole state is one.
+    /// The writes, if the task has ended: a map by channel, or a value if the whole state is one.
     pub result: Option<Value>,
     /// The message of its error, if it failed.
     pub error: Option<String>,
-    /// The questions it asked.
+    /// The interrupts of the task.
     pub interrupts: Vec<Interrupt>,
-    /// Where the graph inside it stands, if its node is a graph.
+    /// The namespace of its subgraph, if its node is a graph.
     pub subgraph: Option<String>,
 }
 
@@ -119,13 +119,13 @@ pub struct CheckpointTask {
 pub struct DebugPart {
     /// The number of the superstep.
     pub step: i64,
-    /// When it happened.
+    /// The timestamp of the event.
     pub timestamp: Timestamp,
-    /// What happened.
+    /// The event.
     pub payload: DebugPayload,
 }
 
-/// What a line of stream mode `debug` shows.
+/// The payload of a line of stream mode `debug`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum DebugPayload {
@@ -133,6 +133,6 @@ pub enum DebugPayload {
     Checkpoint(CheckpointPart),
     /// A task that starts.
     TaskStart(TaskStart),
-    /// A task that has ended, failed or asked.
+    /// A task that has ended, failed or interrupted.
     TaskEnd(TaskEnd),
 }

@@ -1,4 +1,4 @@
-//! One execution of one node: its identity, what it is given, and what became of it.
+//! A task is one execution of one node: its identity, its input and its outcome.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -27,27 +27,27 @@ pub(crate) struct Task {
     /// The position and argument of a send.
     pub(crate) push: Option<(u32, Value)>,
     pub(crate) status: TaskStatus,
-    /// Whether its writes are stored.
+    /// True if its writes are stored.
     pub(crate) saved: bool,
-    /// Whether its writes were stored before this run.
+    /// True if its writes were stored before this run.
     pub(crate) restored: bool,
-    /// Its answers so far.
+    /// Its resume values so far.
     pub(crate) answers: Vec<Value>,
-    /// Whether one of them came with this run and is not stored yet.
+    /// True if one of the resume values came with this run and is not stored yet.
     pub(crate) answered: bool,
-    /// Whether it failed after it was given an answer.
+    /// True if it failed after it read a resume value.
     pub(crate) asked: bool,
-    /// Whether it wrote what a command of a subgraph said.
+    /// True if its writes are those of a command of a subgraph.
     pub(super) relays: bool,
     /// The open interrupts of the tasks it has called.
     pub(super) asked_by_calls: Vec<Interrupt>,
-    /// What only some tasks need.
+    /// The state that only some tasks need.
     pub(crate) extra: Option<Box<Extra>>,
-    /// What it is shown as, if it was.
+    /// The task as its start event shows it, if that was built.
     pub(super) info: Option<TaskInfo>,
 }
 
-/// How far a task has come.
+/// The progress of a task.
 pub(crate) enum TaskStatus {
     /// It has to run.
     Due,
@@ -55,11 +55,11 @@ pub(crate) enum TaskStatus {
     Running,
     /// It has ended, with these writes.
     Done(Vec<TaskWrite>),
-    /// It waits for answers; for none at a breakpoint of a graph inside it.
+    /// It waits for resume values; for none at a breakpoint of its subgraph.
     Waiting(Vec<Interrupt>),
-    /// It ended with a command for the graph around this one.
+    /// It ended with a command for the parent graph.
     Left(Command),
-    /// A graph inside it stopped because the run was asked to.
+    /// Its subgraph was drained, for this reason.
     Drained(String),
     /// The run was cancelled before it had ended.
     Cancelled { reason: String, ran: bool },
@@ -75,11 +75,11 @@ pub(crate) struct TaskWrite {
     pub(crate) index: i32,
     pub(crate) channel: u32,
     pub(crate) kind: WriteKind,
-    /// The bytes to be stored; `None` if they are stored already or nobody stores them.
+    /// The encoded value; `None` if it is stored already, or if the write is not stored.
     pub(crate) encoded: Option<WriteValue>,
 }
 
-/// What is written.
+/// The content of a write.
 pub(crate) enum WriteKind {
     /// A value to a field; taken out when it is applied.
     Field(Option<BoxWrite>),
@@ -91,7 +91,7 @@ pub(crate) enum WriteKind {
     Send(SendTo),
 }
 
-/// Everything a thread needs to run a task.
+/// A task with everything that a thread needs to run it.
 pub(crate) struct TaskJob {
     /// The position of the task in its superstep.
     pub(crate) slot: usize,
@@ -105,21 +105,21 @@ pub(crate) struct TaskJob {
     pub(crate) state: StateRef,
     pub(crate) present: Option<Arc<[bool]>>,
     pub(crate) context: Context,
-    /// Whether the writes are to be encoded.
+    /// True if the writes have to be encoded.
     pub(crate) record: bool,
-    /// Whether the state is that of its checkpoint, and this is stored or about to be.
+    /// True if the state is that of its checkpoint, and the checkpoint is stored or about to be.
     pub(crate) is_stored: bool,
     pub(crate) seed: u64,
-    /// How long to wait before it starts, because an attempt has failed.
+    /// The delay before it starts: the backoff after a failed attempt.
     pub(crate) after: Duration,
 }
 
-/// What became of a task.
+/// The outcome of a task.
 pub(crate) enum TaskOutcome {
     Done {
         writes: Vec<TaskWrite>,
         answers: Vec<Value>,
-        /// Whether the writes are those of a command of a subgraph.
+        /// True if the writes are those of a command of a subgraph.
         relays: bool,
     },
     Waiting {
@@ -139,7 +139,7 @@ pub(crate) enum TaskOutcome {
     Failed {
         error: RunError,
         writes: Vec<TaskWrite>,
-        /// Its answers, if it was given one before it failed.
+        /// Its resume values, if it read one before it failed.
         answers: Vec<Value>,
     },
 }
@@ -182,7 +182,7 @@ impl Task {
         TaskRecord::new(self.id, name, kind)
     }
 
-    /// Returns what the writes of a superstep are ordered by: nodes by name, then sends by position.
+    /// Returns the sort key of the writes of a superstep: nodes by name, then sends by position.
     pub(crate) fn order<'a>(&self, graph: &'a Graph) -> (bool, u32, &'a str) {
         match &self.push {
             Some((index, _)) => (true, *index, ""),
@@ -191,7 +191,7 @@ impl Task {
         }
     }
 
-    /// Returns what it has written, which a task that failed in a conditional edge also has.
+    /// Returns its writes. A task that failed in a conditional edge has writes, too.
     pub(crate) fn writes(&self) -> &[TaskWrite] {
         match &self.status {
             TaskStatus::Done(writes) | TaskStatus::Handled { writes, .. } | TaskStatus::Failed(_, writes) => writes,
@@ -199,7 +199,7 @@ impl Task {
         }
     }
 
-    /// Takes out what it has written, to apply it.
+    /// Takes its writes out, to apply them.
     pub(crate) fn take_writes(&mut self) -> Vec<TaskWrite> {
         match &mut self.status {
             TaskStatus::Done(writes) | TaskStatus::Handled { writes, .. } => std::mem::take(writes),
@@ -218,7 +218,7 @@ impl Task {
 }
 
 impl TaskJob {
-    /// Returns what happens when its node has run.
+    /// Returns the outgoing edges of its node.
     pub(super) fn out(&self) -> &Outgoing {
         self.node.map_or(&self.graph.start, |node| &self.graph.nodes[node].out)
     }
@@ -320,7 +320,7 @@ pub(super) fn outcome(context: &Context, result: Result<(), RunError>, writes: V
     }
 }
 
-/// Returns what a node asked for. A command that a graph inside it addressed to its parent is the node's own.
+/// Returns the output of a node. A command that a subgraph addressed to its parent graph becomes the node's own.
 pub(super) fn node_output(context: &Context, output: NodeResult<NodeOutput>) -> Result<NodeOutput, RunError> {
     let error = match output {
         Ok(output) => return Ok(output),
@@ -338,7 +338,7 @@ pub(super) fn node_output(context: &Context, output: NodeResult<NodeOutput>) -> 
     }
 }
 
-/// Turns what a node asked for into writes: changes, commands, edges, in this order. Conditional edges come after them.
+/// Turns the output of a node into writes: changes, commands, edges, in this order. Conditional edges come after them.
 pub(super) fn leave(job: &TaskJob, output: NodeOutput, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
     if let Some(command) = output.commands.iter().find(|command| command.parent) {
         job.context.asked().lock().signal = Some(Signal::Parent(command.clone()));
@@ -386,12 +386,12 @@ pub(super) fn encode_stored(graph: &Graph, writes: &mut [TaskWrite]) -> Result<(
     Ok(())
 }
 
-/// Whether a write is stored: not if its channel lasts for one run.
+/// Returns whether a write is stored. A write to an untracked channel is not, as its values last for one run.
 fn is_stored(graph: &Graph, write: &TaskWrite) -> bool {
     !graph.is_field(write.channel) || graph.layout.kind(write.channel as usize) != FieldKind::Untracked
 }
 
-/// A node's own error is returned as given; one that carries a question is not an error.
+/// A node's own error is returned as given; one that carries an interrupt is not an error.
 pub(super) fn node_error(context: &Context, error: BoxError) -> RunError {
     if crate::graph::stops(&error) {
         return RunError::Waiting(Interrupted::new());
@@ -527,8 +527,8 @@ pub(super) fn encode(graph: &Graph, write: &TaskWrite) -> Result<WriteValue, Run
     })
 }
 
-/// A send is stored as `[node, argument]`, or as `[node, argument, timeout]` if it has a timeout. What lasts for one run
-/// is left out of the argument.
+/// A send is stored as `[node, argument]`, or as `[node, argument, timeout]` if it has a timeout. The values of
+/// untracked channels, which last for one run, are left out of the argument.
 fn stored_send(graph: &Graph, send: &SendTo) -> Result<Payload, RunError> {
     let lasting = lasting(graph, &send.arg);
     let arg = lasting.as_ref().unwrap_or(&send.arg);
@@ -538,7 +538,7 @@ fn stored_send(graph: &Graph, send: &SendTo) -> Result<Payload, RunError> {
     })
 }
 
-/// Returns what of the argument of a send lasts longer than one run, if not all does.
+/// Returns the argument of a send without the values of untracked channels, `None` if it has no such values.
 fn lasting(graph: &Graph, arg: &Value) -> Option<Value> {
     let lasts = |name: &str| {
         let field = graph.by_channel.get(name).filter(|channel| graph.is_field(**channel));
@@ -549,7 +549,7 @@ fn lasting(graph: &Graph, arg: &Value) -> Option<Value> {
     Some(Value::Map(kept))
 }
 
-/// Leaves in sends what is stored of them.
+/// Removes from sends the values that are not stored: those of untracked channels.
 pub(super) fn drop_untracked(graph: &Graph, sends: &mut [SendTo]) {
     for send in sends {
         if let Some(kept) = lasting(graph, &send.arg) {

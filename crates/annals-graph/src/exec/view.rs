@@ -51,15 +51,15 @@ pub(crate) fn stored(
     }
     if let Some(writes) = writes {
         view.write(graph, writes.iter())?;
-        // What lasts for one superstep has gone by when the tasks that are left have ended too: the reference shows
-        // nothing of it.
+        // The channels that last for one superstep are cleared when the remaining tasks have ended, too: the reference
+        // does not show them.
         view.idle(graph, &[]);
     }
     let present = (0..graph.layout.len()).map(|field| view.is_present(field)).collect();
     Ok((view.state, present))
 }
 
-/// A state that is looked at, and which of its fields hold something.
+/// A view of a state with further writes, and for each changed field whether it holds a value.
 struct View<'a> {
     head: &'a Head,
     state: StateRef,
