@@ -16,7 +16,8 @@ use crate::graph::GraphError;
 /// The result of a call into `annals_graph`.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Any error of a run, a graph or the engine below them. Its message says what is now true; [`Error::kind`] says what to do.
+/// Any error of a run, a graph or the engine below them. Its message describes the resulting state; [`Error::kind`]
+/// says how to react.
 ///
 /// The floor's own error is behind [`std::error::Error::source`] and the `as_*` methods.
 pub struct Error(Box<Repr>);

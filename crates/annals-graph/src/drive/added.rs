@@ -1,6 +1,6 @@
-//! The state that a run came to, what the run added to its lists, and its messages as a message history.
+//! The final state of a run, the items that the run added to its lists, and its messages as a message history.
 //!
-//! Nothing of this is computed before somebody asks. *Absent:* messages of channels that are no lists.
+//! Each of these is computed on request. *Absent:* messages of channels that are not lists.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -28,13 +28,13 @@ pub struct RunState<S> {
     ran: Arc<Ran>,
 }
 
-/// What a run can tell of itself.
+/// The data from which the additions of a run are computed.
 pub(super) struct Ran {
     graph: Arc<Graph>,
     thread: Option<Thread>,
     before: Before,
     now: Timestamp,
-    /// Of the ids that messages without one are given.
+    /// The seed of the ids that messages without an id are given.
     seed: u64,
 }
 
@@ -94,9 +94,9 @@ impl<S: fmt::Debug> fmt::Debug for RunState<S> {
     }
 }
 
-/// What a run added to its lists. A run is one call: of a run that goes on after an interrupt, a failure or a crash, new
-/// is what the thread did not hold when that call began, results of tasks included that had ended. A run that repeats
-/// another one with its idempotency key tells what both added.
+/// The additions of a run to its lists. A run is one call: if a run continues after an interrupt, a failure or a crash,
+/// an item is new if the thread did not hold it when that call began; the thread holds the results of ended tasks. A
+/// run that repeats another one with its idempotency key returns the additions of both.
 ///
 /// # Example: two turns on a thread
 /// ```
@@ -123,12 +123,12 @@ impl<S: fmt::Debug> fmt::Debug for RunState<S> {
 /// # }
 /// ```
 impl<S: Send + Sync + 'static> Outcome<S> {
-    /// Returns the items of a list channel that the run added and that are still there, in order. What it replaced by a
-    /// message with the same id is not new. Takes as long as what is new is long; where an item without an id was
-    /// removed, as long as the list is.
+    /// Returns the items of a list channel that the run added and that are still there, in order. A message that
+    /// replaced one with the same id is not new. Takes time linear in the number of new items; linear in the length of
+    /// the list where an item without an id was removed.
     ///
     /// # Errors
-    /// [`StateError::UnknownChannel`]; [`StateError::NoList`] if the channel is no list of `T`.
+    /// [`StateError::UnknownChannel`]; [`StateError::NoList`] if the channel is not a list of `T`.
     pub fn new_items<T: PartialEq + Send + Sync + 'static>(&self, channel: &str) -> Result<Vec<Arc<T>>, Error> {
         let expected = std::any::type_name::<T>();
         let lists =
@@ -157,7 +157,7 @@ impl<S: Send + Sync + 'static> Outcome<S> {
         self.reached().ran.seed
     }
 
-    /// Returns what a channel held and holds; `None` if it is no list of `T`.
+    /// Returns the list of a channel before and after the run; `None` if the channel is not a list of `T`.
     fn lists<T: Send + Sync + 'static>(&self, channel: &str) -> Result<Option<Lists<'_, T>>, Error> {
         let RunState { state, ran } = self.reached();
         let layout = &*ran.graph.layout;
@@ -195,7 +195,7 @@ impl<T: PartialEq + Any> ListChanges<'_, T> {
 struct Lists<'a, T> {
     before: Arc<List<T>>,
     after: Arc<List<T>>,
-    /// What had been written before and was not applied yet.
+    /// The items that were written before the run and not applied yet.
     written: Vec<&'a T>,
 }
 
@@ -232,7 +232,7 @@ impl<T: PartialEq + Any> Lists<'_, T> {
         self.after.iter().take(if only_new { self.kept() } else { 0 })
     }
 
-    /// Returns the items, each with whether it is new. With `only_new` those that must be seen to tell what is.
+    /// Returns the items, each with whether it is new. With `only_new`, only the items in slots that the run filled.
     fn marked(&self, only_new: bool) -> impl Iterator<Item = (bool, &T)> {
         let kept = self.after.iter().take(if only_new { 0 } else { self.kept() });
         kept.map(|item| (false, item)).chain(self.added().into_iter().map(|(new, item)| (new, &**item)))

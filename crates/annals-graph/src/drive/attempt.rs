@@ -19,7 +19,7 @@ use super::inside::host_of;
 use super::nonblocking::block_on;
 use super::timer::{PoolTimer, Sleep, Timer};
 
-/// What came of waiting for a node or a called task.
+/// The result of waiting for a node or a called task.
 pub(super) enum Ended<T> {
     Returned(T),
     Panicked(Box<dyn Any + Send>),
@@ -101,7 +101,7 @@ impl<F: Future> Future for Watched<'_, F> {
 }
 
 /// Waits for a node or a called task, and for the tasks that it starts, within its limits and until its run is cancelled.
-/// If that is no graph, which ends by itself then, it is dropped.
+/// On a timeout or a cancellation a graph ends by itself; other work is dropped.
 pub(super) async fn watch<F: Future>(work: F, context: &Context, host: &RunHost, is_graph: bool) -> Ended<F::Output> {
     let mut alarm = None;
     if context.life().is_limited() {
@@ -250,7 +250,7 @@ pub(super) fn path_here(path: PathFuture) -> PathAnswer {
     block_on(caught(path))
 }
 
-/// Notes it if a task has ended when its superstep had no more time. What it wrote is kept.
+/// Notes a task as late if it has ended after the deadline of its superstep. Its writes are retained.
 fn judged(job: &TaskJob, outcome: TaskOutcome) -> TaskOutcome {
     if job.context.life().is_timed() {
         overdue(&job.context, job.context.scope().host.elapsed());
@@ -281,7 +281,7 @@ pub(super) async fn wait_for(
     timer: Option<Arc<dyn Timer>>,
 ) -> Option<String> {
     let at = host.elapsed().saturating_add(pause);
-    // Longer than its superstep nothing waits: the next attempt finds that there is no more time.
+    // The pause ends with the superstep at the latest: the next attempt finds that the deadline has passed.
     let at = context.life().step_end().map_or(at, |end| end.min(at));
     let mut alarm = Alarm::new(timer.unwrap_or_else(|| Arc::new(PoolTimer)));
     let mut cancel = CancelWait::default();

@@ -14,20 +14,20 @@ use crate::store::{Batch, Cache, CacheKey, CommitHandle, Store};
 use super::host::RunHost;
 use super::run::Durability;
 
-/// A machine with what it runs on.
+/// A machine with its store and its host.
 pub(super) struct Begun {
     pub(super) machine: Machine,
     pub(super) store: Option<Store>,
     pub(super) host: Arc<RunHost>,
-    /// Whether it runs inside a task of another run.
+    /// True if it runs inside a task of another run.
     pub(super) inside: bool,
-    /// What its own caller wants to see.
+    /// The kinds of events that its own caller subscribed to.
     pub(super) wants: EventMask,
-    /// Tells its tasks when nobody waits for them any more.
+    /// Marks the tasks of the run as abandoned when it is dropped.
     _over: Over,
 }
 
-/// The end of a run, or of the patience of its caller.
+/// Drop guard: marks the run as abandoned.
 struct Over(Arc<AtomicBool>);
 
 impl Drop for Over {
@@ -71,7 +71,7 @@ impl Begun {
         self.machine.handle_task_done(slot, outcome, now);
     }
 
-    /// Takes what the run held back, if this is its end.
+    /// Takes the batch that the run held back, if the run has ended.
     pub(super) fn take_held(&self) -> Option<Batch> {
         let ends = !self.inside && !matches!(self.machine.status(), Status::Running);
         if ends { self.host.session.lock().take_held() } else { None }
@@ -88,18 +88,18 @@ impl Begun {
         self.machine.cache()
     }
 
-    /// Tells the machine what the cache knows of the tasks in these slots.
+    /// Passes the cached results of the tasks in these slots to the machine.
     pub(super) fn found(&mut self, slots: &[usize], found: Vec<Option<Encoded>>) {
         let now = self.now();
         self.machine.handle_found(slots, found, now);
     }
 
-    /// Puts a result into the cache, which nobody waits for.
+    /// Puts a result into the cache. The write is not awaited.
     pub(super) fn keep(&self, key: CacheKey, value: Encoded, lifetime: Option<Duration>) {
         drop(self.cache().map(|cache| cache.put(key, value, lifetime)));
     }
 
-    /// Hands what the machine shows to the outermost driver, if this is not it.
+    /// Forwards the events of the machine to the outermost driver. In the outermost driver they are dropped.
     pub(super) fn forward(&mut self) {
         while let Some(event) = self.machine.poll_event() {
             if self.inside {
@@ -108,7 +108,8 @@ impl Begun {
         }
     }
 
-    /// Takes the next event that its caller wants to see. What the outermost driver shows goes there as well.
+    /// Takes the next event that its caller subscribed to. The events of a subgraph are forwarded to the outermost
+    /// driver as well.
     #[inline]
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         loop {
@@ -188,7 +189,7 @@ impl Tickets {
     }
 }
 
-/// Whether a run waits for each of its commits.
+/// Returns whether a run waits for each of its commits.
 pub(super) fn waits(host: &RunHost) -> bool {
     host.durability == Durability::Sync
 }

@@ -24,10 +24,10 @@ pub(super) struct Driver {
     tickets: Tickets,
     due: VecDeque<Box<TaskJob>>,
     running: usize,
-    /// Whether the machine was told something since it was asked what to do.
+    /// True if the machine has received a fact since it was last asked for effects.
     told: bool,
     feed: Reader,
-    /// Why the run cannot go on, until what it showed before is handed out.
+    /// The error that ends the run, held until the events before it are returned.
     failed: Option<Error>,
 }
 
@@ -39,8 +39,8 @@ impl Driver {
         Self { run, tickets, due: VecDeque::new(), running: 0, told: true, feed: Reader(feed), failed: None }
     }
 
-    /// Runs until there is an event, or the run ends (`None`) with everything it made committed. What was shown before
-    /// a failure comes before its error.
+    /// Runs until there is an event, or until the run ends (`None`) with all its batches committed. Events before a
+    /// failure are returned before its error.
     #[inline]
     pub(super) fn next_event(&mut self) -> Result<Option<Event>, Error> {
         if !self.told
@@ -54,7 +54,7 @@ impl Driver {
     /// Goes on until there is an event, as [`Self::next_event`].
     fn go_on(&mut self) -> Result<Option<Event>, Error> {
         loop {
-            // What a superstep shows is handed out when its commit is on its way.
+            // The events of a superstep are returned after its commit is submitted.
             if self.told && self.failed.is_none() {
                 self.failed = self.act().err();
                 self.told = false;
@@ -72,7 +72,7 @@ impl Driver {
         }
     }
 
-    /// Runs to the end. What it shows goes to the outermost driver.
+    /// Runs to the end. Its events go to the outermost driver.
     pub(super) fn run(mut self) -> Result<Machine, Error> {
         loop {
             let acted = self.act();
@@ -88,7 +88,7 @@ impl Driver {
         self.run.machine
     }
 
-    /// Does what the machine asks for.
+    /// Performs the effects that the machine requests.
     fn act(&mut self) -> Result<(), Error> {
         self.run.heed_control();
         while let Some(effect) = self.run.machine.poll_effect() {
@@ -141,7 +141,7 @@ impl Driver {
             self.spawn(job);
         }
         let mut fact = Some(self.feed.0.wait());
-        // What has ended meanwhile shares the commit.
+        // Tasks that have ended meanwhile share the commit.
         while let Some(next) = fact {
             match next {
                 Fact::Ended(slot, outcome) => {
@@ -153,7 +153,7 @@ impl Driver {
                     self.run.machine.show(event);
                     break;
                 }
-                // Whoever waits for it polls it.
+                // The waiting caller polls the call.
                 Fact::Called(_) => {}
             }
             fact = self.feed.0.poll();
@@ -161,7 +161,7 @@ impl Driver {
         Ok(true)
     }
 
-    /// Runs a task on this thread. What it and the tasks it called have shown comes before its end.
+    /// Runs a task on this thread. Events of the task and of the tasks it called come before its end.
     fn run_one(&mut self, job: TaskJob) {
         let slot = job.slot;
         let host = Arc::clone(&self.run.host);

@@ -8,7 +8,7 @@ use crate::store::{Cache, CacheKey};
 
 use super::pool::unblock;
 
-/// Returns what a cache knows under these keys. What cannot be read is not known.
+/// Returns the cached values of these keys. A value that cannot be read counts as missing.
 pub(super) fn look_up(cache: &Cache, keys: &[CacheKey]) -> Vec<Option<Encoded>> {
     cache.values(keys).unwrap_or_else(|_| keys.iter().map(|key| cache.get(key).ok().flatten()).collect())
 }
@@ -23,8 +23,8 @@ pub(super) async fn look_up_async(cache: &Cache, keys: Vec<CacheKey>) -> Vec<Opt
 }
 
 impl<S> CompiledGraph<S> {
-    /// Removes what is kept of these nodes from the cache of the graph; without names, of all its nodes. Names that no
-    /// node has are passed over. What is kept of called tasks stays: see [`Task::clear_cache`](crate::task::Task).
+    /// Removes the cached results of these nodes from the cache of the graph; without names, of all its nodes. Names
+    /// that no node has are ignored. Cached results of called tasks stay: see [`Task::clear_cache`](crate::task::Task).
     ///
     /// # Errors
     /// [`RunError::NoCache`] if the graph has none; the errors of [`Cache::clear`].

@@ -32,27 +32,27 @@ use super::run::Durability;
 pub(super) struct Running {
     host: Arc<RunHost>,
     state: Mutex<State>,
-    /// What is polled: by whoever awaits it, and, if there is room beside its caller, by the outermost driver.
+    /// The future of the call. It is polled by its caller and, if the call may run beside it, by the outermost driver.
     future: Mutex<Option<CallFuture>>,
     waiting: Arc<WaitingForCall>,
-    /// Whether the attempt that made the call was stopped.
+    /// True if the attempt that made the call was stopped.
     left: AtomicBool,
 }
 
 type CallFuture = Pin<Box<dyn Future<Output = CallOutcome> + Send>>;
 
 enum State {
-    /// Nobody has begun it.
+    /// The call has not begun.
     Due(Box<CallJob>),
     Begun,
     Ended(Option<CallOutcome>),
 }
 
-/// Who waits for a call, or polls it.
+/// The wakers of the tasks that wait for a call or poll it.
 #[derive(Default)]
 struct WaitingForCall {
     wakers: Mutex<Vec<Waker>>,
-    /// Whether somebody came to poll while another one did.
+    /// True if a poll found the future locked by another poll.
     missed: AtomicBool,
 }
 
@@ -116,11 +116,11 @@ pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dy
     } else if host.inline && (in_task() || !is_polled()) {
         running.run();
     }
-    // Else it is run by who waits for it.
+    // Else the waiting caller runs it.
     running
 }
 
-/// Returns what becomes of a call that is not run any more.
+/// Returns the outcome of a call that is not run any more.
 fn stopped(context: &Context) -> Option<CallOutcome> {
     if context.life().is_timed()
         && let Some(error) = overdue(context, context.scope().host.elapsed())
@@ -131,20 +131,20 @@ fn stopped(context: &Context) -> Option<CallOutcome> {
     reason.map(|reason| CallOutcome::Stopped(Signal::Cancelled(reason))).or_else(|| context.is_cancelled().then(left))
 }
 
-/// Returns what becomes of a call that nobody waits for.
+/// Returns the outcome of an abandoned call.
 fn left() -> CallOutcome {
     CallOutcome::Stopped(Signal::Cancelled("nobody waits for its caller".to_owned()))
 }
 
 impl Running {
-    /// Runs the call, if nobody has begun it. So whoever waits never waits for a free thread.
+    /// Runs the call, if it has not begun. A caller therefore never waits for a free thread.
     fn run(&self) {
         if let Some(job) = self.begin() {
             self.run_job(job);
         }
     }
 
-    /// Takes what is to be run, if nobody has begun it.
+    /// Takes the job of the call, if the call has not begun.
     fn begin(&self) -> Option<Box<CallJob>> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Begun) {
@@ -176,7 +176,7 @@ impl Running {
         Arc::clone(&self.waiting).wake();
     }
 
-    /// Polls a call that was begun: its future, if it has one and nobody else is at it.
+    /// Polls a call that has begun: its future, if it has one and no other thread polls it.
     fn poll_begun(&self, waiting: &mut Waiting<'_>) -> Poll<()> {
         self.waiting.register(waiting.waker());
         let slot = self.future.try_lock().or_else(|| {
@@ -198,7 +198,7 @@ impl Running {
         if self.has_ended() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Drops what is polled if nobody waits for it any more.
+    /// Drops the future of the call if the call is abandoned.
     fn drop_if_left(&self, mut slot: MutexGuard<'_, Option<CallFuture>>) {
         if self.left.load(Ordering::SeqCst) && slot.take().is_some() {
             self.end(left());
@@ -250,7 +250,7 @@ impl Called for Running {
         if let Some(slot) = self.future.try_lock() {
             self.drop_if_left(slot);
         }
-        // Whoever is at it drops it.
+        // If the future is locked, the thread that polls it drops it.
         Arc::clone(&self.waiting).wake();
     }
 
@@ -299,7 +299,7 @@ impl RunHost {
         let outcome = self.settle(&job, end, blocks).await;
         if let (CallOutcome::Done(_), Some((cache, entry)), Some(stored)) = (&outcome, entry, &stored) {
             let value = Encoded { codec: stored.codec, bytes: stored.data.clone() };
-            // Nobody waits for it.
+            // The write is not awaited.
             if let Some(beside) = beside {
                 let entry = entry.beside();
                 drop(cache.put(entry.key, beside, entry.lifetime));
@@ -317,7 +317,7 @@ impl RunHost {
         outcome
     }
 
-    /// Stores how a call ended, and leaves what it wrote to the run of its graph, unless nobody waits for it any more.
+    /// Stores the end of a call, and leaves its writes to the run of its graph, unless the caller is abandoned.
     async fn settle(&self, job: &CallJob, end: CallEnd, blocks: bool) -> CallOutcome {
         if job.caller().life().is_over() {
             return end.outcome;
@@ -378,7 +378,7 @@ impl RunHost {
     }
 }
 
-/// What is shown of calls.
+/// Stream events of calls.
 impl RunHost {
     fn shows_calls(&self, context: &Context) -> bool {
         self.wants.show_calls() && self.shows(context.graph_namespace())
@@ -459,8 +459,8 @@ impl RunHost {
         Ok(())
     }
 
-    /// Stores, if that is to be known, at which attempt a task stands that calls others in it. Nobody waits for it: it
-    /// comes before what the calls store.
+    /// Stores the attempt number of a task that calls others, if it must be persisted. The commit is not awaited: it
+    /// precedes the commits of the calls.
     fn note_attempt(&self, caller: &Context) -> Result<(), Error> {
         let Some(writes) = attempt_write(caller) else { return Ok(()) };
         let Some(batch) = self.writes_of(caller, writes) else { return Ok(()) };

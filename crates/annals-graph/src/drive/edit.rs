@@ -17,8 +17,8 @@ use super::place::RunOn;
 use super::run::recording;
 use super::snapshot::shown;
 
-/// What an update of a state is made as. Made from a node's name, or from `None` for [`UpdateAs::Last`]; the names that
-/// the field reserves mean what they mean there (`"__end__"`, `"__input__"`, `"__copy__"`).
+/// The author of a state update. Converts from a node's name, or from `None` for [`UpdateAs::Last`]. The names that
+/// LangGraph reserves convert to the variants of their meaning (`"__end__"`, `"__input__"`, `"__copy__"`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UpdateAs {
@@ -29,7 +29,7 @@ pub enum UpdateAs {
     Node(String),
     /// As a new input that still has to be taken; the tasks that are due stay due.
     Input,
-    /// As the end: takes no change; what the tasks have stored counts, and nothing is due any more.
+    /// As the end: takes no change; the stored results of the tasks count, and no task is due any more.
     End,
     /// As a copy of the checkpoint beside it: takes no change, and nothing that the tasks have stored.
     Copy,
@@ -104,7 +104,7 @@ pub struct StateUpdate<S> {
 }
 
 impl<S> StateUpdate<S> {
-    /// Makes an update: what the node returned, and the node.
+    /// Makes an update from the output of a node, and the node.
     pub fn new(update: impl IntoOutput<S>, as_node: impl Into<UpdateAs>) -> Self {
         let (output, made_as) = (NodeOutput::from(update.into_output()), as_node.into());
         Self { output, made_as, task: None, on_copy: Vec::new(), state: PhantomData }
@@ -128,7 +128,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
     /// Changes the state as if a node had made the change, and returns the new checkpoint. The edges of that node are
     /// followed; the node is not run. Nothing stored is changed: at an old checkpoint this opens a branch.
     ///
-    /// `as_node` says what the update is made as: a node's name, [`UpdateAs`], or `None` for the node that wrote last. An
+    /// `as_node` is the author of the update: a node's name, [`UpdateAs`], or `None` for the node that wrote last. An
     /// asynchronous path of its edges is waited for right here.
     ///
     /// # Errors
@@ -295,7 +295,7 @@ fn unknown(graph: &Graph, node: &str) -> RunError {
     RunError::UnknownNode { node: node.to_owned(), known }
 }
 
-/// Reads what a checkpoint changed, so that it can be recorded again on the same parent.
+/// Reads the changes of a checkpoint, so that they can be recorded again on the same parent.
 fn copied(thread: &Thread, point: CheckpointRef) -> Result<Copied, Error> {
     let backend = thread.store().backend();
     let state = backend.state(&point)?;

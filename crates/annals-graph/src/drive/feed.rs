@@ -1,4 +1,4 @@
-//! What reaches a driver while it waits: ended tasks, and what runs show before their superstep ends.
+//! The queue that a driver reads while it waits: ended tasks, and events of runs before their superstep ends.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -21,16 +21,16 @@ pub(super) enum Fact {
     Called(Arc<Running>),
 }
 
-/// How many events wait for a slow reader before the nodes that make them wait too.
+/// The number of events that are queued for a slow reader before the nodes that make them wait too.
 const SHOWN_MAX: usize = 256;
 
-/// A queue of facts. Events are bounded, ends of tasks are not: there are no more than tasks.
+/// A queue of facts. The number of events is bounded. Ends of tasks need no bound, as each task ends once.
 #[derive(Default)]
 pub(super) struct Feed {
     state: Mutex<State>,
     came: Condvar,
     room: Condvar,
-    /// Whether the reader runs the tasks itself and cannot read meanwhile.
+    /// True if the reader runs the tasks itself and cannot read meanwhile.
     unbounded: bool,
 }
 
@@ -39,9 +39,9 @@ struct State {
     queue: VecDeque<Fact>,
     shown: usize,
     closed: bool,
-    /// Who polls for the next fact.
+    /// The waker of the reader that polls for the next fact.
     waker: Option<Waker>,
-    /// How many readers wait for what somebody else runs, and cannot read meanwhile.
+    /// The number of readers that wait for work of other threads, and cannot read meanwhile.
     lifted: usize,
 }
 
@@ -49,7 +49,7 @@ thread_local! {
     static POLLED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Polls a task: what it shows waits for no reader, who is this very thread.
+/// Polls a task. Its events do not wait for room: the reader is this very thread.
 pub(super) fn while_polled<T>(poll: impl FnOnce() -> T) -> T {
     let outer = POLLED.replace(true);
     let result = poll();
@@ -63,12 +63,12 @@ pub(super) fn is_polled() -> bool {
 }
 
 impl Feed {
-    /// Makes a queue whose events wait for nobody.
+    /// Makes a queue whose events do not wait for room.
     pub(super) fn unbounded() -> Self {
         Self { unbounded: true, ..Self::default() }
     }
 
-    /// Waits for what another thread runs. If this is the thread that reads, nothing shown waits for it meanwhile.
+    /// Waits for work of another thread. If this is the thread that reads, events do not wait for room meanwhile.
     pub(super) fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
         if !POLLED.get() {
             return wait();
@@ -80,7 +80,7 @@ impl Feed {
         result
     }
 
-    /// Adds a fact. An event waits for room; nothing is kept once nobody reads any more.
+    /// Adds a fact. An event waits for room. Once the queue is closed, facts are dropped.
     pub(super) fn push(&self, fact: Fact) {
         let mut state = self.state.lock();
         if matches!(fact, Fact::Shown(_)) {
@@ -133,7 +133,7 @@ impl Feed {
         Some(fact)
     }
 
-    /// Says that nobody reads any more.
+    /// Closes the queue: its facts are dropped, and events do not wait any more.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -142,7 +142,7 @@ impl Feed {
     }
 }
 
-/// The end that is read. When it is dropped, nobody who shows something waits any more.
+/// The reading end of a queue. The drop of the reader closes the queue, so that no event waits for room.
 pub(super) struct Reader(pub(super) Arc<Feed>);
 
 impl Drop for Reader {

@@ -1,4 +1,4 @@
-//! What the nodes of a run reach of its driver.
+//! The part of a driver that the nodes of its run can reach.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -20,32 +20,32 @@ use super::timer::{ParkTimer, Timer};
 
 /// The driver of a run, shared with all runs inside it.
 pub(super) struct RunHost {
-    /// Where the run is recorded.
+    /// The thread on which the run is recorded.
     pub(super) thread: Option<Thread>,
     pub(super) metadata: Option<String>,
     pub(super) durability: Durability,
     pub(super) recursion_limit: u64,
-    /// How many tasks run at the same time at most.
+    /// The maximum number of tasks that run at the same time.
     pub(super) concurrency_max: usize,
-    /// How many called tasks run beside their callers.
+    /// The number of called tasks that run beside their callers.
     pub(super) calling: AtomicUsize,
-    /// Whether its outermost driver polls, so that asynchronous tasks that are called need no thread.
+    /// True if its outermost driver polls, so that asynchronous tasks that are called need no thread.
     pub(super) polls: AtomicBool,
-    /// Whether called tasks run on the thread of their caller, when they are called.
+    /// True if called tasks run on the thread of their caller, when they are called.
     pub(super) inline: bool,
     pub(super) wants: EventMask,
-    /// Where the outermost driver looks.
+    /// The queue that the outermost driver reads.
     pub(super) feed: Arc<Feed>,
-    /// What waits for a moment, if the caller or the executor has it.
+    /// The timer, if the caller or the executor has one.
     pub(super) timer: Option<Arc<dyn Timer>>,
-    /// Commits of runs inside this one that nobody has waited for yet.
+    /// The handles of commits of subgraphs that have not been awaited yet.
     pub(super) tickets: Mutex<Vec<CommitHandle>>,
     /// The state that all graphs of the run share.
     pub(super) session: Mutex<Session>,
 }
 
 impl RunHost {
-    /// Whether reading a head may wait for a disk.
+    /// Returns whether reading a head may wait for a disk.
     pub(super) fn waits(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| thread.store().backend().waits())
     }
@@ -74,7 +74,7 @@ impl Host for RunHost {
         }
         context.progress();
         let event = match part {
-            // What a called task shows belongs to its caller's graph, under the name of its caller.
+            // An event of a called task belongs to its caller's graph, under the name of its caller.
             LivePart::Custom(value) if self.wants.custom && self.shows(context.graph_namespace()) => {
                 Event { namespace: context.parts().namespace.clone(), kind: EventKind::Custom(value) }
             }

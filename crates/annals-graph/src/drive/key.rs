@@ -39,7 +39,8 @@ impl Settings {
 }
 
 impl Earlier {
-    /// Returns how the run is repeated: on from its last checkpoint, if that is the head; else what it came to is shown.
+    /// Returns how the run is repeated: it continues from its last checkpoint if that is the head, else its outcome is
+    /// shown.
     pub(super) fn start(&self, loaded: &Loaded) -> Start {
         if loaded.newest == Some(self.last.checkpoint) { Start::Repeat(None) } else { Start::Show }
     }

@@ -28,7 +28,7 @@ pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&CheckpointRef>) -
     }
 }
 
-/// Gets what a graph inside a task begins on, which need not be the newest checkpoint of its namespace.
+/// Loads the head that a subgraph begins on, which need not be the newest checkpoint of its namespace.
 pub(super) fn load_begun(
     graph: &Graph,
     thread: &Thread,
@@ -131,7 +131,7 @@ fn read(graph: &Graph, thread: &Thread, point: &CheckpointRef) -> Result<Head, E
     Ok(loader.finish())
 }
 
-/// Visits the items of a list. What `visit` fails with is returned as it is.
+/// Visits the items of a list. An error of `visit` is returned unchanged.
 fn each_item(
     thread: &Thread,
     point: &CheckpointRef,

@@ -3,8 +3,8 @@
 //! A driver is a loop around the machine: it loads heads, runs tasks on threads, commits batches and passes events on.
 //! *Absent:* decisions about supersteps, which are the machine's, and SQL.
 //!
-//! Invariants: what a run acknowledged is as durable as its [`Durability`] says; a run that lost a race is told so; a
-//! head goes back into the cache only if it is what the file holds.
+//! Invariants: an acknowledged superstep is as durable as the [`Durability`] of its run says; a run that lost a race
+//! gets an error; a head goes back into the cache only if it equals the head in the file.
 
 mod added;
 mod attempt;

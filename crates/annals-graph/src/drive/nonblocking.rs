@@ -37,7 +37,7 @@ pub(super) struct AsyncDriver {
     called: Vec<(Arc<Running>, Arc<TaskWaker>)>,
     woken: Arc<Woken>,
     feed: Reader,
-    /// Why the run cannot go on, until what it showed before is handed out.
+    /// The error that ends the run, held until the events before it are returned.
     failed: Option<Error>,
 }
 
@@ -48,7 +48,7 @@ struct Polled {
     waker: Arc<TaskWaker>,
 }
 
-/// Who polls the driver.
+/// The waker of the task that polls the driver.
 #[derive(Default)]
 struct Woken(Mutex<Option<Waker>>);
 
@@ -89,11 +89,11 @@ impl AsyncDriver {
         }
     }
 
-    /// Runs until there is an event, or the run ends (`None`) with everything it made committed. What was shown before
-    /// a failure comes before its error.
+    /// Runs until there is an event, or until the run ends (`None`) with all its batches committed. Events before a
+    /// failure are returned before its error.
     pub(super) async fn next_event(&mut self) -> Result<Option<Event>, Error> {
         loop {
-            // What a superstep shows is handed out when its commit is on its way.
+            // The events of a superstep are returned after its commit is submitted.
             if self.failed.is_none() {
                 self.failed = self.act().await.err();
             }
@@ -109,7 +109,7 @@ impl AsyncDriver {
         }
     }
 
-    /// Runs to the end. What it shows goes to the outermost driver.
+    /// Runs to the end. Its events go to the outermost driver.
     pub(super) async fn run(mut self) -> Result<Machine, Error> {
         loop {
             let acted = self.act().await;
@@ -143,7 +143,7 @@ impl AsyncDriver {
         Events { run, shown }
     }
 
-    /// Does what the machine asks for.
+    /// Performs the effects that the machine requests.
     async fn act(&mut self) -> Result<(), Error> {
         self.run.heed_control();
         while let Some(effect) = self.run.machine.poll_effect() {
@@ -186,7 +186,7 @@ impl AsyncDriver {
             self.start(job);
         }
         let mut fact = Some(poll_fn(|waiting| self.poll_fact(waiting)).await);
-        // What has ended meanwhile shares the commit.
+        // Tasks that have ended meanwhile share the commit.
         while let Some(next) = fact {
             match next {
                 Fact::Ended(slot, outcome) => {
@@ -272,10 +272,10 @@ impl AsyncDriver {
                 let slot = task.slot;
                 // Tasks start in order and mostly end in order.
                 self.polled.remove(at);
-                // What it showed comes first.
+                // The events of the task are queued before its end.
                 self.feed.0.push(Fact::Ended(slot, outcome));
             }
-            // What it showed is handed out before another task is polled.
+            // The events of the task are returned before another task is polled.
             if let Some(fact) = self.feed.0.poll() {
                 waiting.waker().wake_by_ref();
                 return Poll::Ready(fact);
@@ -309,7 +309,7 @@ impl AsyncDriver {
     }
 }
 
-/// A run that is polled for its events. Whoever stops to poll it loses nothing, and can go on later.
+/// A run that is polled for its events. A caller that stops polling loses no event, and can continue later.
 pub(super) struct Events {
     run: Pin<Box<dyn Future<Output = Result<Machine, Error>> + Send>>,
     /// The event that it stopped at.

@@ -1,4 +1,4 @@
-//! What came of a run, in the type of its state.
+//! The outcome of a run, in the type of its state.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use super::added::{Ran, RunState};
 use super::place::Place;
 use super::{inside, load};
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Outcome<S> {
     /// It has ended.
     Done(RunState<S>),
-    /// It waits for answers, or at a breakpoint if there are no questions.
+    /// The run waits for resume values, or at a breakpoint if it has no open interrupts.
     Interrupted {
         /// The state so far.
         state: RunState<S>,
-        /// The open questions.
+        /// The open interrupts.
         interrupts: Vec<Interrupt>,
     },
     /// It was asked to stop with [`RunControl::request_drain`](crate::task::RunControl::request_drain), and can be
@@ -34,8 +34,8 @@ pub enum Outcome<S> {
         /// Why it was asked to stop.
         reason: String,
     },
-    /// It was cancelled with [`RunControl::cancel`](crate::task::RunControl::cancel). What had ended is kept, what had
-    /// not is to run again when it is continued.
+    /// It was cancelled with [`RunControl::cancel`](crate::task::RunControl::cancel). Results of ended tasks are
+    /// retained; the other tasks run again when the run is continued.
     Cancelled {
         /// The state after the last whole superstep.
         state: RunState<S>,
@@ -84,7 +84,7 @@ impl<S> Outcome<S> {
 }
 
 impl<I, O> Outcome<Entry<I, O>> {
-    /// Returns what the entrypoint returned; before its first run has ended `None`, also for a value that is null.
+    /// Returns the value of the entrypoint; `None` before its first run has ended, and for a value that is null.
     pub fn value(&self) -> Option<&O> {
         self.state().value()
     }

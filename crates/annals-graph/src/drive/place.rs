@@ -1,4 +1,4 @@
-//! On what a graph can be run.
+//! The places on which a graph can be run.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::graph::Context;
 use crate::history::{Snapshot, Thread};
 use crate::store::{CheckpointRef, StoreError};
 
-/// What a graph can be run on: `&Thread`, `&Snapshot` to go on from an old checkpoint, `&Context` for a graph that a
-/// node calls, or `()` for no store.
+/// A place on which a graph can be run: `&Thread`, `&Snapshot` to continue from an old checkpoint, `&Context` for a
+/// graph that a node calls, or `()` for no store.
 pub trait RunOn {
     #[doc(hidden)]
     fn place(&self) -> Place;

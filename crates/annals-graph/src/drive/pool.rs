@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// How long a thread waits for work before it ends.
+/// The duration for which an idle thread waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
 
 thread_local! {
@@ -79,7 +79,7 @@ struct State {
     queue: VecDeque<Work>,
     threads: usize,
     idle: usize,
-    /// Whether a thread was called that has not come yet.
+    /// True if a thread was called that has not arrived yet.
     called: bool,
 }
 

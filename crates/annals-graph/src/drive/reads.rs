@@ -1,4 +1,4 @@
-//! Reading for the session: the store answers what a decision needs. *Absent:* the decisions.
+//! Reading for the session: the store provides the records that a decision needs. *Absent:* the decisions.
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::error::Error;
@@ -10,7 +10,7 @@ use crate::store::{CheckpointRecord, CheckpointRef, StoreError, WriteRecord};
 use super::host::RunHost;
 use super::load;
 
-/// Makes a decision about a subgraph with what the store and the session hold of its run.
+/// Makes a decision about a subgraph from the records that the store and the session hold of its run.
 pub(super) fn decided<T>(
     mut decision: Decision<T>,
     graph: &Graph,
@@ -97,7 +97,7 @@ impl RunHost {
         Ok(merged_writes(stored, added))
     }
 
-    /// Stores what is held back before the end of the run, as it has to be read. That is rare: another graph made it, or
+    /// Stores the held batch before the end of the run, as it has to be read. That is rare: another graph made it, or
     /// an update of it failed half way.
     pub(super) fn store_held(&self) -> Result<(), StoreError> {
         let held = self.session.lock().take_held();

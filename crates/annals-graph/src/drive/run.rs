@@ -1,4 +1,4 @@
-//! Starting a run: on what, with what, and what comes back.
+//! Starting a run: its place, its input, its settings and its outcome.
 
 use std::any::Any;
 use std::fmt;
@@ -39,12 +39,12 @@ pub enum Durability {
     /// may take the last superstep, which is then run again. A conflict may surface one superstep late.
     #[default]
     Async,
-    /// When the run ends: nothing is written before, then all of it as one checkpoint, together with those of the graphs
-    /// inside that keep their state. A crash loses the run, and all of it. For runs whose steps nobody will look back at.
+    /// When the run ends: nothing is written before, then all of it as one checkpoint, together with those of the
+    /// subgraphs that keep their state. A crash loses the whole run. For runs whose steps need no history.
     Exit,
 }
 
-/// What a run is given.
+/// The input of a run.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A change: the graph starts at its entry.
@@ -130,7 +130,7 @@ pub struct Run<'a, S> {
     pub(super) settings: Settings,
 }
 
-/// What a run is asked to do, beside its input.
+/// The settings of a run, beside its input.
 #[derive(Clone, Default)]
 pub(super) struct Settings {
     pub(super) recursion_limit: Option<u64>,
@@ -148,7 +148,7 @@ pub(super) struct Settings {
     pub(super) output_keys: Option<Vec<String>>,
     pub(super) subgraphs: bool,
     pub(super) key: Option<String>,
-    /// Whether another thread sets the run up than the one that runs it.
+    /// True if the thread that sets the run up is not the one that runs it.
     moved: bool,
 }
 
@@ -191,11 +191,11 @@ impl Settings {
 }
 
 impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
-    /// Runs the graph with an input and returns what came of it.
+    /// Runs the graph with an input and returns the outcome.
     ///
     /// # Errors
-    /// A node's own error as [`RunError::Node`]; [`RunError`] for what a run cannot do; the store's errors. What was
-    /// committed before stays, and the thread can be continued.
+    /// A node's own error as [`RunError::Node`]; [`RunError`] for the errors of the run itself; the store's errors.
+    /// Committed supersteps stay, and the thread can be continued.
     pub fn invoke<M>(&self, on: impl RunOn, input: impl IntoInput<S, M>) -> Result<Outcome<S>, Error> {
         self.run(on).invoke(input)
     }
@@ -254,8 +254,8 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
-    /// Limits how long each superstep may take, in place of what the graph says: see [`StateGraph::step_timeout`]. Zero is no
-    /// limit.
+    /// Limits the duration of each superstep, in place of the limit of the graph: see [`StateGraph::step_timeout`].
+    /// Zero means unlimited.
     ///
     /// [`StateGraph::step_timeout`]: crate::graph::StateGraph::step_timeout
     pub fn step_timeout(mut self, limit: Duration) -> Self {
@@ -327,7 +327,7 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
-    /// Gives the nodes a value that is no part of the state: settings, a client, a user. They get it with
+    /// Gives the nodes a value that is not part of the state: settings, a client, a user. They get it with
     /// [`Context::value`](crate::task::Context::value); a graph can ask for it with
     /// [`StateGraph::context`](crate::graph::StateGraph::context). Graphs inside nodes share it.
     pub fn context<T: Any + Send + Sync>(mut self, value: T) -> Self {
@@ -427,7 +427,8 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// others on threads, and commits are awaited. Dropping the future cancels the run; the thread can be continued.
     ///
     /// # Errors
-    /// As [`CompiledGraph::invoke`]; [`RunError::NoTimer`] if a node or a superstep has a timeout and there is no timer.
+    /// As [`CompiledGraph::invoke`]; [`RunError::NoTimer`] if a node or a superstep has a timeout but the run has no
+    /// timer.
     ///
     /// # Example
     /// ```
@@ -553,7 +554,7 @@ impl Settings {
             calling: Default::default(),
             polls: Default::default(),
             inline: nested || self.concurrency_max == Some(1),
-            // Who runs its tasks on its own thread cannot read what they show meanwhile.
+            // A run whose tasks run on its own thread cannot read their events meanwhile.
             feed: if nested { Arc::new(Feed::unbounded()) } else { Arc::default() },
             timer: self.timer.clone(),
             tickets: parking_lot::Mutex::default(),

@@ -18,15 +18,15 @@ use super::feed::{Fact, Feed};
 use super::host::RunHost;
 use super::pool::Pool;
 
-/// How long a task may take before others are needed.
+/// The duration that a task may take before more threads are called.
 const MOMENT: Duration = Duration::from_micros(10);
 
 /// Tasks from which each thread takes the next one.
 pub(super) struct Shared {
     due: Mutex<VecDeque<Box<TaskJob>>>,
-    /// How many tasks wait in `due`, for those who look without the lock.
+    /// The number of tasks in `due`, for readers without the lock.
     left: AtomicUsize,
-    /// How many more threads may be called.
+    /// The number of threads that may still be called.
     calls: AtomicUsize,
     feed: Arc<Feed>,
     host: Arc<RunHost>,

@@ -24,23 +24,23 @@ pub struct StateSnapshot<S> {
     pub values: Arc<S>,
     /// The nodes that are due, one name for each task.
     pub next: Vec<String>,
-    /// The tasks that are due, and what is known of them.
+    /// The tasks that are due, with their stored results, errors and interrupts.
     pub tasks: Vec<TaskView>,
-    /// The open questions.
+    /// The open interrupts.
     pub interrupts: Vec<Interrupt>,
-    /// Where the graph stands in its thread.
+    /// The namespace of the graph in its thread.
     pub namespace: Namespace,
-    /// Of a graph inside others: the namespaces of those, outermost first, and the checkpoints they stood at.
+    /// The namespaces and checkpoints of the parent graphs, outermost first, if the graph is a subgraph.
     pub parents: Arc<[(Namespace, CheckpointId)]>,
     /// The checkpoint; `None` on a thread without one.
     pub checkpoint: Option<CheckpointId>,
     /// The checkpoint it builds on.
     pub parent: Option<CheckpointId>,
-    /// What made it.
+    /// The source of the checkpoint.
     pub source: Option<Source>,
     /// The number of the superstep.
     pub step: Option<i64>,
-    /// When it was made.
+    /// The timestamp of the checkpoint.
     pub created_at: Option<Timestamp>,
     /// Further metadata: the text of a JSON object.
     pub metadata: Option<String>,
@@ -53,19 +53,19 @@ pub struct TaskView {
     pub id: TaskId,
     /// Its node.
     pub name: String,
-    /// What made it due: its triggers, or a send. With the name this is its path.
+    /// The reason it is due: its triggers, or a send. With the name this is its path.
     pub kind: TaskKind,
-    /// What it wrote by channel, if it has ended; of a channel that it wrote several times `{"$writes": [..]}`.
+    /// Its writes by channel, if it has ended; several writes to one channel are `{"$writes": [..]}`.
     pub result: Option<Map>,
     /// The message of its error, if it failed.
     pub error: Option<String>,
-    /// The questions it asked.
+    /// The interrupts it raised.
     pub interrupts: Vec<Interrupt>,
-    /// If the node is a graph, where that stands.
+    /// The state of the subgraph, if the node is a graph.
     pub state: Option<TaskState>,
 }
 
-/// Where the graph stands that a task runs.
+/// The state of the subgraph that a task runs, or its namespace.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum TaskState {

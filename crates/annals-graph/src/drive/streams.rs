@@ -1,4 +1,4 @@
-//! Watching a run: what it shows, in the types of its graph.
+//! Streaming a run: its events, in the types of its graph.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -21,7 +21,7 @@ use super::outcome::{Outcome, finish};
 use super::place::{Place, RunOn};
 use super::run::{IntoInput, Run, begin, begin_async};
 
-/// What a run shows at its end: its last values, and the open questions (`GraphOutput`).
+/// The output of a run at its end: its last values, and the open interrupts (`GraphOutput`).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RunOutput {
@@ -219,7 +219,7 @@ fn mask(modes: &[StreamMode], subgraphs: bool) -> EventMask {
 
 /// Turns events into parts.
 struct Parts {
-    /// Where the graph of the stream stands; what comes from elsewhere is of other types.
+    /// The namespace of the stream's graph; events of other namespaces have other types.
     namespace: Namespace,
     /// The ids of the messages that were shown.
     seen: HashSet<String>,
@@ -273,7 +273,7 @@ fn end<S>(
     }
 }
 
-/// What happens in a run, as it happens. The run goes on as far as the stream is read; dropping it leaves the thread
+/// The events of a run, as they happen. The run goes on as far as the stream is read; dropping it leaves the thread
 /// where its last committed superstep was.
 pub struct Stream<'a, S> {
     graph: &'a CompiledGraph<S>,
@@ -313,7 +313,7 @@ impl<S: Clone + Send + Sync + 'static> Iterator for Stream<'_, S> {
     }
 }
 
-/// What happens in a run, as it happens, for asynchronous programs. The run goes on as far as the stream is read;
+/// The events of a run, as they happen, for asynchronous programs. The run goes on as far as the stream is read;
 /// dropping it leaves the thread where its last committed superstep was. With the feature `futures` it is a `Stream` of
 /// the crate `futures-core`.
 pub struct AsyncStream<'a, S> {

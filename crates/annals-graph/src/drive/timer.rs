@@ -94,7 +94,7 @@ pub(super) fn of_executor() -> Option<Arc<dyn Timer>> {
     None
 }
 
-/// Waits on a thread of the pool: for pauses between attempts where there is no timer.
+/// A timer that waits on a thread of the pool: for the backoff between attempts of a run without a timer.
 pub(super) struct PoolTimer;
 
 impl Timer for PoolTimer {
@@ -149,7 +149,7 @@ impl Drop for ParkSleep {
     }
 }
 
-/// Who is to be woken on a thread that runs a future, and when.
+/// The wakers of a thread that runs a future, by the time at which each is to be woken.
 #[derive(Default)]
 pub(super) struct Parked(BTreeMap<(Duration, u64), Waker>);
 

@@ -14,7 +14,7 @@ use super::node::{IntoNode, IntoOutput, NodeBody, NodeInput, NodeOutput, NodeRes
 pub(crate) type NodeFuture = Pin<Box<dyn Future<Output = NodeResult<NodeOutput>> + Send>>;
 
 /// An `async fn` that borrows the state and its context. The compiler names this trait when an async closure captures
-/// something: its future would borrow the closure. Such a closure takes `Arc<S>` and clones what it captures.
+/// something: its future would borrow the closure. Such a closure takes `Arc<S>` and clones its captures.
 #[doc(hidden)]
 pub trait AsyncNodeOfContextWithoutCaptures<'a, S: 'a>: Send + Sync {
     type Future: Future<Output = Self::Returned> + Send + 'a;

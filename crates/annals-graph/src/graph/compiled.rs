@@ -60,7 +60,7 @@ impl<S> CompiledGraph<S> {
 
 impl<S> CompiledGraph<S> {
     /// Returns the subgraph at a path: the names of nodes (`"outer|inner"`), or the namespace of a task. `None` if
-    /// there is no such subgraph, or if its state is not a `C`.
+    /// the path does not lead to a subgraph, or if the state of the subgraph is not a `C`.
     ///
     /// # Example
     /// ```

@@ -133,8 +133,8 @@ impl<T> Decision<T> {
         Self { made: Box::pin(code(log.clone())), log }
     }
 
-    /// Goes on until something is needed, or the decision is made. A failure to find what is needed ends the decision:
-    /// it is dropped.
+    /// Continues until the decision has a need, or is made. If the records for a need cannot be read, the decision is
+    /// dropped.
     pub(crate) fn poll(&mut self) -> Step<T> {
         match self.made.as_mut().poll(&mut Polling::from_waker(Waker::noop())) {
             Poll::Ready(decided) => Step::Decided(decided),
@@ -145,7 +145,7 @@ impl<T> Decision<T> {
         }
     }
 
-    /// Notes what was found.
+    /// Provides the records for the open need.
     pub(crate) fn handle(&mut self, found: Found) {
         self.log.0.borrow_mut().found = Some(found);
     }

@@ -1,4 +1,4 @@
-//! The batches that a run with durability `exit` holds back until it ends, and what is read of them meanwhile.
+//! The batches that a run with durability `exit` holds back until it ends, and reads of them meanwhile.
 //! *Absent:* the time at which they are stored.
 
 use std::sync::Arc;

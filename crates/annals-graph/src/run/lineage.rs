@@ -77,7 +77,7 @@ struct Line<'a> {
     next: Option<CheckpointRecord>,
     /// The checkpoints that were read, newest first.
     seen: Vec<Ancestor>,
-    /// Whether checkpoints of subgraphs that were made at the next one count.
+    /// True if checkpoints of subgraphs that were made at `next` belong to the lineage.
     counts: bool,
     /// The checkpoint of the subgraph that the newest fork of the lineage names.
     named: Option<Named>,
@@ -88,12 +88,13 @@ struct Ancestor {
     id: CheckpointId,
     ordinal: u64,
     run: Option<RunId>,
-    /// Whether checkpoints of subgraphs that were made at it belong to the lineage.
+    /// True if checkpoints of subgraphs that were made at it belong to the lineage.
     counts: bool,
 }
 
 impl Line<'_> {
-    /// Returns whether what a run made in a subgraph while the outermost graph stood at `root` belongs to the lineage.
+    /// Returns whether the checkpoints that a run made in a subgraph while the head of the outermost graph was `root`
+    /// belong to the lineage.
     async fn counts(&mut self, root: CheckpointId, run: Option<RunId>, start: &CheckpointRef, replays: bool) -> bool {
         let known = |line: &Self| line.seen.iter().find(|seen| seen.id == root).map(|seen| seen.counts);
         if let Some(counts) = known(self) {

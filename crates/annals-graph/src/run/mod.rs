@@ -1,9 +1,10 @@
 //! The tree of graphs that run in one run: the outermost graph, its subgraphs, and the tasks that they call; without I/O.
 //!
-//! A [`Session`] is the one object that all graphs of a run share. It decides where a subgraph begins, which heads a
-//! commit names, what is held back until the end of the run, and what a subgraph hands to its parent graph. Each graph has
-//! a `Machine` of its own, which its loop owns: applying a superstep may call reducers of the user, so no lock spans it.
-//! A decision that needs the log is a [`Decision`]: it asks for one [`Need`] after another, and is told what was found.
+//! A [`Session`] is the one object that all graphs of a run share. It decides at which checkpoint a subgraph begins,
+//! which heads a commit names, which batches are held back until the end of the run, and which results a subgraph hands
+//! to its parent graph. Each graph has a `Machine` of its own, which its loop owns: applying a superstep may call
+//! reducers of the user, so no lock spans it. A decision that needs the log is a [`Decision`]: it asks for one [`Need`]
+//! after another, and gets the records for each.
 //! *Absent:* the `Store`, locks, threads, clocks.
 //!
 //! Invariants: a commit of a subgraph is void once the head of a parent graph has moved, and one of a parent graph once

@@ -20,24 +20,24 @@ pub(crate) struct Session {
     pub(super) run: RunId,
     /// The text of a JSON object that is stored with each checkpoint.
     pub(super) metadata: Option<String>,
-    /// Whether the run stores nothing before it ends.
+    /// True if the run stores nothing before it ends.
     holds: bool,
     held: Held,
     /// The commits of the run and of its subgraphs: each counts only with those before it.
     sequence: CommitChain,
     starts: Starts,
-    /// The heads at which subgraphs were left, until their parent graphs have stored what came of it.
+    /// The heads at which subgraphs were left, until their parent graphs have stored the results.
     left: Vec<Left>,
     /// The results of called tasks that the machines of their graphs have not taken yet.
     calls: Vec<(Namespace, CallLeft)>,
 }
 
-/// What is known of where subgraphs begin.
+/// The checkpoints at which subgraphs begin, as far as they are known.
 #[derive(Default)]
 struct Starts {
     /// The checkpoint of the outermost graph that the run began on.
     at: Option<CheckpointRef>,
-    /// Whether the run makes the superstep again that began there.
+    /// True if the run replays the superstep that began at `at`.
     replays: bool,
     /// The checkpoints of subgraphs that the caller named.
     named: Arc<[(Namespace, CheckpointId)]>,
@@ -53,7 +53,7 @@ struct Left {
     head: CheckpointId,
     /// The tasks it ran in, innermost first.
     tasks: Vec<TaskId>,
-    /// Whether the next task finds it there.
+    /// True if the next task finds the subgraph at this head.
     keeps: bool,
 }
 
@@ -87,7 +87,7 @@ impl Session {
         self.starts = Starts { at, replays, named: Arc::clone(named), ..Starts::default() };
     }
 
-    /// Returns when a graph of the run stores what it makes.
+    /// Returns when a graph of the run stores its checkpoints.
     pub(crate) fn saving(&self) -> Saving {
         if self.holds { Saving::AtEnd } else { Saving::Steps }
     }

@@ -16,9 +16,9 @@ pub(crate) struct Begins {
     /// The checkpoint, perhaps of the thread from which its own was forked; `None` if there is none yet, or none that
     /// counts.
     pub(crate) at: Option<CheckpointRef>,
-    /// Whether the caller of the run named the checkpoint.
+    /// True if the caller of the run named the checkpoint.
     pub(crate) named: bool,
-    /// Whether the subgraph continues there, and takes no input.
+    /// True if the subgraph continues there, and takes no input.
     pub(crate) resumes: bool,
 }
 
@@ -59,11 +59,11 @@ pub(super) struct Start {
     pub(super) held: Option<HeldNewest>,
     /// The checkpoint of the outermost graph that the run began on.
     pub(super) start: Option<CheckpointRef>,
-    /// Whether the run makes the superstep again that began there.
+    /// True if the run replays the superstep that began at `start`.
     pub(super) replays: bool,
     /// The checkpoint of the subgraph that the caller named, for its first start in the run.
     pub(super) named: Option<CheckpointId>,
-    /// Whether this is the first start of the subgraph in the run, as far as that is known.
+    /// True if this is the first start of the subgraph in the run, as far as that is known.
     pub(super) first: bool,
 }
 
@@ -172,7 +172,7 @@ impl Start {
         stored.flat_map(|ended| &ended.left).any(is_left)
     }
 
-    /// Refuses to go on for a task that another run has ended meanwhile: what the subgraph does now is for the next task.
+    /// Refuses to continue for a task that another run has ended meanwhile: the subgraph now works for the next task.
     async fn refuse_if_ended(&self, log: &Log, found: CheckpointId, parent: CheckpointId) -> Result<(), StoreError> {
         let namespace = self.context.graph_namespace().clone();
         let at = CheckpointRef { thread: self.thread.clone(), namespace: namespace.clone(), checkpoint: parent };

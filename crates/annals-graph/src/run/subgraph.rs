@@ -11,7 +11,7 @@ use super::start::{Begins, Started};
 /// A subgraph that is about to run in a task.
 pub(crate) struct Subgraph {
     namespace: Namespace,
-    /// Whether it stores checkpoints, if its run does.
+    /// True if it stores checkpoints whenever its run does.
     pub(crate) stores: bool,
     /// The number of the call in its attempt.
     pub(super) call: usize,
@@ -81,11 +81,11 @@ impl Session {
         }
     }
 
-    /// Returns when a subgraph stores what it makes.
+    /// Returns when a subgraph stores its checkpoints.
     pub(crate) fn saving_of(&self, graph: &Graph, resumes: bool) -> Saving {
         match (self.saving(), graph.persistence) {
-            // What an earlier run left open stays open until the end of the subgraph is stored: its interrupt would be
-            // found again.
+            // A task that an earlier run left open stays open until the end of the subgraph is stored: its interrupt
+            // would be found again.
             (Saving::AtEnd, persistence) if resumes || persistence == Persistence::PerThread => Saving::AtEnd,
             (Saving::AtEnd, _) => Saving::UnlessDone,
             (saving, _) => saving,
@@ -93,9 +93,10 @@ impl Session {
     }
 }
 
-/// Notes how a subgraph begins, for the next attempt of its task. What a failed attempt did does not count: the subgraph
-/// begins there again with its new input, one that keeps no state beyond its task on nothing. But one that continues in
-/// this run continues in the next attempt too, as it would in the next run, so that it does not interrupt again.
+/// Notes how a subgraph begins, for the next attempt of its task. The work of a failed attempt does not count: the
+/// subgraph begins at the same checkpoint again with its new input, or on an empty state if it keeps no state beyond
+/// its task. But a subgraph that continues in this run continues in the next attempt too, as it would in the next run,
+/// so that it does not interrupt again.
 pub(super) fn note_began(graph: &Graph, context: &Context, call: usize, begins: &Begins) {
     let at = begins.at.clone().filter(|_| graph.persistence == Persistence::PerThread);
     let began = if begins.resumes { CallBegan::Resumed } else { CallBegan::On(at) };
