@@ -67,7 +67,8 @@ impl Chain {
         (0..count).map(|_| self.next()).collect()
     }
 
-    /// Returns the batch of a superstep on `parent`, which becomes the newest checkpoint, and what it leads to.
+    /// Returns the batch of a superstep on `parent`, which becomes the newest checkpoint, and the link to that
+    /// checkpoint.
     pub(crate) fn on(&mut self, parent: Option<&Link>) -> (Batch, Link) {
         let step = parent.map_or(-1, |parent| parent.step + 1);
         let id = self.ids.checkpoint(SystemClock.now(), step, self.head.as_ref());

@@ -1,4 +1,4 @@
-//! The disk under the figures: what it is, what an fsync costs, and stores on it.
+//! Measures the disk under the figures: its file system, the cost of an fsync, and stores on the disk.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -53,7 +53,7 @@ impl Opened {
     }
 }
 
-/// Refuses a measurement whose work is not what it should be.
+/// Returns an error if a measurement did not do the expected work.
 pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Res<()> {
     if found == expected { Ok(()) } else { Err(format!("{what}: {found:?} where {expected:?} was expected").into()) }
 }

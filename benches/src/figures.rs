@@ -1,4 +1,4 @@
-//! The list of figures with their targets, and what is shown of them.
+//! Lists the figures with their targets, and formats the results.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ struct Figure {
     target: Target,
 }
 
-/// What a figure must reach.
+/// The target of a figure.
 enum Target {
     /// It is shown, no more.
     None,
@@ -89,14 +89,14 @@ fn load_target(report: &Report) -> Option<f64> {
     Some(report.langchain.get("messages_from_dict_ms")?.as_f64()? / 10.0)
 }
 
-/// What was measured.
+/// The measured values.
 #[derive(Default)]
 pub(crate) struct Report {
     figures: Vec<(String, f64)>,
     extras: Vec<(String, f64)>,
-    /// What LangGraph needed.
+    /// The measurements of LangGraph.
     pub(crate) langgraph: Value,
-    /// What LangChain needed to load messages.
+    /// The measurements of LangChain's loading of messages.
     pub(crate) langchain: Value,
     machine: Map<String, Value>,
 }
@@ -119,7 +119,7 @@ impl Report {
         self.figures.iter().find(|(noted, _)| noted == name).map(|(_, value)| *value)
     }
 
-    /// Returns what a figure must reach as text, and whether it does.
+    /// Returns the target of a figure as a sign and a limit, and whether the figure meets it.
     fn judge(&self, figure: &Figure) -> (Option<(&'static str, f64)>, Option<bool>) {
         let value = self.get(figure.name);
         let (sign, limit) = match &figure.target {
@@ -182,7 +182,7 @@ impl Report {
     }
 }
 
-/// Rounds to what a measurement can tell.
+/// Rounds to the precision of a measurement.
 fn number(value: f64) -> Value {
     let digits = if value.abs() >= 100.0 { 10.0 } else { 1_000.0 };
     json!((value * digits).round() / digits)
@@ -195,7 +195,7 @@ fn shown(value: f64) -> String {
 /// A group of figures that are measured together.
 type Group = (&'static str, fn(&Bench, &mut Report) -> Res<()>);
 
-/// Measures what was asked for.
+/// Measures the requested figures.
 pub(crate) fn measure(bench: &Bench) -> Res<Report> {
     let groups: [Group; 11] = [
         ("disk", |bench, report| {

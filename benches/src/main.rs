@@ -24,7 +24,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What a measurement returns; errors cross threads.
+/// The result of a measurement; errors cross threads.
 pub(crate) type Res<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDER] [--only NAME] [--python PROGRAM]
@@ -40,7 +40,7 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
   profile    repeats one piece of work, for a profiler: commit, by-hand, turn, get-state, tail, open,
              chain, stream, fan-out (which use no FILE)";
 
-/// What to measure, and where.
+/// The options of a measurement: the requested figures and the folder.
 pub(crate) struct Bench {
     pub(crate) dir: PathBuf,
     pub(crate) quick: bool,

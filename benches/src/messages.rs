@@ -1,4 +1,5 @@
-//! What messages cost: merging one into a list, loading, trimming and writing out 10,000, and LangChain's loader beside.
+//! Measures the cost of messages: merging one into a list, loading, trimming and writing out 10,000, and LangChain's
+//! loader beside.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -26,8 +27,8 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/langchain_messa
 const MISSING: i32 = 3;
 /// Merges of a round that are timed.
 const MERGES: usize = 2_000;
-/// Merges that are timed together: what is merged was just made by a node, and not so long ago that it has left the caches
-/// of the CPU.
+/// Merges that are timed together: so few that the merged messages are still in the caches of the CPU, as those are
+/// that a node has just made.
 const TOGETHER: usize = 50;
 
 /// Measures the figures.
@@ -44,7 +45,7 @@ struct Chat {
     messages: Messages,
 }
 
-/// What a merge finds.
+/// The message that a merge writes.
 #[derive(Clone, Copy)]
 enum Merge {
     /// The id of any message: where the list is longer than the caches of the CPU, the message and its place in the index

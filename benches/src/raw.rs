@@ -1,4 +1,4 @@
-//! The same rows, written by hand with rusqlite: what the storage engine allows without the library.
+//! Writes the same rows by hand with rusqlite: the bound that the storage engine sets without the library.
 //!
 //! The schema is the library's own file. Values that the library computes (sums, packed tasks, anchors) are copied
 //! from a store, so that this side pays for rows only. The WAL is copied behind the writer by the library's rules.
@@ -32,7 +32,7 @@ const TRUNCATE_FRAMES: i64 = (64 << 20) / 4_120;
 /// Checkpoints between two anchors, as in the library.
 const ANCHOR_INTERVAL: i64 = 64;
 
-/// What the rows of a superstep hold besides their places.
+/// The contents of a superstep's rows besides their positions.
 pub(crate) struct Template {
     names: Vec<(i64, i64, String)>,
     thread: (String, i64),
@@ -169,7 +169,7 @@ pub(crate) struct Raw {
     prepared: i64,
 }
 
-/// What differs from one superstep to the next, made before the clock starts.
+/// The contents that differ from one superstep to the next, made before the clock starts.
 pub(crate) struct Row {
     id: [u8; 16],
     item_id: [u8; 16],
@@ -204,7 +204,7 @@ impl Raw {
         Row { id, item_id, text: text(self.prepared as u64, TEXT_BYTES) }
     }
 
-    /// Makes what the next so many supersteps hold.
+    /// Makes the contents of the next `count` supersteps.
     pub(crate) fn prepare(&mut self, count: usize) -> Vec<Row> {
         (0..count).map(|_| self.row()).collect()
     }

@@ -1,4 +1,4 @@
-//! What the runtime costs beside the chain: fan-out, streams, async nodes, parallel nodes, a large state.
+//! Measures the costs of the runtime beside the chain: fan-out, streams, async nodes, parallel nodes, a large state.
 
 use annals_graph::block_on;
 use annals_graph::graph::CompiledGraph;

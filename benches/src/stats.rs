@@ -16,7 +16,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Returns the least: what the work costs when nobody else is on the machine.
+/// Returns the minimum: the cost of the work on an otherwise idle machine.
 pub(crate) fn best(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NAN, f64::min)
 }

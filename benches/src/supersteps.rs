@@ -1,4 +1,4 @@
-//! What a superstep costs without a disk: a chain of ten nodes.
+//! Measures the cost of a superstep without a disk: a chain of ten nodes.
 
 use annals_graph::Durability;
 use annals_graph::graph::CompiledGraph;

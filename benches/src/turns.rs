@@ -97,7 +97,7 @@ pub(crate) fn build(path: &Path, turns: usize) -> Res<()> {
     Ok(())
 }
 
-/// How many turns the short and the long conversation have.
+/// Returns the numbers of turns of the short and the long conversation.
 pub(crate) fn lengths(bench: &Bench) -> (usize, usize) {
     (bench.runs(1_000, 100), bench.runs(10_000, 400))
 }

@@ -1,4 +1,4 @@
-//! Whatever a loader of messages is given, it gives messages or a typed error, and never panics.
+//! Tests the loaders of messages with hostile input: they return messages or a typed error, and never panic.
 
 use annals::base::{Fresh, IdSource, Map, SystemClock, Value};
 use annals::history::{ExportOptions, Framing, ImportOptions};
@@ -200,7 +200,8 @@ fn item() -> impl Strategy<Value = Value> {
     prop_oneof![3 => nearly(), 1 => value()]
 }
 
-/// Every message that any loader makes of an item. What is loaded is what its own dictionary loads.
+/// Returns every message that any loader makes of an item. A loaded message equals the one that its own dictionary
+/// loads.
 fn loaded(item: &Value) -> Vec<Message> {
     let mut all = Vec::new();
     let flat = Message::try_from(item.clone());
@@ -271,7 +272,7 @@ proptest! {
         match (messages_from_json(&text), by_value) {
             (Ok(messages), Ok(by_value)) => prop_assert_eq!(messages, by_value),
             (Err(error), Err(by_value)) => {
-                // Of what is no object, the reader of the text tells the line.
+                // For an item that is not an object, the reader of the text names the line.
                 let told = error.to_string() == by_value.to_string() || error.to_string().contains("at line");
                 prop_assert!(told, "{error} is not {by_value}");
             }

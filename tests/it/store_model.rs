@@ -1,7 +1,7 @@
 //! The backend in a file equals the backend in memory, whatever is done to both.
 //!
 //! Random operations go to both; after each the answers are compared. Numbers that a backend gives out (`seq` and
-//! `branch`) may differ, but must agree on what they mean: which is newer, and which checkpoints share a branch.
+//! `branch`) may differ, but must agree on their order, and on the checkpoints that share a branch.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const THREADS_MAX: usize = 4;
 const VALUES: [&str; 3] = ["x", "y", "z"];
 const LISTS: [&str; 2] = ["list", "other"];
 
-/// What to do next. Numbers pick among what there is, so that any of them make sense.
+/// The next operation. Numbers pick among existing entries, so that any number makes sense.
 #[derive(Clone, Debug)]
 enum Op {
     /// A checkpoint on the head of a namespace, or the first one.
@@ -43,10 +43,10 @@ enum Op {
     Reopen,
 }
 
-/// What a new checkpoint holds.
+/// The contents of a new checkpoint.
 #[derive(Clone, Debug)]
 struct Content {
-    /// How many further checkpoints follow in the same batch.
+    /// Number of further checkpoints in the same batch.
     more: u8,
     tasks: u8,
     values: Vec<(usize, ValueSpec)>,
@@ -154,7 +154,7 @@ impl Place {
     }
 }
 
-/// Both backends, and what is needed to build batches that make sense. The state comes from the model.
+/// Both backends, and the data for batches that make sense. The state comes from the model.
 struct Pair<'a> {
     model: MemoryBackend,
     file: Arc<dyn Backend>,
@@ -232,7 +232,7 @@ impl<'a> Pair<'a> {
         NewWrites::new(checkpoint, task_id(&checkpoint, task), format!("p{}", 9 - task)).with(writes)
     }
 
-    /// Reads what a checkpoint would build on.
+    /// Returns the base for a checkpoint on `at`.
     fn base(&self, at: &CheckpointRef) -> Base {
         let state = self.model.state(at).unwrap();
         let mut base = Base { tasks: state.checkpoint.tasks.len() as u32, ..Base::default() };

@@ -156,12 +156,12 @@ pub(crate) fn maxima(path: &str, text: &str) -> Vec<Violation> {
         return Vec::new();
     }
     let elsewhere = items::of(path, text).into_iter().filter(|item| item.kind == Kind::Const);
-    // SQL texts that ask for a maximum are no limits.
+    // SQL texts that ask for a maximum are not limits.
     let limits = elsewhere.filter(|item| item.name.ends_with("_MAX") && !path.ends_with("/sql.rs"));
     limits.map(|item| Violation::of(path, item.line, format!("`{}` belongs into limits.rs", item.name))).collect()
 }
 
-/// The name of a type is used once in what is published; each crate has an `Error` and a `Result`.
+/// The name of a type is used once in the published crates; each crate has an `Error` and a `Result`.
 pub(crate) fn type_names(files: &Files) -> Vec<Violation> {
     let mut found: BTreeMap<String, Vec<(String, usize)>> = BTreeMap::new();
     for (path, text) in files.iter().filter(|(path, _)| is_published(path)) {

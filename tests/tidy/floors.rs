@@ -1,4 +1,4 @@
-//! Imports go down: who may import whom, and what a folder must never mention.
+//! Checks that imports go down: the imports that a folder may have, and the words that it must never mention.
 
 use crate::rules::Violation;
 use crate::scan::{Source, first_word};
@@ -58,7 +58,7 @@ pub(crate) fn folder_of(path: &str) -> Option<&str> {
     Some(folder)
 }
 
-/// How many modules lie above a file: 1 for `src/store/mod.rs`, 2 for `src/store/batch.rs`.
+/// Returns the number of modules above a file: 1 for `src/store/mod.rs`, 2 for `src/store/batch.rs`.
 fn depth(path: &str) -> usize {
     let inside = relative(path).unwrap_or(path).trim_end_matches(".rs").trim_end_matches("/mod");
     inside.split('/').count()

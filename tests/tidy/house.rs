@@ -12,7 +12,7 @@ pub(crate) type Files = BTreeMap<String, String>;
 /// 0.1.0 is not released, so there is none yet.
 pub(crate) const RELEASED_SCHEMA: &[(&str, u64)] = &[];
 
-/// What a text may end with.
+/// The extensions of text files.
 const TEXT: &[&str] = &["rs", "toml", "md", "sql", "sh", "py", "json", "yml", "yaml", "txt", "lock"];
 
 /// Reads the repository at `root`: no build folders, no hidden ones but those of continuous integration.
@@ -57,7 +57,7 @@ pub(crate) fn foreign_words(files: &Files) -> Vec<Violation> {
                 };
                 line.match_indices(**place).any(begins)
             });
-            // Vectors say what the reference says.
+            // Vectors repeat the words of the reference.
             let lower = if path.starts_with("tests/parity/") { String::new() } else { line.to_lowercase() };
             let word = words.iter().find(|word| lower.contains(**word));
             if let Some(found) = place.or(word) {
@@ -242,8 +242,8 @@ pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Released schema files are as they were released, migrations are numbered without gaps, and what is released is
-/// frozen: once the changelog has a version, every schema file of it is in the table.
+/// Released schema files are unchanged, migrations are numbered without gaps, and a release is frozen: once the
+/// changelog has a version, every schema file of it is in the table.
 pub(crate) fn schema(files: &Files, released: &[(&str, u64)]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (path, hash) in released {

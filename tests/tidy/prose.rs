@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(lines(fine[3]), (1, vec![]));
         assert_eq!(lines(fine[4]), (1, vec![]));
         assert_eq!(lines(fine[2]), (1, vec![]));
-        // A question may begin so, but `what is` is counted wherever it stands.
+        // A question may begin with a listed word, but the words of [`INNER`] are counted anywhere in a line.
         assert_eq!(lines("// Who asks?"), (1, vec![]));
         assert_eq!(lines(fine[1]), (1, vec![1]));
     }

@@ -10,7 +10,7 @@ pub(crate) const FILE_LINES_MAX: usize = 600;
 /// Code lines that a function may have.
 pub(crate) const FUNCTION_LINES_MAX: usize = 70;
 
-/// What breaks a rule, and where.
+/// A broken rule and its place.
 #[derive(Debug)]
 pub(crate) struct Violation {
     pub(crate) path: String,
@@ -45,7 +45,7 @@ fn is_product(path: &str) -> bool {
     ["src/", "crates/", "benches/"].iter().any(|start| path.starts_with(start)) && !is_test_file(path)
 }
 
-/// A file says in its first line what it is.
+/// The first line of a file describes the file.
 pub(crate) fn header(source: &Source) -> Vec<Violation> {
     let missing = !source.has_header;
     missing.then(|| Violation::of(&source.path, 1, "the file begins without a `//!` header")).into_iter().collect()
@@ -74,7 +74,7 @@ pub(crate) fn size(source: &Source) -> Vec<Violation> {
     violations
 }
 
-/// Whether a text is SQL. Statements in capitals are found anywhere, others only where they begin the text.
+/// Returns true if a text is SQL. Statements in capitals are found anywhere, others only where they begin the text.
 pub(crate) fn is_sql(text: &str) -> bool {
     let starts: Vec<&str> = crate::scan::words(text).map(|(_, word)| word).collect();
     let pair = |first: &str, second: &str| starts.windows(2).any(|words| words[0] == first && words[1] == second);

@@ -59,7 +59,7 @@ impl Source {
         self.words().filter(move |(_, found)| *found == word).map(|(at, _)| at)
     }
 
-    /// Returns what comes after a place, blanks skipped, with where it begins.
+    /// Returns the text after a place, blanks skipped, with its position.
     pub(crate) fn after(&self, at: usize) -> (usize, &str) {
         let rest = self.code[at..].trim_start();
         (self.code.len() - rest.len(), rest)

@@ -117,10 +117,10 @@ pub const COLLECTED_BYTES_MAX: usize = 16 << 10;
 /// Spin before a thread parks: about one fsync of a fast disk. Parking and waking cost both sides together some 40 us;
 /// where an fsync takes milliseconds, spinning first costs a few percent of one CPU.
 pub const SPIN_BEFORE_PARK: Duration = Duration::from_micros(150);
-/// How long the leader lingers for followers to enqueue their next batch, so that one fsync serves them all: with 8
-/// threads a group grows from 5.6 to 6.4 batches.
+/// Duration for which the leader lingers for followers to enqueue their next batch, so that one fsync serves them all:
+/// with 8 threads a group grows from 5.6 to 6.4 batches.
 pub const GROUP_LINGER: Duration = Duration::from_micros(40);
-/// How long the background writer lingers for a further batch when no caller waits for the submitted ones.
+/// Duration for which the background writer lingers for a further batch when no caller waits for the submitted ones.
 pub const SUBMIT_LINGER: Duration = Duration::from_micros(100);
 /// Sleep between two attempts at a file lock that has no busy handler.
 pub const LOCK_RETRY: Duration = Duration::from_millis(5);

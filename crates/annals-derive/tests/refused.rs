@@ -1,4 +1,4 @@
-//! What the compiler says of a struct that `#[derive(State)]` refuses.
+//! Tests the compiler errors for structs that `#[derive(State)]` refuses.
 
 #[test]
 fn the_errors_stand_where_the_mistake_is() {

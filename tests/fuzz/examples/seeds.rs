@@ -1,4 +1,5 @@
-//! Fills the corpus of each target with what the vectors of `tests/parity` hold, so that a search begins where the tests end.
+//! Fills the corpus of each target with the values of the vectors in `tests/parity`, so that a search begins where the
+//! tests end.
 //!
 //! Every message, block, part and list of these in the vectors is a text for the targets that read JSON; texts and bytes
 //! in them are taken as they are.
@@ -25,7 +26,7 @@ const OF_TEXTS: &[&str] = &[
     "transfer",
 ];
 
-/// Longer texts are left out: what is in them is a text of its own.
+/// Longer texts are left out: their parts are texts of their own.
 const SEED_BYTES_MAX: usize = 4_096;
 
 #[derive(Default)]
@@ -38,7 +39,7 @@ struct Seeds {
 }
 
 impl Seeds {
-    /// Takes what a value holds, and returns it as the targets read it: the vectors mark what is a message in `$msg`.
+    /// Takes the parts of a value, and returns it as the targets read it: the vectors mark messages with `$msg`.
     fn gather(&mut self, value: Value) -> Value {
         let value = match value {
             Value::Object(mut map) => {

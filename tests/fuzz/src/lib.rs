@@ -1,6 +1,6 @@
-//! What the fuzz targets share: values out of bytes, and the laws that hold for whatever was loaded.
+//! The shared parts of the fuzz targets: values out of bytes, and the laws that hold for every loaded value.
 //!
-//! *Absent:* generators. A target is given bytes, and finds with them what a strategy does not think of.
+//! *Absent:* generators. A target is given bytes, and finds values with them that a strategy does not generate.
 
 use annals::base::value::decode_bytes;
 use annals::base::{Codec, IdSource, SystemClock, Value};
@@ -18,7 +18,7 @@ pub fn with_fresh<T>(call: impl FnOnce(&mut Fresh<'_>) -> T) -> T {
     call(&mut Fresh::new(&SystemClock, &mut IdSource::from_seed(1)))
 }
 
-/// Returns what was loaded. A refusal says why, and of which class it is.
+/// Returns the loaded value. A refusal has a reason and a class.
 pub fn loaded<T>(result: Result<T, MessageError>) -> Option<T> {
     if let Err(error) = &result {
         assert!(!error.to_string().is_empty() && !error.class().as_str().is_empty());
@@ -26,7 +26,7 @@ pub fn loaded<T>(result: Result<T, MessageError>) -> Option<T> {
     result.ok()
 }
 
-/// What was loaded is what its own dictionary loads; a type that is not known has none that is accepted.
+/// Asserts that a message's own dictionary loads the message again; a dictionary of an unknown type is refused.
 pub fn load_again(message: Message) {
     let again = messages_from_dict([message_to_dict(&message)]);
     if message.class().is_none() {

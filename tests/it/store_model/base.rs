@@ -1,4 +1,4 @@
-//! What the next checkpoint of a random history can refer to.
+//! Collects the entries that the next checkpoint of a random history can refer to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use annals::base::TaskId;
 use annals::store::WriteValue;
 use annals::store::batch::{Change, ChangeValue, WriteRef};
 
-/// What a checkpoint in the making builds on: the versions, the positions and the writes.
+/// The base of a new checkpoint: the versions, the positions and the writes.
 #[derive(Clone, Default)]
 pub(super) struct Base {
     pub(super) versions: BTreeMap<Arc<str>, u64>,

@@ -1,4 +1,4 @@
-//! What a run added to its lists, and its messages as a message history of PydanticAI.
+//! Tests the items that a run added to its lists, and its messages as a message history of PydanticAI.
 
 use annals::message::ToolCall;
 use annals::state::DynState;
@@ -48,7 +48,7 @@ fn texts(outcome: &Outcome<Chat>) -> Vec<String> {
     new.iter().map(|message| message.text().into_owned()).collect()
 }
 
-/// What each message of a history says, request by request.
+/// Returns the texts and tool names of a history, one entry for each message.
 fn said(history: &[ModelMessage]) -> Vec<String> {
     let text = |part: &Value| match part.get("content") {
         Some(Value::Str(text)) => text.clone(),
@@ -80,7 +80,7 @@ fn each_turn_tells_what_it_added_under_both_drivers() {
             done.all_messages_json("messages").unwrap().ends_with(&done.new_messages_json("messages").unwrap()[1..])
         );
         if turn == 1 {
-            // What is kept in memory makes no difference.
+            // The head cache does not change the result.
             thread.store().clear_head_cache();
         }
     }

@@ -122,7 +122,7 @@ fn awaited_tasks_go_on_together_on_the_one_thread_of_their_run() {
             let first = meet.start(&context, 1);
             let _unread = meet.start(&context, 2);
             let third = meet.start(&context, 3);
-            // They go on though nobody awaits them.
+            // The calls continue although the caller does not await them.
             meeting.wait().await;
             Ok(vec![third.await?, first.await?])
         }

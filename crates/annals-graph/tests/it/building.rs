@@ -1,4 +1,4 @@
-//! Building graphs: sequences, options of nodes, and what is wrong with a graph.
+//! Tests the building of graphs: sequences, options of nodes, and the problems of an invalid graph.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Results that are kept, on both backends: what is not run again, what is known by what, and what is not kept.
+//! Tests cached results, on both backends: nodes that do not run again, cache keys, and results that are not cached.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,7 +132,7 @@ fn graphs_of_another_shape_or_function_have_entries_of_their_own() {
     let one = || one(&log, by_n());
     assert_eq!(run(one()), (vec!["result 1".to_string()], 1));
     assert_eq!(run(one()), (vec!["result 1".to_string()], 0));
-    // Where the node led to before is not where it leads to now.
+    // The edges of the current graph decide the next node, not those of the graph that cached the result.
     let longer = || one().node("two", |_: &Work| Ok(lines("two"))).edge("one", "two");
     assert_eq!(run(longer()), (vec!["result 1".to_string(), "two".to_string()], 1));
     assert_eq!(run(longer()), (vec!["result 1".to_string(), "two".to_string()], 0));
@@ -230,7 +230,7 @@ fn an_answered_question_and_another_attempt_are_kept_as_one_result() {
     assert_eq!(graph.invoke(&thread("a"), Command::resume("Ada")).unwrap().state().lines.to_vec(), ["Ada"]);
     assert_eq!(log.take(), ["attempt 1", "attempt 1", "attempt 1", "attempt 2"]);
     assert!(graph.invoke(&thread("c"), Work::update().n(1)).unwrap().is_done());
-    // Who waits for an answer finds the result as well, whatever the answer.
+    // An interrupted task finds the cached result as well when it is resumed, with any resume value.
     assert_eq!(graph.invoke(&thread("b"), Command::resume("Bo")).unwrap().state().lines.to_vec(), ["Ada"]);
     assert_eq!(log.take(), [""; 0]);
 }

@@ -23,7 +23,7 @@ fn thread() -> Thread {
     new_thread()
 }
 
-/// Counts what was dropped.
+/// Counts the dropped values.
 #[derive(Clone, Default)]
 struct Drops(Arc<AtomicU32>, Arc<AtomicU32>);
 
@@ -48,7 +48,7 @@ impl Drop for Dropped {
     }
 }
 
-/// Whether the run is to be cancelled by its own nodes: only the first one is.
+/// Returns true if the run is to be cancelled by its own nodes. Only the first run is.
 fn impatient(context: &Context) -> bool {
     context.value::<&str>() == Some(&"impatient")
 }
@@ -155,7 +155,7 @@ fn a_run_is_cancelled_from_outside_while_all_of_its_nodes_wait() {
         let state = graph.get_state(&thread).unwrap();
         assert_eq!(state.next, ["one", "two"]);
         assert_eq!(state.tasks[0].error.as_deref(), Some("the run was cancelled: from outside"));
-        // What was asked for stays so: a control is for one run.
+        // A control stays cancelled: it serves one run.
         let again = graph.run(&thread).control(&control).invoke(Input::Continue).unwrap();
         assert_eq!(reason(&again), "from outside");
         let done = run_on(driver, &graph, &thread, Input::Continue, "patient", durability).unwrap();

@@ -35,7 +35,7 @@ impl SimClock {
         self.0.lock().unwrap().waiting.len()
     }
 
-    /// Goes on to a moment, unless it has passed. Nobody may wait for one.
+    /// Advances the clock to a timestamp, unless it has passed. Panics if a task waits for a timestamp.
     pub(crate) fn set(&self, to: Timestamp) {
         let mut state = self.0.lock().unwrap();
         assert!(state.waiting.is_empty());

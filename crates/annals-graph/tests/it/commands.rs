@@ -1,4 +1,5 @@
-//! Commands as input, answers, what a failed conditional edge leaves, and runs that are saved when they end.
+//! Tests commands as input, resume values, the state after a failed conditional edge, and runs that are persisted when
+//! they end.
 
 use annals::state::DynState;
 use annals::store::Source;
@@ -255,7 +256,7 @@ fn what_lasts_for_one_superstep_is_gone_when_a_task_of_the_next_has_ended() {
     assert_eq!(graph.get_state(&thread).unwrap().values.list("lines").unwrap().len(), 2);
 }
 
-/// The same channels as [`Ab`], in another order: what was made for one must not reach the other by position.
+/// The same channels as [`Ab`], in another order: an update of one must not reach the other by position.
 #[derive(State, Clone, Default, Debug)]
 struct Ba {
     b: String,

@@ -11,9 +11,9 @@ use annals::base::{Clock, SystemClock};
 use annals_graph::Durability;
 use annals_graph::prelude::*;
 
-/// How many times a child is killed.
+/// Number of times that a child is killed.
 const KILLS: u64 = 200;
-/// How many turns a child runs, if it is left alone.
+/// Number of turns that a child runs, if it is not killed.
 const TURNS: i64 = 15;
 /// Tells the child where to work.
 const FOLDER: &str = "ANNALS_CRASH_FOLDER";
@@ -155,7 +155,7 @@ fn child(folder: &Path, after: Duration) -> Vec<String> {
         let lines = output.lines().map_while(Result::ok).inspect(|_| _ = begun.send(()));
         lines.filter_map(|line| line.strip_prefix("ack ").map(str::to_owned)).collect::<Vec<_>>()
     });
-    // The test harness announces the test. How long a process takes to start is no matter of the store.
+    // The test harness announces the test. The startup time of a process does not concern the store.
     _ = has_begun.recv_timeout(Duration::from_secs(30));
     std::thread::sleep(after);
     // It may have ended by itself.

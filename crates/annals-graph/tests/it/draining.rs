@@ -62,7 +62,7 @@ fn a_run_that_is_drained_before_its_first_step_keeps_its_input() {
             control.request_drain("shutdown");
             let drained = graph.run(&thread).durability(durability).control(&control).invoke(input()).unwrap();
             assert!(matches!(drained, Outcome::Drained { .. }), "{drained:?}");
-            // What the next process finds is what the file holds.
+            // The next process has an empty cache and finds the content of the file.
             thread.store().clear_head_cache();
             let done = graph.run(&thread).durability(durability).invoke(Input::Continue).unwrap();
             assert_eq!(log(&done), ["input", "one boats 1", "two boats 2"], "{durability:?}");

@@ -1,4 +1,4 @@
-//! What outlasts a run: threads that are deleted, tasks that sleep, and runs that are repeated.
+//! Tests state that outlasts a run: deleted threads, sleeping tasks, and repeated runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ fn timed() -> (Hands, Store) {
     (hands.clone(), place_with(OpenOptions::new().clock(hands)))
 }
 
-/// Who sleeps, and until which second.
+/// Returns the threads that sleep, each with the second at which it wakes.
 fn sleepers(store: &Store) -> Vec<(String, i64)> {
     let timers = store.timers(None).unwrap();
     timers.iter().map(|timer| (timer.point.thread.to_string(), timer.wake_at.as_micros() / 1_000_000)).collect()
@@ -289,7 +289,7 @@ fn a_run_with_a_key_runs_once() {
     assert_eq!(lines(&run(&thread, "2")), ["1", "a", "b", "2", "a", "b"], "another key is another run");
     assert_eq!(lines(&run(&other, "1")), ["1", "a", "b"], "a key is that of its thread");
     assert_eq!(count.load(Ordering::SeqCst), 6);
-    // The thread has moved on; the first run still came to what it came to.
+    // The thread has moved on; the first run still has the same result.
     let first = annals_graph::block_on(graph.run(&thread).idempotency_key("1").ainvoke(line("1"))).unwrap();
     assert!(first.is_done());
     assert_eq!(lines(&first), ["1", "a", "b"]);
@@ -332,7 +332,7 @@ fn an_answer_with_a_key_is_given_once() {
     };
     let inner = one("ask", ask);
     let inside = StateGraph::<Log>::new().node("inside", inner).edge(START, "inside").compile().unwrap();
-    // What a graph inside returns is added to what it was given.
+    // The list that a subgraph returns is appended to the list that it was given.
     let (own, around): (&[&str], &[&str]) = (&["start", "one", "two"], &["start", "start", "one", "two"]);
     for (name, graph, end) in [("ask", one("ask", ask), own), ("inside", inside, around)] {
         let thread = store.thread(name).unwrap();

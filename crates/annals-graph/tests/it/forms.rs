@@ -62,7 +62,7 @@ const WRITES: [Write; 9] = [
     Write::Loose,
 ];
 
-/// What a node does: its writes depend on what it reads.
+/// Returns the update of a node: its writes depend on the values that it reads.
 fn typed(name: &str, write: Write, seen: (i64, usize)) -> TypedUpdate {
     let (n, text) = (seen.0, format!("{name} {} {}", seen.0, seen.1));
     match write {
@@ -162,7 +162,7 @@ fn text(error: &annals_graph::Error) -> String {
     }
 }
 
-/// What a run and the history after it show, with the states as values.
+/// Returns the trace of a run and of the history after it, with the states as values.
 fn trace<S: Clone + Send + Sync + 'static, M>(
     graph: &CompiledGraph<S>,
     store: &Store,

@@ -1,4 +1,4 @@
-//! Entrypoints and tasks, on both backends: what is run again and what is not.
+//! Tests entrypoints and tasks, on both backends: calls that run again and calls that do not.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
@@ -17,7 +17,7 @@ fn thread() -> Thread {
     place().thread("t").unwrap()
 }
 
-/// What ran.
+/// The log of the calls that ran.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 

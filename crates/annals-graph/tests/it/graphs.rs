@@ -1,4 +1,4 @@
-//! Graphs on the real store: what runs, in which order, and what is remembered.
+//! Tests graphs on the real store: the nodes that run, their order, and the persisted state.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};

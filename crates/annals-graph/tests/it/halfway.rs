@@ -1,4 +1,5 @@
-//! Runs that stop in the middle of a superstep: what is shown of it, and what the next run finds.
+//! Tests runs that stop in the middle of a superstep: the parts that are streamed, and the state that the next run
+//! finds.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -103,7 +104,7 @@ fn results_that_exclude_each_other_fail_a_run_that_waits_for_an_answer() {
     assert_eq!(graph.get_state(&at).unwrap().interrupts.len(), 1);
     let error = graph.invoke(&thread, Command::resume("yes")).unwrap_err();
     assert_eq!(error.code(), Some("INVALID_CONCURRENT_GRAPH_UPDATE"));
-    // What need not run again is shown before the superstep fails again.
+    // Tasks that need not run again are shown before the superstep fails again.
     let seen = shorts(&graph, &thread, Input::Continue, StreamMode::Updates);
     let wanted = ["ask {\"log\":[\"yes\"]} cached", "one {\"n\":1} cached", "two {\"n\":2} cached"];
     assert_eq!(seen[..3], wanted);
@@ -212,7 +213,8 @@ fn objects_that_a_channel_makes_messages_of_are_not_streamed() {
         .edge("inner", "outer")
         .compile()
         .unwrap();
-    // Of a message inside, the outermost task is told. What the graph inside returns is a message by then.
+    // A message of a subgraph carries the name of the outermost task. The object is a message by the time the subgraph
+    // returns it.
     let wanted = ["message in inner", "object in -", "outer in -"];
     assert_eq!(shorts(&graph, (), Work::update(), StreamMode::Messages), wanted);
 }

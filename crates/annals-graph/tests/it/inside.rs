@@ -1,4 +1,5 @@
-//! Graphs inside nodes, on both backends: what they are given, what they keep, and what they say to the graph around.
+//! Tests subgraphs in nodes, on both backends: their input, their persisted state, and the commands, interrupts and
+//! events that reach the parent graph.
 
 use annals_graph::Durability;
 use annals_graph::graph::Persistence;

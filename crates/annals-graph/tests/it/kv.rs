@@ -144,7 +144,7 @@ fn a_value_lives_as_long_as_it_was_given() {
         let key = CacheKey { namespace: vec!["w".into()], key: "k".into() };
         let cache = store.cache();
         for n in 0..100 {
-            // Nobody waits for the ticket, and still the next read sees it.
+            // The commit handle is dropped, and still the next read sees the value.
             drop(cache.put(key.clone(), Encoded::encode(&n).unwrap(), Some(Duration::from_secs(1))));
             assert_eq!(store.cache().get(&key).unwrap().unwrap().decode::<i32>().unwrap(), n);
         }

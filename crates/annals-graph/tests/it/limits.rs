@@ -1,4 +1,4 @@
-//! How long nodes may take, on both drivers and both backends: timeouts, signs of life, timers.
+//! Tests the time limits of nodes, on both drivers and both backends: timeouts, heartbeats, timers.
 
 use std::future::{Future, pending};
 use std::pin::{Pin, pin};

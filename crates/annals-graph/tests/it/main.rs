@@ -1,4 +1,4 @@
-//! The one integration binary: what a user of the library sees, on its public API.
+//! The one integration binary: tests the behaviour that a user of the library sees, on its public API.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 

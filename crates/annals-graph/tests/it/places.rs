@@ -68,7 +68,7 @@ pub(crate) fn new_thread() -> Thread {
     place().thread(NEXT.fetch_add(1, Ordering::Relaxed).to_string()).unwrap()
 }
 
-/// A store with options. A test has one file: opened again, the store holds what was written before.
+/// A store with options. A test has one file: opened again, the store holds the data of the first time.
 pub(crate) fn place_with(options: OpenOptions) -> Store {
     OPENED.set(OPENED.get() + 1);
     if in_a_file() {

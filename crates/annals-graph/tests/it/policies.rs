@@ -1,4 +1,4 @@
-//! What follows a failure, on both backends: other attempts, error handlers, and what a later run takes up.
+//! Tests the policies for failures, on both backends: retries, error handlers, and the state that a later run takes up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -284,7 +284,7 @@ fn a_graph_inside_starts_anew_in_another_attempt_and_its_failure_is_handled_outs
     assert_eq!(done.state().lines.to_vec(), ["handled Some(1)"]);
 }
 
-/// A graph that notes what it is given and answered, and how often it was called.
+/// A graph that records its input, its resume values and the number of its calls.
 fn asking(persistence: Persistence) -> CompiledGraph<Log> {
     StateGraph::<Log>::new()
         .node("ask", |log: &Log, context: &Context| match log.lines.to_vec().last().map(String::as_str) {

@@ -1,4 +1,5 @@
-//! What called tasks push: it is written to the channels of their caller's graph, whichever way the caller and the run go.
+//! Tests the messages that called tasks push: they are written to the channels of the caller's graph, on every path of
+//! the caller and the run.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,5 @@
-//! Lists that go into graphs inside and come back: what is stored of them, and that nobody else can tell.
+//! Tests lists that go into subgraphs and come back: the values that are stored of them, and that sharing is not
+//! observable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,10 +44,11 @@ fn says(messages: &Messages) -> Vec<String> {
     messages.iter().map(|message| format!("{}={}", message.id.as_deref().unwrap_or("?"), message.text())).collect()
 }
 
-/// How many random runs there were, on files that several share.
+/// Number of random runs so far, on files that several runs share.
 static CASE: AtomicU64 = AtomicU64::new(0);
 
-/// Does with the messages what a plan says, word by word: `+a` adds or replaces, `-a` removes, `!` removes all, `?` asks.
+/// Returns the edits of a plan to the messages, word by word: `+a` adds or replaces, `-a` removes, `!` removes all, `?`
+/// interrupts.
 fn edits(plan: &str) -> Vec<Message> {
     let edit = |word: &str| match word.split_at(1) {
         ("+", id) => Message::ai(format!("{plan} says {id}")).with_id(id),
@@ -99,7 +101,7 @@ fn turn(graph: &CompiledGraph<Chat>, thread: &Thread, plan: &str) -> Chat {
     graph.invoke(thread, Command::resume("yes")).unwrap().state().clone()
 }
 
-/// How many values are stored.
+/// Returns the number of stored values.
 fn stored(thread: &Thread) -> u64 {
     let report = thread.store().check().unwrap();
     assert_eq!(report.problems, Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! How long supersteps may take, on both drivers and both backends.
+//! Tests the time limits of supersteps, on both drivers and both backends.
 
 use std::future::pending;
 use std::pin::pin;
@@ -36,7 +36,7 @@ impl Count {
     }
 }
 
-/// Whether the nodes of a run take too long: only those of the first one do.
+/// Returns true if the nodes of a run take too long. Only those of the first run do.
 fn is_slow(context: &Context) -> bool {
     context.value::<&str>() == Some(&"slow")
 }
@@ -174,7 +174,7 @@ fn rests(clock: &SimClock, fails: bool) -> impl AsyncNode + use<> {
     }
 }
 
-/// What `rests` is.
+/// The type of the node that `rests` returns.
 trait AsyncNode:
     Fn(Arc<Log>, Context) -> std::pin::Pin<Box<dyn Future<Output = NodeResult<LogUpdate>> + Send>> + Send + Sync + 'static
 {

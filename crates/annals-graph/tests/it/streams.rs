@@ -1,4 +1,4 @@
-//! What streams show, in which order, and what becomes of a run whose stream is read slowly, or not to its end.
+//! Tests streams: their parts, the order of the parts, and runs whose stream is read slowly or dropped before its end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -274,7 +274,7 @@ fn a_slow_reader_makes_who_shows_wait_and_who_leaves_lets_go() {
         assert!(SHOWN.load(Ordering::SeqCst) <= read + 300, "the queue is bounded");
     }
     drop(stream);
-    // Whoever waited goes on, and the thread can be continued where it was.
+    // The node that waited for the reader goes on, and the thread can be continued from its head.
     let next = || thread.head().unwrap().map(|head| head.next().map(str::to_owned).collect::<Vec<_>>());
     assert_eq!(next(), Some(vec!["talks".to_string()]));
     let mut texts = 0;

@@ -150,7 +150,7 @@ fn going_back_takes_the_memory_of_graphs_inside_along() {
     let next = graph.invoke(&thread, Outer::update().topic("d")).unwrap();
     assert_eq!(next.state().log.to_vec().last().unwrap(), "after d 3", "on from there");
 
-    // An update at an old checkpoint opens a branch; what was done inside after it does not count there.
+    // An update at an old checkpoint opens a branch, to which later checkpoints of the subgraph do not belong.
     let fork = graph.update_state(&second, Outer::update().topic("e"), "before").unwrap();
     assert_eq!(fork.source(), Source::Update);
     let branched = graph.invoke(&thread, Input::Continue).unwrap();
@@ -166,7 +166,8 @@ fn a_forked_thread_takes_the_memory_of_graphs_inside_along() {
         graph.invoke(&thread, Outer::update().topic(topic)).unwrap();
     }
     let last = |outcome: Outcome<Outer>| outcome.state().log.to_vec().last().cloned().unwrap();
-    // From the head: what was done inside counts. From a checkpoint at which the graph was due: it runs once more.
+    // A fork of the head has the subgraph's last state. In a fork of a checkpoint at which the subgraph was due, it
+    // runs once more.
     let head = thread.head().unwrap().unwrap().fork_to("of the head").unwrap();
     assert_eq!(last(graph.invoke(&head, Outer::update().topic("d")).unwrap()), "after d 4");
     let second = thread.history().unwrap().map(Result::unwrap).filter(|s| s.next().eq(["inner"])).nth(1).unwrap();

@@ -1,4 +1,4 @@
-//! How long called tasks may take, on both drivers and both backends.
+//! Tests the time limits of called tasks, on both drivers and both backends.
 
 use std::future::{Future, pending};
 use std::pin::{Pin, pin};
@@ -305,7 +305,7 @@ fn a_heartbeat_of_a_task_is_none_of_its_caller() {
     }
 }
 
-/// Counts what has begun and what is still there.
+/// Counts the calls that have begun and those that are still alive.
 #[derive(Clone, Default)]
 struct Alive(Arc<[AtomicU32; 2]>);
 

@@ -40,7 +40,7 @@ fn graph() -> annals_graph::graph::CompiledGraph<DynState> {
     StateGraph::with_schema(schema).node("answer", answer).edge(START, "answer").edge("answer", END).compile().unwrap()
 }
 
-/// Dictionaries of every class, as LangChain gives them, and things that are no messages.
+/// Dictionaries of every class, as LangChain gives them, and items that are not messages.
 fn dictionaries() -> Json {
     let dict = |kind: &str, more: Json| {
         let mut data = json!({
@@ -118,7 +118,7 @@ fn an_export_for_openai_says_what_it_leaves_out() {
     for (field, count) in [("id", 7), ("usage_metadata", 1), ("artifact", 1), ("status", 1), ("additional_kwargs", 7)] {
         assert_eq!(report.left_out[field], count, "{field}");
     }
-    // The critic has no role; what was kept goes out as it came in.
+    // The critic has no role; retained items are exported as they were imported.
     assert_eq!((report.messages, report.items, report.refused.count, report.kept), (13, 12, 1, 5));
     assert_eq!(report.refused.first[0].position, 7);
 }
@@ -209,7 +209,7 @@ fn a_lenient_import_leaves_out_what_it_cannot_read_and_says_which_lines() {
     let ids: Vec<_> = exported.as_array().unwrap().iter().map(|item| item["data"]["id"].as_str()).collect();
     assert_eq!(ids, [Some("1"), Some("2"), None, Some("3")]);
 
-    // A list is no matter of lines.
+    // A list is not read by lines.
     let list = format!("[{},\n{{]", good(1));
     let error = store.thread("list").unwrap().import_messages(&options, list.as_bytes()).unwrap_err();
     assert!(matches!(error, TransferError::NotJson { line: 2, messages: 1, .. }), "{error}");
@@ -235,7 +235,7 @@ fn an_object_with_messages_that_is_the_whole_text_is_their_list() {
         let (exported, _) = export(&store, &thread, &ExportOptions::new().format(OpenAiFormat));
         assert_eq!(exported, chat["messages"]);
     }
-    // One of several, one in a list, one where it is said what the text is: no list, but an item.
+    // The object is an item, not a list, if it is one of several, if it is in a list, or if the framing is given.
     let plain = ImportOptions::new();
     for (at, (options, text)) in [
         (plain.clone(), format!("{chat}\n{chat}\n")),
@@ -368,7 +368,7 @@ fn a_history_of_pydantic_ai_goes_in_and_out() {
             assert_eq!(exported[at]["parts"][part][name], *value, "{at} {part} {name}");
         }
     }
-    // What the export wrote comes back as it was written.
+    // The exported text is imported and exported again unchanged.
     import(&store, "again", PydanticAiFormat, &exported.to_string()).unwrap();
     assert_eq!(export(&store, "again", &options).0, exported);
 }
@@ -416,7 +416,7 @@ fn what_is_not_understood_is_named_by_its_own_path() {
         reasons("chat", Arc::new(OpenAiFormat), text),
         ["content[0]: expected a text or an object, found 5", "Unsupported message type: <class 'int'>"]
     );
-    // Counts of tokens have 64 bits, here and in what is stored.
+    // Counts of tokens have 64 bits, here and in the store.
     let large = "36893488147419103232";
     let ai = |usage: &str| format!(r#"{{"type": "ai", "content": "", "usage_metadata": {{{usage}}}}}"#);
     let counts = |n: &str| format!(r#""input_tokens": {n}, "output_tokens": 1, "total_tokens": 2"#);
@@ -436,7 +436,7 @@ fn what_is_not_understood_is_named_by_its_own_path() {
     );
 }
 
-/// What `convert_to_messages` of LangChain refuses is kept as it is, and what it takes is taken.
+/// A message that LangChain's `convert_to_messages` refuses is retained as it is; one that it accepts is accepted.
 #[apply(each_backend)]
 fn arguments_of_calls_that_are_no_json_are_kept_with_their_message() {
     let store = place();

@@ -1,4 +1,5 @@
-//! LangGraph's checkpoint form: bytes of any kind load or are refused, and what they hold is dumped to bytes that hold it.
+//! Fuzzes LangGraph's checkpoint format: bytes of any kind load or are refused, and a loaded value is dumped to bytes
+//! that hold the same value.
 
 #![no_main]
 

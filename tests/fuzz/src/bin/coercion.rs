@@ -1,4 +1,4 @@
-//! What may stand for a message: flat dictionaries, pairs, texts, lists of these.
+//! Fuzzes the values that may stand for a message: flat dictionaries, pairs, texts, lists of these.
 
 #![no_main]
 

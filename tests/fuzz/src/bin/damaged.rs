@@ -1,5 +1,5 @@
-//! A file that something else has written to: it is read, or its damage is told, and if a check finds nothing, what is
-//! read is what was written.
+//! Fuzzes a file that another program has written to: it is read, or its damage is reported, and if a check finds no
+//! damage, the values read are those that were written.
 
 #![no_main]
 
@@ -16,7 +16,7 @@ use libfuzzer_sys::fuzz_target;
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, params_from_iter};
 
-/// A file with most kinds of rows, and what is read of it.
+/// A file with most kinds of rows, and the values read from it.
 struct Whole {
     bytes: Vec<u8>,
     shown: Vec<String>,

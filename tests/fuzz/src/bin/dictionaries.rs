@@ -1,4 +1,4 @@
-//! LangChain's dictionaries, as a text and as values: both readers say the same, and what was loaded is loaded again.
+//! Fuzzes LangChain's dictionaries, as a text and as values: both readers agree, and a loaded message is loaded again.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! OpenAI's chat messages: what is read is written or refused, and what is written has a form that may be read.
+//! Fuzzes OpenAI's chat messages: a message that was read is written or refused, and a written message has a format
+//! that may be read.
 
 #![no_main]
 
@@ -20,7 +21,8 @@ fuzz_target!(|bytes: &[u8]| {
     for message in items.into_iter().filter_map(read).flatten() {
         let written = with_fresh(|fresh| OpenAiFormat.writer().push(message.clone(), fresh));
         assert_eq!(written.items.is_empty(), !written.refused.is_empty(), "written or refused: {message:?}");
-        // A tool call whose arguments are no JSON is written, as LangChain writes it, and refused, as LangChain refuses it.
+        // A tool call whose arguments are not JSON is written, as LangChain writes it, and refused, as LangChain
+        // refuses it.
         for again in written.items.into_iter().filter_map(read).flatten() {
             load_again(again);
         }

@@ -1,4 +1,4 @@
-//! PydanticAI's histories: what was loaded, its text loads again, byte for byte.
+//! Fuzzes PydanticAI's histories: the text of a loaded history loads again, byte for byte.
 
 #![no_main]
 
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
     let text = dump(&history);
     match with_fresh(|fresh| load(text.as_bytes(), fresh)) {
         Ok(again) => assert_eq!(dump(&again), text),
-        // What is no finite number is written as `null`, which is no number.
+        // A number that is not finite is written as `null`, which is not a number.
         Err(error) => assert!(!is_finite(&to_value(&history)), "a text of our own: {error}"),
     }
     loaded(to_langchain(&history, true)).into_iter().flatten().for_each(load_again);

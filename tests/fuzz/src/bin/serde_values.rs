@@ -1,4 +1,5 @@
-//! The public types of messages as serde values: what a text or a value is read as, its own text and value are read as.
+//! Fuzzes the public types of messages as serde values: an instance read from a text or a value equals the instances
+//! read from its own text and value.
 
 #![no_main]
 

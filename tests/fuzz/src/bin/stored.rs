@@ -1,4 +1,5 @@
-//! The stored form of a message: whatever stands in its parts, they are joined or refused, and what was joined is split and joined again.
+//! Fuzzes the stored format of a message: parts of any content are joined or refused, and a joined message is split and
+//! joined again.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Lists and lines of messages that come into a thread: what it exports, another thread imports and exports as it is.
+//! Fuzzes lists and lines of messages that come into a thread: another thread imports its export and exports the same.
 
 #![no_main]
 
@@ -28,7 +28,7 @@ fn through(options: &ImportOptions, bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    // What another form does not understand is kept as it is, and may be a dictionary.
+    // An item that another format does not understand is retained as it is, and may be a dictionary.
     let options = ImportOptions::new();
     let _ = through(&options.clone().format(OpenAiFormat), bytes);
     let _ = through(&options.clone().format(PydanticAiFormat), bytes);

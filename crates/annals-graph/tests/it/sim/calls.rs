@@ -19,7 +19,7 @@ pub(crate) struct Calls {
     tasks: Vec<TaskPlan>,
     /// Which task each call is of.
     order: Vec<usize>,
-    /// Whether all are started before the first one is awaited.
+    /// True if all are started before the first one is awaited.
     together: bool,
 }
 
@@ -28,19 +28,20 @@ pub(crate) struct Calls {
 struct TaskPlan {
     name: String,
     weight: i64,
-    /// Whether it is no async function. It then waits for no turn: nothing else happens while it runs.
+    /// True if the task is not an async function. It then does not wait for a turn: no other node or task runs
+    /// meanwhile.
     plain: bool,
     asks: bool,
-    /// How many seconds it sleeps.
+    /// Number of seconds that the task sleeps.
     sleeps: u64,
     fails: u32,
-    /// Whether it is tried again in the same run.
+    /// True if the task is retried in the same run.
     retries: bool,
     hangs: u32,
-    /// Whether its results are kept in the cache, which a crash leaves as it is.
+    /// True if the results are cached. A crash leaves the cache as it is.
     cached: bool,
     inside: Option<Inner>,
-    /// What it calls itself.
+    /// The task that this task calls.
     deeper: Option<Box<TaskPlan>>,
 }
 
@@ -68,19 +69,19 @@ impl Calls {
             .collect();
         let mut order: Vec<usize> = (0..1 + rng.below(4)).map(|_| rng.below(tasks.len())).collect();
         if together {
-            // What keeps its state is called once at a time.
+            // A task whose subgraph persists its state is called once at a time.
             let mut known = vec![false; tasks.len()];
             order.retain(|at| !(std::mem::replace(&mut known[*at], true) && tasks[*at].keeps()));
         }
         Self { tasks, order, together }
     }
 
-    /// Whether a graph inside keeps its state.
+    /// Returns true if a subgraph persists its state.
     pub(crate) fn keep(&self) -> bool {
         self.tasks.iter().any(TaskPlan::keeps)
     }
 
-    /// Whether one of the tasks asks.
+    /// Returns true if one of the tasks interrupts.
     pub(crate) fn ask(&self) -> bool {
         self.tasks.iter().any(TaskPlan::may_ask)
     }
@@ -132,7 +133,7 @@ impl TaskPlan {
             plan: self.clone(),
             world: world.clone(),
         });
-        // Who runs on a thread waits for no simulated time.
+        // A plain task runs on a thread, which does not wait for simulated time.
         let pause = Duration::from_millis(if self.plain { 0 } else { 500 });
         let policy = RetryPolicy::new().max_attempts(3).initial_interval(pause).jitter(false);
         match self.plain {

@@ -1,4 +1,4 @@
-//! A disk that loses what was not written when the power goes.
+//! A disk that loses unwritten data at a power cut.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -26,14 +26,14 @@ struct Node {
     name: String,
     weight: i64,
     asks: usize,
-    /// How many seconds it sleeps before it asks.
+    /// Number of seconds that the node sleeps before it interrupts.
     sleeps: u64,
     fails: u32,
     hangs: u32,
-    /// Whether its results are kept in the cache, which a crash leaves as it is.
+    /// True if the results are cached. A crash leaves the cache as it is.
     cached: bool,
     kind: Kind,
-    /// Where it leads.
+    /// The edges to the next nodes.
     out: Out,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Inner {
     pub(crate) asks: bool,
     pub(crate) sleeps: bool,
     pub(crate) per_thread: bool,
-    /// Whether its nodes wait for no turns.
+    /// True if the nodes do not wait for turns.
     pub(crate) alone: bool,
 }
 
@@ -99,7 +99,7 @@ impl Layers {
                     },
                     name,
                 };
-                // What a graph inside keeps is no part of the result of a node.
+                // The persisted state of a subgraph is not part of a node's result, so such a node is not cached.
                 node.cached &= !node.keeps();
                 node
             });
@@ -153,7 +153,7 @@ impl Layers {
 }
 
 impl Node {
-    /// Whether a graph inside keeps its state.
+    /// Returns true if a subgraph persists its state.
     fn keeps(&self) -> bool {
         match &self.kind {
             Kind::Graph(inner) => inner.per_thread,
@@ -172,7 +172,7 @@ fn add_node(graph: StateGraph<DynState>, node: &Node, world: &World) -> StateGra
     if world.hangs {
         options = options.timeout(limits());
     }
-    // The calls of another attempt are others, which find what a graph kept in the first.
+    // The calls of a retry are new calls, which find the state that a subgraph persisted in the first attempt.
     let keeps = matches!(&node.kind, Kind::Calls(calls) if calls.keep());
     if world.hangs && !keeps && node.weight % 2 == 0 {
         options = options.retry(RetryPolicy::new().max_attempts(2).jitter(false));
@@ -226,7 +226,7 @@ async fn run_node(
     Ok(command)
 }
 
-/// How long nodes may take.
+/// Returns the timeouts of nodes.
 pub(crate) fn limits() -> TimeoutPolicy {
     TimeoutPolicy::new().run_timeout(Duration::from_secs(30)).idle_timeout(Duration::from_secs(10))
 }

@@ -42,7 +42,7 @@ fn program() -> CompiledGraph<Entry<i64, Vec<i64>>> {
     Entrypoint::new("main", main).compile().unwrap()
 }
 
-/// Runs the program until it has ended, whatever happens. Returns what it came to and how many commits there were.
+/// Runs the program until it has ended, through all faults. Returns its result and the number of commits.
 fn end(durability: Durability, faults: Vec<u64>, crash: Option<Crash>) -> (Vec<i64>, u64) {
     let disk = Disk::new(crash, faults);
     let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Backend>, OpenOptions::new());

@@ -1,10 +1,10 @@
 //! The seeded simulator: random graphs and programs, a random order in which tasks end, failures, timeouts, faults of the
 //! store, a crash at any write, runs that are cancelled or dropped, and runs that compete for a thread.
 //!
-//! Everything happens on the public API, and one thing at a time: runs are futures, asynchronous nodes and tasks wait until
-//! the simulator lets them go on, time goes on when it says so, and a backend around the one in memory loses what a power
-//! cut would lose. The law: *whatever happened, the final state and history are those of a run that was left alone, and
-//! `check` passes after each crash.*
+//! Everything happens on the public API, and one thing at a time: runs are futures, asynchronous nodes and tasks wait
+//! until the simulator lets them go on, time goes on when it says so, and a backend around the one in memory loses the
+//! data that a power cut would lose. The law: *after any trouble, the final state and history are those of a run that
+//! was left alone, and `check` passes after each crash.*
 
 mod calls;
 mod disk;
@@ -30,7 +30,7 @@ use graphs::{Layers, answer_to};
 use programs::Program;
 use turns::{Fate, Turns};
 
-/// How many seeds the test command runs.
+/// Number of seeds that the test command runs.
 const SEEDS: u64 = 20_000;
 /// For how many of them every crash point is tried.
 const THOROUGH: u64 = 200;
@@ -57,16 +57,16 @@ impl Rng {
     }
 }
 
-/// What a seed decides.
+/// The choices that a seed decides.
 #[derive(Debug)]
 struct Plan {
     seed: u64,
     durability: Durability,
-    /// Whether each run has an idempotency key, and is repeated until it does not fail.
+    /// True if each run has an idempotency key, and is repeated until it does not fail.
     keyed: bool,
-    /// Whether one task runs after another.
+    /// True if one task runs after another.
     narrow: bool,
-    /// How many inputs the thread is given.
+    /// Number of inputs that the thread is given.
     inputs: usize,
     body: Body,
 }
@@ -78,8 +78,8 @@ enum Body {
 }
 
 impl Body {
-    /// Whether called tasks ask: several at the same time, or one that another attempt does not call again. Then answers
-    /// are for questions by their ids.
+    /// Returns true if called tasks interrupt: several at the same time, or one that another attempt does not call
+    /// again. Resume values then name their interrupts by id.
     fn tasks_ask(&self) -> bool {
         match self {
             Self::Graph(layers) => layers.calls().any(Calls::ask),
@@ -95,7 +95,7 @@ impl Plan {
         let inputs = if rng.chance(25) { 2 } else { 1 };
         let mut apart = Rng(seed ^ 0xe817);
         let durability = match sync {
-            // What is stored at the end alone does not say how many inputs there were.
+            // The checkpoints that durability-exit stores do not tell the number of inputs.
             _ if inputs == 1 && apart.chance(20) => Durability::Exit,
             true => Durability::Sync,
             false => Durability::Async,
@@ -109,14 +109,14 @@ impl Plan {
     }
 }
 
-/// What the parts of a graph share.
+/// The data that the parts of a graph share.
 #[derive(Clone)]
 struct World {
     turns: Turns,
     cache: Cache,
-    /// Whether nodes and tasks fail on their first attempts.
+    /// True if nodes and tasks fail on their first attempts.
     failures: bool,
-    /// Whether nodes have timeouts, and hang on their first attempts.
+    /// True if nodes have timeouts, and hang on their first attempts.
     hangs: bool,
     /// How often each task was tried, over all runs.
     tried: Arc<Mutex<HashMap<String, u32>>>,
@@ -139,39 +139,38 @@ impl World {
     }
 }
 
-/// What is done to a run.
+/// The faults of a run.
 #[derive(Clone, Debug, Default)]
 struct Trouble {
     crash: Option<Crash>,
     /// The writes that the store refuses.
     faults: Vec<u64>,
-    /// Whether nodes and tasks fail on their first attempts.
+    /// True if nodes and tasks fail on their first attempts.
     failures: bool,
-    /// Whether the thread is continued twice at the same time.
+    /// True if the thread is continued twice at the same time.
     rivals: bool,
-    /// Whether nodes have timeouts, and hang on their first attempts.
+    /// True if nodes have timeouts, and hang on their first attempts.
     hangs: bool,
-    /// How many runs are cancelled or dropped.
+    /// Number of runs that are cancelled or dropped.
     stops: usize,
 }
 
 impl Trouble {
-    /// Whether a run may fail.
+    /// Returns true if a run may fail.
     fn is_any(&self) -> bool {
         let hard = self.crash.is_some() || !self.faults.is_empty() || self.stops > 0;
         hard || self.failures || self.rivals || self.hangs
     }
 }
 
-/// What a thread looks like in the end.
+/// The final state of a thread, and its number of checkpoints.
 #[derive(Clone, Debug, PartialEq)]
 struct Ending {
     state: BTreeMap<String, String>,
     checkpoints: usize,
 }
 
-/// Runs the graph of a seed to its end. Returns what the thread looks like, the log of what happened, and how many
-/// writes there were.
+/// Runs the graph of a seed to its end. Returns the ending of the thread, the log of events, and the number of writes.
 fn simulate(seed: u64, trouble: &Trouble) -> (Ending, Vec<String>, u64) {
     let plan = Plan::of(seed);
     let disk = Disk::new(trouble.crash, trouble.faults.clone());
@@ -224,7 +223,7 @@ impl Sim<'_> {
         // Failures, faults and questions are bounded, so is the number of runs that end it all.
         for _ in 0..400 {
             let Ok(found) = look(graph, &self.thread) else {
-                // What a run that failed had submitted met the crash.
+                // The crash hit a write that a failed run had submitted.
                 assert!(self.disk.revive());
                 self.restart();
                 continue;
@@ -238,7 +237,7 @@ impl Sim<'_> {
                 requests += 1;
                 request = match open.as_slice() {
                     [] if ended && inputs < plan.inputs => input(plan.seed as i64 % 7 + inputs as i64),
-                    // What the last run was answered may be stored, or not.
+                    // The resume value of the last run may be persisted, or not.
                     _ if !stopped => Input::Continue,
                     [] => Input::Continue,
                     [one] if plan.keyed && !plan.body.tasks_ask() => {
@@ -296,7 +295,7 @@ impl Sim<'_> {
         });
     }
 
-    /// Looks at what a crash left.
+    /// Checks the store after a crash, with an empty cache.
     fn restart(&self) {
         self.turns.note("restart".into());
         self.thread.store().clear_head_cache();
@@ -304,13 +303,13 @@ impl Sim<'_> {
         assert!(report.problems.is_empty(), "seed {}: {:?}", self.plan.seed, report.problems);
     }
 
-    /// Returns what the thread looks like, if it has been given everything.
+    /// Returns the ending of the thread, if it has been given all inputs.
     fn ending<S: Clone + Send + Sync + 'static>(
         &self,
         graph: &CompiledGraph<S>,
         shown: fn(&S) -> BTreeMap<String, String>,
     ) -> Option<Ending> {
-        // What a run that was dropped had submitted may meet the crash here.
+        // A write that a dropped run had submitted may meet the crash here.
         let snapshot = graph.get_state(&self.thread).ok()?;
         assert!(snapshot.next.is_empty(), "seed {}: {:?} is still to run", self.plan.seed, snapshot.next);
         let checkpoints = match self.plan.durability {
@@ -329,8 +328,8 @@ impl Sim<'_> {
         let moments: Vec<_> = asleep.iter().filter_map(|question| question.wake_at).collect();
         let timers = store.timers(None).unwrap();
         let first = store.next_timer().unwrap();
-        // Of two runs that store at their ends, one may have ended a task that sleeps in the other: nobody removes its timer
-        // before the superstep ends, and it wakes for nothing.
+        // Of two durability-exit runs, one may have finished a task that sleeps in the other: its timer remains until
+        // the superstep ends, and wakes no task.
         let is_exact = !(self.trouble.rivals && self.plan.durability == Durability::Exit);
         let is_open = |timer: &annals::store::TimerRecord| moments.contains(&timer.wake_at);
         assert!(!is_exact || timers.iter().all(is_open), "{timers:?} {moments:?}");
@@ -344,11 +343,11 @@ impl Sim<'_> {
     }
 }
 
-/// What is found of a thread between two runs.
+/// The progress of a thread between two runs.
 struct Found {
-    /// How many inputs it was given.
+    /// Number of inputs that the thread was given.
     inputs: usize,
-    /// Whether nothing is left to run.
+    /// True if no task is left to run.
     ended: bool,
     open: Vec<Interrupt>,
 }
@@ -361,7 +360,7 @@ fn look<S: Clone + Send + Sync + 'static>(graph: &CompiledGraph<S>, thread: &Thr
         inputs += usize::from(snapshot?.source() == Source::Input);
         has_begun = true;
     }
-    // What is stored at the end alone need not be made of its input.
+    // A checkpoint that durability-exit stored need not have the source `Input`.
     inputs = inputs.max(usize::from(has_begun));
     Ok(Found { inputs, ended: state.tasks.is_empty(), open: state.interrupts })
 }

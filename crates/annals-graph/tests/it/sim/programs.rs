@@ -20,7 +20,7 @@ pub(crate) struct Program {
 #[derive(Clone, Debug)]
 struct Stage {
     calls: Calls,
-    /// Whether it asks when they have ended.
+    /// True if the stage interrupts when the calls have ended.
     asks: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Who goes on next: asynchronous nodes wait here until the simulator lets one of them go.
+//! Decides the order of turns: asynchronous nodes wait here until the simulator lets one of them go.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -22,18 +22,18 @@ struct State {
     next: u64,
     waiting: Vec<(u64, String, Option<Waker>)>,
     open: BTreeSet<u64>,
-    /// How many wait for what runs on a thread.
+    /// Number of waits for work on a thread.
     busy: usize,
     log: Vec<String>,
 }
 
-/// What may happen to the runs of one round besides the turns of nodes and writes.
+/// The events that may happen to the runs of one round besides the turns of nodes and writes.
 pub(crate) struct Fate {
     /// How often time goes on although something else could.
     pub(crate) haste: usize,
-    /// How many runs are cancelled or dropped.
+    /// Number of runs that are still to be cancelled or dropped.
     pub(crate) stops: usize,
-    /// By what the runs are cancelled.
+    /// The controls that cancel the runs.
     pub(crate) controls: Vec<RunControl>,
 }
 
@@ -75,7 +75,7 @@ impl Drop for Turn {
     }
 }
 
-/// Whether there is something to poll.
+/// Wake flag: true if a future has to be polled.
 #[derive(Default)]
 struct Flag(Mutex<bool>, Condvar);
 
