@@ -304,7 +304,7 @@ fn a_superstep_is_committed_before_it_is_shown() {
     assert_eq!(done.state().log.to_vec(), ["a", "b"]);
 }
 
-#[apply(each_backend)]
+#[test]
 fn messages_are_shown_once_and_not_if_they_were_read() {
     let graph = StateGraph::<Work>::new()
         .node("say", |_: &Work, context: &Context| {
@@ -392,7 +392,7 @@ fn a_pushed_message_is_shown_each_time_it_is_pushed() {
     assert_eq!(seen, ["Whole \"draft\" of say", "Whole \"final\" of say"]);
 }
 
-#[apply(each_backend)]
+#[test]
 fn a_graph_can_be_watched_by_the_node_that_calls_it() {
     let inner = Arc::new(
         StateGraph::<Work>::new()

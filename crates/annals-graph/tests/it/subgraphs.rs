@@ -257,7 +257,7 @@ fn a_graph_inside_a_run_that_was_overtaken_writes_nothing_more() {
     assert!(next.is_done());
 }
 
-#[apply(each_backend)]
+#[test]
 fn subgraphs_are_listed_at_all_depths() {
     let middle = StateGraph::<Inner>::new().node("deep", asking("x")).edge(START, "deep").name("middle");
     let graph = around(middle.compile().unwrap());

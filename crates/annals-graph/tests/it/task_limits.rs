@@ -99,7 +99,7 @@ fn a_caller_can_go_on_without_a_task_that_took_too_long() {
     }
 }
 
-#[apply(each_backend)]
+#[test]
 fn each_attempt_has_the_whole_time_and_a_timeout_is_worth_another_one() {
     let hour = ms(3_600_000);
     let tries = || RetryPolicy::new().initial_interval(hour).max_interval(hour * 9).jitter(false);
@@ -142,7 +142,7 @@ fn resting(
     }
 }
 
-#[apply(each_backend)]
+#[test]
 fn signs_of_life_put_the_idle_timeout_of_a_task_off() {
     let idle = || TimeoutPolicy::new().idle_timeout(ms(100));
     let strict = || idle().refresh_on(RefreshOn::Heartbeat);
@@ -213,7 +213,7 @@ fn what_a_stopped_task_still_does_is_dropped_and_its_calls_are_not_kept() {
     assert!(runs.load(Ordering::Relaxed) <= 2, "a stopped task calls no other");
 }
 
-#[apply(each_backend)]
+#[test]
 fn a_timeout_that_cannot_be_kept_fails_the_task_before_it_runs() {
     let runs = Arc::new(AtomicU32::new(0));
     let task = |limit: Duration| {
@@ -241,7 +241,7 @@ fn a_timeout_that_cannot_be_kept_fails_the_task_before_it_runs() {
     assert_eq!(runs.load(Ordering::Relaxed), 0);
 }
 
-#[apply(each_backend)]
+#[test]
 fn a_task_with_a_timeout_is_cancelled_with_its_run() {
     let clock = SimClock::default();
     let store =
@@ -267,7 +267,7 @@ fn a_task_with_a_timeout_is_cancelled_with_its_run() {
     assert_eq!(clock.elapsed(), Duration::ZERO);
 }
 
-#[apply(each_backend)]
+#[test]
 fn a_heartbeat_of_a_task_is_none_of_its_caller() {
     let idle = || TimeoutPolicy::new().idle_timeout(ms(100));
     let cases: [(&str, fn(&Context), bool); 3] = [
@@ -328,7 +328,7 @@ impl Drop for Ends {
     }
 }
 
-#[apply(each_backend)]
+#[test]
 fn what_a_stopped_attempt_called_is_dropped_with_it() {
     for how in ["awaited", "held", "not awaited"] {
         let build = |clock: &SimClock| {
