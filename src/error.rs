@@ -91,7 +91,7 @@ impl Error {
         self.kind() == ErrorKind::Busy
     }
 
-    /// Returns whether the file is damaged or no store.
+    /// Returns whether the file is damaged or not a store.
     pub fn is_corrupt(&self) -> bool {
         self.kind() == ErrorKind::Corrupt
     }
