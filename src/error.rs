@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::base::CodecError;
-use crate::base::id::IdError;
+use crate::base::IdError;
 use crate::message::MessageError;
 use crate::state::StateError;
 use crate::store::StoreError;

@@ -92,13 +92,11 @@ impl Chain {
     /// The task of the parent wrote one message, which the list takes over; its trigger is emptied and seen.
     fn superstep(&mut self, checkpoint: &mut NewCheckpoint, parent: &Link) {
         let (version, slot) = (parent.version + 1, parent.messages);
-        let index = ItemIndex {
-            id: Some(self.ids.uuid_v4().to_string().into()),
-            kind: Some("ai".into()),
-            text: Some(text(slot, TEXT_BYTES)),
-            ..ItemIndex::default()
-        };
-        let message = Payload { index: Some(Box::new(index)), ..Payload::default() };
+        let mut index = ItemIndex::default();
+        index.id = Some(self.ids.uuid_v4().to_string().into());
+        index.kind = Some("ai".into());
+        index.text = Some(text(slot, TEXT_BYTES));
+        let message = Payload::default().with_index(index);
         let write = NewWrite::new(0, "messages", WriteValue::Items(vec![message]));
         checkpoint.consumed.push(NewWrites::new(parent.id, parent.task.id, parent.task.path()).with(vec![write]));
         let write = WriteRef::new(parent.task.id, 0);

@@ -110,8 +110,9 @@ pub(super) fn encode<I: ListItems>(name: &Arc<str>, write: &BoxWrite) -> Option<
     let encode = |item: &I::Item| I::encode(name, item);
     Some(match &told.of {
         Some(of) => given.changed.iter().map(encode).collect::<Result<_, _>>().map(|items| {
-            let (removed, slots) = (told.removed.clone(), told.slots.clone());
-            WriteValue::Delta(Box::new(ListDelta { of: of.clone(), removed, positions: slots, items }))
+            let mut delta = ListDelta::new(of.clone());
+            (delta.removed, delta.positions, delta.items) = (told.removed.clone(), told.slots.clone(), items);
+            WriteValue::Delta(Box::new(delta))
         }),
         None => given.items().map(encode).collect::<Result<_, _>>().map(WriteValue::Items),
     })

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::base::value::decode_bytes;
+use crate::base::decode_bytes;
 use crate::base::{Encoded, IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{Cell, Channel, ChannelError, Effect, List, ListChange, ListOp};
 

@@ -48,7 +48,7 @@ fn marker() -> Vec<u8> {
 
 /// Wraps the bytes of a value.
 pub(super) fn wrapped(value: &[u8]) -> Payload {
-    Payload { codec: Codec::MsgPack, data: [PREFIX.as_slice(), value].concat(), index: None }
+    Payload::new([PREFIX.as_slice(), value].concat())
 }
 
 /// Returns the bytes of the value in an overwrite.
@@ -58,7 +58,7 @@ pub(super) fn unwrapped(stored: PayloadRef<'_>) -> Option<&[u8]> {
 
 /// Puts the mark of an overwrite before the items of a list write.
 pub(super) fn marked(items: Vec<Payload>) -> Vec<Payload> {
-    let mark = Payload { codec: Codec::MsgPack, data: marker(), index: None };
+    let mark = Payload::new(marker());
     std::iter::once(mark).chain(items).collect()
 }
 
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_list_that_replaces_another_bears_a_mark() {
-        let items = vec![Payload { data: vec![1], ..Payload::default() }];
+        let items = vec![Payload::new(vec![1])];
         assert_eq!(unmarked(&marked(items.clone())), Some(items.as_slice()));
         assert_eq!(unmarked(&items), None);
     }

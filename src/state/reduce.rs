@@ -3,7 +3,7 @@
 use std::any::type_name;
 use std::sync::Arc;
 
-use crate::base::value::decode_bytes;
+use crate::base::decode_bytes;
 use crate::base::{Encoded, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{Channel, Effect, Folded, Reduce};
 

@@ -4,7 +4,7 @@ use std::any::TypeId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::base::value::decode_bytes;
+use crate::base::decode_bytes;
 use crate::base::{Encoded, IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{Cell, Effect};
 
@@ -100,7 +100,8 @@ impl<S: Clone + Send + Sync + 'static> Schema<S> {
         let failed = |reason| StateError::Migration { channel: Arc::clone(channel), reason };
         let value = decode_bytes::<Value>(stored.codec, stored.data).map_err(|error| failed(error.to_string()))?;
         let run = std::panic::AssertUnwindSafe(|| migration(value));
-        let value = std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(crate::base::panic_text(&*panic)));
+        let value =
+            std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(crate::base::internal::panic_text(&*panic)));
         let encoded = Encoded::encode(&value.map_err(failed)?).map_err(|error| failed(error.to_string()))?;
         Ok(Some(encoded.into()))
     }
@@ -254,7 +255,10 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         let of = &self.fields[field];
         let run = std::panic::AssertUnwindSafe(|| of.ops().update(of.name(), state, present, writes));
         let effect = std::panic::catch_unwind(run).unwrap_or_else(|panic| {
-            Err(StateError::Panicked { channel: Arc::clone(of.name()), reason: crate::base::panic_text(&*panic) })
+            Err(StateError::Panicked {
+                channel: Arc::clone(of.name()),
+                reason: crate::base::internal::panic_text(&*panic),
+            })
         });
         debug_assert!(
             *present || !matches!(effect, Ok(Effect::Items(_) | Effect::TookWrite(_) | Effect::Computed)),
@@ -373,8 +377,9 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
             Err(StateError::Misfit { .. }) if self.migrations.iter().any(|(known, _)| *known == field) => {}
             done => return done,
         }
-        let items = self.all_brought(field, &delta.items)?;
-        lists.decode_delta(of.name(), &ListDelta { items, ..delta.clone() }, base, returns)
+        let mut brought = delta.clone();
+        brought.items = self.all_brought(field, &delta.items)?;
+        lists.decode_delta(of.name(), &brought, base, returns)
     }
 
     fn encode_item(&self, state: &StateRef, field: usize, slot: u64) -> Result<Payload, StateError> {

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::base::id::IdError;
-use crate::base::value::CodecError;
+use crate::base::CodecError;
+use crate::base::IdError;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 
 /// An error of the store.

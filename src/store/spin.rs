@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::base::time::Stopwatch;
+use crate::base::internal::Stopwatch;
 
 /// Spins until `is_ready` returns `true` or `timeout` is over, and yields to other threads in between. The result is
 /// not reported: the caller checks again under its lock, and parks.

@@ -196,16 +196,15 @@ impl<'a> Pair<'a> {
             data.fill(1);
         }
         let codec = Codec::from_tag(u8::from(self.count.is_multiple_of(11)));
-        let index = (indexed && self.count.is_multiple_of(2)).then(|| {
-            Box::new(ItemIndex {
-                id: Some(format!("id-{}", self.count).into()),
-                kind: Some("ai".into()),
-                text: self.count.is_multiple_of(3).then(|| "text ü ".repeat(usize::from(len) / 7)),
-                input_tokens: Some(self.count),
-                ..ItemIndex::default()
-            })
-        });
-        Payload { codec, data, index }
+        let payload = Payload::new(data).with_codec(codec);
+        if !indexed || !self.count.is_multiple_of(2) {
+            return payload;
+        }
+        let mut index = ItemIndex::default();
+        (index.id, index.kind) = (Some(format!("id-{}", self.count).into()), Some("ai".into()));
+        index.text = self.count.is_multiple_of(3).then(|| "text ü ".repeat(usize::from(len) / 7));
+        index.input_tokens = Some(self.count);
+        payload.with_index(index)
     }
 
     fn write(&mut self, spec: &WriteSpec) -> NewWrite {
@@ -217,8 +216,10 @@ impl<'a> Pair<'a> {
                     let positions: Vec<u64> = (0..u64::from(spec.len % 4)).map(|n| n * 3).collect();
                     let items =
                         positions.iter().map(|position| self.payload(spec.len + *position as u16, true)).collect();
-                    let removed = if spec.len.is_multiple_of(2) { vec![1..2, 4..9] } else { Vec::new() };
-                    WriteValue::Delta(Box::new(ListDelta { of, removed, positions, items }))
+                    let mut delta = ListDelta::new(of);
+                    delta.removed = if spec.len.is_multiple_of(2) { vec![1..2, 4..9] } else { Vec::new() };
+                    (delta.positions, delta.items) = (positions, items);
+                    WriteValue::Delta(Box::new(delta))
                 }
                 None => WriteValue::Null,
             },
@@ -322,7 +323,7 @@ impl<'a> Pair<'a> {
             Ok(())
         });
         visited.unwrap();
-        let of = ListRef { namespace: point.namespace, checkpoint: point.checkpoint, channel: channel.into() };
+        let of = ListRef::new(point.namespace, point.checkpoint, channel);
         Some((of, positions))
     }
 

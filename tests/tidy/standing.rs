@@ -2,7 +2,7 @@
 
 /// Maxima outside `limits.rs`.
 pub(crate) const MAXIMA: &[&str] =
-    &["COLLECTED_MAX", "EXPONENT_MAX", "INLINE_STORED_MAX", "LABEL_WORDS_MAX", "NODE_MAX", "SHOWN_MAX", "STEPS_MAX"];
+    &["EXPONENT_MAX", "INLINE_STORED_MAX", "LABEL_WORDS_MAX", "NODE_MAX", "SHOWN_MAX", "STEPS_MAX"];
 
 /// Names of more than one type.
 pub(crate) const TYPE_NAMES: &[&str] = &[

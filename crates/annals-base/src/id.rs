@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::hash::ChecksumBuilder;
+use super::internal::hash::ChecksumBuilder;
 use super::limits::THREAD_ID_BYTES_MAX;
 use super::time::Timestamp;
 
 /// An id that is not valid, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {text:?} is not valid: {reason}")]
+#[non_exhaustive]
 pub struct IdError {
     /// Which kind of id: `thread id`, `checkpoint id`, ...
     pub what: &'static str,

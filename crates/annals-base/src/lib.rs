@@ -49,22 +49,22 @@
 //! assert_eq!(Encoded::encode(&deep), Err(CodecError::TooDeep { limit: 128 }));
 //! ```
 
-pub mod base64;
 mod codec;
 mod fresh;
-pub mod hash;
-pub mod id;
-pub mod integer;
+mod id;
+mod integer;
+pub mod internal;
 pub mod limits;
 mod list_delta;
 mod map;
-pub mod namespace;
-pub mod payload;
-pub mod time;
-pub mod value;
+mod namespace;
+mod payload;
+mod time;
+mod value;
 
 pub use fresh::Fresh;
-pub use id::{CheckpointId, IdSource, RunId, TaskId, ThreadId};
+pub use id::{CheckpointId, IdError, IdSource, NULL_TASK, RunId, TaskId, ThreadId};
+pub use integer::BIG_INTEGER_EXT;
 pub use list_delta::{ListDelta, ListRef};
 pub use map::Map;
 pub use namespace::Namespace;
@@ -73,9 +73,3 @@ pub use time::{Clock, SystemClock, Timestamp};
 pub use value::{
     Codec, CodecError, Encoded, Value, ValueDeserializer, ValueSerializer, ValueView, decode_bytes, decode_value,
 };
-
-/// Returns the message of a caught panic.
-pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
-}

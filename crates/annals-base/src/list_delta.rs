@@ -9,6 +9,7 @@ use super::payload::Payload;
 
 /// A stored list: the value of a list channel at a checkpoint of the same thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct ListRef {
     /// The namespace of the checkpoint.
     pub namespace: Namespace,
@@ -18,8 +19,16 @@ pub struct ListRef {
     pub channel: Arc<str>,
 }
 
+impl ListRef {
+    /// Returns the reference to the list of `channel` at `checkpoint` in `namespace`.
+    pub fn new(namespace: Namespace, checkpoint: CheckpointId, channel: impl Into<Arc<str>>) -> Self {
+        Self { namespace, checkpoint, channel: channel.into() }
+    }
+}
+
 /// A list as the difference from a stored one.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ListDelta {
     /// The list that is stored.
     pub of: ListRef,
@@ -29,4 +38,11 @@ pub struct ListDelta {
     pub positions: Vec<u64>,
     /// The items that the list has at these positions, in place of the stored items or beside them.
     pub items: Vec<Payload>,
+}
+
+impl ListDelta {
+    /// Returns a delta without a difference: the list `of` as it is stored. The other fields are assigned afterwards.
+    pub fn new(of: ListRef) -> Self {
+        Self { of, removed: Vec::new(), positions: Vec::new(), items: Vec::new() }
+    }
 }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use super::hash::ChecksumBuilder;
 use super::list_delta::ListDelta;
 use super::value::Codec;
 
-/// The value of a write.
+/// The value of a write. A backend stores every variant, so that a further one is a break of its interface.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WriteValue {
     /// Null, as the writes to triggers have it.
@@ -34,6 +33,7 @@ impl WriteValue {
 
 /// The bytes of a value, with what plain SQL tools can read of it.
 #[derive(Clone, Debug, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Payload {
     /// How to read `data`.
     pub codec: Codec,
@@ -45,6 +45,7 @@ pub struct Payload {
 
 /// [`Payload`], borrowed from where it was read.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct PayloadRef<'a> {
     /// How to read `data`.
     pub codec: Codec,
@@ -55,7 +56,19 @@ pub struct PayloadRef<'a> {
 }
 
 /// The searchable fields of an item. The store does not interpret them: a message fills them on a floor above.
+///
+/// # Example: an item with an id and a text
+/// ```
+/// use annals_base::{ItemIndex, Payload};
+///
+/// let mut index = ItemIndex::default();
+/// index.id = Some("m1".into());
+/// index.text = Some("hello".into());
+/// let item = Payload::new(vec![0x80]).with_index(index);
+/// assert_eq!(item.len(), 6);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct ItemIndex {
     /// The id by which the item is merged (a message id).
     pub id: Option<Arc<str>>,
@@ -75,6 +88,7 @@ pub struct ItemIndex {
 
 /// [`ItemIndex`], borrowed from a row.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct ItemIndexRef<'a> {
     /// The id by which the item is merged.
     pub id: Option<&'a str>,
@@ -92,7 +106,12 @@ pub struct ItemIndexRef<'a> {
     pub output_tokens: Option<u32>,
 }
 
-impl PayloadRef<'_> {
+impl<'a> PayloadRef<'a> {
+    /// Returns the view of an encoded value; `index` is that of an item of a list.
+    pub fn new(codec: Codec, data: &'a [u8], index: Option<ItemIndexRef<'a>>) -> Self {
+        Self { codec, data, index }
+    }
+
     /// Returns an owned copy.
     pub fn to_payload(&self) -> Payload {
         Payload {
@@ -140,6 +159,25 @@ impl From<super::value::Encoded> for Payload {
 }
 
 impl Payload {
+    /// Returns the payload of a value that is encoded as [`Codec::MsgPack`], without an index.
+    pub fn new(data: Vec<u8>) -> Self {
+        Self { codec: Codec::MsgPack, data, index: None }
+    }
+
+    /// Sets the format of the bytes.
+    #[must_use]
+    pub fn with_codec(mut self, codec: Codec) -> Self {
+        self.codec = codec;
+        self
+    }
+
+    /// Sets the searchable fields.
+    #[must_use]
+    pub fn with_index(mut self, index: ItemIndex) -> Self {
+        self.index = Some(Box::new(index));
+        self
+    }
+
     /// Returns a borrowed view.
     pub fn as_ref(&self) -> PayloadRef<'_> {
         PayloadRef { codec: self.codec, data: &self.data, index: self.index.as_deref().map(ItemIndex::as_ref) }
@@ -153,20 +191,5 @@ impl Payload {
     /// Returns whether it holds no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Adds everything the payload holds to a sum, in the order of the format document.
-    pub fn add_to_checksum(&self, sum: &mut ChecksumBuilder) {
-        let index = self.index.as_deref();
-        let text = |field: Option<&str>, sum: &mut ChecksumBuilder| _ = sum.maybe(field.map(str::as_bytes));
-        sum.int(i64::from(self.codec.to_tag())).bytes(&self.data).int(i64::from(index.is_some()));
-        if let Some(index) = index {
-            text(index.id.as_deref(), sum);
-            text(index.kind.as_deref(), sum);
-            text(index.name.as_deref(), sum);
-            text(index.tool_calls.as_deref(), sum);
-            text(index.text.as_deref(), sum);
-            sum.int(index.input_tokens.map_or(-1, i64::from)).int(index.output_tokens.map_or(-1, i64::from));
-        }
     }
 }

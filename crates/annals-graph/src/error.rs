@@ -3,7 +3,7 @@
 use std::fmt;
 
 use annals::base::CodecError;
-use annals::base::id::IdError;
+use annals::base::IdError;
 use annals::message::MessageError;
 use annals::state::StateError;
 use annals::store::StoreError;

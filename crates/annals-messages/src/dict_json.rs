@@ -13,7 +13,7 @@ use super::dict::{from_dict, messages_from_dict};
 use super::text::JsonItems;
 use super::tool::{list, maybe_string};
 use super::{Ai, Content, Message, MessageClass, MessageError, Role, Tool, Usage};
-use annals_base::value::CodecError;
+use annals_base::CodecError;
 use annals_base::{Map, Value};
 
 /// Reads the text of a JSON list of dictionary forms: what [`messages_from_dict`](super::messages_from_dict) reads of

@@ -5,8 +5,8 @@
 use std::fmt;
 
 use super::text::JsonError;
+use annals_base::CodecError;
 use annals_base::Value;
-use annals_base::value::CodecError;
 
 /// The class of the error that LangChain raises in the place of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

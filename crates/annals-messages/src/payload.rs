@@ -3,7 +3,7 @@
 //! *Absent:* the list and the log.
 
 use super::{Message, MessageError, MessagePartsRef};
-use annals_base::{Codec, ItemIndex, Payload, PayloadRef};
+use annals_base::{ItemIndex, Payload, PayloadRef};
 
 impl Message {
     /// Puts the message into a payload: id, type, name, text and token counts go to the index, the rest to the data.
@@ -12,16 +12,15 @@ impl Message {
     /// As [`Message::split`].
     pub fn to_payload(&self) -> Result<Payload, MessageError> {
         let parts = self.split()?;
-        let index = ItemIndex {
-            id: parts.id.map(Into::into),
-            kind: Some(parts.kind.into()),
-            name: parts.name.map(Into::into),
-            tool_calls: parts.tool_calls,
-            text: parts.text,
-            input_tokens: parts.input_tokens,
-            output_tokens: parts.output_tokens,
-        };
-        Ok(Payload { codec: Codec::MsgPack, data: parts.rest, index: Some(Box::new(index)) })
+        let mut index = ItemIndex::default();
+        index.id = parts.id.map(Into::into);
+        index.kind = Some(parts.kind.into());
+        index.name = parts.name.map(Into::into);
+        index.tool_calls = parts.tool_calls;
+        index.text = parts.text;
+        index.input_tokens = parts.input_tokens;
+        index.output_tokens = parts.output_tokens;
+        Ok(Payload::new(parts.rest).with_index(index))
     }
 
     /// Reads a message from a payload.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::tree::Tree;
-use crate::base::hash::check64;
+use crate::base::internal::hash::check64;
 
 /// An item that may have a key by which it is found, such as the id of a message.
 ///

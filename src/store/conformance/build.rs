@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{CheckpointId, Codec, IdSource, Namespace, RunId, TaskId, ThreadId, Timestamp};
+use crate::base::{CheckpointId, IdSource, Namespace, RunId, TaskId, ThreadId, Timestamp};
 use crate::store::backend::Backend;
 use crate::store::batch::{
     Batch, Change, ChangeValue, Data, Expect, ItemChange, ItemIndex, ItemOp, NewCheckpoint, NewWrite, NewWrites,
@@ -31,21 +31,17 @@ pub(super) fn task(n: u8) -> TaskId {
 
 /// Returns a payload with these bytes and no index.
 pub(super) fn bytes(data: impl AsRef<[u8]>) -> Payload {
-    Payload { codec: Codec::MsgPack, data: data.as_ref().to_vec(), index: None }
+    Payload::new(data.as_ref().to_vec())
 }
 
 /// Returns a payload with every field of the index set.
 pub(super) fn message(id: &str, text: &str) -> Payload {
-    let index = ItemIndex {
-        id: Some(id.into()),
-        kind: Some("ai".into()),
-        name: Some("Zoë".into()),
-        tool_calls: Some(r#"["call-1","call-2"]"#.into()),
-        text: Some(text.into()),
-        input_tokens: Some(0),
-        output_tokens: Some(u32::MAX),
-    };
-    Payload { index: Some(Box::new(index)), ..bytes([0x80]) }
+    let mut index = ItemIndex::default();
+    (index.id, index.kind, index.name) = (Some(id.into()), Some("ai".into()), Some("Zoë".into()));
+    index.tool_calls = Some(r#"["call-1","call-2"]"#.into());
+    index.text = Some(text.into());
+    (index.input_tokens, index.output_tokens) = (Some(0), Some(u32::MAX));
+    bytes([0x80]).with_index(index)
 }
 
 /// Puts bytes at a position.

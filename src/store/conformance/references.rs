@@ -11,7 +11,7 @@ use crate::store::query::ItemRange;
 
 /// Returns the list of a channel at checkpoint `n` of a place.
 fn list_of(place: &Place, n: u64, channel: &str) -> ListRef {
-    ListRef { namespace: place.namespace.clone(), checkpoint: id(n), channel: channel.into() }
+    ListRef::new(place.namespace.clone(), id(n), channel)
 }
 
 fn reference(place: &Place, n: u64) -> ItemChange {
@@ -130,17 +130,15 @@ pub(super) fn refused(backend: &dyn Backend) {
 
 pub(super) fn deltas(backend: &dyn Backend) {
     let (place, inside) = started(backend);
-    let delta = ListDelta {
-        of: list_of(&place, 2, "list"),
-        removed: vec![0..1, 3..6],
-        positions: vec![2, 7, 1 << 40],
-        items: ["two", "seven", "far"].map(bytes).into(),
-    };
+    let nothing = ListDelta::new(list_of(&place, 2, "list"));
+    let mut delta = nothing.clone();
+    delta.removed = vec![0..1, 3..6];
+    delta.positions = vec![2, 7, 1 << 40];
+    delta.items = ["two", "seven", "far"].map(bytes).into();
     let write = |index, delta: &ListDelta| {
         let value = WriteValue::Delta(Box::new(delta.clone()));
         NewWrite::new(index, "list", value)
     };
-    let nothing = ListDelta { removed: Vec::new(), positions: Vec::new(), items: Vec::new(), ..delta.clone() };
     let of_task = |new| writes(2, task(1), "p", new);
     commit(backend, &place.pending(2, of_task(vec![write(0, &delta), write(1, &nothing)])));
     let put_of = |position, part| super::build::put_of(position, task(1), 0, part);
@@ -156,16 +154,18 @@ pub(super) fn deltas(backend: &dyn Backend) {
     let consumed = writes(4, task(1), "p", vec![write(0, &delta)]);
     inside.add(backend, Some(4), Draft::on(5, 4).consumed(consumed).items("list", 1, vec![put_of(0, 1)]));
     assert_eq!(inside.list(backend, 5, ItemRange::All), "0=seven");
-    let bad = |delta: ListDelta, field| {
-        refused_for(backend, &inside.pending(5, writes(5, task(1), "p", vec![write(0, &delta)])), field);
+    let bad = |change: fn(&mut ListDelta)| {
+        let mut delta = delta.clone();
+        change(&mut delta);
+        refused_for(backend, &inside.pending(5, writes(5, task(1), "p", vec![write(0, &delta)])), "delta.positions");
     };
-    bad(ListDelta { positions: vec![2, 7], ..delta.clone() }, "delta.positions");
-    bad(ListDelta { positions: vec![7, 2, 9], ..delta.clone() }, "delta.positions");
-    bad(ListDelta { positions: vec![2, 7, u64::MAX], ..delta.clone() }, "delta.positions");
-    bad(ListDelta { removed: vec![3..5, 5..6], ..delta.clone() }, "delta.positions");
+    bad(|delta| delta.positions = vec![2, 7]);
+    bad(|delta| delta.positions = vec![7, 2, 9]);
+    bad(|delta| delta.positions = vec![2, 7, u64::MAX]);
+    bad(|delta| delta.removed = vec![3..5, 5..6]);
     refused_for(backend, &inside.pending(5, writes(5, task(1), "p", vec![write(-1, &delta)])), "write.delta");
-    let of = list_of(&place, 77, "list");
-    let missing = writes(5, task(1), "p", vec![write(0, &ListDelta { of, ..delta })]);
+    delta.of = list_of(&place, 77, "list");
+    let missing = writes(5, task(1), "p", vec![write(0, &delta)]);
     let missing = backend.commit(&inside.pending(5, missing));
     assert!(matches!(missing, Err(StoreError::CheckpointNotFound { .. })), "{missing:?}");
     clean(backend);

@@ -21,7 +21,7 @@ fn round_trip(backend: &dyn Backend, place: &Place, payloads: &[Payload]) {
     let mut draft = Draft::root(1).tasks(&["node"]);
     for (n, payload) in payloads.iter().enumerate() {
         // Only items and writes have an index.
-        let plain = Payload { index: None, ..payload.clone() };
+        let plain = without_index(payload);
         draft = draft.change(&format!("v{n:03}"), 1, ChangeValue::Value(Data::New(plain)));
     }
     let positions = (0..).zip(payloads).map(|(position, payload)| put_payload(position, payload.clone()));
@@ -38,7 +38,7 @@ fn round_trip(backend: &dyn Backend, place: &Place, payloads: &[Payload]) {
     place.add(backend, Some(1), Draft::on(2, 1).items("list", 2, taken.collect()));
     for (n, payload) in payloads.iter().enumerate() {
         let found = place.channel(backend, 2, &format!("v{n:03}")).map(|channel| channel.value);
-        let plain = Payload { index: None, ..payload.clone() };
+        let plain = without_index(payload);
         assert!(found == Some(ChannelValue::Value(plain)), "value {n} of {} bytes differs", payload.len());
     }
     for at in [1, 2] {
@@ -52,6 +52,10 @@ fn round_trip(backend: &dyn Backend, place: &Place, payloads: &[Payload]) {
     clean(backend);
 }
 
+fn without_index(payload: &Payload) -> Payload {
+    Payload::new(payload.data.clone()).with_codec(payload.codec)
+}
+
 pub(super) fn sizes(backend: &dyn Backend) {
     let lens = [0, 1, 2, 23, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, 100, BLOB_BYTES_MIN - 1, BLOB_BYTES_MIN];
     let lens = lens.into_iter().chain([BLOB_BYTES_MIN + 1, 10 << 10, 1 << 20]);
@@ -63,20 +67,26 @@ pub(super) fn sizes(backend: &dyn Backend) {
 
 pub(super) fn item_fields(backend: &dyn Backend) {
     let full = message("id-1", "what was said");
-    let with = |index: ItemIndex| Payload { index: Some(Box::new(index)), ..bytes("rest") };
+    let with = |fill: fn(&mut ItemIndex)| {
+        let mut index = ItemIndex::default();
+        fill(&mut index);
+        bytes("rest").with_index(index)
+    };
+    let mut without_rest = full.clone();
+    without_rest.data.clear();
     let payloads = [
-        full.clone(),
-        with(ItemIndex::default()),
-        with(ItemIndex { id: Some("only id".into()), ..ItemIndex::default() }),
-        with(ItemIndex { kind: Some("tool".into()), ..ItemIndex::default() }),
-        with(ItemIndex { name: Some("only name".into()), ..ItemIndex::default() }),
-        with(ItemIndex { tool_calls: Some("[]".into()), ..ItemIndex::default() }),
-        with(ItemIndex { text: Some("only text".into()), ..ItemIndex::default() }),
-        with(ItemIndex { text: Some(String::new()), id: Some("".into()), ..ItemIndex::default() }),
-        with(ItemIndex { input_tokens: Some(1), ..ItemIndex::default() }),
-        with(ItemIndex { output_tokens: Some(0), ..ItemIndex::default() }),
+        full,
+        with(|_| ()),
+        with(|index| index.id = Some("only id".into())),
+        with(|index| index.kind = Some("tool".into())),
+        with(|index| index.name = Some("only name".into())),
+        with(|index| index.tool_calls = Some("[]".into())),
+        with(|index| index.text = Some("only text".into())),
+        with(|index| (index.id, index.text) = (Some("".into()), Some(String::new()))),
+        with(|index| index.input_tokens = Some(1)),
+        with(|index| index.output_tokens = Some(0)),
         message("long", &"long text, ünïcödé 🐝. ".repeat(5_000)),
-        Payload { data: Vec::new(), ..full },
+        without_rest,
         bytes("no index"),
     ];
     round_trip(backend, &root_of("fields"), &payloads);
@@ -85,12 +95,12 @@ pub(super) fn item_fields(backend: &dyn Backend) {
 pub(super) fn foreign(backend: &dyn Backend) {
     let codec = |tag| Codec::Foreign(tag);
     let payloads = [
-        Payload { codec: codec(1), ..bytes("") },
-        Payload { codec: codec(2), ..bytes([0xc1, 0xc1]) },
-        Payload { codec: codec(255), ..bytes(noise(1, 3_000)) },
-        Payload { codec: codec(7), ..message("m", "text of a foreign message") },
+        bytes("").with_codec(codec(1)),
+        bytes([0xc1, 0xc1]).with_codec(codec(2)),
+        bytes(noise(1, 3_000)).with_codec(codec(255)),
+        message("m", "text of a foreign message").with_codec(codec(7)),
         // The same bytes under another codec are another value.
-        Payload { codec: codec(8), ..bytes(noise(1, 3_000)) },
+        bytes(noise(1, 3_000)).with_codec(codec(8)),
         bytes(noise(1, 3_000)),
     ];
     round_trip(backend, &root_of("foreign"), &payloads);

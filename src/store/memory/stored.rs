@@ -301,10 +301,9 @@ impl Write {
                 WriteValue::One(payload) => Written::One(Arc::new(payload.clone())),
                 WriteValue::Items(items) => Written::Items(items.iter().cloned().map(Arc::new).collect()),
                 WriteValue::Delta(delta) => {
-                    let ListDelta { of, removed, positions, items } = &**delta;
-                    let items = items.iter().cloned().map(Arc::new).collect();
-                    let (of, removed, positions) = (of.clone(), removed.clone(), positions.clone());
-                    Written::Delta(ListDelta { of, removed, positions, items: Vec::new() }, items)
+                    let mut bare = ListDelta::new(delta.of.clone());
+                    (bare.removed, bare.positions) = (delta.removed.clone(), delta.positions.clone());
+                    Written::Delta(bare, delta.items.iter().cloned().map(Arc::new).collect())
                 }
             };
             let (path, channel) = (Arc::clone(&new.path), Arc::clone(&write.channel));
@@ -327,7 +326,9 @@ impl Write {
             Written::One(payload) => WriteValue::One(Payload::clone(payload)),
             Written::Items(items) => WriteValue::Items(all(items)),
             Written::Delta(delta, items) => {
-                WriteValue::Delta(Box::new(ListDelta { items: all(items), ..delta.clone() }))
+                let mut delta = delta.clone();
+                delta.items = all(items);
+                WriteValue::Delta(Box::new(delta))
             }
         };
         WriteRecord {

@@ -10,7 +10,7 @@ use super::rows::{Payloads, form, item_id_column};
 use super::sql;
 use super::write::{Known, Tx};
 use crate::base::TaskId;
-use crate::base::hash::{self, Checksum};
+use crate::base::internal::hash::{self, Checksum};
 use crate::base::limits::{BLOB_BYTES_MIN, VALUE_BYTES_MAX};
 use crate::store::batch::{
     Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, ListRef, NewCheckpoint, Payload, WriteRef,

@@ -13,7 +13,7 @@ use super::read::{View, source_of, unpack_task_records};
 use super::rows::{Room, decode, inline_value};
 use super::sql;
 use crate::base::ThreadId;
-use crate::base::hash::{self, Checksum};
+use crate::base::internal::hash::{self, Checksum};
 use crate::base::limits::PROBLEMS_MAX;
 use crate::store::backend::CheckReport;
 use crate::store::batch::Seen;

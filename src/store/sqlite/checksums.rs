@@ -4,7 +4,7 @@
 //! a batch and one from rows, so that both compute the same checksum.
 
 use super::changes::REFERENCE;
-use crate::base::hash::{self, Checksum, ChecksumBuilder, check64};
+use crate::base::internal::hash::{self, Checksum, ChecksumBuilder, check64};
 use crate::base::limits::COLLECTED_BYTES_MAX;
 use crate::base::{CheckpointId, Namespace, PayloadRef, TaskId};
 use crate::store::batch::{ListRef, Seen};
@@ -99,7 +99,7 @@ impl Digests {
     }
 }
 
-/// Visits the fields in the order of [`Payload::add_to_checksum`](crate::base::Payload::add_to_checksum).
+/// Visits the fields in the order of docs/format.md.
 fn fields(payload: &PayloadRef<'_>, out: &mut impl Fields) {
     out.int(i64::from(payload.codec.to_tag()));
     out.bytes(payload.data);
@@ -319,15 +319,31 @@ mod tests {
     use crate::base::Codec;
     use crate::store::batch::{ItemIndex, Payload};
 
+    /// The fields in the order of docs/format.md, each handed to the hash on its own.
+    fn field_by_field(payload: &Payload) -> ChecksumBuilder {
+        let mut checksum = ChecksumBuilder::new();
+        checksum.int(i64::from(payload.codec.to_tag())).bytes(&payload.data).int(i64::from(payload.index.is_some()));
+        if let Some(index) = payload.index.as_deref() {
+            checksum
+                .maybe(index.id.as_ref().map(|id| id.as_bytes()))
+                .maybe(index.kind.as_ref().map(|kind| kind.as_bytes()));
+            checksum.maybe(index.name.as_ref().map(|name| name.as_bytes()));
+            checksum.maybe(index.tool_calls.as_ref().map(|calls| calls.as_bytes()));
+            checksum.maybe(index.text.as_ref().map(|text| text.as_bytes()));
+            checksum.int(index.input_tokens.map_or(-1, i64::from)).int(index.output_tokens.map_or(-1, i64::from));
+        }
+        checksum
+    }
+
     #[test]
     fn one_walk_makes_the_same_digests_as_two() {
-        let index =
-            ItemIndex { id: Some("i".into()), text: Some("t".into()), input_tokens: Some(3), ..ItemIndex::default() };
-        for index in [None, Some(Box::new(ItemIndex::default())), Some(Box::new(index))] {
+        let mut index = ItemIndex::default();
+        (index.id, index.text, index.input_tokens) = (Some("i".into()), Some("t".into()), Some(3));
+        for index in [None, Some(ItemIndex::default()), Some(index)] {
             for data in [vec![1, 2], vec![1; COLLECTED_BYTES_MAX + 1]] {
-                let payload = Payload { codec: Codec::Foreign(9), data, index: index.clone() };
-                let mut checksum = ChecksumBuilder::new();
-                payload.add_to_checksum(&mut checksum);
+                let mut payload = Payload::new(data).with_codec(Codec::Foreign(9));
+                payload.index = index.clone().map(Box::new);
+                let checksum = field_by_field(&payload);
                 let mut collected = Vec::new();
                 fields(&payload.as_ref(), &mut collected);
                 let digests = Digests::of(payload.as_ref(), &mut Vec::new());

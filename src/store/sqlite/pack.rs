@@ -2,7 +2,7 @@
 //!
 //! Byte-exact in `docs/format.md`. Reading never panics: what does not fit is `None`, and the caller names the row.
 
-use crate::base::hash::check64;
+use crate::base::internal::hash::check64;
 use crate::base::limits::INLINE_BYTES_MAX;
 use crate::base::{CheckpointId, Namespace, TaskId};
 use crate::store::batch::Payload;
@@ -377,12 +377,12 @@ mod tests {
 
     #[test]
     fn an_inline_value_is_verified() {
-        let inline = Inline::pack(&Payload { data: vec![0xc0], ..Payload::default() }).unwrap();
+        let inline = Inline::pack(&Payload::new(vec![0xc0])).unwrap();
         assert_eq!(unpack_inline(inline.column()), Some(&[0xc0][..]));
         assert_eq!(unpack_inline(&[]), None);
         let mut rotten = inline.column().to_vec();
         rotten[0] ^= 1;
         assert_eq!(unpack_inline(&rotten), None);
-        assert!(Inline::pack(&Payload { data: vec![0; INLINE_BYTES_MAX + 1], ..Payload::default() }).is_none());
+        assert!(Inline::pack(&Payload::new(vec![0; INLINE_BYTES_MAX + 1])).is_none());
     }
 }

@@ -6,8 +6,8 @@ use super::names::Kind;
 use super::read::View;
 use super::sql;
 use super::write::{Tx, find as find_checkpoint, not_found};
+use crate::base::decode_bytes;
 use crate::base::limits::LIST_REFERENCES_MAX;
-use crate::base::value::decode_bytes;
 use crate::base::{CheckpointId, Encoded, Namespace, ThreadId, Value};
 use crate::store::batch::{ListDelta, ListRef, Payload};
 use crate::store::record::CheckpointRef;
@@ -62,7 +62,7 @@ impl<'a> View<'a> {
         let thread = ThreadId::new(&thread).map_err(|error| missing(error.to_string()))?;
         let namespace = Namespace::new(&path).map_err(|error| missing(error.to_string()))?;
         let channel = self.names.text(self.conn, Kind::List, channel)?;
-        Ok((thread, ListRef { namespace, checkpoint: CheckpointId::from_bytes(id), channel }))
+        Ok((thread, ListRef::new(namespace, CheckpointId::from_bytes(id), channel)))
     }
 }
 
@@ -92,11 +92,10 @@ pub(super) fn from_header(payload: &Payload) -> Option<ListDelta> {
         list.as_list()?.iter().map(number).collect::<Option<Vec<u64>>>()
     };
     let removed = numbers(removed)?;
-    let of = ListRef {
-        namespace: Namespace::new(namespace.as_str()?).ok()?,
-        checkpoint: CheckpointId::from_bytes(id.as_slice().try_into().ok()?),
-        channel: channel.as_str()?.into(),
-    };
-    let removed = removed.chunks(2).map(|pair| Some(*pair.first()?..*pair.get(1)?)).collect::<Option<_>>()?;
-    Some(ListDelta { of, removed, positions: numbers(positions)?, items: Vec::new() })
+    let checkpoint = CheckpointId::from_bytes(id.as_slice().try_into().ok()?);
+    let mut delta =
+        ListDelta::new(ListRef::new(Namespace::new(namespace.as_str()?).ok()?, checkpoint, channel.as_str()?));
+    delta.removed = removed.chunks(2).map(|pair| Some(*pair.first()?..*pair.get(1)?)).collect::<Option<_>>()?;
+    delta.positions = numbers(positions)?;
+    Some(delta)
 }

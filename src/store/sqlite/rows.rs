@@ -61,7 +61,7 @@ impl<'c> Payloads<'c> {
 /// Returns an inline value whose check fits.
 pub(super) fn inline_value<'a>(column: &'a [u8], place: &dyn Fn() -> String) -> Res<PayloadRef<'a>> {
     let data = unpack_inline(column).ok_or_else(|| corrupt(place(), "the check of the inline value does not match"))?;
-    Ok(PayloadRef { codec: Codec::MsgPack, data, index: None })
+    Ok(PayloadRef::new(Codec::MsgPack, data, None))
 }
 
 /// The bit of `form` that says that an item has an index.
@@ -103,7 +103,8 @@ pub(super) fn decode<'r>(
             column => column.as_str_or_null().map_err(|_| wrong("text"))?,
         };
         let id = item_id(row.get_ref(first + 3)?, id_text).ok_or_else(|| wrong("item_id"))?;
-        let mut index = ItemIndexRef { id, kind: field(4, "kind")?, text, ..ItemIndexRef::default() };
+        let mut index = ItemIndexRef::default();
+        (index.id, index.kind, index.text) = (id, field(4, "kind")?, text);
         if form & DETAILED != 0 {
             index.name = field(6, "name")?;
             index.tool_calls = field(7, "tool_calls")?;
@@ -115,7 +116,7 @@ pub(super) fn decode<'r>(
         None
     };
     let codec = u8::try_from(form >> FORM_BITS).map_err(|_| wrong("form"))?;
-    let payload = PayloadRef { codec: Codec::from_tag(codec), data, index };
+    let payload = PayloadRef::new(Codec::from_tag(codec), data, index);
     if payload_check(&payload, check) != row.get::<_, i64>(first + 1)? {
         return Err(corrupt(place(), "the check of its payload does not match"));
     }

@@ -8,7 +8,7 @@ use super::names::{Kind, Names};
 use super::pack::{self, PackedKind, PackedTask, Stored};
 use super::read::unpack_task_records;
 use super::sql;
-use crate::base::hash::Checksum;
+use crate::base::internal::hash::Checksum;
 use crate::base::limits::WRITER_CACHE_MAX;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::batch::{Batch, NewCheckpoint, Parent, WriteRef};

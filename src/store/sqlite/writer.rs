@@ -289,7 +289,7 @@ impl Shared {
         let verdict = match begun {
             // A panic must not leave the role taken: everybody would wait for ever.
             Ok(()) => catch_unwind(AssertUnwindSafe(|| core.run(&jobs)))
-                .unwrap_or_else(|panic| Verdict::panicked(&crate::base::panic_text(&*panic), jobs.len())),
+                .unwrap_or_else(|panic| Verdict::panicked(&crate::base::internal::panic_text(&*panic), jobs.len())),
             Err(fault) => core.refuse(fault, jobs.len()),
         };
         wal.grown_by(core.frames_since_checkpoint());

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use annals::base::hash::check64;
+use annals::base::internal::hash::check64;
 use annals::message::{MessageClass, messages_from_dict};
 use serde_json::Value;
 

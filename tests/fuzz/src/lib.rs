@@ -2,10 +2,10 @@
 //!
 //! *Absent:* generators. A target is given bytes, and finds values with them that a strategy does not generate.
 
-use annals::base::value::decode_bytes;
+use annals::base::decode_bytes;
 use annals::base::{Codec, IdSource, SystemClock, Value};
-use annals_pydantic_ai::Fresh;
 use annals::message::{Message, MessageError, message_to_dict, messages_from_dict};
+use annals_pydantic_ai::Fresh;
 
 /// Reads a value: JSON, or else MessagePack, which also knows bytes and extensions.
 pub fn value(bytes: &[u8]) -> Option<Value> {

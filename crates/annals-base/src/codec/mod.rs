@@ -37,7 +37,7 @@ impl Codec {
     }
 }
 
-/// A value in its stored form.
+/// A value in its stored form. The two fields are the definition: a literal makes one from bytes that were stored.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Encoded {
     /// The format of the bytes.

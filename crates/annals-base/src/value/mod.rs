@@ -11,6 +11,7 @@ mod view;
 
 use std::fmt;
 
+use data_encoding::BASE64;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -20,7 +21,6 @@ pub use ser::ValueSerializer;
 pub(crate) use tree::serialize_map;
 pub use view::ValueView;
 
-use super::base64::encode_standard;
 use super::map::Map;
 
 /// A self-describing value: what JSON has, plus bytes and MessagePack extensions.
@@ -46,7 +46,7 @@ pub enum Value {
     /// An object, in insertion order.
     Map(Map),
     /// A MessagePack extension: its type and its bytes, kept verbatim. Only
-    /// [one](super::integer::BIG_INTEGER_EXT) means something here: an integer of more than 64 bits.
+    /// [one](crate::BIG_INTEGER_EXT) means something here: an integer of more than 64 bits.
     Ext(i8, Vec<u8>),
 }
 
@@ -151,12 +151,12 @@ impl Value {
             Self::Float(x) if x.is_infinite() => json!({"$float": if *x > 0.0 { "inf" } else { "-inf" }}),
             Self::Float(x) => json!(x),
             Self::Str(text) => Json::String(text.clone()),
-            Self::Bytes(bytes) => json!({"$bytes": encode_standard(bytes)}),
+            Self::Bytes(bytes) => json!({"$bytes": BASE64.encode(bytes)}),
             Self::List(items) => items.iter().map(Self::to_json).collect(),
             Self::Map(map) => Json::Object(map.iter().map(|(k, v)| (k.clone(), v.to_json())).collect()),
             Self::Ext(kind, bytes) => match self.big_integer() {
                 Some(digits) => json!({"$int": digits}),
-                None => json!({"$ext": [kind, encode_standard(bytes)]}),
+                None => json!({"$ext": [kind, BASE64.encode(bytes)]}),
             },
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::base::time::Stopwatch;
+use crate::base::internal::Stopwatch;
 use crate::exec::TaskJob;
 
 use super::blocking::run_task;

@@ -2,8 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::base::id::NULL_TASK;
-use crate::base::{CheckpointId, Encoded, Map, Timestamp, Value, WriteValue, panic_text};
+use crate::base::NULL_TASK;
+use crate::base::internal::panic_text;
+use crate::base::{CheckpointId, Encoded, Map, Timestamp, Value, WriteValue};
 use crate::graph::{Command, Interrupt, NodeOutput, check_answer};
 use crate::state::Writes;
 use crate::store::{NewWrite, NewWrites, Source};

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::Map;
-use crate::base::hash::ChecksumBuilder;
-use crate::base::{Codec, Encoded, ItemIndex, Payload, TaskId, Timestamp, Value, WriteValue, panic_text};
+use crate::base::internal::hash::ChecksumBuilder;
+use crate::base::internal::panic_text;
+use crate::base::{Codec, Encoded, ItemIndex, Payload, TaskId, Timestamp, Value, WriteValue};
 use crate::graph::{CachePolicy, Graph, INPUT, task_labels};
 use crate::store::{Cache, CacheKey};
 
@@ -240,17 +241,19 @@ fn unpacked(value: &Value) -> Option<Payload> {
     let [codec, Value::Bytes(data), index] = value.as_list()? else { return None };
     let text = |name: &str| Some(index.get(name)?.as_str()?.to_owned());
     let count = |name: &str| u32::try_from(index.get(name)?.as_int()?).ok();
-    let index = index.as_map().map(|_| ItemIndex {
-        id: text("id").map(Into::into),
-        kind: text("kind").map(Into::into),
-        name: text("name").map(Into::into),
-        tool_calls: text("tool_calls"),
-        text: text("text"),
-        input_tokens: count("input_tokens"),
-        output_tokens: count("output_tokens"),
-    });
-    let codec = Codec::from_tag(u8::try_from(codec.as_int()?).ok()?);
-    Some(Payload { codec, data: data.clone(), index: index.map(Box::new) })
+    let mut payload = Payload::new(data.clone()).with_codec(Codec::from_tag(u8::try_from(codec.as_int()?).ok()?));
+    if index.as_map().is_some() {
+        let mut fields = ItemIndex::default();
+        fields.id = text("id").map(Into::into);
+        fields.kind = text("kind").map(Into::into);
+        fields.name = text("name").map(Into::into);
+        fields.tool_calls = text("tool_calls");
+        fields.text = text("text");
+        fields.input_tokens = count("input_tokens");
+        fields.output_tokens = count("output_tokens");
+        payload = payload.with_index(fields);
+    }
+    Some(payload)
 }
 
 #[cfg(test)]
@@ -292,10 +295,10 @@ mod tests {
 
     #[test]
     fn a_payload_is_packed_whole() {
-        let index =
-            ItemIndex { text: Some("hi".into()), id: Some("1".into()), input_tokens: Some(3), ..Default::default() };
-        let whole = Payload { data: vec![1, 0xff], index: Some(Box::new(index)), ..Payload::default() };
-        for payload in [whole, Payload { codec: Codec::Foreign(9), ..Payload::default() }] {
+        let mut index = ItemIndex::default();
+        (index.id, index.text, index.input_tokens) = (Some("1".into()), Some("hi".into()), Some(3));
+        let whole = Payload::new(vec![1, 0xff]).with_index(index);
+        for payload in [whole, Payload::default().with_codec(Codec::Foreign(9))] {
             let encoded = Encoded::encode(&packed(&payload)).unwrap();
             assert_eq!(unpacked(&encoded.decode().unwrap()), Some(payload));
         }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::base::id::NULL_TASK;
-use crate::base::{Encoded, IdSource, Payload, TaskId, Value, WriteValue, hash, panic_text};
+use crate::base::NULL_TASK;
+use crate::base::internal::{hash, panic_text};
+use crate::base::{Encoded, IdSource, Payload, TaskId, Value, WriteValue};
 use crate::graph::{
     Around, Asked, Attempt, BoxError, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, Graph, Life,
     MessagePart, NodePlace, NodeResult, RetryPolicy, Returned, StoredCall, TaskPath, questions, stops, task_namespace,
@@ -389,5 +390,5 @@ pub(crate) fn call_messages(job: &CallJob, result: &Value) -> Vec<MessagePart> {
 
 /// Returns the result of a call as a value, for the events.
 pub(crate) fn shown_result(stored: &Payload) -> Value {
-    crate::base::value::decode_bytes(stored.codec, &stored.data).unwrap_or_default()
+    crate::base::decode_bytes(stored.codec, &stored.data).unwrap_or_default()
 }

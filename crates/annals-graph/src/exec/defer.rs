@@ -66,7 +66,7 @@ pub(super) fn finish(
 /// A held trigger is stored as `[null, released]`.
 fn stored(released: bool) -> ChangeValue {
     let data = vec![0x92, 0xc0, if released { 0xc3 } else { 0xc2 }];
-    ChangeValue::Value(Data::New(Payload { data, ..Payload::default() }))
+    ChangeValue::Value(Data::New(Payload::new(data)))
 }
 
 /// Reads whether a held trigger was released.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::id::NULL_TASK;
+use crate::base::NULL_TASK;
 use crate::base::{CheckpointId, Encoded, IdSource, TaskId, Timestamp, Value};
 use crate::graph::{Context, ContextParts, Graph, Life, NodeOutput, NodePlace, PathFuture, START, Scope};
 use crate::state::Writes;

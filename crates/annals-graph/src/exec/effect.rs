@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::value::Value;
+use crate::base::Value;
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId};
 use crate::graph::{Breakpoints, Command, Context, Interrupt, MessagePart, Scope};
 use crate::state::{StateView, Writes};

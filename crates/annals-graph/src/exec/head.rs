@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::id::NULL_TASK;
+use crate::base::NULL_TASK;
 use crate::base::{CheckpointId, ListRef, Namespace, TaskId, WriteValue};
 use crate::channel::Barrier;
 use crate::graph::{Graph, Interrupt, Join, NodeOutput, SendTo};

@@ -45,11 +45,8 @@ fn list_of(value: &Value) -> Option<ListRef> {
     let Value::Ext(LIST, bytes) = value else { return None };
     let (id, names) = bytes.split_at_checked(16)?;
     let (namespace, channel) = std::str::from_utf8(names).ok()?.split_once('\0')?;
-    Some(ListRef {
-        namespace: Namespace::new(namespace).ok()?,
-        checkpoint: CheckpointId::from_bytes(id.try_into().ok()?),
-        channel: channel.into(),
-    })
+    let checkpoint = CheckpointId::from_bytes(id.try_into().ok()?);
+    Some(ListRef::new(Namespace::new(namespace).ok()?, checkpoint, channel))
 }
 
 fn target_value(target: &Target) -> Value {

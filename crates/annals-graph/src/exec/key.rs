@@ -3,7 +3,7 @@
 //! A run that made a checkpoint is found by its id. A command may be stored without a checkpoint: its record is stored
 //! beside it, with the interrupt that its resume value was for. *Absent:* looking for runs.
 
-use crate::base::id::NULL_TASK;
+use crate::base::NULL_TASK;
 use crate::base::{Map, RunId, Value};
 use crate::graph::Command;
 use crate::store::NewWrite;

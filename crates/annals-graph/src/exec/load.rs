@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::base::id::NULL_TASK;
-use crate::base::value::decode_bytes;
+use crate::base::NULL_TASK;
+use crate::base::decode_bytes;
 use crate::base::{CheckpointId, CodecError, ListDelta, ListRef, Map, PayloadRef, Timestamp, Value, WriteValue};
 use crate::graph::{Attempt, Graph, Interrupt, NodeOutput, SendTo, TimeoutPolicy};
 use crate::state::{BoxWrite, FieldKind, StateError, Writes};
@@ -151,7 +151,7 @@ impl<'a> Loader<'a> {
 
     /// Adds such a list to the input.
     pub(crate) fn input_list(&mut self, field: usize, of: ListRef, base: &DeltaBase) -> Result<(), RunError> {
-        let whole = ListDelta { of, removed: Vec::new(), positions: Vec::new(), items: Vec::new() };
+        let whole = ListDelta::new(of);
         let write = self.graph.layout.decode_delta(field, &whole, &base.list, false)?;
         if let Some(input) = &mut self.head.input {
             input.writes.push_box(field, write);

@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use crate::base::{CheckpointId, Namespace, TaskId, Timestamp, Value, hash};
+use crate::base::internal::hash;
+use crate::base::{CheckpointId, Namespace, TaskId, Timestamp, Value};
 use crate::graph::{Attempt, CallBegan, Context, Graph, NodeError, RetryPolicy, TimeoutPolicy, task_namespace};
 
 use super::cache::CacheEntry;

@@ -4,9 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::{
-    CheckpointId, Encoded, IdSource, Map, Namespace, Payload, TaskId, Value, WriteValue, hash, panic_text,
-};
+use crate::base::internal::{hash, panic_text};
+use crate::base::{CheckpointId, Encoded, IdSource, Map, Namespace, Payload, TaskId, Value, WriteValue};
 use crate::graph::{
     BoxError, Cancelled, Command, Context, END, GivenFields, Graph, Interrupt, Interrupted, NodeInput, NodeOutput,
     NodeResult, Outgoing, START, SendTo, Signal, Takes, Target, TaskInfo, Work, holds,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::id::NULL_TASK;
+use crate::base::NULL_TASK;
 use crate::graph::Graph;
 use crate::state::{BoxWrite, StateRef};
 

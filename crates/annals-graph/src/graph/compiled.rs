@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::base::hash::{Checksum, ChecksumBuilder};
+use crate::base::internal::hash::{Checksum, ChecksumBuilder};
 use crate::base::limits::NAME_BYTES_MAX;
 use crate::state::{FieldKind, Layout};
 use crate::store::Cache;

@@ -117,11 +117,10 @@ impl GivenFields {
         if rule.is_none() || rule != self.layout.list_rule(field) {
             return None;
         }
-        let of = self.at.clone().map(|(namespace, checkpoint)| ListRef {
-            namespace,
-            checkpoint,
-            channel: Arc::clone(self.layout.name(field)),
-        });
+        let of = self
+            .at
+            .clone()
+            .map(|(namespace, checkpoint)| ListRef::new(namespace, checkpoint, Arc::clone(self.layout.name(field))));
         if is_stored && of.is_none() { None } else { self.layout.give(&self.state, field, of) }
     }
 }

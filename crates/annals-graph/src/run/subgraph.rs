@@ -1,6 +1,6 @@
 //! A subgraph in a task of its parent graph: its namespace, and how its run is recorded.
 
-use crate::base::id::IdError;
+use crate::base::IdError;
 use crate::base::{Namespace, ThreadId};
 use crate::exec::{Recording, Saving};
 use crate::graph::{Around, CallBegan, Context, Graph, Persistence, task_namespace, without_tasks};

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::base::value::decode_bytes;
+use crate::base::decode_bytes;
 use crate::base::{CheckpointId, CodecError, Encoded, Namespace, Payload, TaskId, Timestamp, Value};
 use crate::graph::{BoxError, CachePolicy, Command, NodeResult, RetryPolicy, TimeoutPolicy};
 use crate::store::{Cache, StoreError};

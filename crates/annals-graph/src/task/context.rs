@@ -425,7 +425,8 @@ pub(crate) fn without_tasks(path: &str) -> String {
 /// Returns the id of the interrupt number `answered` of a task: a hash of the namespace of the task.
 pub(crate) fn interrupt_id(task_namespace: &str, answered: usize) -> String {
     let place = if answered == 0 { task_namespace.to_owned() } else { format!("{task_namespace}|{answered}") };
-    let id: String = crate::base::hash::xxh3_128(place.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let id: String =
+        crate::base::internal::hash::xxh3_128(place.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
     debug_assert_eq!(id.len(), 32, "an interrupt id is a hash of 128 bits");
     id
 }

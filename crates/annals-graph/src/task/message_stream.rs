@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use crate::base::{IdSource, hash};
+use crate::base::IdSource;
+use crate::base::internal::hash;
 use crate::message::{
     Chunk, ChunkSum, Message, MessageError, MessageLike, ToolCall, ToolCallChunk, Usage, message_chunk_to_message,
 };

@@ -8,8 +8,8 @@ use super::{OpenAiApi, OpenAiOptions, TextFormat, call_object, convert_to_openai
 use crate::data_block::is_data_content_block;
 use crate::text::{json_dumps, py_repr_map, py_str, py_type, truthy};
 use crate::{Content, ErrorClass, Message, MessageError, OpenAiData, Role, Tool, openai_data_block};
-use annals_base::base64::encode_standard as base64;
 use annals_base::{Map, Value};
+use data_encoding::BASE64;
 
 /// A content in OpenAI's form.
 pub(super) struct Converted {
@@ -173,7 +173,7 @@ fn with_file_name(mut block: Map) -> Map {
 /// Bytes in base64, as a member of an object holds them.
 fn bytes_of(value: &Value) -> Result<String, MessageError> {
     match value {
-        Value::Bytes(bytes) => Ok(base64(bytes)),
+        Value::Bytes(bytes) => Ok(BASE64.encode(bytes)),
         other => {
             let found = py_type(other);
             Err(MessageError::wrong_type(format!("a bytes-like object is required, not '{found}'")))

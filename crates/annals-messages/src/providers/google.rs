@@ -9,8 +9,8 @@ use crate::blocks::passes::google::{code, code_result, file, function_call};
 use crate::blocks::passes::text_block;
 use crate::data_block::split_data_uri;
 use crate::{Content, Message, MessageError, ensure_id};
-use annals_base::base64::encode_standard as base64;
 use annals_base::{IdSource, Map, Value};
+use data_encoding::BASE64;
 
 pub(super) fn translate(message: &Message, ids: &mut IdSource) -> Result<Vec<Map>, MessageError> {
     let (mut blocks, audio_last): (Vec<Map>, bool) = match &message.content {
@@ -34,7 +34,7 @@ pub(super) fn translate(message: &Message, ids: &mut IdSource) -> Result<Vec<Map
     }
     let audio = match message.additional_kwargs.get("audio") {
         Some(Value::Bytes(bytes)) if !bytes.is_empty() => {
-            Some(Draft::of("audio").set("base64", base64(bytes)).set("mime_type", "audio/wav").done())
+            Some(Draft::of("audio").set("base64", BASE64.encode(bytes)).set("mime_type", "audio/wav").done())
         }
         _ => None,
     };

@@ -109,13 +109,13 @@ pub(super) fn task(byte: u8, node: &str) -> TaskRecord {
 }
 
 pub(super) fn plain(data: &[u8]) -> Payload {
-    Payload { data: data.to_vec(), ..Payload::default() }
+    Payload::new(data.to_vec())
 }
 
 pub(super) fn message(id: &str, text: &str) -> Payload {
-    let index =
-        ItemIndex { id: Some(id.into()), kind: Some("ai".into()), text: Some(text.into()), ..ItemIndex::default() };
-    Payload { data: vec![0x80], index: Some(Box::new(index)), ..Payload::default() }
+    let mut index = ItemIndex::default();
+    (index.id, index.kind, index.text) = (Some(id.into()), Some("ai".into()), Some(text.into()));
+    Payload::new(vec![0x80]).with_index(index)
 }
 
 pub(super) fn value(channel: &str, version: u64, payload: Payload) -> Change {

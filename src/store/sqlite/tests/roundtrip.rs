@@ -1,25 +1,19 @@
 //! Every record comes back as it went in.
 
 use super::*;
-use crate::base::id::NULL_TASK;
+use crate::base::NULL_TASK;
 use crate::base::{Codec, RunId};
 use crate::store::query::CheckpointQuery;
 use crate::store::record::{ChannelValue, WriteRecord};
 
 fn rich_message() -> Payload {
-    Payload {
-        codec: Codec::Foreign(9),
-        data: vec![7; 40],
-        index: Some(Box::new(ItemIndex {
-            id: Some("01234567-89ab-4def-8123-456789abcdef".into()),
-            kind: Some("tool".into()),
-            name: Some("search".into()),
-            tool_calls: Some("[\"a\"]".into()),
-            text: Some("ü".repeat(2_000)),
-            input_tokens: Some(u32::MAX),
-            output_tokens: Some(0),
-        })),
-    }
+    let mut index = ItemIndex::default();
+    index.id = Some("01234567-89ab-4def-8123-456789abcdef".into());
+    (index.kind, index.name) = (Some("tool".into()), Some("search".into()));
+    index.tool_calls = Some("[\"a\"]".into());
+    index.text = Some("ü".repeat(2_000));
+    (index.input_tokens, index.output_tokens) = (Some(u32::MAX), Some(0));
+    Payload::new(vec![7; 40]).with_codec(Codec::Foreign(9)).with_index(index)
 }
 
 #[test]

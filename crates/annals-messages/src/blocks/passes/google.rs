@@ -4,8 +4,8 @@
 
 use crate::MessageError;
 use crate::blocks::draft::{Draft, kind_of, object_in, truthy_in, value_or};
-use annals_base::base64::encode_standard as base64;
 use annals_base::{IdSource, Map, Value};
+use data_encoding::BASE64;
 
 pub(super) fn convert(block: &Map, ids: &mut IdSource) -> Result<Option<Map>, MessageError> {
     if let Some(converted) = single(block, ids)? {
@@ -37,7 +37,7 @@ pub(super) fn single(block: &Map, _: &mut IdSource) -> Result<Option<Map>, Messa
     let source = object_in(inner, "source");
     let bytes = source.and_then(|source| match source.get("bytes")? {
         Value::Str(text) => Some(text.clone()),
-        Value::Bytes(bytes) => Some(base64(bytes)),
+        Value::Bytes(bytes) => Some(BASE64.encode(bytes)),
         _ => None,
     });
     let draft = match (kind, format, bytes) {

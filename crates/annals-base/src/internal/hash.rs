@@ -1,9 +1,11 @@
 //! Hashes: BLAKE3 for the chain of commits and for shared content, XXH3 for the quick check of one value.
 
-/// A 16-byte BLAKE3 sum (the first half of the hash).
+use crate::limits::COLLECTED_BYTES_MAX;
+
+/// The first 16 bytes of a BLAKE3 hash.
 pub type Checksum = [u8; 16];
 
-/// Returns the BLAKE3 sum of `bytes`.
+/// Returns the checksum of `bytes`.
 pub fn checksum(bytes: &[u8]) -> Checksum {
     first_half(&blake3::hash(bytes))
 }
@@ -24,9 +26,10 @@ fn first_half(hash: &blake3::Hash) -> Checksum {
     half
 }
 
-/// Sums a record field by field. Each field is preceded by its length, so that no two records sum alike.
+/// Computes the checksum of a record field by field. A field of bytes is preceded by its length, so that different
+/// records have different inputs.
 ///
-/// The fields are collected and hashed at once: most records are short, and a hash of many small pieces costs several
+/// The fields are collected and hashed at once: most records are short, and a hash of many short inputs costs several
 /// times as much as one of the whole.
 #[derive(Clone, Debug, Default)]
 pub struct ChecksumBuilder {
@@ -35,11 +38,8 @@ pub struct ChecksumBuilder {
     before: Option<Box<blake3::Hasher>>,
 }
 
-/// Collected bytes beyond which they are handed to the hash.
-const COLLECTED_MAX: usize = 16 << 10;
-
 impl ChecksumBuilder {
-    /// Starts an empty sum.
+    /// Returns a builder without fields.
     pub fn new() -> Self {
         Self { fields: Vec::with_capacity(1 << 10), before: None }
     }
@@ -47,7 +47,7 @@ impl ChecksumBuilder {
     /// Adds a field of bytes.
     pub fn bytes(&mut self, field: &[u8]) -> &mut Self {
         self.fields.extend_from_slice(&(field.len() as u64).to_le_bytes());
-        if self.fields.len() + field.len() > COLLECTED_MAX {
+        if self.fields.len() + field.len() > COLLECTED_BYTES_MAX {
             let before = self.before.get_or_insert_default();
             before.update(&self.fields).update(field);
             self.fields.clear();
@@ -71,7 +71,7 @@ impl ChecksumBuilder {
         self
     }
 
-    /// Returns the sum of all fields so far.
+    /// Returns the checksum of all fields so far.
     pub fn finish(&self) -> Checksum {
         match &self.before {
             None => checksum(&self.fields),
@@ -85,17 +85,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sum_is_that_of_all_bytes_in_a_row() {
-        for long in [0, 100, COLLECTED_MAX - 8, COLLECTED_MAX, 3 * COLLECTED_MAX] {
+    fn a_checksum_is_that_of_all_bytes_in_a_row() {
+        for long in [0, 100, COLLECTED_BYTES_MAX - 8, COLLECTED_BYTES_MAX, 3 * COLLECTED_BYTES_MAX] {
             let field = vec![7; long];
-            let mut summer = ChecksumBuilder::new();
-            summer.int(-1).bytes(&field).maybe(Some(b"x")).maybe(None).bytes(b"");
+            let mut builder = ChecksumBuilder::new();
+            builder.int(-1).bytes(&field).maybe(Some(b"x")).maybe(None).bytes(b"");
             let mut all = (-1_i64).to_le_bytes().to_vec();
             for part in [&(long as u64).to_le_bytes()[..], &field, &1_i64.to_le_bytes(), &1_u64.to_le_bytes(), b"x"] {
                 all.extend_from_slice(part);
             }
             all.extend_from_slice(&[0; 16]);
-            assert_eq!(summer.finish(), checksum(&all), "{long}");
+            assert_eq!(builder.finish(), checksum(&all), "{long}");
         }
     }
 }
