@@ -1,6 +1,6 @@
 //! Tests the loaders of messages with hostile input: they return messages or a typed error, and never panic.
 
-use annals::base::{Fresh, IdSource, Map, SystemClock, Value};
+use annals::base::{DefaultSource, IdSource, Map, SystemClock, Value};
 use annals::history::{ExportOptions, Framing, ImportOptions};
 use annals::message::{
     BufferFormat, BufferOptions, CountOptions, FilterOptions, LangChainFormat, Message, MessageFormat, OpenAiFormat,
@@ -213,7 +213,7 @@ fn loaded(item: &Value) -> Vec<Message> {
         convert_to_messages([item.clone()]),
     ];
     let mut ids = IdSource::from_seed(1);
-    let read = |format: &dyn MessageFormat| format.read(item.clone(), &mut Fresh::new(&SystemClock, &mut ids));
+    let read = |format: &dyn MessageFormat| format.read(item.clone(), &mut DefaultSource::new(&SystemClock, &mut ids));
     let formats = FORMATS.map(read);
     for list in lists.into_iter().chain(formats) {
         match list {
@@ -299,14 +299,14 @@ proptest! {
             let _ = (message.pretty_repr(true), message.content_blocks());
         }
         let mut ids = IdSource::from_seed(1);
-        let mut fresh = Fresh::new(&SystemClock, &mut ids);
+        let mut defaults = DefaultSource::new(&SystemClock, &mut ids);
         for format in FORMATS {
             let mut writer = format.writer();
             let mut refused = 0;
             for message in &messages {
-                refused += writer.push(message.clone(), &mut fresh).refused.len();
+                refused += writer.push(message.clone(), &mut defaults).refused.len();
             }
-            refused += writer.finish(&mut fresh).refused.len();
+            refused += writer.finish(&mut defaults).refused.len();
             prop_assert!(refused <= messages.len());
         }
     }

@@ -50,7 +50,7 @@
 //! ```
 
 mod codec;
-mod fresh;
+mod default_source;
 mod id;
 mod integer;
 pub mod internal;
@@ -62,7 +62,7 @@ mod payload;
 mod time;
 mod value;
 
-pub use fresh::Fresh;
+pub use default_source::DefaultSource;
 pub use id::{CheckpointId, IdError, IdSource, NULL_TASK, RunId, TaskId, ThreadId};
 pub use integer::BIG_INTEGER_EXT;
 pub use list_delta::{ListDelta, ListRef};

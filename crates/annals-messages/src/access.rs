@@ -78,14 +78,14 @@ impl Message {
     /// # Ok::<(), annals_messages::MessageError>(())
     /// ```
     #[must_use]
-    pub fn with_tool_call_chunk(mut self, piece: ToolCallChunk) -> Self {
+    pub fn with_tool_call_chunk(mut self, call: ToolCallChunk) -> Self {
         self = self.into_chunk();
         match (&self.role, &mut self.chunk) {
             (Role::Ai(_), Some(chunk)) => {
-                chunk.tool_call_chunks.push(piece);
+                chunk.tool_call_chunks.push(call);
                 self.settle();
             }
-            _ => self.push_extra("tool_call_chunks", piece.into()),
+            _ => self.push_extra("tool_call_chunks", call.into()),
         }
         self
     }
@@ -204,10 +204,10 @@ mod tests {
         let result = Message::tool("r", "c").with_artifact(vec![1, 2]).with_additional_kwarg("k", true);
         assert_eq!((result.artifact(), result.tool_call_id()), (Some(&Value::from(vec![1, 2])), Some("c")));
         assert_eq!((result.status(), result.additional_kwargs["k"].as_bool()), (Some(ToolStatus::Success), Some(true)));
-        let piece = Message::ai("a").with_tool_call_chunk(ToolCallChunk::new(1, "{\"a\": [1").with_id("c"));
-        assert_eq!((piece.kind(), piece.tool_call_chunks().len()), ("AIMessageChunk", 1));
-        assert_eq!(piece.tool_calls()[0].args["a"], Value::from(vec![1]));
-        let whole = piece.into_whole();
+        let chunk = Message::ai("a").with_tool_call_chunk(ToolCallChunk::new(1, "{\"a\": [1").with_id("c"));
+        assert_eq!((chunk.kind(), chunk.tool_call_chunks().len()), ("AIMessageChunk", 1));
+        assert_eq!(chunk.tool_calls()[0].args["a"], Value::from(vec![1]));
+        let whole = chunk.into_whole();
         assert_eq!((whole.kind(), whole.tool_calls().len()), ("ai", 1));
         let unread = Message::ai_chunk("").with_tool_call_chunk(ToolCallChunk::new(0, "x"));
         assert_eq!(unread.invalid_tool_calls().len(), 1);

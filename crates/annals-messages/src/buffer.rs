@@ -11,6 +11,7 @@ use annals_base::Value;
 
 /// The form of a [buffer string](buffer_string).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum BufferFormat {
     /// `Human: hi`
     #[default]

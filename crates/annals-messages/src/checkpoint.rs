@@ -13,9 +13,10 @@ const PACKAGE: &str = "langchain_core.messages.";
 /// How LangGraph makes the object again.
 const METHOD: &str = "model_validate_json";
 
-/// A value as LangGraph's serializer writes it.
+/// A value as LangGraph's serializer writes it: the pair of `dumps_typed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CheckpointForm {
+#[non_exhaustive]
+pub struct TypedBytes {
     /// How to read the bytes: `null`, `bytes` or `msgpack`.
     pub kind: &'static str,
     /// The bytes.
@@ -33,15 +34,15 @@ pub struct CheckpointForm {
 /// use annals_messages::{Message, MessageLike, checkpoint_dumps, checkpoint_loads};
 ///
 /// let state = MessageLike::from(vec![Message::human("hi"), Message::ai("hello")]);
-/// let form = checkpoint_dumps(&state)?;
-/// assert_eq!((form.kind, checkpoint_loads(form.kind, &form.bytes)?), ("msgpack", state));
+/// let typed = checkpoint_dumps(&state)?;
+/// assert_eq!((typed.kind, checkpoint_loads(typed.kind, &typed.bytes)?), ("msgpack", state));
 /// # Ok::<(), annals_messages::MessageError>(())
 /// ```
-pub fn checkpoint_dumps(like: &MessageLike) -> Result<CheckpointForm, MessageError> {
+pub fn checkpoint_dumps(like: &MessageLike) -> Result<TypedBytes, MessageError> {
     Ok(match like {
-        MessageLike::Value(Value::Null) => CheckpointForm { kind: "null", bytes: Vec::new() },
-        MessageLike::Value(Value::Bytes(bytes)) => CheckpointForm { kind: "bytes", bytes: bytes.clone() },
-        like => CheckpointForm { kind: "msgpack", bytes: Encoded::encode(&to_value(like)?)?.bytes },
+        MessageLike::Value(Value::Null) => TypedBytes { kind: "null", bytes: Vec::new() },
+        MessageLike::Value(Value::Bytes(bytes)) => TypedBytes { kind: "bytes", bytes: bytes.clone() },
+        like => TypedBytes { kind: "msgpack", bytes: Encoded::encode(&to_value(like)?)?.bytes },
     })
 }
 

@@ -176,15 +176,15 @@ fn take_raw_calls(class: MessageClass, additional_kwargs: &Map, kwargs: &mut Map
 
 /// Gives chunks of tool calls, which a whole message only has as an extra field, the fields that they lack.
 fn complete_chunks(kwargs: &mut Map) -> Result<(), MessageError> {
-    let Some(Value::List(pieces)) = kwargs.get_mut("tool_call_chunks") else { return Ok(()) };
-    for (at, piece) in pieces.iter_mut().enumerate() {
-        let Value::Map(map) = piece else { continue };
+    let Some(Value::List(chunks)) = kwargs.get_mut("tool_call_chunks") else { return Ok(()) };
+    for (at, chunk) in chunks.iter_mut().enumerate() {
+        let Value::Map(map) = chunk else { continue };
         let names = ["name", "args", "id", "index"];
         let fields = names.map(|name| (name.to_owned(), map.shift_remove(name).unwrap_or_default()));
         map.shift_remove("type");
         if let Some(name) = map.keys().next() {
             let path = format!("tool_call_chunks[{at}].{name}");
-            return Err(MessageError::Unexpected { path, kind: "a piece of a tool call" });
+            return Err(MessageError::Unexpected { path, kind: "a chunk of a tool call" });
         }
         map.extend(fields);
         map.insert("type".into(), "tool_call_chunk".into());

@@ -34,7 +34,7 @@ impl Content {
             Self::Text(text) => Cow::Borrowed(text),
             Self::Blocks(blocks) => {
                 // Adding to an empty text borrows the added text.
-                blocks.iter().filter_map(block_text).fold(Cow::Borrowed(""), |text, piece| text + piece)
+                blocks.iter().filter_map(block_text).fold(Cow::Borrowed(""), |text, fragment| text + fragment)
             }
         }
     }

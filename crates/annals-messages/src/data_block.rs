@@ -34,6 +34,7 @@ pub fn is_data_content_block(block: &Map) -> bool {
 
 /// The medium of a data block of OpenAI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OpenAiData {
     /// A picture (`image_url`).
     Image,
@@ -77,6 +78,7 @@ pub fn openai_data_block(block: &Map) -> Option<OpenAiData> {
 
 /// The parts of a `data:` address in base64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DataUri<'a> {
     /// The MIME type.
     pub mime_type: &'a str,

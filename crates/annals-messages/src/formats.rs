@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use annals_base::{Fresh, Map, Value};
+use annals_base::{DefaultSource, Map, Value};
 
 use super::openai::{OpenAiOptions, TextFormat};
 use super::text::truthy;
@@ -18,12 +18,12 @@ use super::{Content, Message, MessageError, MessageLike, Role, default_tool_pars
 ///
 /// # Example: one item in OpenAI's format
 /// ```
-/// use annals_base::{Fresh, IdSource, SystemClock, Value};
+/// use annals_base::{DefaultSource, IdSource, SystemClock, Value};
 /// use annals_messages::{MessageFormat, OpenAiFormat};
 ///
 /// let mut ids = IdSource::new();
 /// let item = Value::from(serde_json::json!({"role": "user", "content": "hi"}));
-/// let messages = OpenAiFormat.read(item, &mut Fresh::new(&SystemClock, &mut ids))?;
+/// let messages = OpenAiFormat.read(item, &mut DefaultSource::new(&SystemClock, &mut ids))?;
 /// assert_eq!((messages[0].kind(), messages[0].text().as_ref()), ("human", "hi"));
 /// # Ok::<(), annals_messages::MessageError>(())
 /// ```
@@ -31,11 +31,11 @@ pub trait MessageFormat: fmt::Debug + Send + Sync {
     /// Returns the name of the format, as the command and the metadata of an import show it: `langchain`.
     fn name(&self) -> &'static str;
 
-    /// Reads one item of a list: one message, or several. Values that older items lack are supplied by `fresh`.
+    /// Reads one item of a list: one message, or several. Values that older items lack are supplied by `defaults`.
     ///
     /// # Errors
-    /// [`MessageError`] with the path of the field; [`Message::keep`] retains such an item all the same.
-    fn read(&self, item: Value, fresh: &mut Fresh<'_>) -> Result<Vec<Message>, MessageError>;
+    /// [`MessageError`] with the path of the field; [`Message::opaque`] retains such an item all the same.
+    fn read(&self, item: Value, defaults: &mut DefaultSource<'_>) -> Result<Vec<Message>, MessageError>;
 
     /// Returns a writer of a new list.
     fn writer(&self) -> Box<dyn FormatWriter>;
@@ -45,25 +45,26 @@ pub trait MessageFormat: fmt::Debug + Send + Sync {
 ///
 /// # Example: fields that a format cannot express
 /// ```
-/// use annals_base::{Fresh, IdSource, SystemClock};
+/// use annals_base::{DefaultSource, IdSource, SystemClock};
 /// use annals_messages::{Message, MessageFormat, OpenAiFormat, Usage};
 ///
 /// let mut ids = IdSource::new();
 /// let mut writer = OpenAiFormat.writer();
 /// let answer = Message::ai("hi").with_usage(Usage::new(1, 1));
-/// let written = writer.push(answer, &mut Fresh::new(&SystemClock, &mut ids));
+/// let written = writer.push(answer, &mut DefaultSource::new(&SystemClock, &mut ids));
 /// assert_eq!((written.items.len(), written.left_out), (1, vec!["usage_metadata"]));
 /// ```
 pub trait FormatWriter: fmt::Debug {
     /// Takes the next message and returns the items that are complete now.
-    fn push(&mut self, message: Message, fresh: &mut Fresh<'_>) -> Written;
+    fn push(&mut self, message: Message, defaults: &mut DefaultSource<'_>) -> Written;
 
     /// Returns the items that are not written yet. The list may go on.
-    fn finish(&mut self, fresh: &mut Fresh<'_>) -> Written;
+    fn finish(&mut self, defaults: &mut DefaultSource<'_>) -> Written;
 }
 
 /// The result of writing messages in a format.
 #[derive(Clone, Debug, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Written {
     /// The items, in order.
     pub items: Vec<Value>,
@@ -74,7 +75,7 @@ pub struct Written {
 }
 
 /// The type of a message that holds an item which could not be read.
-const KEPT: &str = "annals.kept";
+const OPAQUE: &str = "annals.kept";
 
 /// LangChain's dictionaries, `{"type": "human", "data": {..}}`, as `messages_to_dict` gives them. Constructor envelopes
 /// and flat dictionaries are read as well.
@@ -86,7 +87,7 @@ impl MessageFormat for LangChainFormat {
         "langchain"
     }
 
-    fn read(&self, item: Value, _: &mut Fresh<'_>) -> Result<Vec<Message>, MessageError> {
+    fn read(&self, item: Value, _: &mut DefaultSource<'_>) -> Result<Vec<Message>, MessageError> {
         match item {
             Value::Map(map) if map.contains_key("lc") => load(Value::Map(map))?.into_messages(),
             Value::Map(map) => flat(map).and_then(Message::try_from).map(|message| vec![message]),
@@ -103,12 +104,12 @@ impl MessageFormat for LangChainFormat {
 struct LangChainWriter;
 
 impl FormatWriter for LangChainWriter {
-    fn push(&mut self, message: Message, _: &mut Fresh<'_>) -> Written {
-        let item = message.kept().cloned().unwrap_or_else(|| message_to_dict(&message));
+    fn push(&mut self, message: Message, _: &mut DefaultSource<'_>) -> Written {
+        let item = message.opaque_item().cloned().unwrap_or_else(|| message_to_dict(&message));
         Written { items: vec![item], ..Written::default() }
     }
 
-    fn finish(&mut self, _: &mut Fresh<'_>) -> Written {
+    fn finish(&mut self, _: &mut DefaultSource<'_>) -> Written {
         Written::default()
     }
 }
@@ -123,7 +124,7 @@ impl MessageFormat for OpenAiFormat {
         "openai"
     }
 
-    fn read(&self, item: Value, _: &mut Fresh<'_>) -> Result<Vec<Message>, MessageError> {
+    fn read(&self, item: Value, _: &mut DefaultSource<'_>) -> Result<Vec<Message>, MessageError> {
         Message::try_from(MessageLike::from(item)).map(|message| vec![message])
     }
 
@@ -139,10 +140,10 @@ struct OpenAiWriter {
 }
 
 impl FormatWriter for OpenAiWriter {
-    fn push(&mut self, message: Message, _: &mut Fresh<'_>) -> Written {
+    fn push(&mut self, message: Message, _: &mut DefaultSource<'_>) -> Written {
         let at = self.position;
         self.position += 1;
-        if let Some(item) = message.kept() {
+        if let Some(item) = message.opaque_item() {
             return Written { items: vec![item.clone()], ..Written::default() };
         }
         // Blocks stay blocks.
@@ -160,7 +161,7 @@ impl FormatWriter for OpenAiWriter {
         }
     }
 
-    fn finish(&mut self, _: &mut Fresh<'_>) -> Written {
+    fn finish(&mut self, _: &mut DefaultSource<'_>) -> Written {
         Written::default()
     }
 }
@@ -175,18 +176,18 @@ fn flat(mut map: Map) -> Result<Value, MessageError> {
 }
 
 impl Message {
-    /// Keeps an item that could not be read as a message, so that nothing is lost: a message of the type `annals.kept`
-    /// that every format writes as the item was.
-    pub fn keep(item: Value) -> Self {
-        let mut message = Self::new(Role::Other { kind: KEPT.to_owned() }, "");
+    /// Returns a message that retains an item which could not be read as one, so that nothing is lost. Its type is
+    /// `annals.kept`, and every format writes the item as it was.
+    pub fn opaque(item: Value) -> Self {
+        let mut message = Self::new(Role::Other { kind: OPAQUE.to_owned() }, "");
         message.extra.insert("item".into(), item);
         message
     }
 
-    /// Returns the item that [`keep`](Self::keep) kept.
-    pub fn kept(&self) -> Option<&Value> {
+    /// Returns the item of an [`opaque`](Self::opaque) message.
+    pub fn opaque_item(&self) -> Option<&Value> {
         match &self.role {
-            Role::Other { kind } if kind == KEPT => self.extra.get("item"),
+            Role::Other { kind } if kind == OPAQUE => self.extra.get("item"),
             _ => None,
         }
     }
@@ -263,7 +264,7 @@ mod tests {
 
     fn openai(message: &Message) -> (serde_json::Value, Vec<&'static str>) {
         let mut ids = IdSource::from_seed(1);
-        let written = OpenAiFormat.writer().push(message.clone(), &mut Fresh::new(&SystemClock, &mut ids));
+        let written = OpenAiFormat.writer().push(message.clone(), &mut DefaultSource::new(&SystemClock, &mut ids));
         (Value::List(written.items).to_json(), written.left_out)
     }
 

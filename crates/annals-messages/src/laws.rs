@@ -28,9 +28,9 @@ fn made() -> impl Strategy<Value = Message> {
     })
 }
 
-/// A message of the model cut into pieces: of its text, and of the arguments of its calls.
-fn pieces() -> impl Strategy<Value = Vec<Message>> {
-    let piece = ("[a-z ]{0,3}", prop::option::of((0..3i64, "[a-z\"{}:, ]{0,4}")), "[a-z]{0,2}", any::<bool>());
+/// A message of the model split into chunks: of its text, and of the arguments of its calls.
+fn chunks() -> impl Strategy<Value = Vec<Message>> {
+    let chunk = ("[a-z ]{0,3}", prop::option::of((0..3i64, "[a-z\"{}:, ]{0,4}")), "[a-z]{0,2}", any::<bool>());
     let made = |(text, call, note, last): (String, Option<(i64, String)>, String, bool)| {
         let call =
             call.map(|(index, args)| ToolCallChunk { args: Some(args), index: Some(index), ..Default::default() });
@@ -40,12 +40,12 @@ fn pieces() -> impl Strategy<Value = Vec<Message>> {
         message.settle();
         message
     };
-    prop::collection::vec(piece.prop_map(made), 3..6)
+    prop::collection::vec(chunk.prop_map(made), 3..6)
 }
 
-fn sum(pieces: &[Message]) -> Message {
-    let (first, rest) = pieces.split_first().expect("there are pieces");
-    rest.iter().fold(first.clone(), |sum, piece| sum.plus(piece.clone()).expect("pieces of one message add up"))
+fn sum(chunks: &[Message]) -> Message {
+    let (first, rest) = chunks.split_first().expect("there are chunks");
+    rest.iter().fold(first.clone(), |sum, chunk| sum.plus(chunk.clone()).expect("chunks of one message add up"))
 }
 
 proptest! {
@@ -61,11 +61,11 @@ proptest! {
     }
 
     #[test]
-    fn pieces_add_up_however_they_are_grouped(pieces in pieces(), at in 1..3usize) {
-        let (left, right) = pieces.split_at(at);
-        prop_assert_eq!(sum(left).plus(sum(right)).unwrap(), sum(&pieces));
-        let at_once = pieces[0].clone().plus(pieces[1..].to_vec()).unwrap();
-        prop_assert_eq!(at_once, sum(&pieces));
+    fn pieces_add_up_however_they_are_grouped(chunks in chunks(), at in 1..3usize) {
+        let (left, right) = chunks.split_at(at);
+        prop_assert_eq!(sum(left).plus(sum(right)).unwrap(), sum(&chunks));
+        let at_once = chunks[0].clone().plus(chunks[1..].to_vec()).unwrap();
+        prop_assert_eq!(at_once, sum(&chunks));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! | [`Message`], [`Role`], [`Content`] | one message: the role with its fields, and the content |
 //! | [`ToolCall`], [`Tool`], [`Usage`] | a request to call a tool, its result, and token counts |
 //! | [`add_messages`], [`merge_plan`] | merge lists of messages by id; the plan never looks at the whole list |
-//! | [`Chunk`], [`ChunkSum`] | chunks of a streamed message, and their sum |
+//! | [`Chunk`], [`MergedChunks`] | chunks of a streamed message, and the merging of them |
 //! | [`blocks`] | the content as typed blocks that mean the same for every provider |
 //! | [`filter_messages`], [`trim_messages`], [`buffer_string`] | a part of a list, or its text |
 //! | [`MessageParts`] | the parts of a message that a store indexes, and the rest as bytes |
@@ -81,6 +81,7 @@ mod envelope;
 mod error;
 mod filter;
 mod formats;
+pub mod internal;
 #[cfg(test)]
 mod laws;
 mod like;
@@ -99,7 +100,7 @@ mod runs;
 #[cfg(test)]
 mod samples;
 mod serde_view;
-pub mod text;
+mod text;
 mod tool;
 mod tool_parser;
 mod trim;
@@ -110,8 +111,8 @@ use std::borrow::Cow;
 
 pub use add_messages::AddMessages;
 pub use buffer::{BufferFormat, BufferOptions, buffer_string};
-pub use checkpoint::{CheckpointForm, checkpoint_dumps, checkpoint_loads};
-pub use chunk::ChunkSum;
+pub use checkpoint::{TypedBytes, checkpoint_dumps, checkpoint_loads};
+pub use chunk::MergedChunks;
 pub use chunk::{Chunk, add_ai_message_chunks, message_chunk_to_message};
 pub use coerce::{any_message, convert_to_messages};
 pub use content::Content;
@@ -138,6 +139,7 @@ pub use providers::grounding_citations;
 pub use reduce::{MergeOp, REMOVE_ALL_MESSAGES, add_messages, ensure_ids, merge_plan};
 pub use role::{MessageClass, Role};
 pub use runs::merge_message_runs;
+pub use text::JsonError;
 pub use tool::{Ai, InvalidToolCall, Tool, ToolCall, ToolCallChunk, ToolStatus};
 pub use tool_parser::{default_tool_chunk_parser, default_tool_parser};
 pub use trim::{TrimOptions, TrimStrategy, trim_messages};
@@ -305,7 +307,7 @@ impl Message {
     }
 
     /// Returns the text that is said: the content, or of a list of blocks its strings and text blocks, joined without
-    /// separator. It borrows unless several pieces have to be joined.
+    /// separator. It borrows unless several fragments have to be joined.
     pub fn text(&self) -> Cow<'_, str> {
         self.content.text()
     }

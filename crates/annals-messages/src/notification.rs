@@ -5,11 +5,19 @@ use annals_base::{IdSource, Map, Value};
 
 /// The source of a message, and the data of the source.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Notification {
     /// The name of the source.
     pub source: String,
     /// The data of the source.
     pub data: Option<Map>,
+}
+
+impl Notification {
+    /// Returns the name of a source, without data.
+    pub fn new(source: impl Into<String>) -> Self {
+        Self { source: source.into(), data: None }
+    }
 }
 
 impl Message {
@@ -19,7 +27,7 @@ impl Message {
     /// ```
     /// use annals_messages::{Message, Notification};
     ///
-    /// let note = Notification { source: "timer".into(), data: None };
+    /// let note = Notification::new("timer");
     /// let message = Message::human("it is time").with_notification(note.clone());
     /// assert_eq!(message.notification(), Some(note));
     /// ```

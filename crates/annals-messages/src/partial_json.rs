@@ -18,7 +18,7 @@ use annals_base::Value;
 ///
 /// let args = parse_partial_json(r#"{"city": "Bern", "days": [1, 2, "#, false)?;
 /// assert_eq!(args, Value::from(serde_json::json!({"city": "Bern", "days": [1, 2]})));
-/// # Ok::<(), annals_messages::text::JsonError>(())
+/// # Ok::<(), annals_messages::JsonError>(())
 /// ```
 pub fn parse_partial_json(text: &str, strict: bool) -> Result<Value, JsonError> {
     let whole = match Reader::new(text, strict).read(|_, _| {}) {

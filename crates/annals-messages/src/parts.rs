@@ -11,6 +11,7 @@ use annals_base::{Codec, CodecError, Map, Value, ValueView, decode_value};
 
 /// A message in parts.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct MessageParts {
     /// The id.
     pub id: Option<String>,
@@ -72,6 +73,7 @@ impl TryFrom<Value> for MessageParts {
 
 /// [`MessageParts`], borrowed: joining copies only the fields of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct MessagePartsRef<'a> {
     /// The id.
     pub id: Option<&'a str>,

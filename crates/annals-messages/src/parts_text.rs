@@ -23,7 +23,7 @@ impl<'a> StoredBlocks<'a> {
         let mut text = String::new();
         for block in blocks {
             match place(block) {
-                Place::Text(piece) => text.push_str(piece),
+                Place::Text(fragment) => text.push_str(fragment),
                 Place::None => {}
                 Place::Other => return (Self { blocks, apart: false }, None),
             }
@@ -92,11 +92,11 @@ pub(super) fn rejoin(mut content: Value, text: &str) -> Result<Value, MessageErr
     let mut left = text;
     let mut put = |at: usize, place: &mut Value| -> Result<(), MessageError> {
         let Value::Int(length) = place else { return Ok(()) };
-        let piece = usize::try_from(*length).ok().and_then(|length| left.split_at_checked(length));
-        let (piece, rest) =
-            piece.ok_or_else(|| MessageError::invalid(format!("content[{at}]"), "the length of a text", &*place))?;
+        let fragment = usize::try_from(*length).ok().and_then(|length| left.split_at_checked(length));
+        let (fragment, rest) =
+            fragment.ok_or_else(|| MessageError::invalid(format!("content[{at}]"), "the length of a text", &*place))?;
         left = rest;
-        *place = Value::from(piece);
+        *place = Value::from(fragment);
         Ok(())
     };
     let Value::List(blocks) = &mut content else {

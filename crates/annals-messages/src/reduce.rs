@@ -43,7 +43,7 @@ pub enum MergeOp {
 
 /// Merges `right` into `left`: known ids are replaced in place, removals are carried out, the others are appended.
 ///
-/// Pieces of messages become whole first, and missing ids are assigned, those of `left` before those of `right`. If
+/// Chunks of messages become whole first, and missing ids are assigned, those of `left` before those of `right`. If
 /// `right` asks to remove all messages, the result is what follows the last such request, unmerged. Of several messages
 /// with one id in `left`, the last is replaced and all are removed.
 ///

@@ -1,6 +1,6 @@
 //! Neighbouring messages of one kind, joined: `merge_message_runs` of LangChain.
 //!
-//! *Absent:* how pieces are added, which is in `chunk`.
+//! *Absent:* how chunks are added, which is in `chunk`.
 
 use super::{Content, Message, MessageClass, MessageError, Role, add_ai_message_chunks, message_chunk_to_message};
 
@@ -66,10 +66,10 @@ fn joined(run: &[&Message], separator: &str) -> Result<Option<Message>, MessageE
     }
     let mut is_text = matches!(first.content, Content::Text(_));
     let mut has_text = matches!(&first.content, Content::Text(text) if !text.is_empty());
-    let pieces = others.iter().map(|message| {
-        let mut piece = (*message).clone().into_piece();
-        piece.response_metadata.clear();
-        match &mut piece.content {
+    let chunks = others.iter().map(|message| {
+        let mut chunk = (*message).clone().into_chunk_with_calls();
+        chunk.response_metadata.clear();
+        match &mut chunk.content {
             Content::Text(text) if text.is_empty() => {}
             Content::Text(text) => {
                 if has_text {
@@ -79,16 +79,16 @@ fn joined(run: &[&Message], separator: &str) -> Result<Option<Message>, MessageE
             }
             Content::Blocks(_) => (is_text, has_text) = (false, false),
         }
-        piece
+        chunk
     });
-    let mut sum = first.clone().into_piece();
+    let mut sum = first.clone().into_chunk_with_calls();
     if run.iter().all(|message| is_plain_answer(message)) {
-        sum = add_ai_message_chunks(sum, pieces)?;
+        sum = add_ai_message_chunks(sum, chunks)?;
     } else {
-        for (at, piece) in pieces.enumerate() {
+        for (at, chunk) in chunks.enumerate() {
             // A message joined before counts as whole: its calls have lost their index.
-            let left = if at == 0 { sum } else { message_chunk_to_message(sum).into_piece() };
-            sum = left.plus(piece)?;
+            let left = if at == 0 { sum } else { message_chunk_to_message(sum).into_chunk_with_calls() };
+            sum = left.plus(chunk)?;
         }
     }
     Ok(Some(message_chunk_to_message(sum)))

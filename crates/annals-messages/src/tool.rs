@@ -10,6 +10,7 @@ use annals_base::{CodecError, Map, Value, ValueView};
 
 /// The fields that only a message of the model has.
 #[derive(Clone, Debug, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Ai {
     /// The tool calls it asks for.
     pub tool_calls: Vec<ToolCall>,
@@ -46,6 +47,7 @@ impl TryFrom<Value> for Ai {
 
 /// The fields that only the result of a tool call has.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Tool {
     /// The call that this answers.
     pub tool_call_id: String,
@@ -126,6 +128,7 @@ impl TryFrom<Value> for ToolStatus {
 
 /// A request of the model to call a tool.
 #[derive(Clone, Debug, PartialEq, Default)]
+#[non_exhaustive]
 pub struct ToolCall {
     /// The name of the tool.
     pub name: String,
@@ -194,6 +197,7 @@ impl ToolCall {
 
 /// A tool call whose arguments could not be read.
 #[derive(Clone, Debug, PartialEq, Default)]
+#[non_exhaustive]
 pub struct InvalidToolCall {
     /// The name of the tool.
     pub name: Option<String>,
@@ -205,8 +209,16 @@ pub struct InvalidToolCall {
     pub error: Option<String>,
 }
 
+impl InvalidToolCall {
+    /// Returns a call of an unknown tool with this error. The other fields are assigned afterwards.
+    pub fn new(error: impl Into<String>) -> Self {
+        Self { error: Some(error.into()), ..Self::default() }
+    }
+}
+
 /// A chunk of a tool call, as a model streams it: chunks with one index are parts of one call.
 #[derive(Clone, Debug, PartialEq, Default)]
+#[non_exhaustive]
 pub struct ToolCallChunk {
     /// The name of the tool, or a part of it.
     pub name: Option<String>,
@@ -429,7 +441,7 @@ mod tests {
 
     #[test]
     fn an_invalid_tool_call_may_lack_everything() {
-        let call = InvalidToolCall { error: Some("bad".into()), ..Default::default() };
+        let call = InvalidToolCall::new("bad");
         assert_eq!(InvalidToolCall::try_from(Value::from(json!({"error": "bad"}))).unwrap(), call);
         let text = serde_json::to_string(&call).unwrap();
         assert_eq!(text, r#"{"type":"invalid_tool_call","id":null,"name":null,"args":null,"error":"bad"}"#);

@@ -49,10 +49,10 @@ pub fn default_tool_parser(raw: &Value) -> Result<(Vec<Value>, Vec<Value>), Mess
     Ok((calls, invalid))
 }
 
-/// Reads raw pieces of tool calls, and returns them in their dictionary form.
+/// Reads raw chunks of tool calls, and returns them in their dictionary form.
 ///
 /// # Errors
-/// [`MessageError`] if a piece has a function without name or arguments.
+/// [`MessageError`] if a chunk has a function without name or arguments.
 pub fn default_tool_chunk_parser(raw: &Value) -> Result<Vec<Value>, MessageError> {
     let read = |(at, call): (usize, &Value)| {
         let parts = function(call).map_err(|e| e.within(format_args!("[{at}]")))?;

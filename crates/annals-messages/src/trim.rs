@@ -11,6 +11,7 @@ use annals_base::Value;
 
 /// Which end of the list is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum TrimStrategy {
     /// The newest messages.
     #[default]
@@ -77,7 +78,7 @@ impl<'f> TrimOptions<'f> {
         self
     }
 
-    /// Sets whether a part of the first message that does not fit is kept: some of its blocks, or some pieces of its
+    /// Sets whether a part of the first message that does not fit is kept: some of its blocks, or some fragments of its
     /// text.
     #[must_use]
     pub fn allow_partial(mut self, allow: bool) -> Self {
@@ -106,7 +107,7 @@ impl<'f> TrimOptions<'f> {
         self
     }
 
-    /// Sets how a text is split into pieces, which joined give the text again. Without this they are its lines.
+    /// Sets how a text is split into fragments, which joined give the text again. Without this they are its lines.
     #[must_use]
     pub fn text_splitter(mut self, split: impl Fn(&str) -> Vec<String> + Send + Sync + 'f) -> Self {
         self.splitter = Box::new(split);
@@ -150,12 +151,12 @@ impl fmt::Debug for TrimOptions<'_> {
 
 /// Splits after each newline.
 fn lines(text: &str) -> Vec<String> {
-    let mut pieces: Vec<String> = text.split('\n').map(|line| format!("{line}\n")).collect();
+    let mut fragments: Vec<String> = text.split('\n').map(|line| format!("{line}\n")).collect();
     // Nothing stands between the last newline and the end.
-    if let Some(last) = pieces.last_mut() {
+    if let Some(last) = fragments.last_mut() {
         last.pop();
     }
-    pieces
+    fragments
 }
 
 /// Returns copies of those messages that have at most so many tokens, from one end of the list, in order.
@@ -311,24 +312,24 @@ impl Fit<'_, '_> {
         }
     }
 
-    /// Keeps as many pieces of a text as fit, in the order in which they are tried.
+    /// Keeps as many fragments of a text as fit, in the order in which they are tried.
     fn fewer_pieces(&self, tokens: i64, mut part: Message, text: &str) -> Result<Option<Message>, MessageError> {
         if text.is_empty() {
             return Ok(None);
         }
-        let mut pieces = (self.options.splitter)(text);
+        let mut fragments = (self.options.splitter)(text);
         if self.reversed {
-            pieces.reverse();
+            fragments.reverse();
         }
-        let whole = greatest(pieces.len(), |n| {
-            part.content = Content::Text(pieces[..n].concat());
+        let whole = greatest(fragments.len(), |n| {
+            part.content = Content::Text(fragments[..n].concat());
             Ok(tokens.saturating_add(self.count(&[&part])?) <= self.limit)
         })?;
-        pieces.truncate(whole);
+        fragments.truncate(whole);
         if self.reversed {
-            pieces.reverse();
+            fragments.reverse();
         }
-        part.content = Content::Text(pieces.concat());
+        part.content = Content::Text(fragments.concat());
         Ok((whole > 0).then_some(part))
     }
 }
@@ -395,7 +396,7 @@ mod tests {
                 let each = trimmed(TokenCounter::each(words)).unwrap();
                 let all = trimmed(TokenCounter::all(|list| list.iter().map(|message| words(message)).sum())).unwrap();
                 assert_eq!(each, all, "{max} {strategy:?}");
-                // Of the newest, pieces are tried in reversed order, as in the reference: "b" and "a " are one word
+                // Of the newest, fragments are tried in reversed order, as in the reference: "b" and "a " are one word
                 // then.
                 if strategy == TrimStrategy::First {
                     assert_eq!(each.iter().map(words).sum::<i64>(), max.clamp(0, 18), "{max}");

@@ -9,6 +9,7 @@ use annals_base::{Map, Value, ValueView};
 /// Token counts (`usage_metadata` of LangChain).
 #[doc(alias = "UsageMetadata")]
 #[derive(Clone, Debug, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Usage {
     /// Tokens read.
     pub input_tokens: i64,

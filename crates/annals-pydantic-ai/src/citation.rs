@@ -65,7 +65,7 @@ variants! {
 /// The cited range of the text, in characters of its content (`CitationAnchor`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Anchor {
+pub struct CitedRange {
     /// The first character.
     pub start: i64,
     /// The end: the first character behind the range.
@@ -74,14 +74,14 @@ pub struct Anchor {
     pub is_marker: bool,
 }
 
-impl Anchor {
+impl CitedRange {
     /// Returns the anchor of the characters `start..end` of the content. `None` unless `0 <= start < end`.
     pub fn new(start: i64, end: i64) -> Option<Self> {
         (0 <= start && start < end).then_some(Self { start, end, is_marker: false })
     }
 }
 
-impl Wire for Anchor {
+impl Wire for CitedRange {
     fn read(value: Value, reader: &mut WireReader<'_>) -> Option<Self> {
         let is_marker = match value.get("kind").and_then(Value::as_str) {
             Some("content") => false,
@@ -111,7 +111,7 @@ record! {
         /// The sources; at least one.
         pub sources: Vec<CitationSource>,
         /// The cited range; `None` for the text as a whole.
-        pub anchor: Option<Anchor>,
+        pub anchor: Option<CitedRange>,
     }
     after check_citation;
 }
@@ -129,4 +129,4 @@ fn check_citation(citation: &mut Citation, _: &mut Map, reader: &mut WireReader<
     }
 }
 
-serde_impls!(Anchor);
+serde_impls!(CitedRange);

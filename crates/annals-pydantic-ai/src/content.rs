@@ -7,7 +7,7 @@ use super::macros::{record, serde_impls, words};
 use super::value_xml::value_xml;
 use super::wire::{Wire, WireReader};
 use annals_base::{Map, Value};
-use annals_messages::text::{JsonStyle, json_write};
+use annals_messages::internal::{JsonStyle, json_write};
 
 /// The content of a user prompt (`str | Sequence[UserContent]`).
 #[derive(Clone, Debug, PartialEq)]

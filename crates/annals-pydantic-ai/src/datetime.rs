@@ -8,7 +8,7 @@ use speedate::{Date, DateTimeConfig, MicrosecondsPrecisionOverflowBehavior, Time
 
 use super::macros::serde_impls;
 use super::wire::{Wire, WireReader};
-use annals_base::Fresh;
+use annals_base::DefaultSource;
 use annals_base::{Timestamp, Value};
 
 /// A date and time of day in microseconds, with its offset from UTC if that is known (`datetime` of Python).
@@ -121,8 +121,8 @@ impl Wire for DateTime {
         self.to_string().into()
     }
 
-    fn absent(fresh: &mut Fresh<'_>) -> Option<Self> {
-        Some(fresh.now().into())
+    fn absent(defaults: &mut DefaultSource<'_>) -> Option<Self> {
+        Some(defaults.now().into())
     }
 }
 

@@ -11,7 +11,7 @@ use super::speech::{Speaker, SpeechPart, SpeechTimestamp};
 use super::tool::{CallFields, ToolArgs, ToolCallPart};
 use super::wire::{Wire, WireReader, read_value};
 use crate::wire::tool_call_id;
-use annals_base::Fresh;
+use annals_base::DefaultSource;
 use annals_base::{Map, Value};
 
 record! {
@@ -161,8 +161,8 @@ impl PartDelta {
     ///
     /// # Errors
     /// [`LoadError`] naming the place.
-    pub fn from_value(value: Value, fresh: &mut Fresh<'_>) -> Result<Self, LoadError> {
-        read_value("delta", value, fresh)
+    pub fn from_value(value: Value, defaults: &mut DefaultSource<'_>) -> Result<Self, LoadError> {
+        read_value("delta", value, defaults)
     }
 
     /// Returns the value as JSON.
@@ -201,7 +201,7 @@ impl PartDelta {
     ///
     /// # Errors
     /// [`DeltaError`]
-    pub fn apply_to(&self, to: PartOrDelta, fresh: &mut Fresh<'_>) -> Result<PartOrDelta, DeltaError> {
+    pub fn apply_to(&self, to: PartOrDelta, defaults: &mut DefaultSource<'_>) -> Result<PartOrDelta, DeltaError> {
         match (self, to) {
             (delta, PartOrDelta::Part(mut part)) => {
                 delta.apply(&mut part)?;
@@ -212,7 +212,7 @@ impl PartDelta {
             }
             (Self::ToolCall(delta), PartOrDelta::Delta(Self::ToolCall(before))) => {
                 let call = delta.after(&before)?;
-                Ok(match call.to_part(fresh) {
+                Ok(match call.to_part(defaults) {
                     Some(part) => PartOrDelta::Part(part.into()),
                     None => PartOrDelta::Delta(call.into()),
                 })
@@ -327,11 +327,11 @@ impl ToolCallDelta {
     }
 
     /// Returns the part, if the call has a name; an id is made if it has none.
-    pub(super) fn to_part(&self, fresh: &mut Fresh<'_>) -> Option<ToolCallPart> {
+    pub(super) fn to_part(&self, defaults: &mut DefaultSource<'_>) -> Option<ToolCallPart> {
         Some(ToolCallPart {
             tool_name: self.tool_name_delta.clone()?,
             args: self.args_delta.clone(),
-            tool_call_id: self.tool_call_id.clone().unwrap_or_else(|| tool_call_id(fresh)),
+            tool_call_id: self.tool_call_id.clone().unwrap_or_else(|| tool_call_id(defaults)),
             tool_kind: None,
             id: None,
             provider_name: self.provider_name.clone(),

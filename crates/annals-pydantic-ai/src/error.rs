@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use annals_messages::text::JsonError;
+use annals_messages::JsonError;
 
 /// One step of the way from a document to a value inside it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use super::mime;
 use super::wire::{DIGEST, Wire, WireReader, object_of};
 use crate::base64;
 use crate::hash::{sha1_hex, sha256_hex};
-use annals_base::Fresh;
+use annals_base::DefaultSource;
 use annals_base::{Map, Value};
-use annals_messages::text::json_write;
+use annals_messages::internal::json_write;
 
 /// BinaryData; base64 in JSON, read in either alphabet, written in the URL-safe one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -112,7 +112,7 @@ impl Wire for ForceDownload {
         }
     }
 
-    fn absent(_: &mut Fresh<'_>) -> Option<Self> {
+    fn absent(_: &mut DefaultSource<'_>) -> Option<Self> {
         Some(Self::No)
     }
 }

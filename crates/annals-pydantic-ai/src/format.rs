@@ -1,6 +1,6 @@
 //! PydanticAI's requests and responses as a format of `annals_messages`. *Absent:* the conversion of one message.
 
-use annals_base::{Fresh, Value};
+use annals_base::{DefaultSource, Value};
 use annals_messages::{FormatWriter, Message, MessageError, MessageFormat, Role, Written};
 
 use crate::{LoadError, from_langchain, from_value, to_langchain, to_value};
@@ -10,15 +10,15 @@ use crate::{LoadError, from_langchain, from_value, to_langchain, to_value};
 ///
 /// # Example
 /// ```
-/// use annals_base::{Fresh, IdSource, SystemClock};
+/// use annals_base::{DefaultSource, IdSource, SystemClock};
 /// use annals_messages::{Message, MessageFormat};
 /// use annals_pydantic_ai::PydanticAiFormat;
 ///
 /// let mut ids = IdSource::new();
-/// let mut fresh = Fresh::new(&SystemClock, &mut ids);
+/// let mut defaults = DefaultSource::new(&SystemClock, &mut ids);
 /// let mut writer = PydanticAiFormat.writer();
-/// assert!(writer.push(Message::human("hi"), &mut fresh).items.is_empty());
-/// let written = writer.finish(&mut fresh);
+/// assert!(writer.push(Message::human("hi"), &mut defaults).items.is_empty());
+/// let written = writer.finish(&mut defaults);
 /// assert_eq!(written.items[0].get("kind").and_then(|kind| kind.as_str()), Some("request"));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,8 +29,8 @@ impl MessageFormat for PydanticAiFormat {
         "pydantic-ai"
     }
 
-    fn read(&self, item: Value, fresh: &mut Fresh<'_>) -> Result<Vec<Message>, MessageError> {
-        to_langchain(&from_value(Value::List(vec![item]), fresh).map_err(message_error)?, false)
+    fn read(&self, item: Value, defaults: &mut DefaultSource<'_>) -> Result<Vec<Message>, MessageError> {
+        to_langchain(&from_value(Value::List(vec![item]), defaults).map_err(message_error)?, false)
     }
 
     fn writer(&self) -> Box<dyn FormatWriter> {
@@ -51,13 +51,13 @@ struct PydanticAiWriter {
 }
 
 impl FormatWriter for PydanticAiWriter {
-    fn push(&mut self, message: Message, fresh: &mut Fresh<'_>) -> Written {
+    fn push(&mut self, message: Message, defaults: &mut DefaultSource<'_>) -> Written {
         let mut written = Written::default();
         // A response begins a group: a result finds the name of its tool in the response before it.
-        if message.kept().is_some() || matches!(message.role, Role::Ai(_) | Role::Remove | Role::Other { .. }) {
-            written = self.finish(fresh);
+        if message.opaque_item().is_some() || matches!(message.role, Role::Ai(_) | Role::Remove | Role::Other { .. }) {
+            written = self.finish(defaults);
         }
-        if let Some(item) = message.kept() {
+        if let Some(item) = message.opaque_item() {
             written.items.push(item.clone());
         } else if matches!(message.role, Role::Remove | Role::Other { .. }) {
             let reason = format!("PydanticAI has no message of the type {:?}", message.kind());
@@ -71,11 +71,11 @@ impl FormatWriter for PydanticAiWriter {
         written
     }
 
-    fn finish(&mut self, fresh: &mut Fresh<'_>) -> Written {
+    fn finish(&mut self, defaults: &mut DefaultSource<'_>) -> Written {
         let group = std::mem::take(&mut self.group);
         let mut written = Written::default();
         let mut write = |group: &[Message]| -> Result<(), LoadError> {
-            if let Value::List(items) = to_value(&from_langchain(group, fresh)?) {
+            if let Value::List(items) = to_value(&from_langchain(group, defaults)?) {
                 written.items.extend(items);
             }
             Ok(())

@@ -9,9 +9,9 @@ use super::part::{RequestPart, ResponsePart};
 use super::speech::Speaker;
 use super::usage::RequestUsage;
 use super::wire::{Wire, WireReader, read_text, read_value};
-use annals_base::Fresh;
+use annals_base::DefaultSource;
 use annals_base::{Map, Value};
-use annals_messages::text::{JsonStyle, json_write};
+use annals_messages::internal::{JsonStyle, json_write};
 
 words! {
     /// The state of a request.
@@ -298,23 +298,23 @@ impl ModelMessage {
 /// # Example: an error names its place
 /// ```
 /// use annals_base::{IdSource, SystemClock};
-/// use annals_pydantic_ai::{Fresh, load};
+/// use annals_pydantic_ai::{DefaultSource, load};
 ///
 /// let mut ids = IdSource::from_seed(1);
 /// let text = r#"[{"kind": "request", "parts": [{"part_kind": "system-prompt", "content": 3}]}]"#;
-/// let error = load(text.as_bytes(), &mut Fresh::new(&SystemClock, &mut ids)).unwrap_err();
+/// let error = load(text.as_bytes(), &mut DefaultSource::new(&SystemClock, &mut ids)).unwrap_err();
 /// assert_eq!(error.to_string(), "messages[0].parts[0].content: expected a text, found 3");
 /// ```
-pub fn load(text: &[u8], fresh: &mut Fresh<'_>) -> Result<Vec<ModelMessage>, LoadError> {
-    read_text("messages", text, fresh)
+pub fn load(text: &[u8], defaults: &mut DefaultSource<'_>) -> Result<Vec<ModelMessage>, LoadError> {
+    read_text("messages", text, defaults)
 }
 
 /// Reads a history from a JSON value.
 ///
 /// # Errors
 /// As [`load`].
-pub fn from_value(value: Value, fresh: &mut Fresh<'_>) -> Result<Vec<ModelMessage>, LoadError> {
-    read_value("messages", value, fresh)
+pub fn from_value(value: Value, defaults: &mut DefaultSource<'_>) -> Result<Vec<ModelMessage>, LoadError> {
+    read_value("messages", value, defaults)
 }
 
 /// Writes a history as JSON text, byte for byte as `ModelMessagesTypeAdapter.dump_json` does. A number that is not

@@ -24,14 +24,14 @@
 //!
 //! ## Load and dump a history
 //!
-//! A missing timestamp or id comes from the clock and the id source of [`Fresh`], so that tests are deterministic.
+//! A missing timestamp or id comes from the clock and the id source of [`DefaultSource`], so that tests are deterministic.
 //! ```
 //! use annals_base::{IdSource, SystemClock};
-//! use annals_pydantic_ai::{Fresh, ModelMessage, dump, load};
+//! use annals_pydantic_ai::{DefaultSource, ModelMessage, dump, load};
 //!
 //! let text = r#"[{"parts":[{"content":"hi","timestamp":"2025-01-02T03:04:05+02:00","part_kind":"user-prompt"}],"timestamp":null,"instructions":null,"kind":"request","run_id":null,"conversation_id":null,"metadata":null,"state":"complete"}]"#;
 //! let mut ids = IdSource::from_seed(1);
-//! let messages = load(text.as_bytes(), &mut Fresh::new(&SystemClock, &mut ids))?;
+//! let messages = load(text.as_bytes(), &mut DefaultSource::new(&SystemClock, &mut ids))?;
 //! assert!(matches!(&messages[0], ModelMessage::Request(request) if request.parts.len() == 1));
 //! assert_eq!(dump(&messages), text);
 //! # Ok::<(), annals_pydantic_ai::LoadError>(())
@@ -53,10 +53,10 @@
 //! ## Locate an error
 //! ```
 //! use annals_base::{IdSource, SystemClock};
-//! use annals_pydantic_ai::{Fresh, PathPart, load};
+//! use annals_pydantic_ai::{DefaultSource, PathPart, load};
 //!
 //! let text = br#"[{"kind": "response", "parts": [{"part_kind": "text", "content": 3}]}]"#;
-//! let error = load(text, &mut Fresh::new(&SystemClock, &mut IdSource::new())).unwrap_err();
+//! let error = load(text, &mut DefaultSource::new(&SystemClock, &mut IdSource::new())).unwrap_err();
 //! assert_eq!(error.to_string(), "messages[0].parts[0].content: expected a text, found 3");
 //! assert_eq!(error.path().first(), Some(&PathPart::Index(0)));
 //! ```
@@ -67,13 +67,13 @@
 //! ```
 //! use annals_base::{IdSource, SystemClock};
 //! use annals_pydantic_ai::{
-//!     Fresh, ModelMessage, ModelResponse, RequestPart, ToolArgs, ToolCallPart, ToolOutcome, repair_messages,
+//!     DefaultSource, ModelMessage, ModelResponse, RequestPart, ToolArgs, ToolCallPart, ToolOutcome, repair_messages,
 //! };
 //!
 //! let mut ids = IdSource::new();
-//! let mut fresh = Fresh::new(&SystemClock, &mut ids);
-//! let call = ToolCallPart::new("weather", ToolArgs::Text(r#"{"city": "Bern"}"#.into()), &mut fresh);
-//! let repaired = repair_messages(vec![ModelResponse::new(vec![call.into()], fresh.now().into()).into()], true);
+//! let mut defaults = DefaultSource::new(&SystemClock, &mut ids);
+//! let call = ToolCallPart::new("weather", ToolArgs::Text(r#"{"city": "Bern"}"#.into()), &mut defaults);
+//! let repaired = repair_messages(vec![ModelResponse::new(vec![call.into()], defaults.now().into()).into()], true);
 //! let ModelMessage::Request(request) = &repaired[1] else { panic!("a request with the result") };
 //! assert!(matches!(&request.parts[0], RequestPart::ToolReturn(part) if part.outcome == ToolOutcome::Interrupted));
 //! ```
@@ -85,10 +85,10 @@
 //! ```
 //! use annals_base::{IdSource, SystemClock};
 //! use annals_messages::Message;
-//! use annals_pydantic_ai::{Fresh, from_langchain, to_langchain};
+//! use annals_pydantic_ai::{DefaultSource, from_langchain, to_langchain};
 //!
 //! let messages = [Message::system("Be brief."), Message::human("hi").with_id("m1"), Message::ai("hello")];
-//! let history = from_langchain(&messages, &mut Fresh::new(&SystemClock, &mut IdSource::new()))?;
+//! let history = from_langchain(&messages, &mut DefaultSource::new(&SystemClock, &mut IdSource::new()))?;
 //! assert_eq!(history.len(), 2, "a request and a response");
 //! assert_eq!(to_langchain(&history, false)?, messages);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -195,8 +195,8 @@ mod value_xml;
 mod view;
 mod wire;
 
-pub use annals_base::Fresh;
-pub use citation::{Anchor, Citation, CitationSource, DocumentSource, WebSource};
+pub use annals_base::DefaultSource;
+pub use citation::{Citation, CitationSource, CitedRange, DocumentSource, WebSource};
 pub use content::{CachePoint, CacheTtl, StructuredContent, TextContent, UserContent, UserItem};
 pub use datetime::{DateTime, TimeDelta};
 pub use decimal::Decimal;

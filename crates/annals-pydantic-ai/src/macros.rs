@@ -147,7 +147,7 @@ macro_rules! words {
                 self.as_str().into()
             }
 
-            $(fn absent(_: &mut ::annals_base::Fresh<'_>) -> Option<Self> {
+            $(fn absent(_: &mut ::annals_base::DefaultSource<'_>) -> Option<Self> {
                 Some(Self::$default)
             })?
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annals_base::{Fresh, IdSource, Value};
+use annals_base::{DefaultSource, IdSource, Value};
 use annals_graph::{Error as RunError, Outcome};
 use annals_messages::Message;
 
@@ -109,10 +109,10 @@ fn history<S: Send + Sync + 'static>(
 ) -> Result<Vec<ModelMessage>, HistoryError> {
     let now = outcome.ended_at();
     let mut ids = IdSource::from_seed(outcome.id_seed());
-    let fresh = &mut Fresh::new(&now, &mut ids);
+    let defaults = &mut DefaultSource::new(&now, &mut ids);
     let misfit = |source: LoadError| HistoryError::History { channel: channel.into(), source: Box::new(source) };
     if let Some(list) = outcome.list_changes::<Message>(channel)? {
-        let history = from_langchain_marked(list.marked(only_new), list.skipped(only_new), fresh).map_err(misfit)?;
+        let history = from_langchain_marked(list.marked(only_new), list.skipped(only_new), defaults).map_err(misfit)?;
         return Ok(history.into_iter().filter(|(new, _)| *new || !only_new).map(|(_, message)| message).collect());
     }
     if let Some(list) = outcome.list_changes::<ModelMessage>(channel)? {
@@ -120,5 +120,5 @@ fn history<S: Send + Sync + 'static>(
     }
     let no_messages = || HistoryError::NoMessages { channel: channel.into() };
     let list = outcome.list_changes::<Value>(channel)?.ok_or_else(no_messages)?;
-    from_value(Value::List(list.items(only_new).cloned().collect()), fresh).map_err(misfit)
+    from_value(Value::List(list.items(only_new).cloned().collect()), defaults).map_err(misfit)
 }

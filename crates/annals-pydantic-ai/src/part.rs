@@ -273,8 +273,8 @@ macro_rules! part_values {
             ///
             /// # Errors
             /// [`LoadError`](super::LoadError) naming the place.
-            pub fn from_value(value: Value, fresh: &mut super::Fresh<'_>) -> Result<Self, super::LoadError> {
-                super::wire::read_value("part", value, fresh)
+            pub fn from_value(value: Value, defaults: &mut super::DefaultSource<'_>) -> Result<Self, super::LoadError> {
+                super::wire::read_value("part", value, defaults)
             }
 
             /// Returns the value as JSON.

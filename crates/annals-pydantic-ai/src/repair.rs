@@ -27,12 +27,12 @@ pub(super) const RESERVED: &str = "__pydantic_ai__";
 /// # Example: a call that was broken off
 /// ```
 /// use annals_base::{IdSource, SystemClock};
-/// use annals_pydantic_ai::{Fresh, ModelResponse, ToolArgs, ToolCallPart, repair_messages};
+/// use annals_pydantic_ai::{DefaultSource, ModelResponse, ToolArgs, ToolCallPart, repair_messages};
 ///
 /// let mut ids = IdSource::from_seed(1);
-/// let mut fresh = Fresh::new(&SystemClock, &mut ids);
-/// let call = ToolCallPart::new("weather", ToolArgs::Text("{}".into()), &mut fresh);
-/// let history = vec![ModelResponse::new(vec![call.into()], fresh.now().into()).into()];
+/// let mut defaults = DefaultSource::new(&SystemClock, &mut ids);
+/// let call = ToolCallPart::new("weather", ToolArgs::Text("{}".into()), &mut defaults);
+/// let history = vec![ModelResponse::new(vec![call.into()], defaults.now().into()).into()];
 /// assert_eq!(repair_messages(history.clone(), true).len(), 2);
 /// assert_eq!(repair_messages(history.clone(), false), history);
 /// ```

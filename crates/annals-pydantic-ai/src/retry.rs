@@ -11,7 +11,7 @@ use super::tool_content::ToolContent;
 use super::wire::{Wire, WireReader};
 use crate::wire::tool_call_id;
 use annals_base::{Map, Value};
-use annals_messages::text::{JsonStyle, json_write};
+use annals_messages::internal::{JsonStyle, json_write};
 
 /// One step of where in the output an error is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -238,7 +238,7 @@ record! {
         /// The tool to be called again.
         pub tool_name: Option<String>,
         /// Its call.
-        pub tool_call_id: String = |fresh| Some(tool_call_id(fresh)),
+        pub tool_call_id: String = |defaults| Some(tool_call_id(defaults)),
         /// The time of the feedback.
         pub timestamp: DateTime,
     }

@@ -8,7 +8,7 @@ use super::event::{PartDeltaEvent, PartStartEvent, StreamEvent};
 use super::part::{ResponsePart, TextPart, ThinkingPart};
 use super::tool::{ToolArgs, ToolCallPart};
 use crate::wire::tool_call_id;
-use annals_base::Fresh;
+use annals_base::DefaultSource;
 use annals_base::Map;
 
 /// A chunk of a response does not fit what came before (`UnexpectedModelBehavior`). Nothing changed.
@@ -262,7 +262,7 @@ impl StreamedParts {
         &mut self,
         key: Option<&str>,
         chunk: StreamedToolCall,
-        fresh: &mut Fresh<'_>,
+        defaults: &mut DefaultSource<'_>,
     ) -> Done<Option<StreamEvent>> {
         let names = chunk.tool_name.is_some();
         let at = self.place(key, |part| !names && call_fields(part).is_some());
@@ -281,12 +281,14 @@ impl StreamedParts {
         let (was_part, changed) = match at {
             None => (
                 false,
-                delta.to_part(fresh).map_or(PartOrDelta::Delta(delta.clone().into()), |p| PartOrDelta::Part(p.into())),
+                delta
+                    .to_part(defaults)
+                    .map_or(PartOrDelta::Delta(delta.clone().into()), |p| PartOrDelta::Part(p.into())),
             ),
             Some(at) => {
                 let before = self.parts[at].clone();
                 let was_part = matches!(before, PartOrDelta::Part(_));
-                (was_part, PartDelta::from(delta.clone()).apply_to(before, fresh)?)
+                (was_part, PartDelta::from(delta.clone()).apply_to(before, defaults)?)
             }
         };
         let index = at.unwrap_or(self.parts.len());
@@ -312,11 +314,16 @@ impl StreamedParts {
     }
 
     /// Takes a complete tool call (`handle_tool_call_part`). It replaces the part of the key if that is a tool call.
-    pub fn tool_call_part(&mut self, key: Option<&str>, chunk: StreamedToolCall, fresh: &mut Fresh<'_>) -> StreamEvent {
+    pub fn tool_call_part(
+        &mut self,
+        key: Option<&str>,
+        chunk: StreamedToolCall,
+        defaults: &mut DefaultSource<'_>,
+    ) -> StreamEvent {
         let part = ToolCallPart {
             tool_name: chunk.tool_name.unwrap_or_default(),
             args: chunk.args,
-            tool_call_id: chunk.tool_call_id.unwrap_or_else(|| tool_call_id(fresh)),
+            tool_call_id: chunk.tool_call_id.unwrap_or_else(|| tool_call_id(defaults)),
             tool_kind: None,
             id: chunk.id,
             provider_name: chunk.provider_name,

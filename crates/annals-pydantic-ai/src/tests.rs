@@ -8,8 +8,8 @@ use super::*;
 use annals_base::{IdSource, Map, Timestamp, Value};
 use annals_messages::Message;
 
-fn with_fresh<T>(f: impl FnOnce(&mut Fresh<'_>) -> T) -> T {
-    f(&mut Fresh::new(&Timestamp::from_micros(1_735_787_045_678_901), &mut IdSource::from_seed(7)))
+fn with_defaults<T>(f: impl FnOnce(&mut DefaultSource<'_>) -> T) -> T {
+    f(&mut DefaultSource::new(&Timestamp::from_micros(1_735_787_045_678_901), &mut IdSource::from_seed(7)))
 }
 
 fn word() -> impl Strategy<Value = String> {
@@ -178,7 +178,7 @@ fn response_part() -> impl Strategy<Value = ResponsePart> {
         .prop_map(|(url, title)| CitationSource::Web(WebSource { url, title, excerpts: vec!["e".into()] }));
     let citation = (vec(source, 1..3), 0i64..9).prop_map(|(sources, start)| Citation {
         sources,
-        anchor: Some(Anchor { start, end: start + 1, is_marker: true }),
+        anchor: Some(CitedRange { start, end: start + 1, is_marker: true }),
     });
     let citations = proptest::option::of(vec(citation, 0..2));
     prop_oneof![
@@ -333,7 +333,7 @@ proptest! {
     #[test]
     fn what_is_dumped_is_loaded_as_it_was(messages in vec(message(), 0..4)) {
         let text = dump(&messages);
-        let again = with_fresh(|fresh| load(text.as_bytes(), fresh)).map_err(|e| TestCaseError::fail(e.to_string()))?;
+        let again = with_defaults(|defaults| load(text.as_bytes(), defaults)).map_err(|e| TestCaseError::fail(e.to_string()))?;
         prop_assert_eq!(&again, &messages);
         prop_assert_eq!(dump(&again), text);
     }
@@ -341,7 +341,7 @@ proptest! {
     #[test]
     fn langchain_and_back_is_the_same_history(messages in vec(message(), 0..4)) {
         let there = to_langchain(&messages, true).map_err(|e| TestCaseError::fail(e.to_string()))?;
-        let again = with_fresh(|fresh| from_langchain(&there, fresh));
+        let again = with_defaults(|defaults| from_langchain(&there, defaults));
         let again = again.map_err(|e| TestCaseError::fail(e.to_string()))?;
         prop_assert_eq!(dump(&again), dump(&messages));
         prop_assert_eq!(again, messages);
@@ -360,16 +360,16 @@ proptest! {
         message.insert("kind".into(), kind.into());
         message.insert("parts".into(), parts.into());
         let document = Value::List(vec![message.into(), head]);
-        if let Ok(messages) = with_fresh(|fresh| from_value(document, fresh)) {
+        if let Ok(messages) = with_defaults(|defaults| from_value(document, defaults)) {
             let text = dump(&messages);
-            prop_assert!(with_fresh(|fresh| load(text.as_bytes(), fresh)).is_ok(), "{}", text);
+            prop_assert!(with_defaults(|defaults| load(text.as_bytes(), defaults)).is_ok(), "{}", text);
             prop_assert!(to_langchain(&messages, true).is_ok());
         }
     }
 
     #[test]
     fn random_texts_do_not_panic(text in "[\\[\\]{}\",:0-9eE.+\\-a-z\\\\u \u{e9}]{0,40}") {
-        _ = with_fresh(|fresh| load(text.as_bytes(), fresh));
+        _ = with_defaults(|defaults| load(text.as_bytes(), defaults));
     }
 
     #[test]
@@ -385,7 +385,7 @@ proptest! {
             ("content".to_owned(), Value::List(content)),
         ]);
         let Ok(message) = Message::try_from(Value::Map(form)) else { return Ok(()) };
-        if let Ok(history) = with_fresh(|fresh| from_langchain(std::slice::from_ref(&message), fresh)) {
+        if let Ok(history) = with_defaults(|defaults| from_langchain(std::slice::from_ref(&message), defaults)) {
             let back = to_langchain(&history, false).map_err(|e| TestCaseError::fail(e.to_string()))?;
             prop_assert_eq!(back, vec![message]);
         }
@@ -394,24 +394,24 @@ proptest! {
 
 #[test]
 fn an_error_names_the_smallest_place_that_holds_all_problems() {
-    let error = |text: &str| with_fresh(|fresh| load(text.as_bytes(), fresh)).unwrap_err().to_string();
+    let error = |text: &str| with_defaults(|defaults| load(text.as_bytes(), defaults)).unwrap_err().to_string();
     assert_eq!(error("[1"), "messages: not JSON: expected a comma or what closes it at byte 2");
     assert_eq!(error(r#"[{"kind":"request"}]"#), "messages[0].parts: the field is missing");
     let two = error(r#"[{"kind":"response","parts":[],"usage":{"input_tokens":1.5,"cost":"x"},"model_name":3}]"#);
     assert!(two.ends_with("(the first of 3 problems in messages[0])"), "{two}");
     let union =
         r#"[{"kind":"request","parts":[{"part_kind":"user-prompt","content":["a",{"kind":"binary","data":"!"}]}]}]"#;
-    let union = with_fresh(|fresh| load(union.as_bytes(), fresh)).unwrap_err();
+    let union = with_defaults(|defaults| load(union.as_bytes(), defaults)).unwrap_err();
     assert_eq!(union.path().last(), Some(&PathPart::Name("content".into())));
     assert_eq!(union.problems(), 2);
     let deep = [b"[{\"kind\":\"request\",\"parts\":[],\"metadata\":".to_vec(), vec![b'['; 100_000]].concat();
-    assert!(with_fresh(|fresh| load(&deep, fresh)).unwrap_err().to_string().contains("inside one another"));
+    assert!(with_defaults(|defaults| load(&deep, defaults)).unwrap_err().to_string().contains("inside one another"));
 }
 
 #[test]
 fn missing_timestamps_and_ids_come_from_the_clock_and_the_id_source() {
     let text = r#"[{"kind":"response","parts":[{"part_kind":"tool-call","tool_name":"f"}]}]"#;
-    let load = || with_fresh(|fresh| load(text.as_bytes(), fresh)).unwrap();
+    let load = || with_defaults(|defaults| load(text.as_bytes(), defaults)).unwrap();
     let dumped = dump(&load());
     assert!(dumped.contains(r#""timestamp":"2025-01-02T03:04:05.678901Z""#), "{dumped}");
     assert!(dumped.contains(r#""tool_call_id":"pyd_ai_"#), "{dumped}");
@@ -421,10 +421,10 @@ fn missing_timestamps_and_ids_come_from_the_clock_and_the_id_source() {
 #[test]
 fn an_edited_message_is_converted_afresh() {
     let question = Message::human("a").with_id("x");
-    let mut history = with_fresh(|fresh| from_langchain(std::slice::from_ref(&question), fresh)).unwrap();
+    let mut history = with_defaults(|defaults| from_langchain(std::slice::from_ref(&question), defaults)).unwrap();
     assert_eq!(to_langchain(&history, false).unwrap(), [question]);
     if let ModelMessage::Request(request) = &mut history[0] {
-        request.parts = vec![UserPromptPart::new("b", with_fresh(|fresh| fresh.now().into())).into()];
+        request.parts = vec![UserPromptPart::new("b", with_defaults(|defaults| defaults.now().into())).into()];
     }
     let made = to_langchain(&history, false).unwrap();
     assert_eq!((made[0].text().as_ref(), made[0].id.as_deref()), ("b", None));
@@ -434,7 +434,7 @@ fn an_edited_message_is_converted_afresh() {
 fn serde_uses_the_json_of_messages() {
     let text = r#"[{"kind":"request","parts":[{"part_kind":"user-prompt","content":["a",{"kind":"cache-point"}],"timestamp":"2025-01-02T03:04:05+01:00"}]}]"#;
     let messages: Vec<ModelMessage> = serde_json::from_str(text).unwrap();
-    assert_eq!(messages, with_fresh(|fresh| load(text.as_bytes(), fresh)).unwrap());
+    assert_eq!(messages, with_defaults(|defaults| load(text.as_bytes(), defaults)).unwrap());
     assert_eq!(serde_json::to_string(&messages).unwrap(), dump(&messages));
     let wrong = serde_json::from_str::<ModelMessage>(r#"{"kind":"request","parts":[3]}"#).unwrap_err();
     assert!(wrong.to_string().starts_with("ModelMessage.parts[0]: expected"), "{wrong}");

@@ -9,9 +9,10 @@ use super::macros::{record, serde_impls, words};
 use super::tool_content::{ToolContent, take_record};
 use super::wire::{Wire, WireReader, object_of};
 use crate::wire::tool_call_id;
-use annals_base::Fresh;
+use annals_base::DefaultSource;
 use annals_base::{Map, Value};
-use annals_messages::text::{JsonError, JsonStyle, json_loads, json_write};
+use annals_messages::JsonError;
+use annals_messages::internal::{JsonStyle, json_loads, json_write};
 
 /// The arguments of a call, as the provider sent them.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +60,7 @@ macro_rules! call {
                 /// The arguments.
                 pub args: Option<ToolArgs>,
                 /// The id by which the result refers to the call; made if none is given.
-                pub tool_call_id: String = |fresh| Some(tool_call_id(fresh)),
+                pub tool_call_id: String = |defaults| Some(tool_call_id(defaults)),
                 /// The kind of tool.
                 pub tool_kind: Option<String>,
                 /// The provider's id.
@@ -74,11 +75,11 @@ macro_rules! call {
 
         impl $name {
             /// Returns a call with a new id.
-            pub fn new(tool_name: impl Into<String>, args: ToolArgs, fresh: &mut Fresh<'_>) -> Self {
+            pub fn new(tool_name: impl Into<String>, args: ToolArgs, defaults: &mut DefaultSource<'_>) -> Self {
                 Self {
                     tool_name: tool_name.into(),
                     args: Some(args),
-                    tool_call_id: tool_call_id(fresh),
+                    tool_call_id: tool_call_id(defaults),
                     tool_kind: None,
                     id: None,
                     provider_name: None,
@@ -216,7 +217,7 @@ macro_rules! tool_return {
                 core.name_tool(&mut map);
                 let tool_name = reader.field::<String>(&mut map, &["tool_name"], |_| None);
                 let content = reader.field::<Value>(&mut map, &["content"], |_| None);
-                let tool_call_id = reader.field(&mut map, &["tool_call_id"], |fresh| Some(tool_call_id(fresh)));
+                let tool_call_id = reader.field(&mut map, &["tool_call_id"], |defaults| Some(tool_call_id(defaults)));
                 let tool_kind = reader.field(&mut map, &["tool_kind"], Option::<String>::absent);
                 let metadata = reader.field(&mut map, &["metadata"], Value::absent);
                 let timestamp = reader.field(&mut map, &["timestamp"], DateTime::absent);

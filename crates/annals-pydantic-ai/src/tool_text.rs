@@ -7,7 +7,7 @@ use super::file::File;
 use super::tool::{NativeToolReturnPart, ToolOutcome, ToolReturnPart};
 use super::tool_content::ToolContent;
 use annals_base::{Map, Value};
-use annals_messages::text::{JsonStyle, json_loads, json_write};
+use annals_messages::internal::{JsonStyle, json_loads, json_write};
 
 impl ToolContent {
     /// Returns the items at the top: those of a list, or the content itself.

@@ -6,9 +6,9 @@ use super::decimal::Decimal;
 use super::error::{LoadError, PathPart};
 use super::macros::serde_impls;
 use super::wire::{Wire, WireReader, read_value};
-use annals_base::Fresh;
+use annals_base::DefaultSource;
 use annals_base::{Map, Value};
-use annals_messages::text::{py_float, truthy};
+use annals_messages::internal::{py_float, truthy};
 
 /// Counts of one or several requests to a model.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -222,8 +222,8 @@ impl RequestUsage {
     ///
     /// # Errors
     /// [`LoadError`] naming the field.
-    pub fn from_value(value: Value, fresh: &mut Fresh<'_>) -> Result<Self, LoadError> {
-        read_value("usage", value, fresh)
+    pub fn from_value(value: Value, defaults: &mut DefaultSource<'_>) -> Result<Self, LoadError> {
+        read_value("usage", value, defaults)
     }
 
     /// Returns the value as JSON.
@@ -237,8 +237,8 @@ impl RunUsage {
     ///
     /// # Errors
     /// [`LoadError`] naming the field.
-    pub fn from_value(value: Value, fresh: &mut Fresh<'_>) -> Result<Self, LoadError> {
-        read_value("usage", value, fresh)
+    pub fn from_value(value: Value, defaults: &mut DefaultSource<'_>) -> Result<Self, LoadError> {
+        read_value("usage", value, defaults)
     }
 
     /// Returns the value as JSON.
@@ -280,7 +280,7 @@ impl Wire for RequestUsage {
         self.counts.write()
     }
 
-    fn absent(_: &mut Fresh<'_>) -> Option<Self> {
+    fn absent(_: &mut DefaultSource<'_>) -> Option<Self> {
         Some(Self::default())
     }
 }

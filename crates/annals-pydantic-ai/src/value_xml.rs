@@ -3,7 +3,7 @@
 //! *Absent:* reading it, and classes with their names: a value has none.
 
 use annals_base::Value;
-use annals_messages::text::{py_str, xml_escape};
+use annals_messages::internal::{py_str, xml_escape};
 
 /// The element of an item, and of a member whose name cannot be that of an element.
 const ITEM: &str = "item";

@@ -5,12 +5,13 @@
 //! *Absent:* the shapes of messages.
 
 use super::error::{LoadError, LoadReason, PathPart};
-use annals_base::{Fresh, IdSource, Map, SystemClock, Value};
-use annals_messages::text::{JsonError, JsonStyle, json_loads};
+use annals_base::{DefaultSource, IdSource, Map, SystemClock, Value};
+use annals_messages::JsonError;
+use annals_messages::internal::{JsonStyle, json_loads};
 
 /// Returns an id for a tool call that has none: `pyd_ai_` and 32 hexadecimal digits.
-pub(crate) fn tool_call_id(fresh: &mut Fresh<'_>) -> String {
-    format!("pyd_ai_{}", fresh.uuid_v4().simple())
+pub(crate) fn tool_call_id(defaults: &mut DefaultSource<'_>) -> String {
+    format!("pyd_ai_{}", defaults.uuid_v4().simple())
 }
 
 /// The problems so far.
@@ -35,7 +36,7 @@ impl LoadProblem {
 
 /// Reads values and collects their problems.
 pub(super) struct WireReader<'a> {
-    pub(super) fresh: Fresh<'a>,
+    pub(super) defaults: DefaultSource<'a>,
     path: Vec<PathPart>,
     problem: Option<LoadProblem>,
 }
@@ -44,11 +45,11 @@ impl<'a> WireReader<'a> {
     /// Reads one value with `read`, which returns `None` only after telling the reader why.
     pub(super) fn run<T>(
         root: &'static str,
-        fresh: &'a mut Fresh<'_>,
+        defaults: &'a mut DefaultSource<'_>,
         read: impl FnOnce(&mut Self) -> Option<T>,
     ) -> Result<T, LoadError> {
-        let fresh = fresh.reborrow();
-        let mut reader = Self { fresh, path: Vec::new(), problem: None };
+        let defaults = defaults.reborrow();
+        let mut reader = Self { defaults, path: Vec::new(), problem: None };
         let value = read(&mut reader);
         debug_assert!(reader.path.is_empty(), "every place that was entered is left");
         match (reader.problem, value) {
@@ -132,14 +133,14 @@ impl<'a> WireReader<'a> {
         &mut self,
         map: &mut Map,
         names: &[&str],
-        default: fn(&mut Fresh<'_>) -> Option<T>,
+        default: fn(&mut DefaultSource<'_>) -> Option<T>,
     ) -> Option<T> {
         if let Some(value) = self.enter_field(map, names) {
             let read = T::read(value, self);
             self.leave();
             return read;
         }
-        let value = default(&mut self.fresh);
+        let value = default(&mut self.defaults);
         if value.is_none() {
             self.missing(names[0]);
         }
@@ -179,7 +180,7 @@ pub(super) trait Wire: Sized {
     fn write(&self) -> Value;
 
     /// Returns the default of a missing field of the type; `None` if the field is required.
-    fn absent(_fresh: &mut Fresh<'_>) -> Option<Self> {
+    fn absent(_fresh: &mut DefaultSource<'_>) -> Option<Self> {
         None
     }
 }
@@ -193,7 +194,7 @@ impl Wire for Value {
         self.clone()
     }
 
-    fn absent(_: &mut Fresh<'_>) -> Option<Self> {
+    fn absent(_: &mut DefaultSource<'_>) -> Option<Self> {
         Some(Value::Null)
     }
 }
@@ -233,7 +234,7 @@ impl Wire for bool {
         (*self).into()
     }
 
-    fn absent(_: &mut Fresh<'_>) -> Option<Self> {
+    fn absent(_: &mut DefaultSource<'_>) -> Option<Self> {
         Some(false)
     }
 }
@@ -345,16 +346,20 @@ impl<T: Wire> Wire for Option<T> {
         self.as_ref().map_or(Value::Null, Wire::write)
     }
 
-    fn absent(_: &mut Fresh<'_>) -> Option<Self> {
+    fn absent(_: &mut DefaultSource<'_>) -> Option<Self> {
         Some(None)
     }
 }
 
 /// Reads a JSON text.
-pub(super) fn read_text<T: Wire>(root: &'static str, text: &[u8], fresh: &mut Fresh<'_>) -> Result<T, LoadError> {
+pub(super) fn read_text<T: Wire>(
+    root: &'static str,
+    text: &[u8],
+    defaults: &mut DefaultSource<'_>,
+) -> Result<T, LoadError> {
     let read = std::str::from_utf8(text).map_err(|error| JsonError::Utf8 { at: error.valid_up_to() });
     match read.and_then(|text| json_loads(text, true)) {
-        Ok(value) => read_value(root, value, fresh),
+        Ok(value) => read_value(root, value, defaults),
         Err(error) => {
             let (path, reason) = (Vec::new(), LoadReason::Syntax(error));
             Err(LoadError { root, path: path.clone(), first: path, reason, problems: 1 })
@@ -363,13 +368,17 @@ pub(super) fn read_text<T: Wire>(root: &'static str, text: &[u8], fresh: &mut Fr
 }
 
 /// Reads a value.
-pub(super) fn read_value<T: Wire>(root: &'static str, value: Value, fresh: &mut Fresh<'_>) -> Result<T, LoadError> {
-    WireReader::run(root, fresh, |reader| T::read(value, reader))
+pub(super) fn read_value<T: Wire>(
+    root: &'static str,
+    value: Value,
+    defaults: &mut DefaultSource<'_>,
+) -> Result<T, LoadError> {
+    WireReader::run(root, defaults, |reader| T::read(value, reader))
 }
 
 /// Reads a value that serde has read. A missing time is the present time of the system, a missing id is random.
 pub(super) fn read_serde<T: Wire>(root: &'static str, value: Value) -> Result<T, LoadError> {
-    read_value(root, value, &mut Fresh::new(&SystemClock, &mut IdSource::new()))
+    read_value(root, value, &mut DefaultSource::new(&SystemClock, &mut IdSource::new()))
 }
 
 /// Returns the object of the members, whose values are taken.

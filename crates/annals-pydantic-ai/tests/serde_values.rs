@@ -35,7 +35,7 @@ fn every_type_of_a_message_is_a_serde_value() {
             UserContent UserItem TextContent StructuredContent CachePoint CacheTtl File Binary BinaryData FileUrl UrlKind
             ForceDownload UploadedFile FileHost ToolContent ToolArgs ToolOutcome ToolRetry ToolRetryCause
             FeedbackContent FeedbackRetry FeedbackCause ErrorDetail Location Citation CitationSource WebSource
-            DocumentSource Anchor Speaker Granularity SpeechTimestamp InstructionPart InstructionDigest
+            DocumentSource CitedRange Speaker Granularity SpeechTimestamp InstructionPart InstructionDigest
             InstructionRecord InstructionId MaybeInstructionId OnChange SettingsChange Thinking
             PartDelta TextDelta ThinkingDelta ToolCallDelta SpeechDelta PartOrDelta
             StreamEvent PartStartEvent PartDeltaEvent PartEndEvent FinalResultEvent
@@ -73,7 +73,10 @@ fn parts_of_langchains_messages_have_their_json_inside_a_message() {
     assert_eq!(text(&Role::Other { kind: "oracle".into() }), r#"{"type":"oracle"}"#);
     assert_eq!(text(&MessageClass::AiChunk), r#""AIMessageChunk""#);
     assert!(serde_json::from_str::<MessageClass>(r#""Nobody""#).unwrap_err().to_string().contains("Nobody"));
-    let chunk = Chunk { tool_call_chunks: vec![ToolCallChunk { index: Some(1), ..Default::default() }], last: true };
+    let mut call = ToolCallChunk::default();
+    call.index = Some(1);
+    let mut chunk = Chunk::new([call]);
+    chunk.last = true;
     assert!(text(&chunk).ends_with(r#""chunk_position":"last"}"#));
     assert_eq!(serde_json::from_str::<Chunk>("{}").unwrap(), Chunk::default());
     let block = MediaBlock::from_url("https://example.com/a.png");

@@ -7,9 +7,9 @@ use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
 use super::{Framing, Problems, TransferError};
-use crate::base::{Fresh, IdSource, PayloadRef, Timestamp, Value};
+use crate::base::{DefaultSource, IdSource, PayloadRef, Timestamp, Value};
 use crate::history::snapshot::{Snapshot, item_message};
-use crate::message::text::{JsonStyle, json_write};
+use crate::message::internal::{JsonStyle, json_write};
 use crate::message::{FormatWriter, LangChainFormat, MessageFormat, Written};
 use crate::store::{ChannelValue, ItemRange, StoreError};
 
@@ -167,8 +167,8 @@ impl Export<'_> {
             self.report.refused.note(position, "it is no message");
             return Ok(Vec::new());
         };
-        self.report.kept += u64::from(message.kept().is_some());
-        let written = self.writer.push(message, &mut Fresh::new(&self.began, &mut self.ids));
+        self.report.kept += u64::from(message.opaque_item().is_some());
+        let written = self.writer.push(message, &mut DefaultSource::new(&self.began, &mut self.ids));
         Ok(self.noted(written))
     }
 
@@ -196,7 +196,7 @@ impl Export<'_> {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        let last = self.writer.finish(&mut Fresh::new(&self.began, &mut self.ids));
+        let last = self.writer.finish(&mut DefaultSource::new(&self.began, &mut self.ids));
         self.noted(last).into_iter().try_for_each(|item| self.write(&item))?;
         let end: &[u8] = match (self.options.framing, self.report.items) {
             (Framing::Lines, _) => b"",

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::{BrokenLines, Framing, Problems, TransferError};
 use crate::base::limits::{IMPORT_BYTES_MAX, IMPORT_MESSAGES_MAX};
-use crate::base::{CheckpointId, Fresh, IdSource, Namespace, Payload, Timestamp, Value};
+use crate::base::{CheckpointId, DefaultSource, IdSource, Namespace, Payload, Timestamp, Value};
 use crate::history::Thread;
-use crate::message::text::{JsonItems, JsonItemsError};
+use crate::message::internal::{JsonItems, JsonItemsError};
 use crate::message::{LangChainFormat, Message, MessageError, MessageFormat, Role, ensure_ids};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, payload_fits};
 use crate::store::{Batch, NewCheckpoint, Parent, Source};
@@ -105,7 +105,7 @@ pub struct ImportReport {
     /// Messages stored, those included that hold an item which was not understood.
     pub messages: u64,
     /// Items that could not be read or stored as messages, and messages of a type that is not known. They are kept as they are,
-    /// see [`Message::keep`] and [`Role::Other`].
+    /// see [`Message::opaque`] and [`Role::Other`].
     pub not_understood: Problems,
     /// Lines that were left out; none unless the import was [`lenient`](ImportOptions::lenient).
     pub left_out: BrokenLines,
@@ -241,7 +241,7 @@ impl Import<'_> {
     }
 
     fn read(&mut self, item: Value) -> Result<Vec<Message>, MessageError> {
-        self.options.format.read(item, &mut Fresh::new(&self.began, &mut self.ids))
+        self.options.format.read(item, &mut DefaultSource::new(&self.began, &mut self.ids))
     }
 
     /// Takes an item that begins in a line.
@@ -251,7 +251,7 @@ impl Import<'_> {
         let read = self.read(item.clone());
         let (payloads, given) = match read.and_then(|messages| self.stored(position, messages)) {
             Ok(stored) => stored,
-            Err(error) => match self.stored(position, vec![Message::keep(item)]) {
+            Err(error) => match self.stored(position, vec![Message::opaque(item)]) {
                 Ok(kept) => {
                     self.report.not_understood.note(position, error);
                     kept
@@ -284,7 +284,7 @@ impl Import<'_> {
         };
         let payloads = messages.iter().map(|message| message.to_payload().and_then(fits)).collect::<Result<_, _>>()?;
         for message in &messages {
-            if let (Role::Other { kind }, None) = (&message.role, message.kept()) {
+            if let (Role::Other { kind }, None) = (&message.role, message.opaque_item()) {
                 self.report.not_understood.note(position, format!("the type {kind:?} is not known"));
             }
         }

@@ -5,7 +5,7 @@
 use annals::base::decode_bytes;
 use annals::base::{Codec, IdSource, SystemClock, Value};
 use annals::message::{Message, MessageError, message_to_dict, messages_from_dict};
-use annals_pydantic_ai::Fresh;
+use annals_pydantic_ai::DefaultSource;
 
 /// Reads a value: JSON, or else MessagePack, which also knows bytes and extensions.
 pub fn value(bytes: &[u8]) -> Option<Value> {
@@ -14,8 +14,8 @@ pub fn value(bytes: &[u8]) -> Option<Value> {
 }
 
 /// Calls with what older messages lack: ids that are the same in every run, and the present moment.
-pub fn with_fresh<T>(call: impl FnOnce(&mut Fresh<'_>) -> T) -> T {
-    call(&mut Fresh::new(&SystemClock, &mut IdSource::from_seed(1)))
+pub fn with_defaults<T>(call: impl FnOnce(&mut DefaultSource<'_>) -> T) -> T {
+    call(&mut DefaultSource::new(&SystemClock, &mut IdSource::from_seed(1)))
 }
 
 /// Returns the loaded value. A refusal has a reason and a class.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::base::IdSource;
 use crate::base::internal::hash;
 use crate::message::{
-    Chunk, ChunkSum, Message, MessageError, MessageLike, ToolCall, ToolCallChunk, Usage, message_chunk_to_message,
+    Chunk, MergedChunks, Message, MessageError, MessageLike, ToolCall, ToolCallChunk, Usage, message_chunk_to_message,
 };
 use crate::state::erased::message_write;
 
@@ -23,7 +23,7 @@ const NOSTREAM: &str = "nostream";
 pub struct MessageStream {
     context: Context,
     id: Option<String>,
-    sum: Option<ChunkSum>,
+    sum: Option<MergedChunks>,
     tags: Arc<[String]>,
     ended: bool,
 }
@@ -51,7 +51,7 @@ impl Context {
     ///     .edge(START, "model")
     ///     .compile()?;
     ///
-    /// // The reader adds the pieces up.
+    /// // The reader adds the chunks up.
     /// let mut shown: Option<Message> = None;
     /// for part in graph.stream((), Chat::update(), &[StreamMode::Messages])? {
     ///     if let StreamData::Message(part) = part?.data {
@@ -63,7 +63,7 @@ impl Context {
     /// }
     /// let shown = shown.expect("the node said something");
     /// assert_eq!(shown.text(), "Good day");
-    /// assert!(shown.chunk.is_some_and(|chunk| chunk.last), "the last piece says that it is the last");
+    /// assert!(shown.chunk.is_some_and(|chunk| chunk.last), "the last chunk says that it is the last");
     /// # Ok(())
     /// # }
     /// ```
@@ -175,7 +175,9 @@ impl MessageStream {
 
     /// Adds the last chunk of text, marked as the last.
     pub fn push_last(&mut self, text: impl Into<String>) {
-        self.show_chunk(Message::ai(text.into()), Chunk { last: true, ..Chunk::default() });
+        let mut chunk = Chunk::default();
+        chunk.last = true;
+        self.show_chunk(Message::ai(text.into()), chunk);
     }
 
     /// Adds a tool call, as one chunk.
@@ -199,14 +201,9 @@ impl MessageStream {
     /// let graph = StateGraph::<Chat>::new()
     ///     .node("model", |_: &Chat, context: &Context| {
     ///         let mut answer = context.message_stream();
-    ///         let call = ToolCallChunk { index: Some(0), ..Default::default() };
-    ///         answer.push_tool_call_chunk(ToolCallChunk {
-    ///             name: Some("weather".into()),
-    ///             id: Some("call-1".into()),
-    ///             ..call.clone()
-    ///         });
+    ///         answer.push_tool_call_chunk(ToolCallChunk::new(0, "").with_name("weather").with_id("call-1"));
     ///         for args in ["{\"city\": ", "\"Bern\"}"] {
-    ///             answer.push_tool_call_chunk(ToolCallChunk { args: Some(args.into()), ..call.clone() });
+    ///             answer.push_tool_call_chunk(ToolCallChunk::new(0, args));
     ///         }
     ///         Ok(Chat::update().messages([answer.finish()]))
     ///     })
@@ -219,7 +216,7 @@ impl MessageStream {
     /// # }
     /// ```
     pub fn push_tool_call_chunk(&mut self, call: ToolCallChunk) {
-        self.show_chunk(Message::ai(""), Chunk { tool_call_chunks: vec![call], last: false });
+        self.show_chunk(Message::ai(""), Chunk::new([call]));
     }
 
     /// Adds token counts, as a chunk without text.
@@ -234,19 +231,19 @@ impl MessageStream {
     /// id gives it to the message, unless the message has one.
     ///
     /// # Errors
-    /// [`MessageError`] if `piece` is not a message of a model, or does not fit the earlier chunks; it is not streamed
+    /// [`MessageError`] if `chunk` is not a message of a model, or does not fit the earlier chunks; it is not streamed
     /// then.
-    pub fn push_chunk(&mut self, piece: Message) -> Result<(), MessageError> {
-        let mut piece = piece.into_piece();
+    pub fn push_chunk(&mut self, chunk: Message) -> Result<(), MessageError> {
+        let mut chunk = chunk.into_chunk_with_calls();
         if self.id.is_none() {
-            self.id = piece.id.take().filter(|id| !id.is_empty());
+            self.id = chunk.id.take().filter(|id| !id.is_empty());
         }
-        piece.id = Some(self.id().to_owned());
-        self.ended |= piece.chunk.as_ref().is_some_and(|chunk| chunk.last);
-        let shown = piece.clone();
+        chunk.id = Some(self.id().to_owned());
+        self.ended |= chunk.chunk.as_ref().is_some_and(|chunk| chunk.last);
+        let shown = chunk.clone();
         match &mut self.sum {
-            Some(sum) => sum.add(piece)?,
-            None => self.sum = Some(ChunkSum::new(piece)?),
+            Some(sum) => sum.add(chunk)?,
+            None => self.sum = Some(MergedChunks::new(chunk)?),
         }
         if !self.tags.iter().any(|tag| tag == NOSTREAM) {
             self.context.show_message(&shown, false, Arc::clone(&self.tags));
@@ -260,18 +257,18 @@ impl MessageStream {
         if !self.ended {
             self.push_last("");
         }
-        let sum = self.sum.map_or_else(|| Message::ai(""), ChunkSum::into_message);
+        let sum = self.sum.map_or_else(|| Message::ai(""), MergedChunks::into_message);
         message_chunk_to_message(sum)
     }
 
-    fn show_chunk(&mut self, mut piece: Message, chunk: Chunk) {
-        piece.chunk = Some(Box::new(chunk));
-        self.show(piece);
+    fn show_chunk(&mut self, mut message: Message, chunk: Chunk) {
+        message.chunk = Some(Box::new(chunk));
+        self.show(message);
     }
 
-    fn show(&mut self, piece: Message) {
-        if self.push_chunk(piece).is_err() {
-            unreachable!("text, calls and counts fit any piece");
+    fn show(&mut self, chunk: Message) {
+        if self.push_chunk(chunk).is_err() {
+            unreachable!("text, calls and counts fit any chunk");
         }
     }
 }

@@ -25,9 +25,12 @@ fn texts(messages: &List<Message>) -> Vec<String> {
 }
 
 fn piece() -> Message {
-    let call = ToolCallChunk { name: Some("f".into()), args: Some("{\"a\": 1".into()), ..Default::default() };
+    let mut call = ToolCallChunk::default();
+    (call.name, call.args) = (Some("f".into()), Some("{\"a\": 1".into()));
+    let mut chunk = Chunk::new([call]);
+    chunk.last = true;
     let mut piece = Message::ai_chunk("half").with_id("p");
-    piece.chunk = Some(Box::new(Chunk { tool_call_chunks: vec![call], last: true }));
+    piece.chunk = Some(Box::new(chunk));
     piece
 }
 

@@ -334,13 +334,13 @@ fn messages_are_shown_once_and_not_if_they_were_read() {
 
 #[apply(each_backend)]
 fn pieces_are_messages_that_add_up_to_what_the_node_returns() {
-    let piece = |args: &str| ToolCallChunk { args: Some(args.into()), index: Some(0), ..Default::default() };
+    let piece = |args: &str| ToolCallChunk::new(0, args);
     let graph = StateGraph::<Work>::new()
         .node("say", move |_: &Work, context: &Context| {
             let mut answer = context.message_stream();
             answer.push("Let me ");
             answer.push("look.");
-            answer.push_tool_call_chunk(ToolCallChunk { name: Some("find".into()), id: Some("c".into()), ..piece("") });
+            answer.push_tool_call_chunk(piece("").with_name("find").with_id("c"));
             answer.push_tool_call_chunk(piece("{\"a\": "));
             answer.push_tool_call_chunk(piece("1}"));
             answer.push_tool_call(ToolCall::new("other", [("b", 2)]));

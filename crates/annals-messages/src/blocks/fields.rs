@@ -208,6 +208,7 @@ macro_rules! object {
     ) => {
         $(#[$about])*
         #[derive(Clone, Debug, PartialEq, Default)]
+        #[non_exhaustive]
         pub struct $name {
             $($(#[$doc])* pub $field: $type,)*
             /// The id.

@@ -152,13 +152,13 @@ blocks! {
         PlainText(PlainTextBlock) = "text-plain",
         /// A request to call a tool.
         ToolCall(ToolCallBlock) = "tool_call",
-        /// A piece of such a request.
+        /// A chunk of such a request.
         ToolCallChunk(ToolCallChunkBlock) = "tool_call_chunk",
         /// A request that could not be read.
         InvalidToolCall(InvalidToolCallBlock) = "invalid_tool_call",
         /// A call of a tool at the provider.
         ServerToolCall(ServerToolCallBlock) = "server_tool_call",
-        /// A piece of such a call.
+        /// A chunk of such a call.
         ServerToolCallChunk(ServerToolCallChunkBlock) = "server_tool_call_chunk",
         /// The result of such a call.
         ServerToolResult(ServerToolResultBlock) = "server_tool_result",
@@ -310,10 +310,10 @@ mod tests {
         #[test]
         fn any_message_is_translated_or_refused(blocks in prop::collection::vec(any_value(), 0..4), beside in any_value(),
             provider in prop::sample::select(vec!["openai", "anthropic", "bedrock", "bedrock_converse", "google_genai",
-                "groq", "acme"]), piece in any::<bool>())
+                "groq", "acme"]), chunk in any::<bool>())
         {
             let Ok(content) = Content::try_from(Value::List(blocks)) else { return Ok(()) };
-            let mut message = if piece { Message::ai_chunk(content) } else { Message::ai(content) };
+            let mut message = if chunk { Message::ai_chunk(content) } else { Message::ai(content) };
             message.response_metadata.insert("model_provider".into(), provider.into());
             for name in ["grounding_metadata", "executed_tools", "tool_outputs", "reasoning"] {
                 message.additional_kwargs.insert(name.into(), beside.clone());

@@ -13,7 +13,7 @@ use annals_base::{IdSource, Map, Value};
 
 /// Translates the messages of one provider.
 ///
-/// Any function of this shape is one. It is given messages of the model, pieces of them included
+/// Any function of this shape is one. It is given messages of the model, chunks of them included
 /// ([`Message::is_chunk`]), and may decline (`None`): then the message is read without regard to its provider.
 pub trait Translator: Send + Sync {
     /// Returns the blocks of a message.

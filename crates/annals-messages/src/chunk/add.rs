@@ -26,9 +26,8 @@ impl Message {
     /// use annals_messages::{Chunk, Message, ToolCall, ToolCallChunk};
     ///
     /// let chunk = |args: &str| {
-    ///     let call = ToolCallChunk { args: Some(args.into()), index: Some(0), ..Default::default() };
     ///     let mut message = Message::ai_chunk("");
-    ///     message.chunk = Some(Box::new(Chunk { tool_call_chunks: vec![call], last: false }));
+    ///     message.chunk = Some(Box::new(Chunk::new([ToolCallChunk::new(0, args)])));
     ///     message
     /// };
     /// let sum = chunk("{\"city\": ").plus(chunk("\"Bern\"}"))?;
@@ -41,8 +40,8 @@ impl Message {
         let Some(class) = class else { return Err(unsupported(self.class_name(), other.class_name())) };
         match other {
             MessageLike::Message(other) if other.is_chunk() => add_one(self, class, *other),
-            MessageLike::List(items) if items.iter().all(is_piece) => {
-                let others: Vec<_> = items.into_iter().filter_map(piece).collect();
+            MessageLike::List(items) if items.iter().all(is_chunk_like) => {
+                let others: Vec<_> = items.into_iter().filter_map(chunk).collect();
                 if class == MessageClass::AiChunk && others.iter().all(is_ai) {
                     return add_ai_message_chunks(self, others);
                 }
@@ -54,8 +53,8 @@ impl Message {
                 }
                 add_plain(self, class, Vec::new(), true)
             }
-            MessageLike::Tuple(items) if class == MessageClass::AiChunk && items.iter().all(is_ai_piece) => {
-                add_ai_message_chunks(self, items.into_iter().filter_map(piece))
+            MessageLike::Tuple(items) if class == MessageClass::AiChunk && items.iter().all(is_ai_chunk_like) => {
+                add_ai_message_chunks(self, items.into_iter().filter_map(chunk))
             }
             other => Err(unsupported(class.name(), other.class_name())),
         }
@@ -71,15 +70,15 @@ pub fn add_ai_message_chunks(
     first: Message,
     others: impl IntoIterator<Item = Message>,
 ) -> Result<Message, MessageError> {
-    let mut sum = ChunkSum::new(first)?;
+    let mut sum = MergedChunks::new(first)?;
     for other in others {
         sum.add(other)?;
     }
     Ok(sum.into_message())
 }
 
-/// A sum of chunks of a message of the model, which grows without being read anew each time.
-pub struct ChunkSum {
+/// Chunks of a message of the model that are merged one by one, without reading the earlier ones again.
+pub struct MergedChunks {
     id: Option<String>,
     content: Content,
     additional_kwargs: Map,
@@ -88,7 +87,7 @@ pub struct ChunkSum {
     chunk: Chunk,
 }
 
-impl ChunkSum {
+impl MergedChunks {
     /// Begins with a chunk.
     ///
     /// # Errors
@@ -270,15 +269,15 @@ fn is_ai(message: &Message) -> bool {
     message.class() == Some(MessageClass::AiChunk)
 }
 
-fn is_piece(like: &MessageLike) -> bool {
+fn is_chunk_like(like: &MessageLike) -> bool {
     matches!(like, MessageLike::Message(message) if message.is_chunk())
 }
 
-fn is_ai_piece(like: &MessageLike) -> bool {
+fn is_ai_chunk_like(like: &MessageLike) -> bool {
     matches!(like, MessageLike::Message(message) if is_ai(message))
 }
 
-fn piece(like: MessageLike) -> Option<Message> {
+fn chunk(like: MessageLike) -> Option<Message> {
     match like {
         MessageLike::Message(message) => Some(*message),
         _ => None,

@@ -1,4 +1,4 @@
-//! Pieces of a message, as a model streams them.
+//! Chunks of a message, as a model streams them.
 //!
 //! *Absent:* the streaming.
 
@@ -6,7 +6,7 @@ mod add;
 mod settle;
 mod whole;
 
-pub use add::ChunkSum;
+pub use add::MergedChunks;
 pub use add::add_ai_message_chunks;
 pub use whole::message_chunk_to_message;
 
@@ -17,6 +17,7 @@ use annals_base::{Value, ValueView};
 
 /// The fields that only a chunk of a message has.
 #[derive(Clone, Debug, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Chunk {
     /// Chunks of tool calls; only in messages of the model.
     pub tool_call_chunks: Vec<ToolCallChunk>,
@@ -26,6 +27,11 @@ pub struct Chunk {
 }
 
 impl Chunk {
+    /// Returns the fields of a chunk with these chunks of tool calls, which is not known to be the last.
+    pub fn new(tool_call_chunks: impl IntoIterator<Item = ToolCallChunk>) -> Self {
+        Self { tool_call_chunks: tool_call_chunks.into_iter().collect(), last: false }
+    }
+
     /// Returns the fields in the order of LangChain.
     pub(super) fn fields(&self) -> [(&'static str, ValueView<'_>); 2] {
         let chunks = self.tool_call_chunks.iter().map(ToolCallChunk::view).collect();

@@ -22,12 +22,12 @@ pub fn message_chunk_to_message(mut message: Message) -> Message {
 impl Message {
     /// Makes the whole message a chunk, its tool calls chunks of calls. A removal and an unknown message stay as they
     /// are.
-    pub fn into_piece(self) -> Self {
-        let mut piece = self.into_chunk();
-        if piece.tool_calls().is_empty() && piece.invalid_tool_calls().is_empty() {
-            piece.read_raw_chunks();
+    pub fn into_chunk_with_calls(self) -> Self {
+        let mut chunk = self.into_chunk();
+        if chunk.tool_calls().is_empty() && chunk.invalid_tool_calls().is_empty() {
+            chunk.read_raw_chunks();
         }
-        piece.settle();
-        piece
+        chunk.settle();
+        chunk
     }
 }

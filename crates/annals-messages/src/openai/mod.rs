@@ -17,6 +17,7 @@ use data::object;
 
 /// How a content that is only text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum TextFormat {
     /// As a text; several are joined with newlines.
     #[default]

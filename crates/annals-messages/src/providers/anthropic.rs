@@ -94,7 +94,7 @@ pub(super) fn tool_use(message: &Message, block: &Map) -> Map {
     draft.copy("index", block).done()
 }
 
-/// Translates a piece of the arguments, if the message says to which call it belongs.
+/// Translates a chunk of the arguments, if the message says to which call it belongs.
 pub(super) fn input_delta(message: &Message) -> Option<Map> {
     match call_chunks(message) {
         [chunk] => Some(chunk_block(chunk)),
@@ -106,7 +106,7 @@ fn server_call(message: &Message, block: &Map, name: Value) -> Draft {
     let input = block.get("input");
     let empty = matches!(input, Some(Value::Map(map)) if map.is_empty());
     let partial = block.get("partial_json");
-    // The first piece of a stream: the arguments are still to come.
+    // The first chunk of a stream: the arguments are still to come.
     let opens = empty && partial.is_none() && is_open(message);
     let args = match partial.and_then(Value::as_str).filter(|_| empty).and_then(json_object) {
         _ if opens => Value::from(""),

@@ -25,7 +25,7 @@ pub(super) fn translate(message: &Message, ids: &mut IdSource) -> Result<Vec<Map
     cite(message, &mut blocks, ids);
     let mut calls = calls_besides(message, &call_ids(&blocks));
     for call in &mut calls {
-        // The content of a stream does not hold the calls: their order is that of the pieces.
+        // The content of a stream does not hold the calls: their order is that of the chunks.
         let id = call.get("id").and_then(Value::as_str);
         let chunks = call_chunks(message).iter().rev().filter(|chunk| chunk.id.as_deref() == id);
         if let Some(index) = chunks.filter_map(|chunk| chunk.index).next() {

@@ -69,12 +69,12 @@ fn call_chunks(message: &Message) -> &[ToolCallChunk] {
     message.chunk.as_deref().map_or(&[], |chunk| &chunk.tool_call_chunks)
 }
 
-/// Returns whether more pieces of this message will come.
+/// Returns whether more chunks of this message will come.
 fn is_open(message: &Message) -> bool {
     message.chunk.as_deref().is_some_and(|chunk| !chunk.last)
 }
 
-/// Returns the only piece of a tool call, if more pieces will come: the content then speaks of that one.
+/// Returns the only chunk of a tool call, if more chunks will come: the content then speaks of that one.
 fn only_chunk(message: &Message) -> Option<&ToolCallChunk> {
     match call_chunks(message) {
         [chunk] if is_open(message) => Some(chunk),
@@ -97,7 +97,7 @@ fn chunk_block(chunk: &ToolCallChunk) -> Map {
     draft.set("args", chunk.args.clone()).maybe("index", chunk.index).done()
 }
 
-/// Returns a block for each piece of a tool call.
+/// Returns a block for each chunk of a tool call.
 pub(super) fn chunk_blocks(message: &Message) -> impl Iterator<Item = Map> {
     call_chunks(message).iter().map(chunk_block)
 }
@@ -120,7 +120,7 @@ pub(super) fn reasoning_besides(message: &Message) -> Option<Map> {
     Some(Draft::of("reasoning").set("reasoning", reasoning).done())
 }
 
-/// Returns whether the message says nothing: some providers send pieces that carry metadata alone.
+/// Returns whether the message says nothing: some providers send chunks that carry metadata alone.
 fn says_nothing(message: &Message) -> bool {
     matches!(&message.content, Content::Text(text) if text.is_empty())
         && message.additional_kwargs.is_empty()

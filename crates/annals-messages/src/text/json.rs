@@ -35,7 +35,7 @@ impl JsonStyle {
 /// # Example: two ways to write a float
 /// ```
 /// use annals_base::Value;
-/// use annals_messages::text::{JsonStyle, json_write};
+/// use annals_messages::internal::{JsonStyle, json_write};
 ///
 /// let value = Value::from(vec![1e-7, f64::NAN]);
 /// assert_eq!(json_write(&value, JsonStyle::PYTHON), "[1e-07, NaN]");
@@ -55,7 +55,7 @@ pub fn json_write(value: &Value, style: JsonStyle) -> String {
 /// # Example
 /// ```
 /// use annals_base::Value;
-/// use annals_messages::text::json_dumps;
+/// use annals_messages::internal::json_dumps;
 ///
 /// let value = Value::from(serde_json::json!({"a": [1.0, "é"]}));
 /// assert_eq!(json_dumps(&value, true), r#"{"a": [1.0, "\u00e9"]}"#);
@@ -66,7 +66,7 @@ pub fn json_dumps(value: &Value, ascii: bool) -> String {
 }
 
 /// Returns the JSON text of an object, as [`json_dumps`] does.
-pub fn json_dumps_map(map: &Map, ascii: bool) -> String {
+pub(crate) fn json_dumps_map(map: &Map, ascii: bool) -> String {
     let mut out = String::new();
     write_map(&mut out, map, JsonStyle { ascii, ..JsonStyle::PYTHON });
     out

@@ -36,7 +36,7 @@ pub enum JsonItemsError {
 /// # Example: both kinds of text
 /// ```
 /// use annals_base::Value;
-/// use annals_messages::text::JsonItems;
+/// use annals_messages::internal::JsonItems;
 ///
 /// for text in ["[1, [2], 36893488147419103232]", "1\n[2]\r\n36893488147419103232\n"] {
 ///     let items = JsonItems::new(text.as_bytes()).collect::<Result<Vec<_>, _>>()?;
@@ -44,7 +44,7 @@ pub enum JsonItemsError {
 /// }
 /// let error = JsonItems::new("{\"a\": 1}\n{\"b\": }".as_bytes()).nth(1).unwrap().unwrap_err();
 /// assert_eq!(error.to_string(), "line 2, column 7: expected a value");
-/// # Ok::<(), annals_messages::text::JsonItemsError>(())
+/// # Ok::<(), annals_messages::internal::JsonItemsError>(())
 /// ```
 #[derive(Debug)]
 pub struct JsonItems<R> {
@@ -133,14 +133,14 @@ impl<R: BufRead> JsonItems<R> {
     ///
     /// # Example: a broken line
     /// ```
-    /// use annals_messages::text::JsonItems;
+    /// use annals_messages::internal::JsonItems;
     ///
     /// let mut items = JsonItems::new("{\"a\": 1}\n{\"b\": }\n{\"c\": 3}\n".as_bytes()).lenient();
     /// assert!(items.next().unwrap().is_ok());
     /// assert_eq!(items.next().unwrap().unwrap_err().to_string(), "line 2, column 7: expected a value");
     /// assert_eq!((items.line(), items.has_ended()), (2, false));
     /// assert_eq!(items.next().unwrap()?.get("c").and_then(|c| c.as_int()), Some(3));
-    /// # Ok::<(), annals_messages::text::JsonItemsError>(())
+    /// # Ok::<(), annals_messages::internal::JsonItemsError>(())
     /// ```
     #[must_use]
     pub fn lenient(mut self) -> Self {

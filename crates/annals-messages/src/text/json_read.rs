@@ -73,11 +73,11 @@ impl JsonError {
 /// # Example
 /// ```
 /// use annals_base::Value;
-/// use annals_messages::text::json_loads;
+/// use annals_messages::internal::json_loads;
 ///
 /// assert_eq!(json_loads("[1, 1.0]", true)?, Value::from(vec![Value::Int(1), Value::Float(1.0)]));
 /// assert!(json_loads("\"two\nlines\"", true).is_err() && json_loads("\"two\nlines\"", false).is_ok());
-/// # Ok::<(), annals_messages::text::JsonError>(())
+/// # Ok::<(), annals_messages::JsonError>(())
 /// ```
 pub fn json_loads(text: &str, strict: bool) -> Result<Value, JsonError> {
     Reader::new(text, strict).read(|_, _| {})

@@ -10,11 +10,13 @@ mod printable;
 mod python;
 mod xml;
 
-pub use json::{JsonStyle, json_dumps, json_dumps_map, json_write};
+pub(crate) use json::json_dumps_map;
+pub use json::{JsonStyle, json_dumps, json_write};
 pub use json_items::{JsonItems, JsonItemsError};
 pub use json_read::{JsonError, json_loads};
 pub(super) use json_read::{Open, Reader};
-pub use python::{py_float, py_repr, py_repr_map, py_str, py_title, py_type};
+pub use python::{py_float, py_repr, py_str, py_title};
+pub(crate) use python::{py_repr_map, py_type};
 pub use xml::{xml_escape, xml_quoteattr};
 
 use annals_base::Value;
@@ -24,7 +26,7 @@ use annals_base::Value;
 /// # Example
 /// ```
 /// use annals_base::Value;
-/// use annals_messages::text::truthy;
+/// use annals_messages::internal::truthy;
 ///
 /// assert!(truthy(&Value::from("no")) && truthy(&Value::from(0.1)));
 /// assert!(!truthy(&Value::from("")) && !truthy(&Value::Null));

@@ -10,7 +10,7 @@ use annals_base::{Map, Value};
 /// # Example
 /// ```
 /// use annals_base::Value;
-/// use annals_messages::text::py_repr;
+/// use annals_messages::internal::py_repr;
 ///
 /// let value = Value::from(serde_json::json!({"a": [null, true, 1.0, "it's"]}));
 /// assert_eq!(py_repr(&value), r#"{'a': [None, True, 1.0, "it's"]}"#);
@@ -22,7 +22,7 @@ pub fn py_repr(value: &Value) -> String {
 }
 
 /// Returns the Python text of an object.
-pub fn py_repr_map(map: &Map) -> String {
+pub(crate) fn py_repr_map(map: &Map) -> String {
     let mut out = String::new();
     write_map(&mut out, map);
     out
@@ -37,7 +37,7 @@ pub fn py_str(value: &Value) -> String {
 }
 
 /// Returns the name of the Python type: `NoneType`, `bool`, `int`, `float`, `str`, `bytes`, `list`, `dict`.
-pub fn py_type(value: &Value) -> &'static str {
+pub(crate) fn py_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "NoneType",
         Value::Map(_) => "dict",
@@ -81,7 +81,7 @@ pub fn py_float(x: f64) -> String {
 ///
 /// # Example
 /// ```
-/// assert_eq!(annals_messages::text::py_title("it's a TOOL_message"), "It'S A Tool_Message");
+/// assert_eq!(annals_messages::internal::py_title("it's a TOOL_message"), "It'S A Tool_Message");
 /// ```
 pub fn py_title(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

@@ -9,7 +9,7 @@ pub fn xml_escape(text: &str) -> String {
 ///
 /// # Example
 /// ```
-/// use annals_messages::text::xml_quoteattr;
+/// use annals_messages::internal::xml_quoteattr;
 ///
 /// assert_eq!(xml_quoteattr("a<b"), "\"a&lt;b\"");
 /// assert_eq!(xml_quoteattr("say \"hi\""), "'say \"hi\"'");

@@ -29,13 +29,13 @@ pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
     ("dumpd", |case| Ok(dumpd(&case.message()?).to_json())),
     ("load", |case| Ok(Data::from(load(case.input.value())?).encode())),
     ("checkpoint_dumps", |case| {
-        let form = checkpoint_dumps(&case.input.clone().like())?;
-        let hex: String = form.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(json!({"kind": form.kind, "hex": hex}))
+        let typed = checkpoint_dumps(&case.input.clone().like())?;
+        let hex: String = typed.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(json!({"kind": typed.kind, "hex": hex}))
     }),
     ("checkpoint_roundtrip", |case| {
-        let form = checkpoint_dumps(&case.input.clone().like())?;
-        Ok(Data::from(checkpoint_loads(form.kind, &form.bytes)?).encode())
+        let typed = checkpoint_dumps(&case.input.clone().like())?;
+        Ok(Data::from(checkpoint_loads(typed.kind, &typed.bytes)?).encode())
     }),
     ("ensure_id", |case| {
         let id = case.input.value().as_str().map(str::to_owned);
@@ -44,7 +44,9 @@ pub(super) const FUNCTIONS: &[(&str, Handler)] = &[
     ("add_notification_metadata", |case| {
         let source = case.text_arg("source").ok_or_else(|| Failure::vector("source"))?;
         let data = case.arg("data").and_then(|data| data.value().as_map().cloned());
-        Ok(encode_message(&case.message()?.with_notification(Notification { source, data })))
+        let mut note = Notification::new(source);
+        note.data = data;
+        Ok(encode_message(&case.message()?.with_notification(note)))
     }),
     ("get_notification_metadata", |case| {
         Ok(case.message()?.notification().map_or(Json::Null, |note| match note.data {

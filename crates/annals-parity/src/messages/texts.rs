@@ -1,7 +1,7 @@
 //! The text helpers, and partial JSON.
 
+use annals::message::internal::{json_dumps, py_repr, py_title, xml_escape, xml_quoteattr};
 use annals::message::parse_partial_json;
-use annals::message::text::{json_dumps, py_repr, py_title, xml_escape, xml_quoteattr};
 use serde_json::json;
 
 use super::Handler;

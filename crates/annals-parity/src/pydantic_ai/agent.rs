@@ -11,10 +11,10 @@ use annals_graph::prelude::*;
 use annals_pydantic_ai::DateTime;
 use annals_pydantic_ai::RunHistory as _;
 use annals_pydantic_ai::{
-    FeedbackCause, FeedbackContent, FeedbackRetry, Fresh, InstructionPart, ModelMessage, ModelRequest, ModelResponse,
-    RequestPart, RequestState, ResponseState, RetryFeedbackPart, RunUsage, ToolCallPart, ToolContent, ToolOutcome,
-    ToolRetry, ToolRetryCause, ToolReturnPart, UsageLimits, UserContent, UserPromptPart, from_value, join_instructions,
-    repair_messages, to_value,
+    DefaultSource, FeedbackCause, FeedbackContent, FeedbackRetry, InstructionPart, ModelMessage, ModelRequest,
+    ModelResponse, RequestPart, RequestState, ResponseState, RetryFeedbackPart, RunUsage, ToolCallPart, ToolContent,
+    ToolOutcome, ToolRetry, ToolRetryCause, ToolReturnPart, UsageLimits, UserContent, UserPromptPart, from_value,
+    join_instructions, repair_messages, to_value,
 };
 
 use super::agent_events::{OUTPUT_TOOL, called, returned, streamed};
@@ -96,7 +96,7 @@ impl Session {
     /// Completes a request for this run.
     fn complete(&self, mut request: ModelRequest, told: &mut Told) -> ModelRequest {
         request.instructions = self.instructions(told);
-        let now: DateTime = Fresh::new(&SystemClock, &mut told.ids).now().into();
+        let now: DateTime = DefaultSource::new(&SystemClock, &mut told.ids).now().into();
         request.timestamp.get_or_insert(now);
         request.run_id.get_or_insert(self.run_id.clone());
         request.conversation_id.get_or_insert(self.conversation_id.clone());
@@ -134,7 +134,7 @@ impl Session {
             if let Value::Map(form) = &mut form {
                 form.insert("kind".into(), "response".into());
             }
-            let read = from_value(Value::List(vec![form]), &mut Fresh::new(&SystemClock, &mut told.ids))?.pop();
+            let read = from_value(Value::List(vec![form]), &mut DefaultSource::new(&SystemClock, &mut told.ids))?.pop();
             let Some(ModelMessage::Response(response)) = read else {
                 return Err("the script does not hold a response".into());
             };
@@ -174,7 +174,7 @@ impl Session {
             let mut retry = FeedbackRetry::new(FeedbackCause::NoOutput);
             (retry.attempt, retry.max_retries) = (Some(*attempt), Some(1));
             let content = FeedbackContent::Text("Please return text.".into());
-            let timestamp = Fresh::new(&SystemClock, &mut told.ids).now().into();
+            let timestamp = DefaultSource::new(&SystemClock, &mut told.ids).now().into();
             parts.push(RetryFeedbackPart::new(content, retry, timestamp).into());
         }
         parts.extend(beside);
@@ -188,7 +188,7 @@ impl Session {
         told: &mut Told,
         beside: &mut Vec<RequestPart>,
     ) -> Result<ToolReturnPart, String> {
-        let timestamp = Fresh::new(&SystemClock, &mut told.ids).now().into();
+        let timestamp = DefaultSource::new(&SystemClock, &mut told.ids).now().into();
         let content = ToolContent::text("Final result processed.");
         let mut part = ToolReturnPart::new(&call.tool_name, content, &call.tool_call_id, timestamp);
         part.tool_kind.clone_from(&call.tool_kind);
@@ -340,7 +340,7 @@ struct Past {
 fn given(run: &Value, past: &[Past], ids: &mut IdSource) -> Res<Vec<ModelMessage>> {
     let history = get(run, "history");
     if let Some(messages) = history.get("messages") {
-        return Ok(from_value(messages.clone(), &mut Fresh::new(&SystemClock, ids))?);
+        return Ok(from_value(messages.clone(), &mut DefaultSource::new(&SystemClock, ids))?);
     }
     let Some(earlier) = get(history, "run").as_int().and_then(|at| past.get(usize::try_from(at).ok()?)) else {
         return Ok(Vec::new());
@@ -462,7 +462,7 @@ fn begin(
     told: &mut Told,
 ) -> Result<Vec<ModelMessage>, &'static str> {
     let prompt = get(&session.run, "prompt").as_str().map(UserContent::from);
-    let timestamp = Fresh::new(&SystemClock, &mut told.ids).now().into();
+    let timestamp = DefaultSource::new(&SystemClock, &mut told.ids).now().into();
     match (prompt, history.pop()) {
         (Some(content), last) => {
             let is_first = last.is_none();

@@ -4,8 +4,8 @@
 
 use annals::base::{IdSource, SystemClock, Value};
 use annals_pydantic_ai::{
-    FinalResultEvent, Fresh, ModelResponse, PartEndEvent, ResponsePart, StreamEvent, StreamedParts, StreamedText,
-    StreamedThinking, StreamedToolCall, ToolArgs, ToolCallPart, ToolReturnPart,
+    DefaultSource, FinalResultEvent, ModelResponse, PartEndEvent, ResponsePart, StreamEvent, StreamedParts,
+    StreamedText, StreamedThinking, StreamedToolCall, ToolArgs, ToolCallPart, ToolReturnPart,
 };
 
 use super::ops::{get, object, text};
@@ -21,13 +21,13 @@ pub(super) fn streamed(
     ids: &mut IdSource,
     events: &mut Vec<Value>,
 ) -> Res<ModelResponse> {
-    let fresh = &mut Fresh::new(&SystemClock, ids);
+    let defaults = &mut DefaultSource::new(&SystemClock, ids);
     let mut stream = Streamed { parts: StreamedParts::default(), structured, found: false, open: None };
     for chunk in chunks {
-        stream.take(chunk, fresh, events)?;
+        stream.take(chunk, defaults, events)?;
     }
     stream.end_part(None, events);
-    let mut response = ModelResponse::new(stream.parts.parts().cloned().collect(), fresh.now().into());
+    let mut response = ModelResponse::new(stream.parts.parts().cloned().collect(), defaults.now().into());
     response.usage.counts.input_tokens = 50;
     response.usage.counts.output_tokens = i64::try_from(chunks.len())?;
     Ok(response)
@@ -43,7 +43,7 @@ struct Streamed {
 }
 
 impl Streamed {
-    fn take(&mut self, chunk: &Value, fresh: &mut Fresh<'_>, events: &mut Vec<Value>) -> Res<()> {
+    fn take(&mut self, chunk: &Value, defaults: &mut DefaultSource<'_>, events: &mut Vec<Value>) -> Res<()> {
         let key = get(chunk, "index").as_int().map(|index| index.to_string());
         let event = if let Some(content) = get(chunk, "text").as_str() {
             self.parts.text(Some("content"), StreamedText::new(content))?
@@ -58,7 +58,7 @@ impl Streamed {
             let mut more = StreamedToolCall::default();
             more.args = text(chunk, "args").map(ToolArgs::Text);
             (more.tool_name, more.tool_call_id) = (text(chunk, "name"), text(chunk, "id"));
-            self.parts.tool_call(key.as_deref(), more, fresh)?
+            self.parts.tool_call(key.as_deref(), more, defaults)?
         };
         if let Some(event) = event {
             self.show(event, events);

@@ -4,7 +4,7 @@
 
 use annals::base::{IdSource, SystemClock, Value};
 use annals_pydantic_ai::{
-    DateTime, Fresh, ModelMessage, RequestPart, RequestState, ResponseState, SystemPromptPart, repair_messages,
+    DateTime, DefaultSource, ModelMessage, RequestPart, RequestState, ResponseState, SystemPromptPart, repair_messages,
 };
 
 use super::agent::Counters;
@@ -48,7 +48,7 @@ pub(super) fn clean(
         _ => return history,
     };
     let mut history = repair_messages(history, broken_off);
-    let now = Fresh::new(&SystemClock, &mut IdSource::new()).now().into();
+    let now = DefaultSource::new(&SystemClock, &mut IdSource::new()).now().into();
     let functions = get(agent, "dynamic_system_prompts").as_list().unwrap_or_default();
     let requests = |history: &mut Vec<ModelMessage>, change: &mut dyn FnMut(&mut Vec<RequestPart>)| {
         for message in history {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use annals::base::Value;
-use annals::message::text::{JsonStyle, json_write};
+use annals::message::internal::{JsonStyle, json_write};
 
 /// The maximum number of differences that are shown for a vector.
 const SHOWN_MAX: usize = 6;

@@ -2,7 +2,7 @@
 
 use annals::base::{Clock, IdSource, Map, Timestamp, Value};
 use annals::message::Message;
-use annals_pydantic_ai::{DateTime, Fresh, ModelMessage, from_langchain, from_value, to_langchain};
+use annals_pydantic_ai::{DateTime, DefaultSource, ModelMessage, from_langchain, from_value, to_langchain};
 
 use super::ops::{dumped, get};
 use crate::Res;
@@ -17,16 +17,16 @@ impl Clock for At {
 }
 
 /// Runs an operation.
-pub(super) fn result(op: &str, input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
+pub(super) fn result(op: &str, input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
     let messages = get(input, "messages");
-    let history = |fresh: &mut Fresh<'_>| from_value(messages.clone(), fresh);
+    let history = |defaults: &mut DefaultSource<'_>| from_value(messages.clone(), defaults);
     let as_system = get(input, "instructions_as_system").as_bool().unwrap_or_default();
     match op {
-        "to_langchain" => Ok(flat(&to_langchain(&history(fresh)?, as_system)?)),
+        "to_langchain" => Ok(flat(&to_langchain(&history(defaults)?, as_system)?)),
         "from_langchain" => Ok(dump(&read(messages, input)?)),
         "pydantic_langchain_roundtrip" => {
-            let there = to_langchain(&history(fresh)?, as_system)?;
-            Ok(dump(&from_langchain(&there, fresh)?))
+            let there = to_langchain(&history(defaults)?, as_system)?;
+            Ok(dump(&from_langchain(&there, defaults)?))
         }
         "langchain_pydantic_roundtrip" => Ok(flat(&to_langchain(&read(messages, input)?, as_system)?)),
         other => Err(format!("unknown operation {other}").into()),
@@ -38,7 +38,7 @@ fn read(messages: &Value, input: &Value) -> Res<Vec<ModelMessage>> {
     let (clock, mut ids) = (At(now), IdSource::new());
     let messages = messages.as_list().unwrap_or_default().iter().cloned().map(Message::try_from);
     let messages = messages.collect::<Result<Vec<_>, _>>()?;
-    Ok(from_langchain(&messages, &mut Fresh::new(&clock, &mut ids))?)
+    Ok(from_langchain(&messages, &mut DefaultSource::new(&clock, &mut ids))?)
 }
 
 fn dump(history: &[ModelMessage]) -> Value {

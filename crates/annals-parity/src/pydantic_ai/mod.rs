@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use annals::base::{Map, Value};
-use annals::message::text::{JsonStyle, json_loads, json_write};
+use annals::message::internal::{JsonStyle, json_loads, json_write};
 
 use crate::{Res, files};
 

@@ -3,11 +3,11 @@
 use annals::base::{IdSource, Map, SystemClock, Value};
 use annals_pydantic_ai as ai;
 use annals_pydantic_ai::{
-    ArgsError, File, ForceDownload, Fresh, ModelMessage, ModelResponse, PathPart, RequestPart, RequestUsage,
+    ArgsError, DefaultSource, File, ForceDownload, ModelMessage, ModelResponse, PathPart, RequestPart, RequestUsage,
     ResponsePart, RunUsage, SanitizeOptions, UserItem,
 };
 
-use annals::message::text::{JsonStyle, json_loads, json_write};
+use annals::message::internal::{JsonStyle, json_loads, json_write};
 
 use super::{agent, mapping, stream};
 use crate::Res;
@@ -28,31 +28,31 @@ pub(super) fn text(input: &Value, name: &str) -> Option<String> {
 /// Runs a vector.
 pub(super) fn result(vector: &Value) -> Res<Value> {
     let mut ids = IdSource::new();
-    let fresh = &mut Fresh::new(&SystemClock, &mut ids);
+    let defaults = &mut DefaultSource::new(&SystemClock, &mut ids);
     let input = get(vector, "input");
     let op = get(vector, "op").as_str().unwrap_or_default();
     match op {
-        "load_dump" => Ok(load_dump(input.as_str().unwrap_or_default(), fresh)),
-        "apply_deltas" => stream::apply_deltas(input, fresh),
-        "parts_manager" => stream::parts_manager(input, fresh),
-        "usage" => usage(input, fresh),
-        "usage_limit" => usage_limit(input, fresh),
-        "response_props" => response_props(input, fresh),
-        "tool_call_props" => tool_call_props(input, fresh),
-        "tool_return_props" => tool_return_props(input, fresh),
-        "retry_feedback_text" => match RequestPart::from_value(input.clone(), fresh)? {
+        "load_dump" => Ok(load_dump(input.as_str().unwrap_or_default(), defaults)),
+        "apply_deltas" => stream::apply_deltas(input, defaults),
+        "parts_manager" => stream::parts_manager(input, defaults),
+        "usage" => usage(input, defaults),
+        "usage_limit" => usage_limit(input, defaults),
+        "response_props" => response_props(input, defaults),
+        "tool_call_props" => tool_call_props(input, defaults),
+        "tool_return_props" => tool_return_props(input, defaults),
+        "retry_feedback_text" => match RequestPart::from_value(input.clone(), defaults)? {
             RequestPart::RetryFeedback(part) => Ok(part.text().into()),
             other => Err(format!("a part of kind {}", other.kind()).into()),
         },
-        "instructions" => instructions(input, fresh),
+        "instructions" => instructions(input, defaults),
         "agent_trace" => agent::trace(input),
-        "repair" | "post_compaction_window" | "sanitize" => clean(op, input, fresh),
-        other => mapping::result(other, input, fresh),
+        "repair" | "post_compaction_window" | "sanitize" => clean(op, input, defaults),
+        other => mapping::result(other, input, defaults),
     }
 }
 
-fn load_dump(document: &str, fresh: &mut Fresh<'_>) -> Value {
-    match ai::load(document.as_bytes(), fresh) {
+fn load_dump(document: &str, defaults: &mut DefaultSource<'_>) -> Value {
+    match ai::load(document.as_bytes(), defaults) {
         Ok(messages) => {
             let dumped = ai::dump(&messages);
             let ok = json_loads(&dumped, true).unwrap_or_default();
@@ -69,21 +69,21 @@ fn load_dump(document: &str, fresh: &mut Fresh<'_>) -> Value {
     }
 }
 
-fn usage(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
+fn usage(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
     let (kind, a, b) = (text(input, "kind"), get(input, "a").clone(), get(input, "b").clone());
     let operation = text(input, "do").unwrap_or_default();
     let (value, counts, has_values) = if kind.as_deref() == Some("request") {
-        let mut usage = RequestUsage::from_value(a, fresh)?;
+        let mut usage = RequestUsage::from_value(a, defaults)?;
         if operation == "add" {
-            usage.add(&RequestUsage::from_value(b, fresh)?);
+            usage.add(&RequestUsage::from_value(b, defaults)?);
         }
         (usage.to_value(), usage.counts.clone(), usage.counts.has_values())
     } else {
-        let mut usage = RunUsage::from_value(a, fresh)?;
+        let mut usage = RunUsage::from_value(a, defaults)?;
         match (operation.as_str(), text(input, "b_kind").as_deref()) {
-            ("add", Some("request")) => usage.add_request(&RequestUsage::from_value(b, fresh)?),
-            ("add", _) => usage.add(&RunUsage::from_value(b, fresh)?),
-            ("sub", _) => usage = usage.since(&RunUsage::from_value(b, fresh)?),
+            ("add", Some("request")) => usage.add_request(&RequestUsage::from_value(b, defaults)?),
+            ("add", _) => usage.add(&RunUsage::from_value(b, defaults)?),
+            ("sub", _) => usage = usage.since(&RunUsage::from_value(b, defaults)?),
             _ => {}
         }
         (usage.to_value(), usage.counts.clone(), usage.has_values())
@@ -96,7 +96,7 @@ fn usage(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
     ]))
 }
 
-fn usage_limit(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
+fn usage_limit(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
     let mut limits = ai::UsageLimits::default();
     for (name, value) in get(input, "limits").as_map().into_iter().flatten() {
         let limit = value.as_int();
@@ -110,7 +110,7 @@ fn usage_limit(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
             other => return Err(format!("unknown limit {other}").into()),
         }
     }
-    let usage = RunUsage::from_value(get(input, "usage").clone(), fresh)?;
+    let usage = RunUsage::from_value(get(input, "usage").clone(), defaults)?;
     let checked = match get(input, "check").as_str().unwrap_or_default() {
         "before_request" => limits.check_before_request(&usage),
         "tokens" => limits.check_tokens(&usage),
@@ -124,15 +124,15 @@ fn usage_limit(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
     })
 }
 
-fn response(input: &Value, fresh: &mut Fresh<'_>) -> Res<ModelResponse> {
-    match ai::from_value(Value::List(vec![input.clone()]), fresh)?.pop() {
+fn response(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<ModelResponse> {
+    match ai::from_value(Value::List(vec![input.clone()]), defaults)?.pop() {
         Some(ModelMessage::Response(response)) => Ok(response),
         _ => Err("no response".into()),
     }
 }
 
-fn response_props(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
-    let response = response(input, fresh)?;
+fn response_props(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
+    let response = response(input, defaults)?;
     let place = |found: &dyn Fn(&ResponsePart) -> bool| Value::from(response.parts.iter().position(found).unwrap_or(0));
     let call = |wanted: &ai::ToolCallPart| {
         place(&|part| matches!(part, ResponsePart::ToolCall(call) if std::ptr::eq(call, wanted)))
@@ -155,8 +155,8 @@ fn response_props(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
     ]))
 }
 
-fn tool_call_props(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
-    let ResponsePart::ToolCall(call) = ResponsePart::from_value(input.clone(), fresh)? else {
+fn tool_call_props(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
+    let ResponsePart::ToolCall(call) = ResponsePart::from_value(input.clone(), defaults)? else {
         return Err("no tool call".into());
     };
     let strict = match call.args_as_object() {
@@ -172,8 +172,8 @@ fn tool_call_props(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
     ]))
 }
 
-fn tool_return_props(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
-    let RequestPart::ToolReturn(part) = RequestPart::from_value(input.clone(), fresh)? else {
+fn tool_return_props(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
+    let RequestPart::ToolReturn(part) = RequestPart::from_value(input.clone(), defaults)? else {
         return Err("no tool return".into());
     };
     let (shown, items) = part.text_and_files(true);
@@ -195,9 +195,9 @@ fn tool_return_props(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
     ]))
 }
 
-fn instructions(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
+fn instructions(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
     let baseline = object([("part_kind", "instruction-baseline".into()), ("instructions", input.clone())]);
-    let RequestPart::InstructionBaseline(baseline) = RequestPart::from_value(baseline, fresh)? else {
+    let RequestPart::InstructionBaseline(baseline) = RequestPart::from_value(baseline, defaults)? else {
         return Err("no instructions".into());
     };
     let parts: Vec<ai::InstructionPart> = baseline
@@ -212,8 +212,8 @@ fn instructions(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
     Ok(object([("joined", ai::join_instructions(&parts).into()), ("sorted", sorted.into())]))
 }
 
-fn clean(op: &str, input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
-    let messages = ai::from_value(get(input, "messages").clone(), fresh)?;
+fn clean(op: &str, input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
+    let messages = ai::from_value(get(input, "messages").clone(), defaults)?;
     let cleaned = match op {
         "repair" => ai::repair_messages(messages, get(input, "repair_last_response").as_bool().unwrap_or(true)),
         "sanitize" => ai::sanitize_messages(messages, &options(get(input, "options"))?),

@@ -2,7 +2,7 @@
 
 use annals::base::{Map, Value};
 use annals_pydantic_ai::{
-    Citation, DeltaError, Fresh, PartDelta, PartOrDelta, PartsError, ResponsePart, StreamEvent, StreamedParts,
+    Citation, DefaultSource, DeltaError, PartDelta, PartOrDelta, PartsError, ResponsePart, StreamEvent, StreamedParts,
     StreamedText, StreamedThinking, StreamedToolCall, ToolArgs,
 };
 
@@ -24,16 +24,16 @@ fn class(error: &DeltaError) -> &'static str {
     }
 }
 
-pub(super) fn apply_deltas(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
+pub(super) fn apply_deltas(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
     let start = get(input, "start");
     let mut current = match start.get("part") {
-        Some(part) => PartOrDelta::Part(ResponsePart::from_value(part.clone(), fresh)?),
-        None => PartOrDelta::Delta(PartDelta::from_value(get(start, "delta").clone(), fresh)?),
+        Some(part) => PartOrDelta::Part(ResponsePart::from_value(part.clone(), defaults)?),
+        None => PartOrDelta::Delta(PartDelta::from_value(get(start, "delta").clone(), defaults)?),
     };
     let mut steps = Vec::new();
     for delta in get(input, "deltas").as_list().unwrap_or_default() {
-        let delta = PartDelta::from_value(delta.clone(), fresh)?;
-        match delta.apply_to(current, fresh) {
+        let delta = PartDelta::from_value(delta.clone(), defaults)?;
+        match delta.apply_to(current, defaults) {
             Ok(next) => {
                 steps.push(shown(&next));
                 current = next;
@@ -59,10 +59,10 @@ fn details(call: &Value) -> Option<Map> {
     get(call, "provider_details").as_map().cloned()
 }
 
-fn citations(call: &Value, fresh: &mut Fresh<'_>) -> Res<Option<Vec<Citation>>> {
+fn citations(call: &Value, defaults: &mut DefaultSource<'_>) -> Res<Option<Vec<Citation>>> {
     let part =
         object([("part_kind", "text".into()), ("content", "".into()), ("citations", get(call, "citations").clone())]);
-    match ResponsePart::from_value(part, fresh)? {
+    match ResponsePart::from_value(part, defaults)? {
         ResponsePart::Text(part) => Ok(part.citations),
         _ => Ok(None),
     }
@@ -82,7 +82,7 @@ fn call_chunk(call: &Value) -> StreamedToolCall {
 fn make_call(
     manager: &mut StreamedParts,
     call: &Value,
-    fresh: &mut Fresh<'_>,
+    defaults: &mut DefaultSource<'_>,
 ) -> Res<Result<Option<StreamEvent>, PartsError>> {
     let key = get(call, "vendor_part_id").as_str();
     Ok(match get(call, "fn").as_str().unwrap_or_default() {
@@ -93,7 +93,7 @@ fn make_call(
             chunk.id = text(call, "id");
             chunk.provider_name = text(call, "provider_name");
             chunk.provider_details = details(call);
-            chunk.citations = citations(call, fresh)?;
+            chunk.citations = citations(call, defaults)?;
             chunk.thinking_tags = tag(0).zip(tag(1));
             chunk.ignore_leading_whitespace = get(call, "ignore_leading_whitespace").as_bool().unwrap_or_default();
             manager.text(key, chunk)
@@ -107,19 +107,19 @@ fn make_call(
             chunk.provider_details = details(call);
             manager.thinking(key, chunk)
         }
-        "tool_call_delta" => manager.tool_call(key, call_chunk(call), fresh),
-        "tool_call_part" => Ok(Some(manager.tool_call_part(key, call_chunk(call), fresh))),
-        "part" => Ok(Some(manager.part(key, ResponsePart::from_value(get(call, "part").clone(), fresh)?))),
+        "tool_call_delta" => manager.tool_call(key, call_chunk(call), defaults),
+        "tool_call_part" => Ok(Some(manager.tool_call_part(key, call_chunk(call), defaults))),
+        "part" => Ok(Some(manager.part(key, ResponsePart::from_value(get(call, "part").clone(), defaults)?))),
         other => return Err(format!("unknown call {other}").into()),
     })
 }
 
-pub(super) fn parts_manager(input: &Value, fresh: &mut Fresh<'_>) -> Res<Value> {
+pub(super) fn parts_manager(input: &Value, defaults: &mut DefaultSource<'_>) -> Res<Value> {
     let mut manager = StreamedParts::default();
     let mut events = Vec::new();
     let mut failed = false;
     for call in get(input, "calls").as_list().unwrap_or_default() {
-        match make_call(&mut manager, call, fresh)? {
+        match make_call(&mut manager, call, defaults)? {
             Ok(event) => events.push(Value::List(event.iter().map(|event| dumped(&event.to_value())).collect())),
             Err(_) => {
                 failed = true;

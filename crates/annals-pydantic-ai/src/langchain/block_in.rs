@@ -9,7 +9,7 @@ use crate::content::UserItem;
 use crate::file::{UrlKind, short_name};
 use crate::tool_content::ToolContent;
 use crate::wire::{Wire, read_value};
-use annals_base::Fresh;
+use annals_base::DefaultSource;
 use annals_base::{Map, Value};
 
 /// Returns the members of a block that LangChain does not have.
@@ -125,9 +125,9 @@ pub(super) fn media(block: &Map) -> Option<Value> {
 }
 
 /// Returns the content of a tool message, and the record of its files.
-pub(super) fn tool_content(content: &Value, fresh: &mut Fresh<'_>) -> (Value, Vec<String>) {
+pub(super) fn tool_content(content: &Value, defaults: &mut DefaultSource<'_>) -> (Value, Vec<String>) {
     let Value::List(blocks) = content else { return (content.clone(), Vec::new()) };
-    let items = blocks.iter().map(user_item).map(|form| match read_value("block", form.clone(), fresh) {
+    let items = blocks.iter().map(user_item).map(|form| match read_value("block", form.clone(), defaults) {
         Ok(UserItem::File(file)) => ToolContent::File(file),
         _ => ToolContent::data(form),
     });

@@ -10,7 +10,7 @@ use crate::file::{Binary, File, UrlKind};
 use crate::tool_content::ToolContent;
 use crate::wire::{COMPACT_PYTHON, Wire};
 use annals_base::{Map, Value};
-use annals_messages::text::json_write;
+use annals_messages::internal::json_write;
 
 /// Returns a value as JSON text, as Python writes it.
 pub(super) fn python_json(value: &Value) -> String {

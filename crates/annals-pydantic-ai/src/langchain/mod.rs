@@ -20,7 +20,7 @@ mod usage;
 use super::error::LoadError;
 use super::history::{ModelMessage, from_value};
 use super::wire::{Wire, object_of};
-use annals_base::Fresh;
+use annals_base::DefaultSource;
 use annals_base::{Map, Value};
 use annals_messages::{Message, MessageError};
 
@@ -63,16 +63,16 @@ fn member<'a>(map: &'a Map, name: &str) -> &'a Value {
 /// ```
 /// use annals_base::{IdSource, SystemClock};
 /// use annals_pydantic_ai::{
-///     Fresh, ModelRequest, UserPromptPart, from_langchain, to_langchain,
+///     DefaultSource, ModelRequest, UserPromptPart, from_langchain, to_langchain,
 /// };
 ///
 /// let mut ids = IdSource::from_seed(1);
-/// let mut fresh = Fresh::new(&SystemClock, &mut ids);
-/// let prompt = UserPromptPart::new("What is the weather in Bern?", fresh.now().into());
+/// let mut defaults = DefaultSource::new(&SystemClock, &mut ids);
+/// let prompt = UserPromptPart::new("What is the weather in Bern?", defaults.now().into());
 /// let history = vec![ModelRequest::new(vec![prompt.into()]).into()];
 /// let messages = to_langchain(&history, false)?;
 /// assert_eq!(messages[0].text(), "What is the weather in Bern?");
-/// assert_eq!(from_langchain(&messages, &mut fresh)?, history);
+/// assert_eq!(from_langchain(&messages, &mut defaults)?, history);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn to_langchain(messages: &[ModelMessage], instructions_as_system: bool) -> Result<Vec<Message>, MessageError> {
@@ -121,9 +121,9 @@ fn with_envelope(mut map: Map, envelope: Map) -> Map {
 /// # Errors
 /// [`LoadError`] if what stands under `pydantic_ai` in a message is not what [`to_langchain`] writes; it names the
 /// place in the history.
-pub fn from_langchain(messages: &[Message], fresh: &mut Fresh<'_>) -> Result<Vec<ModelMessage>, LoadError> {
+pub fn from_langchain(messages: &[Message], defaults: &mut DefaultSource<'_>) -> Result<Vec<ModelMessage>, LoadError> {
     let messages = messages.iter().map(|message| (false, message));
-    Ok(from_langchain_marked(messages, [].iter(), fresh)?.into_iter().map(|(_, message)| message).collect())
+    Ok(from_langchain_marked(messages, [].iter(), defaults)?.into_iter().map(|(_, message)| message).collect())
 }
 
 /// As [`from_langchain`], of messages with a mark; where that changes, a message of its own begins. Calls that none of
@@ -131,14 +131,14 @@ pub fn from_langchain(messages: &[Message], fresh: &mut Fresh<'_>) -> Result<Vec
 pub fn from_langchain_marked<'a>(
     messages: impl Iterator<Item = (bool, &'a Message)>,
     before: impl DoubleEndedIterator<Item = &'a Message> + Clone,
-    fresh: &mut Fresh<'_>,
+    defaults: &mut DefaultSource<'_>,
 ) -> Result<Vec<(bool, ModelMessage)>, LoadError> {
-    let now = crate::DateTime::from(fresh.now()).write();
+    let now = crate::DateTime::from(defaults.now()).write();
     let tool_of = |id: &str| before.clone().rev().find_map(|message| request_in::tool_of(&record::sparse(message), id));
-    let mut reading = request_in::HistoryBuilder::new(now, fresh, &tool_of);
+    let mut reading = request_in::HistoryBuilder::new(now, defaults, &tool_of);
     messages.for_each(|(mark, message)| reading.push(mark, record::sparse(message)));
     let (marks, history, originals) = reading.finish();
-    let mut history = from_value(Value::List(history), fresh)?;
+    let mut history = from_value(Value::List(history), defaults)?;
     for (message, originals) in history.iter_mut().zip(originals) {
         if let Some(originals) = originals {
             let made = regenerated(message);

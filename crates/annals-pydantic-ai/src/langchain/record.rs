@@ -8,7 +8,7 @@ use crate::history::ModelMessage;
 use crate::wire::{DIGEST, Wire};
 use annals_base::{Map, Value};
 use annals_messages::Message;
-use annals_messages::text::json_write;
+use annals_messages::internal::json_write;
 
 /// Returns whether a field of a message is as it is by default.
 fn is_default(name: &str, value: &Value) -> bool {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::block_in::{tool_content, user_content};
 use super::block_out::python_json;
 use super::{KEY, member, object, response_in};
-use annals_base::Fresh;
+use annals_base::DefaultSource;
 use annals_base::{Map, Value};
 
 /// The dictionaries of the messages from which one was made; none if it came from PydanticAI.
@@ -15,7 +15,7 @@ type Originals = Option<Vec<Map>>;
 
 /// Builds a history from messages.
 pub(super) struct HistoryBuilder<'a, 'f> {
-    fresh: &'a mut Fresh<'f>,
+    defaults: &'a mut DefaultSource<'f>,
     now: Value,
     out: Vec<(Map, Originals)>,
     /// The marks of the messages from which they are made.
@@ -40,8 +40,12 @@ pub(super) fn tool_of(map: &Map, id: &str) -> Option<String> {
 const HEAD: [&str; 6] = ["timestamp", "instructions", "run_id", "conversation_id", "metadata", "state"];
 
 impl<'a, 'f> HistoryBuilder<'a, 'f> {
-    pub(super) fn new(now: Value, fresh: &'a mut Fresh<'f>, tool_of: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { fresh, now, out: Vec::new(), marks: Vec::new(), open: false, names: BTreeMap::new(), tool_of }
+    pub(super) fn new(
+        now: Value,
+        defaults: &'a mut DefaultSource<'f>,
+        tool_of: &'a dyn Fn(&str) -> Option<String>,
+    ) -> Self {
+        Self { defaults, now, out: Vec::new(), marks: Vec::new(), open: false, names: BTreeMap::new(), tool_of }
     }
 
     /// Adds a message, as a dictionary without defaults. One with another mark than the last begins a request of its
@@ -133,7 +137,7 @@ impl<'a, 'f> HistoryBuilder<'a, 'f> {
         let name = name.map(str::to_owned).or_else(|| self.names.get(id).cloned()).or_else(|| (self.tool_of)(id));
         let (content, found) = match envelope.get("content") {
             Some(content) => (content.clone(), Vec::new()),
-            None => tool_content(member(map, "content"), self.fresh),
+            None => tool_content(member(map, "content"), self.defaults),
         };
         let recorded = envelope.get("content_file_digests").cloned();
         let digests = recorded.unwrap_or_else(|| if foreign { found.into() } else { Value::List(Vec::new()) });

@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     for kind in ["msgpack", "bytes", "null", "json", ""] {
         let Some(like) = loaded(checkpoint_loads(kind, bytes)) else { continue };
         // LangGraph does not write integers of more than 64 bits, nor does `annals`.
-        let Some(form) = loaded(checkpoint_dumps(&like)) else { continue };
-        assert_eq!(checkpoint_loads(form.kind, &form.bytes).expect("bytes of our own"), like);
+        let Some(typed) = loaded(checkpoint_dumps(&like)) else { continue };
+        assert_eq!(checkpoint_loads(typed.kind, &typed.bytes).expect("bytes of our own"), like);
     }
 });

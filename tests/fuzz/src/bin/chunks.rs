@@ -3,9 +3,9 @@
 #![no_main]
 
 use annals::base::Value;
-use annals_pydantic_ai::{PartDelta, PartOrDelta};
 use annals::message::{Message, message_chunk_to_message};
-use annals_fuzz::{load_again, loaded, value, with_fresh};
+use annals_fuzz::{load_again, loaded, value, with_defaults};
+use annals_pydantic_ai::{PartDelta, PartOrDelta};
 use libfuzzer_sys::fuzz_target;
 
 fn langchain(items: &[Value]) {
@@ -23,8 +23,8 @@ fn langchain(items: &[Value]) {
 fn pydantic_ai(items: Vec<Value>) {
     let mut items = items.into_iter();
     let Some(Ok(first)) = items.next().map(|item| item.to::<PartOrDelta>()) else { return };
-    let mut deltas = items.map_while(|item| with_fresh(|fresh| PartDelta::from_value(item, fresh)).ok());
-    let sum = deltas.try_fold(first, |sum, delta| with_fresh(|fresh| delta.apply_to(sum, fresh)));
+    let mut deltas = items.map_while(|item| with_defaults(|defaults| PartDelta::from_value(item, defaults)).ok());
+    let sum = deltas.try_fold(first, |sum, delta| with_defaults(|defaults| delta.apply_to(sum, defaults)));
     if let Ok(sum) = sum {
         let dumped = Value::from_serialize(&sum).expect("a part or a change is JSON");
         assert_eq!(dumped.to::<PartOrDelta>().expect("a part or a change of our own"), sum);

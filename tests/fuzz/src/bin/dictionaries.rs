@@ -3,7 +3,7 @@
 #![no_main]
 
 use annals::base::Value;
-use annals::message::text::json_loads;
+use annals::message::internal::json_loads;
 use annals::message::{messages_from_dict, messages_from_json};
 use annals_fuzz::{load_again, loaded, value};
 use libfuzzer_sys::fuzz_target;

@@ -5,11 +5,11 @@
 
 use annals::base::Value;
 use annals::message::{Message, MessageFormat, OpenAiFormat};
-use annals_fuzz::{load_again, loaded, value, with_fresh};
+use annals_fuzz::{load_again, loaded, value, with_defaults};
 use libfuzzer_sys::fuzz_target;
 
 fn read(item: Value) -> Option<Vec<Message>> {
-    loaded(with_fresh(|fresh| OpenAiFormat.read(item, fresh)))
+    loaded(with_defaults(|defaults| OpenAiFormat.read(item, defaults)))
 }
 
 fuzz_target!(|bytes: &[u8]| {
@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
         item => vec![item],
     };
     for message in items.into_iter().filter_map(read).flatten() {
-        let written = with_fresh(|fresh| OpenAiFormat.writer().push(message.clone(), fresh));
+        let written = with_defaults(|defaults| OpenAiFormat.writer().push(message.clone(), defaults));
         assert_eq!(written.items.is_empty(), !written.refused.is_empty(), "written or refused: {message:?}");
         // A tool call whose arguments are not JSON is written, as LangChain writes it, and refused, as LangChain
         // refuses it.

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use annals::message::text::{json_dumps, json_loads};
+use annals::message::internal::{json_dumps, json_loads};
 use annals::message::{default_tool_chunk_parser, default_tool_parser, parse_partial_json};
 use annals_fuzz::value;
 use libfuzzer_sys::fuzz_target;

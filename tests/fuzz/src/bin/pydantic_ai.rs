@@ -3,8 +3,8 @@
 #![no_main]
 
 use annals::base::Value;
+use annals_fuzz::{load_again, loaded, with_defaults};
 use annals_pydantic_ai::{dump, load, to_langchain, to_value};
-use annals_fuzz::{load_again, loaded, with_fresh};
 use libfuzzer_sys::fuzz_target;
 
 fn is_finite(value: &Value) -> bool {
@@ -17,7 +17,7 @@ fn is_finite(value: &Value) -> bool {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let history = match with_fresh(|fresh| load(bytes, fresh)) {
+    let history = match with_defaults(|defaults| load(bytes, defaults)) {
         Ok(history) => history,
         Err(error) => {
             assert!(error.to_string().starts_with("messages"), "no path: {error}");
@@ -25,7 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     };
     let text = dump(&history);
-    match with_fresh(|fresh| load(text.as_bytes(), fresh)) {
+    match with_defaults(|defaults| load(text.as_bytes(), defaults)) {
         Ok(again) => assert_eq!(dump(&again), text),
         // A number that is not finite is written as `null`, which is not a number.
         Err(error) => assert!(!is_finite(&to_value(&history)), "a text of our own: {error}"),

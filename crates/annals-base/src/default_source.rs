@@ -6,20 +6,20 @@ use crate::{Clock, IdSource, Timestamp};
 ///
 /// # Example
 /// ```
-/// use annals_base::{Fresh, IdSource, Timestamp};
+/// use annals_base::{DefaultSource, IdSource, Timestamp};
 ///
 /// let mut ids = IdSource::from_seed(1);
 /// let clock = Timestamp::from_micros(1_735_787_045_000_000);
-/// let mut fresh = Fresh::new(&clock, &mut ids);
-/// assert_eq!(fresh.now(), clock);
-/// assert_ne!(fresh.uuid_v4(), fresh.uuid_v4());
+/// let mut defaults = DefaultSource::new(&clock, &mut ids);
+/// assert_eq!(defaults.now(), clock);
+/// assert_ne!(defaults.uuid_v4(), defaults.uuid_v4());
 /// ```
-pub struct Fresh<'a> {
+pub struct DefaultSource<'a> {
     clock: &'a dyn Clock,
     ids: &'a mut IdSource,
 }
 
-impl<'a> Fresh<'a> {
+impl<'a> DefaultSource<'a> {
     /// Takes the time from `clock` and ids from `ids`.
     pub fn new(clock: &'a dyn Clock, ids: &'a mut IdSource) -> Self {
         Self { clock, ids }
@@ -36,13 +36,13 @@ impl<'a> Fresh<'a> {
     }
 
     /// Borrows the same sources for a shorter time.
-    pub fn reborrow(&mut self) -> Fresh<'_> {
-        Fresh { clock: self.clock, ids: &mut *self.ids }
+    pub fn reborrow(&mut self) -> DefaultSource<'_> {
+        DefaultSource { clock: self.clock, ids: &mut *self.ids }
     }
 }
 
-impl std::fmt::Debug for Fresh<'_> {
+impl std::fmt::Debug for DefaultSource<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fresh").finish_non_exhaustive()
+        f.debug_struct("DefaultSource").finish_non_exhaustive()
     }
 }
