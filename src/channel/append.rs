@@ -12,7 +12,7 @@ impl<T: Send + Sync + 'static> Channel<List<T>, Vec<T>> for Append {
         let mut changes = Vec::new();
         for (write, items) in writes.into_iter().enumerate() {
             for (part, item) in items.into_iter().enumerate() {
-                changes.push(ListChange { slot: cell.value.push(item), op: ListOp::Put { write, part } });
+                changes.push(ListChange { position: cell.value.push(item), op: ListOp::Put { write, part } });
             }
         }
         Ok(Effect::Items(changes))

@@ -1,7 +1,7 @@
 //! A persistent list: cloned in O(1), changed in O(log n) also while clones live.
 //!
-//! Every item has a slot, its position in storage: items are ordered by slot, and a slot never changes. Items that have
-//! a key ([`Keyed`]) are found by it. *Absent:* what an item is, how it is stored, and how updates are reduced.
+//! Every item has a position, its number in storage: items are ordered by position, and a position never changes. Items
+//! that have a key ([`Keyed`]) are found by it. *Absent:* what an item is, how it is stored, and how updates are reduced.
 
 mod diff;
 mod index;
@@ -16,7 +16,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use index::Keyed;
-pub use iter::{Iter, Slots};
+pub use iter::{Iter, Positions};
 
 /// A persistent list, shared by its clones.
 ///
@@ -29,11 +29,11 @@ pub use iter::{Iter, Slots};
 ///
 /// let mut list: List<i32> = [1, 2].into_iter().collect();
 /// let before = list.clone();
-/// let slot = list.push(3);
+/// let position = list.push(3);
 /// list.remove(0);
 /// assert_eq!(list.to_vec(), [2, 3]);
 /// assert_eq!(before.to_vec(), [1, 2]);
-/// assert_eq!((slot, list.slot_of(1)), (2, Some(2)), "a slot stays what it was");
+/// assert_eq!((position, list.position_of(1)), (2, Some(2)), "a position stays what it was");
 /// ```
 pub struct List<T> {
     items: tree::Tree<u64, Arc<T>>,
@@ -75,22 +75,22 @@ impl<T> List<T> {
 
     /// Returns the items in order.
     pub fn iter(&self) -> Iter<'_, T> {
-        Iter(self.iter_slots())
+        Iter(self.iter_positions())
     }
 
     /// Returns the last `n` items in order; all if there are fewer.
     pub fn tail(&self, n: usize) -> Iter<'_, T> {
-        Iter(Slots::new(&self.items, self.len().saturating_sub(n)))
+        Iter(Positions::new(&self.items, self.len().saturating_sub(n)))
     }
 
-    /// Returns the items with their slots, in order.
-    pub fn iter_slots(&self) -> Slots<'_, T> {
-        Slots::new(&self.items, 0)
+    /// Returns the items with their positions, in order.
+    pub fn iter_positions(&self) -> Positions<'_, T> {
+        Positions::new(&self.items, 0)
     }
 
-    /// Returns the items from a slot on with their slots, in order.
-    pub fn iter_from(&self, slot: u64) -> Slots<'_, T> {
-        Slots::new(&self.items, self.items.rank(&slot))
+    /// Returns the items from a position on with their positions, in order.
+    pub fn iter_from(&self, position: u64) -> Positions<'_, T> {
+        Positions::new(&self.items, self.items.rank(&position))
     }
 
     /// Returns copies of the items.
@@ -106,55 +106,55 @@ impl<T> List<T> {
         self.items.is_same(&other.items)
     }
 
-    /// Returns the slot after the last one ever used: the next [`push`](Self::push) takes it.
-    pub fn end_slot(&self) -> u64 {
+    /// Returns the position after the last one ever used: the next [`push`](Self::push) takes it.
+    pub fn end_position(&self) -> u64 {
         self.end
     }
 
-    /// Returns the slot of the item at a place.
-    pub fn slot_of(&self, index: usize) -> Option<u64> {
+    /// Returns the position of the item with this index.
+    pub fn position_of(&self, index: usize) -> Option<u64> {
         let (leaf, at) = self.items.leaf_at(index);
         leaf.get(at).map(|entry| entry.0)
     }
 
-    /// Returns the place of the item in a slot.
-    pub fn place_of(&self, slot: u64) -> Option<usize> {
-        self.items.get(&slot).map(|_| self.items.rank(&slot))
+    /// Returns the index of the item at a position.
+    pub fn index_of(&self, position: u64) -> Option<usize> {
+        self.items.get(&position).map(|_| self.items.rank(&position))
     }
 
-    /// Returns the item in a slot, shared.
-    pub fn at_slot(&self, slot: u64) -> Option<&Arc<T>> {
-        self.items.get(&slot)
+    /// Returns the item at a position, shared.
+    pub fn at_position(&self, position: u64) -> Option<&Arc<T>> {
+        self.items.get(&position)
     }
 
-    /// Adds an item at the end, and returns its slot.
+    /// Adds an item at the end, and returns its position.
     pub fn push(&mut self, value: T) -> u64 {
-        let slot = self.end;
-        debug_assert!(self.items.get(&slot).is_none(), "the end slot is free before a push");
-        self.insert_at_slot(slot, value);
-        debug_assert!(self.end > slot, "the end slot is above the new item after a push");
-        slot
+        let position = self.end;
+        debug_assert!(self.items.get(&position).is_none(), "the end position is free before a push");
+        self.insert_at_position(position, value);
+        debug_assert!(self.end > position, "the end position is above the new item after a push");
+        position
     }
 
-    /// Puts an item into a slot, free or taken. Used to load a list: ascending slots are the quick case.
-    pub fn insert_at_slot(&mut self, slot: u64, value: T) {
-        self.end = self.end.max(slot.saturating_add(1));
+    /// Puts an item at a position, free or taken. Used to load a list: ascending positions are the quick case.
+    pub fn insert_at_position(&mut self, position: u64, value: T) {
+        self.end = self.end.max(position.saturating_add(1));
         if let Some(index) = &mut self.index
-            && index.covers(slot)
+            && index.covers(position)
         {
-            let old = self.items.get(&slot).map(|old| &**old);
-            index.change(slot, old, Some(&value));
+            let old = self.items.get(&position).map(|old| &**old);
+            index.change(position, old, Some(&value));
         }
-        self.items.insert(slot, Arc::new(value));
+        self.items.insert(position, Arc::new(value));
     }
 
-    /// Puts an item in the place of the one in a slot, and returns whether there was one. Nothing happens if not.
-    pub fn replace(&mut self, slot: u64, value: T) -> bool {
-        let Some(item) = self.items.get_mut(&slot) else { return false };
+    /// Puts an item in the place of the one at a position, and returns whether there was one. Nothing happens if not.
+    pub fn replace(&mut self, position: u64, value: T) -> bool {
+        let Some(item) = self.items.get_mut(&position) else { return false };
         if let Some(index) = &mut self.index
-            && index.covers(slot)
+            && index.covers(position)
         {
-            index.change(slot, Some(item), Some(&value));
+            index.change(position, Some(item), Some(&value));
         }
         // An item that is not shared stays at its place in memory.
         match Arc::get_mut(item) {
@@ -164,19 +164,19 @@ impl<T> List<T> {
         true
     }
 
-    /// Removes the item in a slot.
-    pub fn remove(&mut self, slot: u64) -> Option<Arc<T>> {
-        let old = self.items.remove(&slot)?;
+    /// Removes the item at a position.
+    pub fn remove(&mut self, position: u64) -> Option<Arc<T>> {
+        let old = self.items.remove(&position)?;
         if let Some(index) = &mut self.index
-            && index.covers(slot)
+            && index.covers(position)
         {
-            index.change(slot, Some(&old), None);
+            index.change(position, Some(&old), None);
         }
-        debug_assert!(self.items.get(&slot).is_none(), "the slot is free after a removal");
+        debug_assert!(self.items.get(&position).is_none(), "the position is free after a removal");
         Some(old)
     }
 
-    /// Removes all items, and returns the end slot: later pushes go on from there.
+    /// Removes all items, and returns the end position: later pushes go on from there.
     pub fn clear(&mut self) -> u64 {
         self.items = tree::Tree::default();
         self.index = None;
@@ -185,7 +185,7 @@ impl<T> List<T> {
 }
 
 impl<T: Keyed> List<T> {
-    /// Returns the slot of the last item with this key.
+    /// Returns the position of the last item with this key.
     ///
     /// The first call reads all keys, O(n); each later one reads those that came since and takes O(log n). Clones taken
     /// after a call share its index; a list without a call has no index.
@@ -214,7 +214,7 @@ impl<T: fmt::Debug> fmt::Debug for List<T> {
     }
 }
 
-/// Two lists are equal if their items are, in order; slots do not count.
+/// Two lists are equal if their items are, in order; positions do not count.
 impl<T: PartialEq> PartialEq for List<T> {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.iter().eq(other.iter())

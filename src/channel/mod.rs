@@ -46,24 +46,24 @@ pub enum Effect {
     TookWrite(usize),
     /// The value is now another one, which has to be encoded.
     Computed,
-    /// The list, which was empty, is now that of the write with this number, slot by slot.
+    /// The list, which was empty, is now that of the write with this number, position by position.
     Shared(usize),
-    /// These slots of the list changed, in this order.
+    /// These positions of the list changed, in this order.
     Items(Vec<ListChange>),
     /// The channel is empty now.
     Cleared,
 }
 
-/// One changed slot of a list.
+/// One changed position of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListChange {
-    /// The slot.
-    pub slot: u64,
+    /// The position.
+    pub position: u64,
     /// The operation.
     pub op: ListOp,
 }
 
-/// An operation on a slot.
+/// An operation on a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListOp {
     /// It holds this item of this write.
@@ -74,10 +74,10 @@ pub enum ListOp {
         part: usize,
     },
     /// It is free.
-    Remove,
-    /// It and all slots below `end` are free.
-    Cut {
-        /// One past the last slot.
+    Delete,
+    /// It and all positions below `end` are free.
+    DeleteRange {
+        /// One past the last position.
         end: u64,
     },
 }

@@ -171,13 +171,13 @@ impl DecodedHead {
     fn item(&mut self, layout: &dyn Layout, field: usize, change: ListChange) -> Result<ItemChange, StateError> {
         let op = match change.op {
             ListOp::Put { .. } => {
-                let payload = layout.encode_item(&self.state, field, change.slot)?;
+                let payload = layout.encode_item(&self.state, field, change.position)?;
                 ItemOp::Put(Data::New(self.counted(payload, ITEM_OVERHEAD_BYTES)))
             }
-            ListOp::Remove => ItemOp::Delete,
-            ListOp::Cut { end } => ItemOp::DeleteRange { end },
+            ListOp::Delete => ItemOp::Delete,
+            ListOp::DeleteRange { end } => ItemOp::DeleteRange { end },
         };
-        Ok(ItemChange::new(change.slot, op, None))
+        Ok(ItemChange::new(change.position, op, None))
     }
 
     fn counted(&mut self, payload: Payload, overhead: usize) -> Payload {

@@ -300,7 +300,7 @@ pub(super) fn write_value(value: &WriteValue) -> Result<Value, StoreError> {
 /// Returns the content of a delta, not the list that it makes: the base list, the removed ranges, and the new items.
 fn delta_value(delta: &ListDelta) -> Result<Value, StoreError> {
     let range = |range: &Range<u64>| Value::List(vec![range.start.into(), range.end.into()]);
-    let item = |(slot, item): (&u64, &Payload)| Ok((slot.to_string(), item_value(item.as_ref())?));
+    let item = |(position, item): (&u64, &Payload)| Ok((position.to_string(), item_value(item.as_ref())?));
     let items = delta.positions.iter().zip(&delta.items).map(item).collect::<Result<Map, StoreError>>()?;
     let members = [
         ("namespace", Value::from(delta.of.namespace.as_str())),
@@ -315,7 +315,7 @@ fn delta_value(delta: &ListDelta) -> Result<Value, StoreError> {
 
 impl WriteRecord {
     /// Returns the written value as a dynamic value. Of a list that is told by what differs from a stored one, it is a map
-    /// with the member `$delta`: the list, the ranges of slots that are gone, and the items that are new, by slot.
+    /// with the member `$delta`: the list, the ranges of positions that are gone, and the items that are new, by position.
     ///
     /// # Errors
     /// [`StoreError::Codec`], [`StoreError::Corrupt`].

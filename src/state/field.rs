@@ -102,7 +102,13 @@ pub(super) trait FieldOps<S>: Send + Sync {
     fn reset(&self, state: &mut S);
     fn encode(&self, name: &Arc<str>, state: &S) -> Result<Payload, StateError>;
     fn load(&self, name: &Arc<str>, state: &mut S, stored: PayloadRef<'_>) -> Result<(), StateError>;
-    fn load_item(&self, name: &Arc<str>, state: &mut S, slot: u64, stored: PayloadRef<'_>) -> Result<(), StateError>;
+    fn load_item(
+        &self,
+        name: &Arc<str>,
+        state: &mut S,
+        position: u64,
+        stored: PayloadRef<'_>,
+    ) -> Result<(), StateError>;
     fn to_value(&self, name: &Arc<str>, state: &S) -> Result<Value, StateError>;
     /// Sets the value as it is, without the rule of the channel.
     fn set(&self, name: &Arc<str>, state: &mut S, value: Value) -> Result<(), StateError>;
@@ -137,7 +143,7 @@ pub(super) trait ListOps<S> {
         base: &StateRef,
         returns: bool,
     ) -> Result<BoxWrite, StateError>;
-    fn encode_item(&self, name: &Arc<str>, state: &S, slot: u64) -> Result<Payload, StateError>;
+    fn encode_item(&self, name: &Arc<str>, state: &S, position: u64) -> Result<Payload, StateError>;
 }
 
 /// The place of a field in its state.

@@ -31,10 +31,10 @@ pub struct Told {
     pub of: Option<ListRef>,
     /// True if the list comes back to the graph that gave it.
     returns: bool,
-    /// The slots of the list that was given which it does not have.
+    /// The positions of the given list at which it has no item.
     removed: Vec<Range<u64>>,
-    /// The slots in which it has another item, ascending.
-    slots: Vec<u64>,
+    /// The positions at which it has another item, ascending.
+    positions: Vec<u64>,
 }
 
 /// A list that is given, or comes back.
@@ -43,7 +43,7 @@ pub(super) struct Given<T> {
     list: List<T>,
     /// The list that was given.
     base: List<T>,
-    /// The items of the list in the slots that differ.
+    /// The items of the list at the positions that differ.
     pub(super) changed: Vec<T>,
 }
 
@@ -53,7 +53,7 @@ pub const NOT_STORED: usize = usize::MAX;
 impl<T: Clone + Send + Sync + 'static> Given<T> {
     /// Gives a list to another graph.
     pub(super) fn give(list: &List<T>, of: Option<ListRef>) -> BoxWrite {
-        let told = Told { of, returns: false, removed: Vec::new(), slots: Vec::new() };
+        let told = Told { of, returns: false, removed: Vec::new(), positions: Vec::new() };
         BoxWrite::told(Self { list: list.clone(), base: list.clone(), changed: Vec::new() }, told)
     }
 
@@ -65,10 +65,10 @@ impl<T: Clone + Send + Sync + 'static> Given<T> {
             of: told.of.clone(),
             returns: true,
             removed: ranges(&diff.gone),
-            slots: diff.puts.iter().map(|(slot, _)| *slot).collect(),
+            positions: diff.puts.iter().map(|(position, _)| *position).collect(),
         };
         let changed: Vec<T> = diff.puts.iter().map(|(_, item)| T::clone(item)).collect();
-        debug_assert_eq!(told.slots.len(), changed.len(), "each slot that differs has its item");
+        debug_assert_eq!(told.positions.len(), changed.len(), "each position that differs has its item");
         Some(BoxWrite::told(Self { list: list.clone(), base: base.clone(), changed }, told))
     }
 
@@ -80,25 +80,25 @@ impl<T: Clone + Send + Sync + 'static> Given<T> {
     /// Returns the items that have to be merged into a list, with their numbers in the write that stores them.
     fn to_merge(&self, told: &Told, into: &List<T>, is_same: impl Fn(&T, &T) -> bool) -> (Vec<T>, Vec<usize>) {
         if !told.returns {
-            // Its slots mean nothing there.
+            // Its positions mean nothing there.
             return (self.list.to_vec(), vec![NOT_STORED; self.list.len()]);
         }
         if into.is_same(&self.base) {
             return (self.changed.clone(), (0..self.changed.len()).collect());
         }
-        let part = |slot: &u64| told.slots.binary_search(slot).unwrap_or(NOT_STORED);
+        let part = |position: &u64| told.positions.binary_search(position).unwrap_or(NOT_STORED);
         let diff = self.list.changed_since(into, is_same);
-        diff.puts.into_iter().map(|(slot, item)| (T::clone(item), part(&slot))).unzip()
+        diff.puts.into_iter().map(|(position, item)| (T::clone(item), part(&position))).unzip()
     }
 }
 
-/// Returns slots as ranges that do not touch.
-fn ranges(slots: &[u64]) -> Vec<Range<u64>> {
+/// Returns positions as ranges that do not touch.
+fn ranges(positions: &[u64]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
-    for slot in slots {
+    for position in positions {
         match ranges.last_mut() {
-            Some(last) if last.end == *slot => last.end += 1,
-            _ => ranges.push(*slot..slot + 1),
+            Some(last) if last.end == *position => last.end += 1,
+            _ => ranges.push(*position..position + 1),
         }
     }
     ranges
@@ -111,7 +111,7 @@ pub(super) fn encode<I: ListItems>(name: &Arc<str>, write: &BoxWrite) -> Option<
     Some(match &told.of {
         Some(of) => given.changed.iter().map(encode).collect::<Result<_, _>>().map(|items| {
             let mut delta = ListDelta::new(of.clone());
-            (delta.removed, delta.positions, delta.items) = (told.removed.clone(), told.slots.clone(), items);
+            (delta.removed, delta.positions, delta.items) = (told.removed.clone(), told.positions.clone(), items);
             WriteValue::Delta(Box::new(delta))
         }),
         None => given.items().map(encode).collect::<Result<_, _>>().map(WriteValue::Items),
@@ -131,17 +131,18 @@ pub(super) fn decode<I: ListItems>(
         Ok(changed) => changed,
         Err(error) => return Some(Err(error)),
     };
-    debug_assert_eq!(delta.positions.len(), changed.len(), "a stored delta has an item for each slot");
+    debug_assert_eq!(delta.positions.len(), changed.len(), "a stored delta has an item for each position");
     let mut list = base.clone();
     for range in &delta.removed {
-        let gone = list.iter_from(range.start).map(|(slot, _)| slot).take_while(|slot| *slot < range.end);
-        gone.collect::<Vec<_>>().into_iter().for_each(|slot| _ = list.remove(slot));
+        let gone =
+            list.iter_from(range.start).map(|(position, _)| position).take_while(|position| *position < range.end);
+        gone.collect::<Vec<_>>().into_iter().for_each(|position| _ = list.remove(position));
     }
-    for (slot, item) in delta.positions.iter().zip(&changed) {
-        list.insert_at_slot(*slot, item.clone());
+    for (position, item) in delta.positions.iter().zip(&changed) {
+        list.insert_at_position(*position, item.clone());
     }
-    let (of, removed, slots) = (Some(delta.of.clone()), delta.removed.clone(), delta.positions.clone());
-    let told = Told { of, returns, removed, slots };
+    let (of, removed, positions) = (Some(delta.of.clone()), delta.removed.clone(), delta.positions.clone());
+    let told = Told { of, returns, removed, positions };
     Some(Ok(BoxWrite::told(Given { list, base: base.clone(), changed }, told)))
 }
 
@@ -155,14 +156,14 @@ pub(super) fn update<I: ListItems, C: Channel<List<I::Item>, Vec<I::Item>>>(
     let Cell { value: list, present } = cell;
     if let [write] = writes.as_slice()
         && list.is_empty()
-        && list.end_slot() == 0
+        && list.end_position() == 0
         && let (Some(given), Some(Told { returns: false, .. })) = (write.get::<Given<I::Item>>(), write.told_of())
     {
         *list = given.list.clone();
         *present = true;
         return Ok(Ok(Effect::Shared(0)));
     }
-    let first_new = list.end_slot();
+    let first_new = list.end_position();
     let mut changes = Vec::new();
     for (at, write) in writes.into_iter().enumerate() {
         let (items, parts) = match (write.get::<Given<I::Item>>(), write.told_of()) {
@@ -185,26 +186,26 @@ pub(super) fn update<I: ListItems, C: Channel<List<I::Item>, Vec<I::Item>>>(
             Err(error) => return Ok(Err(error)),
         }
     }
-    changes.sort_by_key(|change| (!matches!(change.op, ListOp::Cut { .. }), change.slot));
+    changes.sort_by_key(|change| (!matches!(change.op, ListOp::DeleteRange { .. }), change.position));
     Ok(Ok(Effect::Items(changes)))
 }
 
-/// Adds a later change: a slot has one, and an item that was put and removed leaves none.
+/// Adds a later change: a position has one, and an item that was put and removed leaves none.
 fn add(changes: &mut Vec<ListChange>, new: ListChange, first_new: u64) {
-    if let ListOp::Cut { end } = new.op {
+    if let ListOp::DeleteRange { end } = new.op {
         changes.retain(|old| match old.op {
-            ListOp::Cut { end: before } => old.slot < new.slot || before > end,
-            _ => old.slot < new.slot || old.slot >= end,
+            ListOp::DeleteRange { end: before } => old.position < new.position || before > end,
+            _ => old.position < new.position || old.position >= end,
         });
         // ListItems above were never stored.
         let end = end.min(first_new);
-        if end > new.slot {
-            changes.push(ListChange { op: ListOp::Cut { end }, ..new });
+        if end > new.position {
+            changes.push(ListChange { op: ListOp::DeleteRange { end }, ..new });
         }
         return;
     }
-    changes.retain(|old| old.slot != new.slot || matches!(old.op, ListOp::Cut { .. }));
-    if new.op != ListOp::Remove || new.slot < first_new {
+    changes.retain(|old| old.position != new.position || matches!(old.op, ListOp::DeleteRange { .. }));
+    if new.op != ListOp::Delete || new.position < first_new {
         changes.push(new);
     }
 }

@@ -122,7 +122,7 @@ pub trait Layout: Send + Sync + 'static {
     /// [`StateError`] naming the channel and the types, if the value does not fit.
     fn load(&self, state: &mut StateRef, field: usize, stored: PayloadRef<'_>) -> Result<(), StateError>;
 
-    /// Adds a stored item to a list field; items come in the order of their slots.
+    /// Adds a stored item to a list field; items come in the order of their positions.
     ///
     /// # Errors
     /// As [`Layout::load`].
@@ -130,7 +130,7 @@ pub trait Layout: Send + Sync + 'static {
         &self,
         state: &mut StateRef,
         field: usize,
-        slot: u64,
+        position: u64,
         stored: PayloadRef<'_>,
     ) -> Result<(), StateError>;
 
@@ -189,5 +189,5 @@ pub trait Layout: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StateError`] if the item refuses, or the field has no such item.
-    fn encode_item(&self, state: &StateRef, field: usize, slot: u64) -> Result<Payload, StateError>;
+    fn encode_item(&self, state: &StateRef, field: usize, position: u64) -> Result<Payload, StateError>;
 }

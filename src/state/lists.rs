@@ -121,7 +121,7 @@ fn replace<T, C: Channel<List<T>, Vec<T>>>(
     let end = cell.value.clear();
     let mut changes = Vec::new();
     if end > 0 {
-        changes.push(ListChange { slot: 0, op: ListOp::Cut { end } });
+        changes.push(ListChange { position: 0, op: ListOp::DeleteRange { end } });
     }
     if let Effect::Items(new) = channel.update(cell, vec![items])? {
         // The first item of the stored write is its mark.
@@ -257,8 +257,14 @@ where
         Err(wrong_type::<List<I::Item>>(name, "one value"))
     }
 
-    fn load_item(&self, name: &Arc<str>, state: &mut S, slot: u64, stored: PayloadRef<'_>) -> Result<(), StateError> {
-        (self.place.get_mut)(state).insert_at_slot(slot, I::decode(name, stored)?);
+    fn load_item(
+        &self,
+        name: &Arc<str>,
+        state: &mut S,
+        position: u64,
+        stored: PayloadRef<'_>,
+    ) -> Result<(), StateError> {
+        (self.place.get_mut)(state).insert_at_position(position, I::decode(name, stored)?);
         Ok(())
     }
 
@@ -324,10 +330,10 @@ where
         given::decode::<I>(name, delta, base, returns).unwrap_or_else(none)
     }
 
-    fn encode_item(&self, name: &Arc<str>, state: &S, slot: u64) -> Result<Payload, StateError> {
-        match (self.place.get)(state).at_slot(slot) {
+    fn encode_item(&self, name: &Arc<str>, state: &S, position: u64) -> Result<Payload, StateError> {
+        match (self.place.get)(state).at_position(position) {
             Some(item) => I::encode(name, item),
-            None => Err(wrong_type::<I::Item>(name, "an empty slot")),
+            None => Err(wrong_type::<I::Item>(name, "an empty position")),
         }
     }
 }

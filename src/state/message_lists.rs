@@ -82,13 +82,13 @@ pub(super) struct MergeMessages;
 impl Channel<List<Message>, Vec<Message>> for MergeMessages {
     fn update(&self, cell: Cell<'_, List<Message>>, writes: Vec<Vec<Message>>) -> Result<Effect, ChannelError> {
         let list = cell.value;
-        let first_new = list.end_slot();
+        let first_new = list.end_position();
         let mut cut = None;
         let mut changed = BTreeMap::new();
         for (write, messages) in writes.into_iter().enumerate() {
             // Known messages are replaced or removed once each, in the order in which they were found.
             let mut found = Vec::new();
-            let known = &mut |id: &str| find(list, id).map(|slot| found.push(slot)).is_some();
+            let known = &mut |id: &str| find(list, id).map(|position| found.push(position)).is_some();
             let plan = merge_plan(messages, known).map_err(|e| ChannelError::Reducer { reason: e.to_string() })?;
             let mut found = found.into_iter();
             for op in plan {
@@ -97,17 +97,18 @@ impl Channel<List<Message>, Vec<Message>> for MergeMessages {
                         changed.insert(list.push(message), ListOp::Put { write, part });
                     }
                     MergeOp::Replace { part, message, .. } => {
-                        let is_new = |slot: &u64| list.at_slot(*slot).is_none_or(|old| !is_same(old, &message));
-                        if let Some(slot) = found.next().filter(is_new) {
-                            list.replace(slot, message);
-                            changed.insert(slot, ListOp::Put { write, part });
+                        let is_new =
+                            |position: &u64| list.at_position(*position).is_none_or(|old| !is_same(old, &message));
+                        if let Some(position) = found.next().filter(is_new) {
+                            list.replace(position, message);
+                            changed.insert(position, ListOp::Put { write, part });
                         }
                     }
                     MergeOp::Remove { id } => {
                         found.next();
-                        while let Some(slot) = list.find(&id) {
-                            list.remove(slot);
-                            changed.insert(slot, ListOp::Remove);
+                        while let Some(position) = list.find(&id) {
+                            list.remove(position);
+                            changed.insert(position, ListOp::Delete);
                         }
                     }
                     MergeOp::Clear => {
@@ -120,10 +121,10 @@ impl Channel<List<Message>, Vec<Message>> for MergeMessages {
         }
         *cell.present = true;
         // A message that was added and removed within this superstep was never stored.
-        changed.retain(|slot, op| *op != ListOp::Remove || (*slot < first_new && cut.is_none()));
-        let cut = cut.map(|end| ListChange { slot: 0, op: ListOp::Cut { end } });
+        changed.retain(|position, op| *op != ListOp::Delete || (*position < first_new && cut.is_none()));
+        let cut = cut.map(|end| ListChange { position: 0, op: ListOp::DeleteRange { end } });
         Ok(Effect::Items(
-            cut.into_iter().chain(changed.into_iter().map(|(slot, op)| ListChange { slot, op })).collect(),
+            cut.into_iter().chain(changed.into_iter().map(|(position, op)| ListChange { position, op })).collect(),
         ))
     }
 }
@@ -144,21 +145,22 @@ impl MessageRule for MergeDelta {
 impl Channel<List<Message>, Vec<Message>> for MergeDelta {
     fn update(&self, cell: Cell<'_, List<Message>>, writes: Vec<Vec<Message>>) -> Result<Effect, ChannelError> {
         let list = cell.value;
-        let first_new = list.end_slot();
+        let first_new = list.end_position();
         let mut changed = BTreeMap::new();
         for (write, messages) in writes.into_iter().enumerate() {
             for (part, message) in messages.into_iter().enumerate() {
                 let known = message.id.as_deref().and_then(|id| find(list, id));
                 match (known, message.class() == Some(MessageClass::Remove) && message.id.is_some()) {
-                    (Some(slot), true) => {
-                        list.remove(slot);
-                        changed.insert(slot, ListOp::Remove);
+                    (Some(position), true) => {
+                        list.remove(position);
+                        changed.insert(position, ListOp::Delete);
                     }
                     (None, true) => {}
-                    (Some(slot), false) if list.at_slot(slot).is_some_and(|old| is_same(old, &message)) => {}
-                    (Some(slot), false) => {
-                        list.replace(slot, message);
-                        changed.insert(slot, ListOp::Put { write, part });
+                    (Some(position), false) if list.at_position(position).is_some_and(|old| is_same(old, &message)) => {
+                    }
+                    (Some(position), false) => {
+                        list.replace(position, message);
+                        changed.insert(position, ListOp::Put { write, part });
                     }
                     (None, false) => _ = changed.insert(list.push(message), ListOp::Put { write, part }),
                 }
@@ -166,21 +168,21 @@ impl Channel<List<Message>, Vec<Message>> for MergeDelta {
         }
         *cell.present = true;
         // A message that was added and removed within this superstep was never stored.
-        changed.retain(|slot, op| *op != ListOp::Remove || *slot < first_new);
-        Ok(Effect::Items(changed.into_iter().map(|(slot, op)| ListChange { slot, op }).collect()))
+        changed.retain(|position, op| *op != ListOp::Delete || *position < first_new);
+        Ok(Effect::Items(changed.into_iter().map(|(position, op)| ListChange { position, op }).collect()))
     }
 }
 
-/// Returns the slot of the message with this id.
+/// Returns the position of the message with this id.
 fn find(list: &mut List<Message>, id: &str) -> Option<u64> {
-    let slot = list.find(id)?;
-    if let Some(found) = list.at_slot(slot) {
+    let position = list.find(id)?;
+    if let Some(found) = list.at_position(position) {
         // It is about to be compared and dropped, which reads all of it. In a long list it is not in the caches of the CPU:
         // asked for now, its lines come together with its id, and not one after the other when each is needed.
         let maps = [&found.additional_kwargs, &found.response_metadata, &found.extra].map(Map::is_empty);
         std::hint::black_box((found.name.is_some(), found.content.is_empty(), found.class(), found.is_chunk(), maps));
     }
-    Some(slot)
+    Some(position)
 }
 
 /// Returns whether two messages are stored alike. Equal ones may differ in the order of their members, or in the sign of

@@ -300,11 +300,11 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         &self,
         state: &mut StateRef,
         field: usize,
-        slot: u64,
+        position: u64,
         stored: PayloadRef<'_>,
     ) -> Result<(), StateError> {
         let (of, state) = (&self.fields[field], self.state_mut(state));
-        self.fitting(field, stored, |stored| of.ops().load_item(of.name(), state, slot, stored))
+        self.fitting(field, stored, |stored| of.ops().load_item(of.name(), state, position, stored))
     }
 
     fn to_value(&self, state: &StateRef, field: usize) -> Result<Value, StateError> {
@@ -382,10 +382,10 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         lists.decode_delta(of.name(), &brought, base, returns)
     }
 
-    fn encode_item(&self, state: &StateRef, field: usize, slot: u64) -> Result<Payload, StateError> {
+    fn encode_item(&self, state: &StateRef, field: usize, position: u64) -> Result<Payload, StateError> {
         let of = &self.fields[field];
         let no_list = || wrong_type::<S>(of.name(), "an item of a list");
-        of.ops().lists().ok_or_else(no_list)?.encode_item(of.name(), self.state(state), slot)
+        of.ops().lists().ok_or_else(no_list)?.encode_item(of.name(), self.state(state), position)
     }
 }
 

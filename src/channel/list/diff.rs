@@ -6,35 +6,35 @@ use std::sync::Arc;
 use super::List;
 use super::tree::{Key, Tree, TreeNode};
 
-/// The difference of one list from another, by slot.
+/// The difference of one list from another, by position.
 #[derive(Debug)]
 pub(crate) struct ListDiff<'a, T> {
-    /// The slots that hold something else, or something where the other list holds nothing, ascending.
+    /// The positions that hold something else, or something where the other list holds nothing, ascending.
     pub(crate) puts: Vec<(u64, &'a Arc<T>)>,
-    /// The slots that hold nothing where the other list holds something, ascending.
+    /// The positions that hold nothing where the other list holds something, ascending.
     pub(crate) gone: Vec<u64>,
 }
 
 impl<T> List<T> {
-    /// Returns what this list has in place of what `base` has. Two items in one slot are one if they are the same, or if
+    /// Returns what this list has in place of what `base` has. Two items at one position are one if they are the same, or if
     /// `is_same` says so.
     pub(crate) fn changed_since<'a>(&'a self, base: &'a Self, is_same: impl Fn(&T, &T) -> bool) -> ListDiff<'a, T> {
         let (mut old, mut new) = (Vec::new(), Vec::new());
         apart(&base.items, &self.items, &mut old, &mut new);
         let mut diff = ListDiff { puts: Vec::new(), gone: Vec::new() };
         let mut old = old.into_iter().peekable();
-        for (slot, item) in new {
-            while let Some((before, _)) = old.next_if(|(before, _)| before < slot) {
+        for (position, item) in new {
+            while let Some((before, _)) = old.next_if(|(before, _)| before < position) {
                 diff.gone.push(*before);
             }
-            let was = old.next_if(|(at, _)| at == slot);
+            let was = old.next_if(|(at, _)| at == position);
             if !was.is_some_and(|(_, was)| Arc::ptr_eq(was, item) || is_same(was, item)) {
-                diff.puts.push((*slot, item));
+                diff.puts.push((*position, item));
             }
         }
-        diff.gone.extend(old.map(|(slot, _)| *slot));
-        debug_assert!(diff.puts.is_sorted_by(|a, b| a.0 < b.0), "each slot is put once, in order");
-        debug_assert!(diff.gone.is_sorted_by(|a, b| a < b), "each slot is removed once, in order");
+        diff.gone.extend(old.map(|(position, _)| *position));
+        debug_assert!(diff.puts.is_sorted_by(|a, b| a.0 < b.0), "each position is put once, in order");
+        debug_assert!(diff.gone.is_sorted_by(|a, b| a < b), "each position is removed once, in order");
         diff
     }
 }
@@ -131,10 +131,10 @@ mod tests {
 
     fn edited(mut list: List<u32>, edits: &[Edit]) -> List<u32> {
         for (what, place) in edits {
-            let place = list.slot_of(usize::from(*place) % (list.len() + 1));
+            let place = list.position_of(usize::from(*place) % (list.len() + 1));
             match (what % 8, place) {
-                (0, Some(slot)) => _ = list.remove(slot),
-                (1 | 2, Some(slot)) => _ = list.replace(slot, 1_000 + u32::from(*what)),
+                (0, Some(position)) => _ = list.remove(position),
+                (1 | 2, Some(position)) => _ = list.replace(position, 1_000 + u32::from(*what)),
                 (3, _) if *what > 250 => _ = list.clear(),
                 _ => _ = list.push(u32::from(*what)),
             }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     fn by_slot(list: &List<u32>) -> BTreeMap<u64, u32> {
-        list.iter_slots().map(|(slot, item)| (slot, **item)).collect()
+        list.iter_positions().map(|(position, item)| (position, **item)).collect()
     }
 
     proptest! {
@@ -158,10 +158,10 @@ mod tests {
             let mut told = by_slot(&base);
             let diff = list.changed_since(&base, |a, b| a == b);
             prop_assert!(diff.puts.len() + diff.gone.len() <= second.len() + base.len());
-            for (slot, item) in &diff.puts {
-                prop_assert_ne!(told.insert(*slot, ***item), Some(***item));
+            for (position, item) in &diff.puts {
+                prop_assert_ne!(told.insert(*position, ***item), Some(***item));
             }
-            diff.gone.iter().for_each(|slot| _ = told.remove(slot));
+            diff.gone.iter().for_each(|position| _ = told.remove(position));
             prop_assert_eq!(told, by_slot(&list));
         }
     }
@@ -178,7 +178,7 @@ mod tests {
             compared.set(compared.get() + 1);
             a == b
         });
-        let puts: Vec<u64> = diff.puts.iter().map(|(slot, _)| *slot).collect();
+        let puts: Vec<u64> = diff.puts.iter().map(|(position, _)| *position).collect();
         assert_eq!((puts, diff.gone), (vec![50_000, 100_000], vec![99_000]));
         let (mut old, mut new) = (Vec::new(), Vec::new());
         apart(&base.items, &list.items, &mut old, &mut new);

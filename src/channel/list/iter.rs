@@ -9,11 +9,11 @@ use super::tree::Tree;
 
 /// The items of a list in order.
 #[derive(Debug)]
-pub struct Iter<'a, T>(pub(super) Slots<'a, T>);
+pub struct Iter<'a, T>(pub(super) Positions<'a, T>);
 
-/// The items of a list with their slots, in order.
+/// The items of a list with their positions, in order.
 #[derive(Debug)]
-pub struct Slots<'a, T> {
+pub struct Positions<'a, T> {
     items: &'a Tree<u64, Arc<T>>,
     /// The places that are left.
     front: usize,
@@ -23,13 +23,13 @@ pub struct Slots<'a, T> {
     tail: &'a [(u64, Arc<T>)],
 }
 
-impl<'a, T> Slots<'a, T> {
+impl<'a, T> Positions<'a, T> {
     pub(super) fn new(items: &'a Tree<u64, Arc<T>>, front: usize) -> Self {
         Self { items, front, back: items.len(), head: &[], tail: &[] }
     }
 }
 
-impl<'a, T> Iterator for Slots<'a, T> {
+impl<'a, T> Iterator for Positions<'a, T> {
     type Item = (u64, &'a Arc<T>);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -40,10 +40,10 @@ impl<'a, T> Iterator for Slots<'a, T> {
             let (leaf, at) = self.items.leaf_at(self.front);
             self.head = leaf.get(at..)?;
         }
-        let ((slot, value), rest) = self.head.split_first()?;
+        let ((position, value), rest) = self.head.split_first()?;
         self.head = rest;
         self.front += 1;
-        Some((*slot, value))
+        Some((*position, value))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -58,7 +58,7 @@ impl<'a, T> Iterator for Slots<'a, T> {
     }
 }
 
-impl<T> DoubleEndedIterator for Slots<'_, T> {
+impl<T> DoubleEndedIterator for Positions<'_, T> {
     fn next_back(&mut self) -> Option<Self::Item> {
         if self.front >= self.back {
             return None;
@@ -67,18 +67,18 @@ impl<T> DoubleEndedIterator for Slots<'_, T> {
             let (leaf, at) = self.items.leaf_at(self.back - 1);
             self.tail = leaf.get(..=at)?;
         }
-        let ((slot, value), rest) = self.tail.split_last()?;
+        let ((position, value), rest) = self.tail.split_last()?;
         self.tail = rest;
         self.back -= 1;
-        Some((*slot, value))
+        Some((*position, value))
     }
 }
 
-impl<T> ExactSizeIterator for Slots<'_, T> {}
+impl<T> ExactSizeIterator for Positions<'_, T> {}
 
-impl<T> FusedIterator for Slots<'_, T> {}
+impl<T> FusedIterator for Positions<'_, T> {}
 
-impl<T> Clone for Slots<'_, T> {
+impl<T> Clone for Positions<'_, T> {
     fn clone(&self) -> Self {
         Self { ..*self }
     }

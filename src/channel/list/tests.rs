@@ -1,4 +1,4 @@
-//! The list against a plain vector of slots and values, with clones kept alive.
+//! The list against a plain vector of positions and values, with clones kept alive.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,12 +40,12 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     // Beyond 32 bits the index keeps them elsewhere.
     let edge = u64::from(u32::MAX);
-    let slot = prop_oneof![3 => 0..400u64, 1 => edge - 40..edge + 40];
+    let position = prop_oneof![3 => 0..400u64, 1 => edge - 40..edge + 40];
     let key = || prop_oneof!["[a-f]", Just("none".to_owned()), (0..200u32).prop_map(|n| format!("m{n}"))];
     prop_oneof![
         6 => (key(), any::<u32>()).prop_map(|(key, value)| Op::Push(key, value)),
         3 => (0..120u32).prop_map(Op::PushMany),
-        2 => (slot, key(), any::<u32>()).prop_map(|(slot, key, value)| Op::InsertAt(slot, key, value)),
+        2 => (position, key(), any::<u32>()).prop_map(|(position, key, value)| Op::InsertAt(position, key, value)),
         4 => (any::<usize>(), key(), any::<u32>()).prop_map(|(at, key, value)| Op::Replace(at, key, value)),
         4 => any::<usize>().prop_map(Op::Remove),
         2 => (any::<usize>(), 0..80usize).prop_map(|(at, n)| Op::RemoveMany(at, n)),
@@ -62,12 +62,12 @@ struct Model {
 }
 
 impl Model {
-    fn put(&mut self, slot: u64, item: Item) {
-        match self.items.binary_search_by_key(&slot, |entry| entry.0) {
+    fn put(&mut self, position: u64, item: Item) {
+        match self.items.binary_search_by_key(&position, |entry| entry.0) {
             Ok(at) => self.items[at].1 = item,
-            Err(at) => self.items.insert(at, (slot, item)),
+            Err(at) => self.items.insert(at, (position, item)),
         }
-        self.end = self.end.max(slot + 1);
+        self.end = self.end.max(position + 1);
     }
 
     fn find(&self, key: &str) -> Option<u64> {
@@ -87,16 +87,16 @@ fn step(list: &mut List<Item>, model: &mut Model, op: Op) {
                 model.put(model.end, item(&format!("m{i}"), i));
             }
         }
-        Op::InsertAt(slot, key, value) => {
-            list.insert_at_slot(slot, item(&key, value));
-            model.put(slot, item(&key, value));
+        Op::InsertAt(position, key, value) => {
+            list.insert_at_position(position, item(&key, value));
+            model.put(position, item(&key, value));
         }
         Op::Replace(at, key, value) => {
-            let slot = model.items.get(at % model.items.len().max(1)).map_or(model.end + 5, |entry| entry.0);
+            let position = model.items.get(at % model.items.len().max(1)).map_or(model.end + 5, |entry| entry.0);
             let taken = !model.items.is_empty();
-            assert_eq!(list.replace(slot, item(&key, value)), taken);
+            assert_eq!(list.replace(position, item(&key, value)), taken);
             if taken {
-                model.put(slot, item(&key, value));
+                model.put(position, item(&key, value));
             }
         }
         Op::Remove(at) => remove(list, model, at, 1),
@@ -116,23 +116,23 @@ fn step(list: &mut List<Item>, model: &mut Model, op: Op) {
 fn remove(list: &mut List<Item>, model: &mut Model, at: usize, n: usize) {
     let at = at % model.items.len().max(1);
     let end = (at + n).min(model.items.len());
-    for (slot, value) in model.items.drain(at.min(end)..end) {
-        assert_eq!(list.remove(slot).as_deref(), Some(&value));
-        assert_eq!(list.remove(slot), None);
+    for (position, value) in model.items.drain(at.min(end)..end) {
+        assert_eq!(list.remove(position).as_deref(), Some(&value));
+        assert_eq!(list.remove(position), None);
     }
 }
 
 fn check(list: &List<Item>, model: &Model) {
-    let slots: Vec<_> = list.iter_slots().map(|(slot, item)| (slot, Item::clone(item))).collect();
-    assert_eq!(slots, model.items);
-    assert_eq!((list.len(), list.end_slot(), list.iter().len()), (model.items.len(), model.end, model.items.len()));
+    let positions: Vec<_> = list.iter_positions().map(|(position, item)| (position, Item::clone(item))).collect();
+    assert_eq!(positions, model.items);
+    assert_eq!((list.len(), list.end_position(), list.iter().len()), (model.items.len(), model.end, model.items.len()));
     assert!(list.iter().rev().eq(model.items.iter().rev().map(|entry| &entry.1)));
-    for (place, (slot, value)) in model.items.iter().enumerate() {
-        assert_eq!((list.get(place), list.slot_of(place)), (Some(value), Some(*slot)));
-        assert_eq!(list.place_of(*slot), Some(place));
-        assert_eq!(list.at_slot(*slot).map(|item| &**item), Some(value));
+    for (place, (position, value)) in model.items.iter().enumerate() {
+        assert_eq!((list.get(place), list.position_of(place)), (Some(value), Some(*position)));
+        assert_eq!(list.index_of(*position), Some(place));
+        assert_eq!(list.at_position(*position).map(|item| &**item), Some(value));
     }
-    assert_eq!((list.get(list.len()), list.place_of(model.end)), (None, None));
+    assert_eq!((list.get(list.len()), list.index_of(model.end)), (None, None));
 }
 
 proptest! {
@@ -195,11 +195,11 @@ fn it_reads_like_a_slice() {
 #[test]
 fn slots_far_apart_cost_nothing() {
     let mut list = List::new();
-    for slot in [u64::MAX - 2, 0, 1 << 40, 7] {
-        list.insert_at_slot(slot, slot);
+    for position in [u64::MAX - 2, 0, 1 << 40, 7] {
+        list.insert_at_position(position, position);
     }
     assert_eq!(list.to_vec(), [0, 7, 1 << 40, u64::MAX - 2]);
-    assert_eq!(list.end_slot(), u64::MAX - 1);
+    assert_eq!(list.end_position(), u64::MAX - 1);
 }
 
 #[test]
@@ -209,13 +209,13 @@ fn a_slot_is_found_however_slots_are_spread() {
     for spread in spreads {
         let mut list = List::new();
         let taken: BTreeSet<u64> = (0..1_000).map(spread).collect();
-        for slot in &taken {
-            list.insert_at_slot(*slot, *slot);
+        for position in &taken {
+            list.insert_at_position(*position, *position);
         }
-        for slot in taken.iter().flat_map(|slot| [slot.saturating_sub(1), *slot, slot + 1]) {
-            let expected = taken.contains(&slot).then_some(slot);
+        for position in taken.iter().flat_map(|position| [position.saturating_sub(1), *position, position + 1]) {
+            let expected = taken.contains(&position).then_some(position);
             assert_eq!(
-                (list.at_slot(slot).map(|item| **item), list.replace(slot, slot)),
+                (list.at_position(position).map(|item| **item), list.replace(position, position)),
                 (expected, expected.is_some())
             );
         }
@@ -225,7 +225,7 @@ fn a_slot_is_found_however_slots_are_spread() {
 #[test]
 fn what_nobody_shares_is_replaced_where_it_lies() {
     let mut list = List::from(vec![1, 2]);
-    let address = |list: &List<i32>| list.at_slot(1).map(Arc::as_ptr);
+    let address = |list: &List<i32>| list.at_position(1).map(Arc::as_ptr);
     let before = address(&list);
     list.replace(1, 3);
     assert_eq!((list.to_vec(), address(&list)), (vec![1, 3], before));

@@ -43,7 +43,7 @@ pub(super) trait Key: Ord + Copy {
     fn above(&self, low: &Self) -> f64;
 }
 
-/// Slots mostly have no gaps.
+/// Positions mostly have no gaps.
 impl Key for u64 {
     fn end(&self, len: usize) -> Self {
         self.saturating_add(len as u64)

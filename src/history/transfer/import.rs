@@ -162,7 +162,7 @@ impl Thread {
             ids: IdSource::from_seed(self.store().mint_seed()),
             pending: Vec::new(),
             pending_bytes: 0,
-            slot: 0,
+            position: 0,
             head: None,
         };
         let mut items = JsonItems::new(BufReader::new(input));
@@ -178,7 +178,7 @@ impl Thread {
             Ok(()) => import.commit(true)?,
             Err(ended) => {
                 import.commit(false)?;
-                return Err(ended.told(import.slot));
+                return Err(ended.told(import.position));
             }
         }
         Ok(import.report)
@@ -194,8 +194,8 @@ struct Import<'a> {
     /// The changes of the next checkpoint.
     pending: Vec<Payload>,
     pending_bytes: usize,
-    /// The slot of the next message: how many are stored.
-    slot: u64,
+    /// The position of the next message: how many are stored.
+    position: u64,
     head: Option<CheckpointId>,
 }
 
@@ -301,8 +301,8 @@ impl Import<'_> {
         let added = std::mem::take(&mut self.pending);
         self.pending_bytes = 0;
         let messages = added.len() as u64;
-        let put = |(slot, payload)| ItemChange::new(slot, ItemOp::Put(Data::New(payload)), None);
-        let items: Vec<ItemChange> = (self.slot..).zip(added).map(put).collect();
+        let put = |(position, payload)| ItemChange::new(position, ItemOp::Put(Data::New(payload)), None);
+        let items: Vec<ItemChange> = (self.position..).zip(added).map(put).collect();
         let version = self.report.checkpoints + 1;
         let change = Change::new(self.options.channel.as_str(), version, ChangeValue::Items(items));
         let id = store.mint_checkpoint(step, self.head.as_ref());
@@ -313,7 +313,7 @@ impl Import<'_> {
         batch.checkpoints.push(checkpoint);
         store.commit(&batch)?;
         self.head = Some(id);
-        self.slot += messages;
+        self.position += messages;
         self.report.messages += messages;
         self.report.checkpoints += 1;
         Ok(())

@@ -205,26 +205,26 @@ fn id_of<T: Any>(item: &T) -> Option<&str> {
 }
 
 impl<T: PartialEq + Any> Lists<'_, T> {
-    /// Returns the items in the slots that the run filled, each with whether it is new: it was not there before, by its
+    /// Returns the items at the positions that the run filled, each with whether it is new: it was not there before, by its
     /// id or, without one, as an equal item that is gone.
     fn added(&self) -> Vec<(bool, &Arc<T>)> {
         let mut messages = (&*self.before as &dyn Any).downcast_ref::<Messages>().cloned();
         let written: BTreeSet<&str> = self.written.iter().filter_map(|item| id_of(*item)).collect();
         let mut others = self.written.clone();
         if messages.is_none() && self.kept() < self.before.len() {
-            let gone = self.before.iter_slots().filter(|(slot, _)| self.after.at_slot(*slot).is_none());
+            let gone = self.before.iter_positions().filter(|(position, _)| self.after.at_position(*position).is_none());
             others.extend(gone.map(|(_, item)| &**item));
         }
         let mut is_new = |item: &T| match (&mut messages, id_of(item)) {
             (Some(messages), Some(id)) => messages.find(id).is_none() && !written.contains(id),
             _ => others.iter().position(|other| *other == item).map(|at| others.swap_remove(at)).is_none(),
         };
-        self.after.iter_from(self.before.end_slot()).map(|(_, item)| (is_new(item), item)).collect()
+        self.after.iter_from(self.before.end_position()).map(|(_, item)| (is_new(item), item)).collect()
     }
 
-    /// Returns how many items are in slots that were filled before.
+    /// Returns how many items are at positions that were filled before.
     fn kept(&self) -> usize {
-        self.after.len() - self.after.iter_from(self.before.end_slot()).len()
+        self.after.len() - self.after.iter_from(self.before.end_position()).len()
     }
 
     /// Returns the items that come before those of [`Lists::marked`].
@@ -232,7 +232,7 @@ impl<T: PartialEq + Any> Lists<'_, T> {
         self.after.iter().take(if only_new { self.kept() } else { 0 })
     }
 
-    /// Returns the items, each with whether it is new. With `only_new`, only the items in slots that the run filled.
+    /// Returns the items, each with whether it is new. With `only_new`, only the items at positions that the run filled.
     fn marked(&self, only_new: bool) -> impl Iterator<Item = (bool, &T)> {
         let kept = self.after.iter().take(if only_new { 0 } else { self.kept() });
         kept.map(|item| (false, item)).chain(self.added().into_iter().map(|(new, item)| (new, &**item)))

@@ -322,7 +322,7 @@ fn copied(thread: &Thread, point: CheckpointRef) -> Result<Copied, Error> {
     Ok(Copied { parent, changes, seen: state.seen })
 }
 
-/// Returns how a checkpoint changed a list: the items it put, and the slots of its parent that it freed.
+/// Returns how a checkpoint changed a list: the items it put, and the positions of its parent that it freed.
 fn items(
     thread: &Thread,
     point: &CheckpointRef,

@@ -376,13 +376,13 @@ fn write_field(
                 ListOp::Put { write, part } => {
                     let place = &places[write];
                     let data = match part {
-                        NOT_STORED => Data::New(graph.layout.encode_item(&head.state, field, change.slot)?),
+                        NOT_STORED => Data::New(graph.layout.encode_item(&head.state, field, change.position)?),
                         part => Data::OfWrite(WriteRef { task: place.id, index: place.index, part: part as u32 }),
                     };
-                    Ok(ItemChange::new(change.slot, ItemOp::Put(data), place.task))
+                    Ok(ItemChange::new(change.position, ItemOp::Put(data), place.task))
                 }
-                ListOp::Remove => Ok(ItemChange::new(change.slot, ItemOp::Delete, last)),
-                ListOp::Cut { end } => Ok(ItemChange::new(change.slot, ItemOp::DeleteRange { end }, last)),
+                ListOp::Delete => Ok(ItemChange::new(change.position, ItemOp::Delete, last)),
+                ListOp::DeleteRange { end } => Ok(ItemChange::new(change.position, ItemOp::DeleteRange { end }, last)),
             });
             let items = items.collect::<Result<_, RunError>>()?;
             changes.note(channel, ChangeValue::Items(items), last);
