@@ -206,7 +206,7 @@ pub struct NewWrites {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NewWrite {
-    /// Its position in the task; negative for the special slots of the contract (`__error__` -1, `__interrupt__` -3,
+    /// Its position in the task; negative for the special indexes of the contract (`__error__` -1, `__interrupt__` -3,
     /// `__resume__` -4) and those of this engine (`__error_source_node__` -5, `__keys__` -6, `__left__` -7,
     /// `__attempt__` -8), which replace what stood there. A position that is taken keeps its first write.
     pub index: i32,
@@ -494,7 +494,7 @@ impl Data {
         match self {
             Self::New(payload) => payload_fits(payload),
             Self::OfWrite(at) if at.index < 0 => {
-                invalid("data.of_write", format!("{} is a special slot, which is replaced", at.index))
+                invalid("data.of_write", format!("{} is a special index, whose write is replaced", at.index))
             }
             Self::OfWrite(_) => Ok(()),
         }
@@ -512,7 +512,10 @@ impl NewWrites {
                 WriteValue::Items(items) => items.iter().try_for_each(payload_fits)?,
                 WriteValue::Delta(delta) => {
                     if write.index < 0 {
-                        return invalid("write.delta", format!("{} is a special slot, which is replaced", write.index));
+                        return invalid(
+                            "write.delta",
+                            format!("{} is a special index, whose write is replaced", write.index),
+                        );
                     }
                     validate_delta(delta)?;
                 }

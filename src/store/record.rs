@@ -274,7 +274,7 @@ pub struct WriteRecord {
     pub task: TaskId,
     /// Its path.
     pub path: Arc<str>,
-    /// The position of the write in the task; negative for special slots.
+    /// The position of the write in the task; negative for special indexes.
     pub index: i32,
     /// The channel.
     pub channel: Arc<str>,

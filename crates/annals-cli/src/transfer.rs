@@ -49,7 +49,7 @@ pub(crate) fn export(args: &args::ExportArgs, store: &Store, out: &mut Printer) 
         document["format"] = json!(args.format.name());
         document["messages"] = json!(report.messages);
         document["items"] = json!(report.items);
-        document["kept"] = json!(report.kept);
+        document["kept"] = json!(report.retained);
         document["refused"] = problems(&report.refused);
         document["left_out"] = json!(report.left_out);
         out.json(&document)?;

@@ -127,7 +127,7 @@ fn class_of(id: Option<&Value>) -> Result<MessageClass, MessageError> {
         _ => None,
     };
     let path = parts.unwrap_or_default().join(".");
-    class.ok_or_else(|| MessageError::value(format!("Invalid namespace: {path} is no message")).within("id"))
+    class.ok_or_else(|| MessageError::value(format!("Invalid namespace: {path} is not a message")).within("id"))
 }
 
 /// A list without messages inside is a value.

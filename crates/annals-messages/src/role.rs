@@ -217,7 +217,7 @@ impl FromStr for MessageClass {
 
     fn from_str(text: &str) -> Result<Self, MessageError> {
         let class = Self::of_name(text).or_else(|| Self::of_kind(text));
-        class.ok_or_else(|| MessageError::value(format!("{text:?} is no class of messages")))
+        class.ok_or_else(|| MessageError::value(format!("{text:?} is not a class of messages")))
     }
 }
 
@@ -301,6 +301,6 @@ mod tests {
         assert_eq!((MessageClass::AiChunk.module(), MessageClass::Remove.module()), ("ai", "modifier"));
         assert_eq!(MessageClass::of_kind("HumanMessage"), None);
         let unknown = "critic".parse::<MessageClass>().unwrap_err();
-        assert_eq!(unknown.to_string(), "\"critic\" is no class of messages");
+        assert_eq!(unknown.to_string(), "\"critic\" is not a class of messages");
     }
 }

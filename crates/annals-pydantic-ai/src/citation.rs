@@ -93,7 +93,7 @@ impl Wire for CitedRange {
         let end = reader.field::<i64>(&mut map, &["end"], |_| None);
         let (start, end) = (start?, end?);
         if start < 0 || end <= start {
-            return reader.fail("an anchor with 0 <= start < end", &Value::Map(map));
+            return reader.fail("a range with 0 <= start < end", &Value::Map(map));
         }
         Some(Self { start, end, is_marker })
     }

@@ -64,11 +64,11 @@ pub struct ExportReport {
     pub messages: u64,
     /// Items written.
     pub items: u64,
-    /// Messages that the form cannot say and that were not written.
+    /// Messages that the format cannot express, which were not written.
     pub refused: Problems,
-    /// Items written as they once came in, because they could not be read as messages then.
-    pub kept: u64,
-    /// By field: how many messages were written without it, because the form has no place for it.
+    /// Opaque items, written as they were imported.
+    pub retained: u64,
+    /// By field: how many messages were written without it, because the format cannot express it.
     pub left_out: BTreeMap<&'static str, u64>,
 }
 
@@ -164,10 +164,10 @@ impl Export<'_> {
         let position = self.report.messages;
         self.report.messages += 1;
         let Some(message) = item_message(stored)? else {
-            self.report.refused.note(position, "it is no message");
+            self.report.refused.note(position, "it is not a message");
             return Ok(Vec::new());
         };
-        self.report.kept += u64::from(message.opaque_item().is_some());
+        self.report.retained += u64::from(message.opaque_item().is_some());
         let written = self.writer.push(message, &mut DefaultSource::new(&self.began, &mut self.ids));
         Ok(self.noted(written))
     }

@@ -112,7 +112,7 @@ pub(super) fn kv_expiry(backend: &dyn Backend) {
     change(backend, &[put("a", "soon", b"1", 1, Some(5)), put("a", "late", b"2", 1, Some(9))]);
     change(backend, &[put("b", "soon", b"3", 1, Some(5)), put("c", "stays", b"4", 1, None)]);
     assert_eq!(names(backend, None, 4), ["a/soon", "a/late", "b/soon", "c/stays"]);
-    assert_eq!(names(backend, None, 5), ["a/late", "c/stays"], "gone from its moment on");
+    assert_eq!(names(backend, None, 5), ["a/late", "c/stays"], "expired at its timestamp");
     assert_eq!(spaces(backend, None, 5), ["a", "c"]);
     assert_eq!(get(backend, "a", "soon", 5), None);
     change(backend, &[put("a", "soon", b"5", 6, None)]);
@@ -189,7 +189,7 @@ pub(super) fn cache_values(backend: &dyn Backend) {
     assert_eq!(cached(backend, &keys, 1), [None, None, None]);
     cache(backend, vec![cache_put(&["w", "a.b"], "1", b"one", 1, Some(5)), cache_put(&["w"], "1", b"", 1, None)]);
     assert_eq!(cached(backend, &keys, 4), [Some(b"one".to_vec()), None, Some(Vec::new())]);
-    assert_eq!(cached(backend, &keys, 5), [None, None, Some(Vec::new())], "gone from its moment on");
+    assert_eq!(cached(backend, &keys, 5), [None, None, Some(Vec::new())], "expired at its timestamp");
     cache(backend, vec![cache_put(&["w", "a.b"], "1", b"two", 6, None)]);
     assert_eq!(cached(backend, &keys[..1], 9), [Some(b"two".to_vec())]);
     cache(backend, vec![cache_put(&["w"], "1", b"", 9, Some(10))]);

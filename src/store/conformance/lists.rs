@@ -60,14 +60,14 @@ pub(super) fn cut_first(backend: &dyn Backend) {
         vec![put(2, "new"), delete_range(1, 4)],
         vec![delete_range(0, 100), put(7, "7")],
         vec![delete_range(50, 60), put(8, "8")],
-        vec![delete_range(0, 9), put(0, "summary"), put(8, "kept"), put(9, "9")],
+        vec![delete_range(0, 9), put(0, "summary"), put(8, "eight"), put(9, "9")],
         vec![delete_range(0, 1), delete_range(8, 9)],
         vec![delete_range(0, i64::MAX.unsigned_abs())],
         vec![put(10, "10")],
     ];
     let place = chain(backend, changes);
     let lists =
-        ["0=0 1=1 2=2 3=3 4=4 5=5", "0=0 2=new 4=4 5=5", "7=7", "7=7 8=8", "0=summary 8=kept 9=9", "9=9", "", "10=10"];
+        ["0=0 1=1 2=2 3=3 4=4 5=5", "0=0 2=new 4=4 5=5", "7=7", "7=7 8=8", "0=summary 8=eight 9=9", "9=9", "", "10=10"];
     expect(backend, &place, &lists);
 }
 

@@ -8,9 +8,9 @@ use crate::store::error::StoreError;
 
 /// Returns a batch in which a task writes, and begins to sleep or does no longer.
 fn timed(place: &Place, head: u64, task: TaskId, wake_at: Option<u64>) -> Batch {
-    let question = writes(head, task, "p", vec![write(-3, "__interrupt__", "a question")]);
+    let interrupt = writes(head, task, "p", vec![write(-3, "__interrupt__", "an interrupt")]);
     let timer = NewTimer::new(id(head), task, wake_at.map(moment));
-    Batch { timers: vec![timer], ..place.pending(head, question) }
+    Batch { timers: vec![timer], ..place.pending(head, interrupt) }
 }
 
 /// Shows the timers in a line: thread, checkpoint and task.
@@ -33,10 +33,10 @@ pub(super) fn listed(backend: &dyn Backend) {
     commit(backend, &timed(&a, 1, task(2), Some(5)));
     commit(backend, &timed(&b, 1, task(1), Some(6)));
     commit(backend, &timed(&a.inside("in:1"), 1, task(1), Some(5)));
-    assert_eq!(shown(backend, None, 9), "a 1/2, ain:1 1/1, b 1/1, a 1/1", "by moment, thread and namespace");
+    assert_eq!(shown(backend, None, 9), "a 1/2, ain:1 1/1, b 1/1, a 1/1", "by timestamp, thread and namespace");
     assert_eq!(shown(backend, None, 1), "a 1/2");
     assert_eq!(shown(backend, Some(4), 9), "");
-    assert_eq!(shown(backend, Some(6), 9), "a 1/2, ain:1 1/1, b 1/1", "due at its moment");
+    assert_eq!(shown(backend, Some(6), 9), "a 1/2, ain:1 1/1, b 1/1", "due at its timestamp");
     let first = backend.timers(None, 1).expect("timers are listed").remove(0);
     assert_eq!((first.point, first.task, first.wake_at), (a.point(1), task(2), moment(5)));
     commit(backend, &timed(&a, 1, task(2), Some(8)));

@@ -88,7 +88,7 @@ fn compare_of(name: &str) -> Result<KvCompare, StoreError> {
         "$gte" => KvCompare::Gte,
         "$lt" => KvCompare::Lt,
         "$lte" => KvCompare::Lte,
-        _ => return Err(StoreError::Invalid { field: "kv filter", reason: format!("{name:?} is no comparison") }),
+        _ => return Err(StoreError::Invalid { field: "kv filter", reason: format!("{name:?} is not a comparison") }),
     })
 }
 

@@ -193,7 +193,7 @@ impl Space {
         self.writes.get(checkpoint).cloned().unwrap_or_default()
     }
 
-    /// Adds writes to those of a checkpoint: special slots replace, any other position keeps its first write.
+    /// Adds writes to those of a checkpoint: special indexes replace, any other position keeps its first write.
     pub(super) fn add_writes(&mut self, checkpoint: CheckpointId, new: &[Arc<Write>]) {
         if new.is_empty() {
             return;

@@ -52,7 +52,7 @@ impl Checker<'_> {
         };
         let child: Option<i64> = row.get(8)?;
         if child.is_some() && row.get::<_, Option<i64>>(9)? != Some(checkpoint) {
-            return Err(corrupt(place(), "what consumed it is no child of its checkpoint"));
+            return Err(corrupt(place(), "its consumer is not a child of its checkpoint"));
         }
         let run = match row.get_ref(7)?.as_blob_or_null().map_err(|e| corrupt(place(), e.to_string()))? {
             None => None,

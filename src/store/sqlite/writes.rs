@@ -1,6 +1,6 @@
 //! The rows of the writes of tasks.
 //!
-//! A position that is taken keeps its first write; the special slots below zero are replaced, the one exception to
+//! A position that is taken keeps its first write; the special indexes below zero are replaced, the one exception to
 //! append-only. They carry their own checksums and stand in no checksum of a checkpoint, so that replacing them breaks none.
 
 use super::changes::store;
@@ -105,7 +105,7 @@ impl Tx<'_> {
     }
 }
 
-/// Returns the writes that are to be stored, by index: of two for one position the first, for a special slot the last.
+/// Returns the writes that are to be stored, by index: of two for one position the first, for a special index the last.
 fn accepted(new: &NewWrites, is_taken: impl Fn(i32) -> bool) -> Vec<&NewWrite> {
     let mut writes: Vec<&NewWrite> = new.writes.iter().filter(|write| !is_taken(write.index)).collect();
     writes.sort_by_key(|write| write.index);
@@ -124,7 +124,7 @@ fn accepted(new: &NewWrites, is_taken: impl Fn(i32) -> bool) -> Vec<&NewWrite> {
     kept
 }
 
-/// Splits writes into runs of consecutive positions; a special slot is a run of its own.
+/// Splits writes into runs of consecutive positions; a special index is a run of its own.
 fn runs(writes: Vec<&NewWrite>) -> Vec<Vec<&NewWrite>> {
     let mut runs: Vec<Vec<&NewWrite>> = Vec::new();
     for write in writes {

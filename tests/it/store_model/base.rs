@@ -21,7 +21,7 @@ pub(super) struct Base {
 
 impl Base {
     pub(super) fn add_write(&mut self, task: TaskId, index: i32, value: &WriteValue) {
-        // A special slot may be replaced later, so nothing refers to one; any other keeps its first write.
+        // A special index may be replaced later, so nothing refers to one; any other keeps its first write.
         if index < 0 || !self.taken.insert((task, index)) {
             return;
         }

@@ -115,7 +115,7 @@ fn absolute(folder: &Path) -> Result<String, CommandFailure> {
     let missing = |why: String| CommandFailure::not_found("folder_not_found", format!("{}: {why}", folder.display()));
     let path = folder.canonicalize().map_err(|error| missing(error.to_string()))?;
     if !path.is_dir() {
-        return Err(missing("it is no folder".into()));
+        return Err(missing("it is not a folder".into()));
     }
     Ok(path.to_string_lossy().into_owned())
 }

@@ -133,7 +133,7 @@ fn stopped(context: &Context) -> Option<CallOutcome> {
 
 /// Returns the outcome of an abandoned call.
 fn left() -> CallOutcome {
-    CallOutcome::Stopped(Signal::Cancelled("nobody waits for its caller".to_owned()))
+    CallOutcome::Stopped(Signal::Cancelled("its caller is abandoned".to_owned()))
 }
 
 impl Running {

@@ -105,14 +105,14 @@ pub enum RunError {
         limit: u64,
     },
     /// Several interrupts are open, and the resume value does not say which one it is for.
-    #[error("{} questions are open: answer them by id, as a map from id to answer", ids.len())]
+    #[error("{} interrupts are open: resume them by id, with a map from id to resume value", ids.len())]
     SeveralInterrupts {
         /// The ids of the interrupts.
         ids: Vec<String>,
     },
     /// A run with strict resume was given a resume value that does not match an open interrupt
     /// (`UnknownInterruptError`). Nothing was written.
-    #[error("{problem}; open are the questions {pending:?}")]
+    #[error("{problem}; open interrupts: {pending:?}")]
     UnknownInterrupt {
         /// The reason why the resume value was rejected.
         problem: ResumeProblem,
@@ -172,7 +172,7 @@ pub enum RunError {
     #[error("there is no state without a thread in a store")]
     NoThread,
     /// The keys of an output name a channel that the state does not have. Nothing was run.
-    #[error("the output cannot show {channel:?}, which is no channel; there are {known:?}")]
+    #[error("the output names {channel:?}, which is not a channel; the channels are {known:?}")]
     UnknownOutput {
         /// The name.
         channel: String,
@@ -219,16 +219,16 @@ pub enum RunError {
 #[non_exhaustive]
 pub enum ResumeProblem {
     /// These interrupts are not open: they are unknown, or were resumed before.
-    #[error("the questions {ids:?} are not open")]
+    #[error("the interrupts {ids:?} are not open")]
     NotPending {
         /// Their ids.
         ids: Vec<String>,
     },
     /// The map of resume values is empty.
-    #[error("the map of answers is empty")]
+    #[error("the map of resume values is empty")]
     EmptyMap,
     /// One resume value was given without an id, and several interrupts are open.
-    #[error("the answer does not say which question it is for")]
+    #[error("the resume value does not name its interrupt")]
     Ambiguous,
 }
 

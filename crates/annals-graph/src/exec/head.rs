@@ -96,7 +96,7 @@ impl fmt::Debug for DeltaBase {
     }
 }
 
-/// The names of the special channels of the contract, with their slots.
+/// The names of the special channels of the contract, with their indexes.
 pub(crate) const ERROR: (&str, i32) = ("__error__", -1);
 pub(crate) const INTERRUPT: (&str, i32) = ("__interrupt__", -3);
 pub(crate) const RESUME: (&str, i32) = ("__resume__", -4);

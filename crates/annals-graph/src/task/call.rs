@@ -181,7 +181,7 @@ where
     /// Starts the task and returns a handle of it. Started tasks run concurrently with their caller and each other. In
     /// a run with a concurrency of 1 the task has ended when this returns, or, if the caller is asynchronous, runs
     /// when the handle is awaited. The superstep waits for all started tasks, also for those whose handle was dropped.
-    #[must_use = "the result, and the error, of a task that nobody waits for is lost"]
+    #[must_use = "the result and the error of a task are lost unless its handle is waited for"]
     pub fn start(&self, context: &Context, input: I) -> Started<R> {
         let input = Arc::new(input);
         let given = Arc::clone(&input);
@@ -244,7 +244,7 @@ where
     ///
     /// # Errors
     /// As [`Task::call`] of a plain function, when it is awaited.
-    #[must_use = "the result, and the error, of a task that nobody waits for is lost"]
+    #[must_use = "the result and the error of a task are lost unless its handle is waited for"]
     pub fn call(&self, context: &Context, input: I) -> Started<R> {
         self.start(context, input)
     }

@@ -83,7 +83,7 @@ fn what_is_imported_is_exported_as_it_was() {
     for (at, (exported, dict)) in exported.as_array().unwrap().iter().zip(dicts.as_array().unwrap()).enumerate() {
         assert_eq!(exported, dict, "{at}");
     }
-    assert_eq!((report.messages, report.items, report.kept), (13, 13, 5));
+    assert_eq!((report.messages, report.items, report.retained), (13, 13, 5));
     assert!(report.left_out.is_empty() && report.refused.count == 0);
 
     let mut lines = Vec::new();
@@ -119,7 +119,7 @@ fn an_export_for_openai_says_what_it_leaves_out() {
         assert_eq!(report.left_out[field], count, "{field}");
     }
     // The critic has no role; retained items are exported as they were imported.
-    assert_eq!((report.messages, report.items, report.refused.count, report.kept), (13, 12, 1, 5));
+    assert_eq!((report.messages, report.items, report.refused.count, report.retained), (13, 12, 1, 5));
     assert_eq!(report.refused.first[0].position, 7);
 }
 
@@ -358,7 +358,7 @@ fn a_history_of_pydantic_ai_goes_in_and_out() {
 
     let options = ExportOptions::new().format(PydanticAiFormat);
     let (exported, report) = export(&store, "chat", &options);
-    assert_eq!((report.items, report.refused.count, report.kept), (5, 0, 1));
+    assert_eq!((report.items, report.refused.count, report.retained), (5, 0, 1));
     for (at, item) in history.as_array().unwrap().iter().enumerate() {
         assert_eq!(exported[at]["kind"], item["kind"]);
         let parts = item["parts"].as_array().into_iter().flatten().enumerate();
