@@ -32,7 +32,7 @@ pub enum ErrorKind {
     Busy,
     /// It is not known whether the last commit is stored; reopen and repeat it.
     OutcomeUnknown,
-    /// The file is damaged, or no store.
+    /// The file is damaged, or it is not a store.
     Corrupt,
     /// The file was written by a newer version.
     NewerFormat,
@@ -48,8 +48,49 @@ pub enum ErrorKind {
     Limit,
 }
 
+impl ErrorKind {
+    /// Returns true for [`Conflict`](Self::Conflict).
+    pub const fn is_conflict(self) -> bool {
+        matches!(self, Self::Conflict)
+    }
+
+    /// Returns true for [`Busy`](Self::Busy).
+    pub const fn is_busy(self) -> bool {
+        matches!(self, Self::Busy)
+    }
+
+    /// Returns true for [`Corrupt`](Self::Corrupt).
+    pub const fn is_corrupt(self) -> bool {
+        matches!(self, Self::Corrupt)
+    }
+
+    /// Returns true if nothing was written, so that repeating the call is safe and may succeed: for
+    /// [`Busy`](Self::Busy) and [`Conflict`](Self::Conflict).
+    ///
+    /// # Example
+    /// ```
+    /// use annals::ErrorKind;
+    ///
+    /// assert!(ErrorKind::Busy.is_retryable() && ErrorKind::Conflict.is_retryable());
+    /// assert!(!ErrorKind::OutcomeUnknown.is_retryable(), "the last commit may be stored");
+    /// ```
+    pub const fn is_retryable(self) -> bool {
+        matches!(self, Self::Busy | Self::Conflict)
+    }
+
+    /// Returns true for [`OutcomeUnknown`](Self::OutcomeUnknown).
+    pub const fn is_outcome_unknown(self) -> bool {
+        matches!(self, Self::OutcomeUnknown)
+    }
+
+    /// Returns true for [`User`](Self::User).
+    pub const fn is_user(self) -> bool {
+        matches!(self, Self::User)
+    }
+}
+
 impl Error {
-    /// Returns what kind of error it is.
+    /// Returns the kind.
     pub fn kind(&self) -> ErrorKind {
         match &*self.0 {
             EngineError::Store(error) => store_kind(error),
@@ -83,32 +124,32 @@ impl Error {
 
     /// Returns whether another run on the thread was faster.
     pub fn is_conflict(&self) -> bool {
-        self.kind() == ErrorKind::Conflict
+        self.kind().is_conflict()
     }
 
     /// Returns whether another process was writing.
     pub fn is_busy(&self) -> bool {
-        self.kind() == ErrorKind::Busy
+        self.kind().is_busy()
     }
 
     /// Returns whether the file is damaged or not a store.
     pub fn is_corrupt(&self) -> bool {
-        self.kind() == ErrorKind::Corrupt
+        self.kind().is_corrupt()
     }
 
     /// Returns whether repeating the call may succeed and is safe.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind(), ErrorKind::Busy | ErrorKind::Conflict)
+        self.kind().is_retryable()
     }
 
     /// Returns whether it is not known if the last commit is stored.
     pub fn is_outcome_unknown(&self) -> bool {
-        self.kind() == ErrorKind::OutcomeUnknown
+        self.kind().is_outcome_unknown()
     }
 
     /// Returns whether a node, path or reducer of the user failed.
     pub fn is_user(&self) -> bool {
-        self.kind() == ErrorKind::User
+        self.kind().is_user()
     }
 
     /// Returns the error of the store, if it is one.

@@ -30,7 +30,7 @@ enum Repr {
 }
 
 impl Error {
-    /// Returns what kind of error it is.
+    /// Returns the kind.
     pub fn kind(&self) -> ErrorKind {
         match &*self.0 {
             Repr::Engine(error) => error.kind(),
@@ -76,32 +76,32 @@ impl Error {
 
     /// Returns whether another run on the thread was faster.
     pub fn is_conflict(&self) -> bool {
-        self.kind() == ErrorKind::Conflict
+        self.kind().is_conflict()
     }
 
     /// Returns whether another process was writing.
     pub fn is_busy(&self) -> bool {
-        self.kind() == ErrorKind::Busy
+        self.kind().is_busy()
     }
 
     /// Returns whether the file is damaged or not a store.
     pub fn is_corrupt(&self) -> bool {
-        self.kind() == ErrorKind::Corrupt
+        self.kind().is_corrupt()
     }
 
     /// Returns whether repeating the call may succeed and is safe.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind(), ErrorKind::Busy | ErrorKind::Conflict)
+        self.kind().is_retryable()
     }
 
     /// Returns whether it is not known if the last commit is stored.
     pub fn is_outcome_unknown(&self) -> bool {
-        self.kind() == ErrorKind::OutcomeUnknown
+        self.kind().is_outcome_unknown()
     }
 
     /// Returns whether a node, path or reducer of the user failed.
     pub fn is_user(&self) -> bool {
-        self.kind() == ErrorKind::User
+        self.kind().is_user()
     }
 
     /// Returns the error of the store, if it is one.
