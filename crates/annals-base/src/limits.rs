@@ -86,6 +86,10 @@ pub const GROUP_BATCHES_MAX: usize = 256;
 pub const QUEUE_BATCHES_MAX: usize = 1_024;
 /// Threads that run the nodes of one process, unless set otherwise.
 pub const NODE_THREADS_DEFAULT: usize = 32;
+/// Events that are queued for a slow reader of a stream before the nodes that emit them wait too.
+pub const QUEUED_EVENTS_MAX: usize = 256;
+/// Supersteps that a drawing follows: a loop of plain edges never ends.
+pub const DRAWING_STEPS_MAX: usize = 251;
 /// Supersteps of one run, unless set otherwise (the default of LangGraph 1.2).
 pub const RECURSION_LIMIT_DEFAULT: u64 = 10_007;
 
@@ -154,5 +158,8 @@ pub const USAGE_DEPTH_MAX: usize = 100;
 pub const XML_TEXT_CHARS_MAX: usize = 500;
 /// Code points of the id of a tool call in a conversation as XML.
 pub const XML_ID_CHARS_MAX: usize = 64;
+/// Exponent of a decimal number of PydanticAI, in either direction, so that no arithmetic on it overflows (as in Python).
+pub const DECIMAL_EXPONENT_MAX: i64 = 999_999_999_999_999_999;
 
+const _: () = assert!(DECIMAL_EXPONENT_MAX < i64::MAX / 4);
 const _: () = assert!(USAGE_DEPTH_MAX < VALUE_DEPTH_MAX && XML_ID_CHARS_MAX < XML_TEXT_CHARS_MAX);

@@ -9,6 +9,7 @@ use std::fmt;
 use super::macros::serde_impls;
 use super::wire::{Wire, WireReader, int_digits, without_underscores};
 use annals_base::Value;
+use annals_base::limits::DECIMAL_EXPONENT_MAX;
 
 /// A decimal number: digits and the power of ten of the last one.
 ///
@@ -32,8 +33,6 @@ pub struct Decimal {
 
 /// Digits of a sum.
 const PRECISION: usize = 28;
-/// Bound on exponents, so that no arithmetic on them overflows (that of Python).
-const EXPONENT_MAX: i64 = 999_999_999_999_999_999;
 
 impl Decimal {
     /// Reads a decimal text such as `-1.10` or `1E-7`. `None` for any other, infinities included.
@@ -50,7 +49,7 @@ impl Decimal {
             whole.bytes().chain(fraction.bytes()).map(|byte| byte.is_ascii_digit().then(|| byte - b'0')).collect();
         let digits = digits.filter(|digits| !digits.is_empty())?;
         let exponent = exponent.checked_sub(i64::try_from(fraction.len()).ok()?)?;
-        (exponent.abs() <= EXPONENT_MAX).then(|| Self::new(negative, digits, exponent))
+        (exponent.abs() <= DECIMAL_EXPONENT_MAX).then(|| Self::new(negative, digits, exponent))
     }
 
     fn new(negative: bool, mut digits: Vec<u8>, exponent: i64) -> Self {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Entries of a leaf and children of a branch. Measured on 10,000 items: 16 reads and loads slower, 64 takes twice as
 /// long to change while a clone lives.
-const NODE_MAX: usize = 32;
+const NODE_ENTRIES: usize = 32;
 
 /// A persistent ordered map with access by place.
 #[derive(Debug)]
@@ -322,21 +322,21 @@ fn insert<K: Ord + Copy, V: Clone>(node: &mut TreeNode<K, V>, key: K, value: V) 
 /// Inserts into a node; one that is full is split, and its right part returned. A last entry goes alone into the
 /// right part, so that a list which only grows consists of full nodes.
 fn insert_entry<T>(entries: &mut Vec<T>, at: usize, entry: T) -> Option<Vec<T>> {
-    if entries.len() < NODE_MAX {
+    if entries.len() < NODE_ENTRIES {
         entries.insert(at, entry);
         return None;
     }
-    let mut right = Vec::with_capacity(NODE_MAX);
-    if at == NODE_MAX {
+    let mut right = Vec::with_capacity(NODE_ENTRIES);
+    if at == NODE_ENTRIES {
         right.push(entry);
         return Some(right);
     }
-    right.extend(entries.drain(NODE_MAX / 2..));
-    match at.checked_sub(NODE_MAX / 2) {
+    right.extend(entries.drain(NODE_ENTRIES / 2..));
+    match at.checked_sub(NODE_ENTRIES / 2) {
         Some(at) if at > 0 => right.insert(at, entry),
         _ => entries.insert(at, entry),
     }
-    debug_assert!(entries.len() <= NODE_MAX && right.len() <= NODE_MAX, "both halves of a split fit a node");
+    debug_assert!(entries.len() <= NODE_ENTRIES && right.len() <= NODE_ENTRIES, "both halves of a split fit a node");
     Some(right)
 }
 
@@ -382,12 +382,12 @@ impl<K: Copy, V: Clone> Clone for TreeNode<K, V> {
     fn clone(&self) -> Self {
         match self {
             Self::Leaf(entries) => {
-                let mut copy = Vec::with_capacity(NODE_MAX);
+                let mut copy = Vec::with_capacity(NODE_ENTRIES);
                 copy.extend_from_slice(entries);
                 Self::Leaf(copy)
             }
             Self::Branch(children) => {
-                let mut copy = Vec::with_capacity(NODE_MAX);
+                let mut copy = Vec::with_capacity(NODE_ENTRIES);
                 copy.extend(children.iter().map(|c| Child { first: c.first, len: c.len, node: c.node.clone() }));
                 Self::Branch(copy)
             }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 /// Bytes of the check that follows an inline value.
 const INLINE_CHECK_BYTES: usize = 4;
-/// The longest inline value with its check.
-const INLINE_STORED_MAX: usize = INLINE_BYTES_MAX + INLINE_CHECK_BYTES;
+/// Bytes of the longest inline value with its check.
+const INLINE_STORED_BYTES: usize = INLINE_BYTES_MAX + INLINE_CHECK_BYTES;
 
 /// Appends a number in LEB128: seven bits a byte, lowest first, the high bit set on all but the last.
 pub(super) fn put_uint(out: &mut Vec<u8>, mut n: u64) {
@@ -252,7 +252,7 @@ pub(super) enum Stored {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inline {
     len: u8,
-    bytes: [u8; INLINE_STORED_MAX],
+    bytes: [u8; INLINE_STORED_BYTES],
 }
 
 impl Inline {
@@ -263,7 +263,7 @@ impl Inline {
             && payload.data.len() <= INLINE_BYTES_MAX;
         fits.then(|| {
             let n = payload.data.len();
-            let mut bytes = [0; INLINE_STORED_MAX];
+            let mut bytes = [0; INLINE_STORED_BYTES];
             bytes[..n].copy_from_slice(&payload.data);
             bytes[n..n + INLINE_CHECK_BYTES].copy_from_slice(&inline_check(&payload.data));
             Self { len: (n + INLINE_CHECK_BYTES) as u8, bytes }
@@ -272,7 +272,7 @@ impl Inline {
 
     /// Keeps the bytes of a column, unverified.
     pub(super) fn from_column(column: &[u8]) -> Option<Self> {
-        let mut bytes = [0; INLINE_STORED_MAX];
+        let mut bytes = [0; INLINE_STORED_BYTES];
         bytes.get_mut(..column.len())?.copy_from_slice(column);
         Some(Self { len: column.len() as u8, bytes })
     }

@@ -7,6 +7,7 @@ use std::task::Waker;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::base::limits::QUEUED_EVENTS_MAX;
 use crate::exec::{Event, TaskOutcome};
 
 use super::call::Running;
@@ -20,9 +21,6 @@ pub(super) enum Fact {
     /// A called task is to be polled.
     Called(Arc<Running>),
 }
-
-/// The number of events that are queued for a slow reader before the nodes that make them wait too.
-const SHOWN_MAX: usize = 256;
 
 /// A queue of facts. The number of events is bounded. Ends of tasks need no bound, as each task ends once.
 #[derive(Default)]
@@ -84,7 +82,12 @@ impl Feed {
     pub(super) fn push(&self, fact: Fact) {
         let mut state = self.state.lock();
         if matches!(fact, Fact::Shown(_)) {
-            while state.shown >= SHOWN_MAX && !state.closed && !self.unbounded && state.lifted == 0 && !POLLED.get() {
+            while state.shown >= QUEUED_EVENTS_MAX
+                && !state.closed
+                && !self.unbounded
+                && state.lifted == 0
+                && !POLLED.get()
+            {
                 self.room.wait(&mut state);
             }
             state.shown += 1;
@@ -166,7 +169,7 @@ mod tests {
         let feed = Arc::new(Feed::default());
         let writer = {
             let feed = Arc::clone(&feed);
-            std::thread::spawn(move || (0..SHOWN_MAX as i64 + 2).for_each(|n| feed.push(event(n))))
+            std::thread::spawn(move || (0..QUEUED_EVENTS_MAX as i64 + 2).for_each(|n| feed.push(event(n))))
         };
         for want in 0..2 {
             match feed.wait() {
@@ -175,7 +178,7 @@ mod tests {
             }
         }
         writer.join().unwrap();
-        assert_eq!(feed.state.lock().shown, SHOWN_MAX);
+        assert_eq!(feed.state.lock().shown, QUEUED_EVENTS_MAX);
         let late = {
             let feed = Arc::clone(&feed);
             std::thread::spawn(move || feed.push(event(-1)))

@@ -8,8 +8,8 @@ use super::{Drawing, DrawingEdge, DrawingNode};
 const HEAD: &str = "---\nconfig:\n  flowchart:\n    curve: linear\n---\n";
 const STYLES: &str =
     "\tclassDef default fill:#f2f0ff,line-height:1.2\n\tclassDef first fill-opacity:0\n\tclassDef last fill:#bfb6fc\n";
-/// The maximum number of words in a line of a label.
-const LABEL_WORDS_MAX: usize = 9;
+/// Words after which a line of a label is broken.
+const LABEL_LINE_WORDS: usize = 9;
 
 impl Drawing {
     /// Returns the drawing as a Mermaid flowchart (`draw_mermaid`). Without styles it leaves out nodes without edges,
@@ -170,10 +170,10 @@ fn safe(id: &str) -> String {
 
 fn wrapped(label: &str) -> String {
     let words: Vec<&str> = label.split_whitespace().collect();
-    if words.len() <= LABEL_WORDS_MAX {
+    if words.len() <= LABEL_LINE_WORDS {
         return label.to_owned();
     }
-    words.chunks(LABEL_WORDS_MAX).map(|line| line.join(" ")).collect::<Vec<_>>().join("&nbsp<br>&nbsp")
+    words.chunks(LABEL_LINE_WORDS).map(|line| line.join(" ")).collect::<Vec<_>>().join("&nbsp<br>&nbsp")
 }
 
 /// Writes the characters that have a meaning in a label as codes.

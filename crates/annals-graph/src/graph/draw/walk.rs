@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use super::super::compiled::{Graph, Outgoing};
 use super::super::{END, START};
-
-/// The maximum number of supersteps of a walk, as a loop of plain edges never ends.
-const STEPS_MAX: usize = 251;
+use crate::base::limits::DRAWING_STEPS_MAX;
 
 /// An edge: source, target, whether it is conditional, label. The order is that of the drawing.
 pub(super) type Edge = (Arc<str>, Arc<str>, bool, Option<Arc<str>>);
@@ -63,7 +61,7 @@ pub(super) fn walk(graph: &Graph) -> Found {
     };
     // The one node of an entrypoint takes the input itself.
     let mut tasks = vec![if graph.entry { 1 } else { ENTRY }];
-    for _ in 0..STEPS_MAX {
+    for _ in 0..DRAWING_STEPS_MAX {
         if tasks.is_empty() {
             break;
         }
