@@ -55,6 +55,8 @@ impl Decimal {
     fn new(negative: bool, mut digits: Vec<u8>, exponent: i64) -> Self {
         let zeros = digits.iter().take_while(|digit| **digit == 0).count().min(digits.len().saturating_sub(1));
         digits.drain(..zeros);
+        debug_assert!(!digits.is_empty(), "zero has a digit too");
+        debug_assert!(digits.iter().all(|digit| *digit < 10), "a digit is 0 to 9: {digits:?}");
         Self { negative, digits, exponent }
     }
 
@@ -135,11 +137,14 @@ impl Decimal {
         let exponent = self.exponent + spare as i64;
         let kept = [&[0], kept].concat();
         let one = [vec![0; PRECISION], vec![u8::from(up)]].concat();
-        Self::new(self.negative, plus(&kept, &one), exponent).rounded()
+        let rounded = Self::new(self.negative, plus(&kept, &one), exponent);
+        debug_assert!(rounded.digits.len() <= PRECISION + 1, "rounding up adds one digit at most");
+        rounded.rounded()
     }
 }
 
 fn plus(left: &[u8], right: &[u8]) -> Vec<u8> {
+    debug_assert_eq!(left.len(), right.len(), "numbers are added column by column");
     let mut carry = 0;
     let mut sum: Vec<u8> = Vec::with_capacity(left.len());
     for (a, b) in left.iter().zip(right).rev() {
@@ -148,10 +153,12 @@ fn plus(left: &[u8], right: &[u8]) -> Vec<u8> {
         sum.push(digit % 10);
     }
     sum.reverse();
+    debug_assert_eq!(carry, 0, "the first column is a zero of both numbers");
     sum
 }
 
 fn minus(left: &[u8], right: &[u8]) -> Vec<u8> {
+    debug_assert_eq!(left.len(), right.len(), "numbers are subtracted column by column");
     let mut borrow = 0;
     let mut difference: Vec<u8> = Vec::with_capacity(left.len());
     for (a, b) in left.iter().zip(right).rev() {
@@ -160,6 +167,7 @@ fn minus(left: &[u8], right: &[u8]) -> Vec<u8> {
         difference.push(digit % 10);
     }
     difference.reverse();
+    debug_assert_eq!(borrow, 0, "the smaller number is subtracted from the larger one");
     difference
 }
 

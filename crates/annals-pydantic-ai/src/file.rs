@@ -261,6 +261,7 @@ fn complete_uploaded(file: &mut UploadedFile, _: &mut Map, _: &mut WireReader<'_
     if file.identifier.is_empty() {
         file.identifier = short_name(file.file_id.as_bytes());
     }
+    debug_assert!(file.media_type != UNKNOWN, "the mark of an absent media type is replaced");
 }
 
 /// Returns the hash by which a record names a file of this form.

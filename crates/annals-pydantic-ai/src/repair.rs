@@ -37,7 +37,9 @@ pub(super) const RESERVED: &str = "__pydantic_ai__";
 /// assert_eq!(repair_messages(history.clone(), false), history);
 /// ```
 pub fn repair_messages(messages: Vec<ModelMessage>, repair_last_response: bool) -> Vec<ModelMessage> {
-    merge(close_calls(drop_orphans(messages), repair_last_response))
+    let repaired = merge(close_calls(drop_orphans(messages), repair_last_response));
+    debug_assert!(!repair_last_response || dangling(&repaired).is_empty(), "every call has its result");
+    repaired
 }
 
 /// Removes results whose call has not come before.
@@ -141,6 +143,7 @@ fn close_calls(messages: Vec<ModelMessage>, repair_last_response: bool) -> Vec<M
     if !pending.is_empty() {
         out.push(ModelRequest::new(pending).into());
     }
+    debug_assert!(dangling(&out).len() <= usize::from(!repair_last_response), "only the last response has open calls");
     out
 }
 

@@ -67,7 +67,15 @@ pub fn sanitize_messages(messages: Vec<ModelMessage>, options: &SanitizeOptions)
         })
         .collect();
     strip_trailing_calls(&mut out, &options.resolved_tool_call_ids);
+    debug_assert!(out.iter().all(has_parts), "a message that lost all its parts is left out");
     out
+}
+
+fn has_parts(message: &ModelMessage) -> bool {
+    match message {
+        ModelMessage::Request(request) => !request.parts.is_empty(),
+        ModelMessage::Response(response) => !response.parts.is_empty(),
+    }
 }
 
 fn strip_reserved(metadata: &mut Option<Map>) {

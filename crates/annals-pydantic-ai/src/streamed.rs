@@ -147,6 +147,7 @@ impl StreamedParts {
             Some(place) => *place = held,
             None => self.parts.push(held),
         }
+        debug_assert!(index < self.parts.len(), "a part that starts has its place");
         if let Some(key) = key {
             self.keys.insert(key.to_owned(), index);
         }
@@ -292,6 +293,7 @@ impl StreamedParts {
             }
         };
         let index = at.unwrap_or(self.parts.len());
+        debug_assert!(index <= self.parts.len(), "a call changes a part or is the next one");
         match changed {
             PartOrDelta::Part(part) if !was_part => Ok(Some(self.start(key, Some(index), part))),
             PartOrDelta::Part(part) => {

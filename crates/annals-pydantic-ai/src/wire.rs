@@ -1,6 +1,6 @@
 //! Reading and writing of values: the reader that collects problems, and the plain types.
 //!
-//! HistoryBuilder goes on after a problem, so that the error can name the smallest value that holds all of them. The
+//! Reading continues after a problem, so that the error can name the smallest value that holds all of them. The
 //! leniencies are those of pydantic's JSON mode: an integral float or a decimal text is an integer, `yes` is true.
 //! *Absent:* the shapes of messages.
 
@@ -180,7 +180,7 @@ pub(super) trait Wire: Sized {
     fn write(&self) -> Value;
 
     /// Returns the default of a missing field of the type; `None` if the field is required.
-    fn absent(_fresh: &mut DefaultSource<'_>) -> Option<Self> {
+    fn absent(_defaults: &mut DefaultSource<'_>) -> Option<Self> {
         None
     }
 }
@@ -385,14 +385,14 @@ pub(super) fn read_serde<T: Wire>(root: &'static str, value: Value) -> Result<T,
 pub(super) fn object_of(members: &mut [(&str, Value)]) -> Map {
     let mut map = Map::new();
     for (name, value) in members {
-        map.insert((*name).to_owned(), std::mem::take(value));
+        put(&mut map, name, std::mem::take(value));
     }
     map
 }
 
 /// Adds a member to an object. Never inlined: records call it for each of their fields.
 #[inline(never)]
-pub(super) fn put(map: &mut Map, name: &'static str, value: Value) {
+pub(super) fn put(map: &mut Map, name: &str, value: Value) {
     let before = map.insert(name.to_owned(), value);
-    debug_assert!(before.is_none(), "a record has each field once: {name}");
+    debug_assert!(before.is_none(), "an object has each member once: {name}");
 }

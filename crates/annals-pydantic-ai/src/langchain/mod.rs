@@ -139,6 +139,8 @@ pub fn from_langchain_marked<'a>(
     messages.for_each(|(mark, message)| reading.push(mark, record::sparse(message)));
     let (marks, history, originals) = reading.finish();
     let mut history = from_value(Value::List(history), defaults)?;
+    debug_assert_eq!(marks.len(), history.len(), "each message has a mark");
+    debug_assert_eq!(originals.len(), history.len(), "each message has its originals, if any");
     for (message, originals) in history.iter_mut().zip(originals) {
         if let Some(originals) = originals {
             let made = regenerated(message);

@@ -53,6 +53,7 @@ impl<'a, 'f> HistoryBuilder<'a, 'f> {
     pub(super) fn push(&mut self, mark: bool, map: Map) {
         self.open &= self.marks.last() == Some(&mark);
         self.push_unmarked(map);
+        debug_assert!(self.marks.len() <= self.out.len(), "messages are added, never taken away");
         self.marks.resize(self.out.len(), mark);
     }
 
