@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::{Namespace, Timestamp};
 use crate::error::Error;
 use crate::exec::{Machine, RunError, Status};
-use crate::graph::{CompiledGraph, Entry, Interrupt};
+use crate::graph::{CompiledGraph, Entry, Graph, Interrupt};
 use crate::state::{Part, StateRef};
 
 use super::added::{Ran, RunState};
@@ -109,28 +109,56 @@ pub(super) fn typed<S: Send + Sync + 'static>(state: &StateRef) -> Arc<S> {
     }
 }
 
+/// Returns what a run came to, in the type of its state.
 pub(super) fn finish<S: Clone + Send + Sync + 'static>(
     graph: &CompiledGraph<S>,
     place: &Place,
-    mut machine: Machine,
+    machine: Machine,
 ) -> Result<Outcome<S>, Error> {
-    let ran = Ran::of(&graph.graph, place, &mut machine);
+    let Finished { state, ran, ending } = finish_erased(&graph.graph, place, machine)?;
+    let state = RunState::new(typed::<S>(&state), ran);
+    Ok(match ending {
+        Ending::Done => Outcome::Done(state),
+        Ending::Interrupted(interrupts) => Outcome::Interrupted { state, interrupts },
+        Ending::Drained(reason) => Outcome::Drained { state, reason },
+        Ending::Cancelled(reason) => Outcome::Cancelled { state, reason },
+    })
+}
+
+/// What a run came to, without the type of its state: compiled once, and not for each type.
+struct Finished {
+    state: StateRef,
+    ran: Arc<Ran>,
+    ending: Ending,
+}
+
+/// How a run ended that did not fail.
+enum Ending {
+    Done,
+    Interrupted(Vec<Interrupt>),
+    Drained(String),
+    Cancelled(String),
+}
+
+fn finish_erased(graph: &Arc<Graph>, place: &Place, mut machine: Machine) -> Result<Finished, Error> {
+    let ran = Ran::of(graph, place, &mut machine);
     if let Some(context) = &place.inside {
-        let (state, _) = inside::finish(&graph.graph, context, machine)?;
-        return Ok(Outcome::Done(RunState::new(typed::<S>(&state), ran)));
+        let (state, _) = inside::finish(graph, context, machine)?;
+        return Ok(Finished { state, ran, ending: Ending::Done });
     }
-    let state = RunState::new(typed::<S>(machine.state()), ran);
+    let state = Arc::clone(machine.state());
     let (status, head) = machine.finish();
     if let (Some(thread), Some(head)) = (&place.thread, head) {
-        load::keep(&graph.graph, &thread.with_namespace(Namespace::root()), head);
+        load::keep(graph, &thread.with_namespace(Namespace::root()), head);
     }
-    match status {
-        Status::Done => Ok(Outcome::Done(state)),
-        Status::Interrupted(interrupts) => Ok(Outcome::Interrupted { state, interrupts }),
-        Status::Drained(reason) => Ok(Outcome::Drained { state, reason }),
-        Status::Cancelled(reason) => Ok(Outcome::Cancelled { state, reason }),
-        Status::Left(_) => Err(RunError::ParentCommand.into()),
-        Status::Failed(error) => Err(error.into()),
+    let ending = match status {
+        Status::Done => Ending::Done,
+        Status::Interrupted(interrupts) => Ending::Interrupted(interrupts),
+        Status::Drained(reason) => Ending::Drained(reason),
+        Status::Cancelled(reason) => Ending::Cancelled(reason),
+        Status::Left(_) => return Err(RunError::ParentCommand.into()),
+        Status::Failed(error) => return Err(error.into()),
         Status::Running => unreachable!("a driver runs a machine to its end"),
-    }
+    };
+    Ok(Finished { state, ran, ending })
 }

@@ -50,11 +50,20 @@ pub enum Persistence {
 /// # }
 /// ```
 pub struct StateGraph<S> {
+    pub(super) schema: Schema<S>,
+    pub(super) draft: Draft,
+}
+
+/// The parts of a graph under construction that do not depend on the type of its state, so that a program compiles
+/// what works on them once and not for each state.
+pub(super) struct Draft {
     pub(super) name: String,
     pub(super) persistence: Persistence,
-    pub(super) schema: Schema<S>,
     pub(super) nodes: Vec<NodeSpec>,
-    pub(super) defaults: NodeDefaults<S>,
+    /// The settings of nodes whose own options leave something open.
+    pub(super) defaults: Settings,
+    /// The error handler of nodes without their own.
+    pub(super) default_handler: Option<NodeBody>,
     pub(super) edges: Vec<(Arc<str>, Arc<str>)>,
     pub(super) joins: Vec<(Vec<Arc<str>>, Arc<str>)>,
     pub(super) branches: Vec<(Arc<str>, Branch)>,
@@ -116,36 +125,18 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// # }
     /// ```
     pub fn with_schema(schema: Schema<S>) -> Self {
-        Self {
-            name: "LangGraph".into(),
-            persistence: Persistence::default(),
-            schema,
-            nodes: Vec::new(),
-            defaults: NodeDefaults::new(),
-            edges: Vec::new(),
-            joins: Vec::new(),
-            branches: Vec::new(),
-            interrupt_before: Vec::new(),
-            interrupt_after: Vec::new(),
-            input: None,
-            output: None,
-            cache: None,
-            context: None,
-            step_timeout: None,
-            entry: false,
-            problems: Vec::new(),
-        }
+        Self { schema, draft: Draft::new() }
     }
 
     /// Sets the name of the graph. Default: `LangGraph`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
+        self.draft.name = name.into();
         self
     }
 
     /// Sets which checkpoints are stored of the graph when it is a subgraph. Default: [`Persistence::PerInvocation`].
     pub fn persistence(mut self, persistence: Persistence) -> Self {
-        self.persistence = persistence;
+        self.draft.persistence = persistence;
         self
     }
 
@@ -179,14 +170,15 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
         let function = std::any::type_name_of_val(&node);
         let (name, body) = (name.into(), node.into_node());
         let NodeOptions { settings, error_handler, .. } = options;
-        self.nodes.push(NodeSpec { name, body, settings, error_handler, function });
+        self.draft.nodes.push(NodeSpec { name, body, settings, error_handler, function });
         self
     }
 
     /// Sets the defaults of nodes whose own options leave something open.
     #[doc(alias = "set_node_defaults")]
     pub fn node_defaults(mut self, defaults: NodeDefaults<S>) -> Self {
-        self.defaults = defaults;
+        let NodeOptions { settings, error_handler, .. } = defaults.0;
+        (self.draft.defaults, self.draft.default_handler) = (settings, error_handler);
         self
     }
 
@@ -214,18 +206,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// ```
     #[doc(alias = "add_sequence")]
     pub fn sequence<M>(mut self, nodes: impl IntoSequence<S, M>) -> Self {
-        let nodes = nodes.into_sequence();
-        if nodes.is_empty() {
-            self.problems.push(GraphProblem::EmptySequence);
-        }
-        let mut last: Option<Arc<str>> = None;
-        for (name, body, function) in nodes {
-            if let Some(last) = last.replace(Arc::clone(&name)) {
-                self.edges.push((last, Arc::clone(&name)));
-            }
-            let settings = Settings::default();
-            self.nodes.push(NodeSpec { name, body, settings, error_handler: None, function });
-        }
+        self.draft.add_sequence(nodes.into_sequence());
         self
     }
 
@@ -244,13 +225,13 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// Adds an edge: when `from` has run, `to` runs in the next superstep.
     #[doc(alias = "add_edge")]
     pub fn edge(mut self, from: impl Into<Arc<str>>, to: impl Into<Arc<str>>) -> Self {
-        self.edges.push((from.into(), to.into()));
+        self.draft.edges.push((from.into(), to.into()));
         self
     }
 
     /// Adds a join: `to` runs once after all of `from` have run, in any supersteps. A repeated name counts once.
     pub fn join(mut self, from: impl IntoIterator<Item = impl Into<Arc<str>>>, to: impl Into<Arc<str>>) -> Self {
-        self.joins.push((from.into_iter().map(Into::into).collect(), to.into()));
+        self.draft.joins.push((from.into_iter().map(Into::into).collect(), to.into()));
         self
     }
 
@@ -260,8 +241,9 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// [`StateGraph::branch_to`] refuses it.
     #[doc(alias = "add_conditional_edges")]
     #[doc(alias = "set_conditional_entry_point")]
-    pub fn branch<M>(self, from: impl Into<Arc<str>>, path: impl IntoPath<S, M>) -> Self {
-        self.add_branch(from.into(), path.into_path(), None)
+    pub fn branch<M>(mut self, from: impl Into<Arc<str>>, path: impl IntoPath<S, M>) -> Self {
+        self.draft.add_branch(from.into(), path.into_path(), None);
+        self
     }
 
     /// Adds a conditional edge with a map from the labels that `path` may return to nodes, or with the names of the
@@ -291,7 +273,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// ```
     #[doc(alias = "path_map")]
     pub fn branch_to<M>(
-        self,
+        mut self,
         from: impl Into<Arc<str>>,
         path: impl IntoPath<S, M>,
         map: impl IntoIterator<Item = impl Into<PathLabel>>,
@@ -301,28 +283,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
             (label, node)
         });
         let map = map.collect();
-        self.add_branch(from.into(), path.into_path(), Some(map))
-    }
-
-    fn add_branch(mut self, from: Arc<str>, path: PathBody, map: Option<Vec<(Arc<str>, Arc<str>)>>) -> Self {
-        let PathBody { run, name } = path;
-        let known = |name: &str| self.branches.iter().any(|(source, branch)| *source == from && *branch.name == *name);
-        let name = match name {
-            Some(name) => {
-                if known(&name) {
-                    self.problems.push(GraphProblem::DuplicateBranch {
-                        source_node: from.to_string(),
-                        branch: name.to_string(),
-                    });
-                }
-                name
-            }
-            None => {
-                let mut names = std::iter::once("condition".to_string()).chain((2..).map(|n| format!("condition{n}")));
-                names.find(|name| !known(name)).unwrap_or_default().into()
-            }
-        };
-        self.branches.push((from, Branch { name, path: run, map }));
+        self.draft.add_branch(from.into(), path.into_path(), Some(map));
         self
     }
 
@@ -364,7 +325,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// # }
     /// ```
     pub fn cache(mut self, cache: &Cache) -> Self {
-        self.cache = Some(cache.clone());
+        self.draft.cache = Some(cache.clone());
         self
     }
 
@@ -408,19 +369,19 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// # }
     /// ```
     pub fn step_timeout(mut self, limit: Duration) -> Self {
-        self.step_timeout = Some(limit).filter(|limit| !limit.is_zero());
+        self.draft.step_timeout = Some(limit).filter(|limit| !limit.is_zero());
         self
     }
 
     /// Sets breakpoints before these nodes (`"*"`: before each): the run stops there until it is continued.
     pub fn interrupt_before(mut self, nodes: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.interrupt_before.extend(nodes.into_iter().map(Into::into));
+        self.draft.interrupt_before.extend(nodes.into_iter().map(Into::into));
         self
     }
 
     /// Sets breakpoints after these nodes (`"*"`: after each): the run stops there until it is continued.
     pub fn interrupt_after(mut self, nodes: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.interrupt_after.extend(nodes.into_iter().map(Into::into));
+        self.draft.interrupt_after.extend(nodes.into_iter().map(Into::into));
         self
     }
 
@@ -445,6 +406,67 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// assert_eq!(error.problems.len(), 3, "unknown source, unknown target, no entry: {error}");
     /// ```
     pub fn compile(self) -> Result<CompiledGraph<S>, GraphError> {
-        link(self)
+        let Self { schema, draft } = self;
+        let conflicts = schema.conflicts().to_vec();
+        link(draft, Arc::new(schema), &conflicts).map(CompiledGraph::new)
+    }
+}
+
+impl Draft {
+    fn new() -> Self {
+        Self {
+            name: "LangGraph".into(),
+            persistence: Persistence::default(),
+            nodes: Vec::new(),
+            defaults: Settings::default(),
+            default_handler: None,
+            edges: Vec::new(),
+            joins: Vec::new(),
+            branches: Vec::new(),
+            interrupt_before: Vec::new(),
+            interrupt_after: Vec::new(),
+            input: None,
+            output: None,
+            cache: None,
+            context: None,
+            step_timeout: None,
+            entry: false,
+            problems: Vec::new(),
+        }
+    }
+
+    fn add_sequence(&mut self, nodes: Vec<(Arc<str>, NodeBody, &'static str)>) {
+        if nodes.is_empty() {
+            self.problems.push(GraphProblem::EmptySequence);
+        }
+        let mut last: Option<Arc<str>> = None;
+        for (name, body, function) in nodes {
+            if let Some(last) = last.replace(Arc::clone(&name)) {
+                self.edges.push((last, Arc::clone(&name)));
+            }
+            let settings = Settings::default();
+            self.nodes.push(NodeSpec { name, body, settings, error_handler: None, function });
+        }
+    }
+
+    fn add_branch(&mut self, from: Arc<str>, path: PathBody, map: Option<Vec<(Arc<str>, Arc<str>)>>) {
+        let PathBody { run, name } = path;
+        let known = |name: &str| self.branches.iter().any(|(source, branch)| *source == from && *branch.name == *name);
+        let name = match name {
+            Some(name) => {
+                if known(&name) {
+                    self.problems.push(GraphProblem::DuplicateBranch {
+                        source_node: from.to_string(),
+                        branch: name.to_string(),
+                    });
+                }
+                name
+            }
+            None => {
+                let mut names = std::iter::once("condition".to_string()).chain((2..).map(|n| format!("condition{n}")));
+                names.find(|name| !known(name)).unwrap_or_default().into()
+            }
+        };
+        self.branches.push((from, Branch { name, path: run, map }));
     }
 }

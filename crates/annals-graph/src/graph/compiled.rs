@@ -14,10 +14,10 @@ use crate::state::{FieldKind, Layout};
 use crate::store::Cache;
 
 use super::branch::Branch;
-use super::builder::{NodeSpec, Persistence, StateGraph};
+use super::builder::{Draft, NodeSpec, Persistence};
 use super::entrypoint::INPUT;
 use super::node::{NodeBody, Work};
-use super::options::{NodeDefaults, NodeOptions, Settings};
+use super::options::Settings;
 use super::problem::{GraphError, GraphProblem};
 use super::schemas::{Schemas, schemas, set_reads};
 use super::{END, START};
@@ -47,6 +47,11 @@ impl<S> fmt::Debug for CompiledGraph<S> {
 }
 
 impl<S> CompiledGraph<S> {
+    /// Types a graph, whose state is an `S`.
+    pub(super) fn new(graph: Arc<Graph>) -> Self {
+        Self { graph, config: None, state: PhantomData }
+    }
+
     /// Returns the name of the graph.
     pub fn name(&self) -> &str {
         &self.graph.name
@@ -86,7 +91,7 @@ impl<S> CompiledGraph<S> {
     pub fn subgraph<C: 'static>(&self, path: &str) -> Option<CompiledGraph<C>> {
         let graph = self.graph.subgraph_at(path)?;
         let fits = graph.layout.initial().is::<C>();
-        fits.then(|| CompiledGraph { graph: Arc::clone(graph), config: None, state: PhantomData })
+        fits.then(|| CompiledGraph::new(Arc::clone(graph)))
     }
 }
 
@@ -286,29 +291,30 @@ impl Graph {
 static GRAPHS: AtomicUsize = AtomicUsize::new(0);
 
 /// Validates a graph and numbers its parts.
-pub(super) fn link<S: Clone + Send + Sync + 'static>(
-    mut builder: StateGraph<S>,
-) -> Result<CompiledGraph<S>, GraphError> {
-    let mut problems = std::mem::take(&mut builder.problems);
-    super::validate::check(&builder, &mut problems);
-    let mut nodes =
-        with_handlers(std::mem::take(&mut builder.nodes), std::mem::take(&mut builder.defaults), &mut problems);
-    let layout: Arc<dyn Layout> = Arc::new(builder.schema);
+pub(super) fn link(
+    mut draft: Draft,
+    layout: Arc<dyn Layout>,
+    conflicts: &[Arc<str>],
+) -> Result<Arc<Graph>, GraphError> {
+    let mut problems = std::mem::take(&mut draft.problems);
+    super::validate::check(&draft, &*layout, conflicts, &mut problems);
+    let (specs, default_handler) = (std::mem::take(&mut draft.nodes), draft.default_handler.take());
+    let mut nodes = with_handlers(specs, &draft.defaults, default_handler, &mut problems);
     let fields = layout.len();
     let mut channels: Vec<Arc<str>> = (0..fields).map(|field| Arc::clone(layout.name(field))).collect();
     // The input of an entrypoint is one of its fields.
-    let input = if builder.entry { "__input__" } else { START };
+    let input = if draft.entry { "__input__" } else { START };
     channels.extend(["__pregel_tasks".into(), input.into()]);
     channels.extend(nodes.iter().map(|node| format!("branch:to:{}", node.name).into()));
     let by_name: HashMap<_, _> = nodes.iter().enumerate().map(|(i, node)| (Arc::clone(&node.name), i)).collect();
     let first_trigger = fields + 2;
     for (i, node) in nodes.iter_mut().enumerate() {
-        node.triggers.push(if builder.entry { INPUT } else { (first_trigger + i) as u32 });
+        node.triggers.push(if draft.entry { INPUT } else { (first_trigger + i) as u32 });
     }
     set_reads(&*layout, &mut nodes, &mut problems);
-    let schemas = schemas(&*layout, builder.input.as_deref(), builder.output.as_deref(), &mut problems);
+    let schemas = schemas(&*layout, draft.input.as_deref(), draft.output.as_deref(), &mut problems);
     let mut start = Outgoing::default();
-    let edges = Edges { edges: builder.edges, joins: builder.joins, branches: builder.branches };
+    let edges = Edges { edges: draft.edges, joins: draft.joins, branches: draft.branches };
     let joins = connect(edges, &mut start, &mut nodes, &by_name, &mut channels);
     for node in &mut nodes {
         node.triggers.sort_by(|a, b| channels[*a as usize].cmp(&channels[*b as usize]));
@@ -320,8 +326,8 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
     let idle_fields = (0..fields).filter(|field| layout.may_idle(*field)).collect();
     let mut graph = Graph {
         id: GRAPHS.fetch_add(1, Ordering::Relaxed),
-        name: builder.name,
-        persistence: builder.persistence,
+        name: draft.name,
+        persistence: draft.persistence,
         layout,
         channels,
         by_channel,
@@ -329,35 +335,35 @@ pub(super) fn link<S: Clone + Send + Sync + 'static>(
         by_name,
         start,
         joins,
-        entry: builder.entry,
+        entry: draft.entry,
         idle_fields,
         schemas,
         deferred,
         interrupt_before: Breakpoints::default(),
         interrupt_after: Breakpoints::default(),
-        cache: builder.cache,
-        context: builder.context,
-        step_timeout: builder.step_timeout,
+        cache: draft.cache,
+        context: draft.context,
+        step_timeout: draft.step_timeout,
         shape,
     };
     debug_assert!(graph.is_numbered(), "channels are fields, sends, input, triggers and joins, in this order");
-    for (names, when) in [(&builder.interrupt_before, "before"), (&builder.interrupt_after, "after")] {
+    for (names, when) in [(&draft.interrupt_before, "before"), (&draft.interrupt_after, "after")] {
         let unknown = names.iter().filter(|name| *name != "*" && !graph.by_name.contains_key(name.as_str()));
         problems.extend(unknown.map(|name| GraphProblem::UnknownBreakpoint { node: name.clone(), when }));
     }
-    graph.interrupt_before = graph.breakpoints(&builder.interrupt_before, "before").unwrap_or_default();
-    graph.interrupt_after = graph.breakpoints(&builder.interrupt_after, "after").unwrap_or_default();
-    if problems.is_empty() {
-        Ok(CompiledGraph { graph: Arc::new(graph), config: None, state: PhantomData })
-    } else {
-        Err(GraphError { problems })
-    }
+    graph.interrupt_before = graph.breakpoints(&draft.interrupt_before, "before").unwrap_or_default();
+    graph.interrupt_after = graph.breakpoints(&draft.interrupt_after, "after").unwrap_or_default();
+    if problems.is_empty() { Ok(Arc::new(graph)) } else { Err(GraphError { problems }) }
 }
 
 /// Makes the nodes of a graph, with their defaults and their error handlers.
-fn with_handlers<S>(specs: Vec<NodeSpec>, defaults: NodeDefaults<S>, problems: &mut Vec<GraphProblem>) -> Vec<Node> {
+fn with_handlers(
+    specs: Vec<NodeSpec>,
+    defaults: &Settings,
+    default_handler: Option<NodeBody>,
+    problems: &mut Vec<GraphProblem>,
+) -> Vec<Node> {
     const DEFAULT_HANDLER: &str = "__default_error_handler__";
-    let NodeOptions { settings: defaults, error_handler: default_handler, .. } = defaults.0;
     let handled = specs.iter().filter(|spec| spec.error_handler.is_some()).count();
     let last = default_handler.is_some().then_some(specs.len() + handled);
     let handler = |name: String, body| {

@@ -192,8 +192,8 @@ where
         let of = std::any::type_name_of_val(&function);
         let function = function.into_task();
         let mut graph = StateGraph::with_schema(Schema::new(fields, empty)).name(&*name).node(name, Function(function));
-        graph.entry = true;
-        graph.nodes[0].function = of;
+        graph.draft.entry = true;
+        graph.draft.nodes[0].function = of;
         Self(graph)
     }
 
@@ -206,7 +206,7 @@ where
     /// matches the error decides. A retry runs the function from its first line, and its calls are new ones.
     #[doc(alias = "retry_policy")]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
-        let retry = &mut self.0.nodes[0].settings.retry;
+        let retry = &mut self.0.draft.nodes[0].settings.retry;
         let known = retry.take();
         *retry = Some(known.iter().flat_map(|list| list.iter().cloned()).chain([policy]).collect());
         self
@@ -234,7 +234,7 @@ where
     /// # }
     /// ```
     pub fn timeout(mut self, policy: impl Into<TimeoutPolicy>) -> Self {
-        self.0.nodes[0].settings.timeout = Some(policy.into()).filter(TimeoutPolicy::is_set);
+        self.0.draft.nodes[0].settings.timeout = Some(policy.into()).filter(TimeoutPolicy::is_set);
         self
     }
 
@@ -247,7 +247,7 @@ where
     /// Sets how the value of the entrypoint is cached, and the results of its tasks without a policy, if there is a
     /// [`cache`](Self::cache).
     pub fn cache_policy(mut self, policy: CachePolicy) -> Self {
-        self.0.nodes[0].settings.cache = Some(policy);
+        self.0.draft.nodes[0].settings.cache = Some(policy);
         self
     }
 
@@ -339,7 +339,7 @@ pub(crate) fn input_writes<I: Clone + Send + Sync + 'static>(input: I) -> Writes
 
 impl<I, O> fmt::Debug for Entrypoint<I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entrypoint").field("name", &self.0.name).finish_non_exhaustive()
+        f.debug_struct("Entrypoint").field("name", &self.0.draft.name).finish_non_exhaustive()
     }
 }
 

@@ -53,7 +53,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// ```
     #[doc(alias = "input_schema")]
     pub fn input_channels(mut self, channels: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
-        self.input = Some(channels.into_iter().map(Into::into).collect());
+        self.draft.input = Some(channels.into_iter().map(Into::into).collect());
         self
     }
 
@@ -61,7 +61,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// that are not private.
     #[doc(alias = "output_schema")]
     pub fn output_channels(mut self, channels: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
-        self.output = Some(channels.into_iter().map(Into::into).collect());
+        self.draft.output = Some(channels.into_iter().map(Into::into).collect());
         self
     }
 
@@ -109,7 +109,7 @@ impl<S> StateGraph<S> {
     /// ```
     #[doc(alias = "context_schema")]
     pub fn context<T: Any + Send + Sync>(mut self) -> Self {
-        self.context = Some(ContextType { id: TypeId::of::<T>(), name: type_name::<T>() });
+        self.draft.context = Some(ContextType { id: TypeId::of::<T>(), name: type_name::<T>() });
         self
     }
 }

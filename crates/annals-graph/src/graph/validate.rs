@@ -1,10 +1,11 @@
 //! The checks of a graph before it is compiled.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use crate::state::ROOT;
+use crate::state::{Layout, ROOT};
 
-use super::builder::{NodeSpec, StateGraph};
+use super::builder::{Draft, NodeSpec};
 use super::compiled::bad_name;
 use super::node::Work;
 use super::policy::TimeoutPolicy;
@@ -12,25 +13,24 @@ use super::problem::GraphProblem;
 use super::{END, START};
 
 /// Adds all problems of the names and edges of a graph.
-pub(super) fn check<S>(builder: &StateGraph<S>, problems: &mut Vec<GraphProblem>)
-where
-    S: Clone + Send + Sync + 'static,
-{
-    check_names(builder, problems);
-    let nodes: HashSet<&str> = builder.nodes.iter().map(|node| &*node.name).collect();
+pub(super) fn check(draft: &Draft, layout: &dyn Layout, conflicts: &[Arc<str>], problems: &mut Vec<GraphProblem>) {
+    check_names(draft, layout, problems);
+    let nodes: HashSet<&str> = draft.nodes.iter().map(|node| &*node.name).collect();
     let mut check = Check { nodes, problems };
-    for node in &builder.nodes {
-        check.timeout(node, builder.defaults.0.settings.timeout);
+    for node in &draft.nodes {
+        check.timeout(node, draft.defaults.timeout);
     }
-    if builder.entry {
+    if draft.entry {
         return;
     }
-    check_conflicts(builder, check.problems);
-    for (from, to) in &builder.edges {
+    // Channels that several schemas declare in different ways.
+    let conflict = |channel: &Arc<str>| GraphProblem::ChannelConflict { channel: channel.to_string() };
+    check.problems.extend(conflicts.iter().map(conflict));
+    for (from, to) in &draft.edges {
         check.source(from);
         check.target(from, to);
     }
-    for (from, to) in &builder.joins {
+    for (from, to) in &draft.joins {
         if from.is_empty() {
             check.problems.push(GraphProblem::EmptyJoin { target: to.to_string() });
         }
@@ -44,29 +44,26 @@ where
         }
         check.target(&from.join("+"), to);
     }
-    for (from, branch) in &builder.branches {
+    for (from, branch) in &draft.branches {
         check.source(from);
         for (_, node) in branch.map.iter().flatten() {
             check.branch_target(from, &branch.name, node);
         }
     }
-    for node in &builder.nodes {
+    for node in &draft.nodes {
         for (to, _) in &node.settings.destinations {
             check.target(&node.name, to);
         }
     }
-    let sources = builder.edges.iter().map(|(from, _)| from).chain(builder.branches.iter().map(|(from, _)| from));
+    let sources = draft.edges.iter().map(|(from, _)| from).chain(draft.branches.iter().map(|(from, _)| from));
     if !sources.into_iter().any(|from| &**from == START) {
         check.problems.push(GraphProblem::NoEntry);
     }
 }
 
-fn check_names<S>(builder: &StateGraph<S>, problems: &mut Vec<GraphProblem>)
-where
-    S: Clone + Send + Sync + 'static,
-{
+fn check_names(draft: &Draft, layout: &dyn Layout, problems: &mut Vec<GraphProblem>) {
     let mut seen = HashSet::new();
-    for NodeSpec { name, .. } in &builder.nodes {
+    for NodeSpec { name, .. } in &draft.nodes {
         let separator = name.contains(['|', ':']).then(|| "it holds `|` or `:`, which separate namespaces".to_string());
         if let Some(reason) = bad_name(name).or(separator) {
             problems.push(GraphProblem::BadName { what: "node", name: name.to_string(), reason });
@@ -75,19 +72,18 @@ where
             problems.push(GraphProblem::DuplicateNode { node: name.to_string() });
         }
     }
-    if builder.entry {
+    if draft.entry {
         // Its channels are those of the runtime.
         return;
     }
     let mut seen = HashSet::new();
-    for field in builder.schema.fields() {
-        let name = field.name();
+    for name in (0..layout.len()).map(|field| layout.name(field)) {
         let control = (name.starts_with("branch:to:") || name.starts_with("join:"))
             .then(|| "it is the name of a trigger".to_string());
         if let Some(reason) = bad_name(name).or(control) {
             problems.push(GraphProblem::BadName { what: "channel", name: name.to_string(), reason });
         }
-        if &**name == ROOT && builder.schema.fields().len() > 1 {
+        if &**name == ROOT && layout.len() > 1 {
             let reason = "a state that is one value has no other channels".to_string();
             problems.push(GraphProblem::BadName { what: "channel", name: name.to_string(), reason });
         }
@@ -95,15 +91,6 @@ where
             problems.push(GraphProblem::DuplicateChannel { channel: name.to_string() });
         }
     }
-}
-
-/// Adds the channels that several schemas declare in different ways.
-fn check_conflicts<S>(builder: &StateGraph<S>, problems: &mut Vec<GraphProblem>)
-where
-    S: Clone + Send + Sync + 'static,
-{
-    let conflicts = builder.schema.conflicts().iter();
-    problems.extend(conflicts.map(|channel| GraphProblem::ChannelConflict { channel: channel.to_string() }));
 }
 
 struct Check<'a> {
