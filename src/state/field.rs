@@ -1,6 +1,6 @@
 //! One field of a state: its name, where it lies, and the rule of its channel.
 
-use std::any::{TypeId, type_name};
+use std::any::{Any, TypeId, type_name};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use super::layout::{FieldKind, StateRef};
 use super::lists::{ListField, PlainItems};
 use super::managed::ManagedField;
 use super::message_lists::{MergeDelta, MergeMessages, MessageItems};
+use super::place::{ManagedPlace, Place, ValuePlace, held, held_mut};
 use super::reduce::ReduceField;
 use super::schema::cell;
 use super::view::messages_in;
@@ -42,7 +43,8 @@ pub struct Field<S> {
     may_idle: bool,
     private: bool,
     rule: Rule,
-    ops: Box<dyn FieldOps<S>>,
+    place: Box<dyn Place<S>>,
+    ops: Box<dyn FieldOps>,
 }
 
 /// The rule of a channel: two channels of one name are the same if their rules are.
@@ -82,8 +84,9 @@ impl Rule {
     }
 }
 
-/// The operations on a field of any type.
-pub(super) trait FieldOps<S>: Send + Sync {
+/// The operations on the value of a field: compiled once for each type of value and channel, not for each field. The
+/// values they are given are those of a [`Place`].
+pub(super) trait FieldOps: Send + Sync {
     fn prepare(&self, _write: &mut BoxWrite, _ids: &mut IdSource) {}
     /// Returns whether a write is of a type that the field takes.
     fn takes(&self, write: &BoxWrite) -> bool;
@@ -94,47 +97,45 @@ pub(super) trait FieldOps<S>: Send + Sync {
     fn update(
         &self,
         name: &Arc<str>,
-        state: &mut S,
+        value: &mut dyn Any,
         present: &mut bool,
         writes: Vec<BoxWrite>,
     ) -> Result<Effect, StateError>;
-    fn idle(&self, state: &mut S, present: &mut bool) -> Effect;
-    fn reset(&self, state: &mut S);
-    fn encode(&self, name: &Arc<str>, state: &S) -> Result<Payload, StateError>;
-    fn load(&self, name: &Arc<str>, state: &mut S, stored: PayloadRef<'_>) -> Result<(), StateError>;
+    fn idle(&self, value: &mut dyn Any, present: &mut bool) -> Effect;
+    fn reset(&self, value: &mut dyn Any);
+    fn encode(&self, name: &Arc<str>, value: &dyn Any) -> Result<Payload, StateError>;
+    fn load(&self, name: &Arc<str>, value: &mut dyn Any, stored: PayloadRef<'_>) -> Result<(), StateError>;
     fn load_item(
         &self,
         name: &Arc<str>,
-        state: &mut S,
+        value: &mut dyn Any,
         position: u64,
         stored: PayloadRef<'_>,
     ) -> Result<(), StateError>;
-    fn to_value(&self, name: &Arc<str>, state: &S) -> Result<Value, StateError>;
+    fn to_value(&self, name: &Arc<str>, value: &dyn Any) -> Result<Value, StateError>;
     /// Sets the value as it is, without the rule of the channel.
-    fn set(&self, name: &Arc<str>, state: &mut S, value: Value) -> Result<(), StateError>;
+    fn set(&self, name: &Arc<str>, value: &mut dyn Any, new: Value) -> Result<(), StateError>;
     /// Takes the value over from another state.
-    fn copy(&self, from: &S, to: &mut S);
-    /// Sets a managed value: how many supersteps are left.
-    fn set_managed(&self, _state: &mut S, _remaining: i64) {}
+    fn copy(&self, from: &dyn Any, to: &mut dyn Any);
     /// Returns a clone of the list, if it is one.
-    fn list(&self, _state: &S) -> Option<StateRef> {
+    fn list(&self, _value: &dyn Any) -> Option<StateRef> {
         None
     }
     /// Returns whether it holds a message with this id.
-    fn holds_message(&self, _state: &S, _id: &str) -> bool {
+    fn holds_message(&self, _value: &dyn Any, _id: &str) -> bool {
         false
     }
     /// Returns what can be done with it besides, if it is a list.
-    fn lists(&self) -> Option<&dyn ListOps<S>> {
+    fn lists(&self) -> Option<&dyn ListOps> {
         None
     }
 }
 
 /// The operations on a list field; [`Layout`](super::layout::Layout) documents them under the same names.
-pub(super) trait ListOps<S> {
+pub(super) trait ListOps {
     fn rule(&self) -> ListRule;
-    fn give(&self, state: &S, of: Option<ListRef>) -> BoxWrite;
-    fn give_back(&self, state: &S, given: &BoxWrite) -> Option<BoxWrite>;
+    fn give(&self, value: &dyn Any, of: Option<ListRef>) -> BoxWrite;
+    fn give_back(&self, value: &dyn Any, given: &BoxWrite) -> Option<BoxWrite>;
     fn plain(&self, write: &BoxWrite) -> Option<BoxWrite>;
     fn decode_delta(
         &self,
@@ -143,13 +144,7 @@ pub(super) trait ListOps<S> {
         base: &StateRef,
         returns: bool,
     ) -> Result<BoxWrite, StateError>;
-    fn encode_item(&self, name: &Arc<str>, state: &S, position: u64) -> Result<Payload, StateError>;
-}
-
-/// The place of a field in its state.
-pub(super) struct FieldPlace<G, M> {
-    pub(super) get: G,
-    pub(super) get_mut: M,
+    fn encode_item(&self, name: &Arc<str>, value: &dyn Any, position: u64) -> Result<Payload, StateError>;
 }
 
 impl<S: Clone + Send + Sync + 'static> Field<S> {
@@ -162,7 +157,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self::value(name, RuleKind::Last, LastValue, FieldPlace { get, get_mut })
+        Self::value(name, RuleKind::Last, LastValue, ValuePlace::new(get, get_mut))
     }
 
     /// Makes a field that is emptied by a superstep which does not write it (`AnyValue`).
@@ -174,7 +169,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self { may_idle: true, ..Self::value(name, RuleKind::Any, AnyValue, FieldPlace { get, get_mut }) }
+        Self { may_idle: true, ..Self::value(name, RuleKind::Any, AnyValue, ValuePlace::new(get, get_mut)) }
     }
 
     /// Makes a field that holds a value for one superstep (`EphemeralValue`). With `guard`, two writes in one superstep
@@ -189,7 +184,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let kind = RuleKind::Ephemeral { guard };
-        Self { may_idle: true, ..Self::value(name, kind, Ephemeral { guard }, FieldPlace { get, get_mut }) }
+        Self { may_idle: true, ..Self::value(name, kind, Ephemeral { guard }, ValuePlace::new(get, get_mut)) }
     }
 
     /// Makes a field that lasts for one run and is never stored (`UntrackedValue`). `guard` as for
@@ -204,7 +199,10 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let kind = RuleKind::Untracked { guard };
-        Self { kind: FieldKind::Untracked, ..Self::value(name, kind, Untracked { guard }, FieldPlace { get, get_mut }) }
+        Self {
+            kind: FieldKind::Untracked,
+            ..Self::value(name, kind, Untracked { guard }, ValuePlace::new(get, get_mut))
+        }
     }
 
     /// Makes a field into which each write is folded (`BinaryOperatorAggregate`), starting from the value it has in the
@@ -221,7 +219,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         W: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let rule = Reduce::new(move |old, write| Ok(reducer(old, write)));
-        Self::folded(name, TypeId::of::<F>(), rule, FieldPlace { get, get_mut })
+        Self::folded(name, TypeId::of::<F>(), rule, ValuePlace::new(get, get_mut))
     }
 
     /// Makes a field into which each write is folded by a function that may refuse it, else as [`Field::reduce`].
@@ -236,7 +234,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
         W: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Self::folded(name, TypeId::of::<F>(), Reduce::new(reducer), FieldPlace { get, get_mut })
+        Self::folded(name, TypeId::of::<F>(), Reduce::new(reducer), ValuePlace::new(get, get_mut))
     }
 
     /// Makes a field with a reducer that starts empty: the first write becomes its value as it is.
@@ -251,7 +249,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let rule = Reduce::from_first(move |old, write| Ok(reducer(old, write)));
-        Self { starts_present: false, ..Self::folded(name, TypeId::of::<F>(), rule, FieldPlace { get, get_mut }) }
+        Self { starts_present: false, ..Self::folded(name, TypeId::of::<F>(), rule, ValuePlace::new(get, get_mut)) }
     }
 
     /// Makes a field with a reducer that starts empty and may refuse a write, else as [`Field::reduce_first`].
@@ -266,7 +264,7 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         T: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let rule = Reduce::from_first(reducer);
-        Self { starts_present: false, ..Self::folded(name, TypeId::of::<F>(), rule, FieldPlace { get, get_mut }) }
+        Self { starts_present: false, ..Self::folded(name, TypeId::of::<F>(), rule, ValuePlace::new(get, get_mut)) }
     }
 
     /// Makes a field that collects the values written in a superstep, or in all of them (`Topic`).
@@ -279,8 +277,8 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        let ops = ValueField::<Vec<T>, Vec<T>, _, _, _>::new(Topic { accumulate }, FieldPlace { get, get_mut });
-        Self::topic_of::<T>(name, accumulate, ops)
+        let ops = ValueField::<Vec<T>, Vec<T>, _>::new(Topic { accumulate });
+        Self::topic_of::<T>(name, accumulate, ValuePlace::new(get, get_mut), ops)
     }
 
     /// Makes a topic of a schema made at run time: a write is one value, or a list of them.
@@ -290,13 +288,18 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         get: impl Fn(&S) -> &Vec<Value> + Send + Sync + 'static,
         get_mut: impl Fn(&mut S) -> &mut Vec<Value> + Send + Sync + 'static,
     ) -> Self {
-        let ops = ValueField::<Vec<Value>, Value, _, _, _>::new(Topic { accumulate }, FieldPlace { get, get_mut });
-        Self::topic_of::<Value>(name, accumulate, ops)
+        let ops = ValueField::<Vec<Value>, Value, _>::new(Topic { accumulate });
+        Self::topic_of::<Value>(name, accumulate, ValuePlace::new(get, get_mut), ops)
     }
 
-    fn topic_of<T: 'static>(name: impl Into<Arc<str>>, accumulate: bool, ops: impl FieldOps<S> + 'static) -> Self {
+    fn topic_of<T: 'static>(
+        name: impl Into<Arc<str>>,
+        accumulate: bool,
+        place: impl Place<S> + 'static,
+        ops: impl FieldOps + 'static,
+    ) -> Self {
         let rule = Rule::new::<T>(RuleKind::Topic { accumulate });
-        Self { may_idle: !accumulate, ..Self::with(name, FieldKind::Value, rule, ops) }
+        Self { may_idle: !accumulate, ..Self::with(name, FieldKind::Value, rule, place, ops) }
     }
 
     /// Makes a list field to which each write appends its items. Only the new items are stored.
@@ -308,8 +311,9 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
     where
         T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        let ops = ListField::<_, _, _, PlainItems<T>>::new(Append, FieldPlace { get, get_mut });
-        Self { starts_present: true, ..Self::with(name, FieldKind::List, Rule::new::<T>(RuleKind::Append), ops) }
+        let (rule, place) = (Rule::new::<T>(RuleKind::Append), ValuePlace::new(get, get_mut));
+        let ops = ListField::<_, PlainItems<T>>::new(Append);
+        Self { starts_present: true, ..Self::with(name, FieldKind::List, rule, place, ops) }
     }
 
     /// Makes a field of messages that are merged by their ids (`add_messages`). Only what changed is stored.
@@ -319,10 +323,10 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         get: impl Fn(&S) -> &List<Message> + Send + Sync + 'static,
         get_mut: impl Fn(&mut S) -> &mut List<Message> + Send + Sync + 'static,
     ) -> Self {
-        let ops = ListField::<_, _, _, MessageItems<MergeMessages>>::new(MergeMessages, FieldPlace { get, get_mut });
+        let (rule, place) = (Rule::new::<Message>(RuleKind::Messages), ValuePlace::new(get, get_mut));
         Self {
             starts_present: true,
-            ..Self::with(name, FieldKind::List, Rule::new::<Message>(RuleKind::Messages), ops)
+            ..Self::with_ops(name.into(), FieldKind::List, rule, Box::new(place), merge_ops())
         }
     }
 
@@ -334,10 +338,10 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         get: impl Fn(&S) -> &List<Message> + Send + Sync + 'static,
         get_mut: impl Fn(&mut S) -> &mut List<Message> + Send + Sync + 'static,
     ) -> Self {
-        let ops = ListField::<_, _, _, MessageItems<MergeDelta>>::new(MergeDelta, FieldPlace { get, get_mut });
+        let (rule, place) = (Rule::new::<Message>(RuleKind::DeltaMessages), ValuePlace::new(get, get_mut));
         Self {
             starts_present: true,
-            ..Self::with(name, FieldKind::List, Rule::new::<Message>(RuleKind::DeltaMessages), ops)
+            ..Self::with_ops(name.into(), FieldKind::List, rule, Box::new(place), delta_ops())
         }
     }
 
@@ -348,8 +352,8 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         set: impl Fn(&mut S, i64) + Send + Sync + 'static,
         get: impl Fn(&S) -> i64 + Send + Sync + 'static,
     ) -> Self {
-        let ops = ManagedField::new(set, move |state: &S| Value::from(get(state)));
-        Self::with(name, FieldKind::Managed, Rule::new::<i64>(RuleKind::RemainingSteps), ops)
+        let place = ManagedPlace::new(set, move |state: &S| Value::from(get(state)));
+        Self::with(name, FieldKind::Managed, Rule::new::<i64>(RuleKind::RemainingSteps), place, ManagedField)
     }
 
     /// Makes a field that tells a node whether its superstep is the last one before the recursion limit
@@ -359,11 +363,11 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         set: impl Fn(&mut S, bool) + Send + Sync + 'static,
         get: impl Fn(&S) -> bool + Send + Sync + 'static,
     ) -> Self {
-        let ops = ManagedField::new(
+        let place = ManagedPlace::new(
             move |state: &mut S, left: i64| set(state, left == 1),
             move |state: &S| Value::from(get(state)),
         );
-        Self::with(name, FieldKind::Managed, Rule::new::<bool>(RuleKind::IsLastStep), ops)
+        Self::with(name, FieldKind::Managed, Rule::new::<bool>(RuleKind::IsLastStep), place, ManagedField)
     }
 
     /// Keeps the field out of the input and the output of a graph, unless they name it.
@@ -375,33 +379,43 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         name: impl Into<Arc<str>>,
         kind: RuleKind,
         channel: C,
-        place: FieldPlace<G, M>,
+        place: ValuePlace<T, G, M>,
     ) -> Self
     where
         C: Channel<T, T>,
         G: Fn(&S) -> &T + Send + Sync + 'static,
         M: Fn(&mut S) -> &mut T + Send + Sync + 'static,
     {
-        Self::with(name, FieldKind::Value, Rule::new::<T>(kind), ValueField::<T, T, _, _, _>::new(channel, place))
+        Self::with(name, FieldKind::Value, Rule::new::<T>(kind), place, ValueField::<T, T, _>::new(channel))
     }
 
     fn folded<T: FieldValue, W: Writable, G, M>(
         name: impl Into<Arc<str>>,
         reducer: TypeId,
         rule: Reduce<T, W>,
-        place: FieldPlace<G, M>,
+        place: ValuePlace<T, G, M>,
     ) -> Self
     where
         G: Fn(&S) -> &T + Send + Sync + 'static,
         M: Fn(&mut S) -> &mut T + Send + Sync + 'static,
     {
         let of = Rule { reducer: Some(reducer), ..Rule::new::<T>(RuleKind::Reduce) };
-        Self { starts_present: true, ..Self::with(name, FieldKind::Value, of, ReduceField::new(rule, place)) }
+        Self { starts_present: true, ..Self::with(name, FieldKind::Value, of, place, ReduceField::new(rule)) }
     }
 
-    fn with(name: impl Into<Arc<str>>, kind: FieldKind, rule: Rule, ops: impl FieldOps<S> + 'static) -> Self {
+    fn with(
+        name: impl Into<Arc<str>>,
+        kind: FieldKind,
+        rule: Rule,
+        place: impl Place<S> + 'static,
+        ops: impl FieldOps + 'static,
+    ) -> Self {
+        Self::with_ops(name.into(), kind, rule, Box::new(place), Box::new(ops))
+    }
+
+    fn with_ops(name: Arc<str>, kind: FieldKind, rule: Rule, place: Box<dyn Place<S>>, ops: Box<dyn FieldOps>) -> Self {
         let (starts_present, may_idle, private) = (false, false, false);
-        Self { name: name.into(), kind, starts_present, may_idle, private, rule, ops: Box::new(ops) }
+        Self { name, kind, starts_present, may_idle, private, rule, place, ops }
     }
 
     /// Returns the name of the channel.
@@ -431,8 +445,12 @@ impl<S: Clone + Send + Sync + 'static> Field<S> {
         self.may_idle
     }
 
-    pub(super) fn ops(&self) -> &dyn FieldOps<S> {
+    pub(super) fn ops(&self) -> &dyn FieldOps {
         &*self.ops
+    }
+
+    pub(super) fn place(&self) -> &dyn Place<S> {
+        &*self.place
     }
 }
 
@@ -442,25 +460,29 @@ impl<S> fmt::Debug for Field<S> {
     }
 }
 
-/// A field that is stored as one value.
-struct ValueField<T, W, C, G, M> {
+/// The operations on messages that are merged by their ids. They are compiled here, and not in every program.
+fn merge_ops() -> Box<dyn FieldOps> {
+    Box::new(ListField::<_, MessageItems<MergeMessages>>::new(MergeMessages))
+}
+
+/// The operations on messages that are merged in a forgiving way.
+fn delta_ops() -> Box<dyn FieldOps> {
+    Box::new(ListField::<_, MessageItems<MergeDelta>>::new(MergeDelta))
+}
+
+/// A value of type `T` that is stored as one, to which a `W` is written.
+struct ValueField<T, W, C> {
     channel: C,
-    place: FieldPlace<G, M>,
     types: PhantomData<fn() -> (T, W)>,
 }
 
-impl<T, W, C, G, M> ValueField<T, W, C, G, M> {
-    fn new(channel: C, place: FieldPlace<G, M>) -> Self {
-        Self { channel, place, types: PhantomData }
+impl<T, W, C> ValueField<T, W, C> {
+    fn new(channel: C) -> Self {
+        Self { channel, types: PhantomData }
     }
 }
 
-impl<S, T: FieldValue, W: Writable, C, G, M> FieldOps<S> for ValueField<T, W, C, G, M>
-where
-    C: Channel<T, W>,
-    G: Fn(&S) -> &T + Send + Sync,
-    M: Fn(&mut S) -> &mut T + Send + Sync,
-{
+impl<T: FieldValue, W: Writable, C: Channel<T, W>> FieldOps for ValueField<T, W, C> {
     fn takes(&self, write: &BoxWrite) -> bool {
         write.get::<W>().is_some()
     }
@@ -488,50 +510,50 @@ where
     fn update(
         &self,
         name: &Arc<str>,
-        state: &mut S,
+        value: &mut dyn Any,
         present: &mut bool,
         writes: Vec<BoxWrite>,
     ) -> Result<Effect, StateError> {
         let writes = take_all::<W>(name, writes)?;
-        self.channel.update(cell((self.place.get_mut)(state), present), writes).map_err(channel_error(name))
+        self.channel.update(cell(held_mut::<T>(value), present), writes).map_err(channel_error(name))
     }
 
-    fn idle(&self, state: &mut S, present: &mut bool) -> Effect {
-        self.channel.idle(cell((self.place.get_mut)(state), present))
+    fn idle(&self, value: &mut dyn Any, present: &mut bool) -> Effect {
+        self.channel.idle(cell(held_mut::<T>(value), present))
     }
 
-    fn reset(&self, state: &mut S) {
-        *(self.place.get_mut)(state) = T::default();
+    fn reset(&self, value: &mut dyn Any) {
+        *held_mut::<T>(value) = T::default();
     }
 
-    fn encode(&self, name: &Arc<str>, state: &S) -> Result<Payload, StateError> {
-        Encoded::encode((self.place.get)(state)).map(Payload::from).map_err(codec::<T>(name))
+    fn encode(&self, name: &Arc<str>, value: &dyn Any) -> Result<Payload, StateError> {
+        Encoded::encode(held::<T>(value)).map(Payload::from).map_err(codec::<T>(name))
     }
 
-    fn load(&self, name: &Arc<str>, state: &mut S, stored: PayloadRef<'_>) -> Result<(), StateError> {
-        *(self.place.get_mut)(state) = decode_bytes(stored.codec, stored.data).map_err(misfit::<T>(name, stored))?;
+    fn load(&self, name: &Arc<str>, value: &mut dyn Any, stored: PayloadRef<'_>) -> Result<(), StateError> {
+        *held_mut::<T>(value) = decode_bytes(stored.codec, stored.data).map_err(misfit::<T>(name, stored))?;
         Ok(())
     }
 
-    fn load_item(&self, name: &Arc<str>, _: &mut S, _: u64, _: PayloadRef<'_>) -> Result<(), StateError> {
+    fn load_item(&self, name: &Arc<str>, _: &mut dyn Any, _: u64, _: PayloadRef<'_>) -> Result<(), StateError> {
         Err(wrong_type::<T>(name, "a list of items"))
     }
 
-    fn to_value(&self, name: &Arc<str>, state: &S) -> Result<Value, StateError> {
-        Value::from_serialize((self.place.get)(state)).map_err(codec::<T>(name))
+    fn to_value(&self, name: &Arc<str>, value: &dyn Any) -> Result<Value, StateError> {
+        Value::from_serialize(held::<T>(value)).map_err(codec::<T>(name))
     }
 
-    fn set(&self, name: &Arc<str>, state: &mut S, value: Value) -> Result<(), StateError> {
-        *(self.place.get_mut)(state) = value.to().map_err(codec::<T>(name))?;
+    fn set(&self, name: &Arc<str>, value: &mut dyn Any, new: Value) -> Result<(), StateError> {
+        *held_mut::<T>(value) = new.to().map_err(codec::<T>(name))?;
         Ok(())
     }
 
-    fn copy(&self, from: &S, to: &mut S) {
-        *(self.place.get_mut)(to) = (self.place.get)(from).clone();
+    fn copy(&self, from: &dyn Any, to: &mut dyn Any) {
+        *held_mut::<T>(to) = held::<T>(from).clone();
     }
 
-    fn holds_message(&self, state: &S, id: &str) -> bool {
-        messages_in((self.place.get)(state)).iter().any(|message| message.id.as_deref() == Some(id))
+    fn holds_message(&self, value: &dyn Any, id: &str) -> bool {
+        messages_in(held::<T>(value)).iter().any(|message| message.id.as_deref() == Some(id))
     }
 }
 

@@ -186,8 +186,13 @@ pub(super) fn update<I: ListItems, C: Channel<List<I::Item>, Vec<I::Item>>>(
             Err(error) => return Ok(Err(error)),
         }
     }
+    Ok(Ok(Effect::Items(sorted(changes))))
+}
+
+/// Returns the changes in the order in which they are stored: range deletes first.
+fn sorted(mut changes: Vec<ListChange>) -> Vec<ListChange> {
     changes.sort_by_key(|change| (!matches!(change.op, ListOp::DeleteRange { .. }), change.position));
-    Ok(Ok(Effect::Items(changes)))
+    changes
 }
 
 /// Adds a later change: a position has one, and an item that was put and removed leaves none.

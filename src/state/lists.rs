@@ -1,6 +1,6 @@
 //! Fields that are stored item by item: lists that grow, and those of messages.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use crate::base::{Encoded, IdSource, ListDelta, ListRef, Payload, PayloadRef, Va
 use crate::channel::{Cell, Channel, ChannelError, Effect, List, ListChange, ListOp};
 
 use super::error::StateError;
-use super::field::{FieldOps, FieldPlace, ListOps, channel_error, codec, misfit, wrong_type};
+use super::field::{FieldOps, ListOps, channel_error, codec, misfit, wrong_type};
 use super::given::{self, Given, ListRule};
 use super::layout::StateRef;
 use super::overwrite::{self, Overwrite};
+use super::place::{held, held_mut};
 use super::schema::cell;
 use super::writes::BoxWrite;
 
@@ -98,16 +99,15 @@ fn is_overwrite<T: 'static>(write: &BoxWrite) -> bool {
     write.get::<Overwrite<Vec<T>>>().is_some()
 }
 
-/// A field that is stored item by item.
-pub(super) struct ListField<C, G, M, I> {
+/// A list that is stored item by item.
+pub(super) struct ListField<C, I> {
     channel: C,
-    place: FieldPlace<G, M>,
     items: PhantomData<fn() -> I>,
 }
 
-impl<C, G, M, I> ListField<C, G, M, I> {
-    pub(super) fn new(channel: C, place: FieldPlace<G, M>) -> Self {
-        Self { channel, place, items: PhantomData }
+impl<C, I> ListField<C, I> {
+    pub(super) fn new(channel: C) -> Self {
+        Self { channel, items: PhantomData }
     }
 }
 
@@ -133,12 +133,7 @@ fn replace<T, C: Channel<List<T>, Vec<T>>>(
     Ok(Effect::Items(changes))
 }
 
-impl<S, C, G, M, I: ListItems> FieldOps<S> for ListField<C, G, M, I>
-where
-    C: Channel<List<I::Item>, Vec<I::Item>>,
-    G: Fn(&S) -> &List<I::Item> + Send + Sync,
-    M: Fn(&mut S) -> &mut List<I::Item> + Send + Sync,
-{
+impl<C: Channel<List<I::Item>, Vec<I::Item>>, I: ListItems> FieldOps for ListField<C, I> {
     fn prepare(&self, write: &mut BoxWrite, ids: &mut IdSource) {
         if let Some(items) = write.get_mut::<Vec<I::Item>>() {
             I::prepare(items, ids);
@@ -218,11 +213,11 @@ where
     fn update(
         &self,
         name: &Arc<str>,
-        state: &mut S,
+        value: &mut dyn Any,
         present: &mut bool,
         writes: Vec<BoxWrite>,
     ) -> Result<Effect, StateError> {
-        let cell = cell((self.place.get_mut)(state), present);
+        let cell = cell(held_mut::<List<I::Item>>(value), present);
         let mut replacing = writes.iter().enumerate().filter(|(_, write)| is_overwrite::<I::Item>(write));
         let effect = match (replacing.next().map(|(at, _)| at), replacing.count()) {
             (None, _) if writes.iter().any(|write| write.told_of().is_some()) => {
@@ -241,77 +236,72 @@ where
         effect.map_err(channel_error(name))
     }
 
-    fn idle(&self, _: &mut S, _: &mut bool) -> Effect {
+    fn idle(&self, _: &mut dyn Any, _: &mut bool) -> Effect {
         Effect::Unchanged
     }
 
-    fn reset(&self, state: &mut S) {
-        *(self.place.get_mut)(state) = List::new();
+    fn reset(&self, value: &mut dyn Any) {
+        *held_mut::<List<I::Item>>(value) = List::new();
     }
 
-    fn encode(&self, name: &Arc<str>, _: &S) -> Result<Payload, StateError> {
+    fn encode(&self, name: &Arc<str>, _: &dyn Any) -> Result<Payload, StateError> {
         Err(wrong_type::<List<I::Item>>(name, "one value"))
     }
 
-    fn load(&self, name: &Arc<str>, _: &mut S, _: PayloadRef<'_>) -> Result<(), StateError> {
+    fn load(&self, name: &Arc<str>, _: &mut dyn Any, _: PayloadRef<'_>) -> Result<(), StateError> {
         Err(wrong_type::<List<I::Item>>(name, "one value"))
     }
 
     fn load_item(
         &self,
         name: &Arc<str>,
-        state: &mut S,
+        value: &mut dyn Any,
         position: u64,
         stored: PayloadRef<'_>,
     ) -> Result<(), StateError> {
-        (self.place.get_mut)(state).insert_at_position(position, I::decode(name, stored)?);
+        held_mut::<List<I::Item>>(value).insert_at_position(position, I::decode(name, stored)?);
         Ok(())
     }
 
-    fn to_value(&self, name: &Arc<str>, state: &S) -> Result<Value, StateError> {
-        let items = (self.place.get)(state).iter().map(Value::from_serialize);
+    fn to_value(&self, name: &Arc<str>, value: &dyn Any) -> Result<Value, StateError> {
+        let items = held::<List<I::Item>>(value).iter().map(Value::from_serialize);
         items.collect::<Result<_, _>>().map(Value::List).map_err(codec::<List<I::Item>>(name))
     }
 
-    fn set(&self, name: &Arc<str>, state: &mut S, value: Value) -> Result<(), StateError> {
-        let items = take_items::<I::Item>(name, FieldOps::<S>::write_from_value(self, name, value)?)?;
-        *(self.place.get_mut)(state) = items.into_iter().collect();
+    fn set(&self, name: &Arc<str>, value: &mut dyn Any, new: Value) -> Result<(), StateError> {
+        let items = take_items::<I::Item>(name, self.write_from_value(name, new)?)?;
+        *held_mut::<List<I::Item>>(value) = items.into_iter().collect();
         Ok(())
     }
 
-    fn copy(&self, from: &S, to: &mut S) {
-        *(self.place.get_mut)(to) = (self.place.get)(from).clone();
+    fn copy(&self, from: &dyn Any, to: &mut dyn Any) {
+        *held_mut::<List<I::Item>>(to) = held::<List<I::Item>>(from).clone();
     }
 
-    fn list(&self, state: &S) -> Option<StateRef> {
-        Some(Arc::new((self.place.get)(state).clone()))
+    fn list(&self, value: &dyn Any) -> Option<StateRef> {
+        Some(Arc::new(held::<List<I::Item>>(value).clone()))
     }
 
-    fn holds_message(&self, state: &S, id: &str) -> bool {
-        I::holds_message((self.place.get)(state), id)
+    fn holds_message(&self, value: &dyn Any, id: &str) -> bool {
+        I::holds_message(held::<List<I::Item>>(value), id)
     }
 
-    fn lists(&self) -> Option<&dyn ListOps<S>> {
+    fn lists(&self) -> Option<&dyn ListOps> {
         Some(self)
     }
 }
 
-impl<S, C, G, M, I: ListItems> ListOps<S> for ListField<C, G, M, I>
-where
-    C: Channel<List<I::Item>, Vec<I::Item>>,
-    G: Fn(&S) -> &List<I::Item> + Send + Sync,
-    M: Fn(&mut S) -> &mut List<I::Item> + Send + Sync,
-{
+impl<C: Channel<List<I::Item>, Vec<I::Item>>, I: ListItems> ListOps for ListField<C, I> {
     fn rule(&self) -> ListRule {
         ListRule { id: TypeId::of::<(C, I)>(), merges: I::MERGES }
     }
 
-    fn give(&self, state: &S, of: Option<ListRef>) -> BoxWrite {
-        Given::give((self.place.get)(state), of)
+    fn give(&self, value: &dyn Any, of: Option<ListRef>) -> BoxWrite {
+        Given::give(held::<List<I::Item>>(value), of)
     }
 
-    fn give_back(&self, state: &S, given: &BoxWrite) -> Option<BoxWrite> {
-        Given::give_back((self.place.get)(state), given, I::is_same)
+    fn give_back(&self, value: &dyn Any, given: &BoxWrite) -> Option<BoxWrite> {
+        Given::give_back(held::<List<I::Item>>(value), given, I::is_same)
     }
 
     fn plain(&self, write: &BoxWrite) -> Option<BoxWrite> {
@@ -330,8 +320,8 @@ where
         given::decode::<I>(name, delta, base, returns).unwrap_or_else(none)
     }
 
-    fn encode_item(&self, name: &Arc<str>, state: &S, position: u64) -> Result<Payload, StateError> {
-        match (self.place.get)(state).at_position(position) {
+    fn encode_item(&self, name: &Arc<str>, value: &dyn Any, position: u64) -> Result<Payload, StateError> {
+        match held::<List<I::Item>>(value).at_position(position) {
             Some(item) => I::encode(name, item),
             None => Err(wrong_type::<I::Item>(name, "an empty position")),
         }

@@ -1,5 +1,6 @@
 //! Fields that the executor fills for each task: nothing writes or stores them.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use crate::base::{Payload, PayloadRef, Value, WriteValue};
@@ -9,28 +10,14 @@ use super::error::StateError;
 use super::field::{FieldOps, wrong_type};
 use super::writes::BoxWrite;
 
-/// A managed value of LangGraph.
-pub(super) struct ManagedField<F, G> {
-    set: F,
-    get: G,
-}
-
-impl<F, G> ManagedField<F, G> {
-    /// `set` is given how many supersteps are left.
-    pub(super) fn new(set: F, get: G) -> Self {
-        Self { set, get }
-    }
-}
+/// A managed value of LangGraph, which its place sets and reads.
+pub(super) struct ManagedField;
 
 fn refused<T>(name: &Arc<str>) -> Result<T, StateError> {
     Err(wrong_type::<()>(name, "a write: its value is managed"))
 }
 
-impl<S, F, G> FieldOps<S> for ManagedField<F, G>
-where
-    F: Fn(&mut S, i64) + Send + Sync,
-    G: Fn(&S) -> Value + Send + Sync,
-{
+impl FieldOps for ManagedField {
     fn takes(&self, _: &BoxWrite) -> bool {
         false
     }
@@ -51,40 +38,36 @@ where
         refused(name)
     }
 
-    fn update(&self, name: &Arc<str>, _: &mut S, _: &mut bool, _: Vec<BoxWrite>) -> Result<Effect, StateError> {
+    fn update(&self, name: &Arc<str>, _: &mut dyn Any, _: &mut bool, _: Vec<BoxWrite>) -> Result<Effect, StateError> {
         refused(name)
     }
 
-    fn idle(&self, _: &mut S, _: &mut bool) -> Effect {
+    fn idle(&self, _: &mut dyn Any, _: &mut bool) -> Effect {
         Effect::Unchanged
     }
 
-    fn reset(&self, _: &mut S) {}
+    fn reset(&self, _: &mut dyn Any) {}
 
-    fn encode(&self, name: &Arc<str>, _: &S) -> Result<Payload, StateError> {
+    fn encode(&self, name: &Arc<str>, _: &dyn Any) -> Result<Payload, StateError> {
         refused(name)
     }
 
-    fn load(&self, _: &Arc<str>, _: &mut S, _: PayloadRef<'_>) -> Result<(), StateError> {
+    fn load(&self, _: &Arc<str>, _: &mut dyn Any, _: PayloadRef<'_>) -> Result<(), StateError> {
         // A file may hold a channel of this name from before it was managed.
         Ok(())
     }
 
-    fn load_item(&self, _: &Arc<str>, _: &mut S, _: u64, _: PayloadRef<'_>) -> Result<(), StateError> {
+    fn load_item(&self, _: &Arc<str>, _: &mut dyn Any, _: u64, _: PayloadRef<'_>) -> Result<(), StateError> {
         Ok(())
     }
 
-    fn to_value(&self, _: &Arc<str>, state: &S) -> Result<Value, StateError> {
-        Ok((self.get)(state))
+    fn to_value(&self, name: &Arc<str>, _: &dyn Any) -> Result<Value, StateError> {
+        refused(name)
     }
 
-    fn set(&self, _: &Arc<str>, _: &mut S, _: Value) -> Result<(), StateError> {
+    fn set(&self, _: &Arc<str>, _: &mut dyn Any, _: Value) -> Result<(), StateError> {
         Ok(())
     }
 
-    fn copy(&self, _: &S, _: &mut S) {}
-
-    fn set_managed(&self, state: &mut S, remaining: i64) {
-        (self.set)(state, remaining);
-    }
+    fn copy(&self, _: &dyn Any, _: &mut dyn Any) {}
 }

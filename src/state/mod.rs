@@ -10,6 +10,7 @@
 
 mod dyn_schema;
 mod dynamic;
+mod erased_field;
 mod error;
 mod field;
 mod given;
@@ -20,6 +21,7 @@ mod message_lists;
 mod output;
 mod overwrite;
 mod part;
+mod place;
 mod reduce;
 mod schema;
 mod view;

@@ -1,6 +1,6 @@
 //! Fields with a reducer, which also take writes that replace their value.
 
-use std::any::type_name;
+use std::any::{Any, type_name};
 use std::sync::Arc;
 
 use crate::base::decode_bytes;
@@ -8,20 +8,20 @@ use crate::base::{Encoded, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{Channel, Effect, Folded, Reduce};
 
 use super::error::StateError;
-use super::field::{FieldOps, FieldPlace, FieldValue, Writable, channel_error, codec, misfit, wrong_type};
+use super::field::{FieldOps, FieldValue, Writable, channel_error, codec, misfit, wrong_type};
 use super::overwrite::{self, Overwrite};
+use super::place::{held, held_mut};
 use super::schema::cell;
 use super::writes::BoxWrite;
 
-/// A field that is stored as one value, into which each write is folded.
-pub(super) struct ReduceField<T, W, G, M> {
+/// A value of type `T` that is stored as one, into which each write is folded.
+pub(super) struct ReduceField<T, W> {
     rule: Reduce<T, W>,
-    place: FieldPlace<G, M>,
 }
 
-impl<T, W, G, M> ReduceField<T, W, G, M> {
-    pub(super) fn new(rule: Reduce<T, W>, place: FieldPlace<G, M>) -> Self {
-        Self { rule, place }
+impl<T, W> ReduceField<T, W> {
+    pub(super) fn new(rule: Reduce<T, W>) -> Self {
+        Self { rule }
     }
 }
 
@@ -39,11 +39,7 @@ fn known<'a, T: 'static, W: 'static>(name: &Arc<str>, write: &'a BoxWrite) -> Re
     }
 }
 
-impl<S, T: FieldValue, W: Writable, G, M> FieldOps<S> for ReduceField<T, W, G, M>
-where
-    G: Fn(&S) -> &T + Send + Sync,
-    M: Fn(&mut S) -> &mut T + Send + Sync,
-{
+impl<T: FieldValue, W: Writable> FieldOps for ReduceField<T, W> {
     fn takes(&self, write: &BoxWrite) -> bool {
         write.get::<W>().is_some() || write.get::<Overwrite<T>>().is_some()
     }
@@ -86,7 +82,7 @@ where
     fn update(
         &self,
         name: &Arc<str>,
-        state: &mut S,
+        value: &mut dyn Any,
         present: &mut bool,
         writes: Vec<BoxWrite>,
     ) -> Result<Effect, StateError> {
@@ -96,40 +92,40 @@ where
         };
         let writes: Option<Vec<_>> = writes.into_iter().map(fold).collect();
         let writes = writes.ok_or_else(|| wrong_type::<W>(name, "a write of another type"))?;
-        self.rule.update(cell((self.place.get_mut)(state), present), writes).map_err(channel_error(name))
+        self.rule.update(cell(held_mut::<T>(value), present), writes).map_err(channel_error(name))
     }
 
-    fn idle(&self, _: &mut S, _: &mut bool) -> Effect {
+    fn idle(&self, _: &mut dyn Any, _: &mut bool) -> Effect {
         Effect::Unchanged
     }
 
-    fn reset(&self, state: &mut S) {
-        *(self.place.get_mut)(state) = T::default();
+    fn reset(&self, value: &mut dyn Any) {
+        *held_mut::<T>(value) = T::default();
     }
 
-    fn encode(&self, name: &Arc<str>, state: &S) -> Result<Payload, StateError> {
-        Encoded::encode((self.place.get)(state)).map(Payload::from).map_err(codec::<T>(name))
+    fn encode(&self, name: &Arc<str>, value: &dyn Any) -> Result<Payload, StateError> {
+        Encoded::encode(held::<T>(value)).map(Payload::from).map_err(codec::<T>(name))
     }
 
-    fn load(&self, name: &Arc<str>, state: &mut S, stored: PayloadRef<'_>) -> Result<(), StateError> {
-        *(self.place.get_mut)(state) = decode_bytes(stored.codec, stored.data).map_err(misfit::<T>(name, stored))?;
+    fn load(&self, name: &Arc<str>, value: &mut dyn Any, stored: PayloadRef<'_>) -> Result<(), StateError> {
+        *held_mut::<T>(value) = decode_bytes(stored.codec, stored.data).map_err(misfit::<T>(name, stored))?;
         Ok(())
     }
 
-    fn load_item(&self, name: &Arc<str>, _: &mut S, _: u64, _: PayloadRef<'_>) -> Result<(), StateError> {
+    fn load_item(&self, name: &Arc<str>, _: &mut dyn Any, _: u64, _: PayloadRef<'_>) -> Result<(), StateError> {
         Err(StateError::WrongType { channel: Arc::clone(name), expected: type_name::<T>(), found: "a list of items" })
     }
 
-    fn to_value(&self, name: &Arc<str>, state: &S) -> Result<Value, StateError> {
-        Value::from_serialize((self.place.get)(state)).map_err(codec::<T>(name))
+    fn to_value(&self, name: &Arc<str>, value: &dyn Any) -> Result<Value, StateError> {
+        Value::from_serialize(held::<T>(value)).map_err(codec::<T>(name))
     }
 
-    fn set(&self, name: &Arc<str>, state: &mut S, value: Value) -> Result<(), StateError> {
-        *(self.place.get_mut)(state) = value.to().map_err(codec::<T>(name))?;
+    fn set(&self, name: &Arc<str>, value: &mut dyn Any, new: Value) -> Result<(), StateError> {
+        *held_mut::<T>(value) = new.to().map_err(codec::<T>(name))?;
         Ok(())
     }
 
-    fn copy(&self, from: &S, to: &mut S) {
-        *(self.place.get_mut)(to) = (self.place.get)(from).clone();
+    fn copy(&self, from: &dyn Any, to: &mut dyn Any) {
+        *held_mut::<T>(to) = held::<T>(from).clone();
     }
 }

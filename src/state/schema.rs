@@ -1,25 +1,22 @@
 //! The fields of one state type, and the layout they make.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::base::decode_bytes;
-use crate::base::{Encoded, IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
+use crate::base::{IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{Cell, Effect};
 
 use super::State;
+use super::erased_field::{ErasedField, Migrations};
 use super::error::StateError;
-use super::field::{Field, ListOps, wrong_type};
+use super::field::{Field, ListOps};
 use super::given::ListRule;
 use super::layout::{FieldKind, Layout, StateRef};
 use super::writes::BoxWrite;
 
 /// The number of the next schema.
 static SCHEMAS: AtomicUsize = AtomicUsize::new(0);
-
-/// Brings a stored value over to the present type of its channel.
-type Migration = Arc<dyn Fn(Value) -> Result<Value, String> + Send + Sync>;
 
 /// How a state that knows which of its channels hold something is asked and told.
 pub(super) struct Presence<S> {
@@ -33,8 +30,7 @@ pub struct Schema<S> {
     initial: Arc<S>,
     id: usize,
     pub(super) presence: Option<Presence<S>>,
-    /// By the number of the field.
-    migrations: Vec<(usize, Migration)>,
+    migrations: Migrations,
     /// Names that were given to different channels.
     pub(super) conflicts: Vec<Arc<str>>,
 }
@@ -42,7 +38,7 @@ pub struct Schema<S> {
 impl<S: Clone + Send + Sync + 'static> Schema<S> {
     /// Makes a schema from fields and the state before the first write.
     pub fn new(fields: Vec<Field<S>>, initial: S) -> Self {
-        let (presence, migrations, conflicts) = (None, Vec::new(), Vec::new());
+        let (presence, migrations, conflicts) = (None, Migrations::default(), Vec::new());
         let id = SCHEMAS.fetch_add(1, Ordering::Relaxed);
         Self { fields, initial: Arc::new(initial), id, presence, migrations, conflicts }
     }
@@ -78,7 +74,7 @@ impl<S: Clone + Send + Sync + 'static> Schema<S> {
         migration: impl Fn(Value) -> Result<Value, String> + Send + Sync + 'static,
     ) -> Self {
         if let Some(field) = self.fields.iter().position(|field| &**field.name() == channel) {
-            self.migrations.push((field, Arc::new(migration)));
+            self.migrations.push(field, Arc::new(migration));
         }
         self
     }
@@ -93,49 +89,26 @@ impl<S: Clone + Send + Sync + 'static> Schema<S> {
         &self.conflicts
     }
 
-    /// Brings a stored value over, if there is a way.
-    fn migrated(&self, field: usize, stored: PayloadRef<'_>) -> Result<Option<Payload>, StateError> {
-        let Some((_, migration)) = self.migrations.iter().find(|(known, _)| *known == field) else { return Ok(None) };
-        let channel = self.fields[field].name();
-        let failed = |reason| StateError::Migration { channel: Arc::clone(channel), reason };
-        let value = decode_bytes::<Value>(stored.codec, stored.data).map_err(|error| failed(error.to_string()))?;
-        let run = std::panic::AssertUnwindSafe(|| migration(value));
-        let value =
-            std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(crate::base::internal::panic_text(&*panic)));
-        let encoded = Encoded::encode(&value.map_err(failed)?).map_err(|error| failed(error.to_string()))?;
-        Ok(Some(encoded.into()))
+    /// Returns a field without the type of its state.
+    fn erased(&self, field: usize) -> ErasedField<'_> {
+        let of = &self.fields[field];
+        ErasedField { number: field, name: of.name(), ops: of.ops(), migrations: &self.migrations }
     }
 
-    fn brought(&self, field: usize, stored: &Payload) -> Result<Payload, StateError> {
-        Ok(self.migrated(field, stored.as_ref())?.unwrap_or_else(|| stored.clone()))
+    /// Returns the value of a field.
+    fn get<'a>(&self, state: &'a StateRef, field: usize) -> &'a dyn Any {
+        self.fields[field].place().get(self.state(state))
     }
 
-    fn all_brought(&self, field: usize, stored: &[Payload]) -> Result<Vec<Payload>, StateError> {
-        stored.iter().map(|item| self.brought(field, item)).collect()
-    }
-
-    /// Calls `with` on a stored value; if the value does not fit, once more on the migrated one.
-    fn fitting<T>(
-        &self,
-        field: usize,
-        stored: PayloadRef<'_>,
-        mut with: impl FnMut(PayloadRef<'_>) -> Result<T, StateError>,
-    ) -> Result<T, StateError> {
-        match with(stored) {
-            Err(StateError::Misfit { channel, expected, stored: found, source }) => {
-                match self.migrated(field, stored)? {
-                    Some(payload) => with(payload.as_ref()),
-                    None => Err(StateError::Misfit { channel, expected, stored: found, source }),
-                }
-            }
-            done => done,
-        }
+    /// Returns the value of a field, to change it.
+    fn get_mut<'a>(&self, state: &'a mut StateRef, field: usize) -> &'a mut dyn Any {
+        self.fields[field].place().get_mut(self.state_mut(state))
     }
 
     /// Tells a state that knows it whether a channel holds something.
-    fn mark(&self, state: &mut S, field: usize, present: bool) {
+    fn mark(&self, state: &mut StateRef, field: usize, present: bool) {
         if let Some(presence) = &self.presence {
-            (presence.set)(state, field, present);
+            (presence.set)(self.state_mut(state), field, present);
         }
     }
 
@@ -216,32 +189,22 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
     }
 
     fn encode_write(&self, field: usize, write: &BoxWrite) -> Result<WriteValue, StateError> {
-        let field = &self.fields[field];
-        field.ops().encode_write(field.name(), write)
+        let of = &self.fields[field];
+        of.ops().encode_write(of.name(), write)
     }
 
     fn decode_write(&self, field: usize, stored: &WriteValue) -> Result<BoxWrite, StateError> {
-        let of = &self.fields[field];
-        match of.ops().decode_write(of.name(), stored) {
-            Err(StateError::Misfit { .. }) if self.migrations.iter().any(|(known, _)| *known == field) => {}
-            done => return done,
-        }
-        let brought = match stored {
-            WriteValue::One(payload) => WriteValue::One(self.brought(field, payload)?),
-            WriteValue::Items(items) => WriteValue::Items(self.all_brought(field, items)?),
-            WriteValue::Null | WriteValue::Delta(_) => stored.clone(),
-        };
-        of.ops().decode_write(of.name(), &brought)
+        self.erased(field).decode_write(stored)
     }
 
     fn write_from_value(&self, field: usize, value: Value) -> Result<BoxWrite, StateError> {
-        let field = &self.fields[field];
-        field.ops().write_from_value(field.name(), value)
+        let of = &self.fields[field];
+        of.ops().write_from_value(of.name(), value)
     }
 
     fn write_to_value(&self, field: usize, write: &BoxWrite) -> Result<Value, StateError> {
-        let field = &self.fields[field];
-        field.ops().write_to_value(field.name(), write)
+        let of = &self.fields[field];
+        of.ops().write_to_value(of.name(), write)
     }
 
     fn update(
@@ -251,19 +214,7 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         present: &mut bool,
         writes: Vec<BoxWrite>,
     ) -> Result<Effect, StateError> {
-        let state = self.state_mut(state);
-        let of = &self.fields[field];
-        let run = std::panic::AssertUnwindSafe(|| of.ops().update(of.name(), state, present, writes));
-        let effect = std::panic::catch_unwind(run).unwrap_or_else(|panic| {
-            Err(StateError::Panicked {
-                channel: Arc::clone(of.name()),
-                reason: crate::base::internal::panic_text(&*panic),
-            })
-        });
-        debug_assert!(
-            *present || !matches!(effect, Ok(Effect::Items(_) | Effect::TookWrite(_) | Effect::Computed)),
-            "a channel that took a write holds something"
-        );
+        let effect = self.erased(field).update(self.get_mut(state, field), present, writes);
         self.mark(state, field, *present);
         effect
     }
@@ -272,26 +223,23 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         if !*present {
             return Effect::Unchanged;
         }
-        let state = self.state_mut(state);
-        let effect = self.fields[field].ops().idle(state, present);
+        let effect = self.fields[field].ops().idle(self.get_mut(state, field), present);
         self.mark(state, field, *present);
         effect
     }
 
     fn reset(&self, state: &mut StateRef, field: usize) {
-        let state = self.state_mut(state);
-        self.fields[field].ops().reset(state);
+        self.fields[field].ops().reset(self.get_mut(state, field));
         self.mark(state, field, self.fields[field].starts_present());
     }
 
     fn encode(&self, state: &StateRef, field: usize) -> Result<Payload, StateError> {
-        let field = &self.fields[field];
-        field.ops().encode(field.name(), self.state(state))
+        let of = &self.fields[field];
+        of.ops().encode(of.name(), self.get(state, field))
     }
 
     fn load(&self, state: &mut StateRef, field: usize, stored: PayloadRef<'_>) -> Result<(), StateError> {
-        let (of, state) = (&self.fields[field], self.state_mut(state));
-        self.fitting(field, stored, |stored| of.ops().load(of.name(), state, stored))?;
+        self.erased(field).load(self.get_mut(state, field), stored)?;
         self.mark(state, field, true);
         Ok(())
     }
@@ -303,18 +251,20 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         position: u64,
         stored: PayloadRef<'_>,
     ) -> Result<(), StateError> {
-        let (of, state) = (&self.fields[field], self.state_mut(state));
-        self.fitting(field, stored, |stored| of.ops().load_item(of.name(), state, position, stored))
+        self.erased(field).load_item(self.get_mut(state, field), position, stored)
     }
 
     fn to_value(&self, state: &StateRef, field: usize) -> Result<Value, StateError> {
-        let field = &self.fields[field];
-        field.ops().to_value(field.name(), self.state(state))
+        let of = &self.fields[field];
+        match of.kind() {
+            FieldKind::Managed => Ok(of.place().managed(self.state(state))),
+            _ => of.ops().to_value(of.name(), self.get(state, field)),
+        }
     }
 
     fn set(&self, state: &mut StateRef, field: usize, value: Value) -> Result<(), StateError> {
-        let (of, state) = (&self.fields[field], self.state_mut(state));
-        of.ops().set(of.name(), state, value)?;
+        let of = &self.fields[field];
+        of.ops().set(of.name(), self.get_mut(state, field), value)?;
         self.mark(state, field, true);
         Ok(())
     }
@@ -322,7 +272,8 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
     fn project(&self, state: &StateRef, fields: &[usize]) -> StateRef {
         let (from, mut to) = (self.state(state), S::clone(&self.initial));
         for field in fields {
-            self.fields[*field].ops().copy(from, &mut to);
+            let of = &self.fields[*field];
+            of.ops().copy(of.place().get(from), of.place().get_mut(&mut to));
             if let Some(presence) = &self.presence {
                 (presence.set)(&mut to, *field, (presence.get)(from, *field));
             }
@@ -333,17 +284,17 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
     fn with_managed(&self, state: &StateRef, remaining: i64) -> StateRef {
         let mut state = self.state(state).clone();
         for field in self.fields.iter().filter(|field| field.kind() == FieldKind::Managed) {
-            field.ops().set_managed(&mut state, remaining);
+            field.place().set_managed(&mut state, remaining);
         }
         Arc::new(state)
     }
 
     fn list(&self, state: &StateRef, field: usize) -> Option<StateRef> {
-        self.fields[field].ops().list(self.state(state))
+        self.fields[field].ops().list(self.get(state, field))
     }
 
     fn holds_message(&self, state: &StateRef, field: usize, id: &str) -> bool {
-        self.fields[field].ops().holds_message(self.state(state), id)
+        self.fields[field].ops().holds_message(self.get(state, field), id)
     }
 
     fn list_rule(&self, field: usize) -> Option<ListRule> {
@@ -351,16 +302,15 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
     }
 
     fn give(&self, state: &StateRef, field: usize, of: Option<ListRef>) -> Option<BoxWrite> {
-        Some(self.fields[field].ops().lists()?.give(self.state(state), of))
+        Some(self.fields[field].ops().lists()?.give(self.get(state, field), of))
     }
 
     fn give_back(&self, state: &StateRef, field: usize, given: &BoxWrite) -> Option<BoxWrite> {
-        self.fields[field].ops().lists()?.give_back(self.state(state), given)
+        self.fields[field].ops().lists()?.give_back(self.get(state, field), given)
     }
 
     fn plain(&self, field: usize, write: &BoxWrite) -> BoxWrite {
-        let plain = self.fields[field].ops().lists().and_then(|lists| lists.plain(write));
-        plain.unwrap_or_else(|| write.clone())
+        self.erased(field).plain(write)
     }
 
     fn decode_delta(
@@ -370,22 +320,11 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         base: &StateRef,
         returns: bool,
     ) -> Result<BoxWrite, StateError> {
-        let of = &self.fields[field];
-        let no_list = || wrong_type::<S>(of.name(), "a delta of a list");
-        let lists = of.ops().lists().ok_or_else(no_list)?;
-        match lists.decode_delta(of.name(), delta, base, returns) {
-            Err(StateError::Misfit { .. }) if self.migrations.iter().any(|(known, _)| *known == field) => {}
-            done => return done,
-        }
-        let mut brought = delta.clone();
-        brought.items = self.all_brought(field, &delta.items)?;
-        lists.decode_delta(of.name(), &brought, base, returns)
+        self.erased(field).decode_delta(delta, base, returns)
     }
 
     fn encode_item(&self, state: &StateRef, field: usize, position: u64) -> Result<Payload, StateError> {
-        let of = &self.fields[field];
-        let no_list = || wrong_type::<S>(of.name(), "an item of a list");
-        of.ops().lists().ok_or_else(no_list)?.encode_item(of.name(), self.state(state), position)
+        self.erased(field).encode_item(self.get(state, field), position)
     }
 }
 
