@@ -12,6 +12,7 @@ use crate::stats::{median, timed};
 use crate::{Bench, Res};
 
 /// A store with its backend, whose counters and WAL the seam does not show.
+#[derive(Clone)]
 pub(crate) struct Opened {
     pub(crate) store: Store,
     pub(crate) backend: Arc<SqliteBackend>,

@@ -11,10 +11,10 @@ use crate::append::Chain;
 use crate::disk::{self, Fsync, Opened};
 use crate::figures::Report;
 use crate::stats::{Side, interleave, median, ratio};
-use crate::{Bench, Res};
+use crate::{Bench, Res, talks};
 
 /// Blocking threads, each with a history thread of its own.
-const THREADS: usize = 8;
+pub(crate) const THREADS: usize = 8;
 /// Batches outstanding at once.
 const OUTSTANDING: usize = 64;
 
@@ -22,7 +22,8 @@ const OUTSTANDING: usize = 64;
 pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
     let (rounds, commits) = (bench.runs(7, 2), bench.runs(240, 32));
     threads(bench, report, rounds, commits)?;
-    outstanding(bench, report, rounds, commits)
+    outstanding(bench, report, rounds, commits)?;
+    talks::measure(bench, report)
 }
 
 fn threads(bench: &Bench, report: &mut Report, rounds: usize, commits: usize) -> Res<()> {

@@ -1,5 +1,6 @@
 //! Reading and forking a history of 10,000 messages.
 
+use std::cell::Cell;
 use std::path::Path;
 
 use annals::history::Thread;
@@ -8,9 +9,9 @@ use annals::store::{Batch, Synchronous};
 use crate::append::{Chain, Link, TEXT_BYTES};
 use crate::disk::{self, Opened, same};
 use crate::figures::Report;
-use crate::stats::{Dice, Side, best, interleave, median, timed};
-use crate::turns::{self, THREAD};
-use crate::{Bench, Res};
+use crate::stats::{Dice, Side, best, interleave, median, ratio, timed};
+use crate::turns::{self, Chat, THREAD};
+use crate::{Bench, Res, raw_state};
 
 /// Operations of one side before the next has its turn.
 const BLOCK: usize = 20;
@@ -27,10 +28,13 @@ fn reads(bench: &Bench, report: &mut Report) -> Res<()> {
     let path = bench.file("reads.db")?;
     turns::build(&path, turns)?;
     let graph = turns::graph()?;
+    let bytes = Cell::new(0);
     let mut get_state = || {
         let thread = fresh(&path)?;
         let (us, state) = timed(|| Ok(graph.get_state(&thread)?))?;
         same("messages", state.values.messages.len(), turns)?;
+        let texts = state.values.messages.iter().filter(|message| message.text().len() == TEXT_BYTES);
+        same("texts of their length", texts.count(), turns)?;
         Ok(us)
     };
     let mut tail = || {
@@ -41,9 +45,28 @@ fn reads(bench: &Bench, report: &mut Report) -> Res<()> {
         same("bytes of the last text", text, Some(TEXT_BYTES))?;
         Ok(us)
     };
-    let mut sides: [Side<'_>; 2] = [Box::new(&mut get_state), Box::new(&mut tail)];
+    let mut by_hand = || {
+        let (us, state) = raw_state::fresh(&path)?;
+        state.verify(turns, TEXT_BYTES)?;
+        bytes.set(state.bytes());
+        Ok(us)
+    };
+    let mut snapshot = || {
+        let thread = fresh(&path)?;
+        let (us, state) = timed(|| Ok(thread.head()?.ok_or("there is no head")?.state::<Chat>()?))?;
+        same("messages", state.messages.len(), turns)?;
+        Ok(us)
+    };
+    let mut sides: [Side<'_>; 4] =
+        [Box::new(&mut get_state), Box::new(&mut tail), Box::new(&mut by_hand), Box::new(&mut snapshot)];
     let costs = interleave(bench.runs(11, 2), &mut sides)?;
+    drop(sides);
     report.set("get_state_us_10k", median(&costs[0]));
+    report.set("get_state_raw_ratio", ratio(&costs[0], &costs[2]));
+    report.extra("get_state_raw_us_10k", median(&costs[2]));
+    report.extra("get_state_raw_best_ratio", best(&costs[0]) / best(&costs[2]));
+    report.extra("get_state_raw_bytes_10k", bytes.get() as f64);
+    report.extra("snapshot_state_us_10k", median(&costs[3]));
     report.set("read_tail_50_us_10k", median(&costs[1]));
     report.extra("get_state_best_us_10k", best(&costs[0]));
     report.extra("read_tail_50_best_us_10k", best(&costs[1]));
@@ -151,7 +174,7 @@ fn forks(bench: &Bench, report: &mut Report) -> Res<()> {
     report.set("append_us_10k", median(&costs[0]));
     report.set("fork_us_10k", median(&costs[1]));
     report.extra("fork_thread_us_10k", median(&costs[2]));
-    report.extra("fork_over_append", crate::stats::ratio(&costs[1], &costs[0]));
+    report.extra("fork_over_append", ratio(&costs[1], &costs[0]));
     Ok(())
 }
 

@@ -15,9 +15,12 @@ mod messages;
 mod peers;
 mod profile;
 mod raw;
+mod raw_state;
+mod raw_turns;
 mod runtime;
 mod stats;
 mod supersteps;
+mod talks;
 mod turns;
 
 use std::error::Error;
@@ -49,6 +52,12 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
+    /// Returns the options of a smoke test in a folder.
+    #[cfg(test)]
+    pub(crate) fn quick_in(dir: &Path) -> Self {
+        Self { dir: dir.to_path_buf(), quick: true, only: None, python: "python3".into() }
+    }
+
     /// Returns the path of a file that does not exist yet.
     pub(crate) fn file(&self, name: &str) -> Res<PathBuf> {
         let path = self.dir.join(name);

@@ -23,14 +23,14 @@ const TABLES: [&str; 10] =
 /// With its numbers a row of the one-row table is about 620 bytes.
 pub(crate) const ONE_ROW_BYTES: usize = 610;
 /// The library's count of pages per small superstep, and its steps of 4, 16 and 64 MiB.
-const FRAMES: u64 = 7;
+pub(crate) const FRAMES: u64 = 7;
 /// Pages that the one row touches: the ends of its table and its index.
 const ONE_ROW_FRAMES: u64 = 2;
 const COPY_FRAMES: u64 = (4 << 20) / 4_120;
 const RESTART_FRAMES: i64 = (16 << 20) / 4_120;
 const TRUNCATE_FRAMES: i64 = (64 << 20) / 4_120;
 /// Checkpoints between two anchors, as in the library.
-const ANCHOR_INTERVAL: i64 = 64;
+pub(crate) const ANCHOR_INTERVAL: i64 = 64;
 
 /// The contents of a superstep's rows besides their positions.
 pub(crate) struct Template {
@@ -91,7 +91,8 @@ pub(crate) fn rows(path: &Path) -> Res<Vec<(&'static str, i64)>> {
     TABLES.iter().map(|table| Ok((*table, count(*table)?))).collect()
 }
 
-fn connect(path: &Path) -> Res<Connection> {
+/// Opens a connection with the library's settings.
+pub(crate) fn connect(path: &Path) -> Res<Connection> {
     let conn = Connection::open(path)?;
     conn.set_prepared_statement_cache_capacity(64);
     conn.execute_batch(
@@ -103,25 +104,32 @@ fn connect(path: &Path) -> Res<Connection> {
 
 fn create(path: &Path, schema: &str, synchronous: Synchronous) -> Res<Connection> {
     Connection::open(path)?.execute_batch("PRAGMA page_size = 4096; PRAGMA journal_mode = WAL;")?;
+    let conn = writing(path, synchronous)?;
+    conn.execute_batch(schema)?;
+    Ok(conn)
+}
+
+/// Opens a connection that writes.
+pub(crate) fn writing(path: &Path, synchronous: Synchronous) -> Res<Connection> {
     let conn = connect(path)?;
     conn.execute_batch(match synchronous {
         Synchronous::Full => "PRAGMA synchronous = FULL",
         Synchronous::Normal => "PRAGMA synchronous = NORMAL",
     })?;
-    conn.execute_batch(schema)?;
     Ok(conn)
 }
 
 /// A connection that writes, with a thread that copies its WAL as the library's does.
-struct Writer {
-    conn: Arc<Mutex<Connection>>,
+pub(crate) struct Writer {
+    pub(crate) conn: Arc<Mutex<Connection>>,
     frames: u64,
     due: Option<SyncSender<()>>,
     copier: Option<JoinHandle<Res<()>>>,
 }
 
 impl Writer {
-    fn new(path: &Path, conn: Connection) -> Res<Self> {
+    /// Starts the thread.
+    pub(crate) fn new(path: &Path, conn: Connection) -> Res<Self> {
         let conn = Arc::new(Mutex::new(conn));
         let (due, wakes) = sync_channel(1);
         let (beside, writer) = (connect(path)?, Arc::clone(&conn));
@@ -129,7 +137,8 @@ impl Writer {
         Ok(Self { conn, frames: 0, due: Some(due), copier: Some(copier) })
     }
 
-    fn committed(&mut self, frames: u64) {
+    /// Counts the pages of a transaction; the WAL is copied when there are enough.
+    pub(crate) fn committed(&mut self, frames: u64) {
         self.frames += frames;
         if self.frames >= COPY_FRAMES && self.due.as_ref().is_some_and(|due| due.try_send(()).is_ok()) {
             self.frames = 0;
@@ -144,6 +153,13 @@ impl Writer {
             None => Ok(()),
         }
     }
+
+    /// Ends the thread and copies the WAL into the file.
+    pub(crate) fn close(&mut self) -> Res<()> {
+        self.stop()?;
+        lock(&self.conn)?.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        Ok(())
+    }
 }
 
 fn copy_wal(wakes: &Receiver<()>, beside: &Connection, writer: &Mutex<Connection>) -> Res<()> {
@@ -157,8 +173,9 @@ fn copy_wal(wakes: &Receiver<()>, beside: &Connection, writer: &Mutex<Connection
     Ok(())
 }
 
-fn lock(conn: &Mutex<Connection>) -> Res<MutexGuard<'_, Connection>> {
-    conn.lock().map_err(|_| "the other thread panicked".into())
+/// Locks a mutex.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Res<MutexGuard<'_, T>> {
+    mutex.lock().map_err(|_| "the other thread panicked".into())
 }
 
 /// The rows of chat supersteps, by hand.
@@ -261,9 +278,7 @@ impl Raw {
 
     /// Copies the WAL into the file and closes it.
     pub(crate) fn close(mut self) -> Res<()> {
-        self.writer.stop()?;
-        lock(&self.writer.conn)?.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-        Ok(())
+        self.writer.close()
     }
 }
 

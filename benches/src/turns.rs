@@ -12,7 +12,7 @@ use crate::append::TEXT_BYTES;
 use crate::disk::{self, Fsync, Opened, same};
 use crate::figures::Report;
 use crate::stats::{Side, best, interleave, median, text, timed};
-use crate::{Bench, Res};
+use crate::{Bench, Res, raw_turns};
 
 /// The hidden subcommand of the child whose memory is measured.
 pub(crate) const RSS_CHILD: &str = "rss-child";
@@ -21,7 +21,7 @@ pub(crate) const THREAD: &str = "chat";
 /// Turns measured at one length.
 const MEASURED: usize = 200;
 /// Turns that one side runs before the next has its turn.
-const BLOCK: usize = 20;
+pub(crate) const BLOCK: usize = 20;
 
 /// The state of the turn.
 #[derive(State, Clone, Default)]
@@ -36,8 +36,14 @@ pub(crate) struct Chat {
 
 /// Makes the graph of the turn.
 pub(crate) fn graph() -> Res<CompiledGraph<Chat>> {
+    graph_with(|| ())
+}
+
+/// Makes the graph of the turn, whose node calls `first` before anything else.
+pub(crate) fn graph_with(first: impl Fn() + Send + Sync + 'static) -> Res<CompiledGraph<Chat>> {
     Ok(StateGraph::<Chat>::new()
-        .node("answer", |chat: &Chat, _: &Context| {
+        .node("answer", move |chat: &Chat, _: &Context| {
+            first();
             Ok(Chat::update().messages([Message::ai(text(chat.n.unsigned_abs(), TEXT_BYTES))]))
         })
         .edge(START, "answer")
@@ -55,8 +61,12 @@ pub(crate) struct Talk {
 
 impl Talk {
     pub(crate) fn open(path: &Path, synchronous: Synchronous, durability: Durability, turns: usize) -> Res<Self> {
-        let opened = disk::open(path, synchronous)?;
-        let thread = opened.store.thread(THREAD)?;
+        Self::on(disk::open(path, synchronous)?, THREAD, durability, turns)
+    }
+
+    /// Makes a conversation in a store that is open.
+    pub(crate) fn on(opened: Opened, thread: &str, durability: Durability, turns: usize) -> Res<Self> {
+        let thread = opened.store.thread(thread)?;
         Ok(Self { opened, thread, turns, durability })
     }
 
@@ -79,10 +89,15 @@ impl Talk {
     /// Verifies that everything a turn has to leave behind is there.
     fn verify(&self, graph: &CompiledGraph<Chat>) -> Res<()> {
         self.opened.verify(3 * self.turns as u64)?;
+        self.verify_state(graph, self.turns)
+    }
+
+    /// Verifies that the stored state is the one after so many turns.
+    pub(crate) fn verify_state(&self, graph: &CompiledGraph<Chat>, turns: usize) -> Res<()> {
         self.opened.store.clear_head_cache();
         let state = graph.get_state(&self.thread)?.values;
-        same("messages", state.messages.len(), self.turns)?;
-        same("n", state.n, self.turns as i64 - 1)?;
+        same("messages", state.messages.len(), turns)?;
+        same("n", state.n, turns as i64 - 1)?;
         let texts = state.messages.iter().all(|message| message.text().len() == TEXT_BYTES);
         same("every text has its length", texts, true)
     }
@@ -129,7 +144,7 @@ pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
     report.extra("turn_us_10k_over_1k", crate::stats::ratio(&runs[3], &runs[2]));
     let over: Vec<f64> = (0..runs[4].len()).map(|at| (runs[4][at] - runs[2][at]) / runs[5][at]).collect();
     report.extra("turn_full_fsyncs", median(&over));
-    Ok(())
+    raw_turns::measure(bench, report)
 }
 
 /// One run: builds the conversations, measures their sizes, lets the warm turns and the fsync take turns, then the

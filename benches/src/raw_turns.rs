@@ -1,0 +1,263 @@
+//! A turn of the executor beside its rows written by hand in two transactions.
+//!
+//! Three copies of one file are used. The executor runs turns on the first, which is measured. It runs as many on the
+//! second, and the rows that each of its transactions adds are recorded. These rows are inserted into the third with
+//! prepared statements, which is measured too. At the end every row of the second and the third file is the same, and
+//! the first has as many rows in every table.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use annals::store::Synchronous;
+use annals_graph::Durability;
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+
+use crate::disk::{self, same};
+use crate::figures::Report;
+use crate::raw::{self, Writer, lock};
+use crate::stats::{Side, best, interleave, median, ratio, timed};
+use crate::turns::{self, BLOCK, Talk};
+use crate::{Bench, Res};
+
+/// Transactions of a turn: the input with the first superstep before the node runs, and the superstep of the node.
+const TRANSACTIONS: u64 = 2;
+
+/// Each table that a turn may write, with its order and the rows of a transaction: those above the last `seq`, ordinal
+/// or id of the file, which is `?1`.
+const TABLES: [(&str, &str, &str); 10] = [
+    ("name", "id", "id"),
+    ("thread", "id", "id"),
+    ("namespace", "id", "id"),
+    ("branch", "id", "id"),
+    ("blob", "id", "id"),
+    ("payload", "id", "id"),
+    ("write", "coalesce(child, checkpoint)", "checkpoint, task, idx, part"),
+    ("version", "ordinal", "branch, ordinal, key"),
+    ("item", "ordinal", "branch, channel, slot, ordinal DESC"),
+    ("checkpoint", "seq", "seq"),
+];
+
+/// A row with all its columns, and the position of its table in [`TABLES`].
+type Row = (usize, Vec<Value>);
+/// The rows of a transaction.
+type Rows = Vec<Row>;
+
+/// Reads the rows that were added to a file since the last call.
+struct Recorder {
+    conn: Connection,
+    /// The greatest position of each table that was read.
+    last: [i64; TABLES.len()],
+    transactions: Vec<Rows>,
+    /// An error inside a node, reported after the turn.
+    failed: Option<String>,
+}
+
+impl Recorder {
+    /// Starts at the present end of the file.
+    fn open(path: &Path) -> Res<Self> {
+        let conn = raw::connect(path)?;
+        conn.execute_batch("PRAGMA query_only = ON")?;
+        let last = last(&conn)?;
+        Ok(Self { conn, last, transactions: Vec::new(), failed: None })
+    }
+
+    /// Records the new rows as those of one transaction.
+    fn record(&mut self) -> Res<()> {
+        let mut added = Rows::new();
+        for (at, (table, position, order)) in TABLES.iter().enumerate() {
+            let sql = format!("SELECT * FROM {table} WHERE {position} > ?1 ORDER BY {order}");
+            let mut statement = self.conn.prepare_cached(&sql)?;
+            let columns = statement.column_count();
+            let mut rows = statement.query([self.last[at]])?;
+            while let Some(row) = rows.next()? {
+                added.push((at, (0..columns).map(|column| row.get(column)).collect::<Result<_, _>>()?));
+            }
+        }
+        self.last = last(&self.conn)?;
+        self.transactions.push(added);
+        Ok(())
+    }
+}
+
+/// Returns the greatest position of each table.
+fn last(conn: &Connection) -> Res<[i64; TABLES.len()]> {
+    let mut last = [0; TABLES.len()];
+    for (last, (table, position, _)) in last.iter_mut().zip(TABLES) {
+        let sql = format!("SELECT coalesce(max({position}), -1) FROM {table}");
+        *last = conn.prepare_cached(&sql)?.query_row([], |row| row.get(0))?;
+    }
+    Ok(last)
+}
+
+/// Runs `count` turns on a file, and returns the rows of each of their transactions.
+///
+/// The node reads the rows of the first transaction, which is committed before it runs.
+fn record(path: &Path, before: usize, count: usize) -> Res<Vec<Rows>> {
+    let recorder = Arc::new(Mutex::new(Recorder::open(path)?));
+    let inside = Arc::clone(&recorder);
+    let graph = turns::graph_with(move || {
+        if let Ok(mut recorder) = inside.lock() {
+            recorder.failed = recorder.record().err().map(|error| error.to_string()).or(recorder.failed.take());
+        }
+    })?;
+    let mut talk = Talk::open(path, Synchronous::Normal, Durability::Sync, before)?;
+    for _ in 0..count {
+        talk.turn(&graph)?;
+        lock(&recorder)?.record()?;
+    }
+    talk.opened.empty_wal()?;
+    let mut recorder = lock(&recorder)?;
+    match recorder.failed.take() {
+        Some(error) => Err(error.into()),
+        None => Ok(std::mem::take(&mut recorder.transactions)),
+    }
+}
+
+/// Inserts recorded rows into a file.
+struct ByHand {
+    writer: Writer,
+    /// The statement of each table.
+    inserts: Vec<String>,
+}
+
+impl ByHand {
+    fn open(path: &Path) -> Res<Self> {
+        let conn = raw::writing(path, Synchronous::Normal)?;
+        let insert = |(table, ..): &(&str, &str, &str)| -> Res<String> {
+            let columns = conn.prepare(&format!("SELECT * FROM {table}"))?.column_count();
+            Ok(format!("INSERT INTO {table} VALUES ({})", vec!["?"; columns].join(", ")))
+        };
+        let inserts = TABLES.iter().map(insert).collect::<Res<_>>()?;
+        Ok(Self { writer: Writer::new(path, conn)?, inserts })
+    }
+
+    /// Writes the rows of one transaction.
+    fn write(&mut self, rows: &Rows) -> Res<()> {
+        let conn = Arc::clone(&self.writer.conn);
+        let conn = lock(&conn)?;
+        conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        for (table, values) in rows {
+            conn.prepare_cached(&self.inserts[*table])?.execute(params_from_iter(values))?;
+        }
+        conn.prepare_cached("COMMIT")?.execute([])?;
+        drop(conn);
+        self.writer.committed(raw::FRAMES);
+        Ok(())
+    }
+}
+
+/// The costs of turns in microseconds, a median for each round.
+struct Costs {
+    turns: Vec<f64>,
+    by_hand: Vec<f64>,
+    /// Rows that a turn adds.
+    rows: f64,
+}
+
+/// Measures `turn_raw_ratio`.
+pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+    let costs = compare(bench, turns::lengths(bench).0, bench.runs(20, 2), BLOCK)?;
+    report.set("turn_raw_ratio", ratio(&costs.turns, &costs.by_hand));
+    report.extra("turn_raw_us_1k", median(&costs.by_hand));
+    report.extra("turn_raw_best_ratio", best(&costs.turns) / best(&costs.by_hand));
+    report.extra("turn_raw_rows", costs.rows);
+    Ok(())
+}
+
+/// Lets turns and their rows by hand alternate in blocks, on files with `before` turns, and compares the files.
+fn compare(bench: &Bench, before: usize, rounds: usize, block: usize) -> Res<Costs> {
+    let (path, example, by_hand) =
+        (bench.file("turns.db")?, bench.file("turns-example.db")?, bench.file("turns-raw.db")?);
+    turns::build(&path, before)?;
+    std::fs::copy(&path, &example)?;
+    std::fs::copy(&path, &by_hand)?;
+    // One round more than is counted.
+    let count = (rounds + 1) * block;
+    let transactions = record(&example, before, count)?;
+    same("recorded transactions", transactions.len() as u64, TRANSACTIONS * count as u64)?;
+    same("empty transactions", transactions.iter().filter(|rows| rows.is_empty()).count(), 0)?;
+    let rows = transactions.iter().map(Vec::len).sum::<usize>() as f64 / count as f64;
+
+    let graph = turns::graph()?;
+    let mut talk = Talk::open(&path, Synchronous::Normal, Durability::Sync, before)?;
+    let mut raw = ByHand::open(&by_hand)?;
+    let mut turns_by_hand = transactions.chunks_exact(TRANSACTIONS as usize);
+    let stats = RefCell::new(talk.opened.backend.stats().transactions);
+    let mut sides: [Side<'_>; 2] = [
+        Box::new(|| {
+            let us = (0..block).map(|_| talk.turn(&graph)).collect::<Res<Vec<_>>>()?;
+            let now = talk.opened.backend.stats().transactions;
+            same("transactions", now - stats.replace(now), TRANSACTIONS * block as u64)?;
+            Ok(median(&us))
+        }),
+        Box::new(|| {
+            let turns = turns_by_hand.by_ref().take(block);
+            let us = turns.map(|turn| Ok(timed(|| turn.iter().try_for_each(|rows| raw.write(rows)))?.0));
+            Ok(median(&us.collect::<Res<Vec<_>>>()?))
+        }),
+    ];
+    let costs = interleave(rounds, &mut sides)?;
+    drop(sides);
+    talk.opened.verify(3 * (before + count) as u64)?;
+    talk.opened.empty_wal()?;
+    drop(talk);
+    raw.writer.close()?;
+    same("rows written by hand", raw::rows(&by_hand)?, raw::rows(&path)?)?;
+    same_contents(&by_hand, &example)?;
+    // Written by hand, the file is a store in which every checksum fits.
+    disk::open(&by_hand, Synchronous::Normal)?.verify(3 * (before + count) as u64)?;
+    let [turns, by_hand] = <[Vec<f64>; 2]>::try_from(costs).map_err(|_| "two sides have two costs")?;
+    Ok(Costs { turns, by_hand, rows })
+}
+
+/// Returns an error unless two files hold the same rows in every table.
+fn same_contents(one: &Path, other: &Path) -> Res<()> {
+    let (one, other) = (Connection::open(one)?, Connection::open(other)?);
+    let mut tables = one.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")?;
+    for table in tables.query_map([], |row| row.get::<_, String>(0))? {
+        let sql = format!("SELECT * FROM {}", table?);
+        let (mut left, mut right) = (one.prepare(&sql)?, other.prepare(&sql)?);
+        let columns = left.column_count();
+        let (mut left, mut right) = (left.query([])?, right.query([])?);
+        loop {
+            let (left, right) = (left.next()?, right.next()?);
+            let (Some(left), Some(right)) = (left, right) else {
+                same(&sql, left.is_some(), right.is_some())?;
+                break;
+            };
+            for column in 0..columns {
+                same(&sql, left.get_ref(column)?, right.get_ref(column)?)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_turns_by_hand_make_the_same_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let bench = Bench::quick_in(folder.path());
+        let costs = compare(&bench, 30, 2, 3).unwrap();
+        assert_eq!((costs.turns.len(), costs.by_hand.len()), (2, 2));
+        assert!(costs.rows > 9.0, "three checkpoints and a message have {} rows", costs.rows);
+    }
+
+    #[test]
+    fn files_with_a_different_row_are_not_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["one.db", "other.db"].map(|name| folder.path().join(name));
+        for (path, text) in paths.iter().zip(["a", "b"]) {
+            let conn = Connection::open(path).unwrap();
+            conn.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, text TEXT)").unwrap();
+            conn.execute("INSERT INTO t VALUES (1, ?1)", [text]).unwrap();
+        }
+        assert!(same_contents(&paths[0], &paths[0]).is_ok());
+        assert!(same_contents(&paths[0], &paths[1]).is_err());
+    }
+}
