@@ -115,6 +115,8 @@ pub(crate) struct Report {
     pub(crate) langgraph: Value,
     /// The measurements of LangChain's loading of messages.
     pub(crate) langchain: Value,
+    /// The measurements of salamander-db, and ours of the same work; null without its feature.
+    pub(crate) salamander: Value,
     machine: Map<String, Value>,
 }
 
@@ -164,6 +166,9 @@ impl Report {
         }
         object.insert("langgraph".into(), self.langgraph.clone());
         object.insert("langchain".into(), self.langchain.clone());
+        if !self.salamander.is_null() {
+            object.insert("salamander".into(), self.salamander.clone());
+        }
         object.insert("targets".into(), Value::Object(targets));
         let details = self.extras.iter().map(|(name, value)| (name.clone(), number(*value))).collect();
         object.insert("details".into(), Value::Object(details));
@@ -187,7 +192,11 @@ impl Report {
         for (name, value) in &self.extras {
             _ = writeln!(table, "  {name:<32} {:>12}", shown(*value));
         }
-        for (title, peer) in [("langgraph (SqliteSaver, FULL)", &self.langgraph), ("langchain-core", &self.langchain)] {
+        for (title, peer) in [
+            ("langgraph (SqliteSaver, FULL)", &self.langgraph),
+            ("langchain-core", &self.langchain),
+            ("salamander-db (append with fsync, open and whole state of 10,000 events)", &self.salamander),
+        ] {
             let Value::Object(peer) = peer else { continue };
             _ = writeln!(table, "{title}");
             for (name, value) in peer {
@@ -217,7 +226,7 @@ type Group = (&'static str, fn(&Bench, &mut Report) -> Res<()>);
 
 /// Measures the requested figures.
 pub(crate) fn measure(bench: &Bench) -> Res<Report> {
-    let groups: [Group; 11] = [
+    let groups: &[Group] = &[
         ("disk", |bench, report| {
             report.set("fsync_us", disk::fsync_us(bench)?);
             Ok(())
@@ -232,6 +241,8 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         ("messages", messages::measure),
         ("rss", turns::rss),
         ("langgraph", peers::measure),
+        #[cfg(feature = "salamander")]
+        ("salamander", crate::salamander::measure),
     ];
     let only = match bench.only.as_deref() {
         None => None,
@@ -242,7 +253,7 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         }
     };
     let mut report = Report { machine: machine(bench), ..Report::default() };
-    for (name, measure) in groups {
+    for &(name, measure) in groups {
         if only.is_none_or(|only| only == name) {
             eprintln!("annals-bench: {name}");
             measure(bench, &mut report)?;

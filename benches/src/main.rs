@@ -18,6 +18,8 @@ mod raw;
 mod raw_state;
 mod raw_turns;
 mod runtime;
+#[cfg(feature = "salamander")]
+mod salamander;
 mod stats;
 mod supersteps;
 mod talks;
@@ -37,7 +39,8 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
   --quick    few and short runs: a smoke test, no measurement
   --dir      where the files go (default: a fresh folder under the system's temporary folder)
   --only     one group (append, group, disk, turns, history, inside, supersteps, runtime,
-             messages, rss, langgraph), or the group of a figure
+             messages, rss, langgraph, and salamander if built with the feature of this name), or the
+             group of a figure
   --python   the Python that has langgraph (default: python3)
 
   profile    repeats one piece of work, for a profiler: commit, by-hand, turn, get-state, tail, open,
