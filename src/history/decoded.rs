@@ -62,6 +62,7 @@ impl DecodedHead {
         let (mut list, mut failed) = (None, None);
         let visited = store.backend().read_state(&record.point, &mut |part| {
             let decoded = match part {
+                StatePart::Record(_) => Ok(()),
                 StatePart::Channel(channel) => head.read_channel(layout, channel).map(|field| list = field),
                 StatePart::Item(row) => list.map_or(Ok(()), |field| head.read_item(layout, field, row)),
             };

@@ -108,6 +108,7 @@ impl Snapshot {
         let mut list: Option<(String, Vec<Value>)> = None;
         self.store.backend().read_state(self.point(), &mut |part| {
             let channel = match part {
+                StatePart::Record(_) => return Ok(true),
                 StatePart::Channel(channel) => channel,
                 StatePart::Item(row) => {
                     list.iter_mut().try_for_each(|(_, items)| item_value(row.payload).map(|item| items.push(item)))?;

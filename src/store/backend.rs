@@ -98,10 +98,12 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`].
     fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError>;
 
-    /// Visits the whole state at a checkpoint: the channels that were ever written by name, each list followed by its
-    /// items in their order. All parts come from one snapshot of the log: a commit or an erasure meanwhile does not show.
+    /// Visits the whole state at a checkpoint: its record as [`Backend::state`] returns it, then its channels by name,
+    /// each list followed by its items in their order. All parts come from one snapshot of the log: a commit or an
+    /// erasure meanwhile does not show.
     ///
-    /// The visitor returns whether it wants the items of the list that it was given; its result for an item is ignored.
+    /// The visitor returns whether it wants the items of the list that it was given; its result for the record and for
+    /// an item is ignored.
     /// This implementation reads each list on its own; a backend overrides it with one read transaction.
     ///
     /// # Errors
@@ -111,8 +113,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
         at: &CheckpointRef,
         visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        for channel in self.state(at)?.channels {
-            if visit(StatePart::Channel(&channel))? && channel.value == ChannelValue::Items {
+        let state = self.state(at)?;
+        visit(StatePart::Record(&state))?;
+        for channel in &state.channels {
+            if visit(StatePart::Channel(channel))? && channel.value == ChannelValue::Items {
                 self.items(at, &channel.channel, ItemRange::All, &mut |row| visit(StatePart::Item(row)).map(|_| ()))?;
             }
         }

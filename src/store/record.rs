@@ -260,6 +260,8 @@ impl<'a> ItemRow<'a> {
 /// A part of a whole state, as [`Backend::read_state`](super::Backend::read_state) visits it.
 #[derive(Clone, Copy, Debug)]
 pub enum StatePart<'a> {
+    /// The checkpoint with its channels and nodes. It is visited once, before the other parts.
+    Record(&'a StateRecord),
     /// A channel. If it is a list, its items follow, unless the visitor declines them.
     Channel(&'a ChannelRecord),
     /// The next item of the list channel that was visited last.

@@ -24,9 +24,12 @@ fn forked(backend: &dyn Backend, name: &str) -> (Place, Place) {
 
 /// Reads a whole state as lines: `channel@version`, and `channel[position]=text` for the items that are wanted.
 fn whole(backend: &dyn Backend, place: &Place, n: u64, wants: &dyn Fn(&str) -> bool) -> Vec<String> {
-    let (mut lines, mut last) = (Vec::new(), String::new());
+    let (mut lines, mut last, mut visited) = (Vec::new(), String::new(), None);
     let read = backend.read_state(&place.point(n), &mut |part| {
         match part {
+            StatePart::Record(record) => {
+                assert!(visited.replace(record.clone()).is_none() && lines.is_empty(), "the record comes first, once");
+            }
             StatePart::Channel(channel) => {
                 last = channel.channel.to_string();
                 lines.push(format!("{last}@{}", channel.version));
@@ -39,6 +42,8 @@ fn whole(backend: &dyn Backend, place: &Place, n: u64, wants: &dyn Fn(&str) -> b
         Ok(true)
     });
     read.expect("reads a whole state");
+    let state = backend.state(&place.point(n)).expect("reads a state");
+    assert_eq!(visited, Some(state), "the record is that of the state");
     lines
 }
 

@@ -98,14 +98,15 @@ fn channel_record(name: &Arc<str>, channel: &Channel) -> ChannelRecord {
     ChannelRecord { channel, version, value, ordinal, task }
 }
 
-/// Visits the channels by name, each list with its items.
+/// Visits the record of a state, then its channels by name, each list with its items.
 pub(super) fn read_state(
     stored: &Stored,
     visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
-    for (name, channel) in stored.state.channels.walk_up(None) {
-        let record = channel_record(name, channel);
-        if visit(StatePart::Channel(&record))?
+    let state = state(stored);
+    visit(StatePart::Record(&state))?;
+    for (record, (_, channel)) in state.channels.iter().zip(stored.state.channels.walk_up(None)) {
+        if visit(StatePart::Channel(record))?
             && let Some(items) = channel.value.items()
         {
             let mut each = |(position, item): (&u64, &Item)| visit(StatePart::Item(item_row(items, *position, item)));

@@ -195,7 +195,7 @@ impl<'a> View<'a> {
     pub(super) fn state(self, at: &CheckpointRef) -> Res<StateRecord> {
         let checkpoint = self.must(at)?;
         let (branch, ordinal) = (checkpoint.branch as i64, checkpoint.ordinal as i64);
-        let (channels, mut seen) = self.channels(branch, ordinal, true)?;
+        let (channels, mut seen) = self.channels(branch, ordinal)?;
         let is_updated =
             |channel: &&ChannelRecord| channel.ordinal == checkpoint.ordinal && channel.value != ChannelValue::Empty;
         let updated = channels.iter().filter(is_updated).map(|channel| Arc::clone(&channel.channel)).collect();
@@ -203,15 +203,17 @@ impl<'a> View<'a> {
         Ok(StateRecord { checkpoint, channels, seen, updated })
     }
 
-    /// Visits the channels at a checkpoint by name, each list with its items.
+    /// Visits the record of a state, then its channels by name, each list with its items.
     pub(super) fn read_state(
         self,
         at: &CheckpointRef,
         visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
     ) -> Res<()> {
-        let (_, branch, ordinal) = self.place(at)?;
-        for channel in self.channels(branch, ordinal, false)?.0 {
-            if visit(StatePart::Channel(&channel))?
+        let state = self.state(at)?;
+        visit(StatePart::Record(&state))?;
+        let (branch, ordinal) = (state.checkpoint.branch as i64, state.checkpoint.ordinal as i64);
+        for channel in &state.channels {
+            if visit(StatePart::Channel(channel))?
                 && channel.value == ChannelValue::Items
                 && let Some(key) = self.names.find(self.conn, Kind::List, &channel.channel)?
             {
@@ -222,15 +224,15 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// Returns the channels at (branch, ordinal) by name, and, if wanted, the nodes in any order.
-    fn channels(self, branch: i64, ordinal: i64, with_seen: bool) -> Res<(Vec<ChannelRecord>, Vec<Seen>)> {
+    /// Returns the channels at (branch, ordinal) by name, and the nodes in any order.
+    fn channels(self, branch: i64, ordinal: i64) -> Res<(Vec<ChannelRecord>, Vec<Seen>)> {
         let mut payloads = Payloads::new(self.conn)?;
         let (mut channels, mut seen) = (Vec::new(), Vec::new());
         for row in lineage::newest(self.conn, branch, ordinal)?.into_values() {
-            if row.kind != SEEN {
-                channels.push(self.channel(&row, &mut payloads)?);
-            } else if with_seen {
+            if row.kind == SEEN {
                 seen.push(self.seen(&row)?);
+            } else {
+                channels.push(self.channel(&row, &mut payloads)?);
             }
         }
         channels.sort_by(|a, b| a.channel.cmp(&b.channel));

@@ -12,7 +12,7 @@ use crate::span::span;
 use crate::state::erased::field_of;
 use crate::state::{FieldKind, StateRef};
 use crate::store::{
-    CachedHead, CheckpointRef, HeadKey, ItemRange, ItemRow, Source, StoreError, WriteRecord, WriteValue,
+    CachedHead, CheckpointRef, HeadKey, ItemRange, ItemRow, Source, StatePart, StoreError, WriteRecord, WriteValue,
 };
 
 use super::host::RunHost;
@@ -106,18 +106,19 @@ pub(super) fn keep(graph: &Graph, thread: &Thread, head: Head) {
 
 fn read(graph: &Graph, thread: &Thread, point: &CheckpointRef) -> Result<Head, Error> {
     span!("read_head", thread = %thread.id(), checkpoint = %point.checkpoint);
-    let backend = thread.store().backend();
-    let state = backend.state(point)?;
-    let mut loader = Loader::new(graph, &state)?;
-    for channel in loader.lists() {
-        let name = Arc::clone(&graph.channels[channel as usize]);
-        each_item(thread, point, &name, |row| loader.item(channel, row))?;
-        if !point.namespace.is_root()
-            && graph.is_field(channel)
-            && let Some(of) = backend.list_reference(point, &name)?
-        {
-            loader.shares(channel, of);
-        }
+    let mut loader = Loader::new(graph);
+    let mut failed = None;
+    let visited = thread.store().backend().read_state(point, &mut |part| {
+        let decoded = match part {
+            StatePart::Record(record) => loader.record(record).map(|()| false),
+            StatePart::Channel(channel) => Ok(loader.channel(channel)),
+            StatePart::Item(row) => loader.item(row).map(|()| true),
+        };
+        ended_by(&mut failed, decoded)
+    });
+    unless_failed(failed, visited)?;
+    if !point.namespace.is_root() {
+        read_references(graph, thread, point, &mut loader)?;
     }
     for (field, of) in loader.input_lists() {
         if let Some(base) = base(graph, thread, point, field, &of, None)? {
@@ -131,6 +132,33 @@ fn read(graph: &Graph, thread: &Thread, point: &CheckpointRef) -> Result<Head, E
     Ok(loader.finish())
 }
 
+/// Tells the loader which lists are references to lists of the parent graph.
+fn read_references(graph: &Graph, thread: &Thread, point: &CheckpointRef, loader: &mut Loader<'_>) -> Result<(), Error> {
+    for channel in loader.lists() {
+        if let Some(of) = thread.store().backend().list_reference(point, &graph.channels[channel as usize])? {
+            loader.shares(channel, of);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the error that ends a visit of the store. The error itself is noted in `failed`.
+fn ended_by<T>(failed: &mut Option<RunError>, visited: Result<T, RunError>) -> Result<T, StoreError> {
+    visited.map_err(|error| {
+        let reason = error.to_string();
+        *failed = Some(error);
+        StoreError::Invalid { field: "state", reason }
+    })
+}
+
+/// Returns the error of a visitor, or the result of the visit.
+fn unless_failed(failed: Option<RunError>, visited: Result<(), StoreError>) -> Result<(), Error> {
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(visited?),
+    }
+}
+
 /// Visits the items of a list. An error of `visit` is returned unchanged.
 fn each_item(
     thread: &Thread,
@@ -139,18 +167,9 @@ fn each_item(
     mut visit: impl FnMut(ItemRow<'_>) -> Result<(), RunError>,
 ) -> Result<(), Error> {
     let mut failed = None;
-    let visited = thread.store().backend().items(point, channel, ItemRange::All, &mut |row| {
-        visit(row).map_err(|error| {
-            let reason = error.to_string();
-            failed = Some(error);
-            // Ends the visit; the error itself is in `failed`.
-            StoreError::Invalid { field: "item", reason }
-        })
-    });
-    match failed {
-        Some(error) => Err(error.into()),
-        None => Ok(visited?),
-    }
+    let backend = thread.store().backend();
+    let visited = backend.items(point, channel, ItemRange::All, &mut |row| ended_by(&mut failed, visit(row)));
+    unless_failed(failed, visited)
 }
 
 /// Finds the lists that stored deltas tell of: in the state of their checkpoint, or in the store.

@@ -7,7 +7,7 @@ use crate::base::decode_bytes;
 use crate::base::{CheckpointId, CodecError, ListDelta, ListRef, Map, PayloadRef, Timestamp, Value, WriteValue};
 use crate::graph::{Attempt, Graph, Interrupt, NodeOutput, SendTo, TimeoutPolicy};
 use crate::state::{BoxWrite, FieldKind, StateError, Writes};
-use crate::store::{ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
+use crate::store::{ChannelRecord, ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
 
 use super::error::RunError;
 use super::head::{
@@ -24,6 +24,8 @@ pub(crate) struct Loader<'a> {
     graph: &'a Graph,
     head: Head,
     lists: Vec<u32>,
+    /// The list channel whose items come next.
+    list: Option<u32>,
     /// True if the input waits to run and its content is in the writes of its task.
     needs_input: bool,
     /// The lists of the input that are stored elsewhere, by their fields.
@@ -31,32 +33,37 @@ pub(crate) struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    /// Decodes everything but the items of lists and the writes of tasks.
-    pub(crate) fn new(graph: &'a Graph, record: &StateRecord) -> Result<Self, RunError> {
+    /// Makes a loader of an empty head.
+    pub(crate) fn new(graph: &'a Graph) -> Self {
         let (lists, input_lists) = (Vec::new(), Vec::new());
-        let mut loader = Self { graph, head: Head::empty(graph), lists, needs_input: false, input_lists };
-        let checkpoint = &record.checkpoint;
-        loader.head.checkpoint =
-            Some(HeadCheckpoint { id: checkpoint.point.checkpoint, step: checkpoint.step, source: checkpoint.source });
-        loader.head.parent = checkpoint.parent;
-        loader.head.metadata.clone_from(&checkpoint.metadata);
-        loader.head.parents = Arc::clone(&checkpoint.parents);
-        loader.head.recorded = checkpoint.tasks.iter().map(|task| task.id).collect();
-        for channel in &record.channels {
-            loader.head.version_max = loader.head.version_max.max(channel.version);
-            if let Some(number) = graph.by_channel.get(&channel.channel) {
-                loader.head.versions[*number as usize] = channel.version;
-                loader.channel(*number, &channel.value)?;
-            }
-        }
-        loader.seen(record);
-        loader.head.updated = updated(graph, record);
-        let input = graph.input() as usize;
-        loader.needs_input &= loader.head.versions[input] > loader.head.input_seen;
-        Ok(loader)
+        Self { graph, head: Head::empty(graph), lists, list: None, needs_input: false, input_lists }
     }
 
-    fn channel(&mut self, channel: u32, value: &ChannelValue) -> Result<(), RunError> {
+    /// Decodes everything but the items of lists and the writes of tasks. Called once, before the items.
+    pub(crate) fn record(&mut self, record: &StateRecord) -> Result<(), RunError> {
+        let (graph, checkpoint) = (self.graph, &record.checkpoint);
+        debug_assert!(self.head.checkpoint.is_none(), "a head is loaded from one record");
+        self.head.checkpoint =
+            Some(HeadCheckpoint { id: checkpoint.point.checkpoint, step: checkpoint.step, source: checkpoint.source });
+        self.head.parent = checkpoint.parent;
+        self.head.metadata.clone_from(&checkpoint.metadata);
+        self.head.parents = Arc::clone(&checkpoint.parents);
+        self.head.recorded = checkpoint.tasks.iter().map(|task| task.id).collect();
+        for channel in &record.channels {
+            self.head.version_max = self.head.version_max.max(channel.version);
+            if let Some(number) = graph.by_channel.get(&channel.channel) {
+                self.head.versions[*number as usize] = channel.version;
+                self.value(*number, &channel.value)?;
+            }
+        }
+        self.seen(record);
+        self.head.updated = updated(graph, record);
+        let input = graph.input() as usize;
+        self.needs_input &= self.head.versions[input] > self.head.input_seen;
+        Ok(())
+    }
+
+    fn value(&mut self, channel: u32, value: &ChannelValue) -> Result<(), RunError> {
         let (graph, head) = (self.graph, &mut self.head);
         let at = channel as usize;
         match value {
@@ -108,13 +115,22 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Returns the list channels whose items are to be added.
+    /// Returns the fields that are stored as lists.
     pub(crate) fn lists(&self) -> Vec<u32> {
-        self.lists.clone()
+        self.lists.iter().copied().filter(|channel| self.graph.is_field(*channel)).collect()
     }
 
-    /// Adds an item of a list channel; items come in order.
-    pub(crate) fn item(&mut self, channel: u32, row: ItemRow<'_>) -> Result<(), RunError> {
+    /// Begins a channel of the record, and returns whether its items are needed.
+    pub(crate) fn channel(&mut self, channel: &ChannelRecord) -> bool {
+        let known = self.graph.by_channel.get(&channel.channel).copied();
+        self.list = known.filter(|_| channel.value == ChannelValue::Items);
+        debug_assert!(self.list.is_none_or(|list| self.lists.contains(&list)), "the record has the list");
+        self.list.is_some()
+    }
+
+    /// Adds an item of the list that was begun last; items come in order.
+    pub(crate) fn item(&mut self, row: ItemRow<'_>) -> Result<(), RunError> {
+        let Some(channel) = self.list else { return Ok(()) };
         let stored: PayloadRef<'_> = row.payload;
         self.head.bytes += stored.data.len() + ITEM_OVERHEAD_BYTES;
         self.head.bytes += stored.index.and_then(|index| index.text).map_or(0, str::len);
