@@ -138,6 +138,10 @@ impl<T> List<T> {
 
     /// Puts an item at a position, free or taken. Used to load a list: ascending positions are the quick case.
     pub fn insert_at_position(&mut self, position: u64, value: T) {
+        self.insert_shared(position, Arc::new(value));
+    }
+
+    fn insert_shared(&mut self, position: u64, value: Arc<T>) {
         self.end = self.end.max(position.saturating_add(1));
         if let Some(index) = &mut self.index
             && index.covers(position)
@@ -145,7 +149,20 @@ impl<T> List<T> {
             let old = self.items.get(&position).map(|old| &**old);
             index.change(position, old, Some(&value));
         }
-        self.items.insert(position, Arc::new(value));
+        self.items.insert(position, value);
+    }
+
+    /// Puts items at positions, as [`insert_at_position`](Self::insert_at_position) does one by one. An empty list that is loaded
+    /// with ascending positions is built in one pass.
+    pub(crate) fn load(&mut self, items: Vec<(u64, Arc<T>)>) {
+        let ascend = items.is_sorted_by(|a, b| a.0 < b.0);
+        match items.last() {
+            Some((last, _)) if ascend && self.is_empty() && self.index.is_none() => {
+                self.end = self.end.max(last.saturating_add(1));
+                self.items = tree::Tree::from_ascending(items);
+            }
+            _ => items.into_iter().for_each(|(position, item)| self.insert_shared(position, item)),
+        }
     }
 
     /// Puts an item in the place of the one at a position, and returns whether there was one. Nothing happens if not.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::base::{CheckpointId, Namespace, Payload};
 use crate::channel::{Effect, ListChange, ListOp};
 use crate::error::Error;
-use crate::state::{BoxWrite, FieldKind, Layout, StateError, StateRef};
+use crate::state::{BoxWrite, FieldKind, Layout, ListLoader, StateError, StateRef};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
 use crate::store::{ChannelRecord, ChannelValue, CheckpointRecord, ItemRow, StatePart, Store, StoreError, TaskRecord};
 
@@ -59,12 +59,15 @@ impl DecodedHead {
     /// [`Backend::read_state`](crate::store::Backend::read_state).
     pub(super) fn read(layout: &dyn Layout, store: &Store, record: &CheckpointRecord) -> Result<Self, Error> {
         let mut head = Self::empty(layout);
-        let (mut list, mut failed) = (None, None);
+        let (mut list, mut loader, mut failed) = (None, None, None);
         let visited = store.backend().read_state(&record.point, &mut |part| {
             let decoded = match part {
                 StatePart::Record(_) => Ok(()),
-                StatePart::Channel(channel) => head.read_channel(layout, channel).map(|field| list = field),
-                StatePart::Item(row) => list.map_or(Ok(()), |field| head.read_item(layout, field, row)),
+                StatePart::Channel(channel) => {
+                    head.finish_list(loader.take());
+                    head.read_channel(layout, channel).map(|field| list = field)
+                }
+                StatePart::Item(row) => list.map_or(Ok(()), |field| head.read_item(layout, field, &mut loader, row)),
             };
             decoded.map_err(|error| {
                 let reason = error.to_string();
@@ -78,6 +81,7 @@ impl DecodedHead {
             return Err(error.into());
         }
         visited?;
+        head.finish_list(loader);
         head.checkpoint = Some(record.point.checkpoint);
         head.step = record.step;
         head.tasks.clone_from(&record.tasks);
@@ -102,10 +106,28 @@ impl DecodedHead {
         }
     }
 
-    fn read_item(&mut self, layout: &dyn Layout, field: usize, row: ItemRow<'_>) -> Result<(), StateError> {
+    /// Decodes an item of a list; the first one makes the loader of the list.
+    fn read_item<'a>(
+        &mut self,
+        layout: &'a dyn Layout,
+        field: usize,
+        loader: &mut Option<Box<dyn ListLoader + 'a>>,
+        row: ItemRow<'_>,
+    ) -> Result<(), StateError> {
         let text = row.payload.index.and_then(|index| index.text).map_or(0, str::len);
         self.bytes += row.payload.data.len() + text + ITEM_OVERHEAD_BYTES;
-        layout.load_item(&mut self.state, field, row.position, row.payload)
+        let loader = match loader {
+            Some(loader) => loader,
+            None => loader.insert(layout.load_list(field)?),
+        };
+        loader.item(row.position, row.payload)
+    }
+
+    /// Adds the items of a list that was read to the state.
+    fn finish_list(&mut self, loader: Option<Box<dyn ListLoader + '_>>) {
+        if let Some(loader) = loader {
+            loader.finish(&mut self.state);
+        }
     }
 
     /// Applies writes as one superstep of a graph does, and returns the channels that changed.

@@ -10,7 +10,7 @@ use crate::base::{Encoded, ListDelta, Payload, PayloadRef, Value, WriteValue, de
 use crate::channel::Effect;
 
 use super::error::StateError;
-use super::field::FieldOps;
+use super::field::{FieldOps, StoredItems};
 use super::layout::StateRef;
 use super::writes::BoxWrite;
 
@@ -80,13 +80,18 @@ impl ErasedField<'_> {
         self.fitting(stored, &mut |stored| self.ops.load(self.name, value, stored))
     }
 
-    pub(super) fn load_item(
+    /// Returns a place for the stored items of a list.
+    pub(super) fn items(self) -> Result<Box<dyn StoredItems>, StateError> {
+        Ok(self.ops.lists().ok_or_else(|| self.ops.no_list(self.name))?.items())
+    }
+
+    pub(super) fn add_item(
         self,
-        value: &mut dyn Any,
+        items: &mut dyn StoredItems,
         position: u64,
         stored: PayloadRef<'_>,
     ) -> Result<(), StateError> {
-        self.fitting(stored, &mut |stored| self.ops.load_item(self.name, value, position, stored))
+        self.fitting(stored, &mut |stored| items.add(self.name, position, stored))
     }
 
     pub(super) fn decode_write(self, stored: &WriteValue) -> Result<BoxWrite, StateError> {

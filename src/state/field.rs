@@ -105,13 +105,6 @@ pub(super) trait FieldOps: Send + Sync {
     fn reset(&self, value: &mut dyn Any);
     fn encode(&self, name: &Arc<str>, value: &dyn Any) -> Result<Payload, StateError>;
     fn load(&self, name: &Arc<str>, value: &mut dyn Any, stored: PayloadRef<'_>) -> Result<(), StateError>;
-    fn load_item(
-        &self,
-        name: &Arc<str>,
-        value: &mut dyn Any,
-        position: u64,
-        stored: PayloadRef<'_>,
-    ) -> Result<(), StateError>;
     fn to_value(&self, name: &Arc<str>, value: &dyn Any) -> Result<Value, StateError>;
     /// Sets the value as it is, without the rule of the channel.
     fn set(&self, name: &Arc<str>, value: &mut dyn Any, new: Value) -> Result<(), StateError>;
@@ -125,6 +118,8 @@ pub(super) trait FieldOps: Send + Sync {
     fn holds_message(&self, _value: &dyn Any, _id: &str) -> bool {
         false
     }
+    /// Returns the error of a stored list.
+    fn no_list(&self, name: &Arc<str>) -> StateError;
     /// Returns what can be done with it besides, if it is a list.
     fn lists(&self) -> Option<&dyn ListOps> {
         None
@@ -145,6 +140,15 @@ pub(super) trait ListOps {
         returns: bool,
     ) -> Result<BoxWrite, StateError>;
     fn encode_item(&self, name: &Arc<str>, value: &dyn Any, position: u64) -> Result<Payload, StateError>;
+    fn items(&self) -> Box<dyn StoredItems>;
+}
+
+/// The items of a list field that were decoded so far.
+pub(super) trait StoredItems {
+    /// Decodes an item; an item that does not fit may be given again.
+    fn add(&mut self, name: &Arc<str>, position: u64, stored: PayloadRef<'_>) -> Result<(), StateError>;
+    /// Adds the items to the list.
+    fn finish(self: Box<Self>, value: &mut dyn Any);
 }
 
 impl<S: Clone + Send + Sync + 'static> Field<S> {
@@ -535,8 +539,8 @@ impl<T: FieldValue, W: Writable, C: Channel<T, W>> FieldOps for ValueField<T, W,
         Ok(())
     }
 
-    fn load_item(&self, name: &Arc<str>, _: &mut dyn Any, _: u64, _: PayloadRef<'_>) -> Result<(), StateError> {
-        Err(wrong_type::<T>(name, "a list of items"))
+    fn no_list(&self, name: &Arc<str>) -> StateError {
+        wrong_type::<T>(name, "a list of items")
     }
 
     fn to_value(&self, name: &Arc<str>, value: &dyn Any) -> Result<Value, StateError> {

@@ -26,6 +26,18 @@ pub enum FieldKind {
     Managed,
 }
 
+/// Loads the stored items of one list field. The list is built once, when all items are decoded.
+pub trait ListLoader {
+    /// Decodes a stored item; items come in the order of their positions.
+    ///
+    /// # Errors
+    /// As [`Layout::load`].
+    fn item(&mut self, position: u64, stored: PayloadRef<'_>) -> Result<(), StateError>;
+
+    /// Adds the items to the list of a state of the same layout.
+    fn finish(self: Box<Self>, state: &mut StateRef);
+}
+
 /// The fields of a state behind a wall that hides its type. All methods take the number of a field.
 ///
 /// A state given to a method must come from [`Layout::initial`] of the same layout.
@@ -122,17 +134,11 @@ pub trait Layout: Send + Sync + 'static {
     /// [`StateError`] naming the channel and the types, if the value does not fit.
     fn load(&self, state: &mut StateRef, field: usize, stored: PayloadRef<'_>) -> Result<(), StateError>;
 
-    /// Adds a stored item to a list field; items come in the order of their positions.
+    /// Begins to load the stored items of a list field.
     ///
     /// # Errors
-    /// As [`Layout::load`].
-    fn load_item(
-        &self,
-        state: &mut StateRef,
-        field: usize,
-        position: u64,
-        stored: PayloadRef<'_>,
-    ) -> Result<(), StateError>;
+    /// [`StateError::WrongType`] if the field is not a list.
+    fn load_list(&self, field: usize) -> Result<Box<dyn ListLoader + '_>, StateError>;
 
     /// Returns the value of a field as a dynamic value.
     ///

@@ -12,7 +12,7 @@ use crate::base::{Encoded, IdSource, ListDelta, ListRef, Payload, PayloadRef, Va
 use crate::channel::{Cell, Channel, ChannelError, Effect, List, ListChange, ListOp};
 
 use super::error::StateError;
-use super::field::{FieldOps, ListOps, channel_error, codec, misfit, wrong_type};
+use super::field::{FieldOps, ListOps, StoredItems, channel_error, codec, misfit, wrong_type};
 use super::given::{self, Given, ListRule};
 use super::layout::StateRef;
 use super::overwrite::{self, Overwrite};
@@ -252,15 +252,8 @@ impl<C: Channel<List<I::Item>, Vec<I::Item>>, I: ListItems> FieldOps for ListFie
         Err(wrong_type::<List<I::Item>>(name, "one value"))
     }
 
-    fn load_item(
-        &self,
-        name: &Arc<str>,
-        value: &mut dyn Any,
-        position: u64,
-        stored: PayloadRef<'_>,
-    ) -> Result<(), StateError> {
-        held_mut::<List<I::Item>>(value).insert_at_position(position, I::decode(name, stored)?);
-        Ok(())
+    fn no_list(&self, name: &Arc<str>) -> StateError {
+        wrong_type::<List<I::Item>>(name, "a stored list that cannot be loaded")
     }
 
     fn to_value(&self, name: &Arc<str>, value: &dyn Any) -> Result<Value, StateError> {
@@ -325,5 +318,23 @@ impl<C: Channel<List<I::Item>, Vec<I::Item>>, I: ListItems> ListOps for ListFiel
             Some(item) => I::encode(name, item),
             None => Err(wrong_type::<I::Item>(name, "an empty position")),
         }
+    }
+
+    fn items(&self) -> Box<dyn StoredItems> {
+        Box::new(DecodedItems::<I>(Vec::new()))
+    }
+}
+
+/// The decoded items of a list, with their positions.
+struct DecodedItems<I: ListItems>(Vec<(u64, Arc<I::Item>)>);
+
+impl<I: ListItems> StoredItems for DecodedItems<I> {
+    fn add(&mut self, name: &Arc<str>, position: u64, stored: PayloadRef<'_>) -> Result<(), StateError> {
+        self.0.push((position, Arc::new(I::decode(name, stored)?)));
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, value: &mut dyn Any) {
+        held_mut::<List<I::Item>>(value).load(self.0);
     }
 }

@@ -57,8 +57,9 @@ impl FieldOps for ManagedField {
         Ok(())
     }
 
-    fn load_item(&self, _: &Arc<str>, _: &mut dyn Any, _: u64, _: PayloadRef<'_>) -> Result<(), StateError> {
-        Ok(())
+    fn no_list(&self, name: &Arc<str>) -> StateError {
+        let found = "a list of items";
+        StateError::WrongType { channel: Arc::clone(name), expected: "a managed value", found }
     }
 
     fn to_value(&self, name: &Arc<str>, _: &dyn Any) -> Result<Value, StateError> {

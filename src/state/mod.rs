@@ -32,7 +32,7 @@ pub use dynamic::{DynState, DynUpdate, ROOT, named_writes};
 pub use error::StateError;
 pub use field::Field;
 pub use given::ListRule;
-pub use layout::{FieldKind, Layout, StateRef};
+pub use layout::{FieldKind, Layout, ListLoader, StateRef};
 pub use output::{IntoOutput, Output};
 pub use overwrite::Overwrite;
 pub use part::Part;

@@ -1,6 +1,6 @@
 //! Fields with a reducer, which also take writes that replace their value.
 
-use std::any::{Any, type_name};
+use std::any::Any;
 use std::sync::Arc;
 
 use crate::base::decode_bytes;
@@ -112,8 +112,8 @@ impl<T: FieldValue, W: Writable> FieldOps for ReduceField<T, W> {
         Ok(())
     }
 
-    fn load_item(&self, name: &Arc<str>, _: &mut dyn Any, _: u64, _: PayloadRef<'_>) -> Result<(), StateError> {
-        Err(StateError::WrongType { channel: Arc::clone(name), expected: type_name::<T>(), found: "a list of items" })
+    fn no_list(&self, name: &Arc<str>) -> StateError {
+        wrong_type::<T>(name, "a list of items")
     }
 
     fn to_value(&self, name: &Arc<str>, value: &dyn Any) -> Result<Value, StateError> {

@@ -10,9 +10,9 @@ use crate::channel::{Cell, Effect};
 use super::State;
 use super::erased_field::{ErasedField, Migrations};
 use super::error::StateError;
-use super::field::{Field, ListOps};
+use super::field::{Field, ListOps, StoredItems};
 use super::given::ListRule;
-use super::layout::{FieldKind, Layout, StateRef};
+use super::layout::{FieldKind, Layout, ListLoader, StateRef};
 use super::writes::BoxWrite;
 
 /// The number of the next schema.
@@ -244,14 +244,9 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         Ok(())
     }
 
-    fn load_item(
-        &self,
-        state: &mut StateRef,
-        field: usize,
-        position: u64,
-        stored: PayloadRef<'_>,
-    ) -> Result<(), StateError> {
-        self.erased(field).load_item(self.get_mut(state, field), position, stored)
+    fn load_list(&self, field: usize) -> Result<Box<dyn ListLoader + '_>, StateError> {
+        let field = self.erased(field);
+        Ok(Box::new(Loading { schema: self, field, items: field.items()? }))
     }
 
     fn to_value(&self, state: &StateRef, field: usize) -> Result<Value, StateError> {
@@ -325,6 +320,23 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
 
     fn encode_item(&self, state: &StateRef, field: usize, position: u64) -> Result<Payload, StateError> {
         self.erased(field).encode_item(self.get(state, field), position)
+    }
+}
+
+/// A list field that is being loaded.
+struct Loading<'a, S> {
+    schema: &'a Schema<S>,
+    field: ErasedField<'a>,
+    items: Box<dyn StoredItems>,
+}
+
+impl<S: Clone + Send + Sync + 'static> ListLoader for Loading<'_, S> {
+    fn item(&mut self, position: u64, stored: PayloadRef<'_>) -> Result<(), StateError> {
+        self.field.add_item(&mut *self.items, position, stored)
+    }
+
+    fn finish(self: Box<Self>, state: &mut StateRef) {
+        self.items.finish(self.schema.get_mut(state, self.field.number));
     }
 }
 

@@ -235,6 +235,32 @@ fn what_nobody_shares_is_replaced_where_it_lies() {
 }
 
 #[test]
+fn a_list_loaded_at_once_equals_one_loaded_item_by_item() {
+    let gaps: Vec<u64> = (0..3_000).map(|n| n * 3 + n % 2).collect();
+    let mixed: Vec<u64> = (0..200).map(|n| (n * 37) % 101).collect();
+    for positions in
+        [vec![], vec![u64::MAX - 2], (0..32).collect(), (0..33).collect(), (0..1_025).collect(), gaps, mixed]
+    {
+        for held in [0, 5] {
+            let mut one_by_one: List<Item> = (0..held).map(|n| item(&format!("held{n}"), n)).collect();
+            let mut at_once = one_by_one.clone();
+            let loaded = |position: &u64| (*position, Arc::new(item(&format!("m{position}"), *position as u32)));
+            positions
+                .iter()
+                .for_each(|position| one_by_one.insert_at_position(*position, (*loaded(position).1).clone()));
+            at_once.load(positions.iter().map(loaded).collect());
+            assert_eq!((&at_once, at_once.end_position()), (&one_by_one, one_by_one.end_position()));
+            for position in positions.iter().flat_map(|position| [*position, position / 2]) {
+                assert_eq!(at_once.index_of(position), one_by_one.index_of(position));
+                assert_eq!(at_once.find(&format!("m{position}")), one_by_one.find(&format!("m{position}")));
+            }
+            at_once.push(item("later", 1));
+            assert_eq!(at_once.last(), Some(&item("later", 1)));
+        }
+    }
+}
+
+#[test]
 #[should_panic(expected = "past the end")]
 fn a_place_past_the_end_panics_as_in_a_slice() {
     let _ = List::<i32>::new()[0];

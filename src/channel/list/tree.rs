@@ -232,6 +232,43 @@ impl<K: Key, V: Clone> Tree<K, V> {
     }
 }
 
+impl<K: Key, V> Tree<K, V> {
+    /// Builds the tree of entries whose keys ascend, in one pass: all nodes but the last ones are full.
+    pub(super) fn from_ascending(entries: Vec<(K, V)>) -> Self {
+        debug_assert!(entries.is_sorted_by(|a, b| a.0 < b.0), "keys ascend before a tree is built");
+        let len = entries.len();
+        let leaf = |entries: Vec<(K, V)>| {
+            let (first, len) = (entries.first()?.0, entries.len());
+            Some(Child { first, len, node: Arc::new(TreeNode::Leaf(entries)) })
+        };
+        let branch = |children: Vec<Child<K, V>>| {
+            let (first, len) = (children.first()?.first, children.iter().map(|child| child.len).sum());
+            Some(Child { first, len, node: Arc::new(TreeNode::Branch(children)) })
+        };
+        let mut level = in_nodes(entries, leaf);
+        while level.len() > 1 {
+            level = in_nodes(level, branch);
+        }
+        let root = level.pop().map_or_else(Arc::default, |root| root.node);
+        debug_assert_eq!(len, root.len(), "the root counts every entry after a tree is built");
+        Self { root, len }
+    }
+}
+
+/// Distributes entries or children over nodes, in order.
+fn in_nodes<T, C>(parts: Vec<T>, node: impl Fn(Vec<T>) -> Option<C>) -> Vec<C> {
+    let mut nodes = Vec::with_capacity(parts.len().div_ceil(NODE_ENTRIES));
+    let mut parts = parts.into_iter();
+    loop {
+        let mut next = Vec::with_capacity(NODE_ENTRIES);
+        next.extend(parts.by_ref().take(NODE_ENTRIES));
+        match node(next) {
+            Some(next) => nodes.push(next),
+            None => return nodes,
+        }
+    }
+}
+
 impl<K: Copy, V> TreeNode<K, V> {
     /// Adds all entries, in order.
     pub(super) fn entries<'a>(&'a self, out: &mut Vec<&'a (K, V)>) {

@@ -22,7 +22,9 @@ pub(super) const CONFIGURE: &str =
     "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = 2;";
 pub(super) const SYNC_FULL: &str = "PRAGMA synchronous = FULL";
 pub(super) const SYNC_NORMAL: &str = "PRAGMA synchronous = NORMAL";
-pub(super) const READER: &str = "PRAGMA query_only = ON; PRAGMA cache_size = -8192;";
+/// The page cache of a reader has 1 MiB: a commit empties it, and a state is read page after page. With 8 MiB a whole
+/// state of 10,000 messages took a fifth longer, which was spent on allocating pages.
+pub(super) const READER: &str = "PRAGMA query_only = ON; PRAGMA cache_size = -1024;";
 pub(super) const WAL_PASSIVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 pub(super) const WAL_TRUNCATE: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 

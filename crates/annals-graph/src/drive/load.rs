@@ -1,7 +1,5 @@
 //! Getting a head: from the cache if it is still the one in the file, else from the file.
 
-use std::sync::Arc;
-
 use crate::base::{CheckpointId, ListRef};
 use crate::error::Error;
 use crate::exec::{DeltaBase, Head, Loader, RunError};
@@ -133,7 +131,12 @@ fn read(graph: &Graph, thread: &Thread, point: &CheckpointRef) -> Result<Head, E
 }
 
 /// Tells the loader which lists are references to lists of the parent graph.
-fn read_references(graph: &Graph, thread: &Thread, point: &CheckpointRef, loader: &mut Loader<'_>) -> Result<(), Error> {
+fn read_references(
+    graph: &Graph,
+    thread: &Thread,
+    point: &CheckpointRef,
+    loader: &mut Loader<'_>,
+) -> Result<(), Error> {
     for channel in loader.lists() {
         if let Some(of) = thread.store().backend().list_reference(point, &graph.channels[channel as usize])? {
             loader.shares(channel, of);
@@ -207,8 +210,9 @@ fn base(
         return Ok(None);
     }
     let point = CheckpointRef { thread: at.thread.clone(), namespace: of.namespace.clone(), checkpoint: of.checkpoint };
-    let mut read = layout.initial();
-    each_item(thread, &point, &of.channel, |row| Ok(layout.load_item(&mut read, field, row.position, row.payload)?))?;
+    let (mut read, mut items) = (layout.initial(), layout.load_list(field)?);
+    each_item(thread, &point, &of.channel, |row| Ok(items.item(row.position, row.payload)?))?;
+    items.finish(&mut read);
     Ok(layout.list(&read, field).map(|list| DeltaBase { list, is_own }))
 }
 

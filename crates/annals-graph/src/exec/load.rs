@@ -6,7 +6,7 @@ use crate::base::NULL_TASK;
 use crate::base::decode_bytes;
 use crate::base::{CheckpointId, CodecError, ListDelta, ListRef, Map, PayloadRef, Timestamp, Value, WriteValue};
 use crate::graph::{Attempt, Graph, Interrupt, NodeOutput, SendTo, TimeoutPolicy};
-use crate::state::{BoxWrite, FieldKind, StateError, Writes};
+use crate::state::{BoxWrite, ListLoader, StateError, Writes};
 use crate::store::{ChannelRecord, ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
 
 use super::error::RunError;
@@ -26,6 +26,8 @@ pub(crate) struct Loader<'a> {
     lists: Vec<u32>,
     /// The list channel whose items come next.
     list: Option<u32>,
+    /// The loader of that list, once it has an item, if it is a field.
+    items: Option<Box<dyn ListLoader + 'a>>,
     /// True if the input waits to run and its content is in the writes of its task.
     needs_input: bool,
     /// The lists of the input that are stored elsewhere, by their fields.
@@ -36,7 +38,7 @@ impl<'a> Loader<'a> {
     /// Makes a loader of an empty head.
     pub(crate) fn new(graph: &'a Graph) -> Self {
         let (lists, input_lists) = (Vec::new(), Vec::new());
-        Self { graph, head: Head::empty(graph), lists, list: None, needs_input: false, input_lists }
+        Self { graph, head: Head::empty(graph), lists, list: None, items: None, needs_input: false, input_lists }
     }
 
     /// Decodes everything but the items of lists and the writes of tasks. Called once, before the items.
@@ -122,6 +124,7 @@ impl<'a> Loader<'a> {
 
     /// Begins a channel of the record, and returns whether its items are needed.
     pub(crate) fn channel(&mut self, channel: &ChannelRecord) -> bool {
+        self.finish_list();
         let known = self.graph.by_channel.get(&channel.channel).copied();
         self.list = known.filter(|_| channel.value == ChannelValue::Items);
         debug_assert!(self.list.is_none_or(|list| self.lists.contains(&list)), "the record has the list");
@@ -135,19 +138,22 @@ impl<'a> Loader<'a> {
         self.head.bytes += stored.data.len() + ITEM_OVERHEAD_BYTES;
         self.head.bytes += stored.index.and_then(|index| index.text).map_or(0, str::len);
         if self.graph.is_field(channel) {
-            if self.graph.layout.kind(channel as usize) != FieldKind::List {
-                return Err(RunError::State(StateError::WrongType {
-                    channel: Arc::clone(&self.graph.channels[channel as usize]),
-                    expected: "one value",
-                    found: "a list of items",
-                }));
-            }
-            self.graph.layout.load_item(&mut self.head.state, channel as usize, row.position, stored)?;
+            let items = match &mut self.items {
+                Some(items) => items,
+                None => self.items.insert(self.graph.layout.load_list(channel as usize)?),
+            };
+            items.item(row.position, stored)?;
         } else if channel == self.graph.sends() {
             self.head.sends.push(send_from(stored)?);
             self.head.present[channel as usize] = true;
         }
         Ok(())
+    }
+
+    fn finish_list(&mut self) {
+        if let Some(items) = self.items.take() {
+            items.finish(&mut self.head.state);
+        }
     }
 
     /// Notes that a list began as another one.
@@ -189,7 +195,8 @@ impl<'a> Loader<'a> {
     }
 
     /// Returns the head.
-    pub(crate) fn finish(self) -> Head {
+    pub(crate) fn finish(mut self) -> Head {
+        self.finish_list();
         self.head
     }
 }
