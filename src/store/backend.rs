@@ -242,7 +242,10 @@ pub struct CheckReport {
 
 /// The outcome of a submitted batch, once it is known: wait for it, or await it.
 #[derive(Clone, Debug)]
-pub struct CommitHandle(Arc<CommitState>);
+pub struct CommitHandle(
+    /// `None` if the batch was durable when the handle was made.
+    Option<Arc<CommitState>>,
+);
 
 #[derive(Debug, Default)]
 struct CommitState {
@@ -257,11 +260,14 @@ impl CommitHandle {
     /// Makes an open handle and the end that settles it.
     pub fn open() -> (Self, CommitSettler) {
         let state = Arc::new(CommitState::default());
-        (Self(Arc::clone(&state)), CommitSettler(Some(state)))
+        (Self(Some(Arc::clone(&state))), CommitSettler(Some(state)))
     }
 
     /// Makes a handle that is already settled.
     pub fn settled(outcome: Result<(), StoreError>) -> Self {
+        if outcome.is_ok() {
+            return Self(None);
+        }
         let (handle, settle) = Self::open();
         settle.settle(outcome);
         handle
@@ -269,7 +275,7 @@ impl CommitHandle {
 
     /// Returns whether the batch has been written or refused.
     pub fn is_settled(&self) -> bool {
-        self.0.settled.load(Ordering::Acquire)
+        self.0.as_ref().is_none_or(|state| state.is_settled())
     }
 
     /// Waits until the batch is durable or refused. The outcome is given once; later calls return `Ok`.
@@ -277,17 +283,15 @@ impl CommitHandle {
     /// # Errors
     /// As [`Backend::commit`].
     pub fn wait(&self) -> Result<(), StoreError> {
-        self.wait_until_settled();
-        self.0.outcome.lock().take().unwrap_or(Ok(()))
+        let Some(state) = &self.0 else { return Ok(()) };
+        state.wait();
+        state.outcome.lock().take().unwrap_or(Ok(()))
     }
 
     /// Waits until the batch is durable or refused, and leaves the outcome to others.
     pub(super) fn wait_until_settled(&self) {
-        self.0.awaited.store(true, Ordering::Release);
-        spin_until(SPIN_BEFORE_PARK, || self.is_settled());
-        let mut outcome = self.0.outcome.lock();
-        while !self.is_settled() {
-            self.0.done.wait(&mut outcome);
+        if let Some(state) = &self.0 {
+            state.wait();
         }
     }
 }
@@ -297,12 +301,13 @@ impl Future for CommitHandle {
     type Output = Result<(), StoreError>;
 
     fn poll(self: Pin<&mut Self>, waiting: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.awaited.store(true, Ordering::Release);
-        let mut outcome = self.0.outcome.lock();
-        if self.is_settled() {
+        let Some(state) = &self.0 else { return Poll::Ready(Ok(())) };
+        state.awaited.store(true, Ordering::Release);
+        let mut outcome = state.outcome.lock();
+        if state.is_settled() {
             return Poll::Ready(outcome.take().unwrap_or(Ok(())));
         }
-        let mut wakers = self.0.wakers.lock();
+        let mut wakers = state.wakers.lock();
         wakers.retain(|waker| !waker.will_wake(waiting.waker()));
         wakers.push(waiting.waker().clone());
         Poll::Pending
@@ -328,6 +333,19 @@ impl CommitSettler {
 }
 
 impl CommitState {
+    fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+
+    fn wait(&self) {
+        self.awaited.store(true, Ordering::Release);
+        spin_until(SPIN_BEFORE_PARK, || self.is_settled());
+        let mut outcome = self.outcome.lock();
+        while !self.is_settled() {
+            self.done.wait(&mut outcome);
+        }
+    }
+
     fn set(&self, outcome: Result<(), StoreError>) {
         let mut slot = self.outcome.lock();
         debug_assert!(slot.is_none(), "a commit has one outcome");
