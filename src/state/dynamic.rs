@@ -330,8 +330,12 @@ pub fn named_writes(writes: Writes, names: &[&'static str]) -> Writes {
 
 /// Gives every write the number of its field.
 pub fn resolve(layout: &dyn Layout, writes: Writes) -> Result<Writes, StateError> {
+    let writes = writes.for_state(layout.state_type());
+    if writes.fields().all(|field| field < layout.len()) {
+        return Ok(writes.without_owner());
+    }
     let mut resolved = Writes::default();
-    for (field, write) in writes.for_state(layout.state_type()) {
+    for (field, write) in writes {
         if field != usize::MAX {
             resolved.push_box(field, write);
         } else if let Some(foreign) = write.get::<Foreign>() {

@@ -162,6 +162,11 @@ impl Writes {
         }
     }
 
+    /// Returns the same writes; their numbers are then those of the layout that they are given to.
+    pub(super) fn without_owner(self) -> Self {
+        Self { owner: None, ..self }
+    }
+
     fn foreign(mut self) -> Self {
         self.make_foreign();
         self
