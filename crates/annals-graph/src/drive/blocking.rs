@@ -125,7 +125,7 @@ impl Driver {
         let live = wants.are_live() || (wants.show_calls() && self.run.machine.is_entry());
         if in_task() || (alone && !live) {
             if let Some(job) = self.due.pop_front() {
-                self.run_one(*job);
+                self.run_one(job);
             }
             return Ok(true);
         }
@@ -162,7 +162,7 @@ impl Driver {
     }
 
     /// Runs a task on this thread. Events of the task and of the tasks it called come before its end.
-    fn run_one(&mut self, job: TaskJob) {
+    fn run_one(&mut self, job: Box<TaskJob>) {
         let slot = job.slot;
         let host = Arc::clone(&self.run.host);
         let run = || run_here(|| run_task(job, &host));
@@ -186,7 +186,7 @@ impl Driver {
         Shared::call(&shared, 1);
         while let Some(job) = shared.next() {
             let slot = job.slot;
-            let outcome = while_polled(|| run_here(|| run_task(*job, &host)));
+            let outcome = while_polled(|| run_here(|| run_task(job, &host)));
             self.running -= 1;
             self.task_done(slot, outcome);
         }
@@ -197,7 +197,7 @@ impl Driver {
         let (feed, host) = (Arc::clone(&self.feed.0), Arc::clone(&self.run.host));
         Pool::shared().spawn(Box::new(move || {
             let slot = job.slot;
-            feed.push(Fact::Ended(slot, run_task(*job, &host)));
+            feed.push(Fact::Ended(slot, run_task(job, &host)));
         }));
     }
 
@@ -230,7 +230,7 @@ impl Driver {
 }
 
 /// Runs a task on this thread, also one that waits without blocking.
-pub(super) fn run_task(mut job: TaskJob, host: &RunHost) -> TaskOutcome {
+pub(super) fn run_task(mut job: Box<TaskJob>, host: &RunHost) -> TaskOutcome {
     if !job.after.is_zero()
         && let Err(outcome) = block_on(async { wait_before(&job, host, host.timer()).await })
     {

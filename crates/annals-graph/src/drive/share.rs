@@ -67,7 +67,7 @@ impl Shared {
                 Self::call(shared, 2);
             }
             let slot = job.slot;
-            shared.feed.push(Fact::Ended(slot, run_task(*job, &shared.host)));
+            shared.feed.push(Fact::Ended(slot, run_task(job, &shared.host)));
         }
     }
 

@@ -22,8 +22,10 @@ pub(crate) struct Changes {
     seen: Vec<Seen>,
 }
 
-/// A write with its place: the position of its task among those the checkpoint records, and of the write in the task.
+/// A write to a channel with its place: the position of its task among those the checkpoint records, and of the write in
+/// the task.
 struct Placed {
+    channel: u32,
     task: Option<u32>,
     id: TaskId,
     index: i32,
@@ -43,8 +45,8 @@ impl Changes {
 
     /// Takes the changes and the seen versions, for a checkpoint to record.
     pub(crate) fn take(&mut self, graph: &Graph, head: &Head) -> (Vec<Change>, Vec<Seen>) {
-        let channels = std::mem::take(&mut self.channels);
-        let changes = channels.into_iter().map(|(channel, value, task)| {
+        // The list itself is reused by the next superstep.
+        let changes = self.channels.drain(..).map(|(channel, value, task)| {
             let channel = channel as usize;
             Change::new(Arc::clone(&graph.channels[channel]), head.versions[channel], value).by(task)
         });
@@ -72,19 +74,21 @@ impl Changes {
 
     pub(crate) fn note_seen(&mut self, seen: Seen) {
         self.seen.retain(|old| old.node != seen.node);
+        // Most supersteps have one task.
+        self.seen.reserve_exact(usize::from(self.seen.is_empty()));
         self.seen.push(seen);
     }
 }
 
 /// The step that follows after the writes are applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum AfterWrites {
     /// No step: the writes do not belong to a superstep.
-    Goes,
-    /// The superstep ends, and another one begins in any case.
-    Drops,
+    Continue,
+    /// The superstep is abandoned, and another one begins in any case.
+    Abandon,
     /// The superstep ends, perhaps as the last one.
-    Ends,
+    Finish,
 }
 
 /// Drops the tasks of a superstep that is abandoned for a new input. Deferred nodes stay deferred.
@@ -94,12 +98,12 @@ pub(crate) fn abandon(
     tasks: &mut [Task],
     changes: &mut Changes,
     record: bool,
-) -> Result<Vec<u32>, RunError> {
-    apply_then(graph, head, tasks, Vec::new(), changes, record, Then::Drops)
+) -> Result<(), RunError> {
+    apply_then(graph, head, tasks, Vec::new(), changes, record, AfterWrites::Abandon)
 }
 
-/// Applies the writes of the tasks of a superstep, and then of those they called. Returns the fields that changed, for
-/// the events.
+/// Applies the writes of the tasks of a superstep, and then of those they called. The channels that changed are then
+/// [`Head::updated`].
 ///
 /// The tasks are sorted first; `tasks` keeps its order. A failure leaves the head half changed: drop it.
 pub(crate) fn apply(
@@ -109,8 +113,8 @@ pub(crate) fn apply(
     calls: Vec<CallWrites>,
     changes: &mut Changes,
     record: bool,
-) -> Result<Vec<u32>, RunError> {
-    apply_then(graph, head, tasks, calls, changes, record, Then::Ends)
+) -> Result<(), RunError> {
+    apply_then(graph, head, tasks, calls, changes, record, AfterWrites::Finish)
 }
 
 fn apply_then(
@@ -120,11 +124,21 @@ fn apply_then(
     calls: Vec<CallWrites>,
     changes: &mut Changes,
     record: bool,
-    then: Then,
-) -> Result<Vec<u32>, RunError> {
-    let mut order: Vec<usize> = (0..tasks.len()).collect();
-    order.sort_by(|a, b| tasks[*a].order(graph).cmp(&tasks[*b].order(graph)));
-    for at in &order {
+    after: AfterWrites,
+) -> Result<(), RunError> {
+    let sorted: Vec<usize>;
+    let order: &[usize] = match tasks.len() {
+        0 => &[],
+        // Most supersteps have one task.
+        1 => &[0],
+        count => {
+            let mut order: Vec<usize> = (0..count).collect();
+            order.sort_by(|a, b| tasks[*a].order(graph).cmp(&tasks[*b].order(graph)));
+            sorted = order;
+            &sorted
+        }
+    };
+    for at in order {
         see(graph, head, &tasks[*at], changes, record);
     }
     let next = head.version_max + 1;
@@ -147,8 +161,8 @@ fn apply_then(
         }
     }
     let count = tasks.iter().map(|task| task.writes().len()).chain(calls.iter().map(|call| call.writes.len())).sum();
-    let mut placed: Vec<(u32, Placed)> = Vec::with_capacity(count);
-    for at in order {
+    let mut placed: Vec<Placed> = Vec::with_capacity(count);
+    for &at in order {
         let id = tasks[at].id;
         // A task that a command started is not recorded with the checkpoint.
         let recorded =
@@ -158,17 +172,16 @@ fn apply_then(
         for TaskWrite { index, channel, kind, .. } in
             tasks[at].take_writes().into_iter().filter(|write| write.channel != u32::MAX)
         {
-            placed.push((channel, Placed { task, id, index, kind }));
+            placed.push(Placed { channel, task, id, index, kind });
         }
     }
     for CallWrites { task: id, writes, .. } in calls {
-        let place = |write: TaskWrite| (write.channel, Placed { task: None, id, index: write.index, kind: write.kind });
-        placed.extend(writes.into_iter().map(place));
+        placed.extend(writes.into_iter().map(|write| Placed::untasked(write, id)));
     }
-    write_all(graph, head, placed, next, then, changes, record)
+    write_all(graph, head, placed, next, after, changes, record)
 }
 
-/// Applies writes that belong to no task: the input of a run, or a command.
+/// Applies writes that belong to no task: the input of a run, or a command. Returns the channels that changed.
 pub(crate) fn apply_untasked(
     graph: &Graph,
     head: &mut Head,
@@ -178,11 +191,17 @@ pub(crate) fn apply_untasked(
     record: bool,
 ) -> Result<Vec<u32>, RunError> {
     let next = head.version_max + 1;
-    let placed = writes.into_iter().map(|write| {
+    let placed = writes.into_iter().map(|write| Placed::untasked(write, from)).collect();
+    write_all(graph, head, placed, next, AfterWrites::Continue, changes, record)?;
+    Ok(head.updated.clone().unwrap_or_default())
+}
+
+impl Placed {
+    /// Places a write whose task no checkpoint records.
+    fn untasked(write: TaskWrite, id: TaskId) -> Self {
         let TaskWrite { index, channel, kind, .. } = write;
-        (channel, Placed { task: None, id: from, index, kind })
-    });
-    write_all(graph, head, placed.collect(), next, Then::Goes, changes, record)
+        Self { channel, task: None, id, index, kind }
+    }
 }
 
 /// Notes that a node has seen its triggers.
@@ -231,41 +250,44 @@ pub(super) fn bump(head: &mut Head, channel: u32, next: u64) {
 fn write_all(
     graph: &Graph,
     head: &mut Head,
-    mut placed: Vec<(u32, Placed)>,
+    mut placed: Vec<Placed>,
     next: u64,
-    then: Then,
+    after: AfterWrites,
     changes: &mut Changes,
     record: bool,
-) -> Result<Vec<u32>, RunError> {
+) -> Result<(), RunError> {
+    debug_assert!(next >= head.version_max, "versions of channels grow");
     // Stable: the writes to one channel stay in the order of their tasks.
-    placed.sort_by_key(|(channel, _)| *channel);
-    let mut updated = Vec::new();
-    let mut placed = placed.into_iter().peekable();
-    while let Some((channel, first)) = placed.next() {
-        let mut writes = vec![first];
-        while let Some((_, write)) = placed.next_if(|(next, _)| *next == channel) {
-            writes.push(write);
-        }
+    placed.sort_by_key(|write| write.channel);
+    let mut updated = head.updated.take().unwrap_or_default();
+    updated.clear();
+    for writes in placed.chunk_by_mut(|a, b| a.channel == b.channel) {
+        let channel = writes[0].channel;
         let changed = write_channel(graph, head, channel, writes, next, changes, record)?;
         if changed && head.available(graph, channel) {
             updated.push(channel);
         }
     }
-    if then != Then::Goes {
+    if after != AfterWrites::Continue {
         idle(graph, head, &updated, next, changes, record);
     }
-    if then == Then::Ends {
+    if after == AfterWrites::Finish {
         super::defer::finish(graph, head, &mut updated, next, changes, record)?;
     }
+    debug_assert!(
+        updated.iter().all(|channel| head.versions[*channel as usize] == next),
+        "a channel that changed has the version of its superstep"
+    );
+    debug_assert!(head.version_max <= next, "a superstep makes one version");
     head.updated = Some(updated);
-    Ok(head.updated.clone().unwrap_or_default())
+    Ok(())
 }
 
 fn write_channel(
     graph: &Graph,
     head: &mut Head,
     channel: u32,
-    writes: Vec<Placed>,
+    writes: &mut [Placed],
     next: u64,
     changes: &mut Changes,
     record: bool,
@@ -298,10 +320,10 @@ fn write_channel(
         }
         for write in writes {
             let slot = head.sends.len() as u64;
-            let data = data_of(&write);
-            if let WriteKind::Send(send) = write.kind {
+            let data = data_of(write);
+            if let WriteKind::Send(send) = std::mem::replace(&mut write.kind, WriteKind::Trigger) {
                 items.push(ItemChange::new(slot, ItemOp::Put(data), write.task));
-                head.sends.push(send);
+                head.sends.push(*send);
             }
         }
         head.present[channel as usize] = !head.sends.is_empty();
@@ -311,7 +333,7 @@ fn write_channel(
         return Ok(true);
     }
     head.present[channel as usize] = true;
-    if !super::defer::hold(graph, head, channel, changes, record) && record {
+    if !super::defer::hold(graph, head, channel, changes, record)? && record {
         // A trigger holds nothing but the fact that it was written.
         let null = crate::base::Encoded::null().into();
         let task = writes.last().and_then(|write| write.task);
@@ -324,22 +346,19 @@ fn write_field(
     graph: &Graph,
     head: &mut Head,
     channel: u32,
-    writes: Vec<Placed>,
+    writes: &mut [Placed],
     next: u64,
     changes: &mut Changes,
     record: bool,
 ) -> Result<bool, RunError> {
     let field = channel as usize;
-    let mut places = Vec::with_capacity(writes.len());
     let mut values: Vec<BoxWrite> = Vec::with_capacity(writes.len());
-    for mut write in writes {
-        if let WriteKind::Field(value) = &mut write.kind
-            && let Some(value) = value.take()
-        {
-            values.push(value);
-            places.push(write);
-        }
-    }
+    values.extend(writes.iter_mut().filter_map(|write| match &mut write.kind {
+        WriteKind::Field(value) => value.take(),
+        _ => None,
+    }));
+    let places = &*writes;
+    debug_assert_eq!(values.len(), places.len(), "a write to a field has a value, which is applied once");
     let is_list = graph.layout.kind(field) == FieldKind::List;
     let from = |value: &BoxWrite| value.told_of().and_then(|told| told.of.clone());
     let given: Vec<Option<ListRef>> = if is_list { values.iter().map(from).collect() } else { Vec::new() };

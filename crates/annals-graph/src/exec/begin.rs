@@ -7,6 +7,7 @@ use crate::base::internal::panic_text;
 use crate::base::{CheckpointId, Encoded, Map, Timestamp, Value, WriteValue};
 use crate::graph::{Command, Interrupt, NodeOutput, check_answer};
 use crate::state::Writes;
+use crate::state::erased::resolve;
 use crate::store::{NewWrite, NewWrites, Source};
 
 use super::apply::{abandon, apply_untasked, see_all};
@@ -71,6 +72,7 @@ impl Machine {
             return Err(RunError::EmptyInput);
         }
         self.check_resume(resume.as_ref(), addressed)?;
+        command.update = resolve(&*self.graph.layout, command.update)?;
         let seed = self.ids.random();
         let mut writes = command_writes(&self.graph, command.clone(), seed)?;
         if !self.head.is_blank() {
@@ -97,7 +99,7 @@ impl Machine {
         self.begin_resumed(Vec::new(), None, addressed)
     }
 
-    /// Abandons an unfinished superstep, and takes the input.
+    /// Abandons an unfinished superstep, and takes the input, whose writes are resolved.
     pub(super) fn begin_input(&mut self, output: NodeOutput) -> Result<(), RunError> {
         let record = self.records();
         let stored = self.stored_command_writes()?;

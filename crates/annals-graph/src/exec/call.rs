@@ -11,7 +11,8 @@ use crate::base::internal::{hash, panic_text};
 use crate::base::{Encoded, IdSource, Payload, TaskId, Value, WriteValue};
 use crate::graph::{
     Around, Asked, Attempt, BoxError, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, Graph, Life,
-    MessagePart, NodePlace, NodeResult, RetryPolicy, Returned, StoredCall, TaskPath, questions, stops, task_namespace,
+    MessagePart, NodePlace, NodeResult, RetryPolicy, Returned, StepAt, StoredCall, TaskPath, questions, stops,
+    task_namespace,
 };
 use crate::state::erased::{messages_in_value, resolve};
 use crate::state::{Writes, WritesView};
@@ -144,26 +145,17 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         ..Calls::default()
     };
     let calls = calls.at(known.map(|known| known.attempt).unwrap_or_default());
-    let context = Context::new(ContextParts {
-        thread: outer.thread.clone(),
-        namespace,
-        checkpoint: outer.checkpoint,
-        task: id,
-        node: Arc::clone(&call.name),
-        step: outer.step,
-        stop: outer.stop,
-        scope: Arc::clone(&outer.scope),
-        around: Around::below(outer),
-        resuming: outer.resuming,
-        attempt: 1,
-        first_attempt_at: outer.first_attempt_at,
-        error: None,
-        place,
-        asked: parking_lot::Mutex::new(asked),
-        calls,
-        life: Life::called(caller, call.timeout),
-    });
-    CallJob { call, context, path: text, stored, first_index }
+    let at = StepAt { step: outer.step, stop: outer.stop, now: outer.first_attempt_at };
+    let life = Life::called(caller, call.timeout);
+    let mut parts = ContextParts::new(id, Arc::clone(&call.name), place, at, Arc::clone(&outer.scope), life);
+    parts.thread.clone_from(&outer.thread);
+    parts.namespace = namespace;
+    parts.checkpoint = outer.checkpoint;
+    parts.around = Around::below(outer);
+    parts.resuming = outer.resuming;
+    parts.asked = parking_lot::Mutex::new(asked);
+    parts.calls = calls;
+    CallJob { call, context: Context::new(parts), path: text, stored, first_index }
 }
 
 /// Returns the id of a call: a hash of its caller's checkpoint and path and of its number in the caller's attempt.

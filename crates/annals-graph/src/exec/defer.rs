@@ -1,13 +1,13 @@
 //! Deferred nodes: their triggers are held until nothing else is left to run.
 
-use crate::base::{Payload, Value};
+use crate::base::{Encoded, Value};
 use crate::graph::Graph;
 use crate::store::batch::{ChangeValue, Data};
 
 use super::apply::{Changes, bump, note_barrier};
 use super::error::RunError;
 use super::head::Head;
-use super::plan::triggered;
+use super::plan::each_triggered;
 
 /// Starts the triggers of deferred nodes over that ran (`consume` of `LastValueAfterFinish`).
 pub(super) fn consume(graph: &Graph, head: &mut Head, channel: u32, next: u64, changes: &mut Changes, record: bool) {
@@ -22,13 +22,19 @@ pub(super) fn consume(graph: &Graph, head: &mut Head, channel: u32, next: u64, c
 }
 
 /// Holds the trigger of a deferred node that was written. Returns whether it is one.
-pub(super) fn hold(graph: &Graph, head: &mut Head, channel: u32, changes: &mut Changes, record: bool) -> bool {
-    let Some(at) = graph.deferral_of(channel) else { return false };
+pub(super) fn hold(
+    graph: &Graph,
+    head: &mut Head,
+    channel: u32,
+    changes: &mut Changes,
+    record: bool,
+) -> Result<bool, RunError> {
+    let Some(at) = graph.deferral_of(channel) else { return Ok(false) };
     head.finished[at] = false;
     if record {
-        changes.note(channel, stored(false), None);
+        changes.note(channel, stored(false)?, None);
     }
-    true
+    Ok(true)
 }
 
 /// Releases the held triggers, if no channel that the superstep changed triggers another node.
@@ -40,7 +46,12 @@ pub(super) fn finish(
     changes: &mut Changes,
     record: bool,
 ) -> Result<(), RunError> {
-    if graph.deferred.is_empty() || updated.iter().any(|channel| triggered(graph, *channel).next().is_some()) {
+    if graph.deferred.is_empty() {
+        return Ok(());
+    }
+    let mut triggers = false;
+    updated.iter().for_each(|channel| each_triggered(graph, *channel, |_| triggers = true));
+    if triggers {
         return Ok(());
     }
     for (at, node) in graph.deferred.iter().enumerate() {
@@ -49,7 +60,7 @@ pub(super) fn finish(
             bump(head, channel, next);
             updated.push(channel);
             if record {
-                changes.note(channel, stored(true), None);
+                changes.note(channel, stored(true)?, None);
             }
         }
     }
@@ -64,9 +75,8 @@ pub(super) fn finish(
 }
 
 /// A held trigger is stored as `[null, released]`.
-fn stored(released: bool) -> ChangeValue {
-    let data = vec![0x92, 0xc0, if released { 0xc3 } else { 0xc2 }];
-    ChangeValue::Value(Data::New(Payload::new(data)))
+fn stored(released: bool) -> Result<ChangeValue, RunError> {
+    Ok(ChangeValue::Value(Data::New(Encoded::encode(&((), released))?.into())))
 }
 
 /// Reads whether a held trigger was released.

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use crate::base::NULL_TASK;
 use crate::base::{CheckpointId, Encoded, IdSource, TaskId, Timestamp, Value};
-use crate::graph::{Context, ContextParts, Graph, Life, NodeOutput, NodePlace, PathFuture, START, Scope};
+use crate::graph::{Graph, NodeOutput, PathFuture, START};
 use crate::state::Writes;
+use crate::state::erased::resolve;
 use crate::store::batch::{Change, ChangeValue, Data, Seen};
 use crate::store::{Batch, NewCheckpoint, NewWrite, NewWrites, Parent, Source};
+use crate::task::{Context, ContextParts, Life, NodePlace, Scope, StepAt};
 
 use super::apply::{Changes, apply, apply_untasked};
 use super::call::stored_call_writes;
@@ -118,7 +120,7 @@ impl<'a> Editor<'a> {
         let mut written: Vec<(TaskId, Arc<str>, Vec<NewWrite>)> = Vec::with_capacity(edits.len());
         for (at, edit) in edits.into_iter().enumerate() {
             let prepared = due.iter().position(|task| task.node == edit.node).map(|at| due.remove(at));
-            let path = prepared.as_ref().map(|task| task.record(self.graph).path());
+            let path = prepared.as_ref().map(|task| task.path(self.graph));
             let path = path.unwrap_or_else(|| format!("~__interrupt__, {at:010}").into());
             let wanted = edit.task.or(prepared.map(|task| task.id));
             let free = wanted.filter(|id| written.iter().all(|(task, ..)| task != id));
@@ -126,7 +128,11 @@ impl<'a> Editor<'a> {
             // Like a send it has seen no trigger and empties no join, and changes apply in the order given.
             let mut task = Task::new(id, edit.node, Some((at as u32, Value::Null)));
             let seed = self.ids.random();
-            let mut writes = run_as(&self.job(&task, step, seed), edit.output, self.wait)?;
+            let output = match edit.node {
+                Some(_) => edit.output,
+                None => edit.output.resolved(&*self.graph.layout)?,
+            };
+            let mut writes = run_as(&self.job(&task, step, seed), output, self.wait)?;
             written.push((id, path, new_writes(self.graph, &mut writes)));
             task.status = TaskStatus::Done(writes);
             tasks.push(task);
@@ -177,6 +183,7 @@ impl<'a> Editor<'a> {
     /// Gives the graph an input without running it. Tasks that were due stay due.
     pub(crate) fn input(&mut self, writes: Writes) -> Result<(), RunError> {
         let (base, graph) = (self.head.checkpoint, self.graph);
+        let writes = resolve(&*graph.layout, writes)?;
         let mut changes = Changes::default();
         let (step, parent) = (self.head.step() + 1, base.map(|base| Parent::Local(base.id)));
         if graph.entry {
@@ -218,25 +225,13 @@ impl<'a> Editor<'a> {
     }
 
     fn job(&self, task: &Task, step: i64, seed: u64) -> TaskJob {
-        let context = Context::new(ContextParts {
-            thread: Some(self.recording.thread.clone()),
-            namespace: self.recording.namespace.clone(),
-            checkpoint: self.head.checkpoint.map(|base| base.id),
-            task: task.id,
-            node: task.name(self.graph).into(),
-            step,
-            stop: step + STEPS_LEFT,
-            scope: Scope::detached(),
-            around: None,
-            resuming: false,
-            attempt: 1,
-            first_attempt_at: self.now,
-            error: None,
-            place: NodePlace { graph: Arc::clone(self.graph), node: task.node, push: None, call: None, around: None },
-            asked: Default::default(),
-            life: Life::new(None, Arc::default(), None, None),
-            calls: Default::default(),
-        });
+        let place = NodePlace { graph: Arc::clone(self.graph), node: task.node, push: None, call: None, around: None };
+        let at = StepAt { step, stop: step + STEPS_LEFT, now: self.now };
+        let life = Life::new(None, Arc::default(), None, None);
+        let mut parts = ContextParts::new(task.id, task.name(self.graph).into(), place, at, Scope::detached(), life);
+        parts.thread = Some(self.recording.thread.clone());
+        parts.namespace.clone_from(&self.recording.namespace);
+        parts.checkpoint = self.head.checkpoint.map(|base| base.id);
         TaskJob {
             slot: 0,
             graph: Arc::clone(self.graph),
@@ -249,7 +244,7 @@ impl<'a> Editor<'a> {
                 false => Arc::clone(&self.head.state),
             },
             present: None,
-            context,
+            context: Context::new(parts),
             record: true,
             is_stored: false,
             seed,

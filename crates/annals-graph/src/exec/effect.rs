@@ -116,6 +116,7 @@ impl EventMask {
 
 /// The start of a run: its input, or the point from which it continues.
 pub(crate) enum Start {
+    /// An input, whose writes are resolved.
     Input(Writes),
     Command(Command),
     Continue,
@@ -123,7 +124,7 @@ pub(crate) enum Start {
     Repeat(Option<Value>),
     /// Runs nothing; shows the outcome of an earlier run with the same idempotency key.
     Show,
-    /// A subgraph: takes the input, or continues from its head if the run of the parent graph was continued.
+    /// A subgraph: takes the input, whose writes are resolved, or continues from its head if the run of the parent graph was continued.
     Inside {
         input: Writes,
         resuming: bool,
@@ -180,7 +181,7 @@ pub(crate) enum Status {
     /// The run waits for resume values; the list is empty at a breakpoint.
     Interrupted(Vec<Interrupt>),
     /// A node addressed a command to the parent graph.
-    Left(Command),
+    Left(Box<Command>),
     /// The run was asked to stop, for this reason.
     Drained(String),
     /// The run was cancelled, for this reason.

@@ -8,11 +8,10 @@ use super::apply::Changes;
 use super::error::RunError;
 use super::head::Head;
 
-/// Takes an input: it lies in its channel until the node has run.
+/// Takes an input, whose writes are resolved: it lies in its channel until the node has run.
 pub(super) fn take(graph: &Graph, head: &mut Head, writes: Writes, changes: &mut Changes) -> Result<(), RunError> {
     let (layout, field) = (&*graph.layout, INPUT as usize);
-    let writes = crate::state::erased::resolve(layout, writes)?.into_iter();
-    let input: Vec<_> = writes.filter(|(written, _)| *written == field).map(|(_, write)| write).collect();
+    let input: Vec<_> = writes.into_iter().filter(|(written, _)| *written == field).map(|(_, write)| write).collect();
     if input.is_empty() {
         return Err(RunError::EmptyInput);
     }

@@ -34,7 +34,7 @@ pub(crate) struct Head {
     /// For each deferred node: true if its trigger was released, as no other node was left to run.
     pub(crate) finished: Vec<bool>,
     pub(crate) sends: Vec<SendTo>,
-    /// The input that waits for its first superstep.
+    /// The input that waits for its first superstep. Its writes are resolved.
     pub(crate) input: Option<NodeOutput>,
     /// For each node that ran: the trigger versions it saw.
     pub(crate) seen: Vec<Option<Vec<(u32, u64)>>>,

@@ -6,7 +6,7 @@ use crate::state::Writes;
 
 use super::error::RunError;
 
-/// Returns an input as one value that can be stored: its writes by channel name; if a channel is written twice, or
+/// Returns an input, whose writes are resolved, as one value that can be stored: its writes by channel name; if a channel is written twice, or
 /// commands go somewhere, a list of the writes as pairs and a list of the targets.
 pub(super) fn input_value(graph: &Graph, input: &NodeOutput) -> Result<Value, RunError> {
     let layout = &*graph.layout;
@@ -14,7 +14,7 @@ pub(super) fn input_value(graph: &Graph, input: &NodeOutput) -> Result<Value, Ru
     let mut pairs = Vec::new();
     let updates = std::iter::once(&input.writes).chain(input.commands.iter().map(|command| &command.update));
     for update in updates {
-        for (field, write) in crate::state::erased::resolve(layout, update.clone())? {
+        for (field, write) in update.clone() {
             let name = layout.name(field).to_string();
             let value = match write.told_of().and_then(|told| told.of.as_ref()) {
                 Some(of) => list_value(of),

@@ -274,7 +274,7 @@ pub(super) fn task_writes(graph: &Graph, pending: &PendingWrites) -> Result<Vec<
             }
         } else if channel == graph.sends() {
             match one(&write.value) {
-                Some(payload) => WriteKind::Send(send_from(payload.as_ref())?),
+                Some(payload) => WriteKind::Send(Box::new(send_from(payload.as_ref())?)),
                 None => continue,
             }
         } else {

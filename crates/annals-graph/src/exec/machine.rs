@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::base::{CheckpointId, IdSource, ListRef, Namespace, Timestamp};
 use crate::graph::{
-    Around, Calls, Context, ContextParts, Graph, Interrupt, Life, RunControl, Scope, StepTime, StoredCall, TaskPath,
+    Around, Context, ContextParts, Graph, Interrupt, Life, RunControl, Scope, StepAt, StepTime, StoredCall, TaskPath,
 };
 use crate::state::StateRef;
 use crate::store::{NewCheckpoint, NewTimer, NewWrites, Source};
@@ -361,7 +361,7 @@ impl Machine {
                 return Ok(());
             }
             self.restore()?;
-            if self.breaks(&self.request.before.clone()) {
+            if self.breaks_before() {
                 self.flush()?;
                 return self.interrupt(Vec::new());
             }
@@ -427,12 +427,10 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn breaks(&self, breakpoints: &crate::graph::Breakpoints) -> bool {
-        if breakpoints.is_empty() || !self.is_news() {
-            return false;
-        }
-        let hit = |task: &Task| task.node.is_some_and(|node| breakpoints.all || breakpoints.nodes.contains(&node));
-        self.tasks.iter().any(hit)
+    fn breaks_before(&self) -> bool {
+        let before = &self.request.before;
+        let hit = |task: &Task| task.node.is_some_and(|node| before.all || before.nodes.contains(&node));
+        !before.is_empty() && self.is_news() && self.tasks.iter().any(hit)
     }
 
     /// Returns whether a channel changed since the run was last continued.
@@ -453,56 +451,17 @@ impl Machine {
     }
 
     pub(super) fn job(&mut self, slot: usize) -> TaskJob {
+        let context = self.context(slot);
         let task = &self.tasks[slot];
         let takes_value = task.node.is_some_and(|node| self.graph.nodes[node].body.takes != crate::graph::Takes::State);
         let branches = task.node.is_some_and(|node| !self.graph.nodes[node].out.branches.is_empty());
-        let state = self.task_state();
-        let (answers, took) = (task.answers.clone(), task.answered);
-        let extra = task.extra.as_deref();
-        let begun = extra.map_or_else(Vec::new, |extra| extra.begun.clone());
-        let asked = crate::graph::Asked { answers, took, begun, asleep: self.asleep(task), ..Default::default() };
-        let path = task.push.as_ref().map_or(TaskPath::Pull, |(index, _)| TaskPath::Push(*index));
-        let (head, stored) = (self.committed, self.stored_calls.clone());
-        let followed = extra.and_then(|extra| extra.attempt);
-        let calls = Calls { path, head, stored, unnoted: followed.is_some().into(), ..Calls::default() };
-        let stored = calls.stored_of(task.id).map(|known| known.attempt);
-        let calls = calls.at(followed.or(stored).unwrap_or_default());
-        let attempt = extra.map_or(1, |extra| extra.failed + 1);
-        let first_attempt_at = extra.and_then(|extra| extra.began).unwrap_or(self.now);
-        let own = task.node.and_then(|node| self.graph.nodes[node].settings.timeout);
-        let limits = extra.and_then(|extra| extra.timeout).or(own);
-        let life = Life::new(self.above.clone(), Arc::clone(&self.over), limits, self.within.clone());
-        let context = Context::new(ContextParts {
-            thread: self.recording.as_ref().map(|recording| recording.thread.clone()),
-            namespace: self.namespace.clone(),
-            checkpoint: self.head.checkpoint.filter(|_| self.recording.is_some()).map(|checkpoint| checkpoint.id),
-            task: task.id,
-            node: match task.node {
-                Some(node) => Arc::clone(&self.graph.nodes[node].name),
-                None => Arc::clone(&self.graph.channels[self.graph.input() as usize]),
-            },
-            step: self.step,
-            stop: self.stop,
-            scope: Arc::clone(&self.scope),
-            around: self.around(),
-            resuming: self.resuming,
-            attempt,
-            first_attempt_at,
-            error: task.handles().map(|handles| Arc::clone(&handles.error)),
-            place: self.place(task),
-            asked: parking_lot::Mutex::new(asked),
-            calls,
-            life,
-        });
-        self.keep_attempt(slot, &context, first_attempt_at);
-        let task = &self.tasks[slot];
         TaskJob {
             slot,
             node: task.node,
             given_as: task.given_as(),
             arg: task.push.as_ref().map(|(_, arg)| arg.clone()),
             input: if task.node.is_none() { self.head.input.clone() } else { None },
-            state,
+            state: self.task_state(),
             present: (takes_value || branches).then(|| self.head.present.as_slice().into()),
             context,
             record: self.records(),
@@ -511,6 +470,48 @@ impl Machine {
             after: Duration::ZERO,
             graph: Arc::clone(&self.graph),
         }
+    }
+
+    /// Makes the context of the next attempt of a task.
+    fn context(&mut self, slot: usize) -> Context {
+        let task = &self.tasks[slot];
+        let (node, limits) = match task.node {
+            Some(node) => (Arc::clone(&self.graph.nodes[node].name), self.graph.nodes[node].settings.timeout),
+            None => (Arc::clone(&self.graph.channels[self.graph.input() as usize]), None),
+        };
+        let extra = task.extra.as_deref();
+        let limits = extra.and_then(|extra| extra.timeout).or(limits);
+        let life = Life::new(self.above.clone(), Arc::clone(&self.over), limits, self.within.clone());
+        let began = extra.and_then(|extra| extra.began).unwrap_or(self.now);
+        let at = StepAt { step: self.step, stop: self.stop, now: began };
+        let mut parts = ContextParts::new(task.id, node, self.place(task), at, Arc::clone(&self.scope), life);
+        if let Some(recording) = &self.recording {
+            parts.thread = Some(recording.thread.clone());
+            parts.checkpoint = self.head.checkpoint.map(|checkpoint| checkpoint.id);
+        }
+        parts.namespace.clone_from(&self.namespace);
+        parts.around = self.around();
+        parts.resuming = self.resuming;
+        parts.error = task.handles().map(|handles| Arc::clone(&handles.error));
+        let asked = parts.asked.get_mut();
+        asked.answers.clone_from(&task.answers);
+        asked.took = task.answered;
+        asked.asleep = self.asleep(task);
+        let calls = &mut parts.calls;
+        calls.path = task.push.as_ref().map_or(TaskPath::Pull, |(index, _)| TaskPath::Push(*index));
+        calls.head = self.committed;
+        calls.stored.clone_from(&self.stored_calls);
+        let mut attempt = calls.stored_of(task.id).map(|known| known.attempt);
+        if let Some(extra) = extra {
+            parts.attempt = extra.failed + 1;
+            asked.begun.clone_from(&extra.begun);
+            *calls.unnoted.get_mut() = extra.attempt.is_some();
+            attempt = extra.attempt.or(attempt);
+        }
+        calls.begin(attempt.unwrap_or_default());
+        let context = Context::new(parts);
+        self.keep_attempt(slot, &context, began);
+        context
     }
 
     /// Returns where the graph stands, and those around it. A stateless graph stands nowhere itself.
@@ -596,19 +597,17 @@ impl Machine {
         consumed.append(&mut self.called);
         let stops = self.breaks_after();
         let calls = std::mem::take(&mut self.call_writes);
-        let updated = match apply(&self.graph, &mut self.head, &mut self.tasks, calls, &mut self.changes, record) {
-            Ok(updated) => updated,
-            Err(error) => {
-                // The writes of the nodes are stored though their superstep fails, if the checkpoint before it is.
-                self.broken = true;
-                let stored = std::mem::take(&mut self.outbox).is_empty();
-                self.flush_kept()?;
-                if stored && !consumed.is_empty() {
-                    self.commit(Vec::new(), consumed);
-                }
-                return Err(error);
+        let applied = apply(&self.graph, &mut self.head, &mut self.tasks, calls, &mut self.changes, record);
+        if let Err(error) = applied {
+            // The writes of the nodes are stored though their superstep fails, if the checkpoint before it is.
+            self.broken = true;
+            let stored = std::mem::take(&mut self.outbox).is_empty();
+            self.flush_kept()?;
+            if stored && !consumed.is_empty() {
+                self.commit(Vec::new(), consumed);
             }
-        };
+            return Err(error);
+        }
         self.head.pending.clear();
         self.replaying = false;
         if std::mem::take(&mut self.resuming) && self.namespace.is_root() {
@@ -616,7 +615,7 @@ impl Machine {
             *self.scope.resume.lock() = None;
         }
         self.stored_calls = None;
-        self.show_changed(&updated);
+        self.show_changed();
         self.checkpoint(Source::Loop, consumed);
         if stops && self.is_news() {
             self.flush()?;

@@ -4,7 +4,7 @@ use crate::base::{CheckpointId, Namespace, TaskId};
 use crate::graph::{Graph, INPUT, TimeoutPolicy};
 
 use super::head::Head;
-use super::task::{Task, task_id};
+use super::task::{Task, TaskStatus, task_id};
 
 /// The order of the nodes in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +26,28 @@ pub(crate) fn plan(
     order: Order,
 ) -> Vec<Task> {
     let mut tasks = Vec::new();
+    plan_into(&mut tasks, graph, head, checkpoint, namespace, step, order);
+    tasks
+}
+
+/// Puts the tasks that are due at a head in place of others, see [`plan`].
+pub(super) fn plan_into(
+    tasks: &mut Vec<Task>,
+    graph: &Graph,
+    head: &Head,
+    checkpoint: CheckpointId,
+    namespace: &Namespace,
+    step: i64,
+    order: Order,
+) {
+    tasks.clear();
+    let mut place = Vec::new();
     let mut add = |node: Option<usize>, push, timeout: Option<TimeoutPolicy>| {
         let mut task = Task::new(TaskId::default(), node, push);
         if timeout.is_some() {
             task.extra.get_or_insert_default().timeout = timeout;
         }
-        task.id = task_id(checkpoint, namespace, step, &task.record(graph));
+        task.id = task_id(&mut place, graph, checkpoint, namespace, step, &task);
         // Most supersteps have one task.
         tasks.reserve_exact(usize::from(tasks.is_empty()));
         tasks.push(task);
@@ -47,25 +63,42 @@ pub(crate) fn plan(
     }
     match head.updated.as_deref().filter(|_| order == Order::Run) {
         Some(updated) if !updated.is_empty() => {
-            let mut nodes: Vec<_> = updated.iter().flat_map(|channel| triggered(graph, *channel)).collect();
-            nodes.sort_by(|a, b| graph.nodes[*a].name.cmp(&graph.nodes[*b].name));
-            nodes.dedup();
-            nodes.into_iter().filter(|node| is_due(graph, head, *node)).for_each(|node| add(Some(node), None, None));
+            let (mut first, mut others) = (None, Vec::new());
+            for channel in updated {
+                each_triggered(graph, *channel, |node| match first {
+                    _ if !is_due(graph, head, node) => {}
+                    None => first = Some(node),
+                    Some(_) => others.push(node),
+                });
+            }
+            if !others.is_empty() {
+                others.extend(first.take());
+                others.sort_by(|a, b| graph.nodes[*a].name.cmp(&graph.nodes[*b].name));
+                others.dedup();
+            }
+            first.into_iter().chain(others).for_each(|node| add(Some(node), None, None));
         }
         _ => (0..graph.nodes.len())
             .filter(|node| is_due(graph, head, *node))
             .for_each(|node| add(Some(node), None, None)),
     }
-    tasks
+    debug_assert!(
+        tasks.iter().all(|task| matches!(task.status, TaskStatus::Due)),
+        "a plan holds tasks that have to run"
+    );
+    debug_assert!(tasks.windows(2).all(|pair| pair[0].id != pair[1].id), "a task is due once");
 }
 
-/// Returns the nodes that a channel triggers.
-pub(super) fn triggered(graph: &Graph, channel: u32) -> impl Iterator<Item = usize> {
+/// Visits the nodes that a channel triggers.
+pub(super) fn each_triggered(graph: &Graph, channel: u32, mut visit: impl FnMut(usize)) {
     let own = if graph.entry { (channel == INPUT).then_some(0) } else { graph.triggered_node(channel) };
-    let joined = graph.join_of(channel).into_iter().flat_map(move |_| {
-        graph.nodes.iter().enumerate().filter(move |(_, node)| node.triggers.contains(&channel)).map(|(i, _)| i)
-    });
-    own.into_iter().chain(joined)
+    if let Some(node) = own {
+        visit(node);
+    }
+    if graph.join_of(channel).is_some() {
+        let joined = graph.nodes.iter().enumerate().filter(|(_, node)| node.triggers.contains(&channel));
+        joined.for_each(|(node, _)| visit(node));
+    }
 }
 
 fn is_due(graph: &Graph, head: &Head, node: usize) -> bool {

@@ -222,10 +222,10 @@ fn handler_id(checkpoint: CheckpointId, namespace: &Namespace, step: i64, name: 
 /// Returns the path under which the writes of a task are stored.
 pub(super) fn path_of(graph: &Graph, task: &Task) -> Arc<str> {
     match task.handles() {
-        None => task.record(graph).path(),
+        None => task.path(graph),
         Some(handles) => {
             let failed = Task::new(task.id, Some(handles.node), task.push.clone());
-            format!("{}, node_error_handler, {:010}", failed.record(graph).path(), 0).into()
+            format!("{}, node_error_handler, {:010}", failed.path(graph), 0).into()
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::{Encoded, Value, WriteValue};
 use crate::graph::{Graph, Interrupt};
 use crate::store::batch::{ChangeValue, Data, Expect};
-use crate::store::{Batch, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source};
+use crate::store::{Batch, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source, TaskRecord};
 
 use super::effect::{Effect, Status};
 use super::error::RunError;
@@ -14,7 +14,7 @@ use super::head::{ERROR, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, RES
 use super::input::input_value;
 use super::load::asleep_of;
 use super::machine::Machine;
-use super::plan::{Order, plan};
+use super::plan::{Order, plan_into};
 use super::task::{Task, TaskStatus, TaskWrite};
 
 impl Machine {
@@ -32,14 +32,18 @@ impl Machine {
         }
         self.head.checkpoint = Some(HeadCheckpoint { id, step, source });
         self.step += 1;
-        self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step, Order::Run);
-        let mut due: Vec<&Task> = self.tasks.iter().collect();
-        if source == Source::Fork && self.request.saving == Saving::Steps {
-            // For the runs to come it does not say what made its tasks due.
-            due.sort_by_key(|task| (task.push.is_none(), task.push.as_ref().map(|(index, _)| *index), task.node));
-        }
+        plan_into(&mut self.tasks, &self.graph, &self.head, id, &self.namespace, self.step, Order::Run);
         self.head.recorded.clear();
-        self.head.recorded.extend(due.iter().map(|task| task.id));
+        let records = if source == Source::Fork && self.request.saving == Saving::Steps {
+            // For the runs to come it does not say what made its tasks due.
+            let mut due: Vec<&Task> = self.tasks.iter().collect();
+            due.sort_by_key(|task| (task.push.is_none(), task.push.as_ref().map(|(index, _)| *index), task.node));
+            self.head.recorded.extend(due.iter().map(|task| task.id));
+            self.task_records(due.into_iter())
+        } else {
+            self.head.recorded.extend(self.tasks.iter().map(|task| task.id));
+            self.task_records(self.tasks.iter())
+        };
         let Some(recording) = &mut self.recording else { return };
         let parent = match recording.forked_from.take() {
             Some(point) => {
@@ -54,7 +58,7 @@ impl Machine {
         checkpoint.run = Some(recording.run);
         checkpoint.metadata.clone_from(&recording.metadata);
         checkpoint.parents = Arc::clone(&recording.parents);
-        checkpoint.tasks = due.iter().map(|task| task.record(&self.graph)).collect();
+        checkpoint.tasks = records;
         (checkpoint.consumed, checkpoint.changes, checkpoint.seen) = (consumed, changes, seen);
         match self.request.saving {
             Saving::Steps => {
@@ -64,6 +68,11 @@ impl Machine {
             }
             Saving::AtEnd | Saving::UnlessDone => self.kept = Some(fold(self.kept.take(), checkpoint)),
         }
+    }
+
+    /// Returns tasks as a checkpoint records them; none if the run stores nothing.
+    fn task_records<'a>(&self, due: impl Iterator<Item = &'a Task>) -> Vec<TaskRecord> {
+        if self.records() { due.map(|task| task.record(&self.graph)).collect() } else { Vec::new() }
     }
 
     /// Hands out the checkpoint and the writes that were retained until the end of the run.
@@ -210,8 +219,8 @@ impl Machine {
     pub(super) fn task_writes(&mut self, slot: usize) -> Option<NewWrites> {
         let checkpoint = self.head.checkpoint?;
         let path = super::retry::path_of(&self.graph, &self.tasks[slot]);
-        let source = Value::from(self.tasks[slot].name(&self.graph));
         let task = &mut self.tasks[slot];
+        let name = task.name(&self.graph);
         let mut writes = match &mut task.status {
             TaskStatus::Done(writes) => new_writes(&self.graph, writes),
             TaskStatus::Waiting(interrupts) if interrupts.is_empty() => Vec::new(),
@@ -224,7 +233,7 @@ impl Machine {
             TaskStatus::Handled { message, writes } => {
                 let mut stored = new_writes(&self.graph, writes);
                 stored.push(special(ERROR, &Value::from(message.as_str())));
-                stored.push(special(ERROR_SOURCE, &source));
+                stored.push(special(ERROR_SOURCE, &Value::from(name)));
                 stored
             }
             TaskStatus::Cancelled { reason, ran: true } => {
@@ -236,7 +245,7 @@ impl Machine {
         // The resume values of a cancelled task are not stored: it interrupts again.
         let keeps_answers = !task.restored && !matches!(task.status, TaskStatus::Cancelled { .. });
         if !task.answers.is_empty() && keeps_answers {
-            writes.push(special(RESUME, &Value::List(task.answers.clone())));
+            writes.push(special(RESUME, task.answers.as_slice()));
         }
         task.saved = true;
         if !writes.is_empty() {

@@ -137,11 +137,11 @@ impl Machine {
         }
     }
 
-    /// Shows the state after a superstep that changed these channels.
-    pub(super) fn show_changed(&mut self, updated: &[u32]) {
-        if (self.request.events.values || self.keeps_shown())
-            && updated.iter().any(|channel| self.graph.is_field(*channel) && self.is_output(*channel as usize))
-        {
+    /// Shows the state after a superstep that changed it.
+    pub(super) fn show_changed(&mut self) {
+        let is_shown = |channel: &u32| self.graph.is_field(*channel) && self.is_output(*channel as usize);
+        let mut updated = self.head.updated.iter().flatten();
+        if (self.request.events.values || self.keeps_shown()) && updated.any(is_shown) {
             self.show_values(&[]);
         }
     }

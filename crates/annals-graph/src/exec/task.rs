@@ -57,7 +57,7 @@ pub(crate) enum TaskStatus {
     /// It waits for resume values; for none at a breakpoint of its subgraph.
     Waiting(Vec<Interrupt>),
     /// It ended with a command for the parent graph.
-    Left(Command),
+    Left(Box<Command>),
     /// Its subgraph was drained, for this reason.
     Drained(String),
     /// The run was cancelled before it had ended.
@@ -86,8 +86,8 @@ pub(crate) enum WriteKind {
     Trigger,
     /// The name of the node, to a join.
     Join(String),
-    /// A send.
-    Send(SendTo),
+    /// A send. It is far larger than the other writes.
+    Send(Box<SendTo>),
 }
 
 /// A task with everything that a thread needs to run it.
@@ -127,7 +127,7 @@ pub(crate) enum TaskOutcome {
         of_calls: Vec<Interrupt>,
         answers: Vec<Value>,
     },
-    Left(Command),
+    Left(Box<Command>),
     Drained(String),
     /// The run was cancelled before it had ended, or before it ran at all.
     Cancelled {
@@ -181,6 +181,14 @@ impl Task {
         TaskRecord::new(self.id, name, kind)
     }
 
+    /// Returns the path under which its writes are stored, unless it handles a failure.
+    pub(crate) fn path(&self, graph: &Graph) -> Arc<str> {
+        match (&self.push, self.node) {
+            (None, Some(node)) => Arc::clone(&graph.nodes[node].path),
+            _ => self.record(graph).path(),
+        }
+    }
+
     /// Returns the sort key of the writes of a superstep: nodes by name, then sends by position.
     pub(crate) fn order<'a>(&self, graph: &'a Graph) -> (bool, u32, &'a str) {
         match &self.push {
@@ -223,28 +231,61 @@ impl TaskJob {
     }
 }
 
-/// Returns the id of a task: a hash of the checkpoint it starts from and of what makes it due.
-pub(crate) fn task_id(checkpoint: CheckpointId, namespace: &Namespace, step: i64, record: &TaskRecord) -> TaskId {
-    let mut place = Vec::with_capacity(128);
+/// Returns the id of a task: a hash of the checkpoint it starts from and of what makes it due. `place` is a buffer for
+/// the hashed bytes, which all tasks of a plan share.
+pub(super) fn task_id(
+    place: &mut Vec<u8>,
+    graph: &Graph,
+    checkpoint: CheckpointId,
+    namespace: &Namespace,
+    step: i64,
+    task: &Task,
+) -> TaskId {
+    let name = task.name(graph).as_bytes();
+    place.clear();
+    place.reserve(128);
     place.extend_from_slice(checkpoint.as_bytes());
     if !namespace.is_root() {
         place.extend_from_slice(namespace.as_str().as_bytes());
         place.push(b'|');
     }
-    place.extend_from_slice(record.name.as_bytes());
-    place.extend_from_slice(step.to_string().as_bytes());
-    place.extend_from_slice(record.name.as_bytes());
-    match &record.kind {
-        TaskKind::Pull { triggers } => {
-            place.extend_from_slice(b"__pregel_pull");
-            triggers.iter().for_each(|trigger| place.extend_from_slice(trigger.as_bytes()));
-        }
-        TaskKind::Push { index } => {
+    place.extend_from_slice(name);
+    push_number(place, step);
+    place.extend_from_slice(name);
+    match (&task.push, task.node) {
+        (Some((index, _)), _) => {
             place.extend_from_slice(b"__pregel_push");
-            place.extend_from_slice(index.to_string().as_bytes());
+            push_number(place, i64::from(*index));
+        }
+        (None, node) => {
+            place.extend_from_slice(b"__pregel_pull");
+            match node {
+                Some(node) => {
+                    let triggers = &graph.nodes[node].trigger_names;
+                    triggers.iter().for_each(|trigger| place.extend_from_slice(trigger.as_bytes()));
+                }
+                None => place.extend_from_slice(START.as_bytes()),
+            }
         }
     }
-    TaskId::from_bytes(hash::xxh3_128(&place))
+    TaskId::from_bytes(hash::xxh3_128(place))
+}
+
+/// Appends the decimal digits of a number.
+fn push_number(bytes: &mut Vec<u8>, number: i64) {
+    let (mut digits, mut first, mut rest) = ([0; 20], 20, number.unsigned_abs());
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        bytes.push(b'-');
+    }
+    bytes.extend_from_slice(&digits[first..]);
 }
 
 /// A task that was begun.
@@ -328,7 +369,7 @@ pub(super) fn node_output(context: &Context, output: NodeResult<NodeOutput>) -> 
     let mut asked = context.asked().lock();
     match (&error, &mut asked.signal) {
         (RunError::Waiting(_), Some(Signal::Parent(command))) => {
-            let command = Command { parent: false, ..std::mem::take(command) };
+            let command = Command { parent: false, ..std::mem::take(&mut **command) };
             asked.signal = None;
             asked.relays = true;
             Ok(NodeOutput::from(command))
@@ -340,7 +381,7 @@ pub(super) fn node_output(context: &Context, output: NodeResult<NodeOutput>) -> 
 /// Turns the output of a node into writes: changes, commands, edges, in this order. Conditional edges come after them.
 pub(super) fn leave(job: &TaskJob, output: NodeOutput, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
     if let Some(command) = output.commands.iter().find(|command| command.parent) {
-        job.context.asked().lock().signal = Some(Signal::Parent(command.clone()));
+        job.context.asked().lock().signal = Some(Signal::Parent(Box::new(command.clone())));
         return Err(RunError::Waiting(Interrupted::new()));
     }
     let pushed = std::mem::take(&mut job.context.asked().lock().pushed);
@@ -457,7 +498,7 @@ fn given_fields(graph: &Graph, reads: Option<&[usize]>, state: &StateRef, presen
     GivenFields { layout: Arc::clone(layout), state: Arc::clone(state), fields, at: None }
 }
 
-/// Writes the changes of a node and of its commands, and returns where the commands go.
+/// Writes the changes of a node and of its commands, and returns where the commands go. An input is resolved.
 fn state_writes(
     graph: &Graph,
     is_input: bool,
@@ -469,9 +510,12 @@ fn state_writes(
     let layout = &*graph.layout;
     let mut ids = IdSource::from_seed(seed);
     let mut targets = Vec::new();
-    let (updates, gotos): (Vec<_>, Vec<_>) = output.commands.into_iter().map(|c| (c.update, c.goto)).unzip();
+    let updates = output.commands.into_iter().map(|command| {
+        targets.extend(command.goto);
+        command.update
+    });
     for update in [pushed, output.writes].into_iter().chain(updates).filter(|update| !update.is_empty()) {
-        for (field, mut write) in resolve(layout, update)? {
+        for (field, mut write) in if is_input { update } else { resolve(layout, update)? } {
             if is_input && !graph.takes(field) {
                 continue;
             }
@@ -479,7 +523,6 @@ fn state_writes(
             push(writes, field as u32, WriteKind::Field(Some(write)));
         }
     }
-    gotos.into_iter().for_each(|goto| targets.extend(goto));
     Ok(targets)
 }
 
@@ -507,7 +550,7 @@ fn push_goto(graph: &Graph, target: &Target, writes: &mut Vec<TaskWrite>) -> Res
         Target::Send(send) if send.timeout.is_some_and(|timeout| timeout.is_zero()) => {
             return Err(RunError::BadTimeout { node: send.node.to_string() });
         }
-        Target::Send(send) => push(writes, graph.sends(), WriteKind::Send(send.clone())),
+        Target::Send(send) => push(writes, graph.sends(), WriteKind::Send(Box::new(send.clone()))),
         Target::Node(name) => {
             if let Some(node) = graph.by_name.get(name).filter(|_| !graph.entry) {
                 push(writes, graph.trigger(*node), WriteKind::Trigger);
@@ -565,11 +608,11 @@ pub(super) fn mark_end(writes: &mut Vec<TaskWrite>, records: bool) {
     }
 }
 
-/// Makes the writes of a command that is given as the input of a run.
+/// Makes the writes of a command that is given as the input of a run. Its update is resolved.
 pub(crate) fn command_writes(graph: &Graph, command: Command, seed: u64) -> Result<Vec<TaskWrite>, RunError> {
     let mut writes = Vec::new();
     let mut ids = IdSource::from_seed(seed);
-    for (field, mut write) in resolve(&*graph.layout, command.update)? {
+    for (field, mut write) in command.update {
         graph.layout.prepare(field, &mut write, &mut ids);
         push(&mut writes, field as u32, WriteKind::Field(Some(write)));
     }

@@ -12,6 +12,7 @@ use crate::base::internal::hash::{Checksum, ChecksumBuilder};
 use crate::base::limits::NAME_BYTES_MAX;
 use crate::state::{FieldKind, Layout};
 use crate::store::Cache;
+use crate::task::TaskPath;
 
 use super::branch::Branch;
 use super::builder::{Draft, NodeSpec, Persistence};
@@ -162,6 +163,8 @@ pub(crate) struct Node {
     pub(crate) triggers: Vec<u32>,
     /// Their names, as a checkpoint records them.
     pub(crate) trigger_names: Vec<Arc<str>>,
+    /// The path under which the writes of its tasks are stored.
+    pub(crate) path: Arc<str>,
     pub(crate) out: Outgoing,
     pub(crate) settings: Settings,
     /// The fields it reads; `None` if it reads all.
@@ -396,6 +399,7 @@ impl Node {
         let out = Outgoing::default();
         let (triggers, trigger_names) = (Vec::new(), Vec::new());
         Self {
+            path: TaskPath::Pull.text(&name),
             name,
             body,
             triggers,

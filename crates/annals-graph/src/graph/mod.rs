@@ -44,8 +44,8 @@ pub(crate) use node::{GivenFields, NodeInput, RunNode, StartNode, Takes, Work};
 pub(crate) use crate::task::{
     Around, Asked, Attempt, Call, CallBegan, CallError, CallOutcome, CallWork, Called, Calls, CancelWait, Cancelled,
     Context, ContextParts, Done, Host, Interrupt, Interrupted, InvalidResumeValue, Life, LivePart, MessagePart,
-    NodeError, NodePlace, OutOfTime, Returned, RunControl, Scope, Signal, StepTime, StoredCall, TaskInfo, TaskParts,
-    TaskPath, check_answer, holds, json_map, questions, stops, task_labels, task_namespace, without_tasks,
+    NodeError, NodePlace, OutOfTime, Returned, RunControl, Scope, Signal, StepAt, StepTime, StoredCall, TaskInfo,
+    TaskParts, TaskPath, check_answer, holds, json_map, questions, stops, task_labels, task_namespace, without_tasks,
 };
 
 /// The name of the entry: the source of the first edges.

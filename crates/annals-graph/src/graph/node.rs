@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 
 use crate::base::{CheckpointId, ListRef, Map, Namespace, Value};
+use crate::state::erased::resolve;
 use crate::state::{BoxWrite, Layout, ListRule, Output, StateError, StateRef, Writes};
 use crate::task::Context;
 
@@ -72,6 +73,15 @@ impl From<Output> for NodeOutput {
         let command = |instruction: Box<dyn Any + std::marker::Send + Sync>| instruction.downcast::<Command>().ok();
         let commands = output.instructions.into_iter().filter_map(command).map(|command| *command).collect();
         Self { writes: output.writes, commands }
+    }
+}
+
+impl NodeOutput {
+    /// Returns the output with all writes resolved: each has the number of a field of the layout.
+    pub(crate) fn resolved(self, layout: &dyn Layout) -> Result<Self, StateError> {
+        let command = |command: Command| Ok(Command { update: resolve(layout, command.update)?, ..command });
+        let commands = self.commands.into_iter().map(command).collect::<Result<_, StateError>>()?;
+        Ok(Self { writes: resolve(layout, self.writes)?, commands })
     }
 }
 

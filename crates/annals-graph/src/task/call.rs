@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use crate::base::decode_bytes;
 use crate::base::{CheckpointId, CodecError, Encoded, Namespace, Payload, TaskId, Timestamp, Value};
-use crate::graph::{BoxError, CachePolicy, Command, NodeResult, RetryPolicy, TimeoutPolicy};
+use crate::graph::{BoxError, CachePolicy, NodeResult, RetryPolicy, TimeoutPolicy};
 use crate::store::{Cache, StoreError};
 
 use super::context::{Context, Interrupt, Interrupted, Signal};
@@ -616,8 +616,13 @@ impl Calls {
     }
 
     pub(crate) fn at(mut self, attempt: Attempt) -> Self {
-        (self.attempt, self.made) = (attempt, attempt.calls.into());
+        self.begin(attempt);
         self
+    }
+
+    /// Numbers the calls on from those of the attempts before this one.
+    pub(crate) fn begin(&mut self, attempt: Attempt) {
+        (self.attempt, self.made) = (attempt, attempt.calls.into());
     }
 
     /// Returns the stored record of a task.
@@ -713,7 +718,7 @@ pub(crate) fn holds<E: std::error::Error + 'static>(error: &BoxError) -> bool {
 pub(crate) fn questions(signal: &Signal) -> &[Interrupt] {
     match signal {
         Signal::Waiting(interrupts) => interrupts,
-        Signal::Parent(Command { .. }) | Signal::Drained(_) | Signal::Cancelled(_) => &[],
+        Signal::Parent(_) | Signal::Drained(_) | Signal::Cancelled(_) => &[],
     }
 }
 

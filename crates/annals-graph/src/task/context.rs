@@ -83,6 +83,49 @@ pub(crate) struct ContextParts {
     pub(crate) life: Life,
 }
 
+impl ContextParts {
+    /// Makes the parts of a first attempt that no store records, in the outermost graph. The maker of the task sets what
+    /// differs.
+    pub(crate) fn new(
+        task: TaskId,
+        node: Arc<str>,
+        place: NodePlace,
+        at: StepAt,
+        scope: Arc<Scope>,
+        life: Life,
+    ) -> Self {
+        Self {
+            thread: None,
+            namespace: Namespace::root(),
+            checkpoint: None,
+            task,
+            node,
+            step: at.step,
+            stop: at.stop,
+            scope,
+            around: None,
+            resuming: false,
+            attempt: 1,
+            first_attempt_at: at.now,
+            error: None,
+            place,
+            asked: Mutex::default(),
+            calls: Calls::default(),
+            life,
+        }
+    }
+}
+
+/// The superstep of a task.
+#[derive(Clone, Copy)]
+pub(crate) struct StepAt {
+    pub(crate) step: i64,
+    /// The superstep at which the run reaches its limit.
+    pub(crate) stop: i64,
+    /// The start of the first attempt.
+    pub(crate) now: Timestamp,
+}
+
 /// The position of a graph and of its parent graphs.
 #[derive(Clone)]
 pub(crate) struct Around {
@@ -119,7 +162,7 @@ pub(crate) enum Signal {
     /// Open interrupts; at a breakpoint the list is empty.
     Waiting(Vec<Interrupt>),
     /// A command of a subgraph for the graph of this task.
-    Parent(Command),
+    Parent(Box<Command>),
     /// The run was asked to drain, for this reason.
     Drained(String),
     /// The run was cancelled, for this reason.
@@ -178,25 +221,19 @@ impl Context {
             let asked = parts.asked.lock();
             Asked { answers: asked.answers.clone(), took: asked.took, begun: asked.begun.clone(), ..Asked::default() }
         };
-        Self::new(ContextParts {
-            thread: parts.thread.clone(),
-            namespace: parts.namespace.clone(),
-            checkpoint: parts.checkpoint,
-            task: parts.task,
-            node: Arc::clone(&parts.node),
-            step: parts.step,
-            stop: parts.stop,
-            scope: Arc::clone(&parts.scope),
-            around: parts.around.clone(),
-            resuming: parts.resuming,
-            attempt: parts.attempt + 1,
-            first_attempt_at: parts.first_attempt_at,
-            error: parts.error.clone(),
-            place: parts.place.clone(),
-            asked: Mutex::new(asked),
-            calls: parts.calls.next_attempt(policies),
-            life: parts.life.again(),
-        })
+        let at = StepAt { step: parts.step, stop: parts.stop, now: parts.first_attempt_at };
+        let (node, scope, life) = (Arc::clone(&parts.node), Arc::clone(&parts.scope), parts.life.again());
+        let mut next = ContextParts::new(parts.task, node, parts.place.clone(), at, scope, life);
+        next.thread.clone_from(&parts.thread);
+        next.namespace.clone_from(&parts.namespace);
+        next.checkpoint = parts.checkpoint;
+        next.around.clone_from(&parts.around);
+        next.resuming = parts.resuming;
+        next.attempt = parts.attempt + 1;
+        next.error.clone_from(&parts.error);
+        next.asked = Mutex::new(asked);
+        next.calls = parts.calls.next_attempt(policies);
+        Self::new(next)
     }
 
     pub(crate) fn asked(&self) -> &Mutex<Asked> {

@@ -34,7 +34,7 @@ pub(crate) use call::{
     Attempt, Call, CallOutcome, CallWork, Called, Calls, Done, Returned, StoredCall, TaskPath, holds, questions, stops,
     task_labels,
 };
-pub(crate) use context::{Around, Asked, CallBegan, ContextParts, Signal, task_namespace, without_tasks};
+pub(crate) use context::{Around, Asked, CallBegan, ContextParts, Signal, StepAt, task_namespace, without_tasks};
 pub(crate) use control::CancelWait;
 pub(crate) use life::Life;
 pub(crate) use message_part::json_map;
