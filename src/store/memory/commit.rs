@@ -1,12 +1,13 @@
-//! The one way in: checks a batch against the log, builds the next version of its namespace, and puts it in place.
+//! The one way in: checks a batch against the log, makes what it adds to its namespace, and adds it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::stored::{
     Changed, ChangedItem, ChangedOp, ChangedValue, Delta, Items, Log, Space, State, Stored, Thread, Write, Writes,
-    Written, invalid,
+    Written, add_writes, invalid,
 };
+use crate::base::CheckpointId;
 use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemOp, ListRef, NewCheckpoint, NewWrites, Parent, Payload, WriteValue,
@@ -57,9 +58,8 @@ fn is_stored(log: &Log, part: &Batch) -> bool {
 }
 
 fn commit_part(log: &mut Log, batch: &Batch) -> Result<(), StoreError> {
-    let space = log.space(&batch.thread, &batch.namespace);
-    if let Some(space) = space.filter(|_| is_stored(log, batch)) {
-        return repeat(log, space, batch);
+    if is_stored(log, batch) {
+        return repeat(log, batch);
     }
     for expect in &batch.expect {
         let found = log.space(&batch.thread, &expect.namespace).and_then(Space::head_id);
@@ -72,35 +72,62 @@ fn commit_part(log: &mut Log, batch: &Batch) -> Result<(), StoreError> {
             });
         }
     }
-    let space = space.cloned().unwrap_or_default();
-    let mut next = Next { log, batch, space, seq: log.seq, branch: log.branch };
+    let mut next = Next::of(log, batch);
     next.add_writes()?;
     batch.checkpoints.iter().try_for_each(|checkpoint| next.add(checkpoint))?;
-    let Next { space, seq, branch, .. } = next;
-    debug_assert_eq!(space.head_id(), batch.head_after());
-    debug_assert_eq!(seq, log.seq + batch.checkpoints.len() as u64);
+    debug_assert_eq!(next.head_id(), batch.head_after());
+    debug_assert_eq!(next.seq, log.seq + batch.checkpoints.len() as u64);
+    let Next { added, writes, seq, branch, .. } = next;
+    let branches = branch - log.branch;
     (log.seq, log.branch) = (seq, branch);
-    if let Some(thread) = log.threads.get_mut(&batch.thread) {
-        match thread.spaces.get_mut(&batch.namespace) {
-            Some(old) => *old = space,
-            None => _ = thread.spaces.insert(batch.namespace.clone(), space),
+    let Some(first) = batch.checkpoints.first() else {
+        let thread = log.threads.get_mut(&batch.thread);
+        if let Some(space) = thread.and_then(|thread| thread.spaces.get_mut(&batch.namespace)) {
+            space.add(batch, added, writes, branches);
         }
-    } else if let Some(first) = batch.checkpoints.first() {
-        let spaces = [(batch.namespace.clone(), space)].into();
-        log.threads.insert(batch.thread.clone(), Thread { created_at: first.created_at, spaces });
+        return Ok(());
+    };
+    if !log.threads.contains_key(&batch.thread) {
+        let thread = Thread { created_at: first.created_at, spaces: Default::default() };
+        log.threads.insert(batch.thread.clone(), thread);
+    }
+    if let Some(thread) = log.threads.get_mut(&batch.thread) {
+        if let Some(space) = thread.spaces.get_mut(&batch.namespace) {
+            space.add(batch, added, writes, branches);
+        } else {
+            thread.spaces.entry(batch.namespace.clone()).or_default().add(batch, added, writes, branches);
+        }
     }
     Ok(())
 }
 
+impl Space {
+    /// Adds what a batch adds. It cannot fail, so a batch is committed entirely or not at all.
+    fn add(&mut self, batch: &Batch, added: Vec<Arc<Stored>>, writes: Vec<(CheckpointId, Writes)>, branches: u64) {
+        for timer in &batch.timers {
+            match timer.wake_at {
+                Some(wake_at) => _ = self.timers.insert(timer.task, (timer.checkpoint, wake_at)),
+                None => _ = self.timers.remove(&timer.task),
+            }
+        }
+        if !batch.checkpoints.is_empty() {
+            self.timers.clear();
+        }
+        writes.into_iter().for_each(|(checkpoint, writes)| self.writes.put(checkpoint, writes));
+        added.into_iter().for_each(|stored| self.checkpoints.put(stored.record.point.checkpoint, stored));
+        self.branches += branches;
+    }
+}
+
 /// Compares a batch whose last checkpoint is stored with the stored checkpoints.
-fn repeat(log: &Log, space: &Space, batch: &Batch) -> Result<(), StoreError> {
+fn repeat(log: &Log, batch: &Batch) -> Result<(), StoreError> {
+    let next = Next::of(log, batch);
     for new in &batch.checkpoints {
         let duplicate = || StoreError::Duplicate { id: new.id };
-        let stored = space.checkpoints.get(&new.id).ok_or_else(duplicate)?;
+        let stored = next.checkpoint(&new.id).ok_or_else(duplicate)?;
         // A batch with a dangling reference was never accepted, so it differs from the stored one.
-        let builds_on = BuildsOn::find(log, space, batch, new).map_err(|_| duplicate())?;
-        let lists = Lists { log, batch, space };
-        let delta = builds_on.resolve(new, consumed(new), &lists).map_err(|_| duplicate())?;
+        let builds_on = BuildsOn::find(&next, new).map_err(|_| duplicate())?;
+        let delta = builds_on.resolve(new, consumed(new), &next).map_err(|_| duplicate())?;
         let old = &stored.record;
         let same = old.parent == builds_on.local()
             && old.forked_from == builds_on.fork()
@@ -123,31 +150,65 @@ fn consumed(new: &NewCheckpoint) -> Vec<Arc<Write>> {
     new.consumed.iter().flat_map(Write::all_of).collect()
 }
 
-/// The version of the namespace that will stand after the batch.
+/// The namespace of a batch as the batch will leave it: the stored one, and what the batch adds to it.
 struct Next<'a> {
     log: &'a Log,
     batch: &'a Batch,
-    space: Space,
+    space: Option<&'a Space>,
+    /// The checkpoints of the batch, oldest first.
+    added: Vec<Arc<Stored>>,
+    /// The writes of each checkpoint to which the batch adds some, those that are stored included.
+    writes: Vec<(CheckpointId, Writes)>,
     seq: u64,
     branch: u64,
 }
 
-/// The lists that a batch may reference.
-struct Lists<'a> {
-    log: &'a Log,
-    batch: &'a Batch,
-    /// The namespace of the batch, with what of the batch is in it already.
-    space: &'a Space,
-}
+impl<'a> Next<'a> {
+    /// Makes the namespace before anything is added.
+    fn of(log: &'a Log, batch: &'a Batch) -> Self {
+        let (space, added) = (log.space(&batch.thread, &batch.namespace), Vec::with_capacity(batch.checkpoints.len()));
+        Self { log, batch, space, added, writes: Vec::new(), seq: log.seq, branch: log.branch }
+    }
 
-impl Lists<'_> {
-    /// Returns the items of a list.
-    fn find(&self, of: &ListRef) -> Result<Items, StoreError> {
-        let space = match of.namespace == self.batch.namespace {
-            true => Some(self.space),
-            false => self.log.space(&self.batch.thread, &of.namespace),
+    fn head_id(&self) -> Option<CheckpointId> {
+        let stored = || self.space.and_then(Space::head_id);
+        self.added.last().map(|stored| stored.record.point.checkpoint).or_else(stored)
+    }
+
+    fn checkpoint(&self, id: &CheckpointId) -> Option<&Arc<Stored>> {
+        let added = self.added.iter().find(|stored| stored.record.point.checkpoint == *id);
+        added.or_else(|| self.space?.checkpoints.get(id))
+    }
+
+    fn writes_of(&self, checkpoint: &CheckpointId) -> Writes {
+        match self.writes.iter().find(|(known, _)| known == checkpoint) {
+            Some((_, writes)) => writes.clone(),
+            None => self.space.map(|space| space.writes_of(checkpoint)).unwrap_or_default(),
+        }
+    }
+
+    fn add_writes_to(&mut self, checkpoint: CheckpointId, new: &[Arc<Write>]) {
+        if new.is_empty() {
+            return;
+        }
+        let at = self.writes.iter().position(|(known, _)| *known == checkpoint).unwrap_or_else(|| {
+            self.writes.reserve_exact(1);
+            self.writes.push((checkpoint, self.space.map(|space| space.writes_of(&checkpoint)).unwrap_or_default()));
+            self.writes.len() - 1
+        });
+        add_writes(&mut self.writes[at].1, new);
+    }
+
+    /// Returns the items of a list that the batch references.
+    fn list(&self, of: &ListRef) -> Result<Items, StoreError> {
+        let stored = match of.namespace == self.batch.namespace {
+            true => self.checkpoint(&of.checkpoint),
+            false => self
+                .log
+                .space(&self.batch.thread, &of.namespace)
+                .and_then(|space| space.checkpoints.get(&of.checkpoint)),
         };
-        let Some(stored) = space.and_then(|space| space.checkpoints.get(&of.checkpoint)) else {
+        let Some(stored) = stored else {
             let (thread, id) = (self.batch.thread.clone(), of.checkpoint.to_string());
             return Err(StoreError::CheckpointNotFound { thread, id });
         };
@@ -161,55 +222,42 @@ impl Lists<'_> {
 
     fn check_deltas(&self, new: &NewWrites) -> Result<(), StoreError> {
         new.writes.iter().try_for_each(|write| match &write.value {
-            WriteValue::Delta(delta) => self.find(&delta.of).map(|_| ()),
+            WriteValue::Delta(delta) => self.list(&delta.of).map(|_| ()),
             _ => Ok(()),
         })
-    }
-}
-
-impl Next<'_> {
-    fn lists(&self) -> Lists<'_> {
-        Lists { log: self.log, batch: self.batch, space: &self.space }
     }
 
     fn add_writes(&mut self) -> Result<(), StoreError> {
         for new in &self.batch.writes {
-            if self.space.checkpoints.get(&new.checkpoint).is_none() {
+            if self.checkpoint(&new.checkpoint).is_none() {
                 return invalid("writes.checkpoint", format!("{} is not stored in this namespace", new.checkpoint));
             }
-            self.lists().check_deltas(new)?;
-            self.space.add_writes(new.checkpoint, &Write::all_of(new).collect::<Vec<_>>());
-        }
-        for timer in &self.batch.timers {
-            match timer.wake_at {
-                Some(wake_at) => _ = self.space.timers.insert(timer.task, (timer.checkpoint, wake_at)),
-                None => _ = self.space.timers.remove(&timer.task),
-            }
-        }
-        if !self.batch.checkpoints.is_empty() {
-            self.space.timers.clear();
+            self.check_deltas(new)?;
+            self.add_writes_to(new.checkpoint, &Write::all_of(new).collect::<Vec<_>>());
         }
         Ok(())
     }
 
     fn add(&mut self, new: &NewCheckpoint) -> Result<(), StoreError> {
-        let head = self.space.head_id();
+        let head = self.head_id();
         if let Some(head) = head
             && new.id <= head
         {
-            return match self.space.checkpoints.get(&new.id) {
+            return match self.checkpoint(&new.id) {
                 Some(_) => Err(StoreError::Duplicate { id: new.id }),
                 None => invalid("checkpoint.id", format!("{} is not above the head {head}", new.id)),
             };
         }
-        let mut builds_on = BuildsOn::find(self.log, &self.space, self.batch, new)?;
+        let mut builds_on = BuildsOn::find(self, new)?;
         let consumed = consumed(new);
         if let Some(parent) = builds_on.consumes(new)? {
-            self.space.add_writes(parent, &consumed);
-            builds_on.writes = self.space.writes_of(&parent);
+            // Changed in place, as no other version shares them.
+            builds_on.writes = Writes::default();
+            self.add_writes_to(parent, &consumed);
+            builds_on.writes = self.writes_of(&parent);
         }
-        new.consumed.iter().try_for_each(|writes| self.lists().check_deltas(writes))?;
-        let delta = builds_on.resolve(new, consumed, &self.lists())?;
+        new.consumed.iter().try_for_each(|writes| self.check_deltas(writes))?;
+        let delta = builds_on.resolve(new, consumed, self)?;
         let ordinal = builds_on.ordinal();
         debug_assert!(builds_on.parent.as_ref().is_none_or(|parent| parent.record.seq <= self.seq));
         let nothing = State::default();
@@ -220,7 +268,6 @@ impl Next<'_> {
             Some(parent) if builds_on.local().is_some() && builds_on.local() == head => parent.record.branch,
             _ => {
                 self.branch += 1;
-                self.space.branches += 1;
                 self.branch
             }
         };
@@ -243,7 +290,7 @@ impl Next<'_> {
             parents: Arc::clone(&new.parents),
             tasks: new.tasks.clone(),
         };
-        self.space.checkpoints.put(new.id, Arc::new(Stored { record, delta, state }));
+        self.added.push(Arc::new(Stored { record, delta, state }));
         Ok(())
     }
 }
@@ -256,32 +303,34 @@ struct BuildsOn {
 }
 
 impl BuildsOn {
-    fn find(log: &Log, space: &Space, batch: &Batch, new: &NewCheckpoint) -> Result<Self, StoreError> {
-        let (stored, from, is_fork) = match &new.parent {
+    fn find(next: &Next<'_>, new: &NewCheckpoint) -> Result<Self, StoreError> {
+        let (log, batch) = (next.log, next.batch);
+        let (stored, writes, is_fork) = match &new.parent {
             None => return Ok(Self { parent: None, is_fork: false, writes: Writes::default() }),
             Some(Parent::Local(id)) if *id >= new.id => {
                 return invalid("checkpoint.parent", format!("{id} is not below its child {}", new.id));
             }
-            Some(Parent::Local(id)) => (space.checkpoints.get(id), Some((space, *id)), false),
+            Some(Parent::Local(id)) => (next.checkpoint(id), next.writes_of(id), false),
             Some(Parent::Fork(at)) if at.thread == batch.thread && at.namespace == batch.namespace => {
                 return invalid("checkpoint.parent", format!("{} is in this namespace: not a fork", at.checkpoint));
             }
             Some(Parent::Fork(at)) => {
-                let from = log.space(&at.thread, &at.namespace).map(|space| (space, at.checkpoint));
-                (log.stored(at), from, true)
+                let space = log.space(&at.thread, &at.namespace);
+                let writes = space.map(|space| space.writes_of(&at.checkpoint)).unwrap_or_default();
+                (log.stored(at), writes, true)
             }
         };
-        let (Some(stored), Some((space, id))) = (stored, from) else {
+        let Some(stored) = stored else {
             return invalid("checkpoint.parent", format!("the parent of {} is not stored", new.id));
         };
-        Ok(Self { parent: Some(Arc::clone(stored)), is_fork, writes: space.writes_of(&id) })
+        Ok(Self { parent: Some(Arc::clone(stored)), is_fork, writes })
     }
 
     fn ordinal(&self) -> u64 {
         self.parent.as_ref().map_or(0, |parent| parent.record.ordinal + 1)
     }
 
-    fn local(&self) -> Option<crate::base::CheckpointId> {
+    fn local(&self) -> Option<CheckpointId> {
         self.parent.as_ref().filter(|_| !self.is_fork).map(|parent| parent.record.point.checkpoint)
     }
 
@@ -290,7 +339,7 @@ impl BuildsOn {
     }
 
     /// Returns the parent whose writes are consumed, if any are. A fork must not write to its source.
-    fn consumes(&self, new: &NewCheckpoint) -> Result<Option<crate::base::CheckpointId>, StoreError> {
+    fn consumes(&self, new: &NewCheckpoint) -> Result<Option<CheckpointId>, StoreError> {
         let parent = self.local();
         match new.consumed.iter().find(|writes| Some(writes.checkpoint) != parent) {
             Some(writes) => {
@@ -302,16 +351,16 @@ impl BuildsOn {
     }
 
     /// Finds the bytes of every change, and checks the references of the changes.
-    fn resolve(&self, new: &NewCheckpoint, consumed: Vec<Arc<Write>>, lists: &Lists<'_>) -> Result<Delta, StoreError> {
+    fn resolve(&self, new: &NewCheckpoint, consumed: Vec<Arc<Write>>, next: &Next<'_>) -> Result<Delta, StoreError> {
         let mut nodes = HashSet::new();
         if let Some(twice) = new.seen.iter().find(|seen| new.seen.len() > 1 && !nodes.insert(&seen.node)) {
             return invalid("checkpoint.seen", format!("node {:?} comes twice", twice.node));
         }
-        let changes = new.changes.iter().map(|change| self.change(change, lists)).collect::<Result<_, _>>()?;
+        let changes = new.changes.iter().map(|change| self.change(change, next)).collect::<Result<_, _>>()?;
         Ok(Delta { consumed, changes, seen: new.seen.clone() })
     }
 
-    fn change(&self, change: &Change, lists: &Lists<'_>) -> Result<Changed, StoreError> {
+    fn change(&self, change: &Change, next: &Next<'_>) -> Result<Changed, StoreError> {
         self.task("change.task", change.task)?;
         let value = match &change.value {
             ChangeValue::Empty => ChangedValue::Empty,
@@ -327,7 +376,7 @@ impl BuildsOn {
                         ItemOp::Put(data) => ChangedOp::Put(self.bytes(data)?),
                         ItemOp::Delete => ChangedOp::Delete,
                         ItemOp::DeleteRange { end } => ChangedOp::DeleteRange(*end),
-                        ItemOp::Reference(of) => ChangedOp::Reference(of.clone(), lists.find(of)?),
+                        ItemOp::Reference(of) => ChangedOp::Reference(of.clone(), next.list(of)?),
                     };
                     Ok(ChangedItem { position: item.position, task: item.task, op })
                 });

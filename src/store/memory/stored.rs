@@ -29,8 +29,7 @@ pub(super) struct Thread {
     pub(super) spaces: BTreeMap<Namespace, Space>,
 }
 
-/// A version of a namespace. A commit makes the next version and puts it in its place, so readers need no lock while
-/// they read, and a commit that fails has changed nothing.
+/// A namespace. A clone is a version of it that no later commit changes, so readers need no lock while they read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Space {
     pub(super) checkpoints: Tree<CheckpointId, Arc<Stored>>,
@@ -81,7 +80,7 @@ pub(super) struct Channel {
 pub(super) enum Held {
     Empty,
     Value(Arc<Payload>),
-    Items(Items),
+    Items(Arc<Items>),
 }
 
 /// A list.
@@ -167,7 +166,7 @@ pub(super) enum Written {
     One(Arc<Payload>),
     Items(Vec<Arc<Payload>>),
     /// A delta without its items, which are shared, and they.
-    Delta(ListDelta, Vec<Arc<Payload>>),
+    Delta(Box<ListDelta>, Vec<Arc<Payload>>),
 }
 
 impl Log {
@@ -192,20 +191,15 @@ impl Space {
     pub(super) fn writes_of(&self, checkpoint: &CheckpointId) -> Writes {
         self.writes.get(checkpoint).cloned().unwrap_or_default()
     }
+}
 
-    /// Adds writes to those of a checkpoint: special indexes replace, any other position keeps its first write.
-    pub(super) fn add_writes(&mut self, checkpoint: CheckpointId, new: &[Arc<Write>]) {
-        if new.is_empty() {
-            return;
+/// Adds writes to those of a checkpoint: special indexes replace, any other position retains its first write.
+pub(super) fn add_writes(writes: &mut Writes, new: &[Arc<Write>]) {
+    for write in new {
+        let key = (write.task, write.index);
+        if write.index < 0 || writes.get(&key).is_none() {
+            writes.put(key, Arc::clone(write));
         }
-        let mut writes = self.writes_of(&checkpoint);
-        for write in new {
-            let key = (write.task, write.index);
-            if write.index < 0 || writes.get(&key).is_none() {
-                writes.put(key, Arc::clone(write));
-            }
-        }
-        self.writes.put(checkpoint, writes);
     }
 }
 
@@ -226,7 +220,7 @@ impl State {
                 ChangedValue::Value(payload) => Held::Value(Arc::clone(payload)),
                 ChangedValue::Items(items) => {
                     let list = before.and_then(|channel| channel.value.items()).cloned().unwrap_or_default();
-                    Held::Items(list_after(list, items, ordinal, seq)?)
+                    Held::Items(Arc::new(list_after(list, items, ordinal, seq)?))
                 }
             };
             let channel = Channel { version: change.version, ordinal, task: change.task, value };
@@ -303,7 +297,7 @@ impl Write {
                 WriteValue::Delta(delta) => {
                     let mut bare = ListDelta::new(delta.of.clone());
                     (bare.removed, bare.positions) = (delta.removed.clone(), delta.positions.clone());
-                    Written::Delta(bare, delta.items.iter().cloned().map(Arc::new).collect())
+                    Written::Delta(Box::new(bare), delta.items.iter().cloned().map(Arc::new).collect())
                 }
             };
             let (path, channel) = (Arc::clone(&new.path), Arc::clone(&write.channel));
@@ -326,7 +320,7 @@ impl Write {
             Written::One(payload) => WriteValue::One(Payload::clone(payload)),
             Written::Items(items) => WriteValue::Items(all(items)),
             Written::Delta(delta, items) => {
-                let mut delta = delta.clone();
+                let mut delta = ListDelta::clone(delta);
                 delta.items = all(items);
                 WriteValue::Delta(Box::new(delta))
             }

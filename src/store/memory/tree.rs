@@ -1,8 +1,9 @@
 //! A persistent ordered map: its versions share their common nodes.
 //!
-//! It is a treap that is never changed in place: a put or a range delete copies the path to the change and shares the
-//! rest, so that every checkpoint holds its whole state at the cost of its changes. Priorities are hashes of the keys, so the
-//! shape depends on the keys alone; two versions made in different ways compare quickly where they share nodes.
+//! It is a treap: a put or a range delete copies the nodes on the path to the change that another version shares, and
+//! changes the others in place, so that every checkpoint holds its whole state at the cost of its changes. Priorities are
+//! hashes of the keys, so the shape depends on the keys alone; two versions made in different ways compare quickly where
+//! they share nodes.
 
 use std::borrow::Borrow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,6 +14,7 @@ pub(super) struct Tree<K, V>(Link<K, V>);
 
 type Link<K, V> = Option<Arc<Node<K, V>>>;
 
+#[derive(Clone)]
 struct Node<K, V> {
     key: K,
     value: V,
@@ -54,16 +56,16 @@ impl<K: Ord + Hash + Clone, V: Clone> Tree<K, V> {
     /// Sets a key to a value, whether it was there or not.
     pub(super) fn put(&mut self, key: K, value: V) {
         let priority = priority(&key);
-        self.0 = Some(put(&self.0, key, value, priority));
+        put(&mut self.0, key, value, priority);
     }
 
     /// Deletes the keys from `from` up to, but not with, `end`, and returns how many there were.
     pub(super) fn delete_range(&mut self, from: &K, end: &K) -> usize {
-        let (below, rest) = split(&self.0, from);
-        let (gone, above) = split(&rest, end);
-        // Nothing found keeps the very same nodes.
+        let (below, rest) = split(self.0.clone(), from);
+        let (gone, above) = split(rest, end);
+        // Nothing found retains the very same nodes.
         if gone.is_some() {
-            self.0 = merge(&below, &above);
+            self.0 = merge(below, above);
         }
         len(&gone)
     }
@@ -104,9 +106,9 @@ impl<K: Ord + Hash + Clone, V: Clone> Tree<K, V> {
 }
 
 impl<K: Ord + Hash + Clone, V: Clone> Node<K, V> {
-    /// Returns a copy with other children.
-    fn with(&self, left: Link<K, V>, right: Link<K, V>) -> Arc<Self> {
-        make(self.key.clone(), self.value.clone(), self.priority, left, right)
+    /// Counts the entries again after a change below.
+    fn count(&mut self) {
+        self.len = len(&self.left) + len(&self.right) + 1;
     }
 
     fn is_sound(&self) -> bool {
@@ -135,41 +137,63 @@ fn priority(key: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-fn put<K: Ord + Hash + Clone, V: Clone>(link: &Link<K, V>, key: K, value: V, priority: u64) -> Arc<Node<K, V>> {
-    let Some(node) = link else { return make(key, value, priority, None, None) };
+fn put<K: Ord + Hash + Clone, V: Clone>(link: &mut Link<K, V>, key: K, value: V, priority: u64) {
+    let Some(node) = link else {
+        *link = Some(make(key, value, priority, None, None));
+        return;
+    };
     if node.key == key {
-        return make(key, value, priority, node.left.clone(), node.right.clone());
+        match Arc::get_mut(node) {
+            Some(own) => own.value = value,
+            None => *link = Some(make(key, value, priority, node.left.clone(), node.right.clone())),
+        }
+        return;
     }
     // A node of lower priority cannot stand above the key, so the key is not in this part of the tree.
     if priority > node.priority {
-        let (left, right) = split(link, &key);
-        return make(key, value, priority, left, right);
+        let (left, right) = split(link.take(), &key);
+        *link = Some(make(key, value, priority, left, right));
+        return;
     }
-    if key < node.key {
-        node.with(Some(put(&node.left, key, value, priority)), node.right.clone())
-    } else {
-        node.with(node.left.clone(), Some(put(&node.right, key, value, priority)))
-    }
+    let node = Arc::make_mut(node);
+    let side = if key < node.key { &mut node.left } else { &mut node.right };
+    put(side, key, value, priority);
+    node.count();
 }
 
 /// Splits into the keys below `key`, and the others.
-fn split<K: Ord + Hash + Clone, V: Clone>(link: &Link<K, V>, key: &K) -> (Link<K, V>, Link<K, V>) {
-    let Some(node) = link else { return (None, None) };
-    if node.key < *key {
-        let (below, rest) = split(&node.right, key);
-        (Some(node.with(node.left.clone(), below)), rest)
+fn split<K: Ord + Hash + Clone, V: Clone>(link: Link<K, V>, key: &K) -> (Link<K, V>, Link<K, V>) {
+    let Some(mut node) = link else { return (None, None) };
+    let own = Arc::make_mut(&mut node);
+    if own.key < *key {
+        let (below, rest) = split(own.right.take(), key);
+        own.right = below;
+        own.count();
+        (Some(node), rest)
     } else {
-        let (below, rest) = split(&node.left, key);
-        (below, Some(node.with(rest, node.right.clone())))
+        let (below, rest) = split(own.left.take(), key);
+        own.left = rest;
+        own.count();
+        (below, Some(node))
     }
 }
 
 /// Joins two trees; all keys of the first are below all keys of the second.
-fn merge<K: Ord + Hash + Clone, V: Clone>(below: &Link<K, V>, above: &Link<K, V>) -> Link<K, V> {
+fn merge<K: Ord + Hash + Clone, V: Clone>(below: Link<K, V>, above: Link<K, V>) -> Link<K, V> {
     match (below, above) {
-        (None, other) | (other, None) => other.clone(),
-        (Some(a), Some(b)) if a.priority >= b.priority => Some(a.with(a.left.clone(), merge(&a.right, above))),
-        (Some(_), Some(b)) => Some(b.with(merge(below, &b.left), b.right.clone())),
+        (None, other) | (other, None) => other,
+        (Some(mut a), Some(b)) if a.priority >= b.priority => {
+            let own = Arc::make_mut(&mut a);
+            own.right = merge(own.right.take(), Some(b));
+            own.count();
+            Some(a)
+        }
+        (Some(a), Some(mut b)) => {
+            let own = Arc::make_mut(&mut b);
+            own.left = merge(Some(a), own.left.take());
+            own.count();
+            Some(b)
+        }
     }
 }
 
