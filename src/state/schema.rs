@@ -246,7 +246,7 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
 
     fn load_list(&self, field: usize) -> Result<Box<dyn ListLoader + '_>, StateError> {
         let field = self.erased(field);
-        Ok(Box::new(Loading { schema: self, field, items: field.items()? }))
+        Ok(Box::new(SchemaLoader { schema: self, field, items: field.items()? }))
     }
 
     fn to_value(&self, state: &StateRef, field: usize) -> Result<Value, StateError> {
@@ -324,13 +324,13 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
 }
 
 /// A list field that is being loaded.
-struct Loading<'a, S> {
+struct SchemaLoader<'a, S> {
     schema: &'a Schema<S>,
     field: ErasedField<'a>,
     items: Box<dyn StoredItems>,
 }
 
-impl<S: Clone + Send + Sync + 'static> ListLoader for Loading<'_, S> {
+impl<S: Clone + Send + Sync + 'static> ListLoader for SchemaLoader<'_, S> {
     fn item(&mut self, position: u64, stored: PayloadRef<'_>) -> Result<(), StateError> {
         self.field.add_item(&mut *self.items, position, stored)
     }

@@ -23,7 +23,7 @@ pub(crate) struct Crate {
 
 /// The published libraries, from the ground up.
 pub(crate) const LIBRARIES: &[Crate] = &[
-    Crate { name: "annals-base", src: "crates/annals-base/src/", may_use: &[], public_items: 182, assertions_min: 3.0 },
+    Crate { name: "annals-base", src: "crates/annals-base/src/", may_use: &[], public_items: 183, assertions_min: 3.0 },
     Crate {
         name: "annals-messages",
         src: "crates/annals-messages/src/",
@@ -42,7 +42,7 @@ pub(crate) const LIBRARIES: &[Crate] = &[
         name: "annals",
         src: "src/",
         may_use: &["annals-base", "annals-messages", "annals-derive"],
-        public_items: 531,
+        public_items: 540,
         assertions_min: 2.3,
     },
     Crate {
@@ -250,8 +250,12 @@ pub(crate) fn name_words(path: &str, text: &str) -> Vec<Violation> {
 
 /// Banned phrases in the messages of a file: its string literals of more than one word, outside tests.
 pub(crate) fn message_phrases(source: &Source) -> Vec<Violation> {
-    let tests = source.test_blocks();
     let mut violations = Vec::new();
+    if source.path == "src/store/sqlite/sql.rs" {
+        // Its strings are statements, some of them in parts, which name the columns.
+        return violations;
+    }
+    let tests = source.test_blocks();
     let messages = source.strings.iter().filter(|(at, text)| {
         text.trim().contains(' ') && !crate::rules::is_sql(text) && !tests.iter().any(|block| block.contains(at))
     });

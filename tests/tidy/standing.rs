@@ -27,7 +27,6 @@ pub(crate) const TYPE_NAMES: &[&str] = &[
     "Items",
     "Kv",
     "List",
-    "Lists",
     "Log",
     "Named",
     "Node",
