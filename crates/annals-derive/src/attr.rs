@@ -67,6 +67,11 @@ impl<'a> Channel<'a> {
         let Some(ident) = &field.ident else {
             return Err(Error::new(field.span(), "a channel needs a field with a name"));
         };
+        if let Some(attribute) = field.attrs.iter().find(|attribute| attribute.path().is_ident("state")) {
+            let message =
+                format!("`#[state(..)]` goes on the struct; the channel of `{ident}` is named by `#[channel(..)]`");
+            return Err(Error::new_spanned(attribute, message));
+        }
         let mut words = FieldWords::default();
         for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("channel")) {
             attribute.parse_nested_meta(|meta| words.read(&meta))?;
@@ -140,6 +145,10 @@ impl FieldWords {
                            the value";
             return Err(Error::new(span, message));
         }
+        debug_assert!(
+            self.function.is_some() == (word == "reduce"),
+            "`reduce`, and no other word, comes with a function"
+        );
         let (guard, starts_empty) = (self.unguarded.is_none(), self.starts_empty.is_some());
         Ok(match (word.to_string().as_str(), self.function) {
             (_, Some(function)) => ChannelKind::Reduce { function, write: self.write, starts_empty },

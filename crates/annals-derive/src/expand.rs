@@ -53,6 +53,7 @@ pub(crate) fn state(input: &DeriveInput) -> Result<TokenStream> {
         Some(path) => quote!(#path),
         None => engine::path(input.ident.span())?,
     };
+    debug_assert_eq!(channels.len(), fields.len(), "each field without an error is a channel");
     let names = StateNames::of(input, engine);
     let mut code = emit(input, &names, &channels);
     code.extend(words.whole.map(|whole| part::emit(&names, &whole, &channels)));

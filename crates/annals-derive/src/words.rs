@@ -2,7 +2,7 @@
 //!
 //! *Absent:* the attributes of its fields.
 
-use syn::{DeriveInput, Path, Result};
+use syn::{DeriveInput, Error, Path, Result};
 
 /// The words of `#[state(..)]`.
 #[derive(Default)]
@@ -15,6 +15,10 @@ pub(crate) struct StateWords {
 
 /// Returns the words of a struct.
 pub(crate) fn of(input: &DeriveInput) -> Result<StateWords> {
+    if let Some(attribute) = input.attrs.iter().find(|attribute| attribute.path().is_ident("channel")) {
+        let message = "`#[channel(..)]` goes on a field; the words of the struct stand in `#[state(..)]`";
+        return Err(Error::new_spanned(attribute, message));
+    }
     let mut words = StateWords::default();
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("state")) {
         attribute.parse_nested_meta(|meta| {
