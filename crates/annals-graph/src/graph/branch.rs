@@ -104,9 +104,9 @@ impl<T: IntoTargets> IntoTargets for NodeResult<T> {
 /// # }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "this cannot be the path of a conditional edge in a graph whose state is `{S}`",
-    label = "the documentation of `IntoPath` lists all forms",
-    note = "a path borrows the state: `|state: &{S}| \"name\"`",
+    message = "this function or closure cannot be the path of a conditional edge in a graph whose state is `{S}`",
+    label = "a path borrows the state: its first parameter is `&{S}`, with the `&`",
+    note = "the documentation of `IntoPath` lists all forms: `|state: &{S}| \"name\"`",
     note = "a path is `Fn(&{S}) -> T`, `Fn(&{S}, &Context) -> T` or an `async fn` of the same; write the types of a closure's parameters",
     note = "`T` is the name of a node, a `SendTo`, an `Option`, `Vec` or array of these, or a `NodeResult` of one of these"
 )]

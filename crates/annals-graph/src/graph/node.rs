@@ -228,13 +228,12 @@ pub struct NodeBody {
 /// # }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "this cannot be a node of a graph whose state is `{S}`",
-    label = "the documentation of `IntoNode` lists all forms",
-    note = "a node borrows the state, and returns a `NodeResult`: `|state: &{S}| Ok({S}::update())`",
-    note = "a node is `Fn(&{S}) -> NodeResult<T>`, `Fn(&{S}, &Context) -> NodeResult<T>`, an `async fn` of the same, or a compiled graph",
+    message = "this function or closure cannot be a node of a graph whose state is `{S}`",
+    label = "a node borrows the state: its first parameter is `&{S}`, with the `&`, and it returns a `NodeResult`",
+    note = "a node is `Fn(&{S}) -> NodeResult<T>`, `Fn(&{S}, &Context) -> NodeResult<T>`, an `async fn` of the same, or a compiled graph; the documentation of `IntoNode` lists all forms",
     note = "`T` is `()`, an update such as `{S}::update()`, a `Command`, a `SendTo`, or an `Option`, `Vec`, array or pair of these",
-    note = "write the types of a closure's parameters; wrap a function with an input of its own in `Own(..)`",
-    note = "an async closure cannot capture anything; one that does is `move |state: Arc<{S}>| {{ let it = it.clone(); async move {{ .. }} }}`"
+    note = "write the types of a closure's parameters: `|state: &{S}| Ok({S}::update())`; wrap a function with an input of its own in `Own(..)`",
+    note = "an async closure cannot capture by reference: take owned handles, `move |state: Arc<{S}>| {{ let client = client.clone(); async move {{ .. }} }}`"
 )]
 pub trait IntoNode<S, M> {
     /// Erases the types.

@@ -34,12 +34,11 @@ pub enum Awaited {}
 /// A function that can be a task or an entrypoint: `Fn(I) -> NodeResult<R>` or `Fn(I, &Context) -> NodeResult<R>`;
 /// `async fn(I)` or `async fn(I, &Context)`; `Fn(I)` or `Fn(I, Context)` that return a future.
 #[diagnostic::on_unimplemented(
-    message = "this cannot be a task or an entrypoint with an input `{I}` and a result `{R}`",
-    label = "the documentation of `IntoTask` lists all forms",
-    note = "a task takes its input by value, borrows its context, and returns a `NodeResult`: `|input: {I}, context: &Context| Ok(..)`",
+    message = "this function or closure cannot be a task or an entrypoint with an input `{I}` and a result `{R}`",
+    label = "a task takes its input by value, without `&`, may borrow its context, and returns a `NodeResult`",
     note = "a task is `Fn({I}) -> NodeResult<{R}>`, `Fn({I}, &Context) -> NodeResult<{R}>`, or an `async fn` of the same",
-    note = "write the types of a closure's parameters",
-    note = "an async closure cannot capture anything; one that does is `move |input: {I}, context: Context| {{ let it = it.clone(); async move {{ .. }} }}`"
+    note = "write the types of a closure's parameters: `|input: {I}, context: &Context| Ok(..)`",
+    note = "an async closure cannot capture by reference: take owned handles, `move |input: {I}, context: Context| {{ let client = client.clone(); async move {{ .. }} }}`"
 )]
 pub trait IntoTask<I, R, M> {
     /// The marker of the kind: [`Blocking`] or [`Awaited`].
