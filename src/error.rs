@@ -49,21 +49,6 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Returns true for [`Conflict`](Self::Conflict).
-    pub const fn is_conflict(self) -> bool {
-        matches!(self, Self::Conflict)
-    }
-
-    /// Returns true for [`Busy`](Self::Busy).
-    pub const fn is_busy(self) -> bool {
-        matches!(self, Self::Busy)
-    }
-
-    /// Returns true for [`Corrupt`](Self::Corrupt).
-    pub const fn is_corrupt(self) -> bool {
-        matches!(self, Self::Corrupt)
-    }
-
     /// Returns true if nothing was written, so that repeating the call is safe and may succeed: for
     /// [`Busy`](Self::Busy) and [`Conflict`](Self::Conflict).
     ///
@@ -76,16 +61,6 @@ impl ErrorKind {
     /// ```
     pub const fn is_retryable(self) -> bool {
         matches!(self, Self::Busy | Self::Conflict)
-    }
-
-    /// Returns true for [`OutcomeUnknown`](Self::OutcomeUnknown).
-    pub const fn is_outcome_unknown(self) -> bool {
-        matches!(self, Self::OutcomeUnknown)
-    }
-
-    /// Returns true for [`User`](Self::User).
-    pub const fn is_user(self) -> bool {
-        matches!(self, Self::User)
     }
 }
 
@@ -124,17 +99,17 @@ impl Error {
 
     /// Returns whether another run on the thread was faster.
     pub fn is_conflict(&self) -> bool {
-        self.kind().is_conflict()
+        self.kind() == ErrorKind::Conflict
     }
 
     /// Returns whether another process was writing.
     pub fn is_busy(&self) -> bool {
-        self.kind().is_busy()
+        self.kind() == ErrorKind::Busy
     }
 
     /// Returns whether the file is damaged or not a store.
     pub fn is_corrupt(&self) -> bool {
-        self.kind().is_corrupt()
+        self.kind() == ErrorKind::Corrupt
     }
 
     /// Returns whether repeating the call may succeed and is safe.
@@ -144,12 +119,12 @@ impl Error {
 
     /// Returns whether it is not known if the last commit is stored.
     pub fn is_outcome_unknown(&self) -> bool {
-        self.kind().is_outcome_unknown()
+        self.kind() == ErrorKind::OutcomeUnknown
     }
 
     /// Returns whether a node, path or reducer of the user failed.
     pub fn is_user(&self) -> bool {
-        self.kind().is_user()
+        self.kind() == ErrorKind::User
     }
 
     /// Returns the error of the store, if it is one.

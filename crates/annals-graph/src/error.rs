@@ -76,17 +76,17 @@ impl Error {
 
     /// Returns whether another run on the thread was faster.
     pub fn is_conflict(&self) -> bool {
-        self.kind().is_conflict()
+        self.kind() == ErrorKind::Conflict
     }
 
     /// Returns whether another process was writing.
     pub fn is_busy(&self) -> bool {
-        self.kind().is_busy()
+        self.kind() == ErrorKind::Busy
     }
 
     /// Returns whether the file is damaged or not a store.
     pub fn is_corrupt(&self) -> bool {
-        self.kind().is_corrupt()
+        self.kind() == ErrorKind::Corrupt
     }
 
     /// Returns whether repeating the call may succeed and is safe.
@@ -96,12 +96,12 @@ impl Error {
 
     /// Returns whether it is not known if the last commit is stored.
     pub fn is_outcome_unknown(&self) -> bool {
-        self.kind().is_outcome_unknown()
+        self.kind() == ErrorKind::OutcomeUnknown
     }
 
     /// Returns whether a node, path or reducer of the user failed.
     pub fn is_user(&self) -> bool {
-        self.kind().is_user()
+        self.kind() == ErrorKind::User
     }
 
     /// Returns the error of the store, if it is one.
