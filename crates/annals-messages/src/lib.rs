@@ -100,7 +100,6 @@ mod runs;
 #[cfg(test)]
 mod samples;
 mod serde_view;
-mod text;
 mod tool;
 mod tool_parser;
 mod trim;
@@ -125,6 +124,7 @@ pub use envelope::{dumpd, load};
 pub use error::{ErrorClass, MessageError};
 pub use filter::{FilterOptions, TypeFilter, filter_messages};
 pub use formats::{FormatWriter, LangChainFormat, MessageFormat, OpenAiFormat, Written};
+pub use internal::text::JsonError;
 pub use like::MessageLike;
 pub use merge::{merge_content, merge_dicts, merge_lists, merge_obj};
 pub use notification::{Notification, ensure_id};
@@ -139,7 +139,6 @@ pub use providers::grounding_citations;
 pub use reduce::{MergeOp, REMOVE_ALL_MESSAGES, add_messages, ensure_ids, merge_plan};
 pub use role::{MessageClass, Role};
 pub use runs::merge_message_runs;
-pub use text::JsonError;
 pub use tool::{Ai, InvalidToolCall, Tool, ToolCall, ToolCallChunk, ToolStatus};
 pub use tool_parser::{default_tool_chunk_parser, default_tool_parser};
 pub use trim::{TrimOptions, TrimStrategy, trim_messages};
@@ -147,6 +146,7 @@ pub use usage::Usage;
 pub use usage_sum::{add_usage, subtract_usage};
 
 use annals_base::Map;
+use internal::text;
 
 /// One message of a chat.
 ///

@@ -14,7 +14,7 @@ pub(crate) use json::json_dumps_map;
 pub use json::{JsonStyle, json_dumps, json_write};
 pub use json_items::{JsonItems, JsonItemsError};
 pub use json_read::{JsonError, json_loads};
-pub(super) use json_read::{Open, Reader};
+pub(crate) use json_read::{Open, Reader};
 pub use python::{py_float, py_repr, py_str, py_title};
 pub(crate) use python::{py_repr_map, py_type};
 pub use xml::{xml_escape, xml_quoteattr};

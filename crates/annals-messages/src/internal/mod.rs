@@ -3,7 +3,9 @@
 //!
 //! *Absent:* anything that an application or a message format of its own needs.
 
-pub use crate::text::{
+pub(crate) mod text;
+
+pub use text::{
     JsonItems, JsonItemsError, JsonStyle, json_dumps, json_loads, json_write, py_float, py_repr, py_str, py_title,
     truthy, xml_escape, xml_quoteattr,
 };
