@@ -1,7 +1,8 @@
 //! A persistent list: cloned in O(1), changed in O(log n) also while clones live.
 //!
 //! Every item has a position, its number in storage: items are ordered by position, and a position never changes. Items
-//! that have a key ([`Keyed`]) are found by it. *Absent:* what an item is, how it is stored, and how updates are reduced.
+//! that have a key ([`Keyed`]) are found by it. *Absent:* what an item is, how it is stored, and how updates are
+//! reduced.
 
 mod diff;
 mod index;
@@ -137,7 +138,7 @@ impl<T> List<T> {
     }
 
     /// Puts an item at a position, free or taken. Used to load a list: ascending positions are the quick case.
-    pub fn insert_at_position(&mut self, position: u64, value: T) {
+    pub(crate) fn insert_at_position(&mut self, position: u64, value: T) {
         self.insert_shared(position, Arc::new(value));
     }
 

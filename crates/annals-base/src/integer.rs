@@ -1,12 +1,12 @@
 //! Integers that do not fit into 64 bits, which Python and JSON have.
 //!
-//! *Absent:* computing with them. They are kept, compared and written.
+//! *Absent:* computing with them. They are retained, compared and written.
 
 use super::Value;
 use super::limits::INTEGER_DIGITS_MAX;
 
 /// The MessagePack extension that holds one: its bytes are the decimal digits, with `-` before them if it is negative.
-pub const BIG_INTEGER_EXT: i8 = 105;
+pub(crate) const BIG_INTEGER_EXT: i8 = 105;
 
 impl Value {
     /// Returns the integer with these decimal digits, however large; `None` if they are not an integer as JSON writes

@@ -64,7 +64,6 @@ mod value;
 
 pub use default_source::DefaultSource;
 pub use id::{CheckpointId, IdError, IdSource, NULL_TASK, RunId, TaskId, ThreadId};
-pub use integer::BIG_INTEGER_EXT;
 pub use list_delta::{ListDelta, ListRef};
 pub use map::Map;
 pub use namespace::Namespace;

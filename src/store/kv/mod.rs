@@ -49,6 +49,7 @@ pub struct Kv {
 /// An entry of the key-value memory.
 #[doc(alias = "SearchItem")]
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct KvItem {
     /// The labels of its namespace.
     pub namespace: Vec<String>,

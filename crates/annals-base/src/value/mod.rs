@@ -45,8 +45,8 @@ pub enum Value {
     List(Vec<Value>),
     /// An object, in insertion order.
     Map(Map),
-    /// A MessagePack extension: its type and its bytes, kept verbatim. Only
-    /// [one](crate::BIG_INTEGER_EXT) means something here: an integer of more than 64 bits.
+    /// A MessagePack extension: its type and its bytes, verbatim. One type has a meaning here: 105 holds the decimal
+    /// digits of an integer of more than 64 bits ([`Value::big_integer`]).
     Ext(i8, Vec<u8>),
 }
 

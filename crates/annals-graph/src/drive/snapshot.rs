@@ -19,6 +19,7 @@ use super::place::RunOn;
 /// At the head it is live: results of tasks that have ended are counted in `next`. At an older checkpoint it is the
 /// record: the state at the start of the superstep, with all tasks that were due.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct StateSnapshot<S> {
     /// The state.
     pub values: Arc<S>,
@@ -48,6 +49,7 @@ pub struct StateSnapshot<S> {
 
 /// A task as a snapshot shows it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct TaskView {
     /// Its id.
     pub id: TaskId,
