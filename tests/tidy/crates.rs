@@ -15,7 +15,8 @@ pub(crate) struct Crate {
     pub(crate) src: &'static str,
     /// The crates of the workspace that its manifest may name as dependencies.
     pub(crate) may_use: &'static [&'static str],
-    /// The number of its public items (without fields and variants): growth is a decision.
+    /// The number of its public items (without fields and variants, and without its module `internal`, which promises
+    /// nothing): growth is a decision.
     pub(crate) public_items: usize,
     /// The least number of assertions per 1,000 code lines: it rises to 3 for every crate.
     pub(crate) assertions_min: f64,
@@ -23,12 +24,12 @@ pub(crate) struct Crate {
 
 /// The published libraries, from the ground up.
 pub(crate) const LIBRARIES: &[Crate] = &[
-    Crate { name: "annals-base", src: "crates/annals-base/src/", may_use: &[], public_items: 183, assertions_min: 3.0 },
+    Crate { name: "annals-base", src: "crates/annals-base/src/", may_use: &[], public_items: 170, assertions_min: 3.0 },
     Crate {
         name: "annals-messages",
         src: "crates/annals-messages/src/",
         may_use: &["annals-base"],
-        public_items: 271,
+        public_items: 247,
         assertions_min: 0.7,
     },
     Crate {
@@ -36,7 +37,7 @@ pub(crate) const LIBRARIES: &[Crate] = &[
         src: "crates/annals-derive/src/",
         may_use: &[],
         public_items: 1,
-        assertions_min: 0.0,
+        assertions_min: 3.0,
     },
     Crate {
         name: "annals",
@@ -57,7 +58,7 @@ pub(crate) const LIBRARIES: &[Crate] = &[
         src: "crates/annals-pydantic-ai/src/",
         may_use: &["annals-base", "annals-messages", "annals-graph"],
         public_items: 157,
-        assertions_min: 0.5,
+        assertions_min: 3.0,
     },
 ];
 
@@ -111,7 +112,8 @@ pub(crate) fn floors(files: &Files, libraries: &[Crate]) -> Vec<Violation> {
 
 /// The number of public items of a crate is the one that was decided.
 pub(crate) fn public_items(files: &Files, library: &Crate) -> Vec<Violation> {
-    let count: usize = library.sources(files).map(|(path, text)| public(path, text).filter(counts).count()).sum();
+    let promised = library.sources(files).filter(|(path, _)| !path.contains("/src/internal/"));
+    let count: usize = promised.map(|(path, text)| public(path, text).filter(counts).count()).sum();
     let decided = library.public_items;
     let what = if count > decided {
         format!("{} has {count} public items, {decided} are decided: hide some, or raise the number", library.name)
