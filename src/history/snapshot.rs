@@ -316,7 +316,8 @@ fn delta_value(delta: &ListDelta) -> Result<Value, StoreError> {
 
 impl WriteRecord {
     /// Returns the written value as a dynamic value. Of a list that is told by what differs from a stored one, it is a map
-    /// with the member `$delta`: the list, the ranges of positions that are gone, and the items that are new, by position.
+    /// with the member `$delta`: the list, the ranges of positions that are gone, and the items that are new, by
+    /// position.
     ///
     /// # Errors
     /// [`StoreError::Codec`], [`StoreError::Corrupt`].

@@ -149,7 +149,7 @@ impl RunId {
     }
 }
 
-/// The id under which the writes of no task are kept (a command given as input).
+/// The id under which the writes of no task are stored (a command given as input).
 pub const NULL_TASK: TaskId = TaskId::from_bytes([0; 16]);
 
 impl CheckpointId {

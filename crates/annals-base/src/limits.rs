@@ -158,7 +158,8 @@ pub const USAGE_DEPTH_MAX: usize = 100;
 pub const XML_TEXT_CHARS_MAX: usize = 500;
 /// Code points of the id of a tool call in a conversation as XML.
 pub const XML_ID_CHARS_MAX: usize = 64;
-/// Exponent of a decimal number of PydanticAI, in either direction, so that no arithmetic on it overflows (as in Python).
+/// Exponent of a decimal number of PydanticAI, in either direction, so that no arithmetic on it overflows (as in
+/// Python).
 pub const DECIMAL_EXPONENT_MAX: i64 = 999_999_999_999_999_999;
 
 const _: () = assert!(DECIMAL_EXPONENT_MAX < i64::MAX / 4);

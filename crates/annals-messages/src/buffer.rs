@@ -9,7 +9,7 @@ use super::text::{py_repr, py_str};
 use super::{Message, MessageError, Role};
 use annals_base::Value;
 
-/// The form of a [buffer string](buffer_string).
+/// The format of a [buffer string](buffer_string).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum BufferFormat {

@@ -10,7 +10,7 @@ use crate::text::py_str;
 use annals_base::{Map, Value, ValueView};
 
 /// Reads the flat dictionary, by the rules of LangChain's constructors. Unknown fields, and messages of unknown types,
-/// are kept as they are.
+/// stay as they are.
 ///
 /// # Errors
 /// [`MessageError`] as [`MessageClass::construct`].

@@ -213,7 +213,7 @@ impl Dict {
 }
 
 impl Fields {
-    /// Returns whether the fields are those of the class, with the types that they are kept in, so that none of the
+    /// Returns whether the fields are those of the class, with the types that they are held in, so that none of the
     /// rules of its constructor has anything to do.
     fn are_plain(&self, class: MessageClass) -> bool {
         use MessageClass::{Ai, Human, System, Tool};

@@ -65,7 +65,7 @@ impl From<MessageClass> for TypeFilter {
 
 /// Which messages [`filter_messages`] keeps. Without any criterion it keeps all.
 ///
-/// A message is dropped if any of the exclusions names it. Of the others, those are kept that any of the inclusions
+/// A message is dropped if any of the exclusions names it. Of the others, those are retained that any of the inclusions
 /// names, or all without an inclusion.
 #[derive(Clone, Debug, Default)]
 pub struct FilterOptions {

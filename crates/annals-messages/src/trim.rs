@@ -1,6 +1,7 @@
 //! Cutting a list of messages down to a number of tokens: `trim_messages` of LangChain.
 //!
-//! *Absent:* keeping a tool call together with its result; where the kept part starts and ends is said by type.
+//! *Absent:* keeping a tool call together with its result; the types of messages name the start and the end of the
+//! retained part.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +10,7 @@ use std::str::FromStr;
 use super::{Content, Message, MessageError, Role, TokenCounter, TypeFilter};
 use annals_base::Value;
 
-/// Which end of the list is kept.
+/// The end of the list that is retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum TrimStrategy {
@@ -71,36 +72,36 @@ impl<'f> TrimOptions<'f> {
         self
     }
 
-    /// Sets which end is kept.
+    /// Sets which end is retained.
     #[must_use]
     pub fn strategy(mut self, strategy: TrimStrategy) -> Self {
         self.strategy = strategy;
         self
     }
 
-    /// Sets whether a part of the first message that does not fit is kept: some of its blocks, or some fragments of its
-    /// text.
+    /// Sets whether a part of the first message that does not fit is retained: some of its blocks, or some fragments of
+    /// its text.
     #[must_use]
     pub fn allow_partial(mut self, allow: bool) -> Self {
         self.allow_partial = allow;
         self
     }
 
-    /// Says of which types the first kept message may be; for [`TrimStrategy::Last`] only.
+    /// Says of which types the first retained message may be; for [`TrimStrategy::Last`] only.
     #[must_use]
     pub fn start_on<T: Into<TypeFilter>>(mut self, types: impl IntoIterator<Item = T>) -> Self {
         self.start_on.extend(types.into_iter().map(Into::into));
         self
     }
 
-    /// Says of which types the last kept message may be.
+    /// Says of which types the last retained message may be.
     #[must_use]
     pub fn end_on<T: Into<TypeFilter>>(mut self, types: impl IntoIterator<Item = T>) -> Self {
         self.end_on.extend(types.into_iter().map(Into::into));
         self
     }
 
-    /// Sets whether a system message that begins the list is kept in any case; for [`TrimStrategy::Last`] only.
+    /// Sets whether a system message that begins the list is retained in any case; for [`TrimStrategy::Last`] only.
     #[must_use]
     pub fn include_system(mut self, include: bool) -> Self {
         self.include_system = include;
@@ -162,10 +163,10 @@ fn lines(text: &str) -> Vec<String> {
 /// Returns copies of those messages that have at most so many tokens, from one end of the list, in order.
 ///
 /// With [`TrimStrategy::Last`], messages at the end that [`end_on`](TrimOptions::end_on) does not name are dropped,
-/// then as many of the newest as fit are kept, and of those, the messages before the first that
-/// [`start_on`](TrimOptions::start_on) names is dropped. An answer with tool calls and the results are not kept
+/// then as many of the newest as fit are retained, and of those, the messages before the first that
+/// [`start_on`](TrimOptions::start_on) names is dropped. An answer with tool calls and the results are not retained
 /// together by themselves: that is what `start_on` and `end_on` are for. A counter of single messages is asked once for
-/// each message that is kept and for the first that is not; a counter of lists about log2(n) times.
+/// each message that is retained and for the first that is not; a counter of lists about log2(n) times.
 ///
 /// # Errors
 /// [`MessageError`] if the options contradict each other or the messages cannot be estimated.
@@ -274,7 +275,7 @@ impl Fit<'_, '_> {
         Ok((whole, self.count(&messages[..whole])?))
     }
 
-    /// Returns as much of a message as fits after the kept ones, `None` if that is nothing.
+    /// Returns as much of a message as fits after the retained ones, `None` if that is nothing.
     fn partial(&self, kept: &[&Message], tokens: i64, next: &Message) -> Result<Option<Message>, MessageError> {
         let mut part = next.clone();
         if let (Content::Blocks(blocks), true) = (&mut part.content, self.reversed) {

@@ -24,13 +24,14 @@
 //!
 //! ## Load and dump a history
 //!
-//! A missing timestamp or id comes from the clock and the id source of [`DefaultSource`], so that tests are deterministic.
+//! A missing timestamp or id comes from the clock and the id source of [`DefaultSource`], so that tests are
+//! deterministic.
 //! ```
 //! use annals_base::{IdSource, SystemClock};
 //! use annals_pydantic_ai::{DefaultSource, ModelMessage, dump, load};
 //!
-//! let text = r#"[{"parts":[{"content":"hi","timestamp":"2025-01-02T03:04:05+02:00","part_kind":"user-prompt"}],"timestamp":null,"instructions":null,"kind":"request","run_id":null,"conversation_id":null,"metadata":null,"state":"complete"}]"#;
-//! let mut ids = IdSource::from_seed(1);
+//! let text =
+//! r#"[{"parts":[{"content":"hi","timestamp":"2025-01-02T03:04:05+02:00","part_kind":"user-prompt"}],"timestamp":null,"instructions":null,"kind":"request","run_id":null,"conversation_id":null,"metadata":null,"state":"complete"}]"#; let mut ids = IdSource::from_seed(1);
 //! let messages = load(text.as_bytes(), &mut DefaultSource::new(&SystemClock, &mut ids))?;
 //! assert!(matches!(&messages[0], ModelMessage::Request(request) if request.parts.len() == 1));
 //! assert_eq!(dump(&messages), text);

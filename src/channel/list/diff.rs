@@ -16,8 +16,8 @@ pub(crate) struct ListDiff<'a, T> {
 }
 
 impl<T> List<T> {
-    /// Returns what this list has in place of what `base` has. Two items at one position are one if they are the same, or if
-    /// `is_same` says so.
+    /// Returns what this list has in place of what `base` has. Two items at one position are one if they are the same,
+    /// or if `is_same` says so.
     pub(crate) fn changed_since<'a>(&'a self, base: &'a Self, is_same: impl Fn(&T, &T) -> bool) -> ListDiff<'a, T> {
         let (mut old, mut new) = (Vec::new(), Vec::new());
         apart(&base.items, &self.items, &mut old, &mut new);

@@ -1,8 +1,8 @@
 //! Finding the items of a list by key.
 //!
-//! The index is a tree of (hash of the key, position), so it shares and copies as the list does. It covers the positions below
-//! an end and reads later items only when it is asked; below that end every change is entered at once. *Absent:* the
-//! keys themselves, which stay in the items.
+//! The index is a tree of (hash of the key, position), so it shares and copies as the list does. It covers the
+//! positions below an end and reads later items only when it is asked; below that end every change is entered at once.
+//! *Absent:* the keys themselves, which stay in the items.
 
 use std::sync::Arc;
 
@@ -43,7 +43,8 @@ pub(super) struct KeyIndex<T> {
     key: fn(&T) -> Option<&str>,
 }
 
-/// Hashes of keys, with positions. Short entries lie close together: of a long list more stays in the caches of the CPU.
+/// Hashes of keys, with positions. Short entries lie close together: of a long list more stays in the caches of the
+/// CPU.
 #[derive(Clone, Debug, Default)]
 struct Places {
     near: Tree<(u32, u32), ()>,

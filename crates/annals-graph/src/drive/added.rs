@@ -205,8 +205,8 @@ fn id_of<T: Any>(item: &T) -> Option<&str> {
 }
 
 impl<T: PartialEq + Any> Lists<'_, T> {
-    /// Returns the items at the positions that the run filled, each with whether it is new: it was not there before, by its
-    /// id or, without one, as an equal item that is gone.
+    /// Returns the items at the positions that the run filled, each with whether it is new: it was not there before, by
+    /// its id or, without one, as an equal item that is gone.
     fn added(&self) -> Vec<(bool, &Arc<T>)> {
         let mut messages = (&*self.before as &dyn Any).downcast_ref::<Messages>().cloned();
         let written: BTreeSet<&str> = self.written.iter().filter_map(|item| id_of(*item)).collect();
@@ -232,7 +232,8 @@ impl<T: PartialEq + Any> Lists<'_, T> {
         self.after.iter().take(if only_new { self.kept() } else { 0 })
     }
 
-    /// Returns the items, each with whether it is new. With `only_new`, only the items at positions that the run filled.
+    /// Returns the items, each with whether it is new. With `only_new`, only the items at positions that the run
+    /// filled.
     fn marked(&self, only_new: bool) -> impl Iterator<Item = (bool, &T)> {
         let kept = self.after.iter().take(if only_new { 0 } else { self.kept() });
         kept.map(|item| (false, item)).chain(self.added().into_iter().map(|(new, item)| (new, &**item)))

@@ -131,7 +131,7 @@ impl Leaf for Vec<Annotation> {
 pub enum Index {
     /// A number, as most providers give.
     Number(i64),
-    /// A name, such as `lc_txt_0`: numbers that several kinds of blocks use are kept apart by a prefix.
+    /// A name, such as `lc_txt_0`: numbers that several kinds of blocks use are held apart by a prefix.
     Name(String),
 }
 

@@ -1,5 +1,5 @@
-//! The blocks of a content in the form of OpenAI's Chat Completions API: those of Anthropic, Bedrock, Vertex AI and of
-//! this library's own standard are converted.
+//! The blocks of a content in the format of OpenAI's Chat Completions API: those of Anthropic, Bedrock, Vertex AI and
+//! of this library's own standard are converted.
 //!
 //! *Absent:* Responses blocks, but for function calls: the API takes none of them.
 

@@ -1,4 +1,4 @@
-//! Messages in the form of OpenAI's Chat Completions API.
+//! Messages in the format of OpenAI's Chat Completions API.
 //!
 //! *Absent:* the way back, which is [`convert_to_messages`](super::convert_to_messages), and the API.
 

@@ -36,7 +36,7 @@ pub(super) fn user_item(block: &Value) -> Value {
     let Value::Map(map) = block else { return block.clone() };
     let text = text_item(map).or_else(|| ours(map).cloned());
     text.or_else(|| media(map)).unwrap_or_else(|| {
-        // A block without a counterpart is kept as a value.
+        // A block without a counterpart is retained as a value.
         let members = [
             ("content", python_json(block).into()),
             ("metadata", wrapped_block()),

@@ -38,7 +38,7 @@ pub(super) fn translate(message: &Message) -> Result<Vec<Map>, MessageError> {
     })
 }
 
-/// Numbers of several kinds of blocks are kept apart by a prefix.
+/// Numbers of several kinds of blocks are held apart by a prefix.
 fn prefixed(prefix: &str, index: &Value) -> Value {
     format!("{prefix}{}", py_str(index)).into()
 }
