@@ -154,12 +154,7 @@ fn banned_words_stay_out_of_public_names() {
 #[test]
 fn banned_phrases_stay_out_of_messages() {
     let sources = sources(PRODUCT).into_iter().filter(|source| crates::is_published(&source.path));
-    let found: Vec<Violation> = sources.flat_map(crates::message_phrases).collect();
-    if found.len() > standing::MESSAGES_MAX {
-        none(found);
-    } else {
-        assert!(found.len() + 3 >= standing::MESSAGES_MAX, "{} stand: lower the bound", found.len());
-    }
+    none(sources.flat_map(crates::message_phrases));
 }
 
 #[test]

@@ -60,6 +60,3 @@ pub(crate) const TYPE_NAMES: &[&str] = &[
 
 /// Public names with a banned word.
 pub(crate) const NAMES: &[&str] = &[];
-
-/// The number of banned phrases in messages; lowered when more than three fewer stand.
-pub(crate) const MESSAGES_MAX: usize = 0;
