@@ -4,10 +4,9 @@
 //! *Absent:* the rules of the constructors; fields that need them are read as
 //! [`messages_from_dict`](super::messages_from_dict) reads it.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::dict::{from_dict, messages_from_dict};
 use super::text::JsonItems;
@@ -90,9 +89,9 @@ impl<'de> Visitor<'de> for Dicts<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<Message>, A::Error> {
-        let mut messages = Vec::new();
-        while let Some(dict) = seq.next_element_seed(DictSeed)? {
-            match dict.into_message() {
+        let (mut messages, mut dict) = (Vec::new(), Dict::default());
+        while seq.next_element_seed(DictSeed(&mut dict))?.is_some() {
+            match dict.take_message() {
                 Ok(message) => messages.push(message),
                 Err(error) => {
                     *self.failed = Some(error.within(format_args!("[{}]", messages.len())));
@@ -104,44 +103,124 @@ impl<'de> Visitor<'de> for Dicts<'_> {
     }
 }
 
-/// One item of the list: its type and its fields. Other members are ignored.
+/// One item of the list: its type and its fields. Other members are ignored. Its memory serves all items.
 #[derive(Default)]
 struct Dict {
-    kind: Option<Value>,
-    fields: Option<Fields>,
+    kind: Option<Kind>,
+    fields: Fields,
+    has_fields: bool,
 }
 
-struct DictSeed;
+struct DictSeed<'a>(&'a mut Dict);
 
-impl<'de> DeserializeSeed<'de> for DictSeed {
-    type Value = Dict;
+impl<'de> DeserializeSeed<'de> for DictSeed<'_> {
+    type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Dict, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for DictSeed {
-    type Value = Dict;
+impl<'de> Visitor<'de> for DictSeed<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Dict, A::Error> {
-        let mut dict = Dict::default();
-        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
-            match &*name {
-                "type" => dict.kind = Some(map.next_value()?),
-                "data" => dict.fields = Some(map.next_value_seed(FieldsSeed)?),
-                _ => _ = map.next_value::<IgnoredAny>()?,
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let dict = self.0;
+        (dict.kind, dict.has_fields) = (None, false);
+        while let Some(name) = map.next_key_seed(NameSeed { names: &["type", "data"], likely: 0 })? {
+            match name {
+                Name::Known(0) => dict.kind = Some(map.next_value_seed(KindSeed)?),
+                Name::Known(_) => {
+                    map.next_value_seed(FieldsSeed(&mut dict.fields))?;
+                    dict.has_fields = true;
+                }
+                Name::Other(_) => _ = map.next_value::<IgnoredAny>()?,
             }
         }
-        Ok(dict)
+        Ok(())
     }
 }
 
-/// The fields that have a slot, in an order in which a dump has them.
+/// The `type` of a message.
+#[derive(Clone)]
+enum Kind {
+    /// The kind of a class.
+    Class(MessageClass),
+    Other(Value),
+}
+
+impl Kind {
+    fn class(&self) -> Option<MessageClass> {
+        match self {
+            Self::Class(class) => Some(*class),
+            Self::Other(_) => None,
+        }
+    }
+
+    fn into_value(self) -> Value {
+        match self {
+            Self::Class(class) => class.kind().into(),
+            Self::Other(value) => value,
+        }
+    }
+}
+
+/// Reads a `type` without a copy of its text.
+struct KindSeed;
+
+impl<'de> DeserializeSeed<'de> for KindSeed {
+    type Value = Kind;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Kind, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for KindSeed {
+    type Value = Kind;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Kind, E> {
+        Ok(MessageClass::of_kind(text).map_or_else(|| Kind::Other(text.into()), Kind::Class))
+    }
+
+    fn visit_unit<E>(self) -> Result<Kind, E> {
+        Ok(Kind::Other(Value::Null))
+    }
+
+    fn visit_bool<E>(self, b: bool) -> Result<Kind, E> {
+        Ok(Kind::Other(b.into()))
+    }
+
+    fn visit_i64<E>(self, n: i64) -> Result<Kind, E> {
+        Ok(Kind::Other(n.into()))
+    }
+
+    fn visit_u64<E>(self, n: u64) -> Result<Kind, E> {
+        Ok(Kind::Other(n.into()))
+    }
+
+    fn visit_f64<E>(self, x: f64) -> Result<Kind, E> {
+        Ok(Kind::Other(x.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Kind, A::Error> {
+        Value::deserialize(de::value::SeqAccessDeserializer::new(seq)).map(Kind::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Kind, A::Error> {
+        Value::deserialize(de::value::MapAccessDeserializer::new(map)).map(Kind::Other)
+    }
+}
+
+/// The fields that have a slot, in the order in which a dump has them.
 const NAMES: [&str; 13] = [
     "content",
     "additional_kwargs",
@@ -158,53 +237,129 @@ const NAMES: [&str; 13] = [
     "role",
 ];
 
-/// The name of a field.
+const CONTENT: usize = place("content");
+const ADDITIONAL_KWARGS: usize = place("additional_kwargs");
+const RESPONSE_METADATA: usize = place("response_metadata");
+const TYPE: usize = place("type");
+const NAME: usize = place("name");
+const ID: usize = place("id");
+const TOOL_CALLS: usize = place("tool_calls");
+const INVALID_TOOL_CALLS: usize = place("invalid_tool_calls");
+const USAGE_METADATA: usize = place("usage_metadata");
+const TOOL_CALL_ID: usize = place("tool_call_id");
+const ARTIFACT: usize = place("artifact");
+const STATUS: usize = place("status");
+
+/// Returns the place of a name in [`NAMES`], before the program runs.
+const fn place(name: &str) -> usize {
+    let mut at = 0;
+    while !are_same(NAMES[at].as_bytes(), name.as_bytes()) {
+        at += 1;
+    }
+    at
+}
+
+const fn are_same(a: &[u8], b: &[u8]) -> bool {
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
+}
+
+/// The name of a member.
 enum Name {
-    /// Its place in [`NAMES`].
+    /// Its place among the known ones.
     Known(usize),
     Other(String),
 }
 
+/// Reads the name of a member without a copy, if it is known.
+struct NameSeed<'a> {
+    names: &'a [&'static str],
+    /// The place of the name that most likely comes next.
+    likely: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for NameSeed<'_> {
+    type Value = Name;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Name, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for NameSeed<'_> {
+    type Value = Name;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Name, E> {
+        if self.names.get(self.likely) == Some(&name) {
+            return Ok(Name::Known(self.likely));
+        }
+        let known = self.names.iter().position(|known| *known == name);
+        Ok(known.map_or_else(|| Name::Other(name.to_owned()), Name::Known))
+    }
+}
+
 /// The fields of a message, as they came.
 #[derive(Default)]
-struct Fields(Vec<(Name, Value)>);
+struct Fields {
+    members: Vec<(Name, Value)>,
+    /// The value of the member `type`, which is null among the members.
+    kind: Option<Kind>,
+}
 
-struct FieldsSeed;
+struct FieldsSeed<'a>(&'a mut Fields);
 
-impl<'de> DeserializeSeed<'de> for FieldsSeed {
-    type Value = Fields;
+impl<'de> DeserializeSeed<'de> for FieldsSeed<'_> {
+    type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Fields, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for FieldsSeed {
-    type Value = Fields;
+impl<'de> Visitor<'de> for FieldsSeed<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-        let mut fields = Vec::with_capacity(NAMES.len());
-        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
-            let known = NAMES.iter().position(|known| *known == name);
-            fields.push((known.map_or_else(|| Name::Other(name.into_owned()), Name::Known), map.next_value()?));
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let fields = self.0;
+        fields.members.clear();
+        fields.kind = None;
+        let mut likely = 0;
+        while let Some(name) = map.next_key_seed(NameSeed { names: &NAMES, likely })? {
+            let value = match name {
+                Name::Known(TYPE) => {
+                    fields.kind = Some(map.next_value_seed(KindSeed)?);
+                    Value::Null
+                }
+                _ => map.next_value()?,
+            };
+            likely = if let Name::Known(at) = name { at + 1 } else { likely };
+            fields.members.push((name, value));
         }
-        Ok(Fields(fields))
+        Ok(())
     }
 }
 
 impl Dict {
-    fn into_message(self) -> Result<Message, MessageError> {
-        let class = self.kind.as_ref().and_then(Value::as_str).and_then(MessageClass::of_kind);
-        match (class, self.fields) {
+    /// Makes a message of what was read, and leaves nothing of it.
+    fn take_message(&mut self) -> Result<Message, MessageError> {
+        let (kind, fields) = (self.kind.take(), self.has_fields.then_some(&mut self.fields));
+        match (kind.as_ref().and_then(Kind::class), fields) {
             (Some(class), Some(fields)) if fields.are_plain(class) => {
-                fields.into_message(class).map_err(|e| e.within("data"))
+                fields.take_message(class).map_err(|e| e.within("data"))
             }
             (_, fields) => {
-                let members = [("type", self.kind), ("data", fields.map(Fields::into_value))];
+                let members = [("type", kind.map(Kind::into_value)), ("data", fields.map(Fields::take_value))];
                 let present = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
                 from_dict(Value::Map(present.collect()))
             }
@@ -217,30 +372,29 @@ impl Fields {
     /// rules of its constructor has anything to do.
     fn are_plain(&self, class: MessageClass) -> bool {
         use MessageClass::{Ai, Human, System, Tool};
-        let has = |name: &str| self.0.iter().any(|(known, _)| matches!(known, Name::Known(at) if NAMES[*at] == name));
+        let has = |place: usize| self.members.iter().any(|(known, _)| matches!(known, Name::Known(at) if *at == place));
         let is_whole = matches!(class, Human | System | Ai | Tool);
         let is_text_or_object = |item: &Value| matches!(item, Value::Str(_) | Value::Map(_));
         let is_plain = |(name, value): &(Name, Value)| match (name, value) {
             (Name::Other(name), _) => name != "content_blocks",
-            (Name::Known(at), value) => match (NAMES[*at], value) {
-                ("content", Value::List(items)) => items.iter().all(is_text_or_object),
-                ("content", Value::Str(_)) | ("response_metadata", Value::Map(_)) => true,
-                ("additional_kwargs", Value::Map(map)) => class != Ai || !map.contains_key("tool_calls"),
-                ("type", Value::Str(kind)) => kind == class.kind(),
-                ("name" | "id", Value::Null | Value::Str(_)) => true,
-                ("tool_calls" | "invalid_tool_calls", Value::List(_)) | ("usage_metadata", _) => class == Ai,
-                ("tool_call_id" | "status", Value::Str(_)) | ("artifact", _) => class == Tool,
-                _ => false,
-            },
+            (Name::Known(CONTENT), Value::List(items)) => items.iter().all(is_text_or_object),
+            (Name::Known(CONTENT), Value::Str(_)) | (Name::Known(RESPONSE_METADATA), Value::Map(_)) => true,
+            (Name::Known(ADDITIONAL_KWARGS), Value::Map(map)) => class != Ai || !map.contains_key("tool_calls"),
+            (Name::Known(TYPE), _) => self.kind.as_ref().and_then(Kind::class) == Some(class),
+            (Name::Known(NAME | ID), Value::Null | Value::Str(_)) => true,
+            (Name::Known(TOOL_CALLS | INVALID_TOOL_CALLS), Value::List(_)) => class == Ai,
+            (Name::Known(USAGE_METADATA), _) => class == Ai,
+            (Name::Known(TOOL_CALL_ID | STATUS), Value::Str(_)) | (Name::Known(ARTIFACT), _) => class == Tool,
+            _ => false,
         };
-        is_whole && has("content") && (class != Tool || has("tool_call_id")) && self.0.iter().all(is_plain)
+        is_whole && has(CONTENT) && (class != Tool || has(TOOL_CALL_ID)) && self.members.iter().all(is_plain)
     }
 
     /// Makes a message of plain fields.
-    fn into_message(self, class: MessageClass) -> Result<Message, MessageError> {
+    fn take_message(&mut self, class: MessageClass) -> Result<Message, MessageError> {
         let mut slots: [Option<Value>; NAMES.len()] = Default::default();
         let mut message = Message::human("");
-        for (name, value) in self.0 {
+        for (name, value) in self.members.drain(..) {
             match name {
                 Name::Known(at) => slots[at] = Some(value),
                 Name::Other(name) => _ = message.extra.insert(name, value),
@@ -274,8 +428,10 @@ impl Fields {
         Ok(message)
     }
 
-    fn into_value(self) -> Value {
-        let named = self.0.into_iter().map(|(name, value)| match name {
+    fn take_value(&mut self) -> Value {
+        let kind = self.kind.take().map(Kind::into_value);
+        let named = self.members.drain(..).map(|(name, value)| match name {
+            Name::Known(TYPE) => (NAMES[TYPE].to_owned(), kind.clone().unwrap_or_default()),
             Name::Known(at) => (NAMES[at].to_owned(), value),
             Name::Other(name) => (name, value),
         });
@@ -337,6 +493,21 @@ mod tests {
             let before = "-".repeat(at);
             assert!(has_long_integer(format!("{before}{}", "1".repeat(19)).as_bytes()), "{at}");
             assert!(!has_long_integer(format!("{before}{} 1", "1".repeat(18)).as_bytes()), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_type_is_read_as_the_parsed_list_is() {
+        for kind in ["null", "true", "-1", "5", "1.5", "[\"ai\"]", "{\"a\": [1]}", "\"critic\"", "\"human\"", "\"ai\""] {
+            for text in [
+                format!(r#"[{{"type": {kind}, "data": {{"content": "a"}}}}]"#),
+                format!(r#"[{{"data": {{"content": "a", "type": {kind}}}, "type": "human"}}]"#),
+                format!(r#"[{{"type": "human", "data": {{"type": "human", "type": {kind}, "content": "a", "x": 1}}}}]"#),
+            ] {
+                let parsed = serde_json::from_str::<Vec<Value>>(&text).unwrap();
+                let (read, expected) = (messages_from_json(text.as_bytes()), messages_from_dict(parsed));
+                assert_eq!(format!("{read:?}"), format!("{expected:?}"), "{text}");
+            }
         }
     }
 

@@ -275,10 +275,21 @@ impl TryFrom<Value> for ToolCall {
     type Error = MessageError;
 
     fn try_from(value: Value) -> Result<Self, MessageError> {
-        let mut map = object("", value)?;
-        let mut take = |field| map.shift_remove(field).ok_or_else(|| MessageError::argument("a tool call", field));
-        let (name, args, id) = (take("name")?, take("args")?, take("id")?);
-        nothing_else("a tool call", &map, &["type", "extras"])?;
+        let (mut name, mut args, mut id, mut unknown) = (None, None, None, None);
+        for (field, value) in object("", value)? {
+            match field.as_str() {
+                "name" => name = Some(value),
+                "args" => args = Some(value),
+                "id" => id = Some(value),
+                "type" | "extras" => {}
+                _ => unknown = unknown.or(Some(field)),
+            }
+        }
+        let needed = |value: Option<Value>, field| value.ok_or_else(|| MessageError::argument("a tool call", field));
+        let (name, args, id) = (needed(name, "name")?, needed(args, "args")?, needed(id, "id")?);
+        if let Some(path) = unknown {
+            return Err(MessageError::Unexpected { kind: "a tool call", path });
+        }
         Ok(Self { name: string("name", name)?, args: object("args", args)?, id: maybe_string("id", id)? })
     }
 }
