@@ -44,6 +44,15 @@ impl Fields for Vec<u8> {
         self.extend_from_slice(&(field.len() as u64).to_le_bytes());
         self.extend_from_slice(field);
     }
+
+    fn maybe(&mut self, field: Option<&str>) {
+        let mut head = [0; 16];
+        let Some(field) = field else { return self.extend_from_slice(&head[..8]) };
+        head[0] = 1;
+        head[8..].copy_from_slice(&(field.len() as u64).to_le_bytes());
+        self.extend_from_slice(&head);
+        self.extend_from_slice(field.as_bytes());
+    }
 }
 
 impl Fields for Xxh3 {
