@@ -69,6 +69,23 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(self.head(thread, namespace)?.map(|record| record.point.checkpoint))
     }
 
+    /// Returns the id of the newest checkpoint of a namespace with the stored writes of its tasks: all that a caller
+    /// with a cached head has to ask before it goes on from it. `None` if there is no checkpoint.
+    ///
+    /// This implementation reads twice; a backend overrides it with one read transaction.
+    ///
+    /// # Errors
+    /// As [`Backend::writes`].
+    fn head_with_writes(
+        &self,
+        thread: &ThreadId,
+        namespace: &Namespace,
+    ) -> Result<Option<(CheckpointId, Vec<WriteRecord>)>, StoreError> {
+        let Some(id) = self.head_id(thread, namespace)? else { return Ok(None) };
+        let writes = self.writes(&CheckpointRef::new(thread.clone(), namespace.clone(), id))?;
+        Ok(Some((id, writes)))
+    }
+
     /// Returns a checkpoint, `None` if it is not stored.
     ///
     /// # Errors

@@ -205,7 +205,7 @@ pub(crate) const NAME_WORDS: &[(&str, &str)] = &[
     ("sums", "checksums or hashes"),
     ("anchor", "index snapshot"),
     ("anchors", "index snapshots"),
-    ("position", "position"),
+    ("slot", "position"),
     ("slots", "positions"),
     ("cut", "range delete"),
     ("cuts", "range deletes"),
@@ -225,7 +225,7 @@ pub(crate) const MESSAGE_PHRASES: &[&str] = &[
     "pieces",
     "anchor",
     "anchors",
-    "position",
+    "slot",
     "slots",
     "kept",
     "moment",
@@ -353,9 +353,9 @@ mod tests {
 
     #[test]
     fn banned_words_are_found() {
-        let names = "pub struct AnswerList { pub position: u8, sum: u8 }\nfn question() {}\npub fn summary() {}";
+        let names = "pub struct AnswerList { pub slot: u8, sum: u8 }\nfn question() {}\npub fn summary() {}";
         assert_eq!(found(&name_words("src/a.rs", names)), [("src/a.rs", 1), ("src/a.rs", 1)]);
-        let text = "#[error(\"it is no state\")]\nstruct A;\nfn f() { g(\"position\"); g(\"A Slot {x}\"); g(\"is not it\") }\n\
+        let text = "#[error(\"it is no state\")]\nstruct A;\nfn f() { g(\"slot\"); g(\"A Slot {x}\"); g(\"is not it\") }\n\
                     #[cfg(test)]\nmod tests { fn h() { g(\"is no b\") } }";
         assert_eq!(found(&message_phrases(&Source::new("src/a.rs", text))), [("src/a.rs", 1), ("src/a.rs", 3)]);
     }

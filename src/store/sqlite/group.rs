@@ -19,6 +19,7 @@ pub(super) struct Core {
     caches: Caches,
     busy_ms: u64,
     frames: u64,
+    has_written: bool,
     poisoned: Option<String>,
 }
 
@@ -53,7 +54,17 @@ impl Verdict {
 impl Core {
     /// Takes the connection that writes.
     pub(super) fn new(conn: Connection, busy_ms: u64) -> Self {
-        Self { conn, caches: Caches::default(), busy_ms, frames: 0, poisoned: None }
+        Self { conn, caches: Caches::default(), busy_ms, frames: 0, has_written: false, poisoned: None }
+    }
+
+    /// Returns whether the connection has written, and can still be used.
+    pub(super) fn has_written(&self) -> bool {
+        self.has_written && self.poisoned.is_none()
+    }
+
+    /// Returns the connection, which is in no transaction between two groups.
+    pub(super) fn conn(&self) -> &Connection {
+        &self.conn
     }
 
     /// Begins a transaction with the write lock: one that reads first would not wait for other writers.
@@ -106,6 +117,7 @@ impl Core {
             Ok(()) => {
                 debug_assert!(self.conn.is_autocommit());
                 self.caches.committed();
+                self.has_written = true;
                 self.frames += jobs.iter().map(|job| job.frames()).sum::<u64>();
                 Verdict { outcomes, poison: None }
             }

@@ -41,6 +41,7 @@ mod write;
 mod writer;
 mod writes;
 
+use fault::{Fault, Res};
 use job::{Job, JobRef};
 use names::Names;
 use pool::Pool;
@@ -106,6 +107,16 @@ impl SqliteBackend {
     fn writer(&self) -> Result<&Writer, StoreError> {
         self.writer.as_ref().ok_or(StoreError::ReadOnly)
     }
+
+    /// Reads a few rows on the connection that writes, if it is idle: it has the pages that it wrote last, while each
+    /// commit empties the page caches of the readers. Otherwise reads on a reader.
+    fn read_near_writer<T>(&self, read: impl Fn(View<'_>) -> Res<T>) -> Result<T, StoreError> {
+        let near = |writer: &Writer| writer.read_if_idle(|conn| self.pool.read_on(conn, &read));
+        match self.writer.as_ref().and_then(near) {
+            Some(result) => result.map_err(Fault::into_read),
+            None => self.pool.read(read),
+        }
+    }
 }
 
 impl Drop for SqliteBackend {
@@ -137,7 +148,15 @@ impl Backend for SqliteBackend {
     }
 
     fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
-        self.pool.read(|view| view.head_id(thread, namespace))
+        self.read_near_writer(|view| view.head_id(thread, namespace))
+    }
+
+    fn head_with_writes(
+        &self,
+        thread: &ThreadId,
+        namespace: &Namespace,
+    ) -> Result<Option<(CheckpointId, Vec<WriteRecord>)>, StoreError> {
+        self.read_near_writer(|view| view.head_with_writes(thread, namespace))
     }
 
     fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {

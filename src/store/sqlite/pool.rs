@@ -67,18 +67,26 @@ impl Pool {
     /// Calls `read` with a view of the file as it is now.
     pub(super) fn read<T>(&self, read: impl FnOnce(View<'_>) -> Res<T>) -> Result<T, StoreError> {
         let reader = self.take().map_err(Fault::into_read)?;
-        debug_assert!(reader.conn.is_autocommit(), "an idle reader is in no transaction");
-        let view = View { conn: &reader.conn, names: &self.names };
-        let begun = reader.conn.prepare_cached(sql::BEGIN_READ).and_then(|mut begin| begin.execute([]));
-        let result = begun.map_err(Fault::Sql).and_then(|_| read(view));
-        let ended = reader.conn.prepare_cached(sql::COMMIT).and_then(|mut commit| commit.execute([]));
-        if ended.is_ok() {
+        let result = self.read_on(&reader.conn, read);
+        // A reader whose transaction did not end is closed.
+        if reader.conn.is_autocommit() {
             let mut idle = self.idle.lock();
             if idle.len() < IDLE_READERS_MAX {
                 idle.push(reader);
             }
         }
         result.map_err(Fault::into_read)
+    }
+
+    /// Calls `read` in a read transaction of a connection.
+    pub(super) fn read_on<T>(&self, conn: &Connection, read: impl FnOnce(View<'_>) -> Res<T>) -> Res<T> {
+        debug_assert!(conn.is_autocommit(), "an idle connection is in no transaction");
+        conn.prepare_cached(sql::BEGIN_READ)?.execute([])?;
+        let result = read(View { conn, names: &self.names });
+        if conn.prepare_cached(sql::COMMIT).and_then(|mut commit| commit.execute([])).is_err() {
+            _ = conn.execute_batch(sql::ROLLBACK);
+        }
+        result
     }
 
     /// Closes the idle connections.

@@ -149,6 +149,22 @@ impl<'a> View<'a> {
         Ok(id.map(CheckpointId::from_bytes))
     }
 
+    /// Returns the id of the newest checkpoint of a namespace, with the writes of its tasks.
+    pub(super) fn head_with_writes(
+        self,
+        thread: &ThreadId,
+        namespace: &Namespace,
+    ) -> Res<Option<(CheckpointId, Vec<WriteRecord>)>> {
+        let mut statement = self.conn.prepare_cached(sql::HEAD_SEQ)?;
+        let head = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let Some((id, seq)) = statement.query_row(params![thread.as_str(), namespace.as_str()], head).optional()?
+        else {
+            return Ok(None);
+        };
+        let at = CheckpointRef::new(thread.clone(), namespace.clone(), CheckpointId::from_bytes(id));
+        Ok(Some((at.checkpoint, self.writes_of(seq, &at)?)))
+    }
+
     /// Returns a checkpoint.
     pub(super) fn checkpoint(self, at: &CheckpointRef) -> Res<Option<CheckpointRecord>> {
         match self.namespace(&at.thread, &at.namespace)? {
@@ -308,8 +324,12 @@ impl<'a> View<'a> {
 
     /// Returns the writes of the tasks of a checkpoint.
     pub(super) fn writes(self, at: &CheckpointRef) -> Res<Vec<WriteRecord>> {
-        // The head of a thread at rest has none; the record is only needed to name the tasks.
         let (seq, ..) = self.place(at)?;
+        self.writes_of(seq, at)
+    }
+
+    fn writes_of(self, seq: i64, at: &CheckpointRef) -> Res<Vec<WriteRecord>> {
+        // The head of a thread at rest has none; the record is only needed to name the tasks.
         if !self.conn.prepare_cached(sql::WRITES_ANY)?.exists([seq])? {
             return Ok(Vec::new());
         }

@@ -71,6 +71,10 @@ pub(super) const HEAD: &str = "SELECT seq, id FROM checkpoint WHERE namespace = 
 pub(super) const HEAD_ID: &str = "SELECT c.id FROM checkpoint c WHERE c.namespace = \
      (SELECT n.id FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 AND n.path = ?2) \
      ORDER BY c.id DESC LIMIT 1";
+/// The same with its position in the log.
+pub(super) const HEAD_SEQ: &str = "SELECT c.id, c.seq FROM checkpoint c WHERE c.namespace = \
+     (SELECT n.id FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 AND n.path = ?2) \
+     ORDER BY c.id DESC LIMIT 1";
 pub(super) const CHECKPOINT_SEQ: &str = "SELECT seq FROM checkpoint WHERE namespace = ?1 AND id = ?2";
 /// The place of the rows of a checkpoint.
 pub(super) const CHECKPOINT_PLACE: &str = "SELECT c.seq, c.branch, c.ordinal FROM checkpoint c WHERE c.namespace = \
@@ -321,11 +325,12 @@ pub(super) const CACHED: &str =
 pub(super) const CHECK_CACHE: &str = concat!(cache!(), ", id FROM cache ORDER BY id");
 
 /// The statements of most reads, prepared when a handle is opened.
-pub(super) const READ_OFTEN: [&str; 18] = [
+pub(super) const READ_OFTEN: [&str; 19] = [
     BEGIN_READ,
     COMMIT,
     NAMESPACE_BY_PATH,
     HEAD_ID,
+    HEAD_SEQ,
     RECORD_HEAD,
     RECORD_AT,
     CHECKPOINT_PLACE,

@@ -200,6 +200,12 @@ impl Writer {
         Ok(())
     }
 
+    /// Calls `read` with the connection that writes; `None` if a thread uses it, or if it has written nothing yet.
+    pub(super) fn read_if_idle<T>(&self, read: impl FnOnce(&Connection) -> T) -> Option<T> {
+        let core = self.shared.core.try_lock()?;
+        core.has_written().then(|| read(core.conn()))
+    }
+
     /// Returns the counts of commits and transactions so far.
     pub(super) fn stats(&self) -> CommitStats {
         *self.shared.stats.lock()

@@ -18,10 +18,13 @@ use super::host::RunHost;
 /// Gets the head of a namespace, or of one of its checkpoints.
 pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&CheckpointRef>) -> Result<Loaded, Error> {
     thread.store().settle_abandoned();
-    let newest = thread.store().backend().head_id(thread.id(), thread.namespace())?;
-    let newest_point = newest.map(|newest| thread.point(newest));
-    match at.or(newest_point.as_ref()) {
-        Some(wanted) => load_at(graph, thread, wanted, newest, None),
+    let backend = thread.store().backend();
+    if let Some(wanted) = at {
+        let newest = backend.head_id(thread.id(), thread.namespace())?;
+        return load_at(graph, thread, wanted, newest, backend.writes(wanted)?, None);
+    }
+    match backend.head_with_writes(thread.id(), thread.namespace())? {
+        Some((newest, writes)) => load_at(graph, thread, &thread.point(newest), Some(newest), writes, None),
         None => Ok(Loaded { head: Head::empty(graph), newest: None }),
     }
 }
@@ -43,7 +46,7 @@ pub(super) fn load_begun(
         None => thread.store().backend().head_id(thread.id(), thread.namespace())?,
     };
     match at {
-        Some(wanted) => load_at(graph, thread, wanted, newest, Some(host)),
+        Some(wanted) => load_at(graph, thread, wanted, newest, host.writes(thread, wanted)?, Some(host)),
         None => Ok(Loaded { head: Head::empty(graph), newest }),
     }
 }
@@ -53,6 +56,7 @@ fn load_at(
     thread: &Thread,
     wanted: &CheckpointRef,
     newest: Option<CheckpointId>,
+    writes: Vec<WriteRecord>,
     host: Option<&RunHost>,
 ) -> Result<Loaded, Error> {
     span!("load", thread = %thread.id());
@@ -60,10 +64,6 @@ fn load_at(
     let mut head = match held.or_else(|| cached(graph, thread, wanted, newest)) {
         Some(head) => head,
         None => read(graph, thread, wanted)?,
-    };
-    let writes = match host {
-        Some(host) => host.writes(thread, wanted)?,
-        None => thread.store().backend().writes(wanted)?,
     };
     let writes = with_bases(graph, thread, wanted, writes, Some(&head.state))?;
     head.set_pending(writes);
