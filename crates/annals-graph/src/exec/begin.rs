@@ -24,11 +24,11 @@ use super::task::{Task, TaskWrite, command_writes, encode_stored, own_writes};
 
 impl Machine {
     pub(super) fn begin(&mut self, start: Start) -> Result<(), RunError> {
-        self.before = Before::of(&self.graph, &self.head);
+        self.origin.before = Before::of(&self.graph, &self.head);
         if matches!(start, Start::Repeat(_) | Start::Show) {
-            self.before.repeats = self.head.checkpoint.map(|checkpoint| checkpoint.id);
+            self.origin.before.repeats = self.head.checkpoint.map(|checkpoint| checkpoint.id);
         }
-        let addressed = self.recording.as_ref().is_some_and(|recording| recording.addressed);
+        let addressed = self.commits.recording.as_ref().is_some_and(|recording| recording.addressed);
         match start {
             Start::Input(writes) => self.begin_input(NodeOutput::update(writes))?,
             Start::Command(command) => self.begin_command(command, addressed)?,
@@ -41,14 +41,15 @@ impl Machine {
             }
             Start::Inside { input, resuming } => self.begin_inside(input, resuming)?,
             Start::Repeat(answers) => {
-                self.repeats = true;
+                self.planning.repeats = true;
                 self.plan_head();
                 self.begin_resumed(Vec::new(), answers, false)?;
             }
             Start::Show => {
                 self.plan_head();
                 self.show_values(&[]);
-                self.status = if self.tasks.is_empty() { Status::Done } else { Status::Interrupted(self.head.asked()) };
+                self.status =
+                    if self.planning.tasks.is_empty() { Status::Done } else { Status::Interrupted(self.head.asked()) };
                 return Ok(());
             }
         }
@@ -83,7 +84,7 @@ impl Machine {
         if record {
             // The head does not have a checkpoint yet to store the writes with.
             let (checkpoint, unsaved) = (CheckpointId::default(), new_writes(&self.graph, &mut writes));
-            self.unsaved.push(NewWrites::new(checkpoint, NULL_TASK, "").with(unsaved));
+            self.commits.unsaved.push(NewWrites::new(checkpoint, NULL_TASK, "").with(unsaved));
         }
         apply_untasked(&self.graph, &mut self.head, writes, NULL_TASK, &mut self.changes, record)?;
         self.begin_input(NodeOutput { writes: Writes::default(), commands: vec![command] })
@@ -95,7 +96,7 @@ impl Machine {
             return self.begin_input(NodeOutput::update(input));
         }
         self.plan_head();
-        let addressed = self.recording.as_ref().is_some_and(|recording| recording.addressed);
+        let addressed = self.commits.recording.as_ref().is_some_and(|recording| recording.addressed);
         self.begin_resumed(Vec::new(), None, addressed)
     }
 
@@ -108,8 +109,8 @@ impl Machine {
         // The tasks of the unfinished superstep are still due, besides those that the commands made due.
         self.head.updated = before.map(|before| before.into_iter().chain(changed).collect());
         self.plan_head();
-        if !self.tasks.is_empty() {
-            abandon(&self.graph, &mut self.head, &mut self.tasks, &mut self.changes, record)?;
+        if !self.planning.tasks.is_empty() {
+            abandon(&self.graph, &mut self.head, &mut self.planning.tasks, &mut self.changes, record)?;
         }
         self.head.pending.clear();
         if self.graph.entry {
@@ -136,7 +137,7 @@ impl Machine {
     /// Returns the writes of the input task.
     pub(super) fn input_task(&mut self) -> Result<Vec<TaskWrite>, RunError> {
         // A checkpoint that is held back needs the input again, should its task fail.
-        let is_last = self.request.saving == Saving::Steps;
+        let is_last = self.commits.saving == Saving::Steps;
         let input = if is_last { self.head.input.take() } else { self.head.input.clone() }.unwrap_or_default();
         let (graph, seed) = (&*self.graph, self.ids.random());
         let name = &graph.channels[graph.input() as usize];
@@ -153,7 +154,7 @@ impl Machine {
     /// Plans the tasks of the loaded head.
     pub(super) fn plan_head(&mut self) {
         let id = self.head.checkpoint.map(|checkpoint| checkpoint.id).unwrap_or_default();
-        self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step, Order::Run);
+        self.planning.tasks = plan(&self.graph, &self.head, id, &self.env.namespace, self.planning.step, Order::Run);
     }
 
     /// Rejects a resume value that does not say which of several interrupts it is for and, if the run is strict, one
@@ -161,8 +162,8 @@ impl Machine {
     /// newest: its tasks may raise the interrupts again.
     fn check_resume(&self, resume: Option<&Value>, addressed: bool) -> Result<(), RunError> {
         let Some(answer) = resume else { return Ok(()) };
-        let latest = self.head.checkpoint.map(|c| c.id) == self.committed;
-        let strict = self.request.strict_resume && (latest || !addressed);
+        let latest = self.head.checkpoint.map(|c| c.id) == self.commits.head;
+        let strict = self.env.strict_resume && (latest || !addressed);
         let mut open = self.head.open();
         let ids_of = |open: &[Interrupt]| open.iter().map(|interrupt| interrupt.id.clone()).collect();
         let ids: Vec<String> = ids_of(&open);
@@ -188,12 +189,12 @@ impl Machine {
         addressed: bool,
     ) -> Result<(), RunError> {
         let record = self.records();
-        self.resuming = true;
-        let latest = self.head.checkpoint.map(|c| c.id) == self.committed;
+        self.planning.resuming = true;
+        let latest = self.head.checkpoint.map(|c| c.id) == self.commits.head;
         let edited = self.head.checkpoint.is_some_and(|c| matches!(c.source, Source::Update | Source::Fork));
         // Addressing an old checkpoint without a resume value replays it: all tasks run again, on a fork.
         let forks = addressed && resume.is_none() && !(edited && latest);
-        self.replaying = addressed && (!latest || resume.is_none());
+        self.planning.replaying = addressed && (!latest || resume.is_none());
         let stored = self.stored_command_writes()?;
         let first = stored.iter().map(|write| write.index + 1).max().unwrap_or(0);
         for (at, write) in writes.iter_mut().enumerate() {
@@ -214,14 +215,15 @@ impl Machine {
         // The channels that the checkpoint changed still count as updated for its tasks.
         self.head.updated = before.map(|before| before.into_iter().chain(changed.iter().copied()).collect());
         // A repeated run does not pass the breakpoint at which the earlier run stopped.
-        if self.head.checkpoint.is_some() && !self.repeats {
+        if self.head.checkpoint.is_some() && !self.planning.repeats {
             see_all(&self.graph, &mut self.head, &mut self.changes, record);
         }
         if forks {
             self.checkpoint(Source::Fork, unsaved);
         } else if !changed.is_empty() || self.head.checkpoint.is_none() {
             let id = self.head.checkpoint.map(|c| c.id).unwrap_or_default();
-            self.tasks = plan(&self.graph, &self.head, id, &self.namespace, self.step, Order::Run);
+            self.planning.tasks =
+                plan(&self.graph, &self.head, id, &self.env.namespace, self.planning.step, Order::Run);
         }
         self.take_resume(resume, keeps_answer);
         self.show_values(&[]);
@@ -243,9 +245,9 @@ impl Machine {
         }
         let record = self.records();
         let changed = apply_untasked(&self.graph, &mut self.head, stored, NULL_TASK, &mut self.changes, record)?;
-        let repeats = self.before.repeats;
-        self.before = Before::of(&self.graph, &self.head);
-        self.before.repeats = repeats;
+        let repeats = self.origin.before.repeats;
+        self.origin.before = Before::of(&self.graph, &self.head);
+        self.origin.before.repeats = repeats;
         Ok(changed)
     }
 
@@ -273,10 +275,10 @@ impl Machine {
         saved.extend(self.key_write());
         if !saved.is_empty() {
             let writes = NewWrites::new(checkpoint.id, NULL_TASK, "").with(saved);
-            if self.request.saving == Saving::Steps {
+            if self.commits.saving == Saving::Steps {
                 self.commit(Vec::new(), vec![writes]);
             } else {
-                self.unsaved.push(writes);
+                self.commits.unsaved.push(writes);
             }
         }
         Ok(())
@@ -285,29 +287,29 @@ impl Machine {
     /// Retains the resume values for the tasks that interrupt: one value for the first interrupt, or a map by interrupt
     /// ids.
     pub(super) fn take_resume(&mut self, resume: Option<Value>, keeps_answer: bool) {
-        let keep_answers = !self.replaying || resume.is_some();
+        let keep_answers = !self.planning.replaying || resume.is_some();
         if keep_answers {
-            self.stored_calls = super::call::stored_calls(&self.head, !self.replaying);
+            self.calls.stored = super::call::stored_calls(&self.head, !self.planning.replaying);
         }
-        let (namespace, graph) = (&self.namespace, &self.graph);
-        for task in &mut self.tasks {
+        let (namespace, graph) = (&self.env.namespace, &self.graph);
+        for task in &mut self.planning.tasks {
             if let Some(pending) = self.head.pending_of(task.id).filter(|_| keep_answers) {
                 task.answers = super::load::answers_of(pending);
             }
             let place = crate::graph::task_namespace(namespace, task.name(graph), task.id);
             let known = task.answers.len();
-            task.answers.extend(self.scope.answer_to(&place, known).cloned());
+            task.answers.extend(self.env.scope.answer_to(&place, known).cloned());
             task.answered = task.answers.len() > known;
         }
-        if !self.namespace.is_root() {
+        if !self.env.namespace.is_root() {
             // The outermost graph holds the resume value of the run.
             return;
         }
         let stored =
             self.head.pending_of(NULL_TASK).and_then(|pending| super::load::answers_of(pending).into_iter().next());
-        *self.scope.resume.lock() = resume
+        *self.env.scope.resume.lock() = resume
             .filter(|answer| answers_by_id(answer).is_none())
-            .or(stored.filter(|_| keep_answers && keeps_answer && !self.repeats && !self.is_asleep()));
+            .or(stored.filter(|_| keep_answers && keeps_answer && !self.planning.repeats && !self.is_asleep()));
     }
 
     /// Returns whether all interrupts that an earlier run left open are sleeps: a stored resume value was then taken
@@ -319,7 +321,7 @@ impl Machine {
 
     /// Returns the interrupts at which a task fell asleep in an earlier run.
     pub(super) fn asleep(&self, task: &Task) -> Vec<(String, Timestamp)> {
-        let pending = self.head.pending_of(task.id).filter(|_| !self.replaying);
+        let pending = self.head.pending_of(task.id).filter(|_| !self.planning.replaying);
         pending.map(asleep_of).unwrap_or_default()
     }
 }

@@ -44,26 +44,27 @@ pub(crate) fn node_labels(graph: &Graph, node: &str) -> Vec<String> {
 impl Machine {
     /// Returns the cache that its driver reads and writes.
     pub(crate) fn cache(&self) -> Option<&Cache> {
-        self.scope.cache.as_ref()
+        self.env.scope.cache.as_ref()
     }
 
     /// Looks up the results of the due tasks whose nodes have a cache policy. Returns whether there are any: then the
     /// tasks start once the lookup is reported.
     pub(super) fn look_up(&mut self) -> Result<bool, RunError> {
-        if self.scope.cache.is_none() {
+        if self.env.scope.cache.is_none() {
             return Ok(false);
         }
         self.flush()?;
         let mut known = indexmap::IndexMap::new();
         let graph = Arc::clone(&self.graph);
-        for slot in 0..self.tasks.len() {
-            let node = self.tasks[slot].node.filter(|_| matches!(self.tasks[slot].status, TaskStatus::Due));
+        for slot in 0..self.planning.tasks.len() {
+            let node =
+                self.planning.tasks[slot].node.filter(|_| matches!(self.planning.tasks[slot].status, TaskStatus::Due));
             let policy = node.and_then(|node| Some((node, graph.nodes[node].settings.cache.as_ref()?)));
             if let Some((node, policy)) = policy {
                 let entry = self.entry_of(slot, node, policy)?;
                 // Of tasks with equal keys the last takes the cached result, and the others run, as in the reference.
                 known.insert(entry.key.clone(), slot);
-                self.tasks[slot].extra.get_or_insert_default().cache = Some(entry);
+                self.planning.tasks[slot].extra.get_or_insert_default().cache = Some(entry);
             }
         }
         if known.is_empty() {
@@ -80,11 +81,11 @@ impl Machine {
         for (slot, value) in slots.iter().zip(found) {
             if let Some(mut writes) = value.and_then(|value| known_writes(&self.graph, &value, self.records())) {
                 mark_end(&mut writes, self.records());
-                self.tasks[*slot].status = TaskStatus::Done(writes);
+                self.planning.tasks[*slot].status = TaskStatus::Done(writes);
                 self.show_done(*slot, true);
             }
         }
-        let due = self.tasks.iter().any(|task| matches!(task.status, TaskStatus::Due));
+        let due = self.planning.tasks.iter().any(|task| matches!(task.status, TaskStatus::Due));
         let done = if due { self.start_due() } else { self.end_superstep() };
         self.settle(done);
     }
@@ -92,7 +93,7 @@ impl Machine {
     fn entry_of(&self, slot: usize, node: usize, policy: &CachePolicy) -> Result<CacheEntry, RunError> {
         let graph = &*self.graph;
         let of = &graph.nodes[node];
-        let input = match &self.tasks[slot].push {
+        let input = match &self.planning.tasks[slot].push {
             Some((_, arg)) => arg.clone(),
             None if graph.entry => graph.layout.to_value(&self.head.state, INPUT as usize)?,
             None => given(graph, of.reads.as_deref(), &self.task_state(), &self.head.present)?,

@@ -46,7 +46,7 @@ pub(crate) struct CallJob {
 /// superstep, in the order of the paths, regardless of the outcome of the caller's attempt.
 pub(crate) struct CallWrites {
     pub(super) task: TaskId,
-    path: Arc<str>,
+    pub(super) path: Arc<str>,
     pub(super) writes: Vec<TaskWrite>,
 }
 
@@ -337,17 +337,10 @@ impl Machine {
     pub(crate) fn handle_calls(&mut self, left: impl Iterator<Item = CallLeft>) {
         for left in left {
             match left {
-                CallLeft::Unsaved(writes) => self.called.push(writes),
-                CallLeft::Wrote(wrote) => self.note_call(wrote),
+                CallLeft::Unsaved(writes) => self.calls.unsaved.push(writes),
+                CallLeft::Wrote(wrote) => self.calls.note(wrote),
             }
         }
-    }
-
-    /// Inserts the writes of a call in the order of the paths. A repeated call replaces its earlier writes.
-    fn note_call(&mut self, wrote: CallWrites) {
-        self.call_writes.retain(|known| known.task != wrote.task);
-        let at = self.call_writes.partition_point(|known| known.path < wrote.path);
-        self.call_writes.insert(at, wrote);
     }
 }
 

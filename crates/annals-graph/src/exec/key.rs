@@ -62,9 +62,9 @@ impl Head {
 impl Machine {
     /// Notes that the command of this run is stored, if it has a key.
     pub(super) fn key_write(&self) -> Option<NewWrite> {
-        let run = self.recording.as_ref().map(|recording| recording.run).filter(RunId::is_of_key)?;
+        let run = self.commits.recording.as_ref().map(|recording| recording.run).filter(RunId::is_of_key)?;
         let mut keys = self.head.keys();
-        if !self.repeats {
+        if !self.planning.repeats {
             keys.insert(run.to_string(), self.head.asking().map(Value::from).unwrap_or_default());
         }
         Some(special(KEYS, &Value::Map(keys)))

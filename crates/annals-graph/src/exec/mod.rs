@@ -5,6 +5,10 @@
 //! seeds are arguments. A task is begun by `task::open` and ended by `leave::close`; the node between them is run by a
 //! driver, where it likes. *Absent:* the `Store`, clocks, threads, async.
 //!
+//! The machine is made of named parts (`parts`): [`Planning`](parts::Planning) holds the present superstep,
+//! [`CalledTasks`](parts::CalledTasks) the results of called tasks, [`Commits`](parts::Commits) the batches of the run,
+//! [`Showing`](parts::Showing) its stream.
+//!
 //! Invariants: the writes of a superstep are applied in the order of their tasks, whatever order they end in; a task
 //! whose writes are stored is not run again; a machine that failed leaves no head behind.
 
@@ -26,6 +30,7 @@ mod leave;
 mod limits;
 mod load;
 mod machine;
+mod parts;
 mod plan;
 mod retry;
 mod save;

@@ -50,41 +50,41 @@ pub(crate) struct Handles {
 impl Machine {
     /// Decides what follows the failure of a task.
     pub(super) fn failed(&mut self, slot: usize, error: RunError, writes: Vec<TaskWrite>, answers: Vec<Value>) {
-        let goes_on = self.cancelled.is_none() && self.late().is_none();
+        let goes_on = self.env.cancelled.is_none() && self.late().is_none();
         if goes_on && self.tries_again(slot, &error) {
             return;
         }
         // Keeps the resume values so that the next attempt does not interrupt again.
-        self.tasks[slot].asked = !answers.is_empty();
-        self.tasks[slot].answers = answers;
-        let handler = self.tasks[slot].node.and_then(|node| Some((node, self.graph.nodes[node].handler?)));
+        self.planning.tasks[slot].asked = !answers.is_empty();
+        self.planning.tasks[slot].answers = answers;
+        let handler = self.planning.tasks[slot].node.and_then(|node| Some((node, self.graph.nodes[node].handler?)));
         let Some((node, handler)) = handler.filter(|_| goes_on) else {
-            self.tasks[slot].status = TaskStatus::Failed(error, writes);
+            self.planning.tasks[slot].status = TaskStatus::Failed(error, writes);
             self.show_done(slot, false);
             return;
         };
-        self.tasks[slot].status = TaskStatus::Handled { message: error.to_string(), writes };
+        self.planning.tasks[slot].status = TaskStatus::Handled { message: error.to_string(), writes };
         self.show_done(slot, false);
         // The failure is stored before its handler starts.
-        if self.records() && self.request.saving == Saving::Steps {
+        if self.records() && self.commits.saving == Saving::Steps {
             let writes = self.task_writes(slot).into_iter().collect();
             self.commit(Vec::new(), writes);
         }
         let error = node_error(self.graph.nodes[node].name.to_string(), error);
         self.handle_failure(slot, node, handler, error);
-        let slot = self.tasks.len() - 1;
+        let slot = self.planning.tasks.len() - 1;
         let job = self.job(slot);
-        self.tasks[slot].status = TaskStatus::Running;
+        self.planning.tasks[slot].status = TaskStatus::Running;
         self.effects.push_back(Effect::Start(Box::new(job)));
     }
 
     /// Runs a task again if a policy says so.
     fn tries_again(&mut self, slot: usize, error: &RunError) -> bool {
-        let Some(node) = self.tasks[slot].node else { return false };
+        let Some(node) = self.planning.tasks[slot].node else { return false };
         let graph = Arc::clone(&self.graph);
         let policies = graph.nodes[node].settings.retry.as_deref().unwrap_or_default();
         let Some(policy) = policies.iter().find(|policy| retries(policy, error)) else { return false };
-        let task = &mut self.tasks[slot];
+        let task = &mut self.planning.tasks[slot];
         let Some(extra) = task.extra.as_deref_mut() else { return false };
         extra.failed += 1;
         let failed = extra.failed;
@@ -110,8 +110,8 @@ impl Machine {
     /// Retains the context of an attempt for the next one, if its node has a retry policy.
     pub(super) fn keep_attempt(&mut self, slot: usize, context: &Context, began: Timestamp) {
         let retry = |node: usize| self.graph.nodes[node].settings.retry.is_some();
-        if self.tasks[slot].node.is_some_and(retry) {
-            let extra = self.tasks[slot].extra.get_or_insert_default();
+        if self.planning.tasks[slot].node.is_some_and(retry) {
+            let extra = self.planning.tasks[slot].extra.get_or_insert_default();
             extra.began = Some(began);
             extra.context = Some(context.clone());
         }
@@ -127,27 +127,27 @@ impl Machine {
     pub(super) fn handle_failure(&mut self, slot: usize, node: usize, handler: usize, error: NodeError) {
         let checkpoint = self.head.checkpoint.map(|checkpoint| checkpoint.id).unwrap_or_default();
         let name = &self.graph.nodes[handler].name;
-        let failed = &self.tasks[slot];
-        let id = handler_id(checkpoint, &self.namespace, self.step, name, failed.id);
+        let failed = &self.planning.tasks[slot];
+        let id = handler_id(checkpoint, &self.env.namespace, self.planning.step, name, failed.id);
         let mut task = Task::new(id, Some(handler), failed.push.clone());
         let mut extra =
             Extra { handles: Some(Handles { node, task: failed.id, error: Arc::new(error) }), ..Extra::default() };
-        if let Some(pending) = self.head.pending_of(id).filter(|_| !self.replaying) {
+        if let Some(pending) = self.head.pending_of(id).filter(|_| !self.planning.replaying) {
             task.answers = answers_of(pending);
             extra.first_index = pending.writes.iter().map(|write| write.index + 1).max().unwrap_or(0).max(0);
         }
-        let place = task_namespace(&self.namespace, name, id);
+        let place = task_namespace(&self.env.namespace, name, id);
         let known = task.answers.len();
-        task.answers.extend(self.scope.answer_to(&place, known).cloned());
+        task.answers.extend(self.env.scope.answer_to(&place, known).cloned());
         task.answered = task.answers.len() > known;
         task.extra = Some(Box::new(extra));
-        self.tasks.push(task);
+        self.planning.tasks.push(task);
     }
 
     /// Takes up a failure that an earlier run stored and whose handler did not come to the end of the superstep: the
     /// node does not run again, its handler does. Returns whether there is one.
     pub(super) fn restore_failure(&mut self, slot: usize) -> Result<bool, RunError> {
-        let task = &self.tasks[slot];
+        let task = &self.planning.tasks[slot];
         let Some((node, handler)) = task.node.and_then(|node| Some((node, self.graph.nodes[node].handler?))) else {
             return Ok(false);
         };
@@ -156,10 +156,10 @@ impl Machine {
             return Ok(false);
         };
         let writes = super::load::task_writes(&self.graph, pending)?;
-        self.before.note_writes(&self.graph, &writes);
+        self.origin.before.note_writes(&self.graph, &writes);
         let name = self.graph.nodes[node].name.to_string();
         let own = message.strip_prefix(&format!("node {name:?} failed: ")).unwrap_or(&message).to_owned();
-        let task = &mut self.tasks[slot];
+        let task = &mut self.planning.tasks[slot];
         task.status = TaskStatus::Handled { message, writes };
         task.saved = true;
         task.restored = true;

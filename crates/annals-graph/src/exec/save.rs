@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::base::{Encoded, Value, WriteValue};
 use crate::graph::{Graph, Interrupt};
-use crate::store::batch::{ChangeValue, Data, Expect};
-use crate::store::{Batch, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source, TaskRecord};
+use crate::store::batch::{ChangeValue, Data};
+use crate::store::{NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source, TaskRecord};
 
 use super::effect::{Effect, Status};
 use super::error::RunError;
@@ -20,31 +20,39 @@ use super::task::{Task, TaskStatus, TaskWrite};
 impl Machine {
     /// Makes the checkpoint of the present state, and the tasks that are due at it.
     pub(super) fn checkpoint(&mut self, source: Source, consumed: Vec<NewWrites>) {
-        let step = self.step;
+        let step = self.planning.step;
         let parent = self.head.checkpoint.map(|checkpoint| checkpoint.id);
-        let around = self.recording.as_ref().and_then(|recording| Some(recording.parents.last()?.1));
-        let after = parent.max(self.committed).max(around);
+        let around = self.commits.recording.as_ref().and_then(|recording| Some(recording.parents.last()?.1));
+        let after = parent.max(self.commits.head).max(around);
         let id = self.ids.checkpoint(self.now, step, after.as_ref());
         self.head.parent = parent;
-        if let Some(recording) = &self.recording {
+        if let Some(recording) = &self.commits.recording {
             self.head.metadata.clone_from(&recording.metadata);
             self.head.parents = Arc::clone(&recording.parents);
         }
         self.head.checkpoint = Some(HeadCheckpoint { id, step, source });
-        self.step += 1;
-        plan_into(&mut self.tasks, &self.graph, &self.head, id, &self.namespace, self.step, Order::Run);
+        self.planning.step += 1;
+        plan_into(
+            &mut self.planning.tasks,
+            &self.graph,
+            &self.head,
+            id,
+            &self.env.namespace,
+            self.planning.step,
+            Order::Run,
+        );
         self.head.recorded.clear();
-        let records = if source == Source::Fork && self.request.saving == Saving::Steps {
+        let records = if source == Source::Fork && self.commits.saving == Saving::Steps {
             // For the runs to come it does not say what made its tasks due.
-            let mut due: Vec<&Task> = self.tasks.iter().collect();
+            let mut due: Vec<&Task> = self.planning.tasks.iter().collect();
             due.sort_by_key(|task| (task.push.is_none(), task.push.as_ref().map(|(index, _)| *index), task.node));
             self.head.recorded.extend(due.iter().map(|task| task.id));
             self.task_records(due.into_iter())
         } else {
-            self.head.recorded.extend(self.tasks.iter().map(|task| task.id));
-            self.task_records(self.tasks.iter())
+            self.head.recorded.extend(self.planning.tasks.iter().map(|task| task.id));
+            self.task_records(self.planning.tasks.iter())
         };
-        let Some(recording) = &mut self.recording else { return };
+        let Some(recording) = &mut self.commits.recording else { return };
         let parent = match recording.forked_from.take() {
             Some(point) => {
                 self.head.parent = None;
@@ -53,20 +61,22 @@ impl Machine {
             None => parent.map(Parent::Local),
         };
         let (mut changes, seen) = self.changes.take(&self.graph, &self.head);
-        hold(&mut changes, &std::mem::take(&mut self.unsaved));
+        hold(&mut changes, &std::mem::take(&mut self.commits.unsaved));
         let mut checkpoint = NewCheckpoint::new(id, parent, step, source, self.now);
         checkpoint.run = Some(recording.run);
         checkpoint.metadata.clone_from(&recording.metadata);
         checkpoint.parents = Arc::clone(&recording.parents);
         checkpoint.tasks = records;
         (checkpoint.consumed, checkpoint.changes, checkpoint.seen) = (consumed, changes, seen);
-        match self.request.saving {
+        match self.commits.saving {
             Saving::Steps => {
                 // An input checkpoint and that of the first superstep, or one.
-                self.outbox.reserve_exact(1);
-                self.outbox.push(checkpoint);
+                self.commits.outbox.reserve_exact(1);
+                self.commits.outbox.push(checkpoint);
             }
-            Saving::AtEnd | Saving::UnlessDone => self.kept = Some(fold(self.kept.take(), checkpoint)),
+            Saving::AtEnd | Saving::UnlessDone => {
+                self.commits.retained = Some(fold(self.commits.retained.take(), checkpoint))
+            }
         }
     }
 
@@ -79,10 +89,10 @@ impl Machine {
     pub(super) fn flush_kept(&mut self) -> Result<(), RunError> {
         // A subgraph that came to its end, or to the end of its supersteps, stores nothing.
         let ended = matches!(self.status, Status::Done | Status::Failed(RunError::RecursionLimit { .. }));
-        if self.request.saving == Saving::UnlessDone && ended {
+        if self.commits.saving == Saving::UnlessDone && ended {
             return Ok(());
         }
-        if let Some(mut kept) = self.kept.take() {
+        if let Some(mut kept) = self.commits.retained.take() {
             self.store_input(&mut kept)?;
             self.head.parent = match kept.parent {
                 Some(Parent::Local(parent)) => Some(parent),
@@ -90,9 +100,9 @@ impl Machine {
             };
             self.commit(vec![kept], Vec::new());
         }
-        if !self.unsaved.is_empty() {
-            let mut unsaved = std::mem::take(&mut self.unsaved);
-            if self.scope.resume.lock().is_none() {
+        if !self.commits.unsaved.is_empty() {
+            let mut unsaved = std::mem::take(&mut self.commits.unsaved);
+            if self.env.scope.resume.lock().is_none() {
                 // The resume value was taken, and is stored with the task that took it.
                 unsaved.iter_mut().for_each(|task| task.writes.retain(|write| write.index != RESUME.1));
                 unsaved.retain(|task| !task.writes.is_empty());
@@ -106,7 +116,7 @@ impl Machine {
 
     /// Hands out the checkpoints that were made.
     pub(super) fn flush(&mut self) -> Result<(), RunError> {
-        let mut checkpoints = std::mem::take(&mut self.outbox);
+        let mut checkpoints = std::mem::take(&mut self.commits.outbox);
         if let Some(last) = checkpoints.last_mut() {
             self.store_input(last)?;
             self.commit(checkpoints, Vec::new());
@@ -128,26 +138,15 @@ impl Machine {
     }
 
     pub(super) fn commit(&mut self, checkpoints: Vec<NewCheckpoint>, writes: Vec<NewWrites>) {
-        let Some(recording) = &self.recording else { return };
-        let mut batch = Batch::new(recording.thread.clone(), recording.namespace.clone(), self.committed);
-        // A commit of a subgraph counts only as long as its parent graphs stand where they stood.
-        let around = recording.around.iter().cloned();
-        batch.expect.extend(around.map(|(namespace, head)| Expect::new(namespace, head)));
-        // Those of a superstep that has ended went with it.
-        let timers = std::mem::take(&mut self.timers);
-        batch.timers = if checkpoints.is_empty() { timers } else { Vec::new() };
-        batch.checkpoints = checkpoints;
-        batch.writes = writes;
-        self.committed = batch.head_after();
-        self.unreported += 1;
-        self.effects.push_back(Effect::Commit(batch));
+        let batch = self.commits.batch(checkpoints, writes);
+        self.effects.extend(batch.map(Effect::Commit));
     }
 
     /// The writes of the superstep that are not stored yet: they go into the commit of its checkpoint.
     pub(super) fn consumed(&mut self) -> Vec<NewWrites> {
-        let mut consumed = Vec::with_capacity(self.tasks.len());
-        for slot in 0..self.tasks.len() {
-            if !self.tasks[slot].saved
+        let mut consumed = Vec::with_capacity(self.planning.tasks.len());
+        for slot in 0..self.planning.tasks.len() {
+            if !self.planning.tasks[slot].saved
                 && let Some(writes) = self.task_writes(slot)
             {
                 consumed.push(writes);
@@ -158,14 +157,15 @@ impl Machine {
 
     /// Stores what has ended while siblings still run.
     pub(super) fn save_finished(&mut self) -> Option<Effect> {
-        self.recording.as_ref()?;
-        if self.request.saving != Saving::Steps
+        self.commits.recording.as_ref()?;
+        if self.commits.saving != Saving::Steps
             || !matches!(self.status, Status::Running)
-            || !self.tasks.iter().any(|t| matches!(t.status, TaskStatus::Running))
+            || !self.planning.tasks.iter().any(|t| matches!(t.status, TaskStatus::Running))
         {
             return None;
         }
-        let ended = (0..self.tasks.len()).filter(|slot| self.tasks[*slot].is_done() && !self.tasks[*slot].saved);
+        let ended = (0..self.planning.tasks.len())
+            .filter(|slot| self.planning.tasks[*slot].is_done() && !self.planning.tasks[*slot].saved);
         let ended: Vec<usize> = ended.collect();
         if ended.is_empty() {
             return None;
@@ -184,9 +184,9 @@ impl Machine {
             return Ok(());
         }
         self.flush_kept()?;
-        let mut writes = std::mem::take(&mut self.called);
-        for slot in 0..self.tasks.len() {
-            if !self.tasks[slot].saved {
+        let mut writes = std::mem::take(&mut self.calls.unsaved);
+        for slot in 0..self.planning.tasks.len() {
+            if !self.planning.tasks[slot].saved {
                 writes.extend(self.task_writes(slot));
             }
         }
@@ -199,9 +199,10 @@ impl Machine {
     /// Sets the timer of a task that falls asleep, or clears that of a task that slept and need not be woken. A wake-up
     /// runs the outermost graph on its head, which also holds the interrupts of the tasks that sleep in subgraphs.
     fn set_timer(&mut self, slot: usize) {
-        let task = &self.tasks[slot];
+        let task = &self.planning.tasks[slot];
         let checkpoint = self.head.checkpoint.map(|checkpoint| checkpoint.id);
-        let (Some(checkpoint), true) = (checkpoint.filter(|id| Some(*id) == self.committed), self.namespace.is_root())
+        let (Some(checkpoint), true) =
+            (checkpoint.filter(|id| Some(*id) == self.commits.head), self.env.namespace.is_root())
         else {
             return;
         };
@@ -211,15 +212,15 @@ impl Machine {
         };
         let slept = || self.head.pending_of(task.id).is_some_and(|pending| !asleep_of(pending).is_empty());
         if wake_at.is_some() || slept() {
-            self.timers.push(NewTimer::new(checkpoint, task.id, wake_at));
+            self.commits.timers.push(NewTimer::new(checkpoint, task.id, wake_at));
         }
     }
 
     /// Takes the writes of a task for storing, and counts them as stored.
     pub(super) fn task_writes(&mut self, slot: usize) -> Option<NewWrites> {
         let checkpoint = self.head.checkpoint?;
-        let path = super::retry::path_of(&self.graph, &self.tasks[slot]);
-        let task = &mut self.tasks[slot];
+        let path = super::retry::path_of(&self.graph, &self.planning.tasks[slot]);
+        let task = &mut self.planning.tasks[slot];
         let name = task.name(&self.graph);
         let mut writes = match &mut task.status {
             TaskStatus::Done(writes) => new_writes(&self.graph, writes),
@@ -251,7 +252,7 @@ impl Machine {
         if !writes.is_empty() {
             self.set_timer(slot);
         }
-        let task = &self.tasks[slot];
+        let task = &self.planning.tasks[slot];
         (!writes.is_empty()).then_some(NewWrites::new(checkpoint.id, task.id, path).with(writes))
     }
 }

@@ -34,21 +34,16 @@ impl ShownFields {
 
 impl Machine {
     pub(super) fn emit(&mut self, kind: EventKind) {
-        self.events.push_back(Event { namespace: self.namespace.clone(), kind });
+        self.showing.emit(&self.env.namespace, kind);
     }
 
     /// Puts what happens elsewhere into the order of what happens here.
     pub(crate) fn show(&mut self, event: Event) {
-        self.events.push_back(event);
+        self.showing.events.push_back(event);
     }
 
-    /// Returns whether the outside is shown a field.
-    pub(super) fn is_output(&self, field: usize) -> bool {
-        match &self.request.output {
-            _ if self.graph.entry => field == VALUE as usize,
-            Some(fields) => fields.contains(&field),
-            None => true,
-        }
+    fn is_output(&self, field: usize) -> bool {
+        self.showing.is_output(&self.graph, field)
     }
 
     /// Returns the field that stands for the whole state, if it is one value.
@@ -63,7 +58,7 @@ impl Machine {
 
     /// Finds out which fields are shown when these hold something.
     fn refresh_fields(&mut self, present: &[bool]) -> &ShownFields {
-        if self.fields.present != present {
+        if self.showing.fields.present != present {
             let layout = &*self.graph.layout;
             let entry = self.graph.entry;
             let of_state = |field: &usize| {
@@ -71,13 +66,13 @@ impl Machine {
             };
             let holding = || (0..present.len()).filter(of_state);
             let all = self.shape(holding().collect());
-            let output = match &self.request.output {
+            let output = match &self.showing.output {
                 Some(fields) => self.shape(holding().filter(|field| fields.contains(field)).collect()),
                 None => Arc::clone(&all),
             };
-            self.fields = ShownFields { present: present.to_vec(), all, output };
+            self.showing.fields = ShownFields { present: present.to_vec(), all, output };
         }
-        &self.fields
+        &self.showing.fields
     }
 
     /// Finds out which fields of the head are shown.
@@ -85,7 +80,7 @@ impl Machine {
         let present = std::mem::take(&mut self.head.present);
         self.refresh_fields(&present[..self.graph.layout.len()]);
         self.head.present = present;
-        &self.fields
+        &self.showing.fields
     }
 
     /// Returns the state as nodes see it.
@@ -96,7 +91,7 @@ impl Machine {
 
     /// Returns the state as the node of a task is given it.
     fn input_view(&mut self, slot: usize) -> StateView {
-        let node = self.tasks[slot].given_as();
+        let node = self.planning.tasks[slot].given_as();
         let reads = node.and_then(|node| self.graph.nodes[node].reads.as_deref());
         if self.graph.entry {
             let (layout, field) = (Arc::clone(&self.graph.layout), INPUT as usize);
@@ -117,7 +112,7 @@ impl Machine {
 
     /// Returns the state as the outside sees it: the channels of the output that hold something.
     pub(crate) fn output(&mut self) -> StateView {
-        let Some((state, written)) = self.shown.as_ref() else {
+        let Some((state, written)) = self.showing.interrupted.as_ref() else {
             let shape = Arc::clone(&self.head_fields().output);
             return StateView::new(shape, Arc::clone(&self.head.state));
         };
@@ -129,9 +124,9 @@ impl Machine {
     /// Shows the state.
     pub(super) fn show_values(&mut self, interrupts: &[Interrupt]) {
         if self.keeps_shown() {
-            self.returned = Some((Arc::clone(&self.head.state), self.present()));
+            self.showing.returned = Some((Arc::clone(&self.head.state), self.present()));
         }
-        if self.request.events.values {
+        if self.showing.wants.values {
             let view = self.output();
             self.emit(EventKind::Values { view, interrupts: interrupts.to_vec() });
         }
@@ -141,7 +136,7 @@ impl Machine {
     pub(super) fn show_changed(&mut self) {
         let is_shown = |channel: &u32| self.graph.is_field(*channel) && self.is_output(*channel as usize);
         let mut updated = self.head.updated.iter().flatten();
-        if (self.request.events.values || self.keeps_shown()) && updated.any(is_shown) {
+        if (self.showing.wants.values || self.keeps_shown()) && updated.any(is_shown) {
             self.show_values(&[]);
         }
     }
@@ -149,32 +144,32 @@ impl Machine {
     /// Returns whether the last streamed state may differ from the final one: the end of a superstep may clear a
     /// channel.
     fn keeps_shown(&self) -> bool {
-        !self.namespace.is_root() && !self.graph.idle_fields.is_empty()
+        !self.env.namespace.is_root() && !self.graph.idle_fields.is_empty()
     }
 
     /// Shows the checkpoint that the next superstep starts from.
     pub(super) fn show_checkpoint(&mut self) -> Result<(), RunError> {
-        let events = self.request.events;
+        let events = self.showing.wants;
         if !(events.checkpoints || events.debug) {
             return Ok(());
         }
-        let (Some(recording), Some(head)) = (&self.recording, self.head.checkpoint) else { return Ok(()) };
-        let mut tasks = Vec::with_capacity(self.tasks.len());
-        for task in &self.tasks {
+        let (Some(recording), Some(head)) = (&self.commits.recording, self.head.checkpoint) else { return Ok(()) };
+        let mut tasks = Vec::with_capacity(self.planning.tasks.len());
+        for task in &self.planning.tasks {
             tasks.push(self.checkpoint_task(task)?);
         }
         let (thread, parents) = (recording.thread.clone(), Arc::clone(&self.head.parents));
         let part = CheckpointPart {
             thread,
-            namespace: self.namespace.clone(),
+            namespace: self.env.namespace.clone(),
             checkpoint: head.id,
             // A checkpoint saved at the end of the run has the parent of the loaded checkpoint, as in the reference.
-            parent: if self.request.saving == Saving::Steps { self.head.parent } else { self.loaded_parent },
+            parent: if self.commits.saving == Saving::Steps { self.head.parent } else { self.origin.parent },
             source: head.source,
             step: head.step,
             parents,
             // Of a checkpoint of this run the reference shows its own metadata alone.
-            metadata: self.head.metadata.clone().filter(|_| self.loaded == Some(head.id)),
+            metadata: self.head.metadata.clone().filter(|_| self.origin.checkpoint == Some(head.id)),
             values: self.view(),
             tasks,
         };
@@ -182,7 +177,7 @@ impl Machine {
             self.emit(EventKind::Checkpoint(Box::new(part.clone())));
         }
         if events.debug {
-            self.emit_debug(self.step - 1, DebugPayload::Checkpoint(part));
+            self.emit_debug(self.planning.step - 1, DebugPayload::Checkpoint(part));
         }
         Ok(())
     }
@@ -211,23 +206,23 @@ impl Machine {
             result,
             error: pending.and_then(error_of),
             interrupts: pending.map(interrupts_of).unwrap_or_default(),
-            subgraph: has_graph.then(|| task_namespace(&self.namespace, &name, task.id)),
+            subgraph: has_graph.then(|| task_namespace(&self.env.namespace, &name, task.id)),
             name,
         })
     }
 
     /// Shows the tasks of a superstep that begins, and the results of those that need not run.
     pub(super) fn show_starts(&mut self) {
-        let events = self.request.events;
+        let events = self.showing.wants;
         if events.tasks || events.debug {
-            for slot in 0..self.tasks.len() {
+            for slot in 0..self.planning.tasks.len() {
                 let Some(task) = self.task_info(slot) else { continue };
-                let input = match &self.tasks[slot].push {
+                let input = match &self.planning.tasks[slot].push {
                     Some((_, arg)) => TaskInput::Value(arg.clone()),
                     None => TaskInput::State(self.input_view(slot)),
                 };
                 // It is shown again when it ends.
-                self.tasks[slot].info = Some(task.clone());
+                self.planning.tasks[slot].info = Some(task.clone());
                 let start = TaskStart { task, input };
                 if events.debug {
                     self.emit_both(EventKind::TaskStart(start.clone()), DebugPayload::TaskStart(start));
@@ -236,8 +231,8 @@ impl Machine {
                 }
             }
         }
-        for slot in 0..self.tasks.len() {
-            let task = &self.tasks[slot];
+        for slot in 0..self.planning.tasks.len() {
+            let task = &self.planning.tasks[slot];
             if task.restored && (task.is_done() || !task.writes().is_empty()) {
                 self.show_done(slot, true);
             }
@@ -246,12 +241,12 @@ impl Machine {
 
     /// Shows the end of a task: its writes, and its error if it failed.
     pub(super) fn show_done(&mut self, slot: usize, cached: bool) {
-        let events = self.request.events;
+        let events = self.showing.wants;
         if !events.show_calls() {
             return;
         }
-        let Some(info) = self.tasks[slot].info.take().or_else(|| self.task_info(slot)) else { return };
-        let task = &self.tasks[slot];
+        let Some(info) = self.planning.tasks[slot].info.take().or_else(|| self.task_info(slot)) else { return };
+        let task = &self.planning.tasks[slot];
         let error = match &task.status {
             TaskStatus::Failed(error, _) => Some(error.to_string()),
             TaskStatus::Handled { message, .. } => Some(message.clone()),
@@ -264,15 +259,16 @@ impl Machine {
             let namespace = info.parts().namespace.clone();
             for message in self.new_messages(slot) {
                 let kind = EventKind::Message(Box::new(message));
-                self.events.push_back(Event { namespace: namespace.clone(), kind });
+                self.showing.emit(&namespace, kind);
             }
         }
         if !(events.updates || events.tasks || events.debug) {
             return;
         }
-        let writes = fields_of(self.tasks[slot].writes()).map(|(field, write)| (field, write.clone())).collect();
+        let writes =
+            fields_of(self.planning.tasks[slot].writes()).map(|(field, write)| (field, write.clone())).collect();
         let value = || [VALUE as usize].into();
-        let chosen = if self.graph.entry { Some(value()) } else { self.request.output.clone() };
+        let chosen = if self.graph.entry { Some(value()) } else { self.showing.output.clone() };
         info.wrote(Written::Fields { writes, chosen, is_whole: self.whole().is_some() });
         if events.updates && (is_done || has_written) {
             let node = Arc::clone(info.parts().node());
@@ -288,11 +284,11 @@ impl Machine {
     fn new_messages(&self, slot: usize) -> Vec<MessagePart> {
         let Some(task) = self.task_info(slot) else { return Vec::new() };
         // The handler of a failure is shown as if it ran in a subgraph of the failed task.
-        if task.parts().place.around.is_some() && !self.request.events.subgraphs {
+        if task.parts().place.around.is_some() && !self.showing.wants.subgraphs {
             return Vec::new();
         }
-        let writes = self.tasks[slot].writes();
-        let recording = self.recording.as_ref();
+        let writes = self.planning.tasks[slot].writes();
+        let recording = self.commits.recording.as_ref();
         let part = |message| MessagePart {
             message,
             task: task.clone(),
@@ -300,7 +296,7 @@ impl Machine {
             thread: recording.map(|recording| recording.thread.clone()),
             is_live: false,
             once: true,
-            run_metadata: self.scope.host.run_metadata(),
+            run_metadata: self.env.scope.host.run_metadata(),
         };
         let found = fields_of(writes).filter(|(field, _)| !self.graph.entry || *field == VALUE as usize);
         let found = found.flat_map(|(_, write)| messages_of(write));
@@ -309,7 +305,7 @@ impl Machine {
 
     fn has_read(&self, slot: usize, id: &str) -> bool {
         let layout = &*self.graph.layout;
-        match &self.tasks[slot].push {
+        match &self.planning.tasks[slot].push {
             Some((_, Value::Map(members))) => {
                 let given = members.values().flat_map(messages_in_value);
                 given.into_iter().any(|message| message.id.as_deref() == Some(id))
@@ -317,7 +313,7 @@ impl Machine {
             Some(_) => false,
             None if self.graph.entry => layout.holds_message(&self.head.state, INPUT as usize, id),
             None => {
-                let node = self.tasks[slot].given_as();
+                let node = self.planning.tasks[slot].given_as();
                 let reads = node.and_then(|node| self.graph.nodes[node].reads.as_deref());
                 let is_read = |field: &usize| reads.is_none_or(|reads| reads.contains(field));
                 (0..layout.len()).filter(is_read).any(|field| layout.holds_message(&self.head.state, field, id))
@@ -331,7 +327,7 @@ impl Machine {
         if interrupts.is_empty() {
             return;
         }
-        if self.request.events.updates {
+        if self.showing.wants.updates {
             self.emit(EventKind::Interrupts(interrupts.to_vec()));
         }
         self.show_values(interrupts);
@@ -339,7 +335,7 @@ impl Machine {
     }
 
     fn show_asked(&mut self, slot: usize, interrupts: &[Interrupt]) {
-        if !(self.request.events.tasks || self.request.events.debug) {
+        if !(self.showing.wants.tasks || self.showing.wants.debug) {
             return;
         }
         let Some(task) = self.task_info(slot) else { return };
@@ -348,7 +344,7 @@ impl Machine {
     }
 
     fn show_end(&mut self, end: TaskEnd) {
-        let events = self.request.events;
+        let events = self.showing.wants;
         if events.debug {
             self.emit_both(EventKind::TaskEnd(end.clone()), DebugPayload::TaskEnd(end));
         } else if events.tasks {
@@ -360,27 +356,28 @@ impl Machine {
     /// not ended, and the breakpoint if no interrupts are open.
     pub(super) fn show_interrupted(&mut self, open: &[Interrupt]) {
         // A subgraph leaves that to its parent graph.
-        if !self.namespace.is_root() {
+        if !self.env.namespace.is_root() {
             return;
         }
         if self
-            .shown
+            .showing
+            .interrupted
             .as_ref()
             .is_some_and(|(_, written)| written.iter().any(|(field, holds)| *holds && self.is_output(*field)))
         {
             self.show_values(&[]);
         }
-        if open.is_empty() && self.request.events.updates {
+        if open.is_empty() && self.showing.wants.updates {
             self.emit(EventKind::Interrupts(Vec::new()));
         }
     }
 
     /// Shows what belongs to the modes `tasks`, if that is wanted, and `debug`.
     fn emit_both(&mut self, kind: EventKind, payload: DebugPayload) {
-        if self.request.events.tasks {
+        if self.showing.wants.tasks {
             self.emit(kind);
         }
-        self.emit_debug(self.step, payload);
+        self.emit_debug(self.planning.step, payload);
     }
 
     fn emit_debug(&mut self, step: i64, payload: DebugPayload) {
@@ -389,7 +386,7 @@ impl Machine {
 
     /// Returns which task this is, if it is one that is shown: the input is not.
     fn task_info(&self, slot: usize) -> Option<TaskInfo> {
-        let task = &self.tasks[slot];
+        let task = &self.planning.tasks[slot];
         if task.info.is_some() {
             return task.info.clone();
         }
@@ -398,8 +395,8 @@ impl Machine {
         Some(TaskInfo::new(TaskParts {
             id: task.id,
             name: None,
-            step: self.step,
-            namespace: place.around.as_ref().unwrap_or(&self.namespace).clone(),
+            step: self.planning.step,
+            namespace: place.around.as_ref().unwrap_or(&self.env.namespace).clone(),
             place,
             written: OnceLock::new(),
         }))
@@ -409,7 +406,7 @@ impl Machine {
     pub(super) fn place(&self, task: &Task) -> NodePlace {
         let around = task.handles().and_then(|handles| {
             let name = &self.graph.nodes[handles.node].name;
-            Namespace::new(task_namespace(&self.namespace, name, handles.task)).ok()
+            Namespace::new(task_namespace(&self.env.namespace, name, handles.task)).ok()
         });
         let push = task.push.as_ref().map(|(index, _)| *index);
         NodePlace { graph: Arc::clone(&self.graph), node: task.node, push, call: None, around }
