@@ -12,7 +12,8 @@ use crate::exec::{
     Closing, PathAnswer, RunError, TaskJob, TaskOutcome, begin, begin_limited, close, close_panicked, close_stopped,
     handle_timeout, overdue, poll_timeout,
 };
-use crate::graph::{CancelWait, Context, Host, NodeInput, PathFuture, RunNode, StartNode, Work};
+use crate::graph::{NodeInput, PathFuture, RunNode, StartNode, Work};
+use crate::task::{CancelWait, Context, Host};
 
 use super::host::RunHost;
 use super::inside::host_of;

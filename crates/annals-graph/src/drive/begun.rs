@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::base::{Clock, Encoded, SystemClock, Timestamp};
 use crate::error::Error;
 use crate::exec::{Event, EventMask, Machine, Status, TaskOutcome};
-use crate::graph::Context;
 use crate::store::{Batch, Cache, CacheKey, CommitHandle, Store};
+use crate::task::Context;
 
 use super::host::RunHost;
 use super::run::Durability;

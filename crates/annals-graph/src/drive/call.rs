@@ -16,9 +16,10 @@ use crate::exec::{
     attempt_write, call_end, call_entry, call_failed, call_messages, call_result, call_start, close_call, known_call,
     next_attempt, open_call, overdue, shown_result,
 };
-use crate::graph::{Call, CallOutcome, CallWork, Called, Context, Done, NodeResult, Returned, Signal};
+use crate::graph::NodeResult;
 use crate::state::WritesView;
 use crate::store::{Batch, NewWrites, Store};
+use crate::task::{Call, CallOutcome, CallWork, Called, Context, Done, Returned, Signal};
 
 use super::attempt::{Ended, LeavesCalls, wait_for, watch};
 use super::cache::{look_up, look_up_async};

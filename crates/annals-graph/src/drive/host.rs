@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 
 use crate::base::{Clock, Namespace, SystemClock, Timestamp};
 use crate::exec::{Event, EventKind, EventMask};
-use crate::graph::{Call, Called, Context, Host, LivePart, MessagePart};
 use crate::history::Thread;
 use crate::run::Session;
 use crate::store::CommitHandle;
+use crate::task::{Call, Called, Context, Host, LivePart, MessagePart};
 
 use super::feed::{Fact, Feed};
 use super::run::Durability;

@@ -7,12 +7,12 @@ use crate::base::{Clock, IdSource, SystemClock};
 use crate::error::Error;
 use crate::exec::{EventMask, Head, Machine, Request, RunError, Start};
 use crate::graph::{
-    CompiledGraph, Context, Graph, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput, NodeResult, Scope, StartNode,
-    Takes, Work,
+    CompiledGraph, Graph, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput, NodeResult, StartNode, Takes, Work,
 };
 use crate::run::{GivenLists, Started, Subgraph, given_input, input_of, returned_output};
 use crate::state::StateRef;
 use crate::state::erased::resolve;
+use crate::task::{Context, Scope};
 
 use super::begun::Begun;
 use super::blocking::Driver;

@@ -15,8 +15,9 @@ use parking_lot::Mutex;
 
 use crate::error::Error;
 use crate::exec::{Closing, Effect, Event, Machine, Opened, Status, TaskJob, TaskOutcome, open};
-use crate::graph::{Called, Work};
+use crate::graph::Work;
 use crate::store::Batch;
+use crate::task::Called;
 
 use super::attempt::{attempt, attempt_begun, attempt_here, closed, wait_before};
 use super::begun::{Begun, Tickets, waits};

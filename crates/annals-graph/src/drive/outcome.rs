@@ -6,8 +6,9 @@ use std::sync::Arc;
 use crate::base::{Namespace, Timestamp};
 use crate::error::Error;
 use crate::exec::{Machine, RunError, Status};
-use crate::graph::{CompiledGraph, Entry, Graph, Interrupt};
+use crate::graph::{CompiledGraph, Entry, Graph};
 use crate::state::{Part, StateRef};
+use crate::task::Interrupt;
 
 use super::added::{Ran, RunState};
 use super::place::Place;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace};
 use crate::error::Error;
-use crate::graph::Context;
 use crate::history::{Snapshot, Thread};
 use crate::store::{CheckpointRef, StoreError};
+use crate::task::Context;
 
 /// A place on which a graph can be run: `&Thread`, `&Snapshot` to continue from an old checkpoint, `&Context` for a
 /// graph that a node calls, or `()` for no store.

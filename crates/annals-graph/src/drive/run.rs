@@ -11,12 +11,13 @@ use crate::base::limits::RECURSION_LIMIT_DEFAULT;
 use crate::base::{CheckpointId, Clock, IdSource, Namespace, RunId, SystemClock, Value};
 use crate::error::Error;
 use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, Start, answers_by_id};
-use crate::graph::{Breakpoints, Command, CompiledGraph, Entry, Graph, Host, RunControl, Scope, input_writes};
+use crate::graph::{Breakpoints, Command, CompiledGraph, Entry, Graph, input_writes};
 use crate::history::Thread;
 use crate::run::Session;
 use crate::state::erased::{field_of, resolve};
 use crate::state::{IntoUpdate, StateError, Writes};
 use crate::store::Kv;
+use crate::task::{Host, RunControl, Scope};
 
 use super::begun::Begun;
 use super::blocking::Driver;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use crate::base::{CheckpointId, Map, Namespace, TaskId, Timestamp, Value};
 use crate::error::Error;
 use crate::exec::{Head, Order, RunError, TaskStatus, interrupts_of, plan, stored_state};
-use crate::graph::{CompiledGraph, Graph, Interrupt, Persistence, task_namespace, without_tasks};
+use crate::graph::{CompiledGraph, Graph, Persistence};
 use crate::history::{History, HistoryFilter, Snapshot, Thread};
 use crate::state::StateRef;
 use crate::store::{CheckpointRecord, CheckpointRef, Source, TaskKind};
+use crate::task::{Interrupt, task_namespace, without_tasks};
 
 use super::load::{keep, load};
 use super::outcome::typed;

@@ -11,9 +11,10 @@ use std::task::{Context as Waiting, Poll, ready};
 use crate::base::{Namespace, Value};
 use crate::error::Error;
 use crate::exec::{Event, EventKind, EventMask, Machine, RunError};
-use crate::graph::{CompiledGraph, Interrupt};
+use crate::graph::CompiledGraph;
 use crate::state::StateView;
 use crate::stream::{ChildValues, StreamData, StreamMode, StreamPart, Values};
+use crate::task::Interrupt;
 
 use super::blocking::Driver;
 use super::nonblocking::{AsyncDriver, Events};

@@ -5,10 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::base::NULL_TASK;
 use crate::base::internal::panic_text;
 use crate::base::{CheckpointId, Encoded, Map, Timestamp, Value, WriteValue};
-use crate::graph::{Command, Interrupt, NodeOutput, check_answer};
+use crate::graph::{Command, NodeOutput};
 use crate::state::Writes;
 use crate::state::erased::resolve;
 use crate::store::{NewWrite, NewWrites, Source};
+use crate::task::{Interrupt, check_answer};
 
 use super::apply::{abandon, apply_untasked, see_all};
 use super::before::Before;
@@ -296,7 +297,7 @@ impl Machine {
             if let Some(pending) = self.head.pending_of(task.id).filter(|_| keep_answers) {
                 task.answers = super::load::answers_of(pending);
             }
-            let place = crate::graph::task_namespace(namespace, task.name(graph), task.id);
+            let place = crate::task::task_namespace(namespace, task.name(graph), task.id);
             let known = task.answers.len();
             task.answers.extend(self.env.scope.answer_to(&place, known).cloned());
             task.answered = task.answers.len() > known;

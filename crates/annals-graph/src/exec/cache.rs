@@ -8,8 +8,9 @@ use crate::base::Map;
 use crate::base::internal::hash::ChecksumBuilder;
 use crate::base::internal::panic_text;
 use crate::base::{Codec, Encoded, ItemIndex, Payload, TaskId, Timestamp, Value, WriteValue};
-use crate::graph::{CachePolicy, Graph, INPUT, task_labels};
+use crate::graph::{CachePolicy, Graph, INPUT};
 use crate::store::{Cache, CacheKey};
+use crate::task::task_labels;
 
 use super::call::CallJob;
 use super::effect::Effect;

@@ -9,14 +9,14 @@ use std::time::Duration;
 use crate::base::NULL_TASK;
 use crate::base::internal::{hash, panic_text};
 use crate::base::{Encoded, IdSource, Payload, TaskId, Value, WriteValue};
-use crate::graph::{
-    Around, Asked, Attempt, BoxError, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, Graph, Life,
-    MessagePart, NodePlace, NodeResult, RetryPolicy, Returned, StepAt, StoredCall, TaskPath, questions, stops,
-    task_namespace,
-};
+use crate::graph::{BoxError, Graph, NodeResult, RetryPolicy};
 use crate::state::erased::{messages_in_value, resolve};
 use crate::state::{Writes, WritesView};
 use crate::store::{NewWrite, NewWrites};
+use crate::task::{
+    Around, Asked, Attempt, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, Life, MessagePart,
+    NodePlace, Returned, StepAt, StoredCall, TaskPath, questions, stops, task_namespace,
+};
 
 use super::cache::{kept_writes, known_writes};
 use super::error::RunError;

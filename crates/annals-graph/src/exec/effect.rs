@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use crate::base::Value;
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId};
-use crate::graph::{Breakpoints, Command, Context, Interrupt, MessagePart, Scope};
+use crate::graph::{Breakpoints, Command};
 use crate::state::{StateView, Writes};
 use crate::store::{Batch, CacheKey, CheckpointRef};
+use crate::task::{Context, Interrupt, MessagePart, Scope};
 
 use super::error::RunError;
 use super::exit::Saving;

@@ -1,8 +1,9 @@
 //! Errors that end a run. Every message states the situation after the error.
 
 use crate::base::CodecError;
-use crate::graph::{BoxError, GraphProblem, Interrupted, InvalidResumeValue, OutOfTime};
+use crate::graph::{BoxError, GraphProblem};
 use crate::state::StateError;
+use crate::task::{Interrupted, InvalidResumeValue, OutOfTime};
 
 use super::limits::TimeoutKind;
 

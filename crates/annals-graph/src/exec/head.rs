@@ -6,9 +6,10 @@ use std::sync::Arc;
 use crate::base::NULL_TASK;
 use crate::base::{CheckpointId, ListRef, Namespace, TaskId, WriteValue};
 use crate::channel::Barrier;
-use crate::graph::{Graph, Interrupt, Join, NodeOutput, SendTo};
+use crate::graph::{Graph, Join, NodeOutput, SendTo};
 use crate::state::{FieldKind, StateRef};
 use crate::store::Source;
+use crate::task::Interrupt;
 
 use super::load::interrupts_of;
 

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::graph::{Context, OutOfTime, StepTime, TimeoutPolicy, Work};
+use crate::graph::{TimeoutPolicy, Work};
+use crate::task::{Context, OutOfTime, StepTime};
 
 use super::error::RunError;
 use super::task::TaskJob;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::base::NULL_TASK;
 use crate::base::decode_bytes;
 use crate::base::{CheckpointId, CodecError, ListDelta, ListRef, Map, PayloadRef, Timestamp, Value, WriteValue};
-use crate::graph::{Attempt, Graph, Interrupt, NodeOutput, SendTo, TimeoutPolicy};
+use crate::graph::{Graph, NodeOutput, SendTo, TimeoutPolicy};
 use crate::state::{BoxWrite, ListLoader, StateError, Writes};
 use crate::store::{ChannelRecord, ChannelValue, ItemRow, Source, StateRecord, TaskKind, WriteRecord};
+use crate::task::{Attempt, Interrupt};
 
 use super::error::RunError;
 use super::head::{

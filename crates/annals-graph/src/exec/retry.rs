@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::base::internal::hash;
 use crate::base::{CheckpointId, Namespace, TaskId, Timestamp, Value};
-use crate::graph::{Attempt, CallBegan, Context, Graph, NodeError, RetryPolicy, TimeoutPolicy, task_namespace};
+use crate::graph::{Graph, RetryPolicy, TimeoutPolicy};
+use crate::task::{Attempt, CallBegan, Context, NodeError, task_namespace};
 
 use super::cache::CacheEntry;
 use super::effect::Effect;

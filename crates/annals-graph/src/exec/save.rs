@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::base::{Encoded, Value, WriteValue};
-use crate::graph::{Graph, Interrupt};
+use crate::graph::Graph;
 use crate::store::batch::{ChangeValue, Data};
 use crate::store::{NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Source, TaskRecord};
+use crate::task::Interrupt;
 
 use super::effect::{Effect, Status};
 use super::error::RunError;

@@ -3,9 +3,10 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::base::{Namespace, Value};
-use crate::graph::{INPUT, Interrupt, MessagePart, NodePlace, TaskInfo, TaskParts, VALUE, task_namespace};
+use crate::graph::{INPUT, VALUE};
 use crate::state::erased::{ViewShape, Written, messages_in_value, messages_of};
 use crate::state::{BoxWrite, FieldKind, Layout, StateView, WritesView};
+use crate::task::{Interrupt, MessagePart, NodePlace, TaskInfo, TaskParts, task_namespace};
 
 use super::effect::{Event, EventKind};
 use super::error::RunError;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, Map, Namespace, TaskId, ThreadId, Timestamp, Value};
-use crate::graph::{Interrupt, TaskInfo, json_map};
 use crate::state::{StateError, StateView, WritesView};
 use crate::store::Source;
+use crate::task::{Interrupt, TaskInfo, json_map};
 
 /// The writes of a node whose task has ended (stream mode `updates`).
 #[derive(Clone, Debug)]

@@ -7,12 +7,13 @@ use std::time::Duration;
 use crate::base::internal::{hash, panic_text};
 use crate::base::{CheckpointId, Encoded, IdSource, Map, Namespace, Payload, TaskId, Value, WriteValue};
 use crate::graph::{
-    BoxError, Cancelled, Command, Context, END, GivenFields, Graph, Interrupt, Interrupted, NodeInput, NodeOutput,
-    NodeResult, Outgoing, START, SendTo, Signal, Takes, Target, TaskInfo, Work, holds,
+    BoxError, Command, END, GivenFields, Graph, NodeInput, NodeOutput, NodeResult, Outgoing, START, SendTo, Takes,
+    Target, Work,
 };
 use crate::state::erased::resolve;
 use crate::state::{BoxWrite, FieldKind, StateRef, Writes};
 use crate::store::{TaskKind, TaskRecord};
+use crate::task::{Cancelled, Context, Interrupt, Interrupted, Signal, TaskInfo, holds};
 
 use super::error::RunError;
 use super::leave::{Closing, PathWait, close};
@@ -433,7 +434,7 @@ fn is_stored(graph: &Graph, write: &TaskWrite) -> bool {
 
 /// A node's own error is returned as given; one that carries an interrupt is not an error.
 pub(super) fn node_error(context: &Context, error: BoxError) -> RunError {
-    if crate::graph::stops(&error) {
+    if crate::task::stops(&error) {
         return RunError::Waiting(Interrupted::new());
     }
     if holds::<Cancelled>(&error) {

@@ -40,14 +40,6 @@ pub(crate) use compiled::{Breakpoints, Graph, Join, Outgoing};
 pub(crate) use entrypoint::{INPUT, VALUE, input_writes};
 pub(crate) use node::{GivenFields, NodeInput, RunNode, StartNode, Takes, Work};
 
-// The executor and the drivers take the context of a task from here as well.
-pub(crate) use crate::task::{
-    Around, Asked, Attempt, Call, CallBegan, CallError, CallOutcome, CallWork, Called, Calls, CancelWait, Cancelled,
-    Context, ContextParts, Done, Host, Interrupt, Interrupted, InvalidResumeValue, Life, LivePart, MessagePart,
-    NodeError, NodePlace, OutOfTime, Returned, RunControl, Scope, Signal, StepAt, StepTime, StoredCall, TaskInfo,
-    TaskParts, TaskPath, check_answer, holds, json_map, questions, stops, task_labels, task_namespace, without_tasks,
-};
-
 /// The name of the entry: the source of the first edges.
 pub const START: &str = "__start__";
 /// The name of the exit: a target that ends a path.

@@ -2,9 +2,10 @@
 
 use crate::base::{ListRef, Map, Value};
 use crate::exec::RunError;
-use crate::graph::{Context, GivenFields, Graph, INPUT, NodeOutput, Persistence, VALUE};
+use crate::graph::{GivenFields, Graph, INPUT, NodeOutput, Persistence, VALUE};
 use crate::state::erased::{Returned, field_of, returned_writes, shared_writes};
 use crate::state::{BoxWrite, StateRef, Writes};
+use crate::task::Context;
 
 /// The lists that a subgraph was given, by its own fields.
 pub(crate) type GivenLists = Vec<(usize, BoxWrite)>;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Value};
 use crate::exec::{CallLeft, ERROR, Head, LEFT, Machine, RunError, Saving, Status, special};
-use crate::graph::{CallBegan, Context, Graph, Interrupted, Persistence, Signal};
+use crate::graph::{Graph, Persistence};
 use crate::state::StateRef;
 use crate::store::batch::{CommitChain, Expect};
 use crate::store::{Batch, CheckpointRef, NewWrites, StoreError};
+use crate::task::{CallBegan, Context, Interrupted, Signal};
 
 use super::decision::Decision;
 use super::held::Held;

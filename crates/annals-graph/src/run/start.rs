@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::exec::Head;
-use crate::graph::{CallBegan, Context, Graph, Persistence};
+use crate::graph::{Graph, Persistence};
 use crate::store::{CheckpointRecord, CheckpointRef, StoreError};
+use crate::task::{CallBegan, Context};
 
 use super::decision::{Log, Need};
 use super::lineage::{inherited, pinned};

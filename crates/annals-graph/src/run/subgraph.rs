@@ -3,7 +3,8 @@
 use crate::base::IdError;
 use crate::base::{Namespace, ThreadId};
 use crate::exec::{Recording, Saving};
-use crate::graph::{Around, CallBegan, Context, Graph, Persistence, task_namespace, without_tasks};
+use crate::graph::{Graph, Persistence};
+use crate::task::{Around, CallBegan, Context, task_namespace, without_tasks};
 
 use super::session::Session;
 use super::start::{Begins, Started};
