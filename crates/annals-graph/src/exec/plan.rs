@@ -30,6 +30,9 @@ pub(crate) fn plan(
     tasks
 }
 
+/// The bytes that the buffer for the id of a task begins with: those of most ids.
+const PLACE_BYTES: usize = 128;
+
 /// Puts the tasks that are due at a head in place of others, see [`plan`].
 pub(super) fn plan_into(
     tasks: &mut Vec<Task>,
@@ -41,7 +44,7 @@ pub(super) fn plan_into(
     order: Order,
 ) {
     tasks.clear();
-    let mut place = Vec::new();
+    let mut place = Vec::with_capacity(PLACE_BYTES);
     let mut add = |node: Option<usize>, push, timeout: Option<TimeoutPolicy>| {
         let mut task = Task::new(TaskId::default(), node, push);
         if timeout.is_some() {

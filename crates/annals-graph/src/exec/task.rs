@@ -244,7 +244,6 @@ pub(super) fn task_id(
 ) -> TaskId {
     let name = task.name(graph).as_bytes();
     place.clear();
-    place.reserve(128);
     place.extend_from_slice(checkpoint.as_bytes());
     if !namespace.is_root() {
         place.extend_from_slice(namespace.as_str().as_bytes());
@@ -510,12 +509,10 @@ fn state_writes(
 ) -> Result<Vec<Target>, RunError> {
     let layout = &*graph.layout;
     let mut ids = IdSource::from_seed(seed);
-    let mut targets = Vec::new();
-    let updates = output.commands.into_iter().map(|command| {
-        targets.extend(command.goto);
-        command.update
-    });
-    for update in [pushed, output.writes].into_iter().chain(updates).filter(|update| !update.is_empty()) {
+    let mut write = |update: Writes| -> Result<(), RunError> {
+        if update.is_empty() {
+            return Ok(());
+        }
         for (field, mut write) in if is_input { update } else { resolve(layout, update)? } {
             if is_input && !graph.takes(field) {
                 continue;
@@ -523,6 +520,14 @@ fn state_writes(
             layout.prepare(field, &mut write, &mut ids);
             push(writes, field as u32, WriteKind::Field(Some(write)));
         }
+        Ok(())
+    };
+    write(pushed)?;
+    write(output.writes)?;
+    let mut targets = Vec::new();
+    for command in output.commands {
+        write(command.update)?;
+        targets.extend(command.goto);
     }
     Ok(targets)
 }

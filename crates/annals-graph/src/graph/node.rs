@@ -1,6 +1,5 @@
 //! Nodes: functions from the state to updates and commands.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -70,8 +69,10 @@ impl<S> IntoOutput<S> for SendTo {
 /// All instructions of an output are commands.
 impl From<Output> for NodeOutput {
     fn from(output: Output) -> Self {
-        let command = |instruction: Box<dyn Any + std::marker::Send + Sync>| instruction.downcast::<Command>().ok();
-        let commands = output.instructions.into_iter().filter_map(command).map(|command| *command).collect();
+        let mut commands = Vec::new();
+        for instruction in output.instructions {
+            commands.extend(instruction.downcast::<Command>().map(|command| *command));
+        }
         Self { writes: output.writes, commands }
     }
 }
