@@ -51,7 +51,7 @@ pub(crate) const LIBRARIES: &[Crate] = &[
         src: "crates/annals-graph/src/",
         may_use: &["annals"],
         public_items: 391,
-        assertions_min: 0.0,
+        assertions_min: 3.3,
     },
     Crate {
         name: "annals-pydantic-ai",

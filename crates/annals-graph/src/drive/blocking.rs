@@ -145,6 +145,7 @@ impl Driver {
         while let Some(next) = fact {
             match next {
                 Fact::Ended(slot, outcome) => {
+                    debug_assert!(self.running > 0, "a task that ends was started");
                     self.running -= 1;
                     self.task_done(slot, outcome);
                 }
@@ -223,6 +224,7 @@ impl Driver {
         }
         while let Some(ticket) = tickets.front() {
             ticket.wait()?;
+            debug_assert!(ticket.is_settled(), "a commit that was waited for is settled");
             tickets.pop_front();
         }
         Ok(())

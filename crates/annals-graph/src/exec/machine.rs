@@ -206,6 +206,7 @@ impl Machine {
     pub(crate) fn handle_task_done(&mut self, slot: usize, outcome: TaskOutcome, now: Timestamp) {
         self.now = now;
         let task = &mut self.planning.tasks[slot];
+        debug_assert!(matches!(task.status, TaskStatus::Running), "a task ends once, after it has started");
         match outcome {
             TaskOutcome::Done { mut writes, answers, relays } => {
                 task.relays = relays;
@@ -293,6 +294,7 @@ impl Machine {
     /// Starts the tasks that have to run, once everything before them is committed.
     pub(super) fn start_due(&mut self) -> Result<(), RunError> {
         self.flush()?;
+        debug_assert!(self.commits.outbox.is_empty(), "a task starts after its checkpoint was handed out");
         self.planning.within =
             self.planning.step_timeout.map(|limit| Arc::new(StepTime::new(self.planning.step, limit)));
         for slot in 0..self.planning.tasks.len() {
@@ -427,6 +429,7 @@ impl Machine {
 
     /// All tasks of the superstep have ended, one way or another.
     pub(super) fn end_superstep(&mut self) -> Result<(), RunError> {
+        debug_assert!(!self.planning.is_open(), "a superstep ends after its tasks");
         if let Some(reason) = self.env.cancelled.clone() {
             // A failure since the cancellation may be its consequence: the run ends as cancelled.
             self.save_ended()?;
@@ -490,6 +493,10 @@ impl Machine {
             }
             return Err(error);
         }
+        debug_assert!(
+            self.planning.tasks.iter().all(|task| task.writes().is_empty()),
+            "the writes of a superstep are applied once"
+        );
         self.head.pending.clear();
         self.planning.replaying = false;
         if std::mem::take(&mut self.planning.resuming) && self.env.namespace.is_root() {

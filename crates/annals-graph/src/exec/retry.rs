@@ -126,6 +126,7 @@ impl Machine {
 
     /// Adds the task that handles the failure of another one: in the same superstep, with the same input.
     pub(super) fn handle_failure(&mut self, slot: usize, node: usize, handler: usize, error: NodeError) {
+        debug_assert!(self.graph.nodes[handler].is_handler, "an error handler handles the failure of a node");
         let checkpoint = self.head.checkpoint.map(|checkpoint| checkpoint.id).unwrap_or_default();
         let name = &self.graph.nodes[handler].name;
         let failed = &self.planning.tasks[slot];

@@ -26,6 +26,7 @@ impl Machine {
         let around = self.commits.recording.as_ref().and_then(|recording| Some(recording.parents.last()?.1));
         let after = parent.max(self.commits.head).max(around);
         let id = self.ids.checkpoint(self.now, step, after.as_ref());
+        debug_assert!(after.is_none_or(|after| id > after), "ids of checkpoints grow");
         self.head.parent = parent;
         if let Some(recording) = &self.commits.recording {
             self.head.metadata.clone_from(&recording.metadata);
@@ -213,7 +214,12 @@ impl Machine {
         };
         let slept = || self.head.pending_of(task.id).is_some_and(|pending| !asleep_of(pending).is_empty());
         if wake_at.is_some() || slept() {
-            self.commits.timers.push(NewTimer::new(checkpoint, task.id, wake_at));
+            let timer = NewTimer::new(checkpoint, task.id, wake_at);
+            debug_assert!(
+                self.commits.timers.iter().all(|other| other.checkpoint == checkpoint && other.task != timer.task),
+                "timers are of one checkpoint, one for each task"
+            );
+            self.commits.timers.push(timer);
         }
     }
 
@@ -273,6 +279,7 @@ pub(crate) fn special<T: serde::Serialize + ?Sized>((channel, index): (&str, i32
 /// Takes the bytes of writes out, to be stored.
 pub(super) fn new_writes(graph: &Graph, writes: &mut [TaskWrite]) -> Vec<NewWrite> {
     let name = |channel: u32| graph.channels.get(channel as usize).cloned().unwrap_or_else(|| NO_WRITES.into());
+    debug_assert!(writes.is_sorted_by(|a, b| a.index < b.index), "the writes of a task are numbered in their order");
     let mut stored = Vec::with_capacity(writes.len());
     for write in writes {
         if let Some(value) = write.encoded.take() {

@@ -38,6 +38,14 @@ impl Held {
 
     /// Holds a batch back.
     pub(super) fn add(&mut self, batch: Batch) {
+        debug_assert!(batch.then.is_empty(), "batches are held back one by one");
+        debug_assert!(
+            batch.checkpoints.first().is_none_or(|first| {
+                let newest = self.newest(&batch.thread, &batch.namespace);
+                newest.is_none_or(|(newest, _)| newest < first.id)
+            }),
+            "the checkpoints of a namespace are held back in their order"
+        );
         self.batches.push(batch);
     }
 

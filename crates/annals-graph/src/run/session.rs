@@ -175,6 +175,14 @@ impl Session {
     /// Makes the batch of a graph, which runs in the task `of` of its parent graph, the next commit of the run: it counts
     /// only with what subgraphs stored of it. Returns `None` if it is held back until the run ends.
     pub(crate) fn commit(&mut self, mut batch: Batch, of: Option<TaskId>) -> Option<Batch> {
+        debug_assert!(
+            batch.checkpoints.is_empty() || batch.namespace.is_root() == of.is_none(),
+            "a subgraph runs in a task of its parent graph"
+        );
+        debug_assert!(
+            self.left.iter().all(|left| left.namespace != batch.namespace),
+            "a graph that commits runs, so it has not been left"
+        );
         for writes in &mut batch.writes {
             self.note_left(writes);
         }
@@ -196,6 +204,7 @@ impl Session {
 
     /// Makes a batch the next commit of the run, as it is. Returns `None` if it is held back until the run ends.
     pub(crate) fn append(&mut self, batch: Batch) -> Option<Batch> {
+        debug_assert!(batch.chain.is_none(), "a batch is appended once");
         if self.holds {
             self.held.add(batch);
             return None;
