@@ -81,7 +81,7 @@ pub enum RunError {
     },
     /// A node or a called task has a timeout, or its superstep has, and the asynchronous run has no timer to wait by:
     /// give it one with [`Run::timer`](crate::Run::timer), or with the feature `tokio` run it on Tokio.
-    #[error("the time of {node:?} is limited, and the run has no timer: nothing of it was run")]
+    #[error("{node:?} has a time limit, and the run has no timer: it was not run")]
     NoTimer {
         /// The node.
         node: String,
@@ -140,7 +140,7 @@ pub enum RunError {
     #[error("nothing can be sent to END")]
     SendToEnd,
     /// An update cannot be attributed to one node.
-    #[error("it is not clear as which node the update is made; name one of {candidates:?}")]
+    #[error("the node that the update is made as is ambiguous; name one of {candidates:?}")]
     AmbiguousUpdate {
         /// The nodes there are.
         candidates: Vec<String>,
@@ -167,7 +167,7 @@ pub enum RunError {
     #[error(transparent)]
     Breakpoint(#[from] GraphProblem),
     /// A resume value or a continuation needs a store.
-    #[error("a run without a store cannot be continued or answered")]
+    #[error("a run without a store cannot be continued or resumed")]
     NoStore,
     /// The state was to be read or edited without a thread in a store (`ValueError`).
     #[error("there is no state without a thread in a store")]
@@ -207,11 +207,11 @@ pub enum RunError {
         limit: u64,
     },
     /// A node addressed a command to the parent graph, but its graph is the outermost one (`ParentCommand`).
-    #[error("a node returned a command for the graph around this one, but the run is that of the outermost graph")]
+    #[error("a node returned a command for the parent graph, but its graph is the outermost one")]
     ParentCommand,
     /// For the runtime itself: the node waits for a resume value.
     #[doc(hidden)]
-    #[error("the node waits for an answer")]
+    #[error("the node waits for a resume value")]
     Waiting(#[source] Interrupted),
 }
 

@@ -109,6 +109,8 @@ pub(crate) const KEYS: (&str, i32) = ("__keys__", -6);
 pub(crate) const LEFT: (&str, i32) = ("__left__", -7);
 /// The attempt of a task that has called tasks: its number, from 0, and the number of calls before it.
 pub(crate) const ATTEMPT: (&str, i32) = ("__attempt__", -8);
+/// The message of the node's own error, of a task whose failure another one handles.
+pub(crate) const ERROR_MESSAGE: (&str, i32) = ("__error_message__", -9);
 /// The channel of the write of a task without writes: with it the task counts as finished.
 pub(crate) const NO_WRITES: &str = "__no_writes__";
 /// The pseudo node under which breakpoints store the channel versions that they have seen.

@@ -367,6 +367,13 @@ pub(crate) fn error_of(pending: &PendingWrites) -> Option<String> {
     special_of(pending, super::head::ERROR).and_then(|error| error.as_str().map(str::to_owned))
 }
 
+/// Returns the message of the node's own error stored for a task whose failure another one handles. A file that an
+/// earlier version wrote has the whole message alone.
+pub(super) fn error_message_of(pending: &PendingWrites) -> Option<String> {
+    let own = special_of(pending, super::head::ERROR_MESSAGE).and_then(|own| own.as_str().map(str::to_owned));
+    own.or_else(|| error_of(pending))
+}
+
 /// Returns the name of the node stored for a task whose failure another one handles.
 pub(super) fn error_source_of(pending: &PendingWrites) -> Option<Value> {
     special_of(pending, super::head::ERROR_SOURCE)

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use crate::base::internal::hash;
 use crate::base::{CheckpointId, Namespace, TaskId, Timestamp, Value};
 use crate::graph::{Graph, RetryPolicy, TimeoutPolicy};
+use crate::state::StateError;
 use crate::task::{Attempt, CallBegan, Context, NodeError, task_namespace};
 
 use super::cache::CacheEntry;
 use super::effect::Effect;
-use super::error::RunError;
+use super::error::{EditProblem, RunError};
 use super::exit::Saving;
-use super::load::{answers_of, error_source_of};
+use super::load::{answers_of, error_message_of, error_of, error_source_of};
 use super::machine::Machine;
 use super::task::{Task, TaskJob, TaskStatus, TaskWrite};
 
@@ -64,14 +65,15 @@ impl Machine {
             self.show_done(slot, false);
             return;
         };
-        self.planning.tasks[slot].status = TaskStatus::Handled { message: error.to_string(), writes };
+        let message = error.to_string();
+        let error = node_error(self.graph.nodes[node].name.to_string(), error);
+        self.planning.tasks[slot].status = TaskStatus::Handled { message, own: error.message.clone(), writes };
         self.show_done(slot, false);
         // The failure is stored before its handler starts.
         if self.records() && self.commits.saving == Saving::Steps {
             let writes = self.task_writes(slot).into_iter().collect();
             self.commit(Vec::new(), writes);
         }
-        let error = node_error(self.graph.nodes[node].name.to_string(), error);
         self.handle_failure(slot, node, handler, error);
         let slot = self.planning.tasks.len() - 1;
         let job = self.job(slot);
@@ -154,15 +156,16 @@ impl Machine {
             return Ok(false);
         };
         let Some(pending) = self.head.pending_of(task.id) else { return Ok(false) };
-        let (Some(message), Some(_)) = (super::load::error_of(pending), error_source_of(pending)) else {
+        let (Some(message), Some(own), Some(_)) =
+            (error_of(pending), error_message_of(pending), error_source_of(pending))
+        else {
             return Ok(false);
         };
         let writes = super::load::task_writes(&self.graph, pending)?;
         self.origin.before.note_writes(&self.graph, &writes);
         let name = self.graph.nodes[node].name.to_string();
-        let own = message.strip_prefix(&format!("node {name:?} failed: ")).unwrap_or(&message).to_owned();
         let task = &mut self.planning.tasks[slot];
-        task.status = TaskStatus::Handled { message, writes };
+        task.status = TaskStatus::Handled { message, own: own.clone(), writes };
         task.saved = true;
         task.restored = true;
         self.handle_failure(slot, node, handler, NodeError { node: name, message: own, source: None });
@@ -198,12 +201,38 @@ fn retries(policy: &RetryPolicy, error: &RunError) -> bool {
         RunError::Node { source, .. } if policy.is_default() && is_mistake(&**source) => false,
         RunError::Node { source, .. } => policy.retries(&**source),
         RunError::NodeCancelled { .. } | RunError::SyncTimeout { .. } => false,
-        error if policy.is_default() => {
-            // A mistake in the program fails again.
-            let again = matches!(error.class(), "ValueError" | "KeyError" | "TypeError" | "RuntimeError");
-            !again && !matches!(error, RunError::NodePanicked { .. })
-        }
+        RunError::NodePanicked { .. } if policy.is_default() => false,
+        error if policy.is_default() => !is_misuse(error),
         error => policy.retries(error as &(dyn Error + 'static)),
+    }
+}
+
+/// Returns whether an error shows a misuse of the library, which another attempt repeats: those for which LangGraph
+/// raises a `ValueError`, `KeyError`, `TypeError` or `RuntimeError`.
+fn is_misuse(error: &RunError) -> bool {
+    match error {
+        RunError::State(error) => !matches!(
+            error,
+            StateError::Channel { .. } | StateError::UnknownChannel { .. } | StateError::Panicked { .. }
+        ),
+        RunError::Edit(problem) => matches!(problem, EditProblem::NoSupersteps | EditProblem::NoUpdates { .. }),
+        RunError::Codec(_)
+        | RunError::NoContext { .. }
+        | RunError::SeveralInterrupts { .. }
+        | RunError::NoStore
+        | RunError::NoTimer { .. }
+        | RunError::UnknownLabel { .. }
+        | RunError::BadDestination { .. }
+        | RunError::BadRecursionLimit { .. }
+        | RunError::BadKey { .. }
+        | RunError::InvalidResumeValue(_)
+        | RunError::NoCache
+        | RunError::NoThread
+        | RunError::UnknownOutput { .. }
+        | RunError::SyncTimeout { .. }
+        | RunError::BadTimeout { .. }
+        | RunError::Breakpoint(_) => true,
+        _ => false,
     }
 }
 

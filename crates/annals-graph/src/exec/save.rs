@@ -11,7 +11,7 @@ use crate::task::Interrupt;
 use super::effect::{Effect, Status};
 use super::error::RunError;
 use super::exit::{Saving, fold, hold};
-use super::head::{ERROR, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, RESUME};
+use super::head::{ERROR, ERROR_MESSAGE, ERROR_SOURCE, HeadCheckpoint, INTERRUPT, NO_WRITES, RESUME};
 use super::input::input_value;
 use super::load::asleep_of;
 use super::machine::Machine;
@@ -238,10 +238,11 @@ impl Machine {
                 stored.push(special(ERROR, &Value::from(error.to_string())));
                 stored
             }
-            TaskStatus::Handled { message, writes } => {
+            TaskStatus::Handled { message, own, writes } => {
                 let mut stored = new_writes(&self.graph, writes);
                 stored.push(special(ERROR, &Value::from(message.as_str())));
                 stored.push(special(ERROR_SOURCE, &Value::from(name)));
+                stored.push(special(ERROR_MESSAGE, &Value::from(own.as_str())));
                 stored
             }
             TaskStatus::Cancelled { reason, ran: true } => {

@@ -65,8 +65,9 @@ pub(crate) enum TaskStatus {
     Cancelled { reason: String, ran: bool },
     /// It failed for good, after these writes.
     Failed(RunError, Vec<TaskWrite>),
-    /// It failed for good, after these writes, and another task of its superstep deals with that.
-    Handled { message: String, writes: Vec<TaskWrite> },
+    /// It failed for good, after these writes, and another task of its superstep handles the failure: `own` is the
+    /// message of the error that the node returned, as that task receives it.
+    Handled { message: String, own: String, writes: Vec<TaskWrite> },
 }
 
 /// One write of a task.
