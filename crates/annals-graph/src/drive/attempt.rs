@@ -9,7 +9,7 @@ use std::task::{Context as Waiting, Poll};
 use std::time::Duration;
 
 use crate::exec::{
-    Closing, PathAnswer, RunError, TaskJob, TaskOutcome, begin, begin_limited, close, close_panicked, close_stopped,
+    Closing, PathResult, RunError, TaskJob, TaskOutcome, begin, begin_limited, close, close_panicked, close_stopped,
     handle_timeout, overdue, poll_timeout,
 };
 use crate::graph::{NodeInput, PathFuture, RunNode, StartNode, Work};
@@ -209,11 +209,11 @@ async fn paths_taken(job: &TaskJob, mut closing: Closing) -> TaskOutcome {
             let timer = host.timer().unwrap_or_else(|| Arc::new(PoolTimer));
             (Alarm::new(timer), host, end)
         });
-        let answered = poll_fn(|waiting| {
+        let returned = poll_fn(|waiting| {
             if control.cancel_reason().is_none()
-                && let Poll::Ready(answer) = path.as_mut().poll(waiting)
+                && let Poll::Ready(result) = path.as_mut().poll(waiting)
             {
-                return Poll::Ready(Ok(answer));
+                return Poll::Ready(Ok(result));
             }
             if let Some((alarm, host, end)) = &mut timed
                 && alarm.poll(*end, host, waiting).is_ready()
@@ -230,15 +230,15 @@ async fn paths_taken(job: &TaskJob, mut closing: Closing) -> TaskOutcome {
                 false => Poll::Pending,
             }
         });
-        closing = match answered.await {
-            Ok(answer) => wait.asks.answered(job, answer),
+        closing = match returned.await {
+            Ok(result) => wait.open.handle_returned(job, result),
             Err(ended) => return ended,
         };
     }
 }
 
 /// Awaits a path, also one that panics.
-async fn caught(mut path: PathFuture) -> PathAnswer {
+async fn caught(mut path: PathFuture) -> PathResult {
     poll_fn(|waiting| match catch_unwind(AssertUnwindSafe(|| path.as_mut().poll(waiting))) {
         Ok(polled) => polled.map(Ok),
         Err(panic) => Poll::Ready(Err(panic)),
@@ -247,7 +247,7 @@ async fn caught(mut path: PathFuture) -> PathAnswer {
 }
 
 /// Waits for a path on this thread.
-pub(super) fn path_here(path: PathFuture) -> PathAnswer {
+pub(super) fn path_here(path: PathFuture) -> PathResult {
     block_on(caught(path))
 }
 

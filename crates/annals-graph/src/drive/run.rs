@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::base::limits::RECURSION_LIMIT_DEFAULT;
 use crate::base::{CheckpointId, Clock, IdSource, Namespace, RunId, SystemClock, Value};
 use crate::error::Error;
-use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, Start, answers_by_id};
+use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, Start, resume_values_by_id};
 use crate::graph::{Breakpoints, Command, CompiledGraph, Entry, Graph, input_writes};
 use crate::history::Thread;
 use crate::run::Session;
@@ -50,7 +50,7 @@ pub enum Durability {
 pub enum Input {
     /// A change: the graph starts at its entry.
     Update(Writes),
-    /// An answer, a change or a jump: the graph goes on where it stopped.
+    /// A resume value, an update or a jump: the graph continues where it stopped.
     Command(Command),
     /// Nothing: the graph goes on where it stopped.
     Continue,
@@ -289,8 +289,8 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self
     }
 
-    /// Refuses answers that fit no open question, as [`RunError::UnknownInterrupt`]. Default: an answer under an unknown
-    /// id is ignored, and one without an id that no question takes is dropped.
+    /// Rejects resume values that do not match an open interrupt, with [`RunError::UnknownInterrupt`]. Default: a resume
+    /// value under an unknown id is ignored, and one without an id that no interrupt takes is dropped.
     ///
     /// # Example
     /// ```
@@ -367,11 +367,11 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     /// Makes it safe to repeat the run: there is one run with this key on the thread. A run with a key that an earlier one
     /// had takes no input: it goes on where that one stopped, or, if that one has ended or another run has gone on since,
     /// it runs nothing and returns what that one came to, with the state at its last checkpoint. So a request that may or
-    /// may not have arrived is sent again. An answer that is given by a run with a key is for the question that is open
-    /// then, and never for a later one.
+    /// may not have arrived is sent again. A resume value that is given by a run with a key is for the interrupt that is
+    /// open then, and never for a later one.
     ///
-    /// A run that stopped at a breakpoint stops there again. The answer of a run that made no checkpoint, as a question
-    /// followed that belongs to the same superstep, is remembered as long as that superstep is not over.
+    /// A run that stopped at a breakpoint stops there again. The resume value of a run that made no checkpoint, as
+    /// another interrupt of the same superstep followed, is retained until that superstep has ended.
     ///
     /// # Errors
     /// [`RunError::BadKey`] when the run begins: the key is empty or longer than 1,024 bytes, or the run is on no thread.
@@ -518,9 +518,9 @@ pub(super) fn begin(
         }
     };
     let began = head.checkpoint.zip(place.thread.as_ref()).map(|(checkpoint, thread)| thread.point(checkpoint.id));
-    let answers = matches!(&start, Start::Command(command) if command.resume.is_some());
+    let resume_values = matches!(&start, Start::Command(command) if command.resume.is_some());
     let host = Arc::new(settings.host(place.thread.clone(), run, events));
-    host.session.lock().begin(began, addressed && !answers, &place.named);
+    host.session.lock().begin(began, addressed && !resume_values, &place.named);
     let request = Request {
         interrupt_before: settings.breakpoints(graph, "before")?,
         interrupt_after: settings.breakpoints(graph, "after")?,
@@ -571,7 +571,7 @@ impl Settings {
         scope.cache = graph.cache.clone();
         scope.exact = self.key.is_some();
         if let Start::Command(Command { resume, .. }) | Start::Repeat(resume) = start {
-            scope.answers = resume.as_ref().and_then(answers_by_id).cloned().map(Arc::new);
+            scope.resume_values = resume.as_ref().and_then(resume_values_by_id).cloned().map(Arc::new);
         }
         Arc::new(scope)
     }

@@ -28,7 +28,7 @@ use super::run::{IntoInput, Run, begin, begin_async};
 pub struct RunOutput {
     /// A map of the output channels that hold something, or the one value of the state; `None` if the run never showed its state, as nothing was written.
     pub values: Option<Value>,
-    /// The open questions.
+    /// The open interrupts.
     pub interrupts: Vec<Interrupt>,
     /// Why it was asked to stop, if it was.
     pub drained: Option<String>,

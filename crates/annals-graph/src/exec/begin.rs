@@ -9,7 +9,7 @@ use crate::graph::{Command, NodeOutput};
 use crate::state::Writes;
 use crate::state::erased::resolve;
 use crate::store::{NewWrite, NewWrites, Source};
-use crate::task::{Interrupt, check_answer};
+use crate::task::{Interrupt, check_resume_value};
 
 use super::apply::{abandon, apply_untasked, see_all};
 use super::before::Before;
@@ -41,10 +41,10 @@ impl Machine {
                 self.begin_resumed(Vec::new(), None, addressed)?;
             }
             Start::Inside { input, resuming } => self.begin_inside(input, resuming)?,
-            Start::Repeat(answers) => {
+            Start::Repeat(resume_values) => {
                 self.planning.repeats = true;
                 self.plan_head();
-                self.begin_resumed(Vec::new(), answers, false)?;
+                self.begin_resumed(Vec::new(), resume_values, false)?;
             }
             Start::Show => {
                 self.plan_head();
@@ -63,7 +63,7 @@ impl Machine {
     /// Takes a command. On a blank head it is the input as well, as in the reference.
     fn begin_command(&mut self, mut command: Command, addressed: bool) -> Result<(), RunError> {
         // Null is not a resume value.
-        let resume = command.resume.take().filter(|answer| !answer.is_null());
+        let resume = command.resume.take().filter(|value| !value.is_null());
         if resume.is_some() && !self.records() {
             return Err(RunError::NoStore);
         }
@@ -162,7 +162,7 @@ impl Machine {
     /// that does not match an open interrupt. The strict check is skipped at an addressed checkpoint that is not the
     /// newest: its tasks may raise the interrupts again.
     fn check_resume(&self, resume: Option<&Value>, addressed: bool) -> Result<(), RunError> {
-        let Some(answer) = resume else { return Ok(()) };
+        let Some(value) = resume else { return Ok(()) };
         let latest = self.head.checkpoint.map(|c| c.id) == self.commits.head;
         let strict = self.env.strict_resume && (latest || !addressed);
         let mut open = self.head.open();
@@ -170,15 +170,15 @@ impl Machine {
         let ids: Vec<String> = ids_of(&open);
         // A sleeping task can be woken by id, but does not wait for a resume value.
         open.retain(|interrupt| interrupt.wake_at.is_none());
-        let problem = match answers_by_id(answer) {
+        let problem = match resume_values_by_id(value) {
             None if open.len() > 1 && !strict => return Err(RunError::SeveralInterrupts { ids: ids_of(&open) }),
             None if open.len() > 1 => ResumeProblem::Ambiguous,
-            Some(answers) if strict && answers.is_empty() => ResumeProblem::EmptyMap,
-            Some(answers) if strict && answers.keys().any(|id| !ids.contains(id)) => {
-                let unknown = answers.keys().filter(|id| !ids.contains(id));
+            Some(resume_values) if strict && resume_values.is_empty() => ResumeProblem::EmptyMap,
+            Some(resume_values) if strict && resume_values.keys().any(|id| !ids.contains(id)) => {
+                let unknown = resume_values.keys().filter(|id| !ids.contains(id));
                 ResumeProblem::NotPending { ids: unknown.cloned().collect() }
             }
-            _ => return check_answers(&open, answer),
+            _ => return check_resume_values(&open, value),
         };
         Err(RunError::UnknownInterrupt { problem, pending: ids })
     }
@@ -205,7 +205,7 @@ impl Machine {
             self.save_command(&mut writes, resume.as_ref())?;
         }
         // Further writes replace a resume value that an earlier command left.
-        let keeps_answer = writes.is_empty() || forks;
+        let keeps_value = writes.is_empty() || forks;
         let from = if forks { self.fork_task() } else { NULL_TASK };
         let unsaved = self.fork_writes(from, &mut writes);
         let before = self.head.updated.clone();
@@ -226,7 +226,7 @@ impl Machine {
             self.planning.tasks =
                 plan(&self.graph, &self.head, id, &self.env.namespace, self.planning.step, Order::Run);
         }
-        self.take_resume(resume, keeps_answer);
+        self.take_resume(resume, keeps_value);
         self.show_values(&[]);
         Ok(())
     }
@@ -269,8 +269,8 @@ impl Machine {
     pub(super) fn save_command(&mut self, writes: &mut [TaskWrite], resume: Option<&Value>) -> Result<(), RunError> {
         let Some(checkpoint) = self.head.checkpoint else { return Ok(()) };
         let mut saved = new_writes(&self.graph, writes);
-        if let Some(answer) = resume.filter(|answer| answers_by_id(answer).is_none()) {
-            let value = WriteValue::One(Encoded::encode(answer)?.into());
+        if let Some(value) = resume.filter(|value| resume_values_by_id(value).is_none()) {
+            let value = WriteValue::One(Encoded::encode(value)?.into());
             saved.push(NewWrite::new(RESUME.1, RESUME.0, value));
         }
         saved.extend(self.key_write());
@@ -287,30 +287,32 @@ impl Machine {
 
     /// Retains the resume values for the tasks that interrupt: one value for the first interrupt, or a map by interrupt
     /// ids.
-    pub(super) fn take_resume(&mut self, resume: Option<Value>, keeps_answer: bool) {
-        let keep_answers = !self.planning.replaying || resume.is_some();
-        if keep_answers {
+    pub(super) fn take_resume(&mut self, resume: Option<Value>, keeps_value: bool) {
+        let keeps_stored = !self.planning.replaying || resume.is_some();
+        if keeps_stored {
             self.calls.stored = super::call::stored_calls(&self.head, !self.planning.replaying);
         }
         let (namespace, graph) = (&self.env.namespace, &self.graph);
         for task in &mut self.planning.tasks {
-            if let Some(pending) = self.head.pending_of(task.id).filter(|_| keep_answers) {
-                task.answers = super::load::answers_of(pending);
+            if let Some(pending) = self.head.pending_of(task.id).filter(|_| keeps_stored) {
+                task.resume_values = super::load::resume_values_of(pending);
             }
             let place = crate::task::task_namespace(namespace, task.name(graph), task.id);
-            let known = task.answers.len();
-            task.answers.extend(self.env.scope.answer_to(&place, known).cloned());
-            task.answered = task.answers.len() > known;
+            let known = task.resume_values.len();
+            task.resume_values.extend(self.env.scope.resume_value_of(&place, known).cloned());
+            task.resumed = task.resume_values.len() > known;
         }
         if !self.env.namespace.is_root() {
             // The outermost graph holds the resume value of the run.
             return;
         }
-        let stored =
-            self.head.pending_of(NULL_TASK).and_then(|pending| super::load::answers_of(pending).into_iter().next());
+        let stored = self
+            .head
+            .pending_of(NULL_TASK)
+            .and_then(|pending| super::load::resume_values_of(pending).into_iter().next());
         *self.env.scope.resume.lock() = resume
-            .filter(|answer| answers_by_id(answer).is_none())
-            .or(stored.filter(|_| keep_answers && keeps_answer && !self.planning.repeats && !self.is_asleep()));
+            .filter(|value| resume_values_by_id(value).is_none())
+            .or(stored.filter(|_| keeps_stored && keeps_value && !self.planning.repeats && !self.is_asleep()));
     }
 
     /// Returns whether all interrupts that an earlier run left open are sleeps: a stored resume value was then taken
@@ -328,21 +330,21 @@ impl Machine {
 }
 
 /// Rejects resume values that do not match the response schemas of their interrupts.
-fn check_answers(open: &[Interrupt], answer: &Value) -> Result<(), RunError> {
-    for question in open {
-        let answer = match answers_by_id(answer) {
-            Some(answers) => answers.get(&question.id),
-            None => Some(answer),
+fn check_resume_values(open: &[Interrupt], value: &Value) -> Result<(), RunError> {
+    for interrupt in open {
+        let value = match resume_values_by_id(value) {
+            Some(resume_values) => resume_values.get(&interrupt.id),
+            None => Some(value),
         };
-        if let (Some(schema), Some(answer)) = (&question.response_schema, answer) {
-            check_answer(schema, answer, &question.id)?;
+        if let (Some(schema), Some(value)) = (&interrupt.response_schema, value) {
+            check_resume_value(schema, value, &interrupt.id)?;
         }
     }
     Ok(())
 }
 
 /// Returns the resume values if they are a map from interrupt ids. An empty map is one.
-pub(crate) fn answers_by_id(answer: &Value) -> Option<&Map> {
+pub(crate) fn resume_values_by_id(value: &Value) -> Option<&Map> {
     let is_id = |name: &String| name.len() == 32 && name.bytes().all(|b| b.is_ascii_hexdigit());
-    answer.as_map().filter(|map| map.keys().all(is_id))
+    value.as_map().filter(|map| map.keys().all(is_id))
 }

@@ -15,13 +15,13 @@ use crate::state::{Writes, WritesView};
 use crate::store::{NewWrite, NewWrites};
 use crate::task::{
     Around, Asked, Attempt, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, Life, MessagePart,
-    NodePlace, Returned, StepAt, StoredCall, TaskPath, questions, stops, task_namespace,
+    NodePlace, Returned, StepAt, StoredCall, TaskPath, interrupts_in, stops, task_namespace,
 };
 
 use super::cache::{kept_writes, known_writes};
 use super::error::RunError;
 use super::head::{ATTEMPT, ERROR, Head, RESUME};
-use super::load::{answers_of, asleep_of, attempt_of, left_by, task_writes};
+use super::load::{asleep_of, attempt_of, left_by, resume_values_of, task_writes};
 use super::machine::Machine;
 use super::retry::is_mistake;
 use super::save::{new_writes, special, stored_interrupts};
@@ -86,10 +86,18 @@ pub(super) fn stored_calls(head: &Head, results: bool) -> Option<Arc<Vec<StoredC
             let first_index = pending.writes.iter().map(|write| write.index + 1).max().unwrap_or(0).max(0);
             let left = if results { left_by(pending) } else { Vec::new() };
             let attempt = attempt_of(pending);
-            StoredCall { task: pending.task, result, answers: answers_of(pending), asleep, left, first_index, attempt }
+            StoredCall {
+                task: pending.task,
+                result,
+                resume_values: resume_values_of(pending),
+                asleep,
+                left,
+                first_index,
+                attempt,
+            }
         })
         .filter(|call| {
-            let is_empty = [call.answers.len(), call.asleep.len(), call.left.len()] == [0; 3];
+            let is_empty = [call.resume_values.len(), call.asleep.len(), call.left.len()] == [0; 3];
             call.first_index > 0 || !is_empty || call.attempt != Attempt::default()
         })
         .collect();
@@ -120,7 +128,9 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
     let stored = known.and_then(|known| known.result.clone());
     let first_index = known.map_or(0, |known| known.first_index);
     let mut asked = match known {
-        Some(known) => Asked { answers: known.answers.clone(), asleep: known.asleep.clone(), ..Asked::default() },
+        Some(known) => {
+            Asked { resume_values: known.resume_values.clone(), asleep: known.asleep.clone(), ..Asked::default() }
+        }
         None => Asked::default(),
     };
     let namespace = match crate::base::Namespace::new(around) {
@@ -128,9 +138,9 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         // Too deep for subgraphs: each reports the error itself when it is called.
         Err(_) => outer.namespace.clone(),
     };
-    let given = outer.scope.answer_to(&task_namespace(&namespace, &call.name, id), asked.answers.len());
+    let given = outer.scope.resume_value_of(&task_namespace(&namespace, &call.name, id), asked.resume_values.len());
     asked.took = given.is_some();
-    asked.answers.extend(given.cloned());
+    asked.resume_values.extend(given.cloned());
     let called = Arc::new((outer.place.path(&outer.node), index));
     let place =
         NodePlace { node: None, push: None, call: Some(called), around: None, graph: Arc::clone(&outer.place.graph) };
@@ -250,7 +260,7 @@ pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> CallEnd
             CallOutcome::Done(Done::Now(returned.value))
         }
         (Err(_), Some(signal)) if asks => {
-            let interrupts = questions(&signal);
+            let interrupts = interrupts_in(&signal);
             if !interrupts.is_empty() {
                 writes.push(stored_interrupts(interrupts));
                 open = std::mem::take(&mut asked.asked_by_calls);
@@ -264,7 +274,7 @@ pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> CallEnd
         }
     };
     if asked.took {
-        writes.push(special(RESUME, &Value::List(asked.answers.clone())));
+        writes.push(special(RESUME, &Value::List(asked.resume_values.clone())));
     }
     drop(asked);
     if let Some(caller) = job.context.life().above().filter(|_| !open.is_empty()) {

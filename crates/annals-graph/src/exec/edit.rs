@@ -19,7 +19,7 @@ use super::error::RunError;
 use super::exit::hold;
 use super::head::{Head, HeadCheckpoint};
 use super::input::input_value;
-use super::leave::{PathAnswer, run_as};
+use super::leave::{PathResult, run_as};
 use super::load::task_writes;
 use super::plan::{Order, plan};
 use super::save::new_writes;
@@ -53,7 +53,7 @@ pub(crate) struct Editor<'a> {
     ids: IdSource,
     now: Timestamp,
     /// Awaits a conditional edge.
-    wait: &'a dyn Fn(PathFuture) -> PathAnswer,
+    wait: &'a dyn Fn(PathFuture) -> PathResult,
 }
 
 /// Finds the node an update is made as: the one that was named, or the one that wrote last. `None` is the input.
@@ -90,7 +90,7 @@ impl<'a> Editor<'a> {
         recording: Recording,
         seed: u64,
         now: Timestamp,
-        wait: &'a dyn Fn(PathFuture) -> PathAnswer,
+        wait: &'a dyn Fn(PathFuture) -> PathResult,
     ) -> Self {
         let batch = Batch::new(recording.thread.clone(), recording.namespace.clone(), recording.head);
         Self { graph, head, recording, batch, ids: IdSource::from_seed(seed), now, wait }

@@ -180,20 +180,20 @@ impl Head {
 
     /// Returns the open interrupts, by their ids.
     pub(crate) fn open(&self) -> Vec<Interrupt> {
-        self.questions(|pending| !pending.is_finished())
+        self.interrupts_where(|pending| !pending.is_finished())
     }
 
     /// Returns the interrupts of its tasks, open or not, by their ids.
     pub(crate) fn asked(&self) -> Vec<Interrupt> {
-        self.questions(|_| true)
+        self.interrupts_where(|_| true)
     }
 
-    fn questions(&self, of: impl Fn(&PendingWrites) -> bool) -> Vec<Interrupt> {
+    fn interrupts_where(&self, of: impl Fn(&PendingWrites) -> bool) -> Vec<Interrupt> {
         let pending = self.pending.iter().filter(|pending| pending.task != NULL_TASK && of(pending));
-        let mut questions: Vec<Interrupt> = pending.flat_map(interrupts_of).collect();
-        questions.sort_by(|a, b| a.id.cmp(&b.id));
-        questions.dedup_by(|a, b| a.id == b.id);
-        questions
+        let mut interrupts: Vec<Interrupt> = pending.flat_map(interrupts_of).collect();
+        interrupts.sort_by(|a, b| a.id.cmp(&b.id));
+        interrupts.dedup_by(|a, b| a.id == b.id);
+        interrupts
     }
 
     /// Returns the stored writes of a task.

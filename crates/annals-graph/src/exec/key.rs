@@ -8,7 +8,7 @@ use crate::base::{Map, RunId, Value};
 use crate::graph::Command;
 use crate::store::NewWrite;
 
-use super::begin::answers_by_id;
+use super::begin::resume_values_by_id;
 use super::effect::Start;
 use super::head::{Head, KEYS};
 use super::load::special_of;
@@ -20,21 +20,21 @@ impl Start {
     /// that are stored already. A resume value is addressed to the open interrupt by its id, so that it never resumes
     /// another one.
     pub(crate) fn with_key(self, head: &Head, run: RunId) -> Self {
-        let by_id = |answer: &Value, question: &str| match answers_by_id(answer) {
-            Some(_) => answer.clone(),
-            None => Value::Map([(question.to_owned(), answer.clone())].into_iter().collect()),
+        let by_id = |value: &Value, interrupt: &str| match resume_values_by_id(value) {
+            Some(_) => value.clone(),
+            None => Value::Map([(interrupt.to_owned(), value.clone())].into_iter().collect()),
         };
         match (head.keys().get(&run.to_string()), self) {
-            (Some(Value::Str(question)), Self::Command(command)) => {
-                Self::Repeat(command.resume.map(|answer| by_id(&answer, question)))
+            (Some(Value::Str(interrupt)), Self::Command(command)) => {
+                Self::Repeat(command.resume.map(|value| by_id(&value, interrupt)))
             }
             (Some(_), Self::Command(command)) => {
-                Self::Repeat(command.resume.filter(|answer| answers_by_id(answer).is_some()))
+                Self::Repeat(command.resume.filter(|value| resume_values_by_id(value).is_some()))
             }
             (None, Self::Command(command)) => match head.asking() {
-                Some(question) => {
-                    let resume = command.resume.filter(|answer| !answer.is_null());
-                    Self::Command(Command { resume: resume.map(|answer| by_id(&answer, &question)), ..command })
+                Some(interrupt) => {
+                    let resume = command.resume.filter(|value| !value.is_null());
+                    Self::Command(Command { resume: resume.map(|value| by_id(&value, &interrupt)), ..command })
                 }
                 None => Self::Command(command),
             },
@@ -54,8 +54,8 @@ impl Head {
 
     /// Returns the only interrupt that waits for a resume value; `None` if there are several, or none.
     fn asking(&self) -> Option<String> {
-        let mut open = self.open().into_iter().filter(|question| question.wake_at.is_none());
-        open.next().filter(|_| open.next().is_none()).map(|question| question.id)
+        let mut open = self.open().into_iter().filter(|interrupt| interrupt.wake_at.is_none());
+        open.next().filter(|_| open.next().is_none()).map(|interrupt| interrupt.id)
     }
 }
 

@@ -28,20 +28,20 @@ pub(crate) struct PathWait {
     /// The future of its targets.
     pub(crate) path: PathFuture,
     /// The task that takes the result.
-    pub(crate) asks: Asks,
+    pub(crate) open: OpenPaths,
 }
 
 /// A task whose node has ended, while its conditional edges are evaluated.
-pub(crate) struct Asks {
+pub(crate) struct OpenPaths {
     writes: Vec<TaskWrite>,
     /// The state as its paths see it.
     state: StateRef,
     /// The number of paths that have returned.
-    asked: usize,
+    returned: usize,
 }
 
 /// The targets or the error that a path returned, or its panic.
-pub(crate) type PathAnswer = Result<NodeResult<Vec<Target>>, Box<dyn Any + Send>>;
+pub(crate) type PathResult = Result<NodeResult<Vec<Target>>, Box<dyn Any + Send>>;
 
 impl TaskJob {
     /// Returns whether a path behind its node is asynchronous.
@@ -62,7 +62,7 @@ pub(crate) fn close(job: &TaskJob, output: NodeResult<NodeOutput>) -> Closing {
         .unwrap_or_else(|panic| Err(panicked(&job.context, &*panic)))
     });
     match left {
-        Ok(Some(state)) => Asks { writes, state, asked: 0 }.ask(job),
+        Ok(Some(state)) => OpenPaths { writes, state, returned: 0 }.evaluate(job),
         left => Closing::Ended(outcome(&job.context, left.map(|_| ()), writes)),
     }
 }
@@ -71,50 +71,50 @@ pub(crate) fn close(job: &TaskJob, output: NodeResult<NodeOutput>) -> Closing {
 pub(crate) fn run_as(
     job: &TaskJob,
     output: NodeOutput,
-    wait: &dyn Fn(PathFuture) -> PathAnswer,
+    wait: &dyn Fn(PathFuture) -> PathResult,
 ) -> Result<Vec<TaskWrite>, RunError> {
     let mut writes = Vec::new();
     leave(job, output, &mut writes)?;
     let Some(state) = seen_by_paths(job, &writes)? else { return Ok(writes) };
     for branch in &job.out().branches {
-        let answer = match &branch.path {
+        let result = match &branch.path {
             Path::Blocking(path) => Ok(path(&state, &job.context)),
             Path::Async(start) => wait(start(Arc::clone(&state), job.context.clone())),
         };
-        take(job, branch, answer, &mut writes)?;
+        take(job, branch, result, &mut writes)?;
     }
     Ok(writes)
 }
 
-impl Asks {
+impl OpenPaths {
     /// Takes the result of the awaited path, and evaluates the paths after it.
-    pub(crate) fn answered(mut self, job: &TaskJob, answer: PathAnswer) -> Closing {
-        let branch = &job.out().branches[self.asked];
-        self.asked += 1;
-        match take(job, branch, answer, &mut self.writes) {
-            Ok(()) => self.ask(job),
+    pub(crate) fn handle_returned(mut self, job: &TaskJob, result: PathResult) -> Closing {
+        let branch = &job.out().branches[self.returned];
+        self.returned += 1;
+        match take(job, branch, result, &mut self.writes) {
+            Ok(()) => self.evaluate(job),
             Err(error) => Closing::Ended(outcome(&job.context, Err(error), self.writes)),
         }
     }
 
     /// Evaluates the next path, and those after it until one has to be awaited.
-    fn ask(mut self, job: &TaskJob) -> Closing {
+    fn evaluate(mut self, job: &TaskJob) -> Closing {
         let branches = &job.out().branches;
-        while let Some(branch) = branches.get(self.asked) {
+        while let Some(branch) = branches.get(self.returned) {
             let (state, context) = (&self.state, &job.context);
-            let answer = match &branch.path {
+            let result = match &branch.path {
                 Path::Blocking(path) => catch_unwind(AssertUnwindSafe(|| path(state, context))),
                 Path::Async(start) => {
                     match catch_unwind(AssertUnwindSafe(|| start(Arc::clone(state), context.clone()))) {
-                        Ok(path) => return Closing::Path(Box::new(PathWait { path, asks: self })),
+                        Ok(path) => return Closing::Path(Box::new(PathWait { path, open: self })),
                         Err(panic) => Err(panic),
                     }
                 }
             };
-            if let Err(error) = take(job, branch, answer, &mut self.writes) {
+            if let Err(error) = take(job, branch, result, &mut self.writes) {
                 return Closing::Ended(outcome(context, Err(error), self.writes));
             }
-            self.asked += 1;
+            self.returned += 1;
         }
         Closing::Ended(outcome(&job.context, Ok(()), self.writes))
     }
@@ -147,8 +147,8 @@ fn seen_by_paths(job: &TaskJob, writes: &[TaskWrite]) -> Result<Option<StateRef>
 }
 
 /// Writes to the targets of a path; to none of them if one is invalid.
-fn take(job: &TaskJob, branch: &Branch, answer: PathAnswer, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
-    let targets = match answer {
+fn take(job: &TaskJob, branch: &Branch, result: PathResult, writes: &mut Vec<TaskWrite>) -> Result<(), RunError> {
+    let targets = match result {
         Ok(targets) => targets.map_err(|error| node_error(&job.context, error))?,
         Err(panic) => return Err(panicked(&job.context, &*panic)),
     };

@@ -317,10 +317,10 @@ pub(super) fn attempt_of(pending: &PendingWrites) -> Attempt {
 }
 
 /// Returns the resume values stored for a task, or the one stored for the first task that interrupts.
-pub(super) fn answers_of(pending: &PendingWrites) -> Vec<Value> {
+pub(super) fn resume_values_of(pending: &PendingWrites) -> Vec<Value> {
     match special_of(pending, RESUME) {
-        Some(answer) if pending.task == NULL_TASK => vec![answer],
-        Some(Value::List(answers)) => answers,
+        Some(value) if pending.task == NULL_TASK => vec![value],
+        Some(Value::List(resume_values)) => resume_values,
         _ => Vec::new(),
     }
 }

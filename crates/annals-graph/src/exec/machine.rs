@@ -208,7 +208,7 @@ impl Machine {
         let task = &mut self.planning.tasks[slot];
         debug_assert!(matches!(task.status, TaskStatus::Running), "a task ends once, after it has started");
         match outcome {
-            TaskOutcome::Done { mut writes, answers, relays } => {
+            TaskOutcome::Done { mut writes, resume_values, relays } => {
                 task.relays = relays;
                 let kept = super::cache::keep(&self.graph, task, &writes);
                 self.effects.extend(kept);
@@ -217,14 +217,14 @@ impl Machine {
                     writes.iter_mut().for_each(|write| write.index += extra.first_index);
                 }
                 task.status = TaskStatus::Done(writes);
-                task.answers = answers;
+                task.resume_values = resume_values;
                 self.show_done(slot, false);
             }
-            TaskOutcome::Waiting { interrupts, of_calls, answers } => {
-                task.answers = answers;
+            TaskOutcome::Waiting { interrupts, of_calls, resume_values } => {
+                task.resume_values = resume_values;
                 task.asked_by_calls = of_calls;
                 task.status = TaskStatus::Waiting(interrupts.clone());
-                self.show_questions(slot, &interrupts);
+                self.show_waiting(slot, &interrupts);
             }
             TaskOutcome::Left(command) => task.status = TaskStatus::Left(command),
             TaskOutcome::Drained(reason) => task.status = TaskStatus::Drained(reason),
@@ -232,7 +232,7 @@ impl Machine {
                 self.env.cancelled.get_or_insert_with(|| reason.clone());
                 task.status = TaskStatus::Cancelled { reason, ran };
             }
-            TaskOutcome::Failed { error, writes, answers } => self.failed(slot, error, writes, answers),
+            TaskOutcome::Failed { error, writes, resume_values } => self.failed(slot, error, writes, resume_values),
         }
         if !self.planning.is_open() {
             let ended = self.end_superstep();
@@ -395,8 +395,8 @@ impl Machine {
         parts.resuming = self.planning.resuming;
         parts.error = task.handles().map(|handles| Arc::clone(&handles.error));
         let asked = parts.asked.get_mut();
-        asked.answers.clone_from(&task.answers);
-        asked.took = task.answered;
+        asked.resume_values.clone_from(&task.resume_values);
+        asked.took = task.resumed;
         asked.asleep = self.asleep(task);
         let calls = &mut parts.calls;
         calls.path = task.push.as_ref().map_or(TaskPath::Pull, |(index, _)| TaskPath::Push(*index));

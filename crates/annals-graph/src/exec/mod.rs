@@ -44,7 +44,7 @@ pub use limits::TimeoutKind;
 pub use shown::{CheckpointPart, CheckpointTask, DebugPart, DebugPayload, NodeUpdate, TaskEnd, TaskStart};
 
 pub(crate) use before::Before;
-pub(crate) use begin::answers_by_id;
+pub(crate) use begin::resume_values_by_id;
 pub(crate) use cache::{call_entry, node_labels};
 pub(crate) use call::{
     CallEnd, CallJob, CallLeft, attempt_write, call_end, call_failed, call_messages, call_result, call_start,
@@ -54,7 +54,7 @@ pub(crate) use edit::{Copied, Editor, NodeEdit, as_node};
 pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, Start, Status};
 pub(crate) use exit::Saving;
 pub(crate) use head::{DeltaBase, ERROR, Head, LEFT};
-pub(crate) use leave::{Closing, PathAnswer, close};
+pub(crate) use leave::{Closing, PathResult, close};
 pub(crate) use limits::{begin, begin_limited, handle_timeout, overdue, poll_timeout};
 pub(crate) use load::{Loader, error_of, interrupts_of, result_of};
 pub(crate) use machine::Machine;

@@ -13,7 +13,7 @@ use super::cache::CacheEntry;
 use super::effect::Effect;
 use super::error::{EditProblem, RunError};
 use super::exit::Saving;
-use super::load::{answers_of, error_message_of, error_of, error_source_of};
+use super::load::{error_message_of, error_of, error_source_of, resume_values_of};
 use super::machine::Machine;
 use super::task::{Task, TaskJob, TaskStatus, TaskWrite};
 
@@ -51,14 +51,14 @@ pub(crate) struct Handles {
 
 impl Machine {
     /// Decides what follows the failure of a task.
-    pub(super) fn failed(&mut self, slot: usize, error: RunError, writes: Vec<TaskWrite>, answers: Vec<Value>) {
+    pub(super) fn failed(&mut self, slot: usize, error: RunError, writes: Vec<TaskWrite>, resume_values: Vec<Value>) {
         let goes_on = self.env.cancelled.is_none() && self.late().is_none();
         if goes_on && self.tries_again(slot, &error) {
             return;
         }
         // Keeps the resume values so that the next attempt does not interrupt again.
-        self.planning.tasks[slot].asked = !answers.is_empty();
-        self.planning.tasks[slot].answers = answers;
+        self.planning.tasks[slot].asked = !resume_values.is_empty();
+        self.planning.tasks[slot].resume_values = resume_values;
         let handler = self.planning.tasks[slot].node.and_then(|node| Some((node, self.graph.nodes[node].handler?)));
         let Some((node, handler)) = handler.filter(|_| goes_on) else {
             self.planning.tasks[slot].status = TaskStatus::Failed(error, writes);
@@ -100,8 +100,8 @@ impl Machine {
             extra.begun = std::mem::take(&mut asked.begun);
             extra.attempt = Some(context.calls().following(policies));
             if asked.took {
-                task.answers = std::mem::take(&mut asked.answers);
-                task.answered = true;
+                task.resume_values = std::mem::take(&mut asked.resume_values);
+                task.resumed = true;
             }
         }
         let pause = policy.pause(failed, || self.ids.random() as f64 / u64::MAX as f64);
@@ -137,13 +137,13 @@ impl Machine {
         let mut extra =
             Extra { handles: Some(Handles { node, task: failed.id, error: Arc::new(error) }), ..Extra::default() };
         if let Some(pending) = self.head.pending_of(id).filter(|_| !self.planning.replaying) {
-            task.answers = answers_of(pending);
+            task.resume_values = resume_values_of(pending);
             extra.first_index = pending.writes.iter().map(|write| write.index + 1).max().unwrap_or(0).max(0);
         }
         let place = task_namespace(&self.env.namespace, name, id);
-        let known = task.answers.len();
-        task.answers.extend(self.env.scope.answer_to(&place, known).cloned());
-        task.answered = task.answers.len() > known;
+        let known = task.resume_values.len();
+        task.resume_values.extend(self.env.scope.resume_value_of(&place, known).cloned());
+        task.resumed = task.resume_values.len() > known;
         task.extra = Some(Box::new(extra));
         self.planning.tasks.push(task);
     }

@@ -252,9 +252,9 @@ impl Machine {
             TaskStatus::Due | TaskStatus::Running => return None,
         };
         // The resume values of a cancelled task are not stored: it interrupts again.
-        let keeps_answers = !task.restored && !matches!(task.status, TaskStatus::Cancelled { .. });
-        if !task.answers.is_empty() && keeps_answers {
-            writes.push(special(RESUME, task.answers.as_slice()));
+        let keeps_values = !task.restored && !matches!(task.status, TaskStatus::Cancelled { .. });
+        if !task.resume_values.is_empty() && keeps_values {
+            writes.push(special(RESUME, task.resume_values.as_slice()));
         }
         task.saved = true;
         if !writes.is_empty() {

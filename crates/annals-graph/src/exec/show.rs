@@ -323,7 +323,7 @@ impl Machine {
     }
 
     /// Shows the interrupts of a task.
-    pub(super) fn show_questions(&mut self, slot: usize, interrupts: &[Interrupt]) {
+    pub(super) fn show_waiting(&mut self, slot: usize, interrupts: &[Interrupt]) {
         // A task at a breakpoint of its subgraph has no interrupts.
         if interrupts.is_empty() {
             return;

@@ -32,9 +32,9 @@ pub(crate) struct Task {
     /// True if its writes were stored before this run.
     pub(crate) restored: bool,
     /// Its resume values so far.
-    pub(crate) answers: Vec<Value>,
+    pub(crate) resume_values: Vec<Value>,
     /// True if one of the resume values came with this run and is not stored yet.
-    pub(crate) answered: bool,
+    pub(crate) resumed: bool,
     /// True if it failed after it read a resume value.
     pub(crate) asked: bool,
     /// True if its writes are those of a command of a subgraph.
@@ -119,7 +119,7 @@ pub(crate) struct TaskJob {
 pub(crate) enum TaskOutcome {
     Done {
         writes: Vec<TaskWrite>,
-        answers: Vec<Value>,
+        resume_values: Vec<Value>,
         /// True if the writes are those of a command of a subgraph.
         relays: bool,
     },
@@ -127,7 +127,7 @@ pub(crate) enum TaskOutcome {
         interrupts: Vec<Interrupt>,
         /// The open interrupts of the tasks it has called.
         of_calls: Vec<Interrupt>,
-        answers: Vec<Value>,
+        resume_values: Vec<Value>,
     },
     Left(Box<Command>),
     Drained(String),
@@ -141,7 +141,7 @@ pub(crate) enum TaskOutcome {
         error: RunError,
         writes: Vec<TaskWrite>,
         /// Its resume values, if it read one before it failed.
-        answers: Vec<Value>,
+        resume_values: Vec<Value>,
     },
 }
 
@@ -155,8 +155,8 @@ impl Task {
             status: TaskStatus::Due,
             saved: false,
             restored: false,
-            answers: Vec::new(),
-            answered: false,
+            resume_values: Vec::new(),
+            resumed: false,
             asked: false,
             relays: false,
             asked_by_calls: Vec::new(),
@@ -315,7 +315,7 @@ pub(crate) fn open(job: &mut TaskJob) -> Opened {
     let input = catch_unwind(AssertUnwindSafe(|| node_input(job, body.takes)));
     match input.unwrap_or_else(|panic| Err(panicked(&job.context, &*panic))) {
         Ok(input) => Opened::Node { work: body.work.clone(), input },
-        Err(error) => Opened::Ended(TaskOutcome::Failed { error, writes: Vec::new(), answers: Vec::new() }),
+        Err(error) => Opened::Ended(TaskOutcome::Failed { error, writes: Vec::new(), resume_values: Vec::new() }),
     }
 }
 
@@ -342,22 +342,22 @@ pub(super) fn outcome(context: &Context, result: Result<(), RunError>, writes: V
     }
     let mut asked = context.asked().lock();
     let failed = matches!(&result, Err(error) if !matches!(error, RunError::Waiting(_)));
-    let answers = match failed {
+    let resume_values = match failed {
         // Another attempt may use them.
-        true if asked.read > 0 => asked.answers.clone(),
-        false if asked.took => std::mem::take(&mut asked.answers),
+        true if asked.read > 0 => asked.resume_values.clone(),
+        false if asked.took => std::mem::take(&mut asked.resume_values),
         _ => Vec::new(),
     };
     match (result, asked.signal.take()) {
-        (Ok(()), _) => TaskOutcome::Done { writes, answers, relays: asked.relays },
+        (Ok(()), _) => TaskOutcome::Done { writes, resume_values, relays: asked.relays },
         (Err(RunError::Waiting(_)), Some(Signal::Waiting(interrupts))) => {
             let of_calls = std::mem::take(&mut asked.asked_by_calls);
-            TaskOutcome::Waiting { interrupts, of_calls, answers }
+            TaskOutcome::Waiting { interrupts, of_calls, resume_values }
         }
         (Err(RunError::Waiting(_)), Some(Signal::Parent(command))) => TaskOutcome::Left(command),
         (Err(RunError::Waiting(_)), Some(Signal::Drained(reason))) => TaskOutcome::Drained(reason),
         (Err(RunError::Waiting(_)), Some(Signal::Cancelled(reason))) => TaskOutcome::Cancelled { reason, ran: true },
-        (Err(error), _) => TaskOutcome::Failed { error, writes, answers },
+        (Err(error), _) => TaskOutcome::Failed { error, writes, resume_values },
     }
 }
 

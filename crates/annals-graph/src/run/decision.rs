@@ -36,7 +36,7 @@ pub(crate) enum Need {
     LoadNewest,
 }
 
-/// The answer to a [`Need`].
+/// The records for a [`Need`].
 pub(crate) enum Found {
     Settled,
     Head(Option<CheckpointId>),
@@ -51,7 +51,7 @@ pub(crate) enum Step<T> {
     Decided(T),
 }
 
-/// The need that is open, and its answer.
+/// The need that is open, and the records for it.
 #[derive(Default)]
 struct Open {
     need: Option<Need>,

@@ -186,11 +186,11 @@ impl<S> StreamPart<S> {
     /// # Errors
     /// [`StateError`] if a value cannot be serialized.
     pub fn to_value(&self) -> Result<Value, StateError> {
-        let mut questions = None;
+        let mut open = None;
         let data = match &self.data {
             StreamData::Values(Values { view, interrupts: asked, .. })
             | StreamData::ChildValues(ChildValues { view, interrupts: asked }) => {
-                questions = Some(interrupts(asked));
+                open = Some(interrupts(asked));
                 view.to_value()?
             }
             StreamData::Updates(update) => {
@@ -210,8 +210,8 @@ impl<S> StreamPart<S> {
         };
         let segments = self.namespace.segments().map(Value::from).collect();
         let mut part = map([("type", self.mode().as_str().into()), ("ns", Value::List(segments)), ("data", data)]);
-        if let Some(questions) = questions {
-            part.insert("interrupts".into(), questions);
+        if let Some(open) = open {
+            part.insert("interrupts".into(), open);
         }
         Ok(Value::Map(part))
     }

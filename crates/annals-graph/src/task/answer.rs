@@ -73,10 +73,10 @@ impl Context {
         let schema = schema.into();
         let with_schema = |id| Interrupt { response_schema: Some(schema.clone()), ..Interrupt::new(value.into(), id) };
         let (at, resume) = self.ask(with_schema)?;
-        if let Err(misfit) = check_answer(&schema, &resume, &interrupt_id(&self.namespace(), at)) {
+        if let Err(misfit) = check_resume_value(&schema, &resume, &interrupt_id(&self.namespace(), at)) {
             let mut asked = self.asked().lock();
             // The value is not retained as one that was given.
-            asked.answers.truncate(at);
+            asked.resume_values.truncate(at);
             asked.read = at;
             return Err(misfit.into());
         }
@@ -85,7 +85,7 @@ impl Context {
 }
 
 /// Verifies a resume value against the schema of its interrupt.
-pub(crate) fn check_answer(schema: &Value, answer: &Value, id: &str) -> Result<(), InvalidResumeValue> {
+pub(crate) fn check_resume_value(schema: &Value, answer: &Value, id: &str) -> Result<(), InvalidResumeValue> {
     let checked = Schema { root: schema }.check(schema, answer, "$", 0);
     checked.map_err(|Misfit { path, expected, found }| InvalidResumeValue { id: id.to_owned(), path, expected, found })
 }
@@ -251,7 +251,7 @@ mod tests {
     use serde_json::json;
 
     fn misfit(schema: serde_json::Value, answer: serde_json::Value) -> String {
-        match check_answer(&schema.into(), &answer.into(), "q") {
+        match check_resume_value(&schema.into(), &answer.into(), "q") {
             Ok(()) => "fits".into(),
             Err(InvalidResumeValue { path, expected, found, .. }) => format!("{path}: {expected}, not {found}"),
         }

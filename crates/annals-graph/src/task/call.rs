@@ -553,7 +553,7 @@ pub(crate) struct StoredCall {
     pub(crate) task: TaskId,
     pub(crate) result: Option<Payload>,
     /// The resume values of its interrupts.
-    pub(crate) answers: Vec<Value>,
+    pub(crate) resume_values: Vec<Value>,
     /// The ids of the interrupts in which it sleeps, with their wake-up times.
     pub(crate) asleep: Vec<(String, Timestamp)>,
     /// The number after that of its last write.
@@ -715,7 +715,7 @@ pub(crate) fn holds<E: std::error::Error + 'static>(error: &BoxError) -> bool {
 }
 
 /// Returns the interrupts of a signal.
-pub(crate) fn questions(signal: &Signal) -> &[Interrupt] {
+pub(crate) fn interrupts_in(signal: &Signal) -> &[Interrupt] {
     match signal {
         Signal::Waiting(interrupts) => interrupts,
         Signal::Parent(_) | Signal::Drained(_) | Signal::Cancelled(_) => &[],

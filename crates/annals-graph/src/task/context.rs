@@ -173,7 +173,7 @@ pub(crate) enum Signal {
 #[derive(Default)]
 pub(crate) struct Asked {
     /// The resume values so far, in the order of the interrupts.
-    pub(crate) answers: Vec<Value>,
+    pub(crate) resume_values: Vec<Value>,
     /// The number of resume values that this attempt has read.
     pub(crate) read: usize,
     /// True if this attempt took a resume value that is not stored yet.
@@ -219,7 +219,12 @@ impl Context {
         let parts = &*self.0;
         let asked = {
             let asked = parts.asked.lock();
-            Asked { answers: asked.answers.clone(), took: asked.took, begun: asked.begun.clone(), ..Asked::default() }
+            Asked {
+                resume_values: asked.resume_values.clone(),
+                took: asked.took,
+                begun: asked.begun.clone(),
+                ..Asked::default()
+            }
         };
         let at = StepAt { step: parts.step, stop: parts.stop, now: parts.first_attempt_at };
         let (node, scope, life) = (Arc::clone(&parts.node), Arc::clone(&parts.scope), parts.life.again());
@@ -426,24 +431,24 @@ impl Context {
     pub(super) fn ask(&self, question: impl FnOnce(String) -> Interrupt) -> Result<(usize, Value), Interrupted> {
         self.progress();
         let mut asked = self.0.asked.lock();
-        debug_assert!(asked.read <= asked.answers.len(), "an attempt reads the resume values that it has");
+        debug_assert!(asked.read <= asked.resume_values.len(), "an attempt reads the resume values that it has");
         let at = asked.read;
-        if at == asked.answers.len() {
+        if at == asked.resume_values.len() {
             match self.0.scope.resume.lock().take() {
                 Some(answer) => {
-                    asked.answers.push(answer);
+                    asked.resume_values.push(answer);
                     asked.took = true;
                 }
                 None => {
-                    let id = interrupt_id(&self.namespace(), asked.answers.len());
+                    let id = interrupt_id(&self.namespace(), asked.resume_values.len());
                     asked.signal = Some(Signal::Waiting(vec![question(id)]));
                     return Err(Interrupted::new());
                 }
             }
         }
         asked.read += 1;
-        debug_assert!(asked.read <= asked.answers.len(), "each interrupt that returned has a resume value");
-        Ok((at, asked.answers[at].clone()))
+        debug_assert!(asked.read <= asked.resume_values.len(), "each interrupt that returned has a resume value");
+        Ok((at, asked.resume_values[at].clone()))
     }
 }
 
@@ -459,9 +464,9 @@ pub(crate) fn without_tasks(path: &str) -> String {
     path.split('|').map(node).collect::<Vec<_>>().join("|")
 }
 
-/// Returns the id of the interrupt number `answered` of a task: a hash of the namespace of the task.
-pub(crate) fn interrupt_id(task_namespace: &str, answered: usize) -> String {
-    let place = if answered == 0 { task_namespace.to_owned() } else { format!("{task_namespace}|{answered}") };
+/// Returns the id of the interrupt number `resumed` of a task: a hash of the namespace of the task.
+pub(crate) fn interrupt_id(task_namespace: &str, resumed: usize) -> String {
+    let place = if resumed == 0 { task_namespace.to_owned() } else { format!("{task_namespace}|{resumed}") };
     let id: String =
         crate::base::internal::hash::xxh3_128(place.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
     debug_assert_eq!(id.len(), 32, "an interrupt id is a hash of 128 bits");

@@ -29,10 +29,10 @@ pub use step_time::OutOfTime;
 pub use task_body::{Awaited, Blocking, IntoTask, TaskBody};
 pub use task_info::TaskInfo;
 
-pub(crate) use answer::check_answer;
+pub(crate) use answer::check_resume_value;
 pub(crate) use call::{
-    Attempt, Call, CallOutcome, CallWork, Called, Calls, Done, Returned, StoredCall, TaskPath, holds, questions, stops,
-    task_labels,
+    Attempt, Call, CallOutcome, CallWork, Called, Calls, Done, Returned, StoredCall, TaskPath, holds, interrupts_in,
+    stops, task_labels,
 };
 pub(crate) use context::{Around, Asked, CallBegan, ContextParts, Signal, StepAt, task_namespace, without_tasks};
 pub(crate) use control::CancelWait;

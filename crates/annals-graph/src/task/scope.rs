@@ -61,7 +61,7 @@ pub(crate) struct Scope {
     /// The resume value that the first interrupt without one takes.
     pub(crate) resume: ResumeOnce,
     /// Resume values by the ids of their interrupts.
-    pub(crate) answers: Option<Arc<Map>>,
+    pub(crate) resume_values: Option<Arc<Map>>,
     /// True if an id names its interrupt alone. Otherwise the id of the first interrupt of a task stands for the later
     /// ones of the task as well.
     pub(crate) exact: bool,
@@ -108,16 +108,16 @@ impl Scope {
             kv: None,
             cache: None,
             resume: ResumeOnce::default(),
-            answers: None,
+            resume_values: None,
             exact: false,
         }
     }
 
-    /// Returns the resume value of the interrupt number `answered` of the task in a namespace, if it was given by id.
-    pub(crate) fn answer_to(&self, task_namespace: &str, answered: usize) -> Option<&Value> {
-        let answers = self.answers.as_deref()?;
-        let first = || answers.get(&interrupt_id(task_namespace, 0)).filter(|_| !self.exact);
-        answers.get(&interrupt_id(task_namespace, answered)).or_else(first)
+    /// Returns the resume value of the interrupt number `resumed` of the task in a namespace, if it was given by id.
+    pub(crate) fn resume_value_of(&self, task_namespace: &str, resumed: usize) -> Option<&Value> {
+        let resume_values = self.resume_values.as_deref()?;
+        let first = || resume_values.get(&interrupt_id(task_namespace, 0)).filter(|_| !self.exact);
+        resume_values.get(&interrupt_id(task_namespace, resumed)).or_else(first)
     }
 
     /// Returns the scope of a task that no driver runs.

@@ -62,7 +62,7 @@ impl Context {
 
     fn sleep(&self, moment: impl FnOnce(Timestamp) -> Timestamp) -> Result<(), Interrupted> {
         let mut asked = self.asked().lock();
-        if asked.read == asked.answers.len() {
+        if asked.read == asked.resume_values.len() {
             let now = self.scope().host.now();
             let id = interrupt_id(&self.namespace(), asked.read);
             let known = asked.asleep.iter().find(|(known, _)| *known == id).map(|(_, moment)| *moment);
@@ -72,7 +72,7 @@ impl Context {
                 asked.signal = Some(Signal::Waiting(vec![question]));
                 return Err(Interrupted::new());
             }
-            asked.answers.push(Value::Null);
+            asked.resume_values.push(Value::Null);
             asked.took = true;
         }
         asked.read += 1;
