@@ -208,7 +208,8 @@ pub struct NewWrites {
 pub struct NewWrite {
     /// Its position in the task; negative for the special indexes of the contract (`__error__` -1, `__interrupt__` -3,
     /// `__resume__` -4) and those of this engine (`__error_source_node__` -5, `__keys__` -6, `__left__` -7,
-    /// `__attempt__` -8, `__error_message__` -9), which replace what stood there. A position that is taken keeps its first write.
+    /// `__attempt__` -8, `__error_message__` -9), which replace the write that stood there. A position that is taken
+    /// retains its first write.
     pub index: i32,
     /// The channel.
     pub channel: Arc<str>,

@@ -1,4 +1,4 @@
-//! The one way in: checks a batch against the log, makes what it adds to its namespace, and adds it.
+//! The one way in: checks a batch against the log, makes its additions to the namespace, and applies them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ fn commit_part(log: &mut Log, batch: &Batch) -> Result<(), StoreError> {
 }
 
 impl Space {
-    /// Adds what a batch adds. It cannot fail, so a batch is committed entirely or not at all.
+    /// Applies the additions of a batch. It cannot fail, so a batch is committed entirely or not at all.
     fn add(&mut self, batch: &Batch, added: Vec<Arc<Stored>>, writes: Vec<(CheckpointId, Writes)>, branches: u64) {
         for timer in &batch.timers {
             match timer.wake_at {
@@ -150,7 +150,7 @@ fn consumed(new: &NewCheckpoint) -> Vec<Arc<Write>> {
     new.consumed.iter().flat_map(Write::all_of).collect()
 }
 
-/// The namespace of a batch as the batch will leave it: the stored one, and what the batch adds to it.
+/// The namespace of a batch after the batch: the stored one, and the additions.
 struct Next<'a> {
     log: &'a Log,
     batch: &'a Batch,
@@ -164,7 +164,7 @@ struct Next<'a> {
 }
 
 impl<'a> Next<'a> {
-    /// Makes the namespace before anything is added.
+    /// Makes the namespace without additions.
     fn of(log: &'a Log, batch: &'a Batch) -> Self {
         let (space, added) = (log.space(&batch.thread, &batch.namespace), Vec::with_capacity(batch.checkpoints.len()));
         Self { log, batch, space, added, writes: Vec::new(), seq: log.seq, branch: log.branch }

@@ -4,8 +4,8 @@
 //! back, a removal of nothing, a dangling reference) is [`StoreError::Invalid`]. It is also quick enough to
 //! run on: a commit costs what changed, a fork costs nothing. *Absent:* checksums and durability.
 //!
-//! Invariants: every checkpoint holds its whole state in shared maps; a commit makes everything that it adds to a
-//! namespace, and adds it as its last act; no lock is held while a caller's code runs.
+//! Invariants: every checkpoint holds its whole state in shared maps; a commit makes all additions to a namespace, and
+//! applies them as its last act; no lock is held while a caller's code runs.
 
 mod beside;
 mod commit;

@@ -63,7 +63,7 @@ impl<K: Ord + Hash + Clone, V: Clone> Tree<K, V> {
     pub(super) fn delete_range(&mut self, from: &K, end: &K) -> usize {
         let (below, rest) = split(self.0.clone(), from);
         let (gone, above) = split(rest, end);
-        // Nothing found retains the very same nodes.
+        // A range without a key leaves all nodes as they are.
         if gone.is_some() {
             self.0 = merge(below, above);
         }

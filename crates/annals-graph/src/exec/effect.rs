@@ -125,7 +125,8 @@ pub(crate) enum Start {
     Repeat(Option<Value>),
     /// Runs nothing; shows the outcome of an earlier run with the same idempotency key.
     Show,
-    /// A subgraph: takes the input, whose writes are resolved, or continues from its head if the run of the parent graph was continued.
+    /// A subgraph: takes the input, whose writes are resolved, or continues from its head if the run of the parent graph
+    /// was continued.
     Inside {
         input: Writes,
         resuming: bool,
