@@ -142,7 +142,7 @@ impl Drop for LeavesCalls {
 
 /// Runs a node that waits without blocking, after the pause that its job asks for.
 pub(super) async fn attempt(job: &TaskJob, input: NodeInput, start: &StartNode, host: &RunHost) -> TaskOutcome {
-    let is_graph = job.node.is_some_and(|node| matches!(job.graph.nodes[node].body.work, Work::Either(..)));
+    let is_graph = job.node.is_some_and(|node| matches!(job.graph().nodes[node].body.work, Work::Either(..)));
     if let Some(reason) = job.context.control().cancel_reason().filter(|_| !is_graph) {
         return TaskOutcome::Cancelled { reason, ran: false };
     }

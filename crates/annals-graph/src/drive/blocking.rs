@@ -165,8 +165,8 @@ impl Driver {
     /// Runs a task on this thread. Events of the task and of the tasks it called come before its end.
     fn run_one(&mut self, job: Box<TaskJob>) {
         let slot = job.slot;
-        let host = Arc::clone(&self.run.host);
-        let run = || run_here(|| run_task(job, &host));
+        let host = &self.run.host;
+        let run = || run_here(|| run_task(job, host));
         let outcome = if self.run.inside { run() } else { while_polled(run) };
         if self.run.host.wants != EventMask::default() {
             while let Some(Fact::Shown(event)) = self.feed.0.poll() {
@@ -238,13 +238,13 @@ pub(super) fn run_task(mut job: Box<TaskJob>, host: &RunHost) -> TaskOutcome {
     {
         return outcome;
     }
-    let (work, input) = match open(&mut job) {
-        Opened::Node { work, input } => (work, input),
+    let (node, input) = match open(&mut job) {
+        Opened::Node { node, input } => (node, input),
         Opened::Ended(outcome) => return outcome,
         Opened::Path(wait) => return block_on(closed(&job, Closing::Path(wait))),
     };
     let limited = job.context.life().is_limited();
-    match &work {
+    match &job.graph().nodes[node].body.work {
         Work::Either(run, _) if !limited => attempt_here(&job, input, run),
         Work::Blocking(run) => attempt_here(&job, input, run),
         Work::Async(start) | Work::Either(_, start) => block_on(async { attempt(&job, input, start, host).await }),

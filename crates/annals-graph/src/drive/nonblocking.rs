@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::error::Error;
 use crate::exec::{Closing, Effect, Event, Machine, Opened, Status, TaskJob, TaskOutcome, open};
-use crate::graph::Work;
+use crate::graph::{NodeInput, Work};
 use crate::store::Batch;
 use crate::task::Called;
 
@@ -209,17 +209,27 @@ impl AsyncDriver {
     fn start(&mut self, mut job: Box<TaskJob>) {
         self.running += 1;
         let slot = job.slot;
-        let host = Arc::clone(&self.run.host);
         match open(&mut job) {
             Opened::Ended(outcome) => self.feed.0.push(Fact::Ended(slot, outcome)),
             Opened::Path(wait) => self.poll_task(slot, async move { closed(&job, Closing::Path(wait)).await }),
-            Opened::Node { work: Work::Blocking(run), input } if job.after.is_zero() && !job.awaits_paths() => {
+            Opened::Node { node, input } => {
+                let work = job.graph().nodes[node].body.work.clone();
+                self.start_node(job, work, input);
+            }
+        }
+    }
+
+    /// Starts the node of a task.
+    fn start_node(&mut self, job: Box<TaskJob>, work: Work, input: NodeInput) {
+        let (slot, host) = (job.slot, Arc::clone(&self.run.host));
+        match work {
+            Work::Blocking(run) if job.after.is_zero() && !job.awaits_paths() => {
                 let feed = Arc::clone(&self.feed.0);
                 let work = move || feed.push(Fact::Ended(slot, attempt_here(&job, input, &run)));
                 // A thread that runs a task does not wait for another one.
                 if in_task() { run_here(work) } else { Pool::shared().spawn(Box::new(work)) }
             }
-            Opened::Node { work: Work::Blocking(run), input } => self.poll_task(slot, async move {
+            Work::Blocking(run) => self.poll_task(slot, async move {
                 if let Err(outcome) = wait_before(&job, &host, host.timer()).await {
                     return outcome;
                 }
@@ -230,14 +240,12 @@ impl AsyncDriver {
                 let (job, closing) = unblock(begun).await;
                 closed(&job, closing).await
             }),
-            Opened::Node { work: Work::Async(start) | Work::Either(_, start), input } => {
-                self.poll_task(slot, async move {
-                    match wait_before(&job, &host, host.timer()).await {
-                        Ok(()) => attempt(&job, input, &start, &host).await,
-                        Err(outcome) => outcome,
-                    }
-                })
-            }
+            Work::Async(start) | Work::Either(_, start) => self.poll_task(slot, async move {
+                match wait_before(&job, &host, host.timer()).await {
+                    Ok(()) => attempt(&job, input, &start, &host).await,
+                    Err(outcome) => outcome,
+                }
+            }),
         }
     }
 

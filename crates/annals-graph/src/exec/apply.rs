@@ -220,6 +220,7 @@ fn see(graph: &Graph, head: &mut Head, task: &Task, changes: &mut Changes, recor
     let mut seen = head.seen[node].take().unwrap_or_default();
     if task.push.is_none() && task.handles().is_none() {
         seen.clear();
+        seen.reserve_exact(graph.nodes[node].triggers.len());
         let versions = graph.nodes[node].triggers.iter().map(|channel| (*channel, head.versions[*channel as usize]));
         seen.extend(versions.filter(|(_, version)| *version > 0));
     }

@@ -234,7 +234,6 @@ impl<'a> Editor<'a> {
         parts.checkpoint = self.head.checkpoint.map(|base| base.id);
         TaskJob {
             slot: 0,
-            graph: Arc::clone(self.graph),
             node: task.node,
             given_as: task.node,
             arg: None,

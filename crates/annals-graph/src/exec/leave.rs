@@ -125,7 +125,7 @@ fn seen_by_paths(job: &TaskJob, writes: &[TaskWrite]) -> Result<Option<StateRef>
     if job.out().branches.is_empty() {
         return Ok(None);
     }
-    let layout = &*job.graph.layout;
+    let layout = &*job.graph().layout;
     let mut state = Arc::clone(&job.state);
     let mut fields: Vec<(u32, Vec<BoxWrite>)> = Vec::new();
     for write in writes {
@@ -140,7 +140,7 @@ fn seen_by_paths(job: &TaskJob, writes: &[TaskWrite]) -> Result<Option<StateRef>
         let mut present = job.present.as_ref().is_none_or(|present| present[field as usize]);
         layout.update(&mut state, field as usize, &mut present, values)?;
     }
-    if let Some(fields) = job.node.and_then(|node| job.graph.nodes[node].reads.as_deref()) {
+    if let Some(fields) = job.node.and_then(|node| job.graph().nodes[node].reads.as_deref()) {
         state = layout.project(&state, fields);
     }
     Ok(Some(state))
@@ -153,7 +153,7 @@ fn take(job: &TaskJob, branch: &Branch, result: PathResult, writes: &mut Vec<Tas
         Err(panic) => return Err(panicked(&job.context, &*panic)),
     };
     let first = writes.len();
-    let mut go = |target| push_target(&job.graph, &mapped(branch, target)?, writes);
+    let mut go = |target| push_target(job.graph(), &mapped(branch, target)?, writes);
     if let Err(error) = targets.into_iter().try_for_each(&mut go) {
         writes.truncate(first);
         return Err(error);

@@ -24,7 +24,7 @@ use super::view::shown;
 
 /// One run of a graph in one namespace: its head, and the parts that make the next one.
 ///
-/// The parts know nothing of each other. A method of the machine decides which of them is told what.
+/// The parts do not know each other. A method of the machine decides which parts a fact concerns.
 pub(crate) struct Machine {
     pub(super) graph: Arc<Graph>,
     pub(super) head: Head,
@@ -369,7 +369,6 @@ impl Machine {
             is_stored: self.commits.stores_steps() && !self.changes.changed_below(self.graph.layout.len()),
             seed: self.ids.random(),
             after: Duration::ZERO,
-            graph: Arc::clone(&self.graph),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::base::internal::{hash, panic_text};
 use crate::base::{CheckpointId, Encoded, IdSource, Map, Namespace, Payload, TaskId, Value, WriteValue};
 use crate::graph::{
     BoxError, Command, END, GivenFields, Graph, NodeInput, NodeOutput, NodeResult, Outgoing, START, SendTo, Takes,
-    Target, Work,
+    Target,
 };
 use crate::state::erased::resolve;
 use crate::state::{BoxWrite, FieldKind, StateRef, Writes};
@@ -96,7 +96,6 @@ pub(crate) enum WriteKind {
 pub(crate) struct TaskJob {
     /// The position of the task in its superstep.
     pub(crate) slot: usize,
-    pub(crate) graph: Arc<Graph>,
     pub(crate) node: Option<usize>,
     /// The node whose input it is given: its own, or that of the node whose failure it handles.
     pub(crate) given_as: Option<usize>,
@@ -227,9 +226,14 @@ impl Task {
 }
 
 impl TaskJob {
+    /// Returns the graph of its node.
+    pub(crate) fn graph(&self) -> &Graph {
+        &self.context.parts().place.graph
+    }
+
     /// Returns the outgoing edges of its node.
     pub(super) fn out(&self) -> &Outgoing {
-        self.node.map_or(&self.graph.start, |node| &self.graph.nodes[node].out)
+        self.node.map_or(&self.graph().start, |node| &self.graph().nodes[node].out)
     }
 }
 
@@ -292,7 +296,7 @@ fn push_number(bytes: &mut Vec<u8>, number: i64) {
 /// A task that was begun.
 pub(crate) enum Opened {
     /// Its node is to be run.
-    Node { work: Work, input: NodeInput },
+    Node { node: usize, input: NodeInput },
     /// It runs no node, or could not begin.
     Ended(TaskOutcome),
     /// It runs no node, and a conditional edge is to be awaited.
@@ -308,13 +312,13 @@ pub(crate) fn open(job: &mut TaskJob) -> Opened {
             Closing::Path(wait) => Opened::Path(wait),
         };
     };
-    let body = &job.graph.nodes[node].body;
+    let body = &job.graph().nodes[node].body;
     if let Err(error) = job.check_limits(&body.work) {
         return Opened::Ended(close_stopped(job, error));
     }
     let input = catch_unwind(AssertUnwindSafe(|| node_input(job, body.takes)));
     match input.unwrap_or_else(|panic| Err(panicked(&job.context, &*panic))) {
-        Ok(input) => Opened::Node { work: body.work.clone(), input },
+        Ok(input) => Opened::Node { node, input },
         Err(error) => Opened::Ended(TaskOutcome::Failed { error, writes: Vec::new(), resume_values: Vec::new() }),
     }
 }
@@ -386,7 +390,7 @@ pub(super) fn leave(job: &TaskJob, output: NodeOutput, writes: &mut Vec<TaskWrit
         return Err(RunError::Waiting(Interrupted::new()));
     }
     let pushed = std::mem::take(&mut job.context.asked().lock().pushed);
-    let mut own = own_writes(&job.graph, job.node, job.context.node(), pushed, output, job.seed)?;
+    let mut own = own_writes(job.graph(), job.node, job.context.node(), pushed, output, job.seed)?;
     encode_all(job, &mut own)?;
     *writes = own;
     Ok(())
@@ -416,7 +420,7 @@ pub(super) fn own_writes(
 }
 
 pub(super) fn encode_all(job: &TaskJob, writes: &mut [TaskWrite]) -> Result<(), RunError> {
-    if job.record { encode_stored(&job.graph, writes) } else { Ok(()) }
+    if job.record { encode_stored(job.graph(), writes) } else { Ok(()) }
 }
 
 /// Encodes the writes that are stored.
@@ -444,8 +448,8 @@ pub(super) fn node_error(context: &Context, error: BoxError) -> RunError {
 }
 
 fn node_input(job: &TaskJob, takes: Takes) -> Result<NodeInput, RunError> {
-    let (layout, root) = (&*job.graph.layout, job.graph.schemas.root);
-    let reads = job.given_as.and_then(|node| job.graph.nodes[node].reads.as_deref());
+    let (layout, root) = (&*job.graph().layout, job.graph().schemas.root);
+    let reads = job.given_as.and_then(|node| job.graph().nodes[node].reads.as_deref());
     Ok(match (takes, &job.arg) {
         (Takes::State, None) => NodeInput::State(match reads {
             Some(fields) => layout.project(&job.state, fields),
@@ -465,13 +469,13 @@ fn node_input(job: &TaskJob, takes: Takes) -> Result<NodeInput, RunError> {
             NodeInput::State(state)
         }
         (Takes::Value, None) => {
-            NodeInput::Value(given(&job.graph, reads, &job.state, job.present.as_deref().unwrap_or_default())?)
+            NodeInput::Value(given(job.graph(), reads, &job.state, job.present.as_deref().unwrap_or_default())?)
         }
         (Takes::Fields, None) => {
             let present = job.present.as_deref().unwrap_or_default();
             let at = job.is_stored.then(|| job.context.parts().checkpoint).flatten();
             let at = at.map(|checkpoint| (job.context.parts().namespace.clone(), checkpoint));
-            NodeInput::Fields(GivenFields { at, ..given_fields(&job.graph, reads, &job.state, present) })
+            NodeInput::Fields(GivenFields { at, ..given_fields(job.graph(), reads, &job.state, present) })
         }
     })
 }

@@ -648,8 +648,13 @@ impl Drop for LeavesStarted {
 impl Context {
     /// Waits for the started tasks.
     pub(crate) fn finish_calls(&self) {
+        let calls = self.calls();
+        if calls.made.load(Ordering::Relaxed) == calls.attempt.calls {
+            // Most tasks call none.
+            return;
+        }
         // The lock is not held while the tasks run.
-        let started = std::mem::take(&mut *self.calls().started.lock());
+        let started = std::mem::take(&mut *calls.started.lock());
         started.iter().for_each(|called| called.finish());
         debug_assert!(started.iter().all(|called| called.has_ended()), "a superstep waits for all started tasks");
     }

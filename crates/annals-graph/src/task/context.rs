@@ -84,8 +84,9 @@ pub(crate) struct ContextParts {
 }
 
 impl ContextParts {
-    /// Makes the parts of a first attempt that no store records, in the outermost graph. The maker of the task sets what
-    /// differs.
+    /// Makes the parts of a first attempt that no store records, in the outermost graph. The
+    /// caller sets the fields that differ.
+    #[inline]
     pub(crate) fn new(
         task: TaskId,
         node: Arc<str>,
