@@ -164,6 +164,7 @@ impl<T> List<T> {
             }
             _ => items.into_iter().for_each(|(position, item)| self.insert_shared(position, item)),
         }
+        debug_assert!(self.len() as u64 <= self.end, "every item is below the end after a load");
     }
 
     /// Puts an item in the place of the one at a position, and returns whether there was one. Nothing happens if not.

@@ -82,6 +82,7 @@ impl DecodedHead {
         }
         visited?;
         head.finish_list(loader);
+        debug_assert_eq!(head.present.len(), layout.len(), "each field has its flag after a load");
         head.checkpoint = Some(record.point.checkpoint);
         head.step = record.step;
         head.tasks.clone_from(&record.tasks);

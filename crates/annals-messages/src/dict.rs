@@ -52,7 +52,9 @@ fn unknown(kind: String, mut map: Map) -> Result<Message, MessageError> {
 impl Message {
     /// Returns the flat dictionary, with every field.
     pub fn to_map(&self) -> Map {
-        match self.view().to_value() {
+        let dump = self.view().to_value();
+        debug_assert!(Self::is_dump(&dump), "the dictionary has every field that all messages have");
+        match dump {
             Value::Map(map) => map,
             _ => Map::new(),
         }

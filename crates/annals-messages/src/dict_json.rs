@@ -106,7 +106,7 @@ impl<'de> Visitor<'de> for Dicts<'_> {
 /// One item of the list: its type and its fields. Other members are ignored. Its memory serves all items.
 #[derive(Default)]
 struct Dict {
-    kind: Option<Kind>,
+    kind: Option<TypeMember>,
     fields: Fields,
     has_fields: bool,
 }
@@ -133,7 +133,7 @@ impl<'de> Visitor<'de> for DictSeed<'_> {
         (dict.kind, dict.has_fields) = (None, false);
         while let Some(name) = map.next_key_seed(NameSeed { names: &["type", "data"], likely: 0 })? {
             match name {
-                Name::Known(0) => dict.kind = Some(map.next_value_seed(KindSeed)?),
+                Name::Known(0) => dict.kind = Some(map.next_value_seed(TypeSeed)?),
                 Name::Known(_) => {
                     map.next_value_seed(FieldsSeed(&mut dict.fields))?;
                     dict.has_fields = true;
@@ -147,13 +147,13 @@ impl<'de> Visitor<'de> for DictSeed<'_> {
 
 /// The `type` of a message.
 #[derive(Clone)]
-enum Kind {
+enum TypeMember {
     /// The kind of a class.
     Class(MessageClass),
     Other(Value),
 }
 
-impl Kind {
+impl TypeMember {
     fn class(&self) -> Option<MessageClass> {
         match self {
             Self::Class(class) => Some(*class),
@@ -170,53 +170,53 @@ impl Kind {
 }
 
 /// Reads a `type` without a copy of its text.
-struct KindSeed;
+struct TypeSeed;
 
-impl<'de> DeserializeSeed<'de> for KindSeed {
-    type Value = Kind;
+impl<'de> DeserializeSeed<'de> for TypeSeed {
+    type Value = TypeMember;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Kind, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<TypeMember, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for KindSeed {
-    type Value = Kind;
+impl<'de> Visitor<'de> for TypeSeed {
+    type Value = TypeMember;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Kind, E> {
-        Ok(MessageClass::of_kind(text).map_or_else(|| Kind::Other(text.into()), Kind::Class))
+    fn visit_str<E>(self, text: &str) -> Result<TypeMember, E> {
+        Ok(MessageClass::of_kind(text).map_or_else(|| TypeMember::Other(text.into()), TypeMember::Class))
     }
 
-    fn visit_unit<E>(self) -> Result<Kind, E> {
-        Ok(Kind::Other(Value::Null))
+    fn visit_unit<E>(self) -> Result<TypeMember, E> {
+        Ok(TypeMember::Other(Value::Null))
     }
 
-    fn visit_bool<E>(self, b: bool) -> Result<Kind, E> {
-        Ok(Kind::Other(b.into()))
+    fn visit_bool<E>(self, b: bool) -> Result<TypeMember, E> {
+        Ok(TypeMember::Other(b.into()))
     }
 
-    fn visit_i64<E>(self, n: i64) -> Result<Kind, E> {
-        Ok(Kind::Other(n.into()))
+    fn visit_i64<E>(self, n: i64) -> Result<TypeMember, E> {
+        Ok(TypeMember::Other(n.into()))
     }
 
-    fn visit_u64<E>(self, n: u64) -> Result<Kind, E> {
-        Ok(Kind::Other(n.into()))
+    fn visit_u64<E>(self, n: u64) -> Result<TypeMember, E> {
+        Ok(TypeMember::Other(n.into()))
     }
 
-    fn visit_f64<E>(self, x: f64) -> Result<Kind, E> {
-        Ok(Kind::Other(x.into()))
+    fn visit_f64<E>(self, x: f64) -> Result<TypeMember, E> {
+        Ok(TypeMember::Other(x.into()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Kind, A::Error> {
-        Value::deserialize(de::value::SeqAccessDeserializer::new(seq)).map(Kind::Other)
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<TypeMember, A::Error> {
+        Value::deserialize(de::value::SeqAccessDeserializer::new(seq)).map(TypeMember::Other)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Kind, A::Error> {
-        Value::deserialize(de::value::MapAccessDeserializer::new(map)).map(Kind::Other)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TypeMember, A::Error> {
+        Value::deserialize(de::value::MapAccessDeserializer::new(map)).map(TypeMember::Other)
     }
 }
 
@@ -310,7 +310,7 @@ impl Visitor<'_> for NameSeed<'_> {
 struct Fields {
     members: Vec<(Name, Value)>,
     /// The value of the member `type`, which is null among the members.
-    kind: Option<Kind>,
+    kind: Option<TypeMember>,
 }
 
 struct FieldsSeed<'a>(&'a mut Fields);
@@ -338,7 +338,7 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
         while let Some(name) = map.next_key_seed(NameSeed { names: &NAMES, likely })? {
             let value = match name {
                 Name::Known(TYPE) => {
-                    fields.kind = Some(map.next_value_seed(KindSeed)?);
+                    fields.kind = Some(map.next_value_seed(TypeSeed)?);
                     Value::Null
                 }
                 _ => map.next_value()?,
@@ -351,15 +351,15 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
 }
 
 impl Dict {
-    /// Makes a message of what was read, and leaves nothing of it.
+    /// Makes a message of the members that were read, and empties them.
     fn take_message(&mut self) -> Result<Message, MessageError> {
         let (kind, fields) = (self.kind.take(), self.has_fields.then_some(&mut self.fields));
-        match (kind.as_ref().and_then(Kind::class), fields) {
+        match (kind.as_ref().and_then(TypeMember::class), fields) {
             (Some(class), Some(fields)) if fields.are_plain(class) => {
                 fields.take_message(class).map_err(|e| e.within("data"))
             }
             (_, fields) => {
-                let members = [("type", kind.map(Kind::into_value)), ("data", fields.map(Fields::take_value))];
+                let members = [("type", kind.map(TypeMember::into_value)), ("data", fields.map(Fields::take_value))];
                 let present = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
                 from_dict(Value::Map(present.collect()))
             }
@@ -380,7 +380,7 @@ impl Fields {
             (Name::Known(CONTENT), Value::List(items)) => items.iter().all(is_text_or_object),
             (Name::Known(CONTENT), Value::Str(_)) | (Name::Known(RESPONSE_METADATA), Value::Map(_)) => true,
             (Name::Known(ADDITIONAL_KWARGS), Value::Map(map)) => class != Ai || !map.contains_key("tool_calls"),
-            (Name::Known(TYPE), _) => self.kind.as_ref().and_then(Kind::class) == Some(class),
+            (Name::Known(TYPE), _) => self.kind.as_ref().and_then(TypeMember::class) == Some(class),
             (Name::Known(NAME | ID), Value::Null | Value::Str(_)) => true,
             (Name::Known(TOOL_CALLS | INVALID_TOOL_CALLS), Value::List(_)) => class == Ai,
             (Name::Known(USAGE_METADATA), _) => class == Ai,
@@ -392,6 +392,7 @@ impl Fields {
 
     /// Makes a message of plain fields.
     fn take_message(&mut self, class: MessageClass) -> Result<Message, MessageError> {
+        debug_assert!(self.are_plain(class), "the fields are plain before they are taken");
         let mut slots: [Option<Value>; NAMES.len()] = Default::default();
         let mut message = Message::human("");
         for (name, value) in self.members.drain(..) {
@@ -425,11 +426,13 @@ impl Fields {
             }
             _ => Role::Human,
         };
+        debug_assert_eq!(message.class(), Some(class), "the message is of its class after it was made");
+        debug_assert!(self.members.is_empty(), "no field is left for the next message");
         Ok(message)
     }
 
     fn take_value(&mut self) -> Value {
-        let kind = self.kind.take().map(Kind::into_value);
+        let kind = self.kind.take().map(TypeMember::into_value);
         let named = self.members.drain(..).map(|(name, value)| match name {
             Name::Known(TYPE) => (NAMES[TYPE].to_owned(), kind.clone().unwrap_or_default()),
             Name::Known(at) => (NAMES[at].to_owned(), value),
@@ -498,11 +501,14 @@ mod tests {
 
     #[test]
     fn a_type_is_read_as_the_parsed_list_is() {
-        for kind in ["null", "true", "-1", "5", "1.5", "[\"ai\"]", "{\"a\": [1]}", "\"critic\"", "\"human\"", "\"ai\""] {
+        for kind in ["null", "true", "-1", "5", "1.5", "[\"ai\"]", "{\"a\": [1]}", "\"critic\"", "\"human\"", "\"ai\""]
+        {
             for text in [
                 format!(r#"[{{"type": {kind}, "data": {{"content": "a"}}}}]"#),
                 format!(r#"[{{"data": {{"content": "a", "type": {kind}}}, "type": "human"}}]"#),
-                format!(r#"[{{"type": "human", "data": {{"type": "human", "type": {kind}, "content": "a", "x": 1}}}}]"#),
+                format!(
+                    r#"[{{"type": "human", "data": {{"type": "human", "type": {kind}, "content": "a", "x": 1}}}}]"#
+                ),
             ] {
                 let parsed = serde_json::from_str::<Vec<Value>>(&text).unwrap();
                 let (read, expected) = (messages_from_json(text.as_bytes()), messages_from_dict(parsed));

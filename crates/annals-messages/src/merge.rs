@@ -22,6 +22,7 @@ use annals_base::{Map, Value};
 /// # Ok::<(), annals_messages::MessageError>(())
 /// ```
 pub fn merge_dicts(mut left: Map, right: Map) -> Result<Map, MessageError> {
+    let longer = left.len().max(right.len());
     for (name, new) in right {
         match left.get_mut(&name) {
             None => _ = left.insert(name, new),
@@ -30,6 +31,7 @@ pub fn merge_dicts(mut left: Map, right: Map) -> Result<Map, MessageError> {
             Some(old) => merge_member(&name, old, new)?,
         }
     }
+    debug_assert!(left.len() >= longer, "a merged object has the members of both");
     Ok(left)
 }
 
@@ -96,6 +98,7 @@ pub(super) fn from_integer(n: i128) -> Option<Value> {
 /// # Errors
 /// [`MessageError`] as [`merge_dicts`], with the place in `right`.
 pub fn merge_lists(mut left: Vec<Value>, right: Vec<Value>) -> Result<Vec<Value>, MessageError> {
+    let lengths = left.len()..=left.len() + right.len();
     for (at, new) in right.into_iter().enumerate() {
         match new {
             Value::Map(new) => match left.iter_mut().find_map(|old| partner(old, &new)) {
@@ -109,6 +112,7 @@ pub fn merge_lists(mut left: Vec<Value>, right: Vec<Value>) -> Result<Vec<Value>
             new => left.push(new),
         }
     }
+    debug_assert!(lengths.contains(&left.len()), "an item is merged or added");
     Ok(left)
 }
 

@@ -128,6 +128,8 @@ impl Message {
     pub fn split(&self) -> Result<MessageParts, MessageError> {
         let (rest, text) = rest_of(self);
         let tokens = counted(self);
+        let rest = if rest.is_empty() { Vec::new() } else { ValueView::Fields(rest).encode()?.bytes };
+        debug_assert!(is_map_or_empty(&rest), "the rest is a map before it is stored");
         Ok(MessageParts {
             id: self.id.clone(),
             kind: self.kind().to_owned(),
@@ -136,7 +138,7 @@ impl Message {
             text,
             input_tokens: tokens.map(|t| t.0),
             output_tokens: tokens.map(|t| t.1),
-            rest: if rest.is_empty() { Vec::new() } else { ValueView::Fields(rest).encode()?.bytes },
+            rest,
         })
     }
 
@@ -186,6 +188,7 @@ impl Message {
             message.extra = object_or_empty("extra", &mut rest)?;
             message.extra.extend(rest);
         }
+        debug_assert_eq!(message.kind(), parts.kind, "a message that was joined has the type of its parts");
         Ok(message)
     }
 
@@ -218,6 +221,7 @@ fn join_plain(parts: &MessagePartsRef<'_>) -> Option<Message> {
     let mut message = Message::new(role, Content::from(parts.text.unwrap_or_default()));
     message.id = parts.id.map(str::to_owned);
     message.name = parts.name.map(str::to_owned);
+    debug_assert_eq!(message.kind(), parts.kind, "a plain message has the type of its parts");
     Some(message)
 }
 
@@ -298,9 +302,17 @@ fn rest_of_call(call: &ToolCall) -> ValueView<'_> {
     ValueView::Fields(fields)
 }
 
+/// Returns whether bytes are none or begin as a map of MessagePack does.
+fn is_map_or_empty(bytes: &[u8]) -> bool {
+    matches!(bytes.first(), None | Some(0x80..=0x8f | 0xde | 0xdf))
+}
+
 fn decode_rest(bytes: &[u8]) -> Result<Map, MessageError> {
     match decode_value(Codec::MsgPack, bytes)? {
-        Value::Map(map) => Ok(map),
+        Value::Map(map) => {
+            debug_assert!(is_map_or_empty(bytes), "the rest is a map after it was read");
+            Ok(map)
+        }
         other => Err(MessageError::invalid("rest", "a map", &other)),
     }
 }

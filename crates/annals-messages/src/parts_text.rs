@@ -29,6 +29,11 @@ impl<'a> StoredBlocks<'a> {
             }
         }
         let apart = !text.is_empty();
+        debug_assert_eq!(
+            text.len(),
+            blocks.iter().map(|block| place(block).len()).sum::<usize>(),
+            "no text is left out"
+        );
         (Self { blocks, apart }, apart.then_some(text))
     }
 }
@@ -40,6 +45,15 @@ enum Place<'a> {
     Other,
     /// The block says nothing.
     None,
+}
+
+impl Place<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Other | Self::None => 0,
+        }
+    }
 }
 
 fn place(block: &Value) -> Place<'_> {

@@ -12,6 +12,7 @@ impl Message {
     /// As [`Message::split`].
     pub fn to_payload(&self) -> Result<Payload, MessageError> {
         let parts = self.split()?;
+        debug_assert_eq!(parts.kind, self.kind(), "the index has the type of the message");
         let mut index = ItemIndex::default();
         index.id = parts.id.map(Into::into);
         index.kind = Some(parts.kind.into());
@@ -29,7 +30,7 @@ impl Message {
     /// As [`Message::join`].
     pub fn from_payload(stored: PayloadRef<'_>) -> Result<Self, MessageError> {
         let index = stored.index.unwrap_or_default();
-        Self::join(MessagePartsRef {
+        let message = Self::join(MessagePartsRef {
             id: index.id,
             kind: index.kind.unwrap_or_default(),
             name: index.name,
@@ -38,6 +39,8 @@ impl Message {
             input_tokens: index.input_tokens,
             output_tokens: index.output_tokens,
             rest: stored.data,
-        })
+        })?;
+        debug_assert_eq!(message.kind(), index.kind.unwrap_or_default(), "the message has the type of its index");
+        Ok(message)
     }
 }

@@ -90,6 +90,7 @@ pub fn add_messages(left: Vec<Message>, right: Vec<Message>, ids: &mut IdSource)
             }
         }
     }
+    debug_assert!(removed.iter().all(|id| places.contains_key(id)), "only known ids are removed");
     left.retain(|message| !message.id.as_ref().is_some_and(|id| removed.contains(id)));
     Ok(left)
 }
@@ -97,7 +98,9 @@ pub fn add_messages(left: Vec<Message>, right: Vec<Message>, ids: &mut IdSource)
 /// Gives every message without id a random UUIDv4, and returns how many it gave.
 pub fn ensure_ids(messages: &mut [Message], ids: &mut IdSource) -> usize {
     let without = messages.iter_mut().filter(|message| message.id.is_none());
-    without.map(|message| message.id = Some(ids.uuid_v4().to_string())).count()
+    let given = without.map(|message| message.id = Some(ids.uuid_v4().to_string())).count();
+    debug_assert!(messages.iter().all(|message| message.id.is_some()), "every message has an id");
+    given
 }
 
 /// Returns what [`add_messages`] would do to a list of which only `known` is asked: whether it holds an id.
@@ -144,6 +147,7 @@ pub fn merge_plan(mut right: Vec<Message>, known: &mut dyn FnMut(&str) -> bool) 
         places.insert(id.clone(), fates.len());
         fates.push(Fate { id, existing, message: (!removal).then_some((part, message)) });
     }
+    debug_assert_eq!(places.len(), fates.len(), "each id has one fate");
     Ok(fates.into_iter().filter_map(Fate::into_op).collect())
 }
 

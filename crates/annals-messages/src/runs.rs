@@ -91,6 +91,11 @@ fn joined(run: &[&Message], separator: &str) -> Result<Option<Message>, MessageE
             sum = left.plus(chunk)?;
         }
     }
+    debug_assert_eq!(
+        sum.class().map(MessageClass::whole),
+        first.class().map(MessageClass::whole),
+        "a run has one class"
+    );
     Ok(Some(message_chunk_to_message(sum)))
 }
 

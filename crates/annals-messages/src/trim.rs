@@ -226,6 +226,7 @@ fn greatest(max: usize, mut fits: impl FnMut(usize) -> Result<bool, MessageError
         let middle = (low + high).div_ceil(2);
         if fits(middle)? { low = middle } else { high = middle - 1 }
     }
+    debug_assert!(low <= max, "at most all messages fit");
     Ok(low)
 }
 
@@ -239,6 +240,7 @@ struct Fit<'o, 'f> {
 impl Fit<'_, '_> {
     fn keep(&self, messages: &[&Message], end_on: &[TypeFilter]) -> Result<Vec<Message>, MessageError> {
         let (whole, tokens) = self.whole(messages)?;
+        debug_assert!(whole <= messages.len(), "at most all messages fit");
         let (kept, next) = messages.split_at(whole);
         let partial = match next.first() {
             Some(next) if self.options.allow_partial => self.partial(kept, tokens, next)?,

@@ -87,5 +87,6 @@ fn combine(left: &Map, right: &Map, operation: fn(i128, i128) -> i128, depth: us
         };
         out.insert(name.clone(), combined);
     }
+    debug_assert!(out.len() >= left.len().max(right.len()), "a sum has the members of both");
     Ok(out)
 }

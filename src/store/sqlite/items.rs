@@ -231,7 +231,9 @@ impl<'a> List<'a> {
         let mut done = None;
         while let Some(row) = rows.next()? {
             let position: i64 = row.get(0)?;
-            if done.replace(position) == Some(position) {
+            let before = done.replace(position);
+            debug_assert!(before.is_none_or(|before| before <= position), "rows come by position");
+            if before == Some(position) {
                 continue;
             }
             let ordinal: i64 = row.get(1)?;

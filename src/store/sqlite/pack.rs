@@ -91,6 +91,7 @@ pub(super) fn pack_tasks(tasks: &[PackedTask]) -> Vec<u8> {
             PackedKind::Push(index) => put_uint(&mut out, (u64::from(*index) << 1) | 1),
         }
     }
+    debug_assert_eq!(unpack_tasks(&out).as_deref(), Some(tasks));
     out
 }
 
@@ -145,6 +146,7 @@ pub(super) fn pack_seen(pairs: impl IntoIterator<Item = (i64, u64)>) -> Vec<u8> 
         put_uint(&mut out, channel as u64);
         put_uint(&mut out, version);
     }
+    debug_assert!(unpack_seen(&out).is_some());
     out
 }
 
@@ -171,6 +173,7 @@ pub(super) fn pack_index_snapshot(branch: i64, ordinal: i64, places: &[Place]) -
         put_uint(&mut out, (ordinal - of_ordinal) as u64);
         last = key;
     }
+    debug_assert_eq!(unpack_index_snapshot(branch, ordinal, &out).as_deref(), Some(places));
     out
 }
 
@@ -227,6 +230,7 @@ pub(super) fn pack_reference(seq: i64, channel: i64) -> Vec<u8> {
     let mut out = Vec::with_capacity(8);
     put_uint(&mut out, seq as u64);
     put_uint(&mut out, channel as u64);
+    debug_assert_eq!(unpack_reference(&out), Some((seq, channel)));
     out
 }
 
@@ -266,6 +270,7 @@ impl Inline {
             let mut bytes = [0; INLINE_STORED_BYTES];
             bytes[..n].copy_from_slice(&payload.data);
             bytes[n..n + INLINE_CHECK_BYTES].copy_from_slice(&inline_check(&payload.data));
+            debug_assert_eq!(unpack_inline(&bytes[..n + INLINE_CHECK_BYTES]), Some(&payload.data[..]));
             Self { len: (n + INLINE_CHECK_BYTES) as u8, bytes }
         })
     }

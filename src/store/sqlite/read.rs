@@ -214,6 +214,7 @@ impl<'a> View<'a> {
         let (channels, mut seen) = self.channels(branch, ordinal)?;
         let is_updated =
             |channel: &&ChannelRecord| channel.ordinal == checkpoint.ordinal && channel.value != ChannelValue::Empty;
+        debug_assert!(channels.iter().all(|channel| channel.ordinal <= checkpoint.ordinal), "no channel is newer");
         let updated = channels.iter().filter(is_updated).map(|channel| Arc::clone(&channel.channel)).collect();
         seen.sort_by(|a, b| a.node.cmp(&b.node));
         Ok(StateRecord { checkpoint, channels, seen, updated })

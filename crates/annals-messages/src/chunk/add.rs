@@ -142,6 +142,7 @@ impl MergedChunks {
         message.chunk = Some(Box::new(self.chunk));
         message.read_raw_chunks();
         message.settle();
+        debug_assert_eq!(message.class(), Some(MessageClass::AiChunk), "a sum of chunks is a chunk");
         message
     }
 }
@@ -216,6 +217,7 @@ fn add_one(left: Message, class: MessageClass, other: Message) -> Result<Message
     let mut sum = Message::new(role, "").into_chunk();
     fill(&mut sum, left, vec![other])?;
     (sum.id, sum.name) = (id, name);
+    debug_assert!(sum.is_chunk(), "a sum of chunks is a chunk");
     Ok(sum)
 }
 

@@ -3,7 +3,7 @@
 use crate::partial_json::parse_partial_json;
 use crate::text::{json_dumps_map, json_loads, truthy};
 use crate::tool::list;
-use crate::{Content, InvalidToolCall, Message, Role, ToolCall, ToolCallChunk, default_tool_chunk_parser};
+use crate::{Ai, Chunk, Content, InvalidToolCall, Message, Role, ToolCall, ToolCallChunk, default_tool_chunk_parser};
 use annals_base::Value;
 
 impl Message {
@@ -24,17 +24,19 @@ impl Message {
                 index: None,
             });
             chunk.tool_call_chunks = calls.chain(invalid).collect();
+            debug_assert!(agree(ai, chunk), "each call has its chunk");
             self.settle_blocks(&[]);
             return;
         }
         ai.tool_calls.clear();
         ai.invalid_tool_calls.clear();
-        for chunk in &chunk.tool_call_chunks {
-            match read_call(chunk) {
+        for part in &chunk.tool_call_chunks {
+            match read_call(part) {
                 Ok(call) => ai.tool_calls.push(call),
                 Err(invalid) => ai.invalid_tool_calls.push(invalid),
             }
         }
+        debug_assert!(agree(ai, chunk), "each chunk has its call");
         let calls = ai.tool_calls.clone();
         self.settle_blocks(&calls);
     }
@@ -61,6 +63,11 @@ impl Message {
             blocks.iter_mut().for_each(|block| settle_block(block, calls));
         }
     }
+}
+
+/// Returns whether there are as many calls as chunks of calls.
+fn agree(ai: &Ai, chunk: &Chunk) -> bool {
+    ai.tool_calls.len() + ai.invalid_tool_calls.len() == chunk.tool_call_chunks.len()
 }
 
 /// Reads the tool call of which this is all that is known.

@@ -1,6 +1,6 @@
 //! Whole messages from chunks, and messages as chunks.
 
-use crate::Message;
+use crate::{Message, Role};
 use annals_base::Map;
 
 /// Returns the whole message of which a chunk is all there is, without its extra fields, as LangChain does. A whole
@@ -28,6 +28,7 @@ impl Message {
             chunk.read_raw_chunks();
         }
         chunk.settle();
+        debug_assert!(chunk.is_chunk() || matches!(chunk.role, Role::Remove | Role::Other { .. }), "it is a chunk");
         chunk
     }
 }

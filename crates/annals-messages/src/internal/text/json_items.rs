@@ -90,6 +90,7 @@ impl Place {
             Some(last) => *self = Self { line: self.line + lines, column: bytes.len() - last },
             None => self.column += bytes.len(),
         }
+        debug_assert!(self.line >= 1 && self.column >= 1, "lines and columns are counted from 1");
     }
 
     fn error(self, reason: impl Into<String>) -> JsonItemsError {

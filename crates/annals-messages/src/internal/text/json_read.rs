@@ -126,6 +126,7 @@ impl<'a> Reader<'a> {
                     None => {
                         may_end(self.at, &[]);
                         self.space();
+                        debug_assert!(self.at <= self.text.len(), "no byte is read past the end");
                         let rest = self.peek();
                         return if rest.is_none() { Ok(value) } else { Err(self.expected("the end")) };
                     }
@@ -162,6 +163,7 @@ impl<'a> Reader<'a> {
         }
         self.at += 1;
         self.open.push(open);
+        debug_assert!(self.open.len() <= JSON_DEPTH_MAX, "containers are nested within the limit");
         may_end(self.at, &self.open);
         self.space();
         match self.close() {
@@ -235,6 +237,7 @@ impl<'a> Reader<'a> {
                 Some(b'"') => {
                     out.push_str(&self.text[plain..self.at]);
                     self.at += 1;
+                    debug_assert!(self.text.is_char_boundary(self.at), "a text ends between two characters");
                     return Ok(out);
                 }
                 Some(b'\\') => {
