@@ -82,7 +82,7 @@ impl ErasedField<'_> {
 
     /// Returns a place for the stored items of a list.
     pub(super) fn items(self) -> Result<Box<dyn StoredItems>, StateError> {
-        Ok(self.ops.lists().ok_or_else(|| self.ops.no_list(self.name))?.items())
+        Ok(self.ops.lists().ok_or_else(|| self.no_list("a list of items"))?.items())
     }
 
     pub(super) fn add_item(
@@ -146,7 +146,7 @@ impl ErasedField<'_> {
     }
 
     fn no_list(self, found: &'static str) -> StateError {
-        StateError::WrongType { channel: Arc::clone(self.name), expected: "a value that is not a list", found }
+        StateError::WrongType { channel: Arc::clone(self.name), expected: self.ops.type_name(), found }
     }
 
     /// Returns a write that is as it is stored by itself.

@@ -118,8 +118,8 @@ pub(super) trait FieldOps: Send + Sync {
     fn holds_message(&self, _value: &dyn Any, _id: &str) -> bool {
         false
     }
-    /// Returns the error of a stored list.
-    fn no_list(&self, name: &Arc<str>) -> StateError;
+    /// Returns the name of the type of the field.
+    fn type_name(&self) -> &'static str;
     /// Returns what can be done with it besides, if it is a list.
     fn lists(&self) -> Option<&dyn ListOps> {
         None
@@ -145,7 +145,7 @@ pub(super) trait ListOps {
 
 /// The items of a list field that were decoded so far.
 pub(super) trait StoredItems {
-    /// Decodes an item; an item that does not fit may be given again.
+    /// Decodes an item. An item that does not fit may be given again, migrated.
     fn add(&mut self, name: &Arc<str>, position: u64, stored: PayloadRef<'_>) -> Result<(), StateError>;
     /// Adds the items to the list.
     fn finish(self: Box<Self>, value: &mut dyn Any);
@@ -539,8 +539,8 @@ impl<T: FieldValue, W: Writable, C: Channel<T, W>> FieldOps for ValueField<T, W,
         Ok(())
     }
 
-    fn no_list(&self, name: &Arc<str>) -> StateError {
-        wrong_type::<T>(name, "a list of items")
+    fn type_name(&self) -> &'static str {
+        type_name::<T>()
     }
 
     fn to_value(&self, name: &Arc<str>, value: &dyn Any) -> Result<Value, StateError> {

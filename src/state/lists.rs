@@ -1,6 +1,6 @@
 //! Fields that are stored item by item: lists that grow, and those of messages.
 
-use std::any::{Any, TypeId};
+use std::any::{Any, TypeId, type_name};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -252,8 +252,8 @@ impl<C: Channel<List<I::Item>, Vec<I::Item>>, I: ListItems> FieldOps for ListFie
         Err(wrong_type::<List<I::Item>>(name, "one value"))
     }
 
-    fn no_list(&self, name: &Arc<str>) -> StateError {
-        wrong_type::<List<I::Item>>(name, "a stored list that cannot be loaded")
+    fn type_name(&self) -> &'static str {
+        type_name::<List<I::Item>>()
     }
 
     fn to_value(&self, name: &Arc<str>, value: &dyn Any) -> Result<Value, StateError> {

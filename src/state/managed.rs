@@ -57,9 +57,8 @@ impl FieldOps for ManagedField {
         Ok(())
     }
 
-    fn no_list(&self, name: &Arc<str>) -> StateError {
-        let found = "a list of items";
-        StateError::WrongType { channel: Arc::clone(name), expected: "a managed value", found }
+    fn type_name(&self) -> &'static str {
+        "a managed value"
     }
 
     fn to_value(&self, name: &Arc<str>, _: &dyn Any) -> Result<Value, StateError> {

@@ -1,6 +1,6 @@
 //! Fields with a reducer, which also take writes that replace their value.
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::sync::Arc;
 
 use crate::base::decode_bytes;
@@ -112,8 +112,8 @@ impl<T: FieldValue, W: Writable> FieldOps for ReduceField<T, W> {
         Ok(())
     }
 
-    fn no_list(&self, name: &Arc<str>) -> StateError {
-        wrong_type::<T>(name, "a list of items")
+    fn type_name(&self) -> &'static str {
+        type_name::<T>()
     }
 
     fn to_value(&self, name: &Arc<str>, value: &dyn Any) -> Result<Value, StateError> {

@@ -223,7 +223,8 @@ impl Place {
         let head_id = backend.head_id(&self.thread, &self.namespace).expect("reads the id of the head");
         let id = head.map(|record| record.point.checkpoint);
         assert_eq!(id, head_id, "head and head_id differ");
-        let with_writes = backend.head_with_writes(&self.thread, &self.namespace).expect("reads the head with its writes");
+        let with_writes =
+            backend.head_with_writes(&self.thread, &self.namespace).expect("reads the head with its writes");
         let at = |checkpoint| CheckpointRef::new(self.thread.clone(), self.namespace.clone(), checkpoint);
         let writes = id.map(|id| (id, backend.writes(&at(id)).expect("reads the writes of the head")));
         assert_eq!(with_writes, writes, "the head is read with its writes");
