@@ -305,8 +305,9 @@ impl CommitHandle {
         state.outcome.lock().take().unwrap_or(Ok(()))
     }
 
-    /// Waits until the batch is durable or refused, and leaves the outcome to others.
-    pub(super) fn wait_until_settled(&self) {
+    /// Waits until the batch is durable or refused, and leaves the outcome to [`CommitHandle::wait`]. A backend that wraps
+    /// another one uses it to keep batches in order.
+    pub fn wait_until_settled(&self) {
         if let Some(state) = &self.0 {
             state.wait();
         }

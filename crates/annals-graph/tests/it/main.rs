@@ -28,6 +28,7 @@ mod lines;
 mod nonblocking;
 mod paths;
 mod policies;
+mod proxy;
 mod pushed_calls;
 mod pushing;
 mod sharing;

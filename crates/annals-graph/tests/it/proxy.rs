@@ -1,0 +1,622 @@
+//! A backend of another crate: a recording proxy on the public trait, around each backend, and the calls that the executor
+//! makes of it.
+//!
+//! The proxy forwards every call and records it: the batches with their sizes, the reads with the rows they returned. So
+//! the tests assert the number of commits and reads that `docs/architecture.md` promises, which no result of a run shows.
+//! The proxy can also fail a commit, before or after the backend has written it.
+
+use std::sync::{Arc, Mutex};
+
+use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
+use annals::store::backend::CheckReport;
+use annals::store::batch::{ChangeValue, Data, ItemOp};
+use annals::store::{
+    Backend, Batch, Beside, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle, ItemRange, ItemRow,
+    ListRef, NewWrites, Payload, StatePart, StateRecord, StoreError, ThreadRecord, TimerRecord, WriteRecord,
+    WriteValue,
+};
+use annals_graph::graph::Persistence;
+use annals_graph::prelude::*;
+use annals_graph::{Durability, ErrorKind};
+use macro_rules_attribute::apply;
+
+use crate::lines::{EVERY_WAY, Log, line, run_on, start};
+use crate::places::place_backend;
+
+/// A batch that the executor has committed.
+#[derive(Clone, Debug)]
+struct Committed {
+    batch: Batch,
+    /// True if the batch was submitted to the background writer.
+    submitted: bool,
+}
+
+/// A read of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Read {
+    /// The method of [`Backend`].
+    of: &'static str,
+    /// The checkpoint that was named, if one was.
+    at: Option<CheckpointId>,
+    /// The number of records, rows or ids that it returned.
+    rows: usize,
+}
+
+/// A failure of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// The batch is not written.
+    Before,
+    /// The batch is written, and its outcome is reported as unknown.
+    After,
+}
+
+#[derive(Debug, Default)]
+struct Recorded {
+    commits: Vec<Committed>,
+    reads: Vec<Read>,
+    /// The failure of a commit, and the number of commits before it.
+    fault: Option<(usize, Fault)>,
+    /// The batch that was submitted last.
+    last: Option<CommitHandle>,
+}
+
+/// A backend that records the calls it forwards.
+#[derive(Debug)]
+struct Recorder {
+    inner: Arc<dyn Backend>,
+    recorded: Mutex<Recorded>,
+}
+
+impl Recorder {
+    /// Makes a store on a proxy around the backend of the test.
+    fn store() -> (Arc<Self>, Store) {
+        let proxy = Arc::new(Self { inner: place_backend(), recorded: Mutex::default() });
+        let store = Store::with_backend(Arc::clone(&proxy) as Arc<dyn Backend>, OpenOptions::new());
+        (proxy, store)
+    }
+
+    /// Takes the batches that were committed since the last call.
+    fn commits(&self) -> Vec<Committed> {
+        std::mem::take(&mut self.recorded.lock().unwrap().commits)
+    }
+
+    /// Takes the batches since the last call, as the steps of their checkpoints.
+    fn steps(&self) -> Vec<String> {
+        self.commits().iter().map(|committed| shown(&committed.batch)).collect()
+    }
+
+    /// Takes the reads since the last call.
+    fn reads(&self) -> Vec<Read> {
+        std::mem::take(&mut self.recorded.lock().unwrap().reads)
+    }
+
+    /// Takes the reads since the last call, by their methods.
+    fn names(&self) -> Vec<&'static str> {
+        self.reads().iter().map(|read| read.of).collect()
+    }
+
+    /// Drops the records so far.
+    fn forget(&self) {
+        *self.recorded.lock().unwrap() = Recorded::default();
+    }
+
+    /// Fails the commit after the next `before` ones.
+    fn fail(&self, before: usize, fault: Fault) {
+        self.recorded.lock().unwrap().fault = Some((before, fault));
+    }
+
+    /// Records a batch. Returns the failure that it meets.
+    fn record(&self, batch: &Batch, submitted: bool) -> Option<Fault> {
+        let mut recorded = self.recorded.lock().unwrap();
+        recorded.commits.push(Committed { batch: batch.clone(), submitted });
+        match recorded.fault {
+            Some((0, fault)) => {
+                recorded.fault = None;
+                Some(fault)
+            }
+            Some((before, fault)) => {
+                recorded.fault = Some((before - 1, fault));
+                None
+            }
+            None => None,
+        }
+    }
+
+    /// Fails a batch, after those that were submitted before it.
+    fn failed(&self, batch: &Batch, fault: Fault) -> Result<(), StoreError> {
+        let last = self.recorded.lock().unwrap().last.take();
+        last.iter().for_each(CommitHandle::wait_until_settled);
+        batch.write_in_chain(|| match fault {
+            Fault::Before => Err(StoreError::Busy { waited_ms: 7 }),
+            Fault::After => {
+                let mut alone = batch.clone();
+                alone.chain = None;
+                self.inner.commit(&alone)?;
+                Err(StoreError::OutcomeUnknown { reason: "the proxy does not say".into() })
+            }
+        })
+    }
+
+    /// Records a read.
+    fn read<T>(
+        &self,
+        of: &'static str,
+        at: Option<CheckpointId>,
+        result: Result<T, StoreError>,
+        rows: impl FnOnce(&T) -> usize,
+    ) -> Result<T, StoreError> {
+        let rows = result.as_ref().map_or(0, rows);
+        self.recorded.lock().unwrap().reads.push(Read { of, at, rows });
+        result
+    }
+}
+
+impl Backend for Recorder {
+    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        match self.record(batch, false) {
+            Some(fault) => self.failed(batch, fault),
+            None => self.inner.commit(batch),
+        }
+    }
+
+    fn submit(&self, batch: Batch) -> CommitHandle {
+        match self.record(&batch, true) {
+            Some(fault) => CommitHandle::settled(self.failed(&batch, fault)),
+            None => {
+                let handle = self.inner.submit(batch);
+                self.recorded.lock().unwrap().last = Some(handle.clone());
+                handle
+            }
+        }
+    }
+
+    fn write_submitted(&self) {
+        self.inner.write_submitted();
+    }
+
+    fn waits(&self) -> bool {
+        self.inner.waits()
+    }
+
+    fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError> {
+        self.read("head", None, self.inner.head(thread, namespace), |found| usize::from(found.is_some()))
+    }
+
+    fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
+        self.read("head_id", None, self.inner.head_id(thread, namespace), |found| usize::from(found.is_some()))
+    }
+
+    fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
+        let found = self.inner.checkpoint(at);
+        self.read("checkpoint", Some(at.checkpoint), found, |found| usize::from(found.is_some()))
+    }
+
+    fn checkpoints_by_prefix(
+        &self,
+        thread: &ThreadId,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRecord>, StoreError> {
+        self.read("checkpoints_by_prefix", None, self.inner.checkpoints_by_prefix(thread, prefix, limit), Vec::len)
+    }
+
+    fn checkpoints(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointRecord>, StoreError> {
+        self.read("checkpoints", None, self.inner.checkpoints(query), Vec::len)
+    }
+
+    fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError> {
+        self.read("state", Some(at.checkpoint), self.inner.state(at), |state| state.channels.len())
+    }
+
+    fn read_state(
+        &self,
+        at: &CheckpointRef,
+        visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut rows = 0;
+        let result = self.inner.read_state(at, &mut |part| {
+            rows += 1;
+            visit(part)
+        });
+        self.read("read_state", Some(at.checkpoint), result, |()| rows)
+    }
+
+    fn ancestors(&self, at: &CheckpointRef, ordinals: &[u64]) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+        self.read("ancestors", Some(at.checkpoint), self.inner.ancestors(at, ordinals), Vec::len)
+    }
+
+    fn items(
+        &self,
+        at: &CheckpointRef,
+        channel: &str,
+        range: ItemRange,
+        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut rows = 0;
+        let result = self.inner.items(at, channel, range, &mut |row| {
+            rows += 1;
+            visit(row)
+        });
+        self.read("items", Some(at.checkpoint), result, |()| rows)
+    }
+
+    fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
+        let found = self.inner.list_reference(at, channel);
+        self.read("list_reference", Some(at.checkpoint), found, |found| usize::from(found.is_some()))
+    }
+
+    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {
+        self.read("writes", Some(at.checkpoint), self.inner.writes(at), Vec::len)
+    }
+
+    fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
+        self.read("threads", None, self.inner.threads(after, limit), Vec::len)
+    }
+
+    fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
+        self.read("namespaces", None, self.inner.namespaces(thread), Vec::len)
+    }
+
+    fn last_of_run(
+        &self,
+        thread: &ThreadId,
+        namespace: &Namespace,
+        run: &RunId,
+    ) -> Result<Option<CheckpointRecord>, StoreError> {
+        let found = self.inner.last_of_run(thread, namespace, run);
+        self.read("last_of_run", None, found, |found| usize::from(found.is_some()))
+    }
+
+    fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
+        self.read("timers", None, self.inner.timers(due_by, limit), Vec::len)
+    }
+
+    fn delete_threads(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
+        self.inner.delete_threads(threads)
+    }
+
+    fn beside(&self) -> &dyn Beside {
+        self.inner.beside()
+    }
+
+    fn check(&self) -> Result<CheckReport, StoreError> {
+        self.inner.check()
+    }
+}
+
+/// Returns a batch as text: for each namespace the steps of the checkpoints, and the number of tasks whose writes come
+/// alone (`w`).
+fn shown(batch: &Batch) -> String {
+    let part = |part: &Batch| {
+        let steps: Vec<_> = part.checkpoints.iter().map(|checkpoint| checkpoint.step.to_string()).collect();
+        let writes = if part.writes.is_empty() { String::new() } else { format!("w{}", part.writes.len()) };
+        let namespace = if part.namespace.is_root() { String::new() } else { format!("{} ", part.namespace) };
+        format!("{namespace}{writes}{}", steps.join(","))
+    };
+    batch.parts().map(part).collect::<Vec<_>>().join(" then ")
+}
+
+/// Returns the number of bytes of all values in a batch.
+fn bytes(batch: &Batch) -> usize {
+    let all = |payloads: &[Payload]| payloads.iter().map(Payload::len).sum::<usize>();
+    let of_write = |value: &WriteValue| match value {
+        WriteValue::Null => 0,
+        WriteValue::One(payload) => payload.len(),
+        WriteValue::Items(items) => all(items),
+        WriteValue::Delta(delta) => all(&delta.items),
+    };
+    let of_writes = |writes: &NewWrites| writes.writes.iter().map(|write| of_write(&write.value)).sum::<usize>();
+    let of_data = |data: &Data| if let Data::New(payload) = data { payload.len() } else { 0 };
+    let of_change = |value: &ChangeValue| match value {
+        ChangeValue::Empty => 0,
+        ChangeValue::Value(data) => of_data(data),
+        ChangeValue::Items(items) => {
+            items.iter().map(|item| if let ItemOp::Put(data) = &item.op { of_data(data) } else { 0 }).sum()
+        }
+    };
+    let of_part = |part: &Batch| {
+        let consumed = part.checkpoints.iter().flat_map(|checkpoint| &checkpoint.consumed);
+        let changes = part.checkpoints.iter().flat_map(|checkpoint| &checkpoint.changes);
+        let written: usize = part.writes.iter().chain(consumed).map(of_writes).sum();
+        written + changes.map(|change| of_change(&change.value)).sum::<usize>()
+    };
+    batch.parts().map(of_part).sum()
+}
+
+/// Returns whether a read is of a state, and not of a record, an id or the writes of tasks.
+fn is_of_state(read: &Read) -> bool {
+    matches!(read.of, "state" | "read_state" | "items" | "list_reference")
+}
+
+/// a -> b -> c
+fn chain() -> CompiledGraph<Log> {
+    let node = |name: &'static str| move |_: &Log| Ok(line(name));
+    let graph = StateGraph::<Log>::new().node("a", node("a")).node("b", node("b")).node("c", node("c"));
+    graph.edge(START, "a").edge("a", "b").edge("b", "c").compile().unwrap()
+}
+
+/// A node that interrupts between two others.
+fn asking() -> CompiledGraph<Log> {
+    let node = |name: &'static str| move |_: &Log| Ok(line(name));
+    StateGraph::<Log>::new()
+        .node("a", node("a"))
+        .node("ask", |_: &Log, context: &Context| Ok(line(context.interrupt("?")?.as_str().unwrap_or("none"))))
+        .edge(START, "a")
+        .edge("a", "ask")
+        .compile()
+        .unwrap()
+}
+
+/// A graph whose node is a subgraph with persisted state.
+fn remembering() -> CompiledGraph<Log> {
+    let count = |state: &Log| Ok(line(format!("turn {}", state.lines.len())));
+    let inner = StateGraph::<Log>::new().node("count", count).edge(START, "count");
+    let inner = inner.persistence(Persistence::PerThread).compile().unwrap();
+    let outer = move |_: &Log, context: &Context| {
+        let done = inner.invoke(context, Log::update())?;
+        Ok(line(format!("{} lines inside", done.state().lines.len())))
+    };
+    StateGraph::<Log>::new().node("outer", outer).edge(START, "outer").compile().unwrap()
+}
+
+#[apply(each_backend)]
+fn a_superstep_is_one_commit_and_a_run_that_stores_at_its_end_makes_one() {
+    let graph = chain();
+    for way @ (driver, durability) in EVERY_WAY {
+        let (proxy, store) = Recorder::store();
+        let thread = store.thread("t").unwrap();
+        let run = |input| run_on(driver, graph.run(&thread).durability(durability), input).unwrap();
+        run(start());
+        assert_eq!(proxy.names(), ["head_id"], "{way:?}");
+        let commits = proxy.commits();
+        let submitted = commits.iter().filter(|committed| committed.submitted).count();
+        let steps: Vec<_> = commits.iter().map(|committed| shown(&committed.batch)).collect();
+        match durability {
+            // The checkpoint of the input shares a batch with the first superstep.
+            Durability::Sync | Durability::Async => assert_eq!(steps, ["-1,0", "1", "2", "3"], "{way:?}"),
+            _ => assert_eq!(steps, ["3"], "{way:?}"),
+        }
+        // The blocking driver hands a batch over only if it does not wait for it.
+        let expected = if (driver, durability) == (0, Durability::Sync) { 0 } else { steps.len() };
+        assert_eq!(submitted, expected, "{way:?}");
+        assert!(store.check().unwrap().problems.is_empty());
+    }
+}
+
+#[apply(each_backend)]
+fn a_second_turn_reads_the_id_of_the_head_and_not_its_state() {
+    let graph = chain();
+    for way @ (driver, durability) in EVERY_WAY {
+        let (proxy, store) = Recorder::store();
+        let thread = store.thread("t").unwrap();
+        let run = || run_on(driver, graph.run(&thread).durability(durability), start()).unwrap();
+        run();
+        let head = thread.head().unwrap().unwrap().id();
+        proxy.reads();
+        run();
+        let writes = Read { of: "writes", at: Some(head), rows: 0 };
+        assert_eq!(proxy.reads(), [Read { of: "head_id", at: None, rows: 1 }, writes], "{way:?}");
+
+        store.clear_head_cache();
+        run();
+        let reads = proxy.reads();
+        let items = reads.iter().find(|read| read.of == "items").unwrap();
+        assert_eq!(items.rows, 6, "{way:?}: the lines of two turns, when the cache is empty");
+    }
+}
+
+#[apply(each_backend)]
+fn a_turn_writes_what_it_changes_however_long_the_thread_is() {
+    let graph = chain();
+    for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
+        let (proxy, store) = Recorder::store();
+        let thread = store.thread("t").unwrap();
+        let turn = || {
+            proxy.commits();
+            graph.run(&thread).durability(durability).invoke(line("x")).unwrap();
+            proxy.commits().iter().map(|committed| bytes(&committed.batch)).sum::<usize>()
+        };
+        let first = turn();
+        let long = Log::update().lines((0..200).map(|n| format!("{n} {}", "long".repeat(100))));
+        graph.run(&thread).durability(durability).invoke(long).unwrap();
+        let late = turn();
+        assert!(late <= first + 8, "{durability:?}: {first} bytes, then {late}");
+    }
+}
+
+#[apply(each_backend)]
+fn the_writes_of_siblings_are_committed_as_each_ends_and_the_last_with_its_superstep() {
+    let node = |name: &'static str| move |_: &Log| Ok(line(name));
+    let mut graph = StateGraph::<Log>::new();
+    for name in ["a", "b", "c"] {
+        graph = graph.node(name, node(name)).edge(START, name);
+    }
+    let graph = graph.compile().unwrap();
+    for way @ (driver, durability) in EVERY_WAY {
+        let (proxy, store) = Recorder::store();
+        let thread = store.thread("t").unwrap();
+        // One after another; side by side, tasks that end at the same time share a commit.
+        run_on(driver, graph.run(&thread).durability(durability).concurrency_max(1), start()).unwrap();
+        let commits = proxy.commits();
+        let steps: Vec<_> = commits.iter().map(|committed| shown(&committed.batch)).collect();
+        match durability {
+            Durability::Exit => assert_eq!(steps, ["1"], "{way:?}"),
+            _ => {
+                assert_eq!(steps, ["-1,0", "w1", "w1", "1"], "{way:?}");
+                let consumed = &commits[3].batch.checkpoints[0].consumed;
+                assert_eq!(consumed.len(), 1, "{way:?}: the writes of the last task share the commit");
+            }
+        }
+    }
+}
+
+#[apply(each_backend)]
+fn the_commits_of_a_subgraph_and_of_its_parent_name_the_heads_of_each_other() {
+    let graph = remembering();
+    for way @ (driver, durability) in EVERY_WAY {
+        let (proxy, store) = Recorder::store();
+        let thread = store.thread("t").unwrap();
+        let run = || run_on(driver, graph.run(&thread).durability(durability), start()).unwrap();
+        run();
+        let commits = proxy.commits();
+        let steps: Vec<_> = commits.iter().map(|committed| shown(&committed.batch)).collect();
+        if durability == Durability::Exit {
+            assert_eq!(steps, ["outer 1 then 1"], "{way:?}: all of the run is one batch");
+        } else {
+            assert_eq!(steps, ["-1,0", "outer -1,0", "outer 1", "1"], "{way:?}");
+            let expects = |at: usize| {
+                let expect = commits[at].batch.expect.iter();
+                let mut names: Vec<_> = expect.map(|expect| expect.namespace.to_string()).collect();
+                names.sort();
+                names
+            };
+            assert_eq!(expects(0), [""], "{way:?}");
+            (1..4).for_each(|at| assert_eq!(expects(at), ["", "outer"], "{way:?}: commit {at}"));
+        }
+        proxy.reads();
+        let done = run();
+        let reads = proxy.reads();
+        assert!(!reads.iter().any(is_of_state), "{way:?}: {reads:?}");
+        assert_eq!(done.state().lines.to_vec(), ["1 lines inside", "2 lines inside"], "{way:?}");
+    }
+}
+
+#[apply(each_backend)]
+fn an_interrupt_is_one_commit_and_a_resume_reads_the_writes_of_tasks_alone() {
+    let graph = asking();
+    for way @ (driver, durability) in EVERY_WAY {
+        let (proxy, store) = Recorder::store();
+        let thread = store.thread("t").unwrap();
+        let run = |input| run_on(driver, graph.run(&thread).durability(durability), input).unwrap();
+        assert_eq!(run(start()).interrupts().len(), 1);
+        let steps = proxy.steps();
+        let at_end = durability == Durability::Exit;
+        assert_eq!(steps.last().map(String::as_str), Some(if at_end { "1 then w1" } else { "w1" }), "{way:?}");
+        assert_eq!(steps.len(), if at_end { 1 } else { 3 }, "{way:?}: {steps:?}");
+
+        proxy.reads();
+        assert!(run(Input::Command(Command::resume("yes"))).is_done());
+        let reads = proxy.reads();
+        let read: Vec<_> = reads.iter().map(|read| (read.of, read.rows)).collect();
+        assert_eq!(read, [("head_id", 1), ("writes", 1)], "{way:?}: the stored interrupt");
+        assert_eq!(proxy.steps(), if at_end { vec!["2"] } else { vec!["w1", "2"] }, "{way:?}");
+    }
+}
+
+#[apply(each_backend)]
+fn an_edit_is_one_commit_and_reads_no_state() {
+    let (graph, (proxy, store)) = (asking(), Recorder::store());
+    let thread = store.thread("t").unwrap();
+    graph.run(&thread).durability(Durability::Sync).invoke(start()).unwrap();
+    proxy.forget();
+    graph.update_state(&thread, line("edited"), "a").unwrap();
+    let reads = proxy.reads();
+    assert!(!reads.iter().any(is_of_state), "{reads:?}");
+    let commits = proxy.commits();
+    assert_eq!(commits.iter().map(|committed| shown(&committed.batch)).collect::<Vec<_>>(), ["2"]);
+    assert!(bytes(&commits[0].batch) < 40, "the edit alone: {} bytes", bytes(&commits[0].batch));
+    assert_eq!(proxy.names(), [""; 0]);
+    assert_eq!(graph.get_state(&thread).unwrap().values.lines.to_vec(), ["a", "edited"]);
+    let reads = proxy.reads();
+    assert!(!reads.iter().any(is_of_state), "the head that the edit made is cached: {reads:?}");
+}
+
+#[apply(each_backend)]
+fn a_fork_is_one_checkpoint_without_a_value() {
+    let (graph, (proxy, store)) = (chain(), Recorder::store());
+    let thread = store.thread("t").unwrap();
+    graph.run(&thread).durability(Durability::Sync).invoke(line("x")).unwrap();
+    let before_c = thread.at("~1").unwrap();
+    proxy.forget();
+    let fork = before_c.fork_to("fork").unwrap();
+    let commits = proxy.commits();
+    assert_eq!(commits.len(), 1);
+    let checkpoint = &commits[0].batch.checkpoints[0];
+    assert_eq!((checkpoint.changes.len(), checkpoint.consumed.len(), bytes(&commits[0].batch)), (0, 0, 0));
+    assert!(proxy.reads().is_empty());
+
+    let done = graph.run(&fork).durability(Durability::Sync).invoke(Input::Continue).unwrap();
+    assert_eq!(done.state().lines.to_vec(), ["x", "a", "b", "c"]);
+    assert_eq!(proxy.steps(), ["4"], "the superstep of c is made again, and no other");
+    assert_eq!(thread.head().unwrap().unwrap().step(), 3);
+}
+
+#[apply(each_backend)]
+fn a_listing_of_history_reads_records_and_a_snapshot_its_state_at_once() {
+    let (graph, (proxy, store)) = (chain(), Recorder::store());
+    let thread = store.thread("t").unwrap();
+    for _ in 0..20 {
+        graph.run(&thread).durability(Durability::Sync).invoke(line("x")).unwrap();
+    }
+    proxy.reads();
+    let history: Vec<_> = thread.history().unwrap().map(Result::unwrap).collect();
+    assert_eq!(history.len(), 100);
+    let reads = proxy.reads();
+    // Two pages, and the empty one after them.
+    assert!(reads.iter().all(|read| read.of == "checkpoints") && reads.len() == 3, "{reads:?}");
+    assert_eq!(reads.iter().map(|read| read.rows).sum::<usize>(), 100);
+
+    let values = history[0].values().unwrap();
+    assert_eq!(values["lines"].as_list().map(<[Value]>::len), Some(80));
+    assert_eq!(proxy.names(), ["read_state"]);
+    assert_eq!(history[0].tail("lines", 2).unwrap().len(), 2);
+    let reads = proxy.reads();
+    assert_eq!(reads.iter().map(|read| (read.of, read.rows)).collect::<Vec<_>>(), [("items", 2)]);
+}
+
+#[apply(each_backend)]
+fn a_commit_that_was_not_written_is_an_error_after_which_the_run_continues() {
+    let graph = chain();
+    for way @ (driver, durability) in EVERY_WAY {
+        let commits = if durability == Durability::Exit { 1 } else { 4 };
+        for at in 0..commits {
+            let (proxy, store) = Recorder::store();
+            let thread = store.thread("t").unwrap();
+            let run = |input| run_on(driver, graph.run(&thread).durability(durability), input);
+            proxy.fail(at, Fault::Before);
+            let error = run(start()).unwrap_err();
+            assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Busy, true), "{way:?}, commit {at}");
+            // The commits after it are refused: the log holds a prefix of the run.
+            let stored = thread.history().unwrap().count();
+            assert_eq!(stored, if at == 0 { 0 } else { at + 1 }, "{way:?}, commit {at}");
+            proxy.reads();
+            let again = if at == 0 { start() } else { Input::Continue };
+            let done = run(again).unwrap();
+            assert_eq!(done.state().lines.to_vec(), ["a", "b", "c"], "{way:?}, commit {at}");
+            // A head that a failed run has changed is not taken from the cache.
+            assert_eq!(proxy.reads().iter().any(is_of_state), at > 0, "{way:?}, commit {at}");
+            assert!(store.check().unwrap().problems.is_empty());
+        }
+    }
+}
+
+#[apply(each_backend)]
+fn a_commit_of_unknown_outcome_is_told_so_and_repeating_it_is_safe() {
+    let graph = chain();
+    for way @ (driver, durability) in EVERY_WAY {
+        let commits = if durability == Durability::Exit { 1 } else { 4 };
+        for at in 0..commits {
+            let (proxy, store) = Recorder::store();
+            let thread = store.thread("t").unwrap();
+            let run = |input| run_on(driver, graph.run(&thread).durability(durability), input);
+            proxy.fail(at, Fault::After);
+            let error = run(start()).unwrap_err();
+            assert!(error.is_outcome_unknown() && !error.is_retryable(), "{way:?}, commit {at}: {error}");
+            assert_eq!(error.code(), Some("OUTCOME_UNKNOWN"));
+            let stored = thread.history().unwrap().count();
+            // The proxy has written it: the input's batch holds two checkpoints.
+            assert_eq!(stored, if commits == 1 { 1 } else { at + 2 }, "{way:?}, commit {at}");
+
+            let unknown = proxy.commits().swap_remove(at).batch;
+            let repeated = Batch::of_all([unknown]).unwrap();
+            store.commit(&repeated).unwrap();
+            assert_eq!(thread.history().unwrap().count(), stored, "{way:?}, commit {at}: nothing is written twice");
+            if at + 1 < commits {
+                let done = run(Input::Continue).unwrap();
+                assert_eq!(done.state().lines.to_vec(), ["a", "b", "c"], "{way:?}, commit {at}");
+            }
+            assert!(store.check().unwrap().problems.is_empty());
+        }
+    }
+}
