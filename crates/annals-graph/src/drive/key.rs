@@ -30,6 +30,8 @@ impl Settings {
             }
             Some(thread) => {
                 let run = RunId::from_key(thread.id(), key);
+                // A commit of an earlier run with the key that was dropped counts as well.
+                thread.store().settle_abandoned();
                 let last = thread.store().backend().last_of_run(thread.id(), &Namespace::root(), &run)?;
                 return Ok((run, last.map(|record| Earlier { last: record.point })));
             }

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use annals::base::ThreadId;
@@ -253,5 +253,39 @@ fn a_graph_that_comes_to_the_place_of_another_one_finds_what_that_has_left() {
         let counts: Vec<_> = done.state().list("counts").unwrap().iter().cloned().collect();
         assert_eq!(counts, [Value::from(101), 211.into(), 312.into()], "{durability:?}");
         assert!(store.check().unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn a_run_with_a_key_finds_the_commits_of_a_dropped_run_with_that_key() {
+    let add = |old: Value, new: Value| Ok::<_, String>((old.as_int().unwrap_or(0) + new.as_int().unwrap_or(0)).into());
+    for durability in [Durability::Sync, Durability::Async] {
+        let disk = Disk::new(None, Vec::new());
+        let store = Store::with_backend(Arc::clone(&disk) as Arc<dyn Backend>, OpenOptions::new());
+        let waits = Arc::new(AtomicBool::new(true));
+        let waiting = Arc::clone(&waits);
+        let graph = StateGraph::with_schema(DynSchema::new().reduce("n", add).build())
+            .node("wait", move |_: Arc<DynState>, _: Context| {
+                let waits = waiting.load(Ordering::Relaxed);
+                async move {
+                    if waits {
+                        std::future::pending::<()>().await;
+                    }
+                    Ok(DynUpdate::new())
+                }
+            })
+            .edge(START, "wait")
+            .compile()
+            .unwrap();
+        let thread = store.thread("t").unwrap();
+        let run = || graph.run(&thread).durability(durability).idempotency_key("pay");
+        let input = || annals_graph::IntoInput::<DynState, _>::into_input(DynUpdate::new().set("n", 1));
+        let mut dropped = Box::pin(run().ainvoke(input()));
+        assert!(dropped.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending());
+        assert_eq!(disk.waiting(), 1, "the input is on its way to the disk");
+        drop(dropped);
+        waits.store(false, Ordering::Relaxed);
+        let done = run_on(0, &disk, run(), input()).unwrap();
+        assert_eq!(done.state().get("n").as_int(), Some(1), "{durability:?}: the input is given once");
     }
 }
