@@ -147,23 +147,31 @@ impl Start {
             _ => (log.checkpoint(self.point(newest)).await.map(of), None),
         };
         let Some((at, parents)) = found else { return Ok(Begins::anew(None)) };
-        let resumes = resuming && self.is_of_task(&parents, named_by) && !self.is_free(&at);
+        // Its parent graph may begin anew, as the run at the edit stopped before it stored a checkpoint of that.
+        let is_named = !self.replays && self.is_named_by_root(named_by);
+        let resumes = (is_named || (resuming && self.is_of_task(&parents))) && !self.is_free(&at);
         if let (true, Some(parent)) = (resuming, self.context.parts().checkpoint) {
             self.refuse_if_ended(log, at.checkpoint, parent).await?;
         }
         Ok(Begins { at: Some(at), named: false, resumes })
     }
 
-    /// Returns whether a checkpoint of the subgraph, with these parents, was made by its task. A checkpoint that a fork of
-    /// the outermost graph names counts as made at that fork.
-    fn is_of_task(&self, parents: &[(Namespace, CheckpointId)], named_by: Option<CheckpointId>) -> bool {
+    /// Returns whether a checkpoint of the subgraph, with these parents, was made by its task.
+    fn is_of_task(&self, parents: &[(Namespace, CheckpointId)]) -> bool {
         let parts = self.context.parts();
-        let root = parts.around.as_ref().and_then(|around| around.parents.iter().find(|(of, _)| of.is_root()));
-        let root = root.map(|(_, checkpoint)| *checkpoint).or(parts.checkpoint.filter(|_| parts.namespace.is_root()));
         let at = |(of, checkpoint): &(Namespace, CheckpointId)| {
             *of == parts.namespace && Some(*checkpoint) == parts.checkpoint
         };
-        named_by.is_some_and(|fork| root == Some(fork)) || parents.iter().any(at)
+        parents.iter().any(at)
+    }
+
+    /// Returns whether the outermost graph still stands at the fork that names the checkpoint of the subgraph. That counts
+    /// as made by its task.
+    fn is_named_by_root(&self, named_by: Option<CheckpointId>) -> bool {
+        let parts = self.context.parts();
+        let root = parts.around.as_ref().and_then(|around| around.parents.iter().find(|(of, _)| of.is_root()));
+        let root = root.map(|(_, checkpoint)| *checkpoint).or(parts.checkpoint.filter(|_| parts.namespace.is_root()));
+        named_by.is_some_and(|fork| root == Some(fork))
     }
 
     /// Returns whether another task of the superstep has ended where it left the subgraph at this checkpoint.

@@ -1,6 +1,9 @@
 //! Branches of a run with subgraphs that keep their state, on both backends: an edit inside a subgraph, and forks of runs
 //! that are saved at their end.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use annals::history::Snapshot;
 use annals::store::Source;
 use annals_graph::graph::Persistence;
@@ -103,6 +106,24 @@ fn an_edit_inside_a_subgraph_that_keeps_its_state_lasts_until_its_interrupt_is_r
 }
 
 #[apply(each_backend)]
+fn an_edit_on_an_edit_at_which_a_run_has_interrupted_lasts() {
+    let (inner, store) = (asking(), place());
+    let graph = parent(inner.clone());
+    for durability in DURABILITIES {
+        let thread = store.thread(format!("{durability:?}")).unwrap();
+        graph.run(&thread).durability(durability).invoke(Outer::update().topic("red")).unwrap();
+        let inside = thread.in_namespace("inner").unwrap();
+        let edited = inner.update_state(&inside, Inner::update().topic("blue"), "count").unwrap();
+        // The run opens a branch of the parent graph, and makes no checkpoint of the subgraph.
+        graph.run(&edited).durability(durability).invoke(Input::Continue).unwrap();
+        inner.update_state(&inside, Inner::update().topic("green").visits(7), "count").unwrap();
+        let done = graph.run(&thread).durability(durability).invoke(Command::resume("yes")).unwrap();
+        assert_eq!(last(&done), "after green yes 7", "{durability:?}");
+        assert!(store.check().unwrap().problems.is_empty());
+    }
+}
+
+#[apply(each_backend)]
 fn an_edit_two_subgraphs_deep_lasts_until_its_interrupt_is_resumed() {
     let (inner, store) = (asking(), place());
     let middle = StateGraph::<Inner>::new()
@@ -124,6 +145,38 @@ fn an_edit_two_subgraphs_deep_lasts_until_its_interrupt_is_resumed() {
         thread.store().clear_head_cache();
         let done = graph.run(&thread).durability(durability).invoke(Command::resume("yes")).unwrap();
         assert_eq!(last(&done), "after blue yes 7", "{durability:?}");
+        assert!(store.check().unwrap().problems.is_empty());
+    }
+}
+
+#[apply(each_backend)]
+fn an_edit_lasts_though_the_run_at_it_fails_before_its_subgraph_begins() {
+    let (inner, store) = (asking(), place());
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = Arc::clone(&fails);
+    // The subgraph that keeps its state is inside one that keeps none, and so begins anew.
+    let middle =
+        StateGraph::<Inner>::new()
+            .node("work", move |_: &Inner| {
+                if failing.swap(false, Ordering::Relaxed) { Err("not yet".into()) } else { Ok(Inner::update()) }
+            })
+            .node("inmost", inner.clone())
+            .edge(START, "work")
+            .edge("work", "inmost")
+            .compile()
+            .unwrap();
+    let graph = parent(middle);
+    for durability in DURABILITIES {
+        let thread = store.thread(format!("{durability:?}")).unwrap();
+        graph.run(&thread).durability(durability).invoke(Outer::update().topic("red")).unwrap();
+        let inside = thread.in_namespace("inner|inmost").unwrap();
+        let edited = inner.update_state(&inside, Inner::update().topic("blue").visits(7), "count").unwrap();
+        fails.store(true, Ordering::Relaxed);
+        graph.run(&edited).durability(durability).invoke(Input::Continue).unwrap_err();
+        let asked = graph.run(&thread).durability(durability).invoke(Input::Continue).unwrap();
+        assert_eq!(asked.interrupts().len(), 1, "{durability:?}: {asked:?}");
+        let done = graph.run(&thread).durability(durability).invoke(Command::resume("yes")).unwrap();
+        assert_eq!(last(&done), "after blue yes 7", "{durability:?}: no node runs again");
         assert!(store.check().unwrap().problems.is_empty());
     }
 }
