@@ -52,6 +52,7 @@ pub struct OpenOptions {
     pub(crate) busy_timeout_ms: u64,
     pub(crate) head_cache_bytes: usize,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) id_seed: Option<u64>,
 }
 
 impl OpenOptions {
@@ -64,6 +65,7 @@ impl OpenOptions {
             busy_timeout_ms: BUSY_TIMEOUT_DEFAULT.as_millis() as u64,
             head_cache_bytes: HEAD_CACHE_BYTES_DEFAULT,
             clock: Arc::new(SystemClock),
+            id_seed: None,
         }
     }
 
@@ -102,6 +104,14 @@ impl OpenOptions {
     /// Sets the clock that stamps checkpoints. Default: that of the operating system.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Sets the seed of the random parts of ids, so that a simulation with a clock of its own is repeatable. Two handles
+    /// with one seed may mint the same ids: not for a store that others write to. Default: a seed from the operating
+    /// system.
+    pub fn id_seed(mut self, seed: u64) -> Self {
+        self.id_seed = Some(seed);
         self
     }
 }
@@ -171,7 +181,7 @@ impl Store {
         Self(Arc::new(Inner {
             backend,
             heads: HeadCache::new(options.head_cache_bytes),
-            ids: Mutex::new(IdSource::new()),
+            ids: Mutex::new(options.id_seed.map_or_else(IdSource::new, IdSource::from_seed)),
             clock: options.clock,
             cache_change: Mutex::default(),
             left: Mutex::default(),
