@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
+use annals::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp, Value};
 use annals::store::backend::{CheckReport, CommitHandle, CommitSettler};
+use annals::store::batch::{ChangeValue, Data};
 use annals::store::{
     Backend, Batch, Beside, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, ListRef,
-    MemoryBackend, StateRecord, StoreError, ThreadRecord, TimerRecord, WriteRecord,
+    MemoryBackend, NewCheckpoint, Payload, Source, StateRecord, StoreError, ThreadRecord, TimerRecord, WriteRecord,
 };
 
 /// The write at which the power goes, and whether that write is kept, unacknowledged.
@@ -15,6 +16,15 @@ use annals::store::{
 pub(crate) struct Crash {
     pub(crate) at: u64,
     pub(crate) kept: bool,
+}
+
+/// A fault of the disk that the simulator must catch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    /// Writes the checkpoint of an edit of a subgraph without the items that the edit adds.
+    DropsEdits,
+    /// Leaves out the value of an input whose checkpoint is committed alone, as that of a drained run.
+    ForgetsDrainedInput,
 }
 
 /// The backend in memory behind a queue of writes.
@@ -31,6 +41,23 @@ struct State {
     crash: Option<Crash>,
     faults: Vec<u64>,
     dead: bool,
+    /// True if submitted batches are written at once.
+    eager: bool,
+    mutant: Option<Mutant>,
+    /// Number of batches that were changed by the mutant.
+    broken: u64,
+}
+
+/// Puts null in the place of the values of a checkpoint. Returns whether there was another value.
+fn forget(input: &mut NewCheckpoint) -> bool {
+    let null = Payload::from(Encoded::encode(&Value::Null).unwrap());
+    let mut is_changed = false;
+    for change in &mut input.changes {
+        let ChangeValue::Value(Data::New(value)) = &mut change.value else { continue };
+        is_changed |= *value != null;
+        *value = null.clone();
+    }
+    is_changed
 }
 
 fn dead() -> StoreError {
@@ -50,6 +77,21 @@ impl Disk {
     /// Returns how many writes there were.
     pub(crate) fn writes(&self) -> u64 {
         self.state.lock().unwrap().writes
+    }
+
+    /// Writes submitted batches at once from now on.
+    pub(crate) fn write_at_once(&self) {
+        self.state.lock().unwrap().eager = true;
+    }
+
+    /// Breaks the disk.
+    pub(crate) fn break_as(&self, mutant: Option<Mutant>) {
+        self.state.lock().unwrap().mutant = mutant;
+    }
+
+    /// Returns how many batches were changed because the disk is broken.
+    pub(crate) fn broken(&self) -> u64 {
+        self.state.lock().unwrap().broken
     }
 
     /// Turns the power on again. Returns whether it was off.
@@ -83,7 +125,7 @@ impl Disk {
         match state.crash {
             Some(crash) if crash.at == at => {
                 state.dead = true;
-                if crash.kept && self.inner.commit(batch).is_ok() {
+                if crash.kept && self.commit_inner(state, batch).is_ok() {
                     return (Err(dead()), "crash after a write");
                 }
                 return (Err(dead()), "crash before a write");
@@ -93,7 +135,34 @@ impl Disk {
         if state.faults.contains(&at) {
             return (Err(StoreError::Busy { waited_ms: 1 }), "the disk is busy");
         }
-        (self.inner.commit(batch), "written")
+        (self.commit_inner(state, batch), "written")
+    }
+
+    /// Commits a batch as the mutant changes it.
+    fn commit_inner(&self, state: &mut State, batch: &Batch) -> Result<(), StoreError> {
+        let source = |of: &Batch| of.checkpoints.last().map(|checkpoint| checkpoint.source);
+        match state.mutant {
+            Some(Mutant::DropsEdits) if !batch.namespace.is_root() && source(batch) == Some(Source::Update) => {
+                let mut changed = batch.clone();
+                for edit in &mut changed.checkpoints {
+                    let before = edit.changes.len();
+                    edit.changes.retain(|change| !matches!(change.value, ChangeValue::Items(_)));
+                    state.broken += u64::from(edit.changes.len() < before);
+                }
+                self.inner.commit(&changed)
+            }
+            Some(Mutant::ForgetsDrainedInput) if batch.parts().any(|part| source(part) == Some(Source::Input)) => {
+                let mut changed = batch.clone();
+                let parts = std::iter::once(&mut changed.checkpoints)
+                    .chain(changed.then.iter_mut().map(|part| &mut part.checkpoints));
+                let alone = parts.filter_map(|checkpoints| checkpoints.last_mut());
+                for input in alone.filter(|checkpoint| checkpoint.source == Source::Input) {
+                    state.broken += u64::from(forget(input));
+                }
+                self.inner.commit(&changed)
+            }
+            _ => self.inner.commit(batch),
+        }
     }
 
     fn alive(&self) -> Result<(), StoreError> {
@@ -118,6 +187,11 @@ impl Backend for Disk {
             settle.settle(Err(dead()));
         } else {
             state.queue.push_back((batch, settle));
+            let is_eager = state.eager;
+            drop(state);
+            if is_eager {
+                self.write_submitted();
+            }
         }
         ticket
     }

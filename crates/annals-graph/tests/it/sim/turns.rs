@@ -24,16 +24,32 @@ struct State {
     open: BTreeSet<u64>,
     /// Number of waits for work on a thread.
     busy: usize,
+    /// The run whose nodes do not wait: its driver blocks.
+    blocking: Option<Blocking>,
     log: Vec<String>,
 }
 
+/// A run of the blocking driver.
+struct Blocking {
+    control: RunControl,
+    /// The number of turns after which the run is drained.
+    drain_after: Option<u64>,
+}
+
 /// The events that may happen to the runs of one round besides the turns of nodes and writes.
+#[derive(Default)]
 pub(crate) struct Fate {
     /// How often time goes on although something else could.
     pub(crate) haste: usize,
     /// Number of runs that are still to be cancelled or dropped.
     pub(crate) stops: usize,
-    /// The controls that cancel the runs.
+    /// Number of runs that are still to be drained.
+    pub(crate) drains: usize,
+    /// The decision before which the runs are drained.
+    pub(crate) drain_at: Option<u64>,
+    /// Number of decisions so far.
+    pub(crate) decisions: u64,
+    /// The controls that drain and cancel the runs.
     pub(crate) controls: Vec<RunControl>,
 }
 
@@ -109,8 +125,25 @@ impl Turns {
         let mut state = self.0.lock().unwrap();
         state.next += 1;
         let id = state.next;
-        state.waiting.push((id, label.to_owned(), None));
+        let Some(blocking) = &mut state.blocking else {
+            state.waiting.push((id, label.to_owned(), None));
+            return Turn { turns: self.clone(), id };
+        };
+        if blocking.drain_after == Some(0) {
+            blocking.control.request_drain("by chance");
+        }
+        blocking.drain_after = blocking.drain_after.and_then(|turns| turns.checked_sub(1));
+        state.open.insert(id);
+        state.log.push(format!("{label} goes on"));
         Turn { turns: self.clone(), id }
+    }
+
+    /// Runs on this thread with the blocking driver, whose nodes have their turns at once.
+    pub(crate) fn run_blocking<T>(&self, control: &RunControl, drain_after: Option<u64>, run: impl FnOnce() -> T) -> T {
+        self.0.lock().unwrap().blocking = Some(Blocking { control: control.clone(), drain_after });
+        let end = run();
+        self.0.lock().unwrap().blocking = None;
+        end
     }
 
     /// Says that somebody waits for what runs on a thread.
@@ -134,7 +167,7 @@ impl Turns {
     }
 
     /// Runs futures to their ends. Whenever none of them can go on, chance decides who may: a node, the disk, or time;
-    /// or a run is cancelled or dropped. Returns nothing of a run that was dropped.
+    /// or a run is drained, cancelled or dropped. Returns nothing of a run that was dropped.
     pub(crate) fn run<T>(
         &self,
         futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>,
@@ -162,6 +195,13 @@ impl Turns {
             if futures.iter().all(Option::is_none) {
                 return ends.into_iter().flatten().collect();
             }
+            if fate.drain_at == Some(fate.decisions) || (fate.drains > 0 && rng.chance(6)) {
+                fate.drains = fate.drains.saturating_sub(1);
+                let at = rng.below(futures.len());
+                fate.controls[at].request_drain("by chance");
+                self.note(format!("run {at} is drained"));
+            }
+            fate.decisions += 1;
             if fate.stops > 0 && rng.chance(6) {
                 fate.stops -= 1;
                 let at = rng.below(futures.len());
