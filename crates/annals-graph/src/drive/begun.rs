@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::base::{Clock, Encoded, SystemClock, Timestamp};
+use crate::base::{Clock, Encoded, Namespace, SystemClock, Timestamp};
 use crate::error::Error;
 use crate::exec::{Event, EventMask, Machine, Status, TaskOutcome};
 use crate::store::{Batch, Cache, CacheKey, CommitHandle, Store};
@@ -27,24 +27,35 @@ pub(super) struct Begun {
     _over: Over,
 }
 
-/// Drop guard: marks the run as abandoned.
-struct Over(Arc<AtomicBool>);
+/// Drop guard: marks the run as abandoned, and tells the session of a subgraph that it is gone.
+struct Over {
+    over: Arc<AtomicBool>,
+    host: Arc<RunHost>,
+    /// The namespace of a subgraph, and the number of batches that were held back when it began.
+    subgraph: Option<(Namespace, usize)>,
+}
 
 impl Drop for Over {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
+        self.over.store(true, Ordering::Release);
+        if let Some((namespace, from)) = &self.subgraph {
+            self.host.session.lock().dropped(namespace, *from);
+        }
     }
 }
 
 impl Begun {
+    /// Makes the run of an outermost graph, or that of a subgraph, which began when so many batches were held back.
     pub(super) fn new(
         machine: Machine,
         store: Option<Store>,
         host: Arc<RunHost>,
-        inside: bool,
+        held: Option<usize>,
         wants: EventMask,
     ) -> Self {
-        let _over = Over(Arc::clone(machine.over()));
+        let subgraph = held.map(|held| (machine.namespace().clone(), held));
+        let inside = subgraph.is_some();
+        let _over = Over { over: Arc::clone(machine.over()), host: Arc::clone(&host), subgraph };
         Self { machine, store, host, inside, wants, _over }
     }
 

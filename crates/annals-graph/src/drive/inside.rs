@@ -77,10 +77,10 @@ fn begin_on(
         Input::Command(command) => Start::Command(command),
         Input::Continue => Start::Continue,
     };
-    let saving = {
+    let (saving, held) = {
         let mut session = host.session.lock();
-        session.started(subgraph.namespace());
-        session.saving_of(graph, resuming)
+        let held = session.started(subgraph.namespace());
+        (session.saving_of(graph, resuming), held)
     };
     let request = Request {
         start,
@@ -101,7 +101,7 @@ fn begin_on(
     let now = store.as_ref().map_or_else(|| SystemClock.now(), |store| store.now());
     let head = head.unwrap_or_else(|| Head::empty(graph));
     let machine = Machine::new(Arc::clone(graph), head, request, now)?;
-    Ok(Begun::new(machine, store, Arc::clone(host), true, wants))
+    Ok(Begun::new(machine, store, Arc::clone(host), Some(held), wants))
 }
 
 /// Returns the scope of a subgraph: that of its parent graph, with the cache, the context value and the key-value memory

@@ -538,7 +538,7 @@ pub(super) fn begin(
         above: None,
     };
     let machine = Machine::new(Arc::clone(graph), head, request, now)?;
-    Ok(Begun::new(machine, store, host, false, events))
+    Ok(Begun::new(machine, store, host, None, events))
 }
 
 impl Settings {

@@ -49,6 +49,21 @@ impl Held {
         self.batches.push(batch);
     }
 
+    /// Returns the number of batches.
+    pub(super) fn len(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// Drops the batches from position `from` on whose checkpoints were made below a subgraph.
+    pub(super) fn drop_below(&mut self, namespace: &Namespace, from: usize) {
+        let is_below = |new: &NewCheckpoint| new.parents.iter().any(|(parent, _)| parent == namespace);
+        let mut at = 0;
+        self.batches.retain(|batch| {
+            at += 1;
+            at <= from || !batch.checkpoints.iter().any(is_below)
+        });
+    }
+
     /// Takes the batches, as one.
     pub(super) fn take(&mut self) -> Option<Batch> {
         self.heads.clear();

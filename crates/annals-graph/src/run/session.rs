@@ -31,6 +31,8 @@ pub(crate) struct Session {
     left: Vec<Left>,
     /// The results of called tasks that the machines of their graphs have not taken yet.
     calls: Vec<(Namespace, CallLeft)>,
+    /// The subgraphs that were dropped where they waited, with the number of batches held back when they began.
+    dropped: Vec<(Namespace, usize)>,
 }
 
 /// The checkpoints at which subgraphs begin, as far as they are known.
@@ -78,6 +80,7 @@ impl Session {
             starts: Starts::default(),
             left: Vec::new(),
             calls: Vec::new(),
+            dropped: Vec::new(),
         }
     }
 
@@ -125,9 +128,20 @@ impl Session {
         Decision::new(|log| start.decide(log))
     }
 
-    /// Notes that a subgraph runs: the head at which it was left is past.
-    pub(crate) fn started(&mut self, namespace: &Namespace) {
+    /// Notes that a subgraph runs: the head at which it was left is past. Returns the number of batches that are held back.
+    pub(crate) fn started(&mut self, namespace: &Namespace) -> usize {
         self.left.retain(|left| left.namespace != *namespace);
+        self.dropped.retain(|(dropped, _)| dropped != namespace);
+        self.held.len()
+    }
+
+    /// Notes that the loop of a subgraph is gone, which began when so many batches were held back. If the subgraph does
+    /// not end and does not begin again, the run has dropped it: a cancelled run stores nothing of the subgraph, so what
+    /// is below it is not stored either.
+    pub(crate) fn dropped(&mut self, namespace: &Namespace, from: usize) {
+        if self.holds {
+            self.dropped.push((namespace.clone(), from));
+        }
     }
 
     /// Ends a subgraph in the task of a context.
@@ -140,6 +154,7 @@ impl Session {
     ) -> Ended {
         let (state, present) = machine.returned();
         let namespace = machine.namespace().clone();
+        self.dropped.retain(|(dropped, _)| *dropped != namespace);
         debug_assert!(!namespace.is_root(), "a subgraph has a namespace");
         debug_assert!(!matches!(machine.status(), Status::Running), "a subgraph ends once");
         let stored = machine.stored_head();
@@ -219,6 +234,9 @@ impl Session {
 
     /// Takes the batches that are held back, as one.
     pub(crate) fn take_held(&mut self) -> Option<Batch> {
+        for (namespace, from) in std::mem::take(&mut self.dropped) {
+            self.held.drop_below(&namespace, from);
+        }
         let batch = self.held.take()?;
         Some(self.sequence.append(batch))
     }

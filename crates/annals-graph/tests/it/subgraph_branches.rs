@@ -270,3 +270,34 @@ fn a_streamed_checkpoint_names_the_parents_that_are_stored_with_it() {
     }
     assert!(shown > 4, "{shown}");
 }
+
+#[apply(each_backend)]
+fn a_cancelled_run_stores_no_subgraph_below_one_that_it_drops_and_does_not_store() {
+    for durability in DURABILITIES {
+        let waits = Arc::new(AtomicBool::new(true));
+        let middle = StateGraph::<Inner>::new()
+            .node("deep", counting())
+            .node("wait", move |_: Arc<Inner>, context: Context| {
+                let waits = waits.swap(false, Ordering::Relaxed);
+                async move {
+                    if waits {
+                        context.control().cancel("the window was closed");
+                        std::future::pending::<()>().await;
+                    }
+                    Ok(Inner::update())
+                }
+            })
+            .edge(START, "deep")
+            .edge("deep", "wait")
+            .compile()
+            .unwrap();
+        let (graph, thread) = (parent(middle), new_thread(&format!("{durability:?}")));
+        let run = || graph.run(&thread).durability(durability);
+        let cancelled = annals_graph::block_on(run().ainvoke(Outer::update().topic("a"))).unwrap();
+        assert!(matches!(cancelled, Outcome::Cancelled { .. }), "{durability:?}: {cancelled:?}");
+        thread.store().clear_head_cache();
+        let done = run().invoke(Input::Continue).unwrap();
+        assert_eq!(last(&done), "after a 1", "{durability:?}: one visit");
+        assert!(thread.store().check().unwrap().problems.is_empty());
+    }
+}
