@@ -33,6 +33,35 @@ pub enum Awaited {}
 
 /// A function that can be a task or an entrypoint: `Fn(I) -> NodeResult<R>` or `Fn(I, &Context) -> NodeResult<R>`;
 /// `async fn(I)` or `async fn(I, &Context)`; `Fn(I)` or `Fn(I, Context)` that return a future.
+///
+/// A task takes its input by value. A closure that borrows it does not compile:
+///
+/// ```compile_fail,E0277
+/// use annals_graph::task::Task;
+///
+/// // Write `|text: String|`.
+/// let upper = Task::<String, String>::new("upper", |text: &String| Ok(text.to_uppercase()));
+/// ```
+///
+/// The future of an async closure borrows the captures of the closure, which does not compile either. A closure that
+/// captures clones its captures into the future:
+///
+/// ```
+/// use annals_graph::task::Task;
+///
+/// let prefix = String::from("to ");
+/// let greet = Task::new("greet", move |name: String| {
+///     let prefix = prefix.clone();
+///     async move { Ok(prefix + &name) }
+/// });
+/// ```
+///
+/// ```compile_fail
+/// use annals_graph::task::Task;
+///
+/// let prefix = String::from("to ");
+/// let greet = Task::new("greet", async move |name: String| Ok(prefix.clone() + &name));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "this function or closure cannot be a task or an entrypoint with an input `{I}` and a result `{R}`",
     label = "a task takes its input by value, without `&`, may borrow its context, and returns a `NodeResult`",
