@@ -1,13 +1,13 @@
 //! A list that grows by the items of each write.
 
-use super::{Cell, Channel, ChannelError, Effect, List, ListChange, ListOp};
+use super::{Cell, Channel, ChannelEffect, ChannelError, List, ListChange, ListOp};
 
 /// Appends the items of each write to a list. Only the new items are stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Append;
 
 impl<T: Send + Sync + 'static> Channel<List<T>, Vec<T>> for Append {
-    fn update(&self, cell: Cell<'_, List<T>>, writes: Vec<Vec<T>>) -> Result<Effect, ChannelError> {
+    fn update(&self, cell: Cell<'_, List<T>>, writes: Vec<Vec<T>>) -> Result<ChannelEffect, ChannelError> {
         *cell.present = true;
         let mut changes = Vec::new();
         for (write, items) in writes.into_iter().enumerate() {
@@ -15,6 +15,6 @@ impl<T: Send + Sync + 'static> Channel<List<T>, Vec<T>> for Append {
                 changes.push(ListChange { position: cell.value.push(item), op: ListOp::Put { write, part } });
             }
         }
-        Ok(Effect::Items(changes))
+        Ok(ChannelEffect::Items(changes))
     }
 }

@@ -1,6 +1,6 @@
 //! A channel that waits for several names.
 
-use super::{ChannelError, Effect};
+use super::{ChannelEffect, ChannelError};
 
 /// Waits until each of its names was written, in any number of supersteps (`NamedBarrierValue` of LangGraph): the
 /// trigger of a join.
@@ -72,15 +72,15 @@ impl Barrier {
     ///
     /// # Errors
     /// [`ChannelError::NotAwaited`] for a name the barrier does not wait for.
-    pub fn update<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) -> Result<Effect, ChannelError> {
+    pub fn update<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) -> Result<ChannelEffect, ChannelError> {
         debug_assert_eq!(self.names.len(), self.seen.len(), "each name has its flag");
-        let mut effect = Effect::Unchanged;
+        let mut effect = ChannelEffect::Unchanged;
         for name in names {
             let Some(at) = self.names.iter().position(|awaited| awaited == name) else {
                 return Err(ChannelError::NotAwaited { expected: self.names.clone(), found: name.to_owned() });
             };
             if !std::mem::replace(&mut self.seen[at], true) {
-                effect = Effect::Computed;
+                effect = ChannelEffect::Computed;
             }
         }
         Ok(effect)
@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn a_barrier_opens_when_all_names_came() {
         let mut barrier = Barrier::new(["a", "b"]);
-        assert_eq!(barrier.update(["b"]), Ok(Effect::Computed));
-        assert_eq!(barrier.update(["b"]), Ok(Effect::Unchanged));
+        assert_eq!(barrier.update(["b"]), Ok(ChannelEffect::Computed));
+        assert_eq!(barrier.update(["b"]), Ok(ChannelEffect::Unchanged));
         assert!(!barrier.is_complete() && !barrier.consume());
         assert_eq!(barrier.seen().collect::<Vec<_>>(), ["b"]);
         barrier.update(["a"]).unwrap();

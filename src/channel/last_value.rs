@@ -1,18 +1,18 @@
 //! Channels that hold the last value written.
 
-use super::{Cell, Channel, ChannelError, Effect};
+use super::{Cell, Channel, ChannelEffect, ChannelError};
 
 /// Holds the last value; two writes in one superstep are an error (`LastValue` of LangGraph).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LastValue;
 
 impl<T: Send + 'static> Channel<T, T> for LastValue {
-    fn update(&self, mut cell: Cell<'_, T>, mut writes: Vec<T>) -> Result<Effect, ChannelError> {
+    fn update(&self, mut cell: Cell<'_, T>, mut writes: Vec<T>) -> Result<ChannelEffect, ChannelError> {
         match (writes.len(), writes.pop()) {
             (1, Some(value)) => cell.set(value),
             (writes, _) => return Err(ChannelError::OneValuePerStep { writes }),
         }
-        Ok(Effect::TookWrite(0))
+        Ok(ChannelEffect::TookWrite(0))
     }
 }
 
@@ -21,11 +21,11 @@ impl<T: Send + 'static> Channel<T, T> for LastValue {
 pub struct AnyValue;
 
 impl<T: Default + Send + 'static> Channel<T, T> for AnyValue {
-    fn update(&self, cell: Cell<'_, T>, writes: Vec<T>) -> Result<Effect, ChannelError> {
+    fn update(&self, cell: Cell<'_, T>, writes: Vec<T>) -> Result<ChannelEffect, ChannelError> {
         take_last(cell, writes)
     }
 
-    fn idle(&self, cell: Cell<'_, T>) -> Effect {
+    fn idle(&self, cell: Cell<'_, T>) -> ChannelEffect {
         clear(cell)
     }
 }
@@ -38,12 +38,12 @@ pub struct Ephemeral {
 }
 
 impl<T: Default + Send + 'static> Channel<T, T> for Ephemeral {
-    fn update(&self, cell: Cell<'_, T>, writes: Vec<T>) -> Result<Effect, ChannelError> {
+    fn update(&self, cell: Cell<'_, T>, writes: Vec<T>) -> Result<ChannelEffect, ChannelError> {
         guarded(self.guard, &writes)?;
         take_last(cell, writes)
     }
 
-    fn idle(&self, cell: Cell<'_, T>) -> Effect {
+    fn idle(&self, cell: Cell<'_, T>) -> ChannelEffect {
         clear(cell)
     }
 }
@@ -56,7 +56,7 @@ pub struct Untracked {
 }
 
 impl<T: Send + 'static> Channel<T, T> for Untracked {
-    fn update(&self, cell: Cell<'_, T>, writes: Vec<T>) -> Result<Effect, ChannelError> {
+    fn update(&self, cell: Cell<'_, T>, writes: Vec<T>) -> Result<ChannelEffect, ChannelError> {
         guarded(self.guard, &writes)?;
         take_last(cell, writes)
     }
@@ -69,31 +69,36 @@ fn guarded<T>(guard: bool, writes: &[T]) -> Result<(), ChannelError> {
     }
 }
 
-fn take_last<T>(mut cell: Cell<'_, T>, mut writes: Vec<T>) -> Result<Effect, ChannelError> {
+fn take_last<T>(mut cell: Cell<'_, T>, mut writes: Vec<T>) -> Result<ChannelEffect, ChannelError> {
     Ok(match writes.pop() {
         Some(value) => {
             cell.set(value);
-            Effect::TookWrite(writes.len())
+            ChannelEffect::TookWrite(writes.len())
         }
-        None => Effect::Unchanged,
+        None => ChannelEffect::Unchanged,
     })
 }
 
 /// Empties a cell; reports a change only if it held something.
-pub(super) fn clear<T: Default>(cell: Cell<'_, T>) -> Effect {
+pub(super) fn clear<T: Default>(cell: Cell<'_, T>) -> ChannelEffect {
     if !*cell.present {
-        return Effect::Unchanged;
+        return ChannelEffect::Unchanged;
     }
     *cell.value = T::default();
     *cell.present = false;
-    Effect::Cleared
+    ChannelEffect::Cleared
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn apply(rule: &impl Channel<i64, i64>, value: &mut i64, present: &mut bool, writes: &[i64]) -> Option<Effect> {
+    fn apply(
+        rule: &impl Channel<i64, i64>,
+        value: &mut i64,
+        present: &mut bool,
+        writes: &[i64],
+    ) -> Option<ChannelEffect> {
         let cell = Cell { value, present };
         if writes.is_empty() { Some(rule.idle(cell)) } else { rule.update(cell, writes.to_vec()).ok() }
     }
@@ -101,21 +106,27 @@ mod tests {
     #[test]
     fn the_table_of_the_specification_holds() {
         let (mut value, mut present) = (0, false);
-        assert_eq!(apply(&LastValue, &mut value, &mut present, &[5]), Some(Effect::TookWrite(0)));
-        assert_eq!(apply(&LastValue, &mut value, &mut present, &[]), Some(Effect::Unchanged));
+        assert_eq!(apply(&LastValue, &mut value, &mut present, &[5]), Some(ChannelEffect::TookWrite(0)));
+        assert_eq!(apply(&LastValue, &mut value, &mut present, &[]), Some(ChannelEffect::Unchanged));
         assert_eq!(apply(&LastValue, &mut value, &mut present, &[1, 2]), None);
         assert_eq!((value, present), (5, true));
-        assert_eq!(apply(&AnyValue, &mut value, &mut present, &[1, 2]), Some(Effect::TookWrite(1)));
+        assert_eq!(apply(&AnyValue, &mut value, &mut present, &[1, 2]), Some(ChannelEffect::TookWrite(1)));
         assert_eq!((value, present), (2, true));
-        assert_eq!(apply(&AnyValue, &mut value, &mut present, &[]), Some(Effect::Cleared));
-        assert_eq!(apply(&AnyValue, &mut value, &mut present, &[]), Some(Effect::Unchanged));
+        assert_eq!(apply(&AnyValue, &mut value, &mut present, &[]), Some(ChannelEffect::Cleared));
+        assert_eq!(apply(&AnyValue, &mut value, &mut present, &[]), Some(ChannelEffect::Unchanged));
         assert_eq!((value, present), (0, false));
         assert_eq!(apply(&Ephemeral { guard: true }, &mut value, &mut present, &[1, 2]), None);
-        assert_eq!(apply(&Ephemeral { guard: false }, &mut value, &mut present, &[1, 2]), Some(Effect::TookWrite(1)));
-        assert_eq!(apply(&Ephemeral { guard: true }, &mut value, &mut present, &[]), Some(Effect::Cleared));
+        assert_eq!(
+            apply(&Ephemeral { guard: false }, &mut value, &mut present, &[1, 2]),
+            Some(ChannelEffect::TookWrite(1))
+        );
+        assert_eq!(apply(&Ephemeral { guard: true }, &mut value, &mut present, &[]), Some(ChannelEffect::Cleared));
         assert_eq!(apply(&Untracked { guard: true }, &mut value, &mut present, &[1, 2]), None);
-        assert_eq!(apply(&Untracked { guard: false }, &mut value, &mut present, &[1, 2]), Some(Effect::TookWrite(1)));
-        assert_eq!(apply(&Untracked { guard: true }, &mut value, &mut present, &[]), Some(Effect::Unchanged));
+        assert_eq!(
+            apply(&Untracked { guard: false }, &mut value, &mut present, &[1, 2]),
+            Some(ChannelEffect::TookWrite(1))
+        );
+        assert_eq!(apply(&Untracked { guard: true }, &mut value, &mut present, &[]), Some(ChannelEffect::Unchanged));
         assert_eq!((value, present), (2, true));
     }
 }

@@ -39,7 +39,7 @@ impl<T> Cell<'_, T> {
 
 /// The effect of an update on a channel, so that only changes are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum ChannelEffect {
     /// Nothing.
     Unchanged,
     /// The value is now that of the write with this number: its bytes need not be encoded again.
@@ -88,11 +88,11 @@ pub trait Channel<T, W>: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`ChannelError`] if the writes break the rule.
-    fn update(&self, cell: Cell<'_, T>, writes: Vec<W>) -> Result<Effect, ChannelError>;
+    fn update(&self, cell: Cell<'_, T>, writes: Vec<W>) -> Result<ChannelEffect, ChannelError>;
 
     /// Ends a superstep that ran tasks and wrote nothing to this channel.
-    fn idle(&self, _cell: Cell<'_, T>) -> Effect {
-        Effect::Unchanged
+    fn idle(&self, _cell: Cell<'_, T>) -> ChannelEffect {
+        ChannelEffect::Unchanged
     }
 }
 

@@ -1,6 +1,6 @@
 //! Channels that fold each write into their value.
 
-use super::{Cell, Channel, ChannelError, Effect};
+use super::{Cell, Channel, ChannelEffect, ChannelError};
 
 /// Folds each write into the value with a function (`BinaryOperatorAggregate` of LangGraph).
 ///
@@ -41,7 +41,7 @@ where
     T: Default + 'static,
     W: 'static,
 {
-    fn update(&self, cell: Cell<'_, T>, writes: Vec<Folded<T, W>>) -> Result<Effect, ChannelError> {
+    fn update(&self, cell: Cell<'_, T>, writes: Vec<Folded<T, W>>) -> Result<ChannelEffect, ChannelError> {
         let overwrites = writes.iter().filter(|write| matches!(write, Folded::Overwrite(_))).count();
         if overwrites > 1 {
             return Err(ChannelError::OneOverwritePerStep { writes: overwrites });
@@ -64,7 +64,7 @@ where
             *cell.value = value;
             *cell.present = true;
         }
-        Ok(Effect::Computed)
+        Ok(ChannelEffect::Computed)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::base::Value;
 
 use super::last_value::clear;
-use super::{Cell, Channel, ChannelError, Effect};
+use super::{Cell, Channel, ChannelEffect, ChannelError};
 
 /// Collects the values written in a superstep, or in all of them (`Topic` of LangGraph).
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,7 +13,7 @@ pub struct Topic {
 }
 
 impl<T: Send + 'static> Channel<Vec<T>, Vec<T>> for Topic {
-    fn update(&self, cell: Cell<'_, Vec<T>>, writes: Vec<Vec<T>>) -> Result<Effect, ChannelError> {
+    fn update(&self, cell: Cell<'_, Vec<T>>, writes: Vec<Vec<T>>) -> Result<ChannelEffect, ChannelError> {
         let had = *cell.present;
         if !self.accumulate {
             cell.value.clear();
@@ -23,21 +23,21 @@ impl<T: Send + 'static> Channel<Vec<T>, Vec<T>> for Topic {
         // An empty topic is an empty channel.
         *cell.present = !cell.value.is_empty();
         Ok(match (*cell.present, had) {
-            (true, _) if self.accumulate && kept == cell.value.len() => Effect::Unchanged,
-            (true, _) => Effect::Computed,
-            (false, true) => Effect::Cleared,
-            (false, false) => Effect::Unchanged,
+            (true, _) if self.accumulate && kept == cell.value.len() => ChannelEffect::Unchanged,
+            (true, _) => ChannelEffect::Computed,
+            (false, true) => ChannelEffect::Cleared,
+            (false, false) => ChannelEffect::Unchanged,
         })
     }
 
-    fn idle(&self, cell: Cell<'_, Vec<T>>) -> Effect {
-        if self.accumulate { Effect::Unchanged } else { clear(cell) }
+    fn idle(&self, cell: Cell<'_, Vec<T>>) -> ChannelEffect {
+        if self.accumulate { ChannelEffect::Unchanged } else { clear(cell) }
     }
 }
 
 /// Takes values of a schema made at run time: a list that is written is flattened, anything else is one value.
 impl Channel<Vec<Value>, Value> for Topic {
-    fn update(&self, cell: Cell<'_, Vec<Value>>, writes: Vec<Value>) -> Result<Effect, ChannelError> {
+    fn update(&self, cell: Cell<'_, Vec<Value>>, writes: Vec<Value>) -> Result<ChannelEffect, ChannelError> {
         let flat = |write| match write {
             Value::List(values) => values,
             one => vec![one],
@@ -45,8 +45,8 @@ impl Channel<Vec<Value>, Value> for Topic {
         self.update(cell, writes.into_iter().map(flat).collect::<Vec<Vec<Value>>>())
     }
 
-    fn idle(&self, cell: Cell<'_, Vec<Value>>) -> Effect {
-        if self.accumulate { Effect::Unchanged } else { clear(cell) }
+    fn idle(&self, cell: Cell<'_, Vec<Value>>) -> ChannelEffect {
+        if self.accumulate { ChannelEffect::Unchanged } else { clear(cell) }
     }
 }
 
@@ -66,11 +66,11 @@ mod tests {
             (effect, value.clone())
         };
         let (forgets, keeps) = (Topic::default(), Topic { accumulate: true });
-        assert_eq!(write(forgets, &[&[1], &[2, 2]]), (Effect::Computed, vec![1, 2, 2]));
-        assert_eq!(write(forgets, &[&[3]]), (Effect::Computed, vec![3]));
-        assert_eq!(write(forgets, &[]), (Effect::Cleared, vec![]));
-        assert_eq!(write(keeps, &[&[1]]), (Effect::Computed, vec![1]));
-        assert_eq!(write(keeps, &[&[2]]), (Effect::Computed, vec![1, 2]));
-        assert_eq!(write(keeps, &[]), (Effect::Unchanged, vec![1, 2]));
+        assert_eq!(write(forgets, &[&[1], &[2, 2]]), (ChannelEffect::Computed, vec![1, 2, 2]));
+        assert_eq!(write(forgets, &[&[3]]), (ChannelEffect::Computed, vec![3]));
+        assert_eq!(write(forgets, &[]), (ChannelEffect::Cleared, vec![]));
+        assert_eq!(write(keeps, &[&[1]]), (ChannelEffect::Computed, vec![1]));
+        assert_eq!(write(keeps, &[&[2]]), (ChannelEffect::Computed, vec![1, 2]));
+        assert_eq!(write(keeps, &[]), (ChannelEffect::Unchanged, vec![1, 2]));
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, Payload};
-use crate::channel::{Effect, ListChange, ListOp};
+use crate::channel::{ChannelEffect, ListChange, ListOp};
 use crate::error::Error;
 use crate::state::{BoxWrite, FieldKind, Layout, ListLoader, StateError, StateRef};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
@@ -172,23 +172,23 @@ impl DecodedHead {
         &mut self,
         layout: &dyn Layout,
         field: usize,
-        effect: Effect,
+        effect: ChannelEffect,
     ) -> Result<Option<ChangeValue>, StateError> {
         if layout.kind(field) == FieldKind::Untracked {
             return Ok(None);
         }
         Ok(match effect {
-            Effect::Unchanged => None,
-            Effect::Cleared => Some(ChangeValue::Empty),
-            Effect::TookWrite(_) | Effect::Computed => {
+            ChannelEffect::Unchanged => None,
+            ChannelEffect::Cleared => Some(ChangeValue::Empty),
+            ChannelEffect::TookWrite(_) | ChannelEffect::Computed => {
                 let payload = layout.encode(&self.state, field)?;
                 Some(ChangeValue::Value(Data::New(self.counted(payload, 0))))
             }
-            Effect::Items(items) => {
+            ChannelEffect::Items(items) => {
                 let items = items.into_iter().map(|change| self.item(layout, field, change));
                 Some(ChangeValue::Items(items.collect::<Result<_, _>>()?))
             }
-            Effect::Shared(_) => unreachable!("an update holds no list of another graph"),
+            ChannelEffect::Shared(_) => unreachable!("an update holds no list of another graph"),
         })
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::base::internal::panic_text;
 use crate::base::{Encoded, ListDelta, Payload, PayloadRef, Value, WriteValue, decode_bytes};
-use crate::channel::Effect;
+use crate::channel::ChannelEffect;
 
 use super::error::StateError;
 use super::field::{FieldOps, StoredItems};
@@ -133,13 +133,17 @@ impl ErasedField<'_> {
         value: &mut dyn Any,
         present: &mut bool,
         writes: Vec<BoxWrite>,
-    ) -> Result<Effect, StateError> {
+    ) -> Result<ChannelEffect, StateError> {
         let run = AssertUnwindSafe(|| self.ops.update(self.name, value, present, writes));
         let effect = catch_unwind(run).unwrap_or_else(|panic| {
             Err(StateError::Panicked { channel: Arc::clone(self.name), reason: panic_text(&*panic) })
         });
         debug_assert!(
-            *present || !matches!(effect, Ok(Effect::Items(_) | Effect::TookWrite(_) | Effect::Computed)),
+            *present
+                || !matches!(
+                    effect,
+                    Ok(ChannelEffect::Items(_) | ChannelEffect::TookWrite(_) | ChannelEffect::Computed)
+                ),
             "a channel that took a write holds something"
         );
         effect

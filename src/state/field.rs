@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::base::decode_bytes;
 use crate::base::{CodecError, Encoded, IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
 use crate::channel::{
-    AnyValue, Append, Channel, ChannelError, Effect, Ephemeral, LastValue, List, Reduce, Topic, Untracked,
+    AnyValue, Append, Channel, ChannelEffect, ChannelError, Ephemeral, LastValue, List, Reduce, Topic, Untracked,
 };
 use crate::message::Message;
 
@@ -100,8 +100,8 @@ pub(super) trait FieldOps: Send + Sync {
         value: &mut dyn Any,
         present: &mut bool,
         writes: Vec<BoxWrite>,
-    ) -> Result<Effect, StateError>;
-    fn idle(&self, value: &mut dyn Any, present: &mut bool) -> Effect;
+    ) -> Result<ChannelEffect, StateError>;
+    fn idle(&self, value: &mut dyn Any, present: &mut bool) -> ChannelEffect;
     fn reset(&self, value: &mut dyn Any);
     fn encode(&self, name: &Arc<str>, value: &dyn Any) -> Result<Payload, StateError>;
     fn load(&self, name: &Arc<str>, value: &mut dyn Any, stored: PayloadRef<'_>) -> Result<(), StateError>;
@@ -517,12 +517,12 @@ impl<T: FieldValue, W: Writable, C: Channel<T, W>> FieldOps for ValueField<T, W,
         value: &mut dyn Any,
         present: &mut bool,
         writes: Vec<BoxWrite>,
-    ) -> Result<Effect, StateError> {
+    ) -> Result<ChannelEffect, StateError> {
         let writes = take_all::<W>(name, writes)?;
         self.channel.update(cell(held_mut::<T>(value), present), writes).map_err(channel_error(name))
     }
 
-    fn idle(&self, value: &mut dyn Any, present: &mut bool) -> Effect {
+    fn idle(&self, value: &mut dyn Any, present: &mut bool) -> ChannelEffect {
         self.channel.idle(cell(held_mut::<T>(value), present))
     }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::{ListDelta, ListRef, Payload, WriteValue};
-use crate::channel::{Cell, Channel, ChannelError, Effect, List, ListChange, ListOp};
+use crate::channel::{Cell, Channel, ChannelEffect, ChannelError, List, ListChange, ListOp};
 
 use super::error::StateError;
 use super::layout::StateRef;
@@ -152,7 +152,7 @@ pub(super) fn update<I: ListItems, C: Channel<List<I::Item>, Vec<I::Item>>>(
     channel: &C,
     cell: Cell<'_, List<I::Item>>,
     writes: Vec<BoxWrite>,
-) -> Result<Result<Effect, ChannelError>, StateError> {
+) -> Result<Result<ChannelEffect, ChannelError>, StateError> {
     let Cell { value: list, present } = cell;
     if let [write] = writes.as_slice()
         && list.is_empty()
@@ -161,7 +161,7 @@ pub(super) fn update<I: ListItems, C: Channel<List<I::Item>, Vec<I::Item>>>(
     {
         *list = given.list.clone();
         *present = true;
-        return Ok(Ok(Effect::Shared(0)));
+        return Ok(Ok(ChannelEffect::Shared(0)));
     }
     let first_new = list.end_position();
     let mut changes = Vec::new();
@@ -175,7 +175,7 @@ pub(super) fn update<I: ListItems, C: Channel<List<I::Item>, Vec<I::Item>>>(
             }
         };
         match channel.update(Cell { value: &mut *list, present: &mut *present }, vec![items]) {
-            Ok(Effect::Items(new)) => new.into_iter().for_each(|change| {
+            Ok(ChannelEffect::Items(new)) => new.into_iter().for_each(|change| {
                 let op = match change.op {
                     ListOp::Put { part, .. } => ListOp::Put { write: at, part: parts[part] },
                     op => op,
@@ -186,7 +186,7 @@ pub(super) fn update<I: ListItems, C: Channel<List<I::Item>, Vec<I::Item>>>(
             Err(error) => return Ok(Err(error)),
         }
     }
-    Ok(Ok(Effect::Items(sorted(changes))))
+    Ok(Ok(ChannelEffect::Items(sorted(changes))))
 }
 
 /// Returns the changes in the order in which they are stored: range deletes first.

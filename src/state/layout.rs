@@ -4,7 +4,7 @@ use std::any::{Any, TypeId};
 use std::sync::Arc;
 
 use crate::base::{IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
-use crate::channel::Effect;
+use crate::channel::ChannelEffect;
 
 use super::error::StateError;
 use super::given::ListRule;
@@ -114,10 +114,10 @@ pub trait Layout: Send + Sync + 'static {
         field: usize,
         present: &mut bool,
         writes: Vec<BoxWrite>,
-    ) -> Result<Effect, StateError>;
+    ) -> Result<ChannelEffect, StateError>;
 
     /// Ends a superstep that did not write the field.
-    fn idle(&self, state: &mut StateRef, field: usize, present: &mut bool) -> Effect;
+    fn idle(&self, state: &mut StateRef, field: usize, present: &mut bool) -> ChannelEffect;
 
     /// Sets a field to its value before the first write.
     fn reset(&self, state: &mut StateRef, field: usize);

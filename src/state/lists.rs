@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::base::decode_bytes;
 use crate::base::{Encoded, IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
-use crate::channel::{Cell, Channel, ChannelError, Effect, List, ListChange, ListOp};
+use crate::channel::{Cell, Channel, ChannelEffect, ChannelError, List, ListChange, ListOp};
 
 use super::error::StateError;
 use super::field::{FieldOps, ListOps, StoredItems, channel_error, codec, misfit, wrong_type};
@@ -117,20 +117,20 @@ fn replace<T, C: Channel<List<T>, Vec<T>>>(
     cell: Cell<'_, List<T>>,
     write: usize,
     items: Vec<T>,
-) -> Result<Effect, ChannelError> {
+) -> Result<ChannelEffect, ChannelError> {
     let end = cell.value.clear();
     let mut changes = Vec::new();
     if end > 0 {
         changes.push(ListChange { position: 0, op: ListOp::DeleteRange { end } });
     }
-    if let Effect::Items(new) = channel.update(cell, vec![items])? {
+    if let ChannelEffect::Items(new) = channel.update(cell, vec![items])? {
         // The first item of the stored write is its mark.
         changes.extend(new.into_iter().map(|change| match change.op {
             ListOp::Put { part, .. } => ListChange { op: ListOp::Put { write, part: part + 1 }, ..change },
             _ => change,
         }));
     }
-    Ok(Effect::Items(changes))
+    Ok(ChannelEffect::Items(changes))
 }
 
 impl<C: Channel<List<I::Item>, Vec<I::Item>>, I: ListItems> FieldOps for ListField<C, I> {
@@ -216,7 +216,7 @@ impl<C: Channel<List<I::Item>, Vec<I::Item>>, I: ListItems> FieldOps for ListFie
         value: &mut dyn Any,
         present: &mut bool,
         writes: Vec<BoxWrite>,
-    ) -> Result<Effect, StateError> {
+    ) -> Result<ChannelEffect, StateError> {
         let cell = cell(held_mut::<List<I::Item>>(value), present);
         let mut replacing = writes.iter().enumerate().filter(|(_, write)| is_overwrite::<I::Item>(write));
         let effect = match (replacing.next().map(|(at, _)| at), replacing.count()) {
@@ -236,8 +236,8 @@ impl<C: Channel<List<I::Item>, Vec<I::Item>>, I: ListItems> FieldOps for ListFie
         effect.map_err(channel_error(name))
     }
 
-    fn idle(&self, _: &mut dyn Any, _: &mut bool) -> Effect {
-        Effect::Unchanged
+    fn idle(&self, _: &mut dyn Any, _: &mut bool) -> ChannelEffect {
+        ChannelEffect::Unchanged
     }
 
     fn reset(&self, value: &mut dyn Any) {

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::base::{Payload, PayloadRef, Value, WriteValue};
-use crate::channel::Effect;
+use crate::channel::ChannelEffect;
 
 use super::error::StateError;
 use super::field::{FieldOps, wrong_type};
@@ -38,12 +38,18 @@ impl FieldOps for ManagedField {
         refused(name)
     }
 
-    fn update(&self, name: &Arc<str>, _: &mut dyn Any, _: &mut bool, _: Vec<BoxWrite>) -> Result<Effect, StateError> {
+    fn update(
+        &self,
+        name: &Arc<str>,
+        _: &mut dyn Any,
+        _: &mut bool,
+        _: Vec<BoxWrite>,
+    ) -> Result<ChannelEffect, StateError> {
         refused(name)
     }
 
-    fn idle(&self, _: &mut dyn Any, _: &mut bool) -> Effect {
-        Effect::Unchanged
+    fn idle(&self, _: &mut dyn Any, _: &mut bool) -> ChannelEffect {
+        ChannelEffect::Unchanged
     }
 
     fn reset(&self, _: &mut dyn Any) {}

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::base::{IdSource, Map, Payload, PayloadRef, Value};
-use crate::channel::{Cell, Channel, ChannelError, Effect, Keyed, List, ListChange, ListOp};
+use crate::channel::{Cell, Channel, ChannelEffect, ChannelError, Keyed, List, ListChange, ListOp};
 use crate::message::{
     MergeOp, Message, MessageClass, MessageError, MessageLike, ensure_ids, merge_plan, message_chunk_to_message,
 };
@@ -80,7 +80,7 @@ impl Keyed for Message {
 pub(super) struct MergeMessages;
 
 impl Channel<List<Message>, Vec<Message>> for MergeMessages {
-    fn update(&self, cell: Cell<'_, List<Message>>, writes: Vec<Vec<Message>>) -> Result<Effect, ChannelError> {
+    fn update(&self, cell: Cell<'_, List<Message>>, writes: Vec<Vec<Message>>) -> Result<ChannelEffect, ChannelError> {
         let list = cell.value;
         let first_new = list.end_position();
         let mut cut = None;
@@ -123,7 +123,7 @@ impl Channel<List<Message>, Vec<Message>> for MergeMessages {
         // A message that was added and removed within this superstep was never stored.
         changed.retain(|position, op| *op != ListOp::Delete || (*position < first_new && cut.is_none()));
         let cut = cut.map(|end| ListChange { position: 0, op: ListOp::DeleteRange { end } });
-        Ok(Effect::Items(
+        Ok(ChannelEffect::Items(
             cut.into_iter().chain(changed.into_iter().map(|(position, op)| ListChange { position, op })).collect(),
         ))
     }
@@ -143,7 +143,7 @@ impl MessageRule for MergeDelta {
 }
 
 impl Channel<List<Message>, Vec<Message>> for MergeDelta {
-    fn update(&self, cell: Cell<'_, List<Message>>, writes: Vec<Vec<Message>>) -> Result<Effect, ChannelError> {
+    fn update(&self, cell: Cell<'_, List<Message>>, writes: Vec<Vec<Message>>) -> Result<ChannelEffect, ChannelError> {
         let list = cell.value;
         let first_new = list.end_position();
         let mut changed = BTreeMap::new();
@@ -169,7 +169,7 @@ impl Channel<List<Message>, Vec<Message>> for MergeDelta {
         *cell.present = true;
         // A message that was added and removed within this superstep was never stored.
         changed.retain(|position, op| *op != ListOp::Delete || *position < first_new);
-        Ok(Effect::Items(changed.into_iter().map(|(position, op)| ListChange { position, op }).collect()))
+        Ok(ChannelEffect::Items(changed.into_iter().map(|(position, op)| ListChange { position, op }).collect()))
     }
 }
 

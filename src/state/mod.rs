@@ -49,7 +49,7 @@ pub use writes::{BoxWrite, IntoUpdate, Writes};
 ///    [`Layout::prepare`] ids to messages without one.
 /// 2. [`Layout::encode_write`] encodes the writes of a task, to be stored until its superstep ends.
 /// 3. [`Layout::update`] applies all writes of the superstep to one field at a time; the
-///    [`Effect`](crate::channel::Effect) names the changed positions of a list. [`Layout::idle`] ends the superstep
+///    [`ChannelEffect`](crate::channel::ChannelEffect) names the changed positions of a list. [`Layout::idle`] ends the superstep
 ///    for the fields that were not written.
 ///
 /// [`StateView`] and [`WritesView`] show states and writes by name; values are made on demand. A list is given to a

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::base::decode_bytes;
 use crate::base::{Encoded, Payload, PayloadRef, Value, WriteValue};
-use crate::channel::{Channel, Effect, Folded, Reduce};
+use crate::channel::{Channel, ChannelEffect, Folded, Reduce};
 
 use super::error::StateError;
 use super::field::{FieldOps, FieldValue, Writable, channel_error, codec, misfit, wrong_type};
@@ -85,7 +85,7 @@ impl<T: FieldValue, W: Writable> FieldOps for ReduceField<T, W> {
         value: &mut dyn Any,
         present: &mut bool,
         writes: Vec<BoxWrite>,
-    ) -> Result<Effect, StateError> {
+    ) -> Result<ChannelEffect, StateError> {
         let fold = |write: BoxWrite| match write.get::<Overwrite<T>>() {
             Some(_) => write.take::<Overwrite<T>>().map(|value| Folded::Overwrite(value.0)),
             None => write.take::<W>().map(Folded::Write),
@@ -95,8 +95,8 @@ impl<T: FieldValue, W: Writable> FieldOps for ReduceField<T, W> {
         self.rule.update(cell(held_mut::<T>(value), present), writes).map_err(channel_error(name))
     }
 
-    fn idle(&self, _: &mut dyn Any, _: &mut bool) -> Effect {
-        Effect::Unchanged
+    fn idle(&self, _: &mut dyn Any, _: &mut bool) -> ChannelEffect {
+        ChannelEffect::Unchanged
     }
 
     fn reset(&self, value: &mut dyn Any) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::base::{IdSource, ListDelta, ListRef, Payload, PayloadRef, Value, WriteValue};
-use crate::channel::{Cell, Effect};
+use crate::channel::{Cell, ChannelEffect};
 
 use super::State;
 use super::erased_field::{ErasedField, Migrations};
@@ -213,15 +213,15 @@ impl<S: Clone + Send + Sync + 'static> Layout for Schema<S> {
         field: usize,
         present: &mut bool,
         writes: Vec<BoxWrite>,
-    ) -> Result<Effect, StateError> {
+    ) -> Result<ChannelEffect, StateError> {
         let effect = self.erased(field).update(self.get_mut(state, field), present, writes);
         self.mark(state, field, *present);
         effect
     }
 
-    fn idle(&self, state: &mut StateRef, field: usize, present: &mut bool) -> Effect {
+    fn idle(&self, state: &mut StateRef, field: usize, present: &mut bool) -> ChannelEffect {
         if !*present {
-            return Effect::Unchanged;
+            return ChannelEffect::Unchanged;
         }
         let effect = self.fields[field].ops().idle(self.get_mut(state, field), present);
         self.mark(state, field, *present);

@@ -13,7 +13,7 @@ const KNOWN: &str = "`last`, `messages`, `delta_messages`, `reduce = function`, 
                      `private`, `name = \"..\"`";
 
 /// A field of the struct, seen as a channel.
-pub(crate) struct Channel<'a> {
+pub(crate) struct FieldChannel<'a> {
     /// The field as it is written, `r#` included.
     pub(crate) ident: &'a Ident,
     pub(crate) ty: &'a Type,
@@ -62,7 +62,7 @@ struct FieldWords {
     name: Option<LitStr>,
 }
 
-impl<'a> Channel<'a> {
+impl<'a> FieldChannel<'a> {
     pub(crate) fn of(field: &'a Field) -> Result<Self> {
         let Some(ident) = &field.ident else {
             return Err(Error::new(field.span(), "a channel needs a field with a name"));

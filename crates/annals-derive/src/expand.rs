@@ -8,7 +8,7 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, Ident, Result, Type};
 
-use crate::attr::{Channel, ChannelKind};
+use crate::attr::{ChannelKind, FieldChannel};
 use crate::engine;
 use crate::part;
 use crate::words::{self, StateWords};
@@ -34,7 +34,7 @@ pub(crate) fn state(input: &DeriveInput) -> Result<TokenStream> {
     };
     let mut names = HashSet::new();
     for field in fields {
-        match Channel::of(field) {
+        match FieldChannel::of(field) {
             Ok(channel) if !names.insert(channel.name.clone()) => {
                 add(Error::new(channel.name_span, format!("another field is already the channel {:?}", channel.name)));
             }
@@ -96,7 +96,7 @@ fn update_of(input: &DeriveInput) -> Ident {
     format_ident!("{}Update", input.ident.unraw(), span = input.ident.span())
 }
 
-fn emit(input: &DeriveInput, names: &StateNames, channels: &[Channel<'_>]) -> TokenStream {
+fn emit(input: &DeriveInput, names: &StateNames, channels: &[FieldChannel<'_>]) -> TokenStream {
     let StateNames { engine, state, update, params, bounds } = names;
     let fields = channels.iter().map(|channel| field(names, channel));
     let setters = channels.iter().enumerate().map(|(index, channel)| setter(engine, index, channel));
@@ -190,8 +190,8 @@ fn update_struct(input: &DeriveInput, names: &StateNames) -> TokenStream {
 
 /// Returns the call that describes a field: the name of its channel, and the access to the field. The compiler blames the
 /// type of the field, or its reducer, for a call that does not type-check.
-fn field(names: &StateNames, channel: &Channel<'_>) -> TokenStream {
-    let Channel { ident, ty, name, kind, .. } = channel;
+fn field(names: &StateNames, channel: &FieldChannel<'_>) -> TokenStream {
+    let FieldChannel { ident, ty, name, kind, .. } = channel;
     let (state, span) = (&names.state, ty.span());
     let call = |word: &str, span: Span| {
         let (engine, word) = (respanned(&names.engine, span), Ident::new(word, span));
@@ -243,8 +243,8 @@ fn respanned(path: &TokenStream, span: Span) -> TokenStream {
 }
 
 /// Returns the method of the update that writes a channel.
-fn setter(engine: &TokenStream, index: usize, channel: &Channel<'_>) -> TokenStream {
-    let Channel { ident, ty, name, kind, .. } = channel;
+fn setter(engine: &TokenStream, index: usize, channel: &FieldChannel<'_>) -> TokenStream {
+    let FieldChannel { ident, ty, name, kind, .. } = channel;
     let index = syn::Index::from(index);
     let overwrite = format_ident!("overwrite_{}", ident.unraw(), span = ident.span());
     let replaces =

@@ -4,11 +4,11 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::Path;
 
-use crate::attr::{Channel, ChannelKind};
+use crate::attr::{ChannelKind, FieldChannel};
 use crate::expand::StateNames;
 
 /// Returns the code that ties a part to its whole.
-pub(crate) fn emit(names: &StateNames, whole: &Path, channels: &[Channel<'_>]) -> TokenStream {
+pub(crate) fn emit(names: &StateNames, whole: &Path, channels: &[FieldChannel<'_>]) -> TokenStream {
     let StateNames { engine, state: part, update, params, bounds } = names;
     let shared = || channels.iter().filter(|channel| !matches!(channel.kind, ChannelKind::Managed(_)));
     let managed = channels.iter().filter(|channel| matches!(channel.kind, ChannelKind::Managed(_)));
@@ -46,7 +46,7 @@ pub(crate) fn emit(names: &StateNames, whole: &Path, channels: &[Channel<'_>]) -
 }
 
 /// Returns the code that makes the struct itself an update. It is empty if a reducer takes another type than it holds.
-fn as_update(names: &StateNames, whole: &Path, channels: &[Channel<'_>]) -> TokenStream {
+fn as_update(names: &StateNames, whole: &Path, channels: &[FieldChannel<'_>]) -> TokenStream {
     let StateNames { engine, state: part, update, params, bounds } = names;
     if channels.iter().any(|channel| matches!(channel.kind, ChannelKind::Reduce { write: Some(_), .. })) {
         return TokenStream::new();
@@ -88,7 +88,7 @@ fn as_update(names: &StateNames, whole: &Path, channels: &[Channel<'_>]) -> Toke
 }
 
 /// Returns the statement that writes a field as a whole.
-fn write(channel: &Channel<'_>) -> TokenStream {
+fn write(channel: &FieldChannel<'_>) -> TokenStream {
     let ident = channel.ident;
     match channel.kind {
         ChannelKind::Messages(_) | ChannelKind::Append { .. } => {

@@ -40,21 +40,21 @@ pub(super) fn write_message(out: &mut String, role: &str, message: &Message) {
 }
 
 /// The visible parts of a content, `None` if it has none.
-struct Parts(Option<String>);
+struct XmlParts(Option<String>);
 
-impl std::fmt::Display for Parts {
+impl std::fmt::Display for XmlParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.0.as_deref().unwrap_or_default())
     }
 }
 
-fn parts(content: &Content) -> Parts {
+fn parts(content: &Content) -> XmlParts {
     match content {
-        Content::Text(text) if text.is_empty() => Parts(None),
-        Content::Text(text) => Parts(Some(xml_escape(text))),
+        Content::Text(text) if text.is_empty() => XmlParts(None),
+        Content::Text(text) => XmlParts(Some(xml_escape(text))),
         Content::Blocks(blocks) => {
             let shown: Vec<String> = blocks.iter().filter_map(block).collect();
-            Parts((!shown.is_empty()).then(|| shown.join(" ")))
+            XmlParts((!shown.is_empty()).then(|| shown.join(" ")))
         }
     }
 }

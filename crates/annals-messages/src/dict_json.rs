@@ -107,7 +107,7 @@ impl<'de> Visitor<'de> for Dicts<'_> {
 #[derive(Default)]
 struct Dict {
     kind: Option<TypeMember>,
-    fields: Fields,
+    fields: MessageFields,
     has_fields: bool,
 }
 
@@ -307,13 +307,13 @@ impl Visitor<'_> for NameSeed<'_> {
 
 /// The fields of a message, as they came.
 #[derive(Default)]
-struct Fields {
+struct MessageFields {
     members: Vec<(Name, Value)>,
     /// The value of the member `type`, which is null among the members.
     kind: Option<TypeMember>,
 }
 
-struct FieldsSeed<'a>(&'a mut Fields);
+struct FieldsSeed<'a>(&'a mut MessageFields);
 
 impl<'de> DeserializeSeed<'de> for FieldsSeed<'_> {
     type Value = ();
@@ -359,7 +359,8 @@ impl Dict {
                 fields.take_message(class).map_err(|e| e.within("data"))
             }
             (_, fields) => {
-                let members = [("type", kind.map(TypeMember::into_value)), ("data", fields.map(Fields::take_value))];
+                let members =
+                    [("type", kind.map(TypeMember::into_value)), ("data", fields.map(MessageFields::take_value))];
                 let present = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
                 from_dict(Value::Map(present.collect()))
             }
@@ -367,7 +368,7 @@ impl Dict {
     }
 }
 
-impl Fields {
+impl MessageFields {
     /// Returns whether the fields are those of the class, with the types that they are held in, so that none of the
     /// rules of its constructor has anything to do.
     fn are_plain(&self, class: MessageClass) -> bool {

@@ -75,12 +75,12 @@ pub struct FilterOptions {
     exclude_types: Vec<TypeFilter>,
     include_ids: HashSet<String>,
     exclude_ids: HashSet<String>,
-    exclude_calls: Calls,
+    exclude_calls: ExcludedCalls,
 }
 
 /// Which tool calls are left out.
 #[derive(Clone, Debug, Default)]
-enum Calls {
+enum ExcludedCalls {
     #[default]
     None,
     All,
@@ -142,7 +142,7 @@ impl FilterOptions {
     /// Drops every message of the model that calls a tool, and every result of a tool.
     #[must_use]
     pub fn exclude_tool_calls(mut self) -> Self {
-        self.exclude_calls = Calls::All;
+        self.exclude_calls = ExcludedCalls::All;
         self
     }
 
@@ -151,9 +151,9 @@ impl FilterOptions {
     #[must_use]
     pub fn exclude_tool_call_ids<T: Into<String>>(mut self, ids: impl IntoIterator<Item = T>) -> Self {
         match &mut self.exclude_calls {
-            Calls::All => {}
-            Calls::Ids(known) => known.extend(texts(ids)),
-            calls => *calls = Calls::Ids(texts(ids).collect()),
+            ExcludedCalls::All => {}
+            ExcludedCalls::Ids(known) => known.extend(texts(ids)),
+            calls => *calls = ExcludedCalls::Ids(texts(ids).collect()),
         }
         self
     }
@@ -176,10 +176,10 @@ impl FilterOptions {
     /// Returns the message without the calls to be left out, `None` if nothing is left of it.
     fn without_calls(&self, message: &Message) -> Option<Message> {
         match (&self.exclude_calls, &message.role) {
-            (Calls::All, Role::Tool(_)) => None,
-            (Calls::All, Role::Ai(ai)) if !ai.tool_calls.is_empty() => None,
-            (Calls::Ids(ids), Role::Tool(tool)) if ids.contains(&tool.tool_call_id) => None,
-            (Calls::Ids(ids), Role::Ai(ai)) if !ai.tool_calls.is_empty() => {
+            (ExcludedCalls::All, Role::Tool(_)) => None,
+            (ExcludedCalls::All, Role::Ai(ai)) if !ai.tool_calls.is_empty() => None,
+            (ExcludedCalls::Ids(ids), Role::Tool(tool)) if ids.contains(&tool.tool_call_id) => None,
+            (ExcludedCalls::Ids(ids), Role::Ai(ai)) if !ai.tool_calls.is_empty() => {
                 let mut message = message.clone();
                 if let Role::Ai(ai) = &mut message.role {
                     ai.tool_calls.retain(|call| !call.id.as_ref().is_some_and(|id| ids.contains(id)));

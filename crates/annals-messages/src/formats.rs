@@ -56,16 +56,16 @@ pub trait MessageFormat: fmt::Debug + Send + Sync {
 /// ```
 pub trait FormatWriter: fmt::Debug {
     /// Takes the next message and returns the items that are complete now.
-    fn push(&mut self, message: Message, defaults: &mut DefaultSource<'_>) -> Written;
+    fn push(&mut self, message: Message, defaults: &mut DefaultSource<'_>) -> FormatOutput;
 
     /// Returns the items that are not written yet. The list may go on.
-    fn finish(&mut self, defaults: &mut DefaultSource<'_>) -> Written;
+    fn finish(&mut self, defaults: &mut DefaultSource<'_>) -> FormatOutput;
 }
 
 /// The result of writing messages in a format.
 #[derive(Clone, Debug, PartialEq, Default)]
 #[non_exhaustive]
-pub struct Written {
+pub struct FormatOutput {
     /// The items, in order.
     pub items: Vec<Value>,
     /// The fields that the format cannot express, once for each message.
@@ -104,13 +104,13 @@ impl MessageFormat for LangChainFormat {
 struct LangChainWriter;
 
 impl FormatWriter for LangChainWriter {
-    fn push(&mut self, message: Message, _: &mut DefaultSource<'_>) -> Written {
+    fn push(&mut self, message: Message, _: &mut DefaultSource<'_>) -> FormatOutput {
         let item = message.opaque_item().cloned().unwrap_or_else(|| message_to_dict(&message));
-        Written { items: vec![item], ..Written::default() }
+        FormatOutput { items: vec![item], ..FormatOutput::default() }
     }
 
-    fn finish(&mut self, _: &mut DefaultSource<'_>) -> Written {
-        Written::default()
+    fn finish(&mut self, _: &mut DefaultSource<'_>) -> FormatOutput {
+        FormatOutput::default()
     }
 }
 
@@ -140,11 +140,11 @@ struct OpenAiWriter {
 }
 
 impl FormatWriter for OpenAiWriter {
-    fn push(&mut self, message: Message, _: &mut DefaultSource<'_>) -> Written {
+    fn push(&mut self, message: Message, _: &mut DefaultSource<'_>) -> FormatOutput {
         let at = self.position;
         self.position += 1;
         if let Some(item) = message.opaque_item() {
-            return Written { items: vec![item.clone()], ..Written::default() };
+            return FormatOutput { items: vec![item.clone()], ..FormatOutput::default() };
         }
         // Blocks stay blocks.
         let format = match message.content {
@@ -155,14 +155,14 @@ impl FormatWriter for OpenAiWriter {
         match options.convert(usize::try_from(at).unwrap_or(usize::MAX), &message) {
             Ok(items) => {
                 let items = items.into_iter().map(Value::Map).collect();
-                Written { items, left_out: left_out(&message), refused: Vec::new() }
+                FormatOutput { items, left_out: left_out(&message), refused: Vec::new() }
             }
-            Err(error) => Written { refused: vec![(at, error)], ..Written::default() },
+            Err(error) => FormatOutput { refused: vec![(at, error)], ..FormatOutput::default() },
         }
     }
 
-    fn finish(&mut self, _: &mut DefaultSource<'_>) -> Written {
-        Written::default()
+    fn finish(&mut self, _: &mut DefaultSource<'_>) -> FormatOutput {
+        FormatOutput::default()
     }
 }
 

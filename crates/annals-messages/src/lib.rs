@@ -123,7 +123,7 @@ pub use dict_json::messages_from_json;
 pub use envelope::{dumpd, load};
 pub use error::{ErrorClass, MessageError};
 pub use filter::{FilterOptions, TypeFilter, filter_messages};
-pub use formats::{FormatWriter, LangChainFormat, MessageFormat, OpenAiFormat, Written};
+pub use formats::{FormatOutput, FormatWriter, LangChainFormat, MessageFormat, OpenAiFormat};
 pub use internal::text::JsonError;
 pub use like::MessageLike;
 pub use merge::{merge_content, merge_dicts, merge_lists, merge_obj};

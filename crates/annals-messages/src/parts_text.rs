@@ -23,9 +23,9 @@ impl<'a> StoredBlocks<'a> {
         let mut text = String::new();
         for block in blocks {
             match place(block) {
-                Place::Text(fragment) => text.push_str(fragment),
-                Place::None => {}
-                Place::Other => return (Self { blocks, apart: false }, None),
+                TextPlace::Text(fragment) => text.push_str(fragment),
+                TextPlace::None => {}
+                TextPlace::Other => return (Self { blocks, apart: false }, None),
             }
         }
         let apart = !text.is_empty();
@@ -39,7 +39,7 @@ impl<'a> StoredBlocks<'a> {
 }
 
 /// The value in the text position of a block.
-enum Place<'a> {
+enum TextPlace<'a> {
     Text(&'a str),
     /// No text, which is where a length would be read as one.
     Other,
@@ -47,7 +47,7 @@ enum Place<'a> {
     None,
 }
 
-impl Place<'_> {
+impl TextPlace<'_> {
     fn len(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -56,16 +56,16 @@ impl Place<'_> {
     }
 }
 
-fn place(block: &Value) -> Place<'_> {
+fn place(block: &Value) -> TextPlace<'_> {
     let map = match block {
-        Value::Str(text) => return Place::Text(text),
+        Value::Str(text) => return TextPlace::Text(text),
         Value::Map(map) => map,
-        _ => return Place::Other,
+        _ => return TextPlace::Other,
     };
     match map.get("text").filter(|_| is_text(map)) {
-        Some(Value::Str(text)) => Place::Text(text),
-        Some(_) => Place::Other,
-        None => Place::None,
+        Some(Value::Str(text)) => TextPlace::Text(text),
+        Some(_) => TextPlace::Other,
+        None => TextPlace::None,
     }
 }
 
@@ -79,14 +79,14 @@ impl<'a> StoredBlocks<'a> {
             return ValueView::Values(self.blocks);
         }
         let stored = self.blocks.iter().map(|block| match (place(block), block) {
-            (Place::Text(text), Value::Map(map)) => {
+            (TextPlace::Text(text), Value::Map(map)) => {
                 let member = |(name, value): (&'a String, &'a Value)| match name.as_str() {
                     "text" => ("text", length(text)),
                     name => (name, value.into()),
                 };
                 ValueView::Fields(map.iter().map(member).collect())
             }
-            (Place::Text(text), _) => length(text),
+            (TextPlace::Text(text), _) => length(text),
             _ => block.into(),
         });
         stored.collect()

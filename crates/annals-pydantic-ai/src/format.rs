@@ -1,7 +1,7 @@
 //! PydanticAI's requests and responses as a format of `annals_messages`. *Absent:* the conversion of one message.
 
 use annals_base::{DefaultSource, Value};
-use annals_messages::{FormatWriter, Message, MessageError, MessageFormat, Role, Written};
+use annals_messages::{FormatOutput, FormatWriter, Message, MessageError, MessageFormat, Role};
 
 use crate::{LoadError, from_langchain, from_value, to_langchain, to_value};
 
@@ -51,8 +51,8 @@ struct PydanticAiWriter {
 }
 
 impl FormatWriter for PydanticAiWriter {
-    fn push(&mut self, message: Message, defaults: &mut DefaultSource<'_>) -> Written {
-        let mut written = Written::default();
+    fn push(&mut self, message: Message, defaults: &mut DefaultSource<'_>) -> FormatOutput {
+        let mut written = FormatOutput::default();
         // A response begins a group: a result finds the name of its tool in the response before it.
         if message.opaque_item().is_some() || matches!(message.role, Role::Ai(_) | Role::Remove | Role::Other { .. }) {
             written = self.finish(defaults);
@@ -71,9 +71,9 @@ impl FormatWriter for PydanticAiWriter {
         written
     }
 
-    fn finish(&mut self, defaults: &mut DefaultSource<'_>) -> Written {
+    fn finish(&mut self, defaults: &mut DefaultSource<'_>) -> FormatOutput {
         let group = std::mem::take(&mut self.group);
-        let mut written = Written::default();
+        let mut written = FormatOutput::default();
         let mut write = |group: &[Message]| -> Result<(), LoadError> {
             if let Value::List(items) = to_value(&from_langchain(group, defaults)?) {
                 written.items.extend(items);

@@ -121,7 +121,7 @@ pub struct StreamedParts {
     keys: indexmap::IndexMap<String, usize>,
 }
 
-type Done<T> = Result<T, PartsError>;
+type PartsResult<T> = Result<T, PartsError>;
 
 impl StreamedParts {
     /// Returns the parts so far, without tool calls that have no name yet.
@@ -154,7 +154,7 @@ impl StreamedParts {
         PartStartEvent { index: index as i64, part, previous_part_kind: None, canonical_system: None }.into()
     }
 
-    fn change(&mut self, at: usize, delta: PartDelta) -> Done<StreamEvent> {
+    fn change(&mut self, at: usize, delta: PartDelta) -> PartsResult<StreamEvent> {
         let other = |on: &PartOrDelta| PartsError::KindMismatch { chunk: delta.kind(), part: kind(on) };
         let PartOrDelta::Part(part) = &mut self.parts[at] else { return Err(other(&self.parts[at])) };
         match delta.apply(part) {
@@ -168,7 +168,7 @@ impl StreamedParts {
     ///
     /// # Errors
     /// [`PartsError::KindMismatch`] if the key belongs to a part that is not a text.
-    pub fn text(&mut self, key: Option<&str>, chunk: StreamedText<'_>) -> Done<Option<StreamEvent>> {
+    pub fn text(&mut self, key: Option<&str>, chunk: StreamedText<'_>) -> PartsResult<Option<StreamEvent>> {
         let is_text = |part: &PartOrDelta| matches!(part, PartOrDelta::Part(ResponsePart::Text(_)));
         let at = self.place(key, is_text);
         if let (Some((_, close)), Some(place), Some(key)) = (chunk.thinking_tags, at, key)
@@ -223,7 +223,7 @@ impl StreamedParts {
     ///
     /// # Errors
     /// [`PartsError`] if the key belongs to a part of another kind, or a new part would begin with nothing.
-    pub fn thinking(&mut self, key: Option<&str>, chunk: StreamedThinking) -> Done<Option<StreamEvent>> {
+    pub fn thinking(&mut self, key: Option<&str>, chunk: StreamedThinking) -> PartsResult<Option<StreamEvent>> {
         let is_thinking = |part: &PartOrDelta| matches!(part, PartOrDelta::Part(ResponsePart::Thinking(_)));
         let has_content = chunk.content.is_some() || chunk.signature.is_some() || chunk.provider_details.is_some();
         let Some(at) = self.place(key, is_thinking) else {
@@ -264,7 +264,7 @@ impl StreamedParts {
         key: Option<&str>,
         chunk: StreamedToolCall,
         defaults: &mut DefaultSource<'_>,
-    ) -> Done<Option<StreamEvent>> {
+    ) -> PartsResult<Option<StreamEvent>> {
         let names = chunk.tool_name.is_some();
         let at = self.place(key, |part| !names && call_fields(part).is_some());
         let known = match at.map(|at| (call_fields(&self.parts[at]), kind(&self.parts[at]))) {

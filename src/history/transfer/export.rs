@@ -10,7 +10,7 @@ use super::{Framing, Problems, TransferError};
 use crate::base::{DefaultSource, IdSource, PayloadRef, Timestamp, Value};
 use crate::history::snapshot::{Snapshot, item_message};
 use crate::message::internal::{JsonStyle, json_write};
-use crate::message::{FormatWriter, LangChainFormat, MessageFormat, Written};
+use crate::message::{FormatOutput, FormatWriter, LangChainFormat, MessageFormat};
 use crate::store::{ChannelValue, ItemRange, StoreError};
 
 /// As an import reads it, and as Python does: `NaN`, and integers of any length.
@@ -173,7 +173,7 @@ impl Export<'_> {
     }
 
     /// Counts the fields that were left out, and returns the items.
-    fn noted(&mut self, written: Written) -> Vec<Value> {
+    fn noted(&mut self, written: FormatOutput) -> Vec<Value> {
         for field in written.left_out {
             *self.report.left_out.entry(field).or_default() += 1;
         }

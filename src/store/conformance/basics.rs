@@ -1,6 +1,8 @@
 //! The plain run of things: one checkpoint after another.
 
-use super::build::{Draft, bytes, clean, commit, id, id_list, ids, items, moment, root_of, task, write, writes};
+use super::build::{
+    CheckpointDraft, bytes, clean, commit, id, id_list, ids, items, moment, root_of, task, write, writes,
+};
 use crate::base::RunId;
 use crate::store::backend::Backend;
 use crate::store::batch::Seen;
@@ -26,7 +28,8 @@ pub(super) fn empty(backend: &dyn Backend) {
 
 pub(super) fn first(backend: &dyn Backend) {
     let place = root_of("alice");
-    let draft = Draft::root(1).value("topic", 1, "bees").items("list", 1, vec![super::build::put(0, "hello")]);
+    let draft =
+        CheckpointDraft::root(1).value("topic", 1, "bees").items("list", 1, vec![super::build::put(0, "hello")]);
     place.add(backend, None, draft.tasks(&["answer"]));
     assert_eq!(place.head(backend), Some(id(1)));
     let record = place.record(backend, 1);
@@ -54,10 +57,13 @@ pub(super) fn first(backend: &dyn Backend) {
 
 pub(super) fn chain(backend: &dyn Backend) {
     let place = root_of("chain");
-    let early = [Draft::root(1).value("n", 1, "1"), Draft::on(2, 1).value("n", 2, "2").value("once", 1, "x")];
+    let early = [
+        CheckpointDraft::root(1).value("n", 1, "1"),
+        CheckpointDraft::on(2, 1).value("n", 2, "2").value("once", 1, "x"),
+    ];
     commit(backend, &place.batch(None, early));
-    place.add(backend, Some(2), Draft::on(3, 2));
-    place.add(backend, Some(3), Draft::on(4, 3).value("n", 9, "4"));
+    place.add(backend, Some(2), CheckpointDraft::on(3, 2));
+    place.add(backend, Some(3), CheckpointDraft::on(4, 3).value("n", 9, "4"));
     assert_eq!(place.head(backend), Some(id(4)));
     let records: Vec<_> = (1..=4).map(|n| place.record(backend, n)).collect();
     for (n, record) in (1..).zip(&records) {
@@ -78,15 +84,15 @@ pub(super) fn chain(backend: &dyn Backend) {
 
 pub(super) fn two_threads(backend: &dyn Backend) {
     let (a, b) = (root_of("a"), root_of("b"));
-    a.add(backend, None, Draft::root(1).value("x", 1, "of a"));
-    b.add(backend, None, Draft::root(2).value("y", 1, "of b"));
-    a.add(backend, Some(1), Draft::on(3, 1));
+    a.add(backend, None, CheckpointDraft::root(1).value("x", 1, "of a"));
+    b.add(backend, None, CheckpointDraft::root(2).value("y", 1, "of b"));
+    a.add(backend, Some(1), CheckpointDraft::on(3, 1));
     assert_eq!((a.head(backend), b.head(backend)), (Some(id(3)), Some(id(2))));
     assert_eq!(a.text(backend, 3, "y"), None);
     assert_eq!(b.text(backend, 2, "x"), None);
     assert_eq!(backend.checkpoint(&b.point(1)).expect("reads"), None);
     // Ids are unique in a namespace of a thread only: a copied thread keeps them.
-    b.add(backend, Some(2), Draft::on(3, 2).value("x", 1, "of b"));
+    b.add(backend, Some(2), CheckpointDraft::on(3, 2).value("x", 1, "of b"));
     assert_eq!(a.text(backend, 3, "x").as_deref(), Some("of a"));
     assert_eq!(b.text(backend, 3, "x").as_deref(), Some("of b"));
     clean(backend);
@@ -95,10 +101,10 @@ pub(super) fn two_threads(backend: &dyn Backend) {
 pub(super) fn namespaces(backend: &dyn Backend) {
     let root = root_of("nested");
     let (child, grandchild) = (root.inside("node:1"), root.inside("node:1|inner:2"));
-    root.add(backend, None, Draft::root(1).value("x", 1, "root"));
-    child.add(backend, None, Draft::root(2).value("x", 1, "child"));
-    grandchild.add(backend, None, Draft::root(3).value("x", 1, "grandchild"));
-    child.add(backend, Some(2), Draft::on(4, 2));
+    root.add(backend, None, CheckpointDraft::root(1).value("x", 1, "root"));
+    child.add(backend, None, CheckpointDraft::root(2).value("x", 1, "child"));
+    grandchild.add(backend, None, CheckpointDraft::root(3).value("x", 1, "grandchild"));
+    child.add(backend, Some(2), CheckpointDraft::on(4, 2));
     assert_eq!(root.head(backend), Some(id(1)));
     assert_eq!(child.head(backend), Some(id(4)));
     assert_eq!(grandchild.head(backend), Some(id(3)));
@@ -112,9 +118,9 @@ pub(super) fn namespaces(backend: &dyn Backend) {
 pub(super) fn submit(backend: &dyn Backend) {
     let place = root_of("submitted");
     let handles = [
-        backend.submit(place.batch(None, [Draft::root(1)])),
-        backend.submit(place.batch(Some(1), [Draft::on(2, 1)])),
-        backend.submit(place.batch(Some(1), [Draft::on(3, 1)])),
+        backend.submit(place.batch(None, [CheckpointDraft::root(1)])),
+        backend.submit(place.batch(Some(1), [CheckpointDraft::on(2, 1)])),
+        backend.submit(place.batch(Some(1), [CheckpointDraft::on(3, 1)])),
     ];
     let outcomes = handles.map(|handle| {
         let outcome = handle.wait();
@@ -128,8 +134,12 @@ pub(super) fn submit(backend: &dyn Backend) {
 
 pub(super) fn updated(backend: &dyn Backend) {
     let place = root_of("updated");
-    let second = Draft::on(2, 1).change("b", 2, crate::store::batch::ChangeValue::Empty).value("z", 1, "");
-    let batch = [Draft::root(1).value("b", 1, "1").items("a", 1, vec![]), second.value("c", 1, "2"), Draft::on(3, 2)];
+    let second = CheckpointDraft::on(2, 1).change("b", 2, crate::store::batch::ChangeValue::Empty).value("z", 1, "");
+    let batch = [
+        CheckpointDraft::root(1).value("b", 1, "1").items("a", 1, vec![]),
+        second.value("c", 1, "2"),
+        CheckpointDraft::on(3, 2),
+    ];
     commit(backend, &place.batch(None, batch));
     let updated = |n| backend.state(&place.point(n)).expect("reads").updated.join(" ");
     assert_eq!([updated(1), updated(2), updated(3)], ["a b", "c z", ""], "sorted, without what is empty");
@@ -139,10 +149,10 @@ pub(super) fn updated(backend: &dyn Backend) {
 pub(super) fn seen(backend: &dyn Backend) {
     let place = root_of("seen");
     let drafts = [
-        Draft::root(1).seen("b", &[("x", 1)]),
-        Draft::on(2, 1).seen("a", &[("x", 2), ("y", 1)]).seen("empty", &[]),
-        Draft::on(3, 2).seen("b", &[("x", 3), ("y", 2)]),
-        Draft::on(4, 1),
+        CheckpointDraft::root(1).seen("b", &[("x", 1)]),
+        CheckpointDraft::on(2, 1).seen("a", &[("x", 2), ("y", 1)]).seen("empty", &[]),
+        CheckpointDraft::on(3, 2).seen("b", &[("x", 3), ("y", 2)]),
+        CheckpointDraft::on(4, 1),
     ];
     commit(backend, &place.batch(None, drafts));
     let seen = |n| {
@@ -161,7 +171,7 @@ pub(super) fn seen(backend: &dyn Backend) {
 
 pub(super) fn not_found(backend: &dyn Backend) {
     let place = root_of("known");
-    place.add(backend, None, Draft::root(1));
+    place.add(backend, None, CheckpointDraft::root(1));
     let elsewhere = root_of("unknown");
     for at in [place.point(2), elsewhere.point(1), place.inside("child:1").point(1)] {
         assert_eq!(backend.checkpoint(&at).expect("reads"), None);
@@ -177,7 +187,7 @@ pub(super) fn not_found(backend: &dyn Backend) {
         matches!(refused, Err(StoreError::Invalid { .. } | StoreError::CheckpointNotFound { .. })),
         "writes of an unknown checkpoint: {refused:?}"
     );
-    let lost = backend.commit(&place.batch(Some(1), [Draft::on(3, 2)]));
+    let lost = backend.commit(&place.batch(Some(1), [CheckpointDraft::on(3, 2)]));
     assert!(
         matches!(lost, Err(StoreError::Invalid { .. } | StoreError::CheckpointNotFound { .. })),
         "an unknown parent: {lost:?}"

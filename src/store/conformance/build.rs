@@ -85,9 +85,9 @@ pub(super) fn writes(n: u64, task: TaskId, path: &str, writes: Vec<NewWrite>) ->
 }
 
 /// A checkpoint in the making.
-pub(super) struct Draft(pub(super) NewCheckpoint);
+pub(super) struct CheckpointDraft(pub(super) NewCheckpoint);
 
-impl Draft {
+impl CheckpointDraft {
     /// Starts checkpoint number `n`, from the empty state.
     pub(super) fn root(n: u64) -> Self {
         Self(NewCheckpoint::new(id(n), None, i64::try_from(n).unwrap_or(0) - 2, Source::Loop, moment(n)))
@@ -177,17 +177,17 @@ impl Draft {
 
 /// A namespace of a thread: where a case writes and reads.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct CasePlace {
     pub(super) thread: ThreadId,
     pub(super) namespace: Namespace,
 }
 
 /// Returns the root namespace of a thread.
-pub(super) fn root_of(thread: &str) -> Place {
-    Place { thread: ThreadId::new(thread).expect("the name of a thread"), namespace: Namespace::root() }
+pub(super) fn root_of(thread: &str) -> CasePlace {
+    CasePlace { thread: ThreadId::new(thread).expect("the name of a thread"), namespace: Namespace::root() }
 }
 
-impl Place {
+impl CasePlace {
     /// Returns another namespace of the same thread.
     pub(super) fn inside(&self, namespace: &str) -> Self {
         Self { namespace: Namespace::new(namespace).expect("a namespace"), ..self.clone() }
@@ -202,7 +202,7 @@ impl Place {
     }
 
     /// Returns a batch that expects checkpoint number `head`.
-    pub(super) fn batch(&self, head: Option<u64>, drafts: impl IntoIterator<Item = Draft>) -> Batch {
+    pub(super) fn batch(&self, head: Option<u64>, drafts: impl IntoIterator<Item = CheckpointDraft>) -> Batch {
         let mut batch = Batch::new(self.thread.clone(), self.namespace.clone(), head.map(id));
         batch.checkpoints = drafts.into_iter().map(|draft| draft.0).collect();
         batch
@@ -214,7 +214,7 @@ impl Place {
     }
 
     /// Commits one checkpoint, which must succeed.
-    pub(super) fn add(&self, backend: &dyn Backend, head: Option<u64>, draft: Draft) {
+    pub(super) fn add(&self, backend: &dyn Backend, head: Option<u64>, draft: CheckpointDraft) {
         commit(backend, &self.batch(head, [draft]));
     }
 

@@ -1,6 +1,6 @@
 //! Deleting threads, and finding the checkpoints of a run by its id.
 
-use super::build::{Draft, Place, clean, commit, id, put, root_of, task, write, write_items, writes};
+use super::build::{CasePlace, CheckpointDraft, clean, commit, id, put, root_of, task, write, write_items, writes};
 use crate::base::limits::DELETED_THREADS_MAX;
 use crate::base::{Namespace, RunId, ThreadId};
 use crate::store::backend::Backend;
@@ -8,7 +8,7 @@ use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 use crate::store::record::CheckpointRef;
 
-fn delete(backend: &dyn Backend, places: &[&Place]) {
+fn delete(backend: &dyn Backend, places: &[&CasePlace]) {
     let threads: Vec<ThreadId> = places.iter().map(|place| place.thread.clone()).collect();
     backend.delete_threads(&threads).expect("threads are deleted");
 }
@@ -19,21 +19,22 @@ fn threads(backend: &dyn Backend) -> Vec<String> {
 }
 
 /// Fills a thread with every kind of row; its large texts are those of every other one.
-fn fill(backend: &dyn Backend, place: &Place) {
+fn fill(backend: &dyn Backend, place: &CasePlace) {
     let large = "shared ".repeat(500);
-    let first = Draft::root(1).tasks(&["a", "b"]).value("x", 1, &large).items("list", 1, vec![put(0, &large)]);
+    let first =
+        CheckpointDraft::root(1).tasks(&["a", "b"]).value("x", 1, &large).items("list", 1, vec![put(0, &large)]);
     place.add(backend, None, first);
     let pending =
         vec![write(0, "x", &large), write_items(1, "list", &["one", &large]), write(-4, "__resume__", &large)];
     commit(backend, &place.pending(1, writes(1, task(1), "p", pending)));
     commit(backend, &place.pending(1, writes(1, task(9), "p", vec![write(-4, "__resume__", "own text ".repeat(9))])));
     commit(backend, &place.pending(1, writes(1, task(9), "p", vec![write(-4, "__resume__", "another text, too")])));
-    place.add(backend, Some(1), Draft::on(2, 1).value_of("x", 2, task(1), 0).seen("a", &[("x", 1)]));
-    place.add(backend, Some(2), Draft::on(3, 1).items("list", 2, vec![put(1, "sibling")]));
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1).value_of("x", 2, task(1), 0).seen("a", &[("x", 1)]));
+    place.add(backend, Some(2), CheckpointDraft::on(3, 1).items("list", 2, vec![put(1, "sibling")]));
     let inside = place.inside("a:1");
-    inside.add(backend, None, Draft::root(4).value("y", 1, &large));
+    inside.add(backend, None, CheckpointDraft::root(4).value("y", 1, &large));
     for n in 5..75 {
-        inside.add(backend, Some(n - 1), Draft::on(n, n - 1).value("y", n, n.to_string()));
+        inside.add(backend, Some(n - 1), CheckpointDraft::on(n, n - 1).value("y", n, n.to_string()));
     }
 }
 
@@ -52,7 +53,7 @@ pub(super) fn whole(backend: &dyn Backend) {
     assert!(stays.list(backend, 3, ItemRange::All).ends_with("1=sibling"));
     clean(backend);
     // It can be made anew, from nothing, and with the same ids.
-    gone.add(backend, None, Draft::root(1).value("x", 1, "new"));
+    gone.add(backend, None, CheckpointDraft::root(1).value("x", 1, "new"));
     assert_eq!(gone.text(backend, 1, "x").as_deref(), Some("new"));
     assert_eq!(gone.text(backend, 1, "list"), None);
     assert!(gone.writes(backend, 1).is_empty());
@@ -65,10 +66,10 @@ pub(super) fn forks(backend: &dyn Backend) {
     let (source, fork, third) = (root_of("source"), root_of("fork"), root_of("third"));
     fill(backend, &source);
     // The fork takes over bytes of a write of its source.
-    let draft = Draft::fork(100, source.point(1)).value_of("x", 2, task(1), 0);
+    let draft = CheckpointDraft::fork(100, source.point(1)).value_of("x", 2, task(1), 0);
     fork.add(backend, None, draft.items("list", 2, vec![put(7, "own")]));
-    third.add(backend, None, Draft::fork(101, fork.point(100)));
-    let refused = |places: &[&Place], thread: &Place, forks: &[&Place]| {
+    third.add(backend, None, CheckpointDraft::fork(101, fork.point(100)));
+    let refused = |places: &[&CasePlace], thread: &CasePlace, forks: &[&CasePlace]| {
         let threads: Vec<ThreadId> = places.iter().map(|place| place.thread.clone()).collect();
         match backend.delete_threads(&threads) {
             Err(StoreError::ForkedOff { thread: of, forks: found }) => {
@@ -88,7 +89,7 @@ pub(super) fn forks(backend: &dyn Backend) {
     assert_eq!(source.text(backend, 2, "x"), source.text(backend, 1, "x"), "a fork leaves its source as it was");
     assert_eq!(source.writes(backend, 1).len(), 4);
     clean(backend);
-    fork.add(backend, None, Draft::fork(100, source.inside("a:1").point(4)));
+    fork.add(backend, None, CheckpointDraft::fork(100, source.inside("a:1").point(4)));
     refused(&[&source], &source, &[&fork]);
     delete(backend, &[&fork, &source]);
     clean(backend);
@@ -97,7 +98,7 @@ pub(super) fn forks(backend: &dyn Backend) {
 pub(super) fn nothing(backend: &dyn Backend) {
     let (place, missing) = (root_of("place"), root_of("missing"));
     delete(backend, &[&missing]);
-    place.add(backend, None, Draft::root(1));
+    place.add(backend, None, CheckpointDraft::root(1));
     delete(backend, &[]);
     delete(backend, &[&missing]);
     assert_eq!(threads(backend), ["place"], "what is not there is passed over");
@@ -109,9 +110,9 @@ pub(super) fn nothing(backend: &dyn Backend) {
 
 pub(super) fn under_way(backend: &dyn Backend) {
     let place = root_of("busy");
-    place.add(backend, None, Draft::root(1).tasks(&["a"]));
+    place.add(backend, None, CheckpointDraft::root(1).tasks(&["a"]));
     delete(backend, &[&place]);
-    let next = place.batch(Some(1), [Draft::on(2, 1)]);
+    let next = place.batch(Some(1), [CheckpointDraft::on(2, 1)]);
     assert!(matches!(backend.commit(&next), Err(StoreError::Conflict { found: None, .. })), "a run gets a conflict");
     let pending = place.pending(1, writes(1, task(1), "p", vec![write(0, "x", "late")]));
     assert!(matches!(backend.commit(&pending), Err(StoreError::Conflict { found: None, .. })));
@@ -122,28 +123,28 @@ pub(super) fn under_way(backend: &dyn Backend) {
 pub(super) fn of_run(backend: &dyn Backend) {
     let (place, other) = (root_of("runs"), root_of("other"));
     let (first, second) = (RunId::from_key(&place.thread, "1"), RunId::from_key(&place.thread, "2"));
-    let by = |mut draft: Draft, run: RunId| {
+    let by = |mut draft: CheckpointDraft, run: RunId| {
         draft.0.run = Some(run);
         draft
     };
-    let found = |place: &Place, run: &RunId| {
+    let found = |place: &CasePlace, run: &RunId| {
         let record = backend.last_of_run(&place.thread, &place.namespace, run).expect("a run is looked for");
         record.map(|record| record.point)
     };
     assert_eq!(found(&place, &first), None);
-    place.add(backend, None, by(Draft::root(1), first));
-    place.add(backend, Some(1), by(Draft::on(2, 1), first));
-    place.add(backend, Some(2), by(Draft::on(3, 2), second));
-    place.inside("a:1").add(backend, None, by(Draft::root(4), first));
-    other.add(backend, None, by(Draft::root(5), first));
-    let points = |place: &Place, n: u64| Some(place.point(n));
+    place.add(backend, None, by(CheckpointDraft::root(1), first));
+    place.add(backend, Some(1), by(CheckpointDraft::on(2, 1), first));
+    place.add(backend, Some(2), by(CheckpointDraft::on(3, 2), second));
+    place.inside("a:1").add(backend, None, by(CheckpointDraft::root(4), first));
+    other.add(backend, None, by(CheckpointDraft::root(5), first));
+    let points = |place: &CasePlace, n: u64| Some(place.point(n));
     assert_eq!(found(&place, &first), points(&place, 2), "the newest of the run, not of the thread");
     assert_eq!(found(&place, &second), points(&place, 3));
     assert_eq!(found(&place.inside("a:1"), &first), points(&place.inside("a:1"), 4));
     assert_eq!(found(&other, &first), points(&other, 5));
     assert_eq!(found(&other, &second), None);
     let random = RunId::from_bytes([0x44; 16]);
-    place.add(backend, Some(3), by(Draft::on(6, 3), random));
+    place.add(backend, Some(3), by(CheckpointDraft::on(6, 3), random));
     assert_eq!(found(&place, &random), None, "only runs with a key are found");
     let root: CheckpointRef = place.point_of(id(3));
     assert_eq!(root.namespace, Namespace::root());

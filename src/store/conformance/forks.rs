@@ -1,6 +1,6 @@
 //! Parents and forks: who sees what.
 
-use super::build::{Draft, clean, commit, id, id_list, ids, put, remove, root_of, task, write, writes};
+use super::build::{CheckpointDraft, clean, commit, id, id_list, ids, put, remove, root_of, task, write, writes};
 use crate::base::Namespace;
 use crate::store::backend::Backend;
 use crate::store::query::{CheckpointQuery, ItemRange};
@@ -8,14 +8,14 @@ use crate::store::record::Source;
 
 pub(super) fn siblings(backend: &dyn Backend) {
     let place = root_of("siblings");
-    let base = Draft::root(1).value("x", 1, "base").items("list", 1, vec![put(0, "a"), put(1, "b")]);
+    let base = CheckpointDraft::root(1).value("x", 1, "base").items("list", 1, vec![put(0, "a"), put(1, "b")]);
     place.add(backend, None, base);
-    let left = Draft::on(2, 1).value("x", 2, "left").items("list", 2, vec![put(1, "left"), put(2, "more")]);
+    let left = CheckpointDraft::on(2, 1).value("x", 2, "left").items("list", 2, vec![put(1, "left"), put(2, "more")]);
     place.add(backend, Some(1), left);
     // The same versions and positions as on the left: a key of (channel, version) would mix them up.
-    let right = Draft::on(3, 1).value("y", 2, "right").items("list", 2, vec![remove(0), put(2, "right")]);
+    let right = CheckpointDraft::on(3, 1).value("y", 2, "right").items("list", 2, vec![remove(0), put(2, "right")]);
     place.add(backend, Some(2), right);
-    place.add(backend, Some(3), Draft::on(4, 3).items("list", 3, vec![put(3, "end")]));
+    place.add(backend, Some(3), CheckpointDraft::on(4, 3).items("list", 3, vec![put(3, "end")]));
     assert_eq!(place.text(backend, 2, "x").as_deref(), Some("left"));
     assert_eq!(place.text(backend, 3, "x").as_deref(), Some("base"));
     assert_eq!(place.text(backend, 2, "y"), None);
@@ -35,14 +35,14 @@ pub(super) fn siblings(backend: &dyn Backend) {
 pub(super) fn abandoned(backend: &dyn Backend) {
     let place = root_of("abandoned");
     let run = (1..=5).map(|n| {
-        let draft = if n == 1 { Draft::root(1) } else { Draft::on(n, n - 1) };
+        let draft = if n == 1 { CheckpointDraft::root(1) } else { CheckpointDraft::on(n, n - 1) };
         draft.items("list", n, vec![put(n, n.to_string())])
     });
     commit(backend, &place.batch(None, run));
-    place.add(backend, Some(5), Draft::on(6, 2).items("list", 3, vec![put(3, "other")]));
+    place.add(backend, Some(5), CheckpointDraft::on(6, 2).items("list", 3, vec![put(3, "other")]));
     assert_eq!(place.head(backend), Some(id(6)));
     assert_eq!(place.list(backend, 5, ItemRange::All), "1=1 2=2 3=3 4=4 5=5", "the old branch is as it was");
-    place.add(backend, Some(6), Draft::on(7, 5).items("list", 6, vec![put(6, "on")]));
+    place.add(backend, Some(6), CheckpointDraft::on(7, 5).items("list", 6, vec![put(6, "on")]));
     assert_eq!(place.list(backend, 7, ItemRange::All), "1=1 2=2 3=3 4=4 5=5 6=on", "it can be continued");
     assert_eq!(place.list(backend, 6, ItemRange::All), "1=1 2=2 3=other");
     assert_ne!(place.record(backend, 7).branch, place.record(backend, 5).branch, "5 was not the head");
@@ -52,13 +52,13 @@ pub(super) fn abandoned(backend: &dyn Backend) {
 
 pub(super) fn nested(backend: &dyn Backend) {
     let place = root_of("deep");
-    place.add(backend, None, Draft::root(1).value("base", 1, "0").items("list", 1, vec![put(0, "0")]));
+    place.add(backend, None, CheckpointDraft::root(1).value("base", 1, "0").items("list", 1, vec![put(0, "0")]));
     // From each level one goes on to be abandoned, and the other carries the next fork.
     let (mut on, mut head) = (1, 1);
     for depth in 1..=20 {
-        let lost = Draft::on(head + 1, on).value("x", depth + 1, "lost");
+        let lost = CheckpointDraft::on(head + 1, on).value("x", depth + 1, "lost");
         place.add(backend, Some(head), lost.items("list", depth + 1, vec![put(0, "lost"), put(100, "lost")]));
-        let kept = Draft::on(head + 2, on).value("x", depth + 1, depth.to_string());
+        let kept = CheckpointDraft::on(head + 2, on).value("x", depth + 1, depth.to_string());
         place.add(backend, Some(head + 1), kept.items("list", depth + 1, vec![put(depth, depth.to_string())]));
         (on, head) = (head + 2, head + 2);
     }
@@ -79,8 +79,8 @@ pub(super) fn nested(backend: &dyn Backend) {
 
 pub(super) fn second_root(backend: &dyn Backend) {
     let place = root_of("roots");
-    place.add(backend, None, Draft::root(1).value("x", 1, "old").items("list", 1, vec![put(0, "old")]));
-    place.add(backend, Some(1), Draft::root(2).value("y", 1, "new"));
+    place.add(backend, None, CheckpointDraft::root(1).value("x", 1, "old").items("list", 1, vec![put(0, "old")]));
+    place.add(backend, Some(1), CheckpointDraft::root(2).value("y", 1, "new"));
     assert_eq!(place.text(backend, 2, "x"), None, "it starts from nothing");
     assert_eq!(place.list(backend, 2, ItemRange::All), "");
     let record = place.record(backend, 2);
@@ -91,11 +91,12 @@ pub(super) fn second_root(backend: &dyn Backend) {
 
 pub(super) fn other_thread(backend: &dyn Backend) {
     let (source, fork) = (root_of("source"), root_of("fork"));
-    let base = Draft::root(1).value("x", 1, "base").items("list", 1, vec![put(0, "a"), put(1, "b")]);
+    let base = CheckpointDraft::root(1).value("x", 1, "base").items("list", 1, vec![put(0, "a"), put(1, "b")]);
     source.add(backend, None, base.tasks(&["node"]));
     commit(backend, &source.pending(1, writes(1, task(1), "p", vec![write(0, "x", "pending")])));
-    source.add(backend, Some(1), Draft::on(2, 1).value("x", 2, "later"));
-    let first = Draft::fork(3, source.point(1)).value_of("x", 2, task(1), 0).items("list", 2, vec![put(1, "B")]);
+    source.add(backend, Some(1), CheckpointDraft::on(2, 1).value("x", 2, "later"));
+    let first =
+        CheckpointDraft::fork(3, source.point(1)).value_of("x", 2, task(1), 0).items("list", 2, vec![put(1, "B")]);
     fork.add(backend, None, first.by(0));
     let record = fork.record(backend, 3);
     assert_eq!((record.parent, record.forked_from), (None, Some(source.point(1))));
@@ -104,8 +105,8 @@ pub(super) fn other_thread(backend: &dyn Backend) {
     assert_eq!(fork.text(backend, 3, "x").as_deref(), Some("pending"), "it may take a write of what it builds on");
     assert_eq!(fork.list(backend, 3, ItemRange::All), "0=a 1=B");
     assert!(fork.writes(backend, 3).is_empty(), "pending writes stay with their checkpoint");
-    source.add(backend, Some(2), Draft::on(4, 2).items("list", 2, vec![put(2, "source only")]));
-    fork.add(backend, Some(3), Draft::on(5, 3).items("list", 3, vec![put(2, "fork only"), remove(0)]));
+    source.add(backend, Some(2), CheckpointDraft::on(4, 2).items("list", 2, vec![put(2, "source only")]));
+    fork.add(backend, Some(3), CheckpointDraft::on(5, 3).items("list", 3, vec![put(2, "fork only"), remove(0)]));
     assert_eq!(source.list(backend, 4, ItemRange::All), "0=a 1=b 2=source only");
     assert_eq!(source.text(backend, 4, "x").as_deref(), Some("later"));
     assert_eq!(fork.list(backend, 5, ItemRange::All), "1=B 2=fork only");
@@ -119,11 +120,11 @@ pub(super) fn other_namespace(backend: &dyn Backend) {
     let first = root_of("first");
     let child = first.inside("node:1");
     let second = root_of("second");
-    first.add(backend, None, Draft::root(1).value("x", 1, "root"));
-    child.add(backend, None, Draft::fork(2, first.point(1)).value("y", 1, "child"));
-    second.add(backend, None, Draft::fork(3, child.point(2)).value("z", 1, "second"));
+    first.add(backend, None, CheckpointDraft::root(1).value("x", 1, "root"));
+    child.add(backend, None, CheckpointDraft::fork(2, first.point(1)).value("y", 1, "child"));
+    second.add(backend, None, CheckpointDraft::fork(3, child.point(2)).value("z", 1, "second"));
     let third = second.inside("node:2");
-    third.add(backend, None, Draft::fork(4, second.point(3)));
+    third.add(backend, None, CheckpointDraft::fork(4, second.point(3)));
     for (channel, text) in [("x", "root"), ("y", "child"), ("z", "second")] {
         assert_eq!(third.text(backend, 4, channel).as_deref(), Some(text));
     }

@@ -4,7 +4,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::build::{
-    Draft, Place, clean, commit, conflicts, id, id_list, ids, put, root_of, task, write, write_items, writes,
+    CasePlace, CheckpointDraft, clean, commit, conflicts, id, id_list, ids, put, root_of, task, write, write_items,
+    writes,
 };
 use crate::base::Namespace;
 use crate::store::backend::Backend;
@@ -12,54 +13,55 @@ use crate::store::batch::{Batch, CommitChain, Expect};
 use crate::store::error::StoreError;
 use crate::store::query::{CheckpointQuery, ItemRange};
 
-fn stored(backend: &dyn Backend, place: &Place) -> Vec<crate::base::CheckpointId> {
+fn stored(backend: &dyn Backend, place: &CasePlace) -> Vec<crate::base::CheckpointId> {
     let query = CheckpointQuery::new(place.thread.clone(), place.namespace.clone());
     ids(&backend.checkpoints(&query).expect("lists"))
 }
 
 pub(super) fn own(backend: &dyn Backend) {
     let place = root_of("moved");
-    place.add(backend, None, Draft::root(1).value("x", 1, "1").tasks(&["node"]));
-    place.add(backend, Some(1), Draft::on(2, 1).value("x", 2, "2"));
-    let late = Draft::on(3, 1).value("x", 2, "late").consumed(writes(1, task(1), "p", vec![write(0, "x", "late")]));
-    let mut batch = place.batch(Some(1), [late, Draft::on(4, 3)]);
+    place.add(backend, None, CheckpointDraft::root(1).value("x", 1, "1").tasks(&["node"]));
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1).value("x", 2, "2"));
+    let late =
+        CheckpointDraft::on(3, 1).value("x", 2, "late").consumed(writes(1, task(1), "p", vec![write(0, "x", "late")]));
+    let mut batch = place.batch(Some(1), [late, CheckpointDraft::on(4, 3)]);
     batch.writes = vec![writes(2, task(1), "p", vec![write(0, "x", "late")])];
     conflicts(backend, &batch, Some(2), &batch.expect[0]);
     assert_eq!(stored(backend, &place), id_list([2, 1]), "a conflict writes nothing");
     assert!(place.writes(backend, 1).is_empty() && place.writes(backend, 2).is_empty(), "nor any write");
     assert_eq!(place.text(backend, 2, "x").as_deref(), Some("2"));
-    place.add(backend, Some(2), Draft::on(3, 2).value("x", 3, "3"));
+    place.add(backend, Some(2), CheckpointDraft::on(3, 2).value("x", 3, "3"));
     clean(backend);
 }
 
 pub(super) fn ancestor(backend: &dyn Backend) {
     let root = root_of("ancestor");
     let child = root.inside("node:1");
-    root.add(backend, None, Draft::root(1));
+    root.add(backend, None, CheckpointDraft::root(1));
     let on_root = |head| Expect::new(root.namespace.clone(), head);
     let expecting = |mut batch: Batch, expect: Expect| {
         batch.expect.push(expect);
         batch
     };
-    commit(backend, &expecting(child.batch(None, [Draft::root(2)]), on_root(Some(id(1)))));
-    root.add(backend, Some(1), Draft::on(3, 1));
-    let late = expecting(child.batch(Some(2), [Draft::on(4, 2)]), on_root(Some(id(1))));
+    commit(backend, &expecting(child.batch(None, [CheckpointDraft::root(2)]), on_root(Some(id(1)))));
+    root.add(backend, Some(1), CheckpointDraft::on(3, 1));
+    let late = expecting(child.batch(Some(2), [CheckpointDraft::on(4, 2)]), on_root(Some(id(1))));
     conflicts(backend, &late, Some(3), &on_root(Some(id(1))));
-    let none = expecting(child.batch(Some(2), [Draft::on(4, 2)]), on_root(None));
+    let none = expecting(child.batch(Some(2), [CheckpointDraft::on(4, 2)]), on_root(None));
     conflicts(backend, &none, Some(3), &on_root(None));
     assert_eq!(child.head(backend), Some(id(2)), "a conflict writes nothing");
-    commit(backend, &expecting(child.batch(Some(2), [Draft::on(4, 2)]), on_root(Some(id(3)))));
+    commit(backend, &expecting(child.batch(Some(2), [CheckpointDraft::on(4, 2)]), on_root(Some(id(3)))));
     clean(backend);
 }
 
 pub(super) fn none_expected(backend: &dyn Backend) {
     let place = root_of("none");
-    let early = place.batch(Some(7), [Draft::on(8, 7)]);
+    let early = place.batch(Some(7), [CheckpointDraft::on(8, 7)]);
     conflicts(backend, &early, None, &early.expect[0]);
     assert!(backend.threads(None, 10).expect("lists").is_empty(), "a conflict makes no thread");
     assert!(backend.namespaces(&place.thread).expect("lists").is_empty());
-    place.add(backend, None, Draft::root(1));
-    let second = place.batch(None, [Draft::root(2)]);
+    place.add(backend, None, CheckpointDraft::root(1));
+    let second = place.batch(None, [CheckpointDraft::root(2)]);
     conflicts(backend, &second, Some(1), &second.expect[0]);
     assert_eq!(stored(backend, &place), id_list([1]));
     clean(backend);
@@ -67,10 +69,10 @@ pub(super) fn none_expected(backend: &dyn Backend) {
 
 pub(super) fn pending(backend: &dyn Backend) {
     let place = root_of("pending");
-    place.add(backend, None, Draft::root(1).tasks(&["node"]));
+    place.add(backend, None, CheckpointDraft::root(1).tasks(&["node"]));
     let resume = place.pending(1, writes(1, task(1), "p", vec![write(-4, "__resume__", "yes")]));
     commit(backend, &resume);
-    place.add(backend, Some(1), Draft::on(2, 1));
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1));
     let other = place.pending(1, writes(1, task(1), "p", vec![write(-4, "__resume__", "no")]));
     conflicts(backend, &other, Some(2), &other.expect[0]);
     assert_eq!(place.writes(backend, 1).len(), 1);
@@ -78,16 +80,16 @@ pub(super) fn pending(backend: &dyn Backend) {
 }
 
 /// Returns a batch of two checkpoints that holds a little of everything.
-fn rich(place: &Place) -> Batch {
+fn rich(place: &CasePlace) -> Batch {
     let taken = writes(1, task(1), "p", vec![write(0, "x", "taken"), write_items(1, "list", &["a", "b"])]);
-    let second = Draft::on(3, 2).value("y", 1, "y").seen("node", &[("x", 2)]);
-    let first = Draft::on(2, 1).in_full().consumed(taken).value_of("x", 2, task(1), 0).by(0);
+    let second = CheckpointDraft::on(3, 2).value("y", 1, "y").seen("node", &[("x", 2)]);
+    let first = CheckpointDraft::on(2, 1).in_full().consumed(taken).value_of("x", 2, task(1), 0).by(0);
     place.batch(Some(1), [first.items("list", 1, vec![put(0, "a")]), second])
 }
 
 pub(super) fn repeat(backend: &dyn Backend) {
     let place = root_of("repeat");
-    place.add(backend, None, Draft::root(1).tasks(&["node"]));
+    place.add(backend, None, CheckpointDraft::root(1).tasks(&["node"]));
     let batch = rich(&place);
     commit(backend, &batch);
     let (before, writes) = (place.record(backend, 3), place.writes(backend, 1));
@@ -96,7 +98,7 @@ pub(super) fn repeat(backend: &dyn Backend) {
     assert_eq!(stored(backend, &place), id_list([3, 2, 1]));
     assert_eq!(place.record(backend, 3), before, "nothing was written");
     assert_eq!(place.writes(backend, 1), writes);
-    place.add(backend, Some(3), Draft::on(4, 3));
+    place.add(backend, Some(3), CheckpointDraft::on(4, 3));
     commit(backend, &batch);
     assert_eq!(place.head(backend), Some(id(4)), "a late repeat does not move the head");
     assert_eq!(place.list(backend, 4, ItemRange::All), "0=a");
@@ -105,12 +107,12 @@ pub(super) fn repeat(backend: &dyn Backend) {
 
 pub(super) fn duplicate(backend: &dyn Backend) {
     let place = root_of("duplicate");
-    place.add(backend, None, Draft::root(1).tasks(&["node"]));
+    place.add(backend, None, CheckpointDraft::root(1).tasks(&["node"]));
     commit(backend, &rich(&place));
     let alterations: [fn(&mut Batch); 5] = [
         |batch| batch.checkpoints[1].step += 1,
         |batch| batch.checkpoints[1].changes[0].version += 1,
-        |batch| batch.checkpoints[1].changes = Draft::root(1).value("y", 1, "other").0.changes,
+        |batch| batch.checkpoints[1].changes = CheckpointDraft::root(1).value("y", 1, "other").0.changes,
         |batch| batch.checkpoints[1].metadata = Some("{}".into()),
         |batch| batch.checkpoints[1].parents = [(Namespace::root(), id(9))].into(),
     ];
@@ -124,8 +126,8 @@ pub(super) fn duplicate(backend: &dyn Backend) {
     }
     assert_eq!(place.text(backend, 3, "y").as_deref(), Some("y"), "nothing was written");
     let fork = root_of("fork");
-    fork.add(backend, None, Draft::fork(4, place.point(2)));
-    let other = backend.commit(&fork.batch(None, [Draft::fork(4, place.point(3))]));
+    fork.add(backend, None, CheckpointDraft::fork(4, place.point(2)));
+    let other = backend.commit(&fork.batch(None, [CheckpointDraft::fork(4, place.point(3))]));
     assert!(matches!(other, Err(StoreError::Duplicate { .. })), "forked off something else: {other:?}");
     assert_eq!(stored(backend, &place), id_list([3, 2, 1]));
     clean(backend);
@@ -141,7 +143,7 @@ pub(super) fn many_threads(backend: &dyn Backend) {
                 let place = root_of(&format!("writer {writer}"));
                 for n in 1..=ROUNDS {
                     let head = (n > 1).then(|| n - 1);
-                    let draft = head.map_or_else(|| Draft::root(n), |head| Draft::on(n, head));
+                    let draft = head.map_or_else(|| CheckpointDraft::root(n), |head| CheckpointDraft::on(n, head));
                     place.add(backend, head, draft.items("list", n, vec![put(n, format!("{writer}"))]));
                 }
             });
@@ -158,7 +160,7 @@ pub(super) fn many_threads(backend: &dyn Backend) {
 
 pub(super) fn race(backend: &dyn Backend) {
     let place = root_of("contended");
-    place.add(backend, None, Draft::root(1));
+    place.add(backend, None, CheckpointDraft::root(1));
     let mut head = 1;
     for round in 1..=ROUNDS {
         let (start, won) = (Barrier::new(WRITERS), AtomicUsize::new(0));
@@ -167,7 +169,8 @@ pub(super) fn race(backend: &dyn Backend) {
                 let (place, start, won) = (&place, &start, &won);
                 scope.spawn(move || {
                     let n = round * 100 + writer;
-                    let batch = place.batch(Some(head), [Draft::on(n, head).value("x", round, n.to_string())]);
+                    let batch =
+                        place.batch(Some(head), [CheckpointDraft::on(n, head).value("x", round, n.to_string())]);
                     start.wait();
                     match backend.commit(&batch) {
                         Ok(()) => _ = won.fetch_add(1, Ordering::Relaxed),
@@ -195,12 +198,12 @@ pub(super) fn chain(backend: &dyn Backend) {
     let (place, other, third) = (root_of("chain"), root_of("same run"), root_of("another run"));
     let run = CommitChain::begin();
     let of_run = |batch: Batch| Batch { chain: Some(run.clone()), ..batch };
-    commit(backend, &of_run(place.batch(None, [Draft::root(1)])));
+    commit(backend, &of_run(place.batch(None, [CheckpointDraft::root(1)])));
     // All are on their way before anybody knows that the first one is refused.
     let batches = [
-        of_run(place.batch(None, [Draft::root(2)])),
-        of_run(other.batch(None, [Draft::root(1)])),
-        third.batch(None, [Draft::root(1)]),
+        of_run(place.batch(None, [CheckpointDraft::root(2)])),
+        of_run(other.batch(None, [CheckpointDraft::root(1)])),
+        third.batch(None, [CheckpointDraft::root(1)]),
     ];
     let handles = batches.map(|batch| backend.submit(batch));
     let [first, second, third_outcome] = handles.map(|handle| handle.wait());
@@ -208,9 +211,9 @@ pub(super) fn chain(backend: &dyn Backend) {
     assert!(second.is_err(), "what comes after a refused batch of its chain is refused");
     third_outcome.expect("a batch of no chain is for itself");
     assert_eq!((other.head(backend), third.head(backend)), (None, Some(id(1))));
-    let late = backend.commit(&of_run(place.batch(Some(1), [Draft::on(2, 1)])));
+    let late = backend.commit(&of_run(place.batch(Some(1), [CheckpointDraft::on(2, 1)])));
     assert!(matches!(late, Err(StoreError::Conflict { .. })), "the first error is told again: {late:?}");
-    let again = Batch { chain: Some(CommitChain::begin()), ..place.batch(Some(1), [Draft::on(2, 1)]) };
+    let again = Batch { chain: Some(CommitChain::begin()), ..place.batch(Some(1), [CheckpointDraft::on(2, 1)]) };
     commit(backend, &again);
     assert_eq!(stored(backend, &place), id_list([2, 1]));
     clean(backend);
@@ -218,20 +221,20 @@ pub(super) fn chain(backend: &dyn Backend) {
 
 /// Returns the batch of a run that stores once, at its end: two turns of a subgraph with the interrupt of the second one,
 /// then its own checkpoint. `root` is the head that it began on.
-fn all_of(place: &Place, root: Option<u64>, last: u64) -> Batch {
+fn all_of(place: &CasePlace, root: Option<u64>, last: u64) -> Batch {
     let child = place.inside("node");
     let on_root = Expect::new(place.namespace.clone(), root.map(id));
     let turns = [
-        child.batch(None, [Draft::root(11).value("x", 1, "one").tasks(&["node"])]),
+        child.batch(None, [CheckpointDraft::root(11).value("x", 1, "one").tasks(&["node"])]),
         child.pending(11, writes(11, task(1), "p", vec![write(0, "x", "of the node")])),
-        child.batch(Some(11), [Draft::on(12, 11).value_of("x", 2, task(1), 0).tasks(&["node"])]),
+        child.batch(Some(11), [CheckpointDraft::on(12, 11).value_of("x", 2, task(1), 0).tasks(&["node"])]),
         child.pending(12, writes(12, task(1), "p", vec![write(-3, "__interrupt__", "go on?")])),
     ];
     let turns = turns.map(|mut turn| {
         turn.expect.push(on_root.clone());
         turn
     });
-    let own = root.map_or_else(|| Draft::root(last), |root| Draft::on(last, root));
+    let own = root.map_or_else(|| CheckpointDraft::root(last), |root| CheckpointDraft::on(last, root));
     let own = place.batch(root, [own.value("y", last, "own").tasks(&["node"])]);
     let asked = place.pending(last, writes(last, task(1), "p", vec![write(-4, "__resume__", "yes")]));
     Batch::of_all(turns.into_iter().chain([own, asked])).expect("there are some")
@@ -240,7 +243,7 @@ fn all_of(place: &Place, root: Option<u64>, last: u64) -> Batch {
 pub(super) fn together(backend: &dyn Backend) {
     let (place, other) = (root_of("together"), root_of("submitted"));
     let (child, batch) = (place.inside("node"), all_of(&place, None, 20));
-    let all_there = |place: &Place| {
+    let all_there = |place: &CasePlace| {
         let child = place.inside("node");
         assert_eq!((stored(backend, &child), stored(backend, place)), (id_list([12, 11]), id_list([20])));
         assert_eq!(child.text(backend, 12, "x").as_deref(), Some("of the node"), "a batch sees those before it");
@@ -254,7 +257,7 @@ pub(super) fn together(backend: &dyn Backend) {
     let handles = [all_of(&other, None, 20), batch.clone()].map(|batch| backend.submit(batch));
     handles.iter().for_each(|handle| handle.wait().expect("a submitted batch takes others along, too"));
     all_there(&other);
-    child.add(backend, Some(12), Draft::on(13, 12));
+    child.add(backend, Some(12), CheckpointDraft::on(13, 12));
     commit(backend, &batch);
     assert_eq!(child.head(backend), Some(id(13)), "a late repeat does not move a head");
     assert_eq!(child.writes(backend, 12).len(), 1);
@@ -264,32 +267,32 @@ pub(super) fn together(backend: &dyn Backend) {
 pub(super) fn none_of_all(backend: &dyn Backend) {
     let (place, run) = (root_of("none of all"), CommitChain::begin());
     let (child, absent) = (place.inside("node"), root_of("absent"));
-    place.add(backend, None, Draft::root(1).tasks(&["node"]));
+    place.add(backend, None, CheckpointDraft::root(1).tasks(&["node"]));
     let (seq, good) = (place.record(backend, 1).seq, all_of(&place, Some(1), 20));
     let with = |part: Batch| {
         let mut batch = all_of(&place, Some(1), 20);
         batch.then.push(part);
         batch
     };
-    let late = with(place.batch(Some(1), [Draft::on(21, 1)]));
+    let late = with(place.batch(Some(1), [CheckpointDraft::on(21, 1)]));
     conflicts(backend, &late, Some(20), &late.then[5].expect[0]);
     let missing = with(child.pending(12, writes(9, task(1), "p", vec![write(0, "x", "late")])));
     assert!(backend.commit(&missing).is_err(), "the writes of a checkpoint that is not stored");
     let first = all_of(&absent, Some(1), 20);
     conflicts(backend, &first, None, &Expect::new(absent.namespace.clone(), Some(id(1))));
-    let mut elsewhere = absent.batch(None, [Draft::root(1)]);
+    let mut elsewhere = absent.batch(None, [CheckpointDraft::root(1)]);
     elsewhere.then = vec![late.clone()];
     assert!(matches!(backend.commit(&elsewhere), Err(StoreError::Invalid { .. })), "others within others");
-    elsewhere.then = vec![Batch { chain: Some(run.clone()), ..place.batch(Some(1), [Draft::on(2, 1)]) }];
+    elsewhere.then = vec![Batch { chain: Some(run.clone()), ..place.batch(Some(1), [CheckpointDraft::on(2, 1)]) }];
     assert!(matches!(backend.commit(&elsewhere), Err(StoreError::Invalid { .. })), "a chain within");
-    elsewhere.then = vec![place.batch(Some(7), [Draft::on(8, 7)])];
+    elsewhere.then = vec![place.batch(Some(7), [CheckpointDraft::on(8, 7)])];
     let refused = backend.commit(&elsewhere);
     assert!(matches!(refused, Err(StoreError::Conflict { ref thread, .. }) if *thread == place.thread), "{refused:?}");
     assert_eq!((stored(backend, &place), stored(backend, &child)), (id_list([1]), id_list([])), "nothing of them");
     assert_eq!(backend.threads(None, 10).expect("lists").len(), 1, "nor a thread");
     assert_eq!(backend.namespaces(&place.thread).expect("lists").len(), 1, "nor a namespace");
     // Beside others in one transaction, and before them in a chain.
-    let after = Batch { chain: Some(run.clone()), ..root_of("after").batch(None, [Draft::root(1)]) };
+    let after = Batch { chain: Some(run.clone()), ..root_of("after").batch(None, [CheckpointDraft::root(1)]) };
     let batches = [good.clone(), Batch { chain: Some(run.clone()), ..late }, after];
     let [good, late, after] = batches.map(|batch| backend.submit(batch)).map(|handle| handle.wait());
     good.expect("it is for itself");

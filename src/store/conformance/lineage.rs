@@ -1,29 +1,37 @@
 //! Whole states in one read, and the checkpoints of a lineage by their ordinals.
 
-use super::build::{Draft, Place, delete_range, id, put, root_of};
+use super::build::{CasePlace, CheckpointDraft, delete_range, id, put, root_of};
 use crate::store::backend::Backend;
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 use crate::store::record::{ChannelValue, StatePart};
 
 /// A thread of four checkpoints, and a fork of its third one with two checkpoints more.
-fn forked(backend: &dyn Backend, name: &str) -> (Place, Place) {
+fn forked(backend: &dyn Backend, name: &str) -> (CasePlace, CasePlace) {
     let (place, fork) = (root_of(name), root_of(&format!("{name}, forked")));
-    place.add(backend, None, Draft::root(1).value("a", 1, "1").items("list", 1, vec![put(0, "x"), put(1, "y")]));
+    place.add(
+        backend,
+        None,
+        CheckpointDraft::root(1).value("a", 1, "1").items("list", 1, vec![put(0, "x"), put(1, "y")]),
+    );
     place.add(
         backend,
         Some(1),
-        Draft::on(2, 1).items("list", 2, vec![put(2, "z")]).items("other", 1, vec![put(7, "o")]),
+        CheckpointDraft::on(2, 1).items("list", 2, vec![put(2, "z")]).items("other", 1, vec![put(7, "o")]),
     );
-    place.add(backend, Some(2), Draft::on(3, 2).items("list", 3, vec![delete_range(0, 1)]).value("b", 1, "2"));
-    place.add(backend, Some(3), Draft::on(4, 3).value("b", 2, "3"));
-    fork.add(backend, None, Draft::fork(5, place.point(3)));
-    fork.add(backend, Some(5), Draft::on(6, 5).items("list", 4, vec![put(3, "w")]));
+    place.add(
+        backend,
+        Some(2),
+        CheckpointDraft::on(3, 2).items("list", 3, vec![delete_range(0, 1)]).value("b", 1, "2"),
+    );
+    place.add(backend, Some(3), CheckpointDraft::on(4, 3).value("b", 2, "3"));
+    fork.add(backend, None, CheckpointDraft::fork(5, place.point(3)));
+    fork.add(backend, Some(5), CheckpointDraft::on(6, 5).items("list", 4, vec![put(3, "w")]));
     (place, fork)
 }
 
 /// Reads a whole state as lines: `channel@version`, and `channel[position]=text` for the items that are wanted.
-fn whole(backend: &dyn Backend, place: &Place, n: u64, wants: &dyn Fn(&str) -> bool) -> Vec<String> {
+fn whole(backend: &dyn Backend, place: &CasePlace, n: u64, wants: &dyn Fn(&str) -> bool) -> Vec<String> {
     let (mut lines, mut last, mut visited) = (Vec::new(), String::new(), None);
     let read = backend.read_state(&place.point(n), &mut |part| {
         match part {
@@ -80,7 +88,7 @@ pub(super) fn whole_states(backend: &dyn Backend) {
 /// The checkpoints of a lineage are found by their ordinals, across a fork.
 pub(super) fn ancestors(backend: &dyn Backend) {
     let (place, fork) = forked(backend, "ancestors");
-    let find = |place: &Place, n: u64, ordinals: &[u64]| -> Vec<Option<u64>> {
+    let find = |place: &CasePlace, n: u64, ordinals: &[u64]| -> Vec<Option<u64>> {
         let found = backend.ancestors(&place.point(n), ordinals).expect("reads a lineage");
         let number = |wanted| (1..=6).find(|n| id(*n) == wanted).expect("a checkpoint of the thread");
         found.into_iter().map(|record| record.map(|record| number(record.point.checkpoint))).collect()

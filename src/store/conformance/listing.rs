@@ -1,26 +1,26 @@
 //! Listings, pages and prefixes.
 
-use super::build::{Draft, Place, commit, id, id_list, ids, moment, root_of};
+use super::build::{CasePlace, CheckpointDraft, commit, id, id_list, ids, moment, root_of};
 use crate::base::{CheckpointId, ThreadId};
 use crate::store::backend::Backend;
 use crate::store::query::CheckpointQuery;
 
-fn page(backend: &dyn Backend, place: &Place, before: Option<CheckpointId>, limit: usize) -> Vec<CheckpointId> {
+fn page(backend: &dyn Backend, place: &CasePlace, before: Option<CheckpointId>, limit: usize) -> Vec<CheckpointId> {
     let query =
         CheckpointQuery { before, limit, ..CheckpointQuery::new(place.thread.clone(), place.namespace.clone()) };
     ids(&backend.checkpoints(&query).expect("lists checkpoints"))
 }
 
 /// Makes a chain of checkpoints 1 to `count`.
-fn chain(backend: &dyn Backend, place: &Place, count: u64) {
-    let drafts = (1..=count).map(|n| if n == 1 { Draft::root(1) } else { Draft::on(n, n - 1) });
+fn chain(backend: &dyn Backend, place: &CasePlace, count: u64) {
+    let drafts = (1..=count).map(|n| if n == 1 { CheckpointDraft::root(1) } else { CheckpointDraft::on(n, n - 1) });
     commit(backend, &place.batch(None, drafts));
 }
 
 pub(super) fn pages(backend: &dyn Backend) {
     let place = root_of("pages");
     chain(backend, &place, 10);
-    place.add(backend, Some(10), Draft::on(11, 3));
+    place.add(backend, Some(10), CheckpointDraft::on(11, 3));
     assert_eq!(page(backend, &place, None, 0), id_list((1..=11).rev()), "forks are listed with the others");
     assert_eq!(page(backend, &place, None, 3), id_list([11, 10, 9]));
     assert_eq!(page(backend, &place, Some(id(9)), 3), id_list([8, 7, 6]), "`before` is not in the page");
@@ -39,13 +39,13 @@ pub(super) fn pages(backend: &dyn Backend) {
 pub(super) fn mixed(backend: &dyn Backend) {
     let root = root_of("mixed");
     let (child, other) = (root.inside("a:1"), root.inside("b:2"));
-    root.add(backend, None, Draft::root(1));
-    child.add(backend, None, Draft::root(2));
-    other.add(backend, None, Draft::root(3));
-    root.add(backend, Some(1), Draft::on(4, 1));
-    child.add(backend, Some(2), Draft::on(5, 2));
-    root_of("not this one").add(backend, None, Draft::root(6));
-    let list = |namespace: Option<&Place>, before, limit| {
+    root.add(backend, None, CheckpointDraft::root(1));
+    child.add(backend, None, CheckpointDraft::root(2));
+    other.add(backend, None, CheckpointDraft::root(3));
+    root.add(backend, Some(1), CheckpointDraft::on(4, 1));
+    child.add(backend, Some(2), CheckpointDraft::on(5, 2));
+    root_of("not this one").add(backend, None, CheckpointDraft::root(6));
+    let list = |namespace: Option<&CasePlace>, before, limit| {
         let namespace = namespace.map(|place| place.namespace.clone());
         let query = CheckpointQuery { thread: root.thread.clone(), namespace, before, limit };
         backend.checkpoints(&query).expect("lists")
@@ -63,8 +63,8 @@ pub(super) fn stable(backend: &dyn Backend) {
     let place = root_of("stable");
     chain(backend, &place, 6);
     let first = page(backend, &place, None, 3);
-    place.add(backend, Some(6), Draft::on(7, 6));
-    place.add(backend, Some(7), Draft::on(8, 2));
+    place.add(backend, Some(6), CheckpointDraft::on(7, 6));
+    place.add(backend, Some(7), CheckpointDraft::on(8, 2));
     let second = page(backend, &place, first.last().copied(), 3);
     assert_eq!([first, second].concat(), id_list((1..=6).rev()), "nothing twice, nothing left out");
 }
@@ -78,8 +78,8 @@ pub(super) fn prefixes(backend: &dyn Backend) {
     ];
     let named = named.map(|text| text.parse::<CheckpointId>().expect("an id"));
     let child = place.inside("child:1");
-    let add = |place: &Place, head: Option<CheckpointId>, new: CheckpointId| {
-        let mut draft = Draft::root(1);
+    let add = |place: &CasePlace, head: Option<CheckpointId>, new: CheckpointId| {
+        let mut draft = CheckpointDraft::root(1);
         draft.0.id = new;
         let mut batch = place.batch(None, [draft]);
         batch.expect[0].head = head;
@@ -112,7 +112,7 @@ pub(super) fn prefixes(backend: &dyn Backend) {
 pub(super) fn threads(backend: &dyn Backend) {
     let names = ["Z", "a", "aa", "b", "ä", "日"];
     for (n, name) in (1..).zip(["b", "日", "a", "ä", "Z", "aa"]) {
-        root_of(name).add(backend, None, Draft::root(n));
+        root_of(name).add(backend, None, CheckpointDraft::root(n));
     }
     let list = |after: Option<&str>, limit| {
         let after = after.map(|name| ThreadId::new(name).expect("a thread id"));
@@ -125,13 +125,13 @@ pub(super) fn threads(backend: &dyn Backend) {
     assert_eq!(shown(Some("c"), 100), names[4..], "`after` need not be stored");
     assert!(shown(Some("日"), 100).is_empty());
     let place = root_of("a");
-    place.add(backend, Some(3), Draft::on(13, 3));
-    place.add(backend, Some(13), Draft::on(14, 3));
+    place.add(backend, Some(3), CheckpointDraft::on(13, 3));
+    place.add(backend, Some(13), CheckpointDraft::on(14, 3));
     let record = &list(Some("Z"), 1)[0];
     assert_eq!(record.created_at, moment(3), "when its first checkpoint was made");
     assert_eq!(record.head, place.record(backend, 14));
     assert_eq!((record.checkpoints, record.branches), (3, 2));
-    place.inside("child:1").add(backend, None, Draft::root(20));
+    place.inside("child:1").add(backend, None, CheckpointDraft::root(20));
     let record = &list(Some("Z"), 1)[0];
     assert_eq!(record.checkpoints, 4, "those of all namespaces");
     assert_eq!(record.head, place.record(backend, 14), "the head is that of the root namespace");
@@ -141,7 +141,11 @@ pub(super) fn check(backend: &dyn Backend) {
     for (name, count) in [("one", 5), ("two", 7)] {
         chain(backend, &root_of(name), count);
     }
-    root_of("one").inside("child:1").add(backend, None, Draft::root(1).value("x", 1, "some value to be counted"));
+    root_of("one").inside("child:1").add(
+        backend,
+        None,
+        CheckpointDraft::root(1).value("x", 1, "some value to be counted"),
+    );
     let report = backend.check().expect("the check runs");
     assert_eq!((report.threads, report.checkpoints), (2, 13));
     assert!(report.problems.is_empty(), "{:?}", report.problems);

@@ -1,23 +1,23 @@
 //! List channels: the operations, and the ranges that can be read.
 
-use super::build::{Draft, Place, clean, commit, delete_range, items, put, remove, root_of};
+use super::build::{CasePlace, CheckpointDraft, clean, commit, delete_range, items, put, remove, root_of};
 use crate::store::backend::Backend;
 use crate::store::batch::{ChangeValue, ItemChange};
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 
 /// Makes a chain in which checkpoint n made the n-th change of the list.
-fn chain(backend: &dyn Backend, changes: Vec<Vec<ItemChange>>) -> Place {
+fn chain(backend: &dyn Backend, changes: Vec<Vec<ItemChange>>) -> CasePlace {
     let place = root_of("lists");
     let drafts = (1..).zip(changes).map(|(n, change)| {
-        let draft = if n == 1 { Draft::root(1) } else { Draft::on(n, n - 1) };
+        let draft = if n == 1 { CheckpointDraft::root(1) } else { CheckpointDraft::on(n, n - 1) };
         draft.items("list", n, change)
     });
     commit(backend, &place.batch(None, drafts));
     place
 }
 
-fn expect(backend: &dyn Backend, place: &Place, lists: &[&str]) {
+fn expect(backend: &dyn Backend, place: &CasePlace, lists: &[&str]) {
     for (n, list) in (1..).zip(lists) {
         assert_eq!(place.list(backend, n, ItemRange::All), *list, "the list at checkpoint {n}");
     }
@@ -88,10 +88,10 @@ pub(super) fn ranges(backend: &dyn Backend) {
 
 pub(super) fn tail_across_forks(backend: &dyn Backend) {
     let place = chain(backend, vec![(0..10).map(|position| put(position, "a")).collect(), vec![put(10, "lost")]]);
-    place.add(backend, Some(2), Draft::on(3, 1).items("list", 2, vec![put(9, "b"), remove(8), put(10, "b")]));
-    place.add(backend, Some(3), Draft::on(4, 2));
-    place.add(backend, Some(4), Draft::on(5, 3).items("list", 3, vec![delete_range(10, 11), put(11, "c")]));
-    place.add(backend, Some(5), Draft::on(6, 3).items("list", 3, vec![put(11, "d")]));
+    place.add(backend, Some(2), CheckpointDraft::on(3, 1).items("list", 2, vec![put(9, "b"), remove(8), put(10, "b")]));
+    place.add(backend, Some(3), CheckpointDraft::on(4, 2));
+    place.add(backend, Some(4), CheckpointDraft::on(5, 3).items("list", 3, vec![delete_range(10, 11), put(11, "c")]));
+    place.add(backend, Some(5), CheckpointDraft::on(6, 3).items("list", 3, vec![put(11, "d")]));
     let tail = |n, count| place.list(backend, n, ItemRange::Tail(count));
     assert_eq!(tail(1, 2), "8=a 9=a");
     assert_eq!(tail(2, 3), "8=a 9=a 10=lost");
@@ -101,7 +101,7 @@ pub(super) fn tail_across_forks(backend: &dyn Backend) {
     assert_eq!(tail(6, 3), "9=b 10=b 11=d");
     assert_eq!(place.list(backend, 5, ItemRange::Positions(7, 11)), "7=a 9=b");
     let fork = root_of("elsewhere");
-    fork.add(backend, None, Draft::fork(7, place.point(5)).items("list", 4, vec![put(12, "e")]));
+    fork.add(backend, None, CheckpointDraft::fork(7, place.point(5)).items("list", 4, vec![put(12, "e")]));
     assert_eq!(fork.list(backend, 7, ItemRange::Tail(3)), "9=b 11=c 12=e");
     clean(backend);
 }
@@ -109,11 +109,11 @@ pub(super) fn tail_across_forks(backend: &dyn Backend) {
 pub(super) fn kinds(backend: &dyn Backend) {
     let place = root_of("kinds");
     let drafts = [
-        Draft::root(1).items("list", 1, vec![put(0, "a"), put(1, "b")]),
-        Draft::on(2, 1).change("list", 2, ChangeValue::Empty),
-        Draft::on(3, 2).items("list", 3, vec![put(1, "c")]),
-        Draft::on(4, 3).value("list", 4, "value"),
-        Draft::on(5, 4).items("list", 5, vec![]),
+        CheckpointDraft::root(1).items("list", 1, vec![put(0, "a"), put(1, "b")]),
+        CheckpointDraft::on(2, 1).change("list", 2, ChangeValue::Empty),
+        CheckpointDraft::on(3, 2).items("list", 3, vec![put(1, "c")]),
+        CheckpointDraft::on(4, 3).value("list", 4, "value"),
+        CheckpointDraft::on(5, 4).items("list", 5, vec![]),
     ];
     commit(backend, &place.batch(None, drafts));
     expect(backend, &place, &["0=a 1=b", "", "1=c", "", ""]);

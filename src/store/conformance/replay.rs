@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::build::{Draft, Place, clean, commit, delete_range, items, put, remove, root_of};
+use super::build::{CasePlace, CheckpointDraft, clean, commit, delete_range, items, put, remove, root_of};
 use crate::base::IdSource;
 use crate::store::backend::Backend;
 use crate::store::batch::ItemChange;
@@ -73,7 +73,7 @@ pub(super) fn random_history(backend: &dyn Backend) {
             };
             let mut replay = parent.map(|parent| replays[&parent].clone()).unwrap_or_default();
             replay.ordinal = parent.map_or(0, |_| replay.ordinal + 1);
-            let mut draft = parent.map_or_else(|| Draft::root(n), |parent| Draft::on(n, parent));
+            let mut draft = parent.map_or_else(|| CheckpointDraft::root(n), |parent| CheckpointDraft::on(n, parent));
             for (at, channel) in LISTS.into_iter().enumerate() {
                 if dice.below(3) > 0 {
                     let changes = change_list(&mut dice, &mut replay.lists[at], n, replay.ordinal);
@@ -97,7 +97,7 @@ pub(super) fn random_history(backend: &dyn Backend) {
     clean(backend);
 }
 
-fn compare(backend: &dyn Backend, place: &Place, n: u64, replay: &Replay) {
+fn compare(backend: &dyn Backend, place: &CasePlace, n: u64, replay: &Replay) {
     let record = place.record(backend, n);
     assert_eq!(record.ordinal, replay.ordinal, "the ordinal of checkpoint {n}");
     for (at, channel) in LISTS.into_iter().enumerate() {

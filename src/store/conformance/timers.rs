@@ -1,13 +1,13 @@
 //! Tasks that sleep: listed by the moment at which they can go on, until they have.
 
-use super::build::{Draft, Place, clean, commit, id, moment, refused_for, root_of, task, write, writes};
+use super::build::{CasePlace, CheckpointDraft, clean, commit, id, moment, refused_for, root_of, task, write, writes};
 use crate::base::TaskId;
 use crate::store::backend::Backend;
 use crate::store::batch::{Batch, NewTimer};
 use crate::store::error::StoreError;
 
 /// Returns a batch in which a task writes, and begins to sleep or does no longer.
-fn timed(place: &Place, head: u64, task: TaskId, wake_at: Option<u64>) -> Batch {
+fn timed(place: &CasePlace, head: u64, task: TaskId, wake_at: Option<u64>) -> Batch {
     let interrupt = writes(head, task, "p", vec![write(-3, "__interrupt__", "an interrupt")]);
     let timer = NewTimer::new(id(head), task, wake_at.map(moment));
     Batch { timers: vec![timer], ..place.pending(head, interrupt) }
@@ -26,7 +26,7 @@ fn shown(backend: &dyn Backend, due_by: Option<u64>, limit: usize) -> String {
 pub(super) fn listed(backend: &dyn Backend) {
     let (a, b) = (root_of("a"), root_of("b"));
     for place in [&a, &b, &a.inside("in:1")] {
-        place.add(backend, None, Draft::root(1).tasks(&["x", "y"]));
+        place.add(backend, None, CheckpointDraft::root(1).tasks(&["x", "y"]));
     }
     assert_eq!(shown(backend, None, 9), "");
     commit(backend, &timed(&a, 1, task(1), Some(7)));
@@ -49,17 +49,17 @@ pub(super) fn listed(backend: &dyn Backend) {
 
 pub(super) fn passed(backend: &dyn Backend) {
     let place = root_of("a");
-    place.add(backend, None, Draft::root(1).tasks(&["x"]));
+    place.add(backend, None, CheckpointDraft::root(1).tasks(&["x"]));
     let inside = place.inside("in:1");
-    inside.add(backend, None, Draft::root(1).tasks(&["x"]));
+    inside.add(backend, None, CheckpointDraft::root(1).tasks(&["x"]));
     commit(backend, &timed(&place, 1, task(1), Some(5)));
     commit(backend, &timed(&inside, 1, task(1), Some(5)));
     commit(backend, &place.pending(1, writes(1, task(2), "p", vec![write(0, "x", "")])));
     assert_eq!(shown(backend, None, 9), "a 1/1, ain:1 1/1", "writes of others leave them alone");
-    let stale = place.batch(None, [Draft::root(2)]);
+    let stale = place.batch(None, [CheckpointDraft::root(2)]);
     assert!(matches!(backend.commit(&stale), Err(StoreError::Conflict { .. })));
     assert_eq!(shown(backend, None, 9), "a 1/1, ain:1 1/1");
-    place.add(backend, Some(1), Draft::on(2, 1).tasks(&["x"]));
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1).tasks(&["x"]));
     assert_eq!(shown(backend, None, 9), "ain:1 1/1", "they go with the superstep that passes them");
     let late = timed(&place, 1, task(1), Some(5));
     assert!(matches!(backend.commit(&late), Err(StoreError::Conflict { .. })));
@@ -71,7 +71,7 @@ pub(super) fn passed(backend: &dyn Backend) {
 
 pub(super) fn refused(backend: &dyn Backend) {
     let place = root_of("a");
-    place.add(backend, None, Draft::root(1).tasks(&["x"]));
+    place.add(backend, None, CheckpointDraft::root(1).tasks(&["x"]));
     let good = timed(&place, 1, task(1), Some(5));
     let mut alone = good.clone();
     alone.writes.clear();
@@ -80,7 +80,7 @@ pub(super) fn refused(backend: &dyn Backend) {
     of_another.timers[0].checkpoint = id(2);
     refused_for(backend, &of_another, "batch.timers");
     let mut with_checkpoint = good;
-    with_checkpoint.checkpoints.push(Draft::on(2, 1).0);
+    with_checkpoint.checkpoints.push(CheckpointDraft::on(2, 1).0);
     refused_for(backend, &with_checkpoint, "batch.timers");
     assert_eq!(shown(backend, None, 9), "", "nothing was written");
 }

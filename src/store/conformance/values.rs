@@ -1,7 +1,8 @@
 //! Values come back byte for byte, whatever their size and wherever they stand.
 
 use super::build::{
-    Draft, Place, bytes, clean, commit, id, items, message, put, put_of, put_payload, root_of, task, writes,
+    CasePlace, CheckpointDraft, bytes, clean, commit, id, items, message, put, put_of, put_payload, root_of, task,
+    writes,
 };
 use crate::base::limits::{BLOB_BYTES_MIN, INLINE_BYTES_MAX};
 use crate::base::{Codec, IdSource};
@@ -17,8 +18,8 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// Stores each payload as a value, as an item and as writes, and compares the read values.
-fn round_trip(backend: &dyn Backend, place: &Place, payloads: &[Payload]) {
-    let mut draft = Draft::root(1).tasks(&["node"]);
+fn round_trip(backend: &dyn Backend, place: &CasePlace, payloads: &[Payload]) {
+    let mut draft = CheckpointDraft::root(1).tasks(&["node"]);
     for (n, payload) in payloads.iter().enumerate() {
         // Only items and writes have an index.
         let plain = without_index(payload);
@@ -35,7 +36,7 @@ fn round_trip(backend: &dyn Backend, place: &Place, payloads: &[Payload]) {
     new.push(NewWrite::new(last, "list", WriteValue::Items(payloads.to_vec())));
     commit(backend, &place.pending(1, writes(1, task(1), "p", new.clone())));
     let taken = (0..).zip(payloads).map(|(part, _)| put_of(u64::from(part), task(1), last, part));
-    place.add(backend, Some(1), Draft::on(2, 1).items("list", 2, taken.collect()));
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1).items("list", 2, taken.collect()));
     for (n, payload) in payloads.iter().enumerate() {
         let found = place.channel(backend, 2, &format!("v{n:03}")).map(|channel| channel.value);
         let plain = without_index(payload);
@@ -110,11 +111,11 @@ pub(super) fn shared(backend: &dyn Backend) {
     let (a, b) = (root_of("shared a"), root_of("shared b"));
     let large = noise(5, 10 << 10);
     for place in [&a, &b] {
-        let draft = Draft::root(1).value("x", 1, &large).value("y", 1, &large);
+        let draft = CheckpointDraft::root(1).value("x", 1, &large).value("y", 1, &large);
         place.add(backend, None, draft.items("list", 1, vec![put(0, &large), put(1, &large)]));
     }
-    a.add(backend, Some(1), Draft::on(2, 1).value("x", 2, "small").items("list", 2, vec![put(0, "small")]));
-    let value = |place: &Place, n, channel| place.channel(backend, n, channel).map(|channel| channel.value);
+    a.add(backend, Some(1), CheckpointDraft::on(2, 1).value("x", 2, "small").items("list", 2, vec![put(0, "small")]));
+    let value = |place: &CasePlace, n, channel| place.channel(backend, n, channel).map(|channel| channel.value);
     let whole = Some(ChannelValue::Value(bytes(&large)));
     assert!(value(&a, 2, "y") == whole && value(&b, 1, "x") == whole && value(&a, 1, "x") == whole);
     let found = items(backend, &a.point(2), "list", ItemRange::All);
@@ -128,7 +129,7 @@ pub(super) fn checkpoint_fields(backend: &dyn Backend) {
     let place = root_of("checkpoint fields");
     let sources = [Source::Input, Source::Loop, Source::Update, Source::Fork];
     for (n, source) in (1..).zip(sources) {
-        let mut draft = if n == 1 { Draft::root(1) } else { Draft::on(n, n - 1) }.in_full();
+        let mut draft = if n == 1 { CheckpointDraft::root(1) } else { CheckpointDraft::on(n, n - 1) }.in_full();
         draft.0.source = source;
         draft.0.step = [-1, 0, i64::MAX, i64::MIN][usize::try_from(n).unwrap_or(1) - 1];
         let new = draft.0.clone();

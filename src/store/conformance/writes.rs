@@ -1,19 +1,21 @@
 //! The writes of tasks: pending, consumed, and taken over by channels.
 
-use super::build::{Draft, Place, bytes, clean, commit, put, put_of, root_of, task, write, write_items, writes as of};
+use super::build::{
+    CasePlace, CheckpointDraft, bytes, clean, commit, put, put_of, root_of, task, write, write_items, writes as of,
+};
 use crate::store::backend::Backend;
 use crate::store::batch::{NewWrite, WriteValue};
 use crate::store::query::ItemRange;
 
 /// Returns a place whose checkpoint 1 has three tasks.
-fn started(backend: &dyn Backend) -> Place {
+fn started(backend: &dyn Backend) -> CasePlace {
     let place = root_of("writes");
-    place.add(backend, None, Draft::root(1).tasks(&["a", "b", "c"]));
+    place.add(backend, None, CheckpointDraft::root(1).tasks(&["a", "b", "c"]));
     place
 }
 
 /// Shows the writes of a checkpoint in a line.
-fn shown(backend: &dyn Backend, place: &Place, n: u64) -> String {
+fn shown(backend: &dyn Backend, place: &CasePlace, n: u64) -> String {
     let show = |value: &WriteValue| match value {
         WriteValue::Null => "null".to_owned(),
         WriteValue::One(payload) => String::from_utf8_lossy(&payload.data).into_owned(),
@@ -55,7 +57,7 @@ pub(super) fn special_indexes(backend: &dyn Backend) {
     assert_eq!(shown(backend, &place, 1), expected);
     let consumed =
         of(1, task(1), "p", vec![write(0, "x", "late"), write(-4, "__resume__", "r4"), write(2, "z", "new")]);
-    place.add(backend, Some(1), Draft::on(2, 1).consumed(consumed).value_of("x", 1, task(1), 0));
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1).consumed(consumed).value_of("x", 1, task(1), 0));
     let expected = "p/1/-4 __resume__=r4; p/1/-1 __error__=null; p/1/0 x=first; p/1/1 x=third; p/1/2 z=new";
     assert_eq!(shown(backend, &place, 1), expected, "writes that are consumed follow the same rule");
     assert_eq!(place.text(backend, 2, "x").as_deref(), Some("first"), "what was taken over is what is stored");
@@ -64,16 +66,16 @@ pub(super) fn special_indexes(backend: &dyn Backend) {
 
 pub(super) fn consumed(backend: &dyn Backend) {
     let place = started(backend);
-    let first = Draft::on(2, 1).consumed(of(1, task(1), "p", vec![write(0, "x", "one")]));
+    let first = CheckpointDraft::on(2, 1).consumed(of(1, task(1), "p", vec![write(0, "x", "one")]));
     let first = first.consumed(of(1, task(2), "q", vec![write(0, "x", "two")])).tasks(&["d"]);
     // Its parent comes in the same batch.
-    let second = Draft::on(3, 2).consumed(of(2, task(1), "p", vec![write(0, "x", "three")]));
+    let second = CheckpointDraft::on(3, 2).consumed(of(2, task(1), "p", vec![write(0, "x", "three")]));
     commit(backend, &place.batch(Some(1), [first, second]));
     assert_eq!(shown(backend, &place, 1), "p/1/0 x=one; q/2/0 x=two");
     assert_eq!(shown(backend, &place, 2), "p/1/0 x=three");
     assert_eq!(shown(backend, &place, 3), "");
     assert_eq!(place.text(backend, 3, "x"), None, "a write alone changes no channel");
-    place.add(backend, Some(3), Draft::on(4, 1));
+    place.add(backend, Some(3), CheckpointDraft::on(4, 1));
     assert_eq!(shown(backend, &place, 1), "p/1/0 x=one; q/2/0 x=two", "they stay visible after a fork");
     clean(backend);
 }
@@ -84,14 +86,14 @@ pub(super) fn references(backend: &dyn Backend) {
     let early = of(1, task(1), "p", vec![write(0, "x", "earlier"), write_items(1, "list", &["i0", "i1", &large])]);
     commit(backend, &place.pending(1, early));
     let with = of(1, task(2), "q", vec![write(0, "y", &large), write_items(1, "list", &["j0"])]);
-    let draft = Draft::on(2, 1).consumed(of(1, task(3), "r", vec![write(0, "z", "consumed")]));
+    let draft = CheckpointDraft::on(2, 1).consumed(of(1, task(3), "r", vec![write(0, "z", "consumed")]));
     let draft = draft.value_of("x", 1, task(1), 0).by(0).value_of("y", 1, task(2), 0).by(1);
     let list = vec![put_of(0, task(1), 1, 2), put_of(1, task(1), 1, 0), put_of(2, task(2), 1, 0), put(3, "new")];
     let draft = draft.value_of("z", 1, task(3), 0).by(2).items("list", 1, list).by(1);
     let mut batch = place.batch(Some(1), [draft.tasks(&["d"])]);
     batch.writes.push(with);
     // The next one takes over a write of the first, which comes in the same batch.
-    let next = Draft::on(3, 2).consumed(of(2, task(1), "p", vec![write(0, "x", "next")]));
+    let next = CheckpointDraft::on(3, 2).consumed(of(2, task(1), "p", vec![write(0, "x", "next")]));
     batch.checkpoints.push(next.value_of("x", 2, task(1), 0).0);
     commit(backend, &batch);
     assert_eq!(place.text(backend, 2, "x").as_deref(), Some("earlier"));
@@ -134,13 +136,13 @@ pub(super) fn empty_list(backend: &dyn Backend) {
 
 pub(super) fn of_one_checkpoint(backend: &dyn Backend) {
     let place = started(backend);
-    place.add(backend, Some(1), Draft::on(2, 1).tasks(&["a"]));
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1).tasks(&["a"]));
     let mut both = place.pending(2, of(2, task(1), "p", vec![write(0, "x", "on 2")]));
     both.writes.push(of(1, task(1), "p", vec![write(0, "x", "on 1")]));
     commit(backend, &both);
     let (other, child) = (root_of("other"), place.inside("child:1"));
-    other.add(backend, None, Draft::root(1).tasks(&["a"]));
-    child.add(backend, None, Draft::root(1).tasks(&["a"]));
+    other.add(backend, None, CheckpointDraft::root(1).tasks(&["a"]));
+    child.add(backend, None, CheckpointDraft::root(1).tasks(&["a"]));
     commit(backend, &child.pending(1, of(1, task(1), "p", vec![write(0, "x", "in child")])));
     assert_eq!(shown(backend, &place, 1), "p/1/0 x=on 1");
     assert_eq!(shown(backend, &place, 2), "p/1/0 x=on 2");

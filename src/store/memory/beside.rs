@@ -9,19 +9,19 @@ use crate::store::backend::CheckReport;
 use crate::store::beside::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 
 /// The number of a namespace, and that of a key: each in the order of the first put.
-type Place = (u64, u64);
+type EntryNumbers = (u64, u64);
 
 /// The key-value memory.
 #[derive(Debug, Default)]
-pub(super) struct Kv {
+pub(super) struct MemoryKv {
     last: u64,
     numbers: HashMap<KvNamespace, u64>,
-    namespaces: BTreeMap<u64, Space>,
-    expiring: BTreeSet<(Timestamp, Place)>,
+    namespaces: BTreeMap<u64, KvSpace>,
+    expiring: BTreeSet<(Timestamp, EntryNumbers)>,
 }
 
 #[derive(Debug)]
-struct Space {
+struct KvSpace {
     name: KvNamespace,
     keys: HashMap<String, u64>,
     entries: BTreeMap<u64, Arc<KvRecord>>,
@@ -31,7 +31,7 @@ fn is_live(expires_at: Option<Timestamp>, now: Timestamp) -> bool {
     expires_at.is_none_or(|expires_at| expires_at > now)
 }
 
-impl Kv {
+impl MemoryKv {
     /// Makes a change.
     pub(super) fn change(&mut self, change: &KvChange) {
         match change {
@@ -72,7 +72,7 @@ impl Kv {
             self.last += 1;
             self.last
         });
-        let space = self.namespaces.entry(number).or_insert_with(|| Space {
+        let space = self.namespaces.entry(number).or_insert_with(|| KvSpace {
             name: record.namespace.clone(),
             keys: HashMap::new(),
             entries: BTreeMap::new(),
@@ -87,7 +87,7 @@ impl Kv {
         space.entries.insert(at, Arc::new(record));
     }
 
-    fn remove(&mut self, place: Place) {
+    fn remove(&mut self, place: EntryNumbers) {
         let Some(space) = self.namespaces.get_mut(&place.0) else { return };
         if let Some(entry) = space.entries.remove(&place.1) {
             space.keys.remove(&entry.key);
@@ -110,7 +110,7 @@ impl Kv {
         }
     }
 
-    fn place(&self, namespace: &KvNamespace, key: &str) -> Option<(Place, &Arc<KvRecord>)> {
+    fn place(&self, namespace: &KvNamespace, key: &str) -> Option<(EntryNumbers, &Arc<KvRecord>)> {
         let number = *self.numbers.get(namespace)?;
         let space = self.namespaces.get(&number)?;
         let at = *space.keys.get(key)?;
@@ -131,7 +131,7 @@ impl Kv {
 
     /// Returns the namespaces that hold something, under one or all.
     pub(super) fn namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Vec<KvNamespace> {
-        let live = |space: &&Space| {
+        let live = |space: &&KvSpace| {
             under.is_none_or(|under| space.name.is_in(under))
                 && space.entries.values().any(|entry| is_live(entry.expires_at, now))
         };
@@ -155,12 +155,12 @@ impl Kv {
 
 /// The cache.
 #[derive(Debug, Default)]
-pub(super) struct Cache {
+pub(super) struct MemoryCache {
     values: BTreeMap<CacheKey, (Encoded, Option<Timestamp>)>,
     expiring: BTreeSet<(Timestamp, CacheKey)>,
 }
 
-impl Cache {
+impl MemoryCache {
     /// Makes a change.
     pub(super) fn change(&mut self, change: CacheChange) {
         match change {

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::stored::{
-    Changed, ChangedItem, ChangedOp, ChangedValue, Delta, Items, Log, Space, State, Stored, Thread, Write, Writes,
-    Written, add_writes, invalid,
+    Changed, ChangedItem, ChangedOp, ChangedValue, CheckpointState, CheckpointWrites, Delta, MemoryLog,
+    NamespaceVersion, StoredCheckpoint, StoredList, StoredThread, Write, WrittenValue, add_writes, invalid,
 };
 use crate::base::CheckpointId;
 use crate::base::limits::LIST_REFERENCES_MAX;
@@ -16,7 +16,7 @@ use crate::store::error::StoreError;
 use crate::store::record::{CheckpointRecord, CheckpointRef};
 
 /// Commits a batch with those that go along: entirely, or not at all.
-pub(super) fn commit(log: &mut Log, batch: &Batch) -> Result<(), StoreError> {
+pub(super) fn commit(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
     batch.validate()?;
     if batch.then.is_empty() {
         return commit_part(log, batch);
@@ -38,7 +38,7 @@ pub(super) fn commit(log: &mut Log, batch: &Batch) -> Result<(), StoreError> {
 }
 
 /// Restores a namespace, or removes it if it, or its thread, did not exist.
-fn put_back(log: &mut Log, part: &Batch, was: Option<Option<Space>>) {
+fn put_back(log: &mut MemoryLog, part: &Batch, was: Option<Option<NamespaceVersion>>) {
     let Some(was) = was else {
         log.threads.remove(&part.thread);
         return;
@@ -51,18 +51,18 @@ fn put_back(log: &mut Log, part: &Batch, was: Option<Option<Space>>) {
     }
 }
 
-fn is_stored(log: &Log, part: &Batch) -> bool {
+fn is_stored(log: &MemoryLog, part: &Batch) -> bool {
     let space = log.space(&part.thread, &part.namespace);
     let last = part.checkpoints.last();
     last.zip(space).is_some_and(|(last, space)| space.checkpoints.get(&last.id).is_some())
 }
 
-fn commit_part(log: &mut Log, batch: &Batch) -> Result<(), StoreError> {
+fn commit_part(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
     if is_stored(log, batch) {
         return repeat(log, batch);
     }
     for expect in &batch.expect {
-        let found = log.space(&batch.thread, &expect.namespace).and_then(Space::head_id);
+        let found = log.space(&batch.thread, &expect.namespace).and_then(NamespaceVersion::head_id);
         if found != expect.head {
             return Err(StoreError::Conflict {
                 thread: batch.thread.clone(),
@@ -88,7 +88,7 @@ fn commit_part(log: &mut Log, batch: &Batch) -> Result<(), StoreError> {
         return Ok(());
     };
     if !log.threads.contains_key(&batch.thread) {
-        let thread = Thread { created_at: first.created_at, spaces: Default::default() };
+        let thread = StoredThread { created_at: first.created_at, spaces: Default::default() };
         log.threads.insert(batch.thread.clone(), thread);
     }
     if let Some(thread) = log.threads.get_mut(&batch.thread) {
@@ -101,9 +101,15 @@ fn commit_part(log: &mut Log, batch: &Batch) -> Result<(), StoreError> {
     Ok(())
 }
 
-impl Space {
+impl NamespaceVersion {
     /// Applies the additions of a batch. It cannot fail, so a batch is committed entirely or not at all.
-    fn add(&mut self, batch: &Batch, added: Vec<Arc<Stored>>, writes: Vec<(CheckpointId, Writes)>, branches: u64) {
+    fn add(
+        &mut self,
+        batch: &Batch,
+        added: Vec<Arc<StoredCheckpoint>>,
+        writes: Vec<(CheckpointId, CheckpointWrites)>,
+        branches: u64,
+    ) {
         for timer in &batch.timers {
             match timer.wake_at {
                 Some(wake_at) => _ = self.timers.insert(timer.task, (timer.checkpoint, wake_at)),
@@ -120,7 +126,7 @@ impl Space {
 }
 
 /// Compares a batch whose last checkpoint is stored with the stored checkpoints.
-fn repeat(log: &Log, batch: &Batch) -> Result<(), StoreError> {
+fn repeat(log: &MemoryLog, batch: &Batch) -> Result<(), StoreError> {
     let next = Next::of(log, batch);
     for new in &batch.checkpoints {
         let duplicate = || StoreError::Duplicate { id: new.id };
@@ -152,35 +158,35 @@ fn consumed(new: &NewCheckpoint) -> Vec<Arc<Write>> {
 
 /// The namespace of a batch after the batch: the stored one, and the additions.
 struct Next<'a> {
-    log: &'a Log,
+    log: &'a MemoryLog,
     batch: &'a Batch,
-    space: Option<&'a Space>,
+    space: Option<&'a NamespaceVersion>,
     /// The checkpoints of the batch, oldest first.
-    added: Vec<Arc<Stored>>,
+    added: Vec<Arc<StoredCheckpoint>>,
     /// The writes of each checkpoint to which the batch adds some, those that are stored included.
-    writes: Vec<(CheckpointId, Writes)>,
+    writes: Vec<(CheckpointId, CheckpointWrites)>,
     seq: u64,
     branch: u64,
 }
 
 impl<'a> Next<'a> {
     /// Makes the namespace without additions.
-    fn of(log: &'a Log, batch: &'a Batch) -> Self {
+    fn of(log: &'a MemoryLog, batch: &'a Batch) -> Self {
         let (space, added) = (log.space(&batch.thread, &batch.namespace), Vec::with_capacity(batch.checkpoints.len()));
         Self { log, batch, space, added, writes: Vec::new(), seq: log.seq, branch: log.branch }
     }
 
     fn head_id(&self) -> Option<CheckpointId> {
-        let stored = || self.space.and_then(Space::head_id);
+        let stored = || self.space.and_then(NamespaceVersion::head_id);
         self.added.last().map(|stored| stored.record.point.checkpoint).or_else(stored)
     }
 
-    fn checkpoint(&self, id: &CheckpointId) -> Option<&Arc<Stored>> {
+    fn checkpoint(&self, id: &CheckpointId) -> Option<&Arc<StoredCheckpoint>> {
         let added = self.added.iter().find(|stored| stored.record.point.checkpoint == *id);
         added.or_else(|| self.space?.checkpoints.get(id))
     }
 
-    fn writes_of(&self, checkpoint: &CheckpointId) -> Writes {
+    fn writes_of(&self, checkpoint: &CheckpointId) -> CheckpointWrites {
         match self.writes.iter().find(|(known, _)| known == checkpoint) {
             Some((_, writes)) => writes.clone(),
             None => self.space.map(|space| space.writes_of(checkpoint)).unwrap_or_default(),
@@ -200,7 +206,7 @@ impl<'a> Next<'a> {
     }
 
     /// Returns the items of a list that the batch references.
-    fn list(&self, of: &ListRef) -> Result<Items, StoreError> {
+    fn list(&self, of: &ListRef) -> Result<StoredList, StoreError> {
         let stored = match of.namespace == self.batch.namespace {
             true => self.checkpoint(&of.checkpoint),
             false => self
@@ -252,7 +258,7 @@ impl<'a> Next<'a> {
         let consumed = consumed(new);
         if let Some(parent) = builds_on.consumes(new)? {
             // Changed in place, as no other version shares them.
-            builds_on.writes = Writes::default();
+            builds_on.writes = CheckpointWrites::default();
             self.add_writes_to(parent, &consumed);
             builds_on.writes = self.writes_of(&parent);
         }
@@ -260,7 +266,7 @@ impl<'a> Next<'a> {
         let delta = builds_on.resolve(new, consumed, self)?;
         let ordinal = builds_on.ordinal();
         debug_assert!(builds_on.parent.as_ref().is_none_or(|parent| parent.record.seq <= self.seq));
-        let nothing = State::default();
+        let nothing = CheckpointState::default();
         let state =
             builds_on.parent.as_ref().map_or(&nothing, |parent| &parent.state).after(&delta, ordinal, self.seq + 1)?;
         self.seq += 1;
@@ -290,23 +296,23 @@ impl<'a> Next<'a> {
             parents: Arc::clone(&new.parents),
             tasks: new.tasks.clone(),
         };
-        self.added.push(Arc::new(Stored { record, delta, state }));
+        self.added.push(Arc::new(StoredCheckpoint { record, delta, state }));
         Ok(())
     }
 }
 
 /// The parent of a checkpoint, with the writes that its changes may refer to.
 struct BuildsOn {
-    parent: Option<Arc<Stored>>,
+    parent: Option<Arc<StoredCheckpoint>>,
     is_fork: bool,
-    writes: Writes,
+    writes: CheckpointWrites,
 }
 
 impl BuildsOn {
     fn find(next: &Next<'_>, new: &NewCheckpoint) -> Result<Self, StoreError> {
         let (log, batch) = (next.log, next.batch);
         let (stored, writes, is_fork) = match &new.parent {
-            None => return Ok(Self { parent: None, is_fork: false, writes: Writes::default() }),
+            None => return Ok(Self { parent: None, is_fork: false, writes: CheckpointWrites::default() }),
             Some(Parent::Local(id)) if *id >= new.id => {
                 return invalid("checkpoint.parent", format!("{id} is not below its child {}", new.id));
             }
@@ -407,7 +413,7 @@ impl BuildsOn {
         };
         match write.payloads().get(wanted.part as usize) {
             Some(payload) => Ok(Arc::clone(payload)),
-            None if write.value == Written::Null => invalid("data.of_write", format!("{} is null", place())),
+            None if write.value == WrittenValue::Null => invalid("data.of_write", format!("{} is null", place())),
             None => invalid("data.of_write", format!("{} has no part {}", place(), wanted.part)),
         }
     }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::stored::Log;
+use super::stored::MemoryLog;
 use crate::base::ThreadId;
 use crate::store::error::StoreError;
 
 /// Deletes threads, unless one that stays was forked off one of them.
-pub(super) fn threads(log: &mut Log, threads: &[ThreadId]) -> Result<(), StoreError> {
+pub(super) fn threads(log: &mut MemoryLog, threads: &[ThreadId]) -> Result<(), StoreError> {
     let mut forked: BTreeSet<(&ThreadId, &ThreadId)> = BTreeSet::new();
     for (id, thread) in log.threads.iter().filter(|(id, _)| !threads.contains(id)) {
         let stored = thread.spaces.values().flat_map(|space| space.checkpoints.walk_up(None));

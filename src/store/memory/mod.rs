@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use self::stored::{Log, Stored};
+use self::stored::{MemoryLog, StoredCheckpoint};
 use super::backend::{Backend, CheckReport, CommitHandle};
 use super::batch::{Batch, ListRef, validate_deleted};
 use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
@@ -34,9 +34,9 @@ use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 /// A thread is listed from the first checkpoint of its root namespace on.
 #[derive(Debug, Default)]
 pub struct MemoryBackend {
-    log: RwLock<Log>,
-    kv: RwLock<beside::Kv>,
-    cache: RwLock<beside::Cache>,
+    log: RwLock<MemoryLog>,
+    kv: RwLock<beside::MemoryKv>,
+    cache: RwLock<beside::MemoryCache>,
 }
 
 impl MemoryBackend {
@@ -45,7 +45,7 @@ impl MemoryBackend {
         Self::default()
     }
 
-    fn stored(&self, at: &CheckpointRef) -> Result<Arc<Stored>, StoreError> {
+    fn stored(&self, at: &CheckpointRef) -> Result<Arc<StoredCheckpoint>, StoreError> {
         self.log.read().stored(at).cloned().ok_or_else(|| read::not_found(at))
     }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::stored::{ChangedValue, Channel, Held, Item, Items, Log, Space, Stored};
+use super::stored::{
+    ChangedValue, ChannelContent, ChannelVersion, Item, MemoryLog, NamespaceVersion, StoredCheckpoint, StoredList,
+};
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, ThreadId, Timestamp};
 use crate::store::backend::CheckReport;
@@ -14,7 +16,7 @@ use crate::store::record::{
     TimerRecord, WriteRecord,
 };
 
-pub(super) fn by_prefix(log: &Log, thread: &ThreadId, prefix: &str, limit: usize) -> Vec<CheckpointRecord> {
+pub(super) fn by_prefix(log: &MemoryLog, thread: &ThreadId, prefix: &str, limit: usize) -> Vec<CheckpointRecord> {
     let prefix = prefix.to_ascii_lowercase();
     let Some((floor, digits)) = first_with(&prefix) else { return Vec::new() };
     let fits = |id: &CheckpointId| {
@@ -45,9 +47,9 @@ fn first_with(prefix: &str) -> Option<(CheckpointId, String)> {
     Some((CheckpointId::from_bytes(bytes), digits))
 }
 
-pub(super) fn list(log: &Log, query: &CheckpointQuery) -> Vec<CheckpointRecord> {
+pub(super) fn list(log: &MemoryLog, query: &CheckpointQuery) -> Vec<CheckpointRecord> {
     let limit = if query.limit == 0 { PAGE_ROWS_MAX } else { query.limit.min(PAGE_ROWS_MAX) };
-    let mut found: Vec<&Arc<Stored>> = Vec::new();
+    let mut found: Vec<&Arc<StoredCheckpoint>> = Vec::new();
     for (namespace, space) in log.threads.get(&query.thread).iter().flat_map(|thread| &thread.spaces) {
         if query.namespace.as_ref().is_none_or(|wanted| wanted == namespace) {
             let newest = space.checkpoints.walk_down(query.before.as_ref()).take(limit);
@@ -58,11 +60,11 @@ pub(super) fn list(log: &Log, query: &CheckpointQuery) -> Vec<CheckpointRecord> 
     found.into_iter().take(limit).map(|stored| stored.record.clone()).collect()
 }
 
-pub(super) fn threads(log: &Log, after: Option<&ThreadId>, limit: usize) -> Vec<ThreadRecord> {
+pub(super) fn threads(log: &MemoryLog, after: Option<&ThreadId>, limit: usize) -> Vec<ThreadRecord> {
     let root = crate::base::Namespace::root();
     let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
     let records = log.threads.range((from, std::ops::Bound::Unbounded)).filter_map(|(id, thread)| {
-        let head = thread.spaces.get(&root).and_then(Space::head)?;
+        let head = thread.spaces.get(&root).and_then(NamespaceVersion::head)?;
         Some(ThreadRecord {
             id: id.clone(),
             created_at: thread.created_at,
@@ -74,7 +76,7 @@ pub(super) fn threads(log: &Log, after: Option<&ThreadId>, limit: usize) -> Vec<
     records.take(limit).collect()
 }
 
-pub(super) fn state(stored: &Stored) -> StateRecord {
+pub(super) fn state(stored: &StoredCheckpoint) -> StateRecord {
     let channels = stored.state.channels.walk_up(None).map(|(name, channel)| channel_record(name, channel));
     let seen = stored.state.seen.walk_up(None);
     let filled = stored.delta.changes.iter().filter(|change| change.value != ChangedValue::Empty);
@@ -88,11 +90,11 @@ pub(super) fn state(stored: &Stored) -> StateRecord {
     }
 }
 
-fn channel_record(name: &Arc<str>, channel: &Channel) -> ChannelRecord {
+fn channel_record(name: &Arc<str>, channel: &ChannelVersion) -> ChannelRecord {
     let value = match &channel.value {
-        Held::Empty => ChannelValue::Empty,
-        Held::Value(payload) => ChannelValue::Value(Payload::clone(payload)),
-        Held::Items(_) => ChannelValue::Items,
+        ChannelContent::Empty => ChannelValue::Empty,
+        ChannelContent::Value(payload) => ChannelValue::Value(Payload::clone(payload)),
+        ChannelContent::Items(_) => ChannelValue::Items,
     };
     let (channel, version, ordinal, task) = (Arc::clone(name), channel.version, channel.ordinal, channel.task);
     ChannelRecord { channel, version, value, ordinal, task }
@@ -100,7 +102,7 @@ fn channel_record(name: &Arc<str>, channel: &Channel) -> ChannelRecord {
 
 /// Visits the record of a state, then its channels by name, each list with its items.
 pub(super) fn read_state(
-    stored: &Stored,
+    stored: &StoredCheckpoint,
     visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
     let state = state(stored);
@@ -117,7 +119,7 @@ pub(super) fn read_state(
 }
 
 pub(super) fn items(
-    stored: &Stored,
+    stored: &StoredCheckpoint,
     channel: &str,
     range: ItemRange,
     visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
@@ -139,18 +141,18 @@ pub(super) fn items(
 }
 
 /// Returns the list that a list references.
-pub(super) fn list_reference(stored: &Stored, channel: &str) -> Option<ListRef> {
+pub(super) fn list_reference(stored: &StoredCheckpoint, channel: &str) -> Option<ListRef> {
     let items = stored.state.channels.get(channel)?.value.items()?;
     items.reference.as_ref().map(|reference| reference.of.clone())
 }
 
-fn item_row<'a>(items: &Items, position: u64, item: &'a Item) -> ItemRow<'a> {
+fn item_row<'a>(items: &StoredList, position: u64, item: &'a Item) -> ItemRow<'a> {
     let payload = &*item.payload;
     let (ordinal, task) = items.written(item);
     ItemRow::new(position, ordinal, task, payload.as_ref())
 }
 
-pub(super) fn writes(space: &Space, checkpoint: &CheckpointId) -> Vec<WriteRecord> {
+pub(super) fn writes(space: &NamespaceVersion, checkpoint: &CheckpointId) -> Vec<WriteRecord> {
     let writes = space.writes_of(checkpoint);
     let mut found: Vec<_> = writes.walk_up(None).map(|(_, write)| write).collect();
     found.sort_by(|a, b| (&a.path, a.task, a.index).cmp(&(&b.path, b.task, b.index)));
@@ -158,7 +160,7 @@ pub(super) fn writes(space: &Space, checkpoint: &CheckpointId) -> Vec<WriteRecor
 }
 
 /// Returns the tasks that sleep, by the moment at which they can go on.
-pub(super) fn timers(log: &Log, due_by: Option<Timestamp>, limit: usize) -> Vec<TimerRecord> {
+pub(super) fn timers(log: &MemoryLog, due_by: Option<Timestamp>, limit: usize) -> Vec<TimerRecord> {
     let mut found = Vec::new();
     for (thread, of) in &log.threads {
         for (namespace, space) in &of.spaces {
@@ -176,7 +178,7 @@ pub(super) fn timers(log: &Log, due_by: Option<Timestamp>, limit: usize) -> Vec<
 }
 
 /// Counts everything, and replays every checkpoint onto its parent.
-pub(super) fn check(log: &Log) -> CheckReport {
+pub(super) fn check(log: &MemoryLog) -> CheckReport {
     let mut report = CheckReport { threads: log.threads.len() as u64, ..CheckReport::default() };
     let spaces = log.threads.values().flat_map(|thread| thread.spaces.iter());
     for (_, space) in spaces {
@@ -201,7 +203,7 @@ pub(super) fn check(log: &Log) -> CheckReport {
     report
 }
 
-fn values_of(stored: &Stored) -> u64 {
+fn values_of(stored: &StoredCheckpoint) -> u64 {
     let values = stored.delta.changes.iter().map(|change| match &change.value {
         ChangedValue::Empty => 0,
         ChangedValue::Value(_) => 1,
@@ -210,12 +212,12 @@ fn values_of(stored: &Stored) -> u64 {
     values.sum::<usize>() as u64
 }
 
-fn writes_of(space: &Space, checkpoint: &CheckpointId) -> u64 {
+fn writes_of(space: &NamespaceVersion, checkpoint: &CheckpointId) -> u64 {
     let writes = space.writes_of(checkpoint);
     writes.walk_up(None).map(|(_, write)| write.payloads().len()).sum::<usize>() as u64
 }
 
-fn check_checkpoint(log: &Log, space: &Space, stored: &Stored) -> Result<(), String> {
+fn check_checkpoint(log: &MemoryLog, space: &NamespaceVersion, stored: &StoredCheckpoint) -> Result<(), String> {
     let record = &stored.record;
     let parent = match (&record.parent, &record.forked_from) {
         (None, None) => None,

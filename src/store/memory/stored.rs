@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::tree::Tree;
+use super::tree::VersionMap;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::batch::{ListDelta, ListRef, NewWrites, Payload, Seen, WriteValue};
 use crate::store::error::StoreError;
@@ -14,8 +14,8 @@ use crate::store::record::{CheckpointRecord, CheckpointRef, WriteRecord};
 
 /// All threads, and the counters of the file.
 #[derive(Debug, Default)]
-pub(super) struct Log {
-    pub(super) threads: BTreeMap<ThreadId, Thread>,
+pub(super) struct MemoryLog {
+    pub(super) threads: BTreeMap<ThreadId, StoredThread>,
     /// The `seq` of the newest checkpoint.
     pub(super) seq: u64,
     /// The number of the newest branch.
@@ -24,31 +24,31 @@ pub(super) struct Log {
 
 /// A thread with at least one checkpoint.
 #[derive(Debug)]
-pub(super) struct Thread {
+pub(super) struct StoredThread {
     pub(super) created_at: Timestamp,
-    pub(super) spaces: BTreeMap<Namespace, Space>,
+    pub(super) spaces: BTreeMap<Namespace, NamespaceVersion>,
 }
 
 /// A namespace. A clone is a version of it that no later commit changes, so readers need no lock while they read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Space {
-    pub(super) checkpoints: Tree<CheckpointId, Arc<Stored>>,
+pub(super) struct NamespaceVersion {
+    pub(super) checkpoints: VersionMap<CheckpointId, Arc<StoredCheckpoint>>,
     /// The writes of the tasks of each checkpoint.
-    pub(super) writes: Tree<CheckpointId, Writes>,
+    pub(super) writes: VersionMap<CheckpointId, CheckpointWrites>,
     pub(super) branches: u64,
     /// The tasks that sleep: their checkpoints, and when they can go on.
     pub(super) timers: BTreeMap<TaskId, (CheckpointId, Timestamp)>,
 }
 
 /// The writes of the tasks of one checkpoint, by task and index.
-pub(super) type Writes = Tree<(TaskId, i32), Arc<Write>>;
+pub(super) type CheckpointWrites = VersionMap<(TaskId, i32), Arc<Write>>;
 
 /// A checkpoint with its state.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredCheckpoint {
     pub(super) record: CheckpointRecord,
     pub(super) delta: Delta,
-    pub(super) state: State,
+    pub(super) state: CheckpointState,
 }
 
 /// The changes of a checkpoint. A repeated batch is compared with them.
@@ -61,39 +61,39 @@ pub(super) struct Delta {
 
 /// The state at a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct State {
-    pub(super) channels: Tree<Arc<str>, Channel>,
-    pub(super) seen: Tree<Arc<str>, Vec<(Arc<str>, u64)>>,
+pub(super) struct CheckpointState {
+    pub(super) channels: VersionMap<Arc<str>, ChannelVersion>,
+    pub(super) seen: VersionMap<Arc<str>, Vec<(Arc<str>, u64)>>,
 }
 
 /// The newest version of a channel.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Channel {
+pub(super) struct ChannelVersion {
     pub(super) version: u64,
     pub(super) ordinal: u64,
     pub(super) task: Option<u32>,
-    pub(super) value: Held,
+    pub(super) value: ChannelContent,
 }
 
 /// The content of a channel.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Held {
+pub(super) enum ChannelContent {
     Empty,
     Value(Arc<Payload>),
-    Items(Arc<Items>),
+    Items(Arc<StoredList>),
 }
 
 /// A list.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Items {
-    pub(super) positions: Tree<u64, Item>,
+pub(super) struct StoredList {
+    pub(super) positions: VersionMap<u64, Item>,
     /// The list it references, if any.
-    pub(super) reference: Option<Reference>,
+    pub(super) reference: Option<ListOrigin>,
 }
 
 /// That a list began as another one.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Reference {
+pub(super) struct ListOrigin {
     pub(super) of: ListRef,
     /// The length of the row of references, each list referencing the next.
     pub(super) depth: usize,
@@ -146,7 +146,7 @@ pub(super) enum ChangedOp {
     Delete,
     DeleteRange(u64),
     /// The list is another one, as it was found.
-    Reference(ListRef, Items),
+    Reference(ListRef, StoredList),
 }
 
 /// A write of a task. Its payloads are shared with the channels that took them over.
@@ -156,12 +156,12 @@ pub(super) struct Write {
     pub(super) path: Arc<str>,
     pub(super) index: i32,
     pub(super) channel: Arc<str>,
-    pub(super) value: Written,
+    pub(super) value: WrittenValue,
 }
 
 /// The value of a write.
 #[derive(Debug, PartialEq)]
-pub(super) enum Written {
+pub(super) enum WrittenValue {
     Null,
     One(Arc<Payload>),
     Items(Vec<Arc<Payload>>),
@@ -169,18 +169,18 @@ pub(super) enum Written {
     Delta(Box<ListDelta>, Vec<Arc<Payload>>),
 }
 
-impl Log {
-    pub(super) fn space(&self, thread: &ThreadId, namespace: &Namespace) -> Option<&Space> {
+impl MemoryLog {
+    pub(super) fn space(&self, thread: &ThreadId, namespace: &Namespace) -> Option<&NamespaceVersion> {
         self.threads.get(thread)?.spaces.get(namespace)
     }
 
-    pub(super) fn stored(&self, at: &CheckpointRef) -> Option<&Arc<Stored>> {
+    pub(super) fn stored(&self, at: &CheckpointRef) -> Option<&Arc<StoredCheckpoint>> {
         self.space(&at.thread, &at.namespace)?.checkpoints.get(&at.checkpoint)
     }
 }
 
-impl Space {
-    pub(super) fn head(&self) -> Option<&Arc<Stored>> {
+impl NamespaceVersion {
+    pub(super) fn head(&self) -> Option<&Arc<StoredCheckpoint>> {
         self.checkpoints.last().map(|(_, stored)| stored)
     }
 
@@ -188,13 +188,13 @@ impl Space {
         self.checkpoints.last().map(|(id, _)| *id)
     }
 
-    pub(super) fn writes_of(&self, checkpoint: &CheckpointId) -> Writes {
+    pub(super) fn writes_of(&self, checkpoint: &CheckpointId) -> CheckpointWrites {
         self.writes.get(checkpoint).cloned().unwrap_or_default()
     }
 }
 
 /// Adds writes to those of a checkpoint: special indexes replace, any other position retains its first write.
-pub(super) fn add_writes(writes: &mut Writes, new: &[Arc<Write>]) {
+pub(super) fn add_writes(writes: &mut CheckpointWrites, new: &[Arc<Write>]) {
     for write in new {
         let key = (write.task, write.index);
         if write.index < 0 || writes.get(&key).is_none() {
@@ -203,7 +203,7 @@ pub(super) fn add_writes(writes: &mut Writes, new: &[Arc<Write>]) {
     }
 }
 
-impl State {
+impl CheckpointState {
     /// Returns the state after `delta`, which came at `ordinal` as the checkpoint `seq` of the log.
     pub(super) fn after(&self, delta: &Delta, ordinal: u64, seq: u64) -> Result<Self, StoreError> {
         let mut next = self.clone();
@@ -216,14 +216,14 @@ impl State {
                 return invalid("change.version", format!("{new} of channel {channel:?} is not above {old}"));
             }
             let value = match &change.value {
-                ChangedValue::Empty => Held::Empty,
-                ChangedValue::Value(payload) => Held::Value(Arc::clone(payload)),
+                ChangedValue::Empty => ChannelContent::Empty,
+                ChangedValue::Value(payload) => ChannelContent::Value(Arc::clone(payload)),
                 ChangedValue::Items(items) => {
                     let list = before.and_then(|channel| channel.value.items()).cloned().unwrap_or_default();
-                    Held::Items(Arc::new(list_after(list, items, ordinal, seq)?))
+                    ChannelContent::Items(Arc::new(list_after(list, items, ordinal, seq)?))
                 }
             };
-            let channel = Channel { version: change.version, ordinal, task: change.task, value };
+            let channel = ChannelVersion { version: change.version, ordinal, task: change.task, value };
             next.channels.put(Arc::clone(&change.channel), channel);
         }
         for seen in &delta.seen {
@@ -239,8 +239,8 @@ impl State {
     }
 }
 
-impl Held {
-    pub(super) fn items(&self) -> Option<&Items> {
+impl ChannelContent {
+    pub(super) fn items(&self) -> Option<&StoredList> {
         match self {
             Self::Items(items) => Some(items),
             _ => None,
@@ -248,7 +248,7 @@ impl Held {
     }
 }
 
-impl Items {
+impl StoredList {
     /// Returns when an item was put, and by which task.
     pub(super) fn written(&self, item: &Item) -> (u64, Option<u32>) {
         match &self.reference {
@@ -259,15 +259,15 @@ impl Items {
 }
 
 /// Returns the list after some operations: those on more than a position first, then each other position once.
-fn list_after(mut list: Items, items: &[ChangedItem], ordinal: u64, seq: u64) -> Result<Items, StoreError> {
+fn list_after(mut list: StoredList, items: &[ChangedItem], ordinal: u64, seq: u64) -> Result<StoredList, StoreError> {
     for item in items {
         match &item.op {
             ChangedOp::DeleteRange(end) => _ = list.positions.delete_range(&item.position, end),
             ChangedOp::Reference(of, found) => {
                 // Everything it holds was put before this checkpoint.
                 let depth = found.reference.as_ref().map_or(0, |reference| reference.depth) + 1;
-                let reference = Reference { of: of.clone(), depth, seq: seq - 1, ordinal, task: item.task };
-                list = Items { positions: found.positions.clone(), reference: Some(reference) };
+                let reference = ListOrigin { of: of.clone(), depth, seq: seq - 1, ordinal, task: item.task };
+                list = StoredList { positions: found.positions.clone(), reference: Some(reference) };
             }
             ChangedOp::Put(_) | ChangedOp::Delete => {}
         }
@@ -291,13 +291,13 @@ impl Write {
     pub(super) fn all_of(new: &NewWrites) -> impl Iterator<Item = Arc<Self>> + '_ {
         new.writes.iter().map(|write| {
             let value = match &write.value {
-                WriteValue::Null => Written::Null,
-                WriteValue::One(payload) => Written::One(Arc::new(payload.clone())),
-                WriteValue::Items(items) => Written::Items(items.iter().cloned().map(Arc::new).collect()),
+                WriteValue::Null => WrittenValue::Null,
+                WriteValue::One(payload) => WrittenValue::One(Arc::new(payload.clone())),
+                WriteValue::Items(items) => WrittenValue::Items(items.iter().cloned().map(Arc::new).collect()),
                 WriteValue::Delta(delta) => {
                     let mut bare = ListDelta::new(delta.of.clone());
                     (bare.removed, bare.positions) = (delta.removed.clone(), delta.positions.clone());
-                    Written::Delta(Box::new(bare), delta.items.iter().cloned().map(Arc::new).collect())
+                    WrittenValue::Delta(Box::new(bare), delta.items.iter().cloned().map(Arc::new).collect())
                 }
             };
             let (path, channel) = (Arc::clone(&new.path), Arc::clone(&write.channel));
@@ -307,19 +307,19 @@ impl Write {
 
     pub(super) fn payloads(&self) -> &[Arc<Payload>] {
         match &self.value {
-            Written::Null => &[],
-            Written::One(payload) => std::slice::from_ref(payload),
-            Written::Items(items) | Written::Delta(_, items) => items,
+            WrittenValue::Null => &[],
+            WrittenValue::One(payload) => std::slice::from_ref(payload),
+            WrittenValue::Items(items) | WrittenValue::Delta(_, items) => items,
         }
     }
 
     pub(super) fn to_record(&self) -> WriteRecord {
         let all = |items: &[Arc<Payload>]| items.iter().map(|item| Payload::clone(item)).collect();
         let value = match &self.value {
-            Written::Null => WriteValue::Null,
-            Written::One(payload) => WriteValue::One(Payload::clone(payload)),
-            Written::Items(items) => WriteValue::Items(all(items)),
-            Written::Delta(delta, items) => {
+            WrittenValue::Null => WriteValue::Null,
+            WrittenValue::One(payload) => WriteValue::One(Payload::clone(payload)),
+            WrittenValue::Items(items) => WriteValue::Items(all(items)),
+            WrittenValue::Delta(delta, items) => {
                 let mut delta = ListDelta::clone(delta);
                 delta.items = all(items);
                 WriteValue::Delta(Box::new(delta))

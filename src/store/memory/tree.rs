@@ -10,12 +10,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// A version of a map. Cloning it is O(1).
-pub(super) struct Tree<K, V>(Link<K, V>);
+pub(super) struct VersionMap<K, V>(Link<K, V>);
 
-type Link<K, V> = Option<Arc<Node<K, V>>>;
+type Link<K, V> = Option<Arc<MapNode<K, V>>>;
 
 #[derive(Clone)]
-struct Node<K, V> {
+struct MapNode<K, V> {
     key: K,
     value: V,
     priority: u64,
@@ -24,7 +24,7 @@ struct Node<K, V> {
     right: Link<K, V>,
 }
 
-impl<K: Ord + Hash + Clone, V: Clone> Tree<K, V> {
+impl<K: Ord + Hash + Clone, V: Clone> VersionMap<K, V> {
     pub(super) fn len(&self) -> usize {
         len(&self.0)
     }
@@ -71,8 +71,8 @@ impl<K: Ord + Hash + Clone, V: Clone> Tree<K, V> {
     }
 
     /// Walks up from the first key that is not below `from`.
-    pub(super) fn walk_up(&self, from: Option<&K>) -> Walk<'_, K, V> {
-        let mut walk = Walk { stack: Vec::new(), up: true };
+    pub(super) fn walk_up(&self, from: Option<&K>) -> MapWalk<'_, K, V> {
+        let mut walk = MapWalk { stack: Vec::new(), up: true };
         let mut link = &self.0;
         while let Some(node) = link {
             let inside = from.is_none_or(|from| node.key >= *from);
@@ -85,8 +85,8 @@ impl<K: Ord + Hash + Clone, V: Clone> Tree<K, V> {
     }
 
     /// Walks down from the last key below `before`.
-    pub(super) fn walk_down(&self, before: Option<&K>) -> Walk<'_, K, V> {
-        let mut walk = Walk { stack: Vec::new(), up: false };
+    pub(super) fn walk_down(&self, before: Option<&K>) -> MapWalk<'_, K, V> {
+        let mut walk = MapWalk { stack: Vec::new(), up: false };
         let mut link = &self.0;
         while let Some(node) = link {
             let inside = before.is_none_or(|before| node.key < *before);
@@ -105,7 +105,7 @@ impl<K: Ord + Hash + Clone, V: Clone> Tree<K, V> {
     }
 }
 
-impl<K: Ord + Hash + Clone, V: Clone> Node<K, V> {
+impl<K: Ord + Hash + Clone, V: Clone> MapNode<K, V> {
     /// Counts the entries again after a change below.
     fn count(&mut self) {
         self.len = len(&self.left) + len(&self.right) + 1;
@@ -121,9 +121,9 @@ impl<K: Ord + Hash + Clone, V: Clone> Node<K, V> {
     }
 }
 
-fn make<K, V>(key: K, value: V, priority: u64, left: Link<K, V>, right: Link<K, V>) -> Arc<Node<K, V>> {
+fn make<K, V>(key: K, value: V, priority: u64, left: Link<K, V>, right: Link<K, V>) -> Arc<MapNode<K, V>> {
     let len = len(&left) + len(&right) + 1;
-    Arc::new(Node { key, value, priority, len, left, right })
+    Arc::new(MapNode { key, value, priority, len, left, right })
 }
 
 fn len<K, V>(link: &Link<K, V>) -> usize {
@@ -198,13 +198,13 @@ fn merge<K: Ord + Hash + Clone, V: Clone>(below: Link<K, V>, above: Link<K, V>) 
 }
 
 /// A walk over the entries of a map in one direction.
-pub(super) struct Walk<'a, K, V> {
+pub(super) struct MapWalk<'a, K, V> {
     /// Nodes that come next, each before what lies on its far side.
-    stack: Vec<&'a Node<K, V>>,
+    stack: Vec<&'a MapNode<K, V>>,
     up: bool,
 }
 
-impl<'a, K, V> Iterator for Walk<'a, K, V> {
+impl<'a, K, V> Iterator for MapWalk<'a, K, V> {
     type Item = (&'a K, &'a V);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -218,20 +218,20 @@ impl<'a, K, V> Iterator for Walk<'a, K, V> {
     }
 }
 
-impl<K, V> Clone for Tree<K, V> {
+impl<K, V> Clone for VersionMap<K, V> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<K, V> Default for Tree<K, V> {
+impl<K, V> Default for VersionMap<K, V> {
     fn default() -> Self {
         Self(None)
     }
 }
 
 /// Equality of keys and values. Shared nodes are equal without a look inside.
-impl<K: PartialEq, V: PartialEq> PartialEq for Tree<K, V> {
+impl<K: PartialEq, V: PartialEq> PartialEq for VersionMap<K, V> {
     fn eq(&self, other: &Self) -> bool {
         fn same<K: PartialEq, V: PartialEq>(a: &Link<K, V>, b: &Link<K, V>) -> bool {
             match (a, b) {
@@ -247,7 +247,7 @@ impl<K: PartialEq, V: PartialEq> PartialEq for Tree<K, V> {
     }
 }
 
-impl<K, V> std::fmt::Debug for Tree<K, V> {
+impl<K, V> std::fmt::Debug for VersionMap<K, V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Tree({})", len(&self.0))
     }
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn versions_equal_a_btree_map_and_stay_as_they_were() {
         let mut random = IdSource::from_seed(7);
-        let mut versions = vec![(Tree::default(), BTreeMap::new())];
+        let mut versions = vec![(VersionMap::default(), BTreeMap::new())];
         for step in 0..2_000u64 {
             let pick = random.random() as usize % versions.len();
             let (mut tree, mut map) = versions[if step % 50 == 0 { pick } else { versions.len() - 1 }].clone();
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn the_shape_depends_on_the_keys_alone() {
-        let (mut up, mut down) = (Tree::default(), Tree::default());
+        let (mut up, mut down) = (VersionMap::default(), VersionMap::default());
         (0..500u64).for_each(|key| up.put(key, ()));
         (0..600u64).rev().for_each(|key| down.put(key, ()));
         assert!(up != down);

@@ -4,7 +4,7 @@ use super::checksums::{ChangeChecksum, Digests, ItemChecksum, payload_hash};
 use super::fault::{Res, invalid};
 use super::lineage::{self, EMPTY, LIST, VALUE};
 use super::names::Kind;
-use super::pack::{DeletedRange, Inline, Stored, pack_ranges, pack_reference};
+use super::pack::{DeletedRange, Inline, ValueColumn, pack_ranges, pack_reference};
 use super::references;
 use super::rows::{Payloads, form, item_id_column};
 use super::sql;
@@ -39,7 +39,7 @@ pub(super) struct Ready<'b> {
 /// A value that is stored already, or will be.
 pub(super) enum ReadyValue<'b> {
     New(&'b Payload, Digests),
-    Old(Stored, Checksum),
+    Old(ValueColumn, Checksum),
 }
 
 impl ReadyValue<'_> {
@@ -128,14 +128,16 @@ impl<'a> Tx<'a> {
     }
 
     /// Returns where the value of a stored write is, and its hash.
-    fn read_write(&mut self, parent: &Known, at: &WriteRef) -> Res<Option<(Stored, Checksum)>> {
+    fn read_write(&mut self, parent: &Known, at: &WriteRef) -> Res<Option<(ValueColumn, Checksum)>> {
         let Some(task) = self.task_code(parent, &at.task)? else { return Ok(None) };
         // One value stands at part 0, the items of a list from part 1 on.
         let (one, item) = (if at.part == 0 { 0 } else { i64::from(at.part) + 1 }, i64::from(at.part) + 1);
         let stored = self
             .conn
             .prepare_cached(sql::WRITE_VALUE)?
-            .query_row(params![parent.seq, task, at.index, one, item], |row| Ok(Stored::from_column(row.get_ref(0)?)))
+            .query_row(params![parent.seq, task, at.index, one, item], |row| {
+                Ok(ValueColumn::from_column(row.get_ref(0)?))
+            })
             .optional()?
             .flatten();
         let Some(stored) = stored else { return Ok(None) };
@@ -159,7 +161,7 @@ impl<'a> Tx<'a> {
             let key = self.caches.intern(self.conn, Kind::Channel, &change.channel)?;
             let value = match &ready.value {
                 Some(value) => self.stored(value)?,
-                None => Stored::Null,
+                None => ValueColumn::Null,
             };
             self.put_version(branch, ordinal, key, ready.checksum.version, ready.checksum.kind, change.task, &value)?;
             if ready.checksum.kind == LIST {
@@ -212,7 +214,7 @@ impl<'a> Tx<'a> {
         for (item, value) in &ready.items {
             let (op, value) = match value {
                 Some(value) => (PUT, self.stored(value)?),
-                None => (DELETE, Stored::Null),
+                None => (DELETE, ValueColumn::Null),
             };
             self.put_item(branch, list, item.position as i64, ordinal, op, item.task, &value)?;
         }
@@ -235,7 +237,7 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    fn stored(&self, value: &ReadyValue<'_>) -> Res<Stored> {
+    fn stored(&self, value: &ReadyValue<'_>) -> Res<ValueColumn> {
         match value {
             ReadyValue::Old(stored, _) => Ok(*stored),
             ReadyValue::New(payload, digests) => store(self.conn, payload, digests.check),
@@ -269,9 +271,9 @@ fn sort_items(ready: &mut Ready<'_>) -> Res<()> {
 }
 
 /// Stores a payload and returns what stands for it: its bytes if it is small and plain, else its row.
-pub(super) fn store(conn: &Connection, payload: &Payload, check: i64) -> Res<Stored> {
+pub(super) fn store(conn: &Connection, payload: &Payload, check: i64) -> Res<ValueColumn> {
     if let Some(inline) = Inline::pack(payload) {
-        return Ok(Stored::Inline(inline));
+        return Ok(ValueColumn::Inline(inline));
     }
     debug_assert!(payload.len() <= VALUE_BYTES_MAX, "a batch is validated before it is written");
     let data = match large(&payload.data) {
@@ -298,7 +300,7 @@ pub(super) fn store(conn: &Connection, payload: &Payload, check: i64) -> Res<Sto
         index.and_then(|index| index.input_tokens),
         index.and_then(|index| index.output_tokens),
     ])?;
-    Ok(Stored::Payload(conn.last_insert_rowid()))
+    Ok(ValueColumn::Payload(conn.last_insert_rowid()))
 }
 
 fn large(bytes: &[u8]) -> bool {

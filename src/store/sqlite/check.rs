@@ -7,9 +7,9 @@ use super::items::item_place;
 use super::lineage::{self, EMPTY, INDEX_SNAPSHOT, INTERVAL, LIST, SEEN, VALUE, version_place};
 use super::names::Kind;
 use super::pack::{
-    Stored, pack_index_snapshot, pack_ranges, unpack_parents, unpack_ranges, unpack_reference, unpack_seen,
+    ValueColumn, pack_index_snapshot, pack_ranges, unpack_parents, unpack_ranges, unpack_reference, unpack_seen,
 };
-use super::read::{View, source_of, unpack_task_records};
+use super::read::{ReadView, source_of, unpack_task_records};
 use super::rows::{Room, decode, inline_value};
 use super::sql;
 use crate::base::ThreadId;
@@ -25,14 +25,14 @@ use std::collections::HashMap;
 
 /// A check under way.
 pub(super) struct Checker<'a> {
-    pub(super) view: View<'a>,
+    pub(super) view: ReadView<'a>,
     pub(super) report: CheckReport,
     /// The hashes of all payloads.
     payloads: HashMap<i64, Checksum>,
 }
 
 /// The fields of a checkpoint that its children and the writes of its tasks are compared with.
-pub(super) struct Parent {
+pub(super) struct ParentFields {
     pub(super) branch: i64,
     pub(super) ordinal: i64,
     pub(super) checksum: Checksum,
@@ -40,7 +40,7 @@ pub(super) struct Parent {
 }
 
 /// Verifies the whole file.
-pub(super) fn check<'a>(view: View<'a>) -> Res<CheckReport> {
+pub(super) fn check<'a>(view: ReadView<'a>) -> Res<CheckReport> {
     let mut checker = Checker { view, report: CheckReport::default(), payloads: HashMap::new() };
     checker.integrity()?;
     checker.report.threads = view.conn.query_row(sql::CHECK_THREADS, [], |row| row.get::<_, i64>(0))? as u64;
@@ -174,7 +174,7 @@ impl Checker<'_> {
         while let Some(row) = rows.next()? {
             let seq: i64 = row.get(0)?;
             let at: (i64, i64) = (row.get(5)?, row.get(6)?);
-            let mut content = Content::default();
+            let mut content = CheckpointContent::default();
             let strays = versions.take(at, |row| content.version(self, at, row))?;
             self.strays("version", &strays);
             let strays = items.take(at, |row| content.item(self, at, row))?;
@@ -200,7 +200,7 @@ impl Checker<'_> {
     }
 
     /// Returns whether the checksum of a checkpoint fits its rows.
-    fn checkpoint(&mut self, row: &Row<'_>, at: (i64, i64), content: Content) -> Res<bool> {
+    fn checkpoint(&mut self, row: &Row<'_>, at: (i64, i64), content: CheckpointContent) -> Res<bool> {
         let seq: i64 = row.get(0)?;
         let place = || format!("checkpoint {seq}");
         if let Some(fault) = content.fault {
@@ -257,7 +257,7 @@ impl Checker<'_> {
     }
 
     /// Returns a checkpoint that another row refers to.
-    pub(super) fn parent(&self, seq: i64) -> Res<Parent> {
+    pub(super) fn parent(&self, seq: i64) -> Res<ParentFields> {
         let conn = self.view.conn;
         let mut statement = conn.prepare_cached(sql::CHECKPOINT_KNOWN)?;
         let mut rows = statement.query([seq])?;
@@ -266,11 +266,11 @@ impl Checker<'_> {
             return Err(corrupt(place(), "a row refers to it, but it does not exist"));
         };
         let tasks = unpack_task_records(conn, self.view.names, row.get_ref(4)?, &place)?;
-        Ok(Parent { branch: row.get(1)?, ordinal: row.get(2)?, checksum: row.get(3)?, tasks })
+        Ok(ParentFields { branch: row.get(1)?, ordinal: row.get(2)?, checksum: row.get(3)?, tasks })
     }
 
     /// Compares an index snapshot with the rows it is derived from.
-    fn snapshot(&self, parent: Option<&Parent>, at: (i64, i64), stored: Option<&[u8]>) -> Res<()> {
+    fn snapshot(&self, parent: Option<&ParentFields>, at: (i64, i64), stored: Option<&[u8]>) -> Res<()> {
         let (branch, ordinal) = at;
         let due = parent.filter(|_| ordinal % INTERVAL == 0);
         let expected = match due {
@@ -287,7 +287,7 @@ impl Checker<'_> {
         Err(corrupt(version_place(branch, ordinal, 0), "the index snapshot differs from the rows of its lineage"))
     }
 
-    fn consumed(&mut self, of: i64, parent: &Parent, child: i64) -> Res<Vec<WriteChecksum>> {
+    fn consumed(&mut self, of: i64, parent: &ParentFields, child: i64) -> Res<Vec<WriteChecksum>> {
         let mut statement = self.view.conn.prepare_cached(sql::CHECK_CONSUMED)?;
         let mut rows = statement.query(params![of, child])?;
         let mut consumed = Vec::new();
@@ -315,14 +315,14 @@ impl Checker<'_> {
 
     /// Returns the hash of the content of a `value` column.
     fn hash(&mut self, column: ValueRef<'_>, place: &dyn Fn() -> String) -> Res<Option<Checksum>> {
-        match Stored::from_column(column) {
-            Some(Stored::Null) => Ok(None),
-            Some(Stored::Inline(inline)) => {
+        match ValueColumn::from_column(column) {
+            Some(ValueColumn::Null) => Ok(None),
+            Some(ValueColumn::Inline(inline)) => {
                 let hash = payload_hash(&inline_value(inline.column(), place)?);
                 self.report.values += 1;
                 Ok(Some(hash))
             }
-            Some(Stored::Payload(id)) => match self.payloads.get(&id) {
+            Some(ValueColumn::Payload(id)) => match self.payloads.get(&id) {
                 Some(hash) => Ok(Some(*hash)),
                 None => Err(corrupt(place(), format!("payload {id} is missing or damaged"))),
             },
@@ -343,7 +343,7 @@ impl Checker<'_> {
 
 /// The changes and seen versions of a checkpoint, gathered from rows.
 #[derive(Default)]
-struct Content {
+struct CheckpointContent {
     changes: Vec<ChangeChecksum>,
     seen: Vec<Seen>,
     snapshot: Option<Vec<u8>>,
@@ -353,7 +353,7 @@ struct Content {
     fault: Option<Fault>,
 }
 
-impl Content {
+impl CheckpointContent {
     fn version(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
         match self.try_version(checker, at, row) {
             Err(fault) => self.keep(fault),
@@ -377,7 +377,7 @@ impl Content {
         let (key, version, kind): (i64, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
         let place = || version_place(at.0, at.1, key);
         let wrong = || corrupt(place(), "kind and value do not match the format");
-        let View { conn, names } = checker.view;
+        let ReadView { conn, names } = checker.view;
         match kind {
             INDEX_SNAPSHOT if key == 0 => {
                 self.snapshot = Some(row.get_ref(6)?.as_blob().map_err(|_| wrong())?.to_vec())

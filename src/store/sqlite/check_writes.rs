@@ -1,6 +1,6 @@
 //! Checks the checksums of writes that were stored on their own.
 
-use super::check::{Checker, Parent};
+use super::check::{Checker, ParentFields};
 use super::checksums::{WriteChecksum, writes_checksum};
 use super::fault::{Res, corrupt};
 use super::pack::Unpack;
@@ -8,7 +8,7 @@ use super::sql;
 use rusqlite::Row;
 
 /// A row of `write` with what says who stored it.
-struct Stored {
+struct CheckedWrite {
     checksum: WriteChecksum,
     /// The checksum and how many writes it covers, on the first row of a run.
     run: Option<([u8; 16], i64)>,
@@ -20,8 +20,8 @@ impl Checker<'_> {
     pub(super) fn writes(&mut self) -> Res<()> {
         let mut statement = self.view.conn.prepare_cached(sql::CHECK_WRITES)?;
         let mut rows = statement.query([])?;
-        let mut of: Option<(i64, Parent)> = None;
-        let mut task: Option<(i64, i64, Vec<Stored>)> = None;
+        let mut of: Option<(i64, ParentFields)> = None;
+        let mut task: Option<(i64, i64, Vec<CheckedWrite>)> = None;
         while let Some(row) = rows.next()? {
             let (checkpoint, code): (i64, i64) = (row.get(0)?, row.get(1)?);
             if !matches!(&task, Some((last, of, _)) if (*last, *of) == (checkpoint, code)) {
@@ -42,7 +42,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn stored(&mut self, parent: &Parent, checkpoint: i64, row: &Row<'_>) -> Res<Stored> {
+    fn stored(&mut self, parent: &ParentFields, checkpoint: i64, row: &Row<'_>) -> Res<CheckedWrite> {
         let checksum = self.write_checksum(&parent.tasks, checkpoint, row, 1)?;
         let place = || {
             format!(
@@ -63,11 +63,11 @@ impl Checker<'_> {
                 Some(checksum.zip(count).ok_or_else(|| corrupt(place(), "its checksum does not match the format"))?)
             }
         };
-        Ok(Stored { checksum, run, consumed: child.is_some() })
+        Ok(CheckedWrite { checksum, run, consumed: child.is_some() })
     }
 
     /// Verifies the runs of one task. `of` is its checkpoint if the rows could be read at all.
-    fn task(&mut self, of: Option<&(i64, Parent)>, task: Option<(i64, i64, Vec<Stored>)>) {
+    fn task(&mut self, of: Option<&(i64, ParentFields)>, task: Option<(i64, i64, Vec<CheckedWrite>)>) {
         let (Some((_, parent)), Some((checkpoint, code, rows))) = (of, task) else { return };
         let mut covered = vec![false; rows.len()];
         for first in &rows {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Takes the fields of a record one by one.
-trait Fields {
+trait FieldVisitor {
     fn int(&mut self, field: i64);
     fn bytes(&mut self, field: &[u8]);
 
@@ -25,7 +25,7 @@ trait Fields {
     }
 }
 
-impl Fields for ChecksumBuilder {
+impl FieldVisitor for ChecksumBuilder {
     fn int(&mut self, field: i64) {
         ChecksumBuilder::int(self, field);
     }
@@ -35,7 +35,7 @@ impl Fields for ChecksumBuilder {
     }
 }
 
-impl Fields for Vec<u8> {
+impl FieldVisitor for Vec<u8> {
     fn int(&mut self, field: i64) {
         self.extend_from_slice(&field.to_le_bytes());
     }
@@ -55,7 +55,7 @@ impl Fields for Vec<u8> {
     }
 }
 
-impl Fields for Xxh3 {
+impl FieldVisitor for Xxh3 {
     fn int(&mut self, field: i64) {
         self.update(&field.to_le_bytes());
     }
@@ -72,14 +72,14 @@ struct Both {
     hash: ChecksumBuilder,
 }
 
-impl Fields for Both {
+impl FieldVisitor for Both {
     fn int(&mut self, field: i64) {
-        Fields::int(&mut self.check, field);
+        FieldVisitor::int(&mut self.check, field);
         self.hash.int(field);
     }
 
     fn bytes(&mut self, field: &[u8]) {
-        Fields::bytes(&mut self.check, field);
+        FieldVisitor::bytes(&mut self.check, field);
         self.hash.bytes(field);
     }
 }
@@ -109,7 +109,7 @@ impl Digests {
 }
 
 /// Visits the fields in the order of docs/format.md.
-fn fields(payload: &PayloadRef<'_>, out: &mut impl Fields) {
+fn fields(payload: &PayloadRef<'_>, out: &mut impl FieldVisitor) {
     out.int(i64::from(payload.codec.to_tag()));
     out.bytes(payload.data);
     out.int(i64::from(payload.index.is_some()));
@@ -180,7 +180,7 @@ pub(super) fn timer_check(checkpoint: &[u8], task: &[u8], wake_at: i64) -> i64 {
 pub(super) type EncodedRef<'a> = (i64, &'a [u8]);
 
 fn entry_fields(check: &mut Xxh3, expires_at: Option<i64>, (codec, data): EncodedRef<'_>) -> i64 {
-    Fields::int(check, i64::from(expires_at.is_some()));
+    FieldVisitor::int(check, i64::from(expires_at.is_some()));
     if let Some(moment) = expires_at {
         check.int(moment);
     }

@@ -7,8 +7,8 @@ use super::changes::{DELETE, PUT, REFERENCE, range_position};
 use super::fault::{Res, corrupt};
 use super::lineage::{self, Span};
 use super::names::Kind;
-use super::pack::{DeletedRange, Stored, unpack_ranges, unpack_reference};
-use super::read::View;
+use super::pack::{DeletedRange, ValueColumn, unpack_ranges, unpack_reference};
+use super::read::ReadView;
 use super::rows::{Payloads, Room, decode, inline_value};
 use super::sql;
 use crate::base::PayloadRef;
@@ -25,18 +25,18 @@ use std::collections::BTreeMap;
 pub(super) type Visit<'v> = &'v mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>;
 
 /// The rows of one channel along one lineage.
-pub(super) struct List<'a> {
-    view: View<'a>,
+pub(super) struct ChannelRows<'a> {
+    view: ReadView<'a>,
     channel: i64,
     spans: Vec<Span>,
     deleted: DeletedRanges,
     /// The list it was made from, if it is a copy-on-write reference.
-    pub(super) reference: Option<Reference>,
+    pub(super) reference: Option<ReferenceRow>,
 }
 
 /// A copy-on-write reference: the list holds what another one held at a checkpoint, but for its own rows.
 #[derive(Clone, Copy)]
-pub(super) struct Reference {
+pub(super) struct ReferenceRow {
     /// The checkpoint of the referenced list, and its channel.
     pub(super) seq: i64,
     pub(super) channel: i64,
@@ -53,7 +53,7 @@ struct ListRow {
     ordinal: i64,
     op: i64,
     task: Option<u32>,
-    stored: Stored,
+    stored: ValueColumn,
     /// Ordinal and task of the reference, for a row of the referenced list.
     shared: Option<(i64, Option<u32>)>,
 }
@@ -84,12 +84,12 @@ impl DeletedRanges {
     }
 }
 
-impl View<'_> {
+impl ReadView<'_> {
     /// Visits the items of a list at a checkpoint.
     pub(super) fn items(self, at: &CheckpointRef, channel: &str, range: ItemRange, visit: Visit<'_>) -> Res<()> {
         let (_, branch, ordinal) = self.place(at)?;
         let Some(channel) = self.names.find(self.conn, Kind::List, channel)? else { return Ok(()) };
-        let list = List::read(self, branch, ordinal, channel)?;
+        let list = ChannelRows::read(self, branch, ordinal, channel)?;
         match range {
             ItemRange::Tail(count) => list.tail(count, visit),
             ItemRange::All => list.all(visit),
@@ -104,12 +104,12 @@ impl View<'_> {
 /// An operation on more than one position, at one ordinal.
 enum Whole {
     DeletedRanges(Vec<DeletedRange>),
-    Reference(Reference),
+    Reference(ReferenceRow),
 }
 
 impl DeletedRanges {
     /// Reads the deleted ranges along a lineage, and the reference of the list unless a later range delete covers it.
-    fn read(view: View<'_>, channel: i64, spans: &[Span]) -> Res<(Self, Option<Reference>)> {
+    fn read(view: ReadView<'_>, channel: i64, spans: &[Span]) -> Res<(Self, Option<ReferenceRow>)> {
         let mut deleted = Self(BTreeMap::new());
         let mut reference = None;
         let mut statement = view.conn.prepare_cached(sql::DELETED_RANGES)?;
@@ -123,7 +123,7 @@ impl DeletedRanges {
                 let bytes = row.get_ref(3)?.as_blob().ok();
                 let whole = if op == REFERENCE {
                     let task = row.get(2)?;
-                    let reference = |(seq, channel)| Whole::Reference(Reference { seq, channel, ordinal, task });
+                    let reference = |(seq, channel)| Whole::Reference(ReferenceRow { seq, channel, ordinal, task });
                     bytes.and_then(unpack_reference).map(reference)
                 } else {
                     bytes.and_then(unpack_ranges).map(Whole::DeletedRanges)
@@ -154,9 +154,9 @@ impl DeletedRanges {
     }
 }
 
-impl<'a> List<'a> {
+impl<'a> ChannelRows<'a> {
     /// Reads the deleted ranges and the reference of a list.
-    pub(super) fn read(view: View<'a>, branch: i64, ordinal: i64, channel: i64) -> Res<Self> {
+    pub(super) fn read(view: ReadView<'a>, branch: i64, ordinal: i64, channel: i64) -> Res<Self> {
         let spans = lineage::spans(view.conn, branch, ordinal, 0)?;
         let (deleted, reference) = DeletedRanges::read(view, channel, &spans)?;
         Ok(Self { view, channel, spans, deleted, reference })
@@ -199,7 +199,7 @@ impl<'a> List<'a> {
     }
 
     /// Returns the referenced list.
-    fn other(&self, reference: Reference, below: usize) -> Res<List<'a>> {
+    fn other(&self, reference: ReferenceRow, below: usize) -> Res<ChannelRows<'a>> {
         let wrong =
             |reason| corrupt(format!("item (channel {}, list of checkpoint {})", self.channel, reference.seq), reason);
         if below == 0 {
@@ -210,7 +210,7 @@ impl<'a> List<'a> {
     }
 
     /// Merges the rows of the referenced list into its own rows, which hide them.
-    fn beside(&self, reference: Reference, live: &mut Vec<ListRow>, mut other: Vec<ListRow>) {
+    fn beside(&self, reference: ReferenceRow, live: &mut Vec<ListRow>, mut other: Vec<ListRow>) {
         live.sort_by_key(|row| (row.position, Reverse(row.ordinal)));
         live.dedup_by_key(|row| row.position);
         live.retain(|row| !self.deleted.is_deleted(row.position, row.ordinal));
@@ -326,8 +326,8 @@ impl<'a> List<'a> {
 
     fn list_row(&self, span: Span, row: &Row<'_>) -> Res<ListRow> {
         let (position, ordinal, op) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let stored = Stored::from_column(row.get_ref(4)?).filter(|stored| match stored {
-            Stored::Null => op == DELETE,
+        let stored = ValueColumn::from_column(row.get_ref(4)?).filter(|stored| match stored {
+            ValueColumn::Null => op == DELETE,
             _ => op == PUT,
         });
         let stored = stored.ok_or_else(|| {

@@ -1,7 +1,7 @@
 //! The lineage of a checkpoint: its branch, the branch it was forked from, and so on; and the newest row of each key.
 
 use super::fault::{Res, corrupt};
-use super::pack::{Place, Stored, unpack_index_snapshot};
+use super::pack::{RowPlace, ValueColumn, unpack_index_snapshot};
 use super::sql;
 use crate::base::limits::INDEX_SNAPSHOT_INTERVAL;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -56,14 +56,14 @@ pub(super) struct VersionRow {
     pub(super) version: i64,
     pub(super) kind: i64,
     pub(super) task: Option<u32>,
-    pub(super) value: Value,
+    pub(super) value: KeyContent,
 }
 
 /// The content of the row of a key.
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(super) enum KeyContent {
     /// Of a channel.
-    Channel(Stored),
+    Channel(ValueColumn),
     /// Of a node or an index snapshot: packed numbers.
     Packed(Vec<u8>),
 }
@@ -79,8 +79,8 @@ impl VersionRow {
         let (ordinal, key, kind) = (row.get(0)?, row.get(1)?, row.get(3)?);
         let column = row.get_ref(5)?;
         let value = match kind {
-            EMPTY | VALUE | LIST => Stored::from_column(column).map(Value::Channel),
-            SEEN | INDEX_SNAPSHOT => column.as_blob().ok().map(|bytes| Value::Packed(bytes.to_vec())),
+            EMPTY | VALUE | LIST => ValueColumn::from_column(column).map(KeyContent::Channel),
+            SEEN | INDEX_SNAPSHOT => column.as_blob().ok().map(|bytes| KeyContent::Packed(bytes.to_vec())),
             _ => None,
         };
         let value = value
@@ -99,14 +99,14 @@ pub(super) fn version_place(branch: i64, ordinal: i64, key: i64) -> String {
 pub(super) fn newest(conn: &Connection, branch: i64, ordinal: i64) -> Res<BTreeMap<i64, VersionRow>> {
     let base = ordinal - ordinal.rem_euclid(INTERVAL);
     let mut newest = BTreeMap::new();
-    let mut snapshot: Option<Vec<Place>> = None;
+    let mut snapshot: Option<Vec<RowPlace>> = None;
     for span in spans(conn, branch, ordinal, base)? {
         let mut scan = conn.prepare_cached(sql::VERSIONS_OF_SPAN)?;
         let mut rows = scan.query(params![span.branch, span.first.max(base), span.last])?;
         while let Some(row) = rows.next()? {
             let row = VersionRow::read(span.branch, row)?;
             match &row.value {
-                Value::Packed(bytes) if row.kind == INDEX_SNAPSHOT => {
+                KeyContent::Packed(bytes) if row.kind == INDEX_SNAPSHOT => {
                     if row.ordinal == base {
                         snapshot = unpack_index_snapshot(span.branch, base, bytes);
                     }

@@ -44,10 +44,10 @@ mod writes;
 use fault::{Fault, Res};
 use job::{Job, JobRef};
 use names::Names;
-use pool::Pool;
-use read::View;
+use pool::ReaderPool;
+use read::ReadView;
 pub use writer::CommitStats;
-use writer::Writer;
+use writer::SqliteWriter;
 
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::backend::{Backend, CheckReport, CommitHandle};
@@ -68,8 +68,8 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct SqliteBackend {
     // Fields drop in order: readers first, so that the writer can empty the WAL.
-    pool: Pool,
-    writer: Option<Writer>,
+    pool: ReaderPool,
+    writer: Option<SqliteWriter>,
     _open: registry::Registered,
 }
 
@@ -82,12 +82,12 @@ impl SqliteBackend {
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
         let _opening = registry::opening();
         if options.read_only {
-            let pool = Pool::alone(open::readable(path, options)?)?;
+            let pool = ReaderPool::alone(open::readable(path, options)?)?;
             return Ok(Self { pool, writer: None, _open: registry::register(path) });
         }
         let (place, conn) = open::writable(path, options)?;
-        let writer = Some(Writer::new(&place, conn));
-        Ok(Self { pool: Pool::beside_writer(place)?, writer, _open: registry::register(path) })
+        let writer = Some(SqliteWriter::new(&place, conn));
+        Ok(Self { pool: ReaderPool::beside_writer(place)?, writer, _open: registry::register(path) })
     }
 
     /// Copies the whole write-ahead log into the file and empties it.
@@ -101,17 +101,17 @@ impl SqliteBackend {
 
     /// Returns how many commits were taken along by how many transactions; the mean group is their ratio.
     pub fn stats(&self) -> CommitStats {
-        self.writer.as_ref().map(Writer::stats).unwrap_or_default()
+        self.writer.as_ref().map(SqliteWriter::stats).unwrap_or_default()
     }
 
-    fn writer(&self) -> Result<&Writer, StoreError> {
+    fn writer(&self) -> Result<&SqliteWriter, StoreError> {
         self.writer.as_ref().ok_or(StoreError::ReadOnly)
     }
 
     /// Reads a few rows on the connection that writes, if it is idle: it has the pages that it wrote last, while each
     /// commit empties the page caches of the readers. Otherwise reads on a reader.
-    fn read_near_writer<T>(&self, read: impl Fn(View<'_>) -> Res<T>) -> Result<T, StoreError> {
-        let near = |writer: &Writer| writer.read_if_idle(|conn| self.pool.read_on(conn, &read));
+    fn read_near_writer<T>(&self, read: impl Fn(ReadView<'_>) -> Res<T>) -> Result<T, StoreError> {
+        let near = |writer: &SqliteWriter| writer.read_if_idle(|conn| self.pool.read_on(conn, &read));
         match self.writer.as_ref().and_then(near) {
             Some(result) => result.map_err(Fault::into_read),
             None => self.pool.read(read),
@@ -245,8 +245,8 @@ impl Backend for SqliteBackend {
     fn check(&self) -> Result<CheckReport, StoreError> {
         // With names of its own: those that were cached when they were whole may have rotted since.
         let names = Names::default();
-        let mut report = self.pool.read(|view| check::check(View { names: &names, ..view }))?;
-        report.problems.extend(self.writer.as_ref().and_then(Writer::hidden_error));
+        let mut report = self.pool.read(|view| check::check(ReadView { names: &names, ..view }))?;
+        report.problems.extend(self.writer.as_ref().and_then(SqliteWriter::hidden_error));
         Ok(report)
     }
 }

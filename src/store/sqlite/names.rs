@@ -22,15 +22,15 @@ pub(super) enum Kind {
 
 /// A cache of names.
 #[derive(Debug, Default)]
-pub(super) struct Names(Mutex<Inner>);
+pub(super) struct Names(Mutex<NameTables>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct NameTables {
     texts: HashMap<i64, (i64, Arc<str>)>,
     ids: [HashMap<Arc<str>, i64>; 4],
 }
 
-impl Inner {
+impl NameTables {
     fn add(&mut self, kind: Kind, id: i64, text: Arc<str>) {
         if self.texts.len() >= NAMES_CACHE_MAX {
             *self = Self::default();

@@ -20,7 +20,7 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// A file that was identified.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct FilePlace {
     /// Its absolute path without symbolic links.
     pub(super) path: PathBuf,
     /// The wait for other processes, in milliseconds.
@@ -29,38 +29,38 @@ pub(super) struct Place {
 
 /// The kind of file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum FileKind {
     Missing,
     Empty,
     Store,
 }
 
 /// Opens the file for writing, and makes it if it may.
-pub(super) fn writable(path: &Path, options: &OpenOptions) -> Result<(Place, Connection), StoreError> {
+pub(super) fn writable(path: &Path, options: &OpenOptions) -> Result<(FilePlace, Connection), StoreError> {
     refuse_bad_sqlite(path, rusqlite::version_number())?;
     let place = place(path, options.busy_timeout_ms)?;
     match inspect(&place.path)? {
-        Shape::Missing if !options.create => return Err(cannot_open(path, "it does not exist", None)),
-        Shape::Empty if !options.create => return Err(not_a_store(path, "it is empty")),
-        Shape::Missing => create(&place.path)?,
-        Shape::Empty | Shape::Store => {}
+        FileKind::Missing if !options.create => return Err(cannot_open(path, "it does not exist", None)),
+        FileKind::Empty if !options.create => return Err(not_a_store(path, "it is empty")),
+        FileKind::Missing => create(&place.path)?,
+        FileKind::Empty | FileKind::Store => {}
     }
     let conn = connect_writer(&place, options).map_err(|fault| opening(&place.path, fault))?;
     Ok((place, conn))
 }
 
 /// Opens the file for reading only.
-pub(super) fn readable(path: &Path, options: &OpenOptions) -> Result<Place, StoreError> {
+pub(super) fn readable(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
     refuse_bad_sqlite(path, rusqlite::version_number())?;
     let place = place(path, options.busy_timeout_ms)?;
     match inspect(&place.path)? {
-        Shape::Missing => Err(cannot_open(path, "it does not exist", None)),
-        Shape::Empty => Err(not_a_store(path, "it is empty")),
-        Shape::Store => Ok(place),
+        FileKind::Missing => Err(cannot_open(path, "it does not exist", None)),
+        FileKind::Empty => Err(not_a_store(path, "it is empty")),
+        FileKind::Store => Ok(place),
     }
 }
 
-fn place(path: &Path, busy_ms: u64) -> Result<Place, StoreError> {
+fn place(path: &Path, busy_ms: u64) -> Result<FilePlace, StoreError> {
     let absolute = || -> io::Result<PathBuf> {
         if path.exists() {
             return path.canonicalize();
@@ -70,19 +70,19 @@ fn place(path: &Path, busy_ms: u64) -> Result<Place, StoreError> {
         Ok(folder.canonicalize()?.join(name))
     };
     match absolute() {
-        Ok(path) => Ok(Place { path, busy_ms }),
+        Ok(path) => Ok(FilePlace { path, busy_ms }),
         Err(error) => Err(cannot_open(path, &error.to_string(), Some(Box::new(error)))),
     }
 }
 
 /// Looks at the header with plain reads: SQLite would already replay a journal or write to the WAL of a stranger.
-fn inspect(path: &Path) -> Result<Shape, StoreError> {
+fn inspect(path: &Path) -> Result<FileKind, StoreError> {
     if registry::is_open(path) {
-        return Ok(Shape::Store);
+        return Ok(FileKind::Store);
     }
     let failed = |error: io::Error| cannot_open(path, &error.to_string(), Some(Box::new(error)));
     let mut file = match fs::File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Shape::Missing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileKind::Missing),
         file => file.map_err(failed)?,
     };
     let meta = file.metadata().map_err(failed)?;
@@ -90,7 +90,7 @@ fn inspect(path: &Path) -> Result<Shape, StoreError> {
         return Err(cannot_open(path, "it is not a regular file", None));
     }
     if meta.len() == 0 {
-        return Ok(Shape::Empty);
+        return Ok(FileKind::Empty);
     }
     let mut header = [0; HEADER_BYTES];
     if meta.len() < HEADER_BYTES as u64 {
@@ -99,7 +99,7 @@ fn inspect(path: &Path) -> Result<Shape, StoreError> {
     file.read_exact(&mut header).map_err(failed)?;
     // The first commit of a new file died half way: its journal takes the file back to nothing.
     if header == [0; HEADER_BYTES] && beside(path, "-journal").exists() {
-        return Ok(Shape::Empty);
+        return Ok(FileKind::Empty);
     }
     if header[..16] != MAGIC[..] {
         return Err(not_a_store(path, "it is not a SQLite file"));
@@ -116,7 +116,7 @@ fn inspect(path: &Path) -> Result<Shape, StoreError> {
         let reason = format!("it has {} bytes, its header says {whole}: it was cut short", meta.len());
         return Err(StoreError::Corrupt { place: path.display().to_string(), reason });
     }
-    Ok(Shape::Store)
+    Ok(FileKind::Store)
 }
 
 /// Checks application id and format.
@@ -150,7 +150,7 @@ fn create(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn connect_writer(place: &Place, options: &OpenOptions) -> Res<Connection> {
+fn connect_writer(place: &FilePlace, options: &OpenOptions) -> Res<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags();
     let conn = Connection::open_with_flags(&place.path, flags)?;
     configure(&conn, place.busy_ms)?;
@@ -171,14 +171,14 @@ fn connect_writer(place: &Place, options: &OpenOptions) -> Res<Connection> {
 }
 
 /// Opens a further connection that writes: the one of the WAL checkpointer.
-pub(super) fn connect_checkpointer(place: &Place) -> Res<Connection> {
+pub(super) fn connect_checkpointer(place: &FilePlace) -> Res<Connection> {
     let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags())?;
     configure(&conn, place.busy_ms)?;
     Ok(conn)
 }
 
 /// Opens a reader beside a writer of this process.
-pub(super) fn connect_reader(place: &Place) -> Res<Connection> {
+pub(super) fn connect_reader(place: &FilePlace) -> Res<Connection> {
     let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_ONLY | base_flags())?;
     configure(&conn, place.busy_ms)?;
     conn.execute_batch(sql::READER)?;
@@ -186,7 +186,7 @@ pub(super) fn connect_reader(place: &Place) -> Res<Connection> {
 }
 
 /// Opens a reader that writes nothing beside the file: without a WAL, SQLite has no lock or index to share.
-pub(super) fn connect_immutable(place: &Place) -> Res<Connection> {
+pub(super) fn connect_immutable(place: &FilePlace) -> Res<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | base_flags();
     let conn = Connection::open_with_flags(immutable_uri(&place.path), flags)?;
     configure(&conn, place.busy_ms)?;
@@ -195,7 +195,7 @@ pub(super) fn connect_immutable(place: &Place) -> Res<Connection> {
 }
 
 /// Checks, through SQLite, that a reader has a store before it.
-pub(super) fn verify(place: &Place, conn: &Connection) -> Res<()> {
+pub(super) fn verify(place: &FilePlace, conn: &Connection) -> Res<()> {
     let (application, format, _) = migrate::identity(conn)?;
     Ok(identify(&place.path, application, format)?)
 }

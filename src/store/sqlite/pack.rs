@@ -161,10 +161,10 @@ pub(super) fn unpack_seen(bytes: &[u8]) -> Option<Vec<(i64, u64)>> {
 }
 
 /// The place of the newest row of a key: (key, branch, ordinal).
-pub(super) type Place = (i64, i64, i64);
+pub(super) type RowPlace = (i64, i64, i64);
 
 /// Packs the index snapshot of (branch, ordinal): per key, ascending, the distances of key, branch and ordinal.
-pub(super) fn pack_index_snapshot(branch: i64, ordinal: i64, places: &[Place]) -> Vec<u8> {
+pub(super) fn pack_index_snapshot(branch: i64, ordinal: i64, places: &[RowPlace]) -> Vec<u8> {
     let mut out = Vec::with_capacity(places.len() * 3);
     let mut last = 0;
     for &(key, of_branch, of_ordinal) in places {
@@ -178,7 +178,7 @@ pub(super) fn pack_index_snapshot(branch: i64, ordinal: i64, places: &[Place]) -
 }
 
 /// Unpacks the index snapshot of (branch, ordinal).
-pub(super) fn unpack_index_snapshot(branch: i64, ordinal: i64, bytes: &[u8]) -> Option<Vec<Place>> {
+pub(super) fn unpack_index_snapshot(branch: i64, ordinal: i64, bytes: &[u8]) -> Option<Vec<RowPlace>> {
     let mut rest = Unpack(bytes);
     let mut places = Vec::new();
     let mut key = 0_i64;
@@ -243,7 +243,7 @@ pub(super) fn unpack_reference(bytes: &[u8]) -> Option<(i64, i64)> {
 
 /// The content of a `value` column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stored {
+pub(super) enum ValueColumn {
     /// Nothing.
     Null,
     /// A row of `payload`.
@@ -288,7 +288,7 @@ impl Inline {
     }
 }
 
-impl Stored {
+impl ValueColumn {
     /// Reads a column.
     pub(super) fn from_column(column: ValueRef<'_>) -> Option<Self> {
         match column {
@@ -300,7 +300,7 @@ impl Stored {
     }
 }
 
-impl ToSql for Stored {
+impl ToSql for ValueColumn {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self {
             Self::Null => ValueRef::Null,

@@ -2,8 +2,8 @@
 
 use super::fault::{Fault, Res};
 use super::names::Names;
-use super::open::{self, Place, beside};
-use super::read::View;
+use super::open::{self, FilePlace, beside};
+use super::read::ReadView;
 use super::sql;
 use crate::base::limits::IDLE_READERS_MAX;
 use crate::store::error::StoreError;
@@ -14,16 +14,16 @@ use std::time::SystemTime;
 
 /// A pool of readers of one file.
 #[derive(Debug)]
-pub(super) struct Pool {
-    place: Place,
+pub(super) struct ReaderPool {
+    place: FilePlace,
     /// True if this process has the file open for writing: a WAL exists.
     beside_writer: bool,
-    idle: Mutex<Vec<Reader>>,
+    idle: Mutex<Vec<PooledReader>>,
     names: Names,
 }
 
 #[derive(Debug)]
-struct Reader {
+struct PooledReader {
     conn: Connection,
     /// The stamp of the file when it was opened as immutable.
     immutable: Option<Stamp>,
@@ -36,20 +36,20 @@ struct Stamp {
     modified: Option<SystemTime>,
 }
 
-impl Pool {
+impl ReaderPool {
     /// Makes a pool of readers beside a writer.
-    pub(super) fn beside_writer(place: Place) -> Result<Self, StoreError> {
+    pub(super) fn beside_writer(place: FilePlace) -> Result<Self, StoreError> {
         Self::new(place, true)
     }
 
     /// Makes a pool of readers of a file that this process does not write, and verifies that it is a store.
-    pub(super) fn alone(place: Place) -> Result<Self, StoreError> {
+    pub(super) fn alone(place: FilePlace) -> Result<Self, StoreError> {
         Self::new(place, false)
     }
 
     /// The first reader is connected, and knows the schema and the usual statements, before the first question: that
     /// costs a millisecond.
-    fn new(place: Place, beside_writer: bool) -> Result<Self, StoreError> {
+    fn new(place: FilePlace, beside_writer: bool) -> Result<Self, StoreError> {
         let pool = Self { place, beside_writer, idle: Mutex::default(), names: Names::default() };
         let first = || -> Res<()> {
             let reader = pool.connect()?;
@@ -65,7 +65,7 @@ impl Pool {
     }
 
     /// Calls `read` with a view of the file as it is now.
-    pub(super) fn read<T>(&self, read: impl FnOnce(View<'_>) -> Res<T>) -> Result<T, StoreError> {
+    pub(super) fn read<T>(&self, read: impl FnOnce(ReadView<'_>) -> Res<T>) -> Result<T, StoreError> {
         let reader = self.take().map_err(Fault::into_read)?;
         let result = self.read_on(&reader.conn, read);
         // A reader whose transaction did not end is closed.
@@ -79,10 +79,10 @@ impl Pool {
     }
 
     /// Calls `read` in a read transaction of a connection.
-    pub(super) fn read_on<T>(&self, conn: &Connection, read: impl FnOnce(View<'_>) -> Res<T>) -> Res<T> {
+    pub(super) fn read_on<T>(&self, conn: &Connection, read: impl FnOnce(ReadView<'_>) -> Res<T>) -> Res<T> {
         debug_assert!(conn.is_autocommit(), "an idle connection is in no transaction");
         conn.prepare_cached(sql::BEGIN_READ)?.execute([])?;
-        let result = read(View { conn, names: &self.names });
+        let result = read(ReadView { conn, names: &self.names });
         if conn.prepare_cached(sql::COMMIT).and_then(|mut commit| commit.execute([])).is_err() {
             _ = conn.execute_batch(sql::ROLLBACK);
         }
@@ -94,7 +94,7 @@ impl Pool {
         self.idle.lock().clear();
     }
 
-    fn take(&self) -> Res<Reader> {
+    fn take(&self) -> Res<PooledReader> {
         let mut idle = self.idle.lock();
         while let Some(reader) = idle.pop() {
             if reader.immutable.is_none() || reader.immutable == self.stamp() {
@@ -105,22 +105,22 @@ impl Pool {
         self.connect()
     }
 
-    fn connect(&self) -> Res<Reader> {
+    fn connect(&self) -> Res<PooledReader> {
         if self.beside_writer {
-            return Ok(Reader { conn: open::connect_reader(&self.place)?, immutable: None });
+            return Ok(PooledReader { conn: open::connect_reader(&self.place)?, immutable: None });
         }
         if let Some(stamp) = self.stamp() {
-            return Ok(Reader { conn: open::connect_immutable(&self.place)?, immutable: Some(stamp) });
+            return Ok(PooledReader { conn: open::connect_immutable(&self.place)?, immutable: Some(stamp) });
         }
         let shared = open::connect_reader(&self.place).and_then(|conn| {
             open::verify(&self.place, &conn)?;
-            Ok(Reader { conn, immutable: None })
+            Ok(PooledReader { conn, immutable: None })
         });
         match shared {
             Ok(reader) => Ok(reader),
             // In a folder that cannot be written to, an empty WAL holds nothing that the file does not.
             Err(_) if fs::metadata(beside(&self.place.path, "-wal")).is_ok_and(|wal| wal.len() == 0) => {
-                Ok(Reader { conn: open::connect_immutable(&self.place)?, immutable: None })
+                Ok(PooledReader { conn: open::connect_immutable(&self.place)?, immutable: None })
             }
             Err(fault) => Err(fault),
         }

@@ -1,10 +1,10 @@
 //! Reads records: checkpoints, state, writes, threads.
 
 use super::fault::{Fault, Res, corrupt};
-use super::items::List;
-use super::lineage::{self, EMPTY, LIST, SEEN, VALUE, Value, VersionRow, version_place};
+use super::items::ChannelRows;
+use super::lineage::{self, EMPTY, KeyContent, LIST, SEEN, VALUE, VersionRow, version_place};
 use super::names::{Kind, Names};
-use super::pack::{PackedKind, Stored, unpack_parents, unpack_seen, unpack_tasks};
+use super::pack::{PackedKind, ValueColumn, unpack_parents, unpack_seen, unpack_tasks};
 use super::references;
 use super::rows::Payloads;
 use super::sql;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// A connection inside a read transaction, with the names it needs.
 #[derive(Clone, Copy)]
-pub(super) struct View<'a> {
+pub(super) struct ReadView<'a> {
     pub(super) conn: &'a Connection,
     pub(super) names: &'a Names,
 }
@@ -63,7 +63,7 @@ fn missing(at: &CheckpointRef) -> Fault {
     StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() }.into()
 }
 
-impl<'a> View<'a> {
+impl<'a> ReadView<'a> {
     fn namespace(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<i64>> {
         let mut statement = self.conn.prepare_cached(sql::NAMESPACE_BY_PATH)?;
         Ok(statement.query_row(params![thread.as_str(), namespace.as_str()], |row| row.get(0)).optional()?)
@@ -234,7 +234,7 @@ impl<'a> View<'a> {
                 && channel.value == ChannelValue::Items
                 && let Some(key) = self.names.find(self.conn, Kind::List, &channel.channel)?
             {
-                let list = List::read(self, branch, ordinal, key)?;
+                let list = ChannelRows::read(self, branch, ordinal, key)?;
                 list.all(&mut |row| visit(StatePart::Item(row)).map(|_| ()))?;
             }
         }
@@ -282,7 +282,7 @@ impl<'a> View<'a> {
     fn channel(self, row: &VersionRow, payloads: &mut Payloads<'_>) -> Res<ChannelRecord> {
         let place = || version_place(row.branch, row.ordinal, row.key);
         let wrong = || corrupt(place(), "kind and value do not match the format");
-        let Value::Channel(stored) = row.value else { return Err(wrong()) };
+        let KeyContent::Channel(stored) = row.value else { return Err(wrong()) };
         let value = match row.kind {
             EMPTY => ChannelValue::Empty,
             LIST => ChannelValue::Items,
@@ -304,7 +304,7 @@ impl<'a> View<'a> {
     /// Returns the versions that a node has seen.
     pub(super) fn seen(self, row: &VersionRow) -> Res<Seen> {
         let wrong = || corrupt(version_place(row.branch, row.ordinal, row.key), "its seen versions cannot be decoded");
-        let Value::Packed(bytes) = &row.value else { return Err(wrong()) };
+        let KeyContent::Packed(bytes) = &row.value else { return Err(wrong()) };
         let mut versions = Vec::new();
         for (channel, version) in unpack_seen(bytes).ok_or_else(wrong)? {
             versions.push((self.names.text(self.conn, Kind::Channel, channel)?, version));
@@ -343,7 +343,7 @@ impl<'a> View<'a> {
             let (code, index, part): (i64, i32, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
             let place = || format!("write (checkpoint {}, task {code}, idx {index}, part {part})", checkpoint.seq);
             let wrong = || corrupt(place(), "its parts do not match the format");
-            let stored = Stored::from_column(row.get_ref(4)?).ok_or_else(wrong)?;
+            let stored = ValueColumn::from_column(row.get_ref(4)?).ok_or_else(wrong)?;
             let payload: Option<Payload> = payloads.with(stored, &place, |payload| Ok(payload.to_payload()))?;
             let (task, path) = self.task_of(&checkpoint.tasks, code, row.get(5)?)?;
             let last = writes.last_mut().filter(|last| last.task == task && last.index == index);

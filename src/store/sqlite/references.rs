@@ -1,9 +1,9 @@
 //! Copy-on-write references of lists, and writes that hold the difference from a stored list.
 
 use super::fault::{Res, corrupt, invalid};
-use super::items::List;
+use super::items::ChannelRows;
 use super::names::Kind;
-use super::read::View;
+use super::read::ReadView;
 use super::sql;
 use super::write::{Tx, find as find_checkpoint, not_found};
 use crate::base::decode_bytes;
@@ -19,7 +19,7 @@ pub(super) fn find(tx: &mut Tx<'_>, of: &ListRef) -> Res<i64> {
     let namespace = tx.caches.namespace(tx.conn, thread, &of.namespace)?;
     let seq = namespace.map(|namespace| find_checkpoint(tx.conn, namespace, &of.checkpoint)).transpose()?.flatten();
     let seq = seq.ok_or_else(|| not_found(thread, &of.checkpoint))?;
-    let view = View { conn: tx.conn, names: &tx.caches.names };
+    let view = ReadView { conn: tx.conn, names: &tx.caches.names };
     let mut below = view.list_of(seq, &of.channel)?;
     for _ in 0..LIST_REFERENCES_MAX {
         match below.and_then(|list| list.reference) {
@@ -30,7 +30,7 @@ pub(super) fn find(tx: &mut Tx<'_>, of: &ListRef) -> Res<i64> {
     Err(invalid("list.of", format!("more than {LIST_REFERENCES_MAX} references in a row")))
 }
 
-impl<'a> View<'a> {
+impl<'a> ReadView<'a> {
     /// Returns the list that the list of a channel references.
     pub(super) fn list_reference(self, at: &CheckpointRef, channel: &str) -> Res<Option<ListRef>> {
         let (seq, ..) = self.place(at)?;
@@ -38,7 +38,7 @@ impl<'a> View<'a> {
         reference.map(|reference| self.list_ref(reference.seq, reference.channel).map(|(_, of)| of)).transpose()
     }
 
-    fn list_of(self, seq: i64, channel: &str) -> Res<Option<List<'a>>> {
+    fn list_of(self, seq: i64, channel: &str) -> Res<Option<ChannelRows<'a>>> {
         match self.names.find(self.conn, Kind::List, channel)? {
             Some(channel) => self.list_at(seq, channel),
             None => Ok(None),
@@ -46,10 +46,10 @@ impl<'a> View<'a> {
     }
 
     /// Returns the list of a channel at a checkpoint; `None` if the checkpoint does not exist.
-    pub(super) fn list_at(self, seq: i64, channel: i64) -> Res<Option<List<'a>>> {
+    pub(super) fn list_at(self, seq: i64, channel: i64) -> Res<Option<ChannelRows<'a>>> {
         let mut statement = self.conn.prepare_cached(sql::CHECKPOINT_KNOWN)?;
         let place: Option<(i64, i64)> = statement.query_row([seq], |row| Ok((row.get(1)?, row.get(2)?))).optional()?;
-        place.map(|(branch, ordinal)| List::read(self, branch, ordinal, channel)).transpose()
+        place.map(|(branch, ordinal)| ChannelRows::read(self, branch, ordinal, channel)).transpose()
     }
 
     /// Returns the thread of a list and its name.

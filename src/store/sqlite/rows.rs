@@ -2,7 +2,7 @@
 
 use super::checksums::payload_check;
 use super::fault::{Res, corrupt};
-use super::pack::{Stored, unpack_inline};
+use super::pack::{ValueColumn, unpack_inline};
 use super::sql;
 use crate::base::{Codec, PayloadRef};
 use crate::store::record::ItemIndexRef;
@@ -39,14 +39,14 @@ impl<'c> Payloads<'c> {
     /// Hands the verified value to `then`; a NULL has none.
     pub(super) fn with<T>(
         &mut self,
-        stored: Stored,
+        stored: ValueColumn,
         place: &dyn Fn() -> String,
         then: impl FnOnce(PayloadRef<'_>) -> Res<T>,
     ) -> Res<Option<T>> {
         match stored {
-            Stored::Null => Ok(None),
-            Stored::Inline(inline) => then(inline_value(inline.column(), place)?).map(Some),
-            Stored::Payload(id) => {
+            ValueColumn::Null => Ok(None),
+            ValueColumn::Inline(inline) => then(inline_value(inline.column(), place)?).map(Some),
+            ValueColumn::Payload(id) => {
                 let mut rows = self.by_id.query([id])?;
                 let Some(row) = rows.next()? else {
                     return Err(corrupt(place(), format!("payload {id} does not exist")));

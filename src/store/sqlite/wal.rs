@@ -5,7 +5,7 @@
 
 use super::fault::Res;
 use super::group::Core;
-use super::open::{self, Place};
+use super::open::{self, FilePlace};
 use super::sql;
 use super::writer::reason;
 use crate::base::limits::{WAL_COPY_BYTES, WAL_RESTART_BYTES, WAL_TRUNCATE_BYTES};
@@ -23,21 +23,21 @@ const TRUNCATE_FRAMES: u64 = WAL_TRUNCATE_BYTES / FRAME_BYTES;
 
 /// The checkpointer of a file. It starts when it is needed.
 #[derive(Clone, Debug)]
-pub(super) struct Wal(Arc<Inner>);
+pub(super) struct Wal(Arc<WalInner>);
 
 #[derive(Debug)]
-struct Inner {
-    place: Place,
+struct WalInner {
+    place: FilePlace,
     core: Arc<Mutex<Core>>,
     /// SQLite does not wait for another checkpoint to end, so those of this process take turns here.
     copying: Mutex<()>,
-    state: Mutex<State>,
+    state: Mutex<WalState>,
     wake: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WalState {
     due: bool,
     stopping: bool,
     error: Option<String>,
@@ -45,8 +45,8 @@ struct State {
 
 impl Wal {
     /// Makes a checkpointer that does not run yet.
-    pub(super) fn new(place: Place, core: Arc<Mutex<Core>>) -> Self {
-        Self(Arc::new(Inner {
+    pub(super) fn new(place: FilePlace, core: Arc<Mutex<Core>>) -> Self {
+        Self(Arc::new(WalInner {
             place,
             core,
             copying: Mutex::default(),
@@ -99,7 +99,7 @@ impl Wal {
     }
 }
 
-impl Inner {
+impl WalInner {
     fn run(&self) {
         let mut conn = None;
         loop {

@@ -5,7 +5,7 @@ use super::checksums::{CheckpointChecksum, WriteChecksum};
 use super::fault::{Fault, Res, corrupt, invalid};
 use super::lineage::{self, INDEX_SNAPSHOT, INTERVAL, SEEN};
 use super::names::{Kind, Names};
-use super::pack::{self, PackedKind, PackedTask, Stored};
+use super::pack::{self, PackedKind, PackedTask, ValueColumn};
 use super::read::unpack_task_records;
 use super::sql;
 use crate::base::internal::hash::Checksum;
@@ -149,7 +149,7 @@ pub(super) struct Tx<'a> {
     /// First seq of this batch: rows of checkpoints from here on are its own.
     first_seq: i64,
     /// The values of writes that this batch stored, so that what consumes them needs no read.
-    pub(super) written: HashMap<(i64, WriteRef), (Stored, Checksum)>,
+    pub(super) written: HashMap<(i64, WriteRef), (ValueColumn, Checksum)>,
     /// Room in which the fields of a payload are collected to be hashed.
     pub(super) room: Vec<u8>,
 }

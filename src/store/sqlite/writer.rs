@@ -6,7 +6,7 @@
 use super::fault::Fault;
 use super::group::{Core, Verdict};
 use super::job::{Job, JobRef};
-use super::open::Place;
+use super::open::FilePlace;
 use super::wal::Wal;
 use crate::base::limits::{GROUP_BATCHES_MAX, GROUP_LINGER, LEADER_GROUPS_MAX, QUEUE_BATCHES_MAX, SUBMIT_LINGER};
 use crate::store::backend::{CommitHandle, CommitSettler};
@@ -33,14 +33,14 @@ pub struct CommitStats {
 
 /// The writer of a file.
 #[derive(Debug)]
-pub(super) struct Writer {
-    shared: Arc<Shared>,
+pub(super) struct SqliteWriter {
+    shared: Arc<WriterShared>,
     background: Mutex<Option<JoinHandle<()>>>,
     wal: Wal,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct WriterShared {
     core: Arc<Mutex<Core>>,
     queue: Mutex<Queue>,
     /// The background thread waits here for its turn.
@@ -65,11 +65,11 @@ struct Queue {
 #[derive(Debug)]
 struct Waiting {
     job: Job,
-    end: End,
+    end: WaitingEnd,
 }
 
 #[derive(Debug)]
-enum End {
+enum WaitingEnd {
     Caller(Arc<Slot>),
     CommitHandle(CommitSettler),
 }
@@ -104,11 +104,11 @@ impl Slot {
     }
 }
 
-impl Writer {
+impl SqliteWriter {
     /// Makes the writer of an open file.
-    pub(super) fn new(place: &Place, conn: Connection) -> Self {
+    pub(super) fn new(place: &FilePlace, conn: Connection) -> Self {
         let core = Arc::new(Mutex::new(Core::new(conn, place.busy_ms)));
-        let shared = Shared {
+        let shared = WriterShared {
             core: Arc::clone(&core),
             queue: Mutex::default(),
             turn: Condvar::new(),
@@ -140,7 +140,7 @@ impl Writer {
                 }
                 Some(job) => {
                     let slot = Arc::new(Slot::default());
-                    queue.waiting.push_back(Waiting { job, end: End::Caller(Arc::clone(&slot)) });
+                    queue.waiting.push_back(Waiting { job, end: WaitingEnd::Caller(Arc::clone(&slot)) });
                     break slot;
                 }
             }
@@ -172,7 +172,7 @@ impl Writer {
             return handle;
         }
         queue.submitted += 1;
-        queue.waiting.push_back(Waiting { job, end: End::CommitHandle(settle) });
+        queue.waiting.push_back(Waiting { job, end: WaitingEnd::CommitHandle(settle) });
         if !queue.led {
             queue.led = true;
             queue.background_leads = true;
@@ -222,7 +222,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for SqliteWriter {
     fn drop(&mut self) {
         self.shared.queue.lock().closing = true;
         self.shared.turn.notify_all();
@@ -235,7 +235,7 @@ impl Drop for Writer {
     }
 }
 
-impl Shared {
+impl WriterShared {
     fn run_background(&self, wal: &Wal) {
         loop {
             let mut queue = self.queue.lock();
@@ -259,8 +259,8 @@ impl Shared {
     fn is_pressed(&self) -> bool {
         let queue = self.queue.lock();
         let pressed = |waiting: &Waiting| match &waiting.end {
-            End::Caller(_) => true,
-            End::CommitHandle(settle) => settle.is_awaited(),
+            WaitingEnd::Caller(_) => true,
+            WaitingEnd::CommitHandle(settle) => settle.is_awaited(),
         };
         !queue.background_leads || queue.closing || queue.waiting.iter().any(pressed)
     }
@@ -312,11 +312,11 @@ impl Shared {
         let mut told = 0;
         for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
             match waiting.end {
-                End::Caller(slot) => {
+                WaitingEnd::Caller(slot) => {
                     told += 1;
                     slot.tell(News::Done(outcome));
                 }
-                End::CommitHandle(settle) => settle.settle(outcome),
+                WaitingEnd::CommitHandle(settle) => settle.settle(outcome),
             }
         }
         (own, poison, told)
@@ -326,7 +326,7 @@ impl Shared {
         let mut queue = self.queue.lock();
         let count = count.min(queue.waiting.len());
         let taken: Vec<Waiting> = queue.waiting.drain(..count).collect();
-        let submitted = taken.iter().filter(|waiting| matches!(waiting.end, End::CommitHandle(_))).count();
+        let submitted = taken.iter().filter(|waiting| matches!(waiting.end, WaitingEnd::CommitHandle(_))).count();
         if submitted > 0 {
             queue.submitted -= submitted;
             self.room.notify_all();
@@ -343,8 +343,8 @@ impl Shared {
             self.room.notify_all();
         }
         let caller = queue.waiting.iter().find_map(|waiting| match &waiting.end {
-            End::Caller(slot) => Some(slot),
-            End::CommitHandle(_) => None,
+            WaitingEnd::Caller(slot) => Some(slot),
+            WaitingEnd::CommitHandle(_) => None,
         });
         if let Some(slot) = caller {
             slot.tell(News::Lead);

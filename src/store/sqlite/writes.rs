@@ -8,7 +8,7 @@ use super::checksums::{Digests, WriteChecksum, writes_checksum};
 use super::erase;
 use super::fault::Res;
 use super::names::Kind;
-use super::pack::{Stored, put_uint};
+use super::pack::{ValueColumn, put_uint};
 use super::references;
 use super::sql;
 use super::write::{Known, Tx};
@@ -78,7 +78,7 @@ impl Tx<'_> {
         let channel = self.caches.intern(self.conn, Kind::Channel, &row.checksum.channel)?;
         let stored = match &row.payload {
             Some((payload, check)) => store(self.conn, payload, *check)?,
-            None => Stored::Null,
+            None => ValueColumn::Null,
         };
         let columns = params![of.seq, task, index, part, channel, stored, child, path, checksum];
         self.conn.prepare_cached(sql::WRITE_INSERT)?.execute(columns)?;

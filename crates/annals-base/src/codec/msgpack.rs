@@ -26,18 +26,18 @@ struct Tokens<'a> {
 
 /// The reason why bytes are not one whole value within the limits.
 #[derive(Debug, PartialEq)]
-pub(super) enum Fault {
+pub(super) enum BoundsFault {
     Depth,
     Nodes,
     Text(String),
 }
 
-impl From<Fault> for CodecError {
-    fn from(fault: Fault) -> Self {
+impl From<BoundsFault> for CodecError {
+    fn from(fault: BoundsFault) -> Self {
         match fault {
-            Fault::Depth => Self::TooDeep { limit: DECODED_DEPTH_MAX },
-            Fault::Nodes => Self::TooManyParts { limit: DECODED_NODES_MAX },
-            Fault::Text(reason) => Self::Decode { expected: "value", reason },
+            BoundsFault::Depth => Self::TooDeep { limit: DECODED_DEPTH_MAX },
+            BoundsFault::Nodes => Self::TooManyParts { limit: DECODED_NODES_MAX },
+            BoundsFault::Text(reason) => Self::Decode { expected: "value", reason },
         }
     }
 }
@@ -47,23 +47,23 @@ impl<'a> Tokens<'a> {
         Self { rest: bytes, nodes: 0 }
     }
 
-    fn take(&mut self, length: u32) -> Result<&'a [u8], Fault> {
+    fn take(&mut self, length: u32) -> Result<&'a [u8], BoundsFault> {
         let (taken, rest) = self.rest.split_at_checked(length as usize).ok_or_else(|| {
             let left = self.rest.len();
-            Fault::Text(format!("the value ends too early: {length} bytes are announced, {left} are left"))
+            BoundsFault::Text(format!("the value ends too early: {length} bytes are announced, {left} are left"))
         })?;
         self.rest = rest;
         Ok(taken)
     }
 
     /// Reads the bytes of a number, most significant first.
-    fn number<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+    fn number<const N: usize>(&mut self) -> Result<[u8; N], BoundsFault> {
         let mut number = [0; N];
         number.copy_from_slice(self.take(N as u32)?);
         Ok(number)
     }
 
-    fn next(&mut self) -> Result<Token<'a>, Fault> {
+    fn next(&mut self) -> Result<Token<'a>, BoundsFault> {
         let [marker] = self.number()?;
         Ok(match Marker::from_u8(marker) {
             Marker::Null => Token::Scalar(Value::Null),
@@ -89,7 +89,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Reads the elements whose length is not in the marker.
-    fn long(&mut self, marker: Marker) -> Result<Token<'a>, Fault> {
+    fn long(&mut self, marker: Marker) -> Result<Token<'a>, BoundsFault> {
         let length = match marker {
             Marker::FixExt1 => 1,
             Marker::FixExt2 => 2,
@@ -100,7 +100,7 @@ impl<'a> Tokens<'a> {
             Marker::Str16 | Marker::Bin16 | Marker::Ext16 | Marker::Array16 | Marker::Map16 => {
                 u16::from_be_bytes(self.number()?).into()
             }
-            Marker::Reserved => return Err(Fault::Text("0xc1 does not begin a value".into())),
+            Marker::Reserved => return Err(BoundsFault::Text("0xc1 does not begin a value".into())),
             _ => u32::from_be_bytes(self.number()?),
         };
         Ok(match marker {
@@ -116,14 +116,14 @@ impl<'a> Tokens<'a> {
     }
 
     /// Reads a value; `depth` counts the lists, maps and extensions around it.
-    fn value(&mut self, depth: usize) -> Result<Value, Fault> {
+    fn value(&mut self, depth: usize) -> Result<Value, BoundsFault> {
         self.nodes += 1;
         if self.nodes > DECODED_NODES_MAX {
-            return Err(Fault::Nodes);
+            return Err(BoundsFault::Nodes);
         }
         let token = self.next()?;
         if depth == DECODED_DEPTH_MAX && matches!(token, Token::List(_) | Token::Map(_) | Token::Ext(..)) {
-            return Err(Fault::Depth);
+            return Err(BoundsFault::Depth);
         }
         Ok(match token {
             Token::Scalar(value) => value,
@@ -152,23 +152,23 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    fn name(&mut self) -> Result<String, Fault> {
+    fn name(&mut self) -> Result<String, BoundsFault> {
         match self.next()? {
             Token::Str(text) | Token::Bytes(text) => {
-                std::str::from_utf8(text).map(str::to_owned).map_err(|error| Fault::Text(error.to_string()))
+                std::str::from_utf8(text).map(str::to_owned).map_err(|error| BoundsFault::Text(error.to_string()))
             }
-            _ => Err(Fault::Text("the name of a member is not a text".into())),
+            _ => Err(BoundsFault::Text("the name of a member is not a text".into())),
         }
     }
 }
 
 /// Reads one whole dynamic value.
-pub(super) fn read_value(bytes: &[u8]) -> Result<Value, Fault> {
+pub(super) fn read_value(bytes: &[u8]) -> Result<Value, BoundsFault> {
     let mut tokens = Tokens::new(bytes);
     let value = tokens.value(0)?;
     match tokens.rest {
         [] => Ok(value),
-        _ => Err(Fault::Text("more bytes follow the value".into())),
+        _ => Err(BoundsFault::Text("more bytes follow the value".into())),
     }
 }
 

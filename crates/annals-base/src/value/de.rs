@@ -42,7 +42,7 @@ impl<'a> ValueDeserializer<'a> {
     }
 
     fn list<'de, V: Visitor<'de>>(self, items: &'a [Value], visitor: V) -> Result<V::Value, CodecError> {
-        let mut access = Items { items: items.iter(), depth: self.inside()? };
+        let mut access = ItemsAccess { items: items.iter(), depth: self.inside()? };
         let read = visitor.visit_seq(&mut access)?;
         whole(items.len(), access.items.len()).map(|()| read)
     }
@@ -85,7 +85,7 @@ impl<'de> Deserializer<'de> for ValueDeserializer<'_> {
             Value::Bytes(bytes) => visitor.visit_bytes(bytes),
             Value::List(items) => self.list(items, visitor),
             Value::Map(map) => {
-                let mut access = Members { members: map.iter(), value: None, depth: self.inside()? };
+                let mut access = MembersAccess { members: map.iter(), value: None, depth: self.inside()? };
                 let read = visitor.visit_map(&mut access)?;
                 whole(map.len(), access.members.len()).map(|()| read)
             }
@@ -200,12 +200,12 @@ impl ValueDeserializer<'_> {
 }
 
 /// The items of a list that are still to be read.
-struct Items<'a> {
+struct ItemsAccess<'a> {
     items: std::slice::Iter<'a, Value>,
     depth: usize,
 }
 
-impl<'de> de::SeqAccess<'de> for Items<'_> {
+impl<'de> de::SeqAccess<'de> for ItemsAccess<'_> {
     type Error = CodecError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, CodecError> {
@@ -219,14 +219,14 @@ impl<'de> de::SeqAccess<'de> for Items<'_> {
 }
 
 /// The members of an object that are still to be read.
-struct Members<'a> {
+struct MembersAccess<'a> {
     members: indexmap::map::Iter<'a, String, Value>,
     /// The value of the member whose name was read last.
     value: Option<&'a Value>,
     depth: usize,
 }
 
-impl<'de> de::MapAccess<'de> for Members<'_> {
+impl<'de> de::MapAccess<'de> for MembersAccess<'_> {
     type Error = CodecError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, CodecError> {

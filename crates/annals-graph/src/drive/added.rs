@@ -20,7 +20,7 @@ use crate::state::{Messages, StateError, StateRef};
 
 use super::load;
 use super::outcome::Outcome;
-use super::place::{Place, RunOn};
+use super::place::{RunOn, RunPlace};
 
 /// The state that a run came to. It reads like the state itself; cheap to clone.
 pub struct RunState<S> {
@@ -39,7 +39,7 @@ pub(super) struct Ran {
 }
 
 impl Ran {
-    pub(super) fn of(graph: &Arc<Graph>, place: &Place, machine: &mut Machine) -> Arc<Self> {
+    pub(super) fn of(graph: &Arc<Graph>, place: &RunPlace, machine: &mut Machine) -> Arc<Self> {
         let ((now, seed), before) = (machine.moment(), machine.take_before());
         // An outcome keeps no store open, unless it has to ask it.
         let thread = place.thread.clone().filter(|_| before.repeats.is_some());
@@ -57,7 +57,7 @@ impl Ran {
             at = made.parent()?;
         }
         let place = at.as_ref().map(|at| at.place());
-        let Some(Place { thread: Some(thread), at, .. }) = place else { return Ok(None) };
+        let Some(RunPlace { thread: Some(thread), at, .. }) = place else { return Ok(None) };
         let head = load::load(&self.graph, &thread, at.as_ref())?.head;
         Ok(self.graph.layout.list(&head.state, field))
     }
@@ -158,7 +158,7 @@ impl<S: Send + Sync + 'static> Outcome<S> {
     }
 
     /// Returns the list of a channel before and after the run; `None` if the channel is not a list of `T`.
-    fn lists<T: Send + Sync + 'static>(&self, channel: &str) -> Result<Option<Lists<'_, T>>, Error> {
+    fn lists<T: Send + Sync + 'static>(&self, channel: &str) -> Result<Option<ListPair<'_, T>>, Error> {
         let RunState { state, ran } = self.reached();
         let layout = &*ran.graph.layout;
         let field = field_of(layout, channel)?;
@@ -166,12 +166,12 @@ impl<S: Send + Sync + 'static> Outcome<S> {
         let Some(after) = layout.list(&(Arc::clone(state) as StateRef), field).and_then(list) else { return Ok(None) };
         let before = ran.before(field)?.and_then(list).unwrap_or_default();
         let written = ran.before.writes(field).filter_map(written_items::<T>).flatten().collect();
-        Ok(Some(Lists { before, after, written }))
+        Ok(Some(ListPair { before, after, written }))
     }
 }
 
 /// The list of a channel before and after a run, with each item marked as new or not.
-pub struct ListChanges<'a, T>(Lists<'a, T>);
+pub struct ListChanges<'a, T>(ListPair<'a, T>);
 
 impl<T: PartialEq + Any> ListChanges<'_, T> {
     /// Returns the items, oldest first, each with whether the run added it. With `only_new` the list begins at the first
@@ -192,7 +192,7 @@ impl<T: PartialEq + Any> ListChanges<'_, T> {
 }
 
 /// A list before a run and after it.
-struct Lists<'a, T> {
+struct ListPair<'a, T> {
     before: Arc<List<T>>,
     after: Arc<List<T>>,
     /// The items that were written before the run and not applied yet.
@@ -204,7 +204,7 @@ fn id_of<T: Any>(item: &T) -> Option<&str> {
     (item as &dyn Any).downcast_ref::<Message>()?.id.as_deref()
 }
 
-impl<T: PartialEq + Any> Lists<'_, T> {
+impl<T: PartialEq + Any> ListPair<'_, T> {
     /// Returns the items at the positions that the run filled, each with whether it is new: it was not there before, by
     /// its id or, without one, as an equal item that is gone.
     fn added(&self) -> Vec<(bool, &Arc<T>)> {
@@ -227,7 +227,7 @@ impl<T: PartialEq + Any> Lists<'_, T> {
         self.after.len() - self.after.iter_from(self.before.end_position()).len()
     }
 
-    /// Returns the items that come before those of [`Lists::marked`].
+    /// Returns the items that come before those of [`ListPair::marked`].
     fn skipped(&self, only_new: bool) -> impl DoubleEndedIterator<Item = &T> + Clone {
         self.after.iter().take(if only_new { self.kept() } else { 0 })
     }

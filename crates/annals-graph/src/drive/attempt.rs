@@ -21,7 +21,7 @@ use super::nonblocking::block_on;
 use super::timer::{PoolTimer, Sleep, Timer};
 
 /// The result of waiting for a node or a called task.
-pub(super) enum Ended<T> {
+pub(super) enum WaitResult<T> {
     Returned(T),
     Panicked(Box<dyn Any + Send>),
     /// It took too long, or cannot be held to its limits.
@@ -66,33 +66,33 @@ struct Watched<'a, F> {
 }
 
 impl<F: Future> Future for Watched<'_, F> {
-    type Output = Ended<F::Output>;
+    type Output = WaitResult<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, waiting: &mut Waiting<'_>) -> Poll<Self::Output> {
         let Self { work, context, host, alarm, cancel } = &mut *self;
         let control = context.control();
         if let Some(reason) = control.cancel_reason().filter(|_| cancel.is_some()) {
-            return Poll::Ready(Ended::Cancelled(reason));
+            return Poll::Ready(WaitResult::Cancelled(reason));
         }
         let polled = catch_unwind(AssertUnwindSafe(|| {
             if let Poll::Ready(result) = work.as_mut().poll(waiting) {
-                return Poll::Ready(Ended::Returned(result));
+                return Poll::Ready(WaitResult::Returned(result));
             }
             if let (Some(at), Some(alarm)) = (poll_timeout(context), alarm)
                 && alarm.poll(at, host, waiting).is_ready()
                 && let Some(error) = handle_timeout(context, host.elapsed())
             {
-                return Poll::Ready(Ended::Stopped(error));
+                return Poll::Ready(WaitResult::Stopped(error));
             }
             Poll::Pending
         }));
         let ended = match polled {
             Ok(Poll::Ready(ended)) => ended,
-            Err(panic) => Ended::Panicked(panic),
+            Err(panic) => WaitResult::Panicked(panic),
             Ok(Poll::Pending) => {
                 let cancelled = cancel.as_mut().is_some_and(|cancel| cancel.wake(control, waiting.waker()));
                 match control.cancel_reason().filter(|_| cancelled) {
-                    Some(reason) => Ended::Cancelled(reason),
+                    Some(reason) => WaitResult::Cancelled(reason),
                     None => return Poll::Pending,
                 }
             }
@@ -103,12 +103,17 @@ impl<F: Future> Future for Watched<'_, F> {
 
 /// Waits for a node or a called task, and for the tasks that it starts, within its limits and until its run is cancelled.
 /// On a timeout or a cancellation a graph ends by itself; other work is dropped.
-pub(super) async fn watch<F: Future>(work: F, context: &Context, host: &RunHost, is_graph: bool) -> Ended<F::Output> {
+pub(super) async fn watch<F: Future>(
+    work: F,
+    context: &Context,
+    host: &RunHost,
+    is_graph: bool,
+) -> WaitResult<F::Output> {
     let mut alarm = None;
     if context.life().is_limited() {
         let timer = host.timer();
         if let Err(error) = begin_limited(context, host.elapsed(), timer.is_some()) {
-            return Ended::Stopped(error);
+            return WaitResult::Stopped(error);
         }
         alarm = timer.map(Alarm::new);
     }
@@ -124,10 +129,10 @@ pub(super) async fn watch<F: Future>(work: F, context: &Context, host: &RunHost,
         ended
     };
     match (Watched { work: pin!(work), context, host, alarm, cancel }).await {
-        Ended::Returned(Ok(ended)) => Ended::Returned(ended),
-        Ended::Returned(Err(panic)) | Ended::Panicked(panic) => Ended::Panicked(panic),
-        Ended::Stopped(error) => Ended::Stopped(error),
-        Ended::Cancelled(reason) => Ended::Cancelled(reason),
+        WaitResult::Returned(Ok(ended)) => WaitResult::Returned(ended),
+        WaitResult::Returned(Err(panic)) | WaitResult::Panicked(panic) => WaitResult::Panicked(panic),
+        WaitResult::Stopped(error) => WaitResult::Stopped(error),
+        WaitResult::Cancelled(reason) => WaitResult::Cancelled(reason),
     }
 }
 
@@ -150,10 +155,10 @@ pub(super) async fn attempt(job: &TaskJob, input: NodeInput, start: &StartNode, 
     let node = async { start(input, job.context.clone()).await };
     let ended = watch(node, &job.context, host, is_graph).await;
     match ended {
-        Ended::Returned(output) => closed(job, close(job, output)).await,
-        Ended::Panicked(panic) => close_panicked(job, &*panic),
-        Ended::Stopped(error) => close_stopped(job, error),
-        Ended::Cancelled(reason) => {
+        WaitResult::Returned(output) => closed(job, close(job, output)).await,
+        WaitResult::Panicked(panic) => close_panicked(job, &*panic),
+        WaitResult::Stopped(error) => close_stopped(job, error),
+        WaitResult::Cancelled(reason) => {
             job.context.life().end();
             TaskOutcome::Cancelled { reason, ran: true }
         }

@@ -12,11 +12,11 @@ use crate::store::{Batch, CommitHandle};
 use super::attempt::{attempt, attempt_here, closed, wait_before};
 use super::begun::{Begun, Tickets, waits};
 use super::cache::look_up;
-use super::feed::{Fact, Reader, while_polled};
+use super::feed::{Fact, FeedReader, while_polled};
 use super::host::RunHost;
 use super::nonblocking::block_on;
 use super::pool::{Pool, in_task, run_here};
-use super::share::Shared;
+use super::share::SharedTasks;
 
 /// A run on the calling thread.
 pub(super) struct Driver {
@@ -26,7 +26,7 @@ pub(super) struct Driver {
     running: usize,
     /// True if the machine has received a fact since it was last asked for effects.
     told: bool,
-    feed: Reader,
+    feed: FeedReader,
     /// The error that ends the run, held until the events before it are returned.
     failed: Option<Error>,
 }
@@ -36,7 +36,7 @@ impl Driver {
     pub(super) fn new(run: Begun) -> Self {
         let feed = if run.inside { Arc::default() } else { Arc::clone(&run.host.feed) };
         let tickets = Tickets::new(&run);
-        Self { run, tickets, due: VecDeque::new(), running: 0, told: true, feed: Reader(feed), failed: None }
+        Self { run, tickets, due: VecDeque::new(), running: 0, told: true, feed: FeedReader(feed), failed: None }
     }
 
     /// Runs until there is an event, or until the run ends (`None`) with all its batches committed. Events before a
@@ -183,8 +183,8 @@ impl Driver {
         self.running += self.due.len();
         let others = self.due.len().min(self.run.host.concurrency_max).min(limits::NODE_THREADS_DEFAULT) - 1;
         let (feed, host) = (Arc::clone(&self.feed.0), Arc::clone(&self.run.host));
-        let shared = Arc::new(Shared::new(std::mem::take(&mut self.due), others, feed, Arc::clone(&host)));
-        Shared::call(&shared, 1);
+        let shared = Arc::new(SharedTasks::new(std::mem::take(&mut self.due), others, feed, Arc::clone(&host)));
+        SharedTasks::call(&shared, 1);
         while let Some(job) = shared.next() {
             let slot = job.slot;
             let outcome = while_polled(|| run_here(|| run_task(job, &host)));

@@ -19,9 +19,9 @@ use crate::exec::{
 use crate::graph::NodeResult;
 use crate::state::WritesView;
 use crate::store::{Batch, NewWrites, Store};
-use crate::task::{Call, CallOutcome, CallWork, Called, Context, Done, Returned, Signal};
+use crate::task::{Call, CallOutcome, CallValue, CallWork, Called, Context, FunctionResult, Signal};
 
-use super::attempt::{Ended, LeavesCalls, wait_for, watch};
+use super::attempt::{LeavesCalls, WaitResult, wait_for, watch};
 use super::cache::{look_up, look_up_async};
 use super::feed::{Fact, is_polled};
 use super::host::RunHost;
@@ -32,7 +32,7 @@ use super::run::Durability;
 /// A call that was started.
 pub(super) struct Running {
     host: Arc<RunHost>,
-    state: Mutex<State>,
+    state: Mutex<CallState>,
     /// The future of the call. It is polled by its caller and, if the call may run beside it, by the outermost driver.
     future: Mutex<Option<CallFuture>>,
     waiting: Arc<WaitingForCall>,
@@ -42,7 +42,7 @@ pub(super) struct Running {
 
 type CallFuture = Pin<Box<dyn Future<Output = CallOutcome> + Send>>;
 
-enum State {
+enum CallState {
     /// The call has not begun.
     Due(Box<CallJob>),
     Begun,
@@ -83,20 +83,20 @@ pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dy
         Arc::new(Running { host: Arc::clone(&host), state, future, waiting: Arc::default(), left })
     };
     if let Some(stored) = job.stored.take() {
-        return make(State::Ended(Some(CallOutcome::Done(Done::Stored(stored)))), None);
+        return make(CallState::Ended(Some(CallOutcome::Done(CallValue::Stored(stored)))), None);
     }
     if let Some(outcome) = stopped(context) {
-        return make(State::Ended(Some(outcome)), None);
+        return make(CallState::Ended(Some(outcome)), None);
     }
     if let Err(error) = host.note_attempt(context) {
-        return make(State::Ended(Some(CallOutcome::Failed(error.into()))), None);
+        return make(CallState::Ended(Some(CallOutcome::Failed(error.into()))), None);
     }
     let beside = host.admit_call();
     let is_beside = beside.is_some();
     if host.polls.load(Ordering::Relaxed) && matches!(job.call.work, CallWork::Async(_)) {
         let inner = Arc::clone(&host);
         let running = make(
-            State::Begun,
+            CallState::Begun,
             Some(Box::pin(async move {
                 let _beside = beside;
                 inner.outcome(*job, false).await
@@ -107,7 +107,7 @@ pub(super) fn start(host: Arc<RunHost>, context: &Context, call: Call) -> Arc<dy
         }
         return running;
     }
-    let running = make(State::Due(job), None);
+    let running = make(CallState::Due(job), None);
     if let Some(place) = beside {
         let beside = Arc::clone(&running);
         Pool::shared().spawn(Box::new(move || {
@@ -148,8 +148,8 @@ impl Running {
     /// Takes the job of the call, if the call has not begun.
     fn begin(&self) -> Option<Box<CallJob>> {
         let mut state = self.state.lock();
-        match std::mem::replace(&mut *state, State::Begun) {
-            State::Due(job) => Some(job),
+        match std::mem::replace(&mut *state, CallState::Begun) {
+            CallState::Due(job) => Some(job),
             other => {
                 *state = other;
                 None
@@ -173,7 +173,7 @@ impl Running {
     }
 
     fn end(&self, outcome: CallOutcome) {
-        *self.state.lock() = State::Ended(Some(outcome));
+        *self.state.lock() = CallState::Ended(Some(outcome));
         Arc::clone(&self.waiting).wake();
     }
 
@@ -208,9 +208,9 @@ impl Running {
 }
 
 /// The place of a call that runs beside its caller.
-struct Place(Arc<RunHost>);
+struct CallPlace(Arc<RunHost>);
 
-impl Drop for Place {
+impl Drop for CallPlace {
     fn drop(&mut self) {
         self.0.calling.fetch_sub(1, Ordering::Relaxed);
     }
@@ -243,7 +243,7 @@ impl Called for Running {
     }
 
     fn has_ended(&self) -> bool {
-        matches!(*self.state.lock(), State::Ended(_))
+        matches!(*self.state.lock(), CallState::Ended(_))
     }
 
     fn leave(&self) {
@@ -257,7 +257,7 @@ impl Called for Running {
 
     fn take(&self) -> CallOutcome {
         match &mut *self.state.lock() {
-            State::Ended(outcome) => match outcome.take() {
+            CallState::Ended(outcome) => match outcome.take() {
                 Some(outcome) => outcome,
                 None => unreachable!("there is one handle, and it waits once"),
             },
@@ -334,7 +334,12 @@ impl RunHost {
     }
 
     /// Runs a call until it need not be tried again, or its run is cancelled.
-    async fn attempts(&self, job: &mut CallJob, keep: bool, blocks: bool) -> Result<NodeResult<Returned>, CallOutcome> {
+    async fn attempts(
+        &self,
+        job: &mut CallJob,
+        keep: bool,
+        blocks: bool,
+    ) -> Result<NodeResult<FunctionResult>, CallOutcome> {
         loop {
             let leaves = LeavesCalls(job.context.clone());
             let result = match &job.call.work {
@@ -342,13 +347,13 @@ impl RunHost {
                 CallWork::Async(start) => {
                     let work = async { start(job.context.clone(), keep).await };
                     match watch(work, &job.context, self, false).await {
-                        Ended::Returned(result) => Ok(result),
-                        Ended::Panicked(panic) => Err(panic),
-                        Ended::Stopped(error) => {
+                        WaitResult::Returned(result) => Ok(result),
+                        WaitResult::Panicked(panic) => Err(panic),
+                        WaitResult::Stopped(error) => {
                             job.context.leave_calls();
                             Ok(Err(error.into()))
                         }
-                        Ended::Cancelled(reason) => return Err(CallOutcome::Stopped(Signal::Cancelled(reason))),
+                        WaitResult::Cancelled(reason) => return Err(CallOutcome::Stopped(Signal::Cancelled(reason))),
                     }
                 }
             };
@@ -436,13 +441,13 @@ impl RunHost {
 
 impl RunHost {
     /// Takes a place for a call beside its caller, if fewer tasks run than may.
-    fn admit_call(self: &Arc<Self>) -> Option<Place> {
+    fn admit_call(self: &Arc<Self>) -> Option<CallPlace> {
         if self.inline {
             return None;
         }
         let free = self.calling.fetch_add(1, Ordering::Relaxed) < self.concurrency_max - 1;
         // Without one it is given back at once.
-        Some(Place(Arc::clone(self))).filter(|_| free)
+        Some(CallPlace(Arc::clone(self))).filter(|_| free)
     }
 
     /// Stores what became of a call, as durably as the run stores a superstep, on the head that its graph stands at.

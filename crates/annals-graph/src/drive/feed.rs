@@ -25,7 +25,7 @@ pub(super) enum Fact {
 /// A queue of facts. The number of events is bounded. Ends of tasks need no bound, as each task ends once.
 #[derive(Default)]
 pub(super) struct Feed {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     came: Condvar,
     room: Condvar,
     /// True if the reader runs the tasks itself and cannot read meanwhile.
@@ -33,7 +33,7 @@ pub(super) struct Feed {
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     queue: VecDeque<Fact>,
     shown: usize,
     closed: bool,
@@ -127,7 +127,7 @@ impl Feed {
         self.take(&mut self.state.lock())
     }
 
-    fn take(&self, state: &mut State) -> Option<Fact> {
+    fn take(&self, state: &mut QueueState) -> Option<Fact> {
         let fact = state.queue.pop_front()?;
         if matches!(fact, Fact::Shown(_)) {
             state.shown -= 1;
@@ -146,9 +146,9 @@ impl Feed {
 }
 
 /// The reading end of a queue. The drop of the reader closes the queue, so that no event waits for room.
-pub(super) struct Reader(pub(super) Arc<Feed>);
+pub(super) struct FeedReader(pub(super) Arc<Feed>);
 
-impl Drop for Reader {
+impl Drop for FeedReader {
     fn drop(&mut self) {
         self.0.close();
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use crate::base::{Clock, IdSource, SystemClock};
 use crate::error::Error;
-use crate::exec::{EventMask, Head, Machine, Request, RunError, Start};
+use crate::exec::{EventMask, Head, Machine, Request, RunError, RunStart};
 use crate::graph::{
     CompiledGraph, Graph, IntoNode, NodeBody, NodeFuture, NodeInput, NodeOutput, NodeResult, StartNode, Takes, Work,
 };
-use crate::run::{GivenLists, Started, Subgraph, given_input, input_of, returned_output};
+use crate::run::{GivenLists, ReadySubgraph, Subgraph, given_input, input_of, returned_output};
 use crate::state::StateRef;
 use crate::state::erased::resolve;
 use crate::task::{Context, Scope};
@@ -21,7 +21,7 @@ use super::load;
 use super::nonblocking::{AsyncDriver, block_on};
 use super::pool::unblock;
 use super::reads::decided;
-use super::run::{Input, Settings, check_context};
+use super::run::{Input, RunSettings, check_context};
 
 /// Returns the driver of the run of a context; `None` outside a run.
 pub(super) fn host_of(context: &Context) -> Option<Arc<RunHost>> {
@@ -35,7 +35,7 @@ pub(super) fn begin(
     graph: &Arc<Graph>,
     context: &Context,
     input: Input,
-    settings: &Settings,
+    settings: &RunSettings,
     wants: EventMask,
 ) -> Result<Begun, Error> {
     if settings.key.is_some() {
@@ -54,7 +54,7 @@ fn begin_on(
     context: &Context,
     host: &Arc<RunHost>,
     input: Input,
-    settings: &Settings,
+    settings: &RunSettings,
     wants: EventMask,
 ) -> Result<Begun, Error> {
     let subgraph = Subgraph::new(graph, context)?;
@@ -63,7 +63,7 @@ fn begin_on(
     let (mut resuming, mut recording, mut head) = (false, None, None);
     if let Some(thread) = &thread {
         let decision = host.session.lock().start(graph, context, &subgraph, thread.id());
-        let started: Started = decided(decision, graph, thread, host)??;
+        let started: ReadySubgraph = decided(decision, graph, thread, host)??;
         resuming = started.begins.resumes;
         recording = Some(host.session.lock().recording(context, thread.id(), &subgraph, &started));
         head = Some(started.loaded.head);
@@ -72,10 +72,10 @@ fn begin_on(
     let start = match input {
         Input::Update(writes) => {
             let input = resolve(&*graph.layout, writes).map_err(RunError::from)?;
-            Start::Inside { input, resuming }
+            RunStart::Inside { input, resuming }
         }
-        Input::Command(command) => Start::Command(command),
-        Input::Continue => Start::Continue,
+        Input::Command(command) => RunStart::Command(command),
+        Input::Continue => RunStart::Continue,
     };
     let (saving, held) = {
         let mut session = host.session.lock();
@@ -106,7 +106,7 @@ fn begin_on(
 
 /// Returns the scope of a subgraph: that of its parent graph, with the cache, the context value and the key-value memory
 /// of its own, if it has them.
-fn scope_inside(graph: &Graph, context: &Context, settings: &Settings) -> Result<Arc<Scope>, RunError> {
+fn scope_inside(graph: &Graph, context: &Context, settings: &RunSettings) -> Result<Arc<Scope>, RunError> {
     let scope = context.scope();
     check_context(graph, settings.value.as_deref().or(scope.value.as_deref()))?;
     if graph.cache.is_none() && settings.value.is_none() && settings.kv.is_none() {
@@ -176,7 +176,7 @@ fn begin_as_node(graph: &Arc<Graph>, input: NodeInput, context: &Context) -> Res
         NodeInput::Value(value) => input_of(graph, value)?,
         NodeInput::State(_) => unreachable!("a graph as a node is given channels or a value"),
     };
-    let begun = begin(graph, context, Input::Update(input), &Settings::default(), EventMask::default())?;
+    let begun = begin(graph, context, Input::Update(input), &RunSettings::default(), EventMask::default())?;
     Ok((begun, given))
 }
 

@@ -3,11 +3,11 @@
 use crate::base::limits::RUN_KEY_BYTES_MAX;
 use crate::base::{Namespace, RunId};
 use crate::error::Error;
-use crate::exec::{RunError, Start};
+use crate::exec::{RunError, RunStart};
 use crate::history::Thread;
 use crate::store::CheckpointRef;
 
-use super::run::Settings;
+use super::run::RunSettings;
 use crate::run::Loaded;
 
 /// A run with a key that has begun before.
@@ -16,7 +16,7 @@ pub(super) struct Earlier {
     pub(super) last: CheckpointRef,
 }
 
-impl Settings {
+impl RunSettings {
     /// Returns the id of the run, and what there is of an earlier one with its key.
     pub(super) fn run_id(&self, thread: Option<&Thread>) -> Result<(RunId, Option<Earlier>), Error> {
         let Some(key) = &self.key else {
@@ -43,7 +43,7 @@ impl Settings {
 impl Earlier {
     /// Returns how the run is repeated: it continues from its last checkpoint if that is the head, else its outcome is
     /// shown.
-    pub(super) fn start(&self, loaded: &Loaded) -> Start {
-        if loaded.newest == Some(self.last.checkpoint) { Start::Repeat(None) } else { Start::Show }
+    pub(super) fn start(&self, loaded: &Loaded) -> RunStart {
+        if loaded.newest == Some(self.last.checkpoint) { RunStart::Repeat(None) } else { RunStart::Show }
     }
 }

@@ -23,7 +23,7 @@ use super::attempt::{attempt, attempt_begun, attempt_here, closed, wait_before};
 use super::begun::{Begun, Tickets, waits};
 use super::cache::look_up_async;
 use super::call::Running;
-use super::feed::{Fact, Reader, while_polled};
+use super::feed::{Fact, FeedReader, while_polled};
 use super::pool::{Pool, in_task, run_here, unblock};
 use super::timer::Parked;
 
@@ -37,7 +37,7 @@ pub(super) struct AsyncDriver {
     /// The called tasks that are polled.
     called: Vec<(Arc<Running>, Arc<TaskWaker>)>,
     woken: Arc<Woken>,
-    feed: Reader,
+    feed: FeedReader,
     /// The error that ends the run, held until the events before it are returned.
     failed: Option<Error>,
 }
@@ -85,7 +85,7 @@ impl AsyncDriver {
             polled: Vec::new(),
             called: Vec::new(),
             woken: Arc::default(),
-            feed: Reader(feed),
+            feed: FeedReader(feed),
             failed: None,
         }
     }

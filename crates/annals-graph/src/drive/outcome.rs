@@ -11,7 +11,7 @@ use crate::state::{Part, StateRef};
 use crate::task::Interrupt;
 
 use super::added::{Ran, RunState};
-use super::place::Place;
+use super::place::RunPlace;
 use super::{inside, load};
 
 /// The outcome of a run.
@@ -113,7 +113,7 @@ pub(super) fn typed<S: Send + Sync + 'static>(state: &StateRef) -> Arc<S> {
 /// Returns what a run came to, in the type of its state.
 pub(super) fn finish<S: Clone + Send + Sync + 'static>(
     graph: &CompiledGraph<S>,
-    place: &Place,
+    place: &RunPlace,
     machine: Machine,
 ) -> Result<Outcome<S>, Error> {
     let Finished { state, ran, ending } = finish_erased(&graph.graph, place, machine)?;
@@ -141,7 +141,7 @@ enum Ending {
     Cancelled(String),
 }
 
-fn finish_erased(graph: &Arc<Graph>, place: &Place, mut machine: Machine) -> Result<Finished, Error> {
+fn finish_erased(graph: &Arc<Graph>, place: &RunPlace, mut machine: Machine) -> Result<Finished, Error> {
     let ran = Ran::of(graph, place, &mut machine);
     if let Some(context) = &place.inside {
         let (state, _) = inside::finish(graph, context, machine)?;

@@ -12,12 +12,12 @@ use crate::task::Context;
 /// graph that a node calls, or `()` for no store.
 pub trait RunOn {
     #[doc(hidden)]
-    fn place(&self) -> Place;
+    fn place(&self) -> RunPlace;
 }
 
 #[doc(hidden)]
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct RunPlace {
     pub(super) thread: Option<Thread>,
     pub(super) at: Option<CheckpointRef>,
     pub(super) inside: Option<Context>,
@@ -25,7 +25,7 @@ pub struct Place {
     pub(super) named: Arc<[(Namespace, CheckpointId)]>,
 }
 
-impl Place {
+impl RunPlace {
     fn new(thread: Option<Thread>, at: Option<CheckpointRef>, inside: Option<Context>) -> Self {
         Self { thread, at, inside, named: [].into() }
     }
@@ -54,29 +54,29 @@ impl Place {
 }
 
 impl RunOn for () {
-    fn place(&self) -> Place {
-        Place::new(None, None, None)
+    fn place(&self) -> RunPlace {
+        RunPlace::new(None, None, None)
     }
 }
 
 /// Inside a node: the graph is a part of the run of that node.
 impl RunOn for &Context {
-    fn place(&self) -> Place {
-        Place::inside(self)
+    fn place(&self) -> RunPlace {
+        RunPlace::inside(self)
     }
 }
 
 impl RunOn for &Thread {
-    fn place(&self) -> Place {
-        Place::new(Some((*self).clone()), None, None)
+    fn place(&self) -> RunPlace {
+        RunPlace::new(Some((*self).clone()), None, None)
     }
 }
 
 impl RunOn for &Snapshot {
-    fn place(&self) -> Place {
+    fn place(&self) -> RunPlace {
         let point = self.point();
         let thread = self.store().thread(point.thread.as_str()).ok();
         let thread = thread.map(|thread| thread.with_namespace(point.namespace.clone()));
-        Place::new(thread, Some(point.clone()), None)
+        RunPlace::new(thread, Some(point.clone()), None)
     }
 }

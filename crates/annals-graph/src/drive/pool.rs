@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-type Work = Box<dyn FnOnce() + Send>;
+type PoolWork = Box<dyn FnOnce() + Send>;
 
 /// The duration for which an idle thread waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -69,14 +69,14 @@ pub(super) async fn unblock<T: Send + 'static>(work: impl FnOnce() -> T + Send +
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct PoolShared {
+    state: Mutex<PoolState>,
     work: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    queue: VecDeque<Work>,
+struct PoolState {
+    queue: VecDeque<PoolWork>,
     threads: usize,
     idle: usize,
     /// True if a thread was called that has not arrived yet.
@@ -85,7 +85,7 @@ struct State {
 
 /// An elastic pool, shared by all runs of the process.
 pub(super) struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolShared>,
     threads_max: usize,
 }
 
@@ -97,7 +97,7 @@ impl Pool {
     }
 
     /// Hands work to a thread. If none can be started, the work is done here.
-    pub(super) fn spawn(&self, work: Work) {
+    pub(super) fn spawn(&self, work: PoolWork) {
         let mut state = self.shared.state.lock();
         state.queue.push_back(work);
         if !self.shared.call(state, self.threads_max) {
@@ -112,11 +112,11 @@ impl Pool {
     }
 }
 
-impl Shared {
+impl PoolShared {
     /// Calls one thread to the queue, unless one is on its way: it calls the next. To call a thread costs more than a
     /// small task, and a few threads may have emptied the queue before many would be awake. Returns whether there is a
     /// thread that comes.
-    fn call(self: &Arc<Self>, mut state: MutexGuard<'_, State>, threads_max: usize) -> bool {
+    fn call(self: &Arc<Self>, mut state: MutexGuard<'_, PoolState>, threads_max: usize) -> bool {
         if state.called || state.queue.is_empty() {
             return true;
         }
@@ -144,7 +144,7 @@ impl Shared {
     }
 }
 
-fn work_off(shared: &Arc<Shared>, threads_max: usize) {
+fn work_off(shared: &Arc<PoolShared>, threads_max: usize) {
     let mut state = shared.state.lock();
     state.called = false;
     loop {

@@ -32,7 +32,7 @@ pub(super) fn decided<T>(
             Need::Head(of, namespace) => Found::Head(backend.head_id(&of, &namespace)?),
             Need::Checkpoint(point) => Found::Checkpoint(backend.checkpoint(&point)?.map(Box::new)),
             Need::Older(of, namespace, than) => {
-                Found::Checkpoint(Walk::next(&mut walk, thread, of, namespace, than)?.map(Box::new))
+                Found::Checkpoint(HistoryWalk::next(&mut walk, thread, of, namespace, than)?.map(Box::new))
             }
             Need::Writes(point) => Found::Writes(host.writes(thread, &point)?),
             Need::Cached(left) => match load::left_by_run(graph, thread, left) {
@@ -56,7 +56,7 @@ fn settle(thread: &Thread, host: &RunHost) -> Result<(), Error> {
 }
 
 /// A walk through the history of a namespace.
-struct Walk {
+struct HistoryWalk {
     thread: ThreadId,
     namespace: Namespace,
     /// The checkpoint that was read last.
@@ -64,7 +64,7 @@ struct Walk {
     history: History,
 }
 
-impl Walk {
+impl HistoryWalk {
     /// Reads the next older checkpoint, with the walk that has come to `than` or with a new one.
     fn next(
         walk: &mut Option<Self>,

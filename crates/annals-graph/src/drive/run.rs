@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::base::limits::RECURSION_LIMIT_DEFAULT;
 use crate::base::{CheckpointId, Clock, IdSource, Namespace, RunId, SystemClock, Value};
 use crate::error::Error;
-use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, Start, resume_values_by_id};
+use crate::exec::{EventMask, Head, Machine, Recording, Request, RunError, RunStart, resume_values_by_id};
 use crate::graph::{Breakpoints, Command, CompiledGraph, Entry, Graph, input_writes};
 use crate::history::Thread;
 use crate::run::Session;
@@ -25,7 +25,7 @@ use super::feed::Feed;
 use super::host::RunHost;
 use super::nonblocking::AsyncDriver;
 use super::outcome::{Outcome, finish};
-use super::place::{Place, RunOn};
+use super::place::{RunOn, RunPlace};
 use super::pool::{in_task, unblock};
 use super::timer::{self, ParkTimer, Timer};
 use super::{inside, load};
@@ -127,13 +127,13 @@ impl<S> IntoInput<S, AsInput> for Input {
 /// ```
 pub struct Run<'a, S> {
     pub(super) graph: &'a CompiledGraph<S>,
-    pub(super) place: Place,
-    pub(super) settings: Settings,
+    pub(super) place: RunPlace,
+    pub(super) settings: RunSettings,
 }
 
 /// The settings of a run, beside its input.
 #[derive(Clone, Default)]
-pub(super) struct Settings {
+pub(super) struct RunSettings {
     pub(super) recursion_limit: Option<u64>,
     pub(super) step_timeout: Option<Duration>,
     pub(super) durability: Option<Durability>,
@@ -153,7 +153,7 @@ pub(super) struct Settings {
     moved: bool,
 }
 
-impl Settings {
+impl RunSettings {
     /// Returns the breakpoints that stand in place of those of the graph, if any.
     pub(super) fn breakpoints(&self, graph: &Graph, when: &'static str) -> Result<Option<Breakpoints>, Error> {
         let names = if when == "before" { &self.interrupt_before } else { &self.interrupt_after };
@@ -211,8 +211,8 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
 
     /// Sets up a run with options.
     pub fn run(&self, on: impl RunOn) -> Run<'_, S> {
-        let config = self.config.as_ref().and_then(|config| config.downcast_ref::<Settings>());
-        let settings = config.map(|config| Settings { control: RunControl::default(), key: None, ..config.clone() });
+        let config = self.config.as_ref().and_then(|config| config.downcast_ref::<RunSettings>());
+        let settings = config.map(|config| RunSettings { control: RunControl::default(), key: None, ..config.clone() });
         Run { graph: self, place: on.place(), settings: settings.unwrap_or_default() }
     }
 
@@ -462,9 +462,9 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
 
 pub(super) async fn begin_async(
     graph: &Arc<Graph>,
-    place: &Place,
+    place: &RunPlace,
     input: Input,
-    settings: &Settings,
+    settings: &RunSettings,
     events: EventMask,
 ) -> Result<Begun, Error> {
     let thread = match &place.inside {
@@ -475,7 +475,7 @@ pub(super) async fn begin_async(
         return begin(graph, place, input, settings, events);
     }
     let (graph, place) = (Arc::clone(graph), place.clone());
-    let settings = Settings { moved: !in_task(), ..settings.clone() };
+    let settings = RunSettings { moved: !in_task(), ..settings.clone() };
     // A head that is not in memory is read from the file.
     unblock(move || begin(&graph, &place, input, &settings, events)).await
 }
@@ -483,18 +483,18 @@ pub(super) async fn begin_async(
 /// Begins a run: loads its head and makes its machine.
 pub(super) fn begin(
     graph: &Arc<Graph>,
-    place: &Place,
+    place: &RunPlace,
     input: Input,
-    settings: &Settings,
+    settings: &RunSettings,
     events: EventMask,
 ) -> Result<Begun, Error> {
     if let Some(context) = &place.inside {
         return inside::begin(graph, context, input, settings, events);
     }
     let mut start = match input {
-        Input::Update(writes) => Start::Input(resolve(&*graph.layout, writes).map_err(RunError::from)?),
-        Input::Command(command) => Start::Command(command),
-        Input::Continue => Start::Continue,
+        Input::Update(writes) => RunStart::Input(resolve(&*graph.layout, writes).map_err(RunError::from)?),
+        Input::Command(command) => RunStart::Command(command),
+        Input::Continue => RunStart::Continue,
     };
     check_context(graph, settings.value.as_deref())?;
     let place = &place.outermost()?;
@@ -513,12 +513,12 @@ pub(super) fn begin(
             };
             let mut recording = recording(thread, addressed, loaded.newest, run, settings.metadata.clone());
             recording.parents = Arc::clone(&place.named);
-            let recording = Some(recording).filter(|_| !matches!(start, Start::Show));
+            let recording = Some(recording).filter(|_| !matches!(start, RunStart::Show));
             (store.mint_seed(), store.now(), Some(store.clone()), loaded.head, recording)
         }
     };
     let began = head.checkpoint.zip(place.thread.as_ref()).map(|(checkpoint, thread)| thread.point(checkpoint.id));
-    let resume_values = matches!(&start, Start::Command(command) if command.resume.is_some());
+    let resume_values = matches!(&start, RunStart::Command(command) if command.resume.is_some());
     let host = Arc::new(settings.host(place.thread.clone(), run, events));
     host.session.lock().begin(began, addressed && !resume_values, &place.named);
     let request = Request {
@@ -541,7 +541,7 @@ pub(super) fn begin(
     Ok(Begun::new(machine, store, host, None, events))
 }
 
-impl Settings {
+impl RunSettings {
     fn host(&self, thread: Option<Thread>, run: RunId, wants: EventMask) -> RunHost {
         let nested = in_task() && !self.moved;
         let holds = self.durability == Some(Durability::Exit);
@@ -563,14 +563,14 @@ impl Settings {
         }
     }
 
-    fn scope(&self, graph: &Graph, host: &Arc<RunHost>, start: &Start) -> Arc<Scope> {
+    fn scope(&self, graph: &Graph, host: &Arc<RunHost>, start: &RunStart) -> Arc<Scope> {
         let mut scope = Scope::new(Arc::clone(host) as Arc<dyn Host>);
         scope.control = self.control.clone();
         scope.value = self.value.clone();
         scope.kv = self.kv.clone().or_else(|| host.thread.as_ref().map(|thread| thread.store().kv()));
         scope.cache = graph.cache.clone();
         scope.exact = self.key.is_some();
-        if let Start::Command(Command { resume, .. }) | Start::Repeat(resume) = start {
+        if let RunStart::Command(Command { resume, .. }) | RunStart::Repeat(resume) = start {
             scope.resume_values = resume.as_ref().and_then(resume_values_by_id).cloned().map(Arc::new);
         }
         Arc::new(scope)

@@ -22,7 +22,7 @@ use super::pool::Pool;
 const MOMENT: Duration = Duration::from_micros(10);
 
 /// Tasks from which each thread takes the next one.
-pub(super) struct Shared {
+pub(super) struct SharedTasks {
     due: Mutex<VecDeque<Box<TaskJob>>>,
     /// The number of tasks in `due`, for readers without the lock.
     left: AtomicUsize,
@@ -32,7 +32,7 @@ pub(super) struct Shared {
     host: Arc<RunHost>,
 }
 
-impl Shared {
+impl SharedTasks {
     /// Makes the tasks of a driver that `others` threads at most may help.
     pub(super) fn new(due: VecDeque<Box<TaskJob>>, others: usize, feed: Arc<Feed>, host: Arc<RunHost>) -> Self {
         let left = AtomicUsize::new(due.len());

@@ -19,7 +19,7 @@ use crate::task::Interrupt;
 use super::blocking::Driver;
 use super::nonblocking::{AsyncDriver, Events};
 use super::outcome::{Outcome, finish};
-use super::place::{Place, RunOn};
+use super::place::{RunOn, RunPlace};
 use super::run::{IntoInput, Run, begin, begin_async};
 
 /// The output of a run at its end: its last values, and the open interrupts (`GraphOutput`).
@@ -182,7 +182,7 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
     pub fn stream<M>(self, input: impl IntoInput<S, M>, modes: &[StreamMode]) -> Result<Stream<'a, S>, Error> {
         let wants = mask(modes, self.settings.subgraphs);
         let begun = begin(&self.graph.graph, &self.place, input.into_input(), &self.settings, wants)?;
-        let parts = Parts::new(&begun.machine);
+        let parts = StreamParts::new(&begun.machine);
         Ok(Stream { graph: self.graph, place: self.place, driver: Some(Driver::new(begun)), parts, outcome: None })
     }
 
@@ -198,7 +198,7 @@ impl<'a, S: Clone + Send + Sync + 'static> Run<'a, S> {
         self.settings.find_timer(&self.graph.graph)?;
         let (input, wants) = (input.into_input(), mask(modes, self.settings.subgraphs));
         let begun = begin_async(&self.graph.graph, &self.place, input, &self.settings, wants).await?;
-        let parts = Parts::new(&begun.machine);
+        let parts = StreamParts::new(&begun.machine);
         let events = Some(AsyncDriver::new(begun).events());
         Ok(AsyncStream { graph: self.graph, place: self.place, events, parts, outcome: None })
     }
@@ -219,14 +219,14 @@ fn mask(modes: &[StreamMode], subgraphs: bool) -> EventMask {
 }
 
 /// Turns events into parts.
-struct Parts {
+struct StreamParts {
     /// The namespace of the stream's graph; events of other namespaces have other types.
     namespace: Namespace,
     /// The ids of the messages that were shown.
     seen: HashSet<String>,
 }
 
-impl Parts {
+impl StreamParts {
     fn new(machine: &Machine) -> Self {
         Self { namespace: machine.namespace().clone(), seen: HashSet::new() }
     }
@@ -278,9 +278,9 @@ fn end<S>(
 /// where its last committed superstep was.
 pub struct Stream<'a, S> {
     graph: &'a CompiledGraph<S>,
-    place: Place,
+    place: RunPlace,
     driver: Option<Driver>,
-    parts: Parts,
+    parts: StreamParts,
     outcome: Option<Outcome<S>>,
 }
 
@@ -319,9 +319,9 @@ impl<S: Clone + Send + Sync + 'static> Iterator for Stream<'_, S> {
 /// the crate `futures-core`.
 pub struct AsyncStream<'a, S> {
     graph: &'a CompiledGraph<S>,
-    place: Place,
+    place: RunPlace,
     events: Option<Events>,
-    parts: Parts,
+    parts: StreamParts,
     outcome: Option<Outcome<S>>,
 }
 

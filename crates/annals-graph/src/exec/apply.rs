@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::{Encoded, ListRef, TaskId};
-use crate::channel::{Effect, ListOp};
+use crate::channel::{ChannelEffect, ListOp};
 use crate::graph::Graph;
 use crate::state::erased::NOT_STORED;
 use crate::state::{BoxWrite, FieldKind};
@@ -12,7 +12,7 @@ use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen, W
 use super::call::CallWrites;
 use super::error::RunError;
 use super::head::{Head, INTERRUPT_SEEN};
-use super::task::{Task, TaskWrite, WriteKind};
+use super::task::{StepTask, TaskWrite, WriteKind};
 
 /// Changes since the last checkpoint, to be recorded with the next one.
 #[derive(Default)]
@@ -95,7 +95,7 @@ enum AfterWrites {
 pub(crate) fn abandon(
     graph: &Graph,
     head: &mut Head,
-    tasks: &mut [Task],
+    tasks: &mut [StepTask],
     changes: &mut Changes,
     record: bool,
 ) -> Result<(), RunError> {
@@ -109,7 +109,7 @@ pub(crate) fn abandon(
 pub(crate) fn apply(
     graph: &Graph,
     head: &mut Head,
-    tasks: &mut [Task],
+    tasks: &mut [StepTask],
     calls: Vec<CallWrites>,
     changes: &mut Changes,
     record: bool,
@@ -120,7 +120,7 @@ pub(crate) fn apply(
 fn apply_then(
     graph: &Graph,
     head: &mut Head,
-    tasks: &mut [Task],
+    tasks: &mut [StepTask],
     calls: Vec<CallWrites>,
     changes: &mut Changes,
     record: bool,
@@ -205,7 +205,7 @@ impl Placed {
 }
 
 /// Notes that a node has seen its triggers.
-fn see(graph: &Graph, head: &mut Head, task: &Task, changes: &mut Changes, record: bool) {
+fn see(graph: &Graph, head: &mut Head, task: &StepTask, changes: &mut Changes, record: bool) {
     let Some(node) = task.node else {
         if task.push.is_none() {
             head.input_seen = head.versions[graph.input() as usize];
@@ -305,11 +305,11 @@ fn write_channel(
             channel: Arc::clone(&graph.channels[channel as usize]),
             source,
         })?;
-        if effect != Effect::Unchanged {
+        if effect != ChannelEffect::Unchanged {
             bump(head, channel, next);
             note_barrier(graph, head, channel, changes, record)?;
         }
-        return Ok(effect != Effect::Unchanged);
+        return Ok(effect != ChannelEffect::Unchanged);
     }
     bump(head, channel, next);
     if channel == graph.sends() {
@@ -364,11 +364,11 @@ fn write_field(
     let from = |value: &BoxWrite| value.told_of().and_then(|told| told.of.clone());
     let given: Vec<Option<ListRef>> = if is_list { values.iter().map(from).collect() } else { Vec::new() };
     let effect = graph.layout.update(&mut head.state, field, &mut head.present[field], values)?;
-    if let Effect::Shared(at) = effect {
+    if let ChannelEffect::Shared(at) = effect {
         head.shared.retain(|(known, _)| *known != channel);
         head.shared.push((channel, given[at].clone()));
     }
-    if effect == Effect::Unchanged {
+    if effect == ChannelEffect::Unchanged {
         return Ok(false);
     }
     bump(head, channel, next);
@@ -377,21 +377,21 @@ fn write_field(
     }
     let last = places.last().and_then(|write| write.task);
     match effect {
-        Effect::Unchanged => {}
-        Effect::Cleared => changes.note(channel, ChangeValue::Empty, None),
-        Effect::TookWrite(at) => {
+        ChannelEffect::Unchanged => {}
+        ChannelEffect::Cleared => changes.note(channel, ChangeValue::Empty, None),
+        ChannelEffect::TookWrite(at) => {
             changes.note(channel, ChangeValue::Value(data_of(&places[at])), places[at].task);
         }
-        Effect::Computed => {
+        ChannelEffect::Computed => {
             let data = Data::New(graph.layout.encode(&head.state, field)?);
             changes.note(channel, ChangeValue::Value(data), last);
         }
-        Effect::Shared(at) => {
+        ChannelEffect::Shared(at) => {
             let share = given[at].clone().map(|of| ItemChange::new(0, ItemOp::Reference(of), places[at].task));
             // In a recorded run a given list has a reference to the stored list.
             changes.note(channel, ChangeValue::Items(share.into_iter().collect()), last);
         }
-        Effect::Items(items) => {
+        ChannelEffect::Items(items) => {
             let items = items.into_iter().map(|change| match change.op {
                 ListOp::Put { write, part } => {
                     let place = &places[write];
@@ -440,7 +440,7 @@ fn idle(graph: &Graph, head: &mut Head, updated: &[u32], next: u64, changes: &mu
         let channel = *field as u32;
         if head.present[*field] && !updated.contains(&channel) {
             let effect = graph.layout.idle(&mut head.state, *field, &mut head.present[*field]);
-            if effect != Effect::Unchanged {
+            if effect != ChannelEffect::Unchanged {
                 bump(head, channel, next);
                 if record && graph.layout.kind(*field) != FieldKind::Untracked {
                     changes.note(channel, ChangeValue::Empty, None);

@@ -13,7 +13,7 @@ use crate::task::{Interrupt, check_resume_value};
 
 use super::apply::{abandon, apply_untasked, see_all};
 use super::before::Before;
-use super::effect::{Start, Status};
+use super::effect::{RunStart, Status};
 use super::error::{ResumeProblem, RunError};
 use super::exit::Saving;
 use super::head::RESUME;
@@ -21,32 +21,32 @@ use super::load::asleep_of;
 use super::machine::Machine;
 use super::plan::{Order, plan};
 use super::save::new_writes;
-use super::task::{Task, TaskWrite, command_writes, encode_stored, own_writes};
+use super::task::{StepTask, TaskWrite, command_writes, encode_stored, own_writes};
 
 impl Machine {
-    pub(super) fn begin(&mut self, start: Start) -> Result<(), RunError> {
+    pub(super) fn begin(&mut self, start: RunStart) -> Result<(), RunError> {
         self.origin.before = Before::of(&self.graph, &self.head);
-        if matches!(start, Start::Repeat(_) | Start::Show) {
+        if matches!(start, RunStart::Repeat(_) | RunStart::Show) {
             self.origin.before.repeats = self.head.checkpoint.map(|checkpoint| checkpoint.id);
         }
         let addressed = self.commits.recording.as_ref().is_some_and(|recording| recording.addressed);
         match start {
-            Start::Input(writes) => self.begin_input(NodeOutput::update(writes))?,
-            Start::Command(command) => self.begin_command(command, addressed)?,
-            Start::Continue => {
+            RunStart::Input(writes) => self.begin_input(NodeOutput::update(writes))?,
+            RunStart::Command(command) => self.begin_command(command, addressed)?,
+            RunStart::Continue => {
                 if self.head.is_blank() {
                     return Err(RunError::EmptyInput);
                 }
                 self.plan_head();
                 self.begin_resumed(Vec::new(), None, addressed)?;
             }
-            Start::Inside { input, resuming } => self.begin_inside(input, resuming)?,
-            Start::Repeat(resume_values) => {
+            RunStart::Inside { input, resuming } => self.begin_inside(input, resuming)?,
+            RunStart::Repeat(resume_values) => {
                 self.planning.repeats = true;
                 self.plan_head();
                 self.begin_resumed(Vec::new(), resume_values, false)?;
             }
-            Start::Show => {
+            RunStart::Show => {
                 self.plan_head();
                 self.show_values(&[]);
                 self.status =
@@ -323,7 +323,7 @@ impl Machine {
     }
 
     /// Returns the interrupts at which a task fell asleep in an earlier run.
-    pub(super) fn asleep(&self, task: &Task) -> Vec<(String, Timestamp)> {
+    pub(super) fn asleep(&self, task: &StepTask) -> Vec<(String, Timestamp)> {
         let pending = self.head.pending_of(task.id).filter(|_| !self.planning.replaying);
         pending.map(asleep_of).unwrap_or_default()
     }

@@ -18,7 +18,7 @@ use super::error::RunError;
 use super::head::{PendingWrite, PendingWrites};
 use super::load::task_writes;
 use super::machine::Machine;
-use super::task::{Task, TaskStatus, TaskWrite, WriteKind, encode, encode_stored, given, mark_end};
+use super::task::{StepTask, TaskStatus, TaskWrite, WriteKind, encode, encode_stored, given, mark_end};
 
 /// The cache key of a result and its lifetime.
 #[derive(Clone)]
@@ -171,7 +171,7 @@ fn add(sum: &mut ChecksumBuilder, value: &Value) {
 
 /// Returns the effect that caches the writes of a task, including those that trigger other nodes; `None` if they are
 /// not cached.
-pub(super) fn keep(graph: &Graph, task: &Task, writes: &[TaskWrite]) -> Option<Effect> {
+pub(super) fn keep(graph: &Graph, task: &StepTask, writes: &[TaskWrite]) -> Option<Effect> {
     let entry = task.extra.as_ref()?.cache.clone()?;
     Some(Effect::Keep { key: entry.key, value: kept_writes(graph, writes)?, lifetime: entry.lifetime })
 }

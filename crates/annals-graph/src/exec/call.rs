@@ -14,8 +14,8 @@ use crate::state::erased::{messages_in_value, resolve};
 use crate::state::{Writes, WritesView};
 use crate::store::{NewWrite, NewWrites};
 use crate::task::{
-    Around, Asked, Attempt, Call, CallError, CallOutcome, Calls, Context, ContextParts, Done, Life, MessagePart,
-    NodePlace, Returned, StepAt, StoredCall, TaskPath, interrupts_in, stops, task_namespace,
+    Around, Attempt, AttemptLog, Call, CallError, CallOutcome, CallParts, CallValue, Context, ContextParts,
+    FunctionResult, Life, MessagePart, NodePlace, StepAt, StoredCall, TaskPath, interrupts_in, stops, task_namespace,
 };
 
 use super::cache::{kept_writes, known_writes};
@@ -128,10 +128,12 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
     let stored = known.and_then(|known| known.result.clone());
     let first_index = known.map_or(0, |known| known.first_index);
     let mut asked = match known {
-        Some(known) => {
-            Asked { resume_values: known.resume_values.clone(), asleep: known.asleep.clone(), ..Asked::default() }
-        }
-        None => Asked::default(),
+        Some(known) => AttemptLog {
+            resume_values: known.resume_values.clone(),
+            asleep: known.asleep.clone(),
+            ..AttemptLog::default()
+        },
+        None => AttemptLog::default(),
     };
     let namespace = match crate::base::Namespace::new(around) {
         Ok(namespace) => namespace,
@@ -146,13 +148,13 @@ pub(crate) fn open_call(caller: &Context, call: Call) -> CallJob {
         NodePlace { node: None, push: None, call: Some(called), around: None, graph: Arc::clone(&outer.place.graph) };
     let path = TaskPath::Call { caller: caller_path, index: number };
     let text = path.text(&call.name);
-    let calls = Calls {
+    let calls = CallParts {
         path,
         graph: Some(outer.calls.graph.clone().unwrap_or_else(|| outer.namespace.clone())),
         head: outer.calls.head,
         stored: outer.calls.stored.clone(),
         previous: parking_lot::Mutex::new(outer.calls.previous.lock().clone()),
-        ..Calls::default()
+        ..CallParts::default()
     };
     let calls = calls.at(known.map(|known| known.attempt).unwrap_or_default());
     let at = StepAt { step: outer.step, stop: outer.stop, now: outer.first_attempt_at };
@@ -186,8 +188,8 @@ fn call_id(caller: &Context, around: &str, name: &str, caller_path: &str, number
 /// Returns the result of an attempt of a call; a panic becomes an error.
 pub(crate) fn call_result(
     job: &CallJob,
-    result: Result<NodeResult<Returned>, Box<dyn Any + Send>>,
-) -> NodeResult<Returned> {
+    result: Result<NodeResult<FunctionResult>, Box<dyn Any + Send>>,
+) -> NodeResult<FunctionResult> {
     let task = || job.context.node().to_owned();
     result.unwrap_or_else(|panic| Err(CallError::Panicked { task: task(), reason: panic_text(&*panic) }.into()))
 }
@@ -228,7 +230,10 @@ pub(crate) fn known_call(job: &CallJob, found: Vec<Option<Encoded>>) -> Option<(
     let mut writes = new_writes(graph, &mut pushed);
     writes.push(return_write(job.first_index + pushed.len() as i32, kept.clone()));
     let stored = stored_writes(job, writes);
-    Some((CallEnd { outcome: CallOutcome::Done(Done::Now(value)), stored, wrote: CallWrites::of(job, pushed) }, kept))
+    Some((
+        CallEnd { outcome: CallOutcome::Done(CallValue::Now(value)), stored, wrote: CallWrites::of(job, pushed) },
+        kept,
+    ))
 }
 
 fn return_write(index: i32, result: Payload) -> NewWrite {
@@ -242,7 +247,7 @@ fn stored_writes(job: &CallJob, writes: Vec<NewWrite>) -> Option<NewWrites> {
 
 /// Ends a call whose own calls have ended. The writes of a failed call are retained, even if its caller continues; a
 /// call that interrupts is run again.
-pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> CallEnd {
+pub(crate) fn close_call(job: &CallJob, result: NodeResult<FunctionResult>) -> CallEnd {
     let mut asked = job.context.asked().lock();
     let (signal, pushed) = (asked.signal.take(), std::mem::take(&mut asked.pushed));
     let asks = matches!((&result, &signal), (Err(error), Some(_)) if stops(error));
@@ -257,7 +262,7 @@ pub(crate) fn close_call(job: &CallJob, result: NodeResult<Returned>) -> CallEnd
         (Ok(returned), _) => {
             let index = job.first_index + pushed.len() as i32;
             writes.extend(returned.stored.map(|payload| return_write(index, payload)));
-            CallOutcome::Done(Done::Now(returned.value))
+            CallOutcome::Done(CallValue::Now(returned.value))
         }
         (Err(_), Some(signal)) if asks => {
             let interrupts = interrupts_in(&signal);

@@ -23,7 +23,7 @@ use super::leave::{PathResult, run_as};
 use super::load::task_writes;
 use super::plan::{Order, plan};
 use super::save::new_writes;
-use super::task::{Task, TaskJob, TaskStatus};
+use super::task::{StepTask, TaskJob, TaskStatus};
 
 /// The supersteps that the conditional edges of an update see as left, as in the reference.
 const STEPS_LEFT: i64 = 2;
@@ -126,7 +126,7 @@ impl<'a> Editor<'a> {
             let free = wanted.filter(|id| written.iter().all(|(task, ..)| task != id));
             let id = free.unwrap_or_else(|| TaskId::from_bytes(self.ids.uuid_v4().into_bytes()));
             // Like a send it has seen no trigger and empties no join, and changes apply in the order given.
-            let mut task = Task::new(id, edit.node, Some((at as u32, Value::Null)));
+            let mut task = StepTask::new(id, edit.node, Some((at as u32, Value::Null)));
             let seed = self.ids.random();
             let output = match edit.node {
                 Some(_) => edit.output,
@@ -219,12 +219,12 @@ impl<'a> Editor<'a> {
         Ok(())
     }
 
-    fn due(&self) -> Vec<Task> {
+    fn due(&self) -> Vec<StepTask> {
         let Some(base) = self.head.checkpoint else { return Vec::new() };
         plan(self.graph, &self.head, base.id, &self.recording.namespace, base.step + 1, Order::Listed)
     }
 
-    fn job(&self, task: &Task, step: i64, seed: u64) -> TaskJob {
+    fn job(&self, task: &StepTask, step: i64, seed: u64) -> TaskJob {
         let place = NodePlace { graph: Arc::clone(self.graph), node: task.node, push: None, call: None, around: None };
         let at = StepAt { step, stop: step + STEPS_LEFT, now: self.now };
         let life = Life::new(None, Arc::default(), None, None);

@@ -116,7 +116,7 @@ impl EventMask {
 }
 
 /// The start of a run: its input, or the point from which it continues.
-pub(crate) enum Start {
+pub(crate) enum RunStart {
     /// An input, whose writes are resolved.
     Input(Writes),
     Command(Command),
@@ -135,7 +135,7 @@ pub(crate) enum Start {
 
 /// The parameters of a run.
 pub(crate) struct Request {
-    pub(crate) start: Start,
+    pub(crate) start: RunStart,
     pub(crate) recursion_limit: u64,
     /// The time limit of a superstep.
     pub(crate) step_timeout: Option<Duration>,

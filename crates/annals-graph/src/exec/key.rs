@@ -9,13 +9,13 @@ use crate::graph::Command;
 use crate::store::NewWrite;
 
 use super::begin::resume_values_by_id;
-use super::effect::Start;
+use super::effect::RunStart;
 use super::head::{Head, KEYS};
 use super::load::special_of;
 use super::machine::Machine;
 use super::save::special;
 
-impl Start {
+impl RunStart {
     /// Returns the start of a run with an idempotency key that has made no checkpoint, without the parts of its command
     /// that are stored already. A resume value is addressed to the open interrupt by its id, so that it never resumes
     /// another one.

@@ -13,13 +13,13 @@ use crate::task::{Around, Context, ContextParts, Interrupt, Life, RunControl, St
 
 use super::apply::{Changes, apply};
 use super::before::Before;
-use super::effect::{Effect, Event, Request, Start, Status};
+use super::effect::{Effect, Event, Request, RunStart, Status};
 use super::error::RunError;
 use super::exit::Saving;
 use super::head::Head;
 use super::limits::{is_step_timeout, step_timeout};
 use super::parts::{CalledTasks, Commits, Environment, Origin, Planning, Showing};
-use super::task::{Task, TaskJob, TaskOutcome, TaskStatus, mark_end};
+use super::task::{StepTask, TaskJob, TaskOutcome, TaskStatus, mark_end};
 use super::view::shown;
 
 /// One run of a graph in one namespace: its head, and the parts that make the next one.
@@ -53,7 +53,7 @@ impl Machine {
         if request.recursion_limit == 0 {
             return Err(RunError::BadRecursionLimit { limit: 0 });
         }
-        let start = std::mem::replace(&mut request.start, Start::Continue);
+        let start = std::mem::replace(&mut request.start, RunStart::Continue);
         let mut machine = Self {
             changes: Changes::default(),
             broken: false,
@@ -446,7 +446,7 @@ impl Machine {
                 _ => error,
             });
         }
-        let stops = |task: &Task| matches!(task.status, TaskStatus::Failed(..) | TaskStatus::Left(_));
+        let stops = |task: &StepTask| matches!(task.status, TaskStatus::Failed(..) | TaskStatus::Left(_));
         if let Some(slot) = self.planning.tasks.iter().position(stops) {
             self.save_ended()?;
             match std::mem::replace(&mut self.planning.tasks[slot].status, TaskStatus::Due) {
@@ -515,7 +515,7 @@ impl Machine {
 
     /// Ends an interrupted run. The writes of what has ended must go together, as they will when the run goes on.
     pub(super) fn interrupt(&mut self, open: Vec<Interrupt>) -> Result<(), RunError> {
-        let has_ended = |task: &Task| matches!(task.status, TaskStatus::Done(_) | TaskStatus::Handled { .. });
+        let has_ended = |task: &StepTask| matches!(task.status, TaskStatus::Done(_) | TaskStatus::Handled { .. });
         if self.env.namespace.is_root() && (self.planning.tasks.iter().any(has_ended) || !self.calls.writes.is_empty())
         {
             // The writes of ended tasks are shown, though their superstep has not ended.

@@ -51,7 +51,7 @@ pub(crate) use call::{
     close_call, known_call, next_attempt, open_call, shown_result,
 };
 pub(crate) use edit::{Copied, Editor, NodeEdit, as_node};
-pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, Start, Status};
+pub(crate) use effect::{Effect, Event, EventKind, EventMask, Recording, Request, RunStart, Status};
 pub(crate) use exit::Saving;
 pub(crate) use head::{DeltaBase, ERROR, Head, LEFT};
 pub(crate) use leave::{Closing, PathResult, close};

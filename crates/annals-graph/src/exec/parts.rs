@@ -18,7 +18,7 @@ use super::effect::{Event, EventKind, EventMask, Recording, Request};
 use super::exit::Saving;
 use super::head::Head;
 use super::show::ShownFields;
-use super::task::{Task, TaskStatus};
+use super::task::{StepTask, TaskStatus};
 
 /// The surroundings of a graph: the parts that it shares with the run, and the task that it runs in. Invariant: a
 /// subgraph has a namespace and a task above it; the outermost graph has neither.
@@ -73,7 +73,7 @@ impl Origin {
 /// The present superstep and its tasks. Invariant: a task keeps its position until its superstep ends; the tasks of a
 /// new plan have to run.
 pub(super) struct Planning {
-    pub(super) tasks: Vec<Task>,
+    pub(super) tasks: Vec<StepTask>,
     /// The number of the superstep.
     pub(super) step: i64,
     /// The superstep at which the run reaches its limit.
@@ -143,7 +143,7 @@ impl Planning {
 
     /// Returns whether one of the tasks is at a breakpoint.
     pub(super) fn hits(&self, breakpoints: &Breakpoints) -> bool {
-        let hit = |task: &Task| task.node.is_some_and(|node| breakpoints.all || breakpoints.nodes.contains(&node));
+        let hit = |task: &StepTask| task.node.is_some_and(|node| breakpoints.all || breakpoints.nodes.contains(&node));
         !breakpoints.is_empty() && self.tasks.iter().any(hit)
     }
 

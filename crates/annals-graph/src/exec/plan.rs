@@ -4,7 +4,7 @@ use crate::base::{CheckpointId, Namespace, TaskId};
 use crate::graph::{Graph, INPUT, TimeoutPolicy};
 
 use super::head::Head;
-use super::task::{Task, TaskStatus, task_id};
+use super::task::{StepTask, TaskStatus, task_id};
 
 /// The order of the nodes in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) fn plan(
     namespace: &Namespace,
     step: i64,
     order: Order,
-) -> Vec<Task> {
+) -> Vec<StepTask> {
     let mut tasks = Vec::new();
     plan_into(&mut tasks, graph, head, checkpoint, namespace, step, order);
     tasks
@@ -35,7 +35,7 @@ const PLACE_BYTES: usize = 128;
 
 /// Puts the tasks that are due at a head in place of others, see [`plan`].
 pub(super) fn plan_into(
-    tasks: &mut Vec<Task>,
+    tasks: &mut Vec<StepTask>,
     graph: &Graph,
     head: &Head,
     checkpoint: CheckpointId,
@@ -46,7 +46,7 @@ pub(super) fn plan_into(
     tasks.clear();
     let mut place = Vec::with_capacity(PLACE_BYTES);
     let mut add = |node: Option<usize>, push, timeout: Option<TimeoutPolicy>| {
-        let mut task = Task::new(TaskId::default(), node, push);
+        let mut task = StepTask::new(TaskId::default(), node, push);
         if timeout.is_some() {
             task.extra.get_or_insert_default().timeout = timeout;
         }

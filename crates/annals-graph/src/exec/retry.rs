@@ -15,7 +15,7 @@ use super::error::{EditProblem, RunError};
 use super::exit::Saving;
 use super::load::{error_message_of, error_of, error_source_of, resume_values_of};
 use super::machine::Machine;
-use super::task::{Task, TaskJob, TaskStatus, TaskWrite};
+use super::task::{StepTask, TaskJob, TaskStatus, TaskWrite};
 
 /// The state that only some tasks need: those with retries, a cached result, a timeout, or a failure to handle.
 #[derive(Default)]
@@ -133,7 +133,7 @@ impl Machine {
         let name = &self.graph.nodes[handler].name;
         let failed = &self.planning.tasks[slot];
         let id = handler_id(checkpoint, &self.env.namespace, self.planning.step, name, failed.id);
-        let mut task = Task::new(id, Some(handler), failed.push.clone());
+        let mut task = StepTask::new(id, Some(handler), failed.push.clone());
         let mut extra =
             Extra { handles: Some(Handles { node, task: failed.id, error: Arc::new(error) }), ..Extra::default() };
         if let Some(pending) = self.head.pending_of(id).filter(|_| !self.planning.replaying) {
@@ -173,7 +173,7 @@ impl Machine {
     }
 }
 
-impl Task {
+impl StepTask {
     /// Returns the failure that it handles.
     pub(crate) fn handles(&self) -> Option<&Handles> {
         self.extra.as_deref().and_then(|extra| extra.handles.as_ref())
@@ -251,11 +251,11 @@ fn handler_id(checkpoint: CheckpointId, namespace: &Namespace, step: i64, name: 
 }
 
 /// Returns the path under which the writes of a task are stored.
-pub(super) fn path_of(graph: &Graph, task: &Task) -> Arc<str> {
+pub(super) fn path_of(graph: &Graph, task: &StepTask) -> Arc<str> {
     match task.handles() {
         None => task.path(graph),
         Some(handles) => {
-            let failed = Task::new(task.id, Some(handles.node), task.push.clone());
+            let failed = StepTask::new(task.id, Some(handles.node), task.push.clone());
             format!("{}, node_error_handler, {:010}", failed.path(graph), 0).into()
         }
     }

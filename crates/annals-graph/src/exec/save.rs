@@ -16,7 +16,7 @@ use super::input::input_value;
 use super::load::asleep_of;
 use super::machine::Machine;
 use super::plan::{Order, plan_into};
-use super::task::{Task, TaskStatus, TaskWrite};
+use super::task::{StepTask, TaskStatus, TaskWrite};
 
 impl Machine {
     /// Makes the checkpoint of the present state, and the tasks that are due at it.
@@ -46,7 +46,7 @@ impl Machine {
         self.head.recorded.clear();
         let records = if source == Source::Fork && self.commits.saving == Saving::Steps {
             // For the runs to come it does not say what made its tasks due.
-            let mut due: Vec<&Task> = self.planning.tasks.iter().collect();
+            let mut due: Vec<&StepTask> = self.planning.tasks.iter().collect();
             due.sort_by_key(|task| (task.push.is_none(), task.push.as_ref().map(|(index, _)| *index), task.node));
             self.head.recorded.extend(due.iter().map(|task| task.id));
             self.task_records(due.into_iter())
@@ -83,7 +83,7 @@ impl Machine {
     }
 
     /// Returns tasks as a checkpoint records them; none if the run stores nothing.
-    fn task_records<'a>(&self, due: impl Iterator<Item = &'a Task>) -> Vec<TaskRecord> {
+    fn task_records<'a>(&self, due: impl Iterator<Item = &'a StepTask>) -> Vec<TaskRecord> {
         if self.records() { due.map(|task| task.record(&self.graph)).collect() } else { Vec::new() }
     }
 

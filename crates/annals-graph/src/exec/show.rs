@@ -16,7 +16,7 @@ use super::machine::Machine;
 use super::shown::{
     CheckpointPart, CheckpointTask, DebugPart, DebugPayload, NodeUpdate, TaskEnd, TaskInput, TaskStart,
 };
-use super::task::{Task, TaskStatus, TaskWrite, WriteKind};
+use super::task::{StepTask, TaskStatus, TaskWrite, WriteKind};
 
 /// The fields that hold a value and the shapes of their views, cached until the set changes.
 pub(super) struct ShownFields {
@@ -183,7 +183,7 @@ impl Machine {
         Ok(())
     }
 
-    fn checkpoint_task(&self, task: &Task) -> Result<CheckpointTask, RunError> {
+    fn checkpoint_task(&self, task: &StepTask) -> Result<CheckpointTask, RunError> {
         let pending = self.head.pending_of(task.id);
         let result = match pending.filter(|pending| pending.is_finished()) {
             Some(pending) => {
@@ -404,7 +404,7 @@ impl Machine {
     }
 
     /// Returns what of the graph a task runs.
-    pub(super) fn place(&self, task: &Task) -> NodePlace {
+    pub(super) fn place(&self, task: &StepTask) -> NodePlace {
         let around = task.handles().and_then(|handles| {
             let name = &self.graph.nodes[handles.node].name;
             Namespace::new(task_namespace(&self.env.namespace, name, handles.task)).ok()

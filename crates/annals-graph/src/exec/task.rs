@@ -20,7 +20,7 @@ use super::leave::{Closing, PathWait, close};
 use super::retry::Extra;
 
 /// A task of the present superstep.
-pub(crate) struct Task {
+pub(crate) struct StepTask {
     pub(crate) id: TaskId,
     /// The node; `None` is the input.
     pub(crate) node: Option<usize>,
@@ -144,7 +144,7 @@ pub(crate) enum TaskOutcome {
     },
 }
 
-impl Task {
+impl StepTask {
     /// Makes a task that has to run.
     pub(crate) fn new(id: TaskId, node: Option<usize>, push: Option<(u32, Value)>) -> Self {
         Self {
@@ -245,7 +245,7 @@ pub(super) fn task_id(
     checkpoint: CheckpointId,
     namespace: &Namespace,
     step: i64,
-    task: &Task,
+    task: &StepTask,
 ) -> TaskId {
     let name = task.name(graph).as_bytes();
     place.clear();

@@ -10,21 +10,21 @@ use super::call::CallWrites;
 use super::error::RunError;
 use super::head::Head;
 use super::load::task_writes;
-use super::task::{Task, TaskWrite, WriteKind};
+use super::task::{StepTask, TaskWrite, WriteKind};
 
 /// Returns the state with the writes of the tasks and calls that have ended, in the order in which the superstep will
 /// apply them. Also returns the fields that they changed, and whether these hold something.
 pub(super) fn shown(
     graph: &Graph,
     head: &Head,
-    tasks: &[Task],
+    tasks: &[StepTask],
     calls: &[CallWrites],
 ) -> Result<(StateRef, Vec<(usize, bool)>), RunError> {
-    let mut ended: Vec<&Task> = tasks.iter().filter(|task| !task.writes().is_empty()).collect();
+    let mut ended: Vec<&StepTask> = tasks.iter().filter(|task| !task.writes().is_empty()).collect();
     ended.sort_by(|a, b| a.order(graph).cmp(&b.order(graph)));
-    let mut view = View::of(head);
+    let mut view = HeadView::of(head);
     let of_calls = calls.iter().flat_map(|call| &call.writes);
-    let written = view.write(graph, ended.into_iter().flat_map(Task::writes).chain(of_calls))?;
+    let written = view.write(graph, ended.into_iter().flat_map(StepTask::writes).chain(of_calls))?;
     view.idle(graph, &written);
     Ok((view.state, view.present))
 }
@@ -34,14 +34,14 @@ pub(super) fn shown(
 pub(crate) fn stored(
     graph: &Graph,
     head: &Head,
-    tasks: &[Task],
+    tasks: &[StepTask],
     live: bool,
 ) -> Result<(StateRef, Vec<bool>), RunError> {
-    let mut view = View::of(head);
+    let mut view = HeadView::of(head);
     if let Some(commands) = head.pending_of(NULL_TASK) {
         view.write(graph, task_writes(graph, commands)?.iter())?;
     }
-    let mut ended: Vec<&Task> = if live { tasks.iter().collect() } else { Vec::new() };
+    let mut ended: Vec<&StepTask> = if live { tasks.iter().collect() } else { Vec::new() };
     ended.sort_by(|a, b| a.order(graph).cmp(&b.order(graph)));
     let of_tasks =
         ended.into_iter().filter_map(|task| head.pending_of(task.id)).filter(|pending| pending.is_finished());
@@ -60,13 +60,13 @@ pub(crate) fn stored(
 }
 
 /// A view of a state with further writes, and for each changed field whether it holds a value.
-struct View<'a> {
+struct HeadView<'a> {
     head: &'a Head,
     state: StateRef,
     present: Vec<(usize, bool)>,
 }
 
-impl<'a> View<'a> {
+impl<'a> HeadView<'a> {
     fn of(head: &'a Head) -> Self {
         Self { head, state: Arc::clone(&head.state), present: Vec::new() }
     }

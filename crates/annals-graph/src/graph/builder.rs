@@ -9,7 +9,7 @@ use crate::store::Cache;
 use super::branch::{Branch, IntoPath, PathBody, PathLabel};
 use super::compiled::{CompiledGraph, ContextType, link};
 use super::node::{IntoNode, NodeBody};
-use super::options::{NodeDefaults, NodeOptions, Settings};
+use super::options::{NodeDefaults, NodeOptions, NodeSettings};
 use super::problem::{GraphError, GraphProblem};
 use super::sequence::IntoSequence;
 use super::{END, START};
@@ -51,17 +51,17 @@ pub enum Persistence {
 /// ```
 pub struct StateGraph<S> {
     pub(super) schema: Schema<S>,
-    pub(super) draft: Draft,
+    pub(super) draft: GraphDraft,
 }
 
 /// The parts of a graph under construction that do not depend on the type of its state, so that a program compiles
 /// what works on them once and not for each state.
-pub(super) struct Draft {
+pub(super) struct GraphDraft {
     pub(super) name: String,
     pub(super) persistence: Persistence,
     pub(super) nodes: Vec<NodeSpec>,
     /// The settings of nodes whose own options leave something open.
-    pub(super) defaults: Settings,
+    pub(super) defaults: NodeSettings,
     /// The error handler of nodes without their own.
     pub(super) default_handler: Option<NodeBody>,
     pub(super) edges: Vec<(Arc<str>, Arc<str>)>,
@@ -83,7 +83,7 @@ pub(super) struct Draft {
 pub(super) struct NodeSpec {
     pub(super) name: Arc<str>,
     pub(super) body: NodeBody,
-    pub(super) settings: Settings,
+    pub(super) settings: NodeSettings,
     pub(super) error_handler: Option<NodeBody>,
     /// The Rust name of its function.
     pub(super) function: &'static str,
@@ -125,7 +125,7 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     /// # }
     /// ```
     pub fn with_schema(schema: Schema<S>) -> Self {
-        Self { schema, draft: Draft::new() }
+        Self { schema, draft: GraphDraft::new() }
     }
 
     /// Sets the name of the graph. Default: `LangGraph`.
@@ -412,13 +412,13 @@ impl<S: Clone + Send + Sync + 'static> StateGraph<S> {
     }
 }
 
-impl Draft {
+impl GraphDraft {
     fn new() -> Self {
         Self {
             name: "LangGraph".into(),
             persistence: Persistence::default(),
             nodes: Vec::new(),
-            defaults: Settings::default(),
+            defaults: NodeSettings::default(),
             default_handler: None,
             edges: Vec::new(),
             joins: Vec::new(),
@@ -444,7 +444,7 @@ impl Draft {
             if let Some(last) = last.replace(Arc::clone(&name)) {
                 self.edges.push((last, Arc::clone(&name)));
             }
-            let settings = Settings::default();
+            let settings = NodeSettings::default();
             self.nodes.push(NodeSpec { name, body, settings, error_handler: None, function });
         }
     }

@@ -15,10 +15,10 @@ use crate::store::Cache;
 use crate::task::TaskPath;
 
 use super::branch::Branch;
-use super::builder::{Draft, NodeSpec, Persistence};
+use super::builder::{GraphDraft, NodeSpec, Persistence};
 use super::entrypoint::INPUT;
 use super::node::{NodeBody, Work};
-use super::options::Settings;
+use super::options::NodeSettings;
 use super::problem::{GraphError, GraphProblem};
 use super::schemas::{Schemas, schemas, set_reads};
 use super::{END, START};
@@ -166,7 +166,7 @@ pub(crate) struct Node {
     /// The path under which the writes of its tasks are stored.
     pub(crate) path: Arc<str>,
     pub(crate) out: Outgoing,
-    pub(crate) settings: Settings,
+    pub(crate) settings: NodeSettings,
     /// The fields it reads; `None` if it reads all.
     pub(crate) reads: Option<Vec<usize>>,
     /// The error handler of the node.
@@ -295,7 +295,7 @@ static GRAPHS: AtomicUsize = AtomicUsize::new(0);
 
 /// Validates a graph and numbers its parts.
 pub(super) fn link(
-    mut draft: Draft,
+    mut draft: GraphDraft,
     layout: Arc<dyn Layout>,
     conflicts: &[Arc<str>],
 ) -> Result<Arc<Graph>, GraphError> {
@@ -362,7 +362,7 @@ pub(super) fn link(
 /// Makes the nodes of a graph, with their defaults and their error handlers.
 fn with_handlers(
     specs: Vec<NodeSpec>,
-    defaults: &Settings,
+    defaults: &NodeSettings,
     default_handler: Option<NodeBody>,
     problems: &mut Vec<GraphProblem>,
 ) -> Vec<Node> {
@@ -370,7 +370,8 @@ fn with_handlers(
     let handled = specs.iter().filter(|spec| spec.error_handler.is_some()).count();
     let last = default_handler.is_some().then_some(specs.len() + handled);
     let handler = |name: String, body| {
-        let settings = Settings { retry: defaults.retry.clone(), timeout: defaults.timeout, ..Settings::default() };
+        let settings =
+            NodeSettings { retry: defaults.retry.clone(), timeout: defaults.timeout, ..NodeSettings::default() };
         Node { is_handler: true, ..Node::new(name.into(), body, settings) }
     };
     let mut nodes = Vec::with_capacity(specs.len() + handled + 1);
@@ -395,7 +396,7 @@ fn with_handlers(
 }
 
 impl Node {
-    fn new(name: Arc<str>, body: NodeBody, settings: Settings) -> Self {
+    fn new(name: Arc<str>, body: NodeBody, settings: NodeSettings) -> Self {
         let out = Outgoing::default();
         let (triggers, trigger_names) = (Vec::new(), Vec::new());
         Self {

@@ -35,14 +35,14 @@ use super::policy::{CachePolicy, RetryPolicy, TimeoutPolicy};
 /// # }
 /// ```
 pub struct NodeOptions<S> {
-    pub(crate) settings: Settings,
+    pub(crate) settings: NodeSettings,
     pub(crate) error_handler: Option<NodeBody>,
     state: PhantomData<fn(&S)>,
 }
 
 /// The options that a compiled node retains.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct NodeSettings {
     /// True for a node that runs only when no other task is left.
     pub(crate) defer: bool,
     /// The channels that it reads; `None` if its options do not name them.
@@ -159,7 +159,7 @@ impl<S> NodeOptions<S> {
 
 impl<S> Default for NodeOptions<S> {
     fn default() -> Self {
-        Self { settings: Settings::default(), error_handler: None, state: PhantomData }
+        Self { settings: NodeSettings::default(), error_handler: None, state: PhantomData }
     }
 }
 

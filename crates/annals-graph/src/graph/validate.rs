@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::state::{Layout, ROOT};
 
-use super::builder::{Draft, NodeSpec};
+use super::builder::{GraphDraft, NodeSpec};
 use super::compiled::bad_name;
 use super::node::Work;
 use super::policy::TimeoutPolicy;
@@ -13,7 +13,7 @@ use super::problem::GraphProblem;
 use super::{END, START};
 
 /// Adds all problems of the names and edges of a graph.
-pub(super) fn check(draft: &Draft, layout: &dyn Layout, conflicts: &[Arc<str>], problems: &mut Vec<GraphProblem>) {
+pub(super) fn check(draft: &GraphDraft, layout: &dyn Layout, conflicts: &[Arc<str>], problems: &mut Vec<GraphProblem>) {
     check_names(draft, layout, problems);
     let nodes: HashSet<&str> = draft.nodes.iter().map(|node| &*node.name).collect();
     let mut check = Check { nodes, problems };
@@ -61,7 +61,7 @@ pub(super) fn check(draft: &Draft, layout: &dyn Layout, conflicts: &[Arc<str>], 
     }
 }
 
-fn check_names(draft: &Draft, layout: &dyn Layout, problems: &mut Vec<GraphProblem>) {
+fn check_names(draft: &GraphDraft, layout: &dyn Layout, problems: &mut Vec<GraphProblem>) {
     let mut seen = HashSet::new();
     for NodeSpec { name, .. } in &draft.nodes {
         let separator = name.contains(['|', ':']).then(|| "it holds `|` or `:`, which separate namespaces".to_string());

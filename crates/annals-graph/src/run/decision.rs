@@ -1,7 +1,7 @@
 //! Decisions that need the log: straight-line code that stops where it needs something, and goes on when that is found.
 //!
 //! A decision is a future that is polled without a waker. Its one open [`Need`] stands in a cell that it shares with the
-//! [`Log`] its code asks. *Absent:* reading.
+//! [`DecisionLog`] its code asks. *Absent:* reading.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -53,16 +53,16 @@ pub(crate) enum Step<T> {
 
 /// The need that is open, and the records for it.
 #[derive(Default)]
-struct Open {
+struct OpenNeed {
     need: Option<Need>,
     found: Option<Found>,
 }
 
 /// The log as the code of a decision sees it.
 #[derive(Clone, Default)]
-pub(super) struct Log(Rc<RefCell<Open>>);
+pub(super) struct DecisionLog(Rc<RefCell<OpenNeed>>);
 
-impl Log {
+impl DecisionLog {
     async fn ask(&self, need: Need) -> Found {
         self.0.borrow_mut().need = Some(need);
         poll_fn(|_| self.0.borrow_mut().found.take().map_or(Poll::Pending, Poll::Ready)).await
@@ -123,13 +123,13 @@ impl Log {
 /// A decision that is being made.
 pub(crate) struct Decision<T> {
     made: Pin<Box<dyn Future<Output = T>>>,
-    log: Log,
+    log: DecisionLog,
 }
 
 impl<T> Decision<T> {
     /// Makes a decision of its code.
-    pub(super) fn new<F: Future<Output = T> + 'static>(code: impl FnOnce(Log) -> F) -> Self {
-        let log = Log::default();
+    pub(super) fn new<F: Future<Output = T> + 'static>(code: impl FnOnce(DecisionLog) -> F) -> Self {
+        let log = DecisionLog::default();
         Self { made: Box::pin(code(log.clone())), log }
     }
 

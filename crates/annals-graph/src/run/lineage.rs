@@ -7,7 +7,7 @@
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId};
 use crate::store::{CheckpointRecord, CheckpointRef, Source};
 
-use super::decision::Log;
+use super::decision::DecisionLog;
 
 /// The checkpoint of a subgraph that a lineage of the outermost graph pins.
 pub(super) struct Pin {
@@ -19,7 +19,7 @@ pub(super) struct Pin {
 /// Returns the newest checkpoint of a subgraph that belongs to the lineage which ends at `start`. If the run `replays`
 /// that checkpoint, the superstep that began there is made again.
 pub(super) async fn pinned(
-    log: &Log,
+    log: &DecisionLog,
     thread: &ThreadId,
     namespace: &Namespace,
     start: &CheckpointRef,
@@ -45,7 +45,11 @@ pub(super) async fn pinned(
 ///
 /// Nothing is copied when a thread is forked: a subgraph without a checkpoint in its own thread begins with the one that it
 /// has where the outermost graph comes from.
-pub(super) async fn inherited(log: &Log, namespace: &Namespace, start: Option<CheckpointRef>) -> Option<CheckpointRef> {
+pub(super) async fn inherited(
+    log: &DecisionLog,
+    namespace: &Namespace,
+    start: Option<CheckpointRef>,
+) -> Option<CheckpointRef> {
     let mut at = start;
     while let Some(point) = at {
         let record = log.checkpoint(point.clone()).await?;
@@ -64,14 +68,14 @@ pub(super) async fn inherited(log: &Log, namespace: &Namespace, start: Option<Ch
 
 /// A checkpoint of a subgraph that a fork of the outermost graph began with.
 #[derive(Clone, Copy)]
-struct Named {
+struct NamedCheckpoint {
     checkpoint: CheckpointId,
     by: CheckpointId,
 }
 
 /// A lineage of the outermost graph, read as far back as it is asked for.
 struct Line<'a> {
-    log: &'a Log,
+    log: &'a DecisionLog,
     /// The namespace of the subgraph.
     namespace: &'a Namespace,
     next: Option<CheckpointRecord>,
@@ -80,7 +84,7 @@ struct Line<'a> {
     /// True if checkpoints of subgraphs that were made at `next` belong to the lineage.
     counts: bool,
     /// The checkpoint of the subgraph that the newest fork of the lineage names.
-    named: Option<Named>,
+    named: Option<NamedCheckpoint>,
 }
 
 /// A checkpoint of a lineage.
@@ -131,7 +135,7 @@ impl Line<'_> {
         let names = record.parents.iter().find(|(namespace, _)| namespace == self.namespace);
         let names = names.filter(|_| is_fork && counts);
         if let (Some((_, checkpoint)), None) = (names, self.named) {
-            self.named = Some(Named { checkpoint: *checkpoint, by: id });
+            self.named = Some(NamedCheckpoint { checkpoint: *checkpoint, by: id });
         }
         let anew = is_fork
             || (replays && self.seen.len() == 1 && record.source == Source::Update)

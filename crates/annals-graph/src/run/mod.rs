@@ -22,5 +22,5 @@ pub(crate) use decision::{Decision, Found, Need, Step};
 pub(crate) use handover::{GivenLists, given_input, input_of, returned_output};
 pub(crate) use held::merged_writes;
 pub(crate) use session::Session;
-pub(crate) use start::{Loaded, Started};
+pub(crate) use start::{Loaded, ReadySubgraph};
 pub(crate) use subgraph::Subgraph;

@@ -13,7 +13,7 @@ use crate::task::{CallBegan, Context, Interrupted, Signal};
 
 use super::decision::Decision;
 use super::held::Held;
-use super::start::{Start, Started};
+use super::start::{ReadySubgraph, SubgraphStart};
 use super::subgraph::Subgraph;
 
 /// The tree of graphs that run in one run, as far as they share it.
@@ -61,7 +61,7 @@ struct Left {
 }
 
 /// The end of a subgraph.
-pub(crate) struct Ended {
+pub(crate) struct SubgraphEnd {
     /// Its state, and which channels hold a value; the error with which its task ends if it has not come to its end.
     pub(crate) returned: Result<(StateRef, Vec<bool>), RunError>,
     /// The head to be cached for its next start, and its namespace.
@@ -103,7 +103,7 @@ impl Session {
         context: &Context,
         of: &Subgraph,
         thread: &ThreadId,
-    ) -> Decision<Result<Started, StoreError>> {
+    ) -> Decision<Result<ReadySubgraph, StoreError>> {
         let starts = &mut self.starts;
         let namespace = of.namespace().clone();
         let named = starts.named.iter().find(|(named, _)| *named == namespace).map(|(_, checkpoint)| *checkpoint);
@@ -111,7 +111,7 @@ impl Session {
         // Another attempt begins where the first one did, and another task where this run has left the subgraph.
         let is_known = matches!((&of.before, left), (Some(CallBegan::On(_)), _) | (None, Some(_)));
         let counts = graph.persistence == Persistence::PerThread || starts.replays || !starts.named.is_empty();
-        let start = Start {
+        let start = SubgraphStart {
             graph: Arc::clone(graph),
             context: context.clone(),
             thread: thread.clone(),
@@ -151,7 +151,7 @@ impl Session {
         context: &Context,
         thread: Option<&ThreadId>,
         machine: Machine,
-    ) -> Ended {
+    ) -> SubgraphEnd {
         let (state, present) = machine.returned();
         let namespace = machine.namespace().clone();
         self.dropped.retain(|(dropped, _)| *dropped != namespace);
@@ -175,8 +175,8 @@ impl Session {
             }
         }
         let signal = match status {
-            Status::Done => return Ended { returned: Ok((state, present)), cached },
-            Status::Failed(error) => return Ended { returned: Err(error), cached },
+            Status::Done => return SubgraphEnd { returned: Ok((state, present)), cached },
+            Status::Failed(error) => return SubgraphEnd { returned: Err(error), cached },
             Status::Interrupted(interrupts) => Signal::Waiting(interrupts),
             Status::Left(command) => Signal::Parent(command),
             Status::Drained(reason) => Signal::Drained(reason),
@@ -184,7 +184,7 @@ impl Session {
             Status::Running => unreachable!("a driver runs a machine to its end"),
         };
         context.asked().lock().signal = Some(signal);
-        Ended { returned: Err(RunError::Waiting(Interrupted::new())), cached }
+        SubgraphEnd { returned: Err(RunError::Waiting(Interrupted::new())), cached }
     }
 
     /// Makes the batch of a graph, which runs in the task `of` of its parent graph, the next commit of the run: it counts

@@ -8,7 +8,7 @@ use crate::graph::{Graph, Persistence};
 use crate::store::{CheckpointRecord, CheckpointRef, StoreError};
 use crate::task::{CallBegan, Context};
 
-use super::decision::{Log, Need};
+use super::decision::{DecisionLog, Need};
 use super::lineage::{inherited, pinned};
 use super::subgraph::note_began;
 
@@ -37,7 +37,7 @@ pub(crate) struct Loaded {
 }
 
 /// A subgraph that can begin.
-pub(crate) struct Started {
+pub(crate) struct ReadySubgraph {
     pub(crate) begins: Begins,
     pub(crate) loaded: Loaded,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Started {
 pub(super) type HeldNewest = (CheckpointId, Arc<[(Namespace, CheckpointId)]>);
 
 /// The facts from which it is decided where a subgraph begins.
-pub(super) struct Start {
+pub(super) struct SubgraphStart {
     pub(super) graph: Arc<Graph>,
     pub(super) context: Context,
     pub(super) thread: ThreadId,
@@ -68,9 +68,9 @@ pub(super) struct Start {
     pub(super) first: bool,
 }
 
-impl Start {
+impl SubgraphStart {
     /// Decides where the subgraph begins, and loads its head.
-    pub(super) async fn decide(self, log: Log) -> Result<Started, StoreError> {
+    pub(super) async fn decide(self, log: DecisionLog) -> Result<ReadySubgraph, StoreError> {
         if self.before.is_some() {
             // The commits of the attempt that failed may be on their way.
             log.settle().await;
@@ -85,7 +85,7 @@ impl Start {
             }
         };
         note_began(&self.graph, &self.context, self.call, &begins);
-        Ok(Started { begins, loaded })
+        Ok(ReadySubgraph { begins, loaded })
     }
 
     fn point(&self, checkpoint: CheckpointId) -> CheckpointRef {
@@ -93,7 +93,7 @@ impl Start {
     }
 
     /// Loads the head that this run has left, whose commits may not be written yet.
-    async fn load_left(&self, log: &Log, left: CheckpointId) -> Result<Loaded, StoreError> {
+    async fn load_left(&self, log: &DecisionLog, left: CheckpointId) -> Result<Loaded, StoreError> {
         if self.held.is_some() {
             return Ok(log.load(Need::Load(Some(self.point(left)))).await);
         }
@@ -117,7 +117,7 @@ impl Start {
         StoreError::Conflict { thread: self.thread.clone(), namespace, expected, found }
     }
 
-    async fn begins(&self, log: &Log) -> Result<Begins, StoreError> {
+    async fn begins(&self, log: &DecisionLog) -> Result<Begins, StoreError> {
         let keeps = self.graph.persistence == Persistence::PerThread;
         let newest = match &self.held {
             Some((newest, _)) => Some(*newest),
@@ -182,7 +182,12 @@ impl Start {
     }
 
     /// Refuses to continue for a task that another run has ended meanwhile: the subgraph now works for the next task.
-    async fn refuse_if_ended(&self, log: &Log, found: CheckpointId, parent: CheckpointId) -> Result<(), StoreError> {
+    async fn refuse_if_ended(
+        &self,
+        log: &DecisionLog,
+        found: CheckpointId,
+        parent: CheckpointId,
+    ) -> Result<(), StoreError> {
         let namespace = self.context.graph_namespace().clone();
         let at = CheckpointRef { thread: self.thread.clone(), namespace: namespace.clone(), checkpoint: parent };
         let writes = log.writes(at).await;

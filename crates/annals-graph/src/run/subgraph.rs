@@ -7,7 +7,7 @@ use crate::graph::{Graph, Persistence};
 use crate::task::{Around, CallBegan, Context, task_namespace, without_tasks};
 
 use super::session::Session;
-use super::start::{Begins, Started};
+use super::start::{Begins, ReadySubgraph};
 
 /// A subgraph that is about to run in a task.
 pub(crate) struct Subgraph {
@@ -63,7 +63,13 @@ impl Subgraph {
 impl Session {
     /// Returns how the run of a subgraph is recorded that starts in the task of a context, and where its parent graphs
     /// stand.
-    pub(crate) fn recording(&self, context: &Context, thread: &ThreadId, of: &Subgraph, start: &Started) -> Recording {
+    pub(crate) fn recording(
+        &self,
+        context: &Context,
+        thread: &ThreadId,
+        of: &Subgraph,
+        start: &ReadySubgraph,
+    ) -> Recording {
         let (parents, heads) = match Around::below(context.parts()) {
             Some(Around { parents, heads, .. }) => (parents, heads),
             None => ([].into(), [].into()),

@@ -86,7 +86,7 @@ impl Context {
 
 /// Verifies a resume value against the schema of its interrupt.
 pub(crate) fn check_resume_value(schema: &Value, answer: &Value, id: &str) -> Result<(), InvalidResumeValue> {
-    let checked = Schema { root: schema }.check(schema, answer, "$", 0);
+    let checked = JsonSchema { root: schema }.check(schema, answer, "$", 0);
     checked.map_err(|Misfit { path, expected, found }| InvalidResumeValue { id: id.to_owned(), path, expected, found })
 }
 
@@ -98,11 +98,11 @@ struct Misfit {
 }
 
 /// A schema, to whose parts references lead.
-struct Schema<'a> {
+struct JsonSchema<'a> {
     root: &'a Value,
 }
 
-impl Schema<'_> {
+impl JsonSchema<'_> {
     fn check(&self, schema: &Value, value: &Value, path: &str, depth: usize) -> Result<(), Misfit> {
         let misfit = |expected: String| Misfit { path: path.to_owned(), expected, found: found(value) };
         if depth > VALUE_DEPTH_MAX {

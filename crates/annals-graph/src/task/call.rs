@@ -324,10 +324,10 @@ pub(crate) fn task_labels(task: &str) -> Vec<String> {
 }
 
 /// Returns the result of a function, encoded if `keep` is set.
-fn returned<R: Serialize + Send + 'static>(result: NodeResult<R>, keep: bool) -> NodeResult<Returned> {
+fn returned<R: Serialize + Send + 'static>(result: NodeResult<R>, keep: bool) -> NodeResult<FunctionResult> {
     let result = result?;
     let stored = if keep { Some(Encoded::encode(&result)?.into()) } else { None };
-    Ok(Returned { value: Box::new(result), stored })
+    Ok(FunctionResult { value: Box::new(result), stored })
 }
 
 /// Decodes a stored result of such a function.
@@ -419,13 +419,13 @@ impl<R: DeserializeOwned + 'static> Started<R> {
 
     fn result(&self, outcome: CallOutcome) -> NodeResult<R> {
         let signal = match outcome {
-            CallOutcome::Done(Done::Now(value)) => {
+            CallOutcome::Done(CallValue::Now(value)) => {
                 return match value.downcast::<R>() {
                     Ok(value) => Ok(*value),
                     Err(_) => unreachable!("a task returns a value of its own type"),
                 };
             }
-            CallOutcome::Done(Done::Stored(stored)) => return Ok(decode_bytes::<R>(stored.codec, &stored.data)?),
+            CallOutcome::Done(CallValue::Stored(stored)) => return Ok(decode_bytes::<R>(stored.codec, &stored.data)?),
             CallOutcome::Failed(error) => return Err(error),
             CallOutcome::Stopped(signal) => signal,
         };
@@ -483,26 +483,26 @@ pub(crate) struct Call {
 
 /// The work of a call. The flag says whether the result is to be encoded.
 pub(crate) enum CallWork {
-    Blocking(Box<dyn Fn(&Context, bool) -> NodeResult<Returned> + Send + Sync>),
-    Async(Box<dyn Fn(Context, bool) -> TaskFuture<Returned> + Send + Sync>),
+    Blocking(Box<dyn Fn(&Context, bool) -> NodeResult<FunctionResult> + Send + Sync>),
+    Async(Box<dyn Fn(Context, bool) -> TaskFuture<FunctionResult> + Send + Sync>),
 }
 
 /// The result of a function.
-pub(crate) struct Returned {
+pub(crate) struct FunctionResult {
     pub(crate) value: Box<dyn Any + Send>,
     pub(crate) stored: Option<Payload>,
 }
 
 /// The outcome of a call.
 pub(crate) enum CallOutcome {
-    Done(Done),
+    Done(CallValue),
     /// It interrupts, or a subgraph in it cannot end.
     Stopped(Signal),
     Failed(BoxError),
 }
 
 /// The result of a call.
-pub(crate) enum Done {
+pub(crate) enum CallValue {
     /// The value that the function returned.
     Now(Box<dyn Any + Send>),
     /// The stored value.
@@ -575,7 +575,7 @@ pub(crate) struct Attempt {
 
 /// The parts of a context that calls of tasks need.
 #[derive(Default)]
-pub(crate) struct Calls {
+pub(crate) struct CallParts {
     pub(crate) path: TaskPath,
     /// For a called task, the namespace of the graph of its caller: its own namespace is that of its caller.
     pub(crate) graph: Option<Namespace>,
@@ -592,7 +592,7 @@ pub(crate) struct Calls {
     pub(crate) previous: Mutex<Option<Arc<Value>>>,
 }
 
-impl Calls {
+impl CallParts {
     /// Returns the parts for the next attempt of the task, which these policies allow.
     pub(crate) fn next_attempt(&self, policies: &[RetryPolicy]) -> Self {
         Self {

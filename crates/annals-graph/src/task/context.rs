@@ -11,7 +11,7 @@ use crate::graph::{Command, RetryPolicy};
 use crate::state::Writes;
 use crate::store::{CheckpointRef, Kv};
 
-use super::call::Calls;
+use super::call::CallParts;
 use super::control::RunControl;
 use super::life::Life;
 use super::scope::{LivePart, Scope};
@@ -78,8 +78,8 @@ pub(crate) struct ContextParts {
     pub(crate) error: Option<Arc<NodeError>>,
     /// The node of the graph that the task runs.
     pub(crate) place: NodePlace,
-    pub(crate) asked: Mutex<Asked>,
-    pub(crate) calls: Calls,
+    pub(crate) asked: Mutex<AttemptLog>,
+    pub(crate) calls: CallParts,
     pub(crate) life: Life,
 }
 
@@ -111,7 +111,7 @@ impl ContextParts {
             error: None,
             place,
             asked: Mutex::default(),
-            calls: Calls::default(),
+            calls: CallParts::default(),
             life,
         }
     }
@@ -172,7 +172,7 @@ pub(crate) enum Signal {
 
 /// The interrupts and calls of one attempt of a task.
 #[derive(Default)]
-pub(crate) struct Asked {
+pub(crate) struct AttemptLog {
     /// The resume values so far, in the order of the interrupts.
     pub(crate) resume_values: Vec<Value>,
     /// The number of resume values that this attempt has read.
@@ -220,11 +220,11 @@ impl Context {
         let parts = &*self.0;
         let asked = {
             let asked = parts.asked.lock();
-            Asked {
+            AttemptLog {
                 resume_values: asked.resume_values.clone(),
                 took: asked.took,
                 begun: asked.begun.clone(),
-                ..Asked::default()
+                ..AttemptLog::default()
             }
         };
         let at = StepAt { step: parts.step, stop: parts.stop, now: parts.first_attempt_at };
@@ -242,11 +242,11 @@ impl Context {
         Self::new(next)
     }
 
-    pub(crate) fn asked(&self) -> &Mutex<Asked> {
+    pub(crate) fn asked(&self) -> &Mutex<AttemptLog> {
         &self.0.asked
     }
 
-    pub(crate) fn calls(&self) -> &Calls {
+    pub(crate) fn calls(&self) -> &CallParts {
         &self.0.calls
     }
 

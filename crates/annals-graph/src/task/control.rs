@@ -34,10 +34,10 @@ use parking_lot::Mutex;
 /// # }
 /// ```
 #[derive(Clone, Default)]
-pub struct RunControl(Arc<Asked>);
+pub struct RunControl(Arc<ControlRequests>);
 
 #[derive(Default)]
-struct Asked {
+struct ControlRequests {
     drains: AtomicBool,
     reason: Mutex<Option<String>>,
     cancels: AtomicBool,

@@ -31,10 +31,10 @@ pub use task_info::TaskInfo;
 
 pub(crate) use answer::check_resume_value;
 pub(crate) use call::{
-    Attempt, Call, CallOutcome, CallWork, Called, Calls, Done, Returned, StoredCall, TaskPath, holds, interrupts_in,
-    stops, task_labels,
+    Attempt, Call, CallOutcome, CallParts, CallValue, CallWork, Called, FunctionResult, StoredCall, TaskPath, holds,
+    interrupts_in, stops, task_labels,
 };
-pub(crate) use context::{Around, Asked, CallBegan, ContextParts, Signal, StepAt, task_namespace, without_tasks};
+pub(crate) use context::{Around, AttemptLog, CallBegan, ContextParts, Signal, StepAt, task_namespace, without_tasks};
 pub(crate) use control::CancelWait;
 pub(crate) use life::Life;
 pub(crate) use message_part::json_map;

@@ -7,14 +7,14 @@ use crate::{MessageError, ensure_id};
 use annals_base::{IdSource, Map, Value};
 
 /// The fields of one type: those that must be given, and the others that have a place of their own.
-struct Shape {
+struct BlockShape {
     needed: &'static [&'static str],
     optional: &'static [&'static str],
 }
 
 const MEDIA: &[&str] = &["url", "base64", "file_id", "mime_type", "index"];
 
-impl Shape {
+impl BlockShape {
     fn of(kind: &str) -> Option<Self> {
         let (needed, optional): (&'static [&'static str], &'static [&'static str]) = match kind {
             "text" => (&["text"], &["annotations", "index"]),
@@ -32,7 +32,7 @@ impl Shape {
 
 /// Makes the object of a block. Nulls are left out, names without a place of their own become extras.
 pub(crate) fn factory(kind: &str, mut fields: Map, ids: &mut IdSource) -> Result<Map, MessageError> {
-    let shape = Shape::of(kind)
+    let shape = BlockShape::of(kind)
         .ok_or_else(|| MessageError::value(format!("there is no factory of blocks of type {kind:?}")))?;
     let mut block = Map::with_capacity(fields.len() + 2);
     block.insert("type".into(), kind.into());

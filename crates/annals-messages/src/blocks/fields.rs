@@ -17,7 +17,7 @@ pub(super) trait Leaf: Default {
 }
 
 /// A field: needed, or (as an option) not.
-pub(super) trait Field: Sized {
+pub(super) trait BlockField: Sized {
     /// Returns whether a block can be made of what stands at the field.
     fn fits(value: Option<&Value>) -> bool;
     /// Takes the field out of the object if it fits, and leaves it there otherwise.
@@ -25,7 +25,7 @@ pub(super) trait Field: Sized {
     fn put(self, map: &mut Map, name: &str);
 }
 
-impl<T: Leaf> Field for T {
+impl<T: Leaf> BlockField for T {
     fn fits(value: Option<&Value>) -> bool {
         value.is_some_and(T::fits)
     }
@@ -39,7 +39,7 @@ impl<T: Leaf> Field for T {
     }
 }
 
-impl<T: Leaf> Field for Option<T> {
+impl<T: Leaf> BlockField for Option<T> {
     fn fits(_: Option<&Value>) -> bool {
         true
     }
@@ -223,14 +223,14 @@ macro_rules! object {
         impl $name {
             /// Reads an object of this type; gives it back as it is if a needed field is missing or does not fit.
             pub(super) fn read(mut map: Map) -> Result<Self, Map> {
-                $(if !<$type as $crate::blocks::fields::Field>::fits(map.get(stringify!($field))) {
+                $(if !<$type as $crate::blocks::fields::BlockField>::fits(map.get(stringify!($field))) {
                     return Err(map);
                 })*
                 map.shift_remove("type");
                 Ok(Self {
-                    $($field: $crate::blocks::fields::Field::take(&mut map, stringify!($field)),)*
-                    id: $crate::blocks::fields::Field::take(&mut map, "id"),
-                    extras: $crate::blocks::fields::Field::take(&mut map, "extras"),
+                    $($field: $crate::blocks::fields::BlockField::take(&mut map, stringify!($field)),)*
+                    id: $crate::blocks::fields::BlockField::take(&mut map, "id"),
+                    extras: $crate::blocks::fields::BlockField::take(&mut map, "extras"),
                     more: map,
                 })
             }
@@ -240,7 +240,7 @@ macro_rules! object {
             }
 
             fn write_to(self, mut map: Map) -> Map {
-                use $crate::blocks::fields::Field;
+                use $crate::blocks::fields::BlockField;
                 $(self.$field.put(&mut map, stringify!($field));)*
                 self.id.put(&mut map, "id");
                 self.extras.put(&mut map, "extras");

@@ -17,19 +17,19 @@ pub(super) type Edge = (Arc<str>, Arc<str>, bool, Option<Arc<str>>);
 const ENTRY: usize = 0;
 
 /// A channel that a task writes, whether by condition, and the label.
-type Written = (u32, bool, Option<Arc<str>>);
+type WalkWrite = (u32, bool, Option<Arc<str>>);
 
 /// The effects of a task in one superstep.
-struct Ran {
+struct WalkStep {
     /// The channels that it writes now.
     writes: BTreeSet<u32>,
     /// The channels that it may write, for the edges.
-    may: BTreeSet<Written>,
+    may: BTreeSet<WalkWrite>,
 }
 
 /// The result of a walk.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct WalkResult {
     pub(super) edges: BTreeSet<Edge>,
     /// The nodes of the last superstep.
     pub(super) last: Vec<Arc<str>>,
@@ -38,11 +38,11 @@ pub(super) struct Found {
 /// A walk in progress.
 struct Walk<'a> {
     graph: &'a Graph,
-    found: Found,
+    found: WalkResult,
     /// The conditional writes of each task, which it makes when it runs for the first time.
-    declared: BTreeMap<usize, BTreeSet<Written>>,
+    declared: BTreeMap<usize, BTreeSet<WalkWrite>>,
     /// The last writes of each task.
-    sources: BTreeMap<usize, BTreeSet<Written>>,
+    sources: BTreeMap<usize, BTreeSet<WalkWrite>>,
     /// The joins with the tasks that have reached them.
     arrived: BTreeMap<u32, BTreeSet<usize>>,
     /// The triggers of deferred nodes that wait for the end of all other tasks.
@@ -50,10 +50,10 @@ struct Walk<'a> {
 }
 
 /// Walks through a graph.
-pub(super) fn walk(graph: &Graph) -> Found {
+pub(super) fn walk(graph: &Graph) -> WalkResult {
     let mut walk = Walk {
         graph,
-        found: Found::default(),
+        found: WalkResult::default(),
         declared: BTreeMap::new(),
         sources: BTreeMap::new(),
         arrived: BTreeMap::new(),
@@ -89,7 +89,7 @@ impl Walk<'_> {
 
     /// Runs tasks, and returns those that are due next.
     fn superstep(&mut self, tasks: &[usize]) -> Vec<usize> {
-        let ran: BTreeMap<usize, Ran> = tasks.iter().map(|task| (*task, self.run(*task))).collect();
+        let ran: BTreeMap<usize, WalkStep> = tasks.iter().map(|task| (*task, self.run(*task))).collect();
         self.sources.extend(ran.iter().map(|(task, ran)| (*task, ran.may.clone())));
         let mut causes: BTreeMap<u32, BTreeSet<(Arc<str>, usize, bool, Option<Arc<str>>)>> = BTreeMap::new();
         for (task, written) in &self.sources {
@@ -126,7 +126,7 @@ impl Walk<'_> {
     }
 
     /// Runs a task: it writes to every plain edge, and the first time to every declared target of its conditions.
-    fn run(&mut self, task: usize) -> Ran {
+    fn run(&mut self, task: usize) -> WalkStep {
         let graph = self.graph;
         let mut writes: BTreeSet<u32> = self.out(task).edges.iter().copied().collect();
         writes.extend(self.out(task).joins.iter().map(|join| graph.joins[*join].channel));
@@ -150,11 +150,11 @@ impl Walk<'_> {
             None => (*channel, false, None),
         });
         let may = written.chain(self.declared.get(&task).into_iter().flatten().cloned()).collect();
-        Ran { writes, may }
+        WalkStep { writes, may }
     }
 
     /// Applies writes, and returns the triggers that fire.
-    fn apply(&mut self, ran: &BTreeMap<usize, Ran>) -> BTreeSet<u32> {
+    fn apply(&mut self, ran: &BTreeMap<usize, WalkStep>) -> BTreeSet<u32> {
         let graph = self.graph;
         for trigger in ran.keys().filter(|task| **task != ENTRY).flat_map(|task| &graph.nodes[task - 1].triggers) {
             self.waiting.remove(trigger);

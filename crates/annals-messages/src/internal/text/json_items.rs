@@ -52,8 +52,8 @@ pub struct JsonItems<R> {
     /// Bytes that were taken from the input and are read again, from an offset on.
     again: Vec<u8>,
     again_at: usize,
-    at: Place,
-    state: State,
+    at: LineColumn,
+    state: ItemsState,
     /// The bytes of the present item.
     item: Vec<u8>,
     /// The line in which it begins.
@@ -65,7 +65,7 @@ pub struct JsonItems<R> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ItemsState {
     Begin,
     /// In a list, before its first item.
     List,
@@ -78,12 +78,12 @@ enum State {
 
 /// A place in the text, both from 1.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct LineColumn {
     line: usize,
     column: usize,
 }
 
-impl Place {
+impl LineColumn {
     fn pass(&mut self, bytes: &[u8]) {
         let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
         match bytes.iter().rposition(|byte| *byte == b'\n') {
@@ -105,8 +105,8 @@ impl<R: BufRead> JsonItems<R> {
             input,
             again: Vec::new(),
             again_at: 0,
-            at: Place { line: 1, column: 1 },
-            state: State::Begin,
+            at: LineColumn { line: 1, column: 1 },
+            state: ItemsState::Begin,
             item: Vec::new(),
             line: 1,
             is_list: None,
@@ -161,31 +161,31 @@ impl<R: BufRead> JsonItems<R> {
 
     /// Returns whether the items end here.
     pub fn has_ended(&self) -> bool {
-        self.state == State::Ended
+        self.state == ItemsState::Ended
     }
 
     fn read(&mut self) -> Result<Option<Value>, JsonItemsError> {
-        if self.state == State::Begin {
+        if self.state == ItemsState::Begin {
             self.begin()?;
         }
         let next = self.space()?;
         match (self.state, next) {
-            (State::Ended, _) | (State::Values, None) => return Ok(None),
-            (State::List | State::More, Some(b']')) => {
+            (ItemsState::Ended, _) | (ItemsState::Values, None) => return Ok(None),
+            (ItemsState::List | ItemsState::More, Some(b']')) => {
                 self.skip(1);
                 return match self.space()? {
                     None => Ok(None),
                     Some(_) => Err(self.at.error("expected the end after the list")),
                 };
             }
-            (State::More, Some(b',')) => {
+            (ItemsState::More, Some(b',')) => {
                 self.skip(1);
                 self.space()?;
             }
-            (State::More, _) => return Err(self.at.error("expected a comma or the end of the list")),
+            (ItemsState::More, _) => return Err(self.at.error("expected a comma or the end of the list")),
             _ => {}
         }
-        self.state = if self.state == State::Values { State::Values } else { State::More };
+        self.state = if self.state == ItemsState::Values { ItemsState::Values } else { ItemsState::More };
         self.line = self.at.line;
         self.item()?;
         let text = match std::str::from_utf8(&self.item) {
@@ -217,10 +217,10 @@ impl<R: BufRead> JsonItems<R> {
         if is_list && !begins_list {
             return Err(self.at.error("expected a list"));
         }
-        self.state = State::Values;
+        self.state = ItemsState::Values;
         if is_list {
             self.skip(1);
-            self.state = State::List;
+            self.state = ItemsState::List;
         }
         Ok(())
     }
@@ -278,7 +278,7 @@ impl<R: BufRead> JsonItems<R> {
     }
 
     fn take_item(&mut self, item: &mut Vec<u8>) -> Result<(), JsonItemsError> {
-        let mut end = End { by_line: self.by_line, ..End::default() };
+        let mut end = ItemEnd { by_line: self.by_line, ..ItemEnd::default() };
         loop {
             let bytes = self.fill()?;
             if bytes.is_empty() {
@@ -335,11 +335,11 @@ impl<R: BufRead> Iterator for JsonItems<R> {
         let next = self.read().transpose();
         let goes_on = match &next {
             Some(Ok(_)) => true,
-            Some(Err(JsonItemsError::NotJson { .. })) if self.is_lenient && self.state == State::Values => {
+            Some(Err(JsonItemsError::NotJson { .. })) if self.is_lenient && self.state == ItemsState::Values => {
                 match self.pass_line() {
                     Ok(()) => true,
                     Err(error) => {
-                        self.state = State::Ended;
+                        self.state = ItemsState::Ended;
                         return Some(Err(error.into()));
                     }
                 }
@@ -347,7 +347,7 @@ impl<R: BufRead> Iterator for JsonItems<R> {
             _ => false,
         };
         if !goes_on {
-            self.state = State::Ended;
+            self.state = ItemsState::Ended;
         }
         next
     }
@@ -355,7 +355,7 @@ impl<R: BufRead> Iterator for JsonItems<R> {
 
 /// Looks for the end of an item.
 #[derive(Default)]
-struct End {
+struct ItemEnd {
     depth: usize,
     in_text: bool,
     escaped: bool,
@@ -365,7 +365,7 @@ struct End {
     by_line: bool,
 }
 
-impl End {
+impl ItemEnd {
     /// Returns how many of the bytes belong to the item, and whether it ends there.
     fn find(&mut self, bytes: &[u8]) -> (usize, bool) {
         for (at, byte) in bytes.iter().enumerate() {
