@@ -233,10 +233,10 @@ fn parent_heads(thread: &Thread) -> Result<Arc<[(Namespace, CheckpointId)]>, Sto
     Ok(heads.into())
 }
 
-/// Returns the parents that an edit on `base` records: those of `base`. If the outermost graph stands at a fork that names
-/// `base`, and the subgraph has made no checkpoint since, the edit is made at that fork.
+/// Returns the parents that an edit on `base` records: those of `base`. If `base` is an edit itself, and the outermost graph
+/// stands at a fork that names it, the subgraph has made no checkpoint since, and the new edit is made at that fork.
 fn parents_on(thread: &Thread, base: &CheckpointRecord) -> Result<Arc<[(Namespace, CheckpointId)]>, StoreError> {
-    if thread.namespace().is_root() {
+    if thread.namespace().is_root() || base.source != Source::Update {
         return Ok(Arc::clone(&base.parents));
     }
     let own = (base.point.namespace.clone(), base.point.checkpoint);
