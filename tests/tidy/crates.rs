@@ -294,7 +294,7 @@ mod tests {
         violations.iter().map(|violation| (violation.path.as_str(), violation.line)).collect()
     }
 
-    fn library(public_items: usize) -> Crate {
+    fn planted_crate(public_items: usize) -> Crate {
         let src = "crates/annals-graph/src/";
         Crate { name: "annals-graph", src, may_use: &["annals"], public_items, assertions_min: 3.0 }
     }
@@ -307,8 +307,10 @@ mod tests {
             ("crates/annals-graph/Cargo.toml", manifest),
             ("crates/annals-graph/src/a.rs", "use annals::base;\nuse annals_messages::Message;\nuse annals_graph::x;"),
         ]);
-        let libraries =
-            [library(0), Crate { name: "annals-messages", src: "crates/annals-messages/src/", ..library(0) }];
+        let libraries = [
+            planted_crate(0),
+            Crate { name: "annals-messages", src: "crates/annals-messages/src/", ..planted_crate(0) },
+        ];
         let places = [("crates/annals-graph/Cargo.toml", 5), ("crates/annals-graph/src/a.rs", 2)];
         assert_eq!(found(&floors(&planted, &libraries)), places);
     }
@@ -319,10 +321,10 @@ mod tests {
             format!("pub fn a() {{}}\npub(crate) fn b() {{}}\npub enum C {{ D }}\n{}", "pub fn e() {}\n".repeat(18));
         let planted =
             files(&[("crates/annals-graph/src/a.rs", &text), ("crates/annals-graph/src/tests.rs", "pub fn f() {}")]);
-        assert!(public_items(&planted, &library(20)).is_empty());
-        assert!(public_items(&planted, &library(30)).is_empty());
-        assert!(public_items(&planted, &library(19))[0].what.contains("hide some"));
-        assert!(public_items(&planted, &library(31))[0].what.contains("lower its number"));
+        assert!(public_items(&planted, &planted_crate(20)).is_empty());
+        assert!(public_items(&planted, &planted_crate(30)).is_empty());
+        assert!(public_items(&planted, &planted_crate(19))[0].what.contains("hide some"));
+        assert!(public_items(&planted, &planted_crate(31))[0].what.contains("lower its number"));
     }
 
     #[test]
@@ -330,7 +332,7 @@ mod tests {
         let text = "fn a() {\n    debug_assert!(b);\n    assert_eq!(c, d);\n}\n#[cfg(test)]\nmod tests {\n    fn e() {\n        assert!(f);\n    }\n}\n";
         let planted = files(&[("crates/annals-graph/src/a.rs", text)]);
         // The attribute is a line of code.
-        assert_eq!(assertions(&planted, &library(0)), 1_000.0 * 2.0 / 5.0);
+        assert_eq!(assertions(&planted, &planted_crate(0)), 1_000.0 * 2.0 / 5.0);
     }
 
     #[test]
