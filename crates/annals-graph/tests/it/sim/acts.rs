@@ -105,6 +105,8 @@ struct Session<'a> {
     heads: Vec<Snapshot>,
     /// The heads of subgraphs that waited at an interrupt after an act.
     inside: Vec<Snapshot>,
+    /// True if a subgraph of the thread was edited.
+    has_edited: bool,
     /// The last edit inside a subgraph, if there were only resume values since: its mark, and the nodes to the subgraph.
     edited: Option<(String, String)>,
 }
@@ -162,6 +164,7 @@ fn play(seed: u64, trouble: &Trouble) -> Course {
         stopped: true,
         heads: Vec::new(),
         inside: Vec::new(),
+        has_edited: false,
         edited: None,
     };
     let trace = (0..acts).map(|number| session.act(number)).collect();
@@ -226,10 +229,10 @@ impl Session<'_> {
                 let which = rng.below(seen.places.len());
                 let node = if rng.chance(70) { "note" } else { "ask" };
                 // A run at an edit is a new branch, on which a subgraph without persisted state begins anew, as in
-                // LangGraph.
-                let persists = !seen.places[which].thread.namespace().as_str().contains(':');
-                let back = if persists && rng.chance(40) { 1 + rng.below(3) } else { 0 };
-                Act::EditInside { which, back, node, runs: back > 0 || (persists && rng.chance(40)) }
+                // LangGraph. It names the edits that were made before, which a run that continues after a crash does not.
+                let may_run = !self.has_edited && !seen.places[which].thread.namespace().as_str().contains(':');
+                let back = if may_run && rng.chance(40) { 1 + rng.below(3) } else { 0 };
+                Act::EditInside { which, back, node, runs: back > 0 || (may_run && rng.chance(40)) }
             }
             8..=12 => Act::Start { keyed: false },
             13..=15 => Act::Edit { back: back(&mut rng), node: node(&mut rng) },
@@ -460,13 +463,14 @@ impl Session<'_> {
             edited.is_some()
         });
         let Some(edited) = edited else { return };
-        let stored = self.alive(|_| Ok(shown_list(&edited, inside.list)?));
+        let stored = self.alive(|_| shown_list(&edited, inside.list));
         let count = stored.iter().filter(|line| **line == mark).count();
         assert_eq!(count, 1, "seed {}: {mark} is stored: {:#?}", self.seed, self.turns.log());
         if runs {
             self.run_at(&edited, before.head);
             self.settle();
         }
+        self.has_edited = true;
         // An edit of one subgraph may make another one begin anew, and its edits with it.
         self.edited = Some((mark, nodes_of(thread.namespace().as_str())));
     }
@@ -507,6 +511,7 @@ impl Session<'_> {
         self.thread = self.thread.store().thread(&name).unwrap();
         self.heads.clear();
         self.inside.clear();
+        self.has_edited = false;
         self.settle_anew();
     }
 
