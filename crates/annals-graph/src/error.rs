@@ -4,6 +4,7 @@ use std::fmt;
 
 use annals::base::CodecError;
 use annals::base::IdError;
+use annals::base::internal::write_with_sources;
 use annals::message::MessageError;
 use annals::state::StateError;
 use annals::store::StoreError;
@@ -149,19 +150,7 @@ impl fmt::Debug for Error {
         if f.alternate() {
             return fmt::Debug::fmt(&self.0, f);
         }
-        let mut shown = self.to_string();
-        f.write_str(&shown)?;
-        let mut source = std::error::Error::source(self);
-        while let Some(error) = source {
-            let text = error.to_string();
-            // Most messages end with that of their source.
-            if !shown.ends_with(&text) {
-                write!(f, "\ncaused by: {text}")?;
-                shown = text;
-            }
-            source = error.source();
-        }
-        Ok(())
+        write_with_sources(self, f)
     }
 }
 
