@@ -1,6 +1,7 @@
 //! Tests the messages that called tasks push: they are written to the channels of the caller's graph, on every path of
 //! the caller and the run.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use annals_graph::graph::{CachePolicy, Entrypoint, RetryPolicy};
@@ -166,11 +167,10 @@ fn what_was_pushed_before_a_question_is_written_once_its_superstep_ends() {
 
 #[apply(each_backend)]
 fn a_failed_call_whose_caller_goes_on_has_pushed_and_one_that_is_tried_again_has_not() {
-    static TRIED: AtomicUsize = AtomicUsize::new(0);
-    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let (attempts, runs) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let bad = push();
-    let retried = Task::new("retried", |(): (), context: &Context| {
-        let tried = TRIED.fetch_add(1, Ordering::SeqCst);
+    let retried = Task::new("retried", move |(): (), context: &Context| {
+        let tried = attempts.fetch_add(1, Ordering::SeqCst);
         context.push_message(message(&format!("try {}", tried % 2)))?;
         if tried.is_multiple_of(2) { Err("once more".into()) } else { Ok(()) }
     })
@@ -178,7 +178,7 @@ fn a_failed_call_whose_caller_goes_on_has_pushed_and_one_that_is_tried_again_has
     let graph = StateGraph::<Chat>::new()
         .node("calls", move |_: &Chat, context: &Context| {
             assert!(bad.call(context, "bad".into()).is_err());
-            if RUNS.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
+            if runs.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
                 return Err("the first run fails".into());
             }
             retried.call(context, ())?;
@@ -200,11 +200,11 @@ fn a_failed_call_whose_caller_goes_on_has_pushed_and_one_that_is_tried_again_has
 
 #[apply(each_backend)]
 fn a_cached_call_writes_again_what_it_pushed() {
-    static RUNS: AtomicUsize = AtomicUsize::new(0);
-    RUNS.store(0, Ordering::SeqCst);
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&runs);
     let store = place();
-    let push = Task::new("push", |id: String, context: &Context| {
-        RUNS.fetch_add(1, Ordering::SeqCst);
+    let push = Task::new("push", move |id: String, context: &Context| {
+        counter.fetch_add(1, Ordering::SeqCst);
         context.push_message(message(&id))?;
         Ok(id)
     })
@@ -221,7 +221,7 @@ fn a_cached_call_writes_again_what_it_pushed() {
         assert_eq!(ids(&chat), ["own p", "p"]);
         same_after_reload(&graph, &thread);
     }
-    assert_eq!(RUNS.load(Ordering::SeqCst), 1);
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
 
 #[apply(each_backend)]

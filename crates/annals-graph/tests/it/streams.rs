@@ -249,16 +249,16 @@ fn what_was_shown_comes_before_the_error() {
 
 #[apply(each_backend)]
 fn a_slow_reader_makes_who_shows_wait_and_who_leaves_lets_go() {
-    static SHOWN: AtomicUsize = AtomicUsize::new(0);
-    SHOWN.store(0, Ordering::SeqCst);
+    let shown = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&shown);
     let graph = StateGraph::<Work>::new()
         .node("first", |_: &Work| Ok(log("first")))
-        .node("talks", |_: &Work, context: &Context| {
+        .node("talks", move |_: &Work, context: &Context| {
             let mut answer = context.message_stream();
             for n in 0..5_000 {
                 answer.push("x");
                 context.emit(n);
-                SHOWN.fetch_add(1, Ordering::SeqCst);
+                counter.fetch_add(1, Ordering::SeqCst);
             }
             Ok(Work::update().messages([answer.finish()]))
         })
@@ -271,7 +271,7 @@ fn a_slow_reader_makes_who_shows_wait_and_who_leaves_lets_go() {
     let mut stream = graph.run(&thread).durability(Durability::Sync).stream(Work::update(), &modes).unwrap();
     for read in 1..=600 {
         stream.next().unwrap().unwrap();
-        assert!(SHOWN.load(Ordering::SeqCst) <= read + 300, "the queue is bounded");
+        assert!(shown.load(Ordering::SeqCst) <= read + 300, "the queue is bounded");
     }
     drop(stream);
     // The node that waited for the reader goes on, and the thread can be continued from its head.
