@@ -1,4 +1,4 @@
-//! The place of a field in its state, which is all that a field compiles for each state.
+//! The place of a field in its state: the only code of a field that is compiled for each state.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use crate::base::Value;
 pub(super) trait Place<S>: Send + Sync {
     fn get<'a>(&self, state: &'a S) -> &'a dyn Any;
     fn get_mut<'a>(&self, state: &'a mut S) -> &'a mut dyn Any;
-    /// Sets a managed value: how many supersteps are left.
+    /// Sets a managed value, given the number of supersteps that are left.
     fn set_managed(&self, _state: &mut S, _remaining: i64) {}
     /// Returns a managed value; null for other fields.
     fn managed(&self, _state: &S) -> Value {
@@ -55,7 +55,7 @@ pub(super) struct ManagedPlace<F, G> {
 }
 
 impl<F, G> ManagedPlace<F, G> {
-    /// `set` is given how many supersteps are left.
+    /// `set` is given the number of supersteps that are left.
     pub(super) fn new(set: F, get: G) -> Self {
         Self { set, get }
     }

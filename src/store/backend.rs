@@ -69,8 +69,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(self.head(thread, namespace)?.map(|record| record.point.checkpoint))
     }
 
-    /// Returns the id of the newest checkpoint of a namespace with the stored writes of its tasks, `None` if there is no
-    /// checkpoint. A caller with a cached head needs no more to continue from it.
+    /// Returns the id of the newest checkpoint of a namespace with the stored writes of its tasks. `None` means that the
+    /// namespace has no checkpoint. A caller with a cached head needs no more to continue from it.
     ///
     /// This implementation reads twice; a backend overrides it with one read transaction.
     ///

@@ -1,4 +1,4 @@
-//! How the parts of two chunks of a message become one: texts grow, objects and lists are merged member by member.
+//! The merge of two chunks of a message: texts are joined, objects and lists are merged member by member.
 //!
 //! *Absent:* messages; `chunk` applies these rules to them.
 

@@ -110,7 +110,7 @@ pub(super) fn typed<S: Send + Sync + 'static>(state: &StateRef) -> Arc<S> {
     }
 }
 
-/// Returns what a run came to, in the type of its state.
+/// Returns the outcome of a run, in the type of its state.
 pub(super) fn finish<S: Clone + Send + Sync + 'static>(
     graph: &CompiledGraph<S>,
     place: &RunPlace,
@@ -126,14 +126,14 @@ pub(super) fn finish<S: Clone + Send + Sync + 'static>(
     })
 }
 
-/// What a run came to, without the type of its state: compiled once, and not for each type.
+/// The outcome of a run without the type of its state, so that its code is compiled once for all states.
 struct Finished {
     state: StateRef,
     ran: Arc<Ran>,
     ending: Ending,
 }
 
-/// How a run ended that did not fail.
+/// The end of a run that did not fail.
 enum Ending {
     Done,
     Interrupted(Vec<Interrupt>),

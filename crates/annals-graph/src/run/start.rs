@@ -53,7 +53,7 @@ pub(super) struct SubgraphStart {
     pub(super) namespace: Namespace,
     /// The number of the call in its attempt.
     pub(super) call: usize,
-    /// How the subgraph began in an earlier attempt of its task.
+    /// The beginning of the subgraph in an earlier attempt of its task, if that attempt called it.
     pub(super) before: Option<CallBegan>,
     /// The checkpoint at which this run left the subgraph, if it keeps its state.
     pub(super) left: Option<CheckpointId>,

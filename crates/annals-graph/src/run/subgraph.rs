@@ -16,7 +16,7 @@ pub(crate) struct Subgraph {
     pub(crate) stores: bool,
     /// The number of the call in its attempt.
     pub(super) call: usize,
-    /// How it began in an earlier attempt of its task, if that called it.
+    /// The beginning of the subgraph in an earlier attempt of its task, if that attempt called it.
     pub(super) before: Option<CallBegan>,
 }
 

@@ -1,8 +1,8 @@
 //! Scripts of acts on one thread: inputs, resume values, edits of the root graph and inside subgraphs, replays and forks of
 //! older checkpoints, each of them repeated through crashes, lost commits, drains and cancels until it is acknowledged.
 //!
-//! The law: *each input is consumed once, no acknowledged edit is lost, and after every act the thread shows what it shows
-//! in a session without trouble.* The three parts are asserted apart: the first two on every session, also on the one
+//! The law: *each input is consumed once, no acknowledged edit is lost, and after every act the view of the thread equals
+//! that in a session without trouble.* The three parts are asserted apart: the first two on every session, also on the one
 //! without trouble, the third by comparing the two.
 
 use std::pin::Pin;
@@ -113,7 +113,7 @@ struct Session<'a> {
 
 /// The course of a session.
 struct Course {
-    /// The acts with what the thread showed after each.
+    /// The acts, each with the view of the thread after it.
     trace: Vec<String>,
     log: Vec<String>,
     writes: u64,
@@ -173,7 +173,7 @@ fn play(seed: u64, trouble: &Trouble) -> Course {
 }
 
 impl Session<'_> {
-    /// Plays the next act. Returns it with what the thread shows afterwards.
+    /// Plays the next act. Returns it with the view of the thread after it.
     fn act(&mut self, number: usize) -> String {
         let before = self.look();
         let act = self.choose(number, &before);
@@ -209,7 +209,7 @@ impl Session<'_> {
         shown
     }
 
-    /// Chooses an act by the seed and by what the thread shows.
+    /// Chooses an act by the seed and by the view of the thread.
     fn choose(&self, number: usize, seen: &Seen) -> Act {
         let mut rng = Rng(self.seed ^ (number as u64 + 1).wrapping_mul(0x1234_5678_9abc_def1));
         if seen.head.is_none() {
