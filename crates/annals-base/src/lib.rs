@@ -69,6 +69,4 @@ pub use map::Map;
 pub use namespace::Namespace;
 pub use payload::{ItemIndex, ItemIndexRef, Payload, PayloadRef, WriteValue};
 pub use time::{Clock, SystemClock, Timestamp};
-pub use value::{
-    Codec, CodecError, Encoded, Value, ValueDeserializer, ValueSerializer, ValueView, decode_bytes, decode_value,
-};
+pub use value::{Codec, CodecError, Encoded, Value, ValueSerializer, ValueView, decode_bytes, decode_value};

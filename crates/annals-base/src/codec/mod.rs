@@ -4,12 +4,15 @@
 //! *Absent:* the bytes of foreign codecs, which are stored verbatim and never read here.
 
 mod msgpack;
+mod reader;
+mod tree;
 
 use serde::Serialize;
 use serde::de::{Deserialize, DeserializeOwned};
 
 use crate::Value;
-use crate::limits::{DECODED_DEPTH_MAX, VALUE_BYTES_MAX};
+use crate::limits::VALUE_BYTES_MAX;
+use reader::ValueReader;
 
 /// The format of the bytes of a stored value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -95,17 +98,20 @@ impl Encoded {
 /// [`CodecError`] if the codec is foreign, or the bytes are not one whole value of the type.
 pub fn decode_bytes<T: DeserializeOwned>(codec: Codec, bytes: &[u8]) -> Result<T, CodecError> {
     readable(codec)?;
-    let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
-    // The reader refuses the level at which its budget is spent.
-    reader.set_max_depth(DECODED_DEPTH_MAX + 1);
-    let expected = std::any::type_name::<T>();
-    let value = T::deserialize(&mut reader).map_err(|e| CodecError::Decode { expected, reason: e.to_string() })?;
-    // A truth value is read by its marker alone; at the end of the bytes that marker is missing. Any other result means
-    // that more bytes follow.
-    match bool::deserialize(&mut reader) {
-        Err(rmp_serde::decode::Error::InvalidMarkerRead(_)) => Ok(value),
-        _ => Err(CodecError::Decode { expected, reason: "more bytes follow the value".into() }),
-    }
+    read(ValueReader::of_bytes(bytes))
+}
+
+/// Decodes a typed value out of a dynamic one.
+pub(crate) fn decode_tree<T: DeserializeOwned>(value: &Value) -> Result<T, CodecError> {
+    read(ValueReader::of_value(value))
+}
+
+fn read<'a, T: Deserialize<'a>>(mut reader: ValueReader<'a>) -> Result<T, CodecError> {
+    let value = T::deserialize(&mut reader).map_err(|error| match error {
+        CodecError::Decode { reason, .. } => CodecError::Decode { expected: std::any::type_name::<T>(), reason },
+        other => other,
+    })?;
+    reader.end().map(|()| value)
 }
 
 /// Decodes a dynamic value from borrowed bytes: the result of [`decode_bytes`], without serde in between.

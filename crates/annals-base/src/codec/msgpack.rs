@@ -1,25 +1,16 @@
 //! Reads MessagePack without serde: the bounds of an encoded value, and the bytes of a dynamic value.
 //!
 //! Invariant: no length in the bytes is believed before that many bytes are there. *Absent:* typed values, which
-//! `rmp-serde` reads, and every encoding.
+//! `reader` makes of the tokens, and every encoding.
 
 use rmp::Marker;
 
+use super::reader::Token;
 use crate::limits::{DECODED_DEPTH_MAX, DECODED_NODES_MAX, VALUE_DEPTH_MAX, VALUE_NODES_MAX};
 use crate::{CodecError, Map, Value};
 
-/// One element of a MessagePack document. Lists and maps are announced by their lengths.
-enum Token<'a> {
-    Scalar(Value),
-    Str(&'a [u8]),
-    Bytes(&'a [u8]),
-    Ext(i8, &'a [u8]),
-    List(u32),
-    Map(u32),
-}
-
 /// A position in a MessagePack document.
-struct Tokens<'a> {
+pub(super) struct Tokens<'a> {
     rest: &'a [u8],
     nodes: usize,
 }
@@ -43,8 +34,16 @@ impl From<BoundsFault> for CodecError {
 }
 
 impl<'a> Tokens<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, nodes: 0 }
+    }
+
+    /// Returns an error if bytes follow the value that was read.
+    pub(super) fn end(&self) -> Result<(), BoundsFault> {
+        match self.rest {
+            [] => Ok(()),
+            _ => Err(BoundsFault::Text("more bytes follow the value".into())),
+        }
     }
 
     fn take(&mut self, length: u32) -> Result<&'a [u8], BoundsFault> {
@@ -63,24 +62,24 @@ impl<'a> Tokens<'a> {
         Ok(number)
     }
 
-    fn next(&mut self) -> Result<Token<'a>, BoundsFault> {
+    pub(super) fn next(&mut self) -> Result<Token<'a>, BoundsFault> {
         let [marker] = self.number()?;
         Ok(match Marker::from_u8(marker) {
-            Marker::Null => Token::Scalar(Value::Null),
-            Marker::True => Token::Scalar(Value::Bool(true)),
-            Marker::False => Token::Scalar(Value::Bool(false)),
-            Marker::FixPos(n) => Token::Scalar(n.into()),
-            Marker::FixNeg(n) => Token::Scalar(n.into()),
-            Marker::U8 => Token::Scalar(u8::from_be_bytes(self.number()?).into()),
-            Marker::U16 => Token::Scalar(u16::from_be_bytes(self.number()?).into()),
-            Marker::U32 => Token::Scalar(u32::from_be_bytes(self.number()?).into()),
-            Marker::U64 => Token::Scalar(u64::from_be_bytes(self.number()?).into()),
-            Marker::I8 => Token::Scalar(i8::from_be_bytes(self.number()?).into()),
-            Marker::I16 => Token::Scalar(i16::from_be_bytes(self.number()?).into()),
-            Marker::I32 => Token::Scalar(i32::from_be_bytes(self.number()?).into()),
-            Marker::I64 => Token::Scalar(i64::from_be_bytes(self.number()?).into()),
-            Marker::F32 => Token::Scalar(f64::from(f32::from_be_bytes(self.number()?)).into()),
-            Marker::F64 => Token::Scalar(f64::from_be_bytes(self.number()?).into()),
+            Marker::Null => Token::Null,
+            Marker::True => Token::Bool(true),
+            Marker::False => Token::Bool(false),
+            Marker::FixPos(n) => Token::UInt(n.into()),
+            Marker::FixNeg(n) => Token::Int(n.into()),
+            Marker::U8 => Token::UInt(u8::from_be_bytes(self.number()?).into()),
+            Marker::U16 => Token::UInt(u16::from_be_bytes(self.number()?).into()),
+            Marker::U32 => Token::UInt(u32::from_be_bytes(self.number()?).into()),
+            Marker::U64 => Token::UInt(u64::from_be_bytes(self.number()?)),
+            Marker::I8 => Token::Int(i8::from_be_bytes(self.number()?).into()),
+            Marker::I16 => Token::Int(i16::from_be_bytes(self.number()?).into()),
+            Marker::I32 => Token::Int(i32::from_be_bytes(self.number()?).into()),
+            Marker::I64 => Token::Int(i64::from_be_bytes(self.number()?)),
+            Marker::F32 => Token::Float(f32::from_be_bytes(self.number()?).into()),
+            Marker::F64 => Token::Float(f64::from_be_bytes(self.number()?)),
             Marker::FixStr(length) => Token::Str(self.take(length.into())?),
             Marker::FixArray(length) => Token::List(length.into()),
             Marker::FixMap(length) => Token::Map(length.into()),
@@ -122,11 +121,15 @@ impl<'a> Tokens<'a> {
             return Err(BoundsFault::Nodes);
         }
         let token = self.next()?;
-        if depth == DECODED_DEPTH_MAX && matches!(token, Token::List(_) | Token::Map(_) | Token::Ext(..)) {
+        if depth == DECODED_DEPTH_MAX && token.is_container() {
             return Err(BoundsFault::Depth);
         }
         Ok(match token {
-            Token::Scalar(value) => value,
+            Token::Null => Value::Null,
+            Token::Bool(b) => Value::Bool(b),
+            Token::UInt(n) => n.into(),
+            Token::Int(n) => Value::Int(n),
+            Token::Float(x) => Value::Float(x),
             Token::Str(text) => match std::str::from_utf8(text) {
                 Ok(text) => Value::from(text),
                 Err(_) => Value::Bytes(text.to_vec()),
@@ -166,10 +169,7 @@ impl<'a> Tokens<'a> {
 pub(super) fn read_value(bytes: &[u8]) -> Result<Value, BoundsFault> {
     let mut tokens = Tokens::new(bytes);
     let value = tokens.value(0)?;
-    match tokens.rest {
-        [] => Ok(value),
-        _ => Err(BoundsFault::Text("more bytes follow the value".into())),
-    }
+    tokens.end().map(|()| value)
 }
 
 /// Checks that an encoded value is within the limits of depth and parts. Names of members are not parts.
@@ -187,7 +187,7 @@ pub(super) fn check_bounds(bytes: &[u8]) -> Result<(), CodecError> {
             Token::List(length) => Some((u64::from(length), false)),
             Token::Map(length) => Some((2 * u64::from(length), true)),
             Token::Ext(..) => Some((0, false)),
-            Token::Scalar(_) | Token::Str(_) | Token::Bytes(_) => None,
+            _ => None,
         };
         if let Some(container) = container {
             open.push(container);

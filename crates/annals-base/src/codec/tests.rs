@@ -32,7 +32,8 @@ fn values_survive_the_codec_in_order() {
 #[test]
 fn hostile_bytes_are_typed_errors() {
     let deep = vec![0x91; 100_000];
-    assert!(matches!(decode_bytes::<Value>(Codec::MsgPack, &deep), Err(CodecError::Decode { .. })));
+    assert!(matches!(decode_bytes::<Value>(Codec::MsgPack, &deep), Err(CodecError::TooDeep { .. })));
+    assert!(matches!(decode_bytes::<serde::de::IgnoredAny>(Codec::MsgPack, &deep), Err(CodecError::TooDeep { .. })));
     assert!(decode_bytes::<Value>(Codec::MsgPack, &[0xdd, 0xff, 0xff, 0xff, 0xff]).is_err());
     assert!(decode_bytes::<Value>(Codec::MsgPack, &[0xc0, 0xc0]).is_err(), "two values are not one");
     let mut nils = vec![0xdd, 0x00, 0x40, 0x00, 0x00];
@@ -136,6 +137,7 @@ proptest! {
         prop_assert_eq!(&encoded.decode::<Value>().unwrap(), &value);
         prop_assert_eq!(&decode_value(encoded.codec, &encoded.bytes).unwrap(), &value);
         prop_assert_eq!(&encoded.decode::<Shape>().unwrap(), &shape);
+        prop_assert_eq!(&rmp_serde::from_slice::<Shape>(&encoded.bytes).unwrap(), &shape);
         prop_assert_eq!(&value.to::<Shape>().unwrap(), &shape);
     }
 
@@ -174,6 +176,7 @@ fn the_limit_of_parts_counts_values_and_not_their_names() {
     nils.extend(std::iter::repeat_n(0xc0, 0x40_0000));
     let limit = DECODED_NODES_MAX;
     assert_eq!(decode_value(Codec::MsgPack, &nils), Err(CodecError::TooManyParts { limit }));
+    assert_eq!(decode_bytes::<Vec<()>>(Codec::MsgPack, &nils), Err(CodecError::TooManyParts { limit }));
 }
 
 #[test]
@@ -189,4 +192,22 @@ fn bytes_after_a_value_are_refused() {
 fn a_member_whose_name_is_not_a_text_is_refused() {
     let error = Value::from_serialize(&BTreeMap::from([(1, 2)])).unwrap_err();
     assert_eq!(error.to_string(), "the value cannot be encoded: the name of a member is not a text: found int");
+}
+
+#[test]
+fn a_type_that_reads_a_part_of_a_list_or_more_than_it_has_is_refused() {
+    let encoded = Encoded::encode(&(1, 2, 3)).unwrap();
+    let error = encoded.decode::<(u8, u8)>().unwrap_err().to_string();
+    assert_eq!(error, "the stored value is not a valid (u8, u8): 1 more items than expected");
+    assert!(encoded.decode::<(u8, u8, u8, u8)>().is_err());
+    assert_eq!(encoded.decode::<(u8, u8, u8)>(), Ok((1, 2, 3)));
+}
+
+#[test]
+fn bytes_are_read_as_a_list_and_numbers_as_names() {
+    let value = Value::Bytes(vec![1, 200]);
+    assert_eq!(value.to::<Vec<u8>>(), Ok(vec![1, 200]));
+    assert_eq!(Encoded::encode(&value).unwrap().decode::<(u8, u8)>(), Ok((1, 200)));
+    let by_number = BTreeMap::from([(1, "a".to_owned()), (-2, "b".to_owned())]);
+    assert_eq!(Encoded::encode(&by_number).unwrap().decode(), Ok(by_number));
 }

@@ -4,7 +4,6 @@
 //! value (`codec`).
 
 mod convert;
-mod de;
 mod ser;
 mod tree;
 mod view;
@@ -15,8 +14,8 @@ use data_encoding::BASE64;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::codec::decode_tree;
 pub use crate::codec::{Codec, CodecError, Encoded, decode_bytes, decode_value};
-pub use de::ValueDeserializer;
 pub use ser::ValueSerializer;
 pub(crate) use tree::serialize_map;
 pub use view::ValueView;
@@ -132,10 +131,7 @@ impl Value {
     /// # Errors
     /// [`CodecError`] naming the shape that the type expected.
     pub fn to<T: DeserializeOwned>(&self) -> Result<T, CodecError> {
-        T::deserialize(ValueDeserializer::new(self)).map_err(|error| match error {
-            CodecError::Decode { reason, .. } => CodecError::Decode { expected: std::any::type_name::<T>(), reason },
-            other => other,
-        })
+        decode_tree(self)
     }
 
     /// Returns the JSON format. A value that JSON lacks becomes an object with one member: `{"$bytes": base64}`,
