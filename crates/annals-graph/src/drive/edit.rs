@@ -9,9 +9,7 @@ use crate::exec::{Copied, EditProblem, Editor, NodeEdit, RunError, as_node};
 use crate::graph::{CompiledGraph, END, Graph, IntoOutput, NodeOutput};
 use crate::history::{Snapshot, Thread};
 use crate::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
-use crate::store::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRange, Parent, Source, StoreError,
-};
+use crate::store::{ChannelRecord, ChannelValue, CheckpointRef, ItemRange, Parent, StoreError};
 
 use super::attempt::path_here;
 use super::load::{keep, load};
@@ -203,7 +201,7 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         match loaded.head.checkpoint {
             Some(base) => {
                 let base = store.backend().checkpoint(&thread.point(base.id))?;
-                recording.parents = base.map(|base| parents_on(&thread, &base)).transpose()?.unwrap_or_default();
+                recording.parents = base.map(|base| base.parents).unwrap_or_default();
             }
             None => recording.parents = parent_heads(&thread)?,
         }
@@ -231,20 +229,6 @@ fn parent_heads(thread: &Thread) -> Result<Arc<[(Namespace, CheckpointId)]>, Sto
         }
     }
     Ok(heads.into())
-}
-
-/// Returns the parents that an edit on `base` records: those of `base`. If `base` is an edit itself, and the outermost graph
-/// stands at a fork that names it, the subgraph has made no checkpoint since, and the new edit is made at that fork.
-fn parents_on(thread: &Thread, base: &CheckpointRecord) -> Result<Arc<[(Namespace, CheckpointId)]>, StoreError> {
-    if thread.namespace().is_root() || base.source != Source::Update {
-        return Ok(Arc::clone(&base.parents));
-    }
-    let own = (base.point.namespace.clone(), base.point.checkpoint);
-    let root = thread.store().backend().head(thread.id(), &Namespace::root())?;
-    let fork = root.filter(|root| root.source == Source::Fork && root.parents.contains(&own));
-    let Some(fork) = fork else { return Ok(Arc::clone(&base.parents)) };
-    let parents = base.parents.iter().cloned();
-    Ok(parents.map(|(of, at)| if of.is_root() { (of, fork.point.checkpoint) } else { (of, at) }).collect())
 }
 
 /// Makes one superstep.

@@ -34,7 +34,11 @@ pub(super) fn decided<T>(
             Need::Older(of, namespace, than) => {
                 Found::Checkpoint(HistoryWalk::next(&mut walk, thread, of, namespace, than)?.map(Box::new))
             }
-            Need::Writes(point) => Found::Writes(host.writes(thread, &point)?),
+            Need::Writes(point) => Found::Writes(match host.writes(thread, &point) {
+                // The commit of the checkpoint is on its way, so no other run has added writes.
+                Err(StoreError::CheckpointNotFound { .. }) => Vec::new(),
+                writes => writes?,
+            }),
             Need::Cached(left) => match load::left_by_run(graph, thread, left) {
                 Some(loaded) => Found::Loaded(Box::new(loaded)),
                 None => Found::Head(None),

@@ -26,7 +26,8 @@ pub(crate) enum Need {
     /// The newest stored checkpoint of a namespace, or the next one after another in its history, newest first:
     /// [`Found::Checkpoint`].
     Older(ThreadId, Namespace, Option<CheckpointId>),
-    /// The writes of the tasks of a checkpoint, stored or held back: [`Found::Writes`].
+    /// The writes of the tasks of a checkpoint, stored or held back; none if the checkpoint is not stored yet:
+    /// [`Found::Writes`].
     Writes(CheckpointRef),
     /// The decoded head that this run has left at a checkpoint, if it is in memory: [`Found::Head`] or [`Found::Loaded`].
     Cached(CheckpointId),

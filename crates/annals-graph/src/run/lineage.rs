@@ -4,36 +4,50 @@
 //! the outermost graph stood on the lineage of that head. So an abandoned branch of the outermost graph does not show in
 //! its subgraphs, and going back in time takes the subgraphs along.
 
+use std::borrow::Cow;
+
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId};
 use crate::store::{CheckpointRecord, CheckpointRef, Source};
+use crate::task::without_tasks;
 
 use super::decision::DecisionLog;
 
 /// The checkpoint of a subgraph that a lineage of the outermost graph pins.
 pub(super) struct Pin {
     pub(super) record: CheckpointRecord,
-    /// The fork of the outermost graph that names the checkpoint, if no checkpoint of the subgraph names the fork.
+    /// The fork of the outermost graph that names the checkpoint, or names the one that it is an edit of.
     pub(super) named_by: Option<CheckpointId>,
 }
 
-/// Returns the newest checkpoint of a subgraph that belongs to the lineage which ends at `start`. If the run `replays`
-/// that checkpoint, the superstep that began there is made again.
+/// The relation of the outermost graph to the checkpoint at which a lineage ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stands {
+    /// It stands at the checkpoint.
+    At,
+    /// It makes the superstep again that began at the checkpoint.
+    Replays,
+    /// It has gone on from the checkpoint.
+    Past,
+}
+
+/// Returns the newest checkpoint of a subgraph that belongs to the lineage which ends at `start`.
 pub(super) async fn pinned(
     log: &DecisionLog,
     thread: &ThreadId,
     namespace: &Namespace,
     start: &CheckpointRef,
-    replays: bool,
+    stands: Stands,
 ) -> Option<Pin> {
     let next = log.checkpoint(start.clone()).await;
-    let mut line = Line { log, namespace, next, seen: Vec::new(), counts: !replays, named: None };
+    let (seen, counts) = (Vec::new(), stands != Stands::Replays);
+    let mut line = Line { log, namespace, stands, next, seen, counts, after_fork: false, named: None };
     let mut last = None;
     while let Some(record) = log.older(thread, namespace, last).await {
         last = Some(record.point.checkpoint);
         let parent = record.parents.iter().find(|(namespace, _)| namespace.is_root());
         let Some((_, root)) = parent else { continue };
-        let counts = line.counts(*root, record.run, start, replays).await;
-        let named_by = line.named.filter(|named| named.checkpoint == record.point.checkpoint).map(|named| named.by);
+        let counts = line.counts(*root, record.run, start).await;
+        let named_by = line.named_by(&record).await;
         if counts || named_by.is_some() {
             return Some(Pin { record, named_by });
         }
@@ -55,7 +69,7 @@ pub(super) async fn inherited(
         let record = log.checkpoint(point.clone()).await?;
         if let Some(origin) = record.forked_from {
             // The superstep that was due there is made again here.
-            if let Some(pin) = pinned(log, &origin.thread, namespace, &origin, true).await {
+            if let Some(pin) = pinned(log, &origin.thread, namespace, &origin, Stands::Replays).await {
                 return Some(pin.record.point);
             }
             at = Some(origin);
@@ -71,6 +85,8 @@ pub(super) async fn inherited(
 struct NamedCheckpoint {
     checkpoint: CheckpointId,
     by: CheckpointId,
+    /// The position of the fork in the log.
+    since: u64,
 }
 
 /// A lineage of the outermost graph, read as far back as it is asked for.
@@ -78,11 +94,14 @@ struct Line<'a> {
     log: &'a DecisionLog,
     /// The namespace of the subgraph.
     namespace: &'a Namespace,
+    stands: Stands,
     next: Option<CheckpointRecord>,
     /// The checkpoints that were read, newest first.
     seen: Vec<Ancestor>,
     /// True if checkpoints of subgraphs that were made at `next` belong to the lineage.
     counts: bool,
+    /// True if the superstep of `next` was made again at a fork.
+    after_fork: bool,
     /// The checkpoint of the subgraph that the newest fork of the lineage names.
     named: Option<NamedCheckpoint>,
 }
@@ -99,7 +118,7 @@ struct Ancestor {
 impl Line<'_> {
     /// Returns whether the checkpoints that a run made in a subgraph while the head of the outermost graph was `root`
     /// belong to the lineage.
-    async fn counts(&mut self, root: CheckpointId, run: Option<RunId>, start: &CheckpointRef, replays: bool) -> bool {
+    async fn counts(&mut self, root: CheckpointId, run: Option<RunId>, start: &CheckpointRef) -> bool {
         let known = |line: &Self| line.seen.iter().find(|seen| seen.id == root).map(|seen| seen.counts);
         if let Some(counts) = known(self) {
             return counts;
@@ -113,7 +132,7 @@ impl Line<'_> {
         while !self.seen.last().is_some_and(before)
             && let Some(record) = self.next.take()
         {
-            self.read(record, replays).await;
+            self.read(record).await;
         }
         if wanted.is_none() {
             // A run with durability `exit` stores its last checkpoint alone. The steps before it led there.
@@ -122,24 +141,47 @@ impl Line<'_> {
         known(self).unwrap_or(false)
     }
 
+    /// Returns the fork that names a checkpoint of the subgraph. An edit of the named checkpoint that was stored after the
+    /// fork takes its place.
+    async fn named_by(&self, record: &CheckpointRecord) -> Option<CheckpointId> {
+        let named = self.named?;
+        let mut at = Cow::Borrowed(record);
+        while at.point.checkpoint != named.checkpoint {
+            let is_later_edit = at.source == Source::Update && at.seq > named.since;
+            let parent = at.parent.filter(|_| is_later_edit)?;
+            at = Cow::Owned(self.log.checkpoint(CheckpointRef { checkpoint: parent, ..at.point.clone() }).await?);
+        }
+        Some(named.by)
+    }
+
     /// Adds a checkpoint to the lineage, and reads its parent.
-    async fn read(&mut self, record: CheckpointRecord, replays: bool) {
+    async fn read(&mut self, record: CheckpointRecord) {
         let (id, ordinal, run) = (record.point.checkpoint, record.ordinal, record.run);
         let counts = self.counts;
+        let stands = if self.seen.is_empty() { self.stands } else { Stands::Past };
         self.seen.push(Ancestor { id, ordinal, run, counts });
         let Some(parent) = record.parent else { return };
-        self.next = self.log.checkpoint(CheckpointRef { checkpoint: parent, ..record.point }).await;
-        // The superstep of a checkpoint that is forked, or left for another branch, is made again: what subgraphs did in
-        // it does not count, unless the fork names it.
-        let is_fork = record.source == Source::Fork;
-        let names = record.parents.iter().find(|(namespace, _)| namespace == self.namespace);
-        let names = names.filter(|_| is_fork && counts);
-        if let (Some((_, checkpoint)), None) = (names, self.named) {
-            self.named = Some(NamedCheckpoint { checkpoint: *checkpoint, by: id });
+        let (is_fork, is_edit) = (record.source == Source::Fork, record.source == Source::Update);
+        let own = record.parents.iter().find(|(of, _)| of == self.namespace).map(|(_, checkpoint)| *checkpoint);
+        if let (Some(checkpoint), true, None) = (own, is_fork && counts, self.named) {
+            self.named = Some(NamedCheckpoint { checkpoint, by: id, since: record.seq });
         }
-        let anew = is_fork
-            || (replays && self.seen.len() == 1 && record.source == Source::Update)
-            || self.next.as_ref().is_some_and(|parent| parent.branch != record.branch);
-        self.counts = !anew;
+        // A run that names a subgraph does not make again what those below it did before. An edit of the outermost graph
+        // names none: it records the names of the checkpoint that it is based on.
+        let is_below_named = own.is_none() && record.parents.iter().any(|(of, _)| is_below(self.namespace, of));
+        let goes_on = counts && stands == Stands::Past && run.is_some() && is_below_named;
+        // The superstep of a checkpoint that is forked, or left for another branch, is made again: what subgraphs did in
+        // it does not count, unless the fork names it. At an edit that is the superstep of the checkpoint before.
+        let is_edit_anew = is_edit && (self.after_fork || stands == Stands::Replays);
+        self.next = self.log.checkpoint(CheckpointRef { checkpoint: parent, ..record.point }).await;
+        let is_left = self.next.as_ref().is_some_and(|parent| parent.branch != record.branch);
+        self.counts = goes_on || !(is_fork || is_edit_anew || is_left);
+        self.after_fork = is_fork && !goes_on;
     }
+}
+
+/// Returns whether the namespace of a subgraph that keeps its state is below that of another subgraph.
+pub(super) fn is_below(namespace: &Namespace, other: &Namespace) -> bool {
+    let other = without_tasks(other.as_str());
+    !other.is_empty() && namespace.as_str().strip_prefix(&other).is_some_and(|rest| rest.starts_with('|'))
 }

@@ -13,7 +13,8 @@ use crate::task::{CallBegan, Context, Interrupted, Signal};
 
 use super::decision::Decision;
 use super::held::Held;
-use super::start::{ReadySubgraph, SubgraphStart};
+use super::lineage::{Stands, is_below};
+use super::start::{ReadySubgraph, SubgraphStart, root_of};
 use super::subgraph::Subgraph;
 
 /// The tree of graphs that run in one run, as far as they share it.
@@ -42,6 +43,8 @@ struct Starts {
     at: Option<CheckpointRef>,
     /// True if the run replays the superstep that began at `at`.
     replays: bool,
+    /// The checkpoint of the outermost graph in whose superstep the first subgraph of the run began.
+    first: Option<CheckpointId>,
     /// The checkpoints of subgraphs that the caller named.
     named: Arc<[(Namespace, CheckpointId)]>,
     /// The namespaces in which a subgraph has begun: there it goes on from its newest checkpoint.
@@ -66,6 +69,23 @@ pub(crate) struct SubgraphEnd {
     pub(crate) returned: Result<(StateRef, Vec<bool>), RunError>,
     /// The head to be cached for its next start, and its namespace.
     pub(crate) cached: Option<(Namespace, Head)>,
+}
+
+impl Starts {
+    /// Returns the relation of the outermost graph, which is at `root` when a subgraph begins, to the checkpoint that the
+    /// run began on.
+    fn stands(&mut self, subgraph: &Namespace, root: Option<CheckpointId>) -> Stands {
+        self.first = self.first.or(root);
+        let is_named = |named: &Namespace| self.named.iter().any(|(of, _)| of == named);
+        let is_below_named = !is_named(subgraph) && self.named.iter().any(|(of, _)| is_below(subgraph, of));
+        match self.replays {
+            // What a subgraph below a named one did before is not made again.
+            true if is_below_named && root != self.first => Stands::Past,
+            true => Stands::Replays,
+            false if root == self.at.as_ref().map(|at| at.checkpoint) => Stands::At,
+            false => Stands::Past,
+        }
+    }
 }
 
 impl Session {
@@ -110,6 +130,7 @@ impl Session {
         let left = starts.heads.get(&namespace).copied();
         // Another attempt begins where the first one did, and another task where this run has left the subgraph.
         let is_known = matches!((&of.before, left), (Some(CallBegan::On(_)), _) | (None, Some(_)));
+        let stands = starts.stands(&namespace, root_of(context));
         let counts = graph.persistence == Persistence::PerThread || starts.replays || !starts.named.is_empty();
         let start = SubgraphStart {
             graph: Arc::clone(graph),
@@ -121,6 +142,7 @@ impl Session {
             held: self.held.newest(thread, &namespace),
             start: starts.at.clone(),
             replays: starts.replays,
+            stands,
             named,
             first: !is_known && counts && starts.visited.insert(namespace.clone()),
             namespace,

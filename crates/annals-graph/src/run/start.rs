@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::exec::Head;
 use crate::graph::{Graph, Persistence};
-use crate::store::{CheckpointRecord, CheckpointRef, StoreError};
+use crate::store::{CheckpointRecord, CheckpointRef, Source, StoreError};
 use crate::task::{CallBegan, Context};
 
 use super::decision::{DecisionLog, Need};
-use super::lineage::{inherited, pinned};
+use super::lineage::{Stands, inherited, pinned};
 use super::subgraph::note_began;
 
 /// The checkpoint that a subgraph begins on.
@@ -17,7 +17,7 @@ pub(crate) struct Begins {
     /// The checkpoint, perhaps of the thread from which its own was forked; `None` if there is none yet, or none that
     /// counts.
     pub(crate) at: Option<CheckpointRef>,
-    /// True if the caller of the run named the checkpoint.
+    /// True if the caller named the checkpoint: that of the run, or of an earlier one that this run continues.
     pub(crate) named: bool,
     /// True if the subgraph continues there, and takes no input.
     pub(crate) resumes: bool,
@@ -62,6 +62,8 @@ pub(super) struct SubgraphStart {
     pub(super) start: Option<CheckpointRef>,
     /// True if the run replays the superstep that began at `start`.
     pub(super) replays: bool,
+    /// The relation of the outermost graph to `start`.
+    pub(super) stands: Stands,
     /// The checkpoint of the subgraph that the caller named, for its first start in the run.
     pub(super) named: Option<CheckpointId>,
     /// True if this is the first start of the subgraph in the run, as far as that is known.
@@ -135,25 +137,30 @@ impl SubgraphStart {
             // Its namespace is that of the task.
             return Ok(Begins { at: Some(self.point(newest)), named: false, resumes: resuming });
         }
-        let of = |record: CheckpointRecord| (record.point, record.parents);
+        let of = |record: CheckpointRecord| {
+            let is_edit = matches!(record.source, Source::Update | Source::Fork);
+            (record.point, record.parents, is_edit)
+        };
         let (found, named_by) = match (&self.held, &self.start) {
-            (Some((newest, parents)), _) => (Some((self.point(*newest), Arc::clone(parents))), None),
+            (Some((newest, parents)), _) => (Some((self.point(*newest), Arc::clone(parents), false)), None),
             (None, Some(start)) if self.first => {
-                let pin = pinned(log, &self.thread, &self.namespace, start, self.replays).await;
+                let pin = pinned(log, &self.thread, &self.namespace, start, self.stands).await;
                 let named_by = pin.as_ref().and_then(|pin| pin.named_by);
                 (pin.map(|pin| of(pin.record)), named_by)
             }
             (None, None) if self.first => (None, None),
             _ => (log.checkpoint(self.point(newest)).await.map(of), None),
         };
-        let Some((at, parents)) = found else { return Ok(Begins::anew(None)) };
+        let Some((at, parents, is_edit)) = found else { return Ok(Begins::anew(None)) };
         // Its parent graph may begin anew, as the run at the edit stopped before it stored a checkpoint of that.
         let is_named = !self.replays && self.is_named_by_root(named_by);
         let resumes = (is_named || (resuming && self.is_of_task(&parents))) && !self.is_free(&at);
         if let (true, Some(parent)) = (resuming, self.context.parts().checkpoint) {
             self.refuse_if_ended(log, at.checkpoint, parent).await?;
         }
-        Ok(Begins { at: Some(at), named: false, resumes })
+        // The run that forked the outermost graph stopped before it forked the subgraph.
+        let named = is_named && resumes && !(is_edit && at.checkpoint == newest);
+        Ok(Begins { at: Some(at), named, resumes })
     }
 
     /// Returns whether a checkpoint of the subgraph, with these parents, was made by its task.
@@ -168,10 +175,7 @@ impl SubgraphStart {
     /// Returns whether the outermost graph still stands at the fork that names the checkpoint of the subgraph. That counts
     /// as made by its task.
     fn is_named_by_root(&self, named_by: Option<CheckpointId>) -> bool {
-        let parts = self.context.parts();
-        let root = parts.around.as_ref().and_then(|around| around.parents.iter().find(|(of, _)| of.is_root()));
-        let root = root.map(|(_, checkpoint)| *checkpoint).or(parts.checkpoint.filter(|_| parts.namespace.is_root()));
-        named_by.is_some_and(|fork| root == Some(fork))
+        named_by.is_some_and(|fork| root_of(&self.context) == Some(fork))
     }
 
     /// Returns whether another task of the superstep has ended where it left the subgraph at this checkpoint.
@@ -197,4 +201,14 @@ impl SubgraphStart {
         }
         Err(self.conflict(namespace, Some(parent), Some(found)))
     }
+}
+
+/// Returns the checkpoint of the outermost graph in whose superstep the task of a context runs.
+pub(super) fn root_of(context: &Context) -> Option<CheckpointId> {
+    let parts = context.parts();
+    if parts.namespace.is_root() {
+        return parts.checkpoint;
+    }
+    let around = parts.around.as_ref()?;
+    around.parents.iter().find(|(of, _)| of.is_root()).map(|(_, checkpoint)| *checkpoint)
 }

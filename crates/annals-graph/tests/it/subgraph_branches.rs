@@ -8,6 +8,7 @@ use annals::history::Snapshot;
 use annals::store::Source;
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
+use annals_graph::task::RunControl;
 use annals_graph::{Durability, TaskState};
 use macro_rules_attribute::apply;
 
@@ -28,6 +29,15 @@ struct Inner {
     topic: String,
     #[channel(last)]
     visits: i64,
+}
+
+/// It shares `topic` with [`Outer`] and [`Inner`].
+#[derive(State, Clone, Default, Debug, PartialEq)]
+struct Middle {
+    #[channel(last)]
+    topic: String,
+    #[channel(append)]
+    marks: List<String>,
 }
 
 const DURABILITIES: [Durability; 3] = [Durability::Sync, Durability::Async, Durability::Exit];
@@ -63,7 +73,7 @@ fn counting() -> CompiledGraph<Inner> {
         .unwrap()
 }
 
-fn parent(inner: CompiledGraph<Inner>) -> CompiledGraph<Outer> {
+fn parent<S: Clone + Send + Sync + 'static>(inner: CompiledGraph<S>) -> CompiledGraph<Outer> {
     StateGraph::<Outer>::new()
         .node("before", |s: &Outer| Ok(Outer::update().log([format!("before {}", s.topic)])))
         .node("inner", inner)
@@ -77,6 +87,44 @@ fn parent(inner: CompiledGraph<Inner>) -> CompiledGraph<Outer> {
 
 fn last(outcome: &Outcome<Outer>) -> String {
     outcome.state().log.to_vec().last().cloned().unwrap_or_default()
+}
+
+/// Runs at a checkpoint. If the run is `drained` before it begins, it leaves a fork, and the next run continues there.
+fn run_at(graph: &CompiledGraph<Outer>, at: &Snapshot, durability: Durability, drained: bool) -> Outcome<Outer> {
+    let control = RunControl::new();
+    if !drained {
+        return graph.run(at).durability(durability).invoke(Input::Continue).unwrap();
+    }
+    control.request_drain("the process ends");
+    let outcome = graph.run(at).control(&control).durability(durability).invoke(Input::Continue).unwrap();
+    assert!(matches!(outcome, Outcome::Drained { .. }), "{outcome:?}");
+    let store = at.store();
+    store.clear_head_cache();
+    let thread = store.thread(at.point().thread.as_str()).unwrap();
+    graph.run(&thread).durability(durability).invoke(Input::Continue).unwrap()
+}
+
+/// Runs a test with each durability, at once and in a run that is drained before it begins.
+fn each_run(store: &Store, test: impl Fn(&Thread, Durability, bool)) {
+    for durability in DURABILITIES {
+        for drained in [false, true] {
+            let thread = store.thread(format!("{durability:?} {drained}")).unwrap();
+            test(&thread, durability, drained);
+            assert!(store.check().unwrap().problems.is_empty());
+        }
+    }
+}
+
+/// Marks its visit, then runs a subgraph.
+fn middle(inmost: CompiledGraph<Inner>, persistence: Persistence) -> CompiledGraph<Middle> {
+    StateGraph::<Middle>::new()
+        .node("mark", |_: &Middle| Ok(Middle::update().marks(["visit".to_string()])))
+        .node("inmost", inmost)
+        .edge(START, "mark")
+        .edge("mark", "inmost")
+        .persistence(persistence)
+        .compile()
+        .unwrap()
 }
 
 #[apply(each_backend)]
@@ -126,15 +174,7 @@ fn an_edit_on_an_edit_at_which_a_run_has_interrupted_lasts() {
 #[apply(each_backend)]
 fn an_edit_two_subgraphs_deep_lasts_until_its_interrupt_is_resumed() {
     let (inner, store) = (asking(), place());
-    let middle = StateGraph::<Inner>::new()
-        .node("count", |s: &Inner| Ok(Inner::update().visits(s.visits + 1)))
-        .node("inmost", inner.clone())
-        .edge(START, "count")
-        .edge("count", "inmost")
-        .persistence(Persistence::PerThread)
-        .compile()
-        .unwrap();
-    let graph = parent(middle);
+    let graph = parent(middle(inner.clone(), Persistence::PerThread));
     for durability in DURABILITIES {
         let thread = store.thread(format!("{durability:?}")).unwrap();
         graph.run(&thread).durability(durability).invoke(Outer::update().topic("red")).unwrap();
@@ -179,6 +219,112 @@ fn an_edit_lasts_though_the_run_at_it_fails_before_its_subgraph_begins() {
         assert_eq!(last(&done), "after blue yes 7", "{durability:?}: no node runs again");
         assert!(store.check().unwrap().problems.is_empty());
     }
+}
+
+#[apply(each_backend)]
+fn an_edit_on_an_edit_two_subgraphs_deep_lasts() {
+    for persistence in [Persistence::PerThread, Persistence::PerInvocation] {
+        let (inner, store) = (asking(), place());
+        let graph = parent(middle(inner.clone(), persistence));
+        each_run(&store, |thread, durability, drained| {
+            graph.run(thread).durability(durability).invoke(Outer::update().topic("red")).unwrap();
+            let inside = thread.in_namespace("inner|inmost").unwrap();
+            let edited = inner.update_state(&inside, Inner::update().topic("blue").visits(7), "count").unwrap();
+            run_at(&graph, &edited, durability, drained);
+            inner.update_state(&inside, Inner::update().topic("green").visits(8), "count").unwrap();
+            let done = graph.run(thread).durability(durability).invoke(Command::resume("yes")).unwrap();
+            assert_eq!(last(&done), "after green yes 8", "{durability:?} {drained}: no node runs again");
+        });
+    }
+}
+
+#[apply(each_backend)]
+fn an_edit_of_a_subgraph_lasts_after_a_run_at_an_edit_of_the_one_below_it() {
+    let (inner, store) = (asking(), place());
+    let middle = middle(inner.clone(), Persistence::PerThread);
+    let graph = parent(middle.clone());
+    each_run(&store, |thread, durability, drained| {
+        graph.run(thread).durability(durability).invoke(Outer::update().topic("red")).unwrap();
+        let [inside, below] = ["inner", "inner|inmost"].map(|path| thread.in_namespace(path).unwrap());
+        let edited = inner.update_state(&below, Inner::update().topic("blue").visits(7), "count").unwrap();
+        run_at(&graph, &edited, durability, drained);
+        middle.update_state(&inside, Middle::update().marks(["edit".to_string()]), "mark").unwrap();
+        let done = graph.run(thread).durability(durability).invoke(Command::resume("yes")).unwrap();
+        assert_eq!(last(&done), "after blue yes 7", "{durability:?} {drained}");
+        let marks = middle.get_state(&inside).unwrap().values.marks.to_vec();
+        assert_eq!(marks, ["visit", "edit"], "{durability:?} {drained}");
+    });
+}
+
+/// Runs a subgraph that counts its visits, then interrupts.
+fn asking_below() -> CompiledGraph<Middle> {
+    StateGraph::<Middle>::new()
+        .node("deep", counting())
+        .node("ask", |s: &Middle, context: &Context| {
+            let answer = context.interrupt("which?")?;
+            Ok(Middle::update().topic(format!("{} {}", s.topic, answer.as_str().unwrap_or("?"))))
+        })
+        .edge(START, "deep")
+        .edge("deep", "ask")
+        .persistence(Persistence::PerThread)
+        .compile()
+        .unwrap()
+}
+
+#[apply(each_backend)]
+fn a_subgraph_below_an_edited_one_keeps_its_state() {
+    let (middle, store) = (asking_below(), place());
+    let graph = parent(middle.clone());
+    each_run(&store, |thread, durability, drained| {
+        let run = || graph.run(thread).durability(durability);
+        run().invoke(Outer::update().topic("red")).unwrap();
+        let inside = thread.in_namespace("inner").unwrap();
+        let edited = middle.update_state(&inside, Middle::update().topic("blue"), "ask").unwrap();
+        let done = run_at(&graph, &edited, durability, drained);
+        assert_eq!(last(&done), "after blue", "{durability:?} {drained}");
+        // The subgraph below did not run at the edit. It goes on from its visit before.
+        run().invoke(Outer::update().topic("green")).unwrap();
+        let done = run().invoke(Command::resume("yes")).unwrap();
+        assert_eq!(last(&done), "after green 2 yes", "{durability:?} {drained}");
+    });
+}
+
+#[apply(each_backend)]
+fn a_subgraph_below_an_edited_one_keeps_its_state_in_the_run_at_the_edit() {
+    let (middle, store) = (asking_below(), place());
+    let graph = StateGraph::<Outer>::new()
+        .node("inner", middle.clone())
+        .node("after", |s: &Outer| Ok(Outer::update().log([format!("after {}", s.topic)])))
+        .edge(START, "inner")
+        .edge("inner", "after")
+        .branch("after", |s: &Outer| if s.log.len() < 2 { "inner" } else { END })
+        .compile()
+        .unwrap();
+    each_run(&store, |thread, durability, drained| {
+        let run = || graph.run(thread).durability(durability);
+        run().invoke(Outer::update().topic("red")).unwrap();
+        let inside = thread.in_namespace("inner").unwrap();
+        let edited = middle.update_state(&inside, Middle::update().topic("blue"), "ask").unwrap();
+        run_at(&graph, &edited, durability, drained);
+        let done = run().invoke(Command::resume("yes")).unwrap();
+        assert_eq!(done.state().log.to_vec(), ["after blue", "after blue 2 yes"], "{durability:?} {drained}");
+    });
+}
+
+#[apply(each_backend)]
+fn a_replay_of_an_edit_begins_the_subgraph_as_before_though_it_is_drained() {
+    let (graph, store) = (parent(asking()), place());
+    each_run(&store, |thread, durability, drained| {
+        let run = || graph.run(thread).durability(durability);
+        run().invoke(Outer::update().topic("red")).unwrap();
+        let edited = graph.update_state(thread, Outer::update().topic("blue"), "before").unwrap();
+        run().invoke(Input::Continue).unwrap();
+        run().invoke(Outer::update().topic("green")).unwrap();
+        // The visit before the edit was made in the superstep that the edit makes again.
+        run_at(&graph, &edited, durability, drained);
+        let done = run().invoke(Command::resume("yes")).unwrap();
+        assert_eq!(last(&done), "after blue yes 1", "{durability:?} {drained}");
+    });
 }
 
 #[apply(each_backend)]
