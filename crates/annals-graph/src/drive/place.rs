@@ -43,12 +43,25 @@ impl RunPlace {
         let Some(point) = &self.at else { return Ok(place) };
         let not_found =
             || StoreError::CheckpointNotFound { thread: point.thread.clone(), id: point.checkpoint.to_string() };
-        let record = thread.store().backend().checkpoint(point)?.ok_or_else(not_found)?;
-        if let Some((_, root)) = record.parents.iter().find(|(namespace, _)| namespace.is_root()) {
-            place.at = Some(CheckpointRef { namespace: Namespace::root(), checkpoint: *root, ..point.clone() });
-            let own = (point.namespace.clone(), point.checkpoint);
-            place.named = record.parents.iter().filter(|(of, _)| *of != own.0).cloned().chain([own.clone()]).collect();
+        let backend = thread.store().backend();
+        let record = backend.checkpoint(point)?.ok_or_else(not_found)?;
+        let Some((_, root)) = record.parents.iter().find(|(namespace, _)| namespace.is_root()) else {
+            return Ok(place);
+        };
+        let root = CheckpointRef { namespace: Namespace::root(), checkpoint: *root, ..point.clone() };
+        let own = (point.namespace.clone(), point.checkpoint);
+        let mut named: Vec<_> = record.parents.iter().filter(|(of, _)| *of != own.0).cloned().collect();
+        named.push(own);
+        // The run that made this checkpoint of the outermost graph may have named other subgraphs. They are named again,
+        // also if a later run, which named none, has made the checkpoint of the subgraph.
+        if let Some(fork) = backend.checkpoint(&root)?.filter(|root| root.run.is_some()) {
+            for name in fork.parents.iter() {
+                if named.iter().all(|(of, _)| *of != name.0) {
+                    named.push(name.clone());
+                }
+            }
         }
+        (place.at, place.named) = (Some(root), named.into());
         Ok(place)
     }
 }

@@ -328,6 +328,38 @@ fn a_replay_of_an_edit_begins_the_subgraph_as_before_though_it_is_drained() {
 }
 
 #[apply(each_backend)]
+fn a_run_at_an_edit_retains_the_edit_of_another_subgraph_of_the_superstep() {
+    let (inner, store) = (asking(), place());
+    let calls = |name: &'static str| {
+        let inner = inner.clone();
+        move |s: &Outer, context: &Context| {
+            let done = inner.invoke(context, Inner::update().topic(s.topic.clone()))?;
+            Ok(Outer::update().log([format!("{name} {}", done.state().topic)]))
+        }
+    };
+    let graph = StateGraph::<Outer>::new()
+        .node("left", calls("left"))
+        .node("right", calls("right"))
+        .edge(START, "left")
+        .edge(START, "right")
+        .compile()
+        .unwrap();
+    each_run(&store, |thread, durability, drained| {
+        graph.run(thread).durability(durability).invoke(Outer::update().topic("red")).unwrap();
+        let mut asked = Vec::new();
+        for (path, topic) in [("left", "blue"), ("right", "green")] {
+            let inside = thread.in_namespace(path).unwrap();
+            let edited = inner.update_state(&inside, Inner::update().topic(topic), "count").unwrap();
+            asked = run_at(&graph, &edited, durability, drained && path == "left").interrupts().to_vec();
+        }
+        let values = asked.iter().map(|interrupt| (interrupt.id.clone(), Value::from("yes")));
+        let resume = Command::resume(Value::Map(values.collect()));
+        let done = graph.run(thread).durability(durability).invoke(resume).unwrap();
+        assert_eq!(done.state().log.to_vec(), ["left blue yes 1", "right green yes 1"], "{durability:?} {drained}");
+    });
+}
+
+#[apply(each_backend)]
 fn a_replay_that_names_no_edit_begins_the_subgraph_as_before() {
     let inner = asking();
     let (graph, thread) = (parent(inner.clone()), new_thread("t"));
