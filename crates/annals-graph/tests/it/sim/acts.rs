@@ -105,8 +105,6 @@ struct Session<'a> {
     heads: Vec<Snapshot>,
     /// The heads of subgraphs that waited at an interrupt after an act.
     inside: Vec<Snapshot>,
-    /// True if a subgraph of the thread was edited.
-    has_edited: bool,
     /// The last edit inside a subgraph, if there were only resume values since: its mark, and the nodes to the subgraph.
     edited: Option<(String, String)>,
 }
@@ -164,7 +162,6 @@ fn play(seed: u64, trouble: &Trouble) -> Course {
         stopped: true,
         heads: Vec::new(),
         inside: Vec::new(),
-        has_edited: false,
         edited: None,
     };
     let trace = (0..acts).map(|number| session.act(number)).collect();
@@ -229,10 +226,10 @@ impl Session<'_> {
                 let which = rng.below(seen.places.len());
                 let node = if rng.chance(70) { "note" } else { "ask" };
                 // A run at an edit is a new branch, on which a subgraph without persisted state begins anew, as in
-                // LangGraph. It names the edits that were made before, which a run that continues after a crash does not.
-                let may_run = !self.has_edited && !seen.places[which].thread.namespace().as_str().contains(':');
-                let back = if may_run && rng.chance(40) { 1 + rng.below(3) } else { 0 };
-                Act::EditInside { which, back, node, runs: back > 0 || (may_run && rng.chance(40)) }
+                // LangGraph.
+                let persists = !seen.places[which].thread.namespace().as_str().contains(':');
+                let back = if persists && rng.chance(40) { 1 + rng.below(3) } else { 0 };
+                Act::EditInside { which, back, node, runs: back > 0 || (persists && rng.chance(40)) }
             }
             8..=12 => Act::Start { keyed: false },
             13..=15 => Act::Edit { back: back(&mut rng), node: node(&mut rng) },
@@ -470,7 +467,6 @@ impl Session<'_> {
             self.run_at(&edited, before.head);
             self.settle();
         }
-        self.has_edited = true;
         // An edit of one subgraph may make another one begin anew, and its edits with it.
         self.edited = Some((mark, nodes_of(thread.namespace().as_str())));
     }
@@ -511,7 +507,6 @@ impl Session<'_> {
         self.thread = self.thread.store().thread(&name).unwrap();
         self.heads.clear();
         self.inside.clear();
-        self.has_edited = false;
         self.settle_anew();
     }
 
@@ -635,6 +630,13 @@ fn a_crash_at_any_write_and_a_drain_at_any_turn_lose_nothing() {
             same(Trouble { drain_at: Some(at), ..Trouble::default() });
         }
     });
+}
+
+#[test]
+fn scripts_that_did_not_hold_once_do() {
+    for seed in [5712, 7380, 8486, 9704, 11405, 12399, 13436, 18801, 50654, 63690] {
+        one_seed(seed);
+    }
 }
 
 /// A million seeds, as those of the simulator.
