@@ -83,11 +83,13 @@ pub enum StoreError {
         /// Some of those it fits.
         matches: Vec<CheckpointId>,
     },
-    /// Another process holds the write lock. Nothing was written; repeating is safe.
-    #[error("another process is writing to the store and did not finish within {waited_ms} ms; nothing was written")]
+    /// Another process holds a lock of the store. Nothing was written; repeating is safe.
+    #[error("{} uses the store and did not finish within {waited_ms} ms; nothing was written", process(holder))]
     Busy {
-        /// The wait, in milliseconds.
+        /// The wait, in milliseconds; 0 for a call that never waits.
         waited_ms: u64,
+        /// The id of the process that held the write lock when the wait ended, if the operating system told it (Linux).
+        holder: Option<u32>,
     },
     /// The disk refused the write. Nothing was written.
     #[error("the write failed and was rolled back; nothing was written: {reason}")]
@@ -211,6 +213,10 @@ fn or_none(id: &Option<CheckpointId>) -> String {
     id.as_ref().map_or_else(|| "none".into(), ToString::to_string)
 }
 
+fn process(holder: &Option<u32>) -> String {
+    holder.map_or_else(|| "another process".into(), |id| format!("process {id}"))
+}
+
 fn list(ids: &[CheckpointId]) -> String {
     ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -241,7 +247,7 @@ mod tests {
             ("CheckpointNotFound", StoreError::CheckpointNotFound { thread: thread(), id: reason() }),
             ("ForkedOff", StoreError::ForkedOff { thread: thread(), forks: vec![thread()] }),
             ("Ambiguous", StoreError::Ambiguous { prefix: reason(), matches: vec![id] }),
-            ("Busy", StoreError::Busy { waited_ms: 1 }),
+            ("Busy", StoreError::Busy { waited_ms: 1, holder: Some(7) }),
             ("Write", StoreError::Write { reason: reason(), source: None }),
             ("OutcomeUnknown", StoreError::OutcomeUnknown { reason: reason() }),
             ("ReadOnly", StoreError::ReadOnly),

@@ -126,25 +126,45 @@ pub const SPIN_BEFORE_PARK: Duration = Duration::from_micros(150);
 pub const GROUP_LINGER: Duration = Duration::from_micros(40);
 /// Duration for which the background writer lingers for a further batch when no caller waits for the submitted ones.
 pub const SUBMIT_LINGER: Duration = Duration::from_micros(100);
-/// Sleep between two attempts at a file lock that has no busy handler.
-pub const LOCK_RETRY: Duration = Duration::from_millis(5);
+/// Longest first pause between two attempts at a lock that another process holds: about the time of a commit.
+pub const LOCK_PAUSE_MIN: Duration = Duration::from_micros(250);
+/// Longest pause between two attempts at a lock that another process holds. The handler of SQLite sleeps up to 100 ms,
+/// so that one of 16 processes waited 1.3 s of 1.4 s while the others committed.
+pub const LOCK_PAUSE_MAX: Duration = Duration::from_millis(3);
 /// Wait for another process that holds the write lock, unless set otherwise.
 pub const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// Bytes of decoded heads that a handle of a store caches, unless set otherwise.
 pub const HEAD_CACHE_BYTES_DEFAULT: usize = 64 << 20;
+/// Duration for which a file that is read without locks must not have changed before it is read: longer than the
+/// resolution of the timestamps of a file system.
+pub const STAMP_SETTLE: Duration = Duration::from_millis(10);
+/// Items that a reader collects in one read transaction before they are visited.
+pub const ITEM_PAGE_ROWS_MAX: usize = 512;
+/// Bytes of items after which a reader ends its read transaction and visits them.
+pub const ITEM_PAGE_BYTES_MAX: usize = 1 << 20;
 /// Bytes by which the write-ahead log grows before it is copied into the file.
 pub const WAL_COPY_BYTES: u64 = 4 << 20;
 /// Bytes of the write-ahead log past which its last frames are copied while no batch is written.
 pub const WAL_RESTART_BYTES: u64 = 16 << 20;
 /// Bytes of the write-ahead log past which its file is truncated as well.
 pub const WAL_TRUNCATE_BYTES: u64 = 64 << 20;
+/// Bytes of the write-ahead log past which commits fail while a reader keeps it from being copied, unless set otherwise.
+pub const WAL_LIMIT_BYTES_DEFAULT: u64 = 1 << 30;
+/// First pause before the write-ahead log is copied again after a reader was in the way.
+pub const WAL_RETRY_MIN: Duration = Duration::from_millis(50);
+/// Longest pause before the write-ahead log is copied again after a reader was in the way.
+pub const WAL_RETRY_MAX: Duration = Duration::from_secs(1);
 
 const _: () = assert!(BLOB_BYTES_MIN < COLLECTED_BYTES_MAX && COLLECTED_BYTES_MAX < VALUE_BYTES_MAX);
 const _: () = assert!(GROUP_LINGER.as_nanos() < SUBMIT_LINGER.as_nanos());
 const _: () = assert!(SUBMIT_LINGER.as_nanos() < SPIN_BEFORE_PARK.as_nanos());
-const _: () = assert!(SPIN_BEFORE_PARK.as_nanos() < LOCK_RETRY.as_nanos());
-const _: () = assert!(LOCK_RETRY.as_nanos() < BUSY_TIMEOUT_DEFAULT.as_nanos());
+const _: () = assert!(SPIN_BEFORE_PARK.as_nanos() < LOCK_PAUSE_MIN.as_nanos());
+const _: () = assert!(LOCK_PAUSE_MIN.as_nanos() < LOCK_PAUSE_MAX.as_nanos());
+const _: () = assert!(LOCK_PAUSE_MAX.as_nanos() < BUSY_TIMEOUT_DEFAULT.as_nanos());
 const _: () = assert!(WAL_COPY_BYTES < WAL_RESTART_BYTES && WAL_RESTART_BYTES < WAL_TRUNCATE_BYTES);
+const _: () =
+    assert!(WAL_TRUNCATE_BYTES < WAL_LIMIT_BYTES_DEFAULT && WAL_RETRY_MIN.as_nanos() < WAL_RETRY_MAX.as_nanos());
+const _: () = assert!(ITEM_PAGE_BYTES_MAX < VALUE_BYTES_MAX && ITEM_PAGE_ROWS_MAX < PAGE_ROWS_MAX);
 const _: () = assert!(BATCH_CHECKPOINTS_MAX <= WRITER_CACHE_MAX && DELETED_THREADS_MAX <= WRITER_CACHE_MAX);
 const _: () = assert!(CHANNELS_MAX <= NAMES_CACHE_MAX);
 

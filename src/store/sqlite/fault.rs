@@ -35,11 +35,11 @@ impl Fault {
         }
     }
 
-    /// Returns the error of a transaction that was rolled back.
-    pub(super) fn into_write(self, waited_ms: u64) -> StoreError {
+    /// Returns the error of a transaction that was rolled back; `busy` makes that of a lock that was not free.
+    pub(super) fn into_write(self, busy: impl FnOnce() -> StoreError) -> StoreError {
         match self {
             Self::Store(error) => error,
-            Self::Sql(error) if is_busy(&error) => StoreError::Busy { waited_ms },
+            Self::Sql(error) if is_busy(&error) => busy(),
             Self::Sql(error) => damage(&error)
                 .unwrap_or_else(|| StoreError::Write { reason: error.to_string(), source: Some(Box::new(error)) }),
         }
@@ -54,6 +54,11 @@ pub(super) fn corrupt(place: impl Into<String>, reason: impl Into<String>) -> Fa
 /// Makes the error of a field that is not valid.
 pub(super) fn invalid(field: &'static str, reason: impl Into<String>) -> Fault {
     Fault::Store(StoreError::Invalid { field, reason: reason.into() })
+}
+
+/// Returns whether a result says that another connection holds a lock.
+pub(super) fn found_busy<T>(result: &Res<T>) -> bool {
+    matches!(result, Err(Fault::Sql(error)) if is_busy(error))
 }
 
 /// Returns whether another connection holds a lock.

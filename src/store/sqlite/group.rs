@@ -2,22 +2,23 @@
 
 use super::fault::{Fault, Res, is_busy};
 use super::job::JobRef;
+use super::lock;
+use super::open::FilePlace;
+use super::sql;
 use super::write::Caches;
 use super::writer::reason;
-use super::{open, sql};
 use crate::store::batch::CommitChain;
 use crate::store::error::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
 use std::collections::VecDeque;
-use std::time::Duration;
 
 /// The connection that writes, and its caches.
 #[derive(Debug)]
 pub(super) struct Core {
     conn: Connection,
     caches: Caches,
-    busy_ms: u64,
+    place: FilePlace,
     frames: u64,
     has_written: bool,
     poisoned: Option<String>,
@@ -53,8 +54,8 @@ impl Verdict {
 
 impl Core {
     /// Takes the connection that writes.
-    pub(super) fn new(conn: Connection, busy_ms: u64) -> Self {
-        Self { conn, caches: Caches::default(), busy_ms, frames: 0, has_written: false, poisoned: None }
+    pub(super) fn new(conn: Connection, place: FilePlace) -> Self {
+        Self { conn, caches: Caches::default(), place, frames: 0, has_written: false, poisoned: None }
     }
 
     /// Returns whether the connection has written, and can still be used.
@@ -69,17 +70,21 @@ impl Core {
 
     /// Begins a transaction with the write lock: one that reads first would not wait for other writers.
     pub(super) fn begin(&self) -> Res<()> {
-        self.step(sql::BEGIN_WRITE)
+        lock::wait_for(self.place.busy_ms, || self.step(sql::BEGIN_WRITE))
+    }
+
+    /// Returns the error of a wait for another process that has ended.
+    fn busy(&self) -> StoreError {
+        StoreError::Busy { waited_ms: self.place.busy_ms, holder: lock::holder(&self.place.path) }
     }
 
     /// Returns the outcomes of a group whose transaction did not begin.
     pub(super) fn refuse(&self, fault: Fault, count: usize) -> Verdict {
         let text = reason(&fault);
         let busy = matches!(&fault, Fault::Sql(error) if is_busy(error));
-        let mut outcomes: VecDeque<_> = (1..count)
-            .map(|_| Err(if busy { StoreError::Busy { waited_ms: self.busy_ms } } else { undone(&text) }))
-            .collect();
-        outcomes.push_front(Err(fault.into_write(self.busy_ms)));
+        let mut outcomes: VecDeque<_> =
+            (1..count).map(|_| Err(if busy { self.busy() } else { undone(&text) })).collect();
+        outcomes.push_front(Err(fault.into_write(|| self.busy())));
         Verdict { outcomes, poison: None }
     }
 
@@ -149,7 +154,7 @@ impl Core {
                 }
             }
             broken.extend(chain.filter(|_| written.is_err()));
-            outcomes.push_back(written.map_err(|fault| fault.into_write(self.busy_ms)));
+            outcomes.push_back(written.map_err(|fault| fault.into_write(|| self.busy())));
         }
         Group::Written(outcomes)
     }
@@ -215,40 +220,47 @@ impl Core {
     }
 
     /// Copies the rest of the WAL while this process does not write, and truncates it if no connection reads from it.
-    pub(super) fn finish_wal(&mut self, truncates: bool) -> Res<()> {
-        if self.poisoned.is_some() {
-            return Ok(());
+    /// Returns whether all of it was copied, and truncated if asked for. Nothing is waited for: the write lock of the WAL
+    /// is held until the readers are gone, if they are waited for.
+    pub(super) fn finish_wal(&mut self, truncates: bool) -> Res<bool> {
+        if let Some(reason) = &self.poisoned {
+            return Err(StoreError::OutcomeUnknown { reason: reason.clone() }.into());
         }
-        // Commits wait meanwhile, so a reader elsewhere is not waited for.
-        self.conn.busy_timeout(Duration::ZERO)?;
-        let copied = self.copy_wal(if truncates { sql::WAL_TRUNCATE } else { sql::WAL_PASSIVE });
-        self.conn.busy_timeout(Duration::from_millis(self.busy_ms.min(i32::MAX as u64)))?;
-        copied.map(|_| ())
-    }
-
-    fn copy_wal(&mut self, sql: &str) -> Res<bool> {
         self.frames = 0;
-        Ok(self.conn.query_row(sql, [], |row| Ok(row.get::<_, i64>(0)? != 0))?)
+        copy_wal(&self.conn, if truncates { sql::WAL_TRUNCATE } else { sql::WAL_PASSIVE }).map(WalCopy::is_whole)
     }
 
     /// Begins to count the frames anew.
     pub(super) fn count_anew(&mut self) {
         self.frames = 0;
     }
+}
 
-    /// Copies the whole WAL into the file and empties it.
-    pub(super) fn truncate_wal(&mut self) -> Result<(), StoreError> {
-        if let Some(reason) = &self.poisoned {
-            return Err(StoreError::OutcomeUnknown { reason: reason.clone() });
-        }
-        // The busy handler waits for readers, but not for a checkpoint of another process.
-        let copied = open::retry(self.busy_ms, || self.copy_wal(sql::WAL_TRUNCATE));
-        match copied {
-            Ok(false) => Ok(()),
-            Ok(true) => Err(StoreError::Busy { waited_ms: self.busy_ms }),
-            Err(fault) => Err(fault.into_write(self.busy_ms)),
-        }
+/// The result of a WAL checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WalCopy {
+    /// True if another checkpoint, a writer or a reader was in the way.
+    pub(super) busy: bool,
+    /// Frames in the WAL.
+    pub(super) frames: u64,
+    /// Frames of it that the file holds.
+    pub(super) copied: u64,
+}
+
+impl WalCopy {
+    /// Returns whether the file holds all frames.
+    pub(super) fn is_whole(self) -> bool {
+        !self.busy && self.copied >= self.frames
     }
+}
+
+/// Runs a WAL checkpoint, which reports that it was in the way of others as a row, not as an error.
+pub(super) fn copy_wal(conn: &Connection, sql: &str) -> Res<WalCopy> {
+    // Numbers that are not known are -1.
+    let count = |number: i64| u64::try_from(number).unwrap_or(0);
+    Ok(conn.query_row(sql, [], |row| {
+        Ok(WalCopy { busy: row.get::<_, i64>(0)? != 0, frames: count(row.get(1)?), copied: count(row.get(2)?) })
+    })?)
 }
 
 fn undone(reason: &str) -> StoreError {

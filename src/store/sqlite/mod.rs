@@ -23,6 +23,7 @@ mod items;
 mod job;
 mod kv;
 mod lineage;
+mod lock;
 mod migrate;
 mod names;
 mod open;
@@ -41,7 +42,7 @@ mod write;
 mod writer;
 mod writes;
 
-use fault::{Fault, Res};
+use fault::{Fault, Res, found_busy};
 use job::{Job, JobRef};
 use names::Names;
 use pool::ReaderPool;
@@ -90,10 +91,12 @@ impl SqliteBackend {
         Ok(Self { pool: ReaderPool::beside_writer(place)?, writer, _open: registry::register(path) })
     }
 
-    /// Copies the whole write-ahead log into the file and empties it.
+    /// Copies the whole write-ahead log into the file and empties it. It waits for no other process, and no other process
+    /// waits for it.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] while another process reads from it; [`StoreError::Write`]; [`StoreError::ReadOnly`].
+    /// [`StoreError::Busy`], at once, while a reader needs the log or another process copies it;
+    /// [`StoreError::Write`]; [`StoreError::ReadOnly`].
     pub fn checkpoint_wal(&self) -> Result<(), StoreError> {
         self.pool.close();
         self.writer()?.checkpoint_wal()
@@ -109,10 +112,11 @@ impl SqliteBackend {
     }
 
     /// Reads a few rows on the connection that writes, if it is idle: it has the pages that it wrote last, while each
-    /// commit empties the page caches of the readers. Otherwise reads on a reader.
+    /// commit empties the page caches of the readers. Otherwise, and if it would have to wait for another process, reads
+    /// on a reader.
     fn read_near_writer<T>(&self, read: impl Fn(ReadView<'_>) -> Res<T>) -> Result<T, StoreError> {
         let near = |writer: &SqliteWriter| writer.read_if_idle(|conn| self.pool.read_on(conn, &read));
-        match self.writer.as_ref().and_then(near) {
+        match self.writer.as_ref().and_then(near).filter(|result| !found_busy(result)) {
             Some(result) => result.map_err(Fault::into_read),
             None => self.pool.read(read),
         }

@@ -2,9 +2,10 @@
 //!
 //! Nothing on the disk is changed unless the file is a store, or is missing or empty and may be made.
 
-use super::fault::{Fault, Res, damage, is_busy, is_no_database};
+use super::fault::{Fault, Res, damage, is_no_database};
+use super::lock::wait_for;
 use super::{migrate, registry, sql};
-use crate::base::limits::{LOCK_RETRY, STATEMENTS_MAX};
+use crate::base::limits::STATEMENTS_MAX;
 use crate::store::error::StoreError;
 use crate::store::handle::{OpenOptions, Synchronous};
 use rusqlite::config::DbConfig;
@@ -150,22 +151,25 @@ fn create(path: &Path) -> Result<(), StoreError> {
     }
 }
 
+/// Opens the connection that writes. It has no busy handler: [`wait_for`] repeats its steps.
 fn connect_writer(place: &FilePlace, options: &OpenOptions) -> Res<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags();
     let conn = Connection::open_with_flags(&place.path, flags)?;
-    configure(&conn, place.busy_ms)?;
-    retry(place.busy_ms, || migrate::make_if_empty(&conn, &place.path))?;
-    retry(place.busy_ms, || switch_to_wal(&conn))?;
+    configure(&conn, 0)?;
+    wait_for(place.busy_ms, || migrate::make_if_empty(&conn, &place.path))?;
+    wait_for(place.busy_ms, || switch_to_wal(&conn))?;
     // The pragma can answer "wal" and leave the file in another mode, so the mode is read again.
-    let mode = journal_mode(&conn)?;
+    let mode = wait_for(place.busy_ms, || journal_mode(&conn))?;
     if mode != "wal" {
         let reason = format!("its journal mode is {mode} and cannot be made wal");
         return Err(cannot_open(&place.path, &reason, None).into());
     }
-    conn.execute_batch(sql::ERASE_DELETED)?;
-    conn.execute_batch(match options.synchronous {
+    let synchronous = match options.synchronous {
         Synchronous::Full => sql::SYNC_FULL,
         Synchronous::Normal => sql::SYNC_NORMAL,
+    };
+    wait_for(place.busy_ms, || {
+        [sql::ERASE_DELETED, synchronous].iter().try_for_each(|pragma| Ok(conn.execute_batch(pragma)?))
     })?;
     Ok(conn)
 }
@@ -173,7 +177,7 @@ fn connect_writer(place: &FilePlace, options: &OpenOptions) -> Res<Connection> {
 /// Opens a further connection that writes: the one of the WAL checkpointer.
 pub(super) fn connect_checkpointer(place: &FilePlace) -> Res<Connection> {
     let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags())?;
-    configure(&conn, place.busy_ms)?;
+    configure(&conn, 0)?;
     Ok(conn)
 }
 
@@ -233,17 +237,6 @@ fn switch_to_wal(conn: &Connection) -> Res<()> {
         let _: String = conn.query_row(sql::SET_WAL, [], |row| row.get(0))?;
     }
     Ok(())
-}
-
-/// Repeats what found the file locked and did not wait by itself, for at least so many milliseconds.
-pub(super) fn retry<T>(busy_ms: u64, mut step: impl FnMut() -> Res<T>) -> Res<T> {
-    for _ in 0..busy_ms / LOCK_RETRY.as_millis() as u64 {
-        match step() {
-            Err(Fault::Sql(error)) if is_busy(&error) => std::thread::sleep(LOCK_RETRY),
-            done => return done,
-        }
-    }
-    step()
 }
 
 /// Refuses a SQLite that can lose commits when it resets the WAL.

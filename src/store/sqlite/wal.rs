@@ -1,19 +1,22 @@
 //! Copies the WAL into the file on a thread of its own.
 //!
 //! SQLite's own checkpoints run inside a commit and drop their errors. Here a thread copies when the WAL has grown past
-//! a size, and `check` reports the last error of that thread.
+//! a size, and again after a pause while a reader is in the way; `check` reports its last error. No checkpoint waits:
+//! one that waits for a reader would hold the write lock meanwhile, and stop the writers of all processes.
 
 use super::fault::Res;
-use super::group::Core;
+use super::group::{Core, copy_wal};
+use super::lock;
 use super::open::{self, FilePlace};
 use super::sql;
 use super::writer::reason;
-use crate::base::limits::{WAL_COPY_BYTES, WAL_RESTART_BYTES, WAL_TRUNCATE_BYTES};
+use crate::base::limits::{WAL_COPY_BYTES, WAL_RESTART_BYTES, WAL_RETRY_MAX, WAL_RETRY_MIN, WAL_TRUNCATE_BYTES};
 use crate::store::error::StoreError;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Bytes of a WAL frame: a page and its header.
 const FRAME_BYTES: u64 = sql::PAGE_BYTES + 24;
@@ -29,8 +32,9 @@ pub(super) struct Wal(Arc<WalInner>);
 struct WalInner {
     place: FilePlace,
     core: Arc<Mutex<Core>>,
-    /// SQLite does not wait for another checkpoint to end, so those of this process take turns here.
-    copying: Mutex<()>,
+    /// The connection that copies while others write. SQLite does not wait for another checkpoint to end, so those of
+    /// this process take turns with it.
+    copier: Mutex<Option<Connection>>,
     state: Mutex<WalState>,
     wake: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -40,6 +44,8 @@ struct WalInner {
 struct WalState {
     due: bool,
     stopping: bool,
+    /// The pause before the next attempt, if the last one did not copy the whole WAL.
+    retry: Option<Duration>,
     error: Option<String>,
 }
 
@@ -49,7 +55,7 @@ impl Wal {
         Self(Arc::new(WalInner {
             place,
             core,
-            copying: Mutex::default(),
+            copier: Mutex::default(),
             state: Mutex::default(),
             wake: Condvar::new(),
             thread: Mutex::default(),
@@ -78,10 +84,14 @@ impl Wal {
         }
     }
 
-    /// Copies the whole WAL into the file and empties it.
+    /// Copies the whole WAL into the file and empties it, if no reader is in the way: nothing is waited for.
     pub(super) fn truncate(&self) -> Result<(), StoreError> {
-        let _copying = self.0.copying.lock();
-        self.0.core.lock().truncate_wal()
+        let busy = || StoreError::Busy { waited_ms: 0, holder: lock::holder(&self.0.place.path) };
+        match self.0.truncate() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(busy()),
+            Err(fault) => Err(fault.into_write(busy)),
+        }
     }
 
     /// Returns the last error, if the checkpoints since have not succeeded.
@@ -89,48 +99,67 @@ impl Wal {
         self.0.state.lock().error.clone()
     }
 
-    /// Ends the thread.
-    pub(super) fn stop(&self) {
+    /// Ends the thread, and empties the WAL if no reader is in the way.
+    pub(super) fn close(&self) {
         self.0.state.lock().stopping = true;
         self.0.wake.notify_all();
         let thread = self.0.thread.lock().take();
         // A thread that panicked leaves the WAL as it is, which is safe.
         _ = thread.map(JoinHandle::join);
+        // If this fails, the WAL stays and is read at the next open.
+        _ = self.0.truncate();
+        *self.0.copier.lock() = None;
     }
 }
 
 impl WalInner {
     fn run(&self) {
-        let mut conn = None;
         loop {
             let mut state = self.state.lock();
             while !state.due && !state.stopping {
-                self.wake.wait(&mut state);
+                match state.retry {
+                    Some(pause) => state.due = self.wake.wait_for(&mut state, pause).timed_out(),
+                    None => self.wake.wait(&mut state),
+                }
             }
             if state.stopping {
                 return;
             }
             drop(state);
-            let copied = self.copy(&mut conn);
+            let copied = self.copy();
             let mut state = self.state.lock();
             state.due = false;
+            state.retry = match copied {
+                Ok(true) => None,
+                _ => Some(state.retry.map_or(WAL_RETRY_MIN, |pause| (2 * pause).min(WAL_RETRY_MAX))),
+            };
             state.error = copied.err().map(|fault| format!("the WAL could not be copied: {}", reason(&fault)));
         }
     }
 
-    fn copy(&self, conn: &mut Option<Connection>) -> Res<()> {
-        let conn = match conn {
-            Some(conn) => conn,
-            None => conn.insert(open::connect_checkpointer(&self.place)?),
-        };
-        let _copying = self.copying.lock();
+    /// Copies the WAL; returns whether the file holds all that it should.
+    fn copy(&self) -> Res<bool> {
+        let mut copier = self.copier.lock();
         self.core.lock().count_anew();
-        let frames: i64 = conn.query_row(sql::WAL_PASSIVE, [], |row| row.get(1))?;
-        let frames = u64::try_from(frames).unwrap_or(0);
-        if frames > RESTART_FRAMES {
-            // Most is copied already, so the writers wait only for what came meanwhile.
-            self.core.lock().finish_wal(frames > TRUNCATE_FRAMES)?;
+        let copy = copy_wal(self.connection(&mut copier)?, sql::WAL_PASSIVE)?;
+        if copy.frames <= RESTART_FRAMES {
+            return Ok(true);
         }
-        Ok(())
+        // Most is copied already, so the writers wait only for what came meanwhile.
+        Ok(copy.is_whole() && self.core.lock().finish_wal(copy.frames > TRUNCATE_FRAMES)?)
+    }
+
+    /// Copies the WAL beside the writers, and then, in their place, its last frames; returns whether it was emptied.
+    fn truncate(&self) -> Res<bool> {
+        let mut copier = self.copier.lock();
+        let copy = copy_wal(self.connection(&mut copier)?, sql::WAL_PASSIVE)?;
+        Ok(copy.is_whole() && self.core.lock().finish_wal(true)?)
+    }
+
+    fn connection<'a>(&self, copier: &'a mut Option<Connection>) -> Res<&'a Connection> {
+        match copier {
+            Some(conn) => Ok(conn),
+            None => Ok(copier.insert(open::connect_checkpointer(&self.place)?)),
+        }
     }
 }

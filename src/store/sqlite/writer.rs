@@ -107,7 +107,7 @@ impl Slot {
 impl SqliteWriter {
     /// Makes the writer of an open file.
     pub(super) fn new(place: &FilePlace, conn: Connection) -> Self {
-        let core = Arc::new(Mutex::new(Core::new(conn, place.busy_ms)));
+        let core = Arc::new(Mutex::new(Core::new(conn, place.clone())));
         let shared = WriterShared {
             core: Arc::clone(&core),
             queue: Mutex::default(),
@@ -211,7 +211,7 @@ impl SqliteWriter {
         *self.shared.stats.lock()
     }
 
-    /// Copies the whole WAL into the file and empties it.
+    /// Copies the whole WAL into the file and empties it, without a wait.
     pub(super) fn checkpoint_wal(&self) -> Result<(), StoreError> {
         self.wal.truncate()
     }
@@ -229,9 +229,7 @@ impl Drop for SqliteWriter {
         let background = self.background.lock().take();
         // A thread that panicked has settled its handles by dropping them.
         _ = background.map(JoinHandle::join);
-        self.wal.stop();
-        // If this fails, the WAL stays and is read at the next open.
-        _ = self.wal.truncate();
+        self.wal.close();
     }
 }
 

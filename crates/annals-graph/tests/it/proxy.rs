@@ -128,7 +128,7 @@ impl Recorder {
         let last = self.recorded.lock().unwrap().last.take();
         last.iter().for_each(CommitHandle::wait_until_settled);
         batch.write_in_chain(|| match fault {
-            Fault::Before => Err(StoreError::Busy { waited_ms: 7 }),
+            Fault::Before => Err(StoreError::Busy { waited_ms: 7, holder: None }),
             Fault::After => {
                 let mut alone = batch.clone();
                 alone.chain = None;

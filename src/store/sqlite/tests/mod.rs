@@ -8,6 +8,7 @@ mod files;
 mod forks;
 mod format;
 mod roundtrip;
+mod waits;
 
 use super::SqliteBackend;
 use crate::base::{CheckpointId, IdSource, Namespace, TaskId, ThreadId, Timestamp};

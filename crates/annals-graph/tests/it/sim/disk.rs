@@ -133,7 +133,7 @@ impl Disk {
             _ => {}
         }
         if state.faults.contains(&at) {
-            return (Err(StoreError::Busy { waited_ms: 1 }), "the disk is busy");
+            return (Err(StoreError::Busy { waited_ms: 1, holder: None }), "the disk is busy");
         }
         (self.commit_inner(state, batch), "written")
     }

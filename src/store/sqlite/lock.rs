@@ -1,0 +1,153 @@
+//! Waits for a lock of another process, within a limit, and names the process that holds it.
+//!
+//! SQLite's own busy handler sleeps up to 100 ms between two attempts, while others commit every 0.3 ms: a process that
+//! came late waited for all others. Here the pauses are short and random, so every attempt has the same chance. A
+//! connection that writes has no busy handler at all, and what it does is repeated here. *Absent:* an order of arrival: a
+//! queue in a lock file would have to be waited for without a limit.
+
+use super::fault::{Res, found_busy};
+use super::open::beside;
+use crate::base::internal::Stopwatch;
+use crate::base::limits::{LOCK_PAUSE_MAX, LOCK_PAUSE_MIN};
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::time::Duration;
+
+/// The byte of the `-shm` file whose lock is the write lock of a WAL.
+const WRITE_LOCK_BYTE: u64 = 120;
+
+/// A wait in short pauses.
+#[derive(Debug)]
+pub(super) struct LockWait {
+    start: Stopwatch,
+    limit: Duration,
+    /// The longest that the next pause may be.
+    pause: Duration,
+    random: RandomState,
+}
+
+impl LockWait {
+    /// Begins a wait of at most so many milliseconds.
+    pub(super) fn new(limit_ms: u64) -> Self {
+        let limit = Duration::from_millis(limit_ms);
+        Self { start: Stopwatch::start(), limit, pause: LOCK_PAUSE_MIN, random: RandomState::new() }
+    }
+
+    /// Sleeps until the next attempt; returns `false` without a sleep once the limit is over.
+    pub(super) fn pause(&mut self) -> bool {
+        let waited = self.start.elapsed();
+        if waited >= self.limit {
+            return false;
+        }
+        std::thread::sleep(self.next_pause(waited).min(self.limit - waited));
+        true
+    }
+
+    /// Returns a random pause between a third and the whole of the present one, which doubles up to 3 ms.
+    fn next_pause(&mut self, waited: Duration) -> Duration {
+        let third = self.pause / 3;
+        self.pause = (2 * self.pause).min(LOCK_PAUSE_MAX);
+        let random = self.random.hash_one(waited) % (2 * third.as_nanos() as u64 + 1);
+        third + Duration::from_nanos(random)
+    }
+}
+
+/// Repeats a step that finds a lock taken, for at most so many milliseconds.
+pub(super) fn wait_for<T>(limit_ms: u64, mut step: impl FnMut() -> Res<T>) -> Res<T> {
+    let first = step();
+    if !found_busy(&first) {
+        return first;
+    }
+    let mut wait = LockWait::new(limit_ms);
+    while wait.pause() {
+        let result = step();
+        if !found_busy(&result) {
+            return result;
+        }
+    }
+    first
+}
+
+/// Returns the process that holds the write lock of a store, if the operating system tells it.
+pub(super) fn holder(path: &Path) -> Option<u32> {
+    // The locks are read from a listing: opening the file and closing it again would drop those of this process.
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    holder_in(&locks, &device_and_inode(&beside(path, "-shm"))?)
+}
+
+#[cfg(target_os = "linux")]
+fn device_and_inode(path: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = std::fs::metadata(path).ok()?;
+    let (device, inode) = (meta.dev(), meta.ino());
+    let major = ((device >> 8) & 0xfff) | ((device >> 32) & !0xfff);
+    let minor = (device & 0xff) | ((device >> 12) & !0xff);
+    Some(format!("{major:02x}:{minor:02x}:{inode}"))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn device_and_inode(_path: &Path) -> Option<String> {
+    None
+}
+
+/// Finds the process in lines as `4: POSIX  ADVISORY  WRITE 4711 fe:00:81 120 120`.
+fn holder_in(locks: &str, file: &str) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let &[_, "POSIX", _, "WRITE", process, place, first, last] = fields.as_slice() else { return None };
+        let covers = first.parse::<u64>().ok()? <= WRITE_LOCK_BYTE
+            && (last == "EOF" || last.parse::<u64>().ok()? >= WRITE_LOCK_BYTE);
+        // 0 stands for a process in another namespace of processes.
+        process.parse().ok().filter(|process| covers && place == file && *process > 0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::fault::Fault;
+
+    fn busy() -> Res<()> {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+        Err(Fault::Sql(rusqlite::Error::SqliteFailure(code, None)))
+    }
+
+    #[test]
+    fn pauses_are_short_and_random() {
+        let mut wait = LockWait::new(1_000);
+        let pauses: Vec<Duration> = (0..64).map(|n| wait.next_pause(Duration::from_nanos(n))).collect();
+        assert!(pauses.iter().all(|pause| (LOCK_PAUSE_MIN / 3..=LOCK_PAUSE_MAX).contains(pause)), "{pauses:?}");
+        assert!(pauses[0] <= LOCK_PAUSE_MIN);
+        assert!(pauses[8..].iter().any(|pause| pause < &(LOCK_PAUSE_MAX / 2)), "{pauses:?}");
+        assert!(pauses[8..].iter().any(|pause| pause > &(LOCK_PAUSE_MAX / 2)), "{pauses:?}");
+    }
+
+    #[test]
+    fn a_wait_ends_at_its_limit_and_with_the_first_success() {
+        let start = Stopwatch::start();
+        assert!(found_busy(&wait_for(30, busy)));
+        assert!(start.elapsed() >= Duration::from_millis(30));
+        let mut attempts = 0;
+        let result = wait_for(60_000, || {
+            attempts += 1;
+            if attempts < 5 { busy() } else { Ok(()) }
+        });
+        assert!(result.is_ok());
+        attempts = 0;
+        let busy_once = wait_for(0, || {
+            attempts += 1;
+            busy()
+        });
+        assert!(found_busy(&busy_once) && attempts == 1, "a limit of 0 does not wait");
+    }
+
+    #[test]
+    fn the_holder_is_found_in_the_list_of_locks() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 91 fe:00:81 0 EOF\n2: POSIX  ADVISORY  READ 92 fe:00:81 123 123\n\
+                     3: -> POSIX  ADVISORY  WRITE 93 fe:00:81 120 120\n4: POSIX  ADVISORY  WRITE 94 fe:00:82 120 120\n\
+                     5: POSIX  ADVISORY  WRITE 95 fe:00:81 121 121\n6: POSIX  ADVISORY  WRITE 96 fe:00:81 120 120\n";
+        assert_eq!(holder_in(locks, "fe:00:81"), Some(96));
+        assert_eq!(holder_in(locks, "fe:00:83"), None);
+        assert_eq!(holder_in("1: POSIX  ADVISORY  WRITE 0 fe:00:81 0 EOF", "fe:00:81"), None);
+    }
+}
