@@ -29,9 +29,9 @@ enum EngineError {
 pub enum ErrorKind {
     /// A run on the thread was faster. Nothing was written.
     Conflict,
-    /// Another process is writing; repeating is safe.
+    /// Another process is writing, or a reader is in the way; repeating is safe.
     Busy,
-    /// It is not known whether the last commit is stored; reopen and repeat it.
+    /// It is not known whether the last commit is stored; repeating it is safe.
     OutcomeUnknown,
     /// The file is damaged, or it is not a store.
     Corrupt,
@@ -149,11 +149,12 @@ fn store_kind(error: &StoreError) -> ErrorKind {
     use StoreError as E;
     match error {
         E::Conflict { .. } => ErrorKind::Conflict,
-        E::Busy { .. } => ErrorKind::Busy,
+        E::Busy { .. } | E::WalLimit { .. } => ErrorKind::Busy,
         E::OutcomeUnknown { .. } => ErrorKind::OutcomeUnknown,
         E::NotAStore { .. } | E::Corrupt { .. } => ErrorKind::Corrupt,
         E::NewerFormat { .. } => ErrorKind::NewerFormat,
         E::ThreadNotFound { .. } | E::CheckpointNotFound { .. } => ErrorKind::NotFound,
+        E::HandleClosed { .. } | E::FileReplaced { .. } => ErrorKind::Io,
         E::Write { .. } | E::Read { .. } | E::Open { .. } | E::ReadOnly => ErrorKind::Io,
         _ => ErrorKind::Invalid,
     }

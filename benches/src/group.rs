@@ -61,7 +61,7 @@ fn threads(bench: &Bench, report: &mut Report, rounds: usize, commits: usize) ->
 
 /// Returns commits and transactions so far.
 fn sizes(opened: &Opened) -> (u64, u64) {
-    let stats = opened.backend.stats();
+    let stats = opened.backend.commit_stats();
     (stats.commits, stats.transactions)
 }
 

@@ -187,13 +187,13 @@ fn compare(bench: &Bench, before: usize, rounds: usize, block: usize) -> Res<Cos
     let mut talk = Talk::open(&path, Synchronous::Normal, Durability::Sync, before)?;
     let mut raw = ByHand::open(&by_hand)?;
     let mut turns_by_hand = transactions.chunks_exact(TRANSACTIONS as usize);
-    let stats = RefCell::new(talk.opened.backend.stats().transactions);
+    let stats = RefCell::new(talk.opened.backend.commit_stats().transactions);
     let (copier, copier_by_hand) = (raw::connect(&path)?, raw::connect(&by_hand)?);
     let mut sides: [Side<'_>; 2] = [
         Box::new(|| {
             copy_wal(&copier)?;
             let us = (0..block).map(|_| talk.turn(&graph)).collect::<Res<Vec<_>>>()?;
-            let now = talk.opened.backend.stats().transactions;
+            let now = talk.opened.backend.commit_stats().transactions;
             same("transactions", now - stats.replace(now), TRANSACTIONS * block as u64)?;
             Ok(median(&us))
         }),

@@ -18,6 +18,7 @@ use super::record::{
     WriteRecord,
 };
 use super::spin::spin_until;
+use super::stats::StoreStats;
 
 /// A storage of the log.
 ///
@@ -233,6 +234,14 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// Returns the key-value memory and the cache of the backend.
     fn beside(&self) -> &dyn Beside;
+
+    /// Returns the sizes and the health of the backend. This implementation knows none.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`].
+    fn stats(&self) -> Result<StoreStats, StoreError> {
+        Ok(StoreStats::default())
+    }
 
     /// Verifies every row and checksum, and reports the problems.
     ///

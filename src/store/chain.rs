@@ -109,6 +109,7 @@ fn repeated(error: &StoreError) -> StoreError {
     match error {
         StoreError::Busy { waited_ms, holder } => StoreError::Busy { waited_ms: *waited_ms, holder: *holder },
         StoreError::OutcomeUnknown { reason } => StoreError::OutcomeUnknown { reason: reason.clone() },
+        StoreError::HandleClosed { reason } => StoreError::HandleClosed { reason: reason.clone() },
         StoreError::Conflict { thread, namespace, expected, found } => StoreError::Conflict {
             thread: thread.clone(),
             namespace: namespace.clone(),

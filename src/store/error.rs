@@ -100,15 +100,38 @@ pub enum StoreError {
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
-    /// The disk did not confirm the write: it may or may not be there after a restart. The handle accepts no more
-    /// writes; reopen the store, look, and repeat the same batch, which is safe.
-    #[error(
-        "the disk did not confirm a commit, so its outcome is unknown; this handle accepts no more writes: reopen the \
-         store and repeat the batch: {reason}"
-    )]
+    /// The disk did not confirm the write, also when it was repeated: it may or may not be there after a restart. Repeat
+    /// the same batch, which is safe.
+    #[error("the disk did not confirm a commit, so its outcome is unknown; repeating the same batch is safe: {reason}")]
     OutcomeUnknown {
         /// The message of the disk or of SQLite.
         reason: String,
+    },
+    /// The handle accepts no more writes, because of an earlier failure that it could not repair. This batch was never
+    /// tried: nothing was written. Reopen the store and repeat it.
+    #[error("this handle accepts no more writes, reopen the store; nothing was written: {reason}")]
+    HandleClosed {
+        /// The earlier failure.
+        reason: String,
+    },
+    /// The file was removed or replaced while this handle had it open, so a commit did not reach the file at the path. The
+    /// handle accepts no more writes.
+    #[error("{} was removed or replaced while it was open; nothing was written to the file at this path", path.display())]
+    FileReplaced {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The write-ahead log is past its limit, and a reader keeps it from being copied into the file. Nothing was written;
+    /// repeating is safe, and succeeds once the reader has ended.
+    #[error(
+        "the write-ahead log has {wal_bytes} bytes, past the limit of {limit_bytes}, and a reader keeps it from being \
+         copied; nothing was written"
+    )]
+    WalLimit {
+        /// Bytes of the log that are in use.
+        wal_bytes: u64,
+        /// The limit, from `OpenOptions::wal_limit_bytes`.
+        limit_bytes: u64,
     },
     /// The store was opened for reading only. Nothing was written.
     #[error("the store is open for reading only; nothing was written")]
@@ -192,6 +215,9 @@ impl StoreError {
             Self::Busy { .. } => ("OperationalError", "BUSY"),
             Self::Write { .. } => ("OperationalError", "WRITE_FAILED"),
             Self::OutcomeUnknown { .. } => ("OperationalError", "OUTCOME_UNKNOWN"),
+            Self::HandleClosed { .. } => ("ProgrammingError", "HANDLE_CLOSED"),
+            Self::FileReplaced { .. } => ("OperationalError", "FILE_REPLACED"),
+            Self::WalLimit { .. } => ("OperationalError", "WAL_LIMIT"),
             Self::ReadOnly => ("OperationalError", "READ_ONLY"),
             Self::Open { .. } => ("OperationalError", "CANNOT_OPEN"),
             Self::NotAStore { .. } => ("DatabaseError", "NOT_A_STORE"),
@@ -250,6 +276,9 @@ mod tests {
             ("Busy", StoreError::Busy { waited_ms: 1, holder: Some(7) }),
             ("Write", StoreError::Write { reason: reason(), source: None }),
             ("OutcomeUnknown", StoreError::OutcomeUnknown { reason: reason() }),
+            ("HandleClosed", StoreError::HandleClosed { reason: reason() }),
+            ("FileReplaced", StoreError::FileReplaced { path: path() }),
+            ("WalLimit", StoreError::WalLimit { wal_bytes: 2, limit_bytes: 1 }),
             ("ReadOnly", StoreError::ReadOnly),
             ("Open", StoreError::Open { path: path(), reason: reason(), source: None }),
             ("NotAStore", StoreError::NotAStore { path: path(), reason: reason() }),

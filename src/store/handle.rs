@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::base::limits::{BUSY_TIMEOUT_DEFAULT, HEAD_CACHE_BYTES_DEFAULT};
+use crate::base::limits::{BUSY_TIMEOUT_DEFAULT, HEAD_CACHE_BYTES_DEFAULT, WAL_LIMIT_BYTES_DEFAULT};
 use crate::base::{CheckpointId, Clock, IdSource, RunId, SystemClock, ThreadId, Timestamp};
 use crate::span::span;
 
@@ -17,6 +17,7 @@ use super::heads::HeadCache;
 use super::memory::MemoryBackend;
 use super::record::TimerRecord;
 use super::sqlite::SqliteBackend;
+use super::stats::StoreStats;
 
 /// The durability of an acknowledged commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -50,6 +51,9 @@ pub struct OpenOptions {
     pub(crate) read_only: bool,
     pub(crate) create: bool,
     pub(crate) busy_timeout_ms: u64,
+    pub(crate) network_file_system: bool,
+    pub(crate) full_fsync: bool,
+    pub(crate) wal_limit_bytes: u64,
     pub(crate) head_cache_bytes: usize,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) id_seed: Option<u64>,
@@ -63,6 +67,9 @@ impl OpenOptions {
             read_only: false,
             create: true,
             busy_timeout_ms: BUSY_TIMEOUT_DEFAULT.as_millis() as u64,
+            network_file_system: false,
+            full_fsync: true,
+            wal_limit_bytes: WAL_LIMIT_BYTES_DEFAULT,
             head_cache_bytes: HEAD_CACHE_BYTES_DEFAULT,
             clock: Arc::new(SystemClock),
             id_seed: None,
@@ -75,9 +82,11 @@ impl OpenOptions {
         self
     }
 
-    /// Opens an existing store for reading only: the file and its write-ahead log are not written. If a writer has the
-    /// file open, or was is_deleted and left its log behind, SQLite keeps its locks in the `-shm` file beside it. Default:
-    /// off.
+    /// Opens an existing store for reading only: the file and its write-ahead log are not written. Like every
+    /// connection, a reader shares its locks in the `-shm` file beside the store, and makes it, with an empty `-wal`, if
+    /// it is missing; both are removed when the last handle is closed, if the reader may write to the file. In a folder
+    /// that refuses them, the file is read without locks: should it change during a read, that fails with
+    /// [`StoreError::Busy`] and can be repeated. Default: off.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
@@ -89,9 +98,34 @@ impl OpenOptions {
         self
     }
 
-    /// Sets how many milliseconds a commit waits for another process. Default: 5,000.
+    /// Sets how many milliseconds a commit waits for another process; then it fails with [`StoreError::Busy`], which names
+    /// that process if the operating system tells it. Default: 5,000.
     pub fn busy_timeout_ms(mut self, busy_timeout_ms: u64) -> Self {
         self.busy_timeout_ms = busy_timeout_ms;
+        self
+    }
+
+    /// Allows a file on a network file system (NFS, SMB, 9p, ...), where processes on different machines share neither
+    /// locks nor memory: only one machine may use it at a time. Such file systems are recognized on Linux alone. Default:
+    /// off, they are refused.
+    pub fn network_file_system(mut self, network_file_system: bool) -> Self {
+        self.network_file_system = network_file_system;
+        self
+    }
+
+    /// Flushes the cache of the drive with every fsync on macOS (`PRAGMA fullfsync`, `checkpoint_fullfsync`), where an
+    /// fsync alone leaves data in it: it takes milliseconds, and without it a power cut may take acknowledged commits.
+    /// Elsewhere it changes nothing. Default: on.
+    pub fn full_fsync(mut self, full_fsync: bool) -> Self {
+        self.full_fsync = full_fsync;
+        self
+    }
+
+    /// Sets the bytes of the write-ahead log past which a commit fails with [`StoreError::WalLimit`] while a reader keeps
+    /// the log from being copied into the file; [`StoreStats::is_wal_large`] warns at half of them. A single commit may
+    /// be larger. Default: 1 GiB; `u64::MAX` for no limit.
+    pub fn wal_limit_bytes(mut self, wal_limit_bytes: u64) -> Self {
+        self.wal_limit_bytes = wal_limit_bytes;
         self
     }
 
@@ -129,6 +163,9 @@ impl fmt::Debug for OpenOptions {
             .field("read_only", &self.read_only)
             .field("create", &self.create)
             .field("busy_timeout_ms", &self.busy_timeout_ms)
+            .field("network_file_system", &self.network_file_system)
+            .field("full_fsync", &self.full_fsync)
+            .field("wal_limit_bytes", &self.wal_limit_bytes)
             .field("head_cache_bytes", &self.head_cache_bytes)
             .finish_non_exhaustive()
     }
@@ -206,6 +243,31 @@ impl Store {
     pub fn submit(&self, batch: super::Batch) -> CommitHandle {
         span!("submit", thread = %batch.thread, checkpoints = batch.checkpoints.len(), writes = batch.writes.len());
         self.0.backend.submit(batch)
+    }
+
+    /// Returns the sizes of the file and of its write-ahead log, and the health of this handle. Nothing is waited for.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`].
+    ///
+    /// # Example: a program that watches its store
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let store = Store::open(folder.path().join("notes.db"))?;
+    /// let stats = store.stats()?;
+    /// assert!(stats.file_bytes > 0 && stats.wal_copied_frames <= stats.wal_frames);
+    /// if stats.is_wal_large() {
+    ///     // A reader of another process has been open for long: commits may soon be refused.
+    /// }
+    /// assert_eq!((stats.oldest_reader, stats.wal_error), (None, None));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stats(&self) -> Result<StoreStats, StoreError> {
+        self.0.backend.stats()
     }
 
     /// Verifies every row and checksum.

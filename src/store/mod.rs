@@ -25,6 +25,7 @@ mod query;
 pub mod record;
 mod spin;
 mod sqlite;
+mod stats;
 
 pub use backend::{Backend, CheckReport, CommitHandle, CommitSettler};
 pub use batch::{
@@ -42,6 +43,7 @@ pub use record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemIndexRef, ItemRow, Source, StatePart,
     StateRecord, TaskKind, TaskRecord, ThreadRecord, TimerRecord, WriteRecord,
 };
-pub use sqlite::{CommitStats, SqliteBackend};
+pub use sqlite::SqliteBackend;
+pub use stats::{CommitStats, StoreStats};
 
 pub use heads::{CachedHead, HeadCache, HeadKey};

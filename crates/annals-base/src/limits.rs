@@ -127,10 +127,10 @@ pub const GROUP_LINGER: Duration = Duration::from_micros(40);
 /// Duration for which the background writer lingers for a further batch when no caller waits for the submitted ones.
 pub const SUBMIT_LINGER: Duration = Duration::from_micros(100);
 /// Longest first pause between two attempts at a lock that another process holds: about the time of a commit.
-pub const LOCK_PAUSE_MIN: Duration = Duration::from_micros(250);
+pub const LOCK_RETRY_MIN: Duration = Duration::from_micros(250);
 /// Longest pause between two attempts at a lock that another process holds. The handler of SQLite sleeps up to 100 ms,
 /// so that one of 16 processes waited 1.3 s of 1.4 s while the others committed.
-pub const LOCK_PAUSE_MAX: Duration = Duration::from_millis(3);
+pub const LOCK_RETRY_MAX: Duration = Duration::from_millis(3);
 /// Wait for another process that holds the write lock, unless set otherwise.
 pub const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// Bytes of decoded heads that a handle of a store caches, unless set otherwise.
@@ -158,9 +158,9 @@ pub const WAL_RETRY_MAX: Duration = Duration::from_secs(1);
 const _: () = assert!(BLOB_BYTES_MIN < COLLECTED_BYTES_MAX && COLLECTED_BYTES_MAX < VALUE_BYTES_MAX);
 const _: () = assert!(GROUP_LINGER.as_nanos() < SUBMIT_LINGER.as_nanos());
 const _: () = assert!(SUBMIT_LINGER.as_nanos() < SPIN_BEFORE_PARK.as_nanos());
-const _: () = assert!(SPIN_BEFORE_PARK.as_nanos() < LOCK_PAUSE_MIN.as_nanos());
-const _: () = assert!(LOCK_PAUSE_MIN.as_nanos() < LOCK_PAUSE_MAX.as_nanos());
-const _: () = assert!(LOCK_PAUSE_MAX.as_nanos() < BUSY_TIMEOUT_DEFAULT.as_nanos());
+const _: () = assert!(SPIN_BEFORE_PARK.as_nanos() < LOCK_RETRY_MIN.as_nanos());
+const _: () = assert!(LOCK_RETRY_MIN.as_nanos() < LOCK_RETRY_MAX.as_nanos());
+const _: () = assert!(LOCK_RETRY_MAX.as_nanos() < BUSY_TIMEOUT_DEFAULT.as_nanos());
 const _: () = assert!(WAL_COPY_BYTES < WAL_RESTART_BYTES && WAL_RESTART_BYTES < WAL_TRUNCATE_BYTES);
 const _: () =
     assert!(WAL_TRUNCATE_BYTES < WAL_LIMIT_BYTES_DEFAULT && WAL_RETRY_MIN.as_nanos() < WAL_RETRY_MAX.as_nanos());

@@ -66,6 +66,13 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
+/// Returns whether the folder of a file refuses the `-shm` file, in which connections share their locks.
+pub(super) fn refuses_locks(fault: &Fault) -> bool {
+    let Fault::Sql(error) = fault else { return false };
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied))
+}
+
 /// Returns whether the file is not a database.
 pub(super) fn is_no_database(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::NotADatabase)

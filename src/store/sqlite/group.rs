@@ -3,15 +3,20 @@
 use super::fault::{Fault, Res, is_busy};
 use super::job::JobRef;
 use super::lock;
-use super::open::FilePlace;
+use super::open::{self, FilePlace};
 use super::sql;
+use super::wal::FRAME_BYTES;
 use super::write::Caches;
 use super::writer::reason;
 use crate::store::batch::CommitChain;
 use crate::store::error::StoreError;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, ffi};
 use std::collections::VecDeque;
+use std::fs;
+
+/// Frames after which the size of the WAL is compared with its limit: a megabyte.
+const MEASURED_FRAMES: u64 = (1 << 20) / FRAME_BYTES;
 
 /// The connection that writes, and its caches.
 #[derive(Debug)]
@@ -20,23 +25,33 @@ pub(super) struct Core {
     caches: Caches,
     place: FilePlace,
     frames: u64,
+    /// Frames since the size of the WAL was last compared with its limit.
+    unmeasured: u64,
     has_written: bool,
-    poisoned: Option<String>,
+    /// True while a transaction is being committed.
+    commits: bool,
+    /// The reason that no further job is accepted.
+    closed: Option<String>,
+    #[cfg(test)]
+    planted: VecDeque<PlantedFault>,
 }
+
+/// The outcomes of the jobs of a group, in their order.
+pub(super) type Outcomes = VecDeque<Result<(), StoreError>>;
 
 /// The outcomes of a group.
 #[derive(Debug)]
 pub(super) struct Verdict {
     /// The outcome of each job.
-    pub(super) outcomes: VecDeque<Result<(), StoreError>>,
+    pub(super) outcomes: Outcomes,
     /// The reason that the writer accepts no further job.
-    pub(super) poison: Option<String>,
+    pub(super) closed: Option<String>,
 }
 
 /// The progress of a group.
 enum Group {
     /// All jobs were written or refused.
-    Written(VecDeque<Result<(), StoreError>>),
+    Written(Outcomes),
     /// The transaction is gone, for this reason.
     Undone(String),
     /// A job failed after it had written rows.
@@ -44,28 +59,55 @@ enum Group {
 }
 
 impl Verdict {
-    /// The outcome of a group whose leader panicked: unknown.
-    pub(super) fn panicked(reason: &str, jobs: usize) -> Self {
-        let reason = format!("the writer panicked: {reason}");
-        let unknown = |_| Err(StoreError::OutcomeUnknown { reason: reason.clone() });
-        Self { outcomes: (0..jobs).map(unknown).collect(), poison: Some(reason) }
+    fn open(outcomes: Outcomes) -> Self {
+        Self { outcomes, closed: None }
     }
 }
 
 impl Core {
     /// Takes the connection that writes.
     pub(super) fn new(conn: Connection, place: FilePlace) -> Self {
-        Self { conn, caches: Caches::default(), place, frames: 0, has_written: false, poisoned: None }
+        Self {
+            conn,
+            caches: Caches::default(),
+            place,
+            frames: 0,
+            unmeasured: 0,
+            has_written: false,
+            commits: false,
+            closed: None,
+            #[cfg(test)]
+            planted: VecDeque::new(),
+        }
     }
 
     /// Returns whether the connection has written, and can still be used.
     pub(super) fn has_written(&self) -> bool {
-        self.has_written && self.poisoned.is_none()
+        self.has_written && self.closed.is_none()
     }
 
     /// Returns the connection, which is in no transaction between two groups.
     pub(super) fn conn(&self) -> &Connection {
         &self.conn
+    }
+
+    /// Refuses further commits while a reader keeps a WAL that is past its limit from being copied. The size is looked at
+    /// once in a megabyte.
+    pub(super) fn check_wal(&mut self) -> Res<()> {
+        let limit_bytes = self.place.wal_limit_bytes;
+        if self.unmeasured < MEASURED_FRAMES {
+            return Ok(());
+        }
+        let file_bytes = fs::metadata(open::beside(&self.place.path, "-wal")).map_or(0, |wal| wal.len());
+        if file_bytes > limit_bytes {
+            let copy = copy_wal(&self.conn, sql::WAL_NOOP)?;
+            let wal_bytes = copy.frames * FRAME_BYTES;
+            if wal_bytes > limit_bytes && !copy.is_whole() {
+                return Err(StoreError::WalLimit { wal_bytes, limit_bytes }.into());
+            }
+        }
+        self.unmeasured = 0;
+        Ok(())
     }
 
     /// Begins a transaction with the write lock: one that reads first would not wait for other writers.
@@ -81,19 +123,24 @@ impl Core {
     /// Returns the outcomes of a group whose transaction did not begin.
     pub(super) fn refuse(&self, fault: Fault, count: usize) -> Verdict {
         let text = reason(&fault);
-        let busy = matches!(&fault, Fault::Sql(error) if is_busy(error));
-        let mut outcomes: VecDeque<_> =
-            (1..count).map(|_| Err(if busy { self.busy() } else { undone(&text) })).collect();
+        let others = |_| match &fault {
+            Fault::Sql(error) if is_busy(error) => Err(self.busy()),
+            Fault::Store(StoreError::WalLimit { wal_bytes, limit_bytes }) => {
+                Err(StoreError::WalLimit { wal_bytes: *wal_bytes, limit_bytes: *limit_bytes })
+            }
+            _ => Err(undone(&text)),
+        };
+        let mut outcomes: Outcomes = (1..count).map(others).collect();
         outcomes.push_front(Err(fault.into_write(|| self.busy())));
-        Verdict { outcomes, poison: None }
+        Verdict::open(outcomes)
     }
 
     /// Writes a group in the transaction that has begun, and ends it.
     pub(super) fn run(&mut self, jobs: &[JobRef<'_>]) -> Verdict {
-        if let Some(poison) = self.poisoned.clone() {
+        if let Some(closed) = self.closed.clone() {
             self.roll_back();
-            let outcomes = jobs.iter().map(|_| Err(StoreError::OutcomeUnknown { reason: poison.clone() })).collect();
-            return Verdict { outcomes, poison: Some(poison) };
+            let outcomes = jobs.iter().map(|_| Err(StoreError::HandleClosed { reason: closed.clone() })).collect();
+            return Verdict { outcomes, closed: Some(closed) };
         }
         debug_assert!(!self.conn.is_autocommit(), "the caller has begun the transaction");
         // A savepoint per job costs an eighth of a group. So the group is first written without them: a job that
@@ -115,19 +162,48 @@ impl Core {
         };
         if outcomes.iter().all(Result::is_err) {
             self.roll_back();
-            return Verdict { outcomes, poison: None };
+            return Verdict::open(outcomes);
         }
         debug_assert_eq!(outcomes.len(), jobs.len());
-        match self.step(sql::COMMIT) {
-            Ok(()) => {
-                debug_assert!(self.conn.is_autocommit());
-                self.caches.committed();
-                self.has_written = true;
-                self.frames += jobs.iter().map(|job| job.frames()).sum::<u64>();
-                Verdict { outcomes, poison: None }
+        match self.commit() {
+            Ok(()) => self.committed(jobs, outcomes),
+            Err(fault) if is_undone(&fault) => {
+                self.roll_back();
+                let text = reason(&fault);
+                Verdict::open(outcomes.into_iter().map(|outcome| outcome.and_then(|()| Err(undone(&text)))).collect())
             }
-            Err(fault) => self.commit_failed(&fault, outcomes),
+            Err(fault) => self.heal(jobs, outcomes, &reason(&fault)),
         }
+    }
+
+    /// Ends the transaction; a panic in here leaves it unknown whether that succeeded.
+    fn commit(&mut self) -> Res<()> {
+        self.commits = true;
+        #[cfg(test)]
+        let planted = self.planted.pop_front();
+        #[cfg(test)]
+        let result = planted.map_or_else(|| self.step(sql::COMMIT), |planted| planted.befall(&self.conn));
+        #[cfg(not(test))]
+        let result = self.step(sql::COMMIT);
+        self.commits = false;
+        result
+    }
+
+    /// Acknowledges a commit, if the file at the path has it.
+    fn committed(&mut self, jobs: &[JobRef<'_>], outcomes: Outcomes) -> Verdict {
+        debug_assert!(self.conn.is_autocommit());
+        self.caches.committed();
+        self.has_written = true;
+        let frames = jobs.iter().map(|job| job.frames()).sum::<u64>();
+        self.frames += frames;
+        self.unmeasured += frames;
+        if self.place.is_in_place() {
+            return Verdict::open(outcomes);
+        }
+        let replaced = || StoreError::FileReplaced { path: self.place.path.clone() };
+        let outcomes = outcomes.into_iter().map(|outcome| outcome.and_then(|()| Err(replaced()))).collect();
+        let closed = replaced().to_string();
+        self.close(outcomes, closed)
     }
 
     /// Writes the jobs of a group, each in a savepoint of its own or all in the transaction.
@@ -135,6 +211,11 @@ impl Core {
         let mut outcomes = VecDeque::with_capacity(jobs.len());
         // A job refused here may still be written when the group is written anew.
         let mut broken: Vec<&CommitChain> = Vec::new();
+        #[cfg(test)]
+        if matches!(self.planted.front(), Some(PlantedFault::PanicOfJob)) {
+            self.planted.pop_front();
+            panic!("a planted panic");
+        }
         for &job in jobs {
             let chain = job.chain();
             if let Some(chain) = chain.filter(|own| own.has_ended() || broken.contains(own)) {
@@ -176,29 +257,98 @@ impl Core {
         written
     }
 
-    fn commit_failed(&mut self, fault: &Fault, outcomes: VecDeque<Result<(), StoreError>>) -> Verdict {
-        let text = reason(fault);
-        let code = match fault {
-            Fault::Sql(error) => error.sqlite_error_code(),
-            Fault::Store(_) => None,
-        };
-        if matches!(code, Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)) {
-            return self.undo(outcomes.len(), &text);
-        }
-        // Frames may have reached the disk although the sync failed: only a fresh look can tell.
+    /// Finds out the outcome of a commit that failed when its frames may have reached the disk: a new connection writes
+    /// the jobs again. That overwrites those frames, which no connection sees, with a commit that is synced; should
+    /// another process have recovered them as a commit, the jobs find that they are stored.
+    fn heal(&mut self, jobs: &[JobRef<'_>], first: Outcomes, text: &str) -> Verdict {
         self.roll_back();
-        self.poisoned = Some(text.clone());
-        // If this is refused, the WAL is merely copied when the connection closes.
-        _ = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-        let unknown = |outcome: Result<(), StoreError>| {
-            outcome.and_then(|()| Err(StoreError::OutcomeUnknown { reason: text.clone() }))
+        let unknown = |reason: &str| StoreError::OutcomeUnknown { reason: reason.to_owned() };
+        if let Err(fault) = self.reconnect() {
+            let closed = format!("{text}; the file cannot be opened again: {}", reason(&fault));
+            let outcomes = first.into_iter().map(|outcome| outcome.and_then(|()| Err(unknown(text)))).collect();
+            return self.close(outcomes, closed);
+        }
+        let accepted: Vec<JobRef<'_>> =
+            jobs.iter().zip(&first).filter(|(_, outcome)| outcome.is_ok()).map(|(job, _)| *job).collect();
+        match self.repeat(&accepted) {
+            Ok(second) => {
+                let mut second = accepted.iter().zip(second).map(|(job, outcome)| match outcome {
+                    // A checkpoint that is not stored and no longer fits was not stored by the first attempt either.
+                    Err(StoreError::Conflict { .. }) if job.stores_checkpoint() => outcome,
+                    Err(error) => Err(unknown(&format!("{text}; when it was repeated: {error}"))),
+                    Ok(()) => Ok(()),
+                });
+                let outcomes = first.into_iter().map(|outcome| outcome.and_then(|()| second.next().unwrap_or(Ok(()))));
+                let outcomes: Outcomes = outcomes.collect();
+                self.committed(&accepted, outcomes)
+            }
+            Err(fault) => {
+                let text = format!("{text}; when it was repeated: {}", reason(&fault));
+                self.roll_back();
+                let outcomes = first.into_iter().map(|outcome| outcome.and_then(|()| Err(unknown(&text)))).collect();
+                match self.reconnect() {
+                    Ok(()) => Verdict::open(outcomes),
+                    Err(fault) => self.close(outcomes, format!("{text}; then: {}", reason(&fault))),
+                }
+            }
+        }
+    }
+
+    /// Writes jobs again, and makes sure that they are durable.
+    fn repeat(&mut self, jobs: &[JobRef<'_>]) -> Res<Outcomes> {
+        self.begin()?;
+        let before = self.conn.total_changes();
+        let outcomes = match self.write_group(jobs, true) {
+            Group::Written(outcomes) => outcomes,
+            Group::Undone(text) => return Err(undone(&text).into()),
+            Group::HalfWritten => return Err(undone("a job could not be rolled back").into()),
         };
-        Verdict { outcomes: outcomes.into_iter().map(unknown).collect(), poison: Some(text.clone()) }
+        let wrote = self.conn.total_changes() != before;
+        self.commit()?;
+        // Jobs that are stored already wrote nothing, so this commit synced nothing: their frames were never confirmed.
+        // Copied into the file, they are synced there.
+        if (!wrote || outcomes.iter().any(Result::is_err)) && !copy_wal(&self.conn, sql::WAL_PASSIVE)?.is_whole() {
+            return Err(self.busy().into());
+        }
+        Ok(outcomes)
+    }
+
+    /// Replaces the connection by a new one.
+    fn reconnect(&mut self) -> Res<()> {
+        if !self.place.is_in_place() {
+            return Err(StoreError::FileReplaced { path: self.place.path.clone() }.into());
+        }
+        let conn = open::connect_writer(&self.place)?;
+        let old = std::mem::replace(&mut self.conn, conn);
+        // If this is refused, the WAL is merely copied when the connection closes.
+        _ = old.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        self.caches = Caches::default();
+        Ok(())
+    }
+
+    /// Ends the writer: it accepts no further job.
+    fn close(&mut self, outcomes: Outcomes, text: String) -> Verdict {
+        _ = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        self.closed = Some(text.clone());
+        Verdict { outcomes, closed: Some(text) }
+    }
+
+    /// Returns the outcomes of a group in which a job panicked, and ends its transaction: the write lock must not stay
+    /// taken.
+    pub(super) fn panicked(&mut self, panic: &str, jobs: usize) -> Verdict {
+        let text = format!("the writer panicked: {panic}");
+        self.roll_back();
+        self.caches = Caches::default();
+        if !std::mem::take(&mut self.commits) {
+            return self.undo(jobs, &text);
+        }
+        let outcomes = (0..jobs).map(|_| Err(StoreError::OutcomeUnknown { reason: text.clone() })).collect();
+        self.close(outcomes, text)
     }
 
     fn undo(&mut self, count: usize, text: &str) -> Verdict {
         self.roll_back();
-        Verdict { outcomes: (0..count).map(|_| Err(undone(text))).collect(), poison: None }
+        Verdict::open((0..count).map(|_| Err(undone(text))).collect())
     }
 
     fn roll_back(&mut self) {
@@ -223,8 +373,8 @@ impl Core {
     /// Returns whether all of it was copied, and truncated if asked for. Nothing is waited for: the write lock of the WAL
     /// is held until the readers are gone, if they are waited for.
     pub(super) fn finish_wal(&mut self, truncates: bool) -> Res<bool> {
-        if let Some(reason) = &self.poisoned {
-            return Err(StoreError::OutcomeUnknown { reason: reason.clone() }.into());
+        if let Some(reason) = &self.closed {
+            return Err(StoreError::HandleClosed { reason: reason.clone() }.into());
         }
         self.frames = 0;
         copy_wal(&self.conn, if truncates { sql::WAL_TRUNCATE } else { sql::WAL_PASSIVE }).map(WalCopy::is_whole)
@@ -237,7 +387,7 @@ impl Core {
 }
 
 /// The result of a WAL checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WalCopy {
     /// True if another checkpoint, a writer or a reader was in the way.
     pub(super) busy: bool,
@@ -263,6 +413,51 @@ pub(super) fn copy_wal(conn: &Connection, sql: &str) -> Res<WalCopy> {
     })?)
 }
 
+/// Returns whether a commit failed before its last frame was written: then no connection will ever see it. Anything
+/// else, as a failed sync, leaves the outcome open.
+fn is_undone(fault: &Fault) -> bool {
+    let Fault::Sql(rusqlite::Error::SqliteFailure(error, _)) = fault else { return false };
+    let before_the_end = [ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_READ, ffi::SQLITE_IOERR_SHORT_READ];
+    matches!(error.code, ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+        || before_the_end.contains(&error.extended_code)
+}
+
 fn undone(reason: &str) -> StoreError {
     StoreError::Write { reason: format!("the whole group of commits was rolled back: {reason}"), source: None }
+}
+
+/// A fault that a test plants, in place of one of the disk or of a job.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PlantedFault {
+    /// The next COMMIT fails with this code of SQLite, and stores nothing.
+    Lost(std::ffi::c_int),
+    /// The next COMMIT fails with this code of SQLite, and is stored nevertheless.
+    Stored(std::ffi::c_int),
+    /// The next job panics.
+    PanicOfJob,
+}
+
+#[cfg(test)]
+impl PlantedFault {
+    fn befall(self, conn: &Connection) -> Res<()> {
+        let (sql, code) = match self {
+            Self::Lost(code) => (sql::ROLLBACK, code),
+            Self::Stored(code) => (sql::COMMIT, code),
+            Self::PanicOfJob => (sql::COMMIT, ffi::SQLITE_OK),
+        };
+        conn.execute_batch(sql)?;
+        if code == ffi::SQLITE_OK {
+            return Ok(());
+        }
+        Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None).into())
+    }
+}
+
+#[cfg(test)]
+impl Core {
+    /// Plants faults, each for one commit.
+    pub(super) fn plant(&mut self, faults: &[PlantedFault]) {
+        self.planted.extend(faults);
+    }
 }

@@ -71,6 +71,11 @@ impl<'a> JobRef<'a> {
         }
     }
 
+    /// Returns whether it stores a checkpoint, by whose id it is found again.
+    pub(super) fn stores_checkpoint(self) -> bool {
+        matches!(self, Self::Log(batch) if batch.parts().any(|part| !part.checkpoints.is_empty()))
+    }
+
     /// Writes it in the transaction that is open.
     pub(super) fn write(self, conn: &Connection, caches: &mut Caches) -> Res<()> {
         debug_assert!(self.validate().is_ok(), "a job is validated before it is queued");

@@ -8,7 +8,7 @@
 use super::fault::{Res, found_busy};
 use super::open::beside;
 use crate::base::internal::Stopwatch;
-use crate::base::limits::{LOCK_PAUSE_MAX, LOCK_PAUSE_MIN};
+use crate::base::limits::{LOCK_RETRY_MAX, LOCK_RETRY_MIN};
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl LockWait {
     /// Begins a wait of at most so many milliseconds.
     pub(super) fn new(limit_ms: u64) -> Self {
         let limit = Duration::from_millis(limit_ms);
-        Self { start: Stopwatch::start(), limit, pause: LOCK_PAUSE_MIN, random: RandomState::new() }
+        Self { start: Stopwatch::start(), limit, pause: LOCK_RETRY_MIN, random: RandomState::new() }
     }
 
     /// Sleeps until the next attempt; returns `false` without a sleep once the limit is over.
@@ -46,7 +46,7 @@ impl LockWait {
     /// Returns a random pause between a third and the whole of the present one, which doubles up to 3 ms.
     fn next_pause(&mut self, waited: Duration) -> Duration {
         let third = self.pause / 3;
-        self.pause = (2 * self.pause).min(LOCK_PAUSE_MAX);
+        self.pause = (2 * self.pause).min(LOCK_RETRY_MAX);
         let random = self.random.hash_one(waited) % (2 * third.as_nanos() as u64 + 1);
         third + Duration::from_nanos(random)
     }
@@ -116,10 +116,10 @@ mod tests {
     fn pauses_are_short_and_random() {
         let mut wait = LockWait::new(1_000);
         let pauses: Vec<Duration> = (0..64).map(|n| wait.next_pause(Duration::from_nanos(n))).collect();
-        assert!(pauses.iter().all(|pause| (LOCK_PAUSE_MIN / 3..=LOCK_PAUSE_MAX).contains(pause)), "{pauses:?}");
-        assert!(pauses[0] <= LOCK_PAUSE_MIN);
-        assert!(pauses[8..].iter().any(|pause| pause < &(LOCK_PAUSE_MAX / 2)), "{pauses:?}");
-        assert!(pauses[8..].iter().any(|pause| pause > &(LOCK_PAUSE_MAX / 2)), "{pauses:?}");
+        assert!(pauses.iter().all(|pause| (LOCK_RETRY_MIN / 3..=LOCK_RETRY_MAX).contains(pause)), "{pauses:?}");
+        assert!(pauses[0] <= LOCK_RETRY_MIN);
+        assert!(pauses[8..].iter().any(|pause| pause < &(LOCK_RETRY_MAX / 2)), "{pauses:?}");
+        assert!(pauses[8..].iter().any(|pause| pause > &(LOCK_RETRY_MAX / 2)), "{pauses:?}");
     }
 
     #[test]

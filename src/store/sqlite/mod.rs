@@ -19,6 +19,7 @@ mod checksums;
 mod erase;
 mod fault;
 mod group;
+mod inspect;
 mod items;
 mod job;
 mod kv;
@@ -34,6 +35,7 @@ mod references;
 mod registry;
 mod rows;
 mod sql;
+mod system;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -47,7 +49,6 @@ use job::{Job, JobRef};
 use names::Names;
 use pool::ReaderPool;
 use read::ReadView;
-pub use writer::CommitStats;
 use writer::SqliteWriter;
 
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
@@ -60,6 +61,7 @@ use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
     CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord, TimerRecord, WriteRecord,
 };
+use crate::store::stats::{CommitStats, StoreStats};
 use std::path::Path;
 
 /// A backend in one SQLite file.
@@ -103,7 +105,7 @@ impl SqliteBackend {
     }
 
     /// Returns how many commits were taken along by how many transactions; the mean group is their ratio.
-    pub fn stats(&self) -> CommitStats {
+    pub fn commit_stats(&self) -> CommitStats {
         self.writer.as_ref().map(SqliteWriter::stats).unwrap_or_default()
     }
 
@@ -244,6 +246,25 @@ impl Backend for SqliteBackend {
 
     fn beside(&self) -> &dyn Beside {
         self
+    }
+
+    fn stats(&self) -> Result<StoreStats, StoreError> {
+        let place = self.pool.place();
+        let bytes = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
+        // A reader that may not write cannot tell the numbers.
+        let copy = match &self.writer {
+            Some(writer) => writer.wal_progress()?,
+            None => self.pool.read(|view| group::copy_wal(view.conn, sql::WAL_NOOP)).unwrap_or_default(),
+        };
+        let mut stats = StoreStats::default();
+        stats.file_bytes = bytes(&place.path);
+        stats.wal_bytes = bytes(&open::beside(&place.path, "-wal"));
+        (stats.wal_frames, stats.wal_copied_frames) = (copy.frames, copy.copied);
+        stats.wal_limit_bytes = place.wal_limit_bytes;
+        stats.wal_error = self.writer.as_ref().and_then(SqliteWriter::hidden_error);
+        stats.oldest_reader = self.pool.oldest_read();
+        stats.commits = self.commit_stats();
+        Ok(stats)
     }
 
     fn check(&self) -> Result<CheckReport, StoreError> {

@@ -1,59 +1,61 @@
-//! Opens a file: identifies it before SQLite touches it, then configures and verifies the connections.
+//! Opens the connections to a file that was identified ([`inspect`]), configures and verifies them.
 //!
 //! Nothing on the disk is changed unless the file is a store, or is missing or empty and may be made.
 
 use super::fault::{Fault, Res, damage, is_no_database};
+use super::inspect::{FileKind, inspect, make, verify_open};
 use super::lock::wait_for;
-use super::{migrate, registry, sql};
+use super::system::{self, FileId};
+use super::{migrate, sql};
 use crate::base::limits::STATEMENTS_MAX;
 use crate::store::error::StoreError;
 use crate::store::handle::{OpenOptions, Synchronous};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Bytes of the header of a SQLite file.
-const HEADER_BYTES: usize = 100;
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-
-/// A file that was identified.
+/// A file that was identified, and how it is opened.
 #[derive(Clone, Debug)]
 pub(super) struct FilePlace {
     /// Its absolute path without symbolic links.
     pub(super) path: PathBuf,
     /// The wait for other processes, in milliseconds.
     pub(super) busy_ms: u64,
+    synchronous: Synchronous,
+    full_fsync: bool,
+    /// The limit of the WAL.
+    pub(super) wal_limit_bytes: u64,
+    id: Option<FileId>,
 }
 
-/// The kind of file at a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FileKind {
-    Missing,
-    Empty,
-    Store,
+impl FilePlace {
+    /// Returns whether the file at the path is still the one that was opened.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.id.is_none() || fs::metadata(&self.path).is_ok_and(|meta| system::id(&meta) == self.id)
+    }
 }
 
 /// Opens the file for writing, and makes it if it may.
 pub(super) fn writable(path: &Path, options: &OpenOptions) -> Result<(FilePlace, Connection), StoreError> {
-    refuse_bad_sqlite(path, rusqlite::version_number())?;
-    let place = place(path, options.busy_timeout_ms)?;
+    let mut place = place(path, options)?;
     match inspect(&place.path)? {
         FileKind::Missing if !options.create => return Err(cannot_open(path, "it does not exist", None)),
         FileKind::Empty if !options.create => return Err(not_a_store(path, "it is empty")),
-        FileKind::Missing => create(&place.path)?,
-        FileKind::Empty | FileKind::Store => {}
+        FileKind::Store => {}
+        kind => make(&place.path, kind)?,
     }
-    let conn = connect_writer(&place, options).map_err(|fault| opening(&place.path, fault))?;
+    place.id = fs::symlink_metadata(&place.path).ok().and_then(|meta| system::id(&meta));
+    let conn = connect_writer(&place).map_err(|fault| opening(&place.path, fault))?;
+    verify_open(&place.path, place.id)?;
     Ok((place, conn))
 }
 
 /// Opens the file for reading only.
 pub(super) fn readable(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
-    refuse_bad_sqlite(path, rusqlite::version_number())?;
-    let place = place(path, options.busy_timeout_ms)?;
+    let place = place(path, options)?;
     match inspect(&place.path)? {
         FileKind::Missing => Err(cannot_open(path, "it does not exist", None)),
         FileKind::Empty => Err(not_a_store(path, "it is empty")),
@@ -61,7 +63,9 @@ pub(super) fn readable(path: &Path, options: &OpenOptions) -> Result<FilePlace, 
     }
 }
 
-fn place(path: &Path, busy_ms: u64) -> Result<FilePlace, StoreError> {
+/// Finds the file, and refuses a network file system unless it is allowed.
+fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
+    refuse_bad_sqlite(path, rusqlite::version_number())?;
     let absolute = || -> io::Result<PathBuf> {
         if path.exists() {
             return path.canonicalize();
@@ -70,58 +74,25 @@ fn place(path: &Path, busy_ms: u64) -> Result<FilePlace, StoreError> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok(folder.canonicalize()?.join(name))
     };
-    match absolute() {
-        Ok(path) => Ok(FilePlace { path, busy_ms }),
-        Err(error) => Err(cannot_open(path, &error.to_string(), Some(Box::new(error)))),
+    let absolute = absolute().map_err(|error| cannot_open(path, &error.to_string(), Some(Box::new(error))))?;
+    if !options.network_file_system
+        && let Some(kind) = system::network_file_system(&absolute)
+    {
+        let reason = format!("it is on a network file system ({kind}), where machines do not share locks and memory");
+        return Err(cannot_open(path, &reason, None));
     }
-}
-
-/// Looks at the header with plain reads: SQLite would already replay a journal or write to the WAL of a stranger.
-fn inspect(path: &Path) -> Result<FileKind, StoreError> {
-    if registry::is_open(path) {
-        return Ok(FileKind::Store);
-    }
-    let failed = |error: io::Error| cannot_open(path, &error.to_string(), Some(Box::new(error)));
-    let mut file = match fs::File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileKind::Missing),
-        file => file.map_err(failed)?,
-    };
-    let meta = file.metadata().map_err(failed)?;
-    if !meta.is_file() {
-        return Err(cannot_open(path, "it is not a regular file", None));
-    }
-    if meta.len() == 0 {
-        return Ok(FileKind::Empty);
-    }
-    let mut header = [0; HEADER_BYTES];
-    if meta.len() < HEADER_BYTES as u64 {
-        return Err(not_a_store(path, "it is shorter than the header of a SQLite file"));
-    }
-    file.read_exact(&mut header).map_err(failed)?;
-    // The first commit of a new file died half way: its journal takes the file back to nothing.
-    if header == [0; HEADER_BYTES] && beside(path, "-journal").exists() {
-        return Ok(FileKind::Empty);
-    }
-    if header[..16] != MAGIC[..] {
-        return Err(not_a_store(path, "it is not a SQLite file"));
-    }
-    let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    identify(path, i64::from(word(68)), i64::from(word(60)))?;
-    let page_bytes = match u64::from(u16::from_be_bytes([header[16], header[17]])) {
-        1 => 65_536,
-        bytes => bytes,
-    };
-    let whole = u64::from(word(28)) * page_bytes;
-    let has_wal = fs::metadata(beside(path, "-wal")).is_ok_and(|wal| wal.len() > 0);
-    if word(24) == word(92) && meta.len() < whole && !has_wal && !beside(path, "-journal").exists() {
-        let reason = format!("it has {} bytes, its header says {whole}: it was cut short", meta.len());
-        return Err(StoreError::Corrupt { place: path.display().to_string(), reason });
-    }
-    Ok(FileKind::Store)
+    Ok(FilePlace {
+        path: absolute,
+        busy_ms: options.busy_timeout_ms,
+        synchronous: options.synchronous,
+        full_fsync: options.full_fsync,
+        wal_limit_bytes: options.wal_limit_bytes,
+        id: None,
+    })
 }
 
 /// Checks application id and format.
-fn identify(path: &Path, application: i64, format: i64) -> Result<(), StoreError> {
+pub(super) fn identify(path: &Path, application: i64, format: i64) -> Result<(), StoreError> {
     if application != sql::APPLICATION_ID {
         return Err(not_a_store(path, &format!("its application id is {application:#x}")));
     }
@@ -131,28 +102,8 @@ fn identify(path: &Path, application: i64, format: i64) -> Result<(), StoreError
     if format < 1 { Err(not_a_store(path, &format!("its format is {format}"))) } else { Ok(()) }
 }
 
-/// Makes the file before SQLite does, which would make it readable for everyone.
-fn create(path: &Path) -> Result<(), StoreError> {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let made = options.open(path).and_then(|file| {
-        file.sync_all()?;
-        // The name has to survive a power cut as well.
-        match path.parent() {
-            Some(folder) if cfg!(unix) => fs::File::open(folder)?.sync_all(),
-            _ => Ok(()),
-        }
-    });
-    match made {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made.map_err(|error| cannot_open(path, &error.to_string(), Some(Box::new(error)))),
-    }
-}
-
 /// Opens the connection that writes. It has no busy handler: [`wait_for`] repeats its steps.
-fn connect_writer(place: &FilePlace, options: &OpenOptions) -> Res<Connection> {
+pub(super) fn connect_writer(place: &FilePlace) -> Res<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags();
     let conn = Connection::open_with_flags(&place.path, flags)?;
     configure(&conn, 0)?;
@@ -164,12 +115,13 @@ fn connect_writer(place: &FilePlace, options: &OpenOptions) -> Res<Connection> {
         let reason = format!("its journal mode is {mode} and cannot be made wal");
         return Err(cannot_open(&place.path, &reason, None).into());
     }
-    let synchronous = match options.synchronous {
+    let synchronous = match place.synchronous {
         Synchronous::Full => sql::SYNC_FULL,
         Synchronous::Normal => sql::SYNC_NORMAL,
     };
+    let full_fsync = if place.full_fsync { sql::FULL_FSYNC } else { sql::PLAIN_FSYNC };
     wait_for(place.busy_ms, || {
-        [sql::ERASE_DELETED, synchronous].iter().try_for_each(|pragma| Ok(conn.execute_batch(pragma)?))
+        [sql::ERASE_DELETED, synchronous, full_fsync].iter().try_for_each(|pragma| Ok(conn.execute_batch(pragma)?))
     })?;
     Ok(conn)
 }
@@ -178,6 +130,7 @@ fn connect_writer(place: &FilePlace, options: &OpenOptions) -> Res<Connection> {
 pub(super) fn connect_checkpointer(place: &FilePlace) -> Res<Connection> {
     let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags())?;
     configure(&conn, 0)?;
+    conn.execute_batch(if place.full_fsync { sql::FULL_FSYNC } else { sql::PLAIN_FSYNC })?;
     Ok(conn)
 }
 
@@ -189,13 +142,41 @@ pub(super) fn connect_reader(place: &FilePlace) -> Res<Connection> {
     Ok(conn)
 }
 
-/// Opens a reader that writes nothing beside the file: without a WAL, SQLite has no lock or index to share.
+/// Opens a reader of a file that this process does not write. It takes the locks of any connection: as in every WAL,
+/// readers share the `-shm` file. SQLite removes that file with the last connection, but only one that may write.
+pub(super) fn connect_lone_reader(place: &FilePlace) -> Res<Connection> {
+    // A connection that may write would replay a journal.
+    let has_journal = beside(&place.path, "-journal").exists();
+    let access = if has_journal { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
+    let conn = Connection::open_with_flags(&place.path, access | base_flags())?;
+    configure(&conn, place.busy_ms)?;
+    // The WAL is left as it is, to the next writer.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    conn.execute_batch(sql::READER)?;
+    Ok(conn)
+}
+
+/// Closes such a reader. With the last one SQLite removes the `-wal` and `-shm` files, if the WAL is empty.
+pub(super) fn close_lone_reader(place: &FilePlace, conn: Connection) {
+    if fs::metadata(beside(&place.path, "-wal")).is_ok_and(|wal| wal.len() == 0) {
+        // If this is refused, the two files stay.
+        _ = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+    }
+    drop(conn);
+}
+
+/// Opens a reader that takes no locks, for a file in a folder that refuses the `-shm` file.
 pub(super) fn connect_immutable(place: &FilePlace) -> Res<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | base_flags();
-    let conn = Connection::open_with_flags(immutable_uri(&place.path), flags)?;
+    let conn = connect_unlocked(&place.path)?;
     configure(&conn, place.busy_ms)?;
     conn.execute_batch(sql::READER)?;
     Ok(conn)
+}
+
+/// Opens a file without locks, without its WAL, and without writing anything beside it.
+pub(super) fn connect_unlocked(path: &Path) -> Res<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | base_flags();
+    Ok(Connection::open_with_flags(immutable_uri(path), flags)?)
 }
 
 /// Checks, through SQLite, that a reader has a store before it.
@@ -269,11 +250,15 @@ fn immutable_uri(path: &Path) -> String {
     uri
 }
 
-fn cannot_open(path: &Path, reason: &str, source: Option<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+pub(super) fn cannot_open(
+    path: &Path,
+    reason: &str,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+) -> StoreError {
     StoreError::Open { path: path.into(), reason: reason.into(), source }
 }
 
-fn not_a_store(path: &Path, reason: &str) -> StoreError {
+pub(super) fn not_a_store(path: &Path, reason: &str) -> StoreError {
     StoreError::NotAStore { path: path.into(), reason: reason.into() }
 }
 

@@ -1,16 +1,18 @@
 //! Readers: connections that only read, taken from a pool, each call in one snapshot.
 
-use super::fault::{Fault, Res};
+use super::fault::{Fault, Res, refuses_locks};
 use super::names::Names;
 use super::open::{self, FilePlace, beside};
 use super::read::ReadView;
 use super::sql;
-use crate::base::limits::IDLE_READERS_MAX;
+use super::system::Stamp;
+use crate::base::internal::Stopwatch;
+use crate::base::limits::{IDLE_READERS_MAX, STAMP_SETTLE};
 use crate::store::error::StoreError;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use std::fs;
-use std::time::SystemTime;
+use std::time::Duration;
 
 /// A pool of readers of one file.
 #[derive(Debug)]
@@ -19,21 +21,34 @@ pub(super) struct ReaderPool {
     /// True if this process has the file open for writing: a WAL exists.
     beside_writer: bool,
     idle: Mutex<Vec<PooledReader>>,
+    reads: Mutex<Reads>,
     names: Names,
+}
+
+/// The reads in progress, each with a number.
+#[derive(Debug, Default)]
+struct Reads {
+    begun: u64,
+    open: Vec<(u64, Stopwatch)>,
+}
+
+/// A read in progress; it ends when this is dropped.
+struct OpenRead<'a> {
+    reads: &'a Mutex<Reads>,
+    number: u64,
+}
+
+impl Drop for OpenRead<'_> {
+    fn drop(&mut self) {
+        self.reads.lock().open.retain(|(number, _)| *number != self.number);
+    }
 }
 
 #[derive(Debug)]
 struct PooledReader {
     conn: Connection,
-    /// The stamp of the file when it was opened as immutable.
-    immutable: Option<Stamp>,
-}
-
-/// Size and time of a file without a WAL: they differ after a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    bytes: u64,
-    modified: Option<SystemTime>,
+    /// The stamp of the file when it was opened without locks.
+    unlocked: Option<Stamp>,
 }
 
 impl ReaderPool {
@@ -50,7 +65,8 @@ impl ReaderPool {
     /// The first reader is connected, and knows the schema and the usual statements, before the first question: that
     /// costs a millisecond.
     fn new(place: FilePlace, beside_writer: bool) -> Result<Self, StoreError> {
-        let pool = Self { place, beside_writer, idle: Mutex::default(), names: Names::default() };
+        let pool =
+            Self { place, beside_writer, idle: Mutex::default(), reads: Mutex::default(), names: Names::default() };
         let first = || -> Res<()> {
             let reader = pool.connect()?;
             open::verify(&pool.place, &reader.conn)?;
@@ -67,15 +83,46 @@ impl ReaderPool {
     /// Calls `read` with a view of the file as it is now.
     pub(super) fn read<T>(&self, read: impl FnOnce(ReadView<'_>) -> Res<T>) -> Result<T, StoreError> {
         let reader = self.take().map_err(Fault::into_read)?;
+        let _open = self.begin_read();
         let result = self.read_on(&reader.conn, read);
+        // Without locks, a writer elsewhere may have changed pages meanwhile: the result, or an error, means nothing.
+        if reader.unlocked.is_some() && reader.unlocked != self.stamp() {
+            return Err(changed());
+        }
         // A reader whose transaction did not end is closed.
         if reader.conn.is_autocommit() {
             let mut idle = self.idle.lock();
             if idle.len() < IDLE_READERS_MAX {
                 idle.push(reader);
+                return result.map_err(Fault::into_read);
             }
         }
+        self.close_reader(reader);
         result.map_err(Fault::into_read)
+    }
+
+    fn begin_read(&self) -> OpenRead<'_> {
+        let mut reads = self.reads.lock();
+        reads.begun += 1;
+        let number = reads.begun;
+        reads.open.push((number, Stopwatch::start()));
+        OpenRead { reads: &self.reads, number }
+    }
+
+    /// Returns the age of the oldest read in progress.
+    pub(super) fn oldest_read(&self) -> Option<Duration> {
+        self.reads.lock().open.iter().map(|(_, began)| began.elapsed()).max()
+    }
+
+    /// Returns the place of the file.
+    pub(super) fn place(&self) -> &FilePlace {
+        &self.place
+    }
+
+    fn close_reader(&self, reader: PooledReader) {
+        if !self.beside_writer && reader.unlocked.is_none() {
+            open::close_lone_reader(&self.place, reader.conn);
+        }
     }
 
     /// Calls `read` in a read transaction of a connection.
@@ -91,13 +138,14 @@ impl ReaderPool {
 
     /// Closes the idle connections.
     pub(super) fn close(&self) {
-        self.idle.lock().clear();
+        let idle = std::mem::take(&mut *self.idle.lock());
+        idle.into_iter().for_each(|reader| self.close_reader(reader));
     }
 
     fn take(&self) -> Res<PooledReader> {
         let mut idle = self.idle.lock();
         while let Some(reader) = idle.pop() {
-            if reader.immutable.is_none() || reader.immutable == self.stamp() {
+            if reader.unlocked.is_none() || reader.unlocked == self.stamp() {
                 return Ok(reader);
             }
         }
@@ -107,31 +155,86 @@ impl ReaderPool {
 
     fn connect(&self) -> Res<PooledReader> {
         if self.beside_writer {
-            return Ok(PooledReader { conn: open::connect_reader(&self.place)?, immutable: None });
+            return Ok(PooledReader { conn: open::connect_reader(&self.place)?, unlocked: None });
         }
-        if let Some(stamp) = self.stamp() {
-            return Ok(PooledReader { conn: open::connect_immutable(&self.place)?, immutable: Some(stamp) });
-        }
-        let shared = open::connect_reader(&self.place).and_then(|conn| {
+        let locked = open::connect_lone_reader(&self.place).and_then(|conn| {
             open::verify(&self.place, &conn)?;
-            Ok(PooledReader { conn, immutable: None })
+            Ok(PooledReader { conn, unlocked: None })
         });
-        match shared {
-            Ok(reader) => Ok(reader),
-            // In a folder that cannot be written to, an empty WAL holds nothing that the file does not.
-            Err(_) if fs::metadata(beside(&self.place.path, "-wal")).is_ok_and(|wal| wal.len() == 0) => {
-                Ok(PooledReader { conn: open::connect_immutable(&self.place)?, immutable: None })
-            }
-            Err(fault) => Err(fault),
+        match locked {
+            Err(fault) if refuses_locks(&fault) => self.connect_unlocked(fault),
+            done => done,
         }
     }
 
-    /// Returns the stamp of the file, `None` while a process has it open for writing.
+    /// Opens a reader without locks, which is sound as long as the file stays as it is. `refusal` is the reason that it
+    /// cannot have any.
+    fn connect_unlocked(&self, refusal: Fault) -> Res<PooledReader> {
+        let stamp = self.stamp().ok_or(refusal)?;
+        // A write within the resolution of the timestamps would not change the stamp. From now on it will.
+        std::thread::sleep(STAMP_SETTLE);
+        if self.stamp() != Some(stamp) {
+            return Err(changed().into());
+        }
+        Ok(PooledReader { conn: open::connect_immutable(&self.place)?, unlocked: Some(stamp) })
+    }
+
+    /// Returns the stamp of the file, `None` while it has a WAL: that is needed to read it.
     fn stamp(&self) -> Option<Stamp> {
-        if beside(&self.place.path, "-wal").exists() {
+        if fs::metadata(beside(&self.place.path, "-wal")).is_ok_and(|wal| wal.len() > 0) {
             return None;
         }
-        let meta = fs::metadata(&self.place.path).ok()?;
-        Some(Stamp { bytes: meta.len(), modified: meta.modified().ok() })
+        fs::metadata(&self.place.path).ok().map(|meta| Stamp::of(&meta))
+    }
+}
+
+/// The error of a read without locks during which the file changed.
+fn changed() -> StoreError {
+    StoreError::Busy { waited_ms: 0, holder: None }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::base::Namespace;
+    use crate::store::sqlite::SqliteBackend;
+    use crate::store::sqlite::tests::{Bench, options, thread, value};
+    use std::path::Path;
+
+    /// Makes a pool whose folder refuses the `-shm` file.
+    fn without_locks(path: &Path) -> ReaderPool {
+        let pool = ReaderPool::alone(open::readable(path, &options()).unwrap()).unwrap();
+        pool.close();
+        std::os::unix::fs::symlink("nowhere", beside(path, "-shm")).unwrap();
+        let reader = pool.connect().unwrap();
+        assert!(reader.unlocked.is_some());
+        pool.idle.lock().push(reader);
+        std::fs::remove_file(beside(path, "-shm")).unwrap();
+        pool
+    }
+
+    #[test]
+    fn a_file_that_changes_while_it_is_read_without_locks_is_busy() {
+        let mut bench = Bench::new();
+        let head = bench.add(&thread("a"), None, vec![value("x", 1, crate::store::Payload::new(vec![7; 40]))]);
+        let path = bench.path();
+        bench.store = SqliteBackend::open(&bench.folder.path().join("other.db"), &options()).unwrap();
+        let pool = without_locks(&path);
+        let read = |pool: &ReaderPool| pool.read(|view| view.head_id(&thread("a"), &Namespace::root()));
+        assert_eq!(read(&pool).unwrap(), Some(head));
+        let during = pool.read(|_| {
+            drop(SqliteBackend::open(&path, &options()).unwrap());
+            Ok(())
+        });
+        assert!(during.is_ok(), "nothing was written: {during:?}");
+        let during = pool.read(|_| {
+            bench.store = SqliteBackend::open(&path, &options()).unwrap();
+            bench.add(&thread("a"), Some(head), vec![value("x", 2, crate::store::Payload::new(vec![8; 40]))]);
+            bench.store.checkpoint_wal().unwrap();
+            Ok(())
+        });
+        assert!(matches!(during, Err(StoreError::Busy { .. })), "{during:?}");
+        let next = read(&pool).unwrap();
+        assert!(next.is_some() && next != Some(head));
     }
 }

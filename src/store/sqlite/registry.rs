@@ -3,13 +3,11 @@
 //! POSIX drops all locks of a process on a file as soon as it closes any descriptor of that file. So a file that is
 //! open already must not be looked at with plain reads: closing it again would take SQLite's locks away.
 
+use super::system::{self, FileId};
 use std::fs;
 use std::path::Path;
 
 use parking_lot::{Mutex, MutexGuard};
-
-/// The identity of a file under all its paths.
-type FileId = (u64, u64);
 
 /// Files that are open, once for each handle.
 static OPEN: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
@@ -46,16 +44,9 @@ impl Drop for Registered {
     }
 }
 
-#[cfg(unix)]
+/// Returns `None` where locks belong to a descriptor, not to a process.
 fn file_id(path: &Path) -> Option<FileId> {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
-}
-
-/// Elsewhere locks belong to a descriptor, not to a process.
-#[cfg(not(unix))]
-fn file_id(path: &Path) -> Option<FileId> {
-    fs::metadata(path).ok().and(None)
+    fs::metadata(path).ok().and_then(|meta| system::id(&meta))
 }
 
 #[cfg(test)]

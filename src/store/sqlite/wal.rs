@@ -5,7 +5,7 @@
 //! one that waits for a reader would hold the write lock meanwhile, and stop the writers of all processes.
 
 use super::fault::Res;
-use super::group::{Core, copy_wal};
+use super::group::{Core, WalCopy, copy_wal};
 use super::lock;
 use super::open::{self, FilePlace};
 use super::sql;
@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Bytes of a WAL frame: a page and its header.
-const FRAME_BYTES: u64 = sql::PAGE_BYTES + 24;
+pub(super) const FRAME_BYTES: u64 = sql::PAGE_BYTES + 24;
 const COPY_FRAMES: u64 = WAL_COPY_BYTES / FRAME_BYTES;
 const RESTART_FRAMES: u64 = WAL_RESTART_BYTES / FRAME_BYTES;
 const TRUNCATE_FRAMES: u64 = WAL_TRUNCATE_BYTES / FRAME_BYTES;
@@ -64,9 +64,13 @@ impl Wal {
 
     /// Says how much the WAL has grown since it was last copied.
     pub(super) fn grown_by(&self, frames: u64) {
-        if frames < COPY_FRAMES {
-            return;
+        if frames >= COPY_FRAMES {
+            self.copy_soon();
         }
+    }
+
+    /// Copies the WAL in the background.
+    pub(super) fn copy_soon(&self) {
         let mut state = self.0.state.lock();
         if state.due || state.stopping {
             return;
@@ -92,6 +96,12 @@ impl Wal {
             Ok(false) => Err(busy()),
             Err(fault) => Err(fault.into_write(busy)),
         }
+    }
+
+    /// Returns how much of the WAL is copied, without copying more.
+    pub(super) fn progress(&self) -> Res<WalCopy> {
+        let mut copier = self.0.copier.lock();
+        copy_wal(self.0.connection(&mut copier)?, sql::WAL_NOOP)
     }
 
     /// Returns the last error, if the checkpoints since have not succeeded.
@@ -125,10 +135,11 @@ impl WalInner {
             if state.stopping {
                 return;
             }
+            // What grows from now on makes it due again.
+            state.due = false;
             drop(state);
             let copied = self.copy();
             let mut state = self.state.lock();
-            state.due = false;
             state.retry = match copied {
                 Ok(true) => None,
                 _ => Some(state.retry.map_or(WAL_RETRY_MIN, |pause| (2 * pause).min(WAL_RETRY_MAX))),
@@ -137,16 +148,16 @@ impl WalInner {
         }
     }
 
-    /// Copies the WAL; returns whether the file holds all that it should.
+    /// Copies the WAL; returns whether nothing was in the way.
     fn copy(&self) -> Res<bool> {
         let mut copier = self.copier.lock();
         self.core.lock().count_anew();
         let copy = copy_wal(self.connection(&mut copier)?, sql::WAL_PASSIVE)?;
-        if copy.frames <= RESTART_FRAMES {
-            return Ok(true);
+        if copy.frames <= RESTART_FRAMES || !copy.is_whole() {
+            return Ok(copy.is_whole());
         }
         // Most is copied already, so the writers wait only for what came meanwhile.
-        Ok(copy.is_whole() && self.core.lock().finish_wal(copy.frames > TRUNCATE_FRAMES)?)
+        self.core.lock().finish_wal(copy.frames > TRUNCATE_FRAMES)
     }
 
     /// Copies the WAL beside the writers, and then, in their place, its last frames; returns whether it was emptied.

@@ -4,7 +4,7 @@
 //! a background thread, which waits for the role like a caller. A leader that ends hands the role to a caller that came meanwhile.
 
 use super::fault::Fault;
-use super::group::{Core, Verdict};
+use super::group::{Core, Verdict, WalCopy};
 use super::job::{Job, JobRef};
 use super::open::FilePlace;
 use super::wal::Wal;
@@ -12,24 +12,13 @@ use crate::base::limits::{GROUP_BATCHES_MAX, GROUP_LINGER, LEADER_GROUPS_MAX, QU
 use crate::store::backend::{CommitHandle, CommitSettler};
 use crate::store::error::StoreError;
 use crate::store::spin::spin_until;
+use crate::store::stats::CommitStats;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-
-/// Counts of commits and of the transactions that wrote them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CommitStats {
-    /// Batches that were written.
-    pub commits: u64,
-    /// Transactions that wrote them.
-    pub transactions: u64,
-    /// Batches in the last transaction.
-    pub last_group: u64,
-}
 
 /// The writer of a file.
 #[derive(Debug)]
@@ -58,7 +47,8 @@ struct Queue {
     /// True if the role was given to the background thread.
     background_leads: bool,
     submitted: usize,
-    poisoned: Option<String>,
+    /// The reason that the handle accepts no more jobs.
+    closed: Option<String>,
     closing: bool,
 }
 
@@ -124,8 +114,8 @@ impl SqliteWriter {
         let mut copy: Option<Job> = None;
         let slot = loop {
             let mut queue = self.shared.queue.lock();
-            if let Some(reason) = &queue.poisoned {
-                return Err(StoreError::OutcomeUnknown { reason: reason.clone() });
+            if let Some(reason) = &queue.closed {
+                return Err(StoreError::HandleClosed { reason: reason.clone() });
             }
             if !queue.led {
                 queue.led = true;
@@ -164,11 +154,11 @@ impl SqliteWriter {
         }
         let (handle, settle) = CommitHandle::open();
         let mut queue = self.shared.queue.lock();
-        while queue.submitted >= QUEUE_BATCHES_MAX && queue.poisoned.is_none() {
+        while queue.submitted >= QUEUE_BATCHES_MAX && queue.closed.is_none() {
             self.shared.room.wait(&mut queue);
         }
-        if let Some(reason) = queue.poisoned.clone() {
-            settle.settle(Err(StoreError::OutcomeUnknown { reason }));
+        if let Some(reason) = queue.closed.clone() {
+            settle.settle(Err(StoreError::HandleClosed { reason }));
             return handle;
         }
         queue.submitted += 1;
@@ -214,6 +204,17 @@ impl SqliteWriter {
     /// Copies the whole WAL into the file and empties it, without a wait.
     pub(super) fn checkpoint_wal(&self) -> Result<(), StoreError> {
         self.wal.truncate()
+    }
+
+    /// Returns how much of the WAL is copied.
+    pub(super) fn wal_progress(&self) -> Result<WalCopy, StoreError> {
+        self.wal.progress().map_err(Fault::into_read)
+    }
+
+    /// Plants faults for the next commits.
+    #[cfg(test)]
+    pub(super) fn plant(&self, faults: &[super::group::PlantedFault]) {
+        self.shared.core.lock().plant(faults);
     }
 
     /// Returns the last error of the background that no caller was told of.
@@ -269,13 +270,13 @@ impl WriterShared {
     fn lead(&self, own: Option<JobRef<'_>>, wal: &Wal) -> Option<Result<(), StoreError>> {
         let (mut next, mut outcome) = (own, None);
         for round in 1.. {
-            let (own_outcome, poison, told) = self.lead_once(next.take(), wal);
+            let (own_outcome, closed, told) = self.lead_once(next.take(), wal);
             outcome = outcome.or(own_outcome);
             if round < LEADER_GROUPS_MAX && told > 0 {
                 spin_until(GROUP_LINGER, || self.queue.lock().waiting.len() >= told);
             }
-            if round == LEADER_GROUPS_MAX || poison.is_some() || self.queue.lock().waiting.is_empty() {
-                self.hand_over(poison);
+            if round == LEADER_GROUPS_MAX || closed.is_some() || self.queue.lock().waiting.is_empty() {
+                self.hand_over(closed);
                 break;
             }
         }
@@ -287,19 +288,22 @@ impl WriterShared {
     fn lead_once(&self, own: Option<JobRef<'_>>, wal: &Wal) -> (Option<Result<(), StoreError>>, Option<String>, usize) {
         let mut core = self.core.lock();
         // Jobs that come while this waits for the write lock are taken along.
-        let begun = core.begin();
+        let begun = core.check_wal().and_then(|()| core.begin());
+        if matches!(begun, Err(Fault::Store(StoreError::WalLimit { .. }))) {
+            wal.copy_soon();
+        }
         let waiting = self.take_along(GROUP_BATCHES_MAX - usize::from(own.is_some()));
         let jobs: Vec<JobRef<'_>> = own.into_iter().chain(waiting.iter().map(|waiting| waiting.job.as_ref())).collect();
         let verdict = match begun {
             // A panic must not leave the role taken: everybody would wait for ever.
             Ok(()) => catch_unwind(AssertUnwindSafe(|| core.run(&jobs)))
-                .unwrap_or_else(|panic| Verdict::panicked(&crate::base::internal::panic_text(&*panic), jobs.len())),
+                .unwrap_or_else(|panic| core.panicked(&crate::base::internal::panic_text(&*panic), jobs.len())),
             Err(fault) => core.refuse(fault, jobs.len()),
         };
         wal.grown_by(core.frames_since_checkpoint());
         drop(core);
         self.count(&verdict, jobs.len());
-        let Verdict { mut outcomes, poison } = verdict;
+        let Verdict { mut outcomes, closed } = verdict;
         debug_assert_eq!(outcomes.len(), jobs.len(), "each job of a group has an outcome");
         for (job, outcome) in jobs.iter().zip(&outcomes) {
             if let (Some(chain), Err(error)) = (job.chain(), outcome) {
@@ -317,7 +321,7 @@ impl WriterShared {
                 WaitingEnd::CommitHandle(settle) => settle.settle(outcome),
             }
         }
-        (own, poison, told)
+        (own, closed, told)
     }
 
     fn take_along(&self, count: usize) -> Vec<Waiting> {
@@ -333,11 +337,11 @@ impl WriterShared {
     }
 
     /// Gives the role to a caller that waits, else to the background thread, else frees it.
-    fn hand_over(&self, poison: Option<String>) {
+    fn hand_over(&self, closed: Option<String>) {
         let mut queue = self.queue.lock();
         debug_assert!(queue.led);
-        if poison.is_some() {
-            queue.poisoned = poison;
+        if closed.is_some() {
+            queue.closed = closed;
             self.room.notify_all();
         }
         let caller = queue.waiting.iter().find_map(|waiting| match &waiting.end {

@@ -144,7 +144,7 @@ fn threads_share_transactions_and_a_conflict_fails_no_neighbour() {
         }
     });
     assert_eq!(conflicts.into_inner(), 64);
-    let stats = store.stats();
+    let stats = store.commit_stats();
     assert_eq!(stats.commits, 320);
     assert!(stats.transactions < 320, "{stats:?}");
     let report = store.check().unwrap();

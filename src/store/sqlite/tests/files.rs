@@ -30,6 +30,15 @@ fn a_new_file_is_for_its_owner_only() {
         let mode = fs::metadata(bench.folder.path().join(&name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
+    // An empty file of this user becomes one.
+    for mode in [0o666, 0o644, 0o200] {
+        let path = bench.folder.path().join("empty.db");
+        fs::write(&path, b"").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        drop(open(&path));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{mode:o}");
+        fs::remove_file(&path).unwrap();
+    }
 }
 
 #[test]
@@ -95,9 +104,12 @@ fn an_empty_file_is_made_a_store_only_when_asked() {
 fn a_reader_leaves_nothing_and_sees_what_others_write() {
     let (folder, path, id) = closed();
     let t = thread("a");
+    let before = fs::read(&path).unwrap();
     let reader = SqliteBackend::open(&path, &options().read_only(true)).unwrap();
     assert_eq!(items(&reader, &at(&t, id), ItemRange::All), [(0, "kept".to_string())]);
-    assert_eq!(names(&folder), ["x.db"]);
+    drop(reader);
+    assert_eq!((names(&folder), fs::read(&path).unwrap()), (vec!["x.db".to_owned()], before));
+    let reader = SqliteBackend::open(&path, &options().read_only(true)).unwrap();
     let batch = Batch::new(t.clone(), Namespace::root(), Some(id));
     assert!(matches!(reader.commit(&batch), Err(StoreError::ReadOnly)));
     assert!(matches!(reader.submit(batch).wait(), Err(StoreError::ReadOnly)));

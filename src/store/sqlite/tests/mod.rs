@@ -7,6 +7,10 @@ mod erase;
 mod files;
 mod forks;
 mod format;
+mod growth;
+mod identity;
+mod outcomes;
+mod readers;
 mod roundtrip;
 mod waits;
 

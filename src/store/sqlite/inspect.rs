@@ -1,0 +1,245 @@
+//! Identifies a file, and the files beside it, before SQLite touches them.
+//!
+//! SQLite would replay a journal, write to the WAL of another program, and use planted files. So header, names, owners
+//! and modes are read first, and nothing is changed. Only a missing or empty file is made ([`make`]).
+//!
+//! POSIX drops all locks of a process on a file as soon as it closes any descriptor of that file. So a file of which this
+//! process has a descriptor is read through SQLite, which delays its own closing while it holds a lock. Two copies of
+//! SQLite in one process, or a program that locks the file by itself, remain unknown to each other.
+
+use super::fault::{Fault, is_no_database};
+use super::open::{beside, cannot_open, connect_unlocked, identify, not_a_store, opening};
+use super::system::{self, Protection};
+use super::{migrate, registry, sql};
+use crate::store::error::StoreError;
+use rusqlite::ErrorCode;
+use std::fs::{self, Metadata};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Bytes of the header of a SQLite file.
+const HEADER_BYTES: usize = 100;
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// Bytes of the header of a rollback journal up to the number of pages of the file.
+const JOURNAL_HEADER_BYTES: usize = 20;
+const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+/// The endings of the files that SQLite keeps beside the main one.
+const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// The kind of file at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileKind {
+    Missing,
+    Empty,
+    Store,
+}
+
+/// The fields of a header by which a file is identified.
+struct Header {
+    application: i64,
+    format: i64,
+    /// True if a WAL belongs to the file.
+    is_wal: bool,
+    /// Pages of the file, if the header counts them.
+    pages: Option<u32>,
+    page_bytes: u64,
+}
+
+/// Identifies the file at an absolute path without symbolic links, and refuses what must not be opened.
+pub(super) fn inspect(path: &Path) -> Result<FileKind, StoreError> {
+    let meta = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            refuse_orphaned_wal(path, "the file itself does not exist")?;
+            refuse_planted(path, Protection::of_new())?;
+            return Ok(FileKind::Missing);
+        }
+        meta => meta.map_err(|error| failed(path, error))?,
+    };
+    if !meta.is_file() {
+        return Err(cannot_open(path, "it is not a regular file", None));
+    }
+    // Each name would have a WAL of its own, and commits through one of them would be lost.
+    if system::links(&meta) > 1 {
+        let reason = format!("it has {} names (hard links), a store has one: copy it instead", system::links(&meta));
+        return Err(cannot_open(path, &reason, None));
+    }
+    if meta.len() == 0 {
+        refuse_orphaned_wal(path, "the file itself is empty")?;
+        refuse_planted(path, Protection::of_new())?;
+        return Ok(FileKind::Empty);
+    }
+    refuse_planted(path, Protection::of(&meta))?;
+    if registry::is_open(path) {
+        return Ok(FileKind::Store);
+    }
+    if system::id(&meta).is_some_and(system::has_descriptor) {
+        return inspect_through_sqlite(path);
+    }
+    inspect_header(path, &meta)
+}
+
+/// Makes a missing or empty file, readable for its owner alone, before SQLite does, which would let everybody read it.
+pub(super) fn make(path: &Path, kind: FileKind) -> Result<(), StoreError> {
+    if kind == FileKind::Missing {
+        let made = system::create_new(path).and_then(|file| {
+            file.sync_all()?;
+            // The name has to survive a power cut as well.
+            path.parent().map_or(Ok(()), system::sync_folder)
+        });
+        match made {
+            // Another process was faster, or the file was planted: it is inspected as one that was there before.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made.map_err(|error| failed(path, error))?,
+        }
+        if inspect(path)? == FileKind::Store {
+            return Ok(());
+        }
+    }
+    let meta = fs::symlink_metadata(path).map_err(|error| failed(path, error))?;
+    if !system::is_own(&meta) {
+        return Err(cannot_open(path, "it is empty and belongs to another user", None));
+    }
+    if system::mode(&meta) != 0o600 {
+        system::set_mode(path, 0o600).map_err(|error| failed(path, error))?;
+    }
+    Ok(())
+}
+
+/// Verifies, once the file is open, that it is the one that was inspected, and that nothing was planted meanwhile.
+pub(super) fn verify_open(path: &Path, before: Option<system::FileId>) -> Result<(), StoreError> {
+    let meta = fs::symlink_metadata(path).map_err(|error| failed(path, error))?;
+    if system::id(&meta) != before || system::links(&meta) > 1 {
+        return Err(cannot_open(path, "it was replaced while it was opened", None));
+    }
+    refuse_planted(path, Protection::of(&meta))
+}
+
+/// Refuses the WAL of a file that was removed or emptied: SQLite would delete it, with all commits in it.
+fn refuse_orphaned_wal(path: &Path, state: &str) -> Result<(), StoreError> {
+    let wal = beside(path, "-wal");
+    match fs::symlink_metadata(&wal) {
+        Ok(meta) if meta.is_file() && meta.len() > 0 => {
+            let reason = format!("{state}, but its write-ahead log {} holds {} bytes", wal.display(), meta.len());
+            Err(StoreError::Corrupt { place: path.display().to_string(), reason })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses files beside the store that SQLite would use and that another user may have planted.
+fn refuse_planted(path: &Path, store: Protection) -> Result<(), StoreError> {
+    for suffix in BESIDE {
+        let name = beside(path, suffix);
+        let Ok(meta) = fs::symlink_metadata(&name) else { continue };
+        let refuse = |reason: &str| Err(cannot_open(path, &format!("{} {reason}", name.display()), None));
+        if !meta.is_file() {
+            return refuse("is not a regular file");
+        }
+        if system::links(&meta) > 1 {
+            return refuse("has more than one name (hard links)");
+        }
+        if !store.trusts_owner_of(&meta) {
+            return refuse("belongs to another user than the store");
+        }
+        if let Some(mode) = store.stricter_mode(&meta)
+            && (!system::is_own(&meta) || system::set_mode(&name, mode).is_err())
+        {
+            return refuse("can be read or written by users who cannot do so with the store");
+        }
+    }
+    Ok(())
+}
+
+/// Reads the header with plain reads.
+fn inspect_header(path: &Path, meta: &Metadata) -> Result<FileKind, StoreError> {
+    let mut file = system::open_to_read(path).map_err(|error| failed(path, error))?;
+    let opened = file.metadata().map_err(|error| failed(path, error))?;
+    if system::id(&opened) != system::id(meta) || !opened.is_file() {
+        return Err(cannot_open(path, "it was replaced while it was opened", None));
+    }
+    if meta.len() < HEADER_BYTES as u64 {
+        return Err(not_a_store(path, "it is shorter than the header of a SQLite file"));
+    }
+    let mut bytes = [0; HEADER_BYTES];
+    file.read_exact(&mut bytes).map_err(|error| failed(path, error))?;
+    // The first commit of a new file was interrupted: its journal empties the file again.
+    if bytes == [0; HEADER_BYTES] && beside(path, "-journal").exists() {
+        return Ok(FileKind::Empty);
+    }
+    if bytes[..16] != MAGIC[..] {
+        return Err(not_a_store(path, "it is not a SQLite file"));
+    }
+    let header = Header::read(&bytes);
+    identify(path, header.application, header.format)?;
+    let has_wal = fs::metadata(beside(path, "-wal")).is_ok_and(|wal| wal.len() > 0);
+    let has_journal = fs::metadata(beside(path, "-journal")).is_ok_and(|journal| journal.len() > 0);
+    if header.is_wal && has_journal && (has_wal || !is_journal_of_switch(path, header.pages)) {
+        let reason = format!("{} is not a journal of it: remove it", beside(path, "-journal").display());
+        return Err(cannot_open(path, &reason, None));
+    }
+    let whole = u64::from(header.pages.unwrap_or(0)) * header.page_bytes;
+    if meta.len() < whole && !has_wal && !has_journal {
+        let reason = format!("it has {} bytes, its header says {whole}: it was cut short", meta.len());
+        return Err(StoreError::Corrupt { place: path.display().to_string(), reason });
+    }
+    Ok(FileKind::Store)
+}
+
+impl Header {
+    fn read(bytes: &[u8; HEADER_BYTES]) -> Self {
+        let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let page_bytes = match u64::from(u16::from_be_bytes([bytes[16], bytes[17]])) {
+            1 => 65_536,
+            bytes => bytes,
+        };
+        Self {
+            application: i64::from(word(68)),
+            format: i64::from(word(60)),
+            is_wal: bytes[19] == 2,
+            pages: (word(24) == word(92)).then(|| word(28)),
+            page_bytes,
+        }
+    }
+}
+
+/// Returns whether the journal beside a file in WAL mode is that of its switch to this mode, which was interrupted: it
+/// was written when the file had as many pages as now. Any other journal is foreign, as a WAL needs none, and replaying
+/// it would destroy the store.
+fn is_journal_of_switch(path: &Path, pages: Option<u32>) -> bool {
+    let mut bytes = [0; JOURNAL_HEADER_BYTES];
+    let read = system::open_to_read(&beside(path, "-journal")).and_then(|mut file| file.read_exact(&mut bytes));
+    let written_at = u32::from_be_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
+    read.is_ok() && bytes[..8] == JOURNAL_MAGIC && Some(written_at) == pages
+}
+
+/// Reads the identity of a file that another part of this process has open, without locks and without its WAL.
+fn inspect_through_sqlite(path: &Path) -> Result<FileKind, StoreError> {
+    let identity = connect_unlocked(path).and_then(|conn| {
+        let mode: String = conn.query_row(sql::JOURNAL_MODE, [], |row| row.get(0))?;
+        Ok((migrate::identity(&conn)?, mode))
+    });
+    let has_bytes = |suffix: &str| fs::metadata(beside(path, suffix)).is_ok_and(|meta| meta.len() > 0);
+    match identity {
+        Ok(((application, format, _), mode)) => {
+            identify(path, application, format)?;
+            if mode == "wal" && has_bytes("-journal") {
+                let reason = format!("{} is not a journal of it: remove it", beside(path, "-journal").display());
+                return Err(cannot_open(path, &reason, None));
+            }
+            Ok(FileKind::Store)
+        }
+        // Pages that are missing in the file may be in its WAL.
+        Err(Fault::Sql(error)) if has_bytes("-wal") && is_cut_short(&error) && !is_no_database(&error) => {
+            Ok(FileKind::Store)
+        }
+        Err(fault) => Err(opening(path, fault)),
+    }
+}
+
+fn is_cut_short(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt)
+}
+
+fn failed(path: &Path, error: io::Error) -> StoreError {
+    cannot_open(path, &error.to_string(), Some(Box::new(error)))
+}

@@ -1,0 +1,298 @@
+//! Everything that differs between operating systems: the identity, the protection and the change of a file.
+//!
+//! Unix: a file is its device and inode, and owners and modes are compared. Windows: an open file can be neither
+//! removed nor replaced, because SQLite opens it without `FILE_SHARE_DELETE`, and access follows the lists of its
+//! folder, so there is nothing to compare. Locks are SQLite's alone (`fcntl` on Unix, `LockFileEx` on Windows), and the
+//! store renames nothing. *Absent:* meaning: callers decide what to refuse.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// The identity of a file under all its paths.
+pub(super) type FileId = (u64, u64);
+
+/// The state of a file that is read without locks: a write changes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    id: Option<FileId>,
+    bytes: u64,
+    modified: Option<SystemTime>,
+    /// Seconds and nanoseconds of the last change of the inode, which no program can set back.
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// Returns the stamp of a file.
+    pub(super) fn of(meta: &Metadata) -> Self {
+        Self { id: id(meta), bytes: meta.len(), modified: meta.modified().ok(), changed: changed(meta) }
+    }
+}
+
+/// The owner and the permissions that the files beside a store are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Protection {
+    /// `None` if the operating system does not tell it.
+    owner: Option<u32>,
+    group: Option<u32>,
+    mode: u32,
+}
+
+impl Protection {
+    /// The protection of a file that this process makes: its owner alone may read and write it.
+    pub(super) fn of_new() -> Self {
+        Self { owner: effective_user(), group: None, mode: 0o600 }
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+
+    /// Returns the identity of a file.
+    pub(in super::super) fn id(meta: &Metadata) -> Option<FileId> {
+        Some((meta.dev(), meta.ino()))
+    }
+
+    /// Returns the number of names of a file.
+    pub(in super::super) fn links(meta: &Metadata) -> u64 {
+        meta.nlink()
+    }
+
+    pub(super) fn changed(meta: &Metadata) -> (i64, i64) {
+        (meta.ctime(), meta.ctime_nsec())
+    }
+
+    /// Opens a file for reading. A FIFO in its place does not block, and a symbolic link is not followed.
+    pub(in super::super) fn open_to_read(path: &Path) -> io::Result<File> {
+        fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)
+    }
+
+    /// Makes a file that only its owner can read and write.
+    pub(in super::super) fn create_new(path: &Path) -> io::Result<File> {
+        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    }
+
+    impl Protection {
+        /// Returns the protection of a file.
+        pub(in super::super) fn of(meta: &Metadata) -> Self {
+            Self { owner: Some(meta.uid()), group: Some(meta.gid()), mode: meta.mode() & 0o777 }
+        }
+
+        /// Returns whether a file beside the store belongs to somebody who may write to the store anyway.
+        pub(in super::super) fn trusts_owner_of(self, beside: &Metadata) -> bool {
+            let owner = Some(beside.uid());
+            let known = [self.owner, effective_user(), Some(0)];
+            let shares_group = self.mode & 0o020 != 0 && self.group == Some(beside.gid());
+            self.owner.is_none() || known.contains(&owner) || self.mode & 0o002 != 0 || shares_group
+        }
+
+        /// Returns the mode that a looser file beside the store should have; `None` if it is as strict as the store.
+        pub(in super::super) fn stricter_mode(self, beside: &Metadata) -> Option<u32> {
+            let mode = beside.mode() & 0o777;
+            (mode & !self.mode != 0).then_some(mode & self.mode)
+        }
+    }
+
+    /// Returns whether a file belongs to the user of this process; true if the operating system does not tell.
+    pub(in super::super) fn is_own(meta: &Metadata) -> bool {
+        effective_user().is_none_or(|user| user == meta.uid())
+    }
+
+    /// Returns the permissions of a file.
+    pub(in super::super) fn mode(meta: &Metadata) -> u32 {
+        meta.mode() & 0o777
+    }
+
+    /// Sets the permissions of a file.
+    pub(in super::super) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))
+    }
+
+    /// Returns the user of this process, if the operating system tells it (Linux).
+    pub(super) fn effective_user() -> Option<u32> {
+        fs::metadata("/proc/self").ok().map(|meta| meta.uid())
+    }
+
+    /// Returns whether this process has a descriptor of the file. Where descriptors are not listed, it is assumed.
+    pub(in super::super) fn has_descriptor(file: FileId) -> bool {
+        let Ok(listed) = fs::read_dir("/dev/fd") else { return true };
+        listed.flatten().any(|entry| fs::metadata(entry.path()).is_ok_and(|meta| id(&meta) == Some(file)))
+    }
+
+    /// Makes the names in a folder survive a power cut.
+    pub(in super::super) fn sync_folder(folder: &Path) -> io::Result<()> {
+        File::open(folder)?.sync_all()
+    }
+}
+
+#[cfg(not(unix))]
+mod other {
+    use super::*;
+
+    pub(in super::super) fn id(_meta: &Metadata) -> Option<FileId> {
+        None
+    }
+
+    pub(in super::super) fn links(_meta: &Metadata) -> u64 {
+        1
+    }
+
+    pub(super) fn changed(_meta: &Metadata) -> (i64, i64) {
+        (0, 0)
+    }
+
+    pub(in super::super) fn open_to_read(path: &Path) -> io::Result<File> {
+        File::open(path)
+    }
+
+    pub(in super::super) fn create_new(path: &Path) -> io::Result<File> {
+        File::create_new(path)
+    }
+
+    impl Protection {
+        pub(in super::super) fn of(_meta: &Metadata) -> Self {
+            Self::of_new()
+        }
+
+        pub(in super::super) fn trusts_owner_of(self, _beside: &Metadata) -> bool {
+            true
+        }
+
+        pub(in super::super) fn stricter_mode(self, _beside: &Metadata) -> Option<u32> {
+            None
+        }
+    }
+
+    pub(in super::super) fn is_own(_meta: &Metadata) -> bool {
+        true
+    }
+
+    pub(in super::super) fn mode(_meta: &Metadata) -> u32 {
+        0o600
+    }
+
+    pub(in super::super) fn set_mode(_path: &Path, _mode: u32) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(super) fn effective_user() -> Option<u32> {
+        None
+    }
+
+    /// Locks belong to a descriptor here, so closing another one drops none.
+    pub(in super::super) fn has_descriptor(_file: FileId) -> bool {
+        false
+    }
+
+    pub(in super::super) fn sync_folder(_folder: &Path) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(not(unix))]
+use other::{changed, effective_user};
+#[cfg(not(unix))]
+pub(super) use other::{create_new, has_descriptor, id, is_own, links, mode, open_to_read, set_mode, sync_folder};
+#[cfg(unix)]
+use unix::{changed, effective_user};
+#[cfg(unix)]
+pub(super) use unix::{create_new, has_descriptor, id, is_own, links, mode, open_to_read, set_mode, sync_folder};
+
+/// File systems whose files may be open on several machines: these share neither memory nor, on many of them, locks.
+const NETWORK_FILE_SYSTEMS: [&str; 26] = [
+    "9p",
+    "acfs",
+    "afs",
+    "beegfs",
+    "ceph",
+    "cifs",
+    "coda",
+    "davfs",
+    "fuse.ceph",
+    "fuse.davfs",
+    "fuse.gcsfuse",
+    "fuse.glusterfs",
+    "fuse.rclone",
+    "fuse.s3fs",
+    "fuse.sshfs",
+    "gfs2",
+    "gpfs",
+    "lustre",
+    "ncpfs",
+    "nfs",
+    "nfs4",
+    "ocfs2",
+    "pvfs2",
+    "smb2",
+    "smb3",
+    "smbfs",
+];
+
+/// Returns the type of the network file system that an absolute path is on; `None` for a local one, and where the
+/// operating system does not list its mounts as Linux does.
+pub(super) fn network_file_system(path: &Path) -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    network_file_system_in(&mounts, path)
+}
+
+/// Finds the mount of a path in lines as `36 35 98:0 / /mnt/a rw,noatime master:1 - ext4 /dev/root rw`.
+fn network_file_system_in(mounts: &str, path: &Path) -> Option<String> {
+    let mount = |line: &str| -> Option<(usize, String)> {
+        let (place, kind) = line.split_once(" - ")?;
+        let point = unescaped(place.split(' ').nth(4)?);
+        let kind = kind.split(' ').next()?.to_owned();
+        path.starts_with(&point).then_some((point.len(), kind))
+    };
+    // Of two mounts on one folder, the later one is on top.
+    let (_, kind) = mounts.lines().filter_map(mount).max_by_key(|(length, _)| *length)?;
+    NETWORK_FILE_SYSTEMS.contains(&kind.as_str()).then_some(kind)
+}
+
+/// Decodes the octal escapes of a path in a list of mounts.
+fn unescaped(text: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .iter()
+        .fold(text.to_owned(), |text, (escape, plain)| text.replace(escape, plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_found_by_their_mounts() {
+        let mounts = "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
+                      30 22 0:40 / /srv/shared\\040data rw shared:7 - nfs4 host:/export rw\n\
+                      31 22 0:41 / /srv/shared\\040data/scratch rw - tmpfs tmpfs rw\n\
+                      32 22 0:42 / /mnt/me/remote rw - fuse.sshfs host: rw\n\
+                      33 22 0:43 / /mnt/me/vault rw - fuse.gocryptfs vault rw\n";
+        let found = |path: &str| network_file_system_in(mounts, Path::new(path));
+        assert_eq!(found("/srv/shared data/a.db").as_deref(), Some("nfs4"));
+        assert_eq!(found("/mnt/me/remote/a.db").as_deref(), Some("fuse.sshfs"));
+        for local in ["/a.db", "/srv/shared data/scratch/a.db", "/srv/shared database/a.db", "/mnt/me/vault/a.db"] {
+            assert_eq!(found(local), None, "{local}");
+        }
+    }
+
+    #[test]
+    fn the_list_of_network_file_systems_is_sorted() {
+        assert!(NETWORK_FILE_SYSTEMS.is_sorted());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_descriptor_of_a_file_is_seen_while_it_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "x").unwrap();
+        let id = id(&fs::metadata(&path).unwrap()).unwrap();
+        assert!(!has_descriptor(id));
+        let file = File::open(&path).unwrap();
+        assert!(has_descriptor(id));
+        drop(file);
+        assert!(!has_descriptor(id));
+    }
+}

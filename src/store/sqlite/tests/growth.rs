@@ -1,0 +1,69 @@
+//! The write-ahead log is bounded: readers of the library do not hold it, and past its limit commits fail.
+
+use super::*;
+use crate::store::StoreError;
+
+fn list_of(bench: &mut Bench, items: u64) -> CheckpointRef {
+    let t = thread("a");
+    let puts = (0..items).map(|n| put(n, &format!("item {n}"))).collect();
+    let head = bench.add(&t, None, vec![list(1, puts)]);
+    at(&t, head)
+}
+
+#[test]
+fn a_log_past_its_limit_refuses_commits_until_the_reader_has_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.db");
+    let limit_bytes = 6 << 20;
+    let store = SqliteBackend::open(&path, &options().wal_limit_bytes(limit_bytes)).unwrap();
+    let (mut ids, mut head) = (IdSource::from_seed(3), None);
+    let mut commit = |n: u64| {
+        let id = ids.checkpoint(Timestamp::from_micros(1), 0, head.as_ref());
+        let mut batch = Batch::new(thread("a"), Namespace::root(), head);
+        let changes = vec![value("x", n + 1, plain(&vec![n as u8; 300_000]))];
+        batch.checkpoints.push(NewCheckpoint { parent: head.map(Parent::Local), changes, ..checkpoint(id) });
+        store.commit(&batch).inspect(|()| head = Some(id))
+    };
+    commit(0).unwrap();
+    let reader = raw(&path);
+    reader.execute_batch("BEGIN; SELECT count(*) FROM checkpoint;").unwrap();
+    let refused = (1..100).find_map(|n| commit(n).err().map(|error| (n, error)));
+    match refused {
+        Some((n, StoreError::WalLimit { wal_bytes, limit_bytes: limit })) => {
+            assert!(limit == limit_bytes && wal_bytes > limit && wal_bytes < 2 * limit, "{wal_bytes}");
+            assert!((15..40).contains(&n), "{n} commits");
+        }
+        other => panic!("{other:?}"),
+    }
+    let stats = Backend::stats(&store).unwrap();
+    assert!(stats.is_wal_large() && stats.wal_bytes > limit_bytes, "{stats:?}");
+    assert!(stats.wal_copied_frames < stats.wal_frames, "{stats:?}");
+    // Nothing was written, and the handle goes on once the reader has gone.
+    assert!(matches!(commit(100), Err(StoreError::WalLimit { .. })));
+    drop(reader);
+    let done = (0..400).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(25));
+        commit(101).is_ok()
+    });
+    assert!(done, "{:?}", Backend::stats(&store).unwrap());
+    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn stats_count_bytes_frames_and_commits() {
+    let mut bench = Bench::new();
+    list_of(&mut bench, 100);
+    let stats = Backend::stats(&bench.store).unwrap();
+    assert_eq!(stats.commits.commits, 1);
+    assert_eq!(stats.file_bytes, std::fs::metadata(bench.path()).unwrap().len());
+    assert!(stats.wal_frames > 3 && stats.wal_bytes >= stats.wal_frames * 4_096, "{stats:?}");
+    assert!(!stats.is_wal_large() && stats.wal_error.is_none(), "{stats:?}");
+    let again = Backend::stats(&bench.store).unwrap();
+    assert_eq!(again.wal_copied_frames, stats.wal_copied_frames, "nothing is copied by looking");
+    let reader = SqliteBackend::open(&bench.path(), &options().read_only(true)).unwrap();
+    let read = Backend::stats(&reader).unwrap();
+    assert_eq!((read.wal_frames, read.file_bytes), (stats.wal_frames, stats.file_bytes));
+    bench.store.checkpoint_wal().unwrap();
+    let stats = Backend::stats(&bench.store).unwrap();
+    assert_eq!((stats.wal_bytes, stats.wal_frames), (0, 0));
+}

@@ -1,0 +1,136 @@
+//! Outcomes: a commit that failed has a definite outcome if it can have one, and the handle goes on.
+
+use super::super::group::PlantedFault;
+use super::*;
+use crate::store::StoreError;
+use crate::store::beside::{Beside, KvChange, KvNamespace};
+use rusqlite::ffi;
+
+fn one(bench: &mut Bench, head: Option<CheckpointId>, byte: u8) -> Batch {
+    let id = bench.ids.checkpoint(Timestamp::from_micros(1), 0, head.as_ref());
+    let mut batch = Batch::new(thread("a"), Namespace::root(), head);
+    let changes = vec![value("x", u64::from(byte), plain(&[byte; 40]))];
+    batch.checkpoints.push(NewCheckpoint { parent: head.map(Parent::Local), changes, ..checkpoint(id) });
+    batch
+}
+
+fn plant(bench: &Bench, faults: &[PlantedFault]) {
+    bench.store.writer.as_ref().unwrap().plant(faults);
+}
+
+fn head(bench: &Bench) -> Option<CheckpointId> {
+    bench.store.head_id(&thread("a"), &Namespace::root()).unwrap()
+}
+
+/// Commits once with planted faults, then three times without, and checks that the file holds what was acknowledged.
+fn commits(faults: &[PlantedFault]) -> Result<(), StoreError> {
+    let mut bench = Bench::new();
+    let first = one(&mut bench, None, 1);
+    bench.store.commit(&first).unwrap();
+    let second = one(&mut bench, first.head_after(), 2);
+    plant(&bench, faults);
+    let outcome = bench.store.commit(&second);
+    // The repeat is safe, whatever came before.
+    bench.store.commit(&second).unwrap();
+    let third = one(&mut bench, second.head_after(), 3);
+    bench.store.commit(&third).unwrap();
+    assert_eq!(head(&bench), third.head_after());
+    let path = bench.path();
+    drop(bench.store);
+    let report = open(&path).check().unwrap();
+    assert_eq!((report.checkpoints, report.problems), (3, Vec::new()));
+    outcome
+}
+
+#[test]
+fn errors_before_the_end_of_a_commit_write_nothing_and_end_no_handle() {
+    for code in [ffi::SQLITE_FULL, ffi::SQLITE_BUSY, ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_READ] {
+        let outcome = commits(&[PlantedFault::Lost(code)]);
+        assert!(matches!(outcome, Err(StoreError::Write { .. })), "{code}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_commit_that_failed_once_is_repeated_on_a_new_connection() {
+    for code in [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_NOMEM, ffi::SQLITE_IOERR_SHMMAP] {
+        commits(&[PlantedFault::Lost(code)]).unwrap();
+        commits(&[PlantedFault::Stored(code)]).unwrap();
+    }
+}
+
+#[test]
+fn a_commit_that_fails_again_has_an_unknown_outcome_and_ends_no_handle() {
+    let code = ffi::SQLITE_IOERR_FSYNC;
+    for faults in [
+        [PlantedFault::Lost(code), PlantedFault::Lost(code)],
+        [PlantedFault::Lost(code), PlantedFault::Stored(code)],
+        [PlantedFault::Stored(code), PlantedFault::Lost(code)],
+    ] {
+        let outcome = commits(&faults);
+        assert!(matches!(outcome, Err(StoreError::OutcomeUnknown { .. })), "{faults:?}: {outcome:?}");
+    }
+}
+
+#[test]
+fn entries_beside_the_log_are_repeated_too() {
+    let bench = Bench::new();
+    let namespace = KvNamespace::new(["n"]).unwrap();
+    let now = Timestamp::from_micros(5);
+    let put = |key: &str| KvChange::Put {
+        namespace: namespace.clone(),
+        key: key.into(),
+        value: crate::base::Encoded { codec: crate::base::Codec::default(), bytes: vec![0x80] },
+        now,
+        expires_at: None,
+    };
+    plant(&bench, &[PlantedFault::Lost(ffi::SQLITE_IOERR_FSYNC)]);
+    bench.store.commit_kv(&[put("lost")]).unwrap();
+    plant(&bench, &[PlantedFault::Stored(ffi::SQLITE_IOERR_FSYNC)]);
+    bench.store.commit_kv(&[put("stored")]).unwrap();
+    for key in ["lost", "stored"] {
+        assert!(bench.store.kv_entry(&namespace, key, now).unwrap().is_some(), "{key}");
+    }
+    assert_eq!(bench.check(), Vec::<String>::new());
+}
+
+#[test]
+fn a_handle_that_cannot_be_repaired_refuses_what_it_never_tried() {
+    let mut bench = Bench::new();
+    let first = one(&mut bench, None, 1);
+    bench.store.commit(&first).unwrap();
+    let second = one(&mut bench, first.head_after(), 2);
+    plant(&bench, &[PlantedFault::Lost(ffi::SQLITE_IOERR_FSYNC)]);
+    // The file cannot be opened again.
+    let moved = bench.folder.path().join("moved.db");
+    std::fs::rename(bench.path(), &moved).unwrap();
+    assert!(matches!(bench.store.commit(&second), Err(StoreError::OutcomeUnknown { .. })));
+    std::fs::rename(&moved, bench.path()).unwrap();
+    for _ in 0..2 {
+        let refused = bench.store.commit(&second);
+        assert!(matches!(refused, Err(StoreError::HandleClosed { .. })), "{refused:?}");
+        assert!(matches!(bench.store.submit(second.clone()).wait(), Err(StoreError::HandleClosed { .. })));
+    }
+    assert!(matches!(bench.store.checkpoint_wal(), Err(StoreError::HandleClosed { .. })));
+    let path = bench.path();
+    drop(bench.store);
+    let again = open(&path);
+    again.commit(&second).unwrap();
+    assert_eq!(again.check().unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_panic_of_a_job_gives_the_write_lock_back() {
+    let mut bench = Bench::new();
+    let first = one(&mut bench, None, 1);
+    bench.store.commit(&first).unwrap();
+    let second = one(&mut bench, first.head_after(), 2);
+    plant(&bench, &[PlantedFault::PanicOfJob]);
+    let outcome = bench.store.commit(&second);
+    assert!(matches!(&outcome, Err(StoreError::Write { reason, .. }) if reason.contains("panic")), "{outcome:?}");
+    // Another handle does not wait, and this one goes on.
+    let other = SqliteBackend::open(&bench.path(), &options().busy_timeout_ms(0)).unwrap();
+    other.commit(&second).unwrap();
+    let third = one(&mut bench, second.head_after(), 3);
+    bench.store.commit(&third).unwrap();
+    assert_eq!(bench.check(), Vec::<String>::new());
+}

@@ -1,0 +1,63 @@
+//! Read-only handles return what is stored, whatever others write meanwhile.
+
+use super::*;
+use crate::store::StoreError;
+
+/// A closed store with a list of items that fills many pages.
+fn closed(items: u64) -> (TempDir, PathBuf, CheckpointRef) {
+    let mut bench = Bench::new();
+    let t = thread("a");
+    let puts = (0..items).map(|n| put(n, &format!("item {n} {}", "x".repeat(400)))).collect();
+    let head = bench.add(&t, None, vec![list(1, puts)]);
+    let path = bench.path();
+    drop(bench.store);
+    (bench.folder, path, at(&t, head))
+}
+
+#[test]
+fn a_writer_that_comes_and_goes_during_a_read_changes_nothing_of_it() {
+    const ITEMS: u64 = 900;
+    let (_folder, path, head) = closed(ITEMS);
+    for erases in [false, true] {
+        let reader = SqliteBackend::open(&path, &options().read_only(true)).unwrap();
+        let mut seen = 0;
+        let read = reader.items(&head, "messages", ItemRange::All, &mut |row| {
+            let text = row.payload.index.and_then(|index| index.text).unwrap_or_default().to_owned();
+            assert!(text.starts_with(&format!("item {seen} ")), "item {seen} is {text:.20}");
+            if seen == 20 {
+                let writer = open(&path);
+                if erases {
+                    writer.delete_threads(std::slice::from_ref(&head.thread)).unwrap();
+                } else {
+                    let id = IdSource::from_seed(5).checkpoint(Timestamp::from_micros(9), 0, Some(&head.checkpoint));
+                    let mut batch = Batch::new(head.thread.clone(), Namespace::root(), Some(head.checkpoint));
+                    let changes =
+                        vec![list(2, (0..ITEMS).map(|n| put(n, &format!("other {n} {}", "y".repeat(400)))).collect())];
+                    let parent = Some(Parent::Local(head.checkpoint));
+                    batch.checkpoints.push(NewCheckpoint { parent, changes, ..checkpoint(id) });
+                    writer.commit(&batch).unwrap();
+                }
+            }
+            seen += 1;
+            Ok(())
+        });
+        match read {
+            Ok(()) => assert_eq!(seen, ITEMS),
+            // A page after the erasure finds that the thread is gone.
+            Err(StoreError::CheckpointNotFound { .. }) if erases => {}
+            other => panic!("after {seen}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_reader_sees_a_write_of_the_same_size_at_once() {
+    let mut bench = Bench::new();
+    let t = thread("a");
+    let mut head = bench.add(&t, None, vec![value("x", 1, plain(&[0; 40]))]);
+    let reader = SqliteBackend::open(&bench.path(), &options().read_only(true)).unwrap();
+    for n in 1..20_u8 {
+        head = bench.add(&t, Some(head), vec![value("x", u64::from(n) + 1, plain(&[n; 40]))]);
+        assert_eq!(reader.head_id(&t, &Namespace::root()).unwrap(), Some(head));
+    }
+}
