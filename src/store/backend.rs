@@ -166,7 +166,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(found)
     }
 
-    /// Visits the items of a list channel at a checkpoint, in order. A channel that was never written has none.
+    /// Visits the items of a list channel at a checkpoint, in order. A channel that was never written has none. A visitor
+    /// may take its time: no transaction is open while it runs. If the thread is deleted meanwhile, the visit ends with
+    /// [`StoreError::CheckpointNotFound`].
     ///
     /// # Errors
     /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`]; and what `visit` returns.

@@ -29,6 +29,7 @@ mod migrate;
 mod names;
 mod open;
 mod pack;
+mod paged;
 mod pool;
 mod read;
 mod references;
@@ -47,6 +48,7 @@ mod writes;
 use fault::{Fault, Res, found_busy};
 use job::{Job, JobRef};
 use names::Names;
+use paged::ItemPages;
 use pool::ReaderPool;
 use read::ReadView;
 use writer::SqliteWriter;
@@ -205,7 +207,11 @@ impl Backend for SqliteBackend {
         range: ItemRange,
         visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        self.pool.read(|view| view.items(at, channel, range, visit))
+        let mut pages = ItemPages::new(range);
+        while let Some(page) = self.pool.read(|view| pages.read(view, at, channel))? {
+            page.visit(visit)?;
+        }
+        Ok(())
     }
 
     fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {

@@ -1,6 +1,7 @@
 //! The write-ahead log is bounded: readers of the library do not hold it, and past its limit commits fail.
 
 use super::*;
+use crate::base::limits::ITEM_PAGE_ROWS_MAX;
 use crate::store::StoreError;
 
 fn list_of(bench: &mut Bench, items: u64) -> CheckpointRef {
@@ -8,6 +9,57 @@ fn list_of(bench: &mut Bench, items: u64) -> CheckpointRef {
     let puts = (0..items).map(|n| put(n, &format!("item {n}"))).collect();
     let head = bench.add(&t, None, vec![list(1, puts)]);
     at(&t, head)
+}
+
+#[test]
+fn a_visitor_of_items_holds_no_snapshot() {
+    let mut bench = Bench::new();
+    let list = list_of(&mut bench, 3 * ITEM_PAGE_ROWS_MAX as u64);
+    let (mut seen, mut head) = (0, list.checkpoint);
+    let visit = &mut |_: crate::store::record::ItemRow<'_>| {
+        if seen % 500 == 0 {
+            head = bench.ids.checkpoint(Timestamp::from_micros(1), 0, Some(&head));
+            let mut batch = Batch::new(thread(&format!("t{seen}")), Namespace::root(), None);
+            batch.checkpoints.push(checkpoint(head));
+            bench.store.commit(&batch).unwrap();
+            assert_eq!(Backend::stats(&bench.store).unwrap().oldest_reader, None);
+            // No reader is in the way.
+            bench.store.checkpoint_wal().unwrap();
+        }
+        seen += 1;
+        Ok(())
+    };
+    bench.store.items(&list, "messages", ItemRange::All, visit).unwrap();
+    assert_eq!(seen, 3 * ITEM_PAGE_ROWS_MAX);
+}
+
+#[test]
+fn items_in_pages_are_those_of_one_read() {
+    let mut bench = Bench::new();
+    let t = thread("a");
+    let page = ITEM_PAGE_ROWS_MAX as u64;
+    let root = list_of(&mut bench, 2 * page);
+    // A list of two branches, with a gap of many windows.
+    let mut changes = vec![put(3, "edited"), put(40 * page, "far"), put(40 * page + 1, "end")];
+    changes.extend((700..900).map(remove));
+    let fork = bench.add_on(&t, Some(Parent::Local(root.checkpoint)), vec![list(2, changes)]);
+    let large = (0..6).map(|n| put(n, &"large".repeat(100_000))).collect();
+    let other = thread("large");
+    let large = at(&other, bench.add(&other, None, vec![list(1, large)]));
+    for (place, count) in [(&root, 2 * page), (&at(&t, fork), 2 * page - 198), (&large, 6)] {
+        let all = bench.items(place, ItemRange::All);
+        assert_eq!(all.len() as u64, count);
+        assert!(all.is_sorted_by_key(|(position, _)| *position));
+        for n in [1, 2, 511, 512, 513, 800, 5_000] {
+            let tail = bench.items(place, ItemRange::Tail(n));
+            assert_eq!(tail, all[all.len().saturating_sub(n)..], "{n}");
+        }
+        for (first, end) in [(0, 1), (3, 4), (100, 2_000), (512, 1_024), (600, 40 * page + 1), (9, 9), (7, u64::MAX)] {
+            let expected: Vec<_> =
+                all.iter().filter(|(position, _)| (first..end).contains(position)).cloned().collect();
+            assert_eq!(bench.items(place, ItemRange::Positions(first, end)), expected, "{first}..{end}");
+        }
+    }
 }
 
 #[test]
