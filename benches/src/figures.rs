@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Bench, Res, append, disk, group, history, inside, messages, peers, runtime, supersteps, turns};
+use crate::{Bench, Res, append, disk, group, history, inside, messages, peers, processes, runtime, supersteps, turns};
 
 /// A figure, in the order of the list.
 struct Figure {
@@ -37,7 +37,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 39] = [
+const FIGURES: [Figure; 41] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),
@@ -47,6 +47,10 @@ const FIGURES: [Figure; 39] = [
     figure("turns_per_s_ratio_8_threads", "group", Target::AtLeast(1.8)).about(
         "turns per second of 8 conversations on 8 threads over those of one, in one store at FULL, every superstep synced",
     ),
+    figure("commit_wait_max_ms_32_processes", "processes", Target::AtMost(500.0))
+        .about("the longest of 6,400 commits of 32 processes on one file, at FULL, each process as fast as it can"),
+    figure("wal_mb_peak_with_reader", "processes", Target::AtMost(64.0))
+        .about("the largest size of the write-ahead log in MB while a slow reader visits a list and another thread commits"),
     figure("fsync_us", "disk", Target::None),
     figure("bytes_per_turn_1k", "turns", Target::None),
     figure("bytes_per_turn_10k", "turns", Target::AtMostOf(bytes_target)),
@@ -233,6 +237,7 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         }),
         ("append", append::measure),
         ("group", group::measure),
+        ("processes", processes::measure),
         ("turns", turns::measure),
         ("history", history::measure),
         ("inside", inside::measure),

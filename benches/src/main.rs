@@ -13,6 +13,7 @@ mod history;
 mod inside;
 mod messages;
 mod peers;
+mod processes;
 mod profile;
 mod raw;
 mod raw_state;
@@ -38,7 +39,7 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
   --json     one JSON object on stdout in place of the table
   --quick    few and short runs: a smoke test, no measurement
   --dir      where the files go (default: a fresh folder under the system's temporary folder)
-  --only     one group (append, group, disk, turns, history, inside, supersteps, runtime,
+  --only     one group (append, group, processes, disk, turns, history, inside, supersteps, runtime,
              messages, rss, langgraph, and salamander if built with the feature of this name), or the
              group of a figure
   --python   the Python that has langgraph (default: python3)
@@ -95,6 +96,7 @@ fn run(args: Vec<String>) -> Res<()> {
     match args.next().as_deref() {
         Some("figures") => {}
         Some("profile") => return profile::run(args.collect()),
+        Some(processes::COMMIT_CHILD) => return processes::commit_child(args.collect()),
         Some(turns::RSS_CHILD) => return turns::rss_child(args.collect()),
         _ => return Err(USAGE.into()),
     }
