@@ -131,6 +131,9 @@ pub const LOCK_RETRY_MIN: Duration = Duration::from_micros(250);
 /// Longest pause between two attempts at a lock that another process holds. The handler of SQLite sleeps up to 100 ms,
 /// so that one of 16 processes waited 1.3 s of 1.4 s while the others committed.
 pub const LOCK_RETRY_MAX: Duration = Duration::from_millis(3);
+/// Wait for a lock of another process after which the attempts come more often, so that a process that has waited long
+/// is ahead of those that come.
+pub const LOCK_WAIT_LONG: Duration = Duration::from_millis(100);
 /// Wait for another process that holds the write lock, unless set otherwise.
 pub const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// Bytes of decoded heads that a handle of a store caches, unless set otherwise.
@@ -160,7 +163,8 @@ const _: () = assert!(GROUP_LINGER.as_nanos() < SUBMIT_LINGER.as_nanos());
 const _: () = assert!(SUBMIT_LINGER.as_nanos() < SPIN_BEFORE_PARK.as_nanos());
 const _: () = assert!(SPIN_BEFORE_PARK.as_nanos() < LOCK_RETRY_MIN.as_nanos());
 const _: () = assert!(LOCK_RETRY_MIN.as_nanos() < LOCK_RETRY_MAX.as_nanos());
-const _: () = assert!(LOCK_RETRY_MAX.as_nanos() < BUSY_TIMEOUT_DEFAULT.as_nanos());
+const _: () = assert!(LOCK_RETRY_MAX.as_nanos() < LOCK_WAIT_LONG.as_nanos());
+const _: () = assert!(LOCK_WAIT_LONG.as_nanos() < BUSY_TIMEOUT_DEFAULT.as_nanos());
 const _: () = assert!(WAL_COPY_BYTES < WAL_RESTART_BYTES && WAL_RESTART_BYTES < WAL_TRUNCATE_BYTES);
 const _: () =
     assert!(WAL_TRUNCATE_BYTES < WAL_LIMIT_BYTES_DEFAULT && WAL_RETRY_MIN.as_nanos() < WAL_RETRY_MAX.as_nanos());

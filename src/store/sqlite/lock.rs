@@ -1,14 +1,14 @@
 //! Waits for a lock of another process, within a limit, and names the process that holds it.
 //!
 //! SQLite's own busy handler sleeps up to 100 ms between two attempts, while others commit every 0.3 ms: a process that
-//! came late waited for all others. Here the pauses are short and random, so every attempt has the same chance. A
+//! came late waited for all others. Here the pauses are short and random, and shorter after a long wait. A
 //! connection that writes has no busy handler at all, and what it does is repeated here. *Absent:* an order of arrival: a
 //! queue in a lock file would have to be waited for without a limit.
 
 use super::fault::{Res, found_busy};
 use super::open::beside;
 use crate::base::internal::Stopwatch;
-use crate::base::limits::{LOCK_RETRY_MAX, LOCK_RETRY_MIN};
+use crate::base::limits::{LOCK_RETRY_MAX, LOCK_RETRY_MIN, LOCK_WAIT_LONG};
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::time::Duration;
@@ -43,10 +43,15 @@ impl LockWait {
         true
     }
 
-    /// Returns a random pause between a third and the whole of the present one, which doubles up to 3 ms.
+    /// Returns a random pause between a third and the whole of the longest one, which doubles up to 3 ms and becomes
+    /// shorter again for a wait of more than 100 ms: the longer a process has waited, the better is its chance.
     fn next_pause(&mut self, waited: Duration) -> Duration {
         let third = self.pause / 3;
         self.pause = (2 * self.pause).min(LOCK_RETRY_MAX);
+        if waited > LOCK_WAIT_LONG {
+            let share = LOCK_WAIT_LONG.as_secs_f64() / waited.as_secs_f64();
+            self.pause = LOCK_RETRY_MAX.mul_f64(share).max(LOCK_RETRY_MIN);
+        }
         let random = self.random.hash_one(waited) % (2 * third.as_nanos() as u64 + 1);
         third + Duration::from_nanos(random)
     }
@@ -120,6 +125,10 @@ mod tests {
         assert!(pauses[0] <= LOCK_RETRY_MIN);
         assert!(pauses[8..].iter().any(|pause| pause < &(LOCK_RETRY_MAX / 2)), "{pauses:?}");
         assert!(pauses[8..].iter().any(|pause| pause > &(LOCK_RETRY_MAX / 2)), "{pauses:?}");
+        let long = 6 * LOCK_WAIT_LONG;
+        wait.next_pause(long);
+        let pauses: Vec<Duration> = (0..64).map(|n| wait.next_pause(long + Duration::from_nanos(n))).collect();
+        assert!(pauses.iter().all(|pause| *pause <= LOCK_RETRY_MAX / 6), "{pauses:?}");
     }
 
     #[test]

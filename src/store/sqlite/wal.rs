@@ -23,6 +23,8 @@ pub(super) const FRAME_BYTES: u64 = sql::PAGE_BYTES + 24;
 const COPY_FRAMES: u64 = WAL_COPY_BYTES / FRAME_BYTES;
 const RESTART_FRAMES: u64 = WAL_RESTART_BYTES / FRAME_BYTES;
 const TRUNCATE_FRAMES: u64 = WAL_TRUNCATE_BYTES / FRAME_BYTES;
+/// Attempts to copy the whole WAL before it is truncated.
+const TRUNCATE_ATTEMPTS: usize = 3;
 
 /// The checkpointer of a file. It starts when it is needed.
 #[derive(Clone, Debug)]
@@ -128,7 +130,7 @@ impl WalInner {
             let mut state = self.state.lock();
             while !state.due && !state.stopping {
                 match state.retry {
-                    Some(pause) => state.due = self.wake.wait_for(&mut state, pause).timed_out(),
+                    Some(pause) => state.due |= self.wake.wait_for(&mut state, pause).timed_out(),
                     None => self.wake.wait(&mut state),
                 }
             }
@@ -153,18 +155,25 @@ impl WalInner {
         let mut copier = self.copier.lock();
         self.core.lock().count_anew();
         let copy = copy_wal(self.connection(&mut copier)?, sql::WAL_PASSIVE)?;
-        if copy.frames <= RESTART_FRAMES || !copy.is_whole() {
+        if copy.frames <= RESTART_FRAMES || copy.busy {
             return Ok(copy.is_whole());
         }
-        // Most is copied already, so the writers wait only for what came meanwhile.
-        self.core.lock().finish_wal(copy.frames > TRUNCATE_FRAMES)
+        // Most is copied already, so the writers wait only for what came meanwhile. To truncate is to hold the write lock:
+        // those of other processes wait too.
+        self.core.lock().finish_wal(copy.is_whole() && copy.frames > TRUNCATE_FRAMES)
     }
 
     /// Copies the WAL beside the writers, and then, in their place, its last frames; returns whether it was emptied.
     fn truncate(&self) -> Res<bool> {
         let mut copier = self.copier.lock();
-        let copy = copy_wal(self.connection(&mut copier)?, sql::WAL_PASSIVE)?;
-        Ok(copy.is_whole() && self.core.lock().finish_wal(true)?)
+        let conn = self.connection(&mut copier)?;
+        for _ in 0..TRUNCATE_ATTEMPTS {
+            // A transaction that was being committed looks like a reader, for some microseconds.
+            if copy_wal(conn, sql::WAL_PASSIVE)?.is_whole() {
+                return self.core.lock().finish_wal(true);
+            }
+        }
+        Ok(false)
     }
 
     fn connection<'a>(&self, copier: &'a mut Option<Connection>) -> Res<&'a Connection> {

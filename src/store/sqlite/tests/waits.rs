@@ -125,3 +125,27 @@ fn many_handles_on_one_file_all_get_their_turn() {
     let report = open(&path).check().unwrap();
     assert_eq!((report.checkpoints, report.problems), (HANDLES * COMMITS, Vec::new()));
 }
+
+#[test]
+fn a_reader_that_comes_and_goes_does_not_let_the_wal_grow() {
+    let mut bench = Bench::new();
+    let t = thread("a");
+    let mut head = Some(bench.add(&t, None, vec![value("x", 1, plain(&[1]))]));
+    let wal = || std::fs::metadata(bench.path().with_extension("db-wal")).map_or(0, |wal| wal.len());
+    // The first copy finds a reader; the commits after it never pause.
+    let reader = raw(&bench.path());
+    reader.execute_batch("BEGIN; SELECT count(*) FROM checkpoint;").unwrap();
+    let mut ids = IdSource::from_seed(11);
+    for n in 0..900_u64 {
+        let id = ids.checkpoint(Timestamp::from_micros(2), 0, head.as_ref());
+        let mut batch = Batch::new(t.clone(), Namespace::root(), head);
+        let changes = vec![value("x", n + 2, plain(&vec![n as u8; 100_000]))];
+        batch.checkpoints.push(NewCheckpoint { parent: head.map(Parent::Local), changes, ..checkpoint(id) });
+        bench.store.commit(&batch).unwrap();
+        head = Some(id);
+        if n == 200 {
+            reader.execute_batch("COMMIT").unwrap();
+        }
+    }
+    assert!(wal() < 72 << 20, "{} bytes of 90 MB are in the log", wal());
+}
