@@ -11,7 +11,7 @@ use super::pack::{
 };
 use super::read::{ReadView, source_of, unpack_task_records};
 use super::rows::{Room, decode, inline_value};
-use super::sql;
+use super::{schema, sql};
 use crate::base::ThreadId;
 use crate::base::internal::hash::{self, Checksum};
 use crate::base::limits::PROBLEMS_MAX;
@@ -43,6 +43,11 @@ pub(super) struct ParentFields {
 pub(super) fn check<'a>(view: ReadView<'a>) -> Res<CheckReport> {
     let mut checker = Checker { view, report: CheckReport::default(), payloads: HashMap::new() };
     checker.integrity()?;
+    // It may have changed since the file was opened. What other tables say would mean nothing.
+    let verified = schema::verify(view.conn);
+    if checker.note(verified)?.is_none() {
+        return Ok(checker.report);
+    }
     checker.report.threads = view.conn.query_row(sql::CHECK_THREADS, [], |row| row.get::<_, i64>(0))? as u64;
     // Each part goes on after a damaged row; a damaged page ends only its part.
     let parts: [fn(&mut Checker<'a>) -> Res<()>; 8] = [

@@ -4,7 +4,7 @@ use super::fault::{Fault, Res, is_busy};
 use super::job::JobRef;
 use super::lock;
 use super::open::{self, FilePlace};
-use super::sql;
+use super::{schema, sql};
 use super::wal::FRAME_BYTES;
 use super::write::Caches;
 use super::writer::reason;
@@ -32,6 +32,8 @@ pub(super) struct Core {
     commits: bool,
     /// The reason that no further job is accepted.
     closed: Option<String>,
+    /// The version of the schema that was verified last.
+    schema: Option<i64>,
     #[cfg(test)]
     planted: VecDeque<PlantedFault>,
 }
@@ -68,6 +70,7 @@ impl Core {
     /// Takes the connection that writes.
     pub(super) fn new(conn: Connection, place: FilePlace) -> Self {
         Self {
+            schema: schema::version(&conn).ok(),
             conn,
             caches: Caches::default(),
             place,
@@ -143,6 +146,10 @@ impl Core {
             return Verdict { outcomes, closed: Some(closed) };
         }
         debug_assert!(!self.conn.is_autocommit(), "the caller has begun the transaction");
+        if let Err(fault) = self.verify_schema() {
+            self.roll_back();
+            return self.refuse(fault, jobs.len());
+        }
         // A savepoint per job costs an eighth of a group. So the group is first written without them: a job that
         // is refused before it wrote a row leaves nothing behind. Should one fail later, all are written anew.
         let outcomes = match self.write_group(jobs, false) {
@@ -174,6 +181,16 @@ impl Core {
             }
             Err(fault) => self.heal(jobs, outcomes, &reason(&fault)),
         }
+    }
+
+    /// Verifies the schema again if somebody has changed it: a trigger would run with the rows of this group.
+    fn verify_schema(&mut self) -> Res<()> {
+        let version = Some(schema::version(&self.conn)?);
+        if version != self.schema {
+            schema::verify(&self.conn)?;
+            self.schema = version;
+        }
+        Ok(())
     }
 
     /// Ends the transaction; a panic in here leaves it unknown whether that succeeded.

@@ -8,9 +8,11 @@ use super::{open, sql};
 use rusqlite::Connection;
 use std::path::Path;
 
-/// Returns application id, format and the number of tables.
-pub(super) fn identity(conn: &Connection) -> Res<(i64, i64, i64)> {
-    Ok(conn.query_row(sql::IDENTITY, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?)
+/// Returns application id and format, and whether the file has a table.
+pub(super) fn identity(conn: &Connection) -> Res<(i64, i64, bool)> {
+    let application = conn.query_row(sql::READ_APPLICATION_ID, [], |row| row.get(0))?;
+    let format = conn.query_row(sql::READ_FORMAT, [], |row| row.get(0))?;
+    Ok((application, format, conn.query_row(sql::HAS_OBJECTS, [], |row| row.get(0))?))
 }
 
 /// Makes the tables if the file has none. Several processes may open a new file at once: the one that gets the lock
@@ -46,9 +48,7 @@ mod tests {
         let conn = Connection::open_in_memory().unwrap();
         conn.execute_batch(sql::SET_PAGE_BYTES).unwrap();
         make_if_empty(&conn, Path::new(":memory:")).unwrap();
-        let (application, format, tables) = identity(&conn).unwrap();
-        assert_eq!((application, format), (sql::APPLICATION_ID, sql::FORMAT));
-        assert!(tables > 10);
+        assert_eq!(identity(&conn).unwrap(), (sql::APPLICATION_ID, sql::FORMAT, true));
         let page: i64 = conn.query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
         assert_eq!(page as u64, sql::PAGE_BYTES);
     }

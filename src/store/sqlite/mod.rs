@@ -35,6 +35,7 @@ mod read;
 mod references;
 mod registry;
 mod rows;
+mod schema;
 mod sql;
 mod system;
 #[cfg(test)]

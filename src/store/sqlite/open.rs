@@ -6,16 +6,27 @@ use super::fault::{Fault, Res, damage, is_no_database};
 use super::inspect::{FileKind, inspect, make, verify_open};
 use super::lock::wait_for;
 use super::system::{self, FileId};
-use super::{migrate, sql};
+use super::{migrate, schema, sql};
 use crate::base::limits::STATEMENTS_MAX;
 use crate::store::error::StoreError;
 use crate::store::handle::{OpenOptions, Synchronous};
 use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Limits of every connection, above what any statement of the library needs.
+const SQLITE_LIMITS: [(Limit, i32); 6] = [
+    (Limit::SQLITE_LIMIT_LENGTH, 256 << 20),
+    (Limit::SQLITE_LIMIT_ATTACHED, 0),
+    (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 4),
+    (Limit::SQLITE_LIMIT_EXPR_DEPTH, 100),
+    (Limit::SQLITE_LIMIT_VDBE_OP, 25_000),
+    (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 50),
+];
 
 /// A file that was identified, and how it is opened.
 #[derive(Clone, Debug)]
@@ -108,6 +119,7 @@ pub(super) fn connect_writer(place: &FilePlace) -> Res<Connection> {
     let conn = Connection::open_with_flags(&place.path, flags)?;
     configure(&conn, 0)?;
     wait_for(place.busy_ms, || migrate::make_if_empty(&conn, &place.path))?;
+    wait_for(place.busy_ms, || schema::verify(&conn))?;
     wait_for(place.busy_ms, || switch_to_wal(&conn))?;
     // The pragma can answer "wal" and leave the file in another mode, so the mode is read again.
     let mode = wait_for(place.busy_ms, || journal_mode(&conn))?;
@@ -138,7 +150,7 @@ pub(super) fn connect_checkpointer(place: &FilePlace) -> Res<Connection> {
 pub(super) fn connect_reader(place: &FilePlace) -> Res<Connection> {
     let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_ONLY | base_flags())?;
     configure(&conn, place.busy_ms)?;
-    conn.execute_batch(sql::READER)?;
+    restrict_reader(&conn)?;
     Ok(conn)
 }
 
@@ -152,7 +164,7 @@ pub(super) fn connect_lone_reader(place: &FilePlace) -> Res<Connection> {
     configure(&conn, place.busy_ms)?;
     // The WAL is left as it is, to the next writer.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    conn.execute_batch(sql::READER)?;
+    restrict_reader(&conn)?;
     Ok(conn)
 }
 
@@ -169,7 +181,7 @@ pub(super) fn close_lone_reader(place: &FilePlace, conn: Connection) {
 pub(super) fn connect_immutable(place: &FilePlace) -> Res<Connection> {
     let conn = connect_unlocked(&place.path)?;
     configure(&conn, place.busy_ms)?;
-    conn.execute_batch(sql::READER)?;
+    restrict_reader(&conn)?;
     Ok(conn)
 }
 
@@ -182,13 +194,14 @@ pub(super) fn connect_unlocked(path: &Path) -> Res<Connection> {
 /// Checks, through SQLite, that a reader has a store before it.
 pub(super) fn verify(place: &FilePlace, conn: &Connection) -> Res<()> {
     let (application, format, _) = migrate::identity(conn)?;
-    Ok(identify(&place.path, application, format)?)
+    identify(&place.path, application, format)?;
+    schema::verify(conn)
 }
 
 /// Identifies the file through SQLite; returns whether it is empty.
 pub(super) fn is_unmade(path: &Path, conn: &Connection) -> Res<bool> {
-    let (application, format, tables) = migrate::identity(conn)?;
-    if application == 0 && format == 0 && tables == 0 {
+    let (application, format, has_tables) = migrate::identity(conn)?;
+    if application == 0 && format == 0 && !has_tables {
         return Ok(true);
     }
     identify(path, application, format)?;
@@ -205,7 +218,19 @@ fn configure(conn: &Connection, busy_ms: u64) -> Res<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     // Without this, a statement is prepared anew whenever a bound value could change its plan.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    // The views are for other programs: the library reads tables, also where a view has the name of one.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    for (limit, value) in SQLITE_LIMITS {
+        conn.set_limit(limit, value)?;
+    }
     conn.execute_batch(sql::CONFIGURE)?;
+    Ok(())
+}
+
+/// Lets a reader change nothing and run no trigger.
+fn restrict_reader(conn: &Connection) -> Res<()> {
+    conn.execute_batch(sql::READER)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     Ok(())
 }
 

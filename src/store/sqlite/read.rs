@@ -78,6 +78,13 @@ impl<'a> ReadView<'a> {
         if parent_seq.is_some() != parent_id.is_some() {
             return Err(wrong("parent"));
         }
+        // A walk along parents ends because each of them is older.
+        let ordinal: i64 = row.get(3)?;
+        if parent_seq.is_some_and(|parent| parent >= seq)
+            || row.get::<_, Option<i64>>(17)?.map_or(0, |of| of + 1) != ordinal
+        {
+            return Err(corrupt(place(), "it does not follow its parent"));
+        }
         let elsewhere = match (row.get::<_, Option<String>>(15)?, row.get::<_, Option<String>>(14)?, parent_id) {
             (Some(thread), Some(path), Some(checkpoint)) => Some(CheckpointRef {
                 thread: ThreadId::new(thread).map_err(|_| wrong("thread"))?,
@@ -99,7 +106,7 @@ impl<'a> ReadView<'a> {
             parent: if elsewhere.is_some() { None } else { parent_id },
             forked_from: elsewhere,
             branch: u64::try_from(row.get::<_, i64>(2)?).map_err(|_| wrong("branch"))?,
-            ordinal: u64::try_from(row.get::<_, i64>(3)?).map_err(|_| wrong("ordinal"))?,
+            ordinal: u64::try_from(ordinal).map_err(|_| wrong("ordinal"))?,
             step: row.get(4)?,
             source: source_of(row.get(5)?).ok_or_else(|| wrong("source"))?,
             created_at: Timestamp::from_micros(row.get(6)?),
@@ -198,13 +205,24 @@ impl<'a> ReadView<'a> {
         let above = [0xff_u8; 17];
         let before: &[u8] = query.before.as_ref().map_or(&above, |id| id.as_bytes());
         let limit = page(if query.limit == 0 { PAGE_ROWS_MAX } else { query.limit });
-        match &query.namespace {
-            None => self.records(sql::RECORDS_OF_THREAD, params![query.thread.as_str(), before, limit]),
+        let records = match &query.namespace {
+            None => self.records(sql::RECORDS_OF_THREAD, params![query.thread.as_str(), before, limit])?,
             Some(namespace) => match self.namespace(&query.thread, namespace)? {
-                Some(namespace) => self.records(sql::RECORDS_OF_NAMESPACE, params![namespace, before, limit]),
-                None => Ok(Vec::new()),
+                Some(namespace) => self.records(sql::RECORDS_OF_NAMESPACE, params![namespace, before, limit])?,
+                None => Vec::new(),
             },
+        };
+        // A damaged index can hand out one row again and again: a listing by pages ends because ids go down.
+        let mut last = before;
+        for record in &records {
+            let id = record.point.checkpoint.as_bytes();
+            let is_below = &id[..] < last || query.namespace.is_none() && &id[..] == last && last != before;
+            if !is_below {
+                return Err(corrupt(format!("checkpoint {}", record.seq), "the listing gives it out of order"));
+            }
+            last = id;
         }
+        Ok(records)
     }
 
     /// Returns the channels and nodes at a checkpoint.
@@ -386,7 +404,7 @@ impl<'a> ReadView<'a> {
     pub(super) fn threads(self, after: Option<&ThreadId>, limit: usize) -> Res<Vec<ThreadRecord>> {
         let mut statement = self.conn.prepare_cached(sql::THREADS)?;
         let mut rows = statement.query(params![after.map_or("", ThreadId::as_str), page(limit)])?;
-        let mut threads = Vec::new();
+        let mut threads: Vec<ThreadRecord> = Vec::new();
         while let Some(row) = rows.next()? {
             let thread: i64 = row.get(0)?;
             let wrong = || corrupt(format!("thread {thread}"), "it does not match the format");
@@ -394,8 +412,12 @@ impl<'a> ReadView<'a> {
             let mut counts = self.conn.prepare_cached(sql::THREAD_COUNTS)?;
             let (checkpoints, branches): (i64, i64) =
                 counts.query_row([thread], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let id = ThreadId::new(row.get_ref(1)?.as_str().map_err(|_| wrong())?).map_err(|_| wrong())?;
+            if threads.last().map(|thread| &thread.id).or(after).is_some_and(|last| *last >= id) {
+                return Err(corrupt(format!("thread {thread}"), "the listing gives it out of order"));
+            }
             threads.push(ThreadRecord {
-                id: ThreadId::new(row.get_ref(1)?.as_str().map_err(|_| wrong())?).map_err(|_| wrong())?,
+                id,
                 created_at: Timestamp::from_micros(row.get(2)?),
                 head,
                 checkpoints: checkpoints as u64,

@@ -15,8 +15,14 @@ pub(super) const MARK: &str = "PRAGMA application_id = 1634627180; PRAGMA user_v
 pub(super) const SET_PAGE_BYTES: &str = "PRAGMA page_size = 4096;";
 pub(super) const SET_WAL: &str = "PRAGMA journal_mode = WAL";
 pub(super) const JOURNAL_MODE: &str = "PRAGMA journal_mode";
-pub(super) const IDENTITY: &str = "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version), \
-     (SELECT count(*) FROM sqlite_schema)";
+/// By pragmas: a table of the file may have the name of a pragma's table-valued function, and would be read in its place.
+pub(super) const READ_APPLICATION_ID: &str = "PRAGMA application_id";
+pub(super) const READ_FORMAT: &str = "PRAGMA user_version";
+pub(super) const HAS_OBJECTS: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
+/// The objects of the schema and whether each has a page of its own.
+pub(super) const SCHEMA_OBJECTS: &str =
+    "SELECT type, name, tbl_name, sql, coalesce(rootpage, 0) > 0 FROM sqlite_schema";
+pub(super) const SCHEMA_VERSION: &str = "PRAGMA schema_version";
 /// Automatic WAL checkpoints swallow errors and were half the cost of a commit: they are run explicitly.
 pub(super) const CONFIGURE: &str =
     "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = 2;";
@@ -96,7 +102,7 @@ macro_rules! record {
     ($($tail:literal),*) => {
         concat!(
             "SELECT c.seq, c.id, c.branch, c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, ",
-            "n.path, t.public_id, c.parent, p.id, pn.path, pt.public_id, c.parents FROM ", $($tail,)*
+            "n.path, t.public_id, c.parent, p.id, pn.path, pt.public_id, c.parents, p.ordinal FROM ", $($tail,)*
         )
     };
 }

@@ -31,17 +31,7 @@ fn damaged(harm: &str) -> (Bench, CheckpointRef) {
     }
     assert_eq!(bench.check(), Vec::<String>::new());
     bench.store.checkpoint_wal().unwrap();
-    let conn: Connection = raw(&bench.path());
-    let triggers: Vec<String> = conn
-        .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger'")
-        .unwrap()
-        .query_map([], |row| row.get(0))
-        .unwrap()
-        .collect::<Result<_, _>>()
-        .unwrap();
-    for trigger in triggers {
-        conn.execute_batch(&format!("DROP TRIGGER {trigger}")).unwrap();
-    }
+    let conn: Connection = without_triggers(&bench.path());
     conn.execute_batch(harm).unwrap();
     let at = at(&t, tip);
     (bench, at)
@@ -133,4 +123,14 @@ fn every_column_is_covered_by_a_sum() {
         let problems = bench.check();
         assert!(!problems.is_empty(), "{harm}");
     }
+}
+
+#[test]
+fn a_cycle_of_parents_is_refused_where_a_row_of_it_is_read() {
+    let (bench, at) = damaged("UPDATE checkpoint SET parent = seq WHERE seq = (SELECT max(seq) FROM checkpoint)");
+    let error = bench.store.checkpoint(&at).unwrap_err();
+    assert!(error.to_string().contains("does not follow its parent"), "{error}");
+    let (bench, at) =
+        damaged("UPDATE checkpoint SET ordinal = ordinal + 1 WHERE seq = (SELECT max(seq) FROM checkpoint)");
+    assert!(bench.store.checkpoint(&at).is_err());
 }

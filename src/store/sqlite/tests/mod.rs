@@ -12,6 +12,7 @@ mod identity;
 mod outcomes;
 mod readers;
 mod roundtrip;
+mod schema;
 mod waits;
 
 use super::SqliteBackend;
@@ -24,7 +25,8 @@ use crate::store::batch::{
 use crate::store::handle::{OpenOptions, Synchronous};
 use crate::store::query::ItemRange;
 use crate::store::record::{CheckpointRef, Source, TaskKind, TaskRecord};
-use std::path::PathBuf;
+use rusqlite::config::DbConfig;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// A store in a folder of its own.
@@ -166,4 +168,11 @@ pub(super) fn seen(node: &str, channel: &str, version: u64) -> Seen {
 /// A connection that is not the store's, for looking and for doing damage.
 pub(super) fn raw(path: &std::path::Path) -> rusqlite::Connection {
     rusqlite::Connection::open(path).unwrap()
+}
+
+/// A connection that may change and delete rows of the log.
+pub(super) fn without_triggers(path: &std::path::Path) -> rusqlite::Connection {
+    let conn = raw(path);
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).unwrap();
+    conn
 }

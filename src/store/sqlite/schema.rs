@@ -1,0 +1,100 @@
+//! The schema that a file must have: the tables, indexes, triggers and views that this version makes.
+//!
+//! SQLite runs the triggers and views of a file as code, and a view can stand where a table is read. So a file whose
+//! schema is another one is refused before anything of it is read. *Absent:* the contents of the tables.
+
+use super::fault::{Fault, Res, corrupt};
+use super::sql;
+use rusqlite::{Connection, Row};
+use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
+
+/// An object of a schema: a table, an index, a trigger or a view.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct SchemaObject {
+    kind: String,
+    /// The table that it belongs to.
+    table: String,
+    /// The statement that made it. An index that SQLite made for a constraint has none.
+    statement: Option<String>,
+    /// The page at which it begins. A view, a trigger and a virtual table have none.
+    has_root: bool,
+}
+
+/// The objects of a new file, by name.
+static EXPECTED: OnceLock<HashMap<String, SchemaObject>> = OnceLock::new();
+
+/// Compares the schema of a file with that of this version. An application may have tables of its own in the file, and
+/// indexes on them; any other object that this version does not make is refused.
+pub(super) fn verify(conn: &Connection) -> Res<()> {
+    let expected = expected()?;
+    let mut found = HashSet::new();
+    let mut statement = conn.prepare(sql::SCHEMA_OBJECTS)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (name, object) = read(row)?;
+        match expected.get(&name) {
+            Some(expected) if *expected == object => _ = found.insert(name),
+            Some(_) => return Err(refused(&object.kind, &name, "differs from the one that this version makes")),
+            None if is_of_application(&name, &object) => {}
+            None => return Err(refused(&object.kind, &name, "is not made by this version")),
+        }
+    }
+    match expected.iter().find(|(name, _)| !found.contains(*name)) {
+        Some((name, object)) => Err(refused(&object.kind, name, "is missing")),
+        None => Ok(()),
+    }
+}
+
+/// Returns the number that changes with every change of the schema.
+pub(super) fn version(conn: &Connection) -> Res<i64> {
+    Ok(conn.prepare_cached(sql::SCHEMA_VERSION)?.query_row([], |row| row.get(0))?)
+}
+
+fn expected() -> Res<&'static HashMap<String, SchemaObject>> {
+    if let Some(expected) = EXPECTED.get() {
+        return Ok(expected);
+    }
+    let conn = Connection::open_in_memory()?;
+    sql::MIGRATIONS.iter().try_for_each(|step| conn.execute_batch(step))?;
+    let mut statement = conn.prepare(sql::SCHEMA_OBJECTS)?;
+    let mut rows = statement.query([])?;
+    let mut objects = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let (name, object) = read(row)?;
+        objects.insert(name, object);
+    }
+    Ok(EXPECTED.get_or_init(|| objects))
+}
+
+fn read(row: &Row<'_>) -> Res<(String, SchemaObject)> {
+    let text = |column: usize| match row.get_ref(column)?.as_str_or_null() {
+        Ok(text) => Ok(text.map(str::to_owned)),
+        Err(error) => Err(corrupt("schema", error.to_string())),
+    };
+    let object = SchemaObject {
+        kind: text(0)?.unwrap_or_default(),
+        table: text(2)?.unwrap_or_default(),
+        statement: text(3)?,
+        has_root: row.get(4)?,
+    };
+    Ok((text(1)?.unwrap_or_default(), object))
+}
+
+/// Returns whether an object is a table that an application has beside those of the store, or an index on one.
+fn is_of_application(name: &str, object: &SchemaObject) -> bool {
+    let is_ours = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        EXPECTED.get().is_some_and(|expected| expected.contains_key(&name)) || name.starts_with("pragma_")
+    };
+    match object.kind.as_str() {
+        "table" => object.has_root && !is_ours(name),
+        "index" => object.has_root && !is_ours(name) && !is_ours(&object.table),
+        _ => false,
+    }
+}
+
+fn refused(kind: &str, name: &str, reason: &str) -> Fault {
+    let shown: String = name.chars().take(64).collect();
+    corrupt("schema", format!("the {} {shown:?} {reason}", kind.escape_debug()))
+}
