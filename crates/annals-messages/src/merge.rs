@@ -101,13 +101,13 @@ pub fn merge_lists(mut left: Vec<Value>, right: Vec<Value>) -> Result<Vec<Value>
     let lengths = left.len()..=left.len() + right.len();
     for (at, new) in right.into_iter().enumerate() {
         match new {
-            Value::Map(new) => match left.iter_mut().find_map(|old| partner(old, &new)) {
-                Some(old) => {
+            Value::Map(new) => match left.iter_mut().find(|old| is_partner(old, &new)) {
+                Some(Value::Map(old)) => {
                     let new = without_type(old, new);
                     let merged = merge_dicts(std::mem::take(old), new).map_err(|e| e.within(format_args!("[{at}]")))?;
                     *old = merged;
                 }
-                None => left.push(Value::Map(new)),
+                _ => left.push(Value::Map(new)),
             },
             new => left.push(new),
         }
@@ -116,17 +116,21 @@ pub fn merge_lists(mut left: Vec<Value>, right: Vec<Value>) -> Result<Vec<Value>
     Ok(left)
 }
 
-/// Returns the object into which `new` is to be merged, if `old` is one.
-fn partner<'a>(old: &'a mut Value, new: &Map) -> Option<&'a mut Map> {
-    let index = new.get("index").filter(|index| match index {
-        Value::Str(text) => text.starts_with("lc_"),
-        index => integer(index).is_some(),
-    })?;
-    let Value::Map(old) = old else { return None };
+/// Returns whether `new` is to be merged into `old`.
+pub(super) fn is_partner(old: &Value, new: &Map) -> bool {
+    let (Some(index), Value::Map(old)) = (merge_index(new), old) else { return false };
     let is_free = |id: Option<&Value>| id.is_none_or(|id| id.is_null() || id.as_str() == Some(""));
     let (ours, theirs) = (old.get("id"), new.get("id"));
     let is_same = old.get("index").is_some_and(|old| same_index(old, index));
-    (is_same && (is_free(ours) || is_free(theirs) || ours == theirs)).then_some(old)
+    is_same && (is_free(ours) || is_free(theirs) || ours == theirs)
+}
+
+/// Returns the index by which an object is merged into another one.
+pub(super) fn merge_index(new: &Map) -> Option<&Value> {
+    new.get("index").filter(|index| match index {
+        Value::Str(text) => text.starts_with("lc_"),
+        index => integer(index).is_some(),
+    })
 }
 
 /// In Python, `1`, `1.0` and `True` are equal.
@@ -139,7 +143,7 @@ fn same_index(a: &Value, b: &Value) -> bool {
 }
 
 /// The types of blocks are not concatenated; a non-standard block joins the extras of a standard one.
-fn without_type(old: &Map, mut new: Map) -> Map {
+pub(super) fn without_type(old: &Map, mut new: Map) -> Map {
     let old_type = old.get("type").filter(|kind| truthy(kind));
     let is_foreign = new.get("type").and_then(Value::as_str) == Some("non_standard");
     if let (Some(old_type), true, Some(Value::Map(value))) = (old_type, is_foreign, new.get("value")) {

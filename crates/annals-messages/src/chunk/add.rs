@@ -3,6 +3,7 @@
 //! *Absent:* adding whole messages, which in LangChain makes a prompt.
 
 use super::Chunk;
+use super::places::{BlockPlaces, ItemPlaces};
 use crate::{
     Ai, Content, Message, MessageClass, MessageError, MessageLike, Role, Tool, ToolCallChunk, ToolStatus, Usage,
     merge_content, merge_dicts, merge_obj,
@@ -85,6 +86,8 @@ pub struct MergedChunks {
     response_metadata: Map,
     usage: Option<Box<Usage>>,
     chunk: Chunk,
+    calls: ItemPlaces<i64>,
+    blocks: BlockPlaces,
 }
 
 impl MergedChunks {
@@ -96,10 +99,12 @@ impl MergedChunks {
         match (message.role, message.chunk) {
             (Role::Ai(ai), Some(chunk)) => Ok(Self {
                 id: message.id.filter(|id| !id.is_empty()),
-                content: message.content,
                 additional_kwargs: message.additional_kwargs,
                 response_metadata: message.response_metadata,
                 usage: ai.usage,
+                calls: places_of(&chunk.tool_call_chunks),
+                blocks: BlockPlaces::of(&message.content),
+                content: message.content,
                 chunk: *chunk,
             }),
             (role, _) => Err(unsupported("AIMessageChunk", role.class().map_or("BaseMessage", MessageClass::name))),
@@ -119,13 +124,21 @@ impl MergedChunks {
             (_, theirs) => theirs,
         };
         match (&mut self.content, other.content) {
+            (Content::Blocks(blocks), Content::Blocks(more)) => self.blocks.merge(blocks, more)?,
             (Content::Text(text), Content::Text(more)) => text.push_str(&more),
-            (content, more) => *content = merge_content(content.clone(), more)?,
+            // A text can be added to blocks and blocks to a text; a text has no index.
+            (content, more) => {
+                let was_text = matches!(content, Content::Text(_));
+                *content = merge_content(std::mem::take(content), more)?;
+                if was_text {
+                    self.blocks = BlockPlaces::of(content);
+                }
+            }
         }
-        self.additional_kwargs = additional_kwargs.unwrap_or(std::mem::take(&mut self.additional_kwargs));
-        self.response_metadata = response_metadata.unwrap_or(std::mem::take(&mut self.response_metadata));
+        self.additional_kwargs.extend(additional_kwargs);
+        self.response_metadata.extend(response_metadata);
         self.usage = usage.or(self.usage.take());
-        merge_calls(&mut self.chunk.tool_call_chunks, other.chunk.tool_call_chunks);
+        merge_calls(&mut self.chunk.tool_call_chunks, &mut self.calls, other.chunk.tool_call_chunks);
         self.chunk.last |= other.chunk.last;
         if rank(other.id.as_deref()) > rank(self.id.as_deref()) {
             self.id = other.id;
@@ -157,23 +170,34 @@ fn rank(id: Option<&str>) -> u8 {
 }
 
 /// Chunks with one index and no other id are chunks of one call. Those of the first list are never joined.
-fn merge_calls(left: &mut Vec<ToolCallChunk>, right: Vec<ToolCallChunk>) {
-    let is_free = |id: &Option<String>| id.as_deref().is_none_or(str::is_empty);
+fn merge_calls(left: &mut Vec<ToolCallChunk>, places: &mut ItemPlaces<i64>, right: Vec<ToolCallChunk>) {
     for new in right {
-        let is_partner = |old: &&mut ToolCallChunk| {
-            old.index == new.index && (is_free(&old.id) || is_free(&new.id) || old.id == new.id)
-        };
-        match left.iter_mut().find(is_partner).filter(|_| new.index.is_some()) {
-            Some(old) => {
-                grow(&mut old.name, new.name);
-                grow(&mut old.args, new.args);
-                if old.id != new.id {
-                    grow(&mut old.id, new.id);
-                }
+        let partner = new.index.and_then(|index| Some((index, places.partner(&index, new.id.as_deref())?)));
+        let Some((index, at)) = partner else {
+            if let Some(index) = new.index {
+                places.push(index, new.id.as_deref(), left.len());
             }
-            None => left.push(new),
+            left.push(new);
+            continue;
+        };
+        let old = &mut left[at];
+        grow(&mut old.name, new.name);
+        grow(&mut old.args, new.args);
+        if old.id != new.id {
+            grow(&mut old.id, new.id);
+        }
+        places.merged(&index, old.id.as_deref(), at);
+    }
+}
+
+fn places_of(calls: &[ToolCallChunk]) -> ItemPlaces<i64> {
+    let mut places = ItemPlaces::default();
+    for (at, call) in calls.iter().enumerate() {
+        if let Some(index) = call.index {
+            places.push(index, call.id.as_deref(), at);
         }
     }
+    places
 }
 
 fn grow(text: &mut Option<String>, more: Option<String>) {
@@ -184,9 +208,10 @@ fn grow(text: &mut Option<String>, more: Option<String>) {
     }
 }
 
-/// Returns the merged map, if it changes.
-fn merged(left: &Map, right: Map) -> Result<Option<Map>, MessageError> {
-    if right.is_empty() { Ok(None) } else { merge_dicts(left.clone(), right).map(Some) }
+/// Returns the members of `left` that `right` changes or adds.
+fn merged(left: &Map, right: Map) -> Result<Map, MessageError> {
+    let changed = right.keys().filter_map(|name| Some((name.clone(), left.get(name)?.clone()))).collect();
+    merge_dicts(changed, right)
 }
 
 fn merge_into(left: &mut Map, right: Map) -> Result<(), MessageError> {

@@ -3,6 +3,7 @@
 //! *Absent:* the streaming.
 
 mod add;
+mod places;
 mod settle;
 mod whole;
 
