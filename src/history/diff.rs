@@ -1,6 +1,7 @@
 //! The difference of two checkpoints.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::base::Value;
@@ -130,28 +131,89 @@ fn compare_items(before: &Snapshot, after: &Snapshot, channel: Arc<str>) -> Resu
     if old.is_empty() && new.is_empty() {
         return Ok(None);
     }
-    let id = |item: &Value| item.get("id").and_then(Value::as_str).map(str::to_owned);
-    let mut by_id: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
-    let mut anonymous: Vec<&Value> = Vec::new();
-    for item in old {
-        match id(item) {
-            Some(id) => by_id.entry(id).or_default().push(item),
-            None => anonymous.push(item),
-        }
+    let mut twins: HashMap<TwinKey<'_>, VecDeque<usize>> = HashMap::new();
+    for (at, item) in old.iter().enumerate() {
+        twins.entry(TwinKey::of(item)).or_default().push_back(at);
     }
+    let mut is_left = vec![true; old.len()];
     let (mut added, mut changed) = (Vec::new(), Vec::new());
     for item in new {
-        let twin = match id(item) {
-            Some(id) => by_id.get_mut(&id).and_then(Vec::pop),
-            None => anonymous.iter().position(|old| *old == item).map(|at| anonymous.remove(at)),
-        };
+        let key = TwinKey::of(item);
+        let twin = twins.get_mut(&key).and_then(|places| match key {
+            TwinKey::Id(_) => places.pop_back(),
+            TwinKey::Content(_) => {
+                let place = places.iter().position(|at| old[*at] == *item)?;
+                places.remove(place)
+            }
+        });
         match twin {
-            Some(old) if old == item => {}
-            Some(old) => changed.push((old.clone(), item.clone())),
+            Some(at) => {
+                is_left[at] = false;
+                if old[at] != *item {
+                    changed.push((old[at].clone(), item.clone()));
+                }
+            }
             None => added.push(item.clone()),
         }
     }
-    let left: Vec<&Value> = by_id.into_values().flatten().chain(anonymous).collect();
-    let removed = old.iter().filter(|item| left.iter().any(|left| std::ptr::eq(*left, *item))).cloned().collect();
+    let removed = old.iter().zip(is_left).filter(|(_, is_left)| *is_left).map(|(item, _)| item.clone()).collect();
     Ok(Some(ChannelDiff::Items { channel, added, removed, changed }))
+}
+
+/// What an item is found by in another list: its id, or else a hash of its content.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum TwinKey<'a> {
+    Id(&'a str),
+    Content(u64),
+}
+
+impl<'a> TwinKey<'a> {
+    fn of(item: &'a Value) -> Self {
+        item.get("id").and_then(Value::as_str).map_or_else(|| Self::Content(content_hash(item)), Self::Id)
+    }
+}
+
+/// Returns a number that is the same for equal values, whatever the order of their members.
+fn content_hash(value: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match value {
+        Value::Map(map) => {
+            let members = map.iter().map(|(name, value)| {
+                let mut hasher = DefaultHasher::new();
+                (name, content_hash(value)).hash(&mut hasher);
+                hasher.finish()
+            });
+            members.fold(0_u64, u64::wrapping_add).hash(&mut hasher);
+        }
+        Value::List(items) => items.iter().for_each(|item| content_hash(item).hash(&mut hasher)),
+        Value::Str(text) => text.hash(&mut hasher),
+        Value::Bytes(bytes) | Value::Ext(_, bytes) => bytes.hash(&mut hasher),
+        Value::Int(n) => i128::from(*n).hash(&mut hasher),
+        Value::UInt(n) => i128::from(*n).hash(&mut hasher),
+        // Zero equals its negative.
+        Value::Float(x) => (x + 0.0).to_bits().hash(&mut hasher),
+        Value::Bool(b) => b.hash(&mut hasher),
+        Value::Null => {}
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_have_one_hash() {
+        let map = |names: [&str; 2]| Value::Map(names.map(|name| (name.to_owned(), name.into())).into_iter().collect());
+        for (a, b) in [
+            (map(["a", "b"]), map(["b", "a"])),
+            (Value::Int(3), Value::UInt(3)),
+            (Value::Float(0.0), Value::Float(-0.0)),
+            (Value::List(vec![Value::Int(1)]), Value::List(vec![Value::UInt(1)])),
+        ] {
+            assert_eq!(a, b);
+            assert_eq!(content_hash(&a), content_hash(&b));
+        }
+        assert_ne!(content_hash(&map(["a", "b"])), content_hash(&map(["a", "c"])));
+    }
 }
