@@ -63,7 +63,12 @@ pub(crate) fn export(args: &args::ExportArgs, store: &Store, out: &mut Printer) 
 
 /// Writes a new file. The file is removed if the export fails.
 fn to_file(at: &Snapshot, channel: &str, options: &ExportOptions, path: &Path) -> Result<ExportReport, CommandFailure> {
-    let mut file = File::create_new(path).map_err(|error| match error.kind() {
+    let mut new = File::options();
+    new.write(true).create_new(true);
+    // Messages are for their owner, as the store itself is.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut new, 0o600);
+    let mut file = new.open(path).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             let message = format!("file {} exists already and was not changed", path.display());
             CommandFailure::new(5, "file_exists", message).hint("choose another --out")

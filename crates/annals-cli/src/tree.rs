@@ -2,6 +2,9 @@
 //!
 //! Invariant: the text of every row begins in the same column.
 
+use std::collections::HashSet;
+use std::hash::Hash;
+
 use renderdag::{Ancestor, GraphRowRenderer, Renderer};
 
 /// One checkpoint of the log.
@@ -15,13 +18,15 @@ pub(crate) struct TreeRow<I> {
     pub(crate) lines: Vec<String>,
 }
 
+/// Branches beside each other above which the tree is left out: its width and cost are those of all of them at each row.
+const LANES_MAX: usize = 40;
+
 /// Draws the rows. `older` stands at the end of the lanes whose parents are not among the rows.
-pub(crate) fn draw<I: Clone + Eq>(rows: &[TreeRow<I>], older: Option<&str>) -> Vec<String> {
+pub(crate) fn draw<I: Clone + Eq + Hash>(rows: &[TreeRow<I>], older: Option<&str>) -> Vec<String> {
     debug_assert!(rows.iter().all(|row| !row.lines.is_empty()), "a row has a line of text");
-    debug_assert!(
-        rows.iter().enumerate().all(|(at, row)| rows[..at].iter().all(|newer| Some(&newer.id) != row.parent.as_ref())),
-        "a parent comes after its children"
-    );
+    if lanes(rows) > LANES_MAX {
+        return plain(rows, older);
+    }
     let width = widths(rows).into_iter().max().unwrap_or_default();
     let mut graph = GraphRowRenderer::new().output().with_min_row_height(0).build_ascii();
     let mut drawn = Vec::new();
@@ -33,17 +38,36 @@ pub(crate) fn draw<I: Clone + Eq>(rows: &[TreeRow<I>], older: Option<&str>) -> V
         push(graph.next_row(row.id.clone(), parents, row.mark.into(), lines.join("\n")));
     }
     let Some(older) = older else { return drawn };
-    let mut missing: Vec<&I> = Vec::new();
-    for parent in rows.iter().filter_map(|row| row.parent.as_ref()) {
-        if !missing.contains(&parent) && rows.iter().all(|row| row.id != *parent) {
-            missing.push(parent);
-        }
-    }
+    let mut known: HashSet<&I> = rows.iter().map(|row| &row.id).collect();
+    let missing: Vec<&I> =
+        rows.iter().filter_map(|row| row.parent.as_ref()).filter(|parent| known.insert(parent)).collect();
     for (at, parent) in missing.iter().enumerate() {
         let text = if at + 1 == missing.len() { older } else { "" };
         push(graph.next_row((*parent).clone(), Vec::new(), "~".into(), text.to_owned()));
     }
     drawn
+}
+
+/// Returns the greatest number of branches that are open beside each other.
+fn lanes<I: Eq + Hash>(rows: &[TreeRow<I>]) -> usize {
+    let mut open: HashSet<&I> = HashSet::new();
+    let mut most = 0;
+    for row in rows {
+        open.remove(&row.id);
+        open.extend(&row.parent);
+        most = most.max(open.len());
+    }
+    most
+}
+
+/// Returns the rows without a tree, as it would be wider than a terminal.
+fn plain<I>(rows: &[TreeRow<I>], older: Option<&str>) -> Vec<String> {
+    let lines = rows.iter().flat_map(|row| {
+        let (first, more) = row.lines.split_first().map_or(("", &[][..]), |(first, more)| (first.as_str(), more));
+        let more = more.iter().map(|line| format!("   {line}"));
+        std::iter::once(format!("{}  {first}", row.mark)).chain(more)
+    });
+    lines.chain(older.map(|older| format!("~  {older}"))).collect()
 }
 
 /// Returns the width of the lanes at each row.
@@ -96,6 +120,14 @@ mod tests {
         let rows = [(9, Some(1)), (8, Some(2)), (7, Some(1)), (6, Some(3)), (3, Some(1)), (2, Some(1)), (1, None)];
         let expected = "@      9\n| o    8\n| | o  7\n+---'\n| | o  6\n| | o  3\n+---'\n| o    2\n|/\no      1";
         assert_eq!(tree(&rows, None), expected);
+    }
+
+    #[test]
+    fn more_branches_than_fit_are_rows_without_a_tree() {
+        let rows: Vec<(u32, Option<u32>)> = (2..60).rev().map(|id| (id, Some(id + 100))).collect();
+        let drawn = tree(&rows, Some("older"));
+        assert!(drawn.starts_with("@  59\no  58\n") && drawn.ends_with("o  2\n~  older"), "{drawn}");
+        assert!(tree(&rows[..40], None).contains('|'));
     }
 
     #[test]
