@@ -278,7 +278,7 @@ fn commit(
     writes: Vec<(usize, BoxWrite)>,
     newest: Option<CheckpointId>,
 ) -> Result<CheckpointId, Error> {
-    span!("update", thread = %thread.id(), writes = writes.len());
+    span!("update", thread = ?thread.id(), writes = writes.len());
     let store = thread.store();
     let mut head = head(thread, layout, key, newest)?;
     let changes = head.apply(layout, writes)?;

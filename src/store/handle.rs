@@ -235,13 +235,13 @@ impl Store {
     /// # Errors
     /// As [`Backend::commit`].
     pub fn commit(&self, batch: &super::Batch) -> Result<(), StoreError> {
-        span!("commit", thread = %batch.thread, checkpoints = batch.checkpoints.len(), writes = batch.writes.len());
+        span!("commit", thread = ?batch.thread, checkpoints = batch.checkpoints.len(), writes = batch.writes.len());
         self.0.backend.commit(batch)
     }
 
     /// Hands a batch to the background writer; the handle tells when it is durable.
     pub fn submit(&self, batch: super::Batch) -> CommitHandle {
-        span!("submit", thread = %batch.thread, checkpoints = batch.checkpoints.len(), writes = batch.writes.len());
+        span!("submit", thread = ?batch.thread, checkpoints = batch.checkpoints.len(), writes = batch.writes.len());
         self.0.backend.submit(batch)
     }
 

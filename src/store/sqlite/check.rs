@@ -383,6 +383,10 @@ impl CheckpointContent {
         let place = || version_place(at.0, at.1, key);
         let wrong = || corrupt(place(), "kind and value do not match the format");
         let ReadView { conn, names } = checker.view;
+        // Only a change has a task that made it.
+        if matches!(kind, INDEX_SNAPSHOT | SEEN) && row.get_ref(5)? != ValueRef::Null {
+            return Err(wrong());
+        }
         match kind {
             INDEX_SNAPSHOT if key == 0 => {
                 self.snapshot = Some(row.get_ref(6)?.as_blob().map_err(|_| wrong())?.to_vec())

@@ -59,7 +59,7 @@ fn load_at(
     writes: Vec<WriteRecord>,
     host: Option<&RunHost>,
 ) -> Result<Loaded, Error> {
-    span!("load", thread = %thread.id());
+    span!("load", thread = ?thread.id());
     let held = host.and_then(|host| host.session.lock().held_head(graph, wanted));
     let mut head = match held.or_else(|| cached(graph, thread, wanted, newest)) {
         Some(head) => head,
@@ -103,7 +103,7 @@ pub(super) fn keep(graph: &Graph, thread: &Thread, head: Head) {
 }
 
 fn read(graph: &Graph, thread: &Thread, point: &CheckpointRef) -> Result<Head, Error> {
-    span!("read_head", thread = %thread.id(), checkpoint = %point.checkpoint);
+    span!("read_head", thread = ?thread.id(), checkpoint = %point.checkpoint);
     let mut loader = Loader::new(graph);
     let mut failed = None;
     let visited = thread.store().backend().read_state(point, &mut |part| {
