@@ -263,15 +263,16 @@ impl Backend for SqliteBackend {
             Some(writer) => writer.wal_progress()?,
             None => self.pool.read(|view| group::copy_wal(view.conn, sql::WAL_NOOP)).unwrap_or_default(),
         };
-        let mut stats = StoreStats::default();
-        stats.file_bytes = bytes(&place.path);
-        stats.wal_bytes = bytes(&open::beside(&place.path, "-wal"));
-        (stats.wal_frames, stats.wal_copied_frames) = (copy.frames, copy.copied);
-        stats.wal_limit_bytes = place.wal_limit_bytes;
-        stats.wal_error = self.writer.as_ref().and_then(SqliteWriter::hidden_error);
-        stats.oldest_reader = self.pool.oldest_read();
-        stats.commits = self.commit_stats();
-        Ok(stats)
+        Ok(StoreStats {
+            file_bytes: bytes(&place.path),
+            wal_bytes: bytes(&open::beside(&place.path, "-wal")),
+            wal_frames: copy.frames,
+            wal_copied_frames: copy.copied,
+            wal_limit_bytes: place.wal_limit_bytes,
+            wal_error: self.writer.as_ref().and_then(SqliteWriter::hidden_error),
+            oldest_reader: self.pool.oldest_read(),
+            commits: self.commit_stats(),
+        })
     }
 
     fn check(&self) -> Result<CheckReport, StoreError> {

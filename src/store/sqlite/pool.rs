@@ -193,7 +193,8 @@ fn changed() -> StoreError {
     StoreError::Busy { waited_ms: 0, holder: None }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use crate::base::Namespace;
