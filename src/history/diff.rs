@@ -160,7 +160,7 @@ fn compare_items(before: &Snapshot, after: &Snapshot, channel: Arc<str>) -> Resu
     Ok(Some(ChannelDiff::Items { channel, added, removed, changed }))
 }
 
-/// What an item is found by in another list: its id, or else a hash of its content.
+/// The key by which an item is found in another list: its id, or else a hash of its content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum TwinKey<'a> {
     Id(&'a str),

@@ -43,7 +43,7 @@ pub(super) struct ParentFields {
 pub(super) fn check<'a>(view: ReadView<'a>) -> Res<CheckReport> {
     let mut checker = Checker { view, report: CheckReport::default(), payloads: HashMap::new() };
     checker.integrity()?;
-    // It may have changed since the file was opened. What other tables say would mean nothing.
+    // It may have changed since the file was opened, and the rows of other tables mean nothing.
     let verified = schema::verify(view.conn);
     if checker.note(verified)?.is_none() {
         return Ok(checker.report);

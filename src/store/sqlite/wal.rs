@@ -137,7 +137,7 @@ impl WalInner {
             if state.stopping {
                 return;
             }
-            // What grows from now on makes it due again.
+            // Frames that are added from now on make it due again.
             state.due = false;
             drop(state);
             let copied = self.copy();

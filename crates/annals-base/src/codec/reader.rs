@@ -1,7 +1,7 @@
 //! Typed values out of tokens: one serde deserializer for the bytes of a value and for a dynamic value.
 //!
-//! Invariant: a type reads the same from a value and from the encoding of that value, since both are tokens here. What
-//! is compiled for each type and field only hands a token over. *Absent:* the forms of the tokens.
+//! Invariant: a type reads the same from a value and from the encoding of that value, since both are tokens here. The
+//! code that is compiled for each type and field only hands a token over. *Absent:* the formats of the tokens.
 
 use serde::de::value::{BytesDeserializer, I8Deserializer};
 use serde::de::{self, DeserializeSeed, Deserializer, Unexpected, Visitor};

@@ -79,7 +79,7 @@ impl Starts {
         let is_named = |named: &Namespace| self.named.iter().any(|(of, _)| of == named);
         let is_below_named = !is_named(subgraph) && self.named.iter().any(|(of, _)| is_below(subgraph, of));
         match self.replays {
-            // What a subgraph below a named one did before is not made again.
+            // The earlier steps of a subgraph below a named one are not made again.
             true if is_below_named && root != self.first => Stands::Past,
             true => Stands::Replays,
             false if root == self.at.as_ref().map(|at| at.checkpoint) => Stands::At,

@@ -53,7 +53,7 @@ impl<K: Hash + Eq> ItemPlaces<K> {
         items.free.front().into_iter().chain(items.by_id.get(id)).min().copied()
     }
 
-    /// Notes that an item may have got the id of what was merged into it.
+    /// Notes that an item without an id may have got the id of the chunk that was merged into it.
     pub(super) fn merged(&mut self, index: &K, id: Option<&str>, at: usize) {
         let (Some(items), Some(id)) = (self.by_index.get_mut(index), id.filter(|id| !id.is_empty())) else { return };
         if let Ok(place) = items.free.binary_search(&at) {
