@@ -1,6 +1,7 @@
 //! The storage trait: plain data and ids in, plain data and ids out.
 
 use std::fmt;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -243,6 +244,16 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`StoreError::Read`].
     fn stats(&self) -> Result<StoreStats, StoreError> {
         Ok(StoreStats::default())
+    }
+
+    /// Copies the store to a new file. This implementation has no file.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the path exists or cannot be written, or if the backend has no file;
+    /// [`StoreError::Busy`], [`StoreError::Write`].
+    fn backup(&self, to: &Path) -> Result<(), StoreError> {
+        let reason = format!("{}: the store has no file to copy", to.display());
+        Err(StoreError::Invalid { field: "path of the backup", reason })
     }
 
     /// Verifies every row and checksum, and reports the problems.

@@ -270,6 +270,33 @@ impl Store {
         self.0.backend.stats()
     }
 
+    /// Copies the store to a new file, which holds one moment of it: all that was committed before the call, and of later
+    /// commits the whole or nothing. Writers go on meanwhile. The copy has no free pages, is for its owner alone, and is
+    /// on the disk when the call returns. Threads whose deletion is still pending are in it, and their space is pending
+    /// there too.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if something exists at the path or it cannot be written; [`StoreError::Busy`] and
+    /// [`StoreError::Write`], after which nothing is left at the path.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let store = Store::open(folder.path().join("notes.db"))?;
+    /// let copy = folder.path().join("notes-2026-11-22.db");
+    /// store.backup(&copy)?;
+    /// assert!(Store::open(&copy)?.check()?.problems.is_empty());
+    /// assert!(store.backup(&copy).is_err(), "an older backup is not replaced");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn backup(&self, to: impl AsRef<Path>) -> Result<(), StoreError> {
+        self.0.backend.backup(to.as_ref())
+    }
+
     /// Verifies every row and checksum.
     ///
     /// # Errors

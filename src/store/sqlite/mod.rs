@@ -10,6 +10,7 @@
 //! Invariants: all SQL stands in [`sql`]; only the leader of a group holds the connection that writes; a reader sees
 //! one snapshot per call.
 
+mod backup;
 mod cache;
 mod changes;
 mod check;
@@ -273,6 +274,11 @@ impl Backend for SqliteBackend {
             oldest_reader: self.pool.oldest_read(),
             commits: self.commit_stats(),
         })
+    }
+
+    fn backup(&self, to: &Path) -> Result<(), StoreError> {
+        let busy = || StoreError::Busy { waited_ms: self.pool.place().busy_ms, holder: None };
+        backup::backup(self.pool.place(), to).map_err(|fault| fault.into_write(busy))
     }
 
     fn check(&self) -> Result<CheckReport, StoreError> {

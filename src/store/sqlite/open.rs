@@ -154,6 +154,13 @@ pub(super) fn connect_reader(place: &FilePlace) -> Res<Connection> {
     Ok(conn)
 }
 
+/// Opens a connection that reads the file and writes a copy of it.
+pub(super) fn connect_copier(place: &FilePlace) -> Res<Connection> {
+    let conn = Connection::open_with_flags(&place.path, OpenFlags::SQLITE_OPEN_READ_ONLY | base_flags())?;
+    configure(&conn, place.busy_ms)?;
+    Ok(conn)
+}
+
 /// Opens a reader of a file that this process does not write. It takes the locks of any connection: as in every WAL,
 /// readers share the `-shm` file. SQLite removes that file with the last connection, but only one that may write.
 pub(super) fn connect_lone_reader(place: &FilePlace) -> Res<Connection> {

@@ -39,6 +39,9 @@ pub(super) const WAL_PASSIVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 pub(super) const WAL_NOOP: &str = "PRAGMA wal_checkpoint(NOOP)";
 pub(super) const WAL_TRUNCATE: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
+/// Writes what one snapshot holds to a new file, or to an empty one.
+pub(super) const COPY_INTO: &str = "VACUUM main INTO ?1";
+
 pub(super) const BEGIN_READ: &str = "BEGIN";
 pub(super) const BEGIN_WRITE: &str = "BEGIN IMMEDIATE";
 pub(super) const COMMIT: &str = "COMMIT";

@@ -1,5 +1,6 @@
 //! Tests of the SQLite backend: helpers, and a file per topic.
 
+mod backup;
 mod beside;
 mod commit;
 mod damage;

@@ -1,0 +1,55 @@
+//! A copy of a store while it is used.
+//!
+//! SQLite writes the copy from one snapshot, without the pages that are free. It does not sync the copy, so that is done
+//! here, and the copy gets its name only then. *Absent:* the file that is copied stays as it is.
+
+use super::fault::Res;
+use super::open::{self, FilePlace, beside};
+use super::{sql, system};
+use crate::store::error::StoreError;
+use rusqlite::limits::Limit;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+/// Copies the store at `place` to a new file.
+pub(super) fn backup(place: &FilePlace, to: &Path) -> Res<()> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => refused(to, "it exists already"),
+        _ => refused(to, &error.to_string()),
+    };
+    if to.symlink_metadata().is_ok() {
+        return Err(failed(io::ErrorKind::AlreadyExists.into()).into());
+    }
+    let unfinished = beside(to, "-unfinished");
+    system::create_new(&unfinished).map_err(failed)?;
+    let copied = copy(place, &unfinished).and_then(|()| Ok(publish(&unfinished, to).map_err(failed)?));
+    if copied.is_err() {
+        // The first error is reported.
+        _ = fs::remove_file(&unfinished);
+    }
+    copied
+}
+
+fn copy(place: &FilePlace, to: &Path) -> Res<()> {
+    let conn = open::connect_copier(place)?;
+    open::verify(place, &conn)?;
+    // SQLite attaches the copy to the connection.
+    conn.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 1)?;
+    let name = to.to_str().ok_or_else(|| refused(to, "it is not UTF-8"))?;
+    conn.prepare(sql::COPY_INTO)?.execute([name])?;
+    Ok(())
+}
+
+/// Gives a copy its name once its bytes are on the disk. A file that has the name meanwhile stays.
+fn publish(unfinished: &Path, to: &Path) -> io::Result<()> {
+    File::open(unfinished)?.sync_all()?;
+    fs::hard_link(unfinished, to)?;
+    fs::remove_file(unfinished)?;
+    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+    system::sync_folder(folder.unwrap_or(Path::new(".")))
+}
+
+fn refused(to: &Path, reason: &str) -> StoreError {
+    StoreError::Invalid { field: "path of the backup", reason: format!("{}: {reason}", to.display()) }
+}
