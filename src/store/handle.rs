@@ -245,7 +245,7 @@ impl Store {
         self.0.backend.submit(batch)
     }
 
-    /// Returns the sizes of the file and of its write-ahead log, and the health of this handle. Nothing is waited for.
+    /// Returns the sizes of the file and of its write-ahead log, and the health of this handle. It takes no lock of the file.
     ///
     /// # Errors
     /// [`StoreError::Read`].

@@ -18,6 +18,9 @@ use std::fs;
 /// Frames after which the size of the WAL is compared with its limit: a megabyte.
 const MEASURED_FRAMES: u64 = (1 << 20) / FRAME_BYTES;
 
+/// Attempts to copy the whole WAL before it is truncated.
+const COPY_ATTEMPTS: usize = 3;
+
 /// The connection that writes, and its caches.
 #[derive(Debug)]
 pub(super) struct Core {
@@ -397,6 +400,12 @@ impl Core {
         copy_wal(&self.conn, if truncates { sql::WAL_TRUNCATE } else { sql::WAL_PASSIVE }).map(WalCopy::is_whole)
     }
 
+    /// Copies the whole WAL and empties it, if no other connection is in the way. For a handle that closes: its own
+    /// commits would wait.
+    pub(super) fn empty_wal(&mut self) -> Res<bool> {
+        Ok(self.closed.is_none() && copy_whole_wal(&self.conn)? && self.finish_wal(true)?)
+    }
+
     /// Begins to count the frames anew.
     pub(super) fn count_anew(&mut self) {
         self.frames = 0;
@@ -419,6 +428,17 @@ impl WalCopy {
     pub(super) fn is_whole(self) -> bool {
         !self.busy && self.copied >= self.frames
     }
+}
+
+/// Copies the WAL beside all writers; returns whether the file holds all of it.
+pub(super) fn copy_whole_wal(conn: &Connection) -> Res<bool> {
+    for _ in 0..COPY_ATTEMPTS {
+        // A transaction that is being committed looks like a reader, for some microseconds.
+        if copy_wal(conn, sql::WAL_PASSIVE)?.is_whole() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Runs a WAL checkpoint, which reports that it was in the way of others as a row, not as an error.

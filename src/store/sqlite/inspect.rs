@@ -22,6 +22,8 @@ const HEADER_BYTES: usize = 100;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// Bytes of the header of a rollback journal up to the number of pages of the file.
 const JOURNAL_HEADER_BYTES: usize = 20;
+/// Most bytes of the sector that the header of a journal fills, unless the medium has larger ones.
+const JOURNAL_SECTOR_BYTES: u64 = 4_096;
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// The endings of the files that SQLite keeps beside the main one.
 const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
@@ -173,7 +175,7 @@ fn inspect_header(path: &Path, meta: &Metadata) -> Result<FileKind, StoreError> 
     identify(path, header.application, header.format)?;
     let has_wal = fs::metadata(beside(path, "-wal")).is_ok_and(|wal| wal.len() > 0);
     let has_journal = fs::metadata(beside(path, "-journal")).is_ok_and(|journal| journal.len() > 0);
-    if header.is_wal && has_journal && (has_wal || !is_journal_of_switch(path, header.pages)) {
+    if header.is_wal && has_journal && !is_journal_of_switch(path, &header) {
         let reason = format!("{} is not a journal of it: remove it", beside(path, "-journal").display());
         return Err(cannot_open(path, &reason, None));
     }
@@ -203,13 +205,19 @@ impl Header {
 }
 
 /// Returns whether the journal beside a file in WAL mode is that of its switch to this mode, which was interrupted: it
-/// was written when the file had as many pages as now. Any other journal is foreign, as a WAL needs none, and replaying
-/// it would destroy the store.
-fn is_journal_of_switch(path: &Path, pages: Option<u32>) -> bool {
+/// was written when the file had as many pages as now, and holds the first page alone. After a power cut it can lie
+/// beside a WAL that was begun and not synced yet, and replaying it does no harm. Any other journal is foreign, as a WAL
+/// needs none, and replaying it would destroy the store.
+fn is_journal_of_switch(path: &Path, header: &Header) -> bool {
     let mut bytes = [0; JOURNAL_HEADER_BYTES];
-    let read = system::open_to_read(&beside(path, "-journal")).and_then(|mut file| file.read_exact(&mut bytes));
-    let written_at = u32::from_be_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
-    read.is_ok() && bytes[..8] == JOURNAL_MAGIC && Some(written_at) == pages
+    let length = system::open_to_read(&beside(path, "-journal")).and_then(|mut file| {
+        file.read_exact(&mut bytes)?;
+        Ok(file.metadata()?.len())
+    });
+    let pages = u32::from_be_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
+    // A header of a sector, and a page with its number and checksum.
+    let one_page = JOURNAL_SECTOR_BYTES + header.page_bytes + 8;
+    length.is_ok_and(|length| length <= one_page) && bytes[..8] == JOURNAL_MAGIC && Some(pages) == header.pages
 }
 
 /// Reads the identity of a file that another part of this process has open, without locks and without its WAL.

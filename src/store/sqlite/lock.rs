@@ -2,7 +2,7 @@
 //!
 //! SQLite's own busy handler sleeps up to 100 ms between two attempts, while others commit every 0.3 ms: a process that
 //! came late waited for all others. Here the pauses are short and random, and shorter after a long wait. A
-//! connection that writes has no busy handler at all, and what it does is repeated here. *Absent:* an order of arrival: a
+//! connection that writes has no busy handler at all, and its steps are repeated here. *Absent:* an order of arrival: a
 //! queue in a lock file would have to be waited for without a limit.
 
 use super::fault::{Res, found_busy};

@@ -116,7 +116,7 @@ mod unix {
         fs::metadata("/proc/self").ok().map(|meta| meta.uid())
     }
 
-    /// Returns whether this process has a descriptor of the file. Where descriptors are not listed, it is assumed.
+    /// Returns whether this process has a descriptor of the file; true where descriptors are not listed.
     pub(in super::super) fn has_descriptor(file: FileId) -> bool {
         let Ok(listed) = fs::read_dir("/dev/fd") else { return true };
         listed.flatten().any(|entry| fs::metadata(entry.path()).is_ok_and(|meta| id(&meta) == Some(file)))

@@ -5,7 +5,7 @@
 //! one that waits for a reader would hold the write lock meanwhile, and stop the writers of all processes.
 
 use super::fault::Res;
-use super::group::{Core, WalCopy, copy_wal};
+use super::group::{Core, WalCopy, copy_wal, copy_whole_wal};
 use super::lock;
 use super::open::{self, FilePlace};
 use super::sql;
@@ -23,8 +23,6 @@ pub(super) const FRAME_BYTES: u64 = sql::PAGE_BYTES + 24;
 const COPY_FRAMES: u64 = WAL_COPY_BYTES / FRAME_BYTES;
 const RESTART_FRAMES: u64 = WAL_RESTART_BYTES / FRAME_BYTES;
 const TRUNCATE_FRAMES: u64 = WAL_TRUNCATE_BYTES / FRAME_BYTES;
-/// Attempts to copy the whole WAL before it is truncated.
-const TRUNCATE_ATTEMPTS: usize = 3;
 
 /// The checkpointer of a file. It starts when it is needed.
 #[derive(Clone, Debug)]
@@ -118,9 +116,9 @@ impl Wal {
         let thread = self.0.thread.lock().take();
         // A thread that panicked leaves the WAL as it is, which is safe.
         _ = thread.map(JoinHandle::join);
-        // If this fails, the WAL stays and is read at the next open.
-        _ = self.0.truncate();
         *self.0.copier.lock() = None;
+        // If this fails, the WAL stays and is read at the next open.
+        _ = self.0.core.lock().empty_wal();
     }
 }
 
@@ -166,14 +164,7 @@ impl WalInner {
     /// Copies the WAL beside the writers, and then, in their place, its last frames; returns whether it was emptied.
     fn truncate(&self) -> Res<bool> {
         let mut copier = self.copier.lock();
-        let conn = self.connection(&mut copier)?;
-        for _ in 0..TRUNCATE_ATTEMPTS {
-            // A transaction that was being committed looks like a reader, for some microseconds.
-            if copy_wal(conn, sql::WAL_PASSIVE)?.is_whole() {
-                return self.core.lock().finish_wal(true);
-            }
-        }
-        Ok(false)
+        Ok(copy_whole_wal(self.connection(&mut copier)?)? && self.core.lock().finish_wal(true)?)
     }
 
     fn connection<'a>(&self, copier: &'a mut Option<Connection>) -> Res<&'a Connection> {

@@ -1,4 +1,4 @@
-//! A store is one file with one name, whose neighbours nobody else made.
+//! A store is one file with one name, and the files beside it belong to its owner.
 #![cfg(unix)]
 
 use super::*;
@@ -148,7 +148,11 @@ fn a_foreign_journal_beside_a_store_is_refused_and_not_replayed() {
     assert!(bytes.len() > 512, "{} bytes", bytes.len());
     drop(conn);
     let whole = fs::read(&path).unwrap();
-    for bytes in [bytes, vec![b'x'; 600]] {
+    // One of as many pages as the file has, with three of them.
+    let mut pages = vec![0; 512 + 3 * 4_104];
+    pages[..8].copy_from_slice(&[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7]);
+    pages[16..20].copy_from_slice(&whole[28..32]);
+    for bytes in [bytes, pages, vec![b'x'; 600]] {
         fs::write(neighbour(&path, "-journal"), &bytes).unwrap();
         fs::set_permissions(neighbour(&path, "-journal"), fs::Permissions::from_mode(0o600)).unwrap();
         refused(&path, "is not a journal of it");

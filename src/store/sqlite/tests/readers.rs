@@ -1,4 +1,4 @@
-//! Read-only handles return what is stored, whatever others write meanwhile.
+//! Read-only handles return stored data, also while others write.
 
 use super::*;
 use crate::store::StoreError;

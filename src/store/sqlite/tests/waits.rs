@@ -1,4 +1,4 @@
-//! Waiting: no call of one handle makes the writers of others wait, whatever reads from the file.
+//! Waits: no call of one handle makes the writers of others wait, with readers of the file or without.
 
 use super::*;
 use crate::base::internal::Stopwatch;
