@@ -16,6 +16,8 @@ use super::{Rng, World};
 #[derive(Debug)]
 pub(crate) struct Nested {
     layers: Vec<Vec<Node>>,
+    /// True if all layers run once more after each input.
+    repeats: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -60,24 +62,27 @@ impl Nested {
     /// Makes up the graph of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         let mut rng = Rng(seed ^ 0x7e57ed);
-        let layers = (0..1 + rng.below(3)).map(|at| {
-            let mut has_graph = false;
-            let nodes = (0..1 + rng.below(2)).map(|i| {
-                let kind = match rng.below(5) {
-                    0 => Kind::Plain { asks: rng.chance(40) },
-                    // Two subgraphs as nodes would both write the topic.
-                    1 | 2 if !has_graph => {
-                        has_graph = true;
-                        Kind::Graph(Part::of(&mut rng, true))
-                    }
-                    _ => Kind::Calls(Part::of(&mut rng, true)),
-                };
-                let fails = if rng.chance(20) { 1 } else { 0 };
-                Node { name: format!("{}{i}", ["a", "b", "c"][at]), fails, kind }
-            });
-            nodes.collect()
-        });
-        Self { layers: layers.collect() }
+        let layers: Vec<Vec<Node>> = (0..1 + rng.below(3))
+            .map(|at| {
+                let mut has_graph = false;
+                let nodes = (0..1 + rng.below(2)).map(|i| {
+                    let kind = match rng.below(5) {
+                        0 => Kind::Plain { asks: rng.chance(40) },
+                        // Two subgraphs as nodes would both write the topic.
+                        1 | 2 if !has_graph => {
+                            has_graph = true;
+                            Kind::Graph(Part::of(&mut rng, true))
+                        }
+                        _ => Kind::Calls(Part::of(&mut rng, true)),
+                    };
+                    let fails = if rng.chance(20) { 1 } else { 0 };
+                    Node { name: format!("{}{i}", ["a", "b", "c"][at]), fails, kind }
+                });
+                nodes.collect()
+            })
+            .collect();
+        let repeats = layers[0].len() == 1 && rng.chance(25);
+        Self { layers, repeats }
     }
 
     /// Returns the names of its nodes.
@@ -109,7 +114,27 @@ impl Nested {
                 }
             }
         }
+        if self.repeats {
+            graph = self.repeat(graph);
+        }
         (graph.compile().unwrap(), parts)
+    }
+
+    /// Adds a node after the last layer that runs all layers once more after each input.
+    fn repeat(&self, graph: StateGraph<DynState>) -> StateGraph<DynState> {
+        let again = |_: Arc<DynState>, _: Context| async {
+            Ok(DynUpdate::new().set("lines", Value::List(vec!["again".into()])))
+        };
+        let first = self.layers[0][0].name.clone();
+        let path = move |state: &DynState| {
+            let lines = list(state, "lines");
+            let number = |of: &dyn Fn(&String) -> bool| lines.iter().filter(|line| of(line)).count();
+            let repeats = number(&|line| *line == "again") <= number(&|line| line.starts_with("in "));
+            if repeats { first.clone() } else { END.to_owned() }
+        };
+        let last = self.layers.iter().next_back().into_iter().flatten();
+        last.fold(graph.node("again", again), |graph, node| graph.edge(node.name.as_str(), "again"))
+            .branch("again", path)
     }
 }
 
