@@ -27,9 +27,13 @@ CREATE TABLE branch (
   namespace INTEGER NOT NULL,      -- namespace.id of the checkpoints on it
   parent INTEGER,                  -- branch.id it left, NULL if it starts from the empty state
   upto INTEGER,                    -- the last ordinal it shares with its parent, NULL without one
-  depth INTEGER NOT NULL           -- number of ancestors
+  depth INTEGER NOT NULL,          -- number of ancestors
+  fork_thread INTEGER,             -- thread.id of its parent if that is another thread's, else NULL
+  fork_checkpoint INTEGER          -- checkpoint.seq it left if that is another thread's, else NULL
 ) STRICT;
 CREATE INDEX branch_namespace ON branch (namespace);
+-- The forks of a thread, asked when it is deleted.
+CREATE INDEX branch_fork ON branch (fork_thread) WHERE fork_thread IS NOT NULL;
 
 CREATE TABLE checkpoint (
   seq INTEGER PRIMARY KEY,         -- order of the log of the whole file
@@ -128,6 +132,30 @@ CREATE TABLE erasure (
   thread INTEGER PRIMARY KEY       -- thread.id, or 0 for a value that was replaced
 ) STRICT;
 
+CREATE TABLE tombstone (
+  thread INTEGER PRIMARY KEY,      -- thread.id of a deleted thread; its row of thread is gone
+  state INTEGER NOT NULL           -- 0 other rows of it are still stored, 1 only the log beside the file may hold them
+) STRICT;
+
+CREATE TABLE high_water (
+  id INTEGER PRIMARY KEY,          -- 0: one row, from the first deletion on
+  name INTEGER NOT NULL,           -- greatest name.id at the last deletion; later rows have greater ones
+  thread INTEGER NOT NULL,         -- greatest thread.id
+  namespace INTEGER NOT NULL,      -- greatest namespace.id
+  branch INTEGER NOT NULL,         -- greatest branch.id
+  checkpoint INTEGER NOT NULL,     -- greatest checkpoint.seq
+  payload INTEGER NOT NULL,        -- greatest payload.id
+  blob INTEGER NOT NULL,           -- greatest blob.id
+  names_erased INTEGER NOT NULL    -- number of erased names
+) STRICT;
+
+CREATE TABLE name_user (
+  thread INTEGER NOT NULL,         -- thread.id of one of the first 8 users of the name; 0 if there were more: it stays
+  name INTEGER NOT NULL,           -- name.id
+  PRIMARY KEY (thread, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX name_user_name ON name_user (name);
+
 -- The key-value memory and the cache stand beside the log: their rows are replaced and removed.
 
 CREATE TABLE kv_namespace (
@@ -164,7 +192,7 @@ CREATE INDEX cache_expiry ON cache (expires_at) WHERE expires_at IS NOT NULL;
 
 CREATE TRIGGER name_no_update BEFORE UPDATE ON name
 BEGIN SELECT RAISE(ABORT, 'annals: name is append-only'); END;
-CREATE TRIGGER name_no_delete BEFORE DELETE ON name
+CREATE TRIGGER name_no_delete BEFORE DELETE ON name WHEN NOT EXISTS (SELECT 1 FROM erasure)
 BEGIN SELECT RAISE(ABORT, 'annals: name is append-only'); END;
 CREATE TRIGGER thread_no_update BEFORE UPDATE ON thread
 BEGIN SELECT RAISE(ABORT, 'annals: thread is append-only'); END;

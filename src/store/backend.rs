@@ -228,12 +228,23 @@ pub trait Backend: Send + Sync + fmt::Debug {
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError>;
 
     /// Deletes threads with everything in them: all of them, or none. One that does not exist is passed over. Returns
-    /// when that is as durable as a commit.
+    /// when that is as durable as a commit: no read shows them any more, and their ids can be used again. The result says
+    /// if bytes of deleted threads are still stored; [`Backend::reclaim`] continues then.
     ///
     /// # Errors
     /// [`StoreError::ForkedOff`] if a thread that stays was forked off one of them; [`StoreError::Invalid`] if they are
     /// too many; [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
-    fn delete_threads(&self, threads: &[ThreadId]) -> Result<(), StoreError>;
+    fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError>;
+
+    /// Erases what deleted threads have left, in short transactions, until nothing is left or a reader is in the way.
+    ///
+    /// This implementation is that of a backend whose deletions leave nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
+    fn reclaim(&self) -> Result<Erasure, StoreError> {
+        Ok(Erasure::Erased)
+    }
 
     /// Returns the key-value memory and the cache of the backend.
     fn beside(&self) -> &dyn Beside;
@@ -263,6 +274,28 @@ pub trait Backend: Send + Sync + fmt::Debug {
     fn check(&self) -> Result<CheckReport, StoreError>;
 }
 
+/// The progress of erasing deleted threads. A deleted thread is hidden at once; its bytes go in steps.
+#[must_use = "bytes of deleted threads may still be in the file or in its write-ahead log"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Erasure {
+    /// No byte of a deleted thread is in the file or in its write-ahead log.
+    Erased,
+    /// Bytes of deleted threads are still stored: there are many rows, or a reader holds the write-ahead log. A handle
+    /// that is open for writing continues in the background, and after an open; [`Store::reclaim`](super::Store::reclaim)
+    /// continues at once.
+    ErasePending {
+        /// The number of deleted threads with bytes.
+        threads: u64,
+    },
+}
+
+impl Erasure {
+    /// Returns whether no byte of a deleted thread is left.
+    pub fn is_erased(self) -> bool {
+        self == Self::Erased
+    }
+}
+
 /// The report of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -275,6 +308,8 @@ pub struct CheckReport {
     pub values: u64,
     /// Entries of the key-value memory and of the cache whose checksum was verified.
     pub entries: u64,
+    /// Deleted threads with bytes that are still in the file or in its write-ahead log.
+    pub erasing: u64,
     /// Problems: the place and the reason of each, at most 100.
     pub problems: Vec<String>,
 }

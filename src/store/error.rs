@@ -68,12 +68,14 @@ pub enum StoreError {
     },
     /// Other threads were forked from a thread that was to be deleted: their state is partly its. Nothing was deleted;
     /// delete them along with it, in one call.
-    #[error("thread {thread} cannot be deleted: {} forked from it; nothing was deleted", forks_of(forks))]
+    #[error("thread {thread} cannot be deleted: {} forked from it; nothing was deleted", forks_of(forks, *more))]
     ForkedOff {
         /// The thread.
         thread: ThreadId,
-        /// The threads that were forked from it.
+        /// The threads that were forked from it, the first 16 at most.
         forks: Vec<ThreadId>,
+        /// True if others were forked from it too.
+        more: bool,
     },
     /// An id prefix fits several checkpoints.
     #[error("prefix {prefix} fits several checkpoints, among them {}", list(matches))]
@@ -247,9 +249,15 @@ fn list(ids: &[CheckpointId]) -> String {
     ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn forks_of(forks: &[ThreadId]) -> String {
+fn forks_of(forks: &[ThreadId], more: bool) -> String {
     let names = forks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    if forks.len() == 1 { format!("thread {names} was") } else { format!("threads {names} were") }
+    if more {
+        format!("threads {names} and others were")
+    } else if forks.len() == 1 {
+        format!("thread {names} was")
+    } else {
+        format!("threads {names} were")
+    }
 }
 
 #[cfg(test)]
@@ -271,7 +279,7 @@ mod tests {
             ("Duplicate", StoreError::Duplicate { id }),
             ("ThreadNotFound", StoreError::ThreadNotFound { id: thread() }),
             ("CheckpointNotFound", StoreError::CheckpointNotFound { thread: thread(), id: reason() }),
-            ("ForkedOff", StoreError::ForkedOff { thread: thread(), forks: vec![thread()] }),
+            ("ForkedOff", StoreError::ForkedOff { thread: thread(), forks: vec![thread()], more: false }),
             ("Ambiguous", StoreError::Ambiguous { prefix: reason(), matches: vec![id] }),
             ("Busy", StoreError::Busy { waited_ms: 1, holder: Some(7) }),
             ("Write", StoreError::Write { reason: reason(), source: None }),

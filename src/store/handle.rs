@@ -10,7 +10,7 @@ use crate::base::limits::{BUSY_TIMEOUT_DEFAULT, HEAD_CACHE_BYTES_DEFAULT, WAL_LI
 use crate::base::{CheckpointId, Clock, IdSource, RunId, SystemClock, ThreadId, Timestamp};
 use crate::span::span;
 
-use super::backend::{Backend, CheckReport, CommitHandle};
+use super::backend::{Backend, CheckReport, CommitHandle, Erasure};
 use super::beside::CacheChange;
 use super::error::StoreError;
 use super::heads::HeadCache;
@@ -349,18 +349,24 @@ impl Store {
         }
     }
 
-    /// Deletes a thread with everything in it: its checkpoints, its values, what its tasks wrote, and its timers. One
-    /// that does not exist is passed over. It cannot be undone, and the bytes are overwritten in the file; the key-value
-    /// memory and the cache do not belong to a thread. A run in progress on the thread gets a conflict.
+    /// Deletes a thread with everything in it: its checkpoints, its values, what its tasks wrote, its timers, and the names
+    /// that only it used. One that does not exist is passed over. It cannot be undone; the key-value memory and the cache
+    /// do not belong to a thread. A run in progress on the thread gets a conflict.
+    ///
+    /// When the call returns, the thread is hidden: no read shows it, and its id can be used again. Its bytes are
+    /// overwritten in steps. [`Erasure::Erased`] says that none is left in the file and in its write-ahead log,
+    /// [`Erasure::ErasePending`] that the rest goes in the background, or in [`Store::reclaim`]. Until then
+    /// [`CheckReport::erasing`] counts the thread.
     ///
     /// # Errors
     /// [`StoreError::ForkedOff`] if another thread was forked from it: delete both with [`Store::delete_threads`];
-    /// [`StoreError::Id`] as for [`Store::thread`]; [`StoreError::Busy`], [`StoreError::Write`],
-    /// [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
+    /// [`StoreError::Id`] as for [`Store::thread`]; [`StoreError::Busy`]; [`StoreError::Write`], also if the disk is full,
+    /// with the room that a deletion needs; [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
     ///
     /// # Example
     /// ```
     /// use annals::prelude::*;
+    /// use annals::store::Erasure;
     ///
     /// #[derive(State, Clone, Default)]
     /// struct Note { text: String }
@@ -373,13 +379,16 @@ impl Store {
     ///
     /// let refused = store.delete_thread("monday").unwrap_err();
     /// assert!(refused.to_string().contains("thread tuesday was forked from it"), "{refused}");
-    /// store.delete_threads(["monday", "tuesday"])?;
+    /// if let Erasure::ErasePending { .. } = store.delete_threads(["monday", "tuesday"])? {
+    ///     // A reader holds the log, or there is much to erase.
+    ///     assert!(store.reclaim()?.is_erased());
+    /// }
     /// assert!(store.threads()?.is_empty());
     /// # Ok(())
     /// # }
     /// ```
     #[doc(alias = "delete")]
-    pub fn delete_thread(&self, id: impl AsRef<str>) -> Result<(), StoreError> {
+    pub fn delete_thread(&self, id: impl AsRef<str>) -> Result<Erasure, StoreError> {
         self.delete_threads([id])
     }
 
@@ -387,14 +396,36 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::delete_thread`]; [`StoreError::Invalid`] for more than 1,000 threads.
-    pub fn delete_threads(&self, ids: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), StoreError> {
+    pub fn delete_threads(&self, ids: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Erasure, StoreError> {
         let threads = ids.into_iter().map(ThreadId::new).collect::<Result<Vec<_>, _>>()?;
         let threads = &*threads;
         span!("delete_threads", threads = threads.len());
         self.0.backend.write_submitted();
-        self.0.backend.delete_threads(threads)?;
+        let erasure = self.0.backend.delete_threads(threads)?;
         self.0.heads.forget(threads);
-        Ok(())
+        Ok(erasure)
+    }
+
+    /// Erases what deleted threads have left in the file and in its write-ahead log: in transactions of some milliseconds,
+    /// between which others write. Returns when nothing is left, or when a reader holds the log.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::OutcomeUnknown`], [`StoreError::ReadOnly`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::store::{Erasure, Store};
+    ///
+    /// # fn main() -> Result<(), annals::store::StoreError> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let store = Store::open(folder.path().join("notes.db"))?;
+    /// assert_eq!(store.reclaim()?, Erasure::Erased);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reclaim(&self) -> Result<Erasure, StoreError> {
+        span!("reclaim");
+        self.0.backend.reclaim()
     }
 
     /// Lists the sleeping tasks (`Context::sleep_until` of annals-graph), by the timestamp at which they wake: all, or those that can resume at `due_by`. A run of their graph on their thread with

@@ -27,7 +27,7 @@ mod spin;
 mod sqlite;
 mod stats;
 
-pub use backend::{Backend, CheckReport, CommitHandle, CommitSettler};
+pub use backend::{Backend, CheckReport, CommitHandle, CommitSettler, Erasure};
 pub use batch::{
     Batch, ItemIndex, ListDelta, ListRef, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Payload, WriteValue,
 };

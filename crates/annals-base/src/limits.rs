@@ -76,6 +76,10 @@ pub const KV_SEARCH_DEFAULT: usize = 10;
 pub const KV_NAMESPACES_DEFAULT: usize = 100;
 /// Threads that one call may delete.
 pub const DELETED_THREADS_MAX: usize = 1_000;
+/// Forks that the refusal to delete a thread names.
+pub const FORKS_SHOWN_MAX: usize = 16;
+/// Threads that are noted as users of a name; a name with more stays when they are deleted.
+pub const NAME_USERS_MAX: usize = 8;
 /// Bytes of the idempotency key of a run.
 pub const RUN_KEY_BYTES_MAX: usize = 1_024;
 /// Rows that one page of a listing may hold.
@@ -115,7 +119,7 @@ pub const LEADER_GROUPS_MAX: usize = 4;
 /// Idle connections that a pool of readers retains.
 pub const IDLE_READERS_MAX: usize = 8;
 /// Prepared statements that a connection caches: more than the library has.
-pub const STATEMENTS_MAX: usize = 64;
+pub const STATEMENTS_MAX: usize = 96;
 /// Payloads of up to this many bytes are collected before they are hashed.
 pub const COLLECTED_BYTES_MAX: usize = 16 << 10;
 /// Spin before a thread parks: about one fsync of a fast disk. Parking and waking cost both sides together some 40 us;
@@ -134,6 +138,17 @@ pub const LOCK_RETRY_MAX: Duration = Duration::from_millis(3);
 /// Wait for a lock of another process after which the attempts come more often, so that a process that has waited long
 /// is ahead of those that come.
 pub const LOCK_WAIT_LONG: Duration = Duration::from_millis(100);
+/// Cost of the rows of deleted threads that one transaction reclaims; a row costs one, and one more for every
+/// [`RECLAIM_ROW_BYTES`] of its value: together some milliseconds.
+pub const RECLAIM_COST_MAX: usize = 768;
+/// Bytes of a value that are reclaimed at the cost of a row.
+pub const RECLAIM_ROW_BYTES: usize = 512;
+/// Transactions in which the call that deletes a thread reclaims its rows before it leaves the rest to the background.
+pub const RECLAIM_SLICES: usize = 4;
+/// Time between two transactions of the background that reclaim rows, in which other writers get the lock.
+pub const RECLAIM_INTERVAL: Duration = Duration::from_millis(5);
+/// Backoff of the background after it failed to empty the log or to reclaim rows.
+pub const RECLAIM_RETRY: Duration = Duration::from_millis(250);
 /// Wait for another process that holds the write lock, unless set otherwise.
 pub const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// Bytes of decoded heads that a handle of a store caches, unless set otherwise.
@@ -171,6 +186,7 @@ const _: () =
 const _: () = assert!(ITEM_PAGE_BYTES_MAX < VALUE_BYTES_MAX && ITEM_PAGE_ROWS_MAX < PAGE_ROWS_MAX);
 const _: () = assert!(BATCH_CHECKPOINTS_MAX <= WRITER_CACHE_MAX && DELETED_THREADS_MAX <= WRITER_CACHE_MAX);
 const _: () = assert!(CHANNELS_MAX <= NAMES_CACHE_MAX);
+const _: () = assert!(RECLAIM_INTERVAL.as_nanos() < RECLAIM_RETRY.as_nanos());
 
 // Messages
 

@@ -110,7 +110,7 @@ impl<'a> Runner<'a> {
         }
         if what == "delete_thread" {
             let id = step.get("thread").and_then(Json::as_str).unwrap_or("1");
-            self.store.delete_thread(self.store.thread(id)?.id())?;
+            _ = self.store.delete_thread(self.store.thread(id)?.id())?;
             return Ok(());
         }
         let mut built = self.graph(step.get("graph").and_then(Json::as_str).unwrap_or("main"))?;

@@ -1,16 +1,18 @@
 //! Deleting threads, and finding the checkpoints of a run by its id.
 
 use super::build::{CasePlace, CheckpointDraft, clean, commit, id, put, root_of, task, write, write_items, writes};
-use crate::base::limits::DELETED_THREADS_MAX;
+use crate::base::limits::{DELETED_THREADS_MAX, FORKS_SHOWN_MAX};
 use crate::base::{Namespace, RunId, ThreadId};
-use crate::store::backend::Backend;
+use crate::store::backend::{Backend, Erasure};
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
 use crate::store::record::CheckpointRef;
 
 fn delete(backend: &dyn Backend, places: &[&CasePlace]) {
     let threads: Vec<ThreadId> = places.iter().map(|place| place.thread.clone()).collect();
-    backend.delete_threads(&threads).expect("threads are deleted");
+    _ = backend.delete_threads(&threads).expect("threads are deleted");
+    let erasure = backend.reclaim().expect("deleted threads are reclaimed");
+    assert_eq!(erasure, Erasure::Erased, "no reader is in the way");
 }
 
 fn threads(backend: &dyn Backend) -> Vec<String> {
@@ -72,7 +74,7 @@ pub(super) fn forks(backend: &dyn Backend) {
     let refused = |places: &[&CasePlace], thread: &CasePlace, forks: &[&CasePlace]| {
         let threads: Vec<ThreadId> = places.iter().map(|place| place.thread.clone()).collect();
         match backend.delete_threads(&threads) {
-            Err(StoreError::ForkedOff { thread: of, forks: found }) => {
+            Err(StoreError::ForkedOff { thread: of, forks: found, more: false }) => {
                 let wanted: Vec<ThreadId> = forks.iter().map(|place| place.thread.clone()).collect();
                 assert_eq!((of, found), (thread.thread.clone(), wanted), "the refusal names others");
             }
@@ -92,6 +94,78 @@ pub(super) fn forks(backend: &dyn Backend) {
     fork.add(backend, None, CheckpointDraft::fork(100, source.inside("a:1").point(4)));
     refused(&[&source], &source, &[&fork]);
     delete(backend, &[&fork, &source]);
+    clean(backend);
+}
+
+/// The refusal names a bounded number of forks, the oldest first.
+pub(super) fn many_forks(backend: &dyn Backend) {
+    let source = root_of("source");
+    source.add(backend, None, CheckpointDraft::root(1).value("x", 1, "shared"));
+    let forks: Vec<CasePlace> = (0..40).map(|n| root_of(&format!("fork {}", 99 - n))).collect();
+    for (n, fork) in (100..).zip(&forks) {
+        fork.add(backend, None, CheckpointDraft::fork(n, source.point(1)));
+    }
+    let refused = backend.delete_threads(std::slice::from_ref(&source.thread)).expect_err("it has forks");
+    assert!(refused.to_string().len() < 500, "{refused}");
+    assert!(refused.to_string().ends_with("and others were forked from it; nothing was deleted"), "{refused}");
+    match refused {
+        StoreError::ForkedOff { thread, forks: found, more: true } => {
+            let first: Vec<ThreadId> = forks[..FORKS_SHOWN_MAX].iter().map(|fork| fork.thread.clone()).collect();
+            assert_eq!((thread, found), (source.thread.clone(), first));
+        }
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+    let all: Vec<&CasePlace> = forks.iter().chain([&source]).collect();
+    delete(backend, &all);
+    clean(backend);
+}
+
+/// A deletion hides a thread at once, whatever its size, and its id can be used again at once.
+pub(super) fn hidden(backend: &dyn Backend) {
+    let (place, other) = (root_of("large"), root_of("other"));
+    let drafts = |from: u64| {
+        (from..from + 400).map(move |n| {
+            let draft = if n == 1 { CheckpointDraft::root(1) } else { CheckpointDraft::on(n, n - 1) };
+            draft.value("x", n, "a value that is not inline").items("list", n, vec![put(n, "an item of a list")])
+        })
+    };
+    commit(backend, &place.batch(None, drafts(1)));
+    commit(backend, &place.batch(Some(400), drafts(401)));
+    place.inside("a:1").add(backend, None, CheckpointDraft::root(1_000));
+    other.add(backend, None, CheckpointDraft::root(1).items("list", 1, vec![put(0, "stays")]));
+    let last_seq = other.record(backend, 1).seq;
+    _ = backend.delete_threads(std::slice::from_ref(&place.thread)).expect("a thread is deleted");
+    assert_eq!(threads(backend), ["other"]);
+    assert_eq!((place.head(backend), place.inside("a:1").head(backend)), (None, None));
+    assert!(backend.checkpoint(&place.point(3)).expect("reads").is_none());
+    assert!(matches!(backend.state(&place.point(3)), Err(StoreError::CheckpointNotFound { .. })));
+    let mut fork = other.batch(Some(1), [CheckpointDraft::fork(2, place.point(3))]);
+    fork.expect[0].head = Some(id(1));
+    assert!(backend.commit(&fork).is_err(), "it cannot be forked");
+    place.add(backend, None, CheckpointDraft::root(1).items("list", 1, vec![put(0, "anew")]));
+    assert_eq!(place.list(backend, 1, ItemRange::All), "0=anew");
+    assert!(place.record(backend, 1).seq > last_seq, "a seq is used once");
+    clean(backend);
+    assert_eq!(backend.reclaim().expect("reclaims"), Erasure::Erased);
+    clean(backend);
+    assert_eq!(backend.check().expect("the check runs").erasing, 0);
+    assert_eq!(place.list(backend, 1, ItemRange::All), "0=anew");
+    assert_eq!(other.list(backend, 1, ItemRange::All), "0=stays");
+}
+
+/// A `seq` is used once, also when the newest checkpoints are deleted.
+pub(super) fn seqs(backend: &dyn Backend) {
+    let (place, other) = (root_of("place"), root_of("other"));
+    other.add(backend, None, CheckpointDraft::root(1));
+    place.add(backend, None, CheckpointDraft::root(1));
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1));
+    let (seq, branch) = (place.record(backend, 2).seq, place.record(backend, 2).branch);
+    delete(backend, &[&place]);
+    other.add(backend, Some(1), CheckpointDraft::on(2, 1));
+    assert!(other.record(backend, 2).seq > seq);
+    delete(backend, &[&other]);
+    place.add(backend, None, CheckpointDraft::root(1));
+    assert!(place.record(backend, 1).seq > seq + 1 && place.record(backend, 1).branch > branch);
     clean(backend);
 }
 

@@ -64,7 +64,7 @@ pub(super) fn passed(backend: &dyn Backend) {
     let late = timed(&place, 1, task(1), Some(5));
     assert!(matches!(backend.commit(&late), Err(StoreError::Conflict { .. })));
     commit(backend, &timed(&place, 2, task(1), Some(6)));
-    backend.delete_threads(std::slice::from_ref(&place.thread)).expect("a thread is deleted");
+    _ = backend.delete_threads(std::slice::from_ref(&place.thread)).expect("a thread is deleted");
     assert_eq!(shown(backend, None, 9), "", "they go with their thread");
     clean(backend);
 }

@@ -4,19 +4,26 @@ use std::collections::BTreeSet;
 
 use super::stored::MemoryLog;
 use crate::base::ThreadId;
+use crate::base::limits::FORKS_SHOWN_MAX;
 use crate::store::error::StoreError;
 
 /// Deletes threads, unless one that stays was forked off one of them.
 pub(super) fn threads(log: &mut MemoryLog, threads: &[ThreadId]) -> Result<(), StoreError> {
-    let mut forked: BTreeSet<(&ThreadId, &ThreadId)> = BTreeSet::new();
+    let mut forked: BTreeSet<(&ThreadId, u64, &ThreadId)> = BTreeSet::new();
     for (id, thread) in log.threads.iter().filter(|(id, _)| !threads.contains(id)) {
-        let stored = thread.spaces.values().flat_map(|space| space.checkpoints.walk_up(None));
-        let from = stored.filter_map(|(_, stored)| stored.record.forked_from.as_ref());
-        forked.extend(from.filter(|from| threads.contains(&from.thread)).map(|from| (&from.thread, id)));
+        for (_, stored) in thread.spaces.values().flat_map(|space| space.checkpoints.walk_up(None)) {
+            let from = stored.record.forked_from.as_ref().filter(|from| threads.contains(&from.thread));
+            forked.extend(from.map(|from| (&from.thread, stored.record.branch, id)));
+        }
     }
-    if let Some((thread, _)) = forked.first() {
-        let forks = forked.iter().filter(|(of, _)| of == thread).map(|(_, fork)| ThreadId::clone(fork)).collect();
-        return Err(StoreError::ForkedOff { thread: ThreadId::clone(thread), forks });
+    if let Some((thread, ..)) = forked.first() {
+        let mut seen = BTreeSet::new();
+        let first = forked.iter().filter(|(of, _, fork)| of == thread && seen.insert(*fork));
+        let mut forks: Vec<ThreadId> =
+            first.map(|(.., fork)| ThreadId::clone(fork)).take(FORKS_SHOWN_MAX + 1).collect();
+        let more = forks.len() > FORKS_SHOWN_MAX;
+        forks.truncate(FORKS_SHOWN_MAX);
+        return Err(StoreError::ForkedOff { thread: ThreadId::clone(thread), forks, more });
     }
     log.threads.retain(|id, _| !threads.contains(id));
     Ok(())

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use self::stored::{MemoryLog, StoredCheckpoint};
-use super::backend::{Backend, CheckReport, CommitHandle};
+use super::backend::{Backend, CheckReport, CommitHandle, Erasure};
 use super::batch::{Batch, ListRef, validate_deleted};
 use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 use super::error::StoreError;
@@ -146,9 +146,10 @@ impl Backend for MemoryBackend {
         Ok(read::timers(&self.log.read(), due_by, limit))
     }
 
-    fn delete_threads(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
+    fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
         validate_deleted(threads)?;
-        delete::threads(&mut self.log.write(), threads)
+        delete::threads(&mut self.log.write(), threads)?;
+        Ok(Erasure::Erased)
     }
 
     fn beside(&self) -> &dyn Beside {

@@ -2,6 +2,7 @@
 
 use super::checksums::{ChangeChecksum, Digests, ItemChecksum, payload_hash};
 use super::fault::{Res, invalid};
+use super::ids::{NewIds, Table};
 use super::lineage::{self, EMPTY, LIST, VALUE};
 use super::names::Kind;
 use super::pack::{DeletedRange, Inline, ValueColumn, pack_ranges, pack_reference};
@@ -169,6 +170,7 @@ impl<'a> Tx<'a> {
             } else if let Some(list) = self.caches.list(self.conn, &change.channel)?
                 && self.has_items(branch, ordinal, list)?
             {
+                self.caches.note_user(self.conn, list)?;
                 let range = pack_ranges(&[DELETE_ALL]);
                 self.put_item(branch, list, range_position(ordinal), ordinal, DELETE_RANGE, None, &range)?;
             }
@@ -237,10 +239,10 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    fn stored(&self, value: &ReadyValue<'_>) -> Res<ValueColumn> {
+    fn stored(&mut self, value: &ReadyValue<'_>) -> Res<ValueColumn> {
         match value {
             ReadyValue::Old(stored, _) => Ok(*stored),
-            ReadyValue::New(payload, digests) => store(self.conn, payload, digests.check),
+            ReadyValue::New(payload, digests) => store(self.conn, &mut self.caches.ids, payload, digests.check),
         }
     }
 }
@@ -271,19 +273,19 @@ fn sort_items(ready: &mut Ready<'_>) -> Res<()> {
 }
 
 /// Stores a payload and returns what stands for it: its bytes if it is small and plain, else its row.
-pub(super) fn store(conn: &Connection, payload: &Payload, check: i64) -> Res<ValueColumn> {
+pub(super) fn store(conn: &Connection, ids: &mut NewIds, payload: &Payload, check: i64) -> Res<ValueColumn> {
     if let Some(inline) = Inline::pack(payload) {
         return Ok(ValueColumn::Inline(inline));
     }
     debug_assert!(payload.len() <= VALUE_BYTES_MAX, "a batch is validated before it is written");
     let data = match large(&payload.data) {
-        true => Column::Blob(store_blob(conn, ValueRef::Blob(&payload.data), &payload.data)?),
+        true => Column::Blob(store_blob(conn, ids, ValueRef::Blob(&payload.data), &payload.data)?),
         false => Column::Here(ValueRef::Blob(&payload.data)),
     };
     let index = payload.index.as_deref();
     let text = match index.and_then(|index| index.text.as_deref()) {
         None => Column::Here(ValueRef::Null),
-        Some(text) if large(text.as_bytes()) => Column::Blob(store_blob(conn, text.into(), text.as_bytes())?),
+        Some(text) if large(text.as_bytes()) => Column::Blob(store_blob(conn, ids, text.into(), text.as_bytes())?),
         Some(text) => Column::Here(text.into()),
     };
     let null = || ToSqlOutput::Borrowed(ValueRef::Null);
@@ -299,6 +301,7 @@ pub(super) fn store(conn: &Connection, payload: &Payload, check: i64) -> Res<Val
         field(|index| index.tool_calls.as_deref()),
         index.and_then(|index| index.input_tokens),
         index.and_then(|index| index.output_tokens),
+        ids.next(conn, Table::Payload)?,
     ])?;
     Ok(ValueColumn::Payload(conn.last_insert_rowid()))
 }
@@ -322,13 +325,14 @@ impl ToSql for Column<'_> {
     }
 }
 
-fn store_blob(conn: &Connection, value: ValueRef<'_>, bytes: &[u8]) -> Res<i64> {
+fn store_blob(conn: &Connection, ids: &mut NewIds, value: ValueRef<'_>, bytes: &[u8]) -> Res<i64> {
     let hash = hash::checksum(bytes);
     let found = conn.prepare_cached(sql::BLOB_BY_HASH)?.query_row([&hash], |row| row.get(0)).optional()?;
     match found {
         Some(id) => Ok(id),
         None => {
-            conn.prepare_cached(sql::BLOB_INSERT)?.execute(params![hash, ToSqlOutput::Borrowed(value)])?;
+            let id = ids.next(conn, Table::Blob)?;
+            conn.prepare_cached(sql::BLOB_INSERT)?.execute(params![hash, ToSqlOutput::Borrowed(value), id])?;
             Ok(conn.last_insert_rowid())
         }
     }

@@ -48,6 +48,7 @@ pub(super) fn check<'a>(view: ReadView<'a>) -> Res<CheckReport> {
     if checker.note(verified)?.is_none() {
         return Ok(checker.report);
     }
+    checker.report.erasing = view.conn.query_row(sql::TOMBSTONES_COUNT, [], |row| row.get::<_, i64>(0))? as u64;
     checker.report.threads = view.conn.query_row(sql::CHECK_THREADS, [], |row| row.get::<_, i64>(0))? as u64;
     // Each part goes on after a damaged row; a damaged page ends only its part.
     let parts: [fn(&mut Checker<'a>) -> Res<()>; 8] = [
@@ -139,13 +140,21 @@ impl Checker<'_> {
             let id: i64 = row.get(0)?;
             let (parent, upto, depth): (Option<i64>, Option<i64>, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
             let above: Option<i64> = row.get(4)?;
+            let fork: (Option<i64>, Option<i64>) = (row.get(5)?, row.get(6)?);
+            let (own, of): (Option<i64>, Option<i64>) = (row.get(7)?, row.get(8)?);
+            let left: (Option<i64>, Option<i64>) = (row.get(9)?, row.get(10)?);
+            let forks = match fork {
+                (None, None) => parent.is_none() || of == own,
+                (Some(thread), Some(_)) => of == Some(thread) && of != own && left == (parent, upto),
+                _ => false,
+            };
             let fits = match (parent, upto, above) {
                 (None, None, None) => depth == 0,
                 (Some(parent), Some(upto), Some(above)) => parent < id && upto >= 0 && depth == above + 1,
                 _ => false,
             };
-            if !fits {
-                self.problem(format!("branch {id}: parent, upto and depth do not match"));
+            if !fits || !forks {
+                self.problem(format!("branch {id}: parent, upto, depth and fork do not match"));
             }
         }
         Ok(())

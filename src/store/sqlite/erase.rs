@@ -1,54 +1,295 @@
 //! Erasing: threads with everything in them, and values of special writes that were replaced.
 //!
-//! While the table `erasure` holds a row, the triggers let rows of the log go. It is filled and emptied in one
-//! transaction, so no other connection sees it filled. *Absent:* names, which threads share, and the tables beside the log.
+//! A deleted thread is hidden by one small commit: its row of `thread`, at which every read begins, goes, and a row of
+//! `tombstone` comes. Its other rows are reclaimed in slices, each a transaction with a bounded number of rows. The rows
+//! that are left are the cursor, so a slice continues wherever the one before ended, in whichever process. While the table
+//! `erasure` holds a row, the triggers let rows of the log go; it is filled and emptied in one transaction.
+//!
+//! Invariants: a deleted row's id is not given out again (`high_water`), so a row that is reclaimed refers to its own
+//! payload or to none; a payload that a fork took over from a write of its source stays with the source. *Absent:* the
+//! order of the slices in time ([`eraser`](super::eraser)), and the tables beside the log.
 
 use super::fault::{Fault, Res};
 use super::sql;
 use super::write::Caches;
 use crate::base::ThreadId;
+use crate::base::limits::{FORKS_SHOWN_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
 use crate::store::error::StoreError;
-use rusqlite::{Connection, OptionalExtension, params};
+use parking_lot::Mutex;
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
-/// Erases threads in the transaction that is open, unless one that stays was forked off one of them.
-pub(super) fn threads(conn: &Connection, caches: &mut Caches, threads: &[ThreadId]) -> Res<()> {
-    let mut erase = conn.prepare_cached(sql::ERASE)?;
-    for thread in threads {
-        erase.execute([thread.as_str()])?;
+/// A step of an erasure: a job of the writer role.
+#[derive(Clone, Debug)]
+pub(super) struct EraseJob {
+    pub(super) step: EraseStep,
+    /// The tombstones after the step.
+    pub(super) left: Arc<Mutex<Tombstones>>,
+}
+
+/// What a step of an erasure does.
+#[derive(Clone, Debug)]
+pub(super) enum EraseStep {
+    /// Hides threads, and reclaims the rows of a slice.
+    Hide(Vec<ThreadId>),
+    /// Reclaims the rows of a slice.
+    Reclaim,
+    /// Forgets threads without rows, once the log beside the file has been emptied.
+    Forget(Vec<i64>),
+}
+
+/// The numbers of deleted threads that are not erased yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tombstones {
+    /// Those with rows in the file.
+    pub(super) stored: Vec<i64>,
+    /// Those of which only the log beside the file may hold bytes.
+    pub(super) logged: Vec<i64>,
+}
+
+impl Tombstones {
+    /// Returns the number of threads.
+    pub(super) fn len(&self) -> usize {
+        self.stored.len() + self.logged.len()
     }
-    refuse_forked(conn)?;
-    let mut statement = conn.prepare(sql::ERASE_PAYLOADS)?;
+}
+
+/// Does a step in the transaction that is open.
+pub(super) fn step(conn: &Connection, caches: &mut Caches, job: &EraseJob) -> Res<()> {
+    match &job.step {
+        EraseStep::Hide(threads) => {
+            hide(conn, caches, threads)?;
+            reclaim(conn, caches)?;
+        }
+        EraseStep::Reclaim => reclaim(conn, caches)?,
+        EraseStep::Forget(threads) => {
+            let mut forget = conn.prepare_cached(sql::TOMBSTONE_DELETE)?;
+            threads.iter().try_for_each(|thread| forget.execute([thread]).map(|_| ()))?;
+        }
+    }
+    *job.left.lock() = tombstones(conn)?;
+    Ok(())
+}
+
+/// Returns the deleted threads that are not erased yet.
+pub(super) fn tombstones(conn: &Connection) -> Res<Tombstones> {
+    let mut found = Tombstones::default();
+    let mut statement = conn.prepare_cached(sql::TOMBSTONES)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        payload(conn, row.get(0)?)?;
+        let list = if row.get::<_, i64>(1)? == 0 { &mut found.stored } else { &mut found.logged };
+        list.push(row.get(0)?);
     }
-    for rows in sql::ERASE_ROWS {
-        conn.execute(rows, [])?;
+    Ok(found)
+}
+
+/// Hides threads, unless one that stays was forked off one of them. Nothing is written before that is known.
+fn hide(conn: &Connection, caches: &mut Caches, threads: &[ThreadId]) -> Res<()> {
+    let mut by_id = conn.prepare_cached(sql::THREAD_BY_ID)?;
+    let mut found: BTreeMap<&ThreadId, i64> = BTreeMap::new();
+    for thread in threads {
+        if let Some(number) = by_id.query_row([thread.as_str()], |row| row.get(0)).optional()? {
+            found.insert(thread, number);
+        }
     }
-    conn.execute(sql::ERASED, [])?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    let numbers: HashSet<i64> = found.values().copied().collect();
+    found.iter().try_for_each(|(thread, number)| refuse_forked(conn, thread, *number, &numbers))?;
+    conn.prepare_cached(sql::HIGH_WATER_RAISE)?.execute([])?;
+    conn.prepare_cached(sql::ERASE_BEGIN)?.execute([])?;
+    for number in found.values() {
+        conn.prepare_cached(sql::TOMBSTONE_INSERT)?.execute([number])?;
+        conn.prepare_cached(sql::THREAD_HIDE)?.execute([number])?;
+    }
+    conn.prepare_cached(sql::ERASE_END)?.execute([])?;
     caches.erased();
     Ok(())
 }
 
-/// Names the first thread that others were forked off which stay.
-fn refuse_forked(conn: &Connection) -> Res<()> {
-    let mut statement = conn.prepare(sql::ERASE_FORKS)?;
-    let mut rows = statement.query([])?;
-    let mut found: Option<(ThreadId, Vec<ThreadId>)> = None;
+/// Refuses to delete a thread from which others were forked that stay. Names the first of them.
+fn refuse_forked(conn: &Connection, thread: &ThreadId, number: i64, deleted: &HashSet<i64>) -> Res<()> {
+    let mut statement = conn.prepare_cached(sql::FORKS_OF_THREAD)?;
+    let mut rows = statement.query([number])?;
+    let (mut forks, mut seen, mut more) = (Vec::new(), HashSet::new(), false);
     while let Some(row) = rows.next()? {
-        let id = |column: usize| -> Res<ThreadId> {
-            ThreadId::new(row.get::<_, String>(column)?).map_err(|error| Fault::Store(error.into()))
-        };
-        let (thread, fork) = (id(0)?, id(1)?);
-        let (first, forks) = found.get_or_insert_with(|| (thread.clone(), Vec::new()));
-        if *first == thread {
-            forks.push(fork);
+        let fork: i64 = row.get(0)?;
+        if deleted.contains(&fork) || !seen.insert(fork) {
+            continue;
         }
+        if forks.len() == FORKS_SHOWN_MAX {
+            more = true;
+            break;
+        }
+        forks.push(ThreadId::new(row.get::<_, String>(1)?).map_err(|error| Fault::Store(error.into()))?);
     }
-    match found {
-        Some((thread, forks)) => Err(StoreError::ForkedOff { thread, forks }.into()),
-        None => Ok(()),
+    if forks.is_empty() { Ok(()) } else { Err(StoreError::ForkedOff { thread: thread.clone(), forks, more }.into()) }
+}
+
+/// Reclaims rows of deleted threads, as many as one transaction may.
+fn reclaim(conn: &Connection, caches: &mut Caches) -> Res<()> {
+    let mut next = conn.prepare_cached(sql::TOMBSTONE_NEXT)?;
+    let mut next = || -> Res<Option<i64>> { Ok(next.query_row([], |row| row.get(0)).optional()?) };
+    let Some(first) = next()? else { return Ok(()) };
+    conn.prepare_cached(sql::ERASE_BEGIN)?.execute([])?;
+    let mut slice = Slice { conn, left: RECLAIM_COST_MAX };
+    let mut thread = Some(first);
+    while let Some(number) = thread.filter(|_| slice.left > 0) {
+        slice.thread(number, caches)?;
+        thread = next()?;
     }
+    conn.prepare_cached(sql::ERASE_END)?.execute([])?;
+    Ok(())
+}
+
+/// The rows that one transaction reclaims.
+struct Slice<'c> {
+    conn: &'c Connection,
+    /// The cost that is left: each row costs one, and one more for every [`RECLAIM_ROW_BYTES`] of a value.
+    left: usize,
+}
+
+impl<'c> Slice<'c> {
+    fn statement(&self, sql: &str) -> Res<CachedStatement<'c>> {
+        Ok(self.conn.prepare_cached(sql)?)
+    }
+
+    fn row<T>(&self, sql: &str, of: i64, read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>) -> Res<Option<T>> {
+        Ok(self.statement(sql)?.query_row([of], read).optional()?)
+    }
+
+    /// Returns rows of `of`, at most as many as may still be reclaimed.
+    fn rows<T>(&self, sql: &str, of: i64, read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>) -> Res<Vec<T>> {
+        let limit = i64::try_from(self.left).unwrap_or(i64::MAX);
+        let mut statement = self.statement(sql)?;
+        let rows = statement.query_map(params![of, limit], read)?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    fn spend(&mut self, cost: usize) {
+        self.left = self.left.saturating_sub(cost);
+    }
+
+    fn thread(&mut self, thread: i64, caches: &mut Caches) -> Res<()> {
+        while self.left > 0 {
+            match self.row(sql::RECLAIM_NAMESPACE, thread, |row| row.get(0))? {
+                Some(namespace) => self.namespace(namespace)?,
+                None if self.names(thread, caches)? => {
+                    self.statement(sql::TOMBSTONE_CLEARED)?.execute([thread])?;
+                    return Ok(());
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Reclaims a part of a namespace: its branches with their rows, then its checkpoints with their writes, then its row.
+    fn namespace(&mut self, namespace: i64) -> Res<()> {
+        let branch = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        if let Some((branch, upto, fork)) = self.row(sql::RECLAIM_BRANCH, namespace, branch)? {
+            return self.branch(branch, upto, fork);
+        }
+        let checkpoints: Vec<i64> = self.rows(sql::RECLAIM_CHECKPOINTS, namespace, |row| row.get(0))?;
+        if checkpoints.is_empty() {
+            self.statement(sql::TIMERS_DELETE)?.execute([namespace])?;
+            self.statement(sql::NAMESPACE_DELETE)?.execute([namespace])?;
+            self.spend(2);
+        }
+        for checkpoint in checkpoints {
+            if self.left == 0 || !self.writes(checkpoint)? {
+                return Ok(());
+            }
+            self.statement(sql::CHECKPOINT_DELETE)?.execute([checkpoint])?;
+            self.spend(1);
+        }
+        Ok(())
+    }
+
+    fn branch(&mut self, branch: i64, upto: Option<i64>, fork: Option<i64>) -> Res<()> {
+        // The first checkpoint of a fork may hold values of the writes of its source.
+        let source = fork.map(|checkpoint| self.payloads_of_writes(checkpoint)).transpose()?.unwrap_or_default();
+        let stays = |ordinal: i64, id: i64| Some(ordinal - 1) == upto && source.contains(&id);
+        let versions = self.rows(sql::RECLAIM_VERSIONS, branch, |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, payload_of(row, 2)?))
+        })?;
+        let mut delete = self.statement(sql::RECLAIM_VERSION)?;
+        for (ordinal, key, value) in versions {
+            if self.left == 0 {
+                return Ok(());
+            }
+            delete.execute(params![branch, ordinal, key])?;
+            self.value(value.filter(|id| !stays(ordinal, *id)))?;
+        }
+        let items = self.rows(sql::RECLAIM_ITEMS, branch, |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, payload_of(row, 3)?))
+        })?;
+        let mut delete = self.statement(sql::RECLAIM_ITEM)?;
+        for (channel, slot, ordinal, value) in items {
+            if self.left == 0 {
+                return Ok(());
+            }
+            delete.execute(params![branch, channel, slot, ordinal])?;
+            self.value(value.filter(|id| !stays(ordinal, *id)))?;
+        }
+        if self.left > 0 {
+            self.statement(sql::BRANCH_DELETE)?.execute([branch])?;
+            self.spend(1);
+        }
+        Ok(())
+    }
+
+    fn payloads_of_writes(&self, checkpoint: i64) -> Res<HashSet<i64>> {
+        let mut statement = self.statement(sql::WRITE_PAYLOADS)?;
+        let values = statement.query_map([checkpoint], |row| row.get(0))?;
+        Ok(values.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Reclaims the writes of the tasks of a checkpoint. Returns whether none is left.
+    fn writes(&mut self, checkpoint: i64) -> Res<bool> {
+        let writes = self.rows(sql::RECLAIM_WRITES, checkpoint, |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, payload_of(row, 3)?))
+        })?;
+        let mut delete = self.statement(sql::RECLAIM_WRITE)?;
+        for (task, index, part, value) in writes {
+            if self.left == 0 {
+                return Ok(false);
+            }
+            delete.execute(params![checkpoint, task, index, part])?;
+            self.value(value)?;
+        }
+        Ok(self.left > 0)
+    }
+
+    /// Accounts for a row, and erases its payload.
+    fn value(&mut self, id: Option<i64>) -> Res<()> {
+        let bytes = id.map(|id| payload(self.conn, id)).transpose()?.unwrap_or(0);
+        self.spend(1 + usize::from(id.is_some()) + bytes / RECLAIM_ROW_BYTES);
+        Ok(())
+    }
+
+    /// Reclaims the names that no other thread uses. Returns whether none is left.
+    fn names(&mut self, thread: i64, caches: &mut Caches) -> Res<bool> {
+        let names: Vec<i64> = self.rows(sql::RECLAIM_NAMES, thread, |row| row.get(0))?;
+        let all = names.len() < self.left;
+        let mut erased = 0;
+        for name in &names {
+            self.statement(sql::NAME_USER_DELETE)?.execute([thread, *name])?;
+            erased += self.statement(sql::NAME_DELETE)?.execute([name])?;
+        }
+        self.spend(1 + names.len());
+        if erased > 0 {
+            self.statement(sql::NAMES_ERASED)?.execute([])?;
+            caches.names_erased();
+        }
+        Ok(all)
+    }
+}
+
+fn payload_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<i64>> {
+    Ok(row.get_ref(column)?.as_i64().ok())
 }
 
 /// Erases the value of a special write that is about to be replaced: nothing else refers to it.
@@ -59,19 +300,25 @@ pub(super) fn replaced(conn: &Connection, checkpoint: i64, task: i64, index: i32
     if values.is_empty() {
         return Ok(());
     }
-    conn.prepare_cached(sql::ERASE_VALUE)?.execute([])?;
-    values.into_iter().try_for_each(|id| payload(conn, id))?;
-    conn.prepare_cached(sql::ERASED)?.execute([])?;
+    conn.prepare_cached(sql::ERASE_BEGIN)?.execute([])?;
+    values.into_iter().try_for_each(|id| payload(conn, id).map(|_| ()))?;
+    conn.prepare_cached(sql::ERASE_END)?.execute([])?;
     Ok(())
 }
 
-/// Erases a payload, and its blobs if no other one has them. A missing payload does not stop the erasure.
-fn payload(conn: &Connection, id: i64) -> Res<()> {
+/// Erases a payload, and its blobs if no other one has them. A missing payload does not stop the erasure. Returns the
+/// bytes of the erased rows.
+fn payload(conn: &Connection, id: i64) -> Res<usize> {
+    type Found = (Option<i64>, Option<i64>, i64);
     let mut blobs = conn.prepare_cached(sql::PAYLOAD_BLOBS)?;
-    let blobs: Option<[Option<i64>; 2]> = blobs.query_row([id], |row| Ok([row.get(0)?, row.get(1)?])).optional()?;
+    let found: Option<Found> = blobs.query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+    let Some((data, text, mut bytes)) = found else { return Ok(0) };
     conn.prepare_cached(sql::PAYLOAD_DELETE)?.execute([id])?;
-    for blob in blobs.into_iter().flatten().flatten() {
-        conn.prepare_cached(sql::BLOB_DELETE)?.execute([blob])?;
+    for blob in [data, text].into_iter().flatten() {
+        let held: Option<i64> = conn.prepare_cached(sql::BLOB_BYTES)?.query_row([blob], |row| row.get(0)).optional()?;
+        if conn.prepare_cached(sql::BLOB_DELETE)?.execute([blob])? > 0 {
+            bytes += held.unwrap_or(0);
+        }
     }
-    Ok(())
+    Ok(usize::try_from(bytes).unwrap_or(0))
 }

@@ -73,6 +73,14 @@ pub(super) fn refuses_locks(fault: &Fault) -> bool {
     matches!(code, Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied))
 }
 
+/// Returns whether a write failed because the disk is full. Of a group that SQLite rolled back, only the text is known.
+pub(super) fn is_full(error: &StoreError) -> bool {
+    let StoreError::Write { reason, source } = error else { return false };
+    let source = source.as_ref().and_then(|source| source.downcast_ref::<rusqlite::Error>());
+    source.is_some_and(|error| error.sqlite_error_code() == Some(ErrorCode::DiskFull))
+        || reason.contains("database or disk is full")
+}
+
 /// Returns whether the file is not a database.
 pub(super) fn is_no_database(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::NotADatabase)

@@ -1,10 +1,11 @@
-//! Jobs of the writer role: a batch of the log, changes of the tables beside it, or the erasure of
+//! Jobs of the writer role: a batch of the log, changes of the tables beside it, or a step of the erasure of
 //! threads. *Absent:* how each of them is written.
 
+use super::erase::{self, EraseJob, EraseStep};
 use super::fault::Res;
 use super::write::{self, Caches};
-use super::{cache, erase, kv};
-use crate::base::ThreadId;
+use super::{cache, kv};
+use crate::base::limits::{RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
 use crate::store::batch::{
     Batch, ChangeValue, CommitChain, Data, ItemOp, NewCheckpoint, NewWrites, WriteValue, validate_deleted,
 };
@@ -18,7 +19,7 @@ pub(super) enum Job {
     Log(Batch),
     Kv(Vec<KvChange>),
     Cache(Vec<CacheChange>),
-    Erase(Vec<ThreadId>),
+    Erase(EraseJob),
 }
 
 /// A job, borrowed from whoever waits for it.
@@ -27,7 +28,7 @@ pub(super) enum JobRef<'a> {
     Log(&'a Batch),
     Kv(&'a [KvChange]),
     Cache(&'a [CacheChange]),
-    Erase(&'a [ThreadId]),
+    Erase(&'a EraseJob),
 }
 
 impl Job {
@@ -37,7 +38,7 @@ impl Job {
             Self::Log(batch) => JobRef::Log(batch),
             Self::Kv(changes) => JobRef::Kv(changes),
             Self::Cache(changes) => JobRef::Cache(changes),
-            Self::Erase(threads) => JobRef::Erase(threads),
+            Self::Erase(job) => JobRef::Erase(job),
         }
     }
 }
@@ -49,7 +50,7 @@ impl<'a> JobRef<'a> {
             Self::Log(batch) => Job::Log(batch.clone()),
             Self::Kv(changes) => Job::Kv(changes.to_vec()),
             Self::Cache(changes) => Job::Cache(changes.to_vec()),
-            Self::Erase(threads) => Job::Erase(threads.to_vec()),
+            Self::Erase(job) => Job::Erase(job.clone()),
         }
     }
 
@@ -59,7 +60,10 @@ impl<'a> JobRef<'a> {
             Self::Log(batch) => batch.validate(),
             Self::Kv(changes) => KvChange::validate(changes),
             Self::Cache(changes) => CacheChange::validate(changes),
-            Self::Erase(threads) => validate_deleted(threads),
+            Self::Erase(job) => match &job.step {
+                EraseStep::Hide(threads) => validate_deleted(threads),
+                EraseStep::Reclaim | EraseStep::Forget(_) => Ok(()),
+            },
         }
     }
 
@@ -83,7 +87,7 @@ impl<'a> JobRef<'a> {
             Self::Log(batch) => write::batch(conn, caches, batch),
             Self::Kv(changes) => kv::write(conn, changes),
             Self::Cache(changes) => cache::write(conn, changes),
-            Self::Erase(threads) => erase::threads(conn, caches, threads),
+            Self::Erase(job) => erase::step(conn, caches, job),
         }
     }
 
@@ -93,8 +97,10 @@ impl<'a> JobRef<'a> {
             Self::Log(batch) => batch.parts().map(batch_bytes).sum::<usize>() + 28_000 * batch.then.len(),
             Self::Kv(changes) => changes.iter().map(kv_bytes).sum(),
             Self::Cache(changes) => changes.iter().map(cache_bytes).sum(),
-            // The caller copies the WAL afterwards.
-            Self::Erase(_) => 0,
+            Self::Erase(job) => match &job.step {
+                EraseStep::Hide(_) | EraseStep::Reclaim => RECLAIM_COST_MAX * RECLAIM_ROW_BYTES,
+                EraseStep::Forget(_) => 0,
+            },
         };
         7 + bytes as u64 / 4_000
     }

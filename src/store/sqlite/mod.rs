@@ -3,7 +3,7 @@
 //! The file is specified in `docs/format.md`: an append-only log of rows with sequential keys, in which the
 //! cost of a checkpoint is that of its changes. One transaction writes a batch ([`write`], [`changes`], [`writes`]); groups of batches share
 //! one ([`writer`], [`group`]). State is read along the lineage of a checkpoint ([`lineage`], [`read`], [`items`]).
-//! Changes of the tables beside the log are written in the same way ([`job`], [`kv`], [`cache`]), and so do erasures ([`erase`]).
+//! Changes of the tables beside the log are written in the same way ([`job`], [`kv`], [`cache`]), and so do the steps of erasures ([`erase`], [`eraser`]).
 //! Every value is verified where it is decoded ([`rows`]), everything by `check` ([`checksums`], [`check`]).
 //! *Absent:* the meaning of a channel or a message, and any update of a stored row of the log.
 //!
@@ -18,8 +18,10 @@ mod check_beside;
 mod check_writes;
 mod checksums;
 mod erase;
+mod eraser;
 mod fault;
 mod group;
+mod ids;
 mod inspect;
 mod items;
 mod job;
@@ -47,6 +49,7 @@ mod write;
 mod writer;
 mod writes;
 
+use eraser::Eraser;
 use fault::{Fault, Res, found_busy};
 use job::{Job, JobRef};
 use names::Names;
@@ -56,7 +59,7 @@ use read::ReadView;
 use writer::SqliteWriter;
 
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
-use crate::store::backend::{Backend, CheckReport, CommitHandle};
+use crate::store::backend::{Backend, CheckReport, CommitHandle, Erasure};
 use crate::store::batch::{Batch, ListRef};
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 use crate::store::error::StoreError;
@@ -67,6 +70,7 @@ use crate::store::record::{
 };
 use crate::store::stats::{CommitStats, StoreStats};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A backend in one SQLite file.
 ///
@@ -76,7 +80,8 @@ use std::path::Path;
 pub struct SqliteBackend {
     // Fields drop in order: readers first, so that the writer can empty the WAL.
     pool: ReaderPool,
-    writer: Option<SqliteWriter>,
+    eraser: Option<Eraser>,
+    writer: Option<Arc<SqliteWriter>>,
     _open: registry::Registered,
 }
 
@@ -90,11 +95,16 @@ impl SqliteBackend {
         let _opening = registry::opening();
         if options.read_only {
             let pool = ReaderPool::alone(open::readable(path, options)?)?;
-            return Ok(Self { pool, writer: None, _open: registry::register(path) });
+            return Ok(Self { pool, eraser: None, writer: None, _open: registry::register(path) });
         }
         let (place, conn) = open::writable(path, options)?;
-        let writer = Some(SqliteWriter::new(&place, conn));
-        Ok(Self { pool: ReaderPool::beside_writer(place)?, writer, _open: registry::register(path) })
+        let writer = Arc::new(SqliteWriter::new(&place, conn));
+        let pool = ReaderPool::beside_writer(place)?;
+        let eraser = Eraser::new(Arc::clone(&writer));
+        if pool.read(|view| erase::tombstones(view.conn))?.len() > 0 {
+            eraser.wake();
+        }
+        Ok(Self { pool, eraser: Some(eraser), writer: Some(writer), _open: registry::register(path) })
     }
 
     /// Copies the whole write-ahead log into the file and empties it. It waits for no other process, and no other process
@@ -110,11 +120,15 @@ impl SqliteBackend {
 
     /// Returns how many commits were taken along by how many transactions; the mean group is their ratio.
     pub fn commit_stats(&self) -> CommitStats {
-        self.writer.as_ref().map(SqliteWriter::stats).unwrap_or_default()
+        self.writer.as_ref().map(|writer| writer.stats()).unwrap_or_default()
     }
 
     fn writer(&self) -> Result<&SqliteWriter, StoreError> {
-        self.writer.as_ref().ok_or(StoreError::ReadOnly)
+        self.writer.as_deref().ok_or(StoreError::ReadOnly)
+    }
+
+    fn eraser(&self) -> Result<&Eraser, StoreError> {
+        self.eraser.as_ref().ok_or(StoreError::ReadOnly)
     }
 
     /// Reads a few rows on the connection that writes, if it is idle: it has the pages that it wrote last, while each
@@ -122,7 +136,7 @@ impl SqliteBackend {
     /// on a reader.
     fn read_near_writer<T>(&self, read: impl Fn(ReadView<'_>) -> Res<T>) -> Result<T, StoreError> {
         let near = |writer: &SqliteWriter| writer.read_if_idle(|conn| self.pool.read_on(conn, &read));
-        match self.writer.as_ref().and_then(near).filter(|result| !found_busy(result)) {
+        match self.writer.as_deref().and_then(near).filter(|result| !found_busy(result)) {
             Some(result) => result.map_err(Fault::into_read),
             None => self.pool.read(read),
         }
@@ -131,6 +145,9 @@ impl SqliteBackend {
 
 impl Drop for SqliteBackend {
     fn drop(&mut self) {
+        if let Some(eraser) = &self.eraser {
+            eraser.stop();
+        }
         self.pool.close();
     }
 }
@@ -245,11 +262,16 @@ impl Backend for SqliteBackend {
         self.pool.read(|view| timer::list(view.conn, due_by, limit))
     }
 
-    fn delete_threads(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
-        self.writer()?.commit(JobRef::Erase(threads))?;
-        // The WAL still holds the pages as they were. If somebody reads them, they go when it is copied the next time.
-        _ = self.checkpoint_wal();
-        Ok(())
+    fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
+        let eraser = self.eraser()?;
+        self.pool.close();
+        eraser.delete(threads)
+    }
+
+    fn reclaim(&self) -> Result<Erasure, StoreError> {
+        let eraser = self.eraser()?;
+        self.pool.close();
+        eraser.reclaim()
     }
 
     fn beside(&self) -> &dyn Beside {
@@ -285,7 +307,7 @@ impl Backend for SqliteBackend {
         // With names of its own: those that were cached when they were whole may have rotted since.
         let names = Names::default();
         let mut report = self.pool.read(|view| check::check(ReadView { names: &names, ..view }))?;
-        report.problems.extend(self.writer.as_ref().and_then(SqliteWriter::hidden_error));
+        report.problems.extend(self.writer.as_ref().and_then(|writer| writer.hidden_error()));
         Ok(report)
     }
 }

@@ -1,7 +1,8 @@
 //! Interned names, cached.
 //!
-//! Names are only ever added, so an entry that was committed stays true, whoever wrote it. The writer clears its own
-//! cache when it rolls back; readers see only committed names.
+//! An id stands for one text in the life of a file, so the text of an id stays true, whoever wrote it. The id of a text
+//! changes when the name is erased and interned again: the writer, which knows of erasures, caches it, and clears its
+//! cache when it rolls back; readers look it up.
 
 use super::fault::{Res, corrupt};
 use super::sql;
@@ -22,7 +23,11 @@ pub(super) enum Kind {
 
 /// A cache of names.
 #[derive(Debug, Default)]
-pub(super) struct Names(Mutex<NameTables>);
+pub(super) struct Names {
+    tables: Mutex<NameTables>,
+    /// True for readers: the ids of texts are looked up.
+    looks_up: bool,
+}
 
 #[derive(Debug, Default)]
 struct NameTables {
@@ -41,9 +46,14 @@ impl NameTables {
 }
 
 impl Names {
+    /// Makes the cache of readers, which are not told of erasures.
+    pub(super) fn of_readers() -> Self {
+        Self { looks_up: true, ..Self::default() }
+    }
+
     /// Returns the text of a name that a row refers to.
     pub(super) fn text(&self, conn: &Connection, kind: Kind, id: i64) -> Res<Arc<str>> {
-        let mut inner = self.0.lock();
+        let mut inner = self.tables.lock();
         if let Some((found, text)) = inner.texts.get(&id)
             && *found == kind as i64
         {
@@ -65,28 +75,26 @@ impl Names {
 
     /// Returns the id of a name, if it is interned.
     pub(super) fn find(&self, conn: &Connection, kind: Kind, text: &str) -> Res<Option<i64>> {
-        let mut inner = self.0.lock();
-        if let Some(&id) = inner.ids[kind as usize].get(text) {
+        if !self.looks_up
+            && let Some(&id) = self.tables.lock().ids[kind as usize].get(text)
+        {
             return Ok(Some(id));
         }
         let id: Option<i64> = conn
             .prepare_cached(sql::NAME_BY_TEXT)?
             .query_row(params![kind as i64, text], |row| row.get(0))
             .optional()?;
-        if let Some(id) = id {
-            inner.add(kind, id, text.into());
+        if let Some(id) = id.filter(|_| !self.looks_up) {
+            self.tables.lock().add(kind, id, text.into());
         }
         Ok(id)
     }
 
-    /// Returns the id of a name, and whether it had to be interned.
-    pub(super) fn intern(&self, conn: &Connection, kind: Kind, text: &str) -> Res<(i64, bool)> {
-        if let Some(id) = self.find(conn, kind, text)? {
-            return Ok((id, false));
-        }
-        conn.prepare_cached(sql::NAME_INSERT)?.execute(params![kind as i64, text])?;
+    /// Interns a name, with a given id or with one that SQLite chooses, and returns its id.
+    pub(super) fn insert(&self, conn: &Connection, kind: Kind, text: &str, id: Option<i64>) -> Res<i64> {
+        conn.prepare_cached(sql::NAME_INSERT)?.execute(params![kind as i64, text, id])?;
         let id = conn.last_insert_rowid();
-        self.0.lock().add(kind, id, text.into());
-        Ok((id, true))
+        self.tables.lock().add(kind, id, text.into());
+        Ok(id)
     }
 }

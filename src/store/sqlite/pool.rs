@@ -66,7 +66,7 @@ impl ReaderPool {
     /// costs a millisecond.
     fn new(place: FilePlace, beside_writer: bool) -> Result<Self, StoreError> {
         let pool =
-            Self { place, beside_writer, idle: Mutex::default(), reads: Mutex::default(), names: Names::default() };
+            Self { place, beside_writer, idle: Mutex::default(), reads: Mutex::default(), names: Names::of_readers() };
         let first = || -> Res<()> {
             let reader = pool.connect()?;
             open::verify(&pool.place, &reader.conn)?;

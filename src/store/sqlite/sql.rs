@@ -58,10 +58,31 @@ pub(super) const ERASE_DELETED: &str = "PRAGMA secure_delete = ON";
 pub(super) const NAME_MAX: &str = "SELECT max(id) FROM name";
 pub(super) const NAME_BY_ID: &str = "SELECT kind, text FROM name WHERE id = ?1";
 pub(super) const NAME_BY_TEXT: &str = "SELECT id FROM name WHERE kind = ?1 AND text = ?2";
-pub(super) const NAME_INSERT: &str = "INSERT INTO name (kind, text) VALUES (?1, ?2)";
+pub(super) const NAME_INSERT: &str = "INSERT INTO name (kind, text, id) VALUES (?1, ?2, ?3)";
+pub(super) const NAME_USERS: &str = "SELECT thread FROM name_user WHERE name = ?1";
+pub(super) const NAME_USER_INSERT: &str = "INSERT INTO name_user (thread, name) VALUES (?1, ?2)";
+
+/// For each table the id that its next row must have, if SQLite would give out one that a deleted row had.
+pub(super) const NEXT_IDS: &str = "SELECT checkpoint, names_erased, \
+     CASE WHEN name >= coalesce((SELECT max(id) FROM name), 0) THEN name + 1 END, \
+     CASE WHEN thread >= coalesce((SELECT max(id) FROM thread), 0) THEN thread + 1 END, \
+     CASE WHEN namespace >= coalesce((SELECT max(id) FROM namespace), 0) THEN namespace + 1 END, \
+     CASE WHEN branch >= coalesce((SELECT max(id) FROM branch), 0) THEN branch + 1 END, \
+     CASE WHEN payload >= coalesce((SELECT max(id) FROM payload), 0) THEN payload + 1 END, \
+     CASE WHEN blob >= coalesce((SELECT max(id) FROM blob), 0) THEN blob + 1 END FROM high_water WHERE id = 0";
+/// Notes the greatest ids before rows are deleted.
+pub(super) const HIGH_WATER_RAISE: &str = "INSERT INTO high_water \
+     (id, name, thread, namespace, branch, checkpoint, payload, blob, names_erased) VALUES (0, \
+     (SELECT coalesce(max(id), 0) FROM name), (SELECT coalesce(max(id), 0) FROM thread), \
+     (SELECT coalesce(max(id), 0) FROM namespace), (SELECT coalesce(max(id), 0) FROM branch), \
+     (SELECT coalesce(max(seq), 0) FROM checkpoint), (SELECT coalesce(max(id), 0) FROM payload), \
+     (SELECT coalesce(max(id), 0) FROM blob), 0) ON CONFLICT (id) DO UPDATE SET name = max(name, excluded.name), \
+     thread = max(thread, excluded.thread), namespace = max(namespace, excluded.namespace), \
+     branch = max(branch, excluded.branch), checkpoint = max(checkpoint, excluded.checkpoint), \
+     payload = max(payload, excluded.payload), blob = max(blob, excluded.blob)";
 
 pub(super) const THREAD_BY_ID: &str = "SELECT id FROM thread WHERE public_id = ?1";
-pub(super) const THREAD_INSERT: &str = "INSERT INTO thread (public_id, created_at) VALUES (?1, ?2)";
+pub(super) const THREAD_INSERT: &str = "INSERT INTO thread (public_id, created_at, id) VALUES (?1, ?2, ?3)";
 /// The page of threads that have a checkpoint in their root namespace.
 pub(super) const THREADS: &str = "SELECT t.id, t.public_id, t.created_at, n.id FROM thread t \
      JOIN namespace n ON n.thread = t.id AND n.path = '' \
@@ -71,14 +92,18 @@ pub(super) const THREAD_COUNTS: &str = "SELECT \
      (SELECT count(*) FROM namespace n JOIN checkpoint c ON c.namespace = n.id WHERE n.thread = ?1), \
      (SELECT count(*) FROM namespace n JOIN branch b ON b.namespace = n.id WHERE n.thread = ?1)";
 
-pub(super) const NAMESPACE_BY_PATH: &str = "SELECT n.id FROM thread t JOIN namespace n ON n.thread = t.id \
+pub(super) const NAMESPACE_BY_PATH: &str = "SELECT n.id, t.id FROM thread t JOIN namespace n ON n.thread = t.id \
      WHERE t.public_id = ?1 AND n.path = ?2";
-pub(super) const NAMESPACE_INSERT: &str = "INSERT INTO namespace (thread, path) VALUES (?1, ?2)";
+pub(super) const NAMESPACE_INSERT: &str = "INSERT INTO namespace (thread, path, id) VALUES (?1, ?2, ?3)";
 pub(super) const NAMESPACES: &str =
     "SELECT n.path FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 ORDER BY n.path";
 
 pub(super) const BRANCH: &str = "SELECT parent, upto, depth FROM branch WHERE id = ?1";
-pub(super) const BRANCH_INSERT: &str = "INSERT INTO branch (namespace, parent, upto, depth) VALUES (?1, ?2, ?3, ?4)";
+pub(super) const BRANCH_INSERT: &str = "INSERT INTO branch \
+     (namespace, parent, upto, depth, fork_thread, fork_checkpoint, id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+/// The thread of a branch.
+pub(super) const BRANCH_THREAD: &str =
+    "SELECT n.thread FROM branch b JOIN namespace n ON n.id = b.namespace WHERE b.id = ?1";
 
 pub(super) const SEQ_MAX: &str = "SELECT max(seq) FROM checkpoint";
 pub(super) const HEAD: &str = "SELECT seq, id FROM checkpoint WHERE namespace = ?1 ORDER BY id DESC LIMIT 1";
@@ -165,7 +190,7 @@ pub(super) const VERSION_AT: &str =
     "SELECT ordinal, key, version, kind, task, value FROM version WHERE branch = ?1 AND ordinal = ?2 AND key = ?3";
 
 pub(super) const BLOB_BY_HASH: &str = "SELECT id FROM blob WHERE hash = ?1";
-pub(super) const BLOB_INSERT: &str = "INSERT INTO blob (hash, data) VALUES (?1, ?2)";
+pub(super) const BLOB_INSERT: &str = "INSERT INTO blob (hash, data, id) VALUES (?1, ?2, ?3)";
 pub(super) const BLOB_BY_ID: &str = "SELECT data FROM blob WHERE id = ?1";
 
 /// The columns of a payload, in the order in which they are decoded.
@@ -175,7 +200,7 @@ macro_rules! payload {
     };
 }
 pub(super) const PAYLOAD_INSERT: &str = "INSERT INTO payload (form, xxh3, data, item_id, kind, text, name, \
-     tool_calls, input_tokens, output_tokens) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+     tool_calls, input_tokens, output_tokens, id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 pub(super) const PAYLOAD_BY_ID: &str = concat!("SELECT ", payload!(), "FROM payload p WHERE p.id = ?1");
 
 pub(super) const ITEM_INSERT: &str = "INSERT INTO item (branch, channel, slot, ordinal, op, task, value) \
@@ -224,64 +249,69 @@ macro_rules! timer {
          LEFT JOIN namespace n ON n.id = r.namespace LEFT JOIN thread t ON t.id = n.thread "
     };
 }
-pub(super) const TIMERS: &str =
-    concat!(timer!(), "WHERE r.wake_at <= ?1 ORDER BY r.wake_at, t.public_id, n.path, r.task LIMIT ?2");
-pub(super) const CHECK_TIMERS: &str = concat!(timer!(), "ORDER BY r.namespace, r.task");
-
-pub(super) const ERASE: &str = "INSERT OR IGNORE INTO erasure (thread) SELECT id FROM thread WHERE public_id = ?1";
-/// Lets the value of a special write go that is replaced.
-pub(super) const ERASE_VALUE: &str = "INSERT INTO erasure (thread) VALUES (0)";
-pub(super) const ERASED: &str = "DELETE FROM erasure";
-/// A child of a checkpoint of another thread opens a branch whose parent belongs to that thread.
-pub(super) const ERASE_FORKS: &str = "SELECT DISTINCT t.public_id, f.public_id FROM branch b \
-     JOIN namespace fn ON fn.id = b.namespace JOIN thread f ON f.id = fn.thread \
-     JOIN branch p ON p.id = b.parent JOIN namespace n ON n.id = p.namespace JOIN thread t ON t.id = n.thread \
-     WHERE n.thread IN (SELECT thread FROM erasure) AND fn.thread NOT IN (SELECT thread FROM erasure) ORDER BY 1, 2";
-
-/// The rows of the threads that are erased.
-macro_rules! erased {
-    (namespaces) => {
-        "(SELECT id FROM namespace WHERE thread IN (SELECT thread FROM erasure))"
-    };
-    (branches) => {
-        concat!("(SELECT id FROM branch WHERE namespace IN ", erased!(namespaces), ")")
-    };
-    (checkpoints) => {
-        concat!("(SELECT seq FROM checkpoint WHERE namespace IN ", erased!(namespaces), ")")
+/// Timers of deleted threads are passed over; those of damaged rows are not.
+macro_rules! timer_shown {
+    () => {
+        " AND NOT EXISTS (SELECT 1 FROM tombstone d WHERE d.thread = n.thread) "
     };
 }
-/// The payloads of the erased threads, but for those of writes that a fork took over from its source.
-pub(super) const ERASE_PAYLOADS: &str = concat!(
-    "SELECT value FROM version WHERE branch IN ",
-    erased!(branches),
-    " AND typeof(value) = 'integer' UNION SELECT value FROM item WHERE branch IN ",
-    erased!(branches),
-    " AND typeof(value) = 'integer' UNION SELECT value FROM write WHERE checkpoint IN ",
-    erased!(checkpoints),
-    " AND typeof(value) = 'integer' EXCEPT SELECT value FROM write WHERE checkpoint IN \
-     (SELECT parent FROM checkpoint WHERE namespace IN ",
-    erased!(namespaces),
-    " EXCEPT SELECT seq FROM checkpoint WHERE namespace IN ",
-    erased!(namespaces),
-    ")"
+pub(super) const TIMERS: &str = concat!(
+    timer!(),
+    "WHERE r.wake_at <= ?1",
+    timer_shown!(),
+    "ORDER BY r.wake_at, t.public_id, n.path, r.task LIMIT ?2"
 );
+pub(super) const CHECK_TIMERS: &str = concat!(timer!(), "WHERE 1", timer_shown!(), "ORDER BY r.namespace, r.task");
+
+/// Lets rows of the log go: those of deleted threads, and the value of a special write that is replaced.
+pub(super) const ERASE_BEGIN: &str = "INSERT INTO erasure (thread) VALUES (0)";
+pub(super) const ERASE_END: &str = "DELETE FROM erasure";
+/// The threads that have a branch which left one of another thread, the first fork first. A deleted one has no row.
+pub(super) const FORKS_OF_THREAD: &str = "SELECT f.id, f.public_id FROM branch b CROSS JOIN namespace n ON n.id = b.namespace \
+     CROSS JOIN thread f ON f.id = n.thread WHERE b.fork_thread = ?1 ORDER BY b.id";
+/// Every read of a thread begins at its row, so it is hidden without it.
+pub(super) const THREAD_HIDE: &str = "DELETE FROM thread WHERE id = ?1";
+pub(super) const TOMBSTONE_INSERT: &str = "INSERT INTO tombstone (thread, state) VALUES (?1, 0)";
+pub(super) const TOMBSTONE_DELETE: &str = "DELETE FROM tombstone WHERE thread = ?1 AND state = 1";
+/// All rows of a deleted thread are gone.
+pub(super) const TOMBSTONE_CLEARED: &str = "UPDATE tombstone SET state = 1 WHERE thread = ?1";
+pub(super) const TOMBSTONE_NEXT: &str = "SELECT thread FROM tombstone WHERE state = 0 LIMIT 1";
+pub(super) const TOMBSTONES: &str = "SELECT thread, state FROM tombstone";
+pub(super) const TOMBSTONES_COUNT: &str = "SELECT count(*) FROM tombstone";
+
+pub(super) const RECLAIM_NAMESPACE: &str = "SELECT id FROM namespace WHERE thread = ?1 LIMIT 1";
+pub(super) const RECLAIM_BRANCH: &str = "SELECT id, upto, fork_checkpoint FROM branch WHERE namespace = ?1 LIMIT 1";
+pub(super) const RECLAIM_VERSIONS: &str =
+    "SELECT ordinal, key, value FROM version WHERE branch = ?1 ORDER BY ordinal, key LIMIT ?2";
+pub(super) const RECLAIM_VERSION: &str = "DELETE FROM version WHERE branch = ?1 AND ordinal = ?2 AND key = ?3";
+pub(super) const RECLAIM_ITEMS: &str = "SELECT channel, slot, ordinal, value FROM item WHERE branch = ?1 \
+     ORDER BY channel, slot, ordinal DESC LIMIT ?2";
+pub(super) const RECLAIM_ITEM: &str =
+    "DELETE FROM item WHERE branch = ?1 AND channel = ?2 AND slot = ?3 AND ordinal = ?4";
+pub(super) const RECLAIM_CHECKPOINTS: &str = "SELECT seq FROM checkpoint WHERE namespace = ?1 ORDER BY id LIMIT ?2";
+pub(super) const RECLAIM_WRITES: &str = "SELECT task, idx, part, value FROM write WHERE checkpoint = ?1 \
+     ORDER BY task, idx, part LIMIT ?2";
+pub(super) const RECLAIM_WRITE: &str =
+    "DELETE FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3 AND part = ?4";
+pub(super) const BRANCH_DELETE: &str = "DELETE FROM branch WHERE id = ?1";
+pub(super) const CHECKPOINT_DELETE: &str = "DELETE FROM checkpoint WHERE seq = ?1";
+pub(super) const NAMESPACE_DELETE: &str = "DELETE FROM namespace WHERE id = ?1";
+/// The payloads of the writes of a checkpoint, which a fork may have taken over.
+pub(super) const WRITE_PAYLOADS: &str = "SELECT value FROM write WHERE checkpoint = ?1 AND typeof(value) = 'integer'";
+pub(super) const RECLAIM_NAMES: &str = "SELECT name FROM name_user WHERE thread = ?1 LIMIT ?2";
+pub(super) const NAME_USER_DELETE: &str = "DELETE FROM name_user WHERE thread = ?1 AND name = ?2";
+pub(super) const NAME_DELETE: &str =
+    "DELETE FROM name WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM name_user WHERE name = ?1)";
+pub(super) const NAMES_ERASED: &str = "UPDATE high_water SET names_erased = names_erased + 1 WHERE id = 0";
+
+/// The blobs of a payload, and the bytes that are in its row.
 pub(super) const PAYLOAD_BLOBS: &str = "SELECT CASE typeof(data) WHEN 'integer' THEN data END, \
-     CASE typeof(text) WHEN 'integer' THEN text END FROM payload WHERE id = ?1";
+     CASE typeof(text) WHEN 'integer' THEN text END, length(data) + coalesce(length(text), 0) FROM payload WHERE id = ?1";
 pub(super) const PAYLOAD_DELETE: &str = "DELETE FROM payload WHERE id = ?1";
+pub(super) const BLOB_BYTES: &str = "SELECT length(data) FROM blob WHERE id = ?1";
 pub(super) const BLOB_DELETE: &str = "DELETE FROM blob WHERE id = ?1 \
      AND NOT EXISTS (SELECT 1 FROM payload WHERE typeof(data) = 'integer' AND data = ?1) \
      AND NOT EXISTS (SELECT 1 FROM payload WHERE typeof(text) = 'integer' AND text = ?1)";
-/// The rows of the erased threads: each before the row it belongs to.
-pub(super) const ERASE_ROWS: [&str; 8] = [
-    concat!("DELETE FROM version WHERE branch IN ", erased!(branches)),
-    concat!("DELETE FROM item WHERE branch IN ", erased!(branches)),
-    concat!("DELETE FROM write WHERE checkpoint IN ", erased!(checkpoints)),
-    concat!("DELETE FROM timer WHERE namespace IN ", erased!(namespaces)),
-    concat!("DELETE FROM branch WHERE namespace IN ", erased!(namespaces)),
-    concat!("DELETE FROM checkpoint WHERE namespace IN ", erased!(namespaces)),
-    "DELETE FROM namespace WHERE thread IN (SELECT thread FROM erasure)",
-    "DELETE FROM thread WHERE id IN (SELECT thread FROM erasure)",
-];
 
 pub(super) const KV_NAMESPACE: &str = "SELECT id FROM kv_namespace WHERE path = ?1";
 pub(super) const KV_NAMESPACE_INSERT: &str = "INSERT INTO kv_namespace (path) VALUES (?1)";
@@ -367,30 +397,68 @@ pub(super) const INTEGRITY: &str = "PRAGMA integrity_check(100)";
 pub(super) const CHECK_THREADS: &str = "SELECT count(*) FROM thread";
 pub(super) const CHECK_BLOBS: &str = "SELECT id, hash, data FROM blob ORDER BY id";
 pub(super) const CHECK_PAYLOADS: &str = concat!("SELECT ", payload!(), ", p.id FROM payload p ORDER BY p.id");
-pub(super) const CHECK_BRANCHES: &str = "SELECT b.id, b.parent, b.upto, b.depth, p.depth FROM branch b \
-     LEFT JOIN branch p ON p.id = b.parent ORDER BY b.id";
+/// The namespaces, and the branches, of deleted threads whose rows are still stored.
+macro_rules! hidden {
+    (namespaces) => {
+        "(SELECT hn.id FROM tombstone d CROSS JOIN namespace hn ON hn.thread = d.thread)"
+    };
+    (branches) => {
+        "(SELECT hb.id FROM tombstone d CROSS JOIN namespace hn ON hn.thread = d.thread \
+         CROSS JOIN branch hb ON hb.namespace = hn.id)"
+    };
+}
+pub(super) const CHECK_BRANCHES: &str = concat!(
+    "SELECT b.id, b.parent, b.upto, b.depth, p.depth, b.fork_thread, b.fork_checkpoint, n.thread, pn.thread, \
+     c.branch, c.ordinal FROM branch b LEFT JOIN branch p ON p.id = b.parent \
+     LEFT JOIN namespace n ON n.id = b.namespace LEFT JOIN namespace pn ON pn.id = p.namespace \
+     LEFT JOIN checkpoint c ON c.seq = b.fork_checkpoint WHERE b.namespace NOT IN ",
+    hidden!(namespaces),
+    " ORDER BY b.id"
+);
 pub(super) const CHECK_IDS: &str = "SELECT seq, namespace, id FROM checkpoint ORDER BY seq";
 pub(super) const CHECK_CHECKPOINTS: &str = "SELECT c.seq, t.public_id, n.path, c.id, c.parent, c.branch, \
      c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, c.sum, b.parent, b.upto, c.parents \
      FROM checkpoint c JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread \
      JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace ORDER BY c.branch, c.ordinal";
-pub(super) const CHECK_VERSIONS: &str =
-    "SELECT branch, ordinal, key, version, kind, task, value FROM version ORDER BY branch, ordinal, key";
-pub(super) const CHECK_ITEMS: &str = "SELECT branch, ordinal, channel, slot, op, task, value FROM item \
-     ORDER BY branch, ordinal, channel, slot";
+pub(super) const CHECK_VERSIONS: &str = concat!(
+    "SELECT branch, ordinal, key, version, kind, task, value FROM version WHERE branch NOT IN ",
+    hidden!(branches),
+    " ORDER BY branch, ordinal, key"
+);
+pub(super) const CHECK_ITEMS: &str = concat!(
+    "SELECT branch, ordinal, channel, slot, op, task, value FROM item WHERE branch NOT IN ",
+    hidden!(branches),
+    " ORDER BY branch, ordinal, channel, slot"
+);
 pub(super) const CHECK_CONSUMED: &str = "SELECT task, idx, part, channel, value, path FROM write \
      WHERE checkpoint = ?1 AND child = ?2 AND idx >= 0";
-pub(super) const CHECK_WRITES: &str = "SELECT w.checkpoint, w.task, w.idx, w.part, w.channel, w.value, w.path, w.sum, \
+pub(super) const CHECK_WRITES: &str = concat!(
+    "SELECT w.checkpoint, w.task, w.idx, w.part, w.channel, w.value, w.path, w.sum, \
      w.child, c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.child \
-     ORDER BY w.checkpoint, w.task, w.idx, w.part";
+     LEFT JOIN checkpoint o ON o.seq = w.checkpoint WHERE o.seq IS NULL OR o.namespace NOT IN ",
+    hidden!(namespaces),
+    " ORDER BY w.checkpoint, w.task, w.idx, w.part"
+);
 /// Rows that belong to nothing.
-pub(super) const CHECK_ORPHANS: [(&str, &str); 11] = [
+pub(super) const CHECK_ORPHANS: [(&str, &str); 14] = [
     ("erasure", "SELECT count(*) FROM erasure"),
     (
         "timer",
         "SELECT count(*) FROM timer r WHERE NOT EXISTS \
-         (SELECT 1 FROM checkpoint c WHERE c.seq = r.checkpoint AND c.namespace = r.namespace)",
+         (SELECT 1 FROM checkpoint c WHERE c.seq = r.checkpoint AND c.namespace = r.namespace) AND NOT EXISTS \
+         (SELECT 1 FROM namespace n JOIN tombstone d ON d.thread = n.thread WHERE n.id = r.namespace)",
     ),
+    (
+        "tombstone",
+        "SELECT count(*) FROM tombstone WHERE state NOT IN (0, 1) OR thread IN (SELECT id FROM thread) \
+         OR (state = 1 AND thread IN (SELECT thread FROM namespace))",
+    ),
+    (
+        "name_user",
+        "SELECT count(*) FROM name_user WHERE name NOT IN (SELECT id FROM name) OR (thread <> 0 \
+         AND thread NOT IN (SELECT id FROM thread) AND thread NOT IN (SELECT thread FROM tombstone))",
+    ),
+    ("name", "SELECT count(*) FROM name WHERE id NOT IN (SELECT name FROM name_user)"),
     (
         "payload",
         "SELECT count(*) FROM payload WHERE id NOT IN (SELECT value FROM version WHERE typeof(value) = 'integer' \
@@ -406,12 +474,24 @@ pub(super) const CHECK_ORPHANS: [(&str, &str); 11] = [
     ),
     (
         "checkpoint",
-        "SELECT count(*) FROM checkpoint c LEFT JOIN namespace n ON n.id = c.namespace \
-         LEFT JOIN thread t ON t.id = n.thread LEFT JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace \
-         WHERE t.id IS NULL OR b.id IS NULL",
+        concat!(
+            "SELECT count(*) FROM checkpoint c LEFT JOIN namespace n ON n.id = c.namespace \
+             LEFT JOIN thread t ON t.id = n.thread LEFT JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace \
+             WHERE (t.id IS NULL OR b.id IS NULL) AND c.namespace NOT IN ",
+            hidden!(namespaces)
+        ),
     ),
-    ("namespace", "SELECT count(*) FROM namespace WHERE thread NOT IN (SELECT id FROM thread)"),
-    ("branch", "SELECT count(*) FROM branch WHERE id NOT IN (SELECT branch FROM checkpoint)"),
+    (
+        "namespace",
+        "SELECT count(*) FROM namespace WHERE thread NOT IN (SELECT id FROM thread UNION SELECT thread FROM tombstone)",
+    ),
+    (
+        "branch",
+        concat!(
+            "SELECT count(*) FROM branch WHERE id NOT IN (SELECT branch FROM checkpoint) AND namespace NOT IN ",
+            hidden!(namespaces)
+        ),
+    ),
     ("write", "SELECT count(*) FROM write WHERE checkpoint NOT IN (SELECT seq FROM checkpoint)"),
     (
         "blob",

@@ -3,13 +3,14 @@
 use super::changes::Ready;
 use super::checksums::{CheckpointChecksum, WriteChecksum};
 use super::fault::{Fault, Res, corrupt, invalid};
+use super::ids::{NewIds, Table};
 use super::lineage::{self, INDEX_SNAPSHOT, INTERVAL, SEEN};
 use super::names::{Kind, Names};
 use super::pack::{self, PackedKind, PackedTask, ValueColumn};
 use super::read::unpack_task_records;
 use super::sql;
 use crate::base::internal::hash::Checksum;
-use crate::base::limits::WRITER_CACHE_MAX;
+use crate::base::limits::{NAME_USERS_MAX, NAMES_CACHE_MAX, WRITER_CACHE_MAX};
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::batch::{Batch, NewCheckpoint, Parent, WriteRef};
 use crate::store::error::StoreError;
@@ -33,7 +34,15 @@ pub(super) struct Known {
 #[derive(Debug, Default)]
 pub(super) struct Caches {
     pub(super) names: Names,
-    namespaces: HashMap<(ThreadId, Namespace), i64>,
+    pub(super) ids: NewIds,
+    /// The number of the thread that the present batch writes to.
+    thread: i64,
+    /// The threads that are noted as users of a name; 0 is among them if there are too many to note.
+    users: HashMap<i64, Vec<i64>>,
+    /// Names that were erased when the caches of names were filled.
+    names_erased: i64,
+    /// The numbers of namespaces and of their threads.
+    namespaces: HashMap<(ThreadId, Namespace), (i64, i64)>,
     known: HashMap<i64, Arc<Known>>,
     /// Channels that were no list when the table of names ended at this id.
     no_lists: (i64, HashSet<Arc<str>>),
@@ -49,16 +58,26 @@ impl Caches {
     /// Removes entries that a rolled back transaction or batch may have added.
     pub(super) fn rolled_back(&mut self) {
         self.next_seq = None;
+        self.ids.forget();
         if self.fresh {
             *self = Self::default();
         }
     }
 
-    /// Removes entries whose rows an erasure may have removed. Names stay.
+    /// Removes entries whose rows an erasure may have removed.
     pub(super) fn erased(&mut self) {
         self.namespaces.clear();
         self.known.clear();
+        self.ids.forget();
         self.next_seq = None;
+    }
+
+    /// Removes the names, some of which were erased.
+    pub(super) fn names_erased(&mut self) {
+        self.names = Names::default();
+        self.users.clear();
+        self.no_lists = (0, HashSet::new());
+        self.ids.forget();
     }
 
     /// Retains the entries that a committed transaction added.
@@ -71,16 +90,45 @@ impl Caches {
         if self.namespaces.len() > WRITER_CACHE_MAX {
             self.namespaces.clear();
         }
+        if self.users.len() > NAMES_CACHE_MAX {
+            self.users.clear();
+        }
     }
 
     /// Returns the id of a name, which is interned if it is new.
     pub(super) fn intern(&mut self, conn: &Connection, kind: Kind, text: &str) -> Res<i64> {
-        let (id, new) = self.names.intern(conn, kind, text)?;
-        if new {
-            self.fresh = true;
-            self.no_lists.1.remove(text);
-        }
+        let id = match self.names.find(conn, kind, text)? {
+            Some(id) => id,
+            None => {
+                let id = self.names.insert(conn, kind, text, self.ids.next(conn, Table::Name)?)?;
+                self.fresh = true;
+                self.no_lists.1.remove(text);
+                id
+            }
+        };
+        self.note_user(conn, id)?;
         Ok(id)
+    }
+
+    /// Notes that the thread of the batch uses a name, so that the name is erased with the last thread that does. Past a
+    /// number of users only that is noted.
+    pub(super) fn note_user(&mut self, conn: &Connection, name: i64) -> Res<()> {
+        let thread = self.thread;
+        debug_assert!(thread > 0, "a batch that writes has a thread");
+        let is_noted = |users: &Vec<i64>| users.contains(&thread) || users.contains(&0);
+        if self.users.get(&name).is_some_and(is_noted) {
+            return Ok(());
+        }
+        let mut statement = conn.prepare_cached(sql::NAME_USERS)?;
+        let mut users: Vec<i64> = statement.query_map([name], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        if !is_noted(&users) {
+            let user = if users.len() < NAME_USERS_MAX { thread } else { 0 };
+            conn.prepare_cached(sql::NAME_USER_INSERT)?.execute([user, name])?;
+            users.push(user);
+            self.fresh = true;
+        }
+        self.users.insert(name, users);
+        Ok(())
     }
 
     /// Returns the id under which a channel has items, if it was ever a list.
@@ -101,18 +149,23 @@ impl Caches {
         thread: &ThreadId,
         namespace: &Namespace,
     ) -> Res<Option<i64>> {
+        Ok(self.place(conn, thread, namespace)?.map(|(namespace, _)| namespace))
+    }
+
+    /// Returns the numbers of a namespace and of its thread.
+    fn place(&mut self, conn: &Connection, thread: &ThreadId, namespace: &Namespace) -> Res<Option<(i64, i64)>> {
         let key = (thread.clone(), namespace.clone());
-        if let Some(&id) = self.namespaces.get(&key) {
-            return Ok(Some(id));
+        if let Some(&place) = self.namespaces.get(&key) {
+            return Ok(Some(place));
         }
-        let id: Option<i64> = conn
+        let place: Option<(i64, i64)> = conn
             .prepare_cached(sql::NAMESPACE_BY_PATH)?
-            .query_row(params![thread.as_str(), namespace.as_str()], |row| row.get(0))
+            .query_row(params![thread.as_str(), namespace.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
-        if let Some(id) = id {
-            self.namespaces.insert(key, id);
+        if let Some(place) = place {
+            self.namespaces.insert(key, place);
         }
-        Ok(id)
+        Ok(place)
     }
 
     fn known(&mut self, conn: &Connection, seq: i64) -> Res<Arc<Known>> {
@@ -182,7 +235,9 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     if caches.next_seq.is_none() {
         refresh(conn, caches)?;
     }
-    let mut namespace = caches.namespace(conn, &batch.thread, &batch.namespace)?;
+    let place = caches.place(conn, &batch.thread, &batch.namespace)?;
+    let mut namespace = place.map(|(namespace, _)| namespace);
+    caches.thread = place.map_or(0, |(_, thread)| thread);
     let head = namespace.map(|namespace| head(conn, namespace)).transpose()?.flatten();
     if let (Some(namespace), Some(head), Some(last)) = (namespace, head, batch.checkpoints.last())
         && last.id <= head.1
@@ -213,7 +268,7 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
         Some(next) => next,
         None => {
             let max: Option<i64> = conn.prepare_cached(sql::SEQ_MAX)?.query_row([], |row| row.get(0))?;
-            max.unwrap_or(0) + 1
+            (max.unwrap_or(0) + 1).max(caches.ids.seq_after_deletions(conn)?)
         }
     };
     let mut tx = Tx::new(conn, caches, batch, namespace, head, next_seq);
@@ -232,6 +287,11 @@ fn refresh(conn: &Connection, caches: &mut Caches) -> Res<()> {
     if caches.data_version != version {
         caches.erased();
         caches.data_version = version;
+        let names_erased = caches.ids.names_erased(conn)?;
+        if caches.names_erased != names_erased {
+            caches.names_erased();
+            caches.names_erased = names_erased;
+        }
     }
     if caches.no_lists.0 != names {
         caches.no_lists = (names, HashSet::new());
@@ -288,15 +348,18 @@ fn create_namespace(conn: &Connection, caches: &mut Caches, batch: &Batch, first
     let thread = match thread {
         Some(thread) => thread,
         None => {
-            let row = params![batch.thread.as_str(), first.created_at.as_micros()];
+            let id = caches.ids.next(conn, Table::Thread)?;
+            let row = params![batch.thread.as_str(), first.created_at.as_micros(), id];
             conn.prepare_cached(sql::THREAD_INSERT)?.execute(row)?;
             conn.last_insert_rowid()
         }
     };
-    conn.prepare_cached(sql::NAMESPACE_INSERT)?.execute(params![thread, batch.namespace.as_str()])?;
+    let id = caches.ids.next(conn, Table::Namespace)?;
+    conn.prepare_cached(sql::NAMESPACE_INSERT)?.execute(params![thread, batch.namespace.as_str(), id])?;
     let id = conn.last_insert_rowid();
     caches.fresh = true;
-    caches.namespaces.insert((batch.thread.clone(), batch.namespace.clone()), id);
+    caches.thread = thread;
+    caches.namespaces.insert((batch.thread.clone(), batch.namespace.clone()), (id, thread));
     Ok(id)
 }
 
@@ -441,23 +504,33 @@ impl<'a> Tx<'a> {
 
     /// Returns branch and ordinal of a child of `parent`. Only the head's child stays on the branch.
     fn place(&mut self, parent: Option<&Known>) -> Res<(i64, i64)> {
-        let (from, ordinal) = match parent {
-            Some(parent) if self.head.is_some_and(|(seq, _)| seq == parent.seq) => {
-                return Ok((parent.branch, parent.ordinal + 1));
-            }
-            Some(parent) => {
-                let depth: i64 = self.conn.prepare_cached(sql::BRANCH)?.query_row([parent.branch], |row| row.get(2))?;
-                (Some((parent.branch, parent.ordinal, depth + 1)), parent.ordinal + 1)
-            }
-            None => (None, 0),
+        let Some(parent) = parent else {
+            self.insert_branch(None, 0, None)?;
+            return Ok((self.conn.last_insert_rowid(), 0));
         };
+        if self.head.is_some_and(|(seq, _)| seq == parent.seq) {
+            return Ok((parent.branch, parent.ordinal + 1));
+        }
+        let depth: i64 = self.conn.prepare_cached(sql::BRANCH)?.query_row([parent.branch], |row| row.get(2))?;
+        let of: i64 = self.conn.prepare_cached(sql::BRANCH_THREAD)?.query_row([parent.branch], |row| row.get(0))?;
+        let fork = (of != self.caches.thread).then_some((of, parent.seq));
+        self.insert_branch(Some((parent.branch, parent.ordinal)), depth + 1, fork)?;
+        Ok((self.conn.last_insert_rowid(), parent.ordinal + 1))
+    }
+
+    /// Inserts a branch that leaves a parent at an ordinal; `fork` is the thread and the checkpoint of a parent elsewhere.
+    fn insert_branch(&mut self, parent: Option<(i64, i64)>, depth: i64, fork: Option<(i64, i64)>) -> Res<()> {
+        let id = self.caches.ids.next(self.conn, Table::Branch)?;
         self.conn.prepare_cached(sql::BRANCH_INSERT)?.execute(params![
             self.namespace,
-            from.map(|(branch, _, _)| branch),
-            from.map(|(_, upto, _)| upto),
-            from.map_or(0, |(_, _, depth)| depth),
+            parent.map(|(branch, _)| branch),
+            parent.map(|(_, upto)| upto),
+            depth,
+            fork.map(|(thread, _)| thread),
+            fork.map(|(_, checkpoint)| checkpoint),
+            id,
         ])?;
-        Ok((self.conn.last_insert_rowid(), ordinal))
+        Ok(())
     }
 
     fn put_seen(&mut self, branch: i64, ordinal: i64, checkpoint: &NewCheckpoint) -> Res<()> {

@@ -32,7 +32,12 @@ impl Tx<'_> {
         let prepared = of.tasks.iter().find(|task| task.id == new.task);
         let path = prepared.is_none_or(|task| task.path() != new.path).then_some(&*new.path);
         let task = match self.task_code(of, &new.task)? {
-            Some(task) => task,
+            Some(task) => {
+                if task < 0 {
+                    self.caches.note_user(self.conn, -task)?;
+                }
+                task
+            }
             None => -self.caches.intern(self.conn, Kind::Task, &new.task.to_string())?,
         };
         for write in &new.writes {
@@ -77,7 +82,7 @@ impl Tx<'_> {
         let WriteChecksum { index, part, value, .. } = row.checksum;
         let channel = self.caches.intern(self.conn, Kind::Channel, &row.checksum.channel)?;
         let stored = match &row.payload {
-            Some((payload, check)) => store(self.conn, payload, *check)?,
+            Some((payload, check)) => store(self.conn, &mut self.caches.ids, payload, *check)?,
             None => ValueColumn::Null,
         };
         let columns = params![of.seq, task, index, part, channel, stored, child, path, checksum];

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::{
-    Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle, ItemRange,
-    ItemRow, ListRef, OpenOptions, Source, StateRecord, Store, StoreError, ThreadRecord, TimerRecord, WriteRecord,
+    Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle, Erasure,
+    ItemRange, ItemRow, ListRef, OpenOptions, Source, StateRecord, Store, StoreError, ThreadRecord, TimerRecord,
+    WriteRecord,
 };
 
 use crate::output::note;
@@ -144,8 +145,12 @@ impl Backend for Killer {
         self.backend.timers(due_by, limit)
     }
 
-    fn delete_threads(&self, threads: &[ThreadId]) -> StoreResult<()> {
+    fn delete_threads(&self, threads: &[ThreadId]) -> StoreResult<Erasure> {
         self.backend.delete_threads(threads)
+    }
+
+    fn reclaim(&self) -> StoreResult<Erasure> {
+        self.backend.reclaim()
     }
 
     fn beside(&self) -> &dyn Beside {

@@ -185,7 +185,7 @@ fn what_one_run_told_is_not_new_to_the_run_that_goes_on() {
             if matches!(&request.parts[..], [RequestPart::ToolReturn(part)] if part.tool_name == "tool-a")));
         let lines = done.new_items::<String>("lines").unwrap();
         assert_eq!(lines.iter().map(|line| line.as_str()).collect::<Vec<_>>(), ["asked"]);
-        thread.store().delete_thread(thread.id()).unwrap();
+        assert!(thread.store().delete_thread(thread.id()).unwrap().is_erased());
     }
 }
 

@@ -67,7 +67,7 @@ fn a_run_that_is_drained_before_its_first_step_keeps_its_input() {
             let done = graph.run(&thread).durability(durability).invoke(Input::Continue).unwrap();
             assert_eq!(log(&done), ["input", "one boats 1", "two boats 2"], "{durability:?}");
             assert!(thread.store().check().unwrap().problems.is_empty());
-            thread.store().delete_thread(thread.id()).unwrap();
+            assert!(thread.store().delete_thread(thread.id()).unwrap().is_erased());
         }
     }
 }

@@ -57,12 +57,12 @@ fn a_deleted_thread_is_gone_and_its_forks_hold_it() {
     }
     let fork = thread.at("~0").unwrap().fork_to("fork").unwrap();
     match store.delete_thread(thread.id()) {
-        Err(StoreError::ForkedOff { thread: of, forks }) => {
+        Err(StoreError::ForkedOff { thread: of, forks, more: false }) => {
             assert_eq!((&of, forks.as_slice()), (thread.id(), std::slice::from_ref(fork.id())));
         }
         other => panic!("{other:?}"),
     }
-    store.delete_threads([thread.id(), fork.id()]).unwrap();
+    assert!(store.delete_threads([thread.id(), fork.id()]).unwrap().is_erased());
     assert!(thread.head().unwrap().is_none());
     assert_eq!(store.threads().unwrap().len(), 1);
     // The head that was in memory is forgotten as well.
@@ -223,7 +223,7 @@ fn timers_go_when_nobody_has_to_be_woken_any_more() {
     let [failed, edited, deleted, replayed] = &threads;
     graph.update_state(edited, line("edited"), Some("nap")).unwrap();
     assert!(graph.get_state(edited).unwrap().next.is_empty());
-    store.delete_thread(deleted.id()).unwrap();
+    assert!(store.delete_thread(deleted.id()).unwrap().is_erased());
     hands.set(1_000);
     graph.invoke(&replayed.at("~0").unwrap(), Input::Continue).unwrap();
     assert_eq!(

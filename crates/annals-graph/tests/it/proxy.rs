@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex};
 
 use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
-use annals::store::backend::CheckReport;
+use annals::store::backend::{CheckReport, Erasure};
 use annals::store::batch::{ChangeValue, Data, ItemOp};
 use annals::store::{
     Backend, Batch, Beside, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle, ItemRange, ItemRow,
@@ -281,8 +281,12 @@ impl Backend for Recorder {
         self.read("timers", None, self.inner.timers(due_by, limit), Vec::len)
     }
 
-    fn delete_threads(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
+    fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
         self.inner.delete_threads(threads)
+    }
+
+    fn reclaim(&self) -> Result<Erasure, StoreError> {
+        self.inner.reclaim()
     }
 
     fn beside(&self) -> &dyn Beside {

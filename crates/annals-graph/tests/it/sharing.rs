@@ -277,7 +277,7 @@ fn a_fork_and_an_edit_leave_what_was_shared() {
     assert_eq!(head.messages("messages", ItemRange::All).unwrap().len(), 14);
     stored(&thread);
     let deleted = thread.store().delete_threads(["t", "fork"]);
-    deleted.unwrap();
+    assert!(deleted.unwrap().is_erased());
     stored(&thread);
 }
 

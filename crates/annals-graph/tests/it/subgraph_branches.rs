@@ -393,7 +393,7 @@ fn a_fork_of_a_run_that_was_saved_at_its_end_finds_the_state_of_its_subgraphs() 
             let done = run(second).invoke(Outer::update().topic("d")).unwrap();
             assert_eq!(last(&done), "after d 3", "{first:?} {second:?}");
             assert!(thread.store().check().unwrap().problems.is_empty());
-            thread.store().delete_thread(thread.id()).unwrap();
+            assert!(thread.store().delete_thread(thread.id()).unwrap().is_erased());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use annals::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp, Value};
-use annals::store::backend::{CheckReport, CommitHandle, CommitSettler};
+use annals::store::backend::{CheckReport, CommitHandle, CommitSettler, Erasure};
 use annals::store::batch::{ChangeValue, Data};
 use annals::store::{
     Backend, Batch, Beside, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, ListRef,
@@ -278,7 +278,7 @@ impl Backend for Disk {
         self.inner.timers(due_by, limit)
     }
 
-    fn delete_threads(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
+    fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
         self.alive()?;
         self.inner.delete_threads(threads)
     }
