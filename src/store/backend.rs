@@ -15,8 +15,8 @@ use super::beside::Beside;
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
-    ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord, TimerRecord,
-    WriteRecord,
+    ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord, ThreadSize,
+    TimerRecord, WriteRecord,
 };
 use super::spin::spin_until;
 use super::stats::StoreStats;
@@ -196,11 +196,19 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`].
     fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError>;
 
-    /// Lists threads by id, from after `after` on, at most `limit`.
+    /// Lists threads by id, from after `after` on, at most `limit`. The cost is that of the page, however large the threads
+    /// are.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError>;
+
+    /// Counts the checkpoints and branches of a thread; none if the thread does not exist. It reads the index of all its
+    /// checkpoints, which a listing does not.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`].
+    fn thread_size(&self, thread: &ThreadId) -> Result<ThreadSize, StoreError>;
 
     /// Returns the namespaces of a thread, sorted; none if the thread does not exist.
     ///

@@ -41,7 +41,7 @@ pub use memory::MemoryBackend;
 pub use query::{CheckpointQuery, ItemRange};
 pub use record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemIndexRef, ItemRow, Source, StatePart,
-    StateRecord, TaskKind, TaskRecord, ThreadRecord, TimerRecord, WriteRecord,
+    StateRecord, TaskKind, TaskRecord, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 pub use sqlite::SqliteBackend;
 pub use stats::{CommitStats, StoreStats};

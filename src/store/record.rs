@@ -316,6 +316,23 @@ impl TimerRecord {
     }
 }
 
+/// The size of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ThreadSize {
+    /// The checkpoints of all its namespaces.
+    pub checkpoints: u64,
+    /// The branches of all its namespaces; 1 if it was never forked.
+    pub branches: u64,
+}
+
+impl ThreadSize {
+    /// Makes the size of a thread.
+    pub fn new(checkpoints: u64, branches: u64) -> Self {
+        Self { checkpoints, branches }
+    }
+}
+
 /// A thread, as a listing shows it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -326,15 +343,11 @@ pub struct ThreadRecord {
     pub created_at: Timestamp,
     /// The newest checkpoint of its root namespace.
     pub head: CheckpointRecord,
-    /// The checkpoints of all its namespaces.
-    pub checkpoints: u64,
-    /// The branches of all its namespaces; 1 if it was never forked.
-    pub branches: u64,
 }
 
 impl ThreadRecord {
     /// Makes the record of a thread.
-    pub fn new(id: ThreadId, created_at: Timestamp, head: CheckpointRecord, checkpoints: u64, branches: u64) -> Self {
-        Self { id, created_at, head, checkpoints, branches }
+    pub fn new(id: ThreadId, created_at: Timestamp, head: CheckpointRecord) -> Self {
+        Self { id, created_at, head }
     }
 }

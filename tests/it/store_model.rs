@@ -548,7 +548,7 @@ impl<'a> Pair<'a> {
         }
         let threads = |backend: &dyn Backend| {
             let threads = backend.threads(None, 100).unwrap().into_iter();
-            let shown = threads.map(|t| (t.id, t.created_at, plain(t.head), t.checkpoints, t.branches));
+            let shown = threads.map(|t| (backend.thread_size(&t.id).unwrap(), t.id, t.created_at, plain(t.head)));
             shown.collect::<Vec<_>>()
         };
         prop_assert_eq!(threads(model), threads(file));

@@ -5,7 +5,7 @@
 
 use annals::base::Value;
 use annals::history::Snapshot;
-use annals::store::{Store, ThreadRecord};
+use annals::store::{Store, ThreadRecord, ThreadSize};
 use serde_json::{Value as Json, json};
 
 use crate::args;
@@ -25,7 +25,11 @@ pub(crate) fn run(args: &args::ThreadsArgs, store: &Store, out: &mut Printer) ->
         .filter_map(|thread| with_head(store, thread).transpose())
         .collect::<Result<_, CommandFailure>>()?;
     if out.is_json() {
-        let threads: Vec<Json> = heads.iter().map(|(thread, head, waits)| document(thread, head, waits)).collect();
+        let documents = heads.iter().map(|(thread, head, waits)| {
+            let size = store.backend().thread_size(&thread.id)?;
+            Ok(document(thread, size, head, waits))
+        });
+        let threads: Vec<Json> = documents.collect::<Result<_, CommandFailure>>()?;
         out.json(&json!({ "schema": 1, "threads": threads, "more": more }))?;
     } else {
         table(store, &heads, out)?;
@@ -52,10 +56,11 @@ fn table(store: &Store, heads: &[(ThreadRecord, Snapshot, Waits)], out: &mut Pri
     let titles = ["THREAD", "CHECKPOINTS", "BRANCHES", "HEAD", "STEP", "ACTIVE", "STATE"];
     let mut rows = vec![titles.map(String::from).to_vec()];
     for (thread, head, waits) in heads {
+        let size = store.backend().thread_size(&thread.id)?;
         rows.push(vec![
             cut(&escape(thread.id.as_str()), 40).into_owned(),
-            thread.checkpoints.to_string(),
-            thread.branches.to_string(),
+            size.checkpoints.to_string(),
+            size.branches.to_string(),
             short(head)?,
             head.step().to_string(),
             output::ago(store.now(), head.created_at()),
@@ -69,14 +74,14 @@ fn table(store: &Store, heads: &[(ThreadRecord, Snapshot, Waits)], out: &mut Pri
     Ok(())
 }
 
-fn document(thread: &ThreadRecord, head: &Snapshot, waits: &Waits) -> Json {
+fn document(thread: &ThreadRecord, size: ThreadSize, head: &Snapshot, waits: &Waits) -> Json {
     let interrupts: &[Value] = if let Waits::Interrupted(interrupts) = waits { interrupts } else { &[] };
     json!({
         "thread": thread.id.as_str(),
         "created_at": thread.created_at.to_string(),
         "last_activity": head.created_at().to_string(),
-        "checkpoints": thread.checkpoints,
-        "branches": thread.branches,
+        "checkpoints": size.checkpoints,
+        "branches": size.branches,
         "head": head.id().to_string(),
         "step": head.step(),
         "status": waits.status(),

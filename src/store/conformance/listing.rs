@@ -130,10 +130,14 @@ pub(super) fn threads(backend: &dyn Backend) {
     let record = &list(Some("Z"), 1)[0];
     assert_eq!(record.created_at, moment(3), "when its first checkpoint was made");
     assert_eq!(record.head, place.record(backend, 14));
-    assert_eq!((record.checkpoints, record.branches), (3, 2));
+    let size = |name: &str| {
+        let size = backend.thread_size(&ThreadId::new(name).expect("a thread id")).expect("counts");
+        (size.checkpoints, size.branches)
+    };
+    assert_eq!((size("a"), size("b"), size("none")), ((3, 2), (1, 1), (0, 0)));
     place.inside("child:1").add(backend, None, CheckpointDraft::root(20));
     let record = &list(Some("Z"), 1)[0];
-    assert_eq!(record.checkpoints, 4, "those of all namespaces");
+    assert_eq!(size("a"), (4, 3), "those of all namespaces");
     assert_eq!(record.head, place.record(backend, 14), "the head is that of the root namespace");
 }
 

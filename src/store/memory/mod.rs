@@ -25,7 +25,8 @@ use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvReco
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord, TimerRecord, WriteRecord,
+    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord, ThreadSize, TimerRecord,
+    WriteRecord,
 };
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 
@@ -123,6 +124,10 @@ impl Backend for MemoryBackend {
 
     fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
         Ok(read::threads(&self.log.read(), after, limit))
+    }
+
+    fn thread_size(&self, thread: &ThreadId) -> Result<ThreadSize, StoreError> {
+        Ok(read::thread_size(&self.log.read(), thread))
     }
 
     fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {

@@ -13,7 +13,7 @@ use crate::store::error::StoreError;
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord,
-    TimerRecord, WriteRecord,
+    ThreadSize, TimerRecord, WriteRecord,
 };
 
 pub(super) fn by_prefix(log: &MemoryLog, thread: &ThreadId, prefix: &str, limit: usize) -> Vec<CheckpointRecord> {
@@ -65,15 +65,15 @@ pub(super) fn threads(log: &MemoryLog, after: Option<&ThreadId>, limit: usize) -
     let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
     let records = log.threads.range((from, std::ops::Bound::Unbounded)).filter_map(|(id, thread)| {
         let head = thread.spaces.get(&root).and_then(NamespaceVersion::head)?;
-        Some(ThreadRecord {
-            id: id.clone(),
-            created_at: thread.created_at,
-            head: head.record.clone(),
-            checkpoints: thread.spaces.values().map(|space| space.checkpoints.len() as u64).sum(),
-            branches: thread.spaces.values().map(|space| space.branches).sum(),
-        })
+        Some(ThreadRecord::new(id.clone(), thread.created_at, head.record.clone()))
     });
     records.take(limit).collect()
+}
+
+pub(super) fn thread_size(log: &MemoryLog, thread: &ThreadId) -> ThreadSize {
+    let spaces = || log.threads.get(thread).into_iter().flat_map(|thread| thread.spaces.values());
+    let checkpoints = spaces().map(|space| space.checkpoints.len() as u64).sum();
+    ThreadSize::new(checkpoints, spaces().map(|space| space.branches).sum())
 }
 
 pub(super) fn state(stored: &StoredCheckpoint) -> StateRecord {

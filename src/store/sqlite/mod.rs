@@ -66,7 +66,8 @@ use crate::store::error::StoreError;
 use crate::store::handle::OpenOptions;
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord, TimerRecord, WriteRecord,
+    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord, ThreadSize, TimerRecord,
+    WriteRecord,
 };
 use crate::store::stats::{CommitStats, StoreStats};
 use std::path::Path;
@@ -245,6 +246,10 @@ impl Backend for SqliteBackend {
         self.pool.read(|view| view.threads(after, limit))
     }
 
+    fn thread_size(&self, thread: &ThreadId) -> Result<ThreadSize, StoreError> {
+        self.pool.read(|view| view.thread_size(thread))
+    }
+
     fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
         self.pool.read(|view| view.namespaces(thread))
     }
@@ -292,7 +297,7 @@ impl Backend for SqliteBackend {
             wal_frames: copy.frames,
             wal_copied_frames: copy.copied,
             wal_limit_bytes: place.wal_limit_bytes,
-            wal_error: self.writer.as_ref().and_then(SqliteWriter::hidden_error),
+            wal_error: self.writer.as_ref().and_then(|writer| writer.hidden_error()),
             oldest_reader: self.pool.oldest_read(),
             commits: self.commit_stats(),
         })

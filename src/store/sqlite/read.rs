@@ -15,7 +15,7 @@ use crate::store::error::StoreError;
 use crate::store::query::CheckpointQuery;
 use crate::store::record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, Source, StatePart, StateRecord, TaskKind, TaskRecord,
-    ThreadRecord, WriteRecord,
+    ThreadRecord, ThreadSize, WriteRecord,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
@@ -409,9 +409,6 @@ impl<'a> ReadView<'a> {
             let thread: i64 = row.get(0)?;
             let wrong = || corrupt(format!("thread {thread}"), "it does not match the format");
             let head = self.records(sql::RECORD_HEAD, [row.get::<_, i64>(3)?])?.pop().ok_or_else(wrong)?;
-            let mut counts = self.conn.prepare_cached(sql::THREAD_COUNTS)?;
-            let (checkpoints, branches): (i64, i64) =
-                counts.query_row([thread], |row| Ok((row.get(0)?, row.get(1)?)))?;
             let id = ThreadId::new(row.get_ref(1)?.as_str().map_err(|_| wrong())?).map_err(|_| wrong())?;
             if threads.last().map(|thread| &thread.id).or(after).is_some_and(|last| *last >= id) {
                 return Err(corrupt(format!("thread {thread}"), "the listing gives it out of order"));
@@ -420,11 +417,19 @@ impl<'a> ReadView<'a> {
                 id,
                 created_at: Timestamp::from_micros(row.get(2)?),
                 head,
-                checkpoints: checkpoints as u64,
-                branches: branches as u64,
             });
         }
         Ok(threads)
+    }
+
+    /// Counts the checkpoints and branches of a thread.
+    pub(super) fn thread_size(self, thread: &ThreadId) -> Res<ThreadSize> {
+        let mut statement = self.conn.prepare_cached(sql::THREAD_SIZE)?;
+        let size: Option<(i64, i64)> =
+            statement.query_row([thread.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        Ok(size.map_or_else(ThreadSize::default, |(checkpoints, branches)| {
+            ThreadSize::new(checkpoints as u64, branches as u64)
+        }))
     }
 
     /// Returns the namespaces of a thread.

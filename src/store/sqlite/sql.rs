@@ -88,9 +88,10 @@ pub(super) const THREADS: &str = "SELECT t.id, t.public_id, t.created_at, n.id F
      JOIN namespace n ON n.thread = t.id AND n.path = '' \
      WHERE t.public_id > ?1 AND EXISTS (SELECT 1 FROM checkpoint c WHERE c.namespace = n.id) \
      ORDER BY t.public_id LIMIT ?2";
-pub(super) const THREAD_COUNTS: &str = "SELECT \
-     (SELECT count(*) FROM namespace n JOIN checkpoint c ON c.namespace = n.id WHERE n.thread = ?1), \
-     (SELECT count(*) FROM namespace n JOIN branch b ON b.namespace = n.id WHERE n.thread = ?1)";
+pub(super) const THREAD_SIZE: &str = "SELECT \
+     (SELECT count(*) FROM namespace n JOIN checkpoint c ON c.namespace = n.id WHERE n.thread = t.id), \
+     (SELECT count(*) FROM namespace n JOIN branch b ON b.namespace = n.id WHERE n.thread = t.id) \
+     FROM thread t WHERE t.public_id = ?1";
 
 pub(super) const NAMESPACE_BY_PATH: &str = "SELECT n.id, t.id FROM thread t JOIN namespace n ON n.thread = t.id \
      WHERE t.public_id = ?1 AND n.path = ?2";

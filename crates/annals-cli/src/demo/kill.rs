@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::{
     Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle, Erasure,
-    ItemRange, ItemRow, ListRef, OpenOptions, Source, StateRecord, Store, StoreError, ThreadRecord, TimerRecord,
-    WriteRecord,
+    ItemRange, ItemRow, ListRef, OpenOptions, Source, StateRecord, Store, StoreError, ThreadRecord, ThreadSize,
+    TimerRecord, WriteRecord,
 };
 
 use crate::output::note;
@@ -126,6 +126,10 @@ impl Backend for Killer {
 
     fn threads(&self, after: Option<&ThreadId>, limit: usize) -> StoreResult<Vec<ThreadRecord>> {
         self.backend.threads(after, limit)
+    }
+
+    fn thread_size(&self, thread: &ThreadId) -> StoreResult<ThreadSize> {
+        self.backend.thread_size(thread)
     }
 
     fn namespaces(&self, thread: &ThreadId) -> StoreResult<Vec<Namespace>> {

@@ -12,8 +12,8 @@ use annals::store::backend::{CheckReport, Erasure};
 use annals::store::batch::{ChangeValue, Data, ItemOp};
 use annals::store::{
     Backend, Batch, Beside, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle, ItemRange, ItemRow,
-    ListRef, NewWrites, Payload, StatePart, StateRecord, StoreError, ThreadRecord, TimerRecord, WriteRecord,
-    WriteValue,
+    ListRef, NewWrites, Payload, StatePart, StateRecord, StoreError, ThreadRecord, ThreadSize, TimerRecord,
+    WriteRecord, WriteValue,
 };
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
@@ -261,6 +261,10 @@ impl Backend for Recorder {
 
     fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
         self.read("threads", None, self.inner.threads(after, limit), Vec::len)
+    }
+
+    fn thread_size(&self, thread: &ThreadId) -> Result<ThreadSize, StoreError> {
+        self.inner.thread_size(thread)
     }
 
     fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {

@@ -73,7 +73,7 @@ fn a_repeat_succeeds_and_other_content_is_a_duplicate() {
     for batch in [&first, &second, &third] {
         bench.store.commit(batch).unwrap();
     }
-    assert_eq!(bench.store.threads(None, 9).unwrap()[0].checkpoints, 3);
+    assert_eq!(bench.store.thread_size(&bench.store.threads(None, 9).unwrap()[0].id).unwrap().checkpoints, 3);
     let reopened = open(&bench.path());
     reopened.commit(&second).unwrap();
     for change in [

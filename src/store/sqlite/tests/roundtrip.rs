@@ -4,6 +4,7 @@ use super::*;
 use crate::base::NULL_TASK;
 use crate::base::{Codec, RunId};
 use crate::store::query::CheckpointQuery;
+use crate::store::record::ThreadSize;
 use crate::store::record::{ChannelValue, WriteRecord};
 
 fn rich_message() -> Payload {
@@ -258,7 +259,7 @@ fn listings_page_through_threads_and_checkpoints() {
     assert_eq!(names(None, 2), ["a", "b"]);
     assert_eq!(names(Some("b"), 2), ["c"]);
     let a = &bench.store.threads(None, 1).unwrap()[0];
-    assert_eq!((a.checkpoints, a.branches, a.head.ordinal), (5, 1, 4));
+    assert_eq!((bench.store.thread_size(&a.id).unwrap(), a.head.ordinal), (ThreadSize::new(5, 1), 4));
     let ids: Vec<_> = all.iter().filter(|(name, _)| *name == "a").map(|(_, id)| *id).collect();
     let mut query = CheckpointQuery { limit: 2, ..CheckpointQuery::new(thread("a"), Namespace::root()) };
     let mut back = Vec::new();

@@ -8,7 +8,8 @@ use annals::store::backend::{CheckReport, CommitHandle, CommitSettler, Erasure};
 use annals::store::batch::{ChangeValue, Data};
 use annals::store::{
     Backend, Batch, Beside, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, ListRef,
-    MemoryBackend, NewCheckpoint, Payload, Source, StateRecord, StoreError, ThreadRecord, TimerRecord, WriteRecord,
+    MemoryBackend, NewCheckpoint, Payload, Source, StateRecord, StoreError, ThreadRecord, ThreadSize, TimerRecord,
+    WriteRecord,
 };
 
 /// The write at which the power goes, and whether that write is kept, unacknowledged.
@@ -257,6 +258,10 @@ impl Backend for Disk {
 
     fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
         self.inner.threads(after, limit)
+    }
+
+    fn thread_size(&self, thread: &ThreadId) -> Result<ThreadSize, StoreError> {
+        self.inner.thread_size(thread)
     }
 
     fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
