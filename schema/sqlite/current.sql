@@ -62,7 +62,7 @@ CREATE TABLE version (
   version INTEGER NOT NULL,        -- version of the channel; 0 for a node and an anchor
   kind INTEGER NOT NULL,           -- 0 empty, 1 value, 2 list, 3 versions a node has seen, 4 anchor
   task INTEGER,                    -- position of the writing task in the tasks of the parent checkpoint
-  value ANY,                       -- kind 1: payload.id or inline value; kind 3 and 4: packed numbers; else NULL
+  value ANY,                       -- kind 1: payload.id or inline value; kind 2: end of the list; 3, 4: packed numbers; else NULL
   PRIMARY KEY (branch, ordinal, key)
 ) STRICT, WITHOUT ROWID;
 
@@ -319,7 +319,7 @@ CREATE VIEW v_channel_versions (thread, namespace, branch, ordinal, channel, ver
 SELECT t.public_id, n.path, v.branch, v.ordinal, ch.text, v.version,
   CASE v.kind WHEN 0 THEN 'empty' WHEN 1 THEN 'value' WHEN 2 THEN 'list' END, v.task,
   CASE typeof(v.value) WHEN 'integer' THEN v.value END,
-  CASE typeof(v.value) WHEN 'blob' THEN substr(v.value, 1, length(v.value) - 4) END
+  CASE WHEN v.kind = 1 AND typeof(v.value) = 'blob' THEN substr(v.value, 1, length(v.value) - 4) END
 FROM version v JOIN branch br ON br.id = v.branch JOIN namespace n ON n.id = br.namespace
   JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = v.key
 WHERE v.kind < 3;

@@ -140,6 +140,29 @@ impl Snapshot {
         record.filter(|record| record.value != ChannelValue::Empty).map(|record| self.value_of(record)).transpose()
     }
 
+    /// Returns the number of items of a list channel without reading them; 0 if the channel is not a list.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Log { #[channel(append)] lines: List<String> }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let thread = Store::memory().thread("t")?;
+    /// thread.update(Log::update().lines(["one".to_string(), "two".to_string()]))?;
+    /// assert_eq!(thread.at("@")?.len("lines")?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn len(&self, channel: &str) -> Result<u64, StoreError> {
+        self.store.backend().list_len(self.point(), channel)
+    }
+
     /// Returns the last `n` items of a list channel, oldest first, without reading the others.
     ///
     /// # Errors

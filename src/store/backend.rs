@@ -181,6 +181,21 @@ pub trait Backend: Send + Sync + fmt::Debug {
         visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError>;
 
+    /// Returns the number of items of a list channel at a checkpoint; 0 for a channel that is not a list.
+    ///
+    /// This implementation visits the items; a backend overrides it with one indexed read.
+    ///
+    /// # Errors
+    /// As [`Backend::items`].
+    fn list_len(&self, at: &CheckpointRef, channel: &str) -> Result<u64, StoreError> {
+        let mut len = 0;
+        self.items(at, channel, ItemRange::All, &mut |_| {
+            len += 1;
+            Ok(())
+        })?;
+        Ok(len)
+    }
+
     /// Returns the list that the list of a channel references ([`ItemOp::Reference`]); `None` for a list without a
     /// reference, and for a channel that is not a list.
     ///

@@ -564,6 +564,8 @@ impl<'a> Pair<'a> {
         prop_assert_eq!(&a.updated, &b.updated, "updated at {:?}", at);
         for channel in &a.channels {
             let end = if channel.value == ChannelValue::Items { 3 } else { 0 };
+            let len = |backend: &dyn Backend| backend.list_len(at, &channel.channel).unwrap();
+            prop_assert_eq!(len(&self.model), len(&*self.file), "length of {} at {:?}", channel.channel, at);
             for range in [ItemRange::All, ItemRange::Tail(2), ItemRange::Positions(1, end + 2)] {
                 let (a, b) = (self.items(&self.model, at, channel, range), self.items(&*self.file, at, channel, range));
                 prop_assert_eq!(a, b, "{:?} of {} at {:?}", range, channel.channel, at);

@@ -1,6 +1,6 @@
 //! `annals check`: verifies every row and checksum of the store. Exit code 4 if the check finds a problem.
 //!
-//! JSON: `{"schema": 1, "threads", "checkpoints", "values", "problems": [..]}`.
+//! JSON: `{"schema": 1, "threads", "checkpoints", "values", "erasing", "problems": [..]}`.
 
 use annals::store::Store;
 use serde_json::json;
@@ -19,12 +19,17 @@ pub(crate) fn run(store: &Store, out: &mut Printer) -> Result<u8, CommandFailure
             "threads": report.threads,
             "checkpoints": report.checkpoints,
             "values": report.values,
+            "erasing": report.erasing,
             "problems": report.problems,
         }))?;
     } else {
         let threads = count(report.threads as usize, "thread");
         let (checkpoints, values) = (grouped(report.checkpoints), grouped(report.values));
         out.line(format!("{threads}, {checkpoints} checkpoints and {values} values verified"))?;
+        if report.erasing > 0 {
+            let threads = count(report.erasing as usize, "deleted thread");
+            out.line(format!("bytes of {threads} are still stored; a program that opens the store erases them"))?;
+        }
         for problem in report.problems.iter().take(PROBLEMS_MAX) {
             out.line(out.removed(&format!("problem: {}", escape(problem))))?;
         }

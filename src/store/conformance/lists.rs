@@ -20,6 +20,8 @@ fn chain(backend: &dyn Backend, changes: Vec<Vec<ItemChange>>) -> CasePlace {
 fn expect(backend: &dyn Backend, place: &CasePlace, lists: &[&str]) {
     for (n, list) in (1..).zip(lists) {
         assert_eq!(place.list(backend, n, ItemRange::All), *list, "the list at checkpoint {n}");
+        let len = backend.list_len(&place.point(n), "list").expect("reads the length");
+        assert_eq!(len, list.split_whitespace().count() as u64, "the length at checkpoint {n}");
     }
     clean(backend);
 }

@@ -112,6 +112,10 @@ impl Backend for MemoryBackend {
         read::items(&*self.stored(at)?, channel, range, visit)
     }
 
+    fn list_len(&self, at: &CheckpointRef, channel: &str) -> Result<u64, StoreError> {
+        Ok(read::list_len(&*self.stored(at)?, channel))
+    }
+
     fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
         Ok(read::list_reference(&*self.stored(at)?, channel))
     }

@@ -140,6 +140,12 @@ pub(super) fn items(
     }
 }
 
+/// Returns the number of items of a list.
+pub(super) fn list_len(stored: &StoredCheckpoint, channel: &str) -> u64 {
+    let items = stored.state.channels.get(channel).and_then(|channel| channel.value.items());
+    items.map_or(0, |items| items.positions.len() as u64)
+}
+
 /// Returns the list that a list references.
 pub(super) fn list_reference(stored: &StoredCheckpoint, channel: &str) -> Option<ListRef> {
     let items = stored.state.channels.get(channel)?.value.items()?;

@@ -3,9 +3,12 @@
 use super::checksums::{ChangeChecksum, Digests, ItemChecksum, payload_hash};
 use super::fault::{Res, invalid};
 use super::ids::{NewIds, Table};
-use super::lineage::{self, EMPTY, LIST, VALUE};
+use super::items::ChannelRows;
+use super::lineage::{EMPTY, LIST, VALUE};
+use super::list_end::{self, Before, ListEnd, ListOps};
 use super::names::Kind;
 use super::pack::{DeletedRange, Inline, ValueColumn, pack_ranges, pack_reference};
+use super::read::ReadView;
 use super::references;
 use super::rows::{Payloads, form, item_id_column};
 use super::sql;
@@ -156,40 +159,79 @@ impl<'a> Tx<'a> {
     }
 
     /// Writes the rows of the changes.
-    pub(super) fn put_changes(&mut self, branch: i64, ordinal: i64, changes: &[Ready<'_>]) -> Res<()> {
+    pub(super) fn put_changes(
+        &mut self,
+        parent: Option<&Known>,
+        branch: i64,
+        ordinal: i64,
+        changes: &[Ready<'_>],
+    ) -> Res<()> {
         for ready in changes {
             let change = ready.change;
             let key = self.caches.intern(self.conn, Kind::Channel, &change.channel)?;
+            let (version, kind) = (ready.checksum.version, ready.checksum.kind);
+            if kind == LIST {
+                let list = self.caches.intern(self.conn, Kind::List, &change.channel)?;
+                let end = self.list_end(parent, branch, key, list, ready)?;
+                self.put_version(branch, ordinal, key, version, kind, change.task, &end.pack(branch, ordinal))?;
+                self.note_list(branch, ordinal, key, Some(end));
+                self.put_items(branch, ordinal, list, ready)?;
+                continue;
+            }
             let value = match &ready.value {
                 Some(value) => self.stored(value)?,
                 None => ValueColumn::Null,
             };
-            self.put_version(branch, ordinal, key, ready.checksum.version, ready.checksum.kind, change.task, &value)?;
-            if ready.checksum.kind == LIST {
-                self.put_items(branch, ordinal, ready)?;
-            } else if let Some(list) = self.caches.list(self.conn, &change.channel)?
-                && self.has_items(branch, ordinal, list)?
-            {
-                self.caches.note_user(self.conn, list)?;
-                let range = pack_ranges(&[DELETE_ALL]);
-                self.put_item(branch, list, range_position(ordinal), ordinal, DELETE_RANGE, None, &range)?;
+            self.put_version(branch, ordinal, key, version, kind, change.task, &value)?;
+            if let Some(list) = self.caches.list(self.conn, &change.channel)? {
+                if self.list_before(parent, key)?.and_then(|before| before.list).is_some_and(|end| end.end > 0) {
+                    self.caches.note_user(self.conn, list)?;
+                    let range = pack_ranges(&[DELETE_ALL]);
+                    self.put_item(branch, list, range_position(ordinal), ordinal, DELETE_RANGE, None, &range)?;
+                }
+                self.note_list(branch, ordinal, key, None);
             }
         }
         Ok(())
     }
 
-    fn has_items(&self, branch: i64, ordinal: i64, list: i64) -> Res<bool> {
-        let mut any = self.conn.prepare_cached(sql::ITEM_ANY)?;
-        for span in lineage::spans(self.conn, branch, ordinal, 0)? {
-            if any.exists(params![span.branch, list])? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    /// Returns the newest version row of a channel at the parent.
+    fn list_before(&mut self, parent: Option<&Known>, key: i64) -> Res<Option<Before>> {
+        let Some(parent) = parent else { return Ok(None) };
+        let view = ReadView { conn: self.conn, names: &self.caches.names };
+        self.caches.lists.at(view, (parent.branch, parent.ordinal), key)
     }
 
-    fn put_items(&mut self, branch: i64, ordinal: i64, ready: &Ready<'_>) -> Res<()> {
-        let list = self.caches.intern(self.conn, Kind::List, &ready.change.channel)?;
+    fn note_list(&mut self, branch: i64, ordinal: i64, key: i64, list: Option<ListEnd>) {
+        self.caches.fresh = true;
+        self.caches.lists.note(branch, ordinal, key, list);
+    }
+
+    /// Returns the end of a list after a change.
+    fn list_end(
+        &mut self,
+        parent: Option<&Known>,
+        branch: i64,
+        key: i64,
+        list: i64,
+        ready: &Ready<'_>,
+    ) -> Res<ListEnd> {
+        let before = self.list_before(parent, key)?;
+        let view = ReadView { conn: self.conn, names: &self.caches.names };
+        let reference = match ready.reference {
+            Some((of, seq, _)) => Some(view.list_of(seq, &of.channel)?),
+            None => None,
+        };
+        let reference = reference.map(|of| of.unwrap_or_else(|| ChannelRows::empty(view, key, list)));
+        let ops = ListOps {
+            ranges: &ready.ranges,
+            reference: reference.as_ref(),
+            items: ready.items.iter().map(|(item, value)| (item.position, value.is_some())).collect(),
+        };
+        list_end::after(view, before, branch, key, list, &ops)
+    }
+
+    fn put_items(&mut self, branch: i64, ordinal: i64, list: i64, ready: &Ready<'_>) -> Res<()> {
         if !ready.ranges.is_empty() {
             self.put_item(
                 branch,

@@ -3,11 +3,13 @@
 use super::changes::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, range_position};
 use super::checksums::{ChangeChecksum, CheckpointChecksum, ItemChecksum, WriteChecksum, payload_hash};
 use super::fault::{Fault, Res, corrupt, damage};
-use super::items::item_place;
+use super::items::{ChannelRows, item_place};
 use super::lineage::{self, EMPTY, INDEX_SNAPSHOT, INTERVAL, LIST, SEEN, VALUE, version_place};
+use super::list_end::{self, ListEnd, ListEnds, ListOps};
 use super::names::Kind;
 use super::pack::{
-    ValueColumn, pack_index_snapshot, pack_ranges, unpack_parents, unpack_ranges, unpack_reference, unpack_seen,
+    DeletedRange, ValueColumn, pack_index_snapshot, pack_ranges, unpack_parents, unpack_ranges, unpack_reference,
+    unpack_seen,
 };
 use super::read::{ReadView, source_of, unpack_task_records};
 use super::rows::{Room, decode, inline_value};
@@ -22,6 +24,7 @@ use crate::store::record::TaskRecord;
 use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension, Row, Rows, params};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A check under way.
 pub(super) struct Checker<'a> {
@@ -29,6 +32,8 @@ pub(super) struct Checker<'a> {
     pub(super) report: CheckReport,
     /// The hashes of all payloads.
     payloads: HashMap<i64, Checksum>,
+    /// The ends of the lists of the checkpoints before, branch by branch.
+    ends: ListEnds,
 }
 
 /// The fields of a checkpoint that its children and the writes of its tasks are compared with.
@@ -41,7 +46,8 @@ pub(super) struct ParentFields {
 
 /// Verifies the whole file.
 pub(super) fn check<'a>(view: ReadView<'a>) -> Res<CheckReport> {
-    let mut checker = Checker { view, report: CheckReport::default(), payloads: HashMap::new() };
+    let mut checker =
+        Checker { view, report: CheckReport::default(), payloads: HashMap::new(), ends: ListEnds::default() };
     checker.integrity()?;
     // It may have changed since the file was opened, and the rows of other tables mean nothing.
     let verified = schema::verify(view.conn);
@@ -241,6 +247,7 @@ impl Checker<'_> {
             return Err(corrupt(place(), "a list references one of another thread, or of a later checkpoint"));
         }
         self.snapshot(parent.as_ref(), at, content.snapshot.as_deref())?;
+        self.list_ends(parent.as_ref(), at, &content)?;
         source_of(row.get(8)?).ok_or_else(|| corrupt(place(), "source does not match the format"))?;
         let tasks = unpack_task_records(self.view.conn, self.view.names, row.get_ref(12)?, &place)?;
         let consumed = match (&parent, parent_seq) {
@@ -299,6 +306,35 @@ impl Checker<'_> {
             return Ok(());
         }
         Err(corrupt(version_place(branch, ordinal, 0), "the index snapshot differs from the rows of its lineage"))
+    }
+
+    /// Compares the ends of the lists of a checkpoint with those that follow from its rows.
+    fn list_ends(&mut self, parent: Option<&ParentFields>, at: (i64, i64), content: &CheckpointContent) -> Res<()> {
+        let view = self.view;
+        for (key, channel, stored) in &content.lists {
+            let Some(change) = content.changes.iter().find(|change| change.channel == *channel) else { continue };
+            let list = view.names.find(view.conn, Kind::List, channel)?;
+            let wrong = |reason: &str| corrupt(version_place(at.0, at.1, *key), reason);
+            let list = list.ok_or_else(|| wrong("its channel is not interned as a list"))?;
+            let before = match parent {
+                Some(parent) => self.ends.at(view, (parent.branch, parent.ordinal), *key)?,
+                None => None,
+            };
+            let of = content.referenced.get(channel).map(|(seq, of)| view.list_at(*seq, *of)).transpose()?;
+            let reference = of.map(|of| of.unwrap_or_else(|| ChannelRows::empty(view, *key, list)));
+            let ranges = change.items.iter().filter(|item| item.op == DELETE_RANGE);
+            let ranges: Vec<DeletedRange> =
+                ranges.map(|item| DeletedRange { first: item.position, end: item.end, task: item.task }).collect();
+            let items = change.items.iter().filter(|item| matches!(item.op, PUT | DELETE));
+            let items = items.map(|item| (item.position, item.op == PUT)).collect();
+            let ops = ListOps { ranges: &ranges, reference: reference.as_ref(), items };
+            let expected = list_end::after(view, before, at.0, *key, list, &ops)?;
+            self.ends.note(at.0, at.1, *key, Some(*stored));
+            if expected != *stored {
+                return Err(wrong("the end of the list differs from its items"));
+            }
+        }
+        Ok(())
     }
 
     fn consumed(&mut self, of: i64, parent: &ParentFields, child: i64) -> Res<Vec<WriteChecksum>> {
@@ -363,6 +399,10 @@ struct CheckpointContent {
     snapshot: Option<Vec<u8>>,
     /// The checkpoints whose lists its lists begin as, and their threads.
     reference: Vec<(ThreadId, i64)>,
+    /// The lists: name, channel and stored end.
+    lists: Vec<(i64, Arc<str>, ListEnd)>,
+    /// The `seq` and the channel of the list that a list references, by channel.
+    referenced: HashMap<Arc<str>, (i64, i64)>,
     /// The first damage; the rows after it are read over.
     fault: Option<Fault>,
 }
@@ -409,11 +449,19 @@ impl CheckpointContent {
                 self.seen.push(Seen { node: names.text(conn, Kind::Node, key)?, versions });
             }
             EMPTY | VALUE | LIST => {
-                let value = checker.hash(row.get_ref(6)?, &place)?;
+                let channel = names.text(conn, Kind::Channel, key)?;
+                let value = if kind == LIST {
+                    let packed = row.get_ref(6)?.as_blob().ok();
+                    let end = packed.and_then(|packed| ListEnd::unpack(packed, at.0, at.1)).ok_or_else(wrong)?;
+                    self.lists.push((key, Arc::clone(&channel), end));
+                    None
+                } else {
+                    checker.ends.note(at.0, at.1, key, None);
+                    checker.hash(row.get_ref(6)?, &place)?
+                };
                 if value.is_some() != (kind == VALUE) {
                     return Err(wrong());
                 }
-                let channel = names.text(conn, Kind::Channel, key)?;
                 self.changes.push(ChangeChecksum {
                     channel,
                     version,
@@ -459,6 +507,7 @@ impl CheckpointContent {
                 let (thread, of) = checker.view.list_ref(seq, list)?;
                 change.items.push(ItemChecksum::of_reference(&of, row.get(5)?));
                 self.reference.push((thread, seq));
+                self.referenced.insert(name, (seq, list));
             }
             PUT | DELETE if position >= 0 => {
                 let value = checker.hash(row.get_ref(6)?, &place)?;

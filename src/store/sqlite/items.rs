@@ -1,11 +1,15 @@
 //! Reads the items of a list: per position the newest row of the lineage, unless a later range delete covers it.
 //!
-//! A lineage of one branch is streamed from one join with `payload`. Anything else is resolved first, from rows
-//! without their values, and then each value that lives is fetched.
+//! The version row of the list names its end and leads to the branches that have rows of it ([`list_end`]); a tail reads
+//! only as many of these as hold its items. A list of one branch is streamed from one join with `payload`. Anything else
+//! is resolved first, from rows without their values, and then each value that lives is fetched.
+//!
+//! [`list_end`]: super::list_end
 
 use super::changes::{DELETE, PUT, REFERENCE, range_position};
 use super::fault::{Res, corrupt};
-use super::lineage::{self, Span};
+use super::lineage::{self, LIST, VersionRow};
+use super::list_end::ListEnd;
 use super::names::Kind;
 use super::pack::{DeletedRange, ValueColumn, unpack_ranges, unpack_reference};
 use super::read::ReadView;
@@ -18,20 +22,39 @@ use crate::store::query::ItemRange;
 use crate::store::record::{CheckpointRef, ItemRow};
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// A visitor of items.
 pub(super) type Visit<'v> = &'v mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>;
 
-/// The rows of one channel along one lineage.
+/// The rows of one list along one lineage.
 pub(super) struct ChannelRows<'a> {
     view: ReadView<'a>,
+    /// The names of the channel: of its versions, and of its items.
+    key: i64,
     channel: i64,
+    pub(super) end: ListEnd,
+    /// The place of the newest version row.
+    at: (i64, i64),
+    whole: OnceCell<WholeList>,
+}
+
+/// The branches with rows of a list, and its operations on more than one position.
+struct WholeList {
+    /// Newest first.
     spans: Vec<Span>,
     deleted: DeletedRanges,
     /// The list it was made from, if it is a copy-on-write reference.
-    pub(super) reference: Option<ReferenceRow>,
+    reference: Option<ReferenceRow>,
+}
+
+/// The rows of a list on one branch: those up to an ordinal.
+#[derive(Clone, Copy)]
+struct Span {
+    branch: i64,
+    last: i64,
 }
 
 /// A copy-on-write reference: the list holds what another one held at a checkpoint, but for its own rows.
@@ -62,15 +85,22 @@ struct ListRow {
 struct DeletedRanges(BTreeMap<u64, i64>);
 
 impl DeletedRanges {
-    /// Adds a range that is newer than those added before.
+    /// Adds a range. Where others cover it, the one of the greater ordinal counts.
     fn paint(&mut self, first: u64, end: u64, ordinal: i64) {
-        let after = self.at(end);
-        let covered: Vec<u64> = self.0.range(first..end).map(|(&start, _)| start).collect();
-        covered.iter().for_each(|start| _ = self.0.remove(start));
-        self.0.insert(first, ordinal);
-        if end < u64::MAX {
-            self.0.insert(end, after);
+        if first >= end {
+            return;
         }
+        let (at_first, at_end) = (self.at(first), self.at(end));
+        self.0.insert(first, at_first);
+        if end < u64::MAX {
+            self.0.insert(end, at_end);
+        }
+        self.0.range_mut(first..end).for_each(|(_, covered)| *covered = ordinal.max(*covered));
+    }
+
+    /// Returns whether a range covers each position from `first` to `end`.
+    fn cover(&self, first: u64, end: u64) -> bool {
+        first >= end || (self.at(first) >= 0 && self.0.range(first..end).all(|(_, ordinal)| *ordinal >= 0))
     }
 
     fn at(&self, position: u64) -> i64 {
@@ -88,8 +118,7 @@ impl ReadView<'_> {
     /// Visits the items of a list at a checkpoint.
     pub(super) fn items(self, at: &CheckpointRef, channel: &str, range: ItemRange, visit: Visit<'_>) -> Res<()> {
         let (_, branch, ordinal) = self.place(at)?;
-        let Some(channel) = self.names.find(self.conn, Kind::List, channel)? else { return Ok(()) };
-        let list = ChannelRows::read(self, branch, ordinal, channel)?;
+        let Some(list) = ChannelRows::read(self, branch, ordinal, channel)? else { return Ok(()) };
         match range {
             ItemRange::Tail(count) => list.tail(count, visit),
             ItemRange::All => list.all(visit),
@@ -98,6 +127,12 @@ impl ReadView<'_> {
             }
             ItemRange::Positions(..) => Ok(()),
         }
+    }
+
+    /// Returns the number of items of a list at a checkpoint.
+    pub(super) fn list_len(self, at: &CheckpointRef, channel: &str) -> Res<u64> {
+        let (_, branch, ordinal) = self.place(at)?;
+        Ok(ChannelRows::read(self, branch, ordinal, channel)?.map_or(0, |list| list.end.len))
     }
 }
 
@@ -108,58 +143,122 @@ enum Whole {
 }
 
 impl DeletedRanges {
-    /// Reads the deleted ranges along a lineage, and the reference of the list unless a later range delete covers it.
-    fn read(view: ReadView<'_>, channel: i64, spans: &[Span]) -> Res<(Self, Option<ReferenceRow>)> {
-        let mut deleted = Self(BTreeMap::new());
+    /// Adds the deleted ranges of a branch. Returns the newest reference of the list there that no later range delete of
+    /// all positions covers.
+    fn read(&mut self, list: &ChannelRows<'_>, span: Span) -> Res<Option<ReferenceRow>> {
+        let mut statement = list.view.conn.prepare_cached(sql::DELETED_RANGES)?;
+        let mut rows =
+            statement.query(params![span.branch, list.channel, range_position(span.last), range_position(0)])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (ordinal, op): (i64, i64) = (row.get(0)?, row.get(1)?);
+            let bytes = row.get_ref(3)?.as_blob().ok();
+            let whole = if op == REFERENCE {
+                let task = row.get(2)?;
+                let reference = |(seq, channel)| Whole::Reference(ReferenceRow { seq, channel, ordinal, task });
+                bytes.and_then(unpack_reference).map(reference)
+            } else {
+                bytes.and_then(unpack_ranges).map(Whole::DeletedRanges)
+            };
+            let whole = whole.ok_or_else(|| {
+                corrupt(
+                    item_place(span.branch, list.channel, range_position(ordinal), ordinal),
+                    "its deleted ranges or its reference cannot be decoded",
+                )
+            })?;
+            found.push((ordinal, whole));
+        }
+        found.sort_by_key(|(ordinal, _)| *ordinal);
         let mut reference = None;
-        let mut statement = view.conn.prepare_cached(sql::DELETED_RANGES)?;
-        // Oldest first: the ancestors before the child, and within a branch the greatest negative position first.
-        for span in spans.iter().rev() {
-            let mut rows =
-                statement.query(params![span.branch, channel, range_position(span.last), range_position(0)])?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                let (ordinal, op): (i64, i64) = (row.get(0)?, row.get(1)?);
-                let bytes = row.get_ref(3)?.as_blob().ok();
-                let whole = if op == REFERENCE {
-                    let task = row.get(2)?;
-                    let reference = |(seq, channel)| Whole::Reference(ReferenceRow { seq, channel, ordinal, task });
-                    bytes.and_then(unpack_reference).map(reference)
-                } else {
-                    bytes.and_then(unpack_ranges).map(Whole::DeletedRanges)
-                };
-                let whole = whole.ok_or_else(|| {
-                    corrupt(
-                        item_place(span.branch, channel, range_position(ordinal), ordinal),
-                        "its deleted ranges or its reference cannot be decoded",
-                    )
-                })?;
-                found.push((ordinal, whole));
-            }
-            found.sort_by_key(|(ordinal, _)| *ordinal);
-            for (ordinal, whole) in found {
-                match whole {
-                    Whole::DeletedRanges(ranges) => ranges.iter().for_each(|range| {
-                        reference = reference.filter(|_| (range.first, range.end) != (0, u64::MAX));
-                        deleted.paint(range.first, range.end, ordinal);
-                    }),
-                    Whole::Reference(new) => {
-                        deleted.paint(0, u64::MAX, ordinal);
-                        reference = Some(new);
-                    }
+        for (ordinal, whole) in found {
+            match whole {
+                Whole::DeletedRanges(ranges) => ranges.iter().for_each(|range| {
+                    reference = reference.filter(|_| (range.first, range.end) != (0, u64::MAX));
+                    self.paint(range.first, range.end, ordinal);
+                }),
+                Whole::Reference(new) => {
+                    self.paint(0, u64::MAX, ordinal);
+                    reference = Some(new);
                 }
             }
         }
-        Ok((deleted, reference))
+        Ok(reference)
     }
 }
 
 impl<'a> ChannelRows<'a> {
-    /// Reads the deleted ranges and the reference of a list.
-    pub(super) fn read(view: ReadView<'a>, branch: i64, ordinal: i64, channel: i64) -> Res<Self> {
-        let spans = lineage::spans(view.conn, branch, ordinal, 0)?;
-        let (deleted, reference) = DeletedRanges::read(view, channel, &spans)?;
-        Ok(Self { view, channel, spans, deleted, reference })
+    /// Returns the list of a channel at (branch, ordinal); `None` if the channel is not a list there.
+    pub(super) fn read(view: ReadView<'a>, branch: i64, ordinal: i64, channel: &str) -> Res<Option<Self>> {
+        let Some(key) = view.names.find(view.conn, Kind::Channel, channel)? else { return Ok(None) };
+        match lineage::newest_of(view.conn, branch, ordinal, key)? {
+            Some(row) => Self::of_row(view, &row, channel),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the list of a channel with this version row; `None` if that is not of a list.
+    pub(super) fn of_row(view: ReadView<'a>, row: &VersionRow, channel: &str) -> Res<Option<Self>> {
+        if row.kind != LIST {
+            return Ok(None);
+        }
+        let items = view.names.find(view.conn, Kind::List, channel)?;
+        let missing = || corrupt(format!("name {channel:?}"), "a list has it, but it is not interned as one");
+        Ok(Some(Self::new(view, ListEnd::of(row)?, (row.branch, row.ordinal), row.key, items.ok_or_else(missing)?)))
+    }
+
+    /// Returns the list whose version row is at (branch, ordinal).
+    pub(super) fn new(view: ReadView<'a>, end: ListEnd, at: (i64, i64), key: i64, channel: i64) -> Self {
+        Self { view, key, channel, end, at, whole: OnceCell::new() }
+    }
+
+    /// Returns the list that a reference to a channel without a list means: one without rows.
+    pub(super) fn empty(view: ReadView<'a>, key: i64, channel: i64) -> Self {
+        Self::new(view, ListEnd::default(), (0, -1), key, channel)
+    }
+
+    /// Returns the list that this one references.
+    pub(super) fn reference(&self) -> Res<Option<ReferenceRow>> {
+        if self.end.is_reference { Ok(self.whole()?.reference) } else { Ok(None) }
+    }
+
+    fn first_span(&self) -> Span {
+        Span { branch: self.at.0, last: self.at.1 }
+    }
+
+    /// Returns the branch before with rows of the list, given the end that leads there.
+    fn span_before(&self, end: &ListEnd) -> Res<Option<(Span, ListEnd)>> {
+        let Some(at) = end.before else { return Ok(None) };
+        let row = lineage::row_at(self.view.conn, at, self.key)?;
+        Ok(Some((Span { branch: at.0, last: at.1 }, ListEnd::of(&row)?)))
+    }
+
+    /// Reads the branches of the list and its ranges, once.
+    fn whole(&self) -> Res<&WholeList> {
+        if let Some(whole) = self.whole.get() {
+            return Ok(whole);
+        }
+        let (mut spans, mut end) = (vec![self.first_span()], self.end);
+        // Branches descend, so the walk ends whatever the file says.
+        while let Some((span, before)) = self.span_before(&end)? {
+            spans.push(span);
+            end = before;
+        }
+        let mut whole = WholeList { spans, deleted: DeletedRanges(BTreeMap::new()), reference: None };
+        if self.end.has_ranges {
+            for span in &whole.spans {
+                let found = whole.deleted.read(self, *span)?;
+                whole.reference = whole.reference.or(found);
+            }
+        }
+        whole.reference = whole.reference.filter(|_| self.end.is_reference);
+        Ok(self.whole.get_or_init(|| whole))
+    }
+
+    /// Returns the number of items of positions from `first` to `end`.
+    pub(super) fn count(&self, first: u64, end: u64) -> Res<u64> {
+        let last = i64::try_from(end - 1).unwrap_or(i64::MAX);
+        let first = i64::try_from(first).unwrap_or(i64::MAX);
+        Ok(self.live(first, last, LIST_REFERENCES_MAX)?.len() as u64)
     }
 
     /// Visits all items.
@@ -168,7 +267,8 @@ impl<'a> ChannelRows<'a> {
     }
 
     fn range(&self, first: i64, last: i64, visit: Visit<'_>) -> Res<()> {
-        match (self.spans.as_slice(), self.reference) {
+        let whole = self.whole()?;
+        match (whole.spans.as_slice(), whole.reference) {
             ([span], None) => self.stream(*span, first, last, visit),
             _ => self.visit(&self.live(first, last, LIST_REFERENCES_MAX)?, visit),
         }
@@ -177,12 +277,12 @@ impl<'a> ChannelRows<'a> {
     /// Returns the live rows by position, through at most `below` references.
     fn live(&self, first: i64, last: i64, below: usize) -> Res<Vec<ListRow>> {
         let mut live = self.own(first, last)?;
-        match self.reference {
+        match self.reference()? {
             Some(reference) => {
                 let other = self.other(reference, below)?.live(first, last, below - 1)?;
-                self.beside(reference, &mut live, other);
+                self.beside(reference, &mut live, other)?;
             }
-            None => self.resolve(&mut live),
+            None => resolve(&mut live, &self.whole()?.deleted),
         }
         Ok(live)
     }
@@ -190,7 +290,7 @@ impl<'a> ChannelRows<'a> {
     /// Returns the newest row of each position, by branch.
     fn own(&self, first: i64, last: i64) -> Res<Vec<ListRow>> {
         let mut live = Vec::new();
-        for span in &self.spans {
+        for span in &self.whole()?.spans {
             let mut rows = self.view.conn.prepare_cached(sql::ITEMS)?;
             let rows = rows.query(params![span.branch, self.channel, first, last, span.last])?;
             self.collect(*span, rows, &mut live)?;
@@ -200,31 +300,32 @@ impl<'a> ChannelRows<'a> {
 
     /// Returns the referenced list.
     fn other(&self, reference: ReferenceRow, below: usize) -> Res<ChannelRows<'a>> {
-        let wrong =
-            |reason| corrupt(format!("item (channel {}, list of checkpoint {})", self.channel, reference.seq), reason);
         if below == 0 {
-            return Err(wrong("it references too many lists in a row"));
+            let place = format!("item (channel {}, list of checkpoint {})", self.channel, reference.seq);
+            return Err(corrupt(place, "it references too many lists in a row"));
         }
         let other = self.view.list_at(reference.seq, reference.channel)?;
-        other.ok_or_else(|| wrong("a list references it, but the checkpoint does not exist"))
+        Ok(other.unwrap_or_else(|| Self::empty(self.view, self.key, self.channel)))
     }
 
     /// Merges the rows of the referenced list into its own rows, which hide them.
-    fn beside(&self, reference: ReferenceRow, live: &mut Vec<ListRow>, mut other: Vec<ListRow>) {
+    fn beside(&self, reference: ReferenceRow, live: &mut Vec<ListRow>, mut other: Vec<ListRow>) -> Res<()> {
+        let deleted = &self.whole()?.deleted;
         live.sort_by_key(|row| (row.position, Reverse(row.ordinal)));
         live.dedup_by_key(|row| row.position);
-        live.retain(|row| !self.deleted.is_deleted(row.position, row.ordinal));
+        live.retain(|row| !deleted.is_deleted(row.position, row.ordinal));
         let is_hidden = |position: i64| live.binary_search_by_key(&position, |own| own.position).is_ok();
-        other.retain(|row| !is_hidden(row.position) && !self.deleted.is_deleted(row.position, reference.ordinal));
+        other.retain(|row| !is_hidden(row.position) && !deleted.is_deleted(row.position, reference.ordinal));
         other.iter_mut().for_each(|row| row.shared = Some((reference.ordinal, reference.task)));
         live.retain(|row| row.op != DELETE);
         live.append(&mut other);
         live.sort_by_key(|row| row.position);
+        Ok(())
     }
 
     /// Streams a list whose rows are in one branch.
     fn stream(&self, span: Span, first: i64, last: i64, visit: Visit<'_>) -> Res<()> {
-        let conn = self.view.conn;
+        let (conn, deleted) = (self.view.conn, &self.whole()?.deleted);
         let mut joined = conn.prepare_cached(sql::ITEMS_JOINED)?;
         let mut rows = joined.query(params![span.branch, self.channel, first, last, span.last])?;
         let mut room = Room::default();
@@ -237,7 +338,7 @@ impl<'a> ChannelRows<'a> {
                 continue;
             }
             let ordinal: i64 = row.get(1)?;
-            if self.deleted.is_deleted(position, ordinal) {
+            if deleted.is_deleted(position, ordinal) {
                 continue;
             }
             let place = || item_place(span.branch, self.channel, position, ordinal);
@@ -266,7 +367,7 @@ impl<'a> ChannelRows<'a> {
 
     /// Returns the last live rows, at least `count` if there are so many.
     fn last(&self, count: usize, below: usize) -> Res<Vec<ListRow>> {
-        let Some(reference) = self.reference else { return self.last_own(count) };
+        let Some(reference) = self.reference()? else { return self.last_own(count) };
         let own = self.own(0, i64::MAX)?;
         let other = self.other(reference, below)?;
         // Each own row hides one row at most; a range delete may hide more.
@@ -275,7 +376,7 @@ impl<'a> ChannelRows<'a> {
             let found = other.last(wanted, below - 1)?;
             let all = found.len() < wanted;
             let mut live = own.clone();
-            self.beside(reference, &mut live, found);
+            self.beside(reference, &mut live, found)?;
             if live.len() >= count || all {
                 return Ok(live);
             }
@@ -283,23 +384,34 @@ impl<'a> ChannelRows<'a> {
         }
     }
 
-    /// Returns the last live rows of a list without a reference. Reads backwards, in growing pages.
+    /// Returns the last live rows of a list without a reference: backwards from its end, in growing pages, and from branch
+    /// to branch only while positions above are open.
     fn last_own(&self, count: usize) -> Res<Vec<ListRow>> {
         let mut limit = i64::try_from(count).unwrap_or(i64::MAX).saturating_add(16);
+        let last = i64::try_from(self.end.end.saturating_sub(1)).unwrap_or(i64::MAX);
         loop {
-            let mut live = Vec::new();
-            // Below this position a branch has more rows than were read.
-            let mut floor = -1;
-            for span in &self.spans {
-                let mut backwards = self.view.conn.prepare_cached(sql::ITEMS_BACKWARDS)?;
-                let rows = backwards.query(params![span.branch, self.channel, span.last, limit])?;
-                if self.collect(*span, rows, &mut live)? == limit {
-                    floor = live.last().map_or(floor, |row: &ListRow| floor.max(row.position));
+            let mut tail = Tail { newest: BTreeMap::new(), deleted: DeletedRanges(BTreeMap::new()), floor: -1 };
+            let mut next = Some((self.first_span(), self.end));
+            while let Some((span, end)) = next {
+                if end.has_ranges {
+                    tail.deleted.read(self, span)?;
                 }
+                let mut backwards = self.view.conn.prepare_cached(sql::ITEMS_BACKWARDS)?;
+                let rows = backwards.query(params![span.branch, self.channel, span.last, limit, last])?;
+                let mut found = Vec::new();
+                if self.collect(span, rows, &mut found)? == limit {
+                    // Below this position the branch has more rows than were read.
+                    tail.floor = found.last().map_or(tail.floor, |row: &ListRow| tail.floor.max(row.position));
+                }
+                found.into_iter().for_each(|row| _ = tail.newest.entry(row.position).or_insert(row));
+                if let Some(live) = tail.known(count, last) {
+                    return Ok(live);
+                }
+                next = self.span_before(&end)?;
             }
-            live.retain(|row| row.position > floor);
-            self.resolve(&mut live);
-            if live.len() >= count || floor < 0 {
+            let mut live: Vec<ListRow> = tail.newest.into_values().filter(|row| row.position > tail.floor).collect();
+            resolve(&mut live, &tail.deleted);
+            if live.len() >= count || tail.floor < 0 {
                 return Ok(live);
             }
             limit = limit.saturating_mul(4);
@@ -339,13 +451,6 @@ impl<'a> ChannelRows<'a> {
         Ok(ListRow { branch: span.branch, position, ordinal, op, task: row.get(3)?, stored, shared: None })
     }
 
-    /// Reduces rows to the live ones, by position.
-    fn resolve(&self, live: &mut Vec<ListRow>) {
-        live.sort_by_key(|row| (row.position, Reverse(row.ordinal)));
-        live.dedup_by_key(|row| row.position);
-        live.retain(|row| row.op != DELETE && !self.deleted.is_deleted(row.position, row.ordinal));
-    }
-
     fn visit(&self, live: &[ListRow], visit: Visit<'_>) -> Res<()> {
         debug_assert!(live.windows(2).all(|pair| pair[0].position < pair[1].position), "items ascend");
         let mut payloads = Payloads::new(self.view.conn)?;
@@ -356,6 +461,46 @@ impl<'a> ChannelRows<'a> {
         }
         Ok(())
     }
+}
+
+/// The newest rows of the last positions of a list, as far as branches were read.
+struct Tail {
+    newest: BTreeMap<i64, ListRow>,
+    deleted: DeletedRanges,
+    /// Rows of this position and those below may be missing.
+    floor: i64,
+}
+
+impl Tail {
+    /// Returns the last `count` live rows, if no branch before can hold one of them: each position above the first of them
+    /// has a row, or a range delete covers it.
+    fn known(&self, count: usize, last: i64) -> Option<Vec<ListRow>> {
+        if self.newest.len() < count {
+            return None;
+        }
+        let (mut live, mut above) = (Vec::with_capacity(count), last);
+        for (&position, row) in self.newest.range(self.floor.saturating_add(1)..).rev() {
+            if position < above && !self.deleted.cover(position as u64 + 1, above as u64 + 1) {
+                return None;
+            }
+            if row.op != DELETE && !self.deleted.is_deleted(position, row.ordinal) {
+                live.push(*row);
+            }
+            if live.len() == count {
+                live.reverse();
+                return Some(live);
+            }
+            above = position - 1;
+        }
+        None
+    }
+}
+
+/// Reduces rows to the live ones, by position.
+fn resolve(live: &mut Vec<ListRow>, deleted: &DeletedRanges) {
+    live.sort_by_key(|row| (row.position, Reverse(row.ordinal)));
+    live.dedup_by_key(|row| row.position);
+    live.retain(|row| row.op != DELETE && !deleted.is_deleted(row.position, row.ordinal));
 }
 
 fn item(position: i64, ordinal: i64, task: Option<u32>, payload: PayloadRef<'_>) -> ItemRow<'_> {
@@ -382,5 +527,12 @@ mod tests {
         let at: Vec<i64> = [0, 3, 4, 5, 9, 10, 1 << 40].map(|position| ranges.at(position)).into();
         assert_eq!(at, [3, 3, 7, 9, 9, 9, 9]);
         assert!(ranges.is_deleted(4, 6) && !ranges.is_deleted(4, 7), "a put of the same change comes after its range");
+        let mut backwards = DeletedRanges(BTreeMap::new());
+        backwards.paint(5, u64::MAX, 9);
+        backwards.paint(4, 6, 7);
+        backwards.paint(0, 10, 3);
+        let back: Vec<i64> = [0, 3, 4, 5, 9, 10, 1 << 40].map(|position| backwards.at(position)).into();
+        assert_eq!(at, back, "the order in which they are read means nothing");
+        assert!(ranges.cover(0, 1 << 40) && !DeletedRanges(BTreeMap::from([(2, 1)])).cover(1, 3));
     }
 }

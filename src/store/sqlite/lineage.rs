@@ -62,9 +62,9 @@ pub(super) struct VersionRow {
 /// The content of the row of a key.
 #[derive(Clone, Debug)]
 pub(super) enum KeyContent {
-    /// Of a channel.
+    /// Of a channel that is not a list.
     Channel(ValueColumn),
-    /// Of a node or an index snapshot: packed numbers.
+    /// Of a list, a node or an index snapshot: packed numbers.
     Packed(Vec<u8>),
 }
 
@@ -79,8 +79,8 @@ impl VersionRow {
         let (ordinal, key, kind) = (row.get(0)?, row.get(1)?, row.get(3)?);
         let column = row.get_ref(5)?;
         let value = match kind {
-            EMPTY | VALUE | LIST => ValueColumn::from_column(column).map(KeyContent::Channel),
-            SEEN | INDEX_SNAPSHOT => column.as_blob().ok().map(|bytes| KeyContent::Packed(bytes.to_vec())),
+            EMPTY | VALUE => ValueColumn::from_column(column).map(KeyContent::Channel),
+            LIST | SEEN | INDEX_SNAPSHOT => column.as_blob().ok().map(|bytes| KeyContent::Packed(bytes.to_vec())),
             _ => None,
         };
         let value = value
@@ -92,6 +92,42 @@ impl VersionRow {
 /// Names a row of `version`.
 pub(super) fn version_place(branch: i64, ordinal: i64, key: i64) -> String {
     format!("version (branch {branch}, ordinal {ordinal}, key {key})")
+}
+
+/// Returns the row of a key at (branch, ordinal), to which another row refers.
+pub(super) fn row_at(conn: &Connection, (branch, ordinal): (i64, i64), key: i64) -> Res<VersionRow> {
+    let mut at = conn.prepare_cached(sql::VERSION_AT)?;
+    let mut rows = at.query(params![branch, ordinal, key])?;
+    match rows.next()? {
+        Some(row) => VersionRow::read(branch, row),
+        None => Err(corrupt(version_place(branch, ordinal, key), "a row refers to it, but it is missing")),
+    }
+}
+
+/// Returns the newest row of a key at (branch, ordinal): a range scan back to the last index snapshot, and a seek.
+pub(super) fn newest_of(conn: &Connection, branch: i64, ordinal: i64, key: i64) -> Res<Option<VersionRow>> {
+    let base = ordinal - ordinal.rem_euclid(INTERVAL);
+    let mut of_snapshot = branch;
+    for span in spans(conn, branch, ordinal, base)? {
+        let mut newest = conn.prepare_cached(sql::VERSION_OF_KEY)?;
+        let mut rows = newest.query(params![span.branch, span.first.max(base), span.last, key])?;
+        if let Some(row) = rows.next()? {
+            return VersionRow::read(span.branch, row).map(Some);
+        }
+        of_snapshot = span.branch;
+    }
+    if base == 0 {
+        return Ok(None);
+    }
+    let row = row_at(conn, (of_snapshot, base), 0)?;
+    let places = match &row.value {
+        KeyContent::Packed(bytes) if row.kind == INDEX_SNAPSHOT => unpack_index_snapshot(of_snapshot, base, bytes),
+        _ => None,
+    };
+    let places =
+        places.ok_or_else(|| corrupt(version_place(of_snapshot, base, 0), "the index snapshot cannot be decoded"))?;
+    let place = places.into_iter().find(|(of, ..)| *of == key);
+    place.map(|(_, branch, ordinal)| row_at(conn, (branch, ordinal), key)).transpose()
 }
 
 /// Returns the newest row of every key at (branch, ordinal), by key: one range scan back to the last index
@@ -119,17 +155,9 @@ pub(super) fn newest(conn: &Connection, branch: i64, ordinal: i64) -> Res<BTreeM
         let places = snapshot.ok_or_else(|| {
             corrupt(version_place(branch, base, 0), "the index snapshot of its lineage is missing or cannot be decoded")
         })?;
-        let mut at = conn.prepare_cached(sql::VERSION_AT)?;
         for (key, branch, ordinal) in places {
             if let std::collections::btree_map::Entry::Vacant(slot) = newest.entry(key) {
-                let mut rows = at.query(params![branch, ordinal, key])?;
-                let Some(row) = rows.next()? else {
-                    return Err(corrupt(
-                        version_place(branch, ordinal, key),
-                        "an index snapshot refers to it, but it is missing",
-                    ));
-                };
-                slot.insert(VersionRow::read(branch, row)?);
+                slot.insert(row_at(conn, (branch, ordinal), key)?);
             }
         }
     }

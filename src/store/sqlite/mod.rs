@@ -2,7 +2,7 @@
 //!
 //! The file is specified in `docs/format.md`: an append-only log of rows with sequential keys, in which the
 //! cost of a checkpoint is that of its changes. One transaction writes a batch ([`write`], [`changes`], [`writes`]); groups of batches share
-//! one ([`writer`], [`group`]). State is read along the lineage of a checkpoint ([`lineage`], [`read`], [`items`]).
+//! one ([`writer`], [`group`]). State is read along the lineage of a checkpoint ([`lineage`], [`read`], [`items`], [`list_end`]).
 //! Changes of the tables beside the log are written in the same way ([`job`], [`kv`], [`cache`]), and so do the steps of erasures ([`erase`], [`eraser`]).
 //! Every value is verified where it is decoded ([`rows`]), everything by `check` ([`checksums`], [`check`]).
 //! *Absent:* the meaning of a channel or a message, and any update of a stored row of the log.
@@ -27,6 +27,7 @@ mod items;
 mod job;
 mod kv;
 mod lineage;
+mod list_end;
 mod lock;
 mod migrate;
 mod names;
@@ -232,6 +233,10 @@ impl Backend for SqliteBackend {
             page.visit(visit)?;
         }
         Ok(())
+    }
+
+    fn list_len(&self, at: &CheckpointRef, channel: &str) -> Result<u64, StoreError> {
+        self.pool.read(|view| view.list_len(at, channel))
     }
 
     fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {

@@ -227,15 +227,21 @@ impl<'a> ReadView<'a> {
 
     /// Returns the channels and nodes at a checkpoint.
     pub(super) fn state(self, at: &CheckpointRef) -> Res<StateRecord> {
+        Ok(self.state_and_lists(at)?.0)
+    }
+
+    /// Returns the channels and nodes at a checkpoint, and the version rows of its lists by channel.
+    fn state_and_lists(self, at: &CheckpointRef) -> Res<(StateRecord, BTreeMap<Arc<str>, VersionRow>)> {
         let checkpoint = self.must(at)?;
         let (branch, ordinal) = (checkpoint.branch as i64, checkpoint.ordinal as i64);
-        let (channels, mut seen) = self.channels(branch, ordinal)?;
+        let mut lists = BTreeMap::new();
+        let (channels, mut seen) = self.channels(branch, ordinal, &mut lists)?;
         let is_updated =
             |channel: &&ChannelRecord| channel.ordinal == checkpoint.ordinal && channel.value != ChannelValue::Empty;
         debug_assert!(channels.iter().all(|channel| channel.ordinal <= checkpoint.ordinal), "no channel is newer");
         let updated = channels.iter().filter(is_updated).map(|channel| Arc::clone(&channel.channel)).collect();
         seen.sort_by(|a, b| a.node.cmp(&b.node));
-        Ok(StateRecord { checkpoint, channels, seen, updated })
+        Ok((StateRecord { checkpoint, channels, seen, updated }, lists))
     }
 
     /// Visits the record of a state, then its channels by name, each list with its items.
@@ -244,15 +250,13 @@ impl<'a> ReadView<'a> {
         at: &CheckpointRef,
         visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
     ) -> Res<()> {
-        let state = self.state(at)?;
+        let (state, lists) = self.state_and_lists(at)?;
         visit(StatePart::Record(&state))?;
-        let (branch, ordinal) = (state.checkpoint.branch as i64, state.checkpoint.ordinal as i64);
         for channel in &state.channels {
             if visit(StatePart::Channel(channel))?
-                && channel.value == ChannelValue::Items
-                && let Some(key) = self.names.find(self.conn, Kind::List, &channel.channel)?
+                && let Some(row) = lists.get(&channel.channel)
+                && let Some(list) = ChannelRows::of_row(self, row, &channel.channel)?
             {
-                let list = ChannelRows::read(self, branch, ordinal, key)?;
                 list.all(&mut |row| visit(StatePart::Item(row)).map(|_| ()))?;
             }
         }
@@ -260,14 +264,23 @@ impl<'a> ReadView<'a> {
     }
 
     /// Returns the channels at (branch, ordinal) by name, and the nodes in any order.
-    fn channels(self, branch: i64, ordinal: i64) -> Res<(Vec<ChannelRecord>, Vec<Seen>)> {
+    fn channels(
+        self,
+        branch: i64,
+        ordinal: i64,
+        lists: &mut BTreeMap<Arc<str>, VersionRow>,
+    ) -> Res<(Vec<ChannelRecord>, Vec<Seen>)> {
         let mut payloads = Payloads::new(self.conn)?;
         let (mut channels, mut seen) = (Vec::new(), Vec::new());
         for row in lineage::newest(self.conn, branch, ordinal)?.into_values() {
             if row.kind == SEEN {
                 seen.push(self.seen(&row)?);
             } else {
-                channels.push(self.channel(&row, &mut payloads)?);
+                let channel = self.channel(&row, &mut payloads)?;
+                if row.kind == LIST {
+                    lists.insert(Arc::clone(&channel.channel), row);
+                }
+                channels.push(channel);
             }
         }
         channels.sort_by(|a, b| a.channel.cmp(&b.channel));
@@ -300,11 +313,11 @@ impl<'a> ReadView<'a> {
     fn channel(self, row: &VersionRow, payloads: &mut Payloads<'_>) -> Res<ChannelRecord> {
         let place = || version_place(row.branch, row.ordinal, row.key);
         let wrong = || corrupt(place(), "kind and value do not match the format");
-        let KeyContent::Channel(stored) = row.value else { return Err(wrong()) };
-        let value = match row.kind {
-            EMPTY => ChannelValue::Empty,
-            LIST => ChannelValue::Items,
-            VALUE => {
+        let value = match (row.kind, &row.value) {
+            (EMPTY, _) => ChannelValue::Empty,
+            (LIST, _) => ChannelValue::Items,
+            (VALUE, KeyContent::Channel(stored)) => {
+                let stored = *stored;
                 let payload = payloads.with(stored, &place, |payload| Ok(payload.to_payload()))?;
                 ChannelValue::Value(payload.ok_or_else(wrong)?)
             }

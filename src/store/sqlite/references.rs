@@ -22,7 +22,7 @@ pub(super) fn find(tx: &mut Tx<'_>, of: &ListRef) -> Res<i64> {
     let view = ReadView { conn: tx.conn, names: &tx.caches.names };
     let mut below = view.list_of(seq, &of.channel)?;
     for _ in 0..LIST_REFERENCES_MAX {
-        match below.and_then(|list| list.reference) {
+        match below.map(|list| list.reference()).transpose()?.flatten() {
             Some(reference) => below = view.list_at(reference.seq, reference.channel)?,
             None => return Ok(seq),
         }
@@ -34,22 +34,24 @@ impl<'a> ReadView<'a> {
     /// Returns the list that the list of a channel references.
     pub(super) fn list_reference(self, at: &CheckpointRef, channel: &str) -> Res<Option<ListRef>> {
         let (seq, ..) = self.place(at)?;
-        let reference = self.list_of(seq, channel)?.and_then(|list| list.reference);
+        let reference = self.list_of(seq, channel)?.map(|list| list.reference()).transpose()?.flatten();
         reference.map(|reference| self.list_ref(reference.seq, reference.channel).map(|(_, of)| of)).transpose()
     }
 
-    fn list_of(self, seq: i64, channel: &str) -> Res<Option<ChannelRows<'a>>> {
-        match self.names.find(self.conn, Kind::List, channel)? {
-            Some(channel) => self.list_at(seq, channel),
-            None => Ok(None),
-        }
-    }
-
-    /// Returns the list of a channel at a checkpoint; `None` if the checkpoint does not exist.
-    pub(super) fn list_at(self, seq: i64, channel: i64) -> Res<Option<ChannelRows<'a>>> {
+    /// Returns the list of a channel at a checkpoint; `None` if it is not a list there.
+    pub(super) fn list_of(self, seq: i64, channel: &str) -> Res<Option<ChannelRows<'a>>> {
         let mut statement = self.conn.prepare_cached(sql::CHECKPOINT_KNOWN)?;
         let place: Option<(i64, i64)> = statement.query_row([seq], |row| Ok((row.get(1)?, row.get(2)?))).optional()?;
-        place.map(|(branch, ordinal)| ChannelRows::read(self, branch, ordinal, channel)).transpose()
+        let Some((branch, ordinal)) = place else {
+            return Err(corrupt(format!("checkpoint {seq}"), "a list references it, but it does not exist"));
+        };
+        ChannelRows::read(self, branch, ordinal, channel)
+    }
+
+    /// Returns the list of a channel, given by the name of its items, at a checkpoint; `None` if it is not a list there.
+    pub(super) fn list_at(self, seq: i64, channel: i64) -> Res<Option<ChannelRows<'a>>> {
+        let channel = self.names.text(self.conn, Kind::List, channel)?;
+        self.list_of(seq, &channel)
     }
 
     /// Returns the thread of a list and its name.

@@ -190,6 +190,9 @@ pub(super) const VERSIONS_OF_SPAN: &str = "SELECT ordinal, key, version, kind, t
 pub(super) const VERSION_AT: &str =
     "SELECT ordinal, key, version, kind, task, value FROM version WHERE branch = ?1 AND ordinal = ?2 AND key = ?3";
 
+pub(super) const VERSION_OF_KEY: &str = "SELECT ordinal, key, version, kind, task, value FROM version \
+     WHERE branch = ?1 AND ordinal BETWEEN ?2 AND ?3 AND key = ?4 ORDER BY ordinal DESC LIMIT 1";
+
 pub(super) const BLOB_BY_HASH: &str = "SELECT id FROM blob WHERE hash = ?1";
 pub(super) const BLOB_INSERT: &str = "INSERT INTO blob (hash, data, id) VALUES (?1, ?2, ?3)";
 pub(super) const BLOB_BY_ID: &str = "SELECT data FROM blob WHERE id = ?1";
@@ -206,7 +209,6 @@ pub(super) const PAYLOAD_BY_ID: &str = concat!("SELECT ", payload!(), "FROM payl
 
 pub(super) const ITEM_INSERT: &str = "INSERT INTO item (branch, channel, slot, ordinal, op, task, value) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-pub(super) const ITEM_ANY: &str = "SELECT 1 FROM item WHERE branch = ?1 AND channel = ?2 LIMIT 1";
 pub(super) const ITEMS_JOINED: &str = concat!(
     "SELECT i.slot, i.ordinal, i.task, i.value, ",
     payload!(),
@@ -217,7 +219,7 @@ pub(super) const ITEMS_JOINED: &str = concat!(
 pub(super) const ITEMS: &str = "SELECT slot, ordinal, op, task, value FROM item WHERE branch = ?1 AND channel = ?2 \
      AND slot BETWEEN ?3 AND ?4 AND ordinal <= ?5 ORDER BY slot, ordinal DESC";
 pub(super) const ITEMS_BACKWARDS: &str = "SELECT slot, ordinal, op, task, value FROM item WHERE branch = ?1 \
-     AND channel = ?2 AND slot >= 0 AND ordinal <= ?3 ORDER BY slot DESC, ordinal LIMIT ?4";
+     AND channel = ?2 AND slot BETWEEN 0 AND ?5 AND ordinal <= ?3 ORDER BY slot DESC, ordinal LIMIT ?4";
 pub(super) const DELETED_RANGES: &str =
     "SELECT ordinal, op, task, value FROM item WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4";
 /// The checkpoint of a referenced list.
@@ -370,7 +372,7 @@ pub(super) const CACHED: &str =
 pub(super) const CHECK_CACHE: &str = concat!(cache!(), ", id FROM cache ORDER BY id");
 
 /// The statements of most reads, prepared when a handle is opened.
-pub(super) const READ_OFTEN: [&str; 19] = [
+pub(super) const READ_OFTEN: [&str; 20] = [
     BEGIN_READ,
     COMMIT,
     NAMESPACE_BY_PATH,
@@ -384,6 +386,7 @@ pub(super) const READ_OFTEN: [&str; 19] = [
     NAME_BY_ID,
     VERSIONS_OF_SPAN,
     VERSION_AT,
+    VERSION_OF_KEY,
     DELETED_RANGES,
     ITEMS_BACKWARDS,
     ITEMS_JOINED,

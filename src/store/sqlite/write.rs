@@ -5,6 +5,7 @@ use super::checksums::{CheckpointChecksum, WriteChecksum};
 use super::fault::{Fault, Res, corrupt, invalid};
 use super::ids::{NewIds, Table};
 use super::lineage::{self, INDEX_SNAPSHOT, INTERVAL, SEEN};
+use super::list_end::ListEnds;
 use super::names::{Kind, Names};
 use super::pack::{self, PackedKind, PackedTask, ValueColumn};
 use super::read::unpack_task_records;
@@ -44,10 +45,12 @@ pub(super) struct Caches {
     /// The numbers of namespaces and of their threads.
     namespaces: HashMap<(ThreadId, Namespace), (i64, i64)>,
     known: HashMap<i64, Arc<Known>>,
+    /// The ends of lists that were written or read last.
+    pub(super) lists: ListEnds,
     /// Channels that were no list when the table of names ended at this id.
     no_lists: (i64, HashSet<Arc<str>>),
     /// True if an entry was added since the last commit.
-    fresh: bool,
+    pub(super) fresh: bool,
     /// The number of SQLite that changes when another connection commits: that may have erased threads.
     data_version: i64,
     /// The next seq, once a batch of the present transaction has read it: no other connection writes meanwhile.
@@ -68,6 +71,7 @@ impl Caches {
     pub(super) fn erased(&mut self) {
         self.namespaces.clear();
         self.known.clear();
+        self.lists.clear();
         self.ids.forget();
         self.next_seq = None;
     }
@@ -89,6 +93,9 @@ impl Caches {
         }
         if self.namespaces.len() > WRITER_CACHE_MAX {
             self.namespaces.clear();
+        }
+        if self.lists.len() > WRITER_CACHE_MAX {
+            self.lists.clear();
         }
         if self.users.len() > NAMES_CACHE_MAX {
             self.users.clear();
@@ -474,7 +481,7 @@ impl<'a> Tx<'a> {
         {
             self.put_index_snapshot(parent, branch, ordinal)?;
         }
-        self.put_changes(branch, ordinal, &ready)?;
+        self.put_changes(parent.as_deref(), branch, ordinal, &ready)?;
         self.put_seen(branch, ordinal, checkpoint)?;
         let tasks = self.pack_tasks(&checkpoint.tasks)?;
         self.conn.prepare_cached(sql::CHECKPOINT_INSERT)?.execute(params![

@@ -1,0 +1,235 @@
+//! The ends of lists: what the version row of a list says of its items.
+//!
+//! The row holds the end of the list, its length, and the place of the list's version row on the branch before that has
+//! rows of it. So a tail begins at the end and goes from branch to branch only where there are rows, and the length is
+//! read and not counted. A change computes the new end from the one before; rows of items are read only for positions
+//! below the end. *Absent:* the items ([`items`](super::items)).
+//!
+//! Invariant: an end follows from the rows alone, and a check computes it anew.
+
+use super::fault::{Res, corrupt};
+use super::items::ChannelRows;
+use super::lineage::{self, KeyContent, LIST, VersionRow, version_place};
+use super::pack::{DeletedRange, Unpack, put_uint};
+use super::read::ReadView;
+use std::collections::HashMap;
+
+/// The value of a version row of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ListEnd {
+    /// One past the greatest position that was put since the list began.
+    pub(super) end: u64,
+    /// The number of items.
+    pub(super) len: u64,
+    /// True if the list builds on a referenced one.
+    pub(super) is_reference: bool,
+    /// True if rows that concern more than a position may be among those of the list.
+    pub(super) has_ranges: bool,
+    /// Branch and ordinal of the list's version row at which the branch before was left; `None` if no branch before has
+    /// rows that count.
+    pub(super) before: Option<(i64, i64)>,
+}
+
+const REFERENCE_BIT: u64 = 1;
+const RANGES_BIT: u64 = 2;
+const FLAG_BITS: u32 = 2;
+
+impl ListEnd {
+    /// Packs the end for a row at (branch, ordinal).
+    pub(super) fn pack(&self, branch: i64, ordinal: i64) -> Vec<u8> {
+        let mut out = Vec::with_capacity(8);
+        put_uint(&mut out, self.end);
+        put_uint(&mut out, self.end - self.len);
+        let flags = u64::from(self.is_reference) * REFERENCE_BIT + u64::from(self.has_ranges) * RANGES_BIT;
+        let distance = self.before.map_or(0, |(before, _)| (branch - before) as u64);
+        if flags > 0 || distance > 0 {
+            put_uint(&mut out, (distance << FLAG_BITS) | flags);
+        }
+        if let Some((_, before)) = self.before {
+            put_uint(&mut out, (ordinal - before) as u64);
+        }
+        debug_assert_eq!(Self::unpack(&out, branch, ordinal), Some(*self));
+        out
+    }
+
+    /// Unpacks the end from a row at (branch, ordinal).
+    pub(super) fn unpack(bytes: &[u8], branch: i64, ordinal: i64) -> Option<Self> {
+        let mut rest = Unpack(bytes);
+        let end = rest.uint().filter(|end| *end <= 1 << 63)?;
+        let len = end.checked_sub(rest.uint()?)?;
+        let flags = if rest.is_empty() { 0 } else { rest.uint()? };
+        let before = match i64::try_from(flags >> FLAG_BITS).ok()? {
+            0 => None,
+            distance => {
+                let before = (branch.checked_sub(distance)?, ordinal.checked_sub(rest.id()?)?);
+                Some(before).filter(|(branch, of)| *branch > 0 && (0..ordinal).contains(of)).map(Some)?
+            }
+        };
+        let (is_reference, has_ranges) = (flags & REFERENCE_BIT != 0, flags & RANGES_BIT != 0);
+        rest.is_empty().then_some(Self { end, len, is_reference, has_ranges, before })
+    }
+
+    /// Returns the end that a version row of a list holds.
+    pub(super) fn of(row: &VersionRow) -> Res<Self> {
+        let end = match &row.value {
+            KeyContent::Packed(bytes) => Self::unpack(bytes, row.branch, row.ordinal),
+            KeyContent::Channel(_) => None,
+        };
+        end.ok_or_else(|| {
+            corrupt(version_place(row.branch, row.ordinal, row.key), "the end of its list cannot be decoded")
+        })
+    }
+}
+
+/// The newest version row of a channel, as far as a list needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Before {
+    branch: i64,
+    ordinal: i64,
+    /// `None` if the channel was not a list there.
+    pub(super) list: Option<ListEnd>,
+}
+
+/// The newest version rows of channels that were lists, by branch and channel. Rows of a branch are read or written in
+/// ascending order.
+#[derive(Debug, Default)]
+pub(super) struct ListEnds(HashMap<(i64, i64), Before>);
+
+impl ListEnds {
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Notes a row that was read or written at (branch, ordinal).
+    pub(super) fn note(&mut self, branch: i64, ordinal: i64, key: i64, list: Option<ListEnd>) {
+        self.0.insert((branch, key), Before { branch, ordinal, list });
+    }
+
+    /// Returns the newest row of a channel at a checkpoint; `None` if it has none.
+    pub(super) fn at(&mut self, view: ReadView<'_>, at: (i64, i64), key: i64) -> Res<Option<Before>> {
+        let (branch, ordinal) = at;
+        if let Some(before) = self.0.get(&(branch, key)).filter(|before| before.ordinal <= ordinal) {
+            return Ok(Some(*before));
+        }
+        let Some(row) = lineage::newest_of(view.conn, branch, ordinal, key)? else { return Ok(None) };
+        let list = if row.kind == LIST { Some(ListEnd::of(&row)?) } else { None };
+        Ok(Some(Before { branch: row.branch, ordinal: row.ordinal, list }))
+    }
+}
+
+/// The operations of a change of a list.
+pub(super) struct ListOps<'o> {
+    pub(super) ranges: &'o [DeletedRange],
+    /// The referenced list, if the change begins as one.
+    pub(super) reference: Option<&'o ChannelRows<'o>>,
+    /// Positions, and whether an item is put there; each position once.
+    pub(super) items: Vec<(u64, bool)>,
+}
+
+/// Returns the end of a list after a change that is stored on `branch`. `channel` is the name of its items.
+pub(super) fn after(
+    view: ReadView<'_>,
+    before: Option<Before>,
+    branch: i64,
+    key: i64,
+    channel: i64,
+    ops: &ListOps<'_>,
+) -> Res<ListEnd> {
+    let old = before.and_then(|before| before.list.map(|end| (end, (before.branch, before.ordinal))));
+    let deletes_all = ops.ranges.iter().any(|range| range.first == 0 && range.end == u64::MAX);
+    let fresh = ListEnd { has_ranges: before.is_some() || !ops.ranges.is_empty(), ..ListEnd::default() };
+    let (mut next, base) = match (ops.reference, old) {
+        (Some(of), _) => {
+            let end = ListEnd { is_reference: true, has_ranges: true, before: None, ..of.end };
+            (end, None)
+        }
+        (None, Some((end, at))) if !deletes_all => {
+            let before = if at.0 == branch { end.before } else { Some(at) };
+            let has_ranges = end.has_ranges || !ops.ranges.is_empty();
+            (ListEnd { before, has_ranges, ..end }, Some(ChannelRows::new(view, end, at, key, channel)))
+        }
+        _ => (fresh, None),
+    };
+    let base = ops.reference.or(base.as_ref());
+    // Items that the list had before, of positions from `first` to `end`, without those in the deleted ranges.
+    let held = |first: u64, end: u64| -> Res<u64> {
+        match base {
+            Some(base) if first < end.min(base.end.end) => base.count(first, end),
+            _ => Ok(0),
+        }
+    };
+    if let Some(base) = base {
+        for (first, end) in union(ops.ranges) {
+            // The part of the list that is smaller is counted.
+            let (end, all) = (end.min(base.end.end), base.end.end);
+            if first >= end {
+                continue;
+            }
+            let inside = end - first;
+            let deleted = if inside <= all - inside {
+                held(first, end)?
+            } else {
+                base.end.len.saturating_sub(held(0, first)? + held(end, all)?)
+            };
+            next.len = next.len.saturating_sub(deleted);
+        }
+    }
+    let is_deleted = |at: u64| ops.ranges.iter().any(|range| (range.first..range.end).contains(&at));
+    for &(position, is_put) in &ops.items {
+        let held = !is_deleted(position) && held(position, position + 1)? > 0;
+        match (held, is_put) {
+            (false, true) => next.len += 1,
+            (true, false) => next.len = next.len.saturating_sub(1),
+            _ => {}
+        }
+        if is_put {
+            next.end = next.end.max(position + 1);
+        }
+    }
+    if next.len > next.end || next.before.is_some_and(|(before, _)| before >= branch) {
+        return Err(corrupt(format!("list {channel} of branch {branch}"), "its end does not match its rows"));
+    }
+    Ok(next)
+}
+
+/// Returns the ranges without overlaps, ascending.
+fn union(ranges: &[DeletedRange]) -> Vec<(u64, u64)> {
+    let mut sorted: Vec<(u64, u64)> = ranges.iter().map(|range| (range.first, range.end)).collect();
+    sorted.sort_unstable();
+    let mut union: Vec<(u64, u64)> = Vec::with_capacity(sorted.len());
+    for (first, end) in sorted {
+        match union.last_mut() {
+            Some(last) if first <= last.1 => last.1 = last.1.max(end),
+            _ => union.push((first, end)),
+        }
+    }
+    union
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_packed_in_few_bytes() {
+        let plain = ListEnd { end: 10_000, len: 9_990, ..ListEnd::default() };
+        assert_eq!(plain.pack(7, 900).len(), 3);
+        let forked = ListEnd { before: Some((5, 880)), has_ranges: true, ..plain };
+        let referenced = ListEnd { is_reference: true, end: 1 << 63, len: 0, ..plain };
+        for end in [ListEnd::default(), plain, forked, referenced] {
+            assert_eq!(ListEnd::unpack(&end.pack(7, 900), 7, 900), Some(end));
+        }
+        let bad: [&[u8]; 5] = [&[], &[1], &[1, 2], &[2, 1, 0x1c, 1], &[2, 1, 0, 1]];
+        assert!(bad.iter().all(|bytes| ListEnd::unpack(bytes, 7, 900).is_none()));
+    }
+
+    #[test]
+    fn ranges_are_united() {
+        let range = |first, end| DeletedRange { first, end, task: None };
+        assert_eq!(union(&[range(5, 9), range(0, 2), range(1, 3), range(9, 9), range(8, 12)]), [(0, 3), (5, 12)]);
+    }
+}
