@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Bench, Res, append, disk, group, history, inside, messages, peers, processes, runtime, supersteps, turns};
+use crate::{Bench, Res, append, disk, group, history, inside, messages, peers, processes, runtime, scale, supersteps, turns};
 
 /// A figure, in the order of the list.
 struct Figure {
@@ -37,7 +37,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 41] = [
+const FIGURES: [Figure; 49] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),
@@ -68,6 +68,23 @@ const FIGURES: [Figure; 41] = [
     figure("read_tail_50_us_10k", "history", Target::AtMost(500.0)),
     figure("append_us_10k", "history", Target::None),
     figure("fork_us_10k", "history", Target::AtMostOf(|report| Some(2.5 * report.get("append_us_10k")?))),
+    figure("threads_page_us", "scale", Target::None),
+    figure("threads_page_us_100k", "scale", Target::AtMostOf(|report| Some(3.0 * report.get("threads_page_us")?))).about(
+        "a page of 50 threads of a file with 100,000 threads; the one before is of a file with 200",
+    ),
+    figure("delete_thread_us", "scale", Target::None),
+    figure(
+        "delete_thread_us_100k_threads",
+        "scale",
+        Target::AtMostOf(|report| Some(3.0 * report.get("delete_thread_us")?)),
+    )
+    .about("deleting and erasing one of 100,000 threads; the one before is of a file with 200"),
+    figure("delete_thread_ms_100k_checkpoints", "scale", Target::AtMost(50.0))
+        .about("the call that deletes a thread of 100,000 checkpoints; its rows are reclaimed afterwards"),
+    figure("tail_50_us_head_100k", "scale", Target::None),
+    figure("tail_50_us_middle_100k", "scale", Target::AtMostOf(tail_target)),
+    figure("tail_50_us_forks_10k", "scale", Target::AtMostOf(tail_target))
+        .about("the last 50 items below 10,000 forks of forks, every second of which added an item"),
     figure("inside_turn_us_1k", "inside", Target::None),
     figure("inside_turn_us_10k", "inside", Target::AtMostOf(|report| Some(1.5 * report.get("inside_turn_us_1k")?))),
     figure("inside_bytes_per_turn_1k", "inside", Target::None),
@@ -99,6 +116,10 @@ const FIGURES: [Figure; 41] = [
 
 fn bytes_target(report: &Report) -> Option<f64> {
     Some((1.10 * report.get("bytes_per_turn_1k")?).min(1_500.0))
+}
+
+fn tail_target(report: &Report) -> Option<f64> {
+    Some(3.0 * report.get("tail_50_us_head_100k")?)
 }
 
 fn full_target(report: &Report) -> Option<f64> {
@@ -240,6 +261,7 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         ("processes", processes::measure),
         ("turns", turns::measure),
         ("history", history::measure),
+        ("scale", scale::measure),
         ("inside", inside::measure),
         ("supersteps", supersteps::measure),
         ("runtime", runtime::measure),

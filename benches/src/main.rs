@@ -21,6 +21,7 @@ mod raw_turns;
 mod runtime;
 #[cfg(feature = "salamander")]
 mod salamander;
+mod scale;
 mod stats;
 mod supersteps;
 mod talks;
