@@ -199,7 +199,10 @@ impl Checker<'_> {
             self.strays("version", &strays);
             let strays = items.take(at, |row| content.item(self, at, row))?;
             self.strays("item", &strays);
+            let ends: Vec<(i64, ListEnd)> = content.lists.iter().map(|(key, _, end)| (*key, *end)).collect();
             let fits = self.checkpoint(row, at, content);
+            // Also after damage, so that it is reported once.
+            ends.into_iter().for_each(|(key, end)| self.ends.note(at.0, at.1, key, Some(end)));
             match self.note(fits)? {
                 Some(true) => self.report.checkpoints += 1,
                 Some(false) => self.problem(format!("checkpoint {seq}: its checksum does not match")),
@@ -329,7 +332,6 @@ impl Checker<'_> {
             let items = items.map(|item| (item.position, item.op == PUT)).collect();
             let ops = ListOps { ranges: &ranges, reference: reference.as_ref(), items };
             let expected = list_end::after(view, before, at.0, *key, list, &ops)?;
-            self.ends.note(at.0, at.1, *key, Some(*stored));
             if expected != *stored {
                 return Err(wrong("the end of the list differs from its items"));
             }

@@ -28,7 +28,7 @@ pub(super) struct EraseJob {
     pub(super) left: Arc<Mutex<Tombstones>>,
 }
 
-/// What a step of an erasure does.
+/// The work of a step of an erasure.
 #[derive(Clone, Debug)]
 pub(super) enum EraseStep {
     /// Hides threads, and reclaims the rows of a slice.

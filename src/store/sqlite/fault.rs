@@ -99,3 +99,18 @@ pub(super) fn damage(error: &rusqlite::Error) -> Option<StoreError> {
     };
     Some(StoreError::Corrupt { place, reason: error.to_string() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_known_by_its_code_and_by_the_text_of_a_group() {
+        let full = || rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None);
+        let other = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR), None);
+        assert!(is_full(&Fault::Sql(full()).into_write(1)));
+        let group = format!("the whole group of commits was rolled back: {}", full());
+        assert!(is_full(&StoreError::Write { reason: group, source: None }));
+        assert!(!is_full(&Fault::Sql(other).into_write(1)) && !is_full(&StoreError::ReadOnly));
+    }
+}

@@ -85,7 +85,7 @@ struct ListRow {
 struct DeletedRanges(BTreeMap<u64, i64>);
 
 impl DeletedRanges {
-    /// Adds a range. Where others cover it, the one of the greater ordinal counts.
+    /// Adds a range. At a position that others cover too, the greatest ordinal counts.
     fn paint(&mut self, first: u64, end: u64, ordinal: i64) {
         if first >= end {
             return;

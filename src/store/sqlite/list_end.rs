@@ -1,4 +1,4 @@
-//! The ends of lists: what the version row of a list says of its items.
+//! The ends of lists: the content of the version row of a list.
 //!
 //! The row holds the end of the list, its length, and the place of the list's version row on the branch before that has
 //! rows of it. So a tail begins at the end and goes from branch to branch only where there are rows, and the length is
