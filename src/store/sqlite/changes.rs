@@ -5,7 +5,7 @@ use super::fault::{Res, invalid};
 use super::ids::{NewIds, Table};
 use super::items::ChannelRows;
 use super::lineage::{EMPTY, LIST, VALUE};
-use super::list_end::{self, Before, ListEnd, ListOps};
+use super::list_end::{self, EndOps, ListEnd, NewestRow};
 use super::names::Kind;
 use super::pack::{DeletedRange, Inline, ValueColumn, pack_ranges, pack_reference};
 use super::read::ReadView;
@@ -196,7 +196,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Returns the newest version row of a channel at the parent.
-    fn list_before(&mut self, parent: Option<&Known>, key: i64) -> Res<Option<Before>> {
+    fn list_before(&mut self, parent: Option<&Known>, key: i64) -> Res<Option<NewestRow>> {
         let Some(parent) = parent else { return Ok(None) };
         let view = ReadView { conn: self.conn, names: &self.caches.names };
         self.caches.lists.at(view, (parent.branch, parent.ordinal), key)
@@ -223,7 +223,7 @@ impl<'a> Tx<'a> {
             None => None,
         };
         let reference = reference.map(|of| of.unwrap_or_else(|| ChannelRows::empty(view, key, list)));
-        let ops = ListOps {
+        let ops = EndOps {
             ranges: &ready.ranges,
             reference: reference.as_ref(),
             items: ready.items.iter().map(|(item, value)| (item.position, value.is_some())).collect(),

@@ -5,7 +5,7 @@ use super::checksums::{ChangeChecksum, CheckpointChecksum, ItemChecksum, WriteCh
 use super::fault::{Fault, Res, corrupt, damage};
 use super::items::{ChannelRows, item_place};
 use super::lineage::{self, EMPTY, INDEX_SNAPSHOT, INTERVAL, LIST, SEEN, VALUE, version_place};
-use super::list_end::{self, ListEnd, ListEnds, ListOps};
+use super::list_end::{self, EndOps, ListEnd, ListEnds};
 use super::names::Kind;
 use super::pack::{
     DeletedRange, ValueColumn, pack_index_snapshot, pack_ranges, unpack_parents, unpack_ranges, unpack_reference,
@@ -330,7 +330,7 @@ impl Checker<'_> {
                 ranges.map(|item| DeletedRange { first: item.position, end: item.end, task: item.task }).collect();
             let items = change.items.iter().filter(|item| matches!(item.op, PUT | DELETE));
             let items = items.map(|item| (item.position, item.op == PUT)).collect();
-            let ops = ListOps { ranges: &ranges, reference: reference.as_ref(), items };
+            let ops = EndOps { ranges: &ranges, reference: reference.as_ref(), items };
             let expected = list_end::after(view, before, at.0, *key, list, &ops)?;
             if expected != *stored {
                 return Err(wrong("the end of the list differs from its items"));

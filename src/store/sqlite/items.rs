@@ -44,7 +44,7 @@ pub(super) struct ChannelRows<'a> {
 /// The branches with rows of a list, and its operations on more than one position.
 struct WholeList {
     /// Newest first.
-    spans: Vec<Span>,
+    spans: Vec<ListSpan>,
     deleted: DeletedRanges,
     /// The list it was made from, if it is a copy-on-write reference.
     reference: Option<ReferenceRow>,
@@ -52,7 +52,7 @@ struct WholeList {
 
 /// The rows of a list on one branch: those up to an ordinal.
 #[derive(Clone, Copy)]
-struct Span {
+struct ListSpan {
     branch: i64,
     last: i64,
 }
@@ -145,7 +145,7 @@ enum Whole {
 impl DeletedRanges {
     /// Adds the deleted ranges of a branch. Returns the newest reference of the list there that no later range delete of
     /// all positions covers.
-    fn read(&mut self, list: &ChannelRows<'_>, span: Span) -> Res<Option<ReferenceRow>> {
+    fn read(&mut self, list: &ChannelRows<'_>, span: ListSpan) -> Res<Option<ReferenceRow>> {
         let mut statement = list.view.conn.prepare_cached(sql::DELETED_RANGES)?;
         let mut rows =
             statement.query(params![span.branch, list.channel, range_position(span.last), range_position(0)])?;
@@ -221,15 +221,15 @@ impl<'a> ChannelRows<'a> {
         if self.end.is_reference { Ok(self.whole()?.reference) } else { Ok(None) }
     }
 
-    fn first_span(&self) -> Span {
-        Span { branch: self.at.0, last: self.at.1 }
+    fn first_span(&self) -> ListSpan {
+        ListSpan { branch: self.at.0, last: self.at.1 }
     }
 
     /// Returns the branch before with rows of the list, given the end that leads there.
-    fn span_before(&self, end: &ListEnd) -> Res<Option<(Span, ListEnd)>> {
+    fn span_before(&self, end: &ListEnd) -> Res<Option<(ListSpan, ListEnd)>> {
         let Some(at) = end.before else { return Ok(None) };
         let row = lineage::row_at(self.view.conn, at, self.key)?;
-        Ok(Some((Span { branch: at.0, last: at.1 }, ListEnd::of(&row)?)))
+        Ok(Some((ListSpan { branch: at.0, last: at.1 }, ListEnd::of(&row)?)))
     }
 
     /// Reads the branches of the list and its ranges, once.
@@ -324,7 +324,7 @@ impl<'a> ChannelRows<'a> {
     }
 
     /// Streams a list whose rows are in one branch.
-    fn stream(&self, span: Span, first: i64, last: i64, visit: Visit<'_>) -> Res<()> {
+    fn stream(&self, span: ListSpan, first: i64, last: i64, visit: Visit<'_>) -> Res<()> {
         let (conn, deleted) = (self.view.conn, &self.whole()?.deleted);
         let mut joined = conn.prepare_cached(sql::ITEMS_JOINED)?;
         let mut rows = joined.query(params![span.branch, self.channel, first, last, span.last])?;
@@ -419,7 +419,7 @@ impl<'a> ChannelRows<'a> {
     }
 
     /// Collects the newest row of each position of a branch, whichever way the rows run. Returns how many were read.
-    fn collect(&self, span: Span, mut rows: rusqlite::Rows<'_>, live: &mut Vec<ListRow>) -> Res<i64> {
+    fn collect(&self, span: ListSpan, mut rows: rusqlite::Rows<'_>, live: &mut Vec<ListRow>) -> Res<i64> {
         let mut count = 0;
         while let Some(row) = rows.next()? {
             count += 1;
@@ -436,7 +436,7 @@ impl<'a> ChannelRows<'a> {
         Ok(count)
     }
 
-    fn list_row(&self, span: Span, row: &Row<'_>) -> Res<ListRow> {
+    fn list_row(&self, span: ListSpan, row: &Row<'_>) -> Res<ListRow> {
         let (position, ordinal, op) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let stored = ValueColumn::from_column(row.get_ref(4)?).filter(|stored| match stored {
             ValueColumn::Null => op == DELETE,

@@ -83,7 +83,7 @@ impl ListEnd {
 
 /// The newest version row of a channel, as far as a list needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Before {
+pub(super) struct NewestRow {
     branch: i64,
     ordinal: i64,
     /// `None` if the channel was not a list there.
@@ -93,7 +93,7 @@ pub(super) struct Before {
 /// The newest version rows of channels that were lists, by branch and channel. Rows of a branch are read or written in
 /// ascending order.
 #[derive(Debug, Default)]
-pub(super) struct ListEnds(HashMap<(i64, i64), Before>);
+pub(super) struct ListEnds(HashMap<(i64, i64), NewestRow>);
 
 impl ListEnds {
     pub(super) fn clear(&mut self) {
@@ -106,23 +106,23 @@ impl ListEnds {
 
     /// Notes a row that was read or written at (branch, ordinal).
     pub(super) fn note(&mut self, branch: i64, ordinal: i64, key: i64, list: Option<ListEnd>) {
-        self.0.insert((branch, key), Before { branch, ordinal, list });
+        self.0.insert((branch, key), NewestRow { branch, ordinal, list });
     }
 
     /// Returns the newest row of a channel at a checkpoint; `None` if it has none.
-    pub(super) fn at(&mut self, view: ReadView<'_>, at: (i64, i64), key: i64) -> Res<Option<Before>> {
+    pub(super) fn at(&mut self, view: ReadView<'_>, at: (i64, i64), key: i64) -> Res<Option<NewestRow>> {
         let (branch, ordinal) = at;
         if let Some(before) = self.0.get(&(branch, key)).filter(|before| before.ordinal <= ordinal) {
             return Ok(Some(*before));
         }
         let Some(row) = lineage::newest_of(view.conn, branch, ordinal, key)? else { return Ok(None) };
         let list = if row.kind == LIST { Some(ListEnd::of(&row)?) } else { None };
-        Ok(Some(Before { branch: row.branch, ordinal: row.ordinal, list }))
+        Ok(Some(NewestRow { branch: row.branch, ordinal: row.ordinal, list }))
     }
 }
 
 /// The operations of a change of a list.
-pub(super) struct ListOps<'o> {
+pub(super) struct EndOps<'o> {
     pub(super) ranges: &'o [DeletedRange],
     /// The referenced list, if the change begins as one.
     pub(super) reference: Option<&'o ChannelRows<'o>>,
@@ -133,11 +133,11 @@ pub(super) struct ListOps<'o> {
 /// Returns the end of a list after a change that is stored on `branch`. `channel` is the name of its items.
 pub(super) fn after(
     view: ReadView<'_>,
-    before: Option<Before>,
+    before: Option<NewestRow>,
     branch: i64,
     key: i64,
     channel: i64,
-    ops: &ListOps<'_>,
+    ops: &EndOps<'_>,
 ) -> Res<ListEnd> {
     let old = before.and_then(|before| before.list.map(|end| (end, (before.branch, before.ordinal))));
     let deletes_all = ops.ranges.iter().any(|range| range.first == 0 && range.end == u64::MAX);
