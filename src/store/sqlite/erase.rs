@@ -33,6 +33,8 @@ pub(super) struct EraseJob {
 pub(super) enum EraseStep {
     /// Hides threads, and reclaims the rows of a slice.
     Hide(Vec<ThreadId>),
+    /// Hides threads, which changes a few pages.
+    HideAlone(Vec<ThreadId>),
     /// Reclaims the rows of a slice.
     Reclaim,
     /// Forgets threads without rows, once the log beside the file has been emptied.
@@ -62,6 +64,7 @@ pub(super) fn step(conn: &Connection, caches: &mut Caches, job: &EraseJob) -> Re
             hide(conn, caches, threads)?;
             reclaim(conn, caches)?;
         }
+        EraseStep::HideAlone(threads) => hide(conn, caches, threads)?,
         EraseStep::Reclaim => reclaim(conn, caches)?,
         EraseStep::Forget(threads) => {
             let mut forget = conn.prepare_cached(sql::TOMBSTONE_DELETE)?;

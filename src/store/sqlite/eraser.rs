@@ -45,11 +45,10 @@ impl Eraser {
     /// Hides threads, and reclaims their rows if they are few.
     pub(super) fn delete(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
         let left = match self.0.step(EraseStep::Hide(threads.to_vec())) {
-            // An emptied log has room for the few pages of the commit.
             Err(error) if is_full(&error) => {
-                let emptied = self.0.writer.checkpoint_wal();
-                let again = emptied.and_then(|()| self.0.step(EraseStep::Hide(threads.to_vec())));
-                again.map_err(|_| full(error))?
+                // An emptied log has room for a few pages; if it cannot be emptied, its rest may have.
+                _ = self.0.writer.checkpoint_wal();
+                self.0.step(EraseStep::HideAlone(threads.to_vec())).map_err(|_| full(error))?
             }
             left => left?,
         };

@@ -61,7 +61,7 @@ impl<'a> JobRef<'a> {
             Self::Kv(changes) => KvChange::validate(changes),
             Self::Cache(changes) => CacheChange::validate(changes),
             Self::Erase(job) => match &job.step {
-                EraseStep::Hide(threads) => validate_deleted(threads),
+                EraseStep::Hide(threads) | EraseStep::HideAlone(threads) => validate_deleted(threads),
                 EraseStep::Reclaim | EraseStep::Forget(_) => Ok(()),
             },
         }
@@ -99,7 +99,7 @@ impl<'a> JobRef<'a> {
             Self::Cache(changes) => changes.iter().map(cache_bytes).sum(),
             Self::Erase(job) => match &job.step {
                 EraseStep::Hide(_) | EraseStep::Reclaim => RECLAIM_COST_MAX * RECLAIM_ROW_BYTES,
-                EraseStep::Forget(_) => 0,
+                EraseStep::HideAlone(_) | EraseStep::Forget(_) => 0,
             },
         };
         7 + bytes as u64 / 4_000
