@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Bench, Res, append, disk, group, history, inside, messages, peers, processes, runtime, scale, supersteps, turns};
+use crate::{
+    Bench, Res, append, disk, group, history, inside, messages, peers, processes, runtime, scale, supersteps, turns,
+};
 
 /// A figure, in the order of the list.
 struct Figure {

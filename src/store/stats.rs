@@ -34,6 +34,8 @@ pub struct StoreStats {
     pub wal_error: Option<String>,
     /// The age of the oldest read in progress of this handle; `None` if nothing reads.
     pub oldest_reader: Option<Duration>,
+    /// Deleted threads with bytes that are still in the file or in its write-ahead log.
+    pub erasing: u64,
     /// Counts of the commits of this handle.
     pub commits: CommitStats,
 }

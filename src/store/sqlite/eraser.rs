@@ -145,7 +145,7 @@ impl EraserInner {
                 Ok((_, true)) => Some(RECLAIM_INTERVAL),
                 Ok((_, false)) => Some(RECLAIM_RETRY),
                 // A handle that accepts no writes never will.
-                Err(StoreError::OutcomeUnknown { .. }) => return,
+                Err(StoreError::HandleClosed { .. } | StoreError::FileReplaced { .. }) => return,
                 Err(_) => Some(RECLAIM_RETRY),
             };
         }

@@ -108,9 +108,9 @@ mod tests {
     fn a_full_disk_is_known_by_its_code_and_by_the_text_of_a_group() {
         let full = || rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None);
         let other = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR), None);
-        assert!(is_full(&Fault::Sql(full()).into_write(1)));
+        assert!(is_full(&Fault::Sql(full()).into_write(|| StoreError::ReadOnly)));
         let group = format!("the whole group of commits was rolled back: {}", full());
         assert!(is_full(&StoreError::Write { reason: group, source: None }));
-        assert!(!is_full(&Fault::Sql(other).into_write(1)) && !is_full(&StoreError::ReadOnly));
+        assert!(!is_full(&Fault::Sql(other).into_write(|| StoreError::ReadOnly)) && !is_full(&StoreError::ReadOnly));
     }
 }

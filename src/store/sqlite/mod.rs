@@ -304,6 +304,7 @@ impl Backend for SqliteBackend {
             wal_limit_bytes: place.wal_limit_bytes,
             wal_error: self.writer.as_ref().and_then(|writer| writer.hidden_error()),
             oldest_reader: self.pool.oldest_read(),
+            erasing: self.pool.read(|view| erase::tombstones(view.conn))?.len() as u64,
             commits: self.commit_stats(),
         })
     }

@@ -426,11 +426,7 @@ impl<'a> ReadView<'a> {
             if threads.last().map(|thread| &thread.id).or(after).is_some_and(|last| *last >= id) {
                 return Err(corrupt(format!("thread {thread}"), "the listing gives it out of order"));
             }
-            threads.push(ThreadRecord {
-                id,
-                created_at: Timestamp::from_micros(row.get(2)?),
-                head,
-            });
+            threads.push(ThreadRecord { id, created_at: Timestamp::from_micros(row.get(2)?), head });
         }
         Ok(threads)
     }

@@ -102,6 +102,7 @@ fn a_reader_delays_an_erasure_which_is_told() {
     assert_eq!(erasure, Erasure::ErasePending { threads: 1 });
     let report = bench.store.check().unwrap();
     assert_eq!((report.erasing, report.threads, report.problems), (1, 1, Vec::new()));
+    assert_eq!(bench.store.stats().unwrap().erasing, 1);
     assert!(found(&bench, "s3cr3t-text-") > 0, "the log holds the pages that the reader reads");
     reader.execute_batch("COMMIT").unwrap();
     drop(reader);

@@ -27,7 +27,7 @@ fn a_writer_that_comes_and_goes_during_a_read_changes_nothing_of_it() {
             if seen == 20 {
                 let writer = open(&path);
                 if erases {
-                    writer.delete_threads(std::slice::from_ref(&head.thread)).unwrap();
+                    _ = writer.delete_threads(std::slice::from_ref(&head.thread)).unwrap();
                 } else {
                     let id = IdSource::from_seed(5).checkpoint(Timestamp::from_micros(9), 0, Some(&head.checkpoint));
                     let mut batch = Batch::new(head.thread.clone(), Namespace::root(), Some(head.checkpoint));
