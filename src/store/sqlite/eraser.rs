@@ -16,6 +16,7 @@ use crate::store::error::StoreError;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The eraser of a file that is open for writing.
 #[derive(Debug)]
@@ -53,7 +54,7 @@ impl Eraser {
             left => left?,
         };
         // From here on the threads are deleted: an error only delays the rest.
-        let erasure = self.0.advance(left.clone(), RECLAIM_SLICES);
+        let erasure = self.0.advance(left.clone(), RECLAIM_SLICES, Duration::ZERO);
         let erasure = erasure.unwrap_or(Erasure::ErasePending { threads: left.len() as u64 });
         if erasure != Erasure::Erased {
             self.wake();
@@ -64,7 +65,7 @@ impl Eraser {
     /// Reclaims until no deleted thread is left, or a reader holds the log.
     pub(super) fn reclaim(&self) -> Result<Erasure, StoreError> {
         let left = self.0.step(EraseStep::Reclaim)?;
-        self.0.advance(left, usize::MAX)
+        self.0.advance(left, usize::MAX, RECLAIM_INTERVAL)
     }
 
     /// Lets the thread reclaim the rest.
@@ -97,12 +98,14 @@ impl EraserInner {
         Ok(left)
     }
 
-    /// Reclaims at most `slices` slices, then empties the log if no rows are left.
-    fn advance(&self, mut left: Tombstones, slices: usize) -> Result<Erasure, StoreError> {
+    /// Reclaims at most `slices` slices, with a pause before each, then empties the log if no rows are left.
+    fn advance(&self, mut left: Tombstones, slices: usize, pause: Duration) -> Result<Erasure, StoreError> {
         for _ in 0..slices {
             if left.stored.is_empty() {
                 break;
             }
+            // A process that waits for the lock finds it free.
+            std::thread::sleep(pause);
             left = self.step(EraseStep::Reclaim)?;
         }
         if left.stored.is_empty() && !left.logged.is_empty() {
@@ -138,7 +141,7 @@ impl EraserInner {
             drop(state);
             let advanced = self.step(EraseStep::Reclaim).and_then(|left| {
                 let rows_are_left = !left.stored.is_empty();
-                self.advance(left, 0).map(|erasure| (erasure, rows_are_left))
+                self.advance(left, 0, Duration::ZERO).map(|erasure| (erasure, rows_are_left))
             });
             pause = match advanced {
                 Ok((Erasure::Erased, _)) => None,
