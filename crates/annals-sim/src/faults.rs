@@ -1,0 +1,248 @@
+//! Errors of the disk, of the memory and of the locks at the n-th call of a kind.
+//!
+//! After each run the fault is over, and the store is opened five times: as the handle left it, as the end of the process
+//! would have left it, and after power cuts. Everything that was acknowledged must be there, everything that an error
+//! said was not written must not be, and only a call with an unknown outcome may be either.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annals::base::{Clock as _, SystemClock};
+use annals::store::{OpenOptions, Store, Synchronous};
+
+use crate::cuts::lay;
+use crate::disk::{CutMode, Disk};
+use crate::log::{Log, Op, STORE};
+use crate::model;
+use crate::observe::{self, Deadline};
+use crate::proxy::{Calls, Job, JobOutcome};
+use crate::rng::Rng;
+use crate::trace::{Kind, Scratch};
+use crate::watch::{FAULT_KINDS, Fault, FaultKind, Watch};
+use crate::workload::{self, Shape};
+
+/// Time that a run may take: a caller waits that long at most for a lock that is not there.
+const SLOW: Duration = Duration::from_secs(8);
+/// Failures that are described.
+const FAILURES_MAX: usize = 10;
+
+/// The counts of the runs with one kind of fault.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KindCounts {
+    /// Runs in which a call failed.
+    pub(crate) fired: u64,
+    /// Calls of the workload that were acknowledged, refused, and of unknown outcome.
+    pub(crate) acknowledged: u64,
+    pub(crate) refused: u64,
+    pub(crate) unknown: u64,
+}
+
+/// The counts of all runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FaultCounts {
+    pub(crate) run: u64,
+    /// Runs after which a store did not show what its callers were told.
+    pub(crate) lied: u64,
+    /// Runs after which a store did not open, or its check found a problem.
+    pub(crate) broken: u64,
+    pub(crate) panics: u64,
+    /// Runs that took longer than [`SLOW`].
+    pub(crate) slow: u64,
+    pub(crate) slowest_ms: u64,
+    pub(crate) kinds: BTreeMap<&'static str, KindCounts>,
+    pub(crate) failures: Vec<String>,
+}
+
+impl FaultCounts {
+    /// Returns the number of runs that were not as they must be.
+    pub(crate) fn bad(&self) -> u64 {
+        self.lied + self.broken + self.panics + self.slow
+    }
+
+    fn add(&mut self, other: Self) {
+        self.run += other.run;
+        self.lied += other.lied;
+        self.broken += other.broken;
+        self.panics += other.panics;
+        self.slow += other.slow;
+        self.slowest_ms = self.slowest_ms.max(other.slowest_ms);
+        for (name, counts) in other.kinds {
+            let sum = self.kinds.entry(name).or_default();
+            sum.fired += counts.fired;
+            sum.acknowledged += counts.acknowledged;
+            sum.refused += counts.refused;
+            sum.unknown += counts.unknown;
+        }
+        self.failures.extend(other.failures);
+        self.failures.truncate(FAILURES_MAX);
+    }
+}
+
+/// Which faults are injected.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    /// Every so many calls of a kind.
+    pub(crate) stride: u64,
+    pub(crate) jobs: usize,
+    /// One kind alone.
+    pub(crate) only: Option<String>,
+    /// One call alone.
+    pub(crate) nth: Option<u64>,
+}
+
+fn shape(seed: u64) -> Shape {
+    let shape = Kind::Single.shape(seed, 0, Synchronous::Full);
+    Shape { acts: 12, rounds: 2, busy_ms: 100, ..shape }
+}
+
+/// Runs the workload with every kind of fault, transient and persistent, at every `stride`-th call.
+pub(crate) fn run(plan: &Plan) -> Result<FaultCounts, String> {
+    let kinds = FAULT_KINDS.iter().filter(|kind| plan.only.as_ref().is_none_or(|only| only == kind.name));
+    let calls = count_calls(plan.seed)?;
+    let mut cases: Vec<Fault> = Vec::new();
+    for kind in kinds {
+        let last = calls.iter().find(|(name, _)| *name == kind.name).map_or(0, |(_, count)| *count);
+        // The kinds begin at different calls, so that a stride does not pass over the same ones in all of them.
+        let first = 1 + cases.len() as u64 % plan.stride.min(last.max(1));
+        for nth in (first..=last).step_by(plan.stride as usize).filter(|nth| plan.nth.is_none_or(|only| only == *nth)) {
+            cases.extend([false, true].map(|persistent| Fault { kind: *kind, nth, persistent }));
+        }
+    }
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let work = || {
+        let mut counts = FaultCounts::default();
+        while let Some(fault) = cases.get(next.fetch_add(1, std::sync::atomic::Ordering::SeqCst)) {
+            counts.add(one(plan.seed, *fault)?);
+        }
+        Ok::<_, String>(counts)
+    };
+    let mut counts = FaultCounts::default();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..plan.jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        for thread in threads {
+            counts.add(thread.join().unwrap_or_else(|_| Err("the harness panicked".into()))?);
+        }
+        Ok::<(), String>(())
+    })?;
+    Ok(counts)
+}
+
+/// Counts the calls of each kind in a run without a fault.
+fn count_calls(seed: u64) -> Result<Vec<(&'static str, u64)>, String> {
+    let scratch = Scratch::new().map_err(|error| error.to_string())?;
+    let log = Arc::new(Log::memory());
+    let watched = Watch::register(scratch.path(), Some(Arc::clone(&log)));
+    let failures = workload::run(&scratch.store(), &shape(seed), &Calls::new(log, 0, true));
+    match failures.first() {
+        Some(failure) => Err(format!("a call failed without a fault: {failure}")),
+        None => Ok(FAULT_KINDS.iter().map(|kind| (kind.name, watched.calls(kind.call))).collect()),
+    }
+}
+
+fn one(seed: u64, fault: Fault) -> Result<FaultCounts, String> {
+    let scratch = Scratch::new().map_err(|error| error.to_string())?;
+    let log = Arc::new(Log::memory());
+    let watched = Watch::register(scratch.path(), Some(Arc::clone(&log)));
+    watched.set_fault(Some(fault));
+    let calls = Calls::new(Arc::clone(&log), 0, true);
+    let begin = SystemClock.elapsed();
+    let ran = catch_unwind(AssertUnwindSafe(|| workload::run(&scratch.store(), &shape(seed), &calls)));
+    let took = SystemClock.elapsed() - begin;
+    let fired = watched.fired() > 0;
+    watched.set_fault(None);
+    drop(watched);
+    let mut counts = FaultCounts { run: 1, slowest_ms: took.as_millis() as u64, ..FaultCounts::default() };
+    let jobs = calls.take();
+    let kind = counts.kinds.entry(fault.kind.name).or_default();
+    kind.fired = u64::from(fired);
+    for (_, outcome) in &jobs {
+        match outcome {
+            JobOutcome::Acknowledged => kind.acknowledged += 1,
+            JobOutcome::Refused(_) => kind.refused += 1,
+            JobOutcome::Unknown(_) | JobOutcome::Open => kind.unknown += 1,
+        }
+    }
+    let mut problems = Vec::new();
+    if let Err(panic) = ran {
+        counts.panics = 1;
+        let text = panic.downcast_ref::<String>().cloned();
+        problems.push(format!("panic: {}", text.or(panic.downcast_ref::<&str>().map(|text| (*text).into())).unwrap_or_default()));
+    }
+    if took > SLOW {
+        counts.slow = 1;
+        problems.push(format!("it took {} ms", took.as_millis()));
+    }
+    match judge(&scratch, &log.take(), &jobs, seed)? {
+        Judged::Good => {}
+        Judged::Lied(problem) => {
+            counts.lied = 1;
+            problems.push(problem);
+        }
+        Judged::Broken(problem) => {
+            counts.broken = 1;
+            problems.push(problem);
+        }
+    }
+    if !problems.is_empty() {
+        counts.failures.push(format!("{}; repeat: {}", problems.join("; "), repeat(seed, fault.kind, fault)));
+    }
+    Ok(counts)
+}
+
+fn repeat(seed: u64, kind: FaultKind, fault: Fault) -> String {
+    let lasts = if fault.persistent { "persistent" } else { "transient" };
+    format!("annals-sim faults --seed {seed} --only {} --nth {} ({lasts})", kind.name, fault.nth)
+}
+
+/// The verdict on the stores that a run left.
+enum Judged {
+    Good,
+    Lied(String),
+    Broken(String),
+}
+
+fn judge(scratch: &Scratch, ops: &[Op], jobs: &[(Job, JobOutcome)], seed: u64) -> Result<Judged, String> {
+    let possible = match model::possible(jobs) {
+        Ok(possible) => possible,
+        Err(problem) => return Ok(Judged::Lied(problem)),
+    };
+    let look = |folder: &Path, how: &str| match view_of(folder) {
+        Err(problem) => Some(Judged::Broken(format!("{how}: {problem}"))),
+        Ok(view) => {
+            let differences = model::differences(&view, &possible);
+            (!differences.is_empty()).then(|| Judged::Lied(format!("{how}: {}", differences.join(", "))))
+        }
+    };
+    if let Some(bad) = look(scratch.path(), "as the handle left it") {
+        return Ok(bad);
+    }
+    let is_call = |op: &Op| matches!(op, Op::Begin { .. } | Op::Ack { .. } | Op::Fail { .. });
+    let closing = ops.iter().rposition(is_call).map_or(ops.len(), |last| last + 1);
+    let mut disk = Disk::new(seed);
+    ops[..closing].iter().for_each(|op| disk.apply(op));
+    let mut rng = Rng::stream(seed, 3);
+    for mode in [CutMode::Everything, CutMode::Nothing, CutMode::Torn(50), CutMode::Subset] {
+        let image = disk.cut(mode, &mut rng);
+        lay(scratch.path(), &image)?;
+        let how = format!("after a cut before closing ({mode:?})");
+        if let Some(bad) = look(scratch.path(), &how) {
+            return Ok(bad);
+        }
+    }
+    Ok(Judged::Good)
+}
+
+fn view_of(folder: &Path) -> Result<observe::View, String> {
+    let options = OpenOptions::new().head_cache_bytes(0);
+    let opened = Store::open_with(folder.join(STORE), options);
+    let store = opened.map_err(|error| format!("it does not open: {}: {error}", error.code()))?;
+    let report = store.check().map_err(|error| format!("check: {error}"))?;
+    if let Some(problem) = report.problems.first() {
+        return Err(format!("check finds {problem}"));
+    }
+    observe::everything(&store, Deadline::after(Duration::from_secs(10))).map_err(|error| format!("read: {error}"))
+}

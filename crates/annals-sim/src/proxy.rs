@@ -1,0 +1,295 @@
+//! A backend that records the calls which change the store: each with its begin and, once it is acknowledged, its end.
+//!
+//! So the log of the disk knows which batches a power cut may take, and the batches can be repeated on the model in
+//! memory, which tells what the file must show.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use annals::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
+use annals::store::{
+    Backend, Batch, Beside, CacheChange, CacheKey, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef,
+    CommitHandle, ItemRange, ItemRow, KvChange, KvNamespace, KvRecord, ListRef, OpenOptions, SqliteBackend, StatePart,
+    StateRecord, StoreError, ThreadRecord, TimerRecord, WriteRecord,
+};
+use parking_lot::Mutex;
+
+use crate::log::{Log, Op};
+
+/// A call that changes the store.
+#[derive(Clone, Debug)]
+pub(crate) enum Job {
+    Commit(Box<Batch>),
+    Delete(Vec<ThreadId>),
+    Kv(Vec<KvChange>),
+}
+
+/// The outcome of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum JobOutcome {
+    /// It has not ended.
+    Open,
+    /// It was acknowledged.
+    Acknowledged,
+    /// The error says that nothing was written.
+    Refused(String),
+    /// The error says that it may have been written.
+    Unknown(String),
+}
+
+/// The calls of one process, in the order of their begins.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    pub(crate) log: Arc<Log>,
+    process: u8,
+    /// True if submitted batches are waited for at once, so that their outcomes are known.
+    waits: bool,
+    jobs: Mutex<Vec<(Job, JobOutcome)>>,
+    submitted: Mutex<Vec<(u32, CommitHandle)>>,
+}
+
+impl Calls {
+    /// Starts without a call.
+    pub(crate) fn new(log: Arc<Log>, process: u8, waits: bool) -> Arc<Self> {
+        Arc::new(Self { log, process, waits, jobs: Mutex::default(), submitted: Mutex::default() })
+    }
+
+    /// Returns the calls with their outcomes.
+    pub(crate) fn take(&self) -> Vec<(Job, JobOutcome)> {
+        self.settle();
+        std::mem::take(&mut *self.jobs.lock())
+    }
+
+    /// Returns the number of calls whose outcome is unknown.
+    pub(crate) fn unknown(&self) -> usize {
+        self.jobs.lock().iter().filter(|(_, outcome)| matches!(outcome, JobOutcome::Unknown(_))).count()
+    }
+
+    fn begin(&self, job: Job) -> u32 {
+        self.settle();
+        self.log.record(|ops| {
+            let mut jobs = self.jobs.lock();
+            let fact = jobs.len() as u32;
+            jobs.push((job, JobOutcome::Open));
+            ops.push(Op::Begin { process: self.process, fact });
+            fact
+        })
+    }
+
+    fn end(&self, fact: u32, result: &Result<(), StoreError>) {
+        let outcome = match result {
+            Ok(()) => JobOutcome::Acknowledged,
+            Err(error @ StoreError::OutcomeUnknown { .. }) => JobOutcome::Unknown(error.to_string()),
+            Err(error) => JobOutcome::Refused(error.to_string()),
+        };
+        self.log.record(|ops| {
+            let process = self.process;
+            let acknowledged = outcome == JobOutcome::Acknowledged;
+            ops.push(if acknowledged { Op::Ack { process, fact } } else { Op::Fail { process, fact } });
+            self.jobs.lock()[fact as usize].1 = outcome;
+        });
+    }
+
+    fn make(&self, job: Job, call: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let fact = self.begin(job);
+        let result = call();
+        self.end(fact, &result);
+        result
+    }
+
+    /// Acknowledges the submitted batches that have settled. Without faults none of them fails.
+    fn settle(&self) {
+        let mut settled = Vec::new();
+        self.submitted.lock().retain(|(fact, handle)| {
+            let done = handle.is_settled();
+            settled.extend(done.then_some(*fact));
+            !done
+        });
+        settled.into_iter().for_each(|fact| self.end(fact, &Ok(())));
+    }
+}
+
+/// The proxy.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    inner: SqliteBackend,
+    calls: Arc<Calls>,
+}
+
+impl Proxy {
+    /// Opens the file and records the calls in `calls`.
+    pub(crate) fn open(path: &Path, options: &OpenOptions, calls: &Arc<Calls>) -> Result<Arc<Self>, StoreError> {
+        Ok(Arc::new(Self { inner: SqliteBackend::open(path, options)?, calls: Arc::clone(calls) }))
+    }
+
+    /// Copies the WAL into the file.
+    pub(crate) fn checkpoint_wal(&self) -> Result<(), StoreError> {
+        self.inner.checkpoint_wal()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.inner.write_submitted();
+        self.calls.submitted.lock().iter().for_each(|(_, handle)| handle.wait_until_settled());
+        self.calls.settle();
+    }
+}
+
+impl Backend for Proxy {
+    fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.calls.make(Job::Commit(Box::new(batch.clone())), || self.inner.commit(batch))
+    }
+
+    fn submit(&self, batch: Batch) -> CommitHandle {
+        let fact = self.calls.begin(Job::Commit(Box::new(batch.clone())));
+        let handle = self.inner.submit(batch);
+        if self.calls.waits {
+            self.inner.write_submitted();
+            let result = handle.wait();
+            self.calls.end(fact, &result);
+            return CommitHandle::settled(result);
+        }
+        self.calls.submitted.lock().push((fact, handle.clone()));
+        handle
+    }
+
+    fn delete_threads(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
+        self.calls.make(Job::Delete(threads.to_vec()), || self.inner.delete_threads(threads))
+    }
+
+    fn write_submitted(&self) {
+        self.inner.write_submitted();
+    }
+
+    fn waits(&self) -> bool {
+        self.inner.waits()
+    }
+
+    fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError> {
+        self.inner.head(thread, namespace)
+    }
+
+    fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
+        self.inner.head_id(thread, namespace)
+    }
+
+    fn head_with_writes(
+        &self,
+        thread: &ThreadId,
+        namespace: &Namespace,
+    ) -> Result<Option<(CheckpointId, Vec<WriteRecord>)>, StoreError> {
+        self.inner.head_with_writes(thread, namespace)
+    }
+
+    fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
+        self.inner.checkpoint(at)
+    }
+
+    fn checkpoints_by_prefix(
+        &self,
+        thread: &ThreadId,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRecord>, StoreError> {
+        self.inner.checkpoints_by_prefix(thread, prefix, limit)
+    }
+
+    fn checkpoints(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointRecord>, StoreError> {
+        self.inner.checkpoints(query)
+    }
+
+    fn state(&self, at: &CheckpointRef) -> Result<StateRecord, StoreError> {
+        self.inner.state(at)
+    }
+
+    fn read_state(
+        &self,
+        at: &CheckpointRef,
+        visit: &mut dyn FnMut(StatePart<'_>) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        self.inner.read_state(at, visit)
+    }
+
+    fn ancestors(&self, at: &CheckpointRef, ordinals: &[u64]) -> Result<Vec<Option<CheckpointRecord>>, StoreError> {
+        self.inner.ancestors(at, ordinals)
+    }
+
+    fn items(
+        &self,
+        at: &CheckpointRef,
+        channel: &str,
+        range: ItemRange,
+        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.inner.items(at, channel, range, visit)
+    }
+
+    fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {
+        self.inner.list_reference(at, channel)
+    }
+
+    fn writes(&self, at: &CheckpointRef) -> Result<Vec<WriteRecord>, StoreError> {
+        self.inner.writes(at)
+    }
+
+    fn threads(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<ThreadRecord>, StoreError> {
+        self.inner.threads(after, limit)
+    }
+
+    fn namespaces(&self, thread: &ThreadId) -> Result<Vec<Namespace>, StoreError> {
+        self.inner.namespaces(thread)
+    }
+
+    fn last_of_run(
+        &self,
+        thread: &ThreadId,
+        namespace: &Namespace,
+        run: &RunId,
+    ) -> Result<Option<CheckpointRecord>, StoreError> {
+        self.inner.last_of_run(thread, namespace, run)
+    }
+
+    fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
+        self.inner.timers(due_by, limit)
+    }
+
+    fn beside(&self) -> &dyn Beside {
+        self
+    }
+
+    fn check(&self) -> Result<CheckReport, StoreError> {
+        self.inner.check()
+    }
+}
+
+impl Beside for Proxy {
+    fn commit_kv(&self, changes: &[KvChange]) -> Result<(), StoreError> {
+        self.calls.make(Job::Kv(changes.to_vec()), || self.inner.beside().commit_kv(changes))
+    }
+
+    fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Result<Option<KvRecord>, StoreError> {
+        self.inner.beside().kv_entry(namespace, key, now)
+    }
+
+    fn kv_entries(
+        &self,
+        under: Option<&KvNamespace>,
+        now: Timestamp,
+        visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        self.inner.beside().kv_entries(under, now, visit)
+    }
+
+    fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError> {
+        self.inner.beside().kv_namespaces(under, now)
+    }
+
+    fn cached(&self, keys: &[CacheKey], now: Timestamp) -> Result<Vec<Option<Encoded>>, StoreError> {
+        self.inner.beside().cached(keys, now)
+    }
+
+    fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle {
+        self.inner.beside().submit_cache(changes)
+    }
+}

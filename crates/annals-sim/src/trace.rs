@@ -1,0 +1,275 @@
+//! The trace of a workload, and the verdict on a store after a power cut.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use annals::store::Synchronous;
+
+use crate::log::{self, Log, Op, STORE};
+use crate::model::{self, Fact};
+use crate::observe::View;
+use crate::proxy::Calls;
+use crate::rng::Rng;
+use crate::watch::Watch;
+use crate::workload::{self, Shape};
+
+/// A recorded workload.
+#[derive(Clone, Debug)]
+pub(crate) struct Trace {
+    pub(crate) ops: Vec<Op>,
+    /// The calls of each process.
+    pub(crate) facts: [Vec<Fact>; 2],
+    /// The begin and the acknowledgement of each call in `ops`, and its effects, by entity.
+    pub(crate) entities: BTreeMap<String, Vec<Change>>,
+}
+
+/// A change of an entity.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    begin: usize,
+    ack: usize,
+    /// The hash of the entity afterwards, 0 if it is gone.
+    after: u64,
+    /// The call.
+    fact: (u8, u32),
+}
+
+/// The verdict on a store after a cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Good,
+    /// Acknowledged changes are not there: the entity, and their number.
+    Lost(String, usize),
+    /// The store shows something that no call has written, or half of a call.
+    Wrong(String),
+}
+
+/// A folder that is removed when it is dropped: in memory where the machine has such a place.
+#[derive(Debug)]
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes an empty folder.
+    pub(crate) fn new() -> std::io::Result<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let memory = Path::new("/dev/shm");
+        let place = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+        let name = format!("annals-sim-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
+        let folder = place.canonicalize()?.join(name);
+        std::fs::create_dir(&folder)?;
+        Ok(Self(folder))
+    }
+
+    /// Returns its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Returns the path of the store in it.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.0.join(STORE)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A folder that stays is small, and the next start of the machine removes it.
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The kinds of workloads, which seeds take in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One actor.
+    Single,
+    /// Three actors on one handle: group commit.
+    Group,
+    /// Two processes on one file.
+    Processes,
+    /// Texts of up to 60,000 bytes, so that the background copies the WAL.
+    Large,
+}
+
+impl Kind {
+    /// Returns the kind of a seed.
+    pub(crate) fn of(seed: u64) -> Self {
+        match seed % 16 {
+            3 | 11 => Self::Processes,
+            7 => Self::Large,
+            n if n % 2 == 0 => Self::Single,
+            _ => Self::Group,
+        }
+    }
+
+    /// Returns the workload of a seed for one of the processes.
+    pub(crate) fn shape(self, seed: u64, process: u8, synchronous: Synchronous) -> Shape {
+        let mut rng = Rng::stream(seed, 1);
+        let mut shape = Shape {
+            seed,
+            process,
+            actors: 1,
+            acts: 6 + rng.below(8),
+            rounds: 1 + rng.below(3),
+            text_max: 9_000,
+            synchronous,
+            busy_ms: 60_000,
+        };
+        match self {
+            Self::Single => {}
+            Self::Group => (shape.actors, shape.acts, shape.rounds) = (3, 4 + rng.below(5), 1 + rng.below(2)),
+            Self::Processes => shape.rounds = 2,
+            Self::Large => (shape.actors, shape.acts, shape.rounds, shape.text_max) = (2, 35, 1, 600_000),
+        }
+        shape
+    }
+}
+
+impl Trace {
+    /// Records the workload of a seed.
+    ///
+    /// # Errors
+    /// If a call failed although nothing was wrong with the disk, or the model refuses what the file accepted.
+    pub(crate) fn record(seed: u64, synchronous: Synchronous) -> Result<Self, String> {
+        let scratch = Scratch::new().map_err(|error| error.to_string())?;
+        let kind = Kind::of(seed);
+        if kind == Kind::Processes {
+            return Self::of_processes(seed, synchronous, &scratch);
+        }
+        let log = Arc::new(Log::memory());
+        let watched = Watch::register(scratch.path(), Some(Arc::clone(&log)));
+        let calls = Calls::new(Arc::clone(&log), 0, false);
+        let failures = workload::run(&scratch.store(), &kind.shape(seed, 0, synchronous), &calls);
+        drop(watched);
+        if let Some(failure) = failures.first() {
+            return Err(format!("a call failed without a fault: {failure}"));
+        }
+        Ok(Self::new(log.take(), [model::facts(&calls.take())?, Vec::new()]))
+    }
+
+    /// Records two processes: this one, and this program again with the verb `writer`.
+    fn of_processes(seed: u64, synchronous: Synchronous, scratch: &Scratch) -> Result<Self, String> {
+        let failed = |error: std::io::Error| error.to_string();
+        let shared = scratch.path().join("log");
+        let child = Command::new(std::env::current_exe().map_err(failed)?)
+            .arg("writer")
+            .arg(scratch.path())
+            .arg(seed.to_string())
+            .arg(if synchronous == Synchronous::Full { "full" } else { "normal" })
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let own = writer(scratch, &shared, seed, 0, synchronous);
+        let output = child.wait_with_output().map_err(failed)?;
+        if !output.status.success() {
+            return Err(format!("the second process ended with {}", output.status));
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        let facts = [own?, facts_of_lines(&text)?];
+        Ok(Self::new(log::read_shared(&shared).map_err(failed)?, facts))
+    }
+
+    /// Makes a trace of a log and the calls in it.
+    pub(crate) fn new(ops: Vec<Op>, facts: [Vec<Fact>; 2]) -> Self {
+        let mut trace = Self { ops, facts, entities: BTreeMap::new() };
+        trace.index();
+        trace
+    }
+
+    /// Finds the begins and the acknowledgements anew, after `ops` were changed.
+    pub(crate) fn index(&mut self) {
+        let mut acks: BTreeMap<(u8, u32), usize> = BTreeMap::new();
+        for (at, op) in self.ops.iter().enumerate() {
+            if let Op::Ack { process, fact } = op {
+                acks.insert((*process, *fact), at);
+            }
+        }
+        self.entities.clear();
+        for (begin, op) in self.ops.iter().enumerate() {
+            let Op::Begin { process, fact } = op else { continue };
+            let ack = acks.get(&(*process, *fact)).copied().unwrap_or(usize::MAX);
+            let Some(known) = self.facts[usize::from(*process)].get(*fact as usize) else { continue };
+            for (entity, after) in &known.effects {
+                let change = Change { begin, ack, after: *after, fact: (*process, *fact) };
+                self.entities.entry(entity.clone()).or_default().push(change);
+            }
+        }
+    }
+
+    /// Judges what a store shows after a cut behind the first `end` operations.
+    pub(crate) fn judge(&self, view: &View, end: usize) -> Verdict {
+        // Calls that were under way, with whether each of their entities shows them.
+        let mut shown: BTreeMap<(u8, u32), Vec<(bool, bool)>> = BTreeMap::new();
+        for (entity, changes) in &self.entities {
+            let begun = changes.iter().take_while(|change| change.begin < end).count();
+            // All calls before an acknowledged one of the same actor have ended.
+            let acknowledged = changes[..begun].iter().rposition(|change| change.ack < end).map_or(0, |last| last + 1);
+            let found = view.get(entity).copied().unwrap_or(0);
+            let after = |count: usize| count.checked_sub(1).map_or(0, |last| changes[last].after);
+            if !(acknowledged..=begun).any(|count| after(count) == found) {
+                return match (0..acknowledged).rev().find(|count| after(*count) == found) {
+                    Some(count) => Verdict::Lost(entity.clone(), acknowledged - count),
+                    None => Verdict::Wrong(format!("{entity} is none of its states")),
+                };
+            }
+            for count in acknowledged..begun {
+                let (old, new) = (after(count), after(count + 1));
+                if old != new {
+                    shown.entry(changes[count].fact).or_default().push((found == old, found == new));
+                }
+            }
+        }
+        if let Some(entity) = view.keys().find(|entity| !self.entities.contains_key(*entity)) {
+            return Verdict::Wrong(format!("{entity} was never written"));
+        }
+        let half = shown.values().any(|parts| parts.iter().any(|part| part.0) && parts.iter().any(|part| part.1));
+        if half { Verdict::Wrong("a call is there for one thread and not for another".into()) } else { Verdict::Good }
+    }
+}
+
+/// Runs the workload of one of two processes.
+pub(crate) fn writer(
+    scratch: &Scratch,
+    shared: &Path,
+    seed: u64,
+    process: u8,
+    synchronous: Synchronous,
+) -> Result<Vec<Fact>, String> {
+    let log = Arc::new(Log::shared(shared).map_err(|error| error.to_string())?);
+    let _watched = Watch::register(scratch.path(), Some(Arc::clone(&log)));
+    let calls = Calls::new(log, process, false);
+    let shape = Kind::Processes.shape(seed, process, synchronous);
+    let failures = workload::run(&scratch.store(), &shape, &calls);
+    match failures.first() {
+        Some(failure) => Err(format!("a call failed without a fault: {failure}")),
+        None => model::facts(&calls.take()),
+    }
+}
+
+/// The second process: runs its workload in the folder of the first, and returns its calls as lines of text.
+pub(crate) fn second_process(folder: &Path, seed: u64, synchronous: Synchronous) -> Result<String, String> {
+    // The first process removes the folder.
+    let scratch = std::mem::ManuallyDrop::new(Scratch(folder.to_path_buf()));
+    let facts = writer(&scratch, &folder.join("log"), seed, 1, synchronous)?;
+    let line = |fact: &Fact| {
+        let effects: Vec<String> = fact.effects.iter().map(|(entity, after)| format!("{entity}\t{after}")).collect();
+        effects.join("\t") + "\n"
+    };
+    Ok(facts.iter().map(line).collect())
+}
+
+fn facts_of_lines(text: &str) -> Result<Vec<Fact>, String> {
+    let fact = |line: &str| {
+        let fields: Vec<&str> = line.split('\t').filter(|field| !field.is_empty()).collect();
+        let effect = |pair: &[&str]| match pair {
+            [entity, after] => Ok(((*entity).to_owned(), after.parse().map_err(|_| format!("not a hash: {after}"))?)),
+            _ => Err(format!("not the effects of a call: {line}")),
+        };
+        Ok(Fact { effects: fields.chunks(2).map(effect).collect::<Result<_, String>>()? })
+    };
+    text.lines().map(fact).collect()
+}

@@ -1,0 +1,285 @@
+//! Watches the files of a folder below SQLite: records what reaches the disk, and makes calls fail.
+
+use std::ffi::c_int;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use annals::rusqlite::ffi;
+use parking_lot::{Mutex, RwLock};
+
+use crate::log::{Log, Name, Op};
+
+/// A call on a file or on a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    Open,
+    Delete,
+    Access,
+    Read,
+    Write,
+    Truncate,
+    Sync,
+    FileSize,
+    Lock,
+    Unlock,
+    ReservedLock,
+    ShmMap,
+    ShmLock,
+    ShmUnlock,
+}
+
+/// Number of the variants of [`Call`].
+const CALLS: usize = Call::ShmUnlock as usize + 1;
+
+/// An error of the disk, of the memory or of the locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FaultKind {
+    /// Its name on the command line.
+    pub(crate) name: &'static str,
+    /// The call that fails.
+    pub(crate) call: Call,
+    /// The result code.
+    code: c_int,
+    /// True if half of the bytes of a write reach the file before it fails.
+    half: bool,
+}
+
+const fn kind(name: &'static str, call: Call, code: c_int) -> FaultKind {
+    FaultKind { name, call, code, half: false }
+}
+
+/// Every kind of fault.
+pub(crate) const FAULT_KINDS: &[FaultKind] = &[
+    kind("write", Call::Write, ffi::SQLITE_IOERR_WRITE),
+    FaultKind { half: true, ..kind("write-half", Call::Write, ffi::SQLITE_IOERR_WRITE) },
+    kind("full", Call::Write, ffi::SQLITE_FULL),
+    FaultKind { half: true, ..kind("full-half", Call::Write, ffi::SQLITE_FULL) },
+    kind("fsync", Call::Sync, ffi::SQLITE_IOERR_FSYNC),
+    kind("read", Call::Read, ffi::SQLITE_IOERR_READ),
+    kind("read-nomem", Call::Read, ffi::SQLITE_IOERR_NOMEM),
+    kind("truncate", Call::Truncate, ffi::SQLITE_IOERR_TRUNCATE),
+    kind("delete", Call::Delete, ffi::SQLITE_IOERR_DELETE),
+    kind("cantopen", Call::Open, ffi::SQLITE_CANTOPEN),
+    kind("open-nomem", Call::Open, ffi::SQLITE_NOMEM),
+    kind("access", Call::Access, ffi::SQLITE_IOERR_ACCESS),
+    kind("fstat", Call::FileSize, ffi::SQLITE_IOERR_FSTAT),
+    kind("lock", Call::Lock, ffi::SQLITE_IOERR_LOCK),
+    kind("lock-busy", Call::Lock, ffi::SQLITE_BUSY),
+    kind("reserved-lock", Call::ReservedLock, ffi::SQLITE_IOERR_CHECKRESERVEDLOCK),
+    kind("shm-map", Call::ShmMap, ffi::SQLITE_IOERR_SHMMAP),
+    kind("shm-lock", Call::ShmLock, ffi::SQLITE_IOERR_SHMLOCK),
+    kind("shm-busy", Call::ShmLock, ffi::SQLITE_BUSY),
+];
+
+/// A fault at the n-th call of its kind, counted from 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    pub(crate) kind: FaultKind,
+    pub(crate) nth: u64,
+    /// True if all later calls of the kind fail as well.
+    pub(crate) persistent: bool,
+}
+
+/// A folder that is watched as long as it is registered.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    folder: PathBuf,
+    log: Option<Arc<Log>>,
+    fault: Mutex<Option<Fault>>,
+    counts: [AtomicU64; CALLS],
+    fired: AtomicU64,
+}
+
+/// The folders that are watched.
+static WATCHED: RwLock<Vec<Arc<Watch>>> = RwLock::new(Vec::new());
+
+/// An open file of SQLite.
+#[derive(Debug)]
+pub(crate) struct FileHandle {
+    watch: Option<Arc<Watch>>,
+    /// The file's number on the disk, if its operations are recorded.
+    ino: Option<u64>,
+    /// True until the first sync of a WAL or journal that may have been made: that one syncs the folder as well.
+    syncs_folder: AtomicBool,
+}
+
+impl Watch {
+    /// Watches a folder. Files in it that are opened from now on are recorded in `log`, if there is one.
+    pub(crate) fn register(folder: &Path, log: Option<Arc<Log>>) -> Registered {
+        let watch = Arc::new(Self {
+            folder: folder.to_path_buf(),
+            log,
+            fault: Mutex::new(None),
+            counts: [const { AtomicU64::new(0) }; CALLS],
+            fired: AtomicU64::new(0),
+        });
+        WATCHED.write().push(Arc::clone(&watch));
+        Registered(watch)
+    }
+
+    fn of(path: Option<&Path>) -> Option<Arc<Self>> {
+        let path = path?;
+        let folder = path.parent()?;
+        WATCHED.read().iter().find(|watch| watch.folder == folder).cloned()
+    }
+
+    /// Sets the fault to come, or none, and counts the calls anew.
+    pub(crate) fn set_fault(&self, fault: Option<Fault>) {
+        *self.fault.lock() = fault;
+        self.counts.iter().for_each(|count| count.store(0, Ordering::SeqCst));
+        self.fired.store(0, Ordering::SeqCst);
+    }
+
+    /// Returns the number of calls since the fault was set.
+    pub(crate) fn calls(&self, call: Call) -> u64 {
+        self.counts[call as usize].load(Ordering::SeqCst)
+    }
+
+    /// Returns the number of calls that were made to fail.
+    pub(crate) fn fired(&self) -> u64 {
+        self.fired.load(Ordering::SeqCst)
+    }
+
+    fn hit(&self, call: Call) -> Option<FaultKind> {
+        let count = self.counts[call as usize].fetch_add(1, Ordering::SeqCst) + 1;
+        let fault = (*self.fault.lock()).filter(|fault| fault.kind.call == call)?;
+        let fails = if fault.persistent { count >= fault.nth } else { count == fault.nth };
+        if fails {
+            self.fired.fetch_add(1, Ordering::SeqCst);
+        }
+        fails.then_some(fault.kind)
+    }
+
+    /// Opens a file by `real`.
+    pub(crate) fn open(path: Option<&Path>, flags: c_int, real: impl FnOnce() -> c_int) -> Result<FileHandle, c_int> {
+        let watch = Self::of(path);
+        let plain = |watch| FileHandle { watch, ino: None, syncs_folder: AtomicBool::new(false) };
+        let as_result = |code| if code == ffi::SQLITE_OK { Ok(()) } else { Err(code) };
+        let Some(known) = &watch else { return as_result(real()).map(|()| plain(None)) };
+        if let Some(kind) = known.hit(Call::Open) {
+            return Err(kind.code);
+        }
+        let (Some(log), Some((path, name))) = (&known.log, path.and_then(|path| Some((path, Name::of(path)?)))) else {
+            return as_result(real()).map(|()| plain(watch));
+        };
+        let opened = log.record(|ops| {
+            let existed = path.exists();
+            as_result(real())?;
+            let Ok(meta) = std::fs::metadata(path) else { return Err(ffi::SQLITE_IOERR_FSTAT) };
+            let (ino, size) = (meta.ino(), meta.len());
+            ops.push(if existed { Op::Found { name, ino, size } } else { Op::Create { name, ino } });
+            Ok(ino)
+        });
+        let made = flags & ffi::SQLITE_OPEN_CREATE != 0 && name != Name::Main;
+        opened.map(|ino| FileHandle { watch, ino: Some(ino), syncs_folder: AtomicBool::new(made) })
+    }
+
+    /// Deletes a name by `real`.
+    pub(crate) fn delete(path: Option<&Path>, syncs_folder: bool, real: impl FnOnce() -> c_int) -> c_int {
+        let Some(watch) = Self::of(path) else { return real() };
+        if let Some(kind) = watch.hit(Call::Delete) {
+            return kind.code;
+        }
+        let (Some(log), Some(name)) = (&watch.log, path.and_then(Name::of)) else { return real() };
+        log.record(|ops| {
+            let code = real();
+            if code == ffi::SQLITE_OK {
+                ops.push(Op::Delete { name, syncs_folder });
+            }
+            code
+        })
+    }
+
+    /// Makes any other call on a name by `real`.
+    pub(crate) fn call_on(path: Option<&Path>, call: Call, real: impl FnOnce() -> c_int) -> c_int {
+        match Self::of(path).and_then(|watch| watch.hit(call)) {
+            Some(kind) => kind.code,
+            None => real(),
+        }
+    }
+}
+
+impl FileHandle {
+    fn log(&self) -> Option<(&Log, u64)> {
+        Some((self.watch.as_ref()?.log.as_deref()?, self.ino?))
+    }
+
+    /// Makes a call that changes nothing on the disk.
+    pub(crate) fn call(&self, call: Call, real: impl FnOnce() -> c_int) -> c_int {
+        match self.watch.as_ref().and_then(|watch| watch.hit(call)) {
+            Some(kind) => kind.code,
+            None => real(),
+        }
+    }
+
+    /// Writes bytes.
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8], real: impl FnOnce(&[u8]) -> c_int) -> c_int {
+        let fault = self.watch.as_ref().and_then(|watch| watch.hit(Call::Write));
+        let bytes = match fault {
+            Some(kind) if !kind.half => return kind.code,
+            Some(_) => &bytes[..bytes.len() / 2],
+            None => bytes,
+        };
+        let code = match self.log() {
+            None => real(bytes),
+            Some((log, ino)) => log.record(|ops| {
+                let code = real(bytes);
+                if code == ffi::SQLITE_OK {
+                    ops.push(Op::Write { ino, offset, bytes: bytes.into() });
+                }
+                code
+            }),
+        };
+        fault.map_or(code, |kind| kind.code)
+    }
+
+    /// Sets the size.
+    pub(crate) fn truncate(&self, size: u64, real: impl FnOnce() -> c_int) -> c_int {
+        if let Some(kind) = self.watch.as_ref().and_then(|watch| watch.hit(Call::Truncate)) {
+            return kind.code;
+        }
+        let Some((log, ino)) = self.log() else { return real() };
+        log.record(|ops| {
+            let code = real();
+            if code == ffi::SQLITE_OK {
+                ops.push(Op::Truncate { ino, size });
+            }
+            code
+        })
+    }
+
+    /// Makes everything written so far durable. A failed sync is recorded: the kernel forgets that the pages are dirty.
+    pub(crate) fn sync(&self, real: impl FnOnce() -> c_int) -> c_int {
+        let fault = self.watch.as_ref().and_then(|watch| watch.hit(Call::Sync));
+        let Some((log, ino)) = self.log() else { return fault.map_or_else(real, |kind| kind.code) };
+        log.record(|ops| {
+            let code = fault.map_or_else(real, |kind| kind.code);
+            if code == ffi::SQLITE_OK {
+                ops.push(Op::Sync { ino, folder: self.syncs_folder.swap(false, Ordering::SeqCst) });
+            } else {
+                ops.push(Op::SyncFailed { ino });
+            }
+            code
+        })
+    }
+}
+
+/// Ends the watch of a folder when it is dropped. Files that are open stay watched.
+#[derive(Debug)]
+pub(crate) struct Registered(Arc<Watch>);
+
+impl std::ops::Deref for Registered {
+    type Target = Watch;
+
+    fn deref(&self) -> &Watch {
+        &self.0
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        WATCHED.write().retain(|watch| !Arc::ptr_eq(watch, &self.0));
+    }
+}

@@ -1,0 +1,411 @@
+//! The workload: actors on the public API of the engine and of the executor, each with threads of its own.
+//!
+//! An actor runs turns of a graph with parallel nodes (all durabilities), interrupts and resume values, sleeps and their
+//! timers, edits of the past, forks, updates without a graph, deletes, and changes of the key-value memory; and it copies
+//! the WAL. Verbs that the store gains (migrations, backups, pruning) become variants of [`Act`].
+
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use annals::base::{Clock, Timestamp};
+use annals::store::{Backend, OpenOptions, StoreError, Synchronous};
+use annals_graph::Durability;
+use annals_graph::graph::Persistence;
+use annals_graph::prelude::*;
+
+use crate::proxy::{Calls, Proxy};
+use crate::rng::Rng;
+
+/// The timestamp at which every workload begins.
+const BEGIN_US: i64 = 1_790_000_000_000_000;
+/// Microseconds that a sleeping task sleeps.
+const NAP_US: i64 = 3_600_000_000;
+
+/// A clock that goes on by a millisecond whenever it is read.
+#[derive(Clone, Debug)]
+struct StepClock(Arc<AtomicI64>);
+
+impl Clock for StepClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.fetch_add(1_000, Ordering::SeqCst))
+    }
+}
+
+/// The size of a workload.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) seed: u64,
+    /// The number of the process: 0, or 1 for the second one on the file.
+    pub(crate) process: u8,
+    /// Threads of the operating system at the same time.
+    pub(crate) actors: usize,
+    /// Acts of each actor in a round.
+    pub(crate) acts: usize,
+    /// Times that the store is opened.
+    pub(crate) rounds: usize,
+    /// Bytes of the longest texts.
+    pub(crate) text_max: usize,
+    pub(crate) synchronous: Synchronous,
+    /// Milliseconds that a commit waits for another process.
+    pub(crate) busy_ms: u64,
+}
+
+#[derive(State, Clone, Default, Debug)]
+struct Chat {
+    #[channel(messages)]
+    messages: Messages,
+    #[channel(append)]
+    log: List<String>,
+    #[channel(last)]
+    turn: i64,
+    #[channel(last)]
+    note: String,
+}
+
+/// The graphs that the actors run.
+struct Graphs {
+    /// Two nodes side by side and one after them, which calls a subgraph that retains its state.
+    parallel: CompiledGraph<Chat>,
+    /// A node that interrupts, beside one that does not.
+    asking: CompiledGraph<Chat>,
+    /// A node that sleeps.
+    napping: CompiledGraph<Chat>,
+}
+
+fn graphs() -> &'static Graphs {
+    static GRAPHS: OnceLock<Graphs> = OnceLock::new();
+    GRAPHS.get_or_init(|| Graphs::make().expect("the graphs compile"))
+}
+
+impl Graphs {
+    fn make() -> Result<Self> {
+        let says = |name: &'static str| {
+            move |chat: &Chat| {
+                let text = format!("{name} in turn {} after {} messages", chat.turn, chat.messages.len());
+                let id = format!("{name}-{}", chat.turn % 3);
+                Ok(Chat::update().messages([Message::ai(text).with_id(id)]).log([format!("{name} {}", chat.turn)]))
+            }
+        };
+        let inner = StateGraph::<Chat>::new()
+            .node("deep", says("deep"))
+            .edge(START, "deep")
+            .persistence(Persistence::PerThread)
+            .compile()?;
+        let parallel = StateGraph::<Chat>::new()
+            .node("left", says("left"))
+            .node("right", says("right"))
+            .node("inner", inner)
+            .edge(START, "left")
+            .edge(START, "right")
+            .join(["left", "right"], "inner")
+            .compile()?;
+        let ask = |chat: &Chat, ctx: &Context| {
+            let first = ctx.interrupt(format!("first of turn {}?", chat.turn))?;
+            let second = ctx.interrupt("second?")?;
+            Ok(Chat::update().log([format!("asked: {first:?}, {second:?}")]))
+        };
+        let asking = StateGraph::<Chat>::new()
+            .node("ask", ask)
+            .node("beside", says("beside"))
+            .edge(START, "ask")
+            .edge(START, "beside")
+            .compile()?;
+        let nap = |chat: &Chat, ctx: &Context| {
+            ctx.sleep_until(Timestamp::from_micros(BEGIN_US + NAP_US * (1 + chat.turn)))?;
+            Ok(Chat::update().log(["awake".to_string()]))
+        };
+        let napping = StateGraph::<Chat>::new().node("nap", nap).edge(START, "nap").compile()?;
+        Ok(Self { parallel, asking, napping })
+    }
+}
+
+/// The step that an actor takes.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Turn(Durability),
+    Update,
+    Ask,
+    Nap,
+    Fork,
+    Edit,
+    Delete,
+    Remember,
+    Forget,
+    CopyWal,
+}
+
+impl Act {
+    fn draw(rng: &mut Rng) -> Self {
+        match rng.below(100) {
+            0..18 => Self::Turn(Durability::Sync),
+            18..28 => Self::Turn(Durability::Async),
+            28..36 => Self::Turn(Durability::Exit),
+            36..50 => Self::Update,
+            50..60 => Self::Ask,
+            60..65 => Self::Nap,
+            65..71 => Self::Fork,
+            71..78 => Self::Edit,
+            78..83 => Self::Delete,
+            83..91 => Self::Remember,
+            91..94 => Self::Forget,
+            _ => Self::CopyWal,
+        }
+    }
+}
+
+/// The phase of a thread: an open interrupt or a sleeping task is ended before another graph runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Asked(u8),
+    Napping,
+}
+
+/// A thread of an actor.
+#[derive(Clone, Debug)]
+struct Owned {
+    name: String,
+    phase: Phase,
+    turn: i64,
+    /// The thread that it was forked from.
+    source: Option<String>,
+}
+
+/// A user of the store, on one thread of the operating system.
+struct Actor {
+    name: String,
+    rng: Rng,
+    text_max: usize,
+    owned: Vec<Owned>,
+    made: usize,
+    keys: usize,
+    clock: StepClock,
+}
+
+/// The calls that failed, with their errors.
+type Failures = Vec<String>;
+
+impl Actor {
+    fn new(shape: &Shape, number: usize, clock: &StepClock) -> Self {
+        Self {
+            name: format!("p{}a{number}", shape.process),
+            rng: Rng::stream(shape.seed, 100 + 10 * u64::from(shape.process) + number as u64),
+            text_max: shape.text_max,
+            owned: Vec::new(),
+            made: 0,
+            keys: 0,
+            clock: clock.clone(),
+        }
+    }
+
+    fn text(&mut self) -> String {
+        let size = match self.rng.below(10) {
+            0..7 => 10 + self.rng.below(150),
+            7..9 => self.rng.below(3_000),
+            _ => self.rng.below(self.text_max),
+        };
+        let mut text = format!("{:016x} ", self.rng.next());
+        while text.len() < size {
+            text.push(char::from(b'a' + (text.len() % 23) as u8));
+        }
+        text
+    }
+
+    fn add(&mut self, source: Option<String>) -> usize {
+        self.made += 1;
+        let name = format!("{}-{}", self.name, self.made);
+        self.owned.push(Owned { name, phase: Phase::Idle, turn: 0, source });
+        self.owned.len() - 1
+    }
+
+    /// Picks a thread, sometimes a new one.
+    fn pick(&mut self) -> usize {
+        if self.owned.is_empty() || (self.owned.len() < 4 && self.rng.chance(25)) {
+            return self.add(None);
+        }
+        self.rng.below(self.owned.len())
+    }
+
+    fn step(&mut self, store: &Store, proxy: &Proxy) -> Result<()> {
+        let at = self.pick();
+        match (Act::draw(&mut self.rng), self.owned[at].phase) {
+            (Act::Turn(_) | Act::Ask | Act::Nap, Phase::Asked(_) | Phase::Napping) => self.finish(store, at),
+            (Act::Turn(durability), Phase::Idle) => self.run(store, at, &graphs().parallel, durability).map(|_| ()),
+            (Act::Ask, Phase::Idle) => {
+                let open = self.run(store, at, &graphs().asking, Durability::Sync)?;
+                self.owned[at].phase = if open { Phase::Asked(0) } else { Phase::Idle };
+                Ok(())
+            }
+            (Act::Nap, Phase::Idle) => {
+                let open = self.run(store, at, &graphs().napping, Durability::Sync)?;
+                self.owned[at].phase = if open { Phase::Napping } else { Phase::Idle };
+                Ok(())
+            }
+            (Act::Update, _) => {
+                let text = self.text();
+                let id = format!("said-{}", self.rng.below(5));
+                let change = Chat::update().note(text.clone()).messages([Message::human(text).with_id(id)]);
+                store.thread(&self.owned[at].name)?.update(change)?;
+                // An update of the engine leaves no task that is due.
+                self.owned[at].phase = Phase::Idle;
+                Ok(())
+            }
+            (Act::Fork, _) => self.fork(store, at),
+            (Act::Edit, _) => self.edit(store, at),
+            (Act::Delete, _) => self.delete(store, at),
+            (Act::Remember, _) => {
+                self.keys += 1;
+                let (key, text) = (format!("k{}", self.rng.below(4)), self.text());
+                let members = [("n".to_owned(), Value::from(self.keys as i64)), ("text".to_owned(), text.into())];
+                let value = Value::from(members.into_iter().collect::<annals::base::Map>());
+                let inner = if self.rng.chance(50) { "a" } else { "b" };
+                store.kv().put([self.name.as_str(), inner], key, value)?;
+                Ok(())
+            }
+            (Act::Forget, _) => {
+                let (key, inner) = (format!("k{}", self.rng.below(4)), if self.rng.chance(50) { "a" } else { "b" });
+                store.kv().delete([self.name.as_str(), inner], key)?;
+                Ok(())
+            }
+            (Act::CopyWal, _) => match proxy.checkpoint_wal() {
+                // Another process may read at the time.
+                Err(StoreError::Busy { .. }) => Ok(()),
+                copied => Ok(copied?),
+            },
+        }
+    }
+
+    /// Runs a graph with a new input. Returns whether it stopped at an interrupt or a sleep.
+    fn run(
+        &mut self,
+        store: &Store,
+        at: usize,
+        graph: &CompiledGraph<Chat>,
+        durability: Durability,
+    ) -> Result<bool> {
+        let text = self.text();
+        let owned = &mut self.owned[at];
+        owned.turn += 1;
+        let id = format!("human-{}", owned.turn);
+        let input = Chat::update().turn(owned.turn).messages([Message::human(text.clone()).with_id(id.clone())]);
+        let thread = store.thread(&owned.name)?;
+        let outcome = graph.run(&thread).durability(durability).invoke(input)?;
+        let said = outcome.state().messages.iter().find(|message| message.id.as_deref() == Some(&*id));
+        let found = said.map(|message| message.text().to_string());
+        assert_eq!(found.as_deref(), Some(&*text), "the state has the text that was written");
+        Ok(!outcome.is_done())
+    }
+
+    /// Ends an open interrupt or a sleep.
+    fn finish(&mut self, store: &Store, at: usize) -> Result<()> {
+        let text = self.text();
+        let owned = &mut self.owned[at];
+        let thread = store.thread(&owned.name)?;
+        match owned.phase {
+            Phase::Asked(answered) => {
+                let outcome = graphs().asking.run(&thread).durability(Durability::Sync).invoke(Command::resume(text))?;
+                owned.phase = if outcome.is_done() { Phase::Idle } else { Phase::Asked(answered + 1) };
+            }
+            _ => {
+                self.clock.0.fetch_max(BEGIN_US + NAP_US * (2 + owned.turn), Ordering::SeqCst);
+                graphs().napping.run(&thread).durability(Durability::Sync).invoke(Input::Continue)?;
+                owned.phase = Phase::Idle;
+            }
+        }
+        Ok(())
+    }
+
+    fn fork(&mut self, store: &Store, at: usize) -> Result<()> {
+        let thread = store.thread(&self.owned[at].name)?;
+        let history: Vec<_> = thread.history()?.take(4).collect::<std::result::Result<_, _>>()?;
+        if history.is_empty() || self.owned.len() > 5 {
+            return Ok(());
+        }
+        let point = &history[self.rng.below(history.len())];
+        let source = self.owned[at].name.clone();
+        let fork = self.add(Some(source));
+        match point.fork_to(&self.owned[fork].name) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.owned.remove(fork);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Changes the state at an earlier checkpoint, which opens a branch.
+    fn edit(&mut self, store: &Store, at: usize) -> Result<()> {
+        let text = self.text();
+        let thread = store.thread(&self.owned[at].name)?;
+        let history: Vec<_> = thread.history()?.take(3).collect::<std::result::Result<_, _>>()?;
+        if history.is_empty() || self.owned[at].phase != Phase::Idle {
+            return Ok(());
+        }
+        let point = &history[self.rng.below(history.len())];
+        let change = Chat::update().note(text).log(["edited".to_string()]);
+        graphs().parallel.update_state(point, change, "left")?;
+        Ok(())
+    }
+
+    /// Deletes a thread with those that were forked from it.
+    fn delete(&mut self, store: &Store, at: usize) -> Result<()> {
+        let mut names = vec![self.owned[at].name.clone()];
+        // A fork comes after its source.
+        for owned in &self.owned {
+            if owned.source.as_ref().is_some_and(|source| names.contains(source)) {
+                names.push(owned.name.clone());
+            }
+        }
+        store.delete_threads(&names)?;
+        self.owned.retain(|owned| !names.contains(&owned.name));
+        Ok(())
+    }
+}
+
+/// Runs a workload on the file at `path`. Returns the errors that callers were told of.
+pub(crate) fn run(path: &Path, shape: &Shape, calls: &Arc<Calls>) -> Failures {
+    let clock = StepClock(Arc::new(AtomicI64::new(BEGIN_US + i64::from(shape.process))));
+    let mut actors: Vec<Actor> = (0..shape.actors).map(|number| Actor::new(shape, number, &clock)).collect();
+    let mut failures = Vec::new();
+    for round in 0..shape.rounds {
+        let options = OpenOptions::new()
+            .synchronous(shape.synchronous)
+            .busy_timeout_ms(shape.busy_ms)
+            .clock(clock.clone())
+            .id_seed(Rng::stream(shape.seed, 7 + round as u64 + 1_000 * u64::from(shape.process)).next());
+        let proxy = match Proxy::open(path, &options, calls) {
+            Ok(proxy) => proxy,
+            Err(error) => {
+                failures.push(format!("open: {}: {error}", error.code()));
+                continue;
+            }
+        };
+        let store = Store::with_backend(Arc::clone(&proxy) as Arc<dyn Backend>, options);
+        let round = |actor: &mut Actor| {
+            let mut failures = Vec::new();
+            for _ in 0..shape.acts {
+                failures.extend(actor.step(&store, &proxy).err().map(|error| format!("{:?}: {error}", error.kind())));
+                // A handle that is poisoned is reopened in the next round; until then it must only refuse.
+                if calls.unknown() > 2 {
+                    break;
+                }
+            }
+            failures
+        };
+        if let [actor] = &mut actors[..] {
+            failures.extend(round(actor));
+        } else {
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = actors.iter_mut().map(|actor| scope.spawn(|| round(actor))).collect();
+                for thread in threads {
+                    match thread.join() {
+                        Ok(told) => failures.extend(told),
+                        Err(panic) => std::panic::resume_unwind(panic),
+                    }
+                }
+            });
+        }
+    }
+    failures
+}

@@ -1,0 +1,1 @@
+//! The harness itself: it finds planted faults, and a seed repeats a workload.
