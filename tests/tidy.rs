@@ -199,6 +199,11 @@ fn every_dependency_has_a_reason() {
 }
 
 #[test]
+fn the_readme_gives_the_counts_of_the_last_full_run() {
+    none(documents::reliability(repository()));
+}
+
+#[test]
 fn the_tests_of_the_parity_table_are_there() {
     none(house::named_tests(repository()));
 }

@@ -39,7 +39,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 49] = [
+const FIGURES: [Figure; 55] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),
@@ -114,7 +114,24 @@ const FIGURES: [Figure; 49] = [
     figure("trim_10k_ms", "messages", Target::None),
     figure("buffer_string_10k_ms", "messages", Target::None),
     figure("peak_rss_mb_10k", "rss", Target::None),
+    figure("power_cuts_run", "reliability", Target::None)
+        .about("counts of the last full run of annals-sim, from docs/reliability.json; they are not measured here"),
+    figure("power_cuts_lost", "reliability", Target::AtMost(0.0)),
+    figure("faults_run", "reliability", Target::None),
+    figure("faults_lied", "reliability", Target::AtMost(0.0)),
+    figure("flips_run", "reliability", Target::None),
+    figure("flips_wrong", "reliability", Target::AtMost(0.0)),
 ];
+
+/// Repeats the counts of the last full run below SQLite.
+fn reliability(_: &Bench, report: &mut Report) -> Res<()> {
+    let results: Value = serde_json::from_str(include_str!("../../docs/reliability.json"))?;
+    for figure in FIGURES.iter().filter(|figure| figure.group == "reliability") {
+        let count = results[figure.name].as_f64();
+        report.set(figure.name, count.ok_or_else(|| format!("the results hold no {}", figure.name))?);
+    }
+    Ok(())
+}
 
 fn bytes_target(report: &Report) -> Option<f64> {
     Some((1.10 * report.get("bytes_per_turn_1k")?).min(1_500.0))
@@ -269,6 +286,7 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         ("runtime", runtime::measure),
         ("messages", messages::measure),
         ("rss", turns::rss),
+        ("reliability", reliability),
         ("langgraph", peers::measure),
         #[cfg(feature = "salamander")]
         ("salamander", crate::salamander::measure),

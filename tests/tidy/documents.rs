@@ -112,6 +112,52 @@ pub(crate) fn dependencies(files: &Files) -> Vec<Violation> {
     violations
 }
 
+/// The results of the last full run of `crates/annals-sim`.
+const RESULTS: &str = "docs/reliability.json";
+
+/// The counts of the README are those of the results: a number of cuts, faults and flips with the number that went wrong.
+pub(crate) fn reliability(files: &Files) -> Vec<Violation> {
+    let readme = files.get("README.md").map_or("", String::as_str);
+    let results = files.get(RESULTS).map_or("", String::as_str);
+    let phrases = [
+        ("power_cuts_run", "power cuts", "power_cuts_lost", "lost"),
+        ("faults_run", "injected errors", "faults_lied", "lied"),
+        ("flips_run", "flipped bytes", "flips_wrong", "wrong"),
+    ];
+    let phrase = |(run, of, bad, how): (&str, &str, &str, &str)| {
+        let (run, bad) = (number_of(results, run)?, number_of(results, bad)?);
+        Some(format!("{} {of}, {} {how}", grouped(run), grouped(bad)))
+    };
+    let missing = phrases.into_iter().filter_map(|names| match phrase(names) {
+        None => Some(Violation::of(RESULTS, 0, format!("it does not hold {} and {}", names.0, names.2))),
+        Some(phrase) if !readme.contains(&phrase) => {
+            Some(Violation::of("README.md", 0, format!("by {RESULTS} it must say `{phrase}`")))
+        }
+        Some(_) => None,
+    });
+    missing.collect()
+}
+
+/// Returns the number of a member of a JSON object.
+fn number_of(json: &str, name: &str) -> Option<u64> {
+    let (_, rest) = json.split_once(&format!("\"{name}\":"))?;
+    let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+/// Writes a number with commas between groups of three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,5 +192,15 @@ mod tests {
         let design = (DESIGN, "`d`\n## Dependencies\n| `a` | x |\n");
         let found = dependencies(&files(&[design, ("Cargo.toml", manifest)]));
         assert_eq!(found.iter().map(|one| one.line).collect::<Vec<_>>(), [3, 6]);
+    }
+
+    #[test]
+    fn counts_that_differ_from_the_results_are_found() {
+        let results = "{\"power_cuts_run\": 12345, \"power_cuts_lost\": 0, \"faults_run\": 7, \"faults_lied\": 1,\n\
+                       \"flips_run\": 1000, \"flips_wrong\": 10}";
+        let readme = "12,345 power cuts, 0 lost; 7 injected errors, 0 lied; 1,000 flipped bytes, 10 wrong";
+        let found = reliability(&files(&[("README.md", readme), (RESULTS, results)]));
+        assert_eq!(found.len(), 1, "7 injected errors, 1 lied");
+        assert_eq!(reliability(&files(&[("README.md", readme), (RESULTS, "{}")])).len(), 3);
     }
 }

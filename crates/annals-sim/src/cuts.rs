@@ -80,6 +80,7 @@ pub(crate) struct Replay<'a> {
     seen: HashMap<u64, Seen>,
     /// The fault that the trace was given, for the command that repeats a failure.
     control: Option<&'static str>,
+    per_trace: usize,
     pub(crate) counts: Counts,
 }
 
@@ -93,11 +94,12 @@ impl<'a> Replay<'a> {
     pub(crate) fn new(trace: &'a Trace, seed: u64, control: Option<&'static str>) -> Result<Self, String> {
         let scratch = Scratch::new().map_err(|error| error.to_string())?;
         let counts = Counts { traces: 1, ops: trace.ops.len() as u64, ..Counts::default() };
-        Ok(Self { trace, seed, scratch, seen: HashMap::new(), control, counts })
+        Ok(Self { trace, seed, scratch, seen: HashMap::new(), control, per_trace: 0, counts })
     }
 
     /// Cuts `count` times at places that the seed of the trace decides.
     pub(crate) fn run(&mut self, count: usize) -> Result<(), String> {
+        self.per_trace = count;
         let mut rng = Rng::stream(self.seed, 2);
         let mut places: Vec<(usize, usize)> =
             (0..count).map(|number| (rng.below(self.trace.ops.len() + 1), number)).collect();
@@ -117,11 +119,11 @@ impl<'a> Replay<'a> {
         let mut rng = Rng::stream(self.seed, 1_000 + number as u64);
         let image = disk.cut(mode, &mut rng);
         self.counts.run += 1;
-        let (seen, is_new) = self.look(&image, Extra::None)?;
+        let (seen, is_new) = self.look(&image)?;
         self.judge(&seen, place, &format!("{mode:?} {number}"));
         if is_new {
             self.counts.distinct += 1;
-            if self.counts.distinct % RECOVERY_EVERY == 0 {
+            if self.counts.distinct.is_multiple_of(RECOVERY_EVERY) {
                 self.cut_recovery(&image, place, &mut rng)?;
             }
         }
@@ -133,7 +135,7 @@ impl<'a> Replay<'a> {
         let log = Arc::new(Log::memory());
         let watched = Watch::register(self.scratch.path(), Some(Arc::clone(&log)));
         lay(self.scratch.path(), image)?;
-        open_and_look(self.scratch.path(), Extra::None);
+        open_and_look(self.scratch.path(), false);
         drop(watched);
         let ops = log.take();
         let mut disk = Disk::with(image, rng.next());
@@ -142,20 +144,20 @@ impl<'a> Replay<'a> {
         let again = disk.cut(CutMode::ALL[rng.below(CutMode::ALL.len())], rng);
         self.counts.run += 1;
         self.counts.in_recovery += 1;
-        let (seen, _) = self.look(&again, Extra::None)?;
+        let (seen, _) = self.look(&again)?;
         self.judge(&seen, place, &format!("in recovery after {end}"));
         Ok(())
     }
 
     /// Opens the files of a cut and reads everything. Equal files are opened once.
-    fn look(&mut self, image: &Image, extra: Extra) -> Result<(Seen, bool), String> {
+    fn look(&mut self, image: &Image) -> Result<(Seen, bool), String> {
         let hash = hash_of(image);
         if let Some(seen) = self.seen.get(&hash) {
             return Ok((seen.clone(), false));
         }
-        let commits = self.seen.len() as u64 % COMMIT_EVERY == 0;
+        let commits = (self.seen.len() as u64).is_multiple_of(COMMIT_EVERY);
         lay(self.scratch.path(), image)?;
-        let seen = open_and_look(self.scratch.path(), if commits { Extra::Commit } else { extra });
+        let seen = open_and_look(self.scratch.path(), commits);
         self.seen.insert(hash, seen.clone());
         Ok((seen, true))
     }
@@ -184,20 +186,11 @@ impl<'a> Replay<'a> {
         };
         if self.counts.failures.len() < FAILURES_MAX {
             let control = self.control.map_or_else(|| "cuts".to_owned(), |name| format!("controls --only {name}"));
-            let cuts = self.counts.run;
-            let seed = self.seed;
+            let (seed, cuts) = (self.seed, self.per_trace);
             let repeat = format!("annals-sim {control} --seed {seed} --traces 1 --cuts-per-trace {cuts}");
             self.counts.failures.push(format!("cut after {place} ({how}): {problem}; repeat: {repeat}"));
         }
     }
-}
-
-/// What is done with a store beside reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extra {
-    None,
-    /// A commit, which must be there afterwards.
-    Commit,
 }
 
 fn hash_of(image: &Image) -> u64 {
@@ -223,7 +216,8 @@ pub(crate) fn lay(folder: &Path, image: &Image) -> Result<(), String> {
     Ok(())
 }
 
-fn open_and_look(folder: &Path, extra: Extra) -> Seen {
+/// Opens the store in a folder and reads everything; makes a commit as well, if it is told to.
+fn open_and_look(folder: &Path, commits: bool) -> Seen {
     let path = folder.join(STORE);
     let opened = catch_unwind(AssertUnwindSafe(|| {
         let options = OpenOptions::new().synchronous(Synchronous::Full).head_cache_bytes(0);
@@ -231,19 +225,19 @@ fn open_and_look(folder: &Path, extra: Extra) -> Seen {
             Ok(store) => store,
             Err(error) => return Seen::Unopened(format!("{}: {error}", error.code())),
         };
-        look(&store, extra).unwrap_or_else(Seen::Problem)
+        look(&store, commits).unwrap_or_else(Seen::Problem)
     }));
     opened.unwrap_or_else(|_| Seen::Problem("panic".into()))
 }
 
-fn look(store: &Store, extra: Extra) -> Result<Seen, String> {
+fn look(store: &Store, commits: bool) -> Result<Seen, String> {
     let report = store.check().map_err(|error| format!("check: {error}"))?;
     if let Some(problem) = report.problems.first() {
         return Err(format!("check finds {problem}"));
     }
     let read = || observe::everything(store, Deadline::after(Duration::from_secs(10)));
     let view = read().map_err(|error| format!("read: {error}"))?;
-    if extra == Extra::Commit {
+    if commits {
         let thread = ThreadId::new("after-the-cut").map_err(|error| error.to_string())?;
         let id = store.mint_checkpoint(0, None);
         let mut batch = Batch::new(thread, annals::base::Namespace::root(), None);

@@ -138,7 +138,7 @@ pub(crate) fn run(plan: Plan) -> Result<(FlipCounts, usize), String> {
 
 fn shape(seed: u64) -> Shape {
     let shape = Kind::Single.shape(seed, 0, Synchronous::Full);
-    Shape { acts: 14, rounds: 3, text_max: 5_000, ..shape }
+    Shape { acts: 10, rounds: 1, text_max: 5_000, waits: true, ..shape }
 }
 
 impl Target {

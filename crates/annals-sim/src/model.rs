@@ -42,6 +42,10 @@ impl Model {
         result.map_err(|error| error.to_string())
     }
 
+    fn view(&self) -> Result<View, String> {
+        observe::everything(&self.store, Deadline::after(Duration::from_secs(60))).map_err(|error| error.to_string())
+    }
+
     fn hash(&self, entity: &str) -> Result<u64, String> {
         let deadline = Deadline::after(Duration::from_secs(60));
         let found = match entity.split_once(':') {
@@ -89,54 +93,64 @@ pub(crate) fn facts(jobs: &[(Job, JobOutcome)]) -> Result<Vec<Fact>, String> {
     jobs.iter().map(fact).collect()
 }
 
-/// Calls with an unknown outcome of one entity that are told apart. A handle refuses everything after the first one.
-const UNKNOWN_MAX: usize = 6;
+/// Calls with an unknown outcome that are told apart; a workload ends before it has more.
+pub(crate) const UNKNOWN_MAX: usize = 8;
 
-/// Returns the views that calls may have left, of which some have an unknown outcome: for each entity its possible
-/// hashes, 0 for one that is gone.
+/// Returns the views that calls may have left, of which some have an unknown outcome: one for each subset of these that
+/// fits the calls that were acknowledged.
 ///
 /// # Errors
-/// If the model refuses a call that the file accepted, whatever the unknown calls did.
-pub(crate) fn possible(jobs: &[(Job, JobOutcome)]) -> Result<Vec<(String, Vec<u64>)>, String> {
-    let mut names: Vec<String> = jobs.iter().flat_map(|(job, _)| entities(job)).collect();
-    names.sort();
-    names.dedup();
-    let of_entity = |entity: String| {
-        let is_unknown = |(job, outcome): &(Job, JobOutcome)| {
-            matches!(outcome, JobOutcome::Unknown(_)) && entities(job).contains(&entity)
-        };
-        let unknown: Vec<usize> = (0..jobs.len()).filter(|at| is_unknown(&jobs[*at])).take(UNKNOWN_MAX).collect();
-        let mut hashes = Vec::new();
-        let mut refusal = None;
-        for chosen in 0..1_u32 << unknown.len() {
-            let model = Model::new();
-            let written = |at: &usize| unknown.iter().position(|known| known == at).map(|bit| chosen >> bit & 1 == 1);
-            let outcome = jobs.iter().enumerate().try_for_each(|(at, (job, outcome))| match (outcome, written(&at)) {
-                (JobOutcome::Acknowledged, _) | (_, Some(true)) => model.apply(job),
-                _ => Ok(()),
-            });
-            match outcome {
-                Ok(()) => hashes.push(model.hash(&entity)?),
-                Err(error) => refusal = Some(error),
-            }
+/// If there is none: the model refuses a call that the file accepted, whatever the unknown calls did.
+pub(crate) fn possible(jobs: &[(Job, JobOutcome)]) -> Result<Vec<View>, String> {
+    let is_unknown = |at: &usize| matches!(jobs[*at].1, JobOutcome::Unknown(_));
+    let unknown: Vec<usize> = (0..jobs.len()).filter(is_unknown).take(UNKNOWN_MAX).collect();
+    let (mut views, mut refusal) = (Vec::new(), String::new());
+    for chosen in 0..1_u32 << unknown.len() {
+        let model = Model::new();
+        let written =
+            |at: usize| unknown.iter().position(|known| *known == at).is_some_and(|bit| chosen >> bit & 1 == 1);
+        let outcome = jobs.iter().enumerate().try_for_each(|(at, (job, outcome))| {
+            let applies = *outcome == JobOutcome::Acknowledged || written(at);
+            if applies { model.apply(job) } else { Ok(()) }
+        });
+        match outcome {
+            Ok(()) => views.push(model.view()?),
+            Err(error) => refusal = error,
         }
-        match (hashes.is_empty(), refusal) {
-            (true, Some(error)) => Err(format!("the model refuses a call that the file accepted: {error}")),
-            _ => Ok((entity, hashes)),
-        }
-    };
-    names.into_iter().map(of_entity).collect()
+    }
+    if views.is_empty() {
+        Err(format!("the model refuses a call that the file accepted: {refusal}"))
+    } else {
+        Ok(views)
+    }
 }
 
-/// Compares a view with what is possible; returns the entities that differ.
-pub(crate) fn differences(view: &View, possible: &[(String, Vec<u64>)]) -> Vec<String> {
-    let known = possible.iter().filter_map(|(entity, hashes)| {
-        let found = view.get(entity).copied().unwrap_or(0);
-        (!hashes.contains(&found)).then(|| {
-            let what = if found == 0 { "is gone" } else { "is another" };
-            format!("{entity} {what}")
-        })
-    });
-    let strangers = view.keys().filter(|entity| !possible.iter().any(|(known, _)| known == *entity));
-    known.chain(strangers.map(|entity| format!("{entity} was never written"))).collect()
+/// Compares a view with those that are possible; returns the entities that differ from the nearest one.
+pub(crate) fn differences(view: &View, possible: &[View]) -> Vec<String> {
+    let from = |other: &View| -> Vec<String> {
+        let changed = other.iter().filter_map(|(entity, hash)| match view.get(entity) {
+            Some(found) if found == hash => None,
+            Some(_) => Some(format!("{entity} is another")),
+            None => Some(format!("{entity} is gone")),
+        });
+        let strangers = view.keys().filter(|entity| !other.contains_key(*entity));
+        changed.chain(strangers.map(|entity| format!("{entity} should not be there"))).collect()
+    };
+    possible.iter().map(from).min_by_key(Vec::len).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_view_names_the_differences() {
+        let view =
+            |names: &[(&str, u64)]| -> View { names.iter().map(|(name, hash)| ((*name).to_owned(), *hash)).collect() };
+        let possible = [view(&[("t:a", 1), ("t:b", 2)]), view(&[("t:a", 3)])];
+        assert!(differences(&view(&[("t:a", 3)]), &possible).is_empty());
+        assert_eq!(differences(&view(&[("t:a", 1)]), &possible), ["t:b is gone"]);
+        assert_eq!(differences(&view(&[("t:a", 3), ("t:c", 1)]), &possible), ["t:c should not be there"]);
+        assert_eq!(differences(&view(&[("t:a", 4)]), &possible), ["t:a is another"]);
+    }
 }

@@ -12,7 +12,7 @@ use annals::store::{
     CommitHandle, ItemRange, ItemRow, KvChange, KvNamespace, KvRecord, ListRef, OpenOptions, SqliteBackend, StatePart,
     StateRecord, StoreError, ThreadRecord, TimerRecord, WriteRecord,
 };
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::log::{Log, Op};
 
@@ -46,12 +46,23 @@ pub(crate) struct Calls {
     waits: bool,
     jobs: Mutex<Vec<(Job, JobOutcome)>>,
     submitted: Mutex<Vec<(u32, CommitHandle)>>,
+    /// Number of proxies whose files are open.
+    open: Mutex<usize>,
+    closed: Condvar,
 }
 
 impl Calls {
     /// Starts without a call.
     pub(crate) fn new(log: Arc<Log>, process: u8, waits: bool) -> Arc<Self> {
-        Arc::new(Self { log, process, waits, jobs: Mutex::default(), submitted: Mutex::default() })
+        Arc::new(Self {
+            log,
+            process,
+            waits,
+            jobs: Mutex::default(),
+            submitted: Mutex::default(),
+            open: Mutex::new(0),
+            closed: Condvar::new(),
+        })
     }
 
     /// Returns the calls with their outcomes.
@@ -63,6 +74,14 @@ impl Calls {
     /// Returns the number of calls whose outcome is unknown.
     pub(crate) fn unknown(&self) -> usize {
         self.jobs.lock().iter().filter(|(_, outcome)| matches!(outcome, JobOutcome::Unknown(_))).count()
+    }
+
+    /// Waits until every proxy has closed its file.
+    pub(crate) fn wait_until_closed(&self) {
+        let mut open = self.open.lock();
+        while *open > 0 {
+            self.closed.wait(&mut open);
+        }
     }
 
     fn begin(&self, job: Job) -> u32 {
@@ -112,14 +131,36 @@ impl Calls {
 /// The proxy.
 #[derive(Debug)]
 pub(crate) struct Proxy {
+    // Fields drop in order: the count falls when the file is closed.
     inner: SqliteBackend,
-    calls: Arc<Calls>,
+    calls: Counted,
+}
+
+/// The calls of a proxy that is open.
+#[derive(Debug)]
+struct Counted(Arc<Calls>);
+
+impl std::ops::Deref for Counted {
+    type Target = Calls;
+
+    fn deref(&self) -> &Calls {
+        &self.0
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        *self.0.open.lock() -= 1;
+        self.0.closed.notify_all();
+    }
 }
 
 impl Proxy {
     /// Opens the file and records the calls in `calls`.
     pub(crate) fn open(path: &Path, options: &OpenOptions, calls: &Arc<Calls>) -> Result<Arc<Self>, StoreError> {
-        Ok(Arc::new(Self { inner: SqliteBackend::open(path, options)?, calls: Arc::clone(calls) }))
+        let inner = SqliteBackend::open(path, options)?;
+        *calls.open.lock() += 1;
+        Ok(Arc::new(Self { inner, calls: Counted(Arc::clone(calls)) }))
     }
 
     /// Copies the WAL into the file.

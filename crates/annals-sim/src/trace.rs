@@ -112,15 +112,16 @@ impl Kind {
             seed,
             process,
             actors: 1,
-            acts: 6 + rng.below(8),
-            rounds: 1 + rng.below(3),
+            acts: 5 + rng.below(6),
+            rounds: 1 + rng.below(2),
             text_max: 9_000,
             synchronous,
             busy_ms: 60_000,
+            waits: false,
         };
         match self {
             Self::Single => {}
-            Self::Group => (shape.actors, shape.acts, shape.rounds) = (3, 4 + rng.below(5), 1 + rng.below(2)),
+            Self::Group => (shape.actors, shape.acts, shape.rounds) = (3, 3 + rng.below(3), 1 + rng.below(2)),
             Self::Processes => shape.rounds = 2,
             Self::Large => (shape.actors, shape.acts, shape.rounds, shape.text_max) = (2, 35, 1, 600_000),
         }
@@ -216,10 +217,10 @@ impl Trace {
                     None => Verdict::Wrong(format!("{entity} is none of its states")),
                 };
             }
-            for count in acknowledged..begun {
-                let (old, new) = (after(count), after(count + 1));
+            for (count, change) in changes.iter().enumerate().take(begun).skip(acknowledged) {
+                let (old, new) = (after(count), change.after);
                 if old != new {
-                    shown.entry(changes[count].fact).or_default().push((found == old, found == new));
+                    shown.entry(change.fact).or_default().push((found == old, found == new));
                 }
             }
         }
@@ -272,4 +273,72 @@ fn facts_of_lines(text: &str) -> Result<Vec<Fact>, String> {
         Ok(Fact { effects: fields.chunks(2).map(effect).collect::<Result<_, String>>()? })
     };
     text.lines().map(fact).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Records a workload; files are numbered in the order in which they are made.
+    fn recorded(seed: u64) -> Vec<Op> {
+        crate::vfs::install();
+        crate::vfs::seed_randomness(seed);
+        let scratch = Scratch::new().unwrap();
+        let log = Arc::new(Log::memory());
+        let watched = Watch::register(scratch.path(), Some(Arc::clone(&log)));
+        let shape = Shape { waits: true, ..Kind::Single.shape(seed, 0, Synchronous::Full) };
+        let failures = workload::run(&scratch.store(), &shape, &Calls::new(Arc::clone(&log), 0, true));
+        drop(watched);
+        assert!(failures.is_empty(), "{failures:?}");
+        let mut known: Vec<u64> = Vec::new();
+        let mut number = |ino: &mut u64| {
+            let place = known.iter().position(|other| other == ino);
+            *ino = place.unwrap_or(known.len()) as u64;
+            if place.is_none() {
+                known.push(*ino);
+            }
+        };
+        let mut ops = log.take();
+        for op in &mut ops {
+            match op {
+                Op::Found { ino, .. } | Op::Create { ino, .. } | Op::Write { ino, .. } | Op::Truncate { ino, .. } => {
+                    number(ino)
+                }
+                Op::Sync { ino, .. } | Op::SyncFailed { ino } => number(ino),
+                Op::Delete { .. } | Op::Begin { .. } | Op::Ack { .. } | Op::Fail { .. } => {}
+            }
+        }
+        ops
+    }
+
+    #[test]
+    fn a_seed_repeats_a_workload_byte_for_byte() {
+        let (first, again, other) = (recorded(2), recorded(2), recorded(4));
+        assert!(first.len() > 200, "{}", first.len());
+        let differs = first.iter().zip(&again).position(|(one, two)| one != two);
+        assert_eq!((first.len(), differs), (again.len(), None));
+        assert_ne!(first, other);
+    }
+
+    #[test]
+    fn a_change_that_was_lost_or_torn_is_judged_so() {
+        let effects = |names: &[(&str, u64)]| Fact {
+            effects: names.iter().map(|(name, hash)| ((*name).to_owned(), *hash)).collect(),
+        };
+        let call = |fact| [Op::Begin { process: 0, fact }, Op::Ack { process: 0, fact }];
+        let ops = [call(0), call(1)].concat();
+        let facts = vec![effects(&[("t:a", 1), ("t:b", 2)]), effects(&[("t:a", 3), ("t:b", 0)])];
+        let trace = Trace::new(ops, [facts, Vec::new()]);
+        let view = |names: &[(&str, u64)]| names.iter().map(|(name, hash)| ((*name).to_owned(), *hash)).collect();
+        assert_eq!(trace.judge(&view(&[("t:a", 1), ("t:b", 2)]), 2), Verdict::Good);
+        assert_eq!(trace.judge(&view(&[]), 2), Verdict::Lost("t:a".into(), 1));
+        assert_eq!(trace.judge(&view(&[]), 1), Verdict::Good);
+        assert!(matches!(trace.judge(&view(&[("t:a", 1)]), 1), Verdict::Wrong(_)), "one thread without the other");
+        assert!(matches!(trace.judge(&view(&[("t:a", 3), ("t:b", 2)]), 3), Verdict::Wrong(_)), "half of a call");
+        assert_eq!(trace.judge(&view(&[("t:a", 3)]), 3), Verdict::Good);
+        assert!(matches!(trace.judge(&view(&[("t:a", 7), ("t:b", 2)]), 2), Verdict::Wrong(_)), "an unknown state");
+        let stranger = view(&[("t:a", 1), ("t:b", 2), ("t:c", 1)]);
+        assert!(matches!(trace.judge(&stranger, 2), Verdict::Wrong(_)), "a thread that was never written");
+    }
 }

@@ -170,12 +170,7 @@ unsafe extern "C" fn vfs_delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, s
     unsafe { Watch::delete(path(name), sync_dir != 0, || forward!(xDelete(name, sync_dir))) }
 }
 
-unsafe extern "C" fn vfs_access(
-    _: *mut ffi::sqlite3_vfs,
-    name: *const c_char,
-    flags: c_int,
-    out: *mut c_int,
-) -> c_int {
+unsafe extern "C" fn vfs_access(_: *mut ffi::sqlite3_vfs, name: *const c_char, flags: c_int, out: *mut c_int) -> c_int {
     // SAFETY: `name` ends with a NUL; the rest is forwarded.
     unsafe { Watch::call_on(path(name), Call::Access, || forward!(xAccess(name, flags, out))) }
 }

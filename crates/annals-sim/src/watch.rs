@@ -78,9 +78,12 @@ pub(crate) const FAULT_KINDS: &[FaultKind] = &[
 pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
     pub(crate) nth: u64,
-    /// True if all later calls of the kind fail as well.
+    /// True if all later calls of the kind fail as well; of a lock that is taken, [`BUSY_CALLS`] of them.
     pub(crate) persistent: bool,
 }
+
+/// Calls for which a lock stays taken: SQLite waits up to 10 s for a lock that is never given back.
+const BUSY_CALLS: u64 = 20;
 
 /// A folder that is watched as long as it is registered.
 #[derive(Debug)]
@@ -145,7 +148,12 @@ impl Watch {
     fn hit(&self, call: Call) -> Option<FaultKind> {
         let count = self.counts[call as usize].fetch_add(1, Ordering::SeqCst) + 1;
         let fault = (*self.fault.lock()).filter(|fault| fault.kind.call == call)?;
-        let fails = if fault.persistent { count >= fault.nth } else { count == fault.nth };
+        let lasts = match (fault.persistent, fault.kind.code) {
+            (false, _) => 1,
+            (true, ffi::SQLITE_BUSY) => BUSY_CALLS,
+            (true, _) => u64::MAX,
+        };
+        let fails = count >= fault.nth && count - fault.nth < lasts;
         if fails {
             self.fired.fetch_add(1, Ordering::SeqCst);
         }

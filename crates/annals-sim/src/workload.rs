@@ -49,6 +49,8 @@ pub(crate) struct Shape {
     pub(crate) synchronous: Synchronous,
     /// Milliseconds that a commit waits for another process.
     pub(crate) busy_ms: u64,
+    /// True if no batch is submitted to the background: then a seed decides every byte.
+    pub(crate) waits: bool,
 }
 
 #[derive(State, Clone, Default, Debug)]
@@ -177,6 +179,7 @@ struct Actor {
     name: String,
     rng: Rng,
     text_max: usize,
+    waits: bool,
     owned: Vec<Owned>,
     made: usize,
     keys: usize,
@@ -192,6 +195,7 @@ impl Actor {
             name: format!("p{}a{number}", shape.process),
             rng: Rng::stream(shape.seed, 100 + 10 * u64::from(shape.process) + number as u64),
             text_max: shape.text_max,
+            waits: shape.waits,
             owned: Vec::new(),
             made: 0,
             keys: 0,
@@ -231,6 +235,9 @@ impl Actor {
         let at = self.pick();
         match (Act::draw(&mut self.rng), self.owned[at].phase) {
             (Act::Turn(_) | Act::Ask | Act::Nap, Phase::Asked(_) | Phase::Napping) => self.finish(store, at),
+            (Act::Turn(Durability::Async), Phase::Idle) if self.waits => {
+                self.run(store, at, &graphs().parallel, Durability::Sync).map(|_| ())
+            }
             (Act::Turn(durability), Phase::Idle) => self.run(store, at, &graphs().parallel, durability).map(|_| ()),
             (Act::Ask, Phase::Idle) => {
                 let open = self.run(store, at, &graphs().asking, Durability::Sync)?;
@@ -277,13 +284,7 @@ impl Actor {
     }
 
     /// Runs a graph with a new input. Returns whether it stopped at an interrupt or a sleep.
-    fn run(
-        &mut self,
-        store: &Store,
-        at: usize,
-        graph: &CompiledGraph<Chat>,
-        durability: Durability,
-    ) -> Result<bool> {
+    fn run(&mut self, store: &Store, at: usize, graph: &CompiledGraph<Chat>, durability: Durability) -> Result<bool> {
         let text = self.text();
         let owned = &mut self.owned[at];
         owned.turn += 1;
@@ -304,7 +305,8 @@ impl Actor {
         let thread = store.thread(&owned.name)?;
         match owned.phase {
             Phase::Asked(answered) => {
-                let outcome = graphs().asking.run(&thread).durability(Durability::Sync).invoke(Command::resume(text))?;
+                let outcome =
+                    graphs().asking.run(&thread).durability(Durability::Sync).invoke(Command::resume(text))?;
                 owned.phase = if outcome.is_done() { Phase::Idle } else { Phase::Asked(answered + 1) };
             }
             _ => {
@@ -382,12 +384,13 @@ pub(crate) fn run(path: &Path, shape: &Shape, calls: &Arc<Calls>) -> Failures {
             }
         };
         let store = Store::with_backend(Arc::clone(&proxy) as Arc<dyn Backend>, options);
+        let unknown = calls.unknown();
         let round = |actor: &mut Actor| {
             let mut failures = Vec::new();
             for _ in 0..shape.acts {
                 failures.extend(actor.step(&store, &proxy).err().map(|error| format!("{:?}: {error}", error.kind())));
                 // A handle that is poisoned is reopened in the next round; until then it must only refuse.
-                if calls.unknown() > 2 {
+                if calls.unknown() > unknown + 1 {
                     break;
                 }
             }
@@ -406,6 +409,9 @@ pub(crate) fn run(path: &Path, shape: &Shape, calls: &Arc<Calls>) -> Failures {
                 }
             });
         }
+        drop((store, proxy));
+        // Threads of a run may hold the handle for a moment after the run has returned.
+        calls.wait_until_closed();
     }
     failures
 }

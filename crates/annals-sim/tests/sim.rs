@@ -1,1 +1,63 @@
-//! The harness itself: it finds planted faults, and a seed repeats a workload.
+//! The harness itself: it finds planted faults, a seed repeats a workload, and the sound store passes.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn sim(words: &[&str]) -> (Value, Output) {
+    let output = Command::new(env!("CARGO_BIN_EXE_annals-sim")).args(words).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let result = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{words:?}: {output:?}"));
+    (result, output)
+}
+
+#[test]
+fn every_control_is_found_within_1_000_cuts() {
+    let (result, output) = sim(&["controls"]);
+    assert!(output.status.success(), "{result}");
+    assert_eq!((&result["controls_run"], &result["controls_found"]), (&5.into(), &5.into()));
+    for (name, control) in result["controls"].as_object().unwrap() {
+        assert!(control["found_after"].as_u64().unwrap() <= 1_000, "{name}: {control}");
+    }
+}
+
+#[test]
+fn no_cut_of_each_kind_of_workload_loses_anything() {
+    // Seeds 1 to 8 hold one actor, several, two processes, and large values.
+    let (result, output) = sim(&["cuts", "--traces", "8", "--cuts-per-trace", "20"]);
+    assert!(output.status.success(), "{result}");
+    assert!(result["cuts_run"].as_u64().unwrap() >= 160 && result["distinct"].as_u64().unwrap() > 80, "{result}");
+    assert!(result["in_recovery"].as_u64().unwrap() > 0, "{result}");
+}
+
+#[test]
+fn a_fault_of_each_kind_is_told_truly() {
+    let (result, output) = sim(&["faults", "--stride", "150"]);
+    assert!(output.status.success(), "{result}");
+    let kinds = result["kinds"].as_object().unwrap();
+    for kind in ["write", "full-half", "fsync", "read", "cantopen", "fstat", "lock", "shm-map", "shm-busy"] {
+        assert!(kinds[kind]["fired"].as_u64().unwrap() > 0, "{kind}: {result}");
+    }
+}
+
+#[test]
+fn flips_are_within_their_bounds() {
+    let bounds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reliability.json");
+    let (result, output) = sim(&["flips", "--stride", "701", "--ratchet", bounds]);
+    assert!(output.status.success(), "{result}");
+    assert!(result["file_bytes"].as_u64().unwrap() > 64 * 1024, "{result}");
+    let (run, same) = (result["flips_run"].as_u64().unwrap(), result["same"].as_u64().unwrap());
+    assert!(run > 300 && same < run, "{result}");
+}
+
+#[test]
+fn the_file_of_a_seed_is_the_same_each_time() {
+    let flips = ["flips", "--count", "40", "--first", "9000", "--jobs", "1"];
+    let (mut first, mut second) = (sim(&flips).0, sim(&flips).0);
+    for result in [&mut first, &mut second] {
+        result["seconds"] = 0.into();
+    }
+    assert_eq!(first, second);
+}
