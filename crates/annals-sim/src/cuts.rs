@@ -64,7 +64,7 @@ impl Counts {
     }
 }
 
-/// What a store showed after a cut.
+/// The content of a store after a cut.
 #[derive(Clone, Debug)]
 enum Seen {
     Unopened(String),
@@ -130,7 +130,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Cuts the recovery from a cut: what the first open writes may be lost as well.
+    /// Cuts the recovery from a cut: the writes of the first open may be lost as well.
     fn cut_recovery(&mut self, image: &Image, place: usize, rng: &mut Rng) -> Result<(), String> {
         let log = Arc::new(Log::memory());
         let watched = Watch::register(self.scratch.path(), Some(Arc::clone(&log)));
@@ -255,7 +255,7 @@ fn look(store: &Store, commits: bool) -> Result<Seen, String> {
     Ok(Seen::View(view))
 }
 
-/// Where cuts are made, and how many.
+/// The workloads to be cut, and the number of cuts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// The seed of the first workload; those after it count up.

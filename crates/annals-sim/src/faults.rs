@@ -84,7 +84,7 @@ impl FaultCounts {
     }
 }
 
-/// Which faults are injected.
+/// The faults to be injected.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,

@@ -68,7 +68,7 @@ impl FlipCounts {
     }
 }
 
-/// Which bytes are flipped.
+/// The bytes to be flipped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
@@ -213,7 +213,7 @@ impl Target {
     }
 }
 
-/// What a flipped store showed.
+/// The content of a flipped store.
 struct Read {
     opens: bool,
     view: Result<View, Unreadable>,

@@ -110,7 +110,7 @@ fn print(line: &str) {
     println!("{line}");
 }
 
-/// Ends the process with a result that says only what went wrong.
+/// Ends the process with a result that holds a failure alone.
 fn fail(problem: &str) -> ! {
     print(&json!({ "failures": [problem] }).to_string());
     std::process::exit(1)

@@ -1,4 +1,4 @@
-//! The calls of a workload on the model in memory, which tells what the file must show after each of them.
+//! Repeats the calls of a workload on the model in memory: the file must show the same after each of them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! A backend that records the calls which change the store: each with its begin and, once it is acknowledged, its end.
 //!
-//! So the log of the disk knows which batches a power cut may take, and the batches can be repeated on the model in
-//! memory, which tells what the file must show.
+//! The log of the disk thus knows the batches that a power cut may take, and the batches can be repeated on the model in
+//! memory.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -133,7 +133,7 @@ impl Trace {
     /// Records the workload of a seed.
     ///
     /// # Errors
-    /// If a call failed although nothing was wrong with the disk, or the model refuses what the file accepted.
+    /// If a call failed without a fault of the disk, or the model refuses a call that the file accepted.
     pub(crate) fn record(seed: u64, synchronous: Synchronous) -> Result<Self, String> {
         let scratch = Scratch::new().map_err(|error| error.to_string())?;
         let kind = Kind::of(seed);
@@ -201,7 +201,7 @@ impl Trace {
         }
     }
 
-    /// Judges what a store shows after a cut behind the first `end` operations.
+    /// Judges the content of a store after a cut behind the first `end` operations.
     pub(crate) fn judge(&self, view: &View, end: usize) -> Verdict {
         // Calls that were under way, with whether each of their entities shows them.
         let mut shown: BTreeMap<(u8, u32), Vec<(bool, bool)>> = BTreeMap::new();

@@ -110,7 +110,7 @@ unsafe fn real(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
     unsafe { file.cast::<ShimFile>().add(1).cast() }
 }
 
-/// Returns what watches a file.
+/// Returns the watch of a file.
 ///
 /// # Safety
 /// As [`real`].
@@ -348,8 +348,8 @@ unsafe extern "C" fn file_shm_map(
 }
 
 unsafe extern "C" fn file_shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, n: c_int, flags: c_int) -> c_int {
-    // SAFETY: the file is open. An unlock is not made to fail: SQLite ignores its result, and a lock that nobody holds
-    // any more would stay.
+    // SAFETY: the file is open. An unlock is not made to fail: SQLite ignores its result, and a lock without an owner
+    // would stay.
     unsafe {
         let call = if flags & ffi::SQLITE_SHM_UNLOCK == 0 { Call::ShmLock } else { Call::ShmUnlock };
         handle(file).call(call, || forward_file!(file, xShmLock(offset, n, flags)))
