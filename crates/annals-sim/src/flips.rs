@@ -125,7 +125,7 @@ pub(crate) fn run(plan: Plan) -> Result<(FlipCounts, usize), String> {
             // A thread cannot be stopped from outside, so the process ends.
             if beats.iter().any(hung) {
                 let place = next.load(Ordering::SeqCst);
-                crate::fail(&format!("a read near byte {:?} does not return", offsets.get(place as usize)));
+                crate::commands::fail(&format!("a read near byte {:?} does not return", offsets.get(place as usize)));
             }
         }
         for thread in threads {

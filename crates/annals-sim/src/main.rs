@@ -2,299 +2,45 @@
 //!
 //! `docs/reliability.md` describes the model of the disk, the workload, the verdicts and the commands.
 
+#[cfg(unix)]
+mod commands;
+#[cfg(unix)]
 mod controls;
+#[cfg(unix)]
 mod cuts;
+#[cfg(unix)]
 mod disk;
+#[cfg(unix)]
 mod faults;
+#[cfg(unix)]
 mod flips;
+#[cfg(unix)]
 mod log;
+#[cfg(unix)]
 mod model;
+#[cfg(unix)]
 mod observe;
+#[cfg(unix)]
 mod proxy;
+#[cfg(unix)]
 mod rng;
+#[cfg(unix)]
 mod trace;
+#[cfg(unix)]
 mod vfs;
+#[cfg(unix)]
 mod watch;
+#[cfg(unix)]
 mod workload;
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::ExitCode;
-
-use annals::base::{Clock as _, SystemClock};
-use annals::store::Synchronous;
-use serde_json::{Value, json};
-
-const USAGE: &str = "\
-annals-sim cuts [N]     cuts the power N times behind operations of random workloads
-annals-sim controls     plants faults that the cuts must find, each within 1,000 cuts
-annals-sim faults       makes the n-th call of each kind fail, and every STRIDE-th after it
-annals-sim flips        changes every STRIDE-th byte of a store by two masks
-
---seed N            the seed of the first workload (1)
---jobs N            threads (all cores)
---traces N          cuts: the number of workloads, in place of N / cuts-per-trace
---cuts-per-trace N  cuts, controls (100)
---stride N          faults, flips (1)
---only NAME         faults: one kind; controls: one control
---nth N             faults: one call
---first N           flips: the first byte (0)
---count N           flips: the number of bytes
---ratchet FILE      faults, flips: compares known defects with the bounds in `ratchet` of this file of results
-
-The result is one line of JSON. The exit status is 1 if a store was not as it must be.";
-
-/// The arguments.
-struct Args {
-    verb: String,
-    count: Option<u64>,
-    options: BTreeMap<String, String>,
+#[cfg(unix)]
+fn main() -> std::process::ExitCode {
+    commands::main()
 }
 
-impl Args {
-    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let verb = words.next().ok_or(USAGE)?;
-        let (mut count, mut options) = (None, BTreeMap::new());
-        while let Some(word) = words.next() {
-            match word.strip_prefix("--") {
-                Some(name) if USAGE.contains(&format!("\n--{name} ")) => {
-                    options.insert(name.to_owned(), words.next().ok_or(format!("--{name} needs a value"))?);
-                }
-                Some(name) => return Err(format!("--{name} is not an option\n\n{USAGE}")),
-                None => count = Some(word.parse().map_err(|_| format!("{word} is not a number\n\n{USAGE}"))?),
-            }
-        }
-        Ok(Self { verb, count, options })
-    }
-
-    fn text(&self, name: &str) -> Option<&str> {
-        self.options.get(name).map(String::as_str)
-    }
-
-    fn number(&self, name: &str) -> Result<Option<u64>, String> {
-        let parse = |text: &str| text.parse().map_err(|_| format!("--{name} {text} is not a number"));
-        self.text(name).map(parse).transpose()
-    }
-
-    fn jobs(&self) -> Result<usize, String> {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Ok(self.number("jobs")?.map_or(cores, |jobs| jobs as usize))
-    }
-}
-
+#[cfg(not(unix))]
 #[allow(clippy::print_stderr)]
-fn main() -> ExitCode {
-    vfs::install();
-    let mut words = std::env::args().skip(1);
-    if std::env::args().nth(1).as_deref() == Some("writer") {
-        return second_process(&words.skip(1).collect::<Vec<_>>());
-    }
-    // The cases report panics themselves.
-    std::panic::set_hook(Box::new(|_| {}));
-    let begin = SystemClock.elapsed();
-    match Args::parse(&mut words).and_then(|args| run(&args)) {
-        Ok((mut result, good)) => {
-            result["seconds"] = json!((SystemClock.elapsed() - begin).as_secs_f64());
-            print(&result.to_string());
-            ExitCode::from(u8::from(!good))
-        }
-        Err(problem) => {
-            eprintln!("{problem}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-#[allow(clippy::print_stdout)]
-fn print(line: &str) {
-    println!("{line}");
-}
-
-/// Ends the process with a result that holds a failure alone.
-fn fail(problem: &str) -> ! {
-    print(&json!({ "failures": [problem] }).to_string());
-    std::process::exit(1)
-}
-
-#[allow(clippy::print_stderr)]
-fn second_process(words: &[String]) -> ExitCode {
-    let [folder, seed, synchronous] = words else { return ExitCode::from(2) };
-    let synchronous = if synchronous == "full" { Synchronous::Full } else { Synchronous::Normal };
-    match trace::second_process(Path::new(folder), seed.parse().unwrap_or(0), synchronous) {
-        Ok(lines) => {
-            print(lines.trim_end_matches('\n'));
-            ExitCode::SUCCESS
-        }
-        Err(problem) => {
-            eprintln!("{problem}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(args: &Args) -> Result<(Value, bool), String> {
-    match args.verb.as_str() {
-        "cuts" => run_cuts(args),
-        "controls" => run_controls(args),
-        "faults" => run_faults(args),
-        "flips" => run_flips(args),
-        verb => Err(format!("{verb} is not a verb\n\n{USAGE}")),
-    }
-}
-
-fn run_cuts(args: &Args) -> Result<(Value, bool), String> {
-    let per_trace = args.number("cuts-per-trace")?.unwrap_or(100).max(1);
-    let wanted = args.count.unwrap_or(2_000).div_ceil(per_trace);
-    let plan = cuts::Plan {
-        seed: args.number("seed")?.unwrap_or(1),
-        traces: args.number("traces")?.unwrap_or(wanted),
-        per_trace: per_trace as usize,
-        jobs: args.jobs()?,
-    };
-    let counts = cuts::run(plan, Synchronous::Full);
-    let result = json!({
-        "cuts_run": counts.run,
-        "cuts_lost": counts.lost,
-        "cuts_torn": counts.torn,
-        "cuts_unopened": counts.unopened,
-        "distinct": counts.distinct,
-        "in_recovery": counts.in_recovery,
-        "workloads": counts.traces,
-        "operations": counts.ops,
-        "seed": plan.seed,
-        "failures": counts.failures,
-    });
-    Ok((result, counts.bad() == 0))
-}
-
-/// Cuts within which a control must be found.
-const CONTROL_CUTS: u64 = 1_000;
-
-fn run_controls(args: &Args) -> Result<(Value, bool), String> {
-    let seed = args.number("seed")?.unwrap_or(1);
-    let per_trace = args.number("cuts-per-trace")?.unwrap_or(100).max(1) as usize;
-    let mut results = serde_json::Map::new();
-    let mut good = true;
-    for control in
-        controls::Control::ALL.into_iter().filter(|(_, name)| args.text("only").is_none_or(|only| only == *name))
-    {
-        let result = controls::run(control, seed, CONTROL_CUTS, per_trace)?;
-        good &= result.found_after.is_some();
-        let counts = result.counts;
-        let details = json!({
-            "found_after": result.found_after,
-            "cuts_run": counts.run,
-            "cuts_lost": counts.lost,
-            "cuts_torn": counts.torn,
-            "cuts_unopened": counts.unopened,
-            "first": counts.failures.first(),
-        });
-        results.insert(result.name.to_owned(), details);
-    }
-    let found = results.values().filter(|result| !result["found_after"].is_null()).count();
-    let all = results.len();
-    Ok((json!({ "controls_run": all, "controls_found": found, "seed": seed, "controls": results }), good))
-}
-
-fn run_faults(args: &Args) -> Result<(Value, bool), String> {
-    let plan = faults::Plan {
-        seed: args.number("seed")?.unwrap_or(1),
-        stride: args.number("stride")?.unwrap_or(1).max(1),
-        jobs: args.jobs()?,
-        only: args.text("only").map(str::to_owned),
-        nth: args.number("nth")?,
-    };
-    let counts = faults::run(&plan)?;
-    let kinds: serde_json::Map<String, Value> = counts
-        .kinds
-        .iter()
-        .map(|(name, kind)| {
-            let kind = json!({
-                "fired": kind.fired,
-                "acknowledged": kind.acknowledged,
-                "refused": kind.refused,
-                "unknown": kind.unknown,
-            });
-            ((*name).to_owned(), kind)
-        })
-        .collect();
-    let result = json!({
-        "faults_run": counts.run,
-        "faults_lied": counts.lied,
-        "faults_lost_after_failed_sync": counts.lost_after_failed_sync,
-        "faults_broken": counts.broken,
-        "faults_panicked": counts.panics,
-        "faults_slow": counts.slow,
-        "slowest_ms": counts.slowest_ms,
-        "stride": plan.stride,
-        "seed": plan.seed,
-        "kinds": kinds,
-        "failures": counts.failures,
-    });
-    let known = match args.text("ratchet") {
-        None => 0,
-        Some(file) => bounds(file)?["ratchet"]["faults_lost_after_failed_sync"].as_u64().unwrap_or(0),
-    };
-    let good = counts.bad() - counts.lost_after_failed_sync == 0 && counts.lost_after_failed_sync <= known;
-    Ok((result, good))
-}
-
-fn run_flips(args: &Args) -> Result<(Value, bool), String> {
-    let plan = flips::Plan {
-        seed: args.number("seed")?.unwrap_or(1),
-        stride: args.number("stride")?.unwrap_or(1).max(1) as usize,
-        first: args.number("first")?.unwrap_or(0) as usize,
-        count: args.number("count")?.map_or(usize::MAX, |count| count as usize),
-        jobs: args.jobs()?,
-    };
-    // The file is the same for a seed: so are its salts and pages.
-    vfs::seed_randomness(plan.seed);
-    let (counts, size) = flips::run(plan)?;
-    let shares = [
-        ("flips_wrong", counts.wrong),
-        ("flips_missed", counts.missed),
-        ("flips_panicked", counts.panics),
-        ("flips_slow", counts.slow),
-    ];
-    let mut result = json!({
-        "flips_run": counts.run,
-        "same": counts.same,
-        "open_errors": counts.open_errors,
-        "read_errors": counts.read_errors,
-        "file_bytes": size,
-        "stride": plan.stride,
-        "seed": plan.seed,
-        "places": counts.places,
-        "examples": counts.examples,
-    });
-    for (name, count) in shares {
-        result[name] = json!(count);
-    }
-    let above = match args.text("ratchet") {
-        None => shares.iter().filter(|(_, count)| *count > 0).map(|(name, _)| (*name).to_owned()).collect(),
-        Some(file) => above_ratchet(file, &shares, counts.run)?,
-    };
-    result["failures"] = json!(above);
-    Ok((result, above.is_empty()))
-}
-
-/// Reads a file of results.
-fn bounds(file: &str) -> Result<Value, String> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
-    serde_json::from_str(&text).map_err(|error| format!("{file}: {error}"))
-}
-
-/// Compares shares with the bounds in a file of results: counts per 10,000 flips.
-fn above_ratchet(file: &str, shares: &[(&str, u64)], run: u64) -> Result<Vec<String>, String> {
-    let bounds = bounds(file)?;
-    let mut above = Vec::new();
-    for (name, count) in shares {
-        let bound = bounds["ratchet"][format!("{name}_per_10k")].as_f64();
-        let bound = bound.ok_or(format!("{file} has no bound for {name}"))?;
-        let share = 10_000.0 * *count as f64 / run.max(1) as f64;
-        if share > bound {
-            above.push(format!("{name}: {share:.2} per 10,000, the bound is {bound}"));
-        }
-    }
-    Ok(above)
+fn main() -> std::process::ExitCode {
+    eprintln!("annals-sim needs the VFS of a Unix system");
+    std::process::ExitCode::from(2)
 }

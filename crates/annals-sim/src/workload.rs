@@ -291,7 +291,10 @@ impl Actor {
         let id = format!("human-{}", owned.turn);
         let input = Chat::update().turn(owned.turn).messages([Message::human(text.clone()).with_id(id.clone())]);
         let thread = store.thread(&owned.name)?;
-        let outcome = graph.run(&thread).durability(durability).invoke(input)?;
+        let run = graph.run(&thread).durability(durability);
+        // Side by side, nodes store their writes in the order in which they end.
+        let run = if self.waits { run.concurrency_max(1) } else { run };
+        let outcome = run.invoke(input)?;
         let said = outcome.state().messages.iter().find(|message| message.id.as_deref() == Some(&*id));
         let found = said.map(|message| message.text().to_string());
         assert_eq!(found.as_deref(), Some(&*text), "the state has the text that was written");
