@@ -36,7 +36,7 @@ impl Model {
                 alone.chain = None;
                 self.backend.commit(&alone)
             }
-            Job::Delete(threads) => self.backend.delete_threads(threads),
+            Job::Delete(threads) => self.backend.delete_threads(threads).map(|_| ()),
             Job::Kv(changes) => self.backend.beside().commit_kv(changes),
         };
         result.map_err(|error| error.to_string())

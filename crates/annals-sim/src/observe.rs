@@ -149,7 +149,8 @@ fn of_record(
     deadline: Deadline,
 ) -> Result<u64, Unreadable> {
     let mut hash = Hash::new();
-    hash.add(&(&record.id, record.created_at, record.checkpoints, record.branches));
+    let size = store.backend().thread_size(&record.id)?;
+    hash.add(&(&record.id, record.created_at, size.checkpoints, size.branches));
     of_checkpoint(&mut hash, &record.head);
     let thread = store.thread(record.id.as_str())?;
     let mut records = 0;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use annals::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::{
     Backend, Batch, Beside, CacheChange, CacheKey, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef,
-    CommitHandle, ItemRange, ItemRow, KvChange, KvNamespace, KvRecord, ListRef, OpenOptions, SqliteBackend, StatePart,
-    StateRecord, StoreError, ThreadRecord, TimerRecord, WriteRecord,
+    CommitHandle, Erasure, ItemRange, ItemRow, KvChange, KvNamespace, KvRecord, ListRef, OpenOptions, SqliteBackend,
+    StatePart, StateRecord, StoreError, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -95,7 +95,7 @@ impl Calls {
         })
     }
 
-    fn end(&self, fact: u32, result: &Result<(), StoreError>) {
+    fn end(&self, fact: u32, result: Result<(), &StoreError>) {
         let outcome = match result {
             Ok(()) => JobOutcome::Acknowledged,
             Err(error @ StoreError::OutcomeUnknown { .. }) => JobOutcome::Unknown(error.to_string()),
@@ -109,10 +109,10 @@ impl Calls {
         });
     }
 
-    fn make(&self, job: Job, call: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
+    fn make<T>(&self, job: Job, call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
         let fact = self.begin(job);
         let result = call();
-        self.end(fact, &result);
+        self.end(fact, result.as_ref().map(|_| ()));
         result
     }
 
@@ -124,7 +124,7 @@ impl Calls {
             settled.extend(done.then_some(*fact));
             !done
         });
-        settled.into_iter().for_each(|fact| self.end(fact, &Ok(())));
+        settled.into_iter().for_each(|fact| self.end(fact, Ok(())));
     }
 }
 
@@ -188,15 +188,23 @@ impl Backend for Proxy {
         if self.calls.waits {
             self.inner.write_submitted();
             let result = handle.wait();
-            self.calls.end(fact, &result);
+            self.calls.end(fact, result.as_ref().map(|()| ()));
             return CommitHandle::settled(result);
         }
         self.calls.submitted.lock().push((fact, handle.clone()));
         handle
     }
 
-    fn delete_threads(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
+    fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
         self.calls.make(Job::Delete(threads.to_vec()), || self.inner.delete_threads(threads))
+    }
+
+    fn reclaim(&self) -> Result<Erasure, StoreError> {
+        self.inner.reclaim()
+    }
+
+    fn thread_size(&self, thread: &ThreadId) -> Result<ThreadSize, StoreError> {
+        self.inner.thread_size(thread)
     }
 
     fn write_submitted(&self) {
