@@ -50,7 +50,8 @@ impl LockWait {
         self.pause = (2 * self.pause).min(LOCK_RETRY_MAX);
         if waited > LOCK_WAIT_LONG {
             let share = LOCK_WAIT_LONG.as_secs_f64() / waited.as_secs_f64();
-            self.pause = LOCK_RETRY_MAX.mul_f64(share).max(LOCK_RETRY_MIN);
+            // Where all have waited long, shorter pauses would take the time of the process that commits.
+            self.pause = LOCK_RETRY_MAX.mul_f64(share).max(LOCK_RETRY_MAX / 2);
         }
         let random = self.random.hash_one(waited) % (2 * third.as_nanos() as u64 + 1);
         third + Duration::from_nanos(random)
@@ -128,7 +129,7 @@ mod tests {
         let long = 6 * LOCK_WAIT_LONG;
         wait.next_pause(long);
         let pauses: Vec<Duration> = (0..64).map(|n| wait.next_pause(long + Duration::from_nanos(n))).collect();
-        assert!(pauses.iter().all(|pause| *pause <= LOCK_RETRY_MAX / 6), "{pauses:?}");
+        assert!(pauses.iter().all(|pause| *pause <= LOCK_RETRY_MAX / 2), "{pauses:?}");
     }
 
     #[test]
