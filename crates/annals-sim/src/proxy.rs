@@ -188,7 +188,7 @@ impl Backend for Proxy {
         if self.calls.waits {
             self.inner.write_submitted();
             let result = handle.wait();
-            self.calls.end(fact, result.as_ref().map(|()| ()));
+            self.calls.end(fact, result.as_ref().copied());
             return CommitHandle::settled(result);
         }
         self.calls.submitted.lock().push((fact, handle.clone()));

@@ -284,7 +284,7 @@ impl Core {
         self.roll_back();
         let unknown = |reason: &str| StoreError::OutcomeUnknown { reason: reason.to_owned() };
         if let Err(fault) = self.reconnect() {
-            let closed = format!("{text}; the file cannot be opened again: {}", reason(&fault));
+            let closed = format!("{text}; the file cannot be used again: {}", reason(&fault));
             let outcomes = first.into_iter().map(|outcome| outcome.and_then(|()| Err(unknown(text)))).collect();
             return self.close(outcomes, closed);
         }
@@ -343,7 +343,16 @@ impl Core {
         // If this is refused, the WAL is merely copied when the connection closes.
         _ = old.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         self.caches = Caches::default();
-        Ok(())
+        self.restart_wal()
+    }
+
+    /// Copies the whole WAL into the file and begins it anew. A sync that failed may have dropped frames that are still
+    /// read from memory: commits behind them would be acknowledged and end with the next power cut.
+    fn restart_wal(&self) -> Res<()> {
+        lock::wait_for(self.place.busy_ms, || match copy_wal(&self.conn, sql::WAL_TRUNCATE)? {
+            copy if copy.is_whole() => Ok(()),
+            _ => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_BUSY), None).into()),
+        })
     }
 
     /// Ends the writer: it accepts no further job.
