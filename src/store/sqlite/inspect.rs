@@ -180,8 +180,10 @@ fn inspect_header(path: &Path, meta: &Metadata) -> Result<FileKind, StoreError> 
         return Err(cannot_open(path, &reason, None));
     }
     let whole = u64::from(header.pages.unwrap_or(0)) * header.page_bytes;
-    if meta.len() < whole && !has_wal && !has_journal {
-        let reason = format!("it has {} bytes, its header says {whole}: it was cut short", meta.len());
+    // Read last: another process may be copying its WAL, and the file has all pages once the WAL is gone.
+    let file_bytes = file.metadata().map_err(|error| failed(path, error))?.len();
+    if file_bytes < whole && !has_wal && !has_journal {
+        let reason = format!("it has {file_bytes} bytes, its header says {whole}: it was cut short");
         return Err(StoreError::Corrupt { place: path.display().to_string(), reason });
     }
     Ok(FileKind::Store)

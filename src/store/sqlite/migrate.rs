@@ -8,11 +8,22 @@ use super::{open, sql};
 use rusqlite::Connection;
 use std::path::Path;
 
-/// Returns application id and format, and whether the file has a table.
+/// Returns application id and format, and whether the file has a table. They are read from one snapshot: another process
+/// may be making the tables.
 pub(super) fn identity(conn: &Connection) -> Res<(i64, i64, bool)> {
-    let application = conn.query_row(sql::READ_APPLICATION_ID, [], |row| row.get(0))?;
-    let format = conn.query_row(sql::READ_FORMAT, [], |row| row.get(0))?;
-    Ok((application, format, conn.query_row(sql::HAS_OBJECTS, [], |row| row.get(0))?))
+    let read = || -> Res<_> {
+        let application = conn.query_row(sql::READ_APPLICATION_ID, [], |row| row.get(0))?;
+        let format = conn.query_row(sql::READ_FORMAT, [], |row| row.get(0))?;
+        Ok((application, format, conn.query_row(sql::HAS_OBJECTS, [], |row| row.get(0))?))
+    };
+    if !conn.is_autocommit() {
+        return read();
+    }
+    conn.execute_batch(sql::BEGIN_READ)?;
+    let identity = read();
+    // The end of a transaction that only reads changes nothing.
+    conn.execute_batch(sql::ROLLBACK)?;
+    identity
 }
 
 /// Makes the tables if the file has none. Several processes may open a new file at once: the one that gets the lock
