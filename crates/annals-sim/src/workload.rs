@@ -65,6 +65,17 @@ struct Chat {
     note: String,
 }
 
+/// The state of the subgraph. Its list is its own: one that both had would double in each turn.
+#[derive(State, Clone, Default, Debug)]
+struct Deep {
+    #[channel(messages)]
+    messages: Messages,
+    #[channel(append)]
+    depths: List<String>,
+    #[channel(last)]
+    turn: i64,
+}
+
 /// The graphs that the actors run.
 struct Graphs {
     /// Two nodes side by side and one after them, which calls a subgraph that retains its state.
@@ -89,8 +100,13 @@ impl Graphs {
                 Ok(Chat::update().messages([Message::ai(text).with_id(id)]).log([format!("{name} {}", chat.turn)]))
             }
         };
-        let inner = StateGraph::<Chat>::new()
-            .node("deep", says("deep"))
+        let deep = |deep: &Deep| {
+            let text = format!("deep in turn {} after {} messages", deep.turn, deep.messages.len());
+            let message = Message::ai(text).with_id(format!("deep-{}", deep.turn % 3));
+            Ok(Deep::update().messages([message]).depths([format!("deep {}", deep.turn)]))
+        };
+        let inner = StateGraph::<Deep>::new()
+            .node("deep", deep)
             .edge(START, "deep")
             .persistence(Persistence::PerThread)
             .compile()?;
