@@ -50,7 +50,7 @@ impl LockWait {
         self.pause = (2 * self.pause).min(LOCK_RETRY_MAX);
         if waited > LOCK_WAIT_LONG {
             let share = LOCK_WAIT_LONG.as_secs_f64() / waited.as_secs_f64();
-            // Where all have waited long, shorter pauses would take the time of the process that commits.
+            // If all have waited long, shorter pauses would take the time of the process that commits.
             self.pause = LOCK_RETRY_MAX.mul_f64(share).max(LOCK_RETRY_MAX / 2);
         }
         let random = self.random.hash_one(waited) % (2 * third.as_nanos() as u64 + 1);
