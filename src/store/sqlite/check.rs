@@ -57,7 +57,8 @@ pub(super) fn check<'a>(view: ReadView<'a>) -> Res<CheckReport> {
     checker.report.erasing = view.conn.query_row(sql::TOMBSTONES_COUNT, [], |row| row.get::<_, i64>(0))? as u64;
     checker.report.threads = view.conn.query_row(sql::CHECK_THREADS, [], |row| row.get::<_, i64>(0))? as u64;
     // Each part goes on after a damaged row; a damaged page ends only its part.
-    let parts: [fn(&mut Checker<'a>) -> Res<()>; 8] = [
+    let parts: [fn(&mut Checker<'a>) -> Res<()>; 9] = [
+        Checker::thread_times,
         Checker::blobs,
         Checker::payloads,
         Checker::branches,
@@ -380,6 +381,17 @@ impl Checker<'_> {
             },
             None => Err(corrupt(place(), "its value does not match the format")),
         }
+    }
+
+    /// Compares the time of each thread with that of its first checkpoint.
+    fn thread_times(&mut self) -> Res<()> {
+        let mut statement = self.view.conn.prepare_cached(sql::CHECK_THREAD_TIMES)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let thread: i64 = row.get(0)?;
+            self.problem(format!("thread {thread}: created_at is not that of its first checkpoint"));
+        }
+        Ok(())
     }
 
     fn orphans(&mut self) -> Res<()> {

@@ -444,6 +444,10 @@ pub(super) const CHECK_WRITES: &str = concat!(
     " ORDER BY w.checkpoint, w.task, w.idx, w.part"
 );
 /// Rows that belong to nothing.
+/// The threads whose time is not that of their first checkpoint, which a checksum covers.
+pub(super) const CHECK_THREAD_TIMES: &str = "SELECT t.id FROM thread t WHERE t.created_at <> \
+     (SELECT c.created_at FROM checkpoint c JOIN namespace n ON n.id = c.namespace WHERE n.thread = t.id \
+      ORDER BY c.seq LIMIT 1)";
 pub(super) const CHECK_ORPHANS: [(&str, &str); 14] = [
     ("erasure", "SELECT count(*) FROM erasure"),
     (

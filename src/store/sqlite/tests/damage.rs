@@ -83,6 +83,7 @@ fn every_column_is_covered_by_a_sum() {
         "UPDATE checkpoint SET sum = zeroblob(16) WHERE seq = 9",
         "UPDATE checkpoint SET sum = X'00' WHERE seq = 9",
         "UPDATE thread SET public_id = 'b'",
+        "UPDATE thread SET created_at = created_at + 1",
         "UPDATE namespace SET path = 'b'",
         "UPDATE name SET text = 'w' WHERE text = 'x'",
         "UPDATE name SET kind = 1 WHERE text = 'x'",
