@@ -277,9 +277,9 @@ impl Core {
         written
     }
 
-    /// Finds out the outcome of a commit that failed when its frames may have reached the disk: a new connection writes
-    /// the jobs again. That overwrites those frames, which no connection sees, with a commit that is synced; should
-    /// another process have recovered them as a commit, the jobs find that they are stored.
+    /// Finds out the outcome of a commit that failed when its frames may have reached the disk: a new connection begins
+    /// the WAL anew and writes the jobs again. Should another process have recovered the frames as a commit, they are in
+    /// the file by then, and the jobs find that they are stored.
     fn heal(&mut self, jobs: &[JobRef<'_>], first: Outcomes, text: &str) -> Verdict {
         self.roll_back();
         let unknown = |reason: &str| StoreError::OutcomeUnknown { reason: reason.to_owned() };
@@ -314,26 +314,19 @@ impl Core {
         }
     }
 
-    /// Writes jobs again, and makes sure that they are durable.
+    /// Writes jobs again, or finds them stored.
     fn repeat(&mut self, jobs: &[JobRef<'_>]) -> Res<Outcomes> {
         self.begin()?;
-        let before = self.conn.total_changes();
         let outcomes = match self.write_group(jobs, true) {
             Group::Written(outcomes) => outcomes,
             Group::Undone(text) => return Err(undone(&text).into()),
             Group::HalfWritten => return Err(undone("a job could not be rolled back").into()),
         };
-        let wrote = self.conn.total_changes() != before;
         self.commit()?;
-        // Jobs that are stored already wrote nothing, so this commit synced nothing: their frames were never confirmed.
-        // Copied into the file, they are synced there.
-        if (!wrote || outcomes.iter().any(Result::is_err)) && !copy_wal(&self.conn, sql::WAL_PASSIVE)?.is_whole() {
-            return Err(self.busy().into());
-        }
         Ok(outcomes)
     }
 
-    /// Replaces the connection by a new one.
+    /// Replaces the connection by a new one, which finds the WAL empty.
     fn reconnect(&mut self) -> Res<()> {
         if !self.place.is_in_place() {
             return Err(StoreError::FileReplaced { path: self.place.path.clone() }.into());
