@@ -52,7 +52,7 @@ struct PooledReader {
 }
 
 impl ReaderPool {
-    /// Makes a pool of readers beside a writer.
+    /// Makes a pool of readers beside a writer, which has verified the file.
     pub(super) fn beside_writer(place: FilePlace) -> Result<Self, StoreError> {
         Self::new(place, true)
     }
@@ -69,7 +69,6 @@ impl ReaderPool {
             Self { place, beside_writer, idle: Mutex::default(), reads: Mutex::default(), names: Names::of_readers() };
         let first = || -> Res<()> {
             let reader = pool.connect()?;
-            open::verify(&pool.place, &reader.conn)?;
             for statement in sql::READ_OFTEN {
                 drop(reader.conn.prepare_cached(statement)?);
             }
@@ -176,7 +175,9 @@ impl ReaderPool {
         if self.stamp() != Some(stamp) {
             return Err(changed().into());
         }
-        Ok(PooledReader { conn: open::connect_immutable(&self.place)?, unlocked: Some(stamp) })
+        let conn = open::connect_immutable(&self.place)?;
+        open::verify(&self.place, &conn)?;
+        Ok(PooledReader { conn, unlocked: Some(stamp) })
     }
 
     /// Returns the stamp of the file, `None` while it has a WAL: that is needed to read it.
