@@ -14,16 +14,13 @@ use std::path::Path;
 
 /// Copies the store at `place` to a new file.
 pub(super) fn backup(place: &FilePlace, to: &Path) -> Res<()> {
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::AlreadyExists => refused(to, "it exists already"),
-        _ => refused(to, &error.to_string()),
-    };
     if to.symlink_metadata().is_ok() {
-        return Err(failed(io::ErrorKind::AlreadyExists.into()).into());
+        return Err(failed(to, io::ErrorKind::AlreadyExists.into()).into());
     }
     let unfinished = beside(to, "-unfinished");
-    system::create_new(&unfinished).map_err(failed)?;
-    let copied = copy(place, &unfinished).and_then(|()| Ok(publish(&unfinished, to).map_err(failed)?));
+    system::create_new(&unfinished).map_err(|error| failed(&unfinished, error))?;
+    let published = || publish(&unfinished, to).map_err(|error| failed(to, error));
+    let copied = copy(place, &unfinished).and_then(|()| Ok(published()?));
     if copied.is_err() {
         // The first error is reported.
         _ = fs::remove_file(&unfinished);
@@ -45,9 +42,20 @@ fn copy(place: &FilePlace, to: &Path) -> Res<()> {
 fn publish(unfinished: &Path, to: &Path) -> io::Result<()> {
     File::open(unfinished)?.sync_all()?;
     fs::hard_link(unfinished, to)?;
-    fs::remove_file(unfinished)?;
-    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
-    system::sync_folder(folder.unwrap_or(Path::new(".")))
+    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let named = fs::remove_file(unfinished).and_then(|()| system::sync_folder(folder));
+    if named.is_err() {
+        // The name may not last, so the error is true only without it.
+        _ = fs::remove_file(to);
+    }
+    named
+}
+
+fn failed(path: &Path, error: io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => refused(path, "it exists already"),
+        _ => refused(path, &error.to_string()),
+    }
 }
 
 fn refused(to: &Path, reason: &str) -> StoreError {

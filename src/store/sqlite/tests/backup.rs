@@ -60,6 +60,11 @@ fn a_backup_replaces_nothing_and_leaves_nothing_behind_if_it_fails() {
         assert!(matches!(&error, StoreError::Invalid { field: "path of the backup", .. }), "{error}");
     }
     assert_eq!(std::fs::read(&taken).unwrap(), b"mine");
+    let left = bench.folder.path().join("x2.db-unfinished");
+    std::fs::write(&left, "of a call that was killed").unwrap();
+    let error = bench.store.backup(&bench.folder.path().join("x2.db")).unwrap_err().to_string();
+    assert!(error.contains("x2.db-unfinished: it exists already"), "{error}");
+    std::fs::remove_file(&left).unwrap();
     let names = std::fs::read_dir(bench.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(names.into_iter().all(|name| !name.to_string_lossy().contains("unfinished")));
 }
