@@ -50,9 +50,14 @@ pub(crate) fn draw<I: Clone + Eq + Hash>(rows: &[TreeRow<I>], older: Option<&str
 
 /// Returns the greatest number of branches that are open beside each other.
 fn lanes<I: Eq + Hash>(rows: &[TreeRow<I>]) -> usize {
-    let mut open: HashSet<&I> = HashSet::new();
+    let (mut open, mut seen) = (HashSet::new(), HashSet::new());
     let mut most = 0;
     for row in rows {
+        debug_assert!(
+            row.parent.as_ref().is_none_or(|parent| !seen.contains(parent)),
+            "a parent comes after its children"
+        );
+        seen.insert(&row.id);
         open.remove(&row.id);
         open.extend(&row.parent);
         most = most.max(open.len());
