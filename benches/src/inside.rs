@@ -58,6 +58,6 @@ fn run(path: &Path, length: usize) -> Res<[f64; 2]> {
     let bytes = opened.bytes(path)?.saturating_sub(before) as f64 / MEASURED as f64;
     opened.store.clear_head_cache();
     same("messages", graph.get_state(&thread)?.values.messages.len(), length + MEASURED + 1)?;
-    same("problems", opened.store.check()?.problems, Vec::<String>::new())?;
+    same("problems", opened.store.check()?.problems, Vec::new())?;
     Ok([median(&times), bytes])
 }

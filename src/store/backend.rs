@@ -12,6 +12,7 @@ use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 
 use super::batch::{Batch, ListRef};
 use super::beside::Beside;
+use super::check::CheckReport;
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
@@ -317,24 +318,6 @@ impl Erasure {
     pub fn is_erased(self) -> bool {
         self == Self::Erased
     }
-}
-
-/// The report of a check.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CheckReport {
-    /// Threads that were checked.
-    pub threads: u64,
-    /// Checkpoints whose checksum was verified.
-    pub checkpoints: u64,
-    /// Values whose checksum was verified.
-    pub values: u64,
-    /// Entries of the key-value memory and of the cache whose checksum was verified.
-    pub entries: u64,
-    /// Deleted threads with bytes that are still in the file or in its write-ahead log.
-    pub erasing: u64,
-    /// Problems: the place and the reason of each, at most 100.
-    pub problems: Vec<String>,
 }
 
 /// The outcome of a submitted batch, once it is known: wait for it, or await it.

@@ -10,8 +10,9 @@ use crate::base::limits::{BUSY_TIMEOUT_DEFAULT, HEAD_CACHE_BYTES_DEFAULT, WAL_LI
 use crate::base::{CheckpointId, Clock, IdSource, RunId, SystemClock, ThreadId, Timestamp};
 use crate::span::span;
 
-use super::backend::{Backend, CheckReport, CommitHandle, Erasure};
+use super::backend::{Backend, CommitHandle, Erasure};
 use super::beside::CacheChange;
+use super::check::CheckReport;
 use super::error::StoreError;
 use super::heads::HeadCache;
 use super::memory::MemoryBackend;

@@ -14,6 +14,7 @@ pub mod batch;
 mod beside;
 mod cache;
 mod chain;
+mod check;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -27,13 +28,14 @@ mod spin;
 mod sqlite;
 mod stats;
 
-pub use backend::{Backend, CheckReport, CommitHandle, CommitSettler, Erasure};
+pub use backend::{Backend, CommitHandle, CommitSettler, Erasure};
 pub use batch::{
     Batch, ItemIndex, ListDelta, ListRef, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Payload, WriteValue,
 };
 pub use beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 pub use cache::Cache;
 pub use chain::CommitChain;
+pub use check::{CheckReport, Finding, Invariant, LogTail};
 pub use error::StoreError;
 pub use handle::{OpenOptions, Store, Synchronous};
 pub use kv::{Kv, KvCompare, KvItem, KvNamespaceQuery, KvQuery};

@@ -1,9 +1,10 @@
 //! `annals check`: verifies every row and checksum of the store. Exit code 4 if the check finds a problem.
 //!
-//! JSON: `{"schema": 1, "threads", "checkpoints", "values", "erasing", "problems": [..]}`.
+//! JSON: `{"schema": 1, "threads", "checkpoints", "values", "erasing", "log_tail": {"end", "frames", "commits"} or null,
+//! "problems": [{"invariant": "I12", "place", "reason"}]}`. The invariants are those of `docs/format.md`.
 
-use annals::store::Store;
-use serde_json::json;
+use annals::store::{Finding, LogTail, Store};
+use serde_json::{Value as Json, json};
 
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, count, escape, grouped};
@@ -20,7 +21,8 @@ pub(crate) fn run(store: &Store, out: &mut Printer) -> Result<u8, CommandFailure
             "checkpoints": report.checkpoints,
             "values": report.values,
             "erasing": report.erasing,
-            "problems": report.problems,
+            "log_tail": report.log_tail.as_ref().map(tail),
+            "problems": report.problems.iter().map(finding).collect::<Vec<_>>(),
         }))?;
     } else {
         let threads = count(report.threads as usize, "thread");
@@ -30,8 +32,11 @@ pub(crate) fn run(store: &Store, out: &mut Printer) -> Result<u8, CommandFailure
             let threads = count(report.erasing as usize, "deleted thread");
             out.line(format!("bytes of {threads} are still stored; a program that opens the store erases them"))?;
         }
+        if let Some(tail) = &report.log_tail {
+            out.line(format!("{tail}, which are lost unless they had not returned when the power failed"))?;
+        }
         for problem in report.problems.iter().take(PROBLEMS_MAX) {
-            out.line(out.removed(&format!("problem: {}", escape(problem))))?;
+            out.line(out.removed(&format!("problem: {}", escape(&problem.to_string()))))?;
         }
         match report.problems.len() {
             0 => out.line(out.added("no problems"))?,
@@ -45,4 +50,12 @@ pub(crate) fn run(store: &Store, out: &mut Printer) -> Result<u8, CommandFailure
     }
     output::note("annals: the store is damaged; it was not changed");
     Ok(4)
+}
+
+fn tail(tail: &LogTail) -> Json {
+    json!({ "end": tail.end, "frames": tail.frames, "commits": tail.commits })
+}
+
+fn finding(finding: &Finding) -> Json {
+    json!({ "invariant": finding.invariant.to_string(), "place": finding.place, "reason": finding.reason })
 }

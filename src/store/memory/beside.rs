@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Encoded, Timestamp};
-use crate::store::backend::CheckReport;
 use crate::store::beside::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
+use crate::store::check::{CheckReport, Finding, Invariant};
 
 /// The number of a namespace, and that of a key: each in the order of the first put.
 type EntryNumbers = (u64, u64);
@@ -147,7 +147,8 @@ impl MemoryKv {
                 && space.keys.len() == space.entries.len()
                 && space.entries.iter().all(|(at, entry)| space.keys.get(&entry.key) == Some(at));
             if !sound {
-                report.problems.push(format!("kv {:?}: keys and entries do not match", space.name));
+                let place = format!("kv {:?}", space.name);
+                report.note(Finding::new(Invariant::Entries, place, "keys and entries do not match"));
             }
         }
     }
@@ -211,7 +212,7 @@ impl MemoryCache {
         report.entries += self.values.len() as u64;
         let expiring = self.values.values().filter(|(_, expires_at)| expires_at.is_some()).count();
         if expiring != self.expiring.len() {
-            report.problems.push("cache: values and their ends do not match".into());
+            report.note(Finding::new(Invariant::Entries, "cache", "values and their ends do not match"));
         }
     }
 }

@@ -19,9 +19,10 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use self::stored::{MemoryLog, StoredCheckpoint};
-use super::backend::{Backend, CheckReport, CommitHandle, Erasure};
+use super::backend::{Backend, CommitHandle, Erasure};
 use super::batch::{Batch, ListRef, validate_deleted};
 use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
+use super::check::CheckReport;
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{

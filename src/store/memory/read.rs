@@ -7,8 +7,8 @@ use super::stored::{
 };
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, ThreadId, Timestamp};
-use crate::store::backend::CheckReport;
 use crate::store::batch::{ListRef, Payload, Seen};
+use crate::store::check::{CheckReport, Finding, Invariant};
 use crate::store::error::StoreError;
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
@@ -191,18 +191,19 @@ pub(super) fn check(log: &MemoryLog) -> CheckReport {
         // Every other state is compared with its replay, so looking at all the nodes of the newest is enough.
         let sound = space.head().is_none_or(|head| head.state.is_sound());
         if !sound || !space.checkpoints.is_sound() || !space.writes.is_sound() {
-            report.problems.push("a tree of a namespace is out of order".into());
+            report.note(Finding::new(Invariant::Ids, "a namespace", "its trees are out of order"));
         }
         for (id, stored) in space.checkpoints.walk_up(None) {
             report.checkpoints += 1;
             report.values += values_of(stored) + writes_of(space, id);
-            if let Err(reason) = check_checkpoint(log, space, stored) {
-                report.problems.push(format!("checkpoint {id}: {reason}"));
+            if let Err((invariant, reason)) = check_checkpoint(log, space, stored) {
+                report.note(Finding::new(invariant, format!("checkpoint {id}"), reason));
             }
         }
         for (id, writes) in space.writes.walk_up(None) {
             if !writes.is_sound() || space.checkpoints.get(id).is_none() {
-                report.problems.push(format!("writes of checkpoint {id}: out of order, or of no checkpoint"));
+                let place = format!("writes of checkpoint {id}");
+                report.note(Finding::new(Invariant::Writes, place, "they are out of order, or of no checkpoint"));
             }
         }
     }
@@ -223,24 +224,31 @@ fn writes_of(space: &NamespaceVersion, checkpoint: &CheckpointId) -> u64 {
     writes.walk_up(None).map(|(_, write)| write.payloads().len()).sum::<usize>() as u64
 }
 
-fn check_checkpoint(log: &MemoryLog, space: &NamespaceVersion, stored: &StoredCheckpoint) -> Result<(), String> {
+fn check_checkpoint(
+    log: &MemoryLog,
+    space: &NamespaceVersion,
+    stored: &StoredCheckpoint,
+) -> Result<(), (Invariant, String)> {
+    let wrong = |reason: &str| (Invariant::Parents, reason.to_owned());
     let record = &stored.record;
     let parent = match (&record.parent, &record.forked_from) {
         (None, None) => None,
-        (Some(id), None) => Some(space.checkpoints.get(id).ok_or("its parent is missing")?),
-        (None, Some(at)) => Some(log.stored(at).ok_or("the checkpoint it was forked from is missing")?),
-        (Some(_), Some(_)) => return Err("it has two parents".into()),
+        (Some(id), None) => Some(space.checkpoints.get(id).ok_or_else(|| wrong("its parent is missing"))?),
+        (None, Some(at)) => Some(log.stored(at).ok_or_else(|| wrong("the checkpoint it was forked from is missing"))?),
+        (Some(_), Some(_)) => return Err(wrong("it has two parents")),
     };
     if record.ordinal != parent.map_or(0, |parent| parent.record.ordinal + 1) {
-        return Err("its ordinal does not follow that of its parent".into());
+        return Err(wrong("its ordinal does not follow that of its parent"));
     }
     if record.seq > log.seq || record.branch > log.branch {
-        return Err("its seq or branch is above the counters".into());
+        return Err(wrong("its seq or branch is above the counters"));
     }
     let nothing = Default::default();
     let before = parent.map_or(&nothing, |parent| &parent.state);
-    let after = before.after(&stored.delta, record.ordinal, record.seq).map_err(|e| e.to_string())?;
-    if after == stored.state { Ok(()) } else { Err("its state is not that of its parent with its changes".into()) }
+    let after = before.after(&stored.delta, record.ordinal, record.seq);
+    let after = after.map_err(|error| (Invariant::Checkpoints, error.to_string()))?;
+    let differs = || (Invariant::Checkpoints, "its state is not that of its parent with its changes".to_owned());
+    if after == stored.state { Ok(()) } else { Err(differs()) }
 }
 
 pub(super) fn not_found(at: &CheckpointRef) -> StoreError {

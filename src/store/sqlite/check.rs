@@ -16,9 +16,8 @@ use super::rows::{Room, decode, inline_value};
 use super::{schema, sql};
 use crate::base::ThreadId;
 use crate::base::internal::hash::{self, Checksum};
-use crate::base::limits::PROBLEMS_MAX;
-use crate::store::backend::CheckReport;
 use crate::store::batch::Seen;
+use crate::store::check::{CheckReport, Finding, Invariant};
 use crate::store::error::StoreError;
 use crate::store::record::TaskRecord;
 use rusqlite::types::ValueRef;
@@ -30,6 +29,8 @@ use std::sync::Arc;
 pub(super) struct Checker<'a> {
     pub(super) view: ReadView<'a>,
     pub(super) report: CheckReport,
+    /// The invariant that is being verified: findings cite it.
+    pub(super) verifies: Invariant,
     /// The hashes of all payloads.
     payloads: HashMap<i64, Checksum>,
     /// The ends of the lists of the checkpoints before, branch by branch.
@@ -46,9 +47,15 @@ pub(super) struct ParentFields {
 
 /// Verifies the whole file.
 pub(super) fn check<'a>(view: ReadView<'a>) -> Res<CheckReport> {
-    let mut checker =
-        Checker { view, report: CheckReport::default(), payloads: HashMap::new(), ends: ListEnds::default() };
+    let mut checker = Checker {
+        view,
+        report: CheckReport::default(),
+        verifies: Invariant::Pages,
+        payloads: HashMap::new(),
+        ends: ListEnds::default(),
+    };
     checker.integrity()?;
+    checker.verifies = Invariant::Schema;
     // It may have changed since the file was opened, and the rows of other tables mean nothing.
     let verified = schema::verify(view.conn);
     if checker.note(verified)?.is_none() {
@@ -57,18 +64,19 @@ pub(super) fn check<'a>(view: ReadView<'a>) -> Res<CheckReport> {
     checker.report.erasing = view.conn.query_row(sql::TOMBSTONES_COUNT, [], |row| row.get::<_, i64>(0))? as u64;
     checker.report.threads = view.conn.query_row(sql::CHECK_THREADS, [], |row| row.get::<_, i64>(0))? as u64;
     // Each part goes on after a damaged row; a damaged page ends only its part.
-    let parts: [fn(&mut Checker<'a>) -> Res<()>; 9] = [
-        Checker::thread_times,
-        Checker::blobs,
-        Checker::payloads,
-        Checker::branches,
-        Checker::ids,
-        Checker::checkpoints,
-        Checker::writes,
-        Checker::beside,
-        Checker::orphans,
+    let parts: [(Invariant, fn(&mut Checker<'a>) -> Res<()>); 9] = [
+        (Invariant::ThreadTimes, Checker::thread_times),
+        (Invariant::Blobs, Checker::blobs),
+        (Invariant::Payloads, Checker::payloads),
+        (Invariant::Branches, Checker::branches),
+        (Invariant::Ids, Checker::ids),
+        (Invariant::Rows, Checker::checkpoints),
+        (Invariant::Writes, Checker::writes),
+        (Invariant::Entries, Checker::beside),
+        (Invariant::Ownership, Checker::orphans),
     ];
-    for part in parts {
+    for (invariant, part) in parts {
+        checker.verifies = invariant;
         let done = part(&mut checker);
         checker.note(done)?;
     }
@@ -78,23 +86,25 @@ pub(super) fn check<'a>(view: ReadView<'a>) -> Res<CheckReport> {
 impl Checker<'_> {
     /// Notes a problem of the file; any other error ends the check.
     pub(super) fn note<T>(&mut self, result: Res<T>) -> Res<Option<T>> {
-        let problem = match result {
+        match result {
             Ok(value) => return Ok(Some(value)),
-            Err(Fault::Store(StoreError::Corrupt { place, reason })) => format!("{place}: {reason}"),
+            Err(Fault::Store(StoreError::Corrupt { place, reason })) => self.problem(place, reason),
             Err(Fault::Sql(error)) => match damage(&error) {
-                Some(StoreError::Corrupt { place, reason }) => format!("{place}: {reason}"),
+                // SQLite found it, while another invariant was verified.
+                Some(StoreError::Corrupt { place, reason }) if error.sqlite_error_code().is_some() => {
+                    self.report.note(Finding::new(Invariant::Pages, place, reason));
+                }
+                Some(StoreError::Corrupt { place, reason }) => self.problem(place, reason),
                 _ => return Err(Fault::Sql(error)),
             },
             Err(fault) => return Err(fault),
         };
-        self.problem(problem);
         Ok(None)
     }
 
-    pub(super) fn problem(&mut self, problem: String) {
-        if self.report.problems.len() < PROBLEMS_MAX {
-            self.report.problems.push(problem);
-        }
+    /// Notes that the invariant which is being verified does not hold.
+    pub(super) fn problem(&mut self, place: impl Into<String>, reason: impl Into<String>) {
+        self.report.note(Finding::new(self.verifies, place, reason));
     }
 
     fn integrity(&mut self) -> Res<()> {
@@ -103,7 +113,7 @@ impl Checker<'_> {
         while let Some(row) = rows.next()? {
             let line: String = row.get(0)?;
             if line != "ok" {
-                self.problem(format!("the file: {line}"));
+                self.problem("the file", line);
             }
         }
         Ok(())
@@ -116,7 +126,7 @@ impl Checker<'_> {
             let id: i64 = row.get(0)?;
             let fits = matches!((row.get_ref(1)?.as_blob(), row.get_ref(2)?.as_bytes()), (Ok(checksum), Ok(data)) if hash::checksum(data) == *checksum);
             if !fits {
-                self.problem(format!("blob {id}: its hash does not match"));
+                self.problem(format!("blob {id}"), "its hash does not match");
             }
         }
         Ok(())
@@ -161,7 +171,7 @@ impl Checker<'_> {
                 _ => false,
             };
             if !fits || !forks {
-                self.problem(format!("branch {id}: parent, upto, depth and fork do not match"));
+                self.problem(format!("branch {id}"), "parent, upto, depth and fork do not match");
             }
         }
         Ok(())
@@ -178,7 +188,7 @@ impl Checker<'_> {
             if let Some(Some(id)) = id
                 && last.insert(namespace, id).is_some_and(|last| last >= id)
             {
-                self.problem(format!("checkpoint {seq}: its id does not follow the one before it"));
+                self.problem(format!("checkpoint {seq}"), "its id does not follow the one before it");
             }
         }
         Ok(())
@@ -193,6 +203,7 @@ impl Checker<'_> {
         let mut versions = Cursor::new("version", versions.query([])?)?;
         let mut items = Cursor::new("item", items.query([])?)?;
         while let Some(row) = rows.next()? {
+            self.verifies = Invariant::Rows;
             let seq: i64 = row.get(0)?;
             let at: (i64, i64) = (row.get(5)?, row.get(6)?);
             let mut content = CheckpointContent::default();
@@ -206,10 +217,11 @@ impl Checker<'_> {
             ends.into_iter().for_each(|(key, end)| self.ends.note(at.0, at.1, key, Some(end)));
             match self.note(fits)? {
                 Some(true) => self.report.checkpoints += 1,
-                Some(false) => self.problem(format!("checkpoint {seq}: its checksum does not match")),
+                Some(false) => self.problem(format!("checkpoint {seq}"), "its checksum does not match"),
                 None => {}
             }
         }
+        self.verifies = Invariant::Rows;
         let strays = versions.take((i64::MAX, i64::MAX), |_| Ok(()))?;
         self.strays("version", &strays);
         let strays = items.take((i64::MAX, i64::MAX), |_| Ok(()))?;
@@ -219,7 +231,7 @@ impl Checker<'_> {
 
     fn strays(&mut self, table: &str, strays: &[(i64, i64)]) {
         for (branch, ordinal) in strays {
-            self.problem(format!("{table} (branch {branch}, ordinal {ordinal}): it belongs to no checkpoint"));
+            self.problem(format!("{table} (branch {branch}, ordinal {ordinal})"), "it belongs to no checkpoint");
         }
     }
 
@@ -230,6 +242,7 @@ impl Checker<'_> {
         if let Some(fault) = content.fault {
             return Err(fault);
         }
+        self.verifies = Invariant::Parents;
         let parent_seq: Option<i64> = row.get(4)?;
         let parent = parent_seq.map(|parent| self.parent(parent)).transpose()?;
         let (left, upto): (Option<i64>, Option<i64>) = (row.get(14)?, row.get(15)?);
@@ -243,6 +256,7 @@ impl Checker<'_> {
         if !follows {
             return Err(corrupt(place(), "branch and ordinal do not follow from its parent"));
         }
+        self.verifies = Invariant::References;
         if content
             .reference
             .iter()
@@ -250,8 +264,11 @@ impl Checker<'_> {
         {
             return Err(corrupt(place(), "a list references one of another thread, or of a later checkpoint"));
         }
+        self.verifies = Invariant::IndexSnapshots;
         self.snapshot(parent.as_ref(), at, content.snapshot.as_deref())?;
+        self.verifies = Invariant::ListEnds;
         self.list_ends(parent.as_ref(), at, &content)?;
+        self.verifies = Invariant::Checkpoints;
         source_of(row.get(8)?).ok_or_else(|| corrupt(place(), "source does not match the format"))?;
         let tasks = unpack_task_records(self.view.conn, self.view.names, row.get_ref(12)?, &place)?;
         let consumed = match (&parent, parent_seq) {
@@ -389,7 +406,7 @@ impl Checker<'_> {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let thread: i64 = row.get(0)?;
-            self.problem(format!("thread {thread}: created_at is not that of its first checkpoint"));
+            self.problem(format!("thread {thread}"), "created_at is not that of its first checkpoint");
         }
         Ok(())
     }
@@ -398,7 +415,7 @@ impl Checker<'_> {
         for (table, query) in sql::CHECK_ORPHANS {
             let count: Option<i64> = self.view.conn.query_row(query, [], |row| row.get(0)).optional()?;
             if let Some(count @ 1..) = count {
-                self.problem(format!("{table}: {count} rows belong to nothing"));
+                self.problem(table, format!("{count} rows belong to nothing"));
             }
         }
         Ok(())

@@ -3,14 +3,17 @@
 use super::check::Checker;
 use super::fault::Res;
 use super::{cache, kv, sql, timer};
+use crate::store::check::Invariant;
 use rusqlite::Row;
 
 impl Checker<'_> {
     /// Verifies the timers, and the rows of the key-value memory and of the cache.
     pub(super) fn beside(&mut self) -> Res<()> {
+        self.verifies = Invariant::Entries;
         self.entries(sql::CHECK_KV, kv::check)?;
         self.entries(sql::CHECK_CACHE, cache::check)?;
         let entries = self.report.entries;
+        self.verifies = Invariant::Timers;
         self.entries(sql::CHECK_TIMERS, timer::check)?;
         self.report.entries = entries;
         Ok(())

@@ -81,18 +81,14 @@ impl Checker<'_> {
                 }
             }
             if writes_checksum(&parent.checksum, &writes) != checksum {
-                self.problem(format!(
-                    "write (checkpoint {checkpoint}, task {code}, idx {}): the checksum of its run does not match",
-                    first.checksum.index
-                ));
+                let place = format!("write (checkpoint {checkpoint}, task {code}, idx {})", first.checksum.index);
+                self.problem(place, "the checksum of its run does not match");
             }
         }
         for (row, covered) in rows.iter().zip(covered) {
             if !covered && (!row.consumed || row.checksum.index < 0) {
-                self.problem(format!(
-                    "write (checkpoint {checkpoint}, task {code}, idx {}): no checksum covers it",
-                    row.checksum.index
-                ));
+                let place = format!("write (checkpoint {checkpoint}, task {code}, idx {})", row.checksum.index);
+                self.problem(place, "no checksum covers it");
             }
         }
     }

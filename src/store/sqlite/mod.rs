@@ -46,6 +46,7 @@ mod system;
 mod tests;
 mod timer;
 mod wal;
+mod wal_tail;
 mod write;
 mod writer;
 mod writes;
@@ -60,9 +61,10 @@ use read::ReadView;
 use writer::SqliteWriter;
 
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
-use crate::store::backend::{Backend, CheckReport, CommitHandle, Erasure};
+use crate::store::backend::{Backend, CommitHandle, Erasure};
 use crate::store::batch::{Batch, ListRef};
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
+use crate::store::check::{CheckReport, Finding, Invariant};
 use crate::store::error::StoreError;
 use crate::store::handle::OpenOptions;
 use crate::store::query::{CheckpointQuery, ItemRange};
@@ -318,7 +320,16 @@ impl Backend for SqliteBackend {
         // With names of its own: those that were cached when they were whole may have rotted since.
         let names = Names::default();
         let mut report = self.pool.read(|view| check::check(ReadView { names: &names, ..view }))?;
-        report.problems.extend(self.writer.as_ref().and_then(|writer| writer.hidden_error()));
+        let log = open::beside(&self.pool.place().path, "-wal");
+        let tail = wal_tail::find(&log);
+        report.log_tail =
+            tail.map_err(|error| StoreError::Read { reason: error.to_string(), source: Some(error.into()) })?;
+        if let Some(tail) = report.log_tail.as_ref().filter(|tail| tail.commits > 1) {
+            report.problems.push(Finding::new(Invariant::Log, "the write-ahead log", tail.to_string()));
+        }
+        if let Some(error) = self.writer.as_ref().and_then(|writer| writer.hidden_error()) {
+            report.note(Finding::new(Invariant::Copying, "the write-ahead log", error));
+        }
         Ok(report)
     }
 }

@@ -109,6 +109,12 @@ impl Wal {
         self.0.state.lock().error.clone()
     }
 
+    /// Plants an error of the last attempt.
+    #[cfg(test)]
+    pub(super) fn fail_to_copy(&self, error: &str) {
+        self.0.state.lock().error = Some(error.to_owned());
+    }
+
     /// Ends the thread, and empties the WAL if no reader is in the way.
     pub(super) fn close(&self) {
         self.0.state.lock().stopping = true;

@@ -217,6 +217,12 @@ impl SqliteWriter {
         self.shared.core.lock().plant(faults);
     }
 
+    /// Plants an error of the WAL checkpointer.
+    #[cfg(test)]
+    pub(super) fn fail_to_copy(&self, error: &str) {
+        self.wal.fail_to_copy(error);
+    }
+
     /// Returns the last error of the background that no caller was told of.
     pub(super) fn hidden_error(&self) -> Option<String> {
         self.wal.error()

@@ -8,11 +8,11 @@
 use std::sync::{Arc, Mutex};
 
 use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
-use annals::store::backend::{CheckReport, Erasure};
+use annals::store::backend::Erasure;
 use annals::store::batch::{ChangeValue, Data, ItemOp};
 use annals::store::{
-    Backend, Batch, Beside, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle, ItemRange, ItemRow,
-    ListRef, NewWrites, Payload, StatePart, StateRecord, StoreError, ThreadRecord, ThreadSize, TimerRecord,
+    Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle, ItemRange,
+    ItemRow, ListRef, NewWrites, Payload, StatePart, StateRecord, StoreError, ThreadRecord, ThreadSize, TimerRecord,
     WriteRecord, WriteValue,
 };
 use annals_graph::graph::Persistence;

@@ -104,7 +104,7 @@ fn turn(graph: &CompiledGraph<Chat>, thread: &Thread, plan: &str) -> Chat {
 /// Returns the number of stored values.
 fn stored(thread: &Thread) -> u64 {
     let report = thread.store().check().unwrap();
-    assert_eq!(report.problems, Vec::<String>::new());
+    assert_eq!(report.problems, []);
     report.values
 }
 

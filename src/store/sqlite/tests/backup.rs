@@ -40,7 +40,7 @@ fn a_backup_holds_a_prefix_of_the_commits_that_are_made_meanwhile() {
         .map(|path| {
             let copy = open(&path);
             let report = copy.check().unwrap();
-            assert_eq!(report.problems, Vec::<String>::new());
+            assert_eq!(report.problems, []);
             report.checkpoints
         })
         .collect();

@@ -5,7 +5,7 @@ use crate::base::Encoded;
 use crate::store::StoreError;
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace};
 
-fn filled() -> Bench {
+pub(super) fn filled() -> Bench {
     let bench = Bench::new();
     let namespace = KvNamespace::new(["users", "7"]).unwrap();
     let value = |text: &str| Encoded { bytes: text.as_bytes().to_vec(), ..Encoded::default() };

@@ -5,7 +5,7 @@ use crate::store::StoreError;
 use rusqlite::Connection;
 
 /// A store with most kinds of rows, with the triggers off that would stop the damage.
-fn damaged(harm: &str) -> (Bench, CheckpointRef) {
+pub(super) fn damaged(harm: &str) -> (Bench, CheckpointRef) {
     let mut bench = Bench::new();
     let t = thread("a");
     let a = task(1, "a");

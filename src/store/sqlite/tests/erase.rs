@@ -310,5 +310,5 @@ fn a_damaged_thread_can_be_deleted() {
     assert!(!bench.check().is_empty());
     assert_eq!(bench.store.delete_threads(&[thread("a")]).unwrap(), Erasure::Erased);
     let left = bench.check();
-    assert!(left.iter().all(|problem| problem.starts_with("blob")), "{left:?}");
+    assert!(left.iter().all(|problem| problem.starts_with("I17 blob")), "{left:?}");
 }

@@ -117,7 +117,7 @@ fn a_reader_leaves_nothing_and_sees_what_others_write() {
     let next = bench.add(&t, Some(id), vec![list(2, vec![put(1, "more")])]);
     assert_eq!(reader.head_id(&t, &Namespace::root()).unwrap(), Some(next));
     assert_eq!(items(&reader, &at(&t, next), ItemRange::All).len(), 2);
-    assert_eq!(reader.check().unwrap().problems, Vec::<String>::new());
+    assert_eq!(reader.check().unwrap().problems, []);
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn a_log_past_its_limit_refuses_commits_until_the_reader_has_gone() {
         commit(101).is_ok()
     });
     assert!(done, "{:?}", Backend::stats(&store).unwrap());
-    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.check().unwrap().problems, []);
 }
 
 #[test]

@@ -187,7 +187,7 @@ fn the_journal_of_an_interrupted_switch_to_wal_is_replayed() {
         fs::set_permissions(name, fs::Permissions::from_mode(0o600)).unwrap();
     }
     let store = open(&path);
-    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.check().unwrap().problems, []);
     assert!(!journal.exists());
 }
 

@@ -10,11 +10,13 @@ mod forks;
 mod format;
 mod growth;
 mod identity;
+mod invariants;
 mod outcomes;
 mod readers;
 mod roundtrip;
 mod schema;
 mod waits;
+mod wal_tail;
 
 use super::SqliteBackend;
 use crate::base::{CheckpointId, IdSource, Namespace, TaskId, ThreadId, Timestamp};
@@ -70,7 +72,7 @@ impl Bench {
     }
 
     pub(super) fn check(&self) -> Vec<String> {
-        self.store.check().unwrap().problems
+        self.store.check().unwrap().problems.iter().map(ToString::to_string).collect()
     }
 
     /// Returns (position, text) of the items.

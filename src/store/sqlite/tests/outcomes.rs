@@ -115,7 +115,7 @@ fn a_handle_that_cannot_be_repaired_refuses_what_it_never_tried() {
     drop(bench.store);
     let again = open(&path);
     again.commit(&second).unwrap();
-    assert_eq!(again.check().unwrap().problems, Vec::<String>::new());
+    assert_eq!(again.check().unwrap().problems, []);
 }
 
 #[test]

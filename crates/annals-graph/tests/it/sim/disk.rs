@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use annals::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp, Value};
-use annals::store::backend::{CheckReport, CommitHandle, CommitSettler, Erasure};
+use annals::store::backend::{CommitHandle, CommitSettler, Erasure};
 use annals::store::batch::{ChangeValue, Data};
 use annals::store::{
-    Backend, Batch, Beside, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, ListRef,
+    Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, ListRef,
     MemoryBackend, NewCheckpoint, Payload, Source, StateRecord, StoreError, ThreadRecord, ThreadSize, TimerRecord,
     WriteRecord,
 };

@@ -1,0 +1,207 @@
+//! The report of a check: findings, each with the invariant of the format that does not hold.
+//!
+//! *Absent:* the check itself, which each backend does for its own rows.
+
+use std::fmt;
+
+/// An invariant of the file format, by its number in `docs/format.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Invariant {
+    /// I1: the file is a sound SQLite database.
+    Pages = 1,
+    /// I2: the schema is that of the format.
+    Schema,
+    /// I3: a blob has the hash of its content.
+    Blobs,
+    /// I4: a payload matches its check.
+    Payloads,
+    /// I5: a branch leaves an older one.
+    Branches,
+    /// I6: ids of a namespace ascend.
+    Ids,
+    /// I7: a checkpoint follows its parent.
+    Parents,
+    /// I8: the rows of a checkpoint match the format.
+    Rows,
+    /// I9: an index snapshot names the newest rows.
+    IndexSnapshots,
+    /// I10: the end of a list follows from its items.
+    ListEnds,
+    /// I11: a list references an older one of its thread.
+    References,
+    /// I12: a checkpoint has the checksum of its content.
+    Checkpoints,
+    /// I13: a checksum covers every stored write.
+    Writes,
+    /// I14: a thread is as old as its first checkpoint.
+    ThreadTimes,
+    /// I15: a timer matches its check.
+    Timers,
+    /// I16: entries of the key-value memory and of the cache match their checks.
+    Entries,
+    /// I17: every row belongs to another one.
+    Ownership,
+    /// I18: the write-ahead log is whole.
+    Log,
+    /// I19: the write-ahead log can be copied into the file.
+    Copying,
+}
+
+impl Invariant {
+    /// All invariants, in the order of their numbers.
+    pub const ALL: [Self; 19] = [
+        Self::Pages,
+        Self::Schema,
+        Self::Blobs,
+        Self::Payloads,
+        Self::Branches,
+        Self::Ids,
+        Self::Parents,
+        Self::Rows,
+        Self::IndexSnapshots,
+        Self::ListEnds,
+        Self::References,
+        Self::Checkpoints,
+        Self::Writes,
+        Self::ThreadTimes,
+        Self::Timers,
+        Self::Entries,
+        Self::Ownership,
+        Self::Log,
+        Self::Copying,
+    ];
+
+    /// Returns the number, from 1 on.
+    pub fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// Returns the sentence of `docs/format.md`.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Pages => "The file is a sound SQLite database.",
+            Self::Schema => "The tables, indexes, triggers and views of the store are those of its format.",
+            Self::Blobs => "A blob has the hash of its content.",
+            Self::Payloads => "A payload matches its check.",
+            Self::Branches => "A branch leaves an older branch, and its depth and its fork follow from that one.",
+            Self::Ids => "The ids of the checkpoints of a namespace ascend with `seq`.",
+            Self::Parents => "A checkpoint exists, and follows its parent in branch and ordinal.",
+            Self::Rows => {
+                "A row of `version` or `item` belongs to a checkpoint and matches the format, and what it refers to exists."
+            }
+            Self::IndexSnapshots => "An index snapshot names the newest row of each key of its lineage.",
+            Self::ListEnds => "The end of a list follows from its items.",
+            Self::References => "A list references a list of an older checkpoint of the same thread.",
+            Self::Checkpoints => "A checkpoint has the checksum of its content.",
+            Self::Writes => "The checksum of its run, or of the checkpoint that consumed it, covers each stored write.",
+            Self::ThreadTimes => "A thread has the timestamp of its first checkpoint.",
+            Self::Timers => "A timer matches its check.",
+            Self::Entries => "An entry of the key-value memory or of the cache matches its check.",
+            Self::Ownership => "Each row belongs to a row that exists, or to a deleted thread that is not erased yet.",
+            Self::Log => "The frames of more than one transaction never follow a broken frame of the write-ahead log.",
+            Self::Copying => "The write-ahead log can be copied into the file.",
+        }
+    }
+}
+
+/// Shows the number: `I7`.
+impl fmt::Display for Invariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "I{}", self.number())
+    }
+}
+
+/// A finding of a check: a place at which an invariant does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The invariant.
+    pub invariant: Invariant,
+    /// The place: a row or a file.
+    pub place: String,
+    /// The reason that it does not hold.
+    pub reason: String,
+}
+
+impl Finding {
+    /// Makes a finding. A backend reports at most 100.
+    pub fn new(invariant: Invariant, place: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { invariant, place: place.into(), reason: reason.into() }
+    }
+}
+
+/// Shows number, place and reason: `I12 checkpoint 3: its checksum does not match`.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.invariant, self.place, self.reason)
+    }
+}
+
+/// The frames (changed pages) of a write-ahead log after a broken one, which are not read any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogTail {
+    /// The number of the last sound frame, 0 if the first one or the header of the log is broken: the log ends there.
+    pub end: u64,
+    /// The number of the last frame of this log that is stored.
+    pub frames: u64,
+    /// Transactions that end after the last sound frame, at least 1. A commit is synced before the next one is written, so
+    /// more than one are commits that had returned, unless the store was written with
+    /// [`Synchronous::Normal`](super::Synchronous::Normal).
+    pub commits: u64,
+}
+
+/// Shows `the log ends at frame 3 of 9, 2 commits follow`.
+impl fmt::Display for LogTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { end, frames, commits } = self;
+        let follow = if *commits == 1 { "commit follows" } else { "commits follow" };
+        write!(f, "the log ends at frame {end} of {frames}, {commits} {follow}")
+    }
+}
+
+/// The report of a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// Threads that were checked.
+    pub threads: u64,
+    /// Checkpoints whose checksum was verified.
+    pub checkpoints: u64,
+    /// Values whose checksum was verified.
+    pub values: u64,
+    /// Entries of the key-value memory and of the cache whose checksum was verified.
+    pub entries: u64,
+    /// Deleted threads with bytes that are still in the file or in its write-ahead log.
+    pub erasing: u64,
+    /// The lost end of the write-ahead log; `None` if the log is whole. A tail of one transaction is not a problem: it may
+    /// be a commit that had not returned when the power failed.
+    pub log_tail: Option<LogTail>,
+    /// Problems: the first 100 places at which an invariant does not hold.
+    pub problems: Vec<Finding>,
+}
+
+impl CheckReport {
+    /// Adds a finding, unless there are 100 already.
+    pub(super) fn note(&mut self, finding: Finding) {
+        if self.problems.len() < crate::base::limits::PROBLEMS_MAX {
+            self.problems.push(finding);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_lists_the_invariants() {
+        let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/format.md")).unwrap();
+        let section = text.split("\n## ").find(|section| section.starts_with("Invariants\n")).unwrap();
+        let listed: Vec<&str> = section.lines().filter(|line| line.starts_with("- **I")).collect();
+        let known = Invariant::ALL.map(|invariant| format!("- **{invariant}** {}", invariant.text()));
+        assert_eq!(listed, known);
+        assert!((1..).zip(Invariant::ALL).all(|(number, invariant)| invariant.number() == number));
+    }
+}

@@ -1,0 +1,146 @@
+//! The end of a write-ahead log that a broken frame cuts off.
+
+use super::*;
+use crate::store::check::{CheckReport, Invariant, LogTail};
+use crate::store::sqlite::wal_tail;
+use std::fs;
+
+const HEADER: usize = 32;
+const FRAME: usize = 4_096 + 24;
+
+/// A store with five commits in its log, the last of two frames or more, and the commits that end in its frames.
+struct Log {
+    bench: Bench,
+    bytes: Vec<u8>,
+    frames: u64,
+    /// The frames with which a transaction ends, from 1 on.
+    ends: Vec<u64>,
+}
+
+impl Log {
+    fn new() -> Self {
+        let mut bench = Bench::new();
+        let t = thread("a");
+        let mut head = None;
+        for n in 1..=5_u64 {
+            head = Some(bench.add(&t, head, vec![value("x", n, plain(&[n as u8; 5_000]))]));
+        }
+        let bytes = fs::read(bench.folder.path().join("x.db-wal")).unwrap();
+        let frames = Backend::stats(&bench.store).unwrap().wal_frames;
+        assert_eq!(bytes.len(), HEADER + frames as usize * FRAME);
+        let is_end = |n: &u64| {
+            let at = HEADER + (*n as usize - 1) * FRAME;
+            bytes[at + 4..at + 8] != [0; 4]
+        };
+        let ends: Vec<u64> = (1..=frames).filter(is_end).collect();
+        assert!(ends.len() == 5 && ends.last() == Some(&frames), "{ends:?} of {frames}");
+        Self { bench, bytes, frames, ends }
+    }
+
+    /// Checks a copy of the store with a changed log.
+    fn check(&self, name: &str, bytes: &[u8]) -> CheckReport {
+        let copy = self.bench.folder.path().join(name);
+        fs::copy(self.bench.path(), &copy).unwrap();
+        fs::write(self.bench.folder.path().join(format!("{name}-wal")), bytes).unwrap();
+        SqliteBackend::open(&copy, &options().read_only(true)).unwrap().check().unwrap()
+    }
+}
+
+#[test]
+fn a_flip_in_each_frame_ends_the_log_there() {
+    let log = Log::new();
+    // Page number, end of a transaction, checksum, page.
+    for frame in 1..=log.frames {
+        for byte in [3, 16, 24, 3_000] {
+            let mut bytes = log.bytes.clone();
+            bytes[HEADER + (frame as usize - 1) * FRAME + byte] ^= 0x40;
+            let commits = log.ends.iter().filter(|end| **end >= frame).count() as u64;
+            let path = log.bench.folder.path().join("flipped");
+            fs::write(&path, &bytes).unwrap();
+            let tail = wal_tail::find(&path).unwrap();
+            assert_eq!(tail, Some(LogTail { end: frame - 1, frames: log.frames, commits }), "{frame}, {byte}");
+        }
+    }
+}
+
+#[test]
+fn lost_commits_are_a_finding_and_one_that_may_not_have_returned_is_named() {
+    let log = Log::new();
+    let flipped = |frame: u64| {
+        let mut bytes = log.bytes.clone();
+        bytes[HEADER + (frame as usize - 1) * FRAME + 100] ^= 1;
+        bytes
+    };
+    let before_last = log.ends[log.ends.len() - 2];
+    let lost = log.check("lost.db", &flipped(before_last));
+    assert_eq!(lost.checkpoints, 3);
+    let [finding] = &lost.problems[..] else { panic!("{:?}", lost.problems) };
+    assert_eq!(finding.invariant, Invariant::Log);
+    let end = before_last - 1;
+    assert_eq!(finding.reason, format!("the log ends at frame {end} of {}, 2 commits follow", log.frames));
+    let last = log.check("last.db", &flipped(log.frames));
+    assert_eq!((last.checkpoints, &last.problems[..]), (4, &[][..]));
+    let tail = last.log_tail.unwrap();
+    assert_eq!((tail.end, tail.frames, tail.commits), (log.frames - 1, log.frames, 1));
+    assert_eq!(tail.to_string(), format!("the log ends at frame {} of {}, 1 commit follows", tail.end, tail.frames));
+}
+
+#[test]
+fn a_broken_header_ends_the_log_before_its_first_frame() {
+    let log = Log::new();
+    let path = log.bench.folder.path().join("flipped");
+    for byte in 0..HEADER {
+        let mut bytes = log.bytes.clone();
+        bytes[byte] ^= 0x10;
+        fs::write(&path, &bytes).unwrap();
+        let tail = wal_tail::find(&path).unwrap();
+        let commits = log.ends.len() as u64;
+        assert_eq!(tail, Some(LogTail { end: 0, frames: log.frames, commits }), "byte {byte}");
+    }
+}
+
+#[test]
+fn a_log_that_is_whole_and_leftovers_are_no_tail() {
+    let mut log = Log::new();
+    let path = log.bench.folder.path().join("x.db-wal");
+    assert_eq!(wal_tail::find(&path).unwrap(), None);
+    assert_eq!(wal_tail::find(&log.bench.folder.path().join("none")).unwrap(), None);
+    // A log that is cut within a frame, or whose last transaction was not finished.
+    let copy = log.bench.folder.path().join("cut");
+    let unfinished = HEADER + (log.frames as usize - 1) * FRAME;
+    for length in [0, 31, HEADER, HEADER + 1, log.bytes.len() - 1, unfinished] {
+        fs::write(&copy, &log.bytes[..length]).unwrap();
+        assert_eq!(wal_tail::find(&copy).unwrap(), None, "{length} bytes");
+    }
+    // The log begins anew, with other salts, over the frames of the one before.
+    let conn = raw(&log.bench.path());
+    conn.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())).unwrap();
+    let head = log.bench.store.head_id(&thread("a"), &Namespace::root()).unwrap();
+    log.bench.add(&thread("a"), head, vec![value("x", 6, plain(&[6]))]);
+    let bytes = fs::read(&path).unwrap();
+    assert_ne!(bytes[16..24], log.bytes[16..24], "the salts are new");
+    assert_eq!(bytes[bytes.len() - FRAME..], log.bytes[log.bytes.len() - FRAME..], "the last frame is a leftover");
+    assert_eq!(wal_tail::find(&path).unwrap(), None);
+}
+
+#[test]
+fn a_log_that_grows_while_it_is_read_has_no_tail() {
+    let mut bench = Bench::new();
+    let path = bench.folder.path().join("x.db-wal");
+    let (t, done) = (thread("a"), std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut head = None;
+            for n in 1..=400_u64 {
+                head = Some(bench.add(&t, head, vec![value("x", n, plain(&[n as u8; 9_000]))]));
+            }
+            done.store(true, std::sync::atomic::Ordering::Release);
+        });
+        let mut readings = 0;
+        while !done.load(std::sync::atomic::Ordering::Acquire) {
+            assert_eq!(wal_tail::find(&path).unwrap(), None);
+            readings += 1;
+        }
+        assert!(readings > 0);
+    });
+}

@@ -1,0 +1,116 @@
+//! Finds the frames of the write-ahead log that SQLite does not read.
+//!
+//! SQLite reads a log up to the first frame whose checksum does not match, and is silent about the frames after it. Here
+//! the file is read with plain reads: frames after a broken one that carry the salts of the log are counted. Frames with
+//! other salts are leftovers of an earlier log, and sound frames after the last commit are an unfinished transaction:
+//! neither is counted.
+//! *Absent:* the index of the log in shared memory, and any repair.
+//!
+//! Invariant: a frame that another process is writing is not taken for a broken one.
+
+use super::system;
+use super::wal::FRAME_BYTES;
+use crate::base::limits::LOG_READINGS_MAX;
+use crate::store::check::LogTail;
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, Read};
+use std::path::Path;
+
+const HEADER_BYTES: usize = 32;
+const FRAME_HEADER_BYTES: usize = 24;
+/// The first word of a log, but for the last bit: that says in which byte order checksums read their words.
+const MAGIC: u32 = 0x377f_0682;
+
+/// Returns the frames after the first broken one of the log at `path`; `None` if it has none, and without a log.
+///
+/// A writer may write a frame while it is read. So a tail counts only if a second reading finds the same.
+pub(super) fn find(path: &Path) -> io::Result<Option<LogTail>> {
+    let mut last = read_if_exists(path)?;
+    for _ in 0..LOG_READINGS_MAX {
+        if last.is_none() {
+            return Ok(None);
+        }
+        let again = read_if_exists(path)?;
+        if again == last {
+            return Ok(last);
+        }
+        last = again;
+    }
+    // The log changes with every reading: writers append to it, which they do after sound frames alone.
+    Ok(None)
+}
+
+fn read_if_exists(path: &Path) -> io::Result<Option<LogTail>> {
+    match system::open_to_read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        file => read(file?),
+    }
+}
+
+fn read(file: File) -> io::Result<Option<LogTail>> {
+    let mut log = BufReader::with_capacity(1 << 20, file);
+    let mut header = [0; HEADER_BYTES];
+    if !fill(&mut log, &mut header)? {
+        return Ok(None);
+    }
+    let big_endian = word(&header, 0) & 1 == 1;
+    let mut sum = checksum(big_endian, [0; 2], &header[..24]);
+    let is_sound = word(&header, 0) & !1 == MAGIC && sum == pair(&header, 24);
+    let mut salts = pair(&header, 16);
+    let mut tail = LogTail::default();
+    let mut frame = vec![0; FRAME_BYTES as usize];
+    // SQLite reads nothing of a log whose header is broken.
+    let mut sound = is_sound;
+    let mut number = 0;
+    while fill(&mut log, &mut frame)? {
+        number += 1;
+        if number == 1 && !is_sound {
+            salts = pair(&frame, 8);
+        }
+        let is_of_log = pair(&frame, 8) == salts && word(&frame, 0) > 0;
+        if sound {
+            sum = checksum(big_endian, sum, &frame[..8]);
+            sum = checksum(big_endian, sum, &frame[FRAME_HEADER_BYTES..]);
+            sound = is_of_log && sum == pair(&frame, 16);
+        }
+        if sound {
+            tail.end = number;
+        } else if is_of_log {
+            tail.frames = number;
+            // The last frame of a transaction counts the pages of the file.
+            tail.commits += u64::from(word(&frame, 4) > 0);
+        }
+    }
+    // Without the end of a transaction, the frames are those of one that was rolled back.
+    Ok((tail.commits > 0).then_some(tail))
+}
+
+/// Fills a buffer; returns false if the file ends before.
+fn fill(log: &mut BufReader<File>, buffer: &mut [u8]) -> io::Result<bool> {
+    match log.read_exact(buffer) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        result => result.map(|()| true),
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn pair(bytes: &[u8], at: usize) -> [u32; 2] {
+    [word(bytes, at), word(bytes, at + 4)]
+}
+
+/// Continues the checksum of SQLite's log over bytes whose number is a multiple of 8.
+fn checksum(big_endian: bool, [mut first, mut second]: [u32; 2], bytes: &[u8]) -> [u32; 2] {
+    debug_assert!(bytes.len().is_multiple_of(8));
+    let word = |bytes: &[u8]| {
+        let word = [bytes[0], bytes[1], bytes[2], bytes[3]];
+        if big_endian { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) }
+    };
+    for words in bytes.chunks_exact(8) {
+        first = first.wrapping_add(word(&words[..4])).wrapping_add(second);
+        second = second.wrapping_add(word(&words[4..])).wrapping_add(first);
+    }
+    [first, second]
+}
