@@ -4,19 +4,22 @@ CREATE TABLE name (
   id INTEGER PRIMARY KEY,          -- small number that stands for the name everywhere else
   kind INTEGER NOT NULL,           -- 0 channel, 1 node, 2 task that no checkpoint prepared, 3 list channel (of item rows)
   text TEXT NOT NULL,              -- the name; of a task its UUID, hyphenated
+  xxh3 INTEGER NOT NULL,           -- check of the row
   UNIQUE (kind, text)
 ) STRICT;
 
 CREATE TABLE thread (
   id INTEGER PRIMARY KEY,          -- internal number
   public_id TEXT NOT NULL UNIQUE,  -- the id the caller chose
-  created_at INTEGER NOT NULL      -- created_at of its first checkpoint, microseconds since 1970-01-01T00:00:00Z
+  created_at INTEGER NOT NULL,     -- created_at of its first checkpoint, microseconds since 1970-01-01T00:00:00Z
+  xxh3 INTEGER NOT NULL            -- check of the row
 ) STRICT;
 
 CREATE TABLE namespace (
   id INTEGER PRIMARY KEY,          -- internal number
   thread INTEGER NOT NULL,         -- thread.id
   path TEXT NOT NULL,              -- '' for the root graph, 'node:task_id|child:task_id' for subgraphs
+  xxh3 INTEGER NOT NULL,           -- check of the row
   UNIQUE (thread, path)
 ) STRICT;
 
@@ -27,7 +30,8 @@ CREATE TABLE branch (
   upto INTEGER,                    -- the last ordinal it shares with its parent, NULL without one
   depth INTEGER NOT NULL,          -- number of ancestors
   fork_thread INTEGER,             -- thread.id of its parent if that is another thread's, else NULL
-  fork_checkpoint INTEGER          -- checkpoint.seq it left if that is another thread's, else NULL
+  fork_checkpoint INTEGER,         -- checkpoint.seq it left if that is another thread's, else NULL
+  xxh3 INTEGER NOT NULL            -- check of the row
 ) STRICT;
 
 CREATE INDEX branch_namespace ON branch (namespace);
@@ -48,7 +52,8 @@ CREATE TABLE checkpoint (
   metadata TEXT,                   -- JSON object
   parents BLOB,                    -- where the graphs around this one stood: ids and paths; NULL for none
   tasks BLOB,                      -- tasks due next: count, ids, then names and triggers; NULL if none
-  sum BLOB NOT NULL                -- 16-byte BLAKE3 over all content of the checkpoint and the sum of its parent
+  sum BLOB NOT NULL,               -- 16-byte BLAKE3 over all content of the checkpoint and the sum of its parent
+  xxh3 INTEGER NOT NULL            -- check of the row, of thread and path, and of the parent's id
 ) STRICT;
 
 CREATE UNIQUE INDEX checkpoint_id ON checkpoint (namespace, id);
@@ -58,11 +63,12 @@ CREATE INDEX checkpoint_run ON checkpoint (run, namespace, id) WHERE substr(run,
 CREATE TABLE version (
   branch INTEGER NOT NULL,         -- branch.id
   ordinal INTEGER NOT NULL,        -- ordinal of the checkpoint
-  key INTEGER NOT NULL,            -- name.id of the channel (kind 0-2) or node (kind 3); 0 for the anchor (kind 4)
-  version INTEGER NOT NULL,        -- version of the channel; 0 for a node and an anchor
-  kind INTEGER NOT NULL,           -- 0 empty, 1 value, 2 list, 3 versions a node has seen, 4 anchor
+  key INTEGER NOT NULL,            -- name.id of the channel (kind 0-2) or node (kind 3); 0 for kinds 4 and 5
+  version INTEGER NOT NULL,        -- version of the channel minus the ordinal; 0 for kinds 3 to 5
+  kind INTEGER NOT NULL,           -- 0 empty, 1 value, 2 list, 3 versions a node has seen, 4 anchor, 5 no changes
   task INTEGER,                    -- position of the writing task in the tasks of the parent checkpoint
   value ANY,                       -- kind 1: payload.id or inline value; kind 2: end of the list; 3, 4: packed numbers; else NULL
+  xxh3 INTEGER,                    -- check of the rows of the checkpoint, on that with the greatest key
   PRIMARY KEY (branch, ordinal, key)
 ) STRICT, WITHOUT ROWID;
 
@@ -70,7 +76,7 @@ CREATE TABLE payload (
   id INTEGER PRIMARY KEY,          -- what item, version and write rows hold
   form INTEGER NOT NULL,           -- 4 * codec (0 MessagePack, else foreign) + 2 * (any of name to output_tokens is
                                    -- known) + (an item with an index: any column from item_id on may be known)
-  xxh3 INTEGER NOT NULL,           -- XXH3-64 over all logical fields, verified wherever the value is decoded
+  xxh3 INTEGER NOT NULL,           -- check of the id and all logical fields, verified wherever the value is decoded
   data ANY NOT NULL,               -- BLOB: the encoded value; INTEGER: blob.id
   item_id ANY,                     -- id of the item (message): BLOB of 16 bytes if a canonical UUID, else TEXT
   kind TEXT,                       -- type of the item: human, ai, tool, ...
@@ -99,6 +105,7 @@ CREATE TABLE item (
   op INTEGER NOT NULL,             -- 0 remove, 1 put, 2 cut, 3 share
   task INTEGER,                    -- position of the writing task in the tasks of the parent checkpoint
   value ANY,                       -- put: payload.id or inline value; cut: packed ranges; share: which list; remove: NULL
+  xxh3 INTEGER NOT NULL,           -- check of the row
   PRIMARY KEY (branch, channel, slot, ordinal DESC)
 ) STRICT, WITHOUT ROWID;
 
@@ -111,7 +118,7 @@ CREATE TABLE write (
   value ANY,                       -- payload.id or inline value, NULL for null
   child INTEGER,                   -- checkpoint.seq that consumed and stored it, NULL if it was stored on its own
   path TEXT,                       -- path of the task, NULL if it is the one derived from the prepared task
-  sum BLOB,                        -- sum of a run of writes and the length of the run, on its first row
+  sum ANY,                         -- on the first row of a run: its sum and length, or its check if child is set
   PRIMARY KEY (checkpoint, task, idx, part)
 ) STRICT, WITHOUT ROWID;
 
@@ -311,15 +318,15 @@ SELECT t.public_id, n.path,
     || substr(hex(k.id), 17, 4) || '-' || substr(hex(k.id), 21)) FROM checkpoint k WHERE k.seq = w.child),
   w.path,
   CASE typeof(w.value) WHEN 'integer' THEN w.value END,
-  CASE typeof(w.value) WHEN 'blob' THEN substr(w.value, 1, length(w.value) - 4) END
+  CASE typeof(w.value) WHEN 'blob' THEN w.value END
 FROM write w JOIN checkpoint c ON c.seq = w.checkpoint JOIN namespace n ON n.id = c.namespace
   JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = w.channel;
 
 CREATE VIEW v_channel_versions (thread, namespace, branch, ordinal, channel, version, kind, task, payload, inline) AS
-SELECT t.public_id, n.path, v.branch, v.ordinal, ch.text, v.version,
+SELECT t.public_id, n.path, v.branch, v.ordinal, ch.text, v.version + v.ordinal,
   CASE v.kind WHEN 0 THEN 'empty' WHEN 1 THEN 'value' WHEN 2 THEN 'list' END, v.task,
   CASE typeof(v.value) WHEN 'integer' THEN v.value END,
-  CASE WHEN v.kind = 1 AND typeof(v.value) = 'blob' THEN substr(v.value, 1, length(v.value) - 4) END
+  CASE WHEN v.kind = 1 AND typeof(v.value) = 'blob' THEN v.value END
 FROM version v JOIN branch br ON br.id = v.branch JOIN namespace n ON n.id = br.namespace
   JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = v.key
 WHERE v.kind < 3;

@@ -46,11 +46,13 @@ pub enum Invariant {
     Log,
     /// I19: the write-ahead log can be copied into the file.
     Copying,
+    /// I20: a row matches its check.
+    RowChecks,
 }
 
 impl Invariant {
     /// All invariants, in the order of their numbers.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Pages,
         Self::Schema,
         Self::Blobs,
@@ -70,6 +72,7 @@ impl Invariant {
         Self::Ownership,
         Self::Log,
         Self::Copying,
+        Self::RowChecks,
     ];
 
     /// Returns the number, from 1 on.
@@ -101,6 +104,7 @@ impl Invariant {
             Self::Ownership => "Each row belongs to a row that exists, or to a deleted thread that is not erased yet.",
             Self::Log => "The frames of more than one transaction never follow a broken frame of the write-ahead log.",
             Self::Copying => "The write-ahead log can be copied into the file.",
+            Self::RowChecks => "A row of the log matches its check.",
         }
     }
 }

@@ -1,16 +1,17 @@
 //! Writes the changes of a checkpoint: values and items, stored once and hashed.
 
-use super::checksums::{ChangeChecksum, Digests, ItemChecksum, payload_hash};
+use super::checksums::{ChangeChecksum, Digests, ItemChecksum};
 use super::fault::{Res, invalid};
 use super::ids::{NewIds, Table};
 use super::items::ChannelRows;
-use super::lineage::{EMPTY, LIST, VALUE};
+use super::lineage::{EMPTY, KeyContent, LIST, VALUE, VersionRow};
 use super::list_end::{self, EndOps, ListEnd, NewestRow};
 use super::names::Kind;
 use super::pack::{DeletedRange, Inline, ValueColumn, pack_ranges, pack_reference};
 use super::read::ReadView;
 use super::references;
-use super::rows::{Payloads, form, item_id_column};
+use super::row_check::{RowCheck, payload_column};
+use super::rows::{form, item_id_column};
 use super::sql;
 use super::write::{Known, Tx};
 use crate::base::TaskId;
@@ -131,23 +132,23 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Returns where the value of a stored write is, and its hash.
+    /// Returns where the value of a stored write is, and its hash. The writes of the task are read at once.
     fn read_write(&mut self, parent: &Known, at: &WriteRef) -> Res<Option<(ValueColumn, Checksum)>> {
         let Some(task) = self.task_code(parent, &at.task)? else { return Ok(None) };
-        // One value stands at part 0, the items of a list from part 1 on.
-        let (one, item) = (if at.part == 0 { 0 } else { i64::from(at.part) + 1 }, i64::from(at.part) + 1);
-        let stored = self
-            .conn
-            .prepare_cached(sql::WRITE_VALUE)?
-            .query_row(params![parent.seq, task, at.index, one, item], |row| {
-                Ok(ValueColumn::from_column(row.get_ref(0)?))
-            })
-            .optional()?
-            .flatten();
-        let Some(stored) = stored else { return Ok(None) };
-        let place = || format!("write (checkpoint {}, task {task}, idx {})", parent.seq, at.index);
-        let hash = Payloads::new(self.conn)?.with(stored, &place, |payload| Ok(payload_hash(&payload)))?;
-        Ok(hash.map(|hash| (stored, hash)))
+        if !self.read_tasks.insert((parent.seq, task)) {
+            return Ok(None);
+        }
+        let view = ReadView { conn: self.conn, names: &self.caches.names };
+        let written = &mut self.written;
+        view.runs((parent.seq, &parent.checksum), &parent.tasks, Some(task), &mut |read| {
+            if let (Some(hash), Ok(index), 0..) = (read.write.value, i32::try_from(read.write.index), read.write.part) {
+                // One value has part 0, the items of a list have parts from 1 on.
+                let part = u32::try_from(read.write.part.saturating_sub(1)).unwrap_or(0);
+                written.insert((parent.seq, WriteRef { task: at.task, index, part }), (read.stored, hash));
+            }
+            Ok(())
+        })?;
+        Ok(self.written.get(&(parent.seq, at.clone())).copied())
     }
 
     /// Returns the number of a task in the rows of `write`, if it has one.
@@ -173,7 +174,8 @@ impl<'a> Tx<'a> {
             if kind == LIST {
                 let list = self.caches.intern(self.conn, Kind::List, &change.channel)?;
                 let end = self.list_end(parent, branch, key, list, ready)?;
-                self.put_version(branch, ordinal, key, version, kind, change.task, &end.pack(branch, ordinal))?;
+                let value = KeyContent::Packed(end.pack(branch, ordinal));
+                self.put_version(VersionRow { branch, ordinal, key, version, kind, task: change.task, value });
                 self.note_list(branch, ordinal, key, Some(end));
                 self.put_items(branch, ordinal, list, ready)?;
                 continue;
@@ -182,12 +184,21 @@ impl<'a> Tx<'a> {
                 Some(value) => self.stored(value)?,
                 None => ValueColumn::Null,
             };
-            self.put_version(branch, ordinal, key, version, kind, change.task, &value)?;
+            let value = KeyContent::Channel(value);
+            self.put_version(VersionRow { branch, ordinal, key, version, kind, task: change.task, value });
             if let Some(list) = self.caches.list(self.conn, &change.channel)? {
                 if self.list_before(parent, key)?.and_then(|before| before.list).is_some_and(|end| end.end > 0) {
                     self.caches.note_user(self.conn, list)?;
                     let range = pack_ranges(&[DELETE_ALL]);
-                    self.put_item(branch, list, range_position(ordinal), ordinal, DELETE_RANGE, None, &range)?;
+                    self.put_item(
+                        branch,
+                        list,
+                        range_position(ordinal),
+                        ordinal,
+                        DELETE_RANGE,
+                        None,
+                        ValueRef::Blob(&range),
+                    )?;
                 }
                 self.note_list(branch, ordinal, key, None);
             }
@@ -240,7 +251,7 @@ impl<'a> Tx<'a> {
                 ordinal,
                 DELETE_RANGE,
                 None,
-                &pack_ranges(&ready.ranges),
+                ValueRef::Blob(&pack_ranges(&ready.ranges)),
             )?;
         }
         if let Some((of, seq, task)) = ready.reference {
@@ -252,7 +263,7 @@ impl<'a> Tx<'a> {
                 ordinal,
                 REFERENCE,
                 task,
-                &pack_reference(seq, channel),
+                ValueRef::Blob(&pack_reference(seq, channel)),
             )?;
         }
         for (item, value) in &ready.items {
@@ -260,7 +271,7 @@ impl<'a> Tx<'a> {
                 Some(value) => (PUT, self.stored(value)?),
                 None => (DELETE, ValueColumn::Null),
             };
-            self.put_item(branch, list, item.position as i64, ordinal, op, item.task, &value)?;
+            self.put_item(branch, list, item.position as i64, ordinal, op, item.task, value.column())?;
         }
         Ok(())
     }
@@ -273,10 +284,11 @@ impl<'a> Tx<'a> {
         ordinal: i64,
         op: i64,
         task: Option<u32>,
-        value: &dyn ToSql,
+        value: ValueRef<'_>,
     ) -> Res<()> {
         debug_assert!(position >= 0 || matches!(op, DELETE_RANGE | REFERENCE), "an item has a position of 0 or more");
-        let row = params![branch, list, position, ordinal, op, task, value];
+        let check = item_check(branch, list, position, ordinal, op, task, value);
+        let row = params![branch, list, position, ordinal, op, task, ToSqlOutput::Borrowed(value), check];
         self.conn.prepare_cached(sql::ITEM_INSERT)?.execute(row)?;
         Ok(())
     }
@@ -287,6 +299,21 @@ impl<'a> Tx<'a> {
             ReadyValue::New(payload, digests) => store(self.conn, &mut self.caches.ids, payload, digests.check),
         }
     }
+}
+
+/// Returns the check of a row of `item`.
+pub(super) fn item_check(
+    branch: i64,
+    list: i64,
+    position: i64,
+    ordinal: i64,
+    op: i64,
+    task: Option<u32>,
+    value: ValueRef<'_>,
+) -> i64 {
+    let mut check = RowCheck::of("item");
+    check.int(branch).int(list).int(position).int(ordinal).int(op).maybe_int(task.map(i64::from)).value(value);
+    check.finish()
 }
 
 fn sort_items(ready: &mut Ready<'_>) -> Res<()> {
@@ -332,9 +359,10 @@ pub(super) fn store(conn: &Connection, ids: &mut NewIds, payload: &Payload, chec
     };
     let null = || ToSqlOutput::Borrowed(ValueRef::Null);
     let field = |field: fn(&ItemIndex) -> Option<&str>| index.and_then(field);
+    let id = ids.next(conn, Table::Payload)?;
     conn.prepare_cached(sql::PAYLOAD_INSERT)?.execute(params![
         form(payload.codec, index.map(ItemIndex::as_ref).as_ref()),
-        check,
+        payload_column(id, check),
         data,
         field(|index| index.id.as_deref()).map_or_else(null, item_id_column),
         field(|index| index.kind.as_deref()),
@@ -343,9 +371,9 @@ pub(super) fn store(conn: &Connection, ids: &mut NewIds, payload: &Payload, chec
         field(|index| index.tool_calls.as_deref()),
         index.and_then(|index| index.input_tokens),
         index.and_then(|index| index.output_tokens),
-        ids.next(conn, Table::Payload)?,
+        id,
     ])?;
-    Ok(ValueColumn::Payload(conn.last_insert_rowid()))
+    Ok(ValueColumn::Payload(id))
 }
 
 fn large(bytes: &[u8]) -> bool {
@@ -375,7 +403,7 @@ fn store_blob(conn: &Connection, ids: &mut NewIds, value: ValueRef<'_>, bytes: &
         None => {
             let id = ids.next(conn, Table::Blob)?;
             conn.prepare_cached(sql::BLOB_INSERT)?.execute(params![hash, ToSqlOutput::Borrowed(value), id])?;
-            Ok(conn.last_insert_rowid())
+            Ok(id)
         }
     }
 }

@@ -1,19 +1,22 @@
 //! Checks a file: decodes every row and computes every checksum anew from the rows alone.
 
-use super::changes::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, range_position};
+use super::changes::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, item_check, range_position};
 use super::checksums::{ChangeChecksum, CheckpointChecksum, ItemChecksum, WriteChecksum, payload_hash};
 use super::fault::{Fault, Res, corrupt, damage};
 use super::items::{ChannelRows, item_place};
-use super::lineage::{self, EMPTY, INDEX_SNAPSHOT, INTERVAL, LIST, SEEN, VALUE, version_place};
+use super::lineage::{
+    self, EMPTY, INDEX_SNAPSHOT, INTERVAL, LIST, NO_CHANGES, SEEN, VALUE, VersionRow, version_of_column, version_place,
+    versions_check,
+};
 use super::list_end::{self, EndOps, ListEnd, ListEnds};
 use super::names::Kind;
 use super::pack::{
     DeletedRange, ValueColumn, pack_index_snapshot, pack_ranges, unpack_parents, unpack_ranges, unpack_reference,
     unpack_seen,
 };
-use super::read::{ReadView, source_of, unpack_task_records};
+use super::read::{ReadView, checkpoint_row, column, source_of, unpack_task_records};
 use super::rows::{Room, decode, inline_value};
-use super::{schema, sql};
+use super::{row_check, schema, sql};
 use crate::base::ThreadId;
 use crate::base::internal::hash::{self, Checksum};
 use crate::store::batch::Seen;
@@ -64,7 +67,8 @@ pub(super) fn check<'a>(view: ReadView<'a>) -> Res<CheckReport> {
     checker.report.erasing = view.conn.query_row(sql::TOMBSTONES_COUNT, [], |row| row.get::<_, i64>(0))? as u64;
     checker.report.threads = view.conn.query_row(sql::CHECK_THREADS, [], |row| row.get::<_, i64>(0))? as u64;
     // Each part goes on after a damaged row; a damaged page ends only its part.
-    let parts: [(Invariant, fn(&mut Checker<'a>) -> Res<()>); 9] = [
+    let parts: [(Invariant, fn(&mut Checker<'a>) -> Res<()>); 10] = [
+        (Invariant::RowChecks, Checker::row_checks),
         (Invariant::ThreadTimes, Checker::thread_times),
         (Invariant::Blobs, Checker::blobs),
         (Invariant::Payloads, Checker::payloads),
@@ -119,6 +123,20 @@ impl Checker<'_> {
         Ok(())
     }
 
+    /// Verifies the rows that have a check of their own.
+    fn row_checks(&mut self) -> Res<()> {
+        for (table, columns, query) in sql::CHECK_ROWS {
+            let mut statement = self.view.conn.prepare_cached(query)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let id: i64 = row.get(0)?;
+                let verified = row_check::verify(table, row, columns, &|| format!("{table} {id}"));
+                self.note(verified)?;
+            }
+        }
+        Ok(())
+    }
+
     fn blobs(&mut self) -> Res<()> {
         let mut statement = self.view.conn.prepare_cached(sql::CHECK_BLOBS)?;
         let mut rows = statement.query([])?;
@@ -139,8 +157,7 @@ impl Checker<'_> {
         let mut room = Room::default();
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(10)?;
-            let place = || format!("payload {id}");
-            let hash = row.get(0).map_err(Fault::Sql).and_then(|form| decode(conn, row, 0, form, &place, &mut room));
+            let hash = row.get(0).map_err(Fault::Sql).and_then(|form| decode(conn, row, 0, id, form, &mut room));
             let hash = hash.map(|payload| payload_hash(&payload));
             if let Some(hash) = self.note(hash)? {
                 self.payloads.insert(id, hash);
@@ -268,6 +285,8 @@ impl Checker<'_> {
         self.snapshot(parent.as_ref(), at, content.snapshot.as_deref())?;
         self.verifies = Invariant::ListEnds;
         self.list_ends(parent.as_ref(), at, &content)?;
+        self.verifies = Invariant::RowChecks;
+        content.verify_checks(at)?;
         self.verifies = Invariant::Checkpoints;
         source_of(row.get(8)?).ok_or_else(|| corrupt(place(), "source does not match the format"))?;
         let tasks = unpack_task_records(self.view.conn, self.view.names, row.get_ref(12)?, &place)?;
@@ -300,15 +319,16 @@ impl Checker<'_> {
 
     /// Returns a checkpoint that another row refers to.
     pub(super) fn parent(&self, seq: i64) -> Res<ParentFields> {
-        let conn = self.view.conn;
-        let mut statement = conn.prepare_cached(sql::CHECKPOINT_KNOWN)?;
-        let mut rows = statement.query([seq])?;
-        let place = || format!("checkpoint {seq}");
-        let Some(row) = rows.next()? else {
-            return Err(corrupt(place(), "a row refers to it, but it does not exist"));
-        };
-        let tasks = unpack_task_records(conn, self.view.names, row.get_ref(4)?, &place)?;
-        Ok(ParentFields { branch: row.get(1)?, ordinal: row.get(2)?, checksum: row.get(3)?, tasks })
+        let (conn, place) = (self.view.conn, || format!("checkpoint {seq}"));
+        let fields = checkpoint_row(conn, sql::RECORD_BY_SEQ, [seq], |_, row| {
+            Ok(ParentFields {
+                branch: row.get(column::BRANCH)?,
+                ordinal: row.get(column::ORDINAL)?,
+                checksum: row.get(column::SUM)?,
+                tasks: unpack_task_records(conn, self.view.names, row.get_ref(column::TASKS)?, &place)?,
+            })
+        })?;
+        fields.ok_or_else(|| corrupt(place(), "a row refers to it, but it does not exist"))
     }
 
     /// Compares an index snapshot with the rows it is derived from.
@@ -376,7 +396,7 @@ impl Checker<'_> {
         first: usize,
     ) -> Res<WriteChecksum> {
         let (code, index, part): (i64, i64, i64) = (row.get(first)?, row.get(first + 1)?, row.get(first + 2)?);
-        let (task, path) = self.view.task_of(tasks, code, row.get(first + 5)?)?;
+        let (task, path) = self.view.task_of(tasks, code, row.get(first + 6)?)?;
         let place = || format!("write (checkpoint {of}, task {code}, idx {index}, part {part})");
         let value = self.hash(row.get_ref(first + 4)?, &place)?;
         let channel = self.view.names.text(self.view.conn, Kind::Channel, row.get(first + 3)?)?;
@@ -388,7 +408,7 @@ impl Checker<'_> {
         match ValueColumn::from_column(column) {
             Some(ValueColumn::Null) => Ok(None),
             Some(ValueColumn::Inline(inline)) => {
-                let hash = payload_hash(&inline_value(inline.column(), place)?);
+                let hash = payload_hash(&inline_value(inline.column()));
                 self.report.values += 1;
                 Ok(Some(hash))
             }
@@ -428,6 +448,11 @@ struct CheckpointContent {
     changes: Vec<ChangeChecksum>,
     seen: Vec<Seen>,
     snapshot: Option<Vec<u8>>,
+    /// The rows of `version` by key, and the check on the last one.
+    versions: Vec<VersionRow>,
+    check: Option<i64>,
+    /// The first row of `item` whose check does not match.
+    unverified: Option<String>,
     /// The checkpoints whose lists its lists begin as, and their threads.
     reference: Vec<(ThreadId, i64)>,
     /// The lists: name, channel and stored end.
@@ -459,15 +484,19 @@ impl CheckpointContent {
     }
 
     fn try_version(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
-        let (key, version, kind): (i64, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
+        self.check = row.get(7)?;
+        self.versions.push(VersionRow::read(at.0, row, 1)?);
+        let (key, kind): (i64, i64) = (row.get(2)?, row.get(4)?);
+        let version = version_of_column(kind, row.get(3)?, at.1);
         let place = || version_place(at.0, at.1, key);
         let wrong = || corrupt(place(), "kind and value do not match the format");
         let ReadView { conn, names } = checker.view;
         // Only a change has a task that made it.
-        if matches!(kind, INDEX_SNAPSHOT | SEEN) && row.get_ref(5)? != ValueRef::Null {
+        if matches!(kind, INDEX_SNAPSHOT | SEEN | NO_CHANGES) && row.get_ref(5)? != ValueRef::Null {
             return Err(wrong());
         }
         match kind {
+            NO_CHANGES if key == 0 && row.get_ref(6)? == ValueRef::Null => {}
             INDEX_SNAPSHOT if key == 0 => {
                 self.snapshot = Some(row.get_ref(6)?.as_blob().map_err(|_| wrong())?.to_vec())
             }
@@ -507,9 +536,25 @@ impl CheckpointContent {
         Ok(())
     }
 
+    /// Verifies the checks of the rows.
+    fn verify_checks(&self, at: (i64, i64)) -> Res<()> {
+        let is_marked = self.versions.iter().any(|row| row.kind == NO_CHANGES);
+        let versions = versions_check(at.0, at.1, &self.versions);
+        let place = match &self.unverified {
+            Some(place) => place.clone(),
+            None if self.check == Some(versions) && (!is_marked || self.versions.len() == 1) => return Ok(()),
+            None => format!("version (branch {}, ordinal {})", at.0, at.1),
+        };
+        Err(corrupt(place, "the check does not match"))
+    }
+
     fn try_item(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
         let (channel, position, op): (i64, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
         let place = || item_place(at.0, channel, position, at.1);
+        let check = item_check(at.0, channel, position, at.1, op, row.get(5)?, row.get_ref(6)?);
+        if row.get_ref(7)? != ValueRef::Integer(check) {
+            self.unverified.get_or_insert_with(place);
+        }
         let wrong = || corrupt(place(), "operation and value do not match the format");
         let name = checker.view.names.text(checker.view.conn, Kind::List, channel)?;
         let change = self.changes.iter_mut().find(|change| change.channel == name);

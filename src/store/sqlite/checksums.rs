@@ -87,7 +87,7 @@ impl FieldVisitor for Both {
 /// The two digests of a payload that is stored: one walk over its fields makes both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Digests {
-    /// XXH3-64, stored beside the payload.
+    /// XXH3-64, of which the row of the payload holds a check.
     pub(super) check: i64,
     /// BLAKE3, by which checksums cover the payload.
     pub(super) hash: Checksum,
@@ -125,7 +125,7 @@ fn is_collected(payload: &PayloadRef<'_>) -> bool {
     payload.data.len() + text <= COLLECTED_BYTES_MAX
 }
 
-/// Returns the XXH3-64 check that is stored beside a payload. Small payloads are collected in `room` first.
+/// Returns the XXH3-64 of the fields of a payload. Small payloads are collected in `room` first.
 pub(super) fn payload_check(payload: &PayloadRef<'_>, room: &mut Vec<u8>) -> i64 {
     if !is_collected(payload) {
         let mut check = Xxh3::new();
@@ -168,8 +168,10 @@ pub(super) fn cache_check(namespace: &[u8], key: &str, expires_at: Option<i64>, 
 }
 
 /// Returns the XXH3-64 check of a timer.
-pub(super) fn timer_check(checkpoint: &[u8], task: &[u8], wake_at: i64) -> i64 {
+pub(super) fn timer_check((thread, path): (&str, &str), checkpoint: &[u8], task: &[u8], wake_at: i64) -> i64 {
     let mut check = Xxh3::new();
+    check.bytes(thread.as_bytes());
+    check.bytes(path.as_bytes());
     check.bytes(checkpoint);
     check.bytes(task);
     check.int(wake_at);

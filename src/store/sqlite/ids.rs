@@ -1,13 +1,14 @@
-//! Ids of new rows: SQLite gives out the greatest one plus one, which a deleted row may have had.
+//! Ids of new rows, which their checks cover: a row gets the greatest id plus one.
 //!
-//! A deletion first notes the greatest ids (`high_water`). The first row that a table gets after that has the id above
-//! the noted one, and SQLite counts on from there; so an id is used once in the life of a file.
+//! A deletion first notes the greatest ids (`high_water`), and new rows get ids above these; so an id is used once in the
+//! life of a file. The next ids are read once and counted from there until a transaction is rolled back or another
+//! connection commits.
 
 use super::fault::Res;
 use super::sql;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, Row};
 
-/// A table whose ids SQLite gives out.
+/// A table with ids.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Table {
     Name,
@@ -20,22 +21,22 @@ pub(super) enum Table {
 
 const TABLES: usize = Table::Blob as usize + 1;
 
-/// The marks of the last deletion, as far as they concern rows to come. They hold until another deletion.
+/// The next ids, and the marks of the last deletion.
 #[derive(Debug, Default)]
 pub(super) struct NewIds(Option<Marks>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Marks {
     /// The greatest `seq` at the last deletion.
     seq: i64,
     names_erased: i64,
-    /// The id of the next row, if SQLite would give out one that was used.
-    next: [Option<i64>; TABLES],
+    /// The id of the next row.
+    next: [i64; TABLES],
 }
 
 impl Marks {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let mut next = [None; TABLES];
+        let mut next = [0; TABLES];
         for (table, next) in next.iter_mut().enumerate() {
             *next = row.get(table + 2)?;
         }
@@ -44,7 +45,7 @@ impl Marks {
 }
 
 impl NewIds {
-    /// Reads the marks anew when they are needed: rows were deleted or rolled back.
+    /// Reads the ids anew when they are needed: rows were deleted, rolled back, or written by another connection.
     pub(super) fn forget(&mut self) {
         self.0 = None;
     }
@@ -52,14 +53,17 @@ impl NewIds {
     fn marks(&mut self, conn: &Connection) -> Res<&mut Marks> {
         let marks = match self.0.take() {
             Some(marks) => marks,
-            None => conn.prepare_cached(sql::NEXT_IDS)?.query_row([], Marks::read).optional()?.unwrap_or_default(),
+            None => conn.prepare_cached(sql::NEXT_IDS)?.query_row([], Marks::read)?,
         };
         Ok(self.0.insert(marks))
     }
 
-    /// Returns the id for the next row of a table; `None` lets SQLite choose.
-    pub(super) fn next(&mut self, conn: &Connection, table: Table) -> Res<Option<i64>> {
-        Ok(self.marks(conn)?.next[table as usize].take())
+    /// Returns the id for the next row of a table.
+    pub(super) fn next(&mut self, conn: &Connection, table: Table) -> Res<i64> {
+        let next = &mut self.marks(conn)?.next[table as usize];
+        let id = *next;
+        *next = id.saturating_add(1);
+        Ok(id)
     }
 
     /// Returns the least `seq` that a new checkpoint may have after the deletions.

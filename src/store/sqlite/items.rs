@@ -6,7 +6,7 @@
 //!
 //! [`list_end`]: super::list_end
 
-use super::changes::{DELETE, PUT, REFERENCE, range_position};
+use super::changes::{DELETE, PUT, REFERENCE, item_check, range_position};
 use super::fault::{Res, corrupt};
 use super::lineage::{self, LIST, VersionRow};
 use super::list_end::ListEnd;
@@ -119,6 +119,18 @@ impl ReadView<'_> {
     pub(super) fn items(self, at: &CheckpointRef, channel: &str, range: ItemRange, visit: Visit<'_>) -> Res<()> {
         let (_, branch, ordinal) = self.place(at)?;
         let Some(list) = ChannelRows::read(self, branch, ordinal, channel)? else { return Ok(()) };
+        let (mut visited, mut next) = (0, None);
+        let mut visit = |row: ItemRow<'_>| {
+            // Without deletes, the positions have no gap.
+            if list.end.len == list.end.end && next.is_some_and(|next| next != row.position) {
+                return Err(list.gap());
+            }
+            next = Some(row.position.saturating_add(1));
+            visited += 1;
+            visit(row)
+        };
+        let visit: Visit<'_> = &mut visit;
+        let expected = list.expected(range);
         match range {
             ItemRange::Tail(count) => list.tail(count, visit),
             ItemRange::All => list.all(visit),
@@ -126,7 +138,8 @@ impl ReadView<'_> {
                 list.range(i64::try_from(first).unwrap_or(i64::MAX), i64::try_from(end - 1).unwrap_or(i64::MAX), visit)
             }
             ItemRange::Positions(..) => Ok(()),
-        }
+        }?;
+        if expected.is_some_and(|expected| expected != visited) { Err(list.gap().into()) } else { Ok(()) }
     }
 
     /// Returns the number of items of a list at a checkpoint.
@@ -151,10 +164,10 @@ impl DeletedRanges {
             statement.query(params![span.branch, list.channel, range_position(span.last), range_position(0)])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let (ordinal, op): (i64, i64) = (row.get(0)?, row.get(1)?);
-            let bytes = row.get_ref(3)?.as_blob().ok();
+            let (ordinal, op) = list.verified(span, row)?;
+            let bytes = row.get_ref(4)?.as_blob().ok();
             let whole = if op == REFERENCE {
-                let task = row.get(2)?;
+                let task = row.get(3)?;
                 let reference = |(seq, channel)| Whole::Reference(ReferenceRow { seq, channel, ordinal, task });
                 bytes.and_then(unpack_reference).map(reference)
             } else {
@@ -221,6 +234,22 @@ impl<'a> ChannelRows<'a> {
         if self.end.is_reference { Ok(self.whole()?.reference) } else { Ok(None) }
     }
 
+    /// Returns how many items a range has, if the end of the list tells.
+    fn expected(&self, range: ItemRange) -> Option<u64> {
+        let ListEnd { end, len, .. } = self.end;
+        match range {
+            ItemRange::All => Some(len),
+            ItemRange::Tail(count) => Some(len.min(count as u64)),
+            ItemRange::Positions(first, until) if len == end => Some(until.min(end).saturating_sub(first)),
+            ItemRange::Positions(..) => None,
+        }
+    }
+
+    fn gap(&self) -> StoreError {
+        let place = format!("list (branch {}, ordinal {}, channel {})", self.at.0, self.at.1, self.channel);
+        StoreError::Corrupt { place, reason: "an item is missing".into() }
+    }
+
     fn first_span(&self) -> ListSpan {
         ListSpan { branch: self.at.0, last: self.at.1 }
     }
@@ -263,7 +292,12 @@ impl<'a> ChannelRows<'a> {
 
     /// Visits all items.
     pub(super) fn all(&self, visit: Visit<'_>) -> Res<()> {
-        self.range(0, i64::MAX, visit)
+        let mut visited = 0;
+        self.range(0, i64::MAX, &mut |row| {
+            visited += 1;
+            visit(row)
+        })?;
+        if visited == self.end.len { Ok(()) } else { Err(self.gap().into()) }
     }
 
     fn range(&self, first: i64, last: i64, visit: Visit<'_>) -> Res<()> {
@@ -338,20 +372,27 @@ impl<'a> ChannelRows<'a> {
                 continue;
             }
             let ordinal: i64 = row.get(1)?;
-            if deleted.is_deleted(position, ordinal) {
-                continue;
-            }
             let place = || item_place(span.branch, self.channel, position, ordinal);
-            let payload = match row.get::<_, Option<i64>>(4)? {
-                Some(form) => decode(conn, row, 4, form, &place, &mut room)?,
-                None => match row.get_ref(3)? {
-                    ValueRef::Blob(column) => inline_value(column, &place)?,
-                    // A delete. `check` verifies that `op` agrees: reading a column costs as much as a seek.
-                    ValueRef::Null => continue,
-                    _ => return Err(corrupt(place(), "its payload does not exist")),
-                },
+            let (task, value) = (row.get(2)?, row.get_ref(3)?);
+            // `op` follows from the value, and `check` verifies that it agrees: reading a column costs as much as a seek.
+            let op = if value == ValueRef::Null { DELETE } else { PUT };
+            let check = item_check(span.branch, self.channel, position, ordinal, op, task, value);
+            if row.get_ref(4)? != ValueRef::Integer(check) {
+                return Err(corrupt(place(), "the check of the row does not match"));
+            }
+            let payload = match value {
+                ValueRef::Null => continue,
+                ValueRef::Blob(column) => inline_value(column),
+                ValueRef::Integer(id) => {
+                    let form: Option<i64> = row.get(5)?;
+                    let form = form.ok_or_else(|| corrupt(place(), "its payload does not exist"))?;
+                    decode(conn, row, 5, id, form, &mut room)?
+                }
+                _ => return Err(corrupt(place(), "its value does not match the format")),
             };
-            visit(item(position, ordinal, row.get(2)?, payload))?;
+            if !deleted.is_deleted(position, ordinal) {
+                visit(item(position, ordinal, task, payload))?;
+            }
         }
         Ok(())
     }
@@ -436,8 +477,20 @@ impl<'a> ChannelRows<'a> {
         Ok(count)
     }
 
-    fn list_row(&self, span: ListSpan, row: &Row<'_>) -> Res<ListRow> {
+    /// Verifies a row of position, ordinal, operation, task and value. Returns ordinal and operation.
+    fn verified(&self, span: ListSpan, row: &Row<'_>) -> Res<(i64, i64)> {
         let (position, ordinal, op) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let check = item_check(span.branch, self.channel, position, ordinal, op, row.get(3)?, row.get_ref(4)?);
+        if row.get_ref(5)? == ValueRef::Integer(check) {
+            return Ok((ordinal, op));
+        }
+        let place = item_place(span.branch, self.channel, position, ordinal);
+        Err(corrupt(place, "the check of the row does not match"))
+    }
+
+    fn list_row(&self, span: ListSpan, row: &Row<'_>) -> Res<ListRow> {
+        let position = row.get(0)?;
+        let (ordinal, op) = self.verified(span, row)?;
         let stored = ValueColumn::from_column(row.get_ref(4)?).filter(|stored| match stored {
             ValueColumn::Null => op == DELETE,
             _ => op == PUT,

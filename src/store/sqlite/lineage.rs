@@ -1,10 +1,15 @@
 //! The lineage of a checkpoint: its branch, the branch it was forked from, and so on; and the newest row of each key.
+//!
+//! The version rows of a checkpoint are read together, because one check covers them. Every checkpoint has at least one,
+//! so a scan finds each ordinal or reports that rows are missing.
 
-use super::fault::{Res, corrupt};
+use super::fault::{Fault, Res, corrupt};
 use super::pack::{RowPlace, ValueColumn, unpack_index_snapshot};
+use super::row_check::{self, RowCheck};
 use super::sql;
 use crate::base::limits::INDEX_SNAPSHOT_INTERVAL;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 
 /// The number of ordinals between two index snapshots.
@@ -22,12 +27,9 @@ pub(super) struct Span {
 pub(super) fn spans(conn: &Connection, branch: i64, ordinal: i64, down_to: i64) -> Res<Vec<Span>> {
     let mut spans = Vec::new();
     let (mut branch, mut last) = (branch, ordinal);
-    let mut row = conn.prepare_cached(sql::BRANCH)?;
     loop {
         let wrong = |reason: &str| corrupt(format!("branch {branch}"), reason);
-        let found: Option<(Option<i64>, Option<i64>)> =
-            row.query_row([branch], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        let (parent, upto) = found.ok_or_else(|| wrong("a row refers to it, but it does not exist"))?;
+        let BranchRow { parent, upto, .. } = BranchRow::read(conn, branch)?;
         let first = upto.map_or(0, |upto| upto.saturating_add(1));
         spans.push(Span { branch, first, last });
         match (parent, upto) {
@@ -44,6 +46,28 @@ pub(super) fn spans(conn: &Connection, branch: i64, ordinal: i64, down_to: i64) 
             }
             _ => return Err(wrong("it does not leave an older branch before its own rows")),
         }
+    }
+}
+
+/// A verified row of `branch`, as far as it is needed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BranchRow {
+    pub(super) parent: Option<i64>,
+    pub(super) upto: Option<i64>,
+    pub(super) depth: i64,
+}
+
+impl BranchRow {
+    /// Reads a branch that a row refers to.
+    pub(super) fn read(conn: &Connection, branch: i64) -> Res<Self> {
+        let place = || format!("branch {branch}");
+        let mut statement = conn.prepare_cached(sql::BRANCH)?;
+        let mut rows = statement.query([branch])?;
+        let Some(row) = rows.next()? else {
+            return Err(corrupt(place(), "a row refers to it, but it does not exist"));
+        };
+        row_check::verify("branch", row, 7, &place)?;
+        Ok(Self { parent: row.get(2)?, upto: row.get(3)?, depth: row.get(4)? })
     }
 }
 
@@ -73,19 +97,54 @@ pub(super) const VALUE: i64 = 1;
 pub(super) const LIST: i64 = 2;
 pub(super) const SEEN: i64 = 3;
 pub(super) const INDEX_SNAPSHOT: i64 = 4;
+/// The kind of the only row of a checkpoint without changes.
+pub(super) const NO_CHANGES: i64 = 5;
+
+/// Returns the version of a row at an ordinal as its column holds it: most versions are close to the ordinal.
+pub(super) fn version_column(kind: i64, version: i64, ordinal: i64) -> i64 {
+    if matches!(kind, EMPTY | VALUE | LIST) { version.wrapping_sub(ordinal) } else { 0 }
+}
+
+/// Returns the version that a column holds.
+pub(super) fn version_of_column(kind: i64, column: i64, ordinal: i64) -> i64 {
+    if matches!(kind, EMPTY | VALUE | LIST) { column.wrapping_add(ordinal) } else { column }
+}
+
+impl KeyContent {
+    /// Returns the content of the column.
+    pub(super) fn column(&self) -> ValueRef<'_> {
+        match self {
+            Self::Channel(value) => value.column(),
+            Self::Packed(bytes) => ValueRef::Blob(bytes),
+        }
+    }
+}
+
+/// Returns the check of the rows of a checkpoint, given by ascending key.
+pub(super) fn versions_check<'r>(branch: i64, ordinal: i64, rows: impl IntoIterator<Item = &'r VersionRow>) -> i64 {
+    let mut check = RowCheck::of("version");
+    check.int(branch).int(ordinal);
+    for row in rows {
+        check.int(row.key).int(version_column(row.kind, row.version, ordinal)).int(row.kind);
+        check.maybe_int(row.task.map(i64::from)).value(row.value.column());
+    }
+    check.finish()
+}
 
 impl VersionRow {
-    fn read(branch: i64, row: &Row<'_>) -> Res<Self> {
-        let (ordinal, key, kind) = (row.get(0)?, row.get(1)?, row.get(3)?);
-        let column = row.get_ref(5)?;
+    /// Reads a row whose columns from `ordinal` on start at `first`.
+    pub(super) fn read(branch: i64, row: &Row<'_>, first: usize) -> Res<Self> {
+        let (ordinal, key, kind) = (row.get(first)?, row.get(first + 1)?, row.get(first + 3)?);
+        let column = row.get_ref(first + 5)?;
         let value = match kind {
-            EMPTY | VALUE => ValueColumn::from_column(column).map(KeyContent::Channel),
+            EMPTY | VALUE | NO_CHANGES => ValueColumn::from_column(column).map(KeyContent::Channel),
             LIST | SEEN | INDEX_SNAPSHOT => column.as_blob().ok().map(|bytes| KeyContent::Packed(bytes.to_vec())),
             _ => None,
         };
         let value = value
             .ok_or_else(|| corrupt(version_place(branch, ordinal, key), "kind and value do not match the format"))?;
-        Ok(Self { branch, ordinal, key, version: row.get(2)?, kind, task: row.get(4)?, value })
+        let version = version_of_column(kind, row.get(first + 2)?, ordinal);
+        Ok(Self { branch, ordinal, key, version, kind, task: row.get(first + 4)?, value })
     }
 }
 
@@ -94,70 +153,127 @@ pub(super) fn version_place(branch: i64, ordinal: i64, key: i64) -> String {
     format!("version (branch {branch}, ordinal {ordinal}, key {key})")
 }
 
-/// Returns the row of a key at (branch, ordinal), to which another row refers.
-pub(super) fn row_at(conn: &Connection, (branch, ordinal): (i64, i64), key: i64) -> Res<VersionRow> {
-    let mut at = conn.prepare_cached(sql::VERSION_AT)?;
-    let mut rows = at.query(params![branch, ordinal, key])?;
-    match rows.next()? {
-        Some(row) => VersionRow::read(branch, row),
-        None => Err(corrupt(version_place(branch, ordinal, key), "a row refers to it, but it is missing")),
+/// Visits the rows of each checkpoint of a span, verified: the newest checkpoint first, its rows by descending key. Ends
+/// when `visit` returns false; returns whether it did not.
+fn walk(
+    conn: &Connection,
+    branch: i64,
+    (first, last): (i64, i64),
+    visit: &mut dyn FnMut(Vec<VersionRow>) -> Res<bool>,
+) -> Res<bool> {
+    let mut scan = conn.prepare_cached(sql::VERSIONS_OF_SPAN)?;
+    let mut rows = scan.query(params![branch, first, last])?;
+    let mut next = rows.next()?;
+    for ordinal in (first..=last).rev() {
+        let (mut found, mut check) = (Vec::new(), None);
+        while let Some(row) = next
+            && row.get::<_, i64>(0)? == ordinal
+        {
+            if found.is_empty() {
+                check = row.get::<_, Option<i64>>(6)?;
+            }
+            found.push(VersionRow::read(branch, row, 0)?);
+            next = rows.next()?;
+        }
+        let place = || format!("version (branch {branch}, ordinal {ordinal})");
+        if found.is_empty() {
+            return Err(corrupt(place(), "the rows of the checkpoint are missing"));
+        }
+        if check != Some(versions_check(branch, ordinal, found.iter().rev())) {
+            return Err(corrupt(place(), "the check of the rows does not match"));
+        }
+        if !visit(found)? {
+            return Ok(false);
+        }
     }
+    Ok(true)
+}
+
+/// Returns the row of a key at (branch, ordinal), to which another row refers.
+pub(super) fn row_at(conn: &Connection, at: (i64, i64), key: i64) -> Res<VersionRow> {
+    let rows = rows_at(conn, at)?;
+    rows.into_iter().find(|row| row.key == key).ok_or_else(|| missing(at, key))
+}
+
+fn rows_at(conn: &Connection, (branch, ordinal): (i64, i64)) -> Res<Vec<VersionRow>> {
+    let mut found = Vec::new();
+    walk(conn, branch, (ordinal, ordinal), &mut |rows| {
+        found = rows;
+        Ok(true)
+    })?;
+    Ok(found)
+}
+
+fn missing((branch, ordinal): (i64, i64), key: i64) -> Fault {
+    corrupt(version_place(branch, ordinal, key), "a row refers to it, but it is missing")
 }
 
 /// Returns the newest row of a key at (branch, ordinal): a range scan back to the last index snapshot, and a seek.
 pub(super) fn newest_of(conn: &Connection, branch: i64, ordinal: i64, key: i64) -> Res<Option<VersionRow>> {
     let base = ordinal - ordinal.rem_euclid(INTERVAL);
-    let mut of_snapshot = branch;
+    let (mut found, mut snapshot) = (None, None);
     for span in spans(conn, branch, ordinal, base)? {
-        let mut newest = conn.prepare_cached(sql::VERSION_OF_KEY)?;
-        let mut rows = newest.query(params![span.branch, span.first.max(base), span.last, key])?;
-        if let Some(row) = rows.next()? {
-            return VersionRow::read(span.branch, row).map(Some);
+        let goes_on = walk(conn, span.branch, (span.first.max(base), span.last), &mut |rows| {
+            for row in rows {
+                if row.key == key {
+                    found = Some(row);
+                } else if row.kind == INDEX_SNAPSHOT {
+                    snapshot = Some(row);
+                }
+            }
+            Ok(found.is_none())
+        })?;
+        if !goes_on {
+            return Ok(found);
         }
-        of_snapshot = span.branch;
     }
     if base == 0 {
         return Ok(None);
     }
-    let row = row_at(conn, (of_snapshot, base), 0)?;
-    let places = match &row.value {
-        KeyContent::Packed(bytes) if row.kind == INDEX_SNAPSHOT => unpack_index_snapshot(of_snapshot, base, bytes),
-        _ => None,
-    };
-    let places =
-        places.ok_or_else(|| corrupt(version_place(of_snapshot, base, 0), "the index snapshot cannot be decoded"))?;
-    let place = places.into_iter().find(|(of, ..)| *of == key);
+    let place = places(snapshot, branch, base)?.into_iter().find(|(of, ..)| *of == key);
     place.map(|(_, branch, ordinal)| row_at(conn, (branch, ordinal), key)).transpose()
 }
 
+/// Unpacks the index snapshot at the ordinal `base` of the lineage of a branch.
+fn places(snapshot: Option<VersionRow>, branch: i64, base: i64) -> Res<Vec<RowPlace>> {
+    let places = snapshot.filter(|row| row.ordinal == base).and_then(|row| match &row.value {
+        KeyContent::Packed(bytes) => unpack_index_snapshot(row.branch, base, bytes),
+        KeyContent::Channel(_) => None,
+    });
+    places.ok_or_else(|| {
+        corrupt(version_place(branch, base, 0), "the index snapshot of its lineage is missing or cannot be decoded")
+    })
+}
+
 /// Returns the newest row of every key at (branch, ordinal), by key: one range scan back to the last index
-/// snapshot, and one seek for each key that did not change since.
+/// snapshot, and one seek for each checkpoint before it that has newest rows.
 pub(super) fn newest(conn: &Connection, branch: i64, ordinal: i64) -> Res<BTreeMap<i64, VersionRow>> {
     let base = ordinal - ordinal.rem_euclid(INTERVAL);
-    let mut newest = BTreeMap::new();
-    let mut snapshot: Option<Vec<RowPlace>> = None;
+    let (mut newest, mut snapshot) = (BTreeMap::new(), None);
     for span in spans(conn, branch, ordinal, base)? {
-        let mut scan = conn.prepare_cached(sql::VERSIONS_OF_SPAN)?;
-        let mut rows = scan.query(params![span.branch, span.first.max(base), span.last])?;
-        while let Some(row) = rows.next()? {
-            let row = VersionRow::read(span.branch, row)?;
-            match &row.value {
-                KeyContent::Packed(bytes) if row.kind == INDEX_SNAPSHOT => {
-                    if row.ordinal == base {
-                        snapshot = unpack_index_snapshot(span.branch, base, bytes);
-                    }
+        walk(conn, span.branch, (span.first.max(base), span.last), &mut |rows| {
+            for row in rows {
+                match row.kind {
+                    INDEX_SNAPSHOT => snapshot = Some(row),
+                    NO_CHANGES => {}
+                    _ => _ = newest.entry(row.key).or_insert(row),
                 }
-                _ => _ = newest.entry(row.key).or_insert(row),
             }
-        }
+            Ok(true)
+        })?;
     }
     if base > 0 {
-        let places = snapshot.ok_or_else(|| {
-            corrupt(version_place(branch, base, 0), "the index snapshot of its lineage is missing or cannot be decoded")
-        })?;
-        for (key, branch, ordinal) in places {
-            if let std::collections::btree_map::Entry::Vacant(slot) = newest.entry(key) {
-                slot.insert(row_at(conn, (branch, ordinal), key)?);
+        let mut before: BTreeMap<(i64, i64), Vec<i64>> = BTreeMap::new();
+        for (key, branch, ordinal) in places(snapshot, branch, base)? {
+            if !newest.contains_key(&key) {
+                before.entry((branch, ordinal)).or_default().push(key);
+            }
+        }
+        for (at, keys) in before {
+            let mut rows: BTreeMap<i64, VersionRow> =
+                rows_at(conn, at)?.into_iter().map(|row| (row.key, row)).collect();
+            for key in keys {
+                newest.insert(key, rows.remove(&key).ok_or_else(|| missing(at, key))?);
             }
         }
     }

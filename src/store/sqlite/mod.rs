@@ -36,11 +36,14 @@ mod pack;
 mod paged;
 mod pool;
 mod read;
+mod read_writes;
 mod references;
 mod registry;
+mod row_check;
 mod rows;
 mod schema;
 mod sql;
+mod succession;
 mod system;
 #[cfg(test)]
 mod tests;

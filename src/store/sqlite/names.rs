@@ -5,10 +5,11 @@
 //! cache when it rolls back; readers look it up.
 
 use super::fault::{Res, corrupt};
+use super::row_check::{self, RowCheck};
 use super::sql;
 use crate::base::limits::NAMES_CACHE_MAX;
 use parking_lot::Mutex;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, Params, params};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -59,16 +60,12 @@ impl Names {
         {
             return Ok(Arc::clone(text));
         }
-        let row = conn
-            .prepare_cached(sql::NAME_BY_ID)?
-            .query_row([id], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Arc<str>>(1)?)))
-            .optional()?;
-        match row {
-            Some((found, text)) if found == kind as i64 => {
+        match stored(conn, sql::NAME_BY_ID, [id])? {
+            Some((_, found, text)) if found == kind as i64 => {
                 inner.add(kind, id, Arc::clone(&text));
                 Ok(text)
             }
-            Some((found, _)) => Err(corrupt(format!("name {id}"), format!("kind {found} stands for a {kind:?}"))),
+            Some((_, found, _)) => Err(corrupt(format!("name {id}"), format!("kind {found} stands for a {kind:?}"))),
             None => Err(corrupt(format!("name {id}"), "a row refers to it, but it does not exist")),
         }
     }
@@ -80,21 +77,28 @@ impl Names {
         {
             return Ok(Some(id));
         }
-        let id: Option<i64> = conn
-            .prepare_cached(sql::NAME_BY_TEXT)?
-            .query_row(params![kind as i64, text], |row| row.get(0))
-            .optional()?;
+        let id = stored(conn, sql::NAME_BY_TEXT, params![kind as i64, text])?.map(|(id, ..)| id);
         if let Some(id) = id.filter(|_| !self.looks_up) {
             self.tables.lock().add(kind, id, text.into());
         }
         Ok(id)
     }
 
-    /// Interns a name, with a given id or with one that SQLite chooses, and returns its id.
-    pub(super) fn insert(&self, conn: &Connection, kind: Kind, text: &str, id: Option<i64>) -> Res<i64> {
-        conn.prepare_cached(sql::NAME_INSERT)?.execute(params![kind as i64, text, id])?;
-        let id = conn.last_insert_rowid();
+    /// Interns a name under an id.
+    pub(super) fn insert(&self, conn: &Connection, kind: Kind, text: &str, id: i64) -> Res<()> {
+        let check = RowCheck::of("name").int(id).int(kind as i64).text(text).finish();
+        conn.prepare_cached(sql::NAME_INSERT)?.execute(params![id, kind as i64, text, check])?;
         self.tables.lock().add(kind, id, text.into());
-        Ok(id)
+        Ok(())
     }
+}
+
+/// Returns id, kind and text of a name.
+fn stored(conn: &Connection, sql: &str, params: impl Params) -> Res<Option<(i64, i64, Arc<str>)>> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let id: i64 = row.get(0)?;
+    row_check::verify("name", row, 3, &|| format!("name {id}"))?;
+    Ok(Some((id, row.get(1)?, row.get(2)?)))
 }

@@ -2,17 +2,11 @@
 //!
 //! Byte-exact in `docs/format.md`. Reading never panics: what does not fit is `None`, and the caller names the row.
 
-use crate::base::internal::hash::check64;
 use crate::base::limits::INLINE_BYTES_MAX;
 use crate::base::{CheckpointId, Namespace, TaskId};
 use crate::store::batch::Payload;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use std::sync::Arc;
-
-/// Bytes of the check that follows an inline value.
-const INLINE_CHECK_BYTES: usize = 4;
-/// Bytes of the longest inline value with its check.
-const INLINE_STORED_BYTES: usize = INLINE_BYTES_MAX + INLINE_CHECK_BYTES;
 
 /// Appends a number in LEB128: seven bits a byte, lowest first, the high bit set on all but the last.
 pub(super) fn put_uint(out: &mut Vec<u8>, mut n: u64) {
@@ -252,11 +246,11 @@ pub(super) enum ValueColumn {
     Inline(Inline),
 }
 
-/// A small MessagePack value with its check.
+/// A small MessagePack value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inline {
     len: u8,
-    bytes: [u8; INLINE_STORED_BYTES],
+    bytes: [u8; INLINE_BYTES_MAX],
 }
 
 impl Inline {
@@ -265,19 +259,12 @@ impl Inline {
         let fits = payload.codec == crate::base::Codec::MsgPack
             && payload.index.is_none()
             && payload.data.len() <= INLINE_BYTES_MAX;
-        fits.then(|| {
-            let n = payload.data.len();
-            let mut bytes = [0; INLINE_STORED_BYTES];
-            bytes[..n].copy_from_slice(&payload.data);
-            bytes[n..n + INLINE_CHECK_BYTES].copy_from_slice(&inline_check(&payload.data));
-            debug_assert_eq!(unpack_inline(&bytes[..n + INLINE_CHECK_BYTES]), Some(&payload.data[..]));
-            Self { len: (n + INLINE_CHECK_BYTES) as u8, bytes }
-        })
+        Self::from_column(&payload.data).filter(|_| fits)
     }
 
-    /// Keeps the bytes of a column, unverified.
+    /// Returns the value of a column.
     pub(super) fn from_column(column: &[u8]) -> Option<Self> {
-        let mut bytes = [0; INLINE_STORED_BYTES];
+        let mut bytes = [0; INLINE_BYTES_MAX];
         bytes.get_mut(..column.len())?.copy_from_slice(column);
         Some(Self { len: column.len() as u8, bytes })
     }
@@ -300,25 +287,21 @@ impl ValueColumn {
     }
 }
 
-impl ToSql for ValueColumn {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match self {
+impl ValueColumn {
+    /// Returns the content of the column.
+    pub(super) fn column(&self) -> ValueRef<'_> {
+        match self {
             Self::Null => ValueRef::Null,
             Self::Payload(id) => ValueRef::Integer(*id),
             Self::Inline(inline) => ValueRef::Blob(inline.column()),
-        }))
+        }
     }
 }
 
-/// Returns the value of an inline column whose check fits.
-pub(super) fn unpack_inline(column: &[u8]) -> Option<&[u8]> {
-    let (data, check) = column.split_at_checked(column.len().checked_sub(INLINE_CHECK_BYTES)?)?;
-    (inline_check(data) == *check).then_some(data)
-}
-
-/// The low half of XXH3-64, lowest byte first.
-fn inline_check(data: &[u8]) -> [u8; INLINE_CHECK_BYTES] {
-    (check64(data) as u32).to_le_bytes()
+impl ToSql for ValueColumn {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(self.column()))
+    }
 }
 
 #[cfg(test)]
@@ -381,13 +364,11 @@ mod tests {
     }
 
     #[test]
-    fn an_inline_value_is_verified() {
+    fn a_small_value_is_stored_inline() {
         let inline = Inline::pack(&Payload::new(vec![0xc0])).unwrap();
-        assert_eq!(unpack_inline(inline.column()), Some(&[0xc0][..]));
-        assert_eq!(unpack_inline(&[]), None);
-        let mut rotten = inline.column().to_vec();
-        rotten[0] ^= 1;
-        assert_eq!(unpack_inline(&rotten), None);
+        assert_eq!(inline.column(), [0xc0]);
+        assert_eq!(Inline::from_column(inline.column()), Some(inline));
         assert!(Inline::pack(&Payload::new(vec![0; INLINE_BYTES_MAX + 1])).is_none());
+        assert!(Inline::from_column(&[0; INLINE_BYTES_MAX + 1]).is_none());
     }
 }

@@ -4,13 +4,14 @@ use super::fault::{Fault, Res, corrupt};
 use super::items::ChannelRows;
 use super::lineage::{self, EMPTY, KeyContent, LIST, SEEN, VALUE, VersionRow, version_place};
 use super::names::{Kind, Names};
-use super::pack::{PackedKind, ValueColumn, unpack_parents, unpack_seen, unpack_tasks};
-use super::references;
+use super::pack::{PackedKind, unpack_parents, unpack_seen, unpack_tasks};
+use super::row_check;
 use super::rows::Payloads;
 use super::sql;
+use super::succession::{Link, Succession};
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
-use crate::store::batch::{Payload, Seen, WriteValue};
+use crate::store::batch::Seen;
 use crate::store::error::StoreError;
 use crate::store::query::CheckpointQuery;
 use crate::store::record::{
@@ -59,6 +60,51 @@ pub(super) fn source_of(code: i64) -> Option<Source> {
         .find(|s| super::write::source_code(*s) == code)
 }
 
+/// The columns of `sql::record!`.
+pub(super) mod column {
+    pub(in super::super) const NAMESPACE: usize = 1;
+    pub(in super::super) const ID: usize = 2;
+    pub(in super::super) const PARENT: usize = 3;
+    pub(in super::super) const BRANCH: usize = 4;
+    pub(in super::super) const ORDINAL: usize = 5;
+    pub(in super::super) const STEP: usize = 6;
+    pub(in super::super) const SOURCE: usize = 7;
+    pub(in super::super) const CREATED_AT: usize = 8;
+    pub(in super::super) const RUN: usize = 9;
+    pub(in super::super) const METADATA: usize = 10;
+    pub(in super::super) const PARENTS: usize = 11;
+    pub(in super::super) const TASKS: usize = 12;
+    pub(in super::super) const SUM: usize = 13;
+    pub(in super::super) const THREAD: usize = 14;
+    pub(in super::super) const PATH: usize = 15;
+    pub(in super::super) const PARENT_ID: usize = 16;
+    pub(in super::super) const PARENT_THREAD: usize = 17;
+    pub(in super::super) const PARENT_PATH: usize = 18;
+    /// The check, which covers the columns before it.
+    pub(in super::super) const XXH3: usize = 19;
+    pub(in super::super) const PARENT_ORDINAL: usize = 20;
+    pub(in super::super) const PARENT_BRANCH: usize = 21;
+}
+
+/// Verifies a row of `sql::record!` and returns its `seq`.
+pub(super) fn verified(row: &Row<'_>) -> Res<i64> {
+    let seq = row.get(0)?;
+    row_check::verify("checkpoint", row, column::XXH3, &|| format!("checkpoint {seq}"))?;
+    Ok(seq)
+}
+
+/// Reads a checkpoint by a query of `sql::record!`, verified.
+pub(super) fn checkpoint_row<T>(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnOnce(i64, &Row<'_>) -> Res<T>,
+) -> Res<Option<T>> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    rows.next()?.map(|row| read(verified(row)?, row)).transpose()
+}
+
 fn missing(at: &CheckpointRef) -> Fault {
     StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() }.into()
 }
@@ -70,23 +116,21 @@ impl<'a> ReadView<'a> {
     }
 
     fn record(self, row: &Row<'_>) -> Res<CheckpointRecord> {
-        let seq: i64 = row.get(0)?;
+        let seq = verified(row)?;
         let place = || format!("checkpoint {seq}");
         let wrong = |what: &str| corrupt(place(), format!("{what} does not match the format"));
-        let parent_seq: Option<i64> = row.get(12)?;
-        let parent_id = row.get::<_, Option<[u8; 16]>>(13)?.map(CheckpointId::from_bytes);
-        if parent_seq.is_some() != parent_id.is_some() {
-            return Err(wrong("parent"));
-        }
+        let parent_id = row.get::<_, Option<[u8; 16]>>(column::PARENT_ID)?.map(CheckpointId::from_bytes);
         // A walk along parents ends because each of them is older.
-        let ordinal: i64 = row.get(3)?;
-        if parent_seq.is_some_and(|parent| parent >= seq)
-            || row.get::<_, Option<i64>>(17)?.map_or(0, |of| of + 1) != ordinal
+        let ordinal: i64 = row.get(column::ORDINAL)?;
+        if row.get::<_, Option<i64>>(column::PARENT)?.is_some_and(|parent| parent >= seq)
+            || row.get::<_, Option<i64>>(column::PARENT_ORDINAL)?.map_or(0, |of| of + 1) != ordinal
         {
             return Err(corrupt(place(), "it does not follow its parent"));
         }
-        let elsewhere = match (row.get::<_, Option<String>>(15)?, row.get::<_, Option<String>>(14)?, parent_id) {
-            (Some(thread), Some(path), Some(checkpoint)) => Some(CheckpointRef {
+        let elsewhere =
+            (row.get::<_, Option<String>>(column::PARENT_THREAD)?, row.get(column::PARENT_PATH)?, parent_id);
+        let elsewhere: Option<CheckpointRef> = match elsewhere {
+            (Some(thread), Some::<String>(path), Some(checkpoint)) => Some(CheckpointRef {
                 thread: ThreadId::new(thread).map_err(|_| wrong("thread"))?,
                 namespace: Namespace::new(path).map_err(|_| wrong("namespace"))?,
                 checkpoint,
@@ -94,27 +138,27 @@ impl<'a> ReadView<'a> {
             _ => None,
         };
         let point = CheckpointRef {
-            thread: ThreadId::new(row.get_ref(11)?.as_str().map_err(|_| wrong("thread"))?)
+            thread: ThreadId::new(row.get_ref(column::THREAD)?.as_str().map_err(|_| wrong("thread"))?)
                 .map_err(|_| wrong("thread"))?,
-            namespace: Namespace::new(row.get_ref(10)?.as_str().map_err(|_| wrong("namespace"))?)
+            namespace: Namespace::new(row.get_ref(column::PATH)?.as_str().map_err(|_| wrong("namespace"))?)
                 .map_err(|_| wrong("namespace"))?,
-            checkpoint: CheckpointId::from_bytes(row.get(1)?),
+            checkpoint: CheckpointId::from_bytes(row.get(column::ID)?),
         };
         Ok(CheckpointRecord {
             point,
             seq: u64::try_from(seq).map_err(|_| wrong("seq"))?,
             parent: if elsewhere.is_some() { None } else { parent_id },
             forked_from: elsewhere,
-            branch: u64::try_from(row.get::<_, i64>(2)?).map_err(|_| wrong("branch"))?,
+            branch: u64::try_from(row.get::<_, i64>(column::BRANCH)?).map_err(|_| wrong("branch"))?,
             ordinal: u64::try_from(ordinal).map_err(|_| wrong("ordinal"))?,
-            step: row.get(4)?,
-            source: source_of(row.get(5)?).ok_or_else(|| wrong("source"))?,
-            created_at: Timestamp::from_micros(row.get(6)?),
-            run: row.get::<_, Option<[u8; 16]>>(7)?.map(RunId::from_bytes),
-            metadata: row.get(8)?,
-            parents: unpack_parents(row.get_ref(16)?.as_blob_or_null().map_err(|_| wrong("parents"))?)
+            step: row.get(column::STEP)?,
+            source: source_of(row.get(column::SOURCE)?).ok_or_else(|| wrong("source"))?,
+            created_at: Timestamp::from_micros(row.get(column::CREATED_AT)?),
+            run: row.get::<_, Option<[u8; 16]>>(column::RUN)?.map(RunId::from_bytes),
+            metadata: row.get(column::METADATA)?,
+            parents: unpack_parents(row.get_ref(column::PARENTS)?.as_blob_or_null().map_err(|_| wrong("parents"))?)
                 .ok_or_else(|| wrong("parents"))?,
-            tasks: unpack_task_records(self.conn, self.names, row.get_ref(9)?, &place)?,
+            tasks: unpack_task_records(self.conn, self.names, row.get_ref(column::TASKS)?, &place)?,
         })
     }
 
@@ -128,10 +172,21 @@ impl<'a> ReadView<'a> {
         Ok(records)
     }
 
+    /// Reads the newest checkpoint of a namespace. One that an index does not show is noticed: the newest checkpoint is the
+    /// last one on the greatest branch.
+    fn head_row<T>(self, namespace: i64, read: impl FnOnce(i64, &Row<'_>) -> Res<T>) -> Res<Option<T>> {
+        let newest = |seq: i64, row: &Row<'_>| Ok((Link::read(seq, row)?, read(seq, row)?));
+        let Some((link, head)) = checkpoint_row(self.conn, sql::RECORD_HEAD, [namespace], newest)? else {
+            return Ok(None);
+        };
+        link.must_be_last(self.conn, i64::MAX)?;
+        Ok(Some(head))
+    }
+
     /// Returns the newest checkpoint of a namespace.
     pub(super) fn head(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointRecord>> {
         match self.namespace(thread, namespace)? {
-            Some(namespace) => Ok(self.records(sql::RECORD_HEAD, [namespace])?.pop()),
+            Some(namespace) => self.head_row(namespace, |_, row| self.record(row)),
             None => Ok(None),
         }
     }
@@ -151,9 +206,8 @@ impl<'a> ReadView<'a> {
 
     /// Returns the id of the newest checkpoint of a namespace.
     pub(super) fn head_id(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointId>> {
-        let mut statement = self.conn.prepare_cached(sql::HEAD_ID)?;
-        let id = statement.query_row(params![thread.as_str(), namespace.as_str()], |row| row.get(0)).optional()?;
-        Ok(id.map(CheckpointId::from_bytes))
+        let Some(namespace) = self.namespace(thread, namespace)? else { return Ok(None) };
+        self.head_row(namespace, |_, row| Ok(CheckpointId::from_bytes(row.get(column::ID)?)))
     }
 
     /// Returns the id of the newest checkpoint of a namespace, with the writes of its tasks.
@@ -162,14 +216,10 @@ impl<'a> ReadView<'a> {
         thread: &ThreadId,
         namespace: &Namespace,
     ) -> Res<Option<(CheckpointId, Vec<WriteRecord>)>> {
-        let mut statement = self.conn.prepare_cached(sql::HEAD_SEQ)?;
-        let head = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        let Some((id, seq)) = statement.query_row(params![thread.as_str(), namespace.as_str()], head).optional()?
-        else {
-            return Ok(None);
-        };
-        let at = CheckpointRef::new(thread.clone(), namespace.clone(), CheckpointId::from_bytes(id));
-        Ok(Some((at.checkpoint, self.writes_of(seq, &at)?)))
+        let Some(namespace) = self.namespace(thread, namespace)? else { return Ok(None) };
+        self.head_row(namespace, |seq, row| {
+            Ok((CheckpointId::from_bytes(row.get(column::ID)?), self.writes_of(seq, row)?))
+        })
     }
 
     /// Returns a checkpoint.
@@ -181,16 +231,20 @@ impl<'a> ReadView<'a> {
     }
 
     /// Returns a checkpoint that must exist.
-    pub(super) fn must(self, at: &CheckpointRef) -> Res<CheckpointRecord> {
-        self.checkpoint(at)?.ok_or_else(|| missing(at))
+    fn must(self, at: &CheckpointRef) -> Res<CheckpointRecord> {
+        self.must_row(at, |_, row| self.record(row))
+    }
+
+    /// Reads the row of a checkpoint that must exist.
+    fn must_row<T>(self, at: &CheckpointRef, read: impl FnOnce(i64, &Row<'_>) -> Res<T>) -> Res<T> {
+        let namespace = self.namespace(&at.thread, &at.namespace)?.ok_or_else(|| missing(at))?;
+        let params = params![namespace, at.checkpoint.as_bytes()];
+        checkpoint_row(self.conn, sql::RECORD_AT, params, read)?.ok_or_else(|| missing(at))
     }
 
     /// Returns seq, branch and ordinal of a checkpoint that must exist: all that most reads need of it.
     pub(super) fn place(self, at: &CheckpointRef) -> Res<(i64, i64, i64)> {
-        let mut statement = self.conn.prepare_cached(sql::CHECKPOINT_PLACE)?;
-        let params = params![at.thread.as_str(), at.namespace.as_str(), at.checkpoint.as_bytes()];
-        let place = statement.query_row(params, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
-        place.ok_or_else(|| missing(at))
+        self.must_row(at, |seq, row| Ok((seq, row.get(column::BRANCH)?, row.get(column::ORDINAL)?)))
     }
 
     /// Returns the checkpoints whose id starts with `prefix`.
@@ -199,30 +253,48 @@ impl<'a> ReadView<'a> {
         self.records(sql::RECORDS_BY_PREFIX, params![thread.as_str(), low, high, page(limit)])
     }
 
-    /// Lists checkpoints, newest first.
+    /// Lists checkpoints, newest first. One that an index does not show is noticed.
     pub(super) fn checkpoints(self, query: &CheckpointQuery) -> Res<Vec<CheckpointRecord>> {
         // Seventeen bytes of 0xff are above every id.
         let above = [0xff_u8; 17];
         let before: &[u8] = query.before.as_ref().map_or(&above, |id| id.as_bytes());
         let limit = page(if query.limit == 0 { PAGE_ROWS_MAX } else { query.limit });
-        let records = match &query.namespace {
-            None => self.records(sql::RECORDS_OF_THREAD, params![query.thread.as_str(), before, limit])?,
-            Some(namespace) => match self.namespace(&query.thread, namespace)? {
-                Some(namespace) => self.records(sql::RECORDS_OF_NAMESPACE, params![namespace, before, limit])?,
-                None => Vec::new(),
-            },
+        let mut succession = Succession::default();
+        let listed = match &query.namespace {
+            None => self.listed(sql::RECORDS_OF_THREAD, params![query.thread.as_str(), before, limit])?,
+            Some(namespace) => {
+                let Some(namespace) = self.namespace(&query.thread, namespace)? else { return Ok(Vec::new()) };
+                let begin = checkpoint_row(self.conn, sql::RECORD_AT, params![namespace, before], Link::read)?;
+                begin.into_iter().for_each(|link| succession.begin_below(link));
+                self.listed(sql::RECORDS_OF_NAMESPACE, params![namespace, before, limit])?
+            }
         };
         // A damaged index can hand out one row again and again: a listing by pages ends because ids go down.
-        let mut last = before;
-        for record in &records {
+        let (mut records, mut last): (Vec<CheckpointRecord>, _) = (Vec::with_capacity(listed.len()), before.to_vec());
+        for (record, link) in listed {
             let id = record.point.checkpoint.as_bytes();
-            let is_below = &id[..] < last || query.namespace.is_none() && &id[..] == last && last != before;
+            let is_below = id[..] < last[..] || query.namespace.is_none() && !records.is_empty() && id[..] == last[..];
             if !is_below {
                 return Err(corrupt(format!("checkpoint {}", record.seq), "the listing gives it out of order"));
             }
-            last = id;
+            succession.add(self.conn, link, query.before.is_none())?;
+            last = id.to_vec();
+            records.push(record);
+        }
+        if (records.len() as i64) < limit {
+            succession.end(self.conn)?;
         }
         Ok(records)
+    }
+
+    fn listed(self, sql: &str, params: impl Params) -> Res<Vec<(CheckpointRecord, Link)>> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        let mut listed = Vec::new();
+        while let Some(row) = rows.next()? {
+            listed.push((self.record(row)?, Link::read(row.get(0)?, row)?));
+        }
+        Ok(listed)
     }
 
     /// Returns the channels and nodes at a checkpoint.
@@ -289,7 +361,8 @@ impl<'a> ReadView<'a> {
 
     /// Returns the checkpoints of a lineage that have these ordinals.
     pub(super) fn ancestors(self, at: &CheckpointRef, ordinals: &[u64]) -> Res<Vec<Option<CheckpointRecord>>> {
-        let (mut seq, _, last) = self.place(at)?;
+        let (mut seq, branch, last) = self.place(at)?;
+        let lineage = lineage::spans(self.conn, branch, last, 0)?;
         let mut wanted: Vec<i64> = ordinals.iter().filter_map(|ordinal| i64::try_from(*ordinal).ok()).collect();
         wanted.retain(|ordinal| *ordinal <= last);
         wanted.sort_unstable_by_key(|ordinal| std::cmp::Reverse(*ordinal));
@@ -305,9 +378,17 @@ impl<'a> ReadView<'a> {
                 seq = older.ok_or_else(|| corrupt(format!("checkpoint {seq}"), "its parent does not exist"))?;
                 ordinal -= 1;
             }
-            found.insert(wanted as u64, self.records(sql::RECORD_BY_SEQ, [seq])?.pop());
+            let record = self.records(sql::RECORD_BY_SEQ, [seq])?.pop();
+            let is_of = |record: &CheckpointRecord| {
+                let span = lineage.iter().find(|span| (span.first..=span.last).contains(&wanted));
+                record.ordinal as i64 == wanted && span.is_some_and(|span| span.branch == record.branch as i64)
+            };
+            // The rows between were not verified.
+            let record = record.filter(is_of);
+            let record = record.ok_or_else(|| corrupt(format!("checkpoint {seq}"), "it is not in the lineage"))?;
+            found.insert(wanted as u64, record);
         }
-        Ok(ordinals.iter().map(|ordinal| found.get(ordinal).cloned().flatten()).collect())
+        Ok(ordinals.iter().map(|ordinal| found.get(ordinal).cloned()).collect())
     }
 
     fn channel(self, row: &VersionRow, payloads: &mut Payloads<'_>) -> Res<ChannelRecord> {
@@ -356,61 +437,7 @@ impl<'a> ReadView<'a> {
 
     /// Returns the writes of the tasks of a checkpoint.
     pub(super) fn writes(self, at: &CheckpointRef) -> Res<Vec<WriteRecord>> {
-        let (seq, ..) = self.place(at)?;
-        self.writes_of(seq, at)
-    }
-
-    fn writes_of(self, seq: i64, at: &CheckpointRef) -> Res<Vec<WriteRecord>> {
-        // The head of a thread at rest has none; the record is only needed to name the tasks.
-        if !self.conn.prepare_cached(sql::WRITES_ANY)?.exists([seq])? {
-            return Ok(Vec::new());
-        }
-        let checkpoint = self.must(at)?;
-        let mut payloads = Payloads::new(self.conn)?;
-        let mut statement = self.conn.prepare_cached(sql::WRITES)?;
-        let mut rows = statement.query([checkpoint.seq as i64])?;
-        let mut writes: Vec<WriteRecord> = Vec::new();
-        while let Some(row) = rows.next()? {
-            let (code, index, part): (i64, i32, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            let place = || format!("write (checkpoint {}, task {code}, idx {index}, part {part})", checkpoint.seq);
-            let wrong = || corrupt(place(), "its parts do not match the format");
-            let stored = ValueColumn::from_column(row.get_ref(4)?).ok_or_else(wrong)?;
-            let payload: Option<Payload> = payloads.with(stored, &place, |payload| Ok(payload.to_payload()))?;
-            let (task, path) = self.task_of(&checkpoint.tasks, code, row.get(5)?)?;
-            let last = writes.last_mut().filter(|last| last.task == task && last.index == index);
-            if part > 1 || last.is_some() {
-                let items = match last.map(|last| &mut last.value) {
-                    Some(WriteValue::Items(items)) => Some(items),
-                    Some(WriteValue::Delta(delta)) => Some(&mut delta.items),
-                    _ => None,
-                };
-                match (items, payload) {
-                    (Some(items), Some(payload)) if items.len() as i64 == part - 1 => items.push(payload),
-                    _ => return Err(wrong()),
-                }
-                continue;
-            }
-            let value = match (part, payload) {
-                (-1, Some(payload)) => {
-                    WriteValue::Delta(Box::new(references::from_header(&payload).ok_or_else(wrong)?))
-                }
-                (0, None) => WriteValue::Null,
-                (0, Some(payload)) => WriteValue::One(payload),
-                (1, payload) => WriteValue::Items(payload.into_iter().collect()),
-                _ => return Err(wrong()),
-            };
-            let channel = self.names.text(self.conn, Kind::Channel, row.get(3)?)?;
-            writes.push(WriteRecord { task, path, index, channel, value });
-        }
-        if let Some(write) = writes.iter().find(|write| match &write.value {
-            WriteValue::Delta(delta) => delta.positions.len() != delta.items.len(),
-            _ => false,
-        }) {
-            let place = format!("write (checkpoint {}, task {}, idx {})", checkpoint.seq, write.task, write.index);
-            return Err(corrupt(place, "its delta has another number of items than positions"));
-        }
-        writes.sort_by(|a, b| (&a.path, a.task, a.index).cmp(&(&b.path, b.task, b.index)));
-        Ok(writes)
+        self.must_row(at, |seq, row| self.writes_of(seq, row))
     }
 
     /// Lists threads by id.
@@ -421,7 +448,8 @@ impl<'a> ReadView<'a> {
         while let Some(row) = rows.next()? {
             let thread: i64 = row.get(0)?;
             let wrong = || corrupt(format!("thread {thread}"), "it does not match the format");
-            let head = self.records(sql::RECORD_HEAD, [row.get::<_, i64>(3)?])?.pop().ok_or_else(wrong)?;
+            row_check::verify("thread", row, 3, &|| format!("thread {thread}"))?;
+            let head = self.head_row(row.get(4)?, |_, row| self.record(row))?.ok_or_else(wrong)?;
             let id = ThreadId::new(row.get_ref(1)?.as_str().map_err(|_| wrong())?).map_err(|_| wrong())?;
             if threads.last().map(|thread| &thread.id).or(after).is_some_and(|last| *last >= id) {
                 return Err(corrupt(format!("thread {thread}"), "the listing gives it out of order"));
@@ -447,7 +475,9 @@ impl<'a> ReadView<'a> {
         let mut rows = statement.query([thread.as_str()])?;
         let mut namespaces = Vec::new();
         while let Some(row) = rows.next()? {
-            let path: String = row.get(0)?;
+            let id: i64 = row.get(0)?;
+            row_check::verify("namespace", row, 3, &|| format!("namespace {id}"))?;
+            let path: String = row.get(2)?;
             namespaces.push(Namespace::new(&path).map_err(|e| corrupt("namespace", e.to_string()))?);
         }
         Ok(namespaces)

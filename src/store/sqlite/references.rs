@@ -3,7 +3,7 @@
 use super::fault::{Res, corrupt, invalid};
 use super::items::ChannelRows;
 use super::names::Kind;
-use super::read::ReadView;
+use super::read::{ReadView, checkpoint_row, column};
 use super::sql;
 use super::write::{Tx, find as find_checkpoint, not_found};
 use crate::base::decode_bytes;
@@ -11,7 +11,7 @@ use crate::base::limits::LIST_REFERENCES_MAX;
 use crate::base::{CheckpointId, Encoded, Namespace, ThreadId, Value};
 use crate::store::batch::{ListDelta, ListRef, Payload};
 use crate::store::record::CheckpointRef;
-use rusqlite::OptionalExtension;
+use rusqlite::Row;
 
 /// Returns the `seq` of the checkpoint of a list that a batch refers to.
 pub(super) fn find(tx: &mut Tx<'_>, of: &ListRef) -> Res<i64> {
@@ -40,9 +40,8 @@ impl<'a> ReadView<'a> {
 
     /// Returns the list of a channel at a checkpoint; `None` if it is not a list there.
     pub(super) fn list_of(self, seq: i64, channel: &str) -> Res<Option<ChannelRows<'a>>> {
-        let mut statement = self.conn.prepare_cached(sql::CHECKPOINT_KNOWN)?;
-        let place: Option<(i64, i64)> = statement.query_row([seq], |row| Ok((row.get(1)?, row.get(2)?))).optional()?;
-        let Some((branch, ordinal)) = place else {
+        let place = |_: i64, row: &Row<'_>| Ok((row.get(column::BRANCH)?, row.get(column::ORDINAL)?));
+        let Some((branch, ordinal)) = checkpoint_row(self.conn, sql::RECORD_BY_SEQ, [seq], place)? else {
             return Err(corrupt(format!("checkpoint {seq}"), "a list references it, but it does not exist"));
         };
         ChannelRows::read(self, branch, ordinal, channel)
@@ -57,9 +56,11 @@ impl<'a> ReadView<'a> {
     /// Returns the thread of a list and its name.
     pub(super) fn list_ref(self, seq: i64, channel: i64) -> Res<(ThreadId, ListRef)> {
         let missing = |reason: String| corrupt(format!("checkpoint {seq}"), reason);
-        let mut statement = self.conn.prepare_cached(sql::LIST_OF)?;
-        let found: Option<(String, String, [u8; 16])> =
-            statement.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+        let place = |_: i64, row: &Row<'_>| {
+            let (thread, path): (String, String) = (row.get(column::THREAD)?, row.get(column::PATH)?);
+            Ok((thread, path, row.get(column::ID)?))
+        };
+        let found = checkpoint_row(self.conn, sql::RECORD_BY_SEQ, [seq], place)?;
         let (thread, path, id) = found.ok_or_else(|| missing("a list references it, but it does not exist".into()))?;
         let thread = ThreadId::new(&thread).map_err(|error| missing(error.to_string()))?;
         let namespace = Namespace::new(&path).map_err(|error| missing(error.to_string()))?;

@@ -2,7 +2,8 @@
 
 use super::checksums::payload_check;
 use super::fault::{Res, corrupt};
-use super::pack::{ValueColumn, unpack_inline};
+use super::pack::ValueColumn;
+use super::row_check::payload_column;
 use super::sql;
 use crate::base::{Codec, PayloadRef};
 use crate::store::record::ItemIndexRef;
@@ -36,7 +37,7 @@ impl<'c> Payloads<'c> {
         Ok(Self { conn, by_id: conn.prepare_cached(sql::PAYLOAD_BY_ID)?, room: Room::default() })
     }
 
-    /// Hands the verified value to `then`; a NULL has none.
+    /// Hands the value of a verified row to `then`; a NULL has none.
     pub(super) fn with<T>(
         &mut self,
         stored: ValueColumn,
@@ -45,23 +46,21 @@ impl<'c> Payloads<'c> {
     ) -> Res<Option<T>> {
         match stored {
             ValueColumn::Null => Ok(None),
-            ValueColumn::Inline(inline) => then(inline_value(inline.column(), place)?).map(Some),
+            ValueColumn::Inline(inline) => then(inline_value(inline.column())).map(Some),
             ValueColumn::Payload(id) => {
                 let mut rows = self.by_id.query([id])?;
                 let Some(row) = rows.next()? else {
                     return Err(corrupt(place(), format!("payload {id} does not exist")));
                 };
-                let place = || format!("payload {id}");
-                then(decode(self.conn, row, 0, row.get(0)?, &place, &mut self.room)?).map(Some)
+                then(decode(self.conn, row, 0, id, row.get(0)?, &mut self.room)?).map(Some)
             }
         }
     }
 }
 
-/// Returns an inline value whose check fits.
-pub(super) fn inline_value<'a>(column: &'a [u8], place: &dyn Fn() -> String) -> Res<PayloadRef<'a>> {
-    let data = unpack_inline(column).ok_or_else(|| corrupt(place(), "the check of the inline value does not match"))?;
-    Ok(PayloadRef::new(Codec::MsgPack, data, None))
+/// Returns an inline value. The check of its row covers it.
+pub(super) fn inline_value(column: &[u8]) -> PayloadRef<'_> {
+    PayloadRef::new(Codec::MsgPack, column, None)
 }
 
 /// The bit of `form` that says that an item has an index.
@@ -80,16 +79,16 @@ pub(super) fn form(codec: Codec, index: Option<&ItemIndexRef<'_>>) -> i64 {
     (i64::from(codec.to_tag()) << FORM_BITS) | bits
 }
 
-/// Decodes the payload whose columns start at `first`, and verifies its check.
+/// Decodes the payload of a row whose columns start at `first`, and verifies its check.
 pub(super) fn decode<'r>(
     conn: &Connection,
     row: &'r Row<'_>,
     first: usize,
+    id: i64,
     form: i64,
-    place: &dyn Fn() -> String,
     room: &'r mut Room,
 ) -> Res<PayloadRef<'r>> {
-    let wrong = |what: &str| corrupt(place(), format!("{what} of its payload does not match the format"));
+    let wrong = |what: &str| corrupt(format!("payload {id}"), format!("{what} does not match the format"));
     let Room { data, text, id: id_text, check } = room;
     let data = match row.get_ref(first + 2)? {
         ValueRef::Blob(bytes) => bytes,
@@ -102,9 +101,9 @@ pub(super) fn decode<'r>(
             ValueRef::Integer(blob) => Some(std::str::from_utf8(fetch(conn, blob, text)?).map_err(|_| wrong("text"))?),
             column => column.as_str_or_null().map_err(|_| wrong("text"))?,
         };
-        let id = item_id(row.get_ref(first + 3)?, id_text).ok_or_else(|| wrong("item_id"))?;
+        let item_id = item_id(row.get_ref(first + 3)?, id_text).ok_or_else(|| wrong("item_id"))?;
         let mut index = ItemIndexRef::default();
-        (index.id, index.kind, index.text) = (id, field(4, "kind")?, text);
+        (index.id, index.kind, index.text) = (item_id, field(4, "kind")?, text);
         if form & DETAILED != 0 {
             index.name = field(6, "name")?;
             index.tool_calls = field(7, "tool_calls")?;
@@ -117,8 +116,9 @@ pub(super) fn decode<'r>(
     };
     let codec = u8::try_from(form >> FORM_BITS).map_err(|_| wrong("form"))?;
     let payload = PayloadRef::new(Codec::from_tag(codec), data, index);
-    if payload_check(&payload, check) != row.get::<_, i64>(first + 1)? {
-        return Err(corrupt(place(), "the check of its payload does not match"));
+    let check = payload_column(id, payload_check(&payload, check));
+    if row.get_ref(first + 1)? != ValueRef::Integer(check) {
+        return Err(corrupt(format!("payload {id}"), "its check does not match"));
     }
     Ok(payload)
 }

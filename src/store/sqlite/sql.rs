@@ -56,20 +56,21 @@ pub(super) const DATA_VERSION: &str = "PRAGMA data_version";
 pub(super) const ERASE_DELETED: &str = "PRAGMA secure_delete = ON";
 
 pub(super) const NAME_MAX: &str = "SELECT max(id) FROM name";
-pub(super) const NAME_BY_ID: &str = "SELECT kind, text FROM name WHERE id = ?1";
-pub(super) const NAME_BY_TEXT: &str = "SELECT id FROM name WHERE kind = ?1 AND text = ?2";
-pub(super) const NAME_INSERT: &str = "INSERT INTO name (kind, text, id) VALUES (?1, ?2, ?3)";
+pub(super) const NAME_BY_ID: &str = "SELECT id, kind, text, xxh3 FROM name WHERE id = ?1";
+pub(super) const NAME_BY_TEXT: &str = "SELECT id, kind, text, xxh3 FROM name WHERE kind = ?1 AND text = ?2";
+pub(super) const NAME_INSERT: &str = "INSERT INTO name (id, kind, text, xxh3) VALUES (?1, ?2, ?3, ?4)";
 pub(super) const NAME_USERS: &str = "SELECT thread FROM name_user WHERE name = ?1";
 pub(super) const NAME_USER_INSERT: &str = "INSERT INTO name_user (thread, name) VALUES (?1, ?2)";
 
-/// For each table the id that its next row must have, if SQLite would give out one that a deleted row had.
-pub(super) const NEXT_IDS: &str = "SELECT checkpoint, names_erased, \
-     CASE WHEN name >= coalesce((SELECT max(id) FROM name), 0) THEN name + 1 END, \
-     CASE WHEN thread >= coalesce((SELECT max(id) FROM thread), 0) THEN thread + 1 END, \
-     CASE WHEN namespace >= coalesce((SELECT max(id) FROM namespace), 0) THEN namespace + 1 END, \
-     CASE WHEN branch >= coalesce((SELECT max(id) FROM branch), 0) THEN branch + 1 END, \
-     CASE WHEN payload >= coalesce((SELECT max(id) FROM payload), 0) THEN payload + 1 END, \
-     CASE WHEN blob >= coalesce((SELECT max(id) FROM blob), 0) THEN blob + 1 END FROM high_water WHERE id = 0";
+/// The marks of the last deletion, and for each table the id above all that were ever used.
+pub(super) const NEXT_IDS: &str = "SELECT coalesce(h.checkpoint, 0), coalesce(h.names_erased, 0), \
+     max(coalesce(h.name, 0), coalesce((SELECT max(id) FROM name), 0)) + 1, \
+     max(coalesce(h.thread, 0), coalesce((SELECT max(id) FROM thread), 0)) + 1, \
+     max(coalesce(h.namespace, 0), coalesce((SELECT max(id) FROM namespace), 0)) + 1, \
+     max(coalesce(h.branch, 0), coalesce((SELECT max(id) FROM branch), 0)) + 1, \
+     max(coalesce(h.payload, 0), coalesce((SELECT max(id) FROM payload), 0)) + 1, \
+     max(coalesce(h.blob, 0), coalesce((SELECT max(id) FROM blob), 0)) + 1 \
+     FROM (SELECT 0 AS id) o LEFT JOIN high_water h ON h.id = o.id";
 /// Notes the greatest ids before rows are deleted.
 pub(super) const HIGH_WATER_RAISE: &str = "INSERT INTO high_water \
      (id, name, thread, namespace, branch, checkpoint, payload, blob, names_erased) VALUES (0, \
@@ -81,10 +82,10 @@ pub(super) const HIGH_WATER_RAISE: &str = "INSERT INTO high_water \
      branch = max(branch, excluded.branch), checkpoint = max(checkpoint, excluded.checkpoint), \
      payload = max(payload, excluded.payload), blob = max(blob, excluded.blob)";
 
-pub(super) const THREAD_BY_ID: &str = "SELECT id FROM thread WHERE public_id = ?1";
-pub(super) const THREAD_INSERT: &str = "INSERT INTO thread (public_id, created_at, id) VALUES (?1, ?2, ?3)";
+pub(super) const THREAD_BY_ID: &str = "SELECT id, public_id, created_at, xxh3 FROM thread WHERE public_id = ?1";
+pub(super) const THREAD_INSERT: &str = "INSERT INTO thread (id, public_id, created_at, xxh3) VALUES (?1, ?2, ?3, ?4)";
 /// The page of threads that have a checkpoint in their root namespace.
-pub(super) const THREADS: &str = "SELECT t.id, t.public_id, t.created_at, n.id FROM thread t \
+pub(super) const THREADS: &str = "SELECT t.id, t.public_id, t.created_at, t.xxh3, n.id FROM thread t \
      JOIN namespace n ON n.thread = t.id AND n.path = '' \
      WHERE t.public_id > ?1 AND EXISTS (SELECT 1 FROM checkpoint c WHERE c.namespace = n.id) \
      ORDER BY t.public_id LIMIT ?2";
@@ -95,43 +96,35 @@ pub(super) const THREAD_SIZE: &str = "SELECT \
 
 pub(super) const NAMESPACE_BY_PATH: &str = "SELECT n.id, t.id FROM thread t JOIN namespace n ON n.thread = t.id \
      WHERE t.public_id = ?1 AND n.path = ?2";
-pub(super) const NAMESPACE_INSERT: &str = "INSERT INTO namespace (thread, path, id) VALUES (?1, ?2, ?3)";
-pub(super) const NAMESPACES: &str =
-    "SELECT n.path FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 ORDER BY n.path";
+pub(super) const NAMESPACE_INSERT: &str = "INSERT INTO namespace (id, thread, path, xxh3) VALUES (?1, ?2, ?3, ?4)";
+pub(super) const NAMESPACES: &str = "SELECT n.id, n.thread, n.path, n.xxh3 FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 \
+     ORDER BY n.path";
 
-pub(super) const BRANCH: &str = "SELECT parent, upto, depth FROM branch WHERE id = ?1";
+pub(super) const BRANCH: &str = "SELECT id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3 \
+     FROM branch WHERE id = ?1";
 pub(super) const BRANCH_INSERT: &str = "INSERT INTO branch \
-     (namespace, parent, upto, depth, fork_thread, fork_checkpoint, id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+     (id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 /// The thread of a branch.
 pub(super) const BRANCH_THREAD: &str =
     "SELECT n.thread FROM branch b JOIN namespace n ON n.id = b.namespace WHERE b.id = ?1";
 
 pub(super) const SEQ_MAX: &str = "SELECT max(seq) FROM checkpoint";
 pub(super) const HEAD: &str = "SELECT seq, id FROM checkpoint WHERE namespace = ?1 ORDER BY id DESC LIMIT 1";
-pub(super) const HEAD_ID: &str = "SELECT c.id FROM checkpoint c WHERE c.namespace = \
-     (SELECT n.id FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 AND n.path = ?2) \
-     ORDER BY c.id DESC LIMIT 1";
-/// The same with its position in the log.
-pub(super) const HEAD_SEQ: &str = "SELECT c.id, c.seq FROM checkpoint c WHERE c.namespace = \
-     (SELECT n.id FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 AND n.path = ?2) \
-     ORDER BY c.id DESC LIMIT 1";
 pub(super) const CHECKPOINT_SEQ: &str = "SELECT seq FROM checkpoint WHERE namespace = ?1 AND id = ?2";
-/// The place of the rows of a checkpoint.
-pub(super) const CHECKPOINT_PLACE: &str = "SELECT c.seq, c.branch, c.ordinal FROM checkpoint c WHERE c.namespace = \
-     (SELECT n.id FROM thread t JOIN namespace n ON n.thread = t.id WHERE t.public_id = ?1 AND n.path = ?2) \
-     AND c.id = ?3";
-/// The fields of a checkpoint that the writer needs of a parent.
-pub(super) const CHECKPOINT_KNOWN: &str = "SELECT id, branch, ordinal, sum, tasks FROM checkpoint WHERE seq = ?1";
+/// The greatest branch of a namespace below another one, and whether the rows of a branch go on past an ordinal.
+pub(super) const PAST: &str = "SELECT (SELECT max(id) FROM branch WHERE namespace = ?1 AND id < ?4), \
+     EXISTS (SELECT 1 FROM version WHERE branch = ?2 AND ordinal > ?3)";
 pub(super) const CHECKPOINT_INSERT: &str = "INSERT INTO checkpoint \
-     (seq, namespace, id, parent, branch, ordinal, step, source, created_at, run, metadata, parents, tasks, sum) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+     (seq, namespace, id, parent, branch, ordinal, step, source, created_at, run, metadata, parents, tasks, sum, \
+     xxh3) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
 
-/// The columns of a checkpoint record, with the place of its parent.
+/// The columns of a checkpoint, its thread and path, and the place of its parent.
 macro_rules! record {
     ($($tail:literal),*) => {
         concat!(
-            "SELECT c.seq, c.id, c.branch, c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, ",
-            "n.path, t.public_id, c.parent, p.id, pn.path, pt.public_id, c.parents, p.ordinal FROM ", $($tail,)*
+            "SELECT c.seq, c.namespace, c.id, c.parent, c.branch, c.ordinal, c.step, c.source, c.created_at, c.run, ",
+            "c.metadata, c.parents, c.tasks, c.sum, t.public_id, n.path, p.id, pt.public_id, pn.path, c.xxh3, ",
+            "p.ordinal, p.branch FROM ", $($tail,)*
         )
     };
 }
@@ -183,15 +176,11 @@ pub(super) const RECORDS_BY_PREFIX: &str = concat!(
     "ORDER BY c.id, c.seq"
 );
 
-pub(super) const VERSION_INSERT: &str = "INSERT INTO version (branch, ordinal, key, version, kind, task, value) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-pub(super) const VERSIONS_OF_SPAN: &str = "SELECT ordinal, key, version, kind, task, value FROM version \
+pub(super) const VERSION_INSERT: &str = "INSERT INTO version (branch, ordinal, key, version, kind, task, value, xxh3) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+/// The rows of each checkpoint of a span, the newest checkpoint first.
+pub(super) const VERSIONS_OF_SPAN: &str = "SELECT ordinal, key, version, kind, task, value, xxh3 FROM version \
      WHERE branch = ?1 AND ordinal BETWEEN ?2 AND ?3 ORDER BY ordinal DESC, key DESC";
-pub(super) const VERSION_AT: &str =
-    "SELECT ordinal, key, version, kind, task, value FROM version WHERE branch = ?1 AND ordinal = ?2 AND key = ?3";
-
-pub(super) const VERSION_OF_KEY: &str = "SELECT ordinal, key, version, kind, task, value FROM version \
-     WHERE branch = ?1 AND ordinal BETWEEN ?2 AND ?3 AND key = ?4 ORDER BY ordinal DESC LIMIT 1";
 
 pub(super) const BLOB_BY_HASH: &str = "SELECT id FROM blob WHERE hash = ?1";
 pub(super) const BLOB_INSERT: &str = "INSERT INTO blob (hash, data, id) VALUES (?1, ?2, ?3)";
@@ -207,33 +196,28 @@ pub(super) const PAYLOAD_INSERT: &str = "INSERT INTO payload (form, xxh3, data, 
      tool_calls, input_tokens, output_tokens, id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 pub(super) const PAYLOAD_BY_ID: &str = concat!("SELECT ", payload!(), "FROM payload p WHERE p.id = ?1");
 
-pub(super) const ITEM_INSERT: &str = "INSERT INTO item (branch, channel, slot, ordinal, op, task, value) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+pub(super) const ITEM_INSERT: &str = "INSERT INTO item (branch, channel, slot, ordinal, op, task, value, xxh3) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 pub(super) const ITEMS_JOINED: &str = concat!(
-    "SELECT i.slot, i.ordinal, i.task, i.value, ",
+    "SELECT i.slot, i.ordinal, i.task, i.value, i.xxh3, ",
     payload!(),
     "FROM item i LEFT JOIN payload p ON p.id = i.value \
      WHERE i.branch = ?1 AND i.channel = ?2 AND i.slot BETWEEN ?3 AND ?4 AND i.ordinal <= ?5 \
      ORDER BY i.slot, i.ordinal DESC"
 );
-pub(super) const ITEMS: &str = "SELECT slot, ordinal, op, task, value FROM item WHERE branch = ?1 AND channel = ?2 \
+pub(super) const ITEMS: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 AND channel = ?2 \
      AND slot BETWEEN ?3 AND ?4 AND ordinal <= ?5 ORDER BY slot, ordinal DESC";
-pub(super) const ITEMS_BACKWARDS: &str = "SELECT slot, ordinal, op, task, value FROM item WHERE branch = ?1 \
+pub(super) const ITEMS_BACKWARDS: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 \
      AND channel = ?2 AND slot BETWEEN 0 AND ?5 AND ordinal <= ?3 ORDER BY slot DESC, ordinal LIMIT ?4";
-pub(super) const DELETED_RANGES: &str =
-    "SELECT ordinal, op, task, value FROM item WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4";
-/// The checkpoint of a referenced list.
-pub(super) const LIST_OF: &str = "SELECT t.public_id, n.path, c.id FROM checkpoint c JOIN namespace n ON n.id = c.namespace \
-     JOIN thread t ON t.id = n.thread WHERE c.seq = ?1";
-
+pub(super) const DELETED_RANGES: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4";
 pub(super) const WRITE_INSERT: &str = "INSERT INTO write (checkpoint, task, idx, part, channel, value, child, path, \
      sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 pub(super) const WRITE_DELETE: &str = "DELETE FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3";
 pub(super) const WRITES_TAKEN: &str = "SELECT idx, child FROM write WHERE checkpoint = ?1 AND task = ?2";
-pub(super) const WRITE_VALUE: &str =
-    "SELECT value FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3 AND part IN (?4, ?5)";
-pub(super) const WRITES: &str =
-    "SELECT task, idx, part, channel, value, path FROM write WHERE checkpoint = ?1 ORDER BY task, idx, part";
+pub(super) const WRITES_OF_TASK: &str = "SELECT task, idx, part, channel, value, child, path, sum FROM write \
+     WHERE checkpoint = ?1 AND task = ?2 ORDER BY idx, part";
+pub(super) const WRITES: &str = "SELECT task, idx, part, channel, value, child, path, sum FROM write \
+     WHERE checkpoint = ?1 ORDER BY task, idx, part";
 
 /// The place of the value of a special write that is about to be replaced.
 pub(super) const WRITE_REPLACED: &str =
@@ -372,21 +356,17 @@ pub(super) const CACHED: &str =
 pub(super) const CHECK_CACHE: &str = concat!(cache!(), ", id FROM cache ORDER BY id");
 
 /// The statements of most reads, prepared when a handle is opened.
-pub(super) const READ_OFTEN: [&str; 20] = [
+pub(super) const READ_OFTEN: [&str; 16] = [
     BEGIN_READ,
     COMMIT,
     NAMESPACE_BY_PATH,
-    HEAD_ID,
-    HEAD_SEQ,
     RECORD_HEAD,
     RECORD_AT,
-    CHECKPOINT_PLACE,
+    PAST,
     BRANCH,
     NAME_BY_TEXT,
     NAME_BY_ID,
     VERSIONS_OF_SPAN,
-    VERSION_AT,
-    VERSION_OF_KEY,
     DELETED_RANGES,
     ITEMS_BACKWARDS,
     ITEMS_JOINED,
@@ -419,26 +399,38 @@ pub(super) const CHECK_BRANCHES: &str = concat!(
     hidden!(namespaces),
     " ORDER BY b.id"
 );
+/// The tables whose rows have a check of their own: the number of columns that it covers, and the rows.
+pub(super) const CHECK_ROWS: [(&str, usize, &str); 5] = [
+    ("name", 3, "SELECT id, kind, text, xxh3 FROM name ORDER BY id"),
+    ("thread", 3, "SELECT id, public_id, created_at, xxh3 FROM thread ORDER BY id"),
+    ("namespace", 3, "SELECT id, thread, path, xxh3 FROM namespace ORDER BY id"),
+    (
+        "branch",
+        7,
+        "SELECT id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3 FROM branch ORDER BY id",
+    ),
+    ("checkpoint", 19, concat!(record!("checkpoint c"), record_joins!(), "ORDER BY c.seq")),
+];
 pub(super) const CHECK_IDS: &str = "SELECT seq, namespace, id FROM checkpoint ORDER BY seq";
 pub(super) const CHECK_CHECKPOINTS: &str = "SELECT c.seq, t.public_id, n.path, c.id, c.parent, c.branch, \
      c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, c.sum, b.parent, b.upto, c.parents \
      FROM checkpoint c JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread \
      JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace ORDER BY c.branch, c.ordinal";
 pub(super) const CHECK_VERSIONS: &str = concat!(
-    "SELECT branch, ordinal, key, version, kind, task, value FROM version WHERE branch NOT IN ",
+    "SELECT branch, ordinal, key, version, kind, task, value, xxh3 FROM version WHERE branch NOT IN ",
     hidden!(branches),
     " ORDER BY branch, ordinal, key"
 );
 pub(super) const CHECK_ITEMS: &str = concat!(
-    "SELECT branch, ordinal, channel, slot, op, task, value FROM item WHERE branch NOT IN ",
+    "SELECT branch, ordinal, channel, slot, op, task, value, xxh3 FROM item WHERE branch NOT IN ",
     hidden!(branches),
     " ORDER BY branch, ordinal, channel, slot"
 );
-pub(super) const CHECK_CONSUMED: &str = "SELECT task, idx, part, channel, value, path FROM write \
+pub(super) const CHECK_CONSUMED: &str = "SELECT task, idx, part, channel, value, child, path, sum FROM write \
      WHERE checkpoint = ?1 AND child = ?2 AND idx >= 0";
 pub(super) const CHECK_WRITES: &str = concat!(
-    "SELECT w.checkpoint, w.task, w.idx, w.part, w.channel, w.value, w.path, w.sum, \
-     w.child, c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.child \
+    "SELECT w.checkpoint, w.task, w.idx, w.part, w.channel, w.value, w.child, w.path, w.sum, \
+     c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.child \
      LEFT JOIN checkpoint o ON o.seq = w.checkpoint WHERE o.seq IS NULL OR o.namespace NOT IN ",
     hidden!(namespaces),
     " ORDER BY w.checkpoint, w.task, w.idx, w.part"

@@ -20,7 +20,8 @@ impl Tx<'_> {
             return Ok(());
         };
         let of = self.local(&timer.checkpoint)?;
-        let row = params![namespace, task, of.seq, wake_at, timer_check(of.id.as_bytes(), task, wake_at)];
+        let place = (self.batch.thread.as_str(), self.batch.namespace.as_str());
+        let row = params![namespace, task, of.seq, wake_at, timer_check(place, of.id.as_bytes(), task, wake_at)];
         self.conn.prepare_cached(sql::TIMER_PUT)?.execute(row)?;
         Ok(())
     }
@@ -55,7 +56,7 @@ fn decode(row: &Row<'_>) -> Res<TimerRecord> {
     let (Some(checkpoint), Some(path), Some(thread)) = (checkpoint, path, thread) else {
         return Err(wrong("its checkpoint is not in its namespace"));
     };
-    if timer_check(&checkpoint, &task, wake_at) != check {
+    if timer_check((&thread, &path), &checkpoint, &task, wake_at) != check {
         return Err(wrong("its checksum does not match"));
     }
     let point = CheckpointRef {

@@ -4,11 +4,12 @@ use super::changes::Ready;
 use super::checksums::{CheckpointChecksum, WriteChecksum};
 use super::fault::{Fault, Res, corrupt, invalid};
 use super::ids::{NewIds, Table};
-use super::lineage::{self, INDEX_SNAPSHOT, INTERVAL, SEEN};
+use super::lineage::{self, BranchRow, INDEX_SNAPSHOT, INTERVAL, KeyContent, NO_CHANGES, SEEN, VersionRow};
 use super::list_end::ListEnds;
 use super::names::{Kind, Names};
 use super::pack::{self, PackedKind, PackedTask, ValueColumn};
-use super::read::unpack_task_records;
+use super::read::{checkpoint_row, column, unpack_task_records};
+use super::row_check::RowCheck;
 use super::sql;
 use crate::base::internal::hash::Checksum;
 use crate::base::limits::{NAME_USERS_MAX, NAMES_CACHE_MAX, WRITER_CACHE_MAX};
@@ -16,6 +17,7 @@ use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::batch::{Batch, NewCheckpoint, Parent, WriteRef};
 use crate::store::error::StoreError;
 use crate::store::record::{Source, TaskKind, TaskRecord};
+use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -107,7 +109,8 @@ impl Caches {
         let id = match self.names.find(conn, kind, text)? {
             Some(id) => id,
             None => {
-                let id = self.names.insert(conn, kind, text, self.ids.next(conn, Table::Name)?)?;
+                let id = self.ids.next(conn, Table::Name)?;
+                self.names.insert(conn, kind, text, id)?;
                 self.fresh = true;
                 self.no_lists.1.remove(text);
                 id
@@ -179,20 +182,18 @@ impl Caches {
         if let Some(known) = self.known.get(&seq) {
             return Ok(Arc::clone(known));
         }
-        let mut statement = conn.prepare_cached(sql::CHECKPOINT_KNOWN)?;
-        let mut rows = statement.query([seq])?;
         let place = || format!("checkpoint {seq}");
-        let Some(row) = rows.next()? else {
-            return Err(corrupt(place(), "a row refers to it, but it does not exist"));
-        };
-        let known = Arc::new(Known {
-            seq,
-            id: CheckpointId::from_bytes(row.get(0)?),
-            branch: row.get(1)?,
-            ordinal: row.get(2)?,
-            checksum: row.get(3)?,
-            tasks: unpack_task_records(conn, &self.names, row.get_ref(4)?, &place)?,
-        });
+        let known = checkpoint_row(conn, sql::RECORD_BY_SEQ, [seq], |seq, row| {
+            Ok(Arc::new(Known {
+                seq,
+                id: CheckpointId::from_bytes(row.get(column::ID)?),
+                branch: row.get(column::BRANCH)?,
+                ordinal: row.get(column::ORDINAL)?,
+                checksum: row.get(column::SUM)?,
+                tasks: unpack_task_records(conn, &self.names, row.get_ref(column::TASKS)?, &place)?,
+            }))
+        })?;
+        let known = known.ok_or_else(|| corrupt(place(), "a row refers to it, but it does not exist"))?;
         self.known.insert(seq, Arc::clone(&known));
         Ok(known)
     }
@@ -210,6 +211,10 @@ pub(super) struct Tx<'a> {
     first_seq: i64,
     /// The values of writes that this batch stored, so that what consumes them needs no read.
     pub(super) written: HashMap<(i64, WriteRef), (ValueColumn, Checksum)>,
+    /// The tasks whose stored writes were read into `written`, with the checkpoint.
+    pub(super) read_tasks: HashSet<(i64, i64)>,
+    /// The rows of `version` of the checkpoint being written.
+    versions: Vec<VersionRow>,
     /// Room in which the fields of a payload are collected to be hashed.
     pub(super) room: Vec<u8>,
 }
@@ -356,14 +361,16 @@ fn create_namespace(conn: &Connection, caches: &mut Caches, batch: &Batch, first
         Some(thread) => thread,
         None => {
             let id = caches.ids.next(conn, Table::Thread)?;
-            let row = params![batch.thread.as_str(), first.created_at.as_micros(), id];
-            conn.prepare_cached(sql::THREAD_INSERT)?.execute(row)?;
-            conn.last_insert_rowid()
+            let (public_id, created_at) = (batch.thread.as_str(), first.created_at.as_micros());
+            let check = RowCheck::of("thread").int(id).text(public_id).int(created_at).finish();
+            conn.prepare_cached(sql::THREAD_INSERT)?.execute(params![id, public_id, created_at, check])?;
+            id
         }
     };
     let id = caches.ids.next(conn, Table::Namespace)?;
-    conn.prepare_cached(sql::NAMESPACE_INSERT)?.execute(params![thread, batch.namespace.as_str(), id])?;
-    let id = conn.last_insert_rowid();
+    let path = batch.namespace.as_str();
+    let check = RowCheck::of("namespace").int(id).int(thread).text(path).finish();
+    conn.prepare_cached(sql::NAMESPACE_INSERT)?.execute(params![id, thread, path, check])?;
     caches.fresh = true;
     caches.thread = thread;
     caches.namespaces.insert((batch.thread.clone(), batch.namespace.clone()), (id, thread));
@@ -389,8 +396,19 @@ impl<'a> Tx<'a> {
         head: Option<(i64, CheckpointId)>,
         next_seq: i64,
     ) -> Self {
-        let (written, room) = (HashMap::new(), Vec::new());
-        Self { conn, caches, batch, namespace, head, next_seq, first_seq: next_seq, written, room }
+        Self {
+            conn,
+            caches,
+            batch,
+            namespace,
+            head,
+            next_seq,
+            first_seq: next_seq,
+            written: HashMap::new(),
+            read_tasks: HashSet::new(),
+            versions: Vec::new(),
+            room: Vec::new(),
+        }
     }
 
     fn run(&mut self) -> Res<()> {
@@ -483,23 +501,8 @@ impl<'a> Tx<'a> {
         }
         self.put_changes(parent.as_deref(), branch, ordinal, &ready)?;
         self.put_seen(branch, ordinal, checkpoint)?;
-        let tasks = self.pack_tasks(&checkpoint.tasks)?;
-        self.conn.prepare_cached(sql::CHECKPOINT_INSERT)?.execute(params![
-            seq,
-            self.namespace,
-            checkpoint.id.as_bytes(),
-            parent.as_ref().map(|parent| parent.seq),
-            branch,
-            ordinal,
-            checkpoint.step,
-            source_code(checkpoint.source),
-            checkpoint.created_at.as_micros(),
-            checkpoint.run.as_ref().map(|run| run.as_bytes().as_slice()),
-            checkpoint.metadata,
-            pack::pack_parents(&checkpoint.parents),
-            tasks,
-            checksum,
-        ])?;
+        self.insert_versions(branch, ordinal)?;
+        self.insert_checkpoint(checkpoint, seq, parent.as_deref(), (branch, ordinal), &checksum)?;
         self.head = Some((seq, checkpoint.id));
         self.next_seq = seq + 1;
         self.caches.fresh = true;
@@ -509,35 +512,80 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
+    fn insert_checkpoint(
+        &mut self,
+        new: &NewCheckpoint,
+        seq: i64,
+        parent: Option<&Known>,
+        (branch, ordinal): (i64, i64),
+        checksum: &Checksum,
+    ) -> Res<()> {
+        // The place of a parent in another namespace, as a reader sees it.
+        let elsewhere = match &new.parent {
+            Some(Parent::Fork(of)) => {
+                let namespace = self.caches.namespace(self.conn, &of.thread, &of.namespace)?;
+                Some(of).filter(|_| namespace != Some(self.namespace))
+            }
+            _ => None,
+        };
+        let tasks = self.pack_tasks(&new.tasks)?;
+        let parents = pack::pack_parents(&new.parents);
+        let run = new.run.as_ref().map(|run| run.as_bytes().as_slice());
+        let (source, created_at) = (source_code(new.source), new.created_at.as_micros());
+        let parent_seq = parent.map(|parent| parent.seq);
+        let mut check = RowCheck::of("checkpoint");
+        check.int(seq).int(self.namespace).maybe_bytes(Some(new.id.as_bytes())).maybe_int(parent_seq);
+        check.int(branch).int(ordinal).int(new.step).int(source).int(created_at).maybe_bytes(run);
+        check.maybe_text(new.metadata.as_deref()).maybe_bytes(parents.as_deref()).maybe_bytes(tasks.as_deref());
+        check.maybe_bytes(Some(checksum)).text(self.batch.thread.as_str()).text(self.batch.namespace.as_str());
+        check.maybe_bytes(parent.map(|parent| parent.id.as_bytes().as_slice()));
+        check.maybe_text(elsewhere.map(|of| of.thread.as_str()));
+        check.maybe_text(elsewhere.map(|of| of.namespace.as_str()));
+        self.conn.prepare_cached(sql::CHECKPOINT_INSERT)?.execute(params![
+            seq,
+            self.namespace,
+            new.id.as_bytes(),
+            parent_seq,
+            branch,
+            ordinal,
+            new.step,
+            source,
+            created_at,
+            run,
+            new.metadata,
+            parents,
+            tasks,
+            checksum,
+            check.finish(),
+        ])?;
+        Ok(())
+    }
+
     /// Returns branch and ordinal of a child of `parent`. Only the head's child stays on the branch.
     fn place(&mut self, parent: Option<&Known>) -> Res<(i64, i64)> {
         let Some(parent) = parent else {
-            self.insert_branch(None, 0, None)?;
-            return Ok((self.conn.last_insert_rowid(), 0));
+            return Ok((self.insert_branch(None, 0, None)?, 0));
         };
         if self.head.is_some_and(|(seq, _)| seq == parent.seq) {
             return Ok((parent.branch, parent.ordinal + 1));
         }
-        let depth: i64 = self.conn.prepare_cached(sql::BRANCH)?.query_row([parent.branch], |row| row.get(2))?;
+        let depth = BranchRow::read(self.conn, parent.branch)?.depth;
         let of: i64 = self.conn.prepare_cached(sql::BRANCH_THREAD)?.query_row([parent.branch], |row| row.get(0))?;
         let fork = (of != self.caches.thread).then_some((of, parent.seq));
-        self.insert_branch(Some((parent.branch, parent.ordinal)), depth + 1, fork)?;
-        Ok((self.conn.last_insert_rowid(), parent.ordinal + 1))
+        Ok((self.insert_branch(Some((parent.branch, parent.ordinal)), depth + 1, fork)?, parent.ordinal + 1))
     }
 
     /// Inserts a branch that leaves a parent at an ordinal; `fork` is the thread and the checkpoint of a parent elsewhere.
-    fn insert_branch(&mut self, parent: Option<(i64, i64)>, depth: i64, fork: Option<(i64, i64)>) -> Res<()> {
+    fn insert_branch(&mut self, parent: Option<(i64, i64)>, depth: i64, fork: Option<(i64, i64)>) -> Res<i64> {
         let id = self.caches.ids.next(self.conn, Table::Branch)?;
-        self.conn.prepare_cached(sql::BRANCH_INSERT)?.execute(params![
-            self.namespace,
-            parent.map(|(branch, _)| branch),
-            parent.map(|(_, upto)| upto),
-            depth,
-            fork.map(|(thread, _)| thread),
-            fork.map(|(_, checkpoint)| checkpoint),
-            id,
-        ])?;
-        Ok(())
+        let (parent, upto) = parent.unzip();
+        let (thread, checkpoint) = fork.unzip();
+        let mut check = RowCheck::of("branch");
+        check.int(id).int(self.namespace).maybe_int(parent).maybe_int(upto).int(depth);
+        let check = check.maybe_int(thread).maybe_int(checkpoint).finish();
+        let row = params![id, self.namespace, parent, upto, depth, thread, checkpoint, check];
+        self.conn.prepare_cached(sql::BRANCH_INSERT)?.execute(row)?;
+        Ok(id)
     }
 
     fn put_seen(&mut self, branch: i64, ordinal: i64, checkpoint: &NewCheckpoint) -> Res<()> {
@@ -547,7 +595,8 @@ impl<'a> Tx<'a> {
             for (channel, version) in &seen.versions {
                 pairs.push((self.caches.intern(self.conn, Kind::Channel, channel)?, *version));
             }
-            self.put_version(branch, ordinal, node, 0, SEEN, None, &pack::pack_seen(pairs))?;
+            let value = KeyContent::Packed(pack::pack_seen(pairs));
+            self.put_version(VersionRow { branch, ordinal, key: node, version: 0, kind: SEEN, task: None, value });
         }
         Ok(())
     }
@@ -558,34 +607,34 @@ impl<'a> Tx<'a> {
         let newest = lineage::newest(self.conn, parent.branch, parent.ordinal)?;
         debug_assert!(newest.values().all(|row| row.ordinal < ordinal));
         let places: Vec<_> = newest.values().map(|row| (row.key, row.branch, row.ordinal)).collect();
-        self.put_version(
-            branch,
-            ordinal,
-            0,
-            0,
-            INDEX_SNAPSHOT,
-            None,
-            &pack::pack_index_snapshot(branch, ordinal, &places),
-        )
+        let value = KeyContent::Packed(pack::pack_index_snapshot(branch, ordinal, &places));
+        self.put_version(VersionRow { branch, ordinal, key: 0, version: 0, kind: INDEX_SNAPSHOT, task: None, value });
+        Ok(())
     }
 
-    /// Inserts a row of `version`.
-    pub(super) fn put_version(
-        &self,
-        branch: i64,
-        ordinal: i64,
-        key: i64,
-        version: i64,
-        kind: i64,
-        task: Option<u32>,
-        value: &dyn rusqlite::ToSql,
-    ) -> Res<()> {
-        debug_assert!(
-            kind != INDEX_SNAPSHOT || (key == 0 && version == 0),
-            "an index snapshot is not a version of a channel"
-        );
-        let row = params![branch, ordinal, key, version, kind, task, value];
-        self.conn.prepare_cached(sql::VERSION_INSERT)?.execute(row)?;
+    /// Adds a row of `version` to those of the checkpoint.
+    pub(super) fn put_version(&mut self, row: VersionRow) {
+        debug_assert_eq!(row.key == 0, row.kind == INDEX_SNAPSHOT, "an index snapshot is not a version of a channel");
+        self.versions.push(row);
+    }
+
+    /// Inserts the rows of `version` of a checkpoint. The check of all stands on the one with the greatest key.
+    fn insert_versions(&mut self, branch: i64, ordinal: i64) -> Res<()> {
+        let mut rows = std::mem::take(&mut self.versions);
+        if rows.is_empty() {
+            let value = KeyContent::Channel(ValueColumn::Null);
+            rows.push(VersionRow { branch, ordinal, key: 0, version: 0, kind: NO_CHANGES, task: None, value });
+        }
+        rows.sort_unstable_by_key(|row| row.key);
+        let check = lineage::versions_check(branch, ordinal, &rows);
+        let last = rows.len() - 1;
+        let mut insert = self.conn.prepare_cached(sql::VERSION_INSERT)?;
+        for (at, row) in rows.iter().enumerate() {
+            let version = lineage::version_column(row.kind, row.version, ordinal);
+            let value = ToSqlOutput::Borrowed(row.value.column());
+            let check = Some(check).filter(|_| at == last);
+            insert.execute(params![branch, ordinal, row.key, version, row.kind, row.task, value, check])?;
+        }
         Ok(())
     }
 

@@ -4,16 +4,18 @@
 //! append-only. They carry their own checksums and stand in no checksum of a checkpoint, so that replacing them breaks none.
 
 use super::changes::store;
-use super::checksums::{Digests, WriteChecksum, writes_checksum};
+use super::checksums::{Digests, WriteChecksum};
 use super::erase;
 use super::fault::Res;
 use super::names::Kind;
-use super::pack::{ValueColumn, put_uint};
+use super::pack::ValueColumn;
+use super::read_writes::{WriteRow, check_column, checksum_column};
 use super::references;
 use super::sql;
 use super::write::{Known, Tx};
 use crate::store::batch::{NewWrite, NewWrites, Payload, WriteRef, WriteValue};
 use rusqlite::params;
+use rusqlite::types::{ToSqlOutput, ValueRef};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,44 +56,59 @@ impl Tx<'_> {
                 erase::replaced(self.conn, of.seq, task, first.index)?;
                 self.conn.prepare_cached(sql::WRITE_DELETE)?.execute(params![of.seq, task, first.index])?;
             }
-            let mut checksum = (special || child.is_none()).then(|| {
-                let checksums: Vec<WriteChecksum> = rows.iter().map(|row| row.checksum.clone()).collect();
-                let mut column = writes_checksum(&of.checksum, &checksums).to_vec();
-                put_uint(&mut column, run.len() as u64);
-                column
-            });
-            for row in rows {
-                self.put_write(of, task, child, path, checksum.take(), &row)?;
-                if child.is_some() && !special {
-                    covered.push(row.checksum);
+            let stored = rows.iter().map(|row| self.store_row(row)).collect::<Res<Vec<_>>>()?;
+            let columns = || {
+                rows.iter().zip(&stored).map(|(row, (channel, value))| WriteRow {
+                    task,
+                    index: row.checksum.index,
+                    part: row.checksum.part,
+                    channel: *channel,
+                    value: value.column(),
+                    child,
+                    path,
+                    sum: ValueRef::Null,
+                })
+            };
+            let mut sum = Some(match child.filter(|_| !special) {
+                Some(_) => check_column(of.seq, task, columns()),
+                None => {
+                    let checksums: Vec<WriteChecksum> = rows.iter().map(|row| row.checksum.clone()).collect();
+                    checksum_column(&of.checksum, &checksums, run.len())
                 }
+            });
+            let mut insert = self.conn.prepare_cached(sql::WRITE_INSERT)?;
+            for row in columns() {
+                let value = ToSqlOutput::Borrowed(row.value);
+                let sum = sum.take();
+                insert.execute(params![of.seq, task, row.index, row.part, row.channel, value, child, path, sum])?;
+            }
+            self.note_written(of, &rows, &stored);
+            if child.is_some() && !special {
+                covered.extend(rows.into_iter().map(|row| row.checksum));
             }
         }
         Ok(covered)
     }
 
-    fn put_write(
-        &mut self,
-        of: &Known,
-        task: i64,
-        child: Option<i64>,
-        path: Option<&str>,
-        checksum: Option<Vec<u8>>,
-        row: &NewRow<'_>,
-    ) -> Res<()> {
-        let WriteChecksum { index, part, value, .. } = row.checksum;
+    /// Stores the value of a row. Returns the number of its channel, and the column of the value.
+    fn store_row(&mut self, row: &NewRow<'_>) -> Res<(i64, ValueColumn)> {
         let channel = self.caches.intern(self.conn, Kind::Channel, &row.checksum.channel)?;
-        let stored = match &row.payload {
+        let value = match &row.payload {
             Some((payload, check)) => store(self.conn, &mut self.caches.ids, payload, *check)?,
             None => ValueColumn::Null,
         };
-        let columns = params![of.seq, task, index, part, channel, stored, child, path, checksum];
-        self.conn.prepare_cached(sql::WRITE_INSERT)?.execute(columns)?;
-        if let (Some(hash), Ok(index), 0..) = (value, i32::try_from(index), part) {
-            let part = u32::try_from(part.saturating_sub(1)).unwrap_or(0);
-            self.written.insert((of.seq, WriteRef { task: row.checksum.task, index, part }), (stored, hash));
+        Ok((channel, value))
+    }
+
+    /// Notes the values of rows, so that what consumes them needs no read.
+    fn note_written(&mut self, of: &Known, rows: &[NewRow<'_>], stored: &[(i64, ValueColumn)]) {
+        for (row, (_, stored)) in rows.iter().zip(stored) {
+            let WriteChecksum { task, index, part, value, .. } = row.checksum;
+            if let (Some(hash), Ok(index), 0..) = (value, i32::try_from(index), part) {
+                let part = u32::try_from(part.saturating_sub(1)).unwrap_or(0);
+                self.written.insert((of.seq, WriteRef { task, index, part }), (*stored, hash));
+            }
         }
-        Ok(())
     }
 
     /// Returns the writes of `new` that a stored checkpoint `child` consumed, as its checksum covers them.

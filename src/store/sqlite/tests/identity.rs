@@ -142,7 +142,7 @@ fn a_foreign_journal_beside_a_store_is_refused_and_not_replayed() {
     drop(open(&other));
     let conn = raw(&other);
     conn.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA cache_size = 1; BEGIN IMMEDIATE;").unwrap();
-    conn.execute_batch("INSERT INTO name (kind, text) VALUES (0, 'a');").unwrap();
+    conn.execute_batch("INSERT INTO name (kind, text, xxh3) VALUES (0, 'a', 0);").unwrap();
     let journal = neighbour(&other, "-journal");
     let bytes = fs::read(&journal).unwrap();
     assert!(bytes.len() > 512, "{} bytes", bytes.len());

@@ -28,6 +28,7 @@ const HARMS: &[(Invariant, &str)] = &[
         Invariant::Timers,
         "INSERT INTO timer (namespace, task, checkpoint, wake_at, xxh3) VALUES (1, zeroblob(16), 1, 5, 0)",
     ),
+    (Invariant::RowChecks, "UPDATE item SET xxh3 = xxh3 + 1 WHERE slot = 3"),
     (Invariant::Ownership, "INSERT INTO tombstone (thread, state) VALUES (7, 2)"),
 ];
 
