@@ -47,7 +47,7 @@ CREATE TABLE checkpoint (
   branch INTEGER NOT NULL,         -- branch.id
   ordinal INTEGER NOT NULL,        -- distance from the first checkpoint of its lineage
   step INTEGER NOT NULL,           -- number of the superstep, -1 for the first input
-  source INTEGER NOT NULL,         -- 0 input, 1 loop, 2 update, 3 fork
+  source INTEGER NOT NULL,         -- 0 input, 1 loop, 2 update, 3 fork; plus 4 * (rows of write that it consumed and stored)
   created_at INTEGER NOT NULL,     -- microseconds since 1970-01-01T00:00:00Z
   run BLOB,                        -- id of the run that made it, 16 bytes
   metadata TEXT,                   -- JSON object
@@ -258,7 +258,7 @@ SELECT c.seq, t.public_id, n.path,
   (SELECT lower(substr(hex(p.id), 1, 8) || '-' || substr(hex(p.id), 9, 4) || '-' || substr(hex(p.id), 13, 4) || '-'
     || substr(hex(p.id), 17, 4) || '-' || substr(hex(p.id), 21)) FROM checkpoint p WHERE p.seq = c.parent),
   c.branch, c.ordinal, c.step,
-  CASE c.source WHEN 0 THEN 'input' WHEN 1 THEN 'loop' WHEN 2 THEN 'update' WHEN 3 THEN 'fork' END,
+  CASE c.source & 3 WHEN 0 THEN 'input' WHEN 1 THEN 'loop' WHEN 2 THEN 'update' WHEN 3 THEN 'fork' END,
   strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000),
   lower(substr(hex(c.run), 1, 8) || '-' || substr(hex(c.run), 9, 4) || '-' || substr(hex(c.run), 13, 4) || '-'
     || substr(hex(c.run), 17, 4) || '-' || substr(hex(c.run), 21)),

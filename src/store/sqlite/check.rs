@@ -14,8 +14,9 @@ use super::pack::{
     DeletedRange, ValueColumn, pack_index_snapshot, pack_ranges, unpack_parents, unpack_ranges, unpack_reference,
     unpack_seen,
 };
-use super::read::{ReadView, checkpoint_row, column, source_of, unpack_task_records};
+use super::read::{ReadView, checkpoint_row, column, unpack_task_records};
 use super::rows::{Room, decode, inline_value};
+use super::write::of_source_column;
 use super::{row_check, schema, sql};
 use crate::base::ThreadId;
 use crate::base::internal::hash::{self, Checksum};
@@ -288,12 +289,15 @@ impl Checker<'_> {
         self.verifies = Invariant::RowChecks;
         content.verify_checks(at)?;
         self.verifies = Invariant::Checkpoints;
-        source_of(row.get(8)?).ok_or_else(|| corrupt(place(), "source does not match the format"))?;
+        let (source, count) = of_source_column(row.get(8)?);
         let tasks = unpack_task_records(self.view.conn, self.view.names, row.get_ref(12)?, &place)?;
         let consumed = match (&parent, parent_seq) {
             (Some(parent), Some(of)) => self.consumed(of, parent, seq)?,
             _ => Vec::new(),
         };
+        if consumed.len() as i64 != count {
+            return Err(corrupt(place(), "it consumed another number of writes"));
+        }
         let wrong = || corrupt(place(), "parents does not match the format");
         let parents = row.get_ref(16)?.as_blob_or_null().ok().and_then(unpack_parents).ok_or_else(wrong)?;
         let text = |column: usize| row.get_ref(column)?.as_str().map_err(|e| corrupt(place(), e.to_string()));
@@ -303,7 +307,7 @@ impl Checker<'_> {
             id: &row.get(3)?,
             parent: parent.map(|parent| parent.checksum),
             step: row.get(7)?,
-            source: row.get(8)?,
+            source,
             created_at: row.get(9)?,
             run: row.get::<_, Option<[u8; 16]>>(10)?.as_ref().map(<[u8; 16]>::as_slice),
             metadata: row.get::<_, Option<String>>(11)?.as_deref(),

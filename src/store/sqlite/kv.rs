@@ -139,6 +139,14 @@ fn numbered(conn: &Connection, under: Option<&KvNamespace>, now: Timestamp) -> R
     };
     while let Some(row) = rows.next()? {
         let (id, path): (i64, String) = (row.get(0)?, row.get(1)?);
+        let keys: (i64, i64) = (row.get(2)?, row.get(3)?);
+        // A namespace is deleted with its last key. A key that one index does not show is in the other one.
+        if keys.0 != keys.1 || keys.0 == 0 {
+            return Err(corrupt(format!("kv_namespace {id}"), "its keys are not the same in both indexes"));
+        }
+        if !row.get::<_, bool>(4)? {
+            continue;
+        }
         found.push((id, parse(&path).ok_or_else(|| corrupt(format!("kv_namespace {id}"), "its path is none"))?));
     }
     Ok(found)

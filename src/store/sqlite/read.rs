@@ -2,7 +2,7 @@
 
 use super::fault::{Fault, Res, corrupt};
 use super::items::ChannelRows;
-use super::lineage::{self, EMPTY, KeyContent, LIST, SEEN, VALUE, VersionRow, version_place};
+use super::lineage::{self, BranchRow, EMPTY, KeyContent, LIST, SEEN, VALUE, VersionRow, version_place};
 use super::names::{Kind, Names};
 use super::pack::{PackedKind, unpack_parents, unpack_seen, unpack_tasks};
 use super::row_check;
@@ -53,11 +53,11 @@ pub(super) fn unpack_task_records(
     Ok(tasks)
 }
 
-/// Returns the source stored under a number.
-pub(super) fn source_of(code: i64) -> Option<Source> {
+/// Returns the source that a column holds.
+pub(super) fn source_of(column: i64) -> Option<Source> {
     [Source::Input, Source::Loop, Source::Update, Source::Fork]
         .into_iter()
-        .find(|s| super::write::source_code(*s) == code)
+        .find(|source| super::write::source_code(*source) == super::write::of_source_column(column).0)
 }
 
 /// The columns of `sql::record!`.
@@ -459,14 +459,25 @@ impl<'a> ReadView<'a> {
         Ok(threads)
     }
 
-    /// Counts the checkpoints and branches of a thread.
+    /// Counts the checkpoints and branches of a thread: those in the indexes, which must be those of its branches.
     pub(super) fn thread_size(self, thread: &ThreadId) -> Res<ThreadSize> {
         let mut statement = self.conn.prepare_cached(sql::THREAD_SIZE)?;
         let size: Option<(i64, i64)> =
             statement.query_row([thread.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        Ok(size.map_or_else(ThreadSize::default, |(checkpoints, branches)| {
-            ThreadSize::new(checkpoints as u64, branches as u64)
-        }))
+        let Some((checkpoints, branches)) = size else { return Ok(ThreadSize::default()) };
+        let mut statement = self.conn.prepare_cached(sql::THREAD_BRANCHES)?;
+        let mut rows = statement.query([thread.as_str()])?;
+        let (mut of_branches, mut counted) = (0_i64, 0_i64);
+        while let Some(row) = rows.next()? {
+            let (branch, last): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
+            let upto = BranchRow::read(self.conn, branch)?.upto;
+            of_branches = of_branches.saturating_add(last.map_or(0, |last| last.saturating_sub(upto.unwrap_or(-1))));
+            counted += 1;
+        }
+        if (of_branches, counted) != (checkpoints, branches) {
+            return Err(corrupt(format!("thread {thread:?}"), "its checkpoints are not those of its branches"));
+        }
+        Ok(ThreadSize::new(checkpoints as u64, branches as u64))
     }
 
     /// Returns the namespaces of a thread.

@@ -7,17 +7,18 @@ use super::checksums::{WriteChecksum, payload_hash, writes_checksum};
 use super::fault::{Fault, Res, corrupt};
 use super::names::Kind;
 use super::pack::{Unpack, ValueColumn, put_uint};
-use super::read::{ReadView, column, unpack_task_records};
+use super::read::{ReadView, checkpoint_row, column, unpack_task_records};
 use super::references;
 use super::row_check::RowCheck;
 use super::rows::Payloads;
 use super::sql;
+use super::write::of_source_column;
 use crate::base::PayloadRef;
 use crate::base::internal::hash::Checksum;
 use crate::store::batch::{Payload, WriteValue};
 use crate::store::record::{TaskRecord, WriteRecord};
-use rusqlite::Row;
 use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Row, params};
 use std::sync::Arc;
 
 /// The columns of `write` from `task` to `sum`, in the order of the queries.
@@ -221,17 +222,23 @@ impl ReadView<'_> {
 
     /// Returns the writes of the tasks of a checkpoint, given its row.
     pub(super) fn writes_of(self, checkpoint: i64, record: &Row<'_>) -> Res<Vec<WriteRecord>> {
+        let place = || format!("checkpoint {checkpoint}");
+        let (child, consumed) = self.consumer(checkpoint, record)?;
         // The head of a thread at rest has none.
         if !self.conn.prepare_cached(sql::WRITES_ANY)?.exists([checkpoint])? {
-            return Ok(Vec::new());
+            return if consumed == 0 { Ok(Vec::new()) } else { Err(lost(place())) };
         }
-        let place = || format!("checkpoint {checkpoint}");
         let tasks = unpack_task_records(self.conn, self.names, record.get_ref(column::TASKS)?, &place)?;
         let checksum: Checksum = record.get(column::SUM)?;
         let mut writes: Vec<WriteRecord> = Vec::new();
+        let mut found = 0;
         self.runs((checkpoint, &checksum), &tasks, None, &mut |read| {
+            found += i64::from(read.row.child.is_some_and(|of| of == child) && read.row.index >= 0);
             add_part(&mut writes, read).ok_or_else(|| wrong_parts(&read.row, checkpoint))
         })?;
+        if found != consumed {
+            return Err(lost(place()));
+        }
         let is_uneven = |write: &&WriteRecord| matches!(&write.value, WriteValue::Delta(delta) if delta.positions.len() != delta.items.len());
         if let Some(write) = writes.iter().find(is_uneven) {
             let place = format!("write (checkpoint {checkpoint}, task {}, idx {})", write.task, write.index);
@@ -240,6 +247,23 @@ impl ReadView<'_> {
         writes.sort_by(|a, b| (&a.path, a.task, a.index).cmp(&(&b.path, b.task, b.index)));
         Ok(writes)
     }
+}
+
+impl ReadView<'_> {
+    /// Returns the next checkpoint of the namespace if it is a child of this one, and how many rows it consumed; 0 and 0
+    /// without one.
+    fn consumer(self, checkpoint: i64, record: &Row<'_>) -> Res<(i64, i64)> {
+        let id: [u8; 16] = record.get(column::ID)?;
+        let params = params![record.get::<_, i64>(column::NAMESPACE)?, id];
+        let next = checkpoint_row(self.conn, sql::RECORD_AFTER, params, |seq, row| {
+            Ok((row.get::<_, Option<i64>>(column::PARENT)?, (seq, of_source_column(row.get(column::SOURCE)?).1)))
+        })?;
+        Ok(next.filter(|(parent, _)| *parent == Some(checkpoint)).map_or((0, 0), |(_, consumed)| consumed))
+    }
+}
+
+fn lost(place: String) -> Fault {
+    corrupt(place, "writes of its tasks are missing that its child consumed")
 }
 
 fn wrong_parts(row: &WriteRow<'_>, checkpoint: i64) -> Fault {

@@ -94,6 +94,10 @@ pub(super) const THREAD_SIZE: &str = "SELECT \
      (SELECT count(*) FROM namespace n JOIN branch b ON b.namespace = n.id WHERE n.thread = t.id) \
      FROM thread t WHERE t.public_id = ?1";
 
+/// The branches of a thread, each with its last ordinal.
+pub(super) const THREAD_BRANCHES: &str = "SELECT b.id, (SELECT max(v.ordinal) FROM version v WHERE v.branch = b.id) \
+     FROM thread t JOIN namespace n ON n.thread = t.id JOIN branch b ON b.namespace = n.id WHERE t.public_id = ?1";
+
 pub(super) const NAMESPACE_BY_PATH: &str = "SELECT n.id, t.id FROM thread t JOIN namespace n ON n.thread = t.id \
      WHERE t.public_id = ?1 AND n.path = ?2";
 pub(super) const NAMESPACE_INSERT: &str = "INSERT INTO namespace (id, thread, path, xxh3) VALUES (?1, ?2, ?3, ?4)";
@@ -149,6 +153,11 @@ pub(super) const RECORD_OF_RUN: &str = concat!(
 );
 pub(super) const RECORD_AT: &str =
     concat!(record!("checkpoint c"), record_joins!(), "WHERE c.namespace = ?1 AND c.id = ?2");
+/// The checkpoint that follows an id in its namespace.
+pub(super) const RECORD_AFTER: &str = concat!(
+    record!("(SELECT * FROM checkpoint WHERE namespace = ?1 AND id > ?2 ORDER BY id LIMIT 1) c"),
+    record_joins!()
+);
 pub(super) const RECORD_BY_SEQ: &str = concat!(record!("checkpoint c"), record_joins!(), "WHERE c.seq = ?1");
 pub(super) const CHECKPOINT_PARENT: &str = "SELECT parent FROM checkpoint WHERE seq = ?1";
 pub(super) const RECORDS_OF_NAMESPACE: &str = concat!(
@@ -305,12 +314,22 @@ pub(super) const KV_NAMESPACE_INSERT: &str = "INSERT INTO kv_namespace (path) VA
 /// A namespace goes with its last key.
 pub(super) const KV_NAMESPACE_DELETE: &str =
     "DELETE FROM kv_namespace WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM kv WHERE namespace = ?1)";
-pub(super) const KV_NAMESPACES: &str = "SELECT id, path FROM kv_namespace n WHERE \
-     EXISTS (SELECT 1 FROM kv k WHERE k.namespace = n.id AND (k.expires_at IS NULL OR k.expires_at > ?1)) ORDER BY id";
+/// The namespaces, each with the number of its keys in either index, and whether one of them counts.
+macro_rules! kv_namespaces {
+    ($($where:literal)?) => {
+        concat!(
+            "SELECT n.id, n.path, (SELECT count(*) FROM kv k INDEXED BY kv_order WHERE k.namespace = n.id), \
+             (SELECT count(*) FROM kv k INDEXED BY kv_key WHERE k.namespace = n.id), \
+             EXISTS (SELECT 1 FROM kv k WHERE k.namespace = n.id AND (k.expires_at IS NULL OR k.expires_at > ?1)) \
+             FROM kv_namespace n ",
+            $($where,)?
+            "ORDER BY n.id"
+        )
+    };
+}
+pub(super) const KV_NAMESPACES: &str = kv_namespaces!();
 /// Those at a path and inside it: the paths that go on with a dot lie between two bounds.
-pub(super) const KV_NAMESPACES_UNDER: &str = "SELECT id, path FROM kv_namespace n WHERE \
-     (path = ?2 OR (path > ?3 AND path < ?4)) AND \
-     EXISTS (SELECT 1 FROM kv k WHERE k.namespace = n.id AND (k.expires_at IS NULL OR k.expires_at > ?1)) ORDER BY id";
+pub(super) const KV_NAMESPACES_UNDER: &str = kv_namespaces!("WHERE n.path = ?2 OR (n.path > ?3 AND n.path < ?4) ");
 pub(super) const KV_PLACE: &str = "SELECT id, created_at, expires_at FROM kv WHERE namespace = ?1 AND key = ?2";
 pub(super) const KV_INSERT: &str = "INSERT INTO kv (namespace, key, created_at, updated_at, expires_at, xxh3, codec, \
      data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";

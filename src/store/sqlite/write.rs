@@ -387,6 +387,19 @@ pub(super) fn source_code(source: Source) -> i64 {
     }
 }
 
+/// The bits of the column `source` below the number of consumed writes.
+const SOURCE_BITS: u32 = 2;
+
+/// Returns the column `source` of a checkpoint that stores so many rows of consumed writes.
+fn source_column(source: Source, consumed: usize) -> i64 {
+    source_code(source) | ((consumed as i64) << SOURCE_BITS)
+}
+
+/// Returns the code of the source that a column holds, and the number of rows of consumed writes.
+pub(super) fn of_source_column(column: i64) -> (i64, i64) {
+    (column & ((1 << SOURCE_BITS) - 1), column >> SOURCE_BITS)
+}
+
 impl<'a> Tx<'a> {
     fn new(
         conn: &'a Connection,
@@ -492,6 +505,7 @@ impl<'a> Tx<'a> {
             consumed.extend(self.put_writes(&of, writes, Some(seq))?);
         }
         let ready = self.ready(parent.as_deref(), checkpoint)?;
+        let source = source_column(checkpoint.source, consumed.len());
         let checksum = self.checksum(checkpoint, parent.as_deref(), consumed, &ready);
         if ordinal > 0
             && ordinal % INTERVAL == 0
@@ -502,7 +516,7 @@ impl<'a> Tx<'a> {
         self.put_changes(parent.as_deref(), branch, ordinal, &ready)?;
         self.put_seen(branch, ordinal, checkpoint)?;
         self.insert_versions(branch, ordinal)?;
-        self.insert_checkpoint(checkpoint, seq, parent.as_deref(), (branch, ordinal), &checksum)?;
+        self.insert_checkpoint(checkpoint, (seq, source), parent.as_deref(), (branch, ordinal), &checksum)?;
         self.head = Some((seq, checkpoint.id));
         self.next_seq = seq + 1;
         self.caches.fresh = true;
@@ -515,7 +529,7 @@ impl<'a> Tx<'a> {
     fn insert_checkpoint(
         &mut self,
         new: &NewCheckpoint,
-        seq: i64,
+        (seq, source): (i64, i64),
         parent: Option<&Known>,
         (branch, ordinal): (i64, i64),
         checksum: &Checksum,
@@ -531,7 +545,7 @@ impl<'a> Tx<'a> {
         let tasks = self.pack_tasks(&new.tasks)?;
         let parents = pack::pack_parents(&new.parents);
         let run = new.run.as_ref().map(|run| run.as_bytes().as_slice());
-        let (source, created_at) = (source_code(new.source), new.created_at.as_micros());
+        let created_at = new.created_at.as_micros();
         let parent_seq = parent.map(|parent| parent.seq);
         let mut check = RowCheck::of("checkpoint");
         check.int(seq).int(self.namespace).maybe_bytes(Some(new.id.as_bytes())).maybe_int(parent_seq);
