@@ -73,6 +73,7 @@ impl Machine {
         if command.update.is_empty() && command.goto.is_empty() && resume.is_none() {
             return Err(RunError::EmptyInput);
         }
+        self.check_seen(&command.seen)?;
         self.check_resume(resume.as_ref(), addressed)?;
         command.update = resolve(&*self.graph.layout, command.update)?;
         let seed = self.ids.random();
@@ -156,6 +157,23 @@ impl Machine {
     pub(super) fn plan_head(&mut self) {
         let id = self.head.checkpoint.map(|checkpoint| checkpoint.id).unwrap_or_default();
         self.planning.tasks = plan(&self.graph, &self.head, id, &self.env.namespace, self.planning.step, Order::Run);
+    }
+
+    /// Rejects a command that was given for other interrupts than those that are open.
+    fn check_seen(&self, seen: &[(String, String)]) -> Result<(), RunError> {
+        if seen.is_empty() {
+            return Ok(());
+        }
+        let open = self.head.open();
+        let is_open = |(id, hash): &&(String, String)| {
+            open.iter().any(|interrupt| interrupt.id == *id && interrupt.hash() == *hash)
+        };
+        let changed: Vec<String> = seen.iter().filter(|seen| !is_open(seen)).map(|(id, _)| id.clone()).collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let pending = open.into_iter().map(|interrupt| interrupt.id).collect();
+        Err(RunError::UnknownInterrupt { problem: ResumeProblem::Changed { ids: changed }, pending })
     }
 
     /// Rejects a resume value that does not say which of several interrupts it is for and, if the run is strict, one

@@ -112,7 +112,7 @@ pub enum RunError {
         ids: Vec<String>,
     },
     /// A run with strict resume was given a resume value that does not match an open interrupt
-    /// (`UnknownInterruptError`). Nothing was written.
+    /// (`UnknownInterruptError`), or an interrupt is not the one that was seen. Nothing was written.
     #[error("{problem}; open interrupts: {pending:?}")]
     UnknownInterrupt {
         /// The reason why the resume value was rejected.
@@ -225,6 +225,12 @@ pub enum ResumeProblem {
         /// Their ids.
         ids: Vec<String>,
     },
+    /// These interrupts are not the ones that were seen ([`Command::and_seen`](crate::graph::Command::and_seen)).
+    #[error("the interrupts {ids:?} are not open as they were seen")]
+    Changed {
+        /// Their ids.
+        ids: Vec<String>,
+    },
     /// The map of resume values is empty.
     #[error("the map of resume values is empty")]
     EmptyMap,
@@ -234,10 +240,11 @@ pub enum ResumeProblem {
 }
 
 impl ResumeProblem {
-    /// Returns the field's name for it: `not_pending`, `empty_map` or `ambiguous`.
+    /// Returns the field's name for it: `not_pending`, `changed`, `empty_map` or `ambiguous`.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NotPending { .. } => "not_pending",
+            Self::Changed { .. } => "changed",
             Self::EmptyMap => "empty_map",
             Self::Ambiguous => "ambiguous",
         }

@@ -111,6 +111,8 @@ pub struct Command {
     pub(crate) update: Writes,
     pub(crate) goto: Vec<Target>,
     pub(crate) resume: Option<Value>,
+    /// Ids and hashes of the interrupts that the resume value was given for.
+    pub(crate) seen: Vec<(String, String)>,
     /// True for a command that addresses the parent graph.
     pub(crate) parent: bool,
 }
@@ -177,6 +179,42 @@ impl Command {
     pub fn resume_by_id(values: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) -> Self {
         let values = values.into_iter().map(|(id, value)| (id.into(), value.into()));
         Self::resume(Value::Map(values.collect()))
+    }
+
+    /// Names an interrupt by its id and [hash](crate::task::Interrupt::hash), as it was shown to the person who decided. If it
+    /// is not open any more, or is another one by now, the run is refused
+    /// ([`RunError::UnknownInterrupt`](crate::RunError::UnknownInterrupt)), and nothing is written.
+    ///
+    /// # Example
+    /// ```
+    /// use annals_graph::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Payment { #[channel(last)] amount: i64, #[channel(last)] approved: bool }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let graph = StateGraph::<Payment>::new()
+    ///     .node("approve", |payment: &Payment, ctx: &Context| {
+    ///         let approved = ctx.interrupt(format!("pay {}?", payment.amount))?;
+    ///         Ok(Payment::update().approved(approved == true.into()))
+    ///     })
+    ///     .edge(START, "approve")
+    ///     .compile()?;
+    /// let thread = Store::memory().thread("payment-7")?;
+    /// let waiting = graph.invoke(&thread, Payment::update().amount(10))?;
+    /// let shown = &waiting.interrupts()[0];
+    ///
+    /// // A person approves what a page shows. The same interrupt of another payment has another hash.
+    /// let stale = Command::resume(true).and_seen(&shown.id, "00000000000000000000000000000000");
+    /// assert!(graph.invoke(&thread, stale).is_err());
+    /// let done = graph.invoke(&thread, Command::resume(true).and_seen(&shown.id, shown.hash()))?;
+    /// assert!(done.state().approved);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn and_seen(mut self, id: impl Into<String>, hash: impl Into<String>) -> Self {
+        self.seen.push((id.into(), hash.into()));
+        self
     }
 
     /// Returns a command with an update of any state or a dynamic one: channels are matched by name.

@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use crate::base::{CheckpointId, Map, Namespace, TaskId, ThreadId, Timestamp, Value};
+use crate::base::internal::hash;
+use crate::base::{CheckpointId, Encoded, Map, Namespace, TaskId, ThreadId, Timestamp, Value};
 use crate::graph::{Command, RetryPolicy};
 
 use crate::state::Writes;
@@ -33,6 +34,14 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
+    /// Returns the hash of its content, 32 hexadecimal digits: the id says at which place a task waits, the hash for which
+    /// value. A resume value can carry both: [`Command::and_seen`].
+    pub fn hash(&self) -> String {
+        // Values that a task gave, or that were decoded, always encode.
+        let encoded = Encoded::encode(&Value::Map(self.to_map())).map(|encoded| encoded.bytes).unwrap_or_default();
+        hash::checksum(&encoded).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Returns an interrupt that takes any resume value.
     pub(crate) fn new(value: Value, id: String) -> Self {
         Self { value, id, wake_at: None, response_schema: None }

@@ -132,6 +132,34 @@ fn strict_answers_must_fit_open_questions() {
 }
 
 #[apply(each_backend)]
+fn a_resume_value_for_another_interrupt_than_the_one_that_was_seen_is_refused() {
+    let graph = StateGraph::<Log>::new()
+        .node("pay", |log: &Log, ctx: &Context| {
+            let value = ctx.interrupt(format!("pay {:?}?", lines(log)))?;
+            Ok(line(&format!("paid: {value}")))
+        })
+        .edge(START, "pay")
+        .compile()
+        .unwrap();
+    let thread = thread();
+    let shown = graph.invoke(&thread, Log::update()).unwrap().interrupts()[0].clone();
+    // Another run of the thread interrupts at the same place, with another value.
+    graph.invoke(&thread, line("more")).unwrap();
+    thread.store().clear_head_cache();
+    let refused = |command: Command| match graph.invoke(&thread, command).unwrap_err().as_run() {
+        Some(RunError::UnknownInterrupt { problem: ResumeProblem::Changed { ids }, .. }) => ids.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(Command::resume("yes").and_seen(&shown.id, shown.hash())), [&*shown.id]);
+    let open = graph.get_state(&thread).unwrap().interrupts;
+    let [open] = &open[..] else { panic!("{open:?}") };
+    assert_ne!(open.hash(), shown.hash());
+    assert_eq!(refused(Command::resume("yes").and_seen(&open.id, shown.hash())), [&*open.id]);
+    let done = graph.invoke(&thread, Command::resume("yes").and_seen(&open.id, open.hash())).unwrap();
+    assert_eq!(lines(done.state()).last().map(String::as_str), Some("paid: yes"));
+}
+
+#[apply(each_backend)]
 fn a_node_whose_conditional_edge_failed_has_ended() {
     let graph = StateGraph::<Log>::new()
         .node("a", node("a"))
