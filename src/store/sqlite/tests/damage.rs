@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::store::StoreError;
+use crate::store::query::CheckpointQuery;
 use crate::store::sqlite::read::column;
 use crate::store::sqlite::{row_check, sql};
 use rusqlite::{Connection, params};
@@ -157,4 +158,84 @@ fn a_cycle_of_parents_is_refused_where_a_row_of_it_is_read() {
         damaged("UPDATE checkpoint SET ordinal = ordinal + 1 WHERE seq = (SELECT max(seq) FROM checkpoint)");
     repair_check(&bench, 70);
     assert!(bench.store.checkpoint(&at).is_err());
+}
+
+/// Reads everything that a thread shows.
+fn read_all(bench: &Bench, thread: &ThreadId) -> Result<(), StoreError> {
+    let store = &bench.store;
+    store.threads(None, 10)?;
+    store.thread_size(thread)?;
+    store.head(thread, &Namespace::root())?;
+    for namespace in store.namespaces(thread)? {
+        for record in store.checkpoints(&CheckpointQuery::new(thread.clone(), namespace))? {
+            store.read_state(&record.point, &mut |_| Ok(true))?;
+            store.items(&record.point, "messages", ItemRange::Tail(3), &mut |_| Ok(()))?;
+            store.writes(&record.point)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_changed_or_missing_row_is_noticed_where_it_is_read() {
+    let (bench, at) = damaged("SELECT 1");
+    read_all(&bench, &at.thread).unwrap();
+    for harm in [
+        "UPDATE name SET text = 'w' WHERE text = 'x'",
+        "UPDATE thread SET public_id = 'b'",
+        "UPDATE thread SET created_at = created_at + 1",
+        "UPDATE namespace SET path = 'b'",
+        "UPDATE branch SET depth = 1",
+        "UPDATE branch SET namespace = 2",
+        "UPDATE checkpoint SET step = 9 WHERE seq = 2",
+        "UPDATE checkpoint SET created_at = 0 WHERE seq = 2",
+        "UPDATE checkpoint SET tasks = NULL WHERE seq = 1",
+        "UPDATE checkpoint SET sum = zeroblob(16) WHERE seq = 1",
+        "UPDATE checkpoint SET parent = 7 WHERE seq = 9",
+        "DELETE FROM checkpoint WHERE seq = 70",
+        "DELETE FROM checkpoint WHERE seq = 9",
+        "DELETE FROM checkpoint WHERE seq = 1",
+        "UPDATE version SET version = version + 1 WHERE ordinal = 3 AND kind = 1",
+        "UPDATE version SET value = X'05' WHERE ordinal = 3 AND kind = 1",
+        "UPDATE version SET ordinal = 5000 WHERE ordinal = 3 AND kind = 1",
+        "DELETE FROM version WHERE ordinal = 3 AND kind = 1",
+        "DELETE FROM version WHERE ordinal = 3",
+        "UPDATE version SET xxh3 = NULL WHERE ordinal = 3",
+        "UPDATE item SET value = (SELECT value FROM item WHERE slot = 4) WHERE slot = 3",
+        "UPDATE item SET task = 1 WHERE slot = 3",
+        "UPDATE item SET slot = 900 WHERE slot = 70",
+        "DELETE FROM item WHERE slot = 70",
+        "DELETE FROM item WHERE slot = -9",
+        "UPDATE item SET value = X'010200' WHERE slot = -3",
+        "UPDATE payload SET id = id + 100 WHERE id = (SELECT value FROM item WHERE slot = 70)",
+        "UPDATE write SET idx = 7 WHERE idx = 1",
+        "UPDATE write SET path = 'p' WHERE idx = 1",
+        "UPDATE write SET value = X'05' WHERE idx = 0",
+        "UPDATE write SET sum = NULL",
+        "DELETE FROM write WHERE idx = 1",
+    ] {
+        let (bench, at) = damaged(harm);
+        let error = read_all(&bench, &at.thread).expect_err(harm);
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{harm}: {error}");
+    }
+}
+
+#[test]
+fn writes_that_a_checkpoint_consumed_are_missed_when_they_are_gone() {
+    let mut bench = Bench::new();
+    let (t, a) = (thread("a"), task(1, "a"));
+    let first =
+        NewCheckpoint { tasks: vec![a.clone()], ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 0, None)) };
+    let second = NewCheckpoint {
+        parent: Some(Parent::Local(first.id)),
+        consumed: vec![writes(first.id, &a, vec![write(0, "x", WriteValue::One(plain(&[7])))])],
+        ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 1, Some(&first.id)))
+    };
+    let mut batch = Batch::new(t.clone(), Namespace::root(), None);
+    batch.checkpoints = vec![first.clone(), second];
+    bench.store.commit(&batch).unwrap();
+    let point = at(&t, first.id);
+    assert_eq!(bench.store.writes(&point).unwrap().len(), 1);
+    without_triggers(&bench.path()).execute_batch("DELETE FROM write").unwrap();
+    assert!(matches!(bench.store.writes(&point), Err(StoreError::Corrupt { .. })));
 }
