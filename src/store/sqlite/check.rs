@@ -16,7 +16,7 @@ use super::pack::{
 };
 use super::read::{ReadView, checkpoint_row, column, unpack_task_records};
 use super::rows::{Room, decode, inline_value};
-use super::write::of_source_column;
+use super::source::of_source_column;
 use super::{row_check, schema, sql};
 use crate::base::ThreadId;
 use crate::base::internal::hash::{self, Checksum};

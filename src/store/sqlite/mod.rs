@@ -4,7 +4,8 @@
 //! cost of a checkpoint is that of its changes. One transaction writes a batch ([`write`], [`changes`], [`writes`]); groups of batches share
 //! one ([`writer`], [`group`]). State is read along the lineage of a checkpoint ([`lineage`], [`read`], [`items`], [`list_end`]).
 //! Changes of the tables beside the log are written in the same way ([`job`], [`kv`], [`cache`]), and so do the steps of erasures ([`erase`], [`eraser`]).
-//! Every value is verified where it is decoded ([`rows`]), everything by `check` ([`checksums`], [`check`]).
+//! Every row and value is verified where it is read ([`row_check`], [`rows`], [`read_writes`], [`succession`]), everything
+//! by `check` ([`checksums`], [`check`]).
 //! *Absent:* the meaning of a channel or a message, and any update of a stored row of the log.
 //!
 //! Invariants: all SQL stands in [`sql`]; only the leader of a group holds the connection that writes; a reader sees
@@ -35,6 +36,7 @@ mod open;
 mod pack;
 mod paged;
 mod pool;
+mod put_checkpoint;
 mod read;
 mod read_writes;
 mod references;
@@ -42,6 +44,7 @@ mod registry;
 mod row_check;
 mod rows;
 mod schema;
+mod source;
 mod sql;
 mod succession;
 mod system;

@@ -8,7 +8,7 @@ use super::pack::{PackedKind, unpack_parents, unpack_seen, unpack_tasks};
 use super::row_check;
 use super::rows::Payloads;
 use super::sql;
-use super::succession::{Link, Succession};
+use super::succession::{Listed, Succession};
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 use crate::store::batch::Seen;
@@ -57,7 +57,7 @@ pub(super) fn unpack_task_records(
 pub(super) fn source_of(column: i64) -> Option<Source> {
     [Source::Input, Source::Loop, Source::Update, Source::Fork]
         .into_iter()
-        .find(|source| super::write::source_code(*source) == super::write::of_source_column(column).0)
+        .find(|source| super::source::source_code(*source) == super::source::of_source_column(column).0)
 }
 
 /// The columns of `sql::record!`.
@@ -172,21 +172,21 @@ impl<'a> ReadView<'a> {
         Ok(records)
     }
 
-    /// Reads the newest checkpoint of a namespace. One that an index does not show is noticed: the newest checkpoint is the
-    /// last one on the greatest branch.
-    fn head_row<T>(self, namespace: i64, read: impl FnOnce(i64, &Row<'_>) -> Res<T>) -> Res<Option<T>> {
-        let newest = |seq: i64, row: &Row<'_>| Ok((Link::read(seq, row)?, read(seq, row)?));
+    /// Reads the newest checkpoint of a namespace, which has one from its first commit on. One that an index does not show
+    /// is noticed: the newest checkpoint is the last one on the greatest branch.
+    fn head_row<T>(self, namespace: i64, read: impl FnOnce(i64, &Row<'_>) -> Res<T>) -> Res<T> {
+        let newest = |seq: i64, row: &Row<'_>| Ok((Listed::read(seq, row)?, read(seq, row)?));
         let Some((link, head)) = checkpoint_row(self.conn, sql::RECORD_HEAD, [namespace], newest)? else {
-            return Ok(None);
+            return Err(corrupt(format!("namespace {namespace}"), "its checkpoints are missing"));
         };
         link.must_be_last(self.conn, i64::MAX)?;
-        Ok(Some(head))
+        Ok(head)
     }
 
     /// Returns the newest checkpoint of a namespace.
     pub(super) fn head(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointRecord>> {
         match self.namespace(thread, namespace)? {
-            Some(namespace) => self.head_row(namespace, |_, row| self.record(row)),
+            Some(namespace) => self.head_row(namespace, |_, row| self.record(row)).map(Some),
             None => Ok(None),
         }
     }
@@ -207,7 +207,7 @@ impl<'a> ReadView<'a> {
     /// Returns the id of the newest checkpoint of a namespace.
     pub(super) fn head_id(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointId>> {
         let Some(namespace) = self.namespace(thread, namespace)? else { return Ok(None) };
-        self.head_row(namespace, |_, row| Ok(CheckpointId::from_bytes(row.get(column::ID)?)))
+        self.head_row(namespace, |_, row| Ok(CheckpointId::from_bytes(row.get(column::ID)?))).map(Some)
     }
 
     /// Returns the id of the newest checkpoint of a namespace, with the writes of its tasks.
@@ -220,6 +220,7 @@ impl<'a> ReadView<'a> {
         self.head_row(namespace, |seq, row| {
             Ok((CheckpointId::from_bytes(row.get(column::ID)?), self.writes_of(seq, row)?))
         })
+        .map(Some)
     }
 
     /// Returns a checkpoint.
@@ -264,7 +265,7 @@ impl<'a> ReadView<'a> {
             None => self.listed(sql::RECORDS_OF_THREAD, params![query.thread.as_str(), before, limit])?,
             Some(namespace) => {
                 let Some(namespace) = self.namespace(&query.thread, namespace)? else { return Ok(Vec::new()) };
-                let begin = checkpoint_row(self.conn, sql::RECORD_AT, params![namespace, before], Link::read)?;
+                let begin = checkpoint_row(self.conn, sql::RECORD_AT, params![namespace, before], Listed::read)?;
                 begin.into_iter().for_each(|link| succession.begin_below(link));
                 self.listed(sql::RECORDS_OF_NAMESPACE, params![namespace, before, limit])?
             }
@@ -281,18 +282,21 @@ impl<'a> ReadView<'a> {
             last = id.to_vec();
             records.push(record);
         }
+        if records.is_empty() && query.namespace.is_some() && query.before.is_none() && limit > 0 {
+            return Err(corrupt(format!("thread {:?}", query.thread), "the checkpoints of a namespace are missing"));
+        }
         if (records.len() as i64) < limit {
             succession.end(self.conn)?;
         }
         Ok(records)
     }
 
-    fn listed(self, sql: &str, params: impl Params) -> Res<Vec<(CheckpointRecord, Link)>> {
+    fn listed(self, sql: &str, params: impl Params) -> Res<Vec<(CheckpointRecord, Listed)>> {
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query(params)?;
         let mut listed = Vec::new();
         while let Some(row) = rows.next()? {
-            listed.push((self.record(row)?, Link::read(row.get(0)?, row)?));
+            listed.push((self.record(row)?, Listed::read(row.get(0)?, row)?));
         }
         Ok(listed)
     }
@@ -449,12 +453,18 @@ impl<'a> ReadView<'a> {
             let thread: i64 = row.get(0)?;
             let wrong = || corrupt(format!("thread {thread}"), "it does not match the format");
             row_check::verify("thread", row, 3, &|| format!("thread {thread}"))?;
-            let head = self.head_row(row.get(4)?, |_, row| self.record(row))?.ok_or_else(wrong)?;
+            let head = self.head_row(row.get(4)?, |_, row| self.record(row))?;
             let id = ThreadId::new(row.get_ref(1)?.as_str().map_err(|_| wrong())?).map_err(|_| wrong())?;
             if threads.last().map(|thread| &thread.id).or(after).is_some_and(|last| *last >= id) {
                 return Err(corrupt(format!("thread {thread}"), "the listing gives it out of order"));
             }
             threads.push(ThreadRecord { id, created_at: Timestamp::from_micros(row.get(2)?), head });
+        }
+        // At the end of a listing, which reads all of them anyway.
+        if (threads.len() as i64) < page(limit)
+            && self.conn.prepare_cached(sql::UNLISTED)?.query_row([], |row| row.get(0))?
+        {
+            return Err(corrupt("thread", "one is stored that the listing does not show"));
         }
         Ok(threads)
     }

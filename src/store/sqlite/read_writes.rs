@@ -11,8 +11,8 @@ use super::read::{ReadView, checkpoint_row, column, unpack_task_records};
 use super::references;
 use super::row_check::RowCheck;
 use super::rows::Payloads;
+use super::source::of_source_column;
 use super::sql;
-use super::write::of_source_column;
 use crate::base::PayloadRef;
 use crate::base::internal::hash::Checksum;
 use crate::store::batch::{Payload, WriteValue};
@@ -64,7 +64,7 @@ enum Sum {
 }
 
 /// A run of which the rows are read.
-pub(super) struct Run {
+pub(super) struct WriteRun {
     sum: Sum,
     first: i64,
     task: i64,
@@ -73,7 +73,7 @@ pub(super) struct Run {
     check: RowCheck,
 }
 
-impl Run {
+impl WriteRun {
     fn begin(checkpoint: i64, row: &WriteRow<'_>) -> Res<Self> {
         let sum = match row.sum {
             ValueRef::Integer(check) => Some(Sum::Check(check)),
@@ -136,13 +136,13 @@ pub(super) fn check_column<'r>(checkpoint: i64, task: i64, rows: impl IntoIterat
 }
 
 /// The runs of the tasks of a checkpoint, verified as their rows are read in order.
-pub(super) struct Runs {
+pub(super) struct WriteRuns {
     checkpoint: i64,
     checksum: Checksum,
-    run: Option<Run>,
+    run: Option<WriteRun>,
 }
 
-impl Runs {
+impl WriteRuns {
     /// Begins to read rows of `write`.
     pub(super) fn new(checkpoint: i64, checksum: Checksum) -> Self {
         Self { checkpoint, checksum, run: None }
@@ -152,7 +152,7 @@ impl Runs {
     pub(super) fn add(&mut self, row: &WriteRow<'_>, write: WriteChecksum) -> Res<()> {
         let ended = if row.sum == ValueRef::Null { Ok(()) } else { self.finish() };
         if row.sum != ValueRef::Null {
-            self.run = Some(Run::begin(self.checkpoint, row)?);
+            self.run = Some(WriteRun::begin(self.checkpoint, row)?);
         }
         let covered = self.run.as_mut().is_some_and(|run| run.add(row, write));
         ended?;
@@ -184,7 +184,7 @@ impl ReadView<'_> {
         visit: &mut dyn FnMut(&mut ReadWrite<'_>) -> Res<()>,
     ) -> Res<()> {
         let mut payloads = Payloads::new(self.conn)?;
-        let mut runs = Runs::new(checkpoint, *checksum);
+        let mut runs = WriteRuns::new(checkpoint, *checksum);
         let mut statement = self.conn.prepare_cached(if task.is_some() { sql::WRITES_OF_TASK } else { sql::WRITES })?;
         let mut rows = match task {
             Some(task) => statement.query([checkpoint, task])?,

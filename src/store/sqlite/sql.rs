@@ -89,6 +89,12 @@ pub(super) const THREADS: &str = "SELECT t.id, t.public_id, t.created_at, t.xxh3
      JOIN namespace n ON n.thread = t.id AND n.path = '' \
      WHERE t.public_id > ?1 AND EXISTS (SELECT 1 FROM checkpoint c WHERE c.namespace = n.id) \
      ORDER BY t.public_id LIMIT ?2";
+/// Whether a thread or a namespace is stored that its index does not show.
+pub(super) const UNLISTED: &str = "SELECT \
+     EXISTS (SELECT 1 FROM thread t NOT INDEXED WHERE NOT EXISTS (SELECT 1 FROM thread i \
+     INDEXED BY sqlite_autoindex_thread_1 WHERE i.public_id = t.public_id AND i.id = t.id)) OR \
+     EXISTS (SELECT 1 FROM namespace n NOT INDEXED WHERE NOT EXISTS (SELECT 1 FROM namespace i \
+     INDEXED BY sqlite_autoindex_namespace_1 WHERE i.thread = n.thread AND i.path = n.path AND i.id = n.id))";
 pub(super) const THREAD_SIZE: &str = "SELECT \
      (SELECT count(*) FROM namespace n JOIN checkpoint c ON c.namespace = n.id WHERE n.thread = t.id), \
      (SELECT count(*) FROM namespace n JOIN branch b ON b.namespace = n.id WHERE n.thread = t.id) \

@@ -10,13 +10,14 @@ use super::names::{Kind, Names};
 use super::pack::{self, PackedKind, PackedTask, ValueColumn};
 use super::read::{checkpoint_row, column, unpack_task_records};
 use super::row_check::RowCheck;
+use super::source::{source_code, source_column};
 use super::sql;
 use crate::base::internal::hash::Checksum;
 use crate::base::limits::{NAME_USERS_MAX, NAMES_CACHE_MAX, WRITER_CACHE_MAX};
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::batch::{Batch, NewCheckpoint, Parent, WriteRef};
 use crate::store::error::StoreError;
-use crate::store::record::{Source, TaskKind, TaskRecord};
+use crate::store::record::{TaskKind, TaskRecord};
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
@@ -377,29 +378,6 @@ fn create_namespace(conn: &Connection, caches: &mut Caches, batch: &Batch, first
     Ok(id)
 }
 
-/// Returns the number under which a source is stored.
-pub(super) fn source_code(source: Source) -> i64 {
-    match source {
-        Source::Input => 0,
-        Source::Loop => 1,
-        Source::Update => 2,
-        Source::Fork => 3,
-    }
-}
-
-/// The bits of the column `source` below the number of consumed writes.
-const SOURCE_BITS: u32 = 2;
-
-/// Returns the column `source` of a checkpoint that stores so many rows of consumed writes.
-fn source_column(source: Source, consumed: usize) -> i64 {
-    source_code(source) | ((consumed as i64) << SOURCE_BITS)
-}
-
-/// Returns the code of the source that a column holds, and the number of rows of consumed writes.
-pub(super) fn of_source_column(column: i64) -> (i64, i64) {
-    (column & ((1 << SOURCE_BITS) - 1), column >> SOURCE_BITS)
-}
-
 impl<'a> Tx<'a> {
     fn new(
         conn: &'a Connection,
@@ -526,55 +504,6 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    fn insert_checkpoint(
-        &mut self,
-        new: &NewCheckpoint,
-        (seq, source): (i64, i64),
-        parent: Option<&Known>,
-        (branch, ordinal): (i64, i64),
-        checksum: &Checksum,
-    ) -> Res<()> {
-        // The place of a parent in another namespace, as a reader sees it.
-        let elsewhere = match &new.parent {
-            Some(Parent::Fork(of)) => {
-                let namespace = self.caches.namespace(self.conn, &of.thread, &of.namespace)?;
-                Some(of).filter(|_| namespace != Some(self.namespace))
-            }
-            _ => None,
-        };
-        let tasks = self.pack_tasks(&new.tasks)?;
-        let parents = pack::pack_parents(&new.parents);
-        let run = new.run.as_ref().map(|run| run.as_bytes().as_slice());
-        let created_at = new.created_at.as_micros();
-        let parent_seq = parent.map(|parent| parent.seq);
-        let mut check = RowCheck::of("checkpoint");
-        check.int(seq).int(self.namespace).maybe_bytes(Some(new.id.as_bytes())).maybe_int(parent_seq);
-        check.int(branch).int(ordinal).int(new.step).int(source).int(created_at).maybe_bytes(run);
-        check.maybe_text(new.metadata.as_deref()).maybe_bytes(parents.as_deref()).maybe_bytes(tasks.as_deref());
-        check.maybe_bytes(Some(checksum)).text(self.batch.thread.as_str()).text(self.batch.namespace.as_str());
-        check.maybe_bytes(parent.map(|parent| parent.id.as_bytes().as_slice()));
-        check.maybe_text(elsewhere.map(|of| of.thread.as_str()));
-        check.maybe_text(elsewhere.map(|of| of.namespace.as_str()));
-        self.conn.prepare_cached(sql::CHECKPOINT_INSERT)?.execute(params![
-            seq,
-            self.namespace,
-            new.id.as_bytes(),
-            parent_seq,
-            branch,
-            ordinal,
-            new.step,
-            source,
-            created_at,
-            run,
-            new.metadata,
-            parents,
-            tasks,
-            checksum,
-            check.finish(),
-        ])?;
-        Ok(())
-    }
-
     /// Returns branch and ordinal of a child of `parent`. Only the head's child stays on the branch.
     fn place(&mut self, parent: Option<&Known>) -> Res<(i64, i64)> {
         let Some(parent) = parent else {
@@ -652,7 +581,7 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    fn pack_tasks(&mut self, tasks: &[TaskRecord]) -> Res<Option<Vec<u8>>> {
+    pub(super) fn pack_tasks(&mut self, tasks: &[TaskRecord]) -> Res<Option<Vec<u8>>> {
         if tasks.is_empty() {
             return Ok(None);
         }

@@ -1,0 +1,61 @@
+//! Writes the row of a checkpoint with its check.
+
+use super::fault::Res;
+use super::row_check::RowCheck;
+use super::write::{Known, Tx};
+use super::{pack, sql};
+use crate::base::internal::hash::Checksum;
+use crate::store::batch::{NewCheckpoint, Parent};
+use rusqlite::params;
+
+impl Tx<'_> {
+    /// Inserts the row of a checkpoint under a `seq`, with the column `source`, at (branch, ordinal).
+    pub(super) fn insert_checkpoint(
+        &mut self,
+        new: &NewCheckpoint,
+        (seq, source): (i64, i64),
+        parent: Option<&Known>,
+        (branch, ordinal): (i64, i64),
+        checksum: &Checksum,
+    ) -> Res<()> {
+        // The place of a parent in another namespace, as a reader sees it.
+        let elsewhere = match &new.parent {
+            Some(Parent::Fork(of)) => {
+                let namespace = self.caches.namespace(self.conn, &of.thread, &of.namespace)?;
+                Some(of).filter(|_| namespace != Some(self.namespace))
+            }
+            _ => None,
+        };
+        let tasks = self.pack_tasks(&new.tasks)?;
+        let parents = pack::pack_parents(&new.parents);
+        let run = new.run.as_ref().map(|run| run.as_bytes().as_slice());
+        let created_at = new.created_at.as_micros();
+        let parent_seq = parent.map(|parent| parent.seq);
+        let mut check = RowCheck::of("checkpoint");
+        check.int(seq).int(self.namespace).maybe_bytes(Some(new.id.as_bytes())).maybe_int(parent_seq);
+        check.int(branch).int(ordinal).int(new.step).int(source).int(created_at).maybe_bytes(run);
+        check.maybe_text(new.metadata.as_deref()).maybe_bytes(parents.as_deref()).maybe_bytes(tasks.as_deref());
+        check.maybe_bytes(Some(checksum)).text(self.batch.thread.as_str()).text(self.batch.namespace.as_str());
+        check.maybe_bytes(parent.map(|parent| parent.id.as_bytes().as_slice()));
+        check.maybe_text(elsewhere.map(|of| of.thread.as_str()));
+        check.maybe_text(elsewhere.map(|of| of.namespace.as_str()));
+        self.conn.prepare_cached(sql::CHECKPOINT_INSERT)?.execute(params![
+            seq,
+            self.namespace,
+            new.id.as_bytes(),
+            parent_seq,
+            branch,
+            ordinal,
+            new.step,
+            source,
+            created_at,
+            run,
+            new.metadata,
+            parents,
+            tasks,
+            checksum,
+            check.finish(),
+        ])?;
+        Ok(())
+    }
+}
