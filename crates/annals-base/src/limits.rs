@@ -58,6 +58,8 @@ pub const JSON_NODES_MAX: usize = VALUE_NODES_MAX - 1_024;
 pub const INLINE_BYTES_MAX: usize = 24;
 /// Texts and data from this size on are stored once per content (BLAKE3).
 pub const BLOB_BYTES_MIN: usize = 1_536;
+/// Bytes of the id of a key.
+pub const KEY_ID_BYTES_MAX: usize = 255;
 /// A branch writes the list of its newest channel rows every so many positions.
 pub const INDEX_SNAPSHOT_INTERVAL: u64 = 64;
 /// Labels of a namespace of the key-value memory or of the cache.

@@ -10,6 +10,11 @@ pub fn checksum(bytes: &[u8]) -> Checksum {
     first_half(&blake3::hash(bytes))
 }
 
+/// Returns the checksum of `bytes` under a key, which nobody without the key can compute.
+pub fn keyed_checksum(key: &[u8; 32], bytes: &[u8]) -> Checksum {
+    first_half(&blake3::keyed_hash(key, bytes))
+}
+
 /// Returns the XXH3-64 check of `bytes`: it finds rot, it does not stop an attacker.
 pub fn check64(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
@@ -34,7 +39,7 @@ fn first_half(hash: &blake3::Hash) -> Checksum {
 #[derive(Clone, Debug, Default)]
 pub struct ChecksumBuilder {
     fields: Vec<u8>,
-    /// The hash of the fields before `fields`, if the record is long.
+    /// The hash of the fields before `fields`, if the record is long or the checksum has a key.
     before: Option<Box<blake3::Hasher>>,
 }
 
@@ -42,6 +47,11 @@ impl ChecksumBuilder {
     /// Returns a builder without fields.
     pub fn new() -> Self {
         Self { fields: Vec::with_capacity(1 << 10), before: None }
+    }
+
+    /// Returns a builder without fields, whose checksum has a key.
+    pub fn keyed(key: &[u8; 32]) -> Self {
+        Self { before: Some(Box::new(blake3::Hasher::new_keyed(key))), ..Self::new() }
     }
 
     /// Adds a field of bytes.
@@ -96,6 +106,10 @@ mod tests {
             }
             all.extend_from_slice(&[0; 16]);
             assert_eq!(builder.finish(), checksum(&all), "{long}");
+            let mut keyed = ChecksumBuilder::keyed(&[5; 32]);
+            keyed.int(-1).bytes(&field).maybe(Some(b"x")).maybe(None).bytes(b"");
+            assert_eq!(keyed.finish(), keyed_checksum(&[5; 32], &all), "{long}");
+            assert_ne!(keyed.finish(), checksum(&all));
         }
     }
 }
