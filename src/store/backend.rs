@@ -13,6 +13,7 @@ use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use super::batch::{Batch, ListRef};
 use super::beside::Beside;
 use super::check::CheckReport;
+use super::cipher::Key;
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
@@ -279,6 +280,22 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`StoreError::Read`].
     fn stats(&self) -> Result<StoreStats, StoreError> {
         Ok(StoreStats::default())
+    }
+
+    /// Seals the root key of an encrypted store with another key of the caller. This implementation has none.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the store is not encrypted; [`StoreError::ReadOnly`], and as [`Backend::commit`].
+    fn change_key(&self, _key: &Key) -> Result<(), StoreError> {
+        Err(StoreError::Invalid { field: "key", reason: "the store is not encrypted".into() })
+    }
+
+    /// Seals new values of an encrypted store with a new data key. This implementation has none.
+    ///
+    /// # Errors
+    /// As [`Backend::change_key`].
+    fn rotate_data_key(&self) -> Result<(), StoreError> {
+        Err(StoreError::Invalid { field: "key", reason: "the store is not encrypted".into() })
     }
 
     /// Copies the store to a new file. This implementation has no file.

@@ -48,11 +48,13 @@ pub enum Invariant {
     Copying,
     /// I20: a row matches its check.
     RowChecks,
+    /// I21: the keys are those of the file.
+    Keys,
 }
 
 impl Invariant {
     /// All invariants, in the order of their numbers.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Pages,
         Self::Schema,
         Self::Blobs,
@@ -73,6 +75,7 @@ impl Invariant {
         Self::Log,
         Self::Copying,
         Self::RowChecks,
+        Self::Keys,
     ];
 
     /// Returns the number, from 1 on.
@@ -105,6 +108,7 @@ impl Invariant {
             Self::Log => "The frames of more than one transaction never follow a broken frame of the write-ahead log.",
             Self::Copying => "The write-ahead log can be copied into the file.",
             Self::RowChecks => "A row of the log matches its check.",
+            Self::Keys => "The rows of `store_key` hold the keys of the file.",
         }
     }
 }

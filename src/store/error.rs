@@ -167,6 +167,32 @@ pub enum StoreError {
         /// The newest format this version knows.
         supported: i64,
     },
+    /// The store is encrypted, or its checksums have a key, and it was opened without that. It was not changed.
+    #[error("{} is opened with the key {key:?} alone, which was not given; it was not changed", path.display())]
+    KeyRequired {
+        /// The file.
+        path: PathBuf,
+        /// The id of the key.
+        key: String,
+    },
+    /// The store was opened with a key that is not its own. It was not changed.
+    #[error("{} is opened with the key {key:?} alone, and the given key {given:?} is not the same; it was not changed", path.display())]
+    WrongKey {
+        /// The file.
+        path: PathBuf,
+        /// The id of its key.
+        key: String,
+        /// The id of the key that was given.
+        given: String,
+    },
+    /// A key was given for a store with content that has no key. It was not changed.
+    #[error("{} has no key, so its content cannot be trusted with the key {given:?}; it was not changed", path.display())]
+    NotKeyed {
+        /// The file.
+        path: PathBuf,
+        /// The id of the key that was given.
+        given: String,
+    },
     /// The file is damaged: a checksum does not fit, or a row does not match the format.
     #[error("the store is damaged at {place}: {reason}")]
     Corrupt {
@@ -224,6 +250,9 @@ impl StoreError {
             Self::Open { .. } => ("OperationalError", "CANNOT_OPEN"),
             Self::NotAStore { .. } => ("DatabaseError", "NOT_A_STORE"),
             Self::NewerFormat { .. } => ("Exception", "NEWER_FORMAT"),
+            Self::KeyRequired { .. } => ("ValueError", "KEY_REQUIRED"),
+            Self::WrongKey { .. } => ("ValueError", "WRONG_KEY"),
+            Self::NotKeyed { .. } => ("ValueError", "NOT_KEYED"),
             Self::Corrupt { .. } => ("DatabaseError", "CORRUPT"),
             Self::Codec(CodecError::Decode { .. }) => ("ValueError", "INVALID_VALUE"),
             Self::Codec(CodecError::ForeignCodec { .. }) => ("NotImplementedError", "INVALID_VALUE"),
@@ -291,6 +320,9 @@ mod tests {
             ("Open", StoreError::Open { path: path(), reason: reason(), source: None }),
             ("NotAStore", StoreError::NotAStore { path: path(), reason: reason() }),
             ("NewerFormat", StoreError::NewerFormat { path: path(), found: 2, supported: 1 }),
+            ("KeyRequired", StoreError::KeyRequired { path: path(), key: reason() }),
+            ("WrongKey", StoreError::WrongKey { path: path(), key: reason(), given: reason() }),
+            ("NotKeyed", StoreError::NotKeyed { path: path(), given: reason() }),
             ("Corrupt", StoreError::Corrupt { place: reason(), reason: reason() }),
             ("Codec", CodecError::TooLarge { bytes: 1 }.into()),
             ("Read", StoreError::Read { reason: reason(), source: None }),

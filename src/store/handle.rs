@@ -13,11 +13,12 @@ use crate::span::span;
 use super::backend::{Backend, CommitHandle, Erasure};
 use super::beside::CacheChange;
 use super::check::CheckReport;
+use super::cipher::{Cipher, Key};
 use super::error::StoreError;
 use super::heads::HeadCache;
 use super::memory::MemoryBackend;
 use super::record::TimerRecord;
-use super::sqlite::SqliteBackend;
+use super::sqlite::{GivenKeys, SqliteBackend};
 use super::stats::StoreStats;
 
 /// The durability of an acknowledged commit.
@@ -58,6 +59,7 @@ pub struct OpenOptions {
     pub(crate) head_cache_bytes: usize,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) id_seed: Option<u64>,
+    pub(crate) keys: GivenKeys,
 }
 
 impl OpenOptions {
@@ -74,6 +76,7 @@ impl OpenOptions {
             head_cache_bytes: HEAD_CACHE_BYTES_DEFAULT,
             clock: Arc::new(SystemClock),
             id_seed: None,
+            keys: GivenKeys::default(),
         }
     }
 
@@ -147,6 +150,56 @@ impl OpenOptions {
     /// system.
     pub fn id_seed(mut self, seed: u64) -> Self {
         self.id_seed = Some(seed);
+        self
+    }
+
+    /// Sets the key of an encrypted store. A new store, or one without content, becomes encrypted with it; a plain store is
+    /// refused, and an encrypted one is opened with its key alone. Values of messages, channels, writes, the key-value
+    /// memory and the cache are sealed; ids, names, times and sizes are not (SECURITY.md). Default: no key.
+    ///
+    /// # Example: an encrypted store
+    /// ```
+    /// # #[cfg(feature = "encryption")] {
+    /// use annals::prelude::*;
+    /// use annals::store::{Key, OpenOptions, StoreError};
+    /// # #[derive(State, Clone, Default)]
+    /// # struct Note { text: String }
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let path = folder.path().join("secret.db");
+    /// # let bytes = [7; 32];
+    /// let key = Key::new(bytes); // 32 random bytes, from a key store
+    /// let store = Store::open_with(&path, OpenOptions::new().key(key.clone()))?;
+    /// store.thread("alice")?.update(Note::update().text("nobody reads this"))?;
+    /// drop(store);
+    ///
+    /// assert!(matches!(Store::open(&path), Err(StoreError::KeyRequired { key: id, .. }) if id == key.id()));
+    /// let store = Store::open_with(&path, OpenOptions::new().key(key))?;
+    /// assert_eq!(store.thread("alice")?.with_state::<Note>().state()?.text, "nobody reads this");
+    /// # Ok(())
+    /// # }
+    /// # main().unwrap();
+    /// # }
+    /// ```
+    pub fn key(mut self, key: Key) -> Self {
+        self.keys.key = Some(key);
+        self
+    }
+
+    /// Sets the cipher of an encrypted store; its name must be that of the cipher with which the store was made. Default:
+    /// XChaCha20-Poly1305, with the feature `encryption`.
+    pub fn cipher(mut self, cipher: impl Cipher) -> Self {
+        self.keys.cipher = Some(Arc::new(cipher));
+        self
+    }
+
+    /// Sets the key of the checksums of a store whose content is in the clear. Who writes to the file without the key
+    /// cannot make a history that [`Store::check`] accepts, but can take away the newest commits. A new store, or one
+    /// without content, gets the key; another one is opened with its own alone. An encrypted store has keyed checksums
+    /// without this. Default: no key.
+    pub fn checksum_key(mut self, key: Key) -> Self {
+        self.keys.checksum_key = Some(key);
         self
     }
 }
@@ -296,6 +349,47 @@ impl Store {
     /// ```
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<(), StoreError> {
         self.0.backend.backup(to.as_ref())
+    }
+
+    /// Changes the key with which an encrypted store is opened. One row is written, however large the store is; handles
+    /// that are open go on. Who has the old key and an older copy of the file can still read that copy, and the values that
+    /// are written with its data keys later: copies are to be deleted, and [`Store::rotate_data_key`] does not help
+    /// against them.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the store is not encrypted, or for an id above its limit; [`StoreError::ReadOnly`],
+    /// [`StoreError::Busy`], [`StoreError::Write`]: the key is as before.
+    ///
+    /// # Example
+    /// ```
+    /// # #[cfg(feature = "encryption")] {
+    /// use annals::store::{Key, OpenOptions, Store};
+    ///
+    /// # fn main() -> annals::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("secret.db");
+    /// # let (old, new) = (Key::new([1; 32]), Key::new([2; 32]));
+    /// let store = Store::open_with(&path, OpenOptions::new().key(old.clone()))?;
+    /// store.change_key(&new)?;
+    /// drop(store);
+    /// assert!(Store::open_with(&path, OpenOptions::new().key(old)).is_err());
+    /// Store::open_with(&path, OpenOptions::new().key(new))?;
+    /// # Ok(())
+    /// # }
+    /// # main().unwrap();
+    /// # }
+    /// ```
+    pub fn change_key(&self, key: &Key) -> Result<(), StoreError> {
+        self.0.backend.change_key(key)
+    }
+
+    /// Seals the values that are written from now on with a new data key, which bounds how much one key seals. Values
+    /// that are stored stay readable. Another handle that is open uses the new key once it is opened again.
+    ///
+    /// # Errors
+    /// As [`Store::change_key`].
+    pub fn rotate_data_key(&self) -> Result<(), StoreError> {
+        self.0.backend.rotate_data_key()
     }
 
     /// Verifies every row and checksum.

@@ -15,6 +15,7 @@ mod beside;
 mod cache;
 mod chain;
 mod check;
+mod cipher;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -36,6 +37,9 @@ pub use beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord}
 pub use cache::Cache;
 pub use chain::CommitChain;
 pub use check::{CheckReport, Finding, Invariant, LogTail};
+#[cfg(feature = "encryption")]
+pub use cipher::XChaCha20Poly1305;
+pub use cipher::{Cipher, CipherError, Key};
 pub use error::StoreError;
 pub use handle::{OpenOptions, Store, Synchronous};
 pub use kv::{Kv, KvCompare, KvItem, KvNamespaceQuery, KvQuery};

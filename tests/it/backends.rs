@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annals::store::{Backend, MemoryBackend, OpenOptions, SqliteBackend, Synchronous, conformance};
+use annals::store::{Backend, Key, MemoryBackend, OpenOptions, SqliteBackend, Synchronous, conformance};
 
 #[test]
 fn the_memory_backend_conforms() {
@@ -12,11 +12,25 @@ fn the_memory_backend_conforms() {
 
 #[test]
 fn the_sqlite_backend_conforms() {
+    sqlite_conforms(|options| options);
+}
+
+#[test]
+fn an_encrypted_store_conforms() {
+    sqlite_conforms(|options| options.key(Key::new([3; 32])));
+}
+
+#[test]
+fn a_store_with_keyed_checksums_conforms() {
+    sqlite_conforms(|options| options.checksum_key(Key::new([4; 32])));
+}
+
+fn sqlite_conforms(keyed: impl Fn(OpenOptions) -> OpenOptions + Sync) {
     let folder = tempfile::tempdir().unwrap();
     let count = std::sync::atomic::AtomicUsize::new(0);
     conformance::run(&|| {
         let n = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let options = OpenOptions::new().synchronous(Synchronous::Normal);
+        let options = keyed(OpenOptions::new().synchronous(Synchronous::Normal));
         let path = folder.path().join(format!("{n}.db"));
         Arc::new(SqliteBackend::open(&path, &options).unwrap()) as Arc<dyn Backend>
     });

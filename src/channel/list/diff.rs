@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::List;
-use super::tree::{Key, Tree, TreeNode};
+use super::tree::{Tree, TreeKey, TreeNode};
 
 /// The difference of one list from another, by position.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl<T> List<T> {
 }
 
 /// Collects the entries of both trees that do not lie in nodes which both share, in order.
-fn apart<'a, K: Key, V: Clone>(
+fn apart<'a, K: TreeKey, V: Clone>(
     a: &'a Tree<K, V>,
     b: &'a Tree<K, V>,
     of_a: &mut Vec<&'a (K, V)>,
@@ -58,7 +58,7 @@ fn apart<'a, K: Key, V: Clone>(
 }
 
 /// The same for nodes of one height, in order.
-fn nodes_apart<'a, K: Key, V>(
+fn nodes_apart<'a, K: TreeKey, V>(
     a: &[&'a Arc<TreeNode<K, V>>],
     b: &[&'a Arc<TreeNode<K, V>>],
     of_a: &mut Vec<&'a (K, V)>,

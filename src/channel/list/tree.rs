@@ -35,7 +35,7 @@ pub(super) struct Child<K, V> {
 
 /// A key of a tree. Its place is guessed and then searched around the guess, which reads a line of memory or two;
 /// halving reads one at each step, and knows only then which is the next.
-pub(super) trait Key: Ord + Copy {
+pub(super) trait TreeKey: Ord + Copy {
     /// Returns where `len` keys end of which this is the first.
     fn end(&self, len: usize) -> Self;
 
@@ -44,7 +44,7 @@ pub(super) trait Key: Ord + Copy {
 }
 
 /// Positions mostly have no gaps.
-impl Key for u64 {
+impl TreeKey for u64 {
     fn end(&self, len: usize) -> Self {
         self.saturating_add(len as u64)
     }
@@ -55,7 +55,7 @@ impl Key for u64 {
 }
 
 /// Hashes are spread evenly.
-impl<S: Ord + Copy + From<u32>> Key for (u32, S) {
+impl<S: Ord + Copy + From<u32>> TreeKey for (u32, S) {
     fn end(&self, _: usize) -> Self {
         (u32::MAX, S::from(u32::MAX))
     }
@@ -72,7 +72,7 @@ struct KeyRange<K> {
     high: K,
 }
 
-impl<K: Key> KeyRange<K> {
+impl<K: TreeKey> KeyRange<K> {
     fn of<V>(node: &TreeNode<K, V>) -> Option<Self> {
         match node {
             TreeNode::Leaf(entries) => entries.first().map(|(low, _)| Self { low: *low, high: low.end(entries.len()) }),
@@ -118,7 +118,7 @@ impl<K: Key> KeyRange<K> {
 /// The right half of a node that was split, with the number of its entries.
 type Split<K, V> = Option<Child<K, V>>;
 
-impl<K: Key, V: Clone> Tree<K, V> {
+impl<K: TreeKey, V: Clone> Tree<K, V> {
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -232,7 +232,7 @@ impl<K: Key, V: Clone> Tree<K, V> {
     }
 }
 
-impl<K: Key, V> Tree<K, V> {
+impl<K: TreeKey, V> Tree<K, V> {
     /// Builds the tree of entries whose keys ascend, in one pass: all nodes but the last ones are full.
     pub(super) fn from_ascending(entries: Vec<(K, V)>) -> Self {
         debug_assert!(entries.is_sorted_by(|a, b| a.0 < b.0), "keys ascend before a tree is built");
@@ -294,7 +294,7 @@ impl<K: Copy, V> TreeNode<K, V> {
     }
 }
 
-fn floor<'a, K: Key, V>(node: &'a TreeNode<K, V>, key: &K, span: KeyRange<K>) -> Option<&'a (K, V)> {
+fn floor<'a, K: TreeKey, V>(node: &'a TreeNode<K, V>, key: &K, span: KeyRange<K>) -> Option<&'a (K, V)> {
     match node {
         TreeNode::Leaf(entries) => entries[..span.search(entries.len(), key, |at| entries[at].0)].last(),
         TreeNode::Branch(children) => {

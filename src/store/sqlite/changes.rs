@@ -2,8 +2,9 @@
 
 use super::checksums::{ChangeChecksum, Digests, ItemChecksum};
 use super::fault::{Res, invalid};
-use super::ids::{NewIds, Table};
+use super::ids::Table;
 use super::items::ChannelRows;
+use super::keys::Keys;
 use super::lineage::{EMPTY, KeyContent, LIST, VALUE, VersionRow};
 use super::list_end::{self, EndOps, ListEnd, NewestRow};
 use super::names::Kind;
@@ -12,10 +13,10 @@ use super::read::ReadView;
 use super::references;
 use super::row_check::{RowCheck, payload_column};
 use super::rows::{form, item_id_column};
-use super::sql;
-use super::write::{Known, Tx};
+use super::write::{Caches, Known, Tx};
+use super::{sealed, sql};
 use crate::base::TaskId;
-use crate::base::internal::hash::{self, Checksum};
+use crate::base::internal::hash::Checksum;
 use crate::base::limits::{BLOB_BYTES_MIN, VALUE_BYTES_MAX};
 use crate::store::batch::{
     Change, ChangeValue, Data, ItemChange, ItemIndex, ItemOp, ListRef, NewCheckpoint, Payload, WriteRef,
@@ -106,7 +107,7 @@ impl<'a> Tx<'a> {
                         ItemOp::Put(data) => ready.items.push((item, Some(self.ready_value(parent, data)?))),
                     }
                 }
-                sort_items(&mut ready)?;
+                sort_items(&self.caches.keys, &mut ready)?;
             }
         }
         Ok(ready)
@@ -114,7 +115,9 @@ impl<'a> Tx<'a> {
 
     fn ready_value<'b>(&mut self, parent: Option<&Known>, data: &'b Data) -> Res<ReadyValue<'b>> {
         match data {
-            Data::New(payload) => Ok(ReadyValue::New(payload, Digests::of(payload.as_ref(), &mut self.room))),
+            Data::New(payload) => {
+                Ok(ReadyValue::New(payload, Digests::of(&self.caches.keys, payload.as_ref(), &mut self.room)))
+            }
             Data::OfWrite(at) => {
                 let none = || {
                     invalid(
@@ -138,7 +141,7 @@ impl<'a> Tx<'a> {
         if !self.read_tasks.insert((parent.seq, task)) {
             return Ok(None);
         }
-        let view = ReadView { conn: self.conn, names: &self.caches.names };
+        let view = ReadView { conn: self.conn, names: &self.caches.names, keys: &self.caches.keys };
         let written = &mut self.written;
         view.runs((parent.seq, &parent.checksum), &parent.tasks, Some(task), &mut |read| {
             if let (Some(hash), Ok(index), 0..) = (read.write.value, i32::try_from(read.write.index), read.write.part) {
@@ -209,7 +212,7 @@ impl<'a> Tx<'a> {
     /// Returns the newest version row of a channel at the parent.
     fn list_before(&mut self, parent: Option<&Known>, key: i64) -> Res<Option<NewestRow>> {
         let Some(parent) = parent else { return Ok(None) };
-        let view = ReadView { conn: self.conn, names: &self.caches.names };
+        let view = ReadView { conn: self.conn, names: &self.caches.names, keys: &self.caches.keys };
         self.caches.lists.at(view, (parent.branch, parent.ordinal), key)
     }
 
@@ -228,7 +231,7 @@ impl<'a> Tx<'a> {
         ready: &Ready<'_>,
     ) -> Res<ListEnd> {
         let before = self.list_before(parent, key)?;
-        let view = ReadView { conn: self.conn, names: &self.caches.names };
+        let view = self.caches.view(self.conn);
         let reference = match ready.reference {
             Some((of, seq, _)) => Some(view.list_of(seq, &of.channel)?),
             None => None,
@@ -296,7 +299,7 @@ impl<'a> Tx<'a> {
     fn stored(&mut self, value: &ReadyValue<'_>) -> Res<ValueColumn> {
         match value {
             ReadyValue::Old(stored, _) => Ok(*stored),
-            ReadyValue::New(payload, digests) => store(self.conn, &mut self.caches.ids, payload, digests.check),
+            ReadyValue::New(payload, digests) => store(self.conn, self.caches, payload, digests.check),
         }
     }
 }
@@ -316,7 +319,7 @@ pub(super) fn item_check(
     check.finish()
 }
 
-fn sort_items(ready: &mut Ready<'_>) -> Res<()> {
+fn sort_items(keys: &Keys, ready: &mut Ready<'_>) -> Res<()> {
     ready.items.sort_by_key(|(item, _)| item.position);
     if let Some(twice) = ready.items.windows(2).find(|pair| pair[0].0.position == pair[1].0.position) {
         return Err(invalid("change.items", format!("position {} changes twice", twice[0].0.position)));
@@ -329,7 +332,7 @@ fn sort_items(ready: &mut Ready<'_>) -> Res<()> {
         task: range.task,
         value: None,
     });
-    let reference = ready.reference.map(|(of, _, task)| ItemChecksum::of_reference(of, task));
+    let reference = ready.reference.map(|(of, _, task)| ItemChecksum::of_reference(keys, of, task));
     let items = ready.items.iter().map(|(item, value)| ItemChecksum {
         op: if value.is_some() { PUT } else { DELETE },
         position: item.position,
@@ -342,24 +345,27 @@ fn sort_items(ready: &mut Ready<'_>) -> Res<()> {
 }
 
 /// Stores a payload and returns what stands for it: its bytes if it is small and plain, else its row.
-pub(super) fn store(conn: &Connection, ids: &mut NewIds, payload: &Payload, check: i64) -> Res<ValueColumn> {
+pub(super) fn store(conn: &Connection, caches: &mut Caches, payload: &Payload, check: i64) -> Res<ValueColumn> {
+    if caches.keys.seal_content() {
+        return sealed::store(conn, caches, payload);
+    }
     if let Some(inline) = Inline::pack(payload) {
         return Ok(ValueColumn::Inline(inline));
     }
     debug_assert!(payload.len() <= VALUE_BYTES_MAX, "a batch is validated before it is written");
     let data = match large(&payload.data) {
-        true => Column::Blob(store_blob(conn, ids, ValueRef::Blob(&payload.data), &payload.data)?),
+        true => Column::Blob(store_blob(conn, caches, ValueRef::Blob(&payload.data), &payload.data)?),
         false => Column::Here(ValueRef::Blob(&payload.data)),
     };
     let index = payload.index.as_deref();
     let text = match index.and_then(|index| index.text.as_deref()) {
         None => Column::Here(ValueRef::Null),
-        Some(text) if large(text.as_bytes()) => Column::Blob(store_blob(conn, ids, text.into(), text.as_bytes())?),
+        Some(text) if large(text.as_bytes()) => Column::Blob(store_blob(conn, caches, text.into(), text.as_bytes())?),
         Some(text) => Column::Here(text.into()),
     };
     let null = || ToSqlOutput::Borrowed(ValueRef::Null);
     let field = |field: fn(&ItemIndex) -> Option<&str>| index.and_then(field);
-    let id = ids.next(conn, Table::Payload)?;
+    let id = caches.ids.next(conn, Table::Payload)?;
     conn.prepare_cached(sql::PAYLOAD_INSERT)?.execute(params![
         form(payload.codec, index.map(ItemIndex::as_ref).as_ref()),
         payload_column(id, check),
@@ -395,13 +401,13 @@ impl ToSql for Column<'_> {
     }
 }
 
-fn store_blob(conn: &Connection, ids: &mut NewIds, value: ValueRef<'_>, bytes: &[u8]) -> Res<i64> {
-    let hash = hash::checksum(bytes);
+fn store_blob(conn: &Connection, caches: &mut Caches, value: ValueRef<'_>, bytes: &[u8]) -> Res<i64> {
+    let hash = caches.keys.checksum(bytes);
     let found = conn.prepare_cached(sql::BLOB_BY_HASH)?.query_row([&hash], |row| row.get(0)).optional()?;
     match found {
         Some(id) => Ok(id),
         None => {
-            let id = ids.next(conn, Table::Blob)?;
+            let id = caches.ids.next(conn, Table::Blob)?;
             conn.prepare_cached(sql::BLOB_INSERT)?.execute(params![hash, ToSqlOutput::Borrowed(value), id])?;
             Ok(id)
         }

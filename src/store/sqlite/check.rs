@@ -17,9 +17,9 @@ use super::pack::{
 use super::read::{ReadView, checkpoint_row, column, unpack_task_records};
 use super::rows::{Room, decode, inline_value};
 use super::source::of_source_column;
-use super::{row_check, schema, sql};
+use super::{row_check, schema, sealed, sql};
 use crate::base::ThreadId;
-use crate::base::internal::hash::{self, Checksum};
+use crate::base::internal::hash::Checksum;
 use crate::store::batch::Seen;
 use crate::store::check::{CheckReport, Finding, Invariant};
 use crate::store::error::StoreError;
@@ -68,7 +68,8 @@ pub(super) fn check<'a>(view: ReadView<'a>) -> Res<CheckReport> {
     checker.report.erasing = view.conn.query_row(sql::TOMBSTONES_COUNT, [], |row| row.get::<_, i64>(0))? as u64;
     checker.report.threads = view.conn.query_row(sql::CHECK_THREADS, [], |row| row.get::<_, i64>(0))? as u64;
     // Each part goes on after a damaged row; a damaged page ends only its part.
-    let parts: [(Invariant, fn(&mut Checker<'a>) -> Res<()>); 10] = [
+    let parts: [(Invariant, fn(&mut Checker<'a>) -> Res<()>); 11] = [
+        (Invariant::Keys, Checker::keys),
         (Invariant::RowChecks, Checker::row_checks),
         (Invariant::ThreadTimes, Checker::thread_times),
         (Invariant::Blobs, Checker::blobs),
@@ -138,13 +139,20 @@ impl Checker<'_> {
         Ok(())
     }
 
+    fn keys(&mut self) -> Res<()> {
+        self.view.keys.check(self.view.conn)
+    }
+
     fn blobs(&mut self) -> Res<()> {
         let mut statement = self.view.conn.prepare_cached(sql::CHECK_BLOBS)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
-            let fits = matches!((row.get_ref(1)?.as_blob(), row.get_ref(2)?.as_bytes()), (Ok(checksum), Ok(data)) if hash::checksum(data) == *checksum);
-            if !fits {
+            let fits = match (row.get_ref(1)?.as_blob(), row.get_ref(2)?.as_bytes()) {
+                (Ok(hash), Ok(data)) => sealed::blob_fits(self.view, id, hash, data),
+                _ => Ok(false),
+            };
+            if self.note(fits)? == Some(false) {
                 self.problem(format!("blob {id}"), "its hash does not match");
             }
         }
@@ -155,11 +163,11 @@ impl Checker<'_> {
         let conn = self.view.conn;
         let mut statement = conn.prepare_cached(sql::CHECK_PAYLOADS)?;
         let mut rows = statement.query([])?;
-        let mut room = Room::default();
+        let mut room = Room::of(self.view.keys);
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(10)?;
             let hash = row.get(0).map_err(Fault::Sql).and_then(|form| decode(conn, row, 0, id, form, &mut room));
-            let hash = hash.map(|payload| payload_hash(&payload));
+            let hash = hash.map(|payload| payload_hash(self.view.keys, &payload));
             if let Some(hash) = self.note(hash)? {
                 self.payloads.insert(id, hash);
                 self.report.values += 1;
@@ -310,14 +318,15 @@ impl Checker<'_> {
             source,
             created_at: row.get(9)?,
             run: row.get::<_, Option<[u8; 16]>>(10)?.as_ref().map(<[u8; 16]>::as_slice),
-            metadata: row.get::<_, Option<String>>(11)?.as_deref(),
+            metadata: sealed::metadata(self.view.conn, self.view.keys, &row.get(3)?, row.get_ref(11)?, &place)?
+                .as_deref(),
             parents: &parents,
             tasks: &tasks,
             consumed,
             changes: content.changes,
             seen: content.seen,
         }
-        .finish();
+        .finish(self.view.keys);
         Ok(checksum == row.get::<_, Checksum>(13)?)
     }
 
@@ -412,7 +421,7 @@ impl Checker<'_> {
         match ValueColumn::from_column(column) {
             Some(ValueColumn::Null) => Ok(None),
             Some(ValueColumn::Inline(inline)) => {
-                let hash = payload_hash(&inline_value(inline.column()));
+                let hash = payload_hash(self.view.keys, &inline_value(inline.column()));
                 self.report.values += 1;
                 Ok(Some(hash))
             }
@@ -494,7 +503,7 @@ impl CheckpointContent {
         let version = version_of_column(kind, row.get(3)?, at.1);
         let place = || version_place(at.0, at.1, key);
         let wrong = || corrupt(place(), "kind and value do not match the format");
-        let ReadView { conn, names } = checker.view;
+        let ReadView { conn, names, .. } = checker.view;
         // Only a change has a task that made it.
         if matches!(kind, INDEX_SNAPSHOT | SEEN | NO_CHANGES) && row.get_ref(5)? != ValueRef::Null {
             return Err(wrong());
@@ -585,7 +594,7 @@ impl CheckpointContent {
             REFERENCE if position == range_position(at.1) => {
                 let (seq, list) = row.get_ref(6)?.as_blob().ok().and_then(unpack_reference).ok_or_else(wrong)?;
                 let (thread, of) = checker.view.list_ref(seq, list)?;
-                change.items.push(ItemChecksum::of_reference(&of, row.get(5)?));
+                change.items.push(ItemChecksum::of_reference(checker.view.keys, &of, row.get(5)?));
                 self.reference.push((thread, seq));
                 self.referenced.insert(name, (seq, list));
             }

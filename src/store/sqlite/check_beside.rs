@@ -2,6 +2,7 @@
 
 use super::check::Checker;
 use super::fault::Res;
+use super::read::ReadView;
 use super::{cache, kv, sql, timer};
 use crate::store::check::Invariant;
 use rusqlite::Row;
@@ -19,13 +20,13 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn entries(&mut self, query: &str, check: fn(&Row<'_>) -> Res<()>) -> Res<()> {
+    fn entries(&mut self, query: &str, check: fn(ReadView<'_>, &Row<'_>) -> Res<()>) -> Res<()> {
         let conn = self.view.conn;
         let mut statement = conn.prepare(query)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             self.report.entries += 1;
-            let checked = check(row);
+            let checked = check(self.view, row);
             self.note(checked)?;
         }
         Ok(())

@@ -12,14 +12,14 @@ impl Checker<'_> {
         let mut statement = self.view.conn.prepare_cached(sql::CHECK_WRITES)?;
         let mut rows = statement.query([])?;
         let mut of: Option<(i64, Option<ParentFields>)> = None;
-        let mut runs: Option<WriteRuns> = None;
+        let mut runs: Option<WriteRuns<'_>> = None;
         while let Some(row) = rows.next()? {
             let checkpoint: i64 = row.get(0)?;
             if !matches!(&of, Some((last, _)) if *last == checkpoint) {
                 self.end(runs.take())?;
                 let parent = self.parent(checkpoint);
                 let parent = self.note(parent)?;
-                runs = parent.as_ref().map(|parent| WriteRuns::new(checkpoint, parent.checksum));
+                runs = parent.as_ref().map(|parent| WriteRuns::new(self.view.keys, checkpoint, parent.checksum));
                 of = Some((checkpoint, parent));
             }
             if let (Some((_, Some(parent))), Some(runs)) = (&of, &mut runs) {
@@ -30,12 +30,12 @@ impl Checker<'_> {
         self.end(runs)
     }
 
-    fn end(&mut self, runs: Option<WriteRuns>) -> Res<()> {
+    fn end(&mut self, runs: Option<WriteRuns<'_>>) -> Res<()> {
         let verified = runs.map_or(Ok(()), |mut runs| runs.finish());
         self.note(verified).map(|_| ())
     }
 
-    fn write(&mut self, parent: &ParentFields, checkpoint: i64, row: &Row<'_>, runs: &mut WriteRuns) -> Res<()> {
+    fn write(&mut self, parent: &ParentFields, checkpoint: i64, row: &Row<'_>, runs: &mut WriteRuns<'_>) -> Res<()> {
         let write = WriteRow::read(row, 1)?;
         if write.child.is_some() && row.get::<_, Option<i64>>(9)? != Some(checkpoint) {
             return Err(corrupt(write.place(checkpoint), "its consumer is not a child of its checkpoint"));

@@ -4,7 +4,8 @@
 //! a batch and one from rows, so that both compute the same checksum.
 
 use super::changes::REFERENCE;
-use crate::base::internal::hash::{self, Checksum, ChecksumBuilder, check64};
+use super::keys::Keys;
+use crate::base::internal::hash::{Checksum, ChecksumBuilder, check64};
 use crate::base::limits::COLLECTED_BYTES_MAX;
 use crate::base::{CheckpointId, Namespace, PayloadRef, TaskId};
 use crate::store::batch::{ListRef, Seen};
@@ -96,15 +97,15 @@ pub(super) struct Digests {
 impl Digests {
     /// Computes both digests. Small payloads are collected in `room` first, which is quicker than feeding the hashers
     /// field by field.
-    pub(super) fn of(payload: PayloadRef<'_>, room: &mut Vec<u8>) -> Self {
+    pub(super) fn of(keys: &Keys, payload: PayloadRef<'_>, room: &mut Vec<u8>) -> Self {
         if !is_collected(&payload) {
-            let mut both = Both { check: Xxh3::new(), hash: ChecksumBuilder::new() };
+            let mut both = Both { check: Xxh3::new(), hash: keys.builder() };
             fields(&payload, &mut both);
             return Self { check: both.check.digest() as i64, hash: both.hash.finish() };
         }
         room.clear();
         fields(&payload, room);
-        Self { check: check64(room) as i64, hash: hash::checksum(room) }
+        Self { check: check64(room) as i64, hash: keys.checksum(room) }
     }
 }
 
@@ -138,57 +139,85 @@ pub(super) fn payload_check(payload: &PayloadRef<'_>, room: &mut Vec<u8>) -> i64
 }
 
 /// Returns the BLAKE3 hash by which checksums cover a payload.
-pub(super) fn payload_hash(payload: &PayloadRef<'_>) -> Checksum {
-    let mut checksum = ChecksumBuilder::new();
+pub(super) fn payload_hash(keys: &Keys, payload: &PayloadRef<'_>) -> Checksum {
+    let mut checksum = keys.builder();
     fields(payload, &mut checksum);
     checksum.finish()
 }
 
 /// Returns the XXH3-64 check of an entry of the key-value memory.
 pub(super) fn kv_check(
+    keys: &Keys,
     path: &str,
     key: &str,
     moments: [i64; 2],
     expires_at: Option<i64>,
     value: EncodedRef<'_>,
 ) -> i64 {
-    let mut check = Xxh3::new();
-    check.bytes(path.as_bytes());
-    check.bytes(key.as_bytes());
-    moments.into_iter().for_each(|moment| check.int(moment));
-    entry_fields(&mut check, expires_at, value)
+    beside_check(keys, |check| {
+        check.bytes(path.as_bytes());
+        check.bytes(key.as_bytes());
+        moments.into_iter().for_each(|moment| check.int(moment));
+        entry_fields(check, expires_at, value);
+    })
 }
 
 /// Returns the XXH3-64 check of an entry of the cache.
-pub(super) fn cache_check(namespace: &[u8], key: &str, expires_at: Option<i64>, value: EncodedRef<'_>) -> i64 {
-    let mut check = Xxh3::new();
-    check.bytes(namespace);
-    check.bytes(key.as_bytes());
-    entry_fields(&mut check, expires_at, value)
+pub(super) fn cache_check(
+    keys: &Keys,
+    namespace: &[u8],
+    key: &str,
+    expires_at: Option<i64>,
+    value: EncodedRef<'_>,
+) -> i64 {
+    beside_check(keys, |check| {
+        check.bytes(namespace);
+        check.bytes(key.as_bytes());
+        entry_fields(check, expires_at, value);
+    })
 }
 
 /// Returns the XXH3-64 check of a timer.
-pub(super) fn timer_check((thread, path): (&str, &str), checkpoint: &[u8], task: &[u8], wake_at: i64) -> i64 {
-    let mut check = Xxh3::new();
-    check.bytes(thread.as_bytes());
-    check.bytes(path.as_bytes());
-    check.bytes(checkpoint);
-    check.bytes(task);
-    check.int(wake_at);
-    check.digest() as i64
+pub(super) fn timer_check(
+    keys: &Keys,
+    (thread, path): (&str, &str),
+    checkpoint: &[u8],
+    task: &[u8],
+    wake_at: i64,
+) -> i64 {
+    beside_check(keys, |check| {
+        check.bytes(thread.as_bytes());
+        check.bytes(path.as_bytes());
+        check.bytes(checkpoint);
+        check.bytes(task);
+        check.int(wake_at);
+    })
+}
+
+/// Returns the check of a row beside the log: XXH3-64, or the first half of the checksum if that has a key.
+fn beside_check(keys: &Keys, visit: impl FnOnce(&mut dyn FieldVisitor)) -> i64 {
+    if keys.of_checksums().is_none() {
+        let mut check = Xxh3::new();
+        visit(&mut check);
+        return check.digest() as i64;
+    }
+    let mut checksum = keys.builder();
+    visit(&mut checksum);
+    let mut half = [0; 8];
+    half.copy_from_slice(&checksum.finish()[..8]);
+    i64::from_le_bytes(half)
 }
 
 /// A codec, as it is stored, and the bytes in it.
 pub(super) type EncodedRef<'a> = (i64, &'a [u8]);
 
-fn entry_fields(check: &mut Xxh3, expires_at: Option<i64>, (codec, data): EncodedRef<'_>) -> i64 {
-    FieldVisitor::int(check, i64::from(expires_at.is_some()));
+fn entry_fields(check: &mut dyn FieldVisitor, expires_at: Option<i64>, (codec, data): EncodedRef<'_>) {
+    check.int(i64::from(expires_at.is_some()));
     if let Some(moment) = expires_at {
         check.int(moment);
     }
     check.int(codec);
     check.bytes(data);
-    check.digest() as i64
 }
 
 /// A write as a checksum covers it.
@@ -226,8 +255,8 @@ pub(super) struct ItemChecksum {
 
 impl ItemChecksum {
     /// Makes the checksum of a copy-on-write reference.
-    pub(super) fn of_reference(of: &ListRef, task: Option<u32>) -> Self {
-        let mut checksum = ChecksumBuilder::new();
+    pub(super) fn of_reference(keys: &Keys, of: &ListRef, task: Option<u32>) -> Self {
+        let mut checksum = keys.builder();
         checksum.bytes(of.namespace.as_str().as_bytes()).bytes(of.checkpoint.as_bytes()).bytes(of.channel.as_bytes());
         Self { op: REFERENCE, position: 0, end: 0, task, value: Some(checksum.finish()) }
     }
@@ -253,11 +282,11 @@ pub(super) struct CheckpointChecksum<'a> {
 
 impl CheckpointChecksum<'_> {
     /// Returns the checksum. Lists whose order means nothing are brought into one order first.
-    pub(super) fn finish(mut self) -> Checksum {
+    pub(super) fn finish(mut self, keys: &Keys) -> Checksum {
         self.consumed.sort_by_key(|write| (write.task, write.index, write.part));
         self.changes.sort_by(|a, b| a.channel.cmp(&b.channel));
         self.seen.sort_by(|a, b| a.node.cmp(&b.node));
-        let mut checksum = ChecksumBuilder::new();
+        let mut checksum = keys.builder();
         checksum.bytes(self.thread.as_bytes()).bytes(self.namespace.as_bytes()).bytes(self.id);
         checksum.maybe(self.parent.as_ref().map(<[u8; 16]>::as_slice));
         checksum.int(self.step).int(self.source).int(self.created_at);
@@ -317,8 +346,8 @@ impl ChangeChecksum {
 }
 
 /// Returns the checksum of a run of writes stored on its own, chained to the checkpoint whose task wrote.
-pub(super) fn writes_checksum(checkpoint: &Checksum, writes: &[WriteChecksum]) -> Checksum {
-    let mut checksum = ChecksumBuilder::new();
+pub(super) fn writes_checksum(keys: &Keys, checkpoint: &Checksum, writes: &[WriteChecksum]) -> Checksum {
+    let mut checksum = keys.builder();
     checksum.bytes(checkpoint).int(writes.len() as i64);
     writes.iter().for_each(|write| write.add_to_checksum(&mut checksum));
     checksum.finish()
@@ -357,9 +386,9 @@ mod tests {
                 let checksum = field_by_field(&payload);
                 let mut collected = Vec::new();
                 fields(&payload.as_ref(), &mut collected);
-                let digests = Digests::of(payload.as_ref(), &mut Vec::new());
+                let digests = Digests::of(&Keys::default(), payload.as_ref(), &mut Vec::new());
                 assert_eq!(digests.hash, checksum.finish());
-                assert_eq!(digests.hash, payload_hash(&payload.as_ref()));
+                assert_eq!(digests.hash, payload_hash(&Keys::default(), &payload.as_ref()));
                 assert_eq!(digests.check, check64(&collected) as i64);
                 assert_eq!(digests.check, payload_check(&payload.as_ref(), &mut Vec::new()));
                 assert_eq!(payload.as_ref().to_payload(), payload);

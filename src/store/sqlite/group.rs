@@ -14,6 +14,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, ffi};
 use std::collections::VecDeque;
 use std::fs;
+use std::sync::Arc;
 
 /// Frames after which the size of the WAL is compared with its limit: a megabyte.
 const MEASURED_FRAMES: u64 = (1 << 20) / FRAME_BYTES;
@@ -75,7 +76,7 @@ impl Core {
         Self {
             schema: schema::version(&conn).ok(),
             conn,
-            caches: Caches::default(),
+            caches: Caches::new(Arc::clone(&place.keys)),
             place,
             frames: 0,
             unmeasured: 0,
@@ -191,6 +192,7 @@ impl Core {
         let version = Some(schema::version(&self.conn)?);
         if version != self.schema {
             schema::verify(&self.conn)?;
+            self.place.keys.verify_unchanged(&self.conn, &self.place.path)?;
             self.schema = version;
         }
         Ok(())
@@ -335,7 +337,7 @@ impl Core {
         let old = std::mem::replace(&mut self.conn, conn);
         // If this is refused, the WAL is merely copied when the connection closes.
         _ = old.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-        self.caches = Caches::default();
+        self.caches = Caches::new(Arc::clone(&self.place.keys));
         self.restart_wal()
     }
 
@@ -360,7 +362,7 @@ impl Core {
     pub(super) fn panicked(&mut self, panic: &str, jobs: usize) -> Verdict {
         let text = format!("the writer panicked: {panic}");
         self.roll_back();
-        self.caches = Caches::default();
+        self.caches = Caches::new(Arc::clone(&self.place.keys));
         if !std::mem::take(&mut self.commits) {
             return self.undo(jobs, &text);
         }

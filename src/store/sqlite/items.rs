@@ -362,7 +362,7 @@ impl<'a> ChannelRows<'a> {
         let (conn, deleted) = (self.view.conn, &self.whole()?.deleted);
         let mut joined = conn.prepare_cached(sql::ITEMS_JOINED)?;
         let mut rows = joined.query(params![span.branch, self.channel, first, last, span.last])?;
-        let mut room = Room::default();
+        let mut room = Room::of(self.view.keys);
         let mut done = None;
         while let Some(row) = rows.next()? {
             let position: i64 = row.get(0)?;
@@ -506,7 +506,7 @@ impl<'a> ChannelRows<'a> {
 
     fn visit(&self, live: &[ListRow], visit: Visit<'_>) -> Res<()> {
         debug_assert!(live.windows(2).all(|pair| pair[0].position < pair[1].position), "items ascend");
-        let mut payloads = Payloads::new(self.view.conn)?;
+        let mut payloads = Payloads::new(self.view)?;
         for row in live {
             let place = || item_place(row.branch, self.channel, row.position, row.ordinal);
             let (ordinal, task) = row.shared.unwrap_or((row.ordinal, row.task));

@@ -3,6 +3,7 @@
 
 use super::erase::{self, EraseJob, EraseStep};
 use super::fault::Res;
+use super::keys::KeyChange;
 use super::write::{self, Caches};
 use super::{cache, kv};
 use crate::base::limits::{RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
@@ -20,6 +21,7 @@ pub(super) enum Job {
     Kv(Vec<KvChange>),
     Cache(Vec<CacheChange>),
     Erase(EraseJob),
+    Keys(KeyChange),
 }
 
 /// A job, borrowed from whoever waits for it.
@@ -29,6 +31,7 @@ pub(super) enum JobRef<'a> {
     Kv(&'a [KvChange]),
     Cache(&'a [CacheChange]),
     Erase(&'a EraseJob),
+    Keys(&'a KeyChange),
 }
 
 impl Job {
@@ -39,6 +42,7 @@ impl Job {
             Self::Kv(changes) => JobRef::Kv(changes),
             Self::Cache(changes) => JobRef::Cache(changes),
             Self::Erase(job) => JobRef::Erase(job),
+            Self::Keys(change) => JobRef::Keys(change),
         }
     }
 }
@@ -51,6 +55,7 @@ impl<'a> JobRef<'a> {
             Self::Kv(changes) => Job::Kv(changes.to_vec()),
             Self::Cache(changes) => Job::Cache(changes.to_vec()),
             Self::Erase(job) => Job::Erase(job.clone()),
+            Self::Keys(change) => Job::Keys(change.clone()),
         }
     }
 
@@ -64,6 +69,7 @@ impl<'a> JobRef<'a> {
                 EraseStep::Hide(threads) | EraseStep::HideAlone(threads) => validate_deleted(threads),
                 EraseStep::Reclaim | EraseStep::Forget(_) => Ok(()),
             },
+            Self::Keys(change) => change.validate(),
         }
     }
 
@@ -71,7 +77,7 @@ impl<'a> JobRef<'a> {
     pub(super) fn chain(self) -> Option<&'a CommitChain> {
         match self {
             Self::Log(batch) => batch.chain.as_ref(),
-            Self::Kv(_) | Self::Cache(_) | Self::Erase(_) => None,
+            Self::Kv(_) | Self::Cache(_) | Self::Erase(_) | Self::Keys(_) => None,
         }
     }
 
@@ -85,9 +91,10 @@ impl<'a> JobRef<'a> {
         debug_assert!(self.validate().is_ok(), "a job is validated before it is queued");
         match self {
             Self::Log(batch) => write::batch(conn, caches, batch),
-            Self::Kv(changes) => kv::write(conn, changes),
-            Self::Cache(changes) => cache::write(conn, changes),
+            Self::Kv(changes) => kv::write(conn, &caches.keys, changes),
+            Self::Cache(changes) => cache::write(conn, &caches.keys, changes),
             Self::Erase(job) => erase::step(conn, caches, job),
+            Self::Keys(change) => caches.keys.change(conn, change),
         }
     }
 
@@ -101,6 +108,7 @@ impl<'a> JobRef<'a> {
                 EraseStep::Hide(_) | EraseStep::Reclaim => RECLAIM_COST_MAX * RECLAIM_ROW_BYTES,
                 EraseStep::HideAlone(_) | EraseStep::Forget(_) => 0,
             },
+            Self::Keys(_) => 0,
         };
         7 + bytes as u64 / 4_000
     }

@@ -2,20 +2,23 @@
 
 use super::checksums::kv_check;
 use super::fault::{Res, corrupt};
-use super::sql;
+use super::keys::{Identity, Keys};
+use super::read::ReadView;
+use super::{sealed, sql};
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Codec, Encoded, Timestamp};
 use crate::store::beside::{KvChange, KvNamespace, KvRecord};
 use crate::store::error::StoreError;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::borrow::Cow;
 
 /// Makes changes in the transaction that is open.
-pub(super) fn write(conn: &Connection, changes: &[KvChange]) -> Res<()> {
+pub(super) fn write(conn: &Connection, keys: &Keys, changes: &[KvChange]) -> Res<()> {
     for change in changes {
         match change {
             KvChange::Put { namespace, key, value, now, expires_at } => {
                 remove_expired(conn, *now)?;
-                put(conn, namespace, key, value, *now, *expires_at)?;
+                put(conn, keys, namespace, key, value, *now, *expires_at)?;
             }
             KvChange::Delete { namespace, key } => {
                 let Some(of) = namespace_id(conn, namespace)? else { continue };
@@ -30,6 +33,7 @@ pub(super) fn write(conn: &Connection, changes: &[KvChange]) -> Res<()> {
 
 fn put(
     conn: &Connection,
+    keys: &Keys,
     namespace: &KvNamespace,
     key: &str,
     value: &Encoded,
@@ -48,9 +52,14 @@ fn put(
         }
     }
     let codec = i64::from(value.codec.to_tag());
-    let check = |created: i64| kv_check(namespace.path(), key, [created, now], expires_at, (codec, &value.bytes));
+    let row = |created: i64| -> Res<(i64, Cow<'_, [u8]>)> {
+        let identity = || identity(keys, namespace, key, [created, now], expires_at, codec);
+        let data = sealed::value_column(keys, identity, &value.bytes)?;
+        Ok((kv_check(keys, namespace.path(), key, [created, now], expires_at, (codec, &data)), data))
+    };
     if let Some((id, created, _)) = found {
-        let row = params![id, now, expires_at, check(created), codec, value.bytes];
+        let (check, data) = row(created)?;
+        let row = params![id, now, expires_at, check, codec, data];
         conn.prepare_cached(sql::KV_UPDATE)?.execute(row)?;
         return Ok(());
     }
@@ -62,9 +71,23 @@ fn put(
             conn.last_insert_rowid()
         }
     };
-    let row = params![of, key, now, now, expires_at, check(now), codec, value.bytes];
+    let (check, data) = row(now)?;
+    let row = params![of, key, now, now, expires_at, check, codec, data];
     conn.prepare_cached(sql::KV_INSERT)?.execute(row)?;
     Ok(())
+}
+
+/// Returns the identity of a sealed value.
+fn identity(
+    keys: &Keys,
+    namespace: &KvNamespace,
+    key: &str,
+    [created, updated]: [i64; 2],
+    expires_at: Option<i64>,
+    codec: i64,
+) -> Identity {
+    let identity = keys.identity("kv").bytes(namespace.path().as_bytes()).bytes(key.as_bytes());
+    identity.int(created).int(updated).maybe_int(expires_at).int(codec)
 }
 
 fn remove(conn: &Connection, id: i64, namespace: i64) -> Res<()> {
@@ -92,24 +115,24 @@ fn place(conn: &Connection, namespace: i64, key: &str) -> Res<Option<(i64, i64, 
 }
 
 /// Returns an entry that has not expired.
-pub(super) fn entry(conn: &Connection, namespace: &KvNamespace, key: &str, now: Timestamp) -> Res<Option<KvRecord>> {
-    let mut statement = conn.prepare_cached(sql::KV_ENTRY)?;
+pub(super) fn entry(view: ReadView<'_>, namespace: &KvNamespace, key: &str, now: Timestamp) -> Res<Option<KvRecord>> {
+    let mut statement = view.conn.prepare_cached(sql::KV_ENTRY)?;
     let mut rows = statement.query(params![now.as_micros(), namespace.path(), key])?;
-    rows.next()?.map(|row| decode(row, namespace)).transpose()
+    rows.next()?.map(|row| decode(view, row, namespace)).transpose()
 }
 
 /// Visits the entries of the namespaces under one, or of all, in their order.
 pub(super) fn entries(
-    conn: &Connection,
+    view: ReadView<'_>,
     under: Option<&KvNamespace>,
     now: Timestamp,
     visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
 ) -> Res<()> {
-    let mut statement = conn.prepare_cached(sql::KV_ENTRIES)?;
-    for (id, namespace) in numbered(conn, under, now)? {
+    let mut statement = view.conn.prepare_cached(sql::KV_ENTRIES)?;
+    for (id, namespace) in numbered(view.conn, under, now)? {
         let mut rows = statement.query(params![now.as_micros(), id])?;
         while let Some(row) = rows.next()? {
-            if !visit(&decode(row, &namespace)?)? {
+            if !visit(&decode(view, row, &namespace)?)? {
                 return Ok(());
             }
         }
@@ -157,15 +180,17 @@ fn parse(path: &str) -> Option<KvNamespace> {
 }
 
 /// Decodes and verifies an entry; its columns are those of `sql::kv!`.
-fn decode(row: &Row<'_>, namespace: &KvNamespace) -> Res<KvRecord> {
+fn decode(view: ReadView<'_>, row: &Row<'_>, namespace: &KvNamespace) -> Res<KvRecord> {
     let key: String = row.get(0)?;
     let (created_at, updated_at, expires_at): (i64, i64, Option<i64>) = (row.get(1)?, row.get(2)?, row.get(3)?);
     let (check, codec): (i64, i64) = (row.get(4)?, row.get(5)?);
     let data: Vec<u8> = row.get(6)?;
     let place = || format!("kv {namespace:?} {key:?}");
-    if kv_check(namespace.path(), &key, [created_at, updated_at], expires_at, (codec, &data)) != check {
+    if kv_check(view.keys, namespace.path(), &key, [created_at, updated_at], expires_at, (codec, &data)) != check {
         return Err(corrupt(place(), "its checksum does not match"));
     }
+    let identity = || identity(view.keys, namespace, &key, [created_at, updated_at], expires_at, codec);
+    let data = sealed::value(view, identity, data, &place)?;
     let tag = u8::try_from(codec).map_err(|_| corrupt(place(), format!("codec {codec} does not exist")))?;
     Ok(KvRecord {
         namespace: namespace.clone(),
@@ -178,10 +203,10 @@ fn decode(row: &Row<'_>, namespace: &KvNamespace) -> Res<KvRecord> {
 }
 
 /// Verifies a row of `sql::CHECK_KV`.
-pub(super) fn check(row: &Row<'_>) -> Res<()> {
+pub(super) fn check(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
     let (path, id): (Option<String>, i64) = (row.get(7)?, row.get(8)?);
     // Without a namespace it is among the rows that belong to nothing.
     let Some(path) = path else { return Ok(()) };
     let namespace = parse(&path).ok_or_else(|| corrupt(format!("kv {id}"), "the path of its namespace is none"))?;
-    decode(row, &namespace).map(|_| ())
+    decode(view, row, &namespace).map(|_| ())
 }

@@ -26,6 +26,7 @@ mod ids;
 mod inspect;
 mod items;
 mod job;
+mod keys;
 mod kv;
 mod lineage;
 mod list_end;
@@ -44,6 +45,7 @@ mod registry;
 mod row_check;
 mod rows;
 mod schema;
+mod sealed;
 mod source;
 mod sql;
 mod succession;
@@ -60,6 +62,8 @@ mod writes;
 use eraser::Eraser;
 use fault::{Fault, Res, found_busy};
 use job::{Job, JobRef};
+pub(crate) use keys::GivenKeys;
+use keys::KeyChange;
 use names::Names;
 use paged::ItemPages;
 use pool::ReaderPool;
@@ -71,6 +75,7 @@ use crate::store::backend::{Backend, CommitHandle, Erasure};
 use crate::store::batch::{Batch, ListRef};
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 use crate::store::check::{CheckReport, Finding, Invariant};
+use crate::store::cipher::Key;
 use crate::store::error::StoreError;
 use crate::store::handle::OpenOptions;
 use crate::store::query::{CheckpointQuery, ItemRange};
@@ -277,7 +282,7 @@ impl Backend for SqliteBackend {
     }
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
-        self.pool.read(|view| timer::list(view.conn, due_by, limit))
+        self.pool.read(|view| timer::list(view, due_by, limit))
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
@@ -322,6 +327,22 @@ impl Backend for SqliteBackend {
         backup::backup(self.pool.place(), to).map_err(|fault| fault.into_write(busy))
     }
 
+    fn change_key(&self, key: &Key) -> Result<(), StoreError> {
+        let writer = self.writer()?;
+        writer.commit(JobRef::Keys(&KeyChange::Caller(key.clone())))?;
+        // The log holds the row before until it is emptied, which the background thread repeats if a reader is in the way.
+        self.pool.close();
+        match writer.checkpoint_wal() {
+            Err(StoreError::Busy { .. }) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn rotate_data_key(&self) -> Result<(), StoreError> {
+        self.writer()?.commit(JobRef::Keys(&KeyChange::Data))?;
+        self.pool.read(|view| view.keys.reload(view.conn))
+    }
+
     fn check(&self) -> Result<CheckReport, StoreError> {
         // With names of its own: those that were cached when they were whole may have rotted since.
         let names = Names::default();
@@ -346,7 +367,7 @@ impl Beside for SqliteBackend {
     }
 
     fn kv_entry(&self, namespace: &KvNamespace, key: &str, now: Timestamp) -> Result<Option<KvRecord>, StoreError> {
-        self.pool.read(|view| kv::entry(view.conn, namespace, key, now))
+        self.pool.read(|view| kv::entry(view, namespace, key, now))
     }
 
     fn kv_entries(
@@ -355,7 +376,7 @@ impl Beside for SqliteBackend {
         now: Timestamp,
         visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        self.pool.read(|view| kv::entries(view.conn, under, now, visit))
+        self.pool.read(|view| kv::entries(view, under, now, visit))
     }
 
     fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError> {
@@ -363,7 +384,7 @@ impl Beside for SqliteBackend {
     }
 
     fn cached(&self, keys: &[CacheKey], now: Timestamp) -> Result<Vec<Option<Encoded>>, StoreError> {
-        self.pool.read(|view| keys.iter().map(|key| cache::value(view.conn, key, now)).collect())
+        self.pool.read(|view| keys.iter().map(|key| cache::value(view, key, now)).collect())
     }
 
     fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle {

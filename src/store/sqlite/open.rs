@@ -4,6 +4,7 @@
 
 use super::fault::{Fault, Res, damage, is_no_database};
 use super::inspect::{FileKind, inspect, make, verify_open};
+use super::keys::Keys;
 use super::lock::wait_for;
 use super::system::{self, FileId};
 use super::{migrate, schema, sql};
@@ -16,6 +17,7 @@ use rusqlite::{Connection, OpenFlags};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Limits of every connection, above what any statement of the library needs.
@@ -40,6 +42,8 @@ pub(super) struct FilePlace {
     /// The limit of the WAL.
     pub(super) wal_limit_bytes: u64,
     id: Option<FileId>,
+    /// The keys of the file.
+    pub(super) keys: Arc<Keys>,
 }
 
 impl FilePlace {
@@ -99,6 +103,7 @@ fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
         full_fsync: options.full_fsync,
         wal_limit_bytes: options.wal_limit_bytes,
         id: None,
+        keys: Arc::new(Keys::new(options.keys.clone())),
     })
 }
 
@@ -120,6 +125,7 @@ pub(super) fn connect_writer(place: &FilePlace) -> Res<Connection> {
     configure(&conn, 0)?;
     wait_for(place.busy_ms, || migrate::make_if_empty(&conn, &place.path))?;
     wait_for(place.busy_ms, || schema::verify(&conn))?;
+    wait_for(place.busy_ms, || place.keys.unlock(&conn, &place.path, true))?;
     wait_for(place.busy_ms, || switch_to_wal(&conn))?;
     // The pragma can answer "wal" and leave the file in another mode, so the mode is read again.
     let mode = wait_for(place.busy_ms, || journal_mode(&conn))?;
@@ -202,7 +208,8 @@ pub(super) fn connect_unlocked(path: &Path) -> Res<Connection> {
 pub(super) fn verify(place: &FilePlace, conn: &Connection) -> Res<()> {
     let (application, format, _) = migrate::identity(conn)?;
     identify(&place.path, application, format)?;
-    schema::verify(conn)
+    schema::verify(conn)?;
+    place.keys.unlock(conn, &place.path, false)
 }
 
 /// Identifies the file through SQLite; returns whether it is empty.

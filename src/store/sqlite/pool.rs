@@ -128,7 +128,7 @@ impl ReaderPool {
     pub(super) fn read_on<T>(&self, conn: &Connection, read: impl FnOnce(ReadView<'_>) -> Res<T>) -> Res<T> {
         debug_assert!(conn.is_autocommit(), "an idle connection is in no transaction");
         conn.prepare_cached(sql::BEGIN_READ)?.execute([])?;
-        let result = read(ReadView { conn, names: &self.names });
+        let result = read(ReadView { conn, names: &self.names, keys: &self.place.keys });
         if conn.prepare_cached(sql::COMMIT).and_then(|mut commit| commit.execute([])).is_err() {
             _ = conn.execute_batch(sql::ROLLBACK);
         }

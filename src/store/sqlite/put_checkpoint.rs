@@ -2,11 +2,13 @@
 
 use super::fault::Res;
 use super::row_check::RowCheck;
+use super::sealed::MetadataColumn;
 use super::write::{Known, Tx};
 use super::{pack, sql};
 use crate::base::internal::hash::Checksum;
 use crate::store::batch::{NewCheckpoint, Parent};
 use rusqlite::params;
+use rusqlite::types::ToSqlOutput;
 
 impl Tx<'_> {
     /// Inserts the row of a checkpoint under a `seq`, with the column `source`, at (branch, ordinal).
@@ -31,10 +33,11 @@ impl Tx<'_> {
         let run = new.run.as_ref().map(|run| run.as_bytes().as_slice());
         let created_at = new.created_at.as_micros();
         let parent_seq = parent.map(|parent| parent.seq);
+        let metadata = MetadataColumn::new(&self.caches.keys, new.id.as_bytes(), new.metadata.as_deref())?;
         let mut check = RowCheck::of("checkpoint");
         check.int(seq).int(self.namespace).maybe_bytes(Some(new.id.as_bytes())).maybe_int(parent_seq);
         check.int(branch).int(ordinal).int(new.step).int(source).int(created_at).maybe_bytes(run);
-        check.maybe_text(new.metadata.as_deref()).maybe_bytes(parents.as_deref()).maybe_bytes(tasks.as_deref());
+        check.value(metadata.column()).maybe_bytes(parents.as_deref()).maybe_bytes(tasks.as_deref());
         check.maybe_bytes(Some(checksum)).text(self.batch.thread.as_str()).text(self.batch.namespace.as_str());
         check.maybe_bytes(parent.map(|parent| parent.id.as_bytes().as_slice()));
         check.maybe_text(elsewhere.map(|of| of.thread.as_str()));
@@ -50,7 +53,7 @@ impl Tx<'_> {
             source,
             created_at,
             run,
-            new.metadata,
+            ToSqlOutput::Borrowed(metadata.column()),
             parents,
             tasks,
             checksum,

@@ -2,13 +2,15 @@
 
 use super::fault::{Fault, Res, corrupt};
 use super::items::ChannelRows;
+use super::keys::Keys;
 use super::lineage::{self, BranchRow, EMPTY, KeyContent, LIST, SEEN, VALUE, VersionRow, version_place};
 use super::names::{Kind, Names};
 use super::pack::{PackedKind, unpack_parents, unpack_seen, unpack_tasks};
 use super::row_check;
 use super::rows::Payloads;
-use super::sql;
 use super::succession::{Listed, Succession};
+use super::write::Caches;
+use super::{sealed, sql};
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 use crate::store::batch::Seen;
@@ -28,6 +30,14 @@ use std::sync::Arc;
 pub(super) struct ReadView<'a> {
     pub(super) conn: &'a Connection,
     pub(super) names: &'a Names,
+    pub(super) keys: &'a Keys,
+}
+
+impl Caches {
+    /// Returns a view of the file as the open transaction sees it.
+    pub(super) fn view<'a>(&'a self, conn: &'a Connection) -> ReadView<'a> {
+        ReadView { conn, names: &self.names, keys: &self.keys }
+    }
 }
 
 /// Decodes the column of prepared tasks.
@@ -155,7 +165,13 @@ impl<'a> ReadView<'a> {
             source: source_of(row.get(column::SOURCE)?).ok_or_else(|| wrong("source"))?,
             created_at: Timestamp::from_micros(row.get(column::CREATED_AT)?),
             run: row.get::<_, Option<[u8; 16]>>(column::RUN)?.map(RunId::from_bytes),
-            metadata: row.get(column::METADATA)?,
+            metadata: sealed::metadata(
+                self.conn,
+                self.keys,
+                &row.get(column::ID)?,
+                row.get_ref(column::METADATA)?,
+                &place,
+            )?,
             parents: unpack_parents(row.get_ref(column::PARENTS)?.as_blob_or_null().map_err(|_| wrong("parents"))?)
                 .ok_or_else(|| wrong("parents"))?,
             tasks: unpack_task_records(self.conn, self.names, row.get_ref(column::TASKS)?, &place)?,
@@ -346,7 +362,7 @@ impl<'a> ReadView<'a> {
         ordinal: i64,
         lists: &mut BTreeMap<Arc<str>, VersionRow>,
     ) -> Res<(Vec<ChannelRecord>, Vec<Seen>)> {
-        let mut payloads = Payloads::new(self.conn)?;
+        let mut payloads = Payloads::new(self)?;
         let (mut channels, mut seen) = (Vec::new(), Vec::new());
         for row in lineage::newest(self.conn, branch, ordinal)?.into_values() {
             if row.kind == SEEN {

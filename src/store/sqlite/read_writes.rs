@@ -5,6 +5,7 @@
 
 use super::checksums::{WriteChecksum, payload_hash, writes_checksum};
 use super::fault::{Fault, Res, corrupt};
+use super::keys::Keys;
 use super::names::Kind;
 use super::pack::{Unpack, ValueColumn, put_uint};
 use super::read::{ReadView, checkpoint_row, column, unpack_task_records};
@@ -102,9 +103,9 @@ impl WriteRun {
         is_of
     }
 
-    fn verify(self, checkpoint: &Checksum) -> Res<()> {
+    fn verify(self, keys: &Keys, checkpoint: &Checksum) -> Res<()> {
         let fits = match self.sum {
-            Sum::Checksum(checksum, _) => writes_checksum(checkpoint, &self.writes) == checksum,
+            Sum::Checksum(checksum, _) => writes_checksum(keys, checkpoint, &self.writes) == checksum,
             Sum::Check(check) => self.check.finish() == check,
         };
         if fits { Ok(()) } else { Err(corrupt(self.place, "the checksum of its run does not match")) }
@@ -122,8 +123,8 @@ fn add_to_check(check: &mut RowCheck, row: &WriteRow<'_>) {
 }
 
 /// The column `sum` of a run that is stored on its own: its checksum and the number of its positions.
-pub(super) fn checksum_column(checkpoint: &Checksum, rows: &[WriteChecksum], positions: usize) -> Value {
-    let mut column = writes_checksum(checkpoint, rows).to_vec();
+pub(super) fn checksum_column(keys: &Keys, checkpoint: &Checksum, rows: &[WriteChecksum], positions: usize) -> Value {
+    let mut column = writes_checksum(keys, checkpoint, rows).to_vec();
     put_uint(&mut column, positions as u64);
     Value::Blob(column)
 }
@@ -136,16 +137,17 @@ pub(super) fn check_column<'r>(checkpoint: i64, task: i64, rows: impl IntoIterat
 }
 
 /// The runs of the tasks of a checkpoint, verified as their rows are read in order.
-pub(super) struct WriteRuns {
+pub(super) struct WriteRuns<'k> {
+    keys: &'k Keys,
     checkpoint: i64,
     checksum: Checksum,
     run: Option<WriteRun>,
 }
 
-impl WriteRuns {
+impl<'k> WriteRuns<'k> {
     /// Begins to read rows of `write`.
-    pub(super) fn new(checkpoint: i64, checksum: Checksum) -> Self {
-        Self { checkpoint, checksum, run: None }
+    pub(super) fn new(keys: &'k Keys, checkpoint: i64, checksum: Checksum) -> Self {
+        Self { keys, checkpoint, checksum, run: None }
     }
 
     /// Adds a row. A row with a checksum ends the run before it.
@@ -161,7 +163,7 @@ impl WriteRuns {
 
     /// Verifies the last run.
     pub(super) fn finish(&mut self) -> Res<()> {
-        self.run.take().map_or(Ok(()), |run| run.verify(&self.checksum))
+        self.run.take().map_or(Ok(()), |run| run.verify(self.keys, &self.checksum))
     }
 }
 
@@ -183,8 +185,8 @@ impl ReadView<'_> {
         task: Option<i64>,
         visit: &mut dyn FnMut(&mut ReadWrite<'_>) -> Res<()>,
     ) -> Res<()> {
-        let mut payloads = Payloads::new(self.conn)?;
-        let mut runs = WriteRuns::new(checkpoint, *checksum);
+        let mut payloads = Payloads::new(self)?;
+        let mut runs = WriteRuns::new(self.keys, checkpoint, *checksum);
         let mut statement = self.conn.prepare_cached(if task.is_some() { sql::WRITES_OF_TASK } else { sql::WRITES })?;
         let mut rows = match task {
             Some(task) => statement.query([checkpoint, task])?,
@@ -211,7 +213,8 @@ impl ReadView<'_> {
     ) -> Res<ReadWrite<'r>> {
         let place = || row.place(checkpoint);
         let stored = ValueColumn::from_column(row.value).ok_or_else(|| wrong_parts(&row, checkpoint))?;
-        let hash = |payload: &PayloadRef<'_>| if hashed { payload_hash(payload) } else { Checksum::default() };
+        let hash =
+            |payload: &PayloadRef<'_>| if hashed { payload_hash(self.keys, payload) } else { Checksum::default() };
         let read = payloads.with(stored, &place, |payload| Ok((payload.to_payload(), hash(&payload))))?;
         let (payload, value) = read.unzip();
         let (task, path) = self.task_of(tasks, row.task, row.path.map(Arc::from))?;

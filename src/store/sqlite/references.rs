@@ -19,7 +19,7 @@ pub(super) fn find(tx: &mut Tx<'_>, of: &ListRef) -> Res<i64> {
     let namespace = tx.caches.namespace(tx.conn, thread, &of.namespace)?;
     let seq = namespace.map(|namespace| find_checkpoint(tx.conn, namespace, &of.checkpoint)).transpose()?.flatten();
     let seq = seq.ok_or_else(|| not_found(thread, &of.checkpoint))?;
-    let view = ReadView { conn: tx.conn, names: &tx.caches.names };
+    let view = tx.caches.view(tx.conn);
     let mut below = view.list_of(seq, &of.channel)?;
     for _ in 0..LIST_REFERENCES_MAX {
         match below.map(|list| list.reference()).transpose()?.flatten() {

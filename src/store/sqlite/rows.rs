@@ -2,25 +2,29 @@
 
 use super::checksums::payload_check;
 use super::fault::{Res, corrupt};
+use super::keys::Keys;
 use super::pack::ValueColumn;
+use super::read::ReadView;
 use super::row_check::payload_column;
-use super::sql;
+use super::{sealed, sql};
 use crate::base::{Codec, PayloadRef};
 use crate::store::record::ItemIndexRef;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, Row};
 
 /// Buffers for parts that cannot be borrowed from the row of a payload.
-pub(super) struct Room {
-    data: Vec<u8>,
-    text: Vec<u8>,
+pub(super) struct Room<'k> {
+    pub(super) keys: &'k Keys,
+    pub(super) data: Vec<u8>,
+    pub(super) text: Vec<u8>,
     id: [u8; 36],
-    check: Vec<u8>,
+    pub(super) check: Vec<u8>,
 }
 
-impl Default for Room {
-    fn default() -> Self {
-        Self { data: Vec::new(), text: Vec::new(), id: [0; 36], check: Vec::new() }
+impl<'k> Room<'k> {
+    /// Makes empty buffers for payloads of a file with these keys.
+    pub(super) fn of(keys: &'k Keys) -> Self {
+        Self { keys, data: Vec::new(), text: Vec::new(), id: [0; 36], check: Vec::new() }
     }
 }
 
@@ -28,13 +32,14 @@ impl Default for Room {
 pub(super) struct Payloads<'c> {
     conn: &'c Connection,
     by_id: CachedStatement<'c>,
-    room: Room,
+    room: Room<'c>,
 }
 
 impl<'c> Payloads<'c> {
     /// Prepares the statement once for many values.
-    pub(super) fn new(conn: &'c Connection) -> Res<Self> {
-        Ok(Self { conn, by_id: conn.prepare_cached(sql::PAYLOAD_BY_ID)?, room: Room::default() })
+    pub(super) fn new(view: ReadView<'c>) -> Res<Self> {
+        let by_id = view.conn.prepare_cached(sql::PAYLOAD_BY_ID)?;
+        Ok(Self { conn: view.conn, by_id, room: Room::of(view.keys) })
     }
 
     /// Hands the value of a verified row to `then`; a NULL has none.
@@ -46,6 +51,7 @@ impl<'c> Payloads<'c> {
     ) -> Res<Option<T>> {
         match stored {
             ValueColumn::Null => Ok(None),
+            ValueColumn::Inline(_) if self.room.keys.seal_content() => Err(corrupt(place(), "its value is not sealed")),
             ValueColumn::Inline(inline) => then(inline_value(inline.column())).map(Some),
             ValueColumn::Payload(id) => {
                 let mut rows = self.by_id.query([id])?;
@@ -86,10 +92,13 @@ pub(super) fn decode<'r>(
     first: usize,
     id: i64,
     form: i64,
-    room: &'r mut Room,
+    room: &'r mut Room<'_>,
 ) -> Res<PayloadRef<'r>> {
+    if room.keys.seal_content() {
+        return sealed::decode(conn, row, first, id, form, room);
+    }
     let wrong = |what: &str| corrupt(format!("payload {id}"), format!("{what} does not match the format"));
-    let Room { data, text, id: id_text, check } = room;
+    let Room { data, text, id: id_text, check, .. } = room;
     let data = match row.get_ref(first + 2)? {
         ValueRef::Blob(bytes) => bytes,
         ValueRef::Integer(blob) => fetch(conn, blob, data)?,

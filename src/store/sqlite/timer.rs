@@ -4,12 +4,13 @@
 
 use super::checksums::timer_check;
 use super::fault::{Res, corrupt};
+use super::read::ReadView;
 use super::sql;
 use super::write::Tx;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::batch::NewTimer;
 use crate::store::record::{CheckpointRef, TimerRecord};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Row, params};
 
 impl Tx<'_> {
     /// Sets or removes the timer of a task.
@@ -21,7 +22,13 @@ impl Tx<'_> {
         };
         let of = self.local(&timer.checkpoint)?;
         let place = (self.batch.thread.as_str(), self.batch.namespace.as_str());
-        let row = params![namespace, task, of.seq, wake_at, timer_check(place, of.id.as_bytes(), task, wake_at)];
+        let row = params![
+            namespace,
+            task,
+            of.seq,
+            wake_at,
+            timer_check(&self.caches.keys, place, of.id.as_bytes(), task, wake_at)
+        ];
         self.conn.prepare_cached(sql::TIMER_PUT)?.execute(row)?;
         Ok(())
     }
@@ -34,20 +41,20 @@ impl Tx<'_> {
 }
 
 /// Returns the timers by their moments: all, or those that are due.
-pub(super) fn list(conn: &Connection, due_by: Option<Timestamp>, limit: usize) -> Res<Vec<TimerRecord>> {
+pub(super) fn list(view: ReadView<'_>, due_by: Option<Timestamp>, limit: usize) -> Res<Vec<TimerRecord>> {
     let due_by = due_by.map_or(i64::MAX, Timestamp::as_micros);
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut statement = conn.prepare_cached(sql::TIMERS)?;
+    let mut statement = view.conn.prepare_cached(sql::TIMERS)?;
     let mut rows = statement.query([due_by, limit])?;
     let mut timers = Vec::new();
     while let Some(row) = rows.next()? {
-        timers.push(decode(row)?);
+        timers.push(decode(view, row)?);
     }
     Ok(timers)
 }
 
 /// Decodes and verifies a timer; its columns are those of `sql::timer!`.
-fn decode(row: &Row<'_>) -> Res<TimerRecord> {
+fn decode(view: ReadView<'_>, row: &Row<'_>) -> Res<TimerRecord> {
     let (task, wake_at, check): ([u8; 16], i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
     let checkpoint: Option<[u8; 16]> = row.get(3)?;
     let (path, thread): (Option<String>, Option<String>) = (row.get(4)?, row.get(5)?);
@@ -56,7 +63,7 @@ fn decode(row: &Row<'_>) -> Res<TimerRecord> {
     let (Some(checkpoint), Some(path), Some(thread)) = (checkpoint, path, thread) else {
         return Err(wrong("its checkpoint is not in its namespace"));
     };
-    if timer_check((&thread, &path), &checkpoint, &task, wake_at) != check {
+    if timer_check(view.keys, (&thread, &path), &checkpoint, &task, wake_at) != check {
         return Err(wrong("its checksum does not match"));
     }
     let point = CheckpointRef {
@@ -68,6 +75,6 @@ fn decode(row: &Row<'_>) -> Res<TimerRecord> {
 }
 
 /// Verifies a row of `sql::CHECK_TIMERS`.
-pub(super) fn check(row: &Row<'_>) -> Res<()> {
-    decode(row).map(|_| ())
+pub(super) fn check(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
+    decode(view, row).map(|_| ())
 }

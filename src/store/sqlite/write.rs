@@ -4,6 +4,7 @@ use super::changes::Ready;
 use super::checksums::{CheckpointChecksum, WriteChecksum};
 use super::fault::{Fault, Res, corrupt, invalid};
 use super::ids::{NewIds, Table};
+use super::keys::Keys;
 use super::lineage::{self, BranchRow, INDEX_SNAPSHOT, INTERVAL, KeyContent, NO_CHANGES, SEEN, VersionRow};
 use super::list_end::ListEnds;
 use super::names::{Kind, Names};
@@ -52,6 +53,8 @@ pub(super) struct Caches {
     pub(super) lists: ListEnds,
     /// Channels that were no list when the table of names ended at this id.
     no_lists: (i64, HashSet<Arc<str>>),
+    /// The keys of the file.
+    pub(super) keys: Arc<Keys>,
     /// True if an entry was added since the last commit.
     pub(super) fresh: bool,
     /// The number of SQLite that changes when another connection commits: that may have erased threads.
@@ -61,12 +64,17 @@ pub(super) struct Caches {
 }
 
 impl Caches {
+    /// Makes empty caches for a file with these keys.
+    pub(super) fn new(keys: Arc<Keys>) -> Self {
+        Self { keys, ..Self::default() }
+    }
+
     /// Removes entries that a rolled back transaction or batch may have added.
     pub(super) fn rolled_back(&mut self) {
         self.next_seq = None;
         self.ids.forget();
         if self.fresh {
-            *self = Self::default();
+            *self = Self::new(Arc::clone(&self.keys));
         }
     }
 
@@ -623,6 +631,6 @@ impl<'a> Tx<'a> {
             changes: ready.iter().map(|change| change.checksum.clone()).collect(),
             seen: new.seen.clone(),
         }
-        .finish()
+        .finish(&self.caches.keys)
     }
 }

@@ -7,6 +7,7 @@ use super::changes::store;
 use super::checksums::{Digests, WriteChecksum};
 use super::erase;
 use super::fault::Res;
+use super::keys::Keys;
 use super::names::Kind;
 use super::pack::ValueColumn;
 use super::read_writes::{WriteRow, check_column, checksum_column};
@@ -50,7 +51,8 @@ impl Tx<'_> {
         let taken = if self.is_own(of) { HashMap::new() } else { self.taken(of, task)? };
         let mut covered = Vec::new();
         for run in runs(accepted(new, |index| index >= 0 && taken.contains_key(&i64::from(index)))) {
-            let rows: Vec<NewRow<'_>> = run.iter().flat_map(|write| rows(new, write, &mut self.room)).collect();
+            let rows: Vec<NewRow<'_>> =
+                run.iter().flat_map(|write| rows(&self.caches.keys, new, write, &mut self.room)).collect();
             let special = run.first().is_some_and(|write| write.index < 0);
             if special && let Some(first) = run.first() {
                 erase::replaced(self.conn, of.seq, task, first.index)?;
@@ -73,7 +75,7 @@ impl Tx<'_> {
                 Some(_) => check_column(of.seq, task, columns()),
                 None => {
                     let checksums: Vec<WriteChecksum> = rows.iter().map(|row| row.checksum.clone()).collect();
-                    checksum_column(&of.checksum, &checksums, run.len())
+                    checksum_column(&self.caches.keys, &of.checksum, &checksums, run.len())
                 }
             });
             let mut insert = self.conn.prepare_cached(sql::WRITE_INSERT)?;
@@ -94,7 +96,7 @@ impl Tx<'_> {
     fn store_row(&mut self, row: &NewRow<'_>) -> Res<(i64, ValueColumn)> {
         let channel = self.caches.intern(self.conn, Kind::Channel, &row.checksum.channel)?;
         let value = match &row.payload {
-            Some((payload, check)) => store(self.conn, &mut self.caches.ids, payload, *check)?,
+            Some((payload, check)) => store(self.conn, self.caches, payload, *check)?,
             None => ValueColumn::Null,
         };
         Ok((channel, value))
@@ -117,7 +119,10 @@ impl Tx<'_> {
         let taken = self.taken(of, task)?;
         let accepted = accepted(new, |index| taken.get(&i64::from(index)) != Some(&Some(child)));
         let consumed = accepted.iter().filter(|write| write.index >= 0);
-        Ok(consumed.flat_map(|write| rows(new, write, &mut self.room)).map(|row| row.checksum).collect())
+        Ok(consumed
+            .flat_map(|write| rows(&self.caches.keys, new, write, &mut self.room))
+            .map(|row| row.checksum)
+            .collect())
     }
 
     fn taken(&self, of: &Known, task: i64) -> Res<HashMap<i64, Option<i64>>> {
@@ -165,9 +170,9 @@ fn runs(writes: Vec<&NewWrite>) -> Vec<Vec<&NewWrite>> {
 
 /// Returns the rows of a write: part 0 for null or one value, 1, 2, ... for items, 1 without a value for an empty list,
 /// -1 before the items of a delta.
-fn rows<'b>(new: &NewWrites, write: &'b NewWrite, room: &mut Vec<u8>) -> Vec<NewRow<'b>> {
+fn rows<'b>(keys: &Keys, new: &NewWrites, write: &'b NewWrite, room: &mut Vec<u8>) -> Vec<NewRow<'b>> {
     let mut row = |part: i64, payload: Option<Cow<'b, Payload>>| {
-        let digests = payload.as_deref().map(|payload| Digests::of(payload.as_ref(), room));
+        let digests = payload.as_deref().map(|payload| Digests::of(keys, payload.as_ref(), room));
         let checksum = WriteChecksum {
             task: new.task,
             path: Arc::clone(&new.path),

@@ -2,6 +2,8 @@
 
 mod backup;
 mod beside;
+#[cfg(feature = "encryption")]
+mod cipher;
 mod commit;
 mod damage;
 mod erase;
