@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// Path of the store
     #[arg(long, global = true, value_name = "FILE", env = "ANNALS_STORE", hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
+    /// File with the key of the store: 32 bytes, or 64 hexadecimal digits
+    #[arg(long, global = true, value_name = "FILE", env = "ANNALS_KEY_FILE", hide_env_values = true)]
+    pub(crate) key_file: Option<PathBuf>,
     /// Print one JSON document, and errors as JSON on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,

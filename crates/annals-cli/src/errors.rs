@@ -117,6 +117,9 @@ impl From<annals_graph::Error> for CommandFailure {
             (_, Some(E::Id(_))) => (2, "invalid_id"),
             (_, Some(E::NotAStore { .. })) => (4, "not_a_store"),
             (_, Some(E::Codec(_))) | (ErrorKind::Corrupt, _) => (4, "corrupt"),
+            (_, Some(E::KeyRequired { .. })) => (2, "key_required"),
+            (_, Some(E::WrongKey { .. })) => (2, "wrong_key"),
+            (_, Some(E::NotKeyed { .. })) => (2, "not_keyed"),
             (_, Some(E::ThreadNotFound { .. })) => (3, "thread_not_found"),
             (_, Some(E::CheckpointNotFound { .. })) => (3, "checkpoint_not_found"),
             (ErrorKind::NotFound, _) => (3, "not_found"),
@@ -133,6 +136,8 @@ impl From<annals_graph::Error> for CommandFailure {
         match code {
             "ambiguous" => failure.hint("give more characters of the id"),
             "checkpoint_not_found" => failure.hint("annals log THREAD lists the checkpoints"),
+            "key_required" | "wrong_key" => failure.hint("name its key with --key-file FILE, or set ANNALS_KEY_FILE"),
+            "not_keyed" => failure.hint("leave out --key-file and ANNALS_KEY_FILE"),
             "busy" => failure.hint("repeat the command when the other process is done"),
             "newer_format" => failure.hint("a newer annals reads it"),
             "corrupt" => failure.hint("the file was not changed; copy it before any repair"),

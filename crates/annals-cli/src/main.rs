@@ -12,6 +12,7 @@ mod diff;
 mod drawing;
 mod errors;
 mod fork;
+mod key;
 mod lines;
 mod log;
 mod output;
@@ -28,6 +29,7 @@ use clap::Parser;
 
 use args::{Args, Verb};
 use errors::CommandFailure;
+use key::NamedStore;
 use output::Printer;
 
 fn main() -> ExitCode {
@@ -50,7 +52,7 @@ fn main() -> ExitCode {
 
 /// Runs a command and returns its exit code.
 fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let store = args.store.as_deref();
+    let store = NamedStore { path: args.store.as_deref(), key_file: args.key_file.as_deref() };
     match &args.command {
         Verb::Threads(args) => threads::run(args, &point::open_to_read(store)?, out),
         Verb::Log(args) => log::run(args, &point::open_to_read(store)?, out),

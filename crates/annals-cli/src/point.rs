@@ -7,6 +7,7 @@ use annals::history::{Snapshot, Thread};
 use annals::store::{OpenOptions, Store, StoreError};
 
 use crate::errors::CommandFailure;
+use crate::key::NamedStore;
 
 /// The fewest digits of an id that are shown.
 const SHORT_MIN: usize = 4;
@@ -14,23 +15,24 @@ const SHORT_MIN: usize = 4;
 const DIGITS: usize = 32;
 
 /// Opens the store for reading only: no file is written or created.
-pub(crate) fn open_to_read(path: Option<&Path>) -> Result<Store, CommandFailure> {
-    open(named(path)?, OpenOptions::new().read_only(true))
+pub(crate) fn open_to_read(store: NamedStore<'_>) -> Result<Store, CommandFailure> {
+    open(store, OpenOptions::new().read_only(true))
 }
 
 /// Opens an existing store for writing.
-pub(crate) fn open_to_write(path: Option<&Path>) -> Result<Store, CommandFailure> {
-    open(named(path)?, OpenOptions::new().create(false))
+pub(crate) fn open_to_write(store: NamedStore<'_>) -> Result<Store, CommandFailure> {
+    open(store, OpenOptions::new().create(false))
 }
 
 /// Returns the path of the store, which must be named.
-pub(crate) fn named(path: Option<&Path>) -> Result<&Path, CommandFailure> {
-    path.filter(|path| !path.as_os_str().is_empty()).ok_or_else(|| {
+pub(crate) fn named(store: NamedStore<'_>) -> Result<&Path, CommandFailure> {
+    store.path.filter(|path| !path.as_os_str().is_empty()).ok_or_else(|| {
         CommandFailure::usage("no store is named").hint("add --store FILE, or set ANNALS_STORE; annals demo makes one")
     })
 }
 
-pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Store, CommandFailure> {
+pub(crate) fn open(store: NamedStore<'_>, options: OpenOptions) -> Result<Store, CommandFailure> {
+    let path = named(store)?;
     match path.metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let message = format!("file {} does not exist and was not created", path.display());
@@ -39,7 +41,7 @@ pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Store, CommandFa
         Ok(meta) if meta.is_dir() => {
             Err(CommandFailure::new(4, "not_a_store", format!("{} is a folder, not a store", path.display())))
         }
-        _ => Ok(Store::open_with(path, options)?),
+        _ => store.open_with(options),
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+
 use std::sync::Arc;
 
 use annals::history::{
@@ -20,6 +20,7 @@ use serde_json::{Value as Json, json};
 
 use crate::args;
 use crate::errors::CommandFailure;
+use crate::key::NamedStore;
 use crate::output::{Printer, SafeLines, count, escape, note};
 use crate::point::{self, resolve};
 use crate::words;
@@ -92,7 +93,7 @@ fn report_export(report: &ExportReport) {
     report_problems(&report.refused, "cannot be written in the format and were left out");
 }
 
-pub(crate) fn import(args: &args::ImportArgs, store: Option<&Path>, out: &mut Printer) -> Result<u8, CommandFailure> {
+pub(crate) fn import(args: &args::ImportArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
     let input: Box<dyn Read> = if args.file.as_os_str() == "-" {
         Box::new(io::stdin().lock())
     } else {
@@ -105,7 +106,8 @@ pub(crate) fn import(args: &args::ImportArgs, store: Option<&Path>, out: &mut Pr
         Box::new(file)
     };
     let path = point::named(store)?;
-    let store = if path.exists() { point::open(path, OpenOptions::new())? } else { Store::open(path)? };
+    let options = OpenOptions::new();
+    let store = if path.exists() { point::open(store, options)? } else { store.open_with(options)? };
     let thread = store.thread(&args.name)?;
     let mut options = ImportOptions::new().shared_format(Arc::clone(&args.format)).channel(args.channel.as_str());
     if args.lines {

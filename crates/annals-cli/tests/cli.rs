@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "cli/key.rs"]
+mod key;
 #[path = "cli/transfer.rs"]
 mod transfer;
 
@@ -89,7 +91,14 @@ impl Bench {
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));
-    command.args(arguments).current_dir(folder).stdin(Stdio::null()).env_remove("ANNALS_STORE").output().unwrap()
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .env_remove("ANNALS_STORE")
+        .env_remove("ANNALS_KEY_FILE")
+        .output()
+        .unwrap()
 }
 
 /// The exit code; -1 if the process was killed.

@@ -18,7 +18,6 @@ mod run;
 mod text;
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::Path;
 
 use annals::history::Snapshot;
 use annals::store::Source;
@@ -28,6 +27,7 @@ use serde_json::json;
 
 use crate::args;
 use crate::errors::CommandFailure;
+use crate::key::NamedStore;
 use crate::output::{Printer, count, cut, escape, safe_lines, size};
 use crate::point::short;
 use crate::words::interrupt;
@@ -42,12 +42,12 @@ const WHAT_IF_TERMS: u32 = 3;
 /// The number of lines of the report that are shown.
 const REPORT_LINES: usize = 18;
 
-pub(crate) fn run(args: &args::DemoArgs, store: Option<&Path>, out: &mut Printer) -> Result<u8, CommandFailure> {
+pub(crate) fn run(args: &args::DemoArgs, store: NamedStore<'_>, out: &mut Printer) -> Result<u8, CommandFailure> {
     if args.drawing {
         return draw(out);
     }
     let (plan, started) = (Plan::of(args, store)?, now());
-    let closing = work(args, &plan, out)?;
+    let closing = work(args, store, &plan, out)?;
     // The store is closed here, so the size of the file is final.
     if let Some(closing) = closing {
         let bytes = plan.path.metadata().map_or(0, |meta| meta.len());
@@ -76,8 +76,13 @@ fn draw(out: &mut Printer) -> Result<u8, CommandFailure> {
 }
 
 /// Runs the demo and returns its summary; `None` if the run waits for a resume value.
-fn work(args: &args::DemoArgs, plan: &Plan, out: &mut Printer) -> Result<Option<String>, CommandFailure> {
-    let (graph, store) = (graph()?, plan.open(args)?);
+fn work(
+    args: &args::DemoArgs,
+    store: NamedStore<'_>,
+    plan: &Plan,
+    out: &mut Printer,
+) -> Result<Option<String>, CommandFailure> {
+    let (graph, store) = (graph()?, plan.open(args, store)?);
     let thread = store.thread(&plan.thread)?;
     let mut demo = Demo { args, plan, runner: DemoRunner { graph: &graph, thread: &thread }, tally: Tally::default() };
     demo.intro(out)?;

@@ -10,6 +10,7 @@ use super::graph::folder_name;
 use super::kill::KillAfter;
 use crate::args;
 use crate::errors::CommandFailure;
+use crate::key::NamedStore;
 use crate::point::open;
 
 /// The prefix of the demo's thread ids.
@@ -26,11 +27,12 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn of(args: &args::DemoArgs, path: Option<&Path>) -> Result<Self, CommandFailure> {
+    pub(crate) fn of(args: &args::DemoArgs, store: NamedStore<'_>) -> Result<Self, CommandFailure> {
+        let path = store.path;
         let asked = args.folder.as_deref().map(absolute).transpose()?;
         if let Some(path) = path
             && path.try_exists().unwrap_or(false)
-            && let Some(plan) = Self::in_store(args, asked.as_deref(), path)?
+            && let Some(plan) = Self::in_store(args, asked.as_deref(), store, path)?
         {
             return Ok(plan);
         }
@@ -47,11 +49,16 @@ impl Plan {
     }
 
     /// Looks for the run in an existing store; opens it for reading only.
-    fn in_store(args: &args::DemoArgs, asked: Option<&str>, path: &Path) -> Result<Option<Self>, CommandFailure> {
+    fn in_store(
+        args: &args::DemoArgs,
+        asked: Option<&str>,
+        store: NamedStore<'_>,
+        path: &Path,
+    ) -> Result<Option<Self>, CommandFailure> {
         if path.metadata().is_ok_and(|meta| meta.len() == 0) {
             return Ok(None);
         }
-        let store = open(path, OpenOptions::new().read_only(true))?;
+        let store = open(store, OpenOptions::new().read_only(true))?;
         let (mut runs, mut others) = (Vec::new(), 0_usize);
         for thread in store.threads()? {
             match run_in(&store, thread.id.as_str())? {
@@ -80,9 +87,9 @@ impl Plan {
     }
 
     /// Opens the store, with the end that was asked for.
-    pub(crate) fn open(&self, args: &args::DemoArgs) -> Result<Store, CommandFailure> {
+    pub(crate) fn open(&self, args: &args::DemoArgs, store: NamedStore<'_>) -> Result<Store, CommandFailure> {
         let options = OpenOptions::new();
-        let store = Store::open_with(&self.path, options.clone())?;
+        let store = store.at(&self.path).open_with(options.clone())?;
         let farewell = format!("go on with: {}", command(&["demo", "--store", &self.path.to_string_lossy()]));
         let kill = KillAfter { supersteps: args.kill_after, commits: args.kill_after_commits, farewell };
         Ok(kill.guard(store, options))

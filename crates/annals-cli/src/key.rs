@@ -1,0 +1,85 @@
+//! Reads the key of a store from a file: a key among the arguments would be shown to every user of the machine.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use annals::store::{Key, OpenOptions, Store, StoreError};
+
+use crate::errors::CommandFailure;
+use crate::point::named;
+
+/// Bytes of a key.
+const KEY_BYTES: usize = 32;
+/// Bytes of a file with a key: its hexadecimal digits and the end of the line.
+const FILE_BYTES_MAX: u64 = 2 * KEY_BYTES as u64 + 2;
+
+/// The store that the arguments name, and the file with its key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NamedStore<'a> {
+    pub(crate) path: Option<&'a Path>,
+    pub(crate) key_file: Option<&'a Path>,
+}
+
+impl<'a> NamedStore<'a> {
+    /// Returns the store at another path, with the same key.
+    pub(crate) fn at(self, path: &'a Path) -> Self {
+        Self { path: Some(path), ..self }
+    }
+
+    /// Opens the store with its key: that of an encrypted store, or that of its checksums.
+    pub(crate) fn open_with(self, options: OpenOptions) -> Result<Store, CommandFailure> {
+        let path = named(self)?;
+        let Some(file) = self.key_file.filter(|file| !file.as_os_str().is_empty()) else {
+            return Ok(Store::open_with(path, options)?);
+        };
+        let key = read(file)?;
+        match Store::open_with(path, options.clone().key(key.clone())) {
+            // A key was given, so it is that of the checksums that is missing.
+            Err(StoreError::KeyRequired { .. }) => Ok(Store::open_with(path, options.checksum_key(key))?),
+            opened => Ok(opened?),
+        }
+    }
+}
+
+/// Reads a key: 32 bytes, or 64 hexadecimal digits and the end of a line.
+fn read(path: &Path) -> Result<Key, CommandFailure> {
+    let failed = |reason: String| CommandFailure::usage(format!("key file {}: {reason}", path.display()));
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
+    parse(&bytes).map(Key::new).ok_or_else(|| failed("it must hold 32 bytes or 64 hexadecimal digits".into()))
+}
+
+fn parse(bytes: &[u8]) -> Option<[u8; KEY_BYTES]> {
+    if let Ok(key) = bytes.try_into() {
+        return Some(key);
+    }
+    let digits = bytes.trim_ascii_end();
+    if digits.len() != 2 * KEY_BYTES {
+        return None;
+    }
+    let mut key = [0; KEY_BYTES];
+    for (byte, two) in key.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = (digit(two[0])? * 16 + digit(two[1])?) as u8;
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_32_bytes_or_64_digits() {
+        let digits = "0123456789abcdefABCDEF000000000000000000000000000000000000000099";
+        let key = parse(digits.as_bytes()).unwrap();
+        assert_eq!((key[0], key[8], key[10], key[31]), (0x01, 0xab, 0xef, 0x99));
+        assert_eq!(parse(format!("{digits}\r\n").as_bytes()), Some(key));
+        assert_eq!(parse(&key), Some(key));
+        for wrong in [&digits[1..], "", &"g".repeat(64), &format!("{digits} 0")] {
+            assert_eq!(parse(wrong.as_bytes()), None, "{wrong:?}");
+        }
+    }
+}

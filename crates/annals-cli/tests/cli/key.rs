@@ -1,0 +1,48 @@
+//! Encrypted stores: the command takes the key from a file.
+
+use std::fs;
+
+use annals::history::ImportOptions;
+use annals::store::{Key, OpenOptions, Store};
+
+use super::{Bench, code, document};
+
+fn store(bench: &Bench, name: &str, options: OpenOptions) {
+    let store = Store::open_with(bench.path(name), options).unwrap();
+    let text = r#"[{"type": "human", "content": "the secret text"}]"#;
+    store.thread("alice").unwrap().import_messages(&ImportOptions::new(), text.as_bytes()).unwrap();
+}
+
+#[test]
+fn a_store_with_a_key_is_read_with_its_key_file_alone() {
+    let bench = Bench::new();
+    let key = || Key::new([0xab; 32]);
+    store(&bench, "sealed.db", OpenOptions::new().key(key()));
+    store(&bench, "keyed.db", OpenOptions::new().checksum_key(key()));
+    store(&bench, "plain.db", OpenOptions::new());
+    fs::write(bench.path("key"), "ab".repeat(32) + "\n").unwrap();
+    fs::write(bench.path("other"), [7; 32]).unwrap();
+    fs::write(bench.path("short"), [7; 31]).unwrap();
+    for name in ["sealed.db", "keyed.db"] {
+        let shown = bench.annals_on(name, &["export", "alice", "--key-file", "key"]);
+        assert!(code(&shown) == 0 && String::from_utf8_lossy(&shown.stdout).contains("the secret text"), "{shown:?}");
+        assert_eq!(code(&bench.annals_on(name, &["check", "--key-file", "key"])), 0);
+        for (given, slug) in [
+            (&[][..], "key_required"),
+            (&["--key-file", "other"], "wrong_key"),
+            (&["--key-file", "short"], "usage"),
+            (&["--key-file", "missing"], "usage"),
+        ] {
+            let refused = bench.annals_on(name, &[&["threads", "--json"], given].concat());
+            assert_eq!(code(&refused), 2);
+            assert_eq!(document(&refused.stderr)["error"]["code"], slug, "{name} {given:?}");
+        }
+    }
+    let refused = bench.annals_on("plain.db", &["threads", "--json", "--key-file", "key"]);
+    assert_eq!(document(&refused.stderr)["error"]["code"], "not_keyed");
+    fs::write(bench.path("chat.json"), r#"[{"type": "human", "content": "the secret text"}]"#).unwrap();
+    let import = ["import", "chat.json", "--name", "bob", "--key-file", "key"];
+    assert_eq!(code(&bench.annals_on("new.db", &import)), 0);
+    let bytes = fs::read(bench.path("new.db")).unwrap();
+    assert!(!bytes.windows(15).any(|window| window == b"the secret text"));
+}
