@@ -4,6 +4,7 @@ use super::*;
 use crate::base::{Codec, Encoded};
 use crate::store::StoreError;
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace};
+use crate::store::check::Invariant;
 use crate::store::cipher::{Cipher, CipherError, Key};
 use std::collections::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
@@ -441,9 +442,17 @@ fn a_value_in_the_clear_is_damage_in_an_encrypted_store() {
         assert!(matches!(error, StoreError::Corrupt { .. }), "{harm}: {error}");
         assert!(!bench.check().is_empty(), "{harm}");
     }
-    let (bench, _) = one_of_each();
-    raw(&bench.path()).execute_batch("DELETE FROM store_key WHERE id = 0").unwrap();
-    assert!(!bench.check().is_empty(), "a missing root key");
+    for harm in [
+        "DELETE FROM store_key WHERE id = 0",
+        "UPDATE store_key SET file = zeroblob(16) WHERE id = 0",
+        "UPDATE store_key SET sealed = zeroblob(72)",
+        "UPDATE store_key SET sealed = zeroblob(72) WHERE id = 1",
+    ] {
+        let (bench, _) = one_of_each();
+        raw(&bench.path()).execute_batch(harm).unwrap();
+        let findings = bench.store.check().unwrap().problems;
+        assert!(findings.iter().any(|finding| finding.invariant == Invariant::Keys), "{harm}: {findings:?}");
+    }
 }
 
 #[test]
