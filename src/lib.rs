@@ -403,6 +403,7 @@
 //! | `system-sqlite` | no | the SQLite of the system in its place, with `default-features = false` | SQLite 3.51.3 or later at run time |
 //! | `derive` | yes | `#[derive(State)]` | a proc macro, with `syn` and `proc-macro-crate`, in the build |
 //! | `tracing` | no | spans of [`tracing`](https://docs.rs/tracing): ids, counts, bytes and durations, never values | `tracing` without its macros |
+//! | `encryption` | no | the cipher of [`OpenOptions::key`](store::OpenOptions::key), XChaCha20-Poly1305: content at rest is sealed (SECURITY.md) | `chacha20poly1305` and 7 further crates; bytes and time, in docs/design.md |
 //! | `conformance` | no | [`store::conformance`](store), the suite that every backend must pass | some thousand lines |
 
 // The derive names this crate `::annals`, also in its own tests.

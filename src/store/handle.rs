@@ -194,7 +194,7 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the key of the checksums of a store whose content is in the clear. Who writes to the file without the key
+    /// Sets the key of the checksums of a store whose content is in the clear. A writer of the file without the key
     /// cannot make a history that [`Store::check`] accepts, but can take away the newest commits. A new store, or one
     /// without content, gets the key; another one is opened with its own alone. An encrypted store has keyed checksums
     /// without this. Default: no key.
@@ -352,9 +352,8 @@ impl Store {
     }
 
     /// Changes the key with which an encrypted store is opened. One row is written, however large the store is; handles
-    /// that are open go on. Who has the old key and an older copy of the file can still read that copy, and the values that
-    /// are written with its data keys later: copies are to be deleted, and [`Store::rotate_data_key`] does not help
-    /// against them.
+    /// that are open go on. The old key opens older copies of the file, and the root key in them opens the file as well: the
+    /// change protects against a key that leaks later, not against one that leaked together with a copy.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the store is not encrypted, or for an id above its limit; [`StoreError::ReadOnly`],

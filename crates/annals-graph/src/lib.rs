@@ -828,6 +828,7 @@
 //! | `system-sqlite` | no | the SQLite of the system in its place, with `default-features = false` | 3.51.3 or later must be installed |
 //! | `tokio` | no | [`TokioTimer`]: timeouts and pauses of asynchronous runs wait by Tokio | `tokio` with its features `time` and `rt` |
 //! | `futures` | no | [`AsyncStream`] is a `Stream` of [`futures-core`](https://docs.rs/futures-core) | that crate, which has no dependencies |
+//! | `encryption` | no | the cipher of `OpenOptions::key`: content at rest is sealed | `chacha20poly1305` and 7 further crates |
 //! | `tracing` | no | spans of [`tracing`](https://docs.rs/tracing): ids, counts, bytes and durations, never values | `tracing` without its macros |
 
 mod drive;

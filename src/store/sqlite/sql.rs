@@ -62,7 +62,7 @@ pub(super) const STORE_KEY_INSERT: &str =
     "INSERT INTO store_key (id, cipher, caller, file, sealed) VALUES (?1, ?2, ?3, ?4, ?5)";
 /// The caller's key changes: the root key is sealed anew, and secure deletion overwrites the row before.
 pub(super) const STORE_KEY_UPDATE: &str = "UPDATE store_key SET caller = ?1, sealed = ?2 WHERE id = 0";
-/// Whether nothing was ever written to the store.
+/// Returns true if nothing was ever written to the store.
 pub(super) const IS_WITHOUT_CONTENT: &str = "SELECT NOT EXISTS (SELECT 1 FROM thread) AND \
      NOT EXISTS (SELECT 1 FROM name) AND NOT EXISTS (SELECT 1 FROM blob) AND NOT EXISTS (SELECT 1 FROM payload) AND \
      NOT EXISTS (SELECT 1 FROM kv_namespace) AND NOT EXISTS (SELECT 1 FROM cache) AND \

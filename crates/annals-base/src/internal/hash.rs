@@ -10,7 +10,7 @@ pub fn checksum(bytes: &[u8]) -> Checksum {
     first_half(&blake3::hash(bytes))
 }
 
-/// Returns the checksum of `bytes` under a key, which nobody without the key can compute.
+/// Returns the checksum of `bytes` under a key, without which it cannot be computed.
 pub fn keyed_checksum(key: &[u8; 32], bytes: &[u8]) -> Checksum {
     first_half(&blake3::keyed_hash(key, bytes))
 }
