@@ -9,7 +9,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-
+use std::path::Path;
 use std::sync::Arc;
 
 use annals::history::{
