@@ -153,6 +153,9 @@ fn no_secret_is_in_the_bytes_of_an_encrypted_store_and_all_are_in_a_plain_one() 
         assert_eq!(secrets.found_in(&files[2..]), expected, "in the copy");
         reopen(&mut bench, &options);
         assert_eq!(secrets.found_in(&files[..1]), expected, "in the file");
+        let copy = SqliteBackend::open(&files[2], &options.clone().read_only(true)).unwrap();
+        assert!(copy.check().unwrap().problems.is_empty());
+        assert_eq!(SqliteBackend::open(&files[2], &super::options()).is_err(), is_encrypted, "a copy needs the key");
         let names = ["v_messages", "v_writes", "v_checkpoints", "v_threads", "v_channel_versions", "v_kv", "v_timers"];
         for view in names {
             let conn = raw(&files[2]);
