@@ -290,7 +290,7 @@ impl<'a> Tx<'a> {
         value: ValueRef<'_>,
     ) -> Res<()> {
         debug_assert!(position >= 0 || matches!(op, DELETE_RANGE | REFERENCE), "an item has a position of 0 or more");
-        let check = item_check(branch, list, position, ordinal, op, task, value);
+        let check = item_check(&self.caches.keys, branch, list, position, ordinal, op, task, value);
         let row = params![branch, list, position, ordinal, op, task, ToSqlOutput::Borrowed(value), check];
         self.conn.prepare_cached(sql::ITEM_INSERT)?.execute(row)?;
         Ok(())
@@ -306,6 +306,7 @@ impl<'a> Tx<'a> {
 
 /// Returns the check of a row of `item`.
 pub(super) fn item_check(
+    keys: &Keys,
     branch: i64,
     list: i64,
     position: i64,
@@ -316,7 +317,7 @@ pub(super) fn item_check(
 ) -> i64 {
     let mut check = RowCheck::of("item");
     check.int(branch).int(list).int(position).int(ordinal).int(op).maybe_int(task.map(i64::from)).value(value);
-    check.finish()
+    check.finish_keyed(keys)
 }
 
 fn sort_items(keys: &Keys, ready: &mut Ready<'_>) -> Res<()> {

@@ -4,6 +4,7 @@ use super::changes::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, item_chec
 use super::checksums::{ChangeChecksum, CheckpointChecksum, ItemChecksum, WriteChecksum, payload_hash};
 use super::fault::{Fault, Res, corrupt, damage};
 use super::items::{ChannelRows, item_place};
+use super::keys::Keys;
 use super::lineage::{
     self, EMPTY, INDEX_SNAPSHOT, INTERVAL, LIST, NO_CHANGES, SEEN, VALUE, VersionRow, version_of_column, version_place,
     versions_check,
@@ -295,7 +296,7 @@ impl Checker<'_> {
         self.verifies = Invariant::ListEnds;
         self.list_ends(parent.as_ref(), at, &content)?;
         self.verifies = Invariant::RowChecks;
-        content.verify_checks(at)?;
+        content.verify_checks(self.view.keys, at)?;
         self.verifies = Invariant::Checkpoints;
         let (source, count) = of_source_column(row.get(8)?);
         let tasks = unpack_task_records(self.view.conn, self.view.names, row.get_ref(12)?, &place)?;
@@ -350,7 +351,7 @@ impl Checker<'_> {
         let due = parent.filter(|_| ordinal % INTERVAL == 0);
         let expected = match due {
             Some(parent) => {
-                let newest = lineage::newest(self.view.conn, parent.branch, parent.ordinal)?;
+                let newest = lineage::newest(self.view, parent.branch, parent.ordinal)?;
                 let places: Vec<_> = newest.values().map(|row| (row.key, row.branch, row.ordinal)).collect();
                 Some(pack_index_snapshot(branch, ordinal, &places))
             }
@@ -550,9 +551,9 @@ impl CheckpointContent {
     }
 
     /// Verifies the checks of the rows.
-    fn verify_checks(&self, at: (i64, i64)) -> Res<()> {
+    fn verify_checks(&self, keys: &Keys, at: (i64, i64)) -> Res<()> {
         let is_marked = self.versions.iter().any(|row| row.kind == NO_CHANGES);
-        let versions = versions_check(at.0, at.1, &self.versions);
+        let versions = versions_check(keys, at.0, at.1, &self.versions);
         let place = match &self.unverified {
             Some(place) => place.clone(),
             None if self.check == Some(versions) && (!is_marked || self.versions.len() == 1) => return Ok(()),
@@ -564,7 +565,7 @@ impl CheckpointContent {
     fn try_item(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
         let (channel, position, op): (i64, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
         let place = || item_place(at.0, channel, position, at.1);
-        let check = item_check(at.0, channel, position, at.1, op, row.get(5)?, row.get_ref(6)?);
+        let check = item_check(checker.view.keys, at.0, channel, position, at.1, op, row.get(5)?, row.get_ref(6)?);
         if row.get_ref(7)? != ValueRef::Integer(check) {
             self.unverified.get_or_insert_with(place);
         }

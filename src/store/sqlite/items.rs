@@ -203,7 +203,7 @@ impl<'a> ChannelRows<'a> {
     /// Returns the list of a channel at (branch, ordinal); `None` if the channel is not a list there.
     pub(super) fn read(view: ReadView<'a>, branch: i64, ordinal: i64, channel: &str) -> Res<Option<Self>> {
         let Some(key) = view.names.find(view.conn, Kind::Channel, channel)? else { return Ok(None) };
-        match lineage::newest_of(view.conn, branch, ordinal, key)? {
+        match lineage::newest_of(view, branch, ordinal, key)? {
             Some(row) => Self::of_row(view, &row, channel),
             None => Ok(None),
         }
@@ -257,7 +257,7 @@ impl<'a> ChannelRows<'a> {
     /// Returns the branch before with rows of the list, given the end that leads there.
     fn span_before(&self, end: &ListEnd) -> Res<Option<(ListSpan, ListEnd)>> {
         let Some(at) = end.before else { return Ok(None) };
-        let row = lineage::row_at(self.view.conn, at, self.key)?;
+        let row = lineage::row_at(self.view, at, self.key)?;
         Ok(Some((ListSpan { branch: at.0, last: at.1 }, ListEnd::of(&row)?)))
     }
 
@@ -376,7 +376,7 @@ impl<'a> ChannelRows<'a> {
             let (task, value) = (row.get(2)?, row.get_ref(3)?);
             // `op` follows from the value, and `check` verifies that it agrees: reading a column costs as much as a seek.
             let op = if value == ValueRef::Null { DELETE } else { PUT };
-            let check = item_check(span.branch, self.channel, position, ordinal, op, task, value);
+            let check = item_check(self.view.keys, span.branch, self.channel, position, ordinal, op, task, value);
             if row.get_ref(4)? != ValueRef::Integer(check) {
                 return Err(corrupt(place(), "the check of the row does not match"));
             }
@@ -480,7 +480,8 @@ impl<'a> ChannelRows<'a> {
     /// Verifies a row of position, ordinal, operation, task and value. Returns ordinal and operation.
     fn verified(&self, span: ListSpan, row: &Row<'_>) -> Res<(i64, i64)> {
         let (position, ordinal, op) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let check = item_check(span.branch, self.channel, position, ordinal, op, row.get(3)?, row.get_ref(4)?);
+        let check =
+            item_check(self.view.keys, span.branch, self.channel, position, ordinal, op, row.get(3)?, row.get_ref(4)?);
         if row.get_ref(5)? == ValueRef::Integer(check) {
             return Ok((ordinal, op));
         }

@@ -4,7 +4,9 @@
 //! so a scan finds each ordinal or reports that rows are missing.
 
 use super::fault::{Fault, Res, corrupt};
+use super::keys::Keys;
 use super::pack::{RowPlace, ValueColumn, unpack_index_snapshot};
+use super::read::ReadView;
 use super::row_check::{self, RowCheck};
 use super::sql;
 use crate::base::limits::INDEX_SNAPSHOT_INTERVAL;
@@ -121,14 +123,19 @@ impl KeyContent {
 }
 
 /// Returns the check of the rows of a checkpoint, given by ascending key.
-pub(super) fn versions_check<'r>(branch: i64, ordinal: i64, rows: impl IntoIterator<Item = &'r VersionRow>) -> i64 {
+pub(super) fn versions_check<'r>(
+    keys: &Keys,
+    branch: i64,
+    ordinal: i64,
+    rows: impl IntoIterator<Item = &'r VersionRow>,
+) -> i64 {
     let mut check = RowCheck::of("version");
     check.int(branch).int(ordinal);
     for row in rows {
         check.int(row.key).int(version_column(row.kind, row.version, ordinal)).int(row.kind);
         check.maybe_int(row.task.map(i64::from)).value(row.value.column());
     }
-    check.finish()
+    check.finish_keyed(keys)
 }
 
 impl VersionRow {
@@ -156,12 +163,12 @@ pub(super) fn version_place(branch: i64, ordinal: i64, key: i64) -> String {
 /// Visits the rows of each checkpoint of a span, verified: the newest checkpoint first, its rows by descending key. Ends
 /// when `visit` returns false; returns whether it did not.
 fn walk(
-    conn: &Connection,
+    view: ReadView<'_>,
     branch: i64,
     (first, last): (i64, i64),
     visit: &mut dyn FnMut(Vec<VersionRow>) -> Res<bool>,
 ) -> Res<bool> {
-    let mut scan = conn.prepare_cached(sql::VERSIONS_OF_SPAN)?;
+    let mut scan = view.conn.prepare_cached(sql::VERSIONS_OF_SPAN)?;
     let mut rows = scan.query(params![branch, first, last])?;
     let mut next = rows.next()?;
     for ordinal in (first..=last).rev() {
@@ -179,7 +186,7 @@ fn walk(
         if found.is_empty() {
             return Err(corrupt(place(), "the rows of the checkpoint are missing"));
         }
-        if check != Some(versions_check(branch, ordinal, found.iter().rev())) {
+        if check != Some(versions_check(view.keys, branch, ordinal, found.iter().rev())) {
             return Err(corrupt(place(), "the check of the rows does not match"));
         }
         if !visit(found)? {
@@ -190,14 +197,14 @@ fn walk(
 }
 
 /// Returns the row of a key at (branch, ordinal), to which another row refers.
-pub(super) fn row_at(conn: &Connection, at: (i64, i64), key: i64) -> Res<VersionRow> {
-    let rows = rows_at(conn, at)?;
+pub(super) fn row_at(view: ReadView<'_>, at: (i64, i64), key: i64) -> Res<VersionRow> {
+    let rows = rows_at(view, at)?;
     rows.into_iter().find(|row| row.key == key).ok_or_else(|| missing(at, key))
 }
 
-fn rows_at(conn: &Connection, (branch, ordinal): (i64, i64)) -> Res<Vec<VersionRow>> {
+fn rows_at(view: ReadView<'_>, (branch, ordinal): (i64, i64)) -> Res<Vec<VersionRow>> {
     let mut found = Vec::new();
-    walk(conn, branch, (ordinal, ordinal), &mut |rows| {
+    walk(view, branch, (ordinal, ordinal), &mut |rows| {
         found = rows;
         Ok(true)
     })?;
@@ -209,11 +216,11 @@ fn missing((branch, ordinal): (i64, i64), key: i64) -> Fault {
 }
 
 /// Returns the newest row of a key at (branch, ordinal): a range scan back to the last index snapshot, and a seek.
-pub(super) fn newest_of(conn: &Connection, branch: i64, ordinal: i64, key: i64) -> Res<Option<VersionRow>> {
+pub(super) fn newest_of(view: ReadView<'_>, branch: i64, ordinal: i64, key: i64) -> Res<Option<VersionRow>> {
     let base = ordinal - ordinal.rem_euclid(INTERVAL);
     let (mut found, mut snapshot) = (None, None);
-    for span in spans(conn, branch, ordinal, base)? {
-        let goes_on = walk(conn, span.branch, (span.first.max(base), span.last), &mut |rows| {
+    for span in spans(view.conn, branch, ordinal, base)? {
+        let goes_on = walk(view, span.branch, (span.first.max(base), span.last), &mut |rows| {
             for row in rows {
                 if row.key == key {
                     found = Some(row);
@@ -231,7 +238,7 @@ pub(super) fn newest_of(conn: &Connection, branch: i64, ordinal: i64, key: i64) 
         return Ok(None);
     }
     let place = places(snapshot, branch, base)?.into_iter().find(|(of, ..)| *of == key);
-    place.map(|(_, branch, ordinal)| row_at(conn, (branch, ordinal), key)).transpose()
+    place.map(|(_, branch, ordinal)| row_at(view, (branch, ordinal), key)).transpose()
 }
 
 /// Unpacks the index snapshot at the ordinal `base` of the lineage of a branch.
@@ -247,11 +254,11 @@ fn places(snapshot: Option<VersionRow>, branch: i64, base: i64) -> Res<Vec<RowPl
 
 /// Returns the newest row of every key at (branch, ordinal), by key: one range scan back to the last index
 /// snapshot, and one seek for each checkpoint before it that has newest rows.
-pub(super) fn newest(conn: &Connection, branch: i64, ordinal: i64) -> Res<BTreeMap<i64, VersionRow>> {
+pub(super) fn newest(view: ReadView<'_>, branch: i64, ordinal: i64) -> Res<BTreeMap<i64, VersionRow>> {
     let base = ordinal - ordinal.rem_euclid(INTERVAL);
     let (mut newest, mut snapshot) = (BTreeMap::new(), None);
-    for span in spans(conn, branch, ordinal, base)? {
-        walk(conn, span.branch, (span.first.max(base), span.last), &mut |rows| {
+    for span in spans(view.conn, branch, ordinal, base)? {
+        walk(view, span.branch, (span.first.max(base), span.last), &mut |rows| {
             for row in rows {
                 match row.kind {
                     INDEX_SNAPSHOT => snapshot = Some(row),
@@ -271,7 +278,7 @@ pub(super) fn newest(conn: &Connection, branch: i64, ordinal: i64) -> Res<BTreeM
         }
         for (at, keys) in before {
             let mut rows: BTreeMap<i64, VersionRow> =
-                rows_at(conn, at)?.into_iter().map(|row| (row.key, row)).collect();
+                rows_at(view, at)?.into_iter().map(|row| (row.key, row)).collect();
             for key in keys {
                 newest.insert(key, rows.remove(&key).ok_or_else(|| missing(at, key))?);
             }

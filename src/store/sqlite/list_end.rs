@@ -115,7 +115,7 @@ impl ListEnds {
         if let Some(before) = self.0.get(&(branch, key)).filter(|before| before.ordinal <= ordinal) {
             return Ok(Some(*before));
         }
-        let Some(row) = lineage::newest_of(view.conn, branch, ordinal, key)? else { return Ok(None) };
+        let Some(row) = lineage::newest_of(view, branch, ordinal, key)? else { return Ok(None) };
         let list = if row.kind == LIST { Some(ListEnd::of(&row)?) } else { None };
         Ok(Some(NewestRow { branch: row.branch, ordinal: row.ordinal, list }))
     }

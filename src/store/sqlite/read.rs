@@ -364,7 +364,7 @@ impl<'a> ReadView<'a> {
     ) -> Res<(Vec<ChannelRecord>, Vec<Seen>)> {
         let mut payloads = Payloads::new(self)?;
         let (mut channels, mut seen) = (Vec::new(), Vec::new());
-        for row in lineage::newest(self.conn, branch, ordinal)?.into_values() {
+        for row in lineage::newest(self, branch, ordinal)?.into_values() {
             if row.kind == SEEN {
                 seen.push(self.seen(&row)?);
             } else {

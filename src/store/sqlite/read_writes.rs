@@ -106,7 +106,7 @@ impl WriteRun {
     fn verify(self, keys: &Keys, checkpoint: &Checksum) -> Res<()> {
         let fits = match self.sum {
             Sum::Checksum(checksum, _) => writes_checksum(keys, checkpoint, &self.writes) == checksum,
-            Sum::Check(check) => self.check.finish() == check,
+            Sum::Check(check) => self.check.finish_keyed(keys) == check,
         };
         if fits { Ok(()) } else { Err(corrupt(self.place, "the checksum of its run does not match")) }
     }
@@ -130,10 +130,15 @@ pub(super) fn checksum_column(keys: &Keys, checkpoint: &Checksum, rows: &[WriteC
 }
 
 /// The column `sum` of a run that a checkpoint consumed and stores: the check of its rows.
-pub(super) fn check_column<'r>(checkpoint: i64, task: i64, rows: impl IntoIterator<Item = WriteRow<'r>>) -> Value {
+pub(super) fn check_column<'r>(
+    keys: &Keys,
+    checkpoint: i64,
+    task: i64,
+    rows: impl IntoIterator<Item = WriteRow<'r>>,
+) -> Value {
     let mut check = begin_check(checkpoint, task);
     rows.into_iter().for_each(|row| add_to_check(&mut check, &row));
-    Value::Integer(check.finish())
+    Value::Integer(check.finish_keyed(keys))
 }
 
 /// The runs of the tasks of a checkpoint, verified as their rows are read in order.

@@ -4,7 +4,8 @@
 //! the contents of values, which have a check of their own in `payload`.
 
 use super::fault::{Res, corrupt};
-use crate::base::internal::hash::check64;
+use super::keys::Keys;
+use crate::base::internal::hash::{check64, keyed_checksum};
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
@@ -80,6 +81,13 @@ impl RowCheck {
     /// Returns the check, as its column holds it.
     pub(super) fn finish(&self) -> i64 {
         check32(&self.0)
+    }
+
+    /// Returns the check of rows that refer to values: with the key of the checksums, if the file has one.
+    pub(super) fn finish_keyed(&self, keys: &Keys) -> i64 {
+        let Some(key) = keys.of_checksums() else { return self.finish() };
+        let [a, b, c, d, ..] = keyed_checksum(key, &self.0);
+        i64::from(i32::from_le_bytes([a, b, c, d]))
     }
 }
 

@@ -555,7 +555,7 @@ impl<'a> Tx<'a> {
     /// Writes the index snapshot: the place of the newest row of every key before `ordinal`.
     fn put_index_snapshot(&mut self, parent: &Known, branch: i64, ordinal: i64) -> Res<()> {
         debug_assert_eq!(ordinal % INTERVAL, 0);
-        let newest = lineage::newest(self.conn, parent.branch, parent.ordinal)?;
+        let newest = lineage::newest(self.caches.view(self.conn), parent.branch, parent.ordinal)?;
         debug_assert!(newest.values().all(|row| row.ordinal < ordinal));
         let places: Vec<_> = newest.values().map(|row| (row.key, row.branch, row.ordinal)).collect();
         let value = KeyContent::Packed(pack::pack_index_snapshot(branch, ordinal, &places));
@@ -577,7 +577,7 @@ impl<'a> Tx<'a> {
             rows.push(VersionRow { branch, ordinal, key: 0, version: 0, kind: NO_CHANGES, task: None, value });
         }
         rows.sort_unstable_by_key(|row| row.key);
-        let check = lineage::versions_check(branch, ordinal, &rows);
+        let check = lineage::versions_check(&self.caches.keys, branch, ordinal, &rows);
         let last = rows.len() - 1;
         let mut insert = self.conn.prepare_cached(sql::VERSION_INSERT)?;
         for (at, row) in rows.iter().enumerate() {

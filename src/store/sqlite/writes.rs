@@ -72,7 +72,7 @@ impl Tx<'_> {
                 })
             };
             let mut sum = Some(match child.filter(|_| !special) {
-                Some(_) => check_column(of.seq, task, columns()),
+                Some(_) => check_column(&self.caches.keys, of.seq, task, columns()),
                 None => {
                     let checksums: Vec<WriteChecksum> = rows.iter().map(|row| row.checksum.clone()).collect();
                     checksum_column(&self.caches.keys, &of.checksum, &checksums, run.len())

@@ -6,6 +6,8 @@ use crate::store::StoreError;
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace};
 use crate::store::check::Invariant;
 use crate::store::cipher::{Cipher, CipherError, Key};
+use crate::store::sqlite::changes::item_check;
+use crate::store::sqlite::keys::Keys;
 use crate::store::sqlite::lineage::{VersionRow, versions_check};
 use crate::store::sqlite::read::column;
 use crate::store::sqlite::row_check::{of_row, payload_column};
@@ -342,7 +344,7 @@ fn read_each(store: &SqliteBackend, at: &CheckpointRef) -> Result<(), StoreError
     Ok(())
 }
 
-/// Repairs the checks of payloads, checkpoints and versions, which have no key, as somebody who writes to the file can.
+/// Repairs the checks of payloads and checkpoints, which have no key, as a writer of the file can.
 fn repair(conn: &rusqlite::Connection) {
     let updates = |sql: &str, check: &dyn Fn(&Row<'_>) -> i64| -> Vec<(i64, i64)> {
         let mut statement = conn.prepare(sql).unwrap();
@@ -360,16 +362,6 @@ fn repair(conn: &rusqlite::Connection) {
         let check = |row: &Row<'_>| Ok(of_row("checkpoint", row, column::XXH3).unwrap());
         let check = conn.query_row(sql::RECORD_BY_SEQ, [seq], check).unwrap();
         conn.execute("UPDATE checkpoint SET xxh3 = ?2 WHERE seq = ?1", [seq, check]).unwrap();
-        let at = "SELECT branch, ordinal FROM checkpoint WHERE seq = ?1";
-        let (branch, ordinal): (i64, i64) = conn.query_row(at, [seq], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-        let rows = "SELECT ordinal, key, version, kind, task, value FROM version WHERE branch = ?1 AND ordinal = ?2 \
-                    ORDER BY key";
-        let mut statement = conn.prepare(rows).unwrap();
-        let rows = statement.query_map([branch, ordinal], |row| Ok(VersionRow::read(branch, row, 0).unwrap())).unwrap();
-        let rows: Vec<VersionRow> = rows.map(Result::unwrap).collect();
-        let check = versions_check(branch, ordinal, &rows);
-        let last = "UPDATE version SET xxh3 = ?3 WHERE branch = ?1 AND ordinal = ?2 AND xxh3 IS NOT NULL";
-        assert_eq!(conn.execute(last, [branch, ordinal, check]).unwrap(), 1);
     }
 }
 
@@ -460,6 +452,52 @@ fn a_sealed_value_is_bound_to_its_row_and_its_file() {
         all(&bench.store).unwrap();
     }
     assert!(bench.check().is_empty());
+}
+
+/// Swaps the values to which the items and the channels refer, and computes their checks without a key.
+fn forge_references(path: &Path) {
+    let (conn, keys) = (without_triggers(path), Keys::default());
+    for table in ["item", "version"] {
+        let sum = format!("SELECT sum(value) FROM {table} WHERE typeof(value) = 'integer'");
+        let sum: i64 = conn.query_row(&sum, [], |row| row.get(0)).unwrap();
+        let swap = format!("UPDATE {table} SET value = ?1 - value WHERE typeof(value) = 'integer'");
+        assert_eq!(conn.execute(&swap, [sum]).unwrap(), 2);
+    }
+    let mut items = conn.prepare("SELECT branch, channel, slot, ordinal, op, value FROM item").unwrap();
+    let check = |row: &Row<'_>| -> rusqlite::Result<[i64; 2]> {
+        let [branch, list, position, ordinal, op] = [0, 1, 2, 3, 4].map(|column| row.get(column).unwrap());
+        Ok([position, item_check(&keys, branch, list, position, ordinal, op, None, row.get_ref(5)?)])
+    };
+    let checks: Vec<_> = items.query_map([], check).unwrap().map(Result::unwrap).collect();
+    for check in checks {
+        assert_eq!(conn.execute("UPDATE item SET xxh3 = ?2 WHERE slot = ?1", check).unwrap(), 1);
+    }
+    let mut versions =
+        conn.prepare("SELECT ordinal, key, version, kind, task, value FROM version ORDER BY key").unwrap();
+    let rows = versions.query_map([], |row| Ok(VersionRow::read(1, row, 0).unwrap())).unwrap();
+    let rows: Vec<_> = rows.map(Result::unwrap).collect();
+    let check = versions_check(&keys, 1, 0, &rows);
+    assert_eq!(conn.execute("UPDATE version SET xxh3 = ?1 WHERE xxh3 IS NOT NULL", [check]).unwrap(), 1);
+}
+
+#[test]
+fn a_forged_reference_is_found_where_it_is_read_if_the_checks_have_a_key() {
+    for (options, is_keyed) in [(options(), false), (options().checksum_key(key(1)), true), (encrypted(key(1)), true)] {
+        let mut bench = bench(&options);
+        let items = vec![put(0, "pay ten"), put(1, "pay all")];
+        let changes = vec![list(1, items), value("x", 1, plain(&[1; 40])), value("y", 1, plain(&[2; 40]))];
+        let head = at(&thread("a"), bench.add(&thread("a"), None, changes));
+        forge_references(&bench.path());
+        let read = [
+            bench.store.state(&head).map(|_| ()),
+            bench.store.items(&head, "messages", ItemRange::All, &mut |_| Ok(())),
+            bench.store.items(&head, "messages", ItemRange::Tail(1), &mut |_| Ok(())),
+        ];
+        for read in read {
+            assert_eq!(matches!(read, Err(StoreError::Corrupt { .. })), is_keyed, "{read:?}");
+        }
+        assert!(!bench.check().is_empty(), "the checksum covers it in any file");
+    }
 }
 
 #[test]
