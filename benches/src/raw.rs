@@ -32,6 +32,11 @@ const TRUNCATE_FRAMES: i64 = (64 << 20) / 4_120;
 /// Checkpoints between two anchors, as in the library.
 pub(crate) const ANCHOR_INTERVAL: i64 = 64;
 
+/// The check of a row: any number takes as many bytes.
+const CHECK: i64 = 0x5a5a_5a5a;
+/// A loop that consumed one row of writes.
+const SOURCE: i64 = 1 + 4;
+
 /// The contents of a superstep's rows besides their positions.
 pub(crate) struct Template {
     names: Vec<(i64, i64, String)>,
@@ -39,8 +44,8 @@ pub(crate) struct Template {
     tasks: Vec<u8>,
     sum: Vec<u8>,
     run: Vec<u8>,
-    /// Key, kind, task and value of the rows of `version`.
-    versions: Vec<(i64, i64, Option<i64>, Value)>,
+    /// Key, kind, task, value and check of the rows of `version`.
+    versions: Vec<(i64, i64, Option<i64>, Value, Option<i64>)>,
     anchor: Vec<u8>,
     form: i64,
     xxh3: i64,
@@ -65,9 +70,10 @@ pub(crate) fn template(path: &Path) -> Res<Template> {
         .collect::<Result<_, _>>()?;
     let versions = conn
         .prepare(
-            "SELECT key, kind, task, value FROM version WHERE kind <> 4 AND ordinal = (SELECT max(ordinal) FROM version)",
+            "SELECT key, kind, task, value, xxh3 FROM version \
+             WHERE kind <> 4 AND ordinal = (SELECT max(ordinal) FROM version) ORDER BY key",
         )?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?
         .collect::<Result<_, _>>()?;
     Ok(Template {
         names,
@@ -198,14 +204,15 @@ impl Raw {
     pub(crate) fn open(path: &Path, synchronous: Synchronous, template: Template) -> Res<Self> {
         let conn = create(path, SCHEMA, synchronous)?;
         for (id, kind, text) in &template.names {
-            conn.execute("INSERT INTO name (id, kind, text) VALUES (?1, ?2, ?3)", params![id, kind, text])?;
+            let row = params![id, kind, text, CHECK];
+            conn.execute("INSERT INTO name (id, kind, text, xxh3) VALUES (?1, ?2, ?3, ?4)", row)?;
         }
         conn.execute(
-            "INSERT INTO thread (id, public_id, created_at) VALUES (1, ?1, ?2)",
-            params![template.thread.0, template.thread.1],
+            "INSERT INTO thread (id, public_id, created_at, xxh3) VALUES (1, ?1, ?2, ?3)",
+            params![template.thread.0, template.thread.1, CHECK],
         )?;
-        conn.execute("INSERT INTO namespace (id, thread, path) VALUES (1, 1, '')", [])?;
-        conn.execute("INSERT INTO branch (id, namespace, depth) VALUES (1, 1, 0)", [])?;
+        conn.execute("INSERT INTO namespace (id, thread, path, xxh3) VALUES (1, 1, '', ?1)", [CHECK])?;
+        conn.execute("INSERT INTO branch (id, namespace, depth, xxh3) VALUES (1, 1, 0, ?1)", [CHECK])?;
         let mut raw = Self { writer: Writer::new(path, conn)?, template, seq: 1, prepared: 0 };
         let conn = Arc::clone(&raw.writer.conn);
         let first = raw.row();
@@ -240,23 +247,25 @@ impl Raw {
         let payload = conn.last_insert_rowid();
         conn.prepare_cached(
             "INSERT INTO write (checkpoint, task, idx, part, channel, value, child, path, sum) \
-             VALUES (?1, 0, 0, 1, ?2, ?3, ?4, NULL, NULL)",
+             VALUES (?1, 0, 0, 1, ?2, ?3, ?4, NULL, ?5)",
         )?
-        .execute(params![self.seq, self.template.channel, payload, seq])?;
+        .execute(params![self.seq, self.template.channel, payload, seq, CHECK])?;
         let mut version = conn.prepare_cached(
-            "INSERT INTO version (branch, ordinal, key, version, kind, task, value) VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO version (branch, ordinal, key, version, kind, task, value, xxh3) \
+             VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?;
         if ordinal % ANCHOR_INTERVAL == 0 {
-            version.execute(params![ordinal, 0, 0, 4, None::<i64>, self.template.anchor])?;
+            version.execute(params![ordinal, 0, 0, 4, None::<i64>, self.template.anchor, None::<i64>])?;
         }
-        for (key, kind, task, value) in &self.template.versions {
-            let number = if *kind < 3 { seq } else { 0 };
-            version.execute(params![ordinal, key, number, kind, task, value])?;
+        for (key, kind, task, value, check) in &self.template.versions {
+            let number = if *kind < 3 { seq - ordinal } else { 0 };
+            version.execute(params![ordinal, key, number, kind, task, value, check])?;
         }
         conn.prepare_cached(
-            "INSERT INTO item (branch, channel, slot, ordinal, op, task, value) VALUES (1, ?1, ?2, ?3, 1, 0, ?4)",
+            "INSERT INTO item (branch, channel, slot, ordinal, op, task, value, xxh3) \
+             VALUES (1, ?1, ?2, ?3, 1, 0, ?4, ?5)",
         )?
-        .execute(params![self.template.list, ordinal - 1, ordinal, payload])?;
+        .execute(params![self.template.list, ordinal - 1, ordinal, payload, CHECK])?;
         self.checkpoint(&conn, row, seq)?;
         conn.prepare_cached("COMMIT")?.execute([])?;
         self.seq = seq;
@@ -266,13 +275,25 @@ impl Raw {
 
     fn checkpoint(&self, conn: &Connection, row: &Row, seq: i64) -> Res<()> {
         let Template { tasks, sum, run, .. } = &self.template;
-        let (parent, source) = if seq > 1 { (Some(seq - 1), 1) } else { (None, 0) };
+        let (parent, source) = if seq > 1 { (Some(seq - 1), SOURCE) } else { (None, 0) };
         let created_at = self.template.thread.1 + seq;
         conn.prepare_cached(
             "INSERT INTO checkpoint (seq, namespace, id, parent, branch, ordinal, step, source, created_at, run, \
-             metadata, tasks, sum) VALUES (?1, 1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?8, NULL, ?9, ?10)",
+             metadata, tasks, sum, xxh3) VALUES (?1, 1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?8, NULL, ?9, ?10, ?11)",
         )?
-        .execute(params![seq, row.id, parent, seq - 1, seq - 2, source, created_at, run, tasks, sum])?;
+        .execute(params![
+            seq,
+            row.id,
+            parent,
+            seq - 1,
+            seq - 2,
+            source,
+            created_at,
+            run,
+            tasks,
+            sum,
+            CHECK
+        ])?;
         Ok(())
     }
 

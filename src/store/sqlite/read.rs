@@ -8,7 +8,7 @@ use super::names::{Kind, Names};
 use super::pack::{PackedKind, unpack_parents, unpack_seen, unpack_tasks};
 use super::row_check;
 use super::rows::Payloads;
-use super::succession::{Listed, Succession};
+use super::succession::{ListingEntry, Succession};
 use super::write::Caches;
 use super::{sealed, sql};
 use crate::base::limits::PAGE_ROWS_MAX;
@@ -191,7 +191,7 @@ impl<'a> ReadView<'a> {
     /// Reads the newest checkpoint of a namespace, which has one from its first commit on. One that an index does not show
     /// is noticed: the newest checkpoint is the last one on the greatest branch.
     fn head_row<T>(self, namespace: i64, read: impl FnOnce(i64, &Row<'_>) -> Res<T>) -> Res<T> {
-        let newest = |seq: i64, row: &Row<'_>| Ok((Listed::read(seq, row)?, read(seq, row)?));
+        let newest = |seq: i64, row: &Row<'_>| Ok((ListingEntry::read(seq, row)?, read(seq, row)?));
         let Some((link, head)) = checkpoint_row(self.conn, sql::RECORD_HEAD, [namespace], newest)? else {
             return Err(corrupt(format!("namespace {namespace}"), "its checkpoints are missing"));
         };
@@ -281,7 +281,7 @@ impl<'a> ReadView<'a> {
             None => self.listed(sql::RECORDS_OF_THREAD, params![query.thread.as_str(), before, limit])?,
             Some(namespace) => {
                 let Some(namespace) = self.namespace(&query.thread, namespace)? else { return Ok(Vec::new()) };
-                let begin = checkpoint_row(self.conn, sql::RECORD_AT, params![namespace, before], Listed::read)?;
+                let begin = checkpoint_row(self.conn, sql::RECORD_AT, params![namespace, before], ListingEntry::read)?;
                 begin.into_iter().for_each(|link| succession.begin_below(link));
                 self.listed(sql::RECORDS_OF_NAMESPACE, params![namespace, before, limit])?
             }
@@ -307,12 +307,12 @@ impl<'a> ReadView<'a> {
         Ok(records)
     }
 
-    fn listed(self, sql: &str, params: impl Params) -> Res<Vec<(CheckpointRecord, Listed)>> {
+    fn listed(self, sql: &str, params: impl Params) -> Res<Vec<(CheckpointRecord, ListingEntry)>> {
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query(params)?;
         let mut listed = Vec::new();
         while let Some(row) = rows.next()? {
-            listed.push((self.record(row)?, Listed::read(row.get(0)?, row)?));
+            listed.push((self.record(row)?, ListingEntry::read(row.get(0)?, row)?));
         }
         Ok(listed)
     }

@@ -104,7 +104,7 @@ pub(super) const THREADS: &str = "SELECT t.id, t.public_id, t.created_at, t.xxh3
      JOIN namespace n ON n.thread = t.id AND n.path = '' \
      WHERE t.public_id > ?1 AND EXISTS (SELECT 1 FROM checkpoint c WHERE c.namespace = n.id) \
      ORDER BY t.public_id LIMIT ?2";
-/// Whether a thread or a namespace is stored that its index does not show.
+/// True if a thread or a namespace is stored that its index does not show.
 pub(super) const UNLISTED: &str = "SELECT \
      EXISTS (SELECT 1 FROM thread t NOT INDEXED WHERE NOT EXISTS (SELECT 1 FROM thread i \
      INDEXED BY sqlite_autoindex_thread_1 WHERE i.public_id = t.public_id AND i.id = t.id)) OR \

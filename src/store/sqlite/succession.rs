@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 /// The fields of a checkpoint that say which one comes before it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Listed {
+pub(super) struct ListingEntry {
     seq: i64,
     pub(super) namespace: i64,
     branch: i64,
@@ -21,7 +21,7 @@ pub(super) struct Listed {
     before: Option<i64>,
 }
 
-impl Listed {
+impl ListingEntry {
     /// Reads the fields of a verified row of `sql::record!`.
     pub(super) fn read(seq: i64, row: &Row<'_>) -> Res<Self> {
         let branch = row.get(column::BRANCH)?;
@@ -65,16 +65,16 @@ fn past(conn: &Connection, namespace: i64, (branch, ordinal): (i64, i64), below:
 
 /// The listing of one namespace or of several, from the newest checkpoint to the oldest.
 #[derive(Default)]
-pub(super) struct Succession(HashMap<i64, Listed>);
+pub(super) struct Succession(HashMap<i64, ListingEntry>);
 
 impl Succession {
     /// Adds the checkpoint that a page was asked to begin below.
-    pub(super) fn begin_below(&mut self, link: Listed) {
+    pub(super) fn begin_below(&mut self, link: ListingEntry) {
         self.0.insert(link.namespace, link);
     }
 
     /// Verifies the next entry of a listing. The first one of a namespace is its head if the listing `begins_at_heads`.
-    pub(super) fn add(&mut self, conn: &Connection, link: Listed, begins_at_heads: bool) -> Res<()> {
+    pub(super) fn add(&mut self, conn: &Connection, link: ListingEntry, begins_at_heads: bool) -> Res<()> {
         match self.0.insert(link.namespace, link) {
             Some(newer) => newer.must_follow(conn, link),
             None if begins_at_heads => link.must_be_last(conn, i64::MAX),

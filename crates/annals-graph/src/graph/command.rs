@@ -196,7 +196,7 @@ impl Command {
     /// let graph = StateGraph::<Payment>::new()
     ///     .node("approve", |payment: &Payment, ctx: &Context| {
     ///         let approved = ctx.interrupt(format!("pay {}?", payment.amount))?;
-    ///         Ok(Payment::update().approved(approved == true.into()))
+    ///         Ok(Payment::update().approved(approved == true))
     ///     })
     ///     .edge(START, "approve")
     ///     .compile()?;
