@@ -10,11 +10,17 @@ use super::open::beside;
 use crate::base::internal::Stopwatch;
 use crate::base::limits::{LOCK_RETRY_MAX, LOCK_RETRY_MIN, LOCK_WAIT_LONG};
 use std::hash::{BuildHasher, RandomState};
+use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
 /// The byte of the `-shm` file whose lock is the write lock of a WAL.
 const WRITE_LOCK_BYTE: u64 = 120;
+
+/// Listings of the locks that are read until one shows the holder: other locks change meanwhile.
+const LISTINGS: usize = 8;
+/// Bytes of the buffer for a listing: more than a busy machine lists.
+const LISTING_BYTES: usize = 64 * 1024;
 
 /// A wait in short pauses.
 #[derive(Debug)]
@@ -76,9 +82,17 @@ pub(super) fn wait_for<T>(limit_ms: u64, mut step: impl FnMut() -> Res<T>) -> Re
 
 /// Returns the process that holds the write lock of a store, if the operating system tells it.
 pub(super) fn holder(path: &Path) -> Option<u32> {
-    // The locks are read from a listing: opening the file and closing it again would drop those of this process.
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    holder_in(&locks, &device_and_inode(&beside(path, "-shm"))?)
+    let file = device_and_inode(&beside(path, "-shm"))?;
+    (0..LISTINGS).find_map(|_| holder_in(&listing()?, &file))
+}
+
+/// Returns the listing of all locks. Opening the file itself and closing it again would drop those of this process.
+fn listing() -> Option<String> {
+    // The kernel continues each read at a line number, so a lock that is released in between hides the one after it:
+    // a long buffer takes few reads.
+    let mut text = String::with_capacity(LISTING_BYTES);
+    std::fs::File::open("/proc/locks").ok()?.read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 #[cfg(target_os = "linux")]
@@ -149,6 +163,35 @@ mod tests {
             busy()
         });
         assert!(found_busy(&busy_once) && attempts == 1, "a limit of 0 does not wait");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_holder_is_found_while_other_locks_change() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let locked = |name: String| {
+            let path = folder.path().join(name);
+            let conn = rusqlite::Connection::open(&path).expect("a file");
+            conn.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE a (a); BEGIN IMMEDIATE").expect("a lock");
+            (path, conn)
+        };
+        let others: Vec<_> = (0..60).map(|n| locked(format!("other-{n}.db"))).collect();
+        let (path, _conn) = locked("held.db".into());
+        let ends = std::sync::atomic::AtomicBool::new(false);
+        let found = std::thread::scope(|scope| {
+            let ends = &ends;
+            scope.spawn(move || {
+                while !ends.load(std::sync::atomic::Ordering::Relaxed) {
+                    let change =
+                        |(_, conn): &(_, rusqlite::Connection)| conn.execute_batch("ROLLBACK; BEGIN IMMEDIATE");
+                    others.iter().try_for_each(change).expect("no other process uses them");
+                }
+            });
+            let found = (0..500).filter(|_| holder(&path) == Some(std::process::id())).count();
+            ends.store(true, std::sync::atomic::Ordering::Relaxed);
+            found
+        });
+        assert_eq!(found, 500);
     }
 
     #[test]
