@@ -119,6 +119,8 @@ const FIGURES: [Figure; 55] = [
     figure("power_cuts_lost", "reliability", Target::AtMost(0.0)),
     figure("faults_run", "reliability", Target::None),
     figure("faults_lied", "reliability", Target::AtMost(0.0)),
+    figure("kills_run", "reliability", Target::None),
+    figure("kills_lost", "reliability", Target::AtMost(0.0)),
     figure("flips_run", "reliability", Target::None),
     figure("flips_wrong", "reliability", Target::AtMost(0.0)),
 ];

@@ -319,7 +319,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
 #[must_use = "bytes of deleted threads may still be in the file or in its write-ahead log"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Erasure {
-    /// No byte of a deleted thread is in the file or in its write-ahead log.
+    /// No row of a deleted thread is in the file or in its write-ahead log, and its bytes are overwritten. SQLite may leave
+    /// a copy of a row in the gap of a page that it rearranged earlier.
     Erased,
     /// Bytes of deleted threads are still stored: there are many rows, or a reader holds the write-ahead log. A handle
     /// that is open for writing continues in the background, and after an open; [`Store::reclaim`](super::Store::reclaim)

@@ -122,6 +122,7 @@ pub(crate) fn reliability(files: &Files) -> Vec<Violation> {
     let phrases = [
         ("power_cuts_run", "power cuts", "power_cuts_lost", "lost"),
         ("faults_run", "injected errors", "faults_lied", "lied"),
+        ("kills_run", "kills", "kills_lost", "lost"),
         ("flips_run", "flipped bytes", "flips_wrong", "wrong"),
     ];
     let phrase = |(run, of, bad, how): (&str, &str, &str, &str)| {
@@ -197,10 +198,11 @@ mod tests {
     #[test]
     fn counts_that_differ_from_the_results_are_found() {
         let results = "{\"power_cuts_run\": 12345, \"power_cuts_lost\": 0, \"faults_run\": 7, \"faults_lied\": 1,\n\
-                       \"flips_run\": 1000, \"flips_wrong\": 10}";
-        let readme = "12,345 power cuts, 0 lost; 7 injected errors, 0 lied; 1,000 flipped bytes, 10 wrong";
+                       \"kills_run\": 500, \"kills_lost\": 0, \"flips_run\": 1000, \"flips_wrong\": 10}";
+        let readme =
+            "12,345 power cuts, 0 lost; 7 injected errors, 0 lied; 500 kills, 0 lost; 1,000 flipped bytes, 10 wrong";
         let found = reliability(&files(&[("README.md", readme), (RESULTS, results)]));
         assert_eq!(found.len(), 1, "7 injected errors, 1 lied");
-        assert_eq!(reliability(&files(&[("README.md", readme), (RESULTS, "{}")])).len(), 3);
+        assert_eq!(reliability(&files(&[("README.md", readme), (RESULTS, "{}")])).len(), 4);
     }
 }

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use annals::base::{Clock as _, SystemClock};
 use annals::store::Synchronous;
 use serde_json::{Value, json};
 
-use crate::{controls, cuts, faults, flips, trace, vfs};
+use crate::{controls, cuts, faults, flips, kills, trace, vfs};
 
 const USAGE: &str = "\
 annals-sim cuts [N]     cuts the power N times behind operations of random workloads
-annals-sim controls     plants faults that the cuts must find, each within 1,000 cuts
+annals-sim kills [N]    kills and stops processes that share a store
+annals-sim controls     plants faults that the cuts and the kills must find, each within 1,000
 annals-sim faults       makes the n-th call of each kind fail, and every STRIDE-th after it
 annals-sim flips        changes every STRIDE-th byte of a store by two masks
 
@@ -25,6 +27,8 @@ annals-sim flips        changes every STRIDE-th byte of a store by two masks
 --nth N             faults: one call
 --first N           flips: the first byte (0)
 --count N           flips: the number of bytes
+--stops N           kills: the number of processes that are stopped with the write lock (one for each 500 kills)
+--stop-ms N         kills: the milliseconds for which they are stopped (10,000)
 --ratchet FILE      faults, flips: compares known defects with the bounds in `ratchet` of this file of results
 
 The result is one line of JSON. The exit status is 1 if a store was not as it must be.";
@@ -72,8 +76,13 @@ impl Args {
 pub(crate) fn main() -> ExitCode {
     vfs::install();
     let mut words = std::env::args().skip(1);
-    if std::env::args().nth(1).as_deref() == Some("writer") {
-        return second_process(&words.skip(1).collect::<Vec<_>>());
+    match std::env::args().nth(1).as_deref() {
+        Some("writer") => return second_process(&words.skip(1).collect::<Vec<_>>()),
+        Some("worker") => {
+            let words: Vec<_> = words.skip(1).collect();
+            return ExitCode::from(kills::work(&words).map_or(2, |good| u8::from(!good)));
+        }
+        _ => {}
     }
     // The cases report panics themselves.
     std::panic::set_hook(Box::new(|_| {}));
@@ -122,6 +131,7 @@ fn run(args: &Args) -> Result<(Value, bool), String> {
     match args.verb.as_str() {
         "cuts" => run_cuts(args),
         "controls" => run_controls(args),
+        "kills" => run_kills(args),
         "faults" => run_faults(args),
         "flips" => run_flips(args),
         verb => Err(format!("{verb} is not a verb\n\n{USAGE}")),
@@ -177,9 +187,56 @@ fn run_controls(args: &Args) -> Result<(Value, bool), String> {
         });
         results.insert(result.name.to_owned(), details);
     }
+    for (control, name) in
+        kills::Control::ALL.into_iter().filter(|(_, name)| args.text("only").is_none_or(|only| only == *name))
+    {
+        let plan = kills::Plan { seed, kills: CONTROL_CUTS, stops: 0, stop: Duration::ZERO, control: Some(control) };
+        let counts = kills::run(&plan)?;
+        let is_found = counts.lost + counts.wrong > 0;
+        good &= is_found;
+        let details = json!({
+            "found_after": is_found.then_some(counts.run),
+            "kills_run": counts.run,
+            "kills_lost": counts.lost,
+            "kills_wrong": counts.wrong,
+            "first": counts.failures.first(),
+        });
+        results.insert(name.to_owned(), details);
+    }
     let found = results.values().filter(|result| !result["found_after"].is_null()).count();
     let all = results.len();
     Ok((json!({ "controls_run": all, "controls_found": found, "seed": seed, "controls": results }), good))
+}
+
+fn run_kills(args: &Args) -> Result<(Value, bool), String> {
+    let kills = args.count.unwrap_or(500);
+    let plan = kills::Plan {
+        seed: args.number("seed")?.unwrap_or(1),
+        kills,
+        stops: args.number("stops")?.unwrap_or(kills.div_ceil(500)),
+        stop: Duration::from_millis(args.number("stop-ms")?.unwrap_or(10_000)),
+        control: None,
+    };
+    let counts = kills::run(&plan)?;
+    let result = json!({
+        "kills_run": counts.run,
+        "kills_lost": counts.lost,
+        "kills_wrong": counts.wrong,
+        "rounds": counts.rounds,
+        "stops": counts.stopped,
+        "refused_by_stopped": counts.named,
+        "refused": counts.busy,
+        "calls_acknowledged": counts.acknowledged,
+        "reads_of_everything": counts.passes,
+        "erased": counts.erased,
+        "erased_left": counts.erased_left,
+        "backups_left": counts.backups,
+        "killed_during": counts.steps,
+        "killed_with_lock": counts.locks,
+        "seed": plan.seed,
+        "failures": counts.failures,
+    });
+    Ok((result, counts.lost + counts.wrong == 0))
 }
 
 fn run_faults(args: &Args) -> Result<(Value, bool), String> {

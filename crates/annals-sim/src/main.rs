@@ -15,6 +15,8 @@ mod faults;
 #[cfg(unix)]
 mod flips;
 #[cfg(unix)]
+mod kills;
+#[cfg(unix)]
 mod log;
 #[cfg(unix)]
 mod model;

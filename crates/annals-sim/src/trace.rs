@@ -68,6 +68,11 @@ impl Scratch {
         &self.0
     }
 
+    /// Leaves the files for an examination. Returns the place.
+    pub(crate) fn leave(self) -> String {
+        std::mem::ManuallyDrop::new(self).0.display().to_string()
+    }
+
     /// Returns the path of the store in it.
     pub(crate) fn store(&self) -> PathBuf {
         self.0.join(STORE)

@@ -18,10 +18,10 @@ fn sim(words: &[&str]) -> (Value, Output) {
 }
 
 #[test]
-fn every_control_is_found_within_1_000_cuts() {
+fn every_control_is_found_within_1_000_cuts_or_kills() {
     let (result, output) = sim(&["controls"]);
     assert!(output.status.success(), "{result}");
-    assert_eq!((&result["controls_run"], &result["controls_found"]), (&5.into(), &5.into()));
+    assert_eq!((&result["controls_run"], &result["controls_found"]), (&9.into(), &9.into()));
     for (name, control) in result["controls"].as_object().unwrap() {
         assert!(control["found_after"].as_u64().unwrap() <= 1_000, "{name}: {control}");
     }
@@ -34,6 +34,19 @@ fn no_cut_of_each_kind_of_workload_loses_anything() {
     assert!(output.status.success(), "{result}");
     assert!(result["cuts_run"].as_u64().unwrap() >= 160 && result["distinct"].as_u64().unwrap() > 80, "{result}");
     assert!(result["in_recovery"].as_u64().unwrap() > 0, "{result}");
+}
+
+#[test]
+fn kills_and_a_stop_lose_nothing() {
+    let (result, output) = sim(&["kills", "75", "--stops", "1", "--stop-ms", "1000"]);
+    assert!(output.status.success(), "{result}");
+    assert_eq!((&result["kills_run"], &result["kills_lost"]), (&75.into(), &0.into()));
+    let count = |name: &str| result[name].as_u64().unwrap();
+    assert!(count("calls_acknowledged") > 100 && count("reads_of_everything") > 20 && count("erased") > 0, "{result}");
+    if cfg!(target_os = "linux") {
+        assert!(count("stops") == 1 && count("refused_by_stopped") > 0, "{result}");
+        assert!(result["killed_with_lock"]["write"].as_u64().unwrap() > 0, "{result}");
+    }
 }
 
 #[test]
