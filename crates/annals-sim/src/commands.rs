@@ -9,7 +9,7 @@ use annals::base::{Clock as _, SystemClock};
 use annals::store::Synchronous;
 use serde_json::{Value, json};
 
-use crate::{controls, cuts, faults, flips, kills, trace, vfs};
+use crate::{controls, cuts, faults, flips, forgeries, kills, trace, vfs};
 
 const USAGE: &str = "\
 annals-sim cuts [N]     cuts the power N times behind operations of random workloads
@@ -17,6 +17,7 @@ annals-sim kills [N]    kills and stops processes that share a store
 annals-sim controls     plants faults that the cuts and the kills must find, each within 1,000
 annals-sim faults       makes the n-th call of each kind fail, and every STRIDE-th after it
 annals-sim flips        changes every STRIDE-th byte of a store by two masks
+annals-sim forgeries [N]  changes rows, the schema and bytes of N files, or writes hostile content, and reads them
 
 --seed N            the seed of the first workload (1)
 --jobs N            threads (all cores)
@@ -24,12 +25,12 @@ annals-sim flips        changes every STRIDE-th byte of a store by two masks
 --cuts-per-trace N  cuts, controls (100)
 --stride N          faults, flips (1)
 --only NAME         faults: one kind; controls: one control
---nth N             faults: one call
+--nth N             faults, forgeries: one case
 --first N           flips: the first byte (0)
 --count N           flips: the number of bytes
 --stops N           kills: the number of processes that are stopped with the write lock (one for each 500 kills)
 --stop-ms N         kills: the milliseconds for which they are stopped (10,000)
---ratchet FILE      faults, flips: compares known defects with the bounds in `ratchet` of this file of results
+--ratchet FILE      faults, flips, forgeries: compares known defects with the bounds in `ratchet` of this file of results
 
 The result is one line of JSON. The exit status is 1 if a store was not as it must be.";
 
@@ -82,6 +83,10 @@ pub(crate) fn main() -> ExitCode {
             let words: Vec<_> = words.skip(1).collect();
             return ExitCode::from(kills::work(&words).map_or(2, |good| u8::from(!good)));
         }
+        Some("forger") => {
+            std::panic::set_hook(Box::new(|_| {}));
+            return told(forgeries::work(&words.skip(1).collect::<Vec<_>>()));
+        }
         _ => {}
     }
     // The cases report panics themselves.
@@ -127,12 +132,25 @@ fn second_process(words: &[String]) -> ExitCode {
     }
 }
 
+/// Prints the problem of a child process.
+#[allow(clippy::print_stderr)]
+fn told(done: Result<(), String>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
 fn run(args: &Args) -> Result<(Value, bool), String> {
     match args.verb.as_str() {
         "cuts" => run_cuts(args),
         "controls" => run_controls(args),
         "kills" => run_kills(args),
         "faults" => run_faults(args),
+        "forgeries" => run_forgeries(args),
         "flips" => run_flips(args),
         verb => Err(format!("{verb} is not a verb\n\n{USAGE}")),
     }
@@ -225,6 +243,7 @@ fn run_kills(args: &Args) -> Result<(Value, bool), String> {
         "rounds": counts.rounds,
         "stops": counts.stopped,
         "refused_by_stopped": counts.named,
+        "refused_after_ms_max": counts.longest_refusal_ms,
         "refused": counts.busy,
         "calls_acknowledged": counts.acknowledged,
         "reads_of_everything": counts.passes,
@@ -309,6 +328,44 @@ fn run_flips(args: &Args) -> Result<(Value, bool), String> {
         "seed": plan.seed,
         "places": counts.places,
         "examples": counts.examples,
+    });
+    for (name, count) in shares {
+        result[name] = json!(count);
+    }
+    let above = match args.text("ratchet") {
+        None => shares.iter().filter(|(_, count)| *count > 0).map(|(name, _)| (*name).to_owned()).collect(),
+        Some(file) => above_ratchet(file, &shares, counts.run)?,
+    };
+    result["failures"] = json!(above);
+    Ok((result, above.is_empty()))
+}
+
+fn run_forgeries(args: &Args) -> Result<(Value, bool), String> {
+    let nth = args.number("nth")?;
+    let plan = forgeries::Plan {
+        seed: args.number("seed")?.unwrap_or(1),
+        first: nth.unwrap_or(0),
+        count: nth.map_or(args.count.unwrap_or(10_000), |_| 1),
+        jobs: args.jobs()?,
+    };
+    let counts = forgeries::run(&plan)?;
+    let shares = [
+        ("forgeries_missed", counts.missed),
+        ("forgeries_unreadable", counts.unreadable),
+        ("forgeries_panicked", counts.panics),
+        ("forgeries_slow", counts.slow),
+        ("forgeries_memory", counts.memory),
+    ];
+    let mut result = json!({
+        "forgeries_run": counts.run,
+        "same": counts.same,
+        "refused": counts.refused,
+        "errors": counts.errors,
+        "changed": counts.changed,
+        "slowest_ms": counts.slowest_ms,
+        "seed": plan.seed,
+        "places": counts.places,
+        "examples": counts.failures,
     });
     for (name, count) in shares {
         result[name] = json!(count);

@@ -15,6 +15,8 @@ mod faults;
 #[cfg(unix)]
 mod flips;
 #[cfg(unix)]
+mod forgeries;
+#[cfg(unix)]
 mod kills;
 #[cfg(unix)]
 mod log;

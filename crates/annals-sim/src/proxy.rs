@@ -203,6 +203,10 @@ impl Backend for Proxy {
         self.inner.reclaim()
     }
 
+    fn backup(&self, to: &Path) -> Result<(), StoreError> {
+        self.inner.backup(to)
+    }
+
     fn thread_size(&self, thread: &ThreadId) -> Result<ThreadSize, StoreError> {
         self.inner.thread_size(thread)
     }

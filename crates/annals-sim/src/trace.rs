@@ -86,6 +86,15 @@ impl Drop for Scratch {
     }
 }
 
+/// Removes a file of a store and those beside it; what stays goes with its folder.
+pub(crate) fn remove_store(path: &Path) {
+    for ending in ["", "-wal", "-shm", "-journal"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        _ = std::fs::remove_file(PathBuf::from(name));
+    }
+}
+
 /// The kinds of workloads, which seeds take in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

@@ -2,7 +2,7 @@
 //!
 //! An actor runs turns of a graph with parallel nodes (all durabilities), interrupts and resume values, sleeps and their
 //! timers, edits of the past, forks, updates without a graph, deletes, and changes of the key-value memory; and it copies
-//! the WAL. Verbs that the store gains (migrations, backups, pruning) become variants of [`Act`].
+//! the WAL and the store. Verbs that the store gains (migrations, compaction, pruning) become variants of [`Act`].
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -16,6 +16,7 @@ use annals_graph::prelude::*;
 
 use crate::proxy::{Calls, Proxy};
 use crate::rng::Rng;
+use crate::trace::Scratch;
 
 /// The timestamp at which every workload begins.
 const BEGIN_US: i64 = 1_790_000_000_000_000;
@@ -151,6 +152,7 @@ enum Act {
     Remember,
     Forget,
     CopyWal,
+    Backup,
 }
 
 impl Act {
@@ -167,7 +169,8 @@ impl Act {
             78..83 => Self::Delete,
             83..91 => Self::Remember,
             91..94 => Self::Forget,
-            _ => Self::CopyWal,
+            94..97 => Self::CopyWal,
+            _ => Self::Backup,
         }
     }
 }
@@ -296,7 +299,28 @@ impl Actor {
                 Err(StoreError::Busy { .. }) => Ok(()),
                 copied => Ok(copied?),
             },
+            (Act::Backup, _) => self.back_up(store),
         }
+    }
+
+    /// Copies the store to a folder without faults. A copy is whole and has the heads of the actor; a failed one leaves no
+    /// file.
+    fn back_up(&self, store: &Store) -> Result<()> {
+        let scratch = Scratch::new().map_err(|error| StoreError::Read { reason: error.to_string(), source: None })?;
+        let head_of =
+            |store: &Store, owned: &Owned| Ok::<_, StoreError>(store.thread(&owned.name)?.head()?.map(|it| it.id()));
+        let heads = |store: &Store| self.owned.iter().map(|owned| head_of(store, owned)).collect::<Result<Vec<_>, _>>();
+        let before = heads(store)?;
+        if let Err(error) = store.backup(scratch.store()) {
+            let left = std::fs::read_dir(scratch.path()).map_or(0, Iterator::count);
+            assert_eq!(left, 0, "a failed backup leaves a file: {error}");
+            return Err(error.into());
+        }
+        let copy = Store::open_with(scratch.store(), OpenOptions::new().read_only(true))?;
+        let report = copy.check()?;
+        assert!(report.problems.is_empty(), "a backup has problems: {:?}", report.problems);
+        assert_eq!(heads(&copy)?, before, "a backup has the heads of the store");
+        Ok(())
     }
 
     /// Runs a graph with a new input. Returns whether it stopped at an interrupt or a sleep.

@@ -60,6 +60,15 @@ fn a_fault_of_each_kind_is_told_truly() {
 }
 
 #[test]
+fn forgeries_are_within_their_bounds() {
+    let (result, output) = sim(&["forgeries", "150", "--ratchet", RESULTS]);
+    assert!(output.status.success(), "{result}");
+    let count = |name: &str| result[name].as_u64().unwrap();
+    assert_eq!(count("forgeries_run"), 150, "{result}");
+    assert!(count("refused") > 0 && count("errors") > 0 && count("same") > 0, "{result}");
+}
+
+#[test]
 fn flips_are_within_their_bounds() {
     let (result, output) = sim(&["flips", "--stride", "701", "--ratchet", RESULTS]);
     assert!(output.status.success(), "{result}");

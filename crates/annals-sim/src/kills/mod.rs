@@ -132,6 +132,8 @@ pub(crate) struct KillCounts {
     pub(crate) stopped: u64,
     /// Calls of others that were refused meanwhile, with the stopped process named.
     pub(crate) named: u64,
+    /// The longest wait of these calls.
+    pub(crate) longest_refusal_ms: u64,
     pub(crate) acknowledged: u64,
     /// Complete passes of readers.
     pub(crate) passes: u64,

@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use super::ledger::{Ledger, Reports, Verdict, judge_proven};
 use super::process::{Worker, lock_of, ranges_of};
 use super::tally::{self, Author, Kind};
-use super::{Control, Job, KillCounts, Plan, Role, worker};
+use super::{Control, Job, KillCounts, Plan, Role};
 use crate::log::STORE;
 use crate::rng::Rng;
-use crate::trace::Scratch;
+use crate::trace::{Scratch, remove_store};
 
 /// The processes of a round.
 const WRITERS: usize = 3;
@@ -24,8 +24,8 @@ const READERS: usize = 2;
 /// Milliseconds that a call waits for a lock: of rounds with kills, and of those with a stopped process.
 const BUSY_MS: u64 = 5_000;
 const BUSY_SHORT_MS: u64 = 300;
-/// Milliseconds by which a call may miss its limit on a machine with more processes than cores.
-const BUSY_SLACK_MS: u64 = 2_000;
+/// Milliseconds by which a call may miss its limit on a machine that has much else to do.
+const BUSY_SLACK_MS: u64 = 10_000;
 /// The time within which a worker ends that was told to, and continues after a stop.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Stops of a worker until it holds a lock, at most.
@@ -192,9 +192,14 @@ impl Round {
         // Lines that were written before the stop arrive.
         std::thread::sleep(Duration::from_millis(100));
         let before = self.ledger.lock().workers.clone();
+        let begin = SystemClock.elapsed();
         std::thread::sleep(time);
-        let after = self.ledger.lock().workers.clone();
-        self.judge_stop(stopped, time, &before, &after);
+        let mut after = self.ledger.lock().workers.clone();
+        while self.silent(stopped.0, &before, &after).is_some() && SystemClock.elapsed() - begin < time + PATIENCE {
+            std::thread::sleep(Duration::from_millis(20));
+            after = self.ledger.lock().workers.clone();
+        }
+        self.judge_stop(stopped, &before, &after);
         self.workers[place].go_on();
         let begin = SystemClock.elapsed();
         let acknowledged = |ledger: &Ledger, author| ledger.workers.get(&author).map_or(0, |one| one.acknowledged);
@@ -237,40 +242,52 @@ impl Round {
         None
     }
 
+    /// Returns a worker that has not gone on during a stop: a writer is refused, a reader reads.
+    fn silent(
+        &self,
+        stopped: Author,
+        before: &BTreeMap<Author, Reports>,
+        after: &BTreeMap<Author, Reports>,
+    ) -> Option<&Worker> {
+        self.workers.iter().find(|one| {
+            let reports = |of: &BTreeMap<Author, Reports>| of.get(&one.job.author).cloned().unwrap_or_default();
+            let (before, after) = (reports(before), reports(after));
+            match one.job.role {
+                _ if one.job.author == stopped => false,
+                Role::Writer => after.busy.len() == before.busy.len(),
+                Role::Reader => after.passes == before.passes,
+                Role::Maintainer => false,
+            }
+        })
+    }
+
     /// Judges the reports of the workers during a stop: readers go on, writers are refused and told by whom.
     fn judge_stop(
         &mut self,
         (stopped, process): (Author, u32),
-        time: Duration,
         before: &BTreeMap<Author, Reports>,
         after: &BTreeMap<Author, Reports>,
     ) {
         let held = ranges_of(&self.scratch.store(), process);
         let step = after.get(&stopped).map_or("", |reports| &reports.step);
-        let stopped = format!("process {stopped} is stopped in {step} with the locks {held:?}");
-        let is_long = time >= Duration::from_millis(3 * BUSY_SHORT_MS);
+        let told = format!("process {stopped} is stopped in {step} with the locks {held:?}");
+        if let Some(one) = self.silent(stopped, before, after) {
+            let (author, role) = (one.job.author, one.job.role);
+            self.wrong.push(format!("process {author}, a {role:?}, does not go on: {told}"));
+        }
         for one in self.workers.iter().filter(|one| one.id() != process) {
             let author = one.job.author;
             let (Some(before), Some(after)) = (before.get(&author), after.get(&author)) else { continue };
-            let refused = &after.busy[before.busy.len()..];
-            for refusal in refused {
+            for refusal in &after.busy[before.busy.len()..] {
+                self.counts.longest_refusal_ms = self.counts.longest_refusal_ms.max(refusal.waited_ms);
                 if refusal.holder == Some(process) {
                     self.counts.named += 1;
                 } else {
-                    self.wrong.push(format!("{refusal:?}: {stopped}"));
+                    self.wrong.push(format!("{refusal:?}: {told}"));
                 }
             }
-            match one.job.role {
-                Role::Writer if after.acknowledged > before.acknowledged => {
-                    self.wrong.push(format!("writer {author} commits: {stopped}"));
-                }
-                Role::Writer if is_long && refused.is_empty() => {
-                    self.wrong.push(format!("writer {author} is not refused in {}: {stopped}", after.step));
-                }
-                Role::Reader if is_long && after.passes == before.passes => {
-                    self.wrong.push(format!("reader {author} does not read: {stopped}"));
-                }
-                _ => {}
+            if one.job.role == Role::Writer && after.acknowledged > before.acknowledged {
+                self.wrong.push(format!("process {author} commits: {told}"));
             }
         }
     }
@@ -386,7 +403,7 @@ impl Round {
                 self.note(verdict);
             }
             self.counts.backups += 1;
-            worker::remove(&path);
+            remove_store(&path);
         }
         Ok(())
     }
@@ -422,6 +439,7 @@ impl KillCounts {
         self.acknowledged += other.acknowledged;
         self.passes += other.passes;
         self.backups += other.backups;
+        self.longest_refusal_ms = self.longest_refusal_ms.max(other.longest_refusal_ms);
         self.erased += other.erased;
         self.erased_left += other.erased_left;
         self.busy += other.busy;

@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use annals::base::CheckpointId;
+use annals::base::{CheckpointId, Clock as _, SystemClock};
 use annals::store::{Backend, Batch, OpenOptions, SqliteBackend, StoreError};
 use annals_graph::Durability;
 use annals_graph::prelude::*;
@@ -18,6 +17,7 @@ use annals_graph::prelude::*;
 use super::tally::{self, Failure, Kind, Seen, Tally, Walk};
 use super::{Control, Job, Role};
 use crate::rng::Rng;
+use crate::trace::remove_store;
 
 /// Set once the parent process wants the worker to end, or has itself ended.
 static ENDS: AtomicBool = AtomicBool::new(false);
@@ -142,6 +142,7 @@ impl<'a> Worker<'a> {
         if control == Some(Control::EarlyAck) {
             say(&format!("A {entity} {n}"));
         }
+        let begin = SystemClock.elapsed();
         let failure = match make() {
             Ok(()) if control == Some(Control::FalseRefusal) => {
                 say(&format!("F {entity} {n} conflict"));
@@ -156,7 +157,8 @@ impl<'a> Worker<'a> {
         let Failure::Error(error) = &failure else { return Err(failure) };
         match error.as_store() {
             Some(StoreError::Busy { waited_ms, holder }) => {
-                say_busy(entity, n, *waited_ms, *holder);
+                let measured = (SystemClock.elapsed() - begin).as_millis() as u64;
+                say_busy(entity, n, measured.max(*waited_ms), *holder);
             }
             Some(StoreError::Conflict { .. }) if Kind::of(entity) == Kind::Shared => {
                 say(&format!("F {entity} {n} conflict"));
@@ -275,17 +277,8 @@ impl<'a> Worker<'a> {
             }
         }
         drop(copy);
-        remove(&path);
+        remove_store(&path);
         Ok(())
-    }
-}
-
-/// Removes a copy and the files beside it; the parent process removes the folder.
-pub(super) fn remove(path: &Path) {
-    for ending in ["", "-wal", "-shm"] {
-        let mut name = path.as_os_str().to_owned();
-        name.push(ending);
-        _ = std::fs::remove_file(PathBuf::from(name));
     }
 }
 

@@ -1,0 +1,76 @@
+//! Every reading call of the API on a file that may be hostile, and some that write. Errors are expected; the caller
+//! looks for panics, time and memory.
+
+use std::sync::Arc;
+
+use annals::history::{ExportOptions, MessageQuery, Snapshot, diff};
+use annals::store::{ItemRange, KvNamespaceQuery, KvQuery, Store, StoreError};
+use annals_graph::prelude::*;
+
+use super::open;
+use crate::observe::Deadline;
+use crate::trace::Scratch;
+
+/// Checkpoints that are read of each namespace.
+const CHECKPOINTS: usize = 12;
+
+/// Reads by all calls that `observe` does not use. An error ends the reads of a snapshot or a thread alone.
+pub(super) fn all(store: &Store, deadline: Deadline) {
+    _ = store.stats();
+    _ = store.timers(None);
+    _ = store.kv().search(KvQuery::all());
+    _ = store.kv().list_namespaces(KvNamespaceQuery::new());
+    for record in store.threads().unwrap_or_default() {
+        let Ok(thread) = store.thread(record.id.as_str()) else { continue };
+        _ = thread.head();
+        for namespace in store.backend().namespaces(&record.id).unwrap_or_default() {
+            let Ok(history) = thread.with_namespace(namespace).history() else { continue };
+            for snapshot in history.take(CHECKPOINTS).map_while(Result::ok) {
+                if deadline.has_passed() {
+                    return;
+                }
+                _ = snapshot_reads(&snapshot);
+            }
+        }
+    }
+}
+
+fn snapshot_reads(snapshot: &Snapshot) -> Result<(), StoreError> {
+    _ = snapshot.values();
+    _ = snapshot.blame();
+    _ = snapshot.interrupts();
+    _ = snapshot.next().count();
+    if let Ok(Some(parent)) = snapshot.parent() {
+        _ = diff(&parent, snapshot);
+    }
+    let channels: Vec<Arc<str>> = snapshot.channels()?;
+    for channel in channels {
+        _ = snapshot.get(&channel);
+        _ = snapshot.len(&channel);
+        _ = snapshot.tail(&channel, 3);
+        _ = snapshot.items(&channel, ItemRange::All);
+        _ = snapshot.messages(&channel, ItemRange::All);
+        _ = snapshot.find_messages(&channel, &MessageQuery::new().text("a"));
+        _ = snapshot.token_usage(&channel);
+        _ = snapshot.export_messages(&channel, &ExportOptions::new(), &mut std::io::sink());
+    }
+    Ok(())
+}
+
+/// Opens the file for writing, and changes, forks and deletes threads.
+pub(super) fn write(scratch: &Scratch) {
+    let Ok(store) = open(scratch, false) else { return };
+    for (place, record) in store.threads().unwrap_or_default().into_iter().enumerate() {
+        let Ok(thread) = store.thread(record.id.as_str()) else { continue };
+        _ = thread.with_schema(DynSchema::new().last("note").build()).update(DynUpdate::new().set("note", "forged"));
+        if let Ok(Some(head)) = thread.head() {
+            _ = head.fork_to(format!("forged-{place}"));
+        }
+        if place % 2 == 0 {
+            _ = store.delete_thread(record.id.as_str());
+        }
+    }
+    _ = store.kv().put(["forged"], "key", Value::from(annals::base::Map::new()));
+    _ = store.reclaim();
+    _ = store.check();
+}
