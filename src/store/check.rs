@@ -2,7 +2,9 @@
 //!
 //! *Absent:* the check itself, which each backend does for its own rows.
 
+use super::error::StoreError;
 use std::fmt;
+use std::str::FromStr;
 
 /// An invariant of the file format, by its number in `docs/format.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -146,6 +148,46 @@ impl fmt::Display for Finding {
     }
 }
 
+/// A point of the log up to which a check verified it. As a text it has six numbers: `1-50-2-80-9-3f1c...`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CheckedUpTo {
+    /// The greatest ids.
+    pub(super) checkpoint: i64,
+    pub(super) branch: i64,
+    pub(super) payload: i64,
+    pub(super) blob: i64,
+    /// The beginning of the checksum of that checkpoint, 0 without one.
+    pub(super) checksum: u64,
+}
+
+impl fmt::Display for CheckedUpTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { checkpoint, branch, payload, blob, checksum } = self;
+        write!(f, "1-{checkpoint}-{branch}-{payload}-{blob}-{checksum:016x}")
+    }
+}
+
+/// Reads the text of a point.
+impl FromStr for CheckedUpTo {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> Result<Self, StoreError> {
+        let read = || {
+            let mut parts = text.split('-');
+            let mut id = || parts.next()?.parse::<i64>().ok().filter(|id| (0..i64::MAX).contains(id));
+            let (version, checkpoint, branch, payload, blob) = (id()?, id()?, id()?, id()?, id()?);
+            let checksum = parts.next().filter(|digits| digits.len() == 16)?;
+            let checksum = u64::from_str_radix(checksum, 16).ok()?;
+            let ends = parts.next().is_none() && version == 1;
+            ends.then_some(Self { checkpoint, branch, payload, blob, checksum })
+        };
+        read().ok_or_else(|| StoreError::Invalid {
+            field: "point of a check",
+            reason: format!("{:?} is not the text of a point", text.chars().take(64).collect::<String>()),
+        })
+    }
+}
+
 /// The frames (changed pages) of a write-ahead log after a broken one, which are not read any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -186,6 +228,9 @@ pub struct CheckReport {
     /// The lost end of the write-ahead log; `None` if the log is whole. A tail of one transaction is not a problem: it may
     /// be a commit that had not returned when the power failed.
     pub log_tail: Option<LogTail>,
+    /// The point at which the check ended, for [`Store::check_since`](super::Store::check_since). `None` after a problem,
+    /// and for a store in memory.
+    pub up_to: Option<CheckedUpTo>,
     /// Problems: the first 100 places at which an invariant does not hold.
     pub problems: Vec<Finding>,
 }
@@ -202,6 +247,18 @@ impl CheckReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_point_is_read_as_it_is_written() {
+        let point = CheckedUpTo { checkpoint: 50, branch: 2, payload: 80, blob: 0, checksum: 0x3f };
+        assert_eq!(point.to_string(), "1-50-2-80-0-000000000000003f");
+        assert_eq!(point.to_string().parse::<CheckedUpTo>().unwrap(), point);
+        let long = format!("1-{}-2-80-0-000000000000003f", i64::MAX);
+        for bad in ["", "1", "2-50-2-80-0-000000000000003f", "1-50-2-80-0-3f", "1-50-2-80-0-000000000000003f-", &long] {
+            assert!(matches!(bad.parse::<CheckedUpTo>(), Err(StoreError::Invalid { .. })), "{bad}");
+        }
+        assert!("1--5-2-80-0-000000000000003f".parse::<CheckedUpTo>().is_err());
+    }
 
     #[test]
     fn the_document_lists_the_invariants() {

@@ -36,7 +36,7 @@ pub use batch::{
 pub use beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
 pub use cache::Cache;
 pub use chain::CommitChain;
-pub use check::{CheckReport, Finding, Invariant, LogTail};
+pub use check::{CheckReport, CheckedUpTo, Finding, Invariant, LogTail};
 #[cfg(feature = "encryption")]
 pub use cipher::XChaCha20Poly1305;
 pub use cipher::{Cipher, CipherError, Key};

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use annals::base::{CheckpointId, Codec, IdSource, Namespace, TaskId, ThreadId, Timestamp};
 use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen};
 use annals::store::{
-    Backend, Batch, ChannelValue, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemIndex, ItemRange, ListDelta,
-    ListRef, MemoryBackend, NewCheckpoint, NewTimer, NewWrite, NewWrites, OpenOptions, Parent, Payload, Source,
-    SqliteBackend, StoreError, TaskKind, TaskRecord, WriteValue,
+    Backend, Batch, ChannelValue, CheckedUpTo, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemIndex, ItemRange,
+    ListDelta, ListRef, MemoryBackend, NewCheckpoint, NewTimer, NewWrite, NewWrites, OpenOptions, Parent, Payload,
+    Source, SqliteBackend, StoreError, TaskKind, TaskRecord, WriteValue,
 };
 use proptest::prelude::*;
 
@@ -626,16 +626,23 @@ fn kind(outcome: &Result<(), StoreError>) -> &'static str {
 /// Does the operations to the model and to a backend that `open` opens, and compares after each.
 fn follow(ops: &[Op], open: &mut dyn FnMut() -> Arc<dyn Backend>) -> Result<(), TestCaseError> {
     let mut pair = Pair::new(open);
+    let start: CheckedUpTo = "1-0-0-0-0-0000000000000000".parse().unwrap();
+    let mut point = start.clone();
     for (done, op) in ops.iter().enumerate() {
         pair.apply(op)?;
         // A comparison reads everything at every checkpoint: doing so after each operation would take minutes.
         if done % 6 == 5 {
             pair.compare(false)?;
+            let report = pair.file.check_since(&point).unwrap();
+            prop_assert!(report.problems.is_empty(), "since {}: {:?}", point, report.problems);
+            // A backend without points verifies everything.
+            point = report.up_to.unwrap_or(point);
         }
     }
     pair.apply(&Op::Reopen)?;
     pair.compare(true)?;
-    for report in [pair.model.check().unwrap(), pair.file.check().unwrap()] {
+    let reports = [pair.model.check().unwrap(), pair.file.check().unwrap(), pair.file.check_since(&start).unwrap()];
+    for report in reports {
         prop_assert!(report.problems.is_empty(), "{:?}", report.problems);
         prop_assert_eq!(report.checkpoints, pair.places.iter().map(|place| place.ids.len() as u64).sum::<u64>());
     }

@@ -1,6 +1,7 @@
 //! Checks a file: decodes every row and computes every checksum anew from the rows alone.
 
 use super::changes::{DELETE, DELETE_ALL, DELETE_RANGE, PUT, REFERENCE, item_check, range_position};
+use super::check_since::First;
 use super::checksums::{ChangeChecksum, CheckpointChecksum, ItemChecksum, WriteChecksum, payload_hash};
 use super::fault::{Fault, Res, corrupt, damage};
 use super::items::{ChannelRows, item_place};
@@ -16,18 +17,18 @@ use super::pack::{
     unpack_seen,
 };
 use super::read::{ReadView, checkpoint_row, column, unpack_task_records};
-use super::rows::{Room, decode, inline_value};
+use super::rows::{Payloads, Room, decode, inline_value};
 use super::source::of_source_column;
-use super::{row_check, schema, sealed, sql};
+use super::{check_since, row_check, schema, sealed, sql};
 use crate::base::ThreadId;
 use crate::base::internal::hash::Checksum;
 use crate::store::batch::Seen;
-use crate::store::check::{CheckReport, Finding, Invariant};
+use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::error::StoreError;
 use crate::store::record::TaskRecord;
 use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension, Row, Rows, params};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// A check under way.
@@ -39,7 +40,11 @@ pub(super) struct Checker<'a> {
     /// The hashes of all payloads.
     payloads: HashMap<i64, Checksum>,
     /// The ends of the lists of the checkpoints before, branch by branch.
-    ends: ListEnds,
+    pub(super) ends: ListEnds,
+    /// The rows with which the check begins.
+    pub(super) first: First,
+    /// The checkpoints whose writes are verified, if the check does not begin with the first row.
+    pub(super) newer: BTreeSet<i64>,
 }
 
 /// The fields of a checkpoint that its children and the writes of its tasks are compared with.
@@ -50,16 +55,23 @@ pub(super) struct ParentFields {
     pub(super) tasks: Vec<TaskRecord>,
 }
 
-/// Verifies the whole file.
-pub(super) fn check<'a>(view: ReadView<'a>) -> Res<CheckReport> {
+/// A part of a check, and the invariant that it begins with.
+type CheckPart<'a> = (Invariant, fn(&mut Checker<'a>) -> Res<()>);
+
+/// Verifies the whole file, or the rows of the log that are newer than a point.
+pub(super) fn check<'a>(view: ReadView<'a>, since: Option<&CheckedUpTo>) -> Res<CheckReport> {
     let mut checker = Checker {
         view,
         report: CheckReport::default(),
         verifies: Invariant::Pages,
         payloads: HashMap::new(),
         ends: ListEnds::default(),
+        first: First::ALL,
+        newer: BTreeSet::new(),
     };
-    checker.integrity()?;
+    if since.is_none() {
+        checker.integrity()?;
+    }
     checker.verifies = Invariant::Schema;
     // It may have changed since the file was opened, and the rows of other tables mean nothing.
     let verified = schema::verify(view.conn);
@@ -67,9 +79,15 @@ pub(super) fn check<'a>(view: ReadView<'a>) -> Res<CheckReport> {
         return Ok(checker.report);
     }
     checker.report.erasing = view.conn.query_row(sql::TOMBSTONES_COUNT, [], |row| row.get::<_, i64>(0))? as u64;
-    checker.report.threads = view.conn.query_row(sql::CHECK_THREADS, [], |row| row.get::<_, i64>(0))? as u64;
+    match since {
+        Some(since) => checker.first = First::after(view.conn, since)?,
+        None => {
+            let threads: i64 = view.conn.query_row(sql::CHECK_THREADS, [], |row| row.get(0))?;
+            checker.report.threads = threads as u64;
+        }
+    }
     // Each part goes on after a damaged row; a damaged page ends only its part.
-    let parts: [(Invariant, fn(&mut Checker<'a>) -> Res<()>); 11] = [
+    let whole: [CheckPart<'a>; 11] = [
         (Invariant::Keys, Checker::keys),
         (Invariant::RowChecks, Checker::row_checks),
         (Invariant::ThreadTimes, Checker::thread_times),
@@ -82,10 +100,24 @@ pub(super) fn check<'a>(view: ReadView<'a>) -> Res<CheckReport> {
         (Invariant::Entries, Checker::beside),
         (Invariant::Ownership, Checker::orphans),
     ];
-    for (invariant, part) in parts {
+    let newer: [CheckPart<'a>; 8] = [
+        (Invariant::RowChecks, Checker::row_checks),
+        (Invariant::Blobs, Checker::blobs),
+        (Invariant::Payloads, Checker::payloads),
+        (Invariant::Branches, Checker::branches),
+        (Invariant::Ids, Checker::ids),
+        (Invariant::Rows, Checker::new_checkpoints),
+        (Invariant::Writes, Checker::new_writes),
+        (Invariant::Ownership, Checker::new_orphans),
+    ];
+    let parts: &[CheckPart<'a>] = if since.is_none() { &whole } else { &newer };
+    for &(invariant, part) in parts {
         checker.verifies = invariant;
         let done = part(&mut checker);
         checker.note(done)?;
+    }
+    if checker.report.problems.is_empty() {
+        checker.report.up_to = Some(check_since::point(view.conn)?);
     }
     Ok(checker.report)
 }
@@ -130,7 +162,7 @@ impl Checker<'_> {
     fn row_checks(&mut self) -> Res<()> {
         for (table, columns, query) in sql::CHECK_ROWS {
             let mut statement = self.view.conn.prepare_cached(query)?;
-            let mut rows = statement.query([])?;
+            let mut rows = statement.query([self.first.of(table)])?;
             while let Some(row) = rows.next()? {
                 let id: i64 = row.get(0)?;
                 let verified = row_check::verify(table, row, columns, &|| format!("{table} {id}"));
@@ -146,7 +178,7 @@ impl Checker<'_> {
 
     fn blobs(&mut self) -> Res<()> {
         let mut statement = self.view.conn.prepare_cached(sql::CHECK_BLOBS)?;
-        let mut rows = statement.query([])?;
+        let mut rows = statement.query([self.first.blob])?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
             let fits = match (row.get_ref(1)?.as_blob(), row.get_ref(2)?.as_bytes()) {
@@ -163,7 +195,7 @@ impl Checker<'_> {
     fn payloads(&mut self) -> Res<()> {
         let conn = self.view.conn;
         let mut statement = conn.prepare_cached(sql::CHECK_PAYLOADS)?;
-        let mut rows = statement.query([])?;
+        let mut rows = statement.query([self.first.payload])?;
         let mut room = Room::of(self.view.keys);
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(10)?;
@@ -179,7 +211,7 @@ impl Checker<'_> {
 
     fn branches(&mut self) -> Res<()> {
         let mut statement = self.view.conn.prepare_cached(sql::CHECK_BRANCHES)?;
-        let mut rows = statement.query([])?;
+        let mut rows = statement.query([self.first.branch])?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
             let (parent, upto, depth): (Option<i64>, Option<i64>, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
@@ -207,10 +239,16 @@ impl Checker<'_> {
     /// Ids of a namespace go up with the log.
     fn ids(&mut self) -> Res<()> {
         let mut statement = self.view.conn.prepare_cached(sql::CHECK_IDS)?;
-        let mut rows = statement.query([])?;
+        let mut before = self.view.conn.prepare_cached(sql::CHECK_ID_BEFORE)?;
+        let first = self.first.checkpoint;
+        let mut rows = statement.query([first])?;
         let mut last: HashMap<i64, [u8; 16]> = HashMap::new();
         while let Some(row) = rows.next()? {
             let (seq, namespace): (i64, i64) = (row.get(0)?, row.get(1)?);
+            if first > i64::MIN && !last.contains_key(&namespace) {
+                let before = before.query_row([namespace, first], |row| row.get(0)).optional()?;
+                last.extend(before.map(|before| (namespace, before)));
+            }
             let id: Option<Option<[u8; 16]>> = self.note(row.get(2).map(Some).map_err(Fault::Sql))?;
             if let Some(Some(id)) = id
                 && last.insert(namespace, id).is_some_and(|last| last >= id)
@@ -226,7 +264,7 @@ impl Checker<'_> {
         let mut statement = conn.prepare_cached(sql::CHECK_CHECKPOINTS)?;
         let mut versions = conn.prepare_cached(sql::CHECK_VERSIONS)?;
         let mut items = conn.prepare_cached(sql::CHECK_ITEMS)?;
-        let mut rows = statement.query([])?;
+        let mut rows = statement.query([First::ALL.checkpoint])?;
         let mut versions = Cursor::new("version", versions.query([])?)?;
         let mut items = Cursor::new("item", items.query([])?)?;
         while let Some(row) = rows.next()? {
@@ -238,21 +276,31 @@ impl Checker<'_> {
             self.strays("version", &strays);
             let strays = items.take(at, |row| content.item(self, at, row))?;
             self.strays("item", &strays);
-            let ends: Vec<(i64, ListEnd)> = content.lists.iter().map(|(key, _, end)| (*key, *end)).collect();
+            let ends = content.ends();
             let fits = self.checkpoint(row, at, content);
-            // Also after damage, so that it is reported once.
-            ends.into_iter().for_each(|(key, end)| self.ends.note(at.0, at.1, key, Some(end)));
-            match self.note(fits)? {
-                Some(true) => self.report.checkpoints += 1,
-                Some(false) => self.problem(format!("checkpoint {seq}"), "its checksum does not match"),
-                None => {}
-            }
+            self.note_ends(at, ends);
+            self.verified(seq, fits)?;
         }
         self.verifies = Invariant::Rows;
         let strays = versions.take((i64::MAX, i64::MAX), |_| Ok(()))?;
         self.strays("version", &strays);
         let strays = items.take((i64::MAX, i64::MAX), |_| Ok(()))?;
         self.strays("item", &strays);
+        Ok(())
+    }
+
+    /// Notes the ends of the lists of a checkpoint, also after damage, so that it is reported once.
+    pub(super) fn note_ends(&mut self, at: (i64, i64), ends: Vec<(i64, ListEnd)>) {
+        ends.into_iter().for_each(|(key, end)| self.ends.note(at.0, at.1, key, Some(end)));
+    }
+
+    /// Counts a checkpoint whose checksum fits its rows, and notes the problem of any other.
+    pub(super) fn verified(&mut self, seq: i64, fits: Res<bool>) -> Res<()> {
+        match self.note(fits)? {
+            Some(true) => self.report.checkpoints += 1,
+            Some(false) => self.problem(format!("checkpoint {seq}"), "its checksum does not match"),
+            None => {}
+        }
         Ok(())
     }
 
@@ -263,7 +311,7 @@ impl Checker<'_> {
     }
 
     /// Returns whether the checksum of a checkpoint fits its rows.
-    fn checkpoint(&mut self, row: &Row<'_>, at: (i64, i64), content: CheckpointContent) -> Res<bool> {
+    pub(super) fn checkpoint(&mut self, row: &Row<'_>, at: (i64, i64), content: CheckpointContent) -> Res<bool> {
         let seq: i64 = row.get(0)?;
         let place = || format!("checkpoint {seq}");
         if let Some(fault) = content.fault {
@@ -428,6 +476,14 @@ impl Checker<'_> {
             }
             Some(ValueColumn::Payload(id)) => match self.payloads.get(&id) {
                 Some(hash) => Ok(Some(*hash)),
+                None if id < self.first.payload => {
+                    let mut payloads = Payloads::new(self.view)?;
+                    let keys = self.view.keys;
+                    let hash =
+                        payloads.with(ValueColumn::Payload(id), place, |payload| Ok(payload_hash(keys, &payload)))?;
+                    self.payloads.extend(hash.map(|hash| (id, hash)));
+                    Ok(hash)
+                }
                 None => Err(corrupt(place(), format!("payload {id} is missing or damaged"))),
             },
             None => Err(corrupt(place(), "its value does not match the format")),
@@ -458,7 +514,7 @@ impl Checker<'_> {
 
 /// The changes and seen versions of a checkpoint, gathered from rows.
 #[derive(Default)]
-struct CheckpointContent {
+pub(super) struct CheckpointContent {
     changes: Vec<ChangeChecksum>,
     seen: Vec<Seen>,
     snapshot: Option<Vec<u8>>,
@@ -469,6 +525,8 @@ struct CheckpointContent {
     unverified: Option<String>,
     /// The checkpoints whose lists its lists begin as, and their threads.
     reference: Vec<(ThreadId, i64)>,
+    /// The channels: name and channel.
+    keys: Vec<(i64, Arc<str>)>,
     /// The lists: name, channel and stored end.
     lists: Vec<(i64, Arc<str>, ListEnd)>,
     /// The `seq` and the channel of the list that a list references, by channel.
@@ -478,14 +536,25 @@ struct CheckpointContent {
 }
 
 impl CheckpointContent {
-    fn version(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
+    /// Returns the stored ends of its lists, by name.
+    pub(super) fn ends(&self) -> Vec<(i64, ListEnd)> {
+        self.lists.iter().map(|(key, _, end)| (*key, *end)).collect()
+    }
+
+    /// Returns the channels that changed: name, channel and, of a list, the stored end.
+    pub(super) fn changed(&self) -> Vec<(i64, Arc<str>, Option<ListEnd>)> {
+        let end = |key: i64| self.lists.iter().find(|(of, ..)| *of == key).map(|(.., end)| *end);
+        self.keys.iter().map(|(key, channel)| (*key, Arc::clone(channel), end(*key))).collect()
+    }
+
+    pub(super) fn version(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
         match self.try_version(checker, at, row) {
             Err(fault) => self.keep(fault),
             Ok(()) => Ok(()),
         }
     }
 
-    fn item(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
+    pub(super) fn item(&mut self, checker: &mut Checker<'_>, at: (i64, i64), row: &Row<'_>) -> Res<()> {
         match self.try_item(checker, at, row) {
             Err(fault) => self.keep(fault),
             Ok(()) => Ok(()),
@@ -524,6 +593,7 @@ impl CheckpointContent {
             }
             EMPTY | VALUE | LIST => {
                 let channel = names.text(conn, Kind::Channel, key)?;
+                self.keys.push((key, Arc::clone(&channel)));
                 let value = if kind == LIST {
                     let packed = row.get_ref(6)?.as_blob().ok();
                     let end = packed.and_then(|packed| ListEnd::unpack(packed, at.0, at.1)).ok_or_else(wrong)?;

@@ -4,13 +4,17 @@ use super::check::{Checker, ParentFields};
 use super::fault::{Res, corrupt};
 use super::read_writes::{WriteRow, WriteRuns};
 use super::sql;
-use rusqlite::Row;
+use rusqlite::{Row, Rows};
 
 impl Checker<'_> {
     /// Verifies the rows of `write`, checkpoint by checkpoint.
     pub(super) fn writes(&mut self) -> Res<()> {
         let mut statement = self.view.conn.prepare_cached(sql::CHECK_WRITES)?;
-        let mut rows = statement.query([])?;
+        self.write_rows(statement.query([])?)
+    }
+
+    /// Verifies rows of `write` in the order of checkpoint and task.
+    pub(super) fn write_rows(&mut self, mut rows: Rows<'_>) -> Res<()> {
         let mut of: Option<(i64, Option<ParentFields>)> = None;
         let mut runs: Option<WriteRuns<'_>> = None;
         while let Some(row) = rows.next()? {

@@ -16,6 +16,7 @@ mod cache;
 mod changes;
 mod check;
 mod check_beside;
+mod check_since;
 mod check_writes;
 mod checksums;
 mod erase;
@@ -74,7 +75,7 @@ use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::backend::{Backend, CommitHandle, Erasure};
 use crate::store::batch::{Batch, ListRef};
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
-use crate::store::check::{CheckReport, Finding, Invariant};
+use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::cipher::Key;
 use crate::store::error::StoreError;
 use crate::store::handle::OpenOptions;
@@ -344,9 +345,19 @@ impl Backend for SqliteBackend {
     }
 
     fn check(&self) -> Result<CheckReport, StoreError> {
+        self.check_from(None)
+    }
+
+    fn check_since(&self, point: &CheckedUpTo) -> Result<CheckReport, StoreError> {
+        self.check_from(Some(point))
+    }
+}
+
+impl SqliteBackend {
+    fn check_from(&self, since: Option<&CheckedUpTo>) -> Result<CheckReport, StoreError> {
         // With names of its own: those that were cached when they were whole may have rotted since.
         let names = Names::default();
-        let mut report = self.pool.read(|view| check::check(ReadView { names: &names, ..view }))?;
+        let mut report = self.pool.read(|view| check::check(ReadView { names: &names, ..view }, since))?;
         let log = open::beside(&self.pool.place().path, "-wal");
         let tail = wal_tail::find(&log);
         report.log_tail =

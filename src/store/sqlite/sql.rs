@@ -419,8 +419,9 @@ pub(super) const WRITES_ANY: &str = "SELECT 1 FROM write WHERE checkpoint = ?1 L
 
 pub(super) const INTEGRITY: &str = "PRAGMA integrity_check(100)";
 pub(super) const CHECK_THREADS: &str = "SELECT count(*) FROM thread";
-pub(super) const CHECK_BLOBS: &str = "SELECT id, hash, data FROM blob ORDER BY id";
-pub(super) const CHECK_PAYLOADS: &str = concat!("SELECT ", payload!(), ", p.id FROM payload p ORDER BY p.id");
+pub(super) const CHECK_BLOBS: &str = "SELECT id, hash, data FROM blob WHERE id >= ?1 ORDER BY id";
+pub(super) const CHECK_PAYLOADS: &str =
+    concat!("SELECT ", payload!(), ", p.id FROM payload p WHERE p.id >= ?1 ORDER BY p.id");
 /// The namespaces, and the branches, of deleted threads whose rows are still stored.
 macro_rules! hidden {
     (namespaces) => {
@@ -435,51 +436,87 @@ pub(super) const CHECK_BRANCHES: &str = concat!(
     "SELECT b.id, b.parent, b.upto, b.depth, p.depth, b.fork_thread, b.fork_checkpoint, n.thread, pn.thread, \
      c.branch, c.ordinal FROM branch b LEFT JOIN branch p ON p.id = b.parent \
      LEFT JOIN namespace n ON n.id = b.namespace LEFT JOIN namespace pn ON pn.id = p.namespace \
-     LEFT JOIN checkpoint c ON c.seq = b.fork_checkpoint WHERE b.namespace NOT IN ",
+     LEFT JOIN checkpoint c ON c.seq = b.fork_checkpoint WHERE b.id >= ?1 AND b.namespace NOT IN ",
     hidden!(namespaces),
     " ORDER BY b.id"
 );
 /// The tables whose rows have a check of their own: the number of columns that it covers, and the rows.
 pub(super) const CHECK_ROWS: [(&str, usize, &str); 5] = [
-    ("name", 3, "SELECT id, kind, text, xxh3 FROM name ORDER BY id"),
-    ("thread", 3, "SELECT id, public_id, created_at, xxh3 FROM thread ORDER BY id"),
-    ("namespace", 3, "SELECT id, thread, path, xxh3 FROM namespace ORDER BY id"),
+    ("name", 3, "SELECT id, kind, text, xxh3 FROM name WHERE id >= ?1 ORDER BY id"),
+    ("thread", 3, "SELECT id, public_id, created_at, xxh3 FROM thread WHERE id >= ?1 ORDER BY id"),
+    ("namespace", 3, "SELECT id, thread, path, xxh3 FROM namespace WHERE id >= ?1 ORDER BY id"),
     (
         "branch",
         7,
-        "SELECT id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3 FROM branch ORDER BY id",
+        "SELECT id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3 FROM branch WHERE id >= ?1 ORDER BY id",
     ),
-    ("checkpoint", 19, concat!(record!("checkpoint c"), record_joins!(), "ORDER BY c.seq")),
+    ("checkpoint", 19, concat!(record!("checkpoint c"), record_joins!(), "WHERE c.seq >= ?1 ORDER BY c.seq")),
 ];
-pub(super) const CHECK_IDS: &str = "SELECT seq, namespace, id FROM checkpoint ORDER BY seq";
+pub(super) const CHECK_IDS: &str = "SELECT seq, namespace, id FROM checkpoint WHERE seq >= ?1 ORDER BY seq";
+/// The newest id of a namespace before a checkpoint of the log.
+pub(super) const CHECK_ID_BEFORE: &str =
+    "SELECT id FROM checkpoint WHERE namespace = ?1 AND seq < ?2 ORDER BY id DESC LIMIT 1";
 pub(super) const CHECK_CHECKPOINTS: &str = "SELECT c.seq, t.public_id, n.path, c.id, c.parent, c.branch, \
      c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, c.sum, b.parent, b.upto, c.parents \
-     FROM checkpoint c JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread \
-     JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace ORDER BY c.branch, c.ordinal";
-pub(super) const CHECK_VERSIONS: &str = concat!(
-    "SELECT branch, ordinal, key, version, kind, task, value, xxh3 FROM version WHERE branch NOT IN ",
-    hidden!(branches),
-    " ORDER BY branch, ordinal, key"
-);
-pub(super) const CHECK_ITEMS: &str = concat!(
-    "SELECT branch, ordinal, channel, slot, op, task, value, xxh3 FROM item WHERE branch NOT IN ",
-    hidden!(branches),
-    " ORDER BY branch, ordinal, channel, slot"
+     FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
+     CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace WHERE c.seq >= ?1 \
+     ORDER BY c.branch, c.ordinal";
+/// The columns of rows of a checkpoint, in the order in which a check decodes them.
+macro_rules! checked {
+    (version) => {
+        "SELECT branch, ordinal, key, version, kind, task, value, xxh3 FROM version "
+    };
+    (item) => {
+        "SELECT branch, ordinal, channel, slot, op, task, value, xxh3 FROM item "
+    };
+    (write) => {
+        "SELECT w.checkpoint, w.task, w.idx, w.part, w.channel, w.value, w.child, w.path, \
+         w.sum, c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.child "
+    };
+}
+pub(super) const CHECK_VERSIONS: &str =
+    concat!(checked!(version), "WHERE branch NOT IN ", hidden!(branches), " ORDER BY branch, ordinal, key");
+pub(super) const CHECK_VERSIONS_AT: &str =
+    concat!(checked!(version), "WHERE branch = ?1 AND ordinal = ?2 ORDER BY key");
+pub(super) const CHECK_ITEMS: &str =
+    concat!(checked!(item), "WHERE branch NOT IN ", hidden!(branches), " ORDER BY branch, ordinal, channel, slot");
+pub(super) const CHECK_ITEMS_AT: &str = concat!(
+    checked!(item),
+    "WHERE branch = ?1 AND channel = ?2 AND ordinal = ?3 AND slot BETWEEN ?4 AND ?5 ORDER BY slot"
 );
 pub(super) const CHECK_CONSUMED: &str = "SELECT task, idx, part, channel, value, child, path, sum FROM write \
      WHERE checkpoint = ?1 AND child = ?2 AND idx >= 0";
 pub(super) const CHECK_WRITES: &str = concat!(
-    "SELECT w.checkpoint, w.task, w.idx, w.part, w.channel, w.value, w.child, w.path, w.sum, \
-     c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.child \
-     LEFT JOIN checkpoint o ON o.seq = w.checkpoint WHERE o.seq IS NULL OR o.namespace NOT IN ",
+    checked!(write),
+    "LEFT JOIN checkpoint o ON o.seq = w.checkpoint WHERE o.seq IS NULL OR o.namespace NOT IN ",
     hidden!(namespaces),
     " ORDER BY w.checkpoint, w.task, w.idx, w.part"
 );
-/// Rows that belong to nothing.
+pub(super) const CHECK_WRITES_OF: &str =
+    concat!(checked!(write), "WHERE w.checkpoint = ?1 ORDER BY w.task, w.idx, w.part");
+/// The greatest ids of the log.
+pub(super) const CHECK_POINT: &str = "SELECT (SELECT coalesce(max(seq), 0) FROM checkpoint), \
+     (SELECT coalesce(max(id), 0) FROM branch), (SELECT coalesce(max(id), 0) FROM payload), \
+     (SELECT coalesce(max(id), 0) FROM blob)";
+pub(super) const CHECKPOINT_CHECKSUM: &str = "SELECT sum FROM checkpoint WHERE seq = ?1";
+pub(super) const CHECKPOINT_HIGH_WATER: &str = "SELECT coalesce(max(checkpoint), 0) FROM high_water";
 /// The threads whose time is not that of their first checkpoint, which a checksum covers.
 pub(super) const CHECK_THREAD_TIMES: &str = "SELECT t.id FROM thread t WHERE t.created_at <> \
      (SELECT c.created_at FROM checkpoint c JOIN namespace n ON n.id = c.namespace WHERE n.thread = t.id \
       ORDER BY c.seq LIMIT 1)";
+/// Checkpoints from one of the log on that belong to nothing.
+macro_rules! stray_checkpoints {
+    () => {
+        concat!(
+            "SELECT count(*) FROM checkpoint c LEFT JOIN namespace n ON n.id = c.namespace \
+             LEFT JOIN thread t ON t.id = n.thread LEFT JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace \
+             WHERE (t.id IS NULL OR b.id IS NULL) AND c.namespace NOT IN ",
+            hidden!(namespaces)
+        )
+    };
+}
+pub(super) const CHECK_CHECKPOINTS_OWNED: &str = concat!(stray_checkpoints!(), " AND c.seq >= ?1");
+/// Rows that belong to nothing.
 pub(super) const CHECK_ORPHANS: [(&str, &str); 14] = [
     ("erasure", "SELECT count(*) FROM erasure"),
     (
@@ -512,15 +549,7 @@ pub(super) const CHECK_ORPHANS: [(&str, &str); 14] = [
         "SELECT count(*) FROM payload WHERE (form & 1 = 0 AND coalesce(item_id, kind, text) IS NOT NULL) \
          OR (form & 2 = 0 AND coalesce(name, tool_calls, input_tokens, output_tokens) IS NOT NULL)",
     ),
-    (
-        "checkpoint",
-        concat!(
-            "SELECT count(*) FROM checkpoint c LEFT JOIN namespace n ON n.id = c.namespace \
-             LEFT JOIN thread t ON t.id = n.thread LEFT JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace \
-             WHERE (t.id IS NULL OR b.id IS NULL) AND c.namespace NOT IN ",
-            hidden!(namespaces)
-        ),
-    ),
+    ("checkpoint", stray_checkpoints!()),
     (
         "namespace",
         "SELECT count(*) FROM namespace WHERE thread NOT IN (SELECT id FROM thread UNION SELECT thread FROM tombstone)",

@@ -2,6 +2,7 @@
 
 mod backup;
 mod beside;
+mod check_since;
 #[cfg(feature = "encryption")]
 mod cipher;
 mod commit;
