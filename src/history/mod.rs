@@ -8,6 +8,7 @@
 //! Invariants: nothing here changes a stored checkpoint; an update is a new checkpoint, and a fork is a new first checkpoint
 //! that refers to the old one.
 
+mod damaged;
 mod decoded;
 mod diff;
 mod filter;
@@ -17,6 +18,7 @@ mod thread;
 mod transfer;
 mod update;
 
+pub use damaged::{Damaged, ListItem, Placeholder};
 pub use diff::{ChannelDiff, Diff, diff};
 pub use filter::HistoryFilter;
 pub use messages::MessageQuery;

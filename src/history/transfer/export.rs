@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use super::{Framing, Problems, TransferError};
 use crate::base::{DefaultSource, IdSource, PayloadRef, Timestamp, Value};
+use crate::history::damaged::{Damaged, is_damage};
 use crate::history::snapshot::{Snapshot, item_message};
 use crate::message::internal::{JsonStyle, json_write};
 use crate::message::{FormatOutput, FormatWriter, LangChainFormat, MessageFormat};
-use crate::store::{ChannelValue, ItemRange, StoreError};
+use crate::store::{ChannelValue, ItemRange, ItemRow, StoreError};
 
 /// As an import reads it, and as Python does: `NaN`, and integers of any length.
 const STYLE: JsonStyle = JsonStyle { not_finite: true, ..JsonStyle::PYDANTIC };
@@ -21,11 +22,12 @@ const STYLE: JsonStyle = JsonStyle { not_finite: true, ..JsonStyle::PYDANTIC };
 pub struct ExportOptions {
     format: Arc<dyn MessageFormat>,
     framing: Framing,
+    damaged: Damaged,
 }
 
 impl Default for ExportOptions {
     fn default() -> Self {
-        Self { format: Arc::new(LangChainFormat), framing: Framing::default() }
+        Self { format: Arc::new(LangChainFormat), framing: Framing::default(), damaged: Damaged::default() }
     }
 }
 
@@ -54,6 +56,14 @@ impl ExportOptions {
         self.framing = framing;
         self
     }
+
+    /// Sets the effect of a message that cannot be read. With [`Damaged::Placeholder`] it is written as an object with the
+    /// member `$damaged`: its position and the reason. Default: the export ends with an error.
+    #[must_use]
+    pub fn damaged(mut self, damaged: Damaged) -> Self {
+        self.damaged = damaged;
+        self
+    }
 }
 
 /// The result of an export.
@@ -66,6 +76,8 @@ pub struct ExportReport {
     pub items: u64,
     /// Messages that the format cannot express, which were not written.
     pub refused: Problems,
+    /// Messages that cannot be read, in whose place a placeholder was written, by their positions in the list.
+    pub damaged: Problems,
     /// Opaque items, written as they were imported.
     pub retained: u64,
     /// By field: how many messages were written without it, because the format cannot express it.
@@ -111,9 +123,7 @@ impl Snapshot {
         options: &ExportOptions,
         out: &mut dyn Write,
     ) -> Result<ExportReport, TransferError> {
-        let state = self.state_record()?;
-        let record = state.channels.iter().find(|record| &*record.channel == channel);
-        if record.is_none_or(|record| record.value != ChannelValue::Items) {
+        if !self.is_list(channel, options.damaged)? {
             return Err(TransferError::NoList { channel: channel.to_owned() });
         }
         let mut export = Export {
@@ -126,13 +136,25 @@ impl Snapshot {
         };
         let mut written = export.begin();
         if written.is_ok() {
-            let read = self.store().backend().items(self.point(), channel, ItemRange::All, &mut |row| {
-                let items = export.items_of(row.payload)?;
+            let mut each = |position: u64, row: Result<ItemRow<'_>, StoreError>| {
+                let items = match row.and_then(|row| export.items_of(row.payload)) {
+                    Err(error) if options.damaged == Damaged::Placeholder && is_damage(&error) => {
+                        vec![export.placeholder(position, &error)]
+                    }
+                    items => items?,
+                };
                 written = items.into_iter().try_for_each(|item| export.write(&item));
                 // Ends the visit; the writer's error is returned below.
                 let ended = || StoreError::Read { reason: "the export ended".into(), source: None };
                 if written.is_ok() { Ok(()) } else { Err(ended()) }
-            });
+            };
+            let read = match options.damaged {
+                Damaged::Placeholder => self.visit_past_damage(channel, 0..u64::MAX, &mut each),
+                Damaged::Error => self
+                    .store()
+                    .backend()
+                    .items(self.point(), channel, ItemRange::All, &mut |row| each(row.position, Ok(row))),
+            };
             if written.is_ok() {
                 read?;
                 written = export.end();
@@ -141,6 +163,20 @@ impl Snapshot {
         let messages = export.report.messages;
         written.map_err(|source| TransferError::Io { what: "export", messages, source })?;
         Ok(export.report)
+    }
+}
+
+impl Snapshot {
+    /// Returns whether a channel holds a list, also if a value beside it is damaged.
+    fn is_list(&self, channel: &str, damaged: Damaged) -> Result<bool, StoreError> {
+        match self.state_record() {
+            Ok(state) => {
+                let record = state.channels.iter().find(|record| &*record.channel == channel);
+                Ok(record.is_some_and(|record| record.value == ChannelValue::Items))
+            }
+            Err(error) if damaged == Damaged::Placeholder && is_damage(&error) => Ok(self.len(channel)? > 0),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -162,14 +198,25 @@ impl Export<'_> {
     /// Returns the items to write for a stored item.
     fn items_of(&mut self, stored: PayloadRef<'_>) -> Result<Vec<Value>, StoreError> {
         let position = self.report.messages;
+        let decoded = item_message(stored)?;
         self.report.messages += 1;
-        let Some(message) = item_message(stored)? else {
+        let Some(message) = decoded else {
             self.report.refused.note(position, "it is not a message");
             return Ok(Vec::new());
         };
         self.report.retained += u64::from(message.opaque_item().is_some());
         let written = self.writer.push(message, &mut DefaultSource::new(&self.began, &mut self.ids));
         Ok(self.noted(written))
+    }
+
+    /// Returns the item to write in place of one that cannot be read.
+    fn placeholder(&mut self, position: u64, error: &StoreError) -> Value {
+        self.report.damaged.note(position, error);
+        let object = |members: Vec<(&str, Value)>| {
+            Value::Map(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+        };
+        let damaged = vec![("position", Value::from(position)), ("reason", Value::from(error.to_string()))];
+        object(vec![("$damaged", object(damaged))])
     }
 
     /// Counts the fields that were left out, and returns the items.
