@@ -17,9 +17,9 @@ use super::pack::{
     unpack_seen,
 };
 use super::read::{ReadView, checkpoint_row, column, unpack_task_records};
-use super::rows::{Payloads, Room, decode, inline_value};
+use super::rows::{Payloads, inline_value};
 use super::source::of_source_column;
-use super::{check_since, row_check, schema, sealed, sql};
+use super::{check_since, schema, sql};
 use crate::base::ThreadId;
 use crate::base::internal::hash::Checksum;
 use crate::store::batch::Seen;
@@ -27,7 +27,7 @@ use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::error::StoreError;
 use crate::store::record::TaskRecord;
 use rusqlite::types::ValueRef;
-use rusqlite::{OptionalExtension, Row, Rows, params};
+use rusqlite::{Row, Rows, params};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(super) struct Checker<'a> {
     /// The invariant that is being verified: findings cite it.
     pub(super) verifies: Invariant,
     /// The hashes of all payloads.
-    payloads: HashMap<i64, Checksum>,
+    pub(super) payloads: HashMap<i64, Checksum>,
     /// The ends of the lists of the checkpoints before, branch by branch.
     pub(super) ends: ListEnds,
     /// The rows with which the check begins.
@@ -153,107 +153,6 @@ impl Checker<'_> {
             let line: String = row.get(0)?;
             if line != "ok" {
                 self.problem("the file", line);
-            }
-        }
-        Ok(())
-    }
-
-    /// Verifies the rows that have a check of their own.
-    fn row_checks(&mut self) -> Res<()> {
-        for (table, columns, query) in sql::CHECK_ROWS {
-            let mut statement = self.view.conn.prepare_cached(query)?;
-            let mut rows = statement.query([self.first.of(table)])?;
-            while let Some(row) = rows.next()? {
-                let id: i64 = row.get(0)?;
-                let verified = row_check::verify(table, row, columns, &|| format!("{table} {id}"));
-                self.note(verified)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn keys(&mut self) -> Res<()> {
-        self.view.keys.check(self.view.conn)
-    }
-
-    fn blobs(&mut self) -> Res<()> {
-        let mut statement = self.view.conn.prepare_cached(sql::CHECK_BLOBS)?;
-        let mut rows = statement.query([self.first.blob])?;
-        while let Some(row) = rows.next()? {
-            let id: i64 = row.get(0)?;
-            let fits = match (row.get_ref(1)?.as_blob(), row.get_ref(2)?.as_bytes()) {
-                (Ok(hash), Ok(data)) => sealed::blob_fits(self.view, id, hash, data),
-                _ => Ok(false),
-            };
-            if self.note(fits)? == Some(false) {
-                self.problem(format!("blob {id}"), "its hash does not match");
-            }
-        }
-        Ok(())
-    }
-
-    fn payloads(&mut self) -> Res<()> {
-        let conn = self.view.conn;
-        let mut statement = conn.prepare_cached(sql::CHECK_PAYLOADS)?;
-        let mut rows = statement.query([self.first.payload])?;
-        let mut room = Room::of(self.view.keys);
-        while let Some(row) = rows.next()? {
-            let id: i64 = row.get(10)?;
-            let hash = row.get(0).map_err(Fault::Sql).and_then(|form| decode(conn, row, 0, id, form, &mut room));
-            let hash = hash.map(|payload| payload_hash(self.view.keys, &payload));
-            if let Some(hash) = self.note(hash)? {
-                self.payloads.insert(id, hash);
-                self.report.values += 1;
-            }
-        }
-        Ok(())
-    }
-
-    fn branches(&mut self) -> Res<()> {
-        let mut statement = self.view.conn.prepare_cached(sql::CHECK_BRANCHES)?;
-        let mut rows = statement.query([self.first.branch])?;
-        while let Some(row) = rows.next()? {
-            let id: i64 = row.get(0)?;
-            let (parent, upto, depth): (Option<i64>, Option<i64>, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
-            let above: Option<i64> = row.get(4)?;
-            let fork: (Option<i64>, Option<i64>) = (row.get(5)?, row.get(6)?);
-            let (own, of): (Option<i64>, Option<i64>) = (row.get(7)?, row.get(8)?);
-            let left: (Option<i64>, Option<i64>) = (row.get(9)?, row.get(10)?);
-            let forks = match fork {
-                (None, None) => parent.is_none() || of == own,
-                (Some(thread), Some(_)) => of == Some(thread) && of != own && left == (parent, upto),
-                _ => false,
-            };
-            let fits = match (parent, upto, above) {
-                (None, None, None) => depth == 0,
-                (Some(parent), Some(upto), Some(above)) => parent < id && upto >= 0 && depth == above + 1,
-                _ => false,
-            };
-            if !fits || !forks {
-                self.problem(format!("branch {id}"), "parent, upto, depth and fork do not match");
-            }
-        }
-        Ok(())
-    }
-
-    /// Ids of a namespace go up with the log.
-    fn ids(&mut self) -> Res<()> {
-        let mut statement = self.view.conn.prepare_cached(sql::CHECK_IDS)?;
-        let mut before = self.view.conn.prepare_cached(sql::CHECK_ID_BEFORE)?;
-        let first = self.first.checkpoint;
-        let mut rows = statement.query([first])?;
-        let mut last: HashMap<i64, [u8; 16]> = HashMap::new();
-        while let Some(row) = rows.next()? {
-            let (seq, namespace): (i64, i64) = (row.get(0)?, row.get(1)?);
-            if first > i64::MIN && !last.contains_key(&namespace) {
-                let before = before.query_row([namespace, first], |row| row.get(0)).optional()?;
-                last.extend(before.map(|before| (namespace, before)));
-            }
-            let id: Option<Option<[u8; 16]>> = self.note(row.get(2).map(Some).map_err(Fault::Sql))?;
-            if let Some(Some(id)) = id
-                && last.insert(namespace, id).is_some_and(|last| last >= id)
-            {
-                self.problem(format!("checkpoint {seq}"), "its id does not follow the one before it");
             }
         }
         Ok(())
@@ -488,27 +387,6 @@ impl Checker<'_> {
             },
             None => Err(corrupt(place(), "its value does not match the format")),
         }
-    }
-
-    /// Compares the time of each thread with that of its first checkpoint.
-    fn thread_times(&mut self) -> Res<()> {
-        let mut statement = self.view.conn.prepare_cached(sql::CHECK_THREAD_TIMES)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let thread: i64 = row.get(0)?;
-            self.problem(format!("thread {thread}"), "created_at is not that of its first checkpoint");
-        }
-        Ok(())
-    }
-
-    fn orphans(&mut self) -> Res<()> {
-        for (table, query) in sql::CHECK_ORPHANS {
-            let count: Option<i64> = self.view.conn.query_row(query, [], |row| row.get(0)).optional()?;
-            if let Some(count @ 1..) = count {
-                self.problem(table, format!("{count} rows belong to nothing"));
-            }
-        }
-        Ok(())
     }
 }
 

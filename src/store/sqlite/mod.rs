@@ -17,6 +17,7 @@ mod changes;
 mod check;
 mod check_beside;
 mod check_since;
+mod check_tables;
 mod check_writes;
 mod checksums;
 mod erase;

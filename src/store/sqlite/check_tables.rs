@@ -1,0 +1,138 @@
+//! Checks the tables row by row: the checks of rows, blobs, payloads, branches, ids, and leftover rows.
+
+use super::check::Checker;
+use super::checksums::payload_hash;
+use super::fault::{Fault, Res};
+use super::rows::{Room, decode};
+use super::{row_check, sealed, sql};
+use rusqlite::OptionalExtension;
+use std::collections::HashMap;
+
+impl Checker<'_> {
+    /// Verifies the rows that have a check of their own.
+    pub(super) fn row_checks(&mut self) -> Res<()> {
+        for (table, columns, query) in sql::CHECK_ROWS {
+            let mut statement = self.view.conn.prepare_cached(query)?;
+            let mut rows = statement.query([self.first.of(table)])?;
+            while let Some(row) = rows.next()? {
+                let id: i64 = row.get(0)?;
+                let verified = row_check::verify(table, row, columns, &|| format!("{table} {id}"));
+                self.note(verified)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies the rows of the keys.
+    pub(super) fn keys(&mut self) -> Res<()> {
+        self.view.keys.check(self.view.conn)
+    }
+
+    /// Verifies the hashes of blobs.
+    pub(super) fn blobs(&mut self) -> Res<()> {
+        let mut statement = self.view.conn.prepare_cached(sql::CHECK_BLOBS)?;
+        let mut rows = statement.query([self.first.blob])?;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            let fits = match (row.get_ref(1)?.as_blob(), row.get_ref(2)?.as_bytes()) {
+                (Ok(hash), Ok(data)) => sealed::blob_fits(self.view, id, hash, data),
+                _ => Ok(false),
+            };
+            if self.note(fits)? == Some(false) {
+                self.problem(format!("blob {id}"), "its hash does not match");
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies the checks of payloads, and notes their hashes.
+    pub(super) fn payloads(&mut self) -> Res<()> {
+        let conn = self.view.conn;
+        let mut statement = conn.prepare_cached(sql::CHECK_PAYLOADS)?;
+        let mut rows = statement.query([self.first.payload])?;
+        let mut room = Room::of(self.view.keys);
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(10)?;
+            let hash = row.get(0).map_err(Fault::Sql).and_then(|form| decode(conn, row, 0, id, form, &mut room));
+            let hash = hash.map(|payload| payload_hash(self.view.keys, &payload));
+            if let Some(hash) = self.note(hash)? {
+                self.payloads.insert(id, hash);
+                self.report.values += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies that branches leave older ones.
+    pub(super) fn branches(&mut self) -> Res<()> {
+        let mut statement = self.view.conn.prepare_cached(sql::CHECK_BRANCHES)?;
+        let mut rows = statement.query([self.first.branch])?;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            let (parent, upto, depth): (Option<i64>, Option<i64>, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
+            let above: Option<i64> = row.get(4)?;
+            let fork: (Option<i64>, Option<i64>) = (row.get(5)?, row.get(6)?);
+            let (own, of): (Option<i64>, Option<i64>) = (row.get(7)?, row.get(8)?);
+            let left: (Option<i64>, Option<i64>) = (row.get(9)?, row.get(10)?);
+            let forks = match fork {
+                (None, None) => parent.is_none() || of == own,
+                (Some(thread), Some(_)) => of == Some(thread) && of != own && left == (parent, upto),
+                _ => false,
+            };
+            let fits = match (parent, upto, above) {
+                (None, None, None) => depth == 0,
+                (Some(parent), Some(upto), Some(above)) => parent < id && upto >= 0 && depth == above + 1,
+                _ => false,
+            };
+            if !fits || !forks {
+                self.problem(format!("branch {id}"), "parent, upto, depth and fork do not match");
+            }
+        }
+        Ok(())
+    }
+
+    /// Ids of a namespace go up with the log.
+    pub(super) fn ids(&mut self) -> Res<()> {
+        let mut statement = self.view.conn.prepare_cached(sql::CHECK_IDS)?;
+        let mut before = self.view.conn.prepare_cached(sql::CHECK_ID_BEFORE)?;
+        let first = self.first.checkpoint;
+        let mut rows = statement.query([first])?;
+        let mut last: HashMap<i64, [u8; 16]> = HashMap::new();
+        while let Some(row) = rows.next()? {
+            let (seq, namespace): (i64, i64) = (row.get(0)?, row.get(1)?);
+            if first > i64::MIN && !last.contains_key(&namespace) {
+                let before = before.query_row([namespace, first], |row| row.get(0)).optional()?;
+                last.extend(before.map(|before| (namespace, before)));
+            }
+            let id: Option<Option<[u8; 16]>> = self.note(row.get(2).map(Some).map_err(Fault::Sql))?;
+            if let Some(Some(id)) = id
+                && last.insert(namespace, id).is_some_and(|last| last >= id)
+            {
+                self.problem(format!("checkpoint {seq}"), "its id does not follow the one before it");
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the time of each thread with that of its first checkpoint.
+    pub(super) fn thread_times(&mut self) -> Res<()> {
+        let mut statement = self.view.conn.prepare_cached(sql::CHECK_THREAD_TIMES)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let thread: i64 = row.get(0)?;
+            self.problem(format!("thread {thread}"), "created_at is not that of its first checkpoint");
+        }
+        Ok(())
+    }
+
+    /// Finds rows that belong to nothing.
+    pub(super) fn orphans(&mut self) -> Res<()> {
+        for (table, query) in sql::CHECK_ORPHANS {
+            let count: Option<i64> = self.view.conn.query_row(query, [], |row| row.get(0)).optional()?;
+            if let Some(count @ 1..) = count {
+                self.problem(table, format!("{count} rows belong to nothing"));
+            }
+        }
+        Ok(())
+    }
+}
