@@ -5,5 +5,7 @@
 mod backends;
 mod damaged;
 mod hostile;
+#[cfg(target_os = "linux")]
+mod hostile_files;
 mod store_model;
 mod updates;

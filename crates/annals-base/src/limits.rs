@@ -24,6 +24,8 @@ pub const BATCH_CHECKPOINTS_MAX: usize = 1_000;
 pub const VALUE_BYTES_MAX: usize = 64 << 20;
 /// Problems that one report names: damaged rows of a check, and items that an export or import did not understand.
 pub const PROBLEMS_MAX: usize = 100;
+/// Bytes of the place, and of the reason, in an error of damage.
+pub const ERROR_TEXT_BYTES_MAX: usize = 1_000;
 /// Placeholders of damaged items that one read of a list makes.
 pub const PLACEHOLDERS_MAX: usize = 10_000;
 /// Messages that one checkpoint of an import brings.

@@ -19,7 +19,7 @@ use super::pack::{
 use super::read::{ReadView, checkpoint_row, column, unpack_task_records};
 use super::rows::{Payloads, inline_value};
 use super::source::of_source_column;
-use super::{check_since, schema, sql};
+use super::{check_since, schema, sealed, sql};
 use crate::base::ThreadId;
 use crate::base::internal::hash::Checksum;
 use crate::store::batch::Seen;

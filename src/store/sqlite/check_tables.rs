@@ -81,7 +81,9 @@ impl Checker<'_> {
             };
             let fits = match (parent, upto, above) {
                 (None, None, None) => depth == 0,
-                (Some(parent), Some(upto), Some(above)) => parent < id && upto >= 0 && depth == above + 1,
+                (Some(parent), Some(upto), Some(above)) => {
+                    parent < id && upto >= 0 && above.checked_add(1) == Some(depth)
+                }
                 _ => false,
             };
             if !fits || !forks {

@@ -9,7 +9,7 @@
 //! payload or to none; a payload that a fork took over from a write of its source stays with the source. *Absent:* the
 //! order of the slices in time ([`eraser`](super::eraser)), and the tables beside the log.
 
-use super::fault::{Fault, Res};
+use super::fault::{Fault, Res, corrupt};
 use super::sql;
 use super::write::Caches;
 use crate::base::ThreadId;
@@ -135,7 +135,11 @@ fn refuse_forked(conn: &Connection, thread: &ThreadId, number: i64, deleted: &Ha
 fn reclaim(conn: &Connection, caches: &mut Caches) -> Res<()> {
     let mut next = conn.prepare_cached(sql::TOMBSTONE_NEXT)?;
     let mut next = || -> Res<Option<i64>> { Ok(next.query_row([], |row| row.get(0)).optional()?) };
-    let Some(first) = next()? else { return Ok(()) };
+    let Some(first) = next()? else {
+        let stored: Option<i64> = conn.query_row(sql::TOMBSTONE_STORED, [], |row| row.get(0)).optional()?;
+        return stored
+            .map_or(Ok(()), |thread| Err(corrupt(format!("tombstone {thread}"), "its thread is not deleted")));
+    };
     conn.prepare_cached(sql::ERASE_BEGIN)?.execute([])?;
     let mut slice = Slice { conn, left: RECLAIM_COST_MAX };
     let mut thread = Some(first);

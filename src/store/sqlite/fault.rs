@@ -1,5 +1,6 @@
 //! Maps errors of SQLite to errors of the store.
 
+use crate::base::limits::ERROR_TEXT_BYTES_MAX;
 use crate::store::error::StoreError;
 use rusqlite::ErrorCode;
 
@@ -46,9 +47,20 @@ impl Fault {
     }
 }
 
-/// Makes the error of a row that does not match the format.
+/// Makes the error of a row that does not match the format. Its texts may hold names out of the file, which can be long.
 pub(super) fn corrupt(place: impl Into<String>, reason: impl Into<String>) -> Fault {
-    Fault::Store(StoreError::Corrupt { place: place.into(), reason: reason.into() })
+    let (place, reason) = (bounded(place.into()), bounded(reason.into()));
+    Fault::Store(StoreError::Corrupt { place, reason })
+}
+
+/// Cuts a text off at its limit.
+fn bounded(mut text: String) -> String {
+    if text.len() > ERROR_TEXT_BYTES_MAX {
+        let end = (0..=ERROR_TEXT_BYTES_MAX).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or_default());
+        text.push_str("...");
+    }
+    text
 }
 
 /// Makes the error of a field that is not valid.
@@ -103,6 +115,13 @@ pub(super) fn damage(error: &rusqlite::Error) -> Option<StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_of_errors_are_bounded() {
+        let long = "é".repeat(ERROR_TEXT_BYTES_MAX);
+        let Fault::Store(StoreError::Corrupt { place, reason }) = corrupt(long, "short") else { unreachable!() };
+        assert!(place.len() <= ERROR_TEXT_BYTES_MAX + 3 && place.ends_with("é...") && reason == "short");
+    }
 
     #[test]
     fn a_full_disk_is_known_by_its_code_and_by_the_text_of_a_group() {

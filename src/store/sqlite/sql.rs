@@ -292,7 +292,10 @@ pub(super) const TOMBSTONE_INSERT: &str = "INSERT INTO tombstone (thread, state)
 pub(super) const TOMBSTONE_DELETE: &str = "DELETE FROM tombstone WHERE thread = ?1 AND state = 1";
 /// All rows of a deleted thread are gone.
 pub(super) const TOMBSTONE_CLEARED: &str = "UPDATE tombstone SET state = 1 WHERE thread = ?1";
-pub(super) const TOMBSTONE_NEXT: &str = "SELECT thread FROM tombstone WHERE state = 0 LIMIT 1";
+/// A thread that exists is not erased, whatever a tombstone says.
+pub(super) const TOMBSTONE_NEXT: &str = "SELECT d.thread FROM tombstone d WHERE d.state = 0 \
+     AND NOT EXISTS (SELECT 1 FROM thread t WHERE t.id = d.thread) LIMIT 1";
+pub(super) const TOMBSTONE_STORED: &str = "SELECT thread FROM tombstone WHERE state = 0 LIMIT 1";
 pub(super) const TOMBSTONES: &str = "SELECT thread, state FROM tombstone";
 pub(super) const TOMBSTONES_COUNT: &str = "SELECT count(*) FROM tombstone";
 
@@ -501,7 +504,7 @@ pub(super) const CHECK_POINT: &str = "SELECT (SELECT coalesce(max(seq), 0) FROM 
 pub(super) const CHECKPOINT_CHECKSUM: &str = "SELECT sum FROM checkpoint WHERE seq = ?1";
 pub(super) const CHECKPOINT_HIGH_WATER: &str = "SELECT coalesce(max(checkpoint), 0) FROM high_water";
 /// The threads whose time is not that of their first checkpoint, which a checksum covers.
-pub(super) const CHECK_THREAD_TIMES: &str = "SELECT t.id FROM thread t WHERE t.created_at <> \
+pub(super) const CHECK_THREAD_TIMES: &str = "SELECT t.id FROM thread t WHERE t.created_at IS NOT \
      (SELECT c.created_at FROM checkpoint c JOIN namespace n ON n.id = c.namespace WHERE n.thread = t.id \
       ORDER BY c.seq LIMIT 1)";
 /// Checkpoints from one of the log on that belong to nothing.

@@ -301,6 +301,20 @@ fn every_column_of_a_timer_is_covered_by_a_sum() {
 }
 
 #[test]
+fn a_thread_that_exists_is_not_erased_for_a_tombstone() {
+    let mut bench = Bench::new();
+    let t = thread("a");
+    marked(&mut bench, &t, "text-");
+    marked(&mut bench, &thread("b"), "other-");
+    let before = bench.store.threads(None, 10).unwrap();
+    raw(&bench.path()).execute_batch("INSERT INTO tombstone (thread, state) SELECT id, 0 FROM thread").unwrap();
+    let error = bench.store.reclaim().unwrap_err();
+    assert!(error.to_string().contains("its thread is not deleted"), "{error}");
+    assert_eq!(bench.store.threads(None, 10).unwrap(), before);
+    assert!(bench.check().iter().any(|problem| problem.starts_with("I17 tombstone")));
+}
+
+#[test]
 fn a_damaged_thread_can_be_deleted() {
     let mut bench = Bench::new();
     marked(&mut bench, &thread("a"), "text-");
