@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use annals::message::{LangChainFormat, MessageFormat, OpenAiFormat};
+use annals::store::{CheckedUpTo, StoreError};
 use annals_pydantic_ai::PydanticAiFormat;
 use clap::{Parser, Subcommand};
 
@@ -22,6 +23,8 @@ Examples:
   annals fork trip-42@1f0c9a --name trip-42-by-train
   annals export trip-42 --format openai > chat.json
   annals import chat.json --format openai --name trip-43
+  annals check --since 1-50-2-80-9-3f1c0a9b7d2e4f60
+  annals backup notes-2026-11-23.db
 
 Exit codes:
   0 ok   1 differences, or nothing found   2 usage   3 not found   4 damaged, or no store
@@ -69,8 +72,12 @@ pub(crate) enum Verb {
     Export(ExportArgs),
     /// Start a new thread with the messages of another program, and print its id
     Import(ImportArgs),
-    /// Check the whole file: verify every row and checksum
-    Check,
+    /// Check the store: verify every row and checksum
+    Check(CheckArgs),
+    /// Show the sizes of the store and of its write-ahead log
+    Stats,
+    /// Copy the store to a new file, while other programs use it
+    Backup(BackupArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -161,6 +168,9 @@ pub(crate) struct ExportArgs {
     /// Channel of the messages [default: the first channel that holds messages]
     #[arg(long, value_name = "NAME")]
     pub(crate) channel: Option<String>,
+    /// Write a placeholder for each message that cannot be read, and go on
+    #[arg(long)]
+    pub(crate) damaged: bool,
     /// Write to a new file and print a report
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
@@ -185,6 +195,26 @@ pub(crate) struct ImportArgs {
     /// Skip lines that cannot be read, and report them
     #[arg(long)]
     pub(crate) lenient: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArgs {
+    /// Verify the whole file (the default)
+    #[arg(long, conflicts_with = "since")]
+    pub(crate) deep: bool,
+    /// Verify only what is newer than a point, as an earlier check printed it
+    #[arg(long, value_name = "POINT", value_parser = check_point)]
+    pub(crate) since: Option<CheckedUpTo>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BackupArgs {
+    /// Path of the copy, which must not exist
+    pub(crate) out: PathBuf,
+}
+
+fn check_point(text: &str) -> Result<CheckedUpTo, String> {
+    text.parse().map_err(|error: StoreError| error.to_string())
 }
 
 /// Returns the message format with a name.

@@ -1,19 +1,28 @@
-//! `annals check`: verifies every row and checksum of the store. Exit code 4 if the check finds a problem.
+//! `annals check`: verifies every row and checksum of the store, or those that are newer than a point. Exit code 4 if the
+//! check finds a problem.
 //!
 //! JSON: `{"schema": 1, "threads", "checkpoints", "values", "erasing", "log_tail": {"end", "frames", "commits"} or null,
-//! "problems": [{"invariant": "I12", "place", "reason"}]}`. The invariants are those of `docs/format.md`.
+//! "point": text or null, "problems": [{"invariant": "I12", "place", "reason"}]}`. The invariants are those of `docs/format.md`.
 
-use annals::store::{Finding, LogTail, Store};
+use annals::store::{Finding, LogTail, Store, StoreError};
 use serde_json::{Value as Json, json};
 
+use crate::args;
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, count, escape, grouped};
 
 /// The number of problems that are listed as text; JSON has all.
 const PROBLEMS_MAX: usize = 50;
 
-pub(crate) fn run(store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let report = store.check()?;
+pub(crate) fn run(args: &args::CheckArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let report = match &args.since {
+        None => store.check()?,
+        Some(point) => store.check_since(point).map_err(|error| match error {
+            StoreError::Invalid { .. } => CommandFailure::usage(error.to_string()).hint("annals check prints a point"),
+            error => error.into(),
+        })?,
+    };
+    debug_assert!(!args.deep || args.since.is_none(), "a check has one depth");
     if out.is_json() {
         out.json(&json!({
             "schema": 1,
@@ -22,6 +31,7 @@ pub(crate) fn run(store: &Store, out: &mut Printer) -> Result<u8, CommandFailure
             "values": report.values,
             "erasing": report.erasing,
             "log_tail": report.log_tail.as_ref().map(tail),
+            "point": report.up_to.as_ref().map(ToString::to_string),
             "problems": report.problems.iter().map(finding).collect::<Vec<_>>(),
         }))?;
     } else {
@@ -39,7 +49,12 @@ pub(crate) fn run(store: &Store, out: &mut Printer) -> Result<u8, CommandFailure
             out.line(out.removed(&format!("problem: {}", escape(&problem.to_string()))))?;
         }
         match report.problems.len() {
-            0 => out.line(out.added("no problems"))?,
+            0 => {
+                out.line(out.added("no problems"))?;
+                if let Some(point) = &report.up_to {
+                    out.line(format!("point {point}; --since continues there"))?;
+                }
+            }
             n if n > PROBLEMS_MAX => out.line(format!("... {} in all; --json lists them", count(n, "problem")))?,
             n => out.line(count(n, "problem"))?,
         }

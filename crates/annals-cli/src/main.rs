@@ -5,6 +5,7 @@
 //! [`errors`].
 
 mod args;
+mod backup;
 mod changed;
 mod check;
 mod demo;
@@ -18,6 +19,7 @@ mod log;
 mod output;
 mod point;
 mod show;
+mod stats;
 mod threads;
 mod transfer;
 mod tree;
@@ -58,7 +60,9 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Log(args) => log::run(args, &point::open_to_read(store)?, out),
         Verb::Show(args) => show::run(args, &point::open_to_read(store)?, out),
         Verb::Diff(args) => diff::run(args, &point::open_to_read(store)?, out),
-        Verb::Check => check::run(&point::open_to_read(store)?, out),
+        Verb::Check(args) => check::run(args, &point::open_to_read(store)?, out),
+        Verb::Stats => stats::run(&point::open_to_read(store)?, out),
+        Verb::Backup(args) => backup::run(args, &point::open_to_read(store)?, out),
         Verb::Fork(args) => fork::run(args, &point::open_to_write(store)?, out),
         Verb::Export(args) => transfer::export(args, &point::open_to_read(store)?, out),
         Verb::Import(args) => transfer::import(args, store, out),

@@ -2,7 +2,7 @@
 //!
 //! `export` writes the messages to stdout and reports on stderr the fields that were left out; with `--out` it writes a
 //! file and prints a report. JSON: `{"schema": 1, "thread", "checkpoint", "channel", "format", "messages", "items", "kept", "refused":
-//! PROBLEMS, "left_out": {field: count}}`. `import` prints the id of the new thread; JSON: `{"schema": 1, "thread",
+//! PROBLEMS, "damaged": PROBLEMS, "left_out": {field: count}}`. `import` prints the id of the new thread; JSON: `{"schema": 1, "thread",
 //! "checkpoint", "channel", "format", "items", "messages", "ids_given", "checkpoints", "not_understood": PROBLEMS,
 //! "left_out": {"count", "first": [{"line", "reason"}]}, "beside": [name]}`. PROBLEMS is `{"count", "first":
 //! [{"position", "reason"}]}`.
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use annals::history::{
-    ExportOptions, ExportReport, Framing, ImportOptions, ImportReport, Problems, Snapshot, TransferError,
+    Damaged, ExportOptions, ExportReport, Framing, ImportOptions, ImportReport, Problems, Snapshot, TransferError,
 };
 use annals::store::{OpenOptions, Store};
 use serde_json::{Value as Json, json};
@@ -36,6 +36,7 @@ pub(crate) fn export(args: &args::ExportArgs, store: &Store, out: &mut Printer) 
     };
     let framing = if args.lines { Framing::Lines } else { Framing::List };
     let options = ExportOptions::new().shared_format(Arc::clone(&args.format)).framing(framing);
+    let options = options.damaged(if args.damaged { Damaged::Placeholder } else { Damaged::Error });
     let Some(path) = &args.out else {
         // Every line ends with a newline, so the buffer is empty at the end.
         let report = at.export_messages(&channel, &options, &mut SafeLines::new(out))?;
@@ -52,6 +53,7 @@ pub(crate) fn export(args: &args::ExportArgs, store: &Store, out: &mut Printer) 
         document["items"] = json!(report.items);
         document["kept"] = json!(report.retained);
         document["refused"] = problems(&report.refused);
+        document["damaged"] = problems(&report.damaged);
         document["left_out"] = json!(report.left_out);
         out.json(&document)?;
         return Ok(0);
@@ -90,6 +92,7 @@ fn report_export(report: &ExportReport) {
         let fields: Vec<String> = report.left_out.iter().map(|(field, n)| format!("{field} ({n})")).collect();
         note(format!("the format has no field for: {}", fields.join(", ")));
     }
+    report_problems(&report.damaged, "cannot be read and were replaced by placeholders");
     report_problems(&report.refused, "cannot be written in the format and were left out");
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "cli/hostile.rs"]
+mod hostile;
 #[path = "cli/key.rs"]
 mod key;
 #[path = "cli/transfer.rs"]
@@ -380,7 +382,59 @@ fn check_counts_and_finds_damage() {
     let damaged = bench.annals(&["check", "--json"]);
     assert_eq!(code(&damaged), 4, "{damaged:?}");
     assert!(!document(&damaged.stdout)["problems"].as_array().unwrap().is_empty());
+    let problem = &document(&damaged.stdout)["problems"][0];
+    assert_eq!((&problem["invariant"], &document(&damaged.stdout)["point"]), (&json!("I4"), &Json::Null));
+    let text = bench.annals(&["check"]);
+    assert_eq!(code(&text), 4);
+    assert!(String::from_utf8(text.stdout).unwrap().contains("problem: I4 payload "));
     assert_eq!(fs::read(bench.path("store.db")).unwrap(), bytes);
+}
+
+#[test]
+fn check_continues_at_a_point() {
+    let bench = Bench::ran();
+    let first = bench.json(&["check", "--deep"]);
+    let point = first["point"].as_str().unwrap();
+    assert!(bench.text(&["check"]).contains(&format!("point {point}; --since continues there")));
+    let idle = bench.json(&["check", "--since", point]);
+    assert_eq!((&idle["checkpoints"], &idle["point"]), (&json!(0), &json!(point)));
+    bench.text(&["fork", "research:notes~4", "--name", "mine"]);
+    let newer = bench.json(&["check", "--since", point]);
+    assert_eq!((&newer["threads"], &newer["checkpoints"], &newer["problems"]), (&json!(1), &json!(1), &json!([])));
+    let other = bench.annals_on("other.db", &["import", "-", "--name", "t"]);
+    assert_eq!(code(&other), 0, "{other:?}");
+    let foreign = bench.annals_on("other.db", &["check", "--since", point, "--json"]);
+    assert_eq!((code(&foreign), document(&foreign.stderr)["error"]["code"].as_str()), (2, Some("usage")));
+    for bad in [&["check", "--since", "x"][..], &["check", "--since", point, "--deep"]] {
+        assert_eq!(code(&bench.annals(bad)), 2, "{bad:?}");
+    }
+}
+
+#[test]
+fn stats_shows_sizes() {
+    let bench = Bench::ran();
+    let stats = bench.json(&["stats"]);
+    assert_eq!(stats["file_bytes"], json!(fs::metadata(bench.path("store.db")).unwrap().len()));
+    assert_eq!((&stats["wal_bytes"], &stats["erasing"]), (&json!(0), &json!(0)));
+    let text = bench.text(&["stats"]);
+    assert!(text.starts_with("file ") && text.contains("0 of 0 frames copied"), "{text}");
+    assert_eq!(code(&bench.annals_on("none.db", &["stats"])), 3);
+}
+
+#[test]
+fn backup_makes_a_store_and_replaces_no_file() {
+    let bench = Bench::ran();
+    let copied = bench.annals(&["backup", "copy.db"]);
+    assert_eq!((code(&copied), &*copied.stdout), (0, &b"copy.db\n"[..]), "{copied:?}");
+    let show = |store: &str| bench.annals_on(store, &["show", "research:notes", "--json"]).stdout;
+    assert_eq!(show("copy.db"), show("store.db"));
+    assert_eq!(code(&bench.annals_on("copy.db", &["check"])), 0);
+    let before = bench.disk();
+    let twice = bench.annals(&["backup", "copy.db", "--json"]);
+    assert_eq!((code(&twice), document(&twice.stderr)["error"]["code"].as_str()), (5, Some("file_exists")));
+    assert_eq!(bench.disk(), before);
+    let second = bench.json(&["backup", "second.db"]);
+    assert_eq!(second["bytes"], json!(fs::metadata(bench.path("second.db")).unwrap().len()));
 }
 
 #[test]
@@ -397,6 +451,7 @@ fn reading_changes_nothing_on_the_disk() {
             &["show", "research:notes", "--writes"],
             &["diff", "research:notes~1", "research:notes"],
             &["check"],
+            &["stats"],
         ] {
             for json in [&[][..], &["--json"]] {
                 let output = bench.annals_on(store, &[arguments, json].concat());

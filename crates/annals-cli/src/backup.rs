@@ -1,0 +1,28 @@
+//! `annals backup`: copies the store to a new file, while other programs use it.
+//!
+//! Prints the path of the copy; JSON: `{"schema": 1, "path", "bytes"}`.
+
+use annals::store::Store;
+use serde_json::json;
+
+use crate::args;
+use crate::errors::CommandFailure;
+use crate::output::{Printer, escape, note, size};
+
+pub(crate) fn run(args: &args::BackupArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let path = args.out.display().to_string();
+    if args.out.symlink_metadata().is_ok() {
+        let message = format!("file {path} exists already and was not changed");
+        return Err(CommandFailure::new(5, "file_exists", message).hint("choose another OUT"));
+    }
+    store.backup(&args.out)?;
+    let bytes = std::fs::metadata(&args.out)?.len();
+    if out.is_json() {
+        out.json(&json!({ "schema": 1, "path": path, "bytes": bytes }))?;
+        return Ok(0);
+    }
+    out.line(escape(&path))?;
+    out.flush()?;
+    note(format!("{} copied", size(bytes)));
+    Ok(0)
+}
