@@ -25,7 +25,10 @@
 //! # Limitations
 //!
 //! - *No graphs*: nodes, interrupts and streams are in `annals-graph`, which re-exports this crate.
-//! - *No change of history.* A stored checkpoint is never edited or deleted; a thread is deleted as a whole.
+//! - *No change of history.* A stored checkpoint is never edited or deleted; a thread is deleted as a whole
+//!   ([`Store::delete_thread`](store::Store::delete_thread)). Rows that are replaced or deleted: the special writes of a
+//!   task (its error, interrupt, resume values and attempt), the timers of sleeping tasks, the key-value memory, and the
+//!   cache.
 //! - *No server*, no network, no model client. The library opens the files it is told to open and nothing else.
 //! - *No printing*, no environment variables, no home folder. Time comes from a [`Clock`](base::Clock) that can be set.
 //! - *No search* over the texts of messages, and no search by meaning.
