@@ -3,6 +3,7 @@
 //! *Absent:* the check itself, which each backend does for its own rows.
 
 use super::error::StoreError;
+use crate::base::CheckpointId;
 use std::fmt;
 use std::str::FromStr;
 
@@ -200,12 +201,15 @@ pub struct LogTail {
     /// more than one are commits that had returned, unless the store was written with
     /// [`Synchronous::Normal`](super::Synchronous::Normal).
     pub commits: u64,
+    /// Of each namespace the newest checkpoint in the lost frames that the store does not hold, as far as their pages are
+    /// readable, at most 100.
+    pub lost_heads: Vec<CheckpointId>,
 }
 
 /// Shows `the log ends at frame 3 of 9, 2 commits follow`.
 impl fmt::Display for LogTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { end, frames, commits } = self;
+        let Self { end, frames, commits, .. } = self;
         let follow = if *commits == 1 { "commit follows" } else { "commits follow" };
         write!(f, "the log ends at frame {end} of {frames}, {commits} {follow}")
     }

@@ -153,6 +153,8 @@ pub const RECLAIM_ROW_BYTES: usize = 512;
 pub const RECLAIM_SLICES: usize = 4;
 /// Time between two transactions of the background that reclaim rows, in which other writers get the lock.
 pub const RECLAIM_INTERVAL: Duration = Duration::from_millis(5);
+/// Checkpoints that are recognized in the lost end of a write-ahead log.
+pub const LOST_CHECKPOINTS_MAX: usize = 10_000;
 /// Readings of a write-ahead log whose end changes while a check reads it.
 pub const LOG_READINGS_MAX: usize = 8;
 /// Backoff of the background after it failed to empty the log or to reclaim rows.

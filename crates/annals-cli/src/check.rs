@@ -1,7 +1,8 @@
 //! `annals check`: verifies every row and checksum of the store, or those that are newer than a point. Exit code 4 if the
 //! check finds a problem.
 //!
-//! JSON: `{"schema": 1, "threads", "checkpoints", "values", "erasing", "log_tail": {"end", "frames", "commits"} or null,
+//! JSON: `{"schema": 1, "threads", "checkpoints", "values", "erasing", "log_tail": {"end", "frames", "commits",
+//! "lost_heads": [id]} or null,
 //! "point": text or null, "problems": [{"invariant": "I12", "place", "reason"}]}`. The invariants are those of `docs/format.md`.
 
 use annals::store::{Finding, LogTail, Store, StoreError};
@@ -44,6 +45,9 @@ pub(crate) fn run(args: &args::CheckArgs, store: &Store, out: &mut Printer) -> R
         }
         if let Some(tail) = &report.log_tail {
             out.line(format!("{tail}, which are lost unless they had not returned when the power failed"))?;
+            for head in &tail.lost_heads {
+                out.line(format!("lost head {head}"))?;
+            }
         }
         for problem in report.problems.iter().take(PROBLEMS_MAX) {
             out.line(out.removed(&format!("problem: {}", escape(&problem.to_string()))))?;
@@ -68,7 +72,8 @@ pub(crate) fn run(args: &args::CheckArgs, store: &Store, out: &mut Printer) -> R
 }
 
 fn tail(tail: &LogTail) -> Json {
-    json!({ "end": tail.end, "frames": tail.frames, "commits": tail.commits })
+    let lost: Vec<String> = tail.lost_heads.iter().map(ToString::to_string).collect();
+    json!({ "end": tail.end, "frames": tail.frames, "commits": tail.commits, "lost_heads": lost })
 }
 
 fn finding(finding: &Finding) -> Json {

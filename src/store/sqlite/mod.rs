@@ -56,6 +56,7 @@ mod system;
 mod tests;
 mod timer;
 mod wal;
+mod wal_heads;
 mod wal_tail;
 mod write;
 mod writer;
@@ -86,6 +87,7 @@ use crate::store::record::{
     WriteRecord,
 };
 use crate::store::stats::{CommitStats, StoreStats};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -360,9 +362,11 @@ impl SqliteBackend {
         let names = Names::default();
         let mut report = self.pool.read(|view| check::check(ReadView { names: &names, ..view }, since))?;
         let log = open::beside(&self.pool.place().path, "-wal");
-        let tail = wal_tail::find(&log);
-        report.log_tail =
-            tail.map_err(|error| StoreError::Read { reason: error.to_string(), source: Some(error.into()) })?;
+        let failed = |error: io::Error| StoreError::Read { reason: error.to_string(), source: Some(error.into()) };
+        report.log_tail = match wal_tail::find(&log).map_err(failed)? {
+            Some(tail) => Some(self.pool.read(|view| tail.with_heads(view.conn))?),
+            None => None,
+        };
         if let Some(tail) = report.log_tail.as_ref().filter(|tail| tail.commits > 1) {
             report.problems.push(Finding::new(Invariant::Log, "the write-ahead log", tail.to_string()));
         }

@@ -8,10 +8,14 @@
 //!
 //! Invariant: a frame that another process is writing is not taken for a broken one.
 
-use super::system;
+use super::fault::Res;
 use super::wal::FRAME_BYTES;
-use crate::base::limits::LOG_READINGS_MAX;
+use super::wal_heads::{self, FoundCheckpoint};
+use super::{sql, system};
+use crate::base::limits::{LOG_READINGS_MAX, LOST_CHECKPOINTS_MAX, PROBLEMS_MAX};
 use crate::store::check::LogTail;
+use rusqlite::Connection;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::Path;
@@ -21,10 +25,33 @@ const FRAME_HEADER_BYTES: usize = 24;
 /// The first word of a log, but for the last bit: that says in which byte order checksums read their words.
 const MAGIC: u32 = 0x377f_0682;
 
+/// The end of a log, and the checkpoints in its lost frames.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct FoundTail {
+    pub(super) tail: LogTail,
+    found: Vec<FoundCheckpoint>,
+}
+
+impl FoundTail {
+    /// Adds the newest checkpoint of each namespace that the file does not hold.
+    pub(super) fn with_heads(&self, conn: &Connection) -> Res<LogTail> {
+        let mut stored = conn.prepare_cached(sql::CHECKPOINT_CHECKSUM)?;
+        let mut heads: BTreeMap<i64, FoundCheckpoint> = BTreeMap::new();
+        for found in &self.found {
+            let is_newer = heads.get(&found.namespace).is_none_or(|head| head.seq < found.seq);
+            if is_newer && !stored.exists([found.seq])? {
+                heads.insert(found.namespace, *found);
+            }
+        }
+        let lost_heads = heads.into_values().map(|head| head.id).take(PROBLEMS_MAX).collect();
+        Ok(LogTail { lost_heads, ..self.tail.clone() })
+    }
+}
+
 /// Returns the frames after the first broken one of the log at `path`; `None` if it has none, and without a log.
 ///
 /// A writer may write a frame while it is read. So a tail counts only if a second reading finds the same.
-pub(super) fn find(path: &Path) -> io::Result<Option<LogTail>> {
+pub(super) fn find(path: &Path) -> io::Result<Option<FoundTail>> {
     let mut last = read_if_exists(path)?;
     for _ in 0..LOG_READINGS_MAX {
         if last.is_none() {
@@ -40,14 +67,14 @@ pub(super) fn find(path: &Path) -> io::Result<Option<LogTail>> {
     Ok(None)
 }
 
-fn read_if_exists(path: &Path) -> io::Result<Option<LogTail>> {
+fn read_if_exists(path: &Path) -> io::Result<Option<FoundTail>> {
     match system::open_to_read(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         file => read(file?),
     }
 }
 
-fn read(file: File) -> io::Result<Option<LogTail>> {
+fn read(file: File) -> io::Result<Option<FoundTail>> {
     let mut log = BufReader::with_capacity(1 << 20, file);
     let mut header = [0; HEADER_BYTES];
     if !fill(&mut log, &mut header)? {
@@ -57,7 +84,7 @@ fn read(file: File) -> io::Result<Option<LogTail>> {
     let mut sum = checksum(big_endian, [0; 2], &header[..24]);
     let is_sound = word(&header, 0) & !1 == MAGIC && sum == pair(&header, 24);
     let mut salts = pair(&header, 16);
-    let mut tail = LogTail::default();
+    let (mut tail, mut found) = (LogTail::default(), Vec::new());
     let mut frame = vec![0; FRAME_BYTES as usize];
     // SQLite reads nothing of a log whose header is broken.
     let mut sound = is_sound;
@@ -79,10 +106,14 @@ fn read(file: File) -> io::Result<Option<LogTail>> {
             tail.frames = number;
             // The last frame of a transaction counts the pages of the file.
             tail.commits += u64::from(word(&frame, 4) > 0);
+            // The first of them is the broken one.
+            if number > tail.end + 1 && found.len() < LOST_CHECKPOINTS_MAX {
+                found.extend(wal_heads::find(&frame[FRAME_HEADER_BYTES..]));
+            }
         }
     }
     // Without the end of a transaction, the frames are those of one that was rolled back.
-    Ok((tail.commits > 0).then_some(tail))
+    Ok((tail.commits > 0).then_some(FoundTail { tail, found }))
 }
 
 /// Fills a buffer; returns false if the file ends before.

@@ -1,7 +1,7 @@
 //! The end of a write-ahead log that a broken frame cuts off.
 
 use super::*;
-use crate::store::check::{CheckReport, Invariant, LogTail};
+use crate::store::check::{CheckReport, Invariant};
 use crate::store::sqlite::wal_tail;
 use std::fs;
 
@@ -57,8 +57,8 @@ fn a_flip_in_each_frame_ends_the_log_there() {
             let commits = log.ends.iter().filter(|end| **end >= frame).count() as u64;
             let path = log.bench.folder.path().join("flipped");
             fs::write(&path, &bytes).unwrap();
-            let tail = wal_tail::find(&path).unwrap();
-            assert_eq!(tail, Some(LogTail { end: frame - 1, frames: log.frames, commits }), "{frame}, {byte}");
+            let tail = wal_tail::find(&path).unwrap().unwrap().tail;
+            assert_eq!((tail.end, tail.frames, tail.commits), (frame - 1, log.frames, commits), "{frame}, {byte}");
         }
     }
 }
@@ -78,6 +78,8 @@ fn lost_commits_are_a_finding_and_one_that_may_not_have_returned_is_named() {
     assert_eq!(finding.invariant, Invariant::Log);
     let end = before_last - 1;
     assert_eq!(finding.reason, format!("the log ends at frame {end} of {}, 2 commits follow", log.frames));
+    let head = log.bench.store.head_id(&thread("a"), &Namespace::root()).unwrap();
+    assert_eq!(lost.log_tail.unwrap().lost_heads, [head.unwrap()]);
     let last = log.check("last.db", &flipped(log.frames));
     assert_eq!((last.checkpoints, &last.problems[..]), (4, &[][..]));
     let tail = last.log_tail.unwrap();
@@ -93,9 +95,8 @@ fn a_broken_header_ends_the_log_before_its_first_frame() {
         let mut bytes = log.bytes.clone();
         bytes[byte] ^= 0x10;
         fs::write(&path, &bytes).unwrap();
-        let tail = wal_tail::find(&path).unwrap();
-        let commits = log.ends.len() as u64;
-        assert_eq!(tail, Some(LogTail { end: 0, frames: log.frames, commits }), "byte {byte}");
+        let tail = wal_tail::find(&path).unwrap().unwrap().tail;
+        assert_eq!((tail.end, tail.frames, tail.commits), (0, log.frames, log.ends.len() as u64), "byte {byte}");
     }
 }
 
