@@ -37,6 +37,8 @@ pub enum ErrorKind {
     Corrupt,
     /// The file was written by a newer version.
     NewerFormat,
+    /// The file was written by an older version, and may not be migrated by this open.
+    OlderFormat,
     /// A thread, checkpoint or node does not exist.
     NotFound,
     /// An argument, id, graph or value is not valid.
@@ -153,6 +155,7 @@ fn store_kind(error: &StoreError) -> ErrorKind {
         E::OutcomeUnknown { .. } => ErrorKind::OutcomeUnknown,
         E::NotAStore { .. } | E::Corrupt { .. } => ErrorKind::Corrupt,
         E::NewerFormat { .. } => ErrorKind::NewerFormat,
+        E::OlderFormat { .. } => ErrorKind::OlderFormat,
         E::ThreadNotFound { .. } | E::CheckpointNotFound { .. } => ErrorKind::NotFound,
         E::HandleClosed { .. } | E::FileReplaced { .. } => ErrorKind::Io,
         E::Write { .. } | E::Read { .. } | E::Open { .. } | E::ReadOnly => ErrorKind::Io,

@@ -16,7 +16,7 @@ use crate::Res;
 use crate::append::TEXT_BYTES;
 use crate::stats::text;
 
-const SCHEMA: &str = include_str!("../../schema/sqlite/0001_init.sql");
+const SCHEMA: &str = include_str!("../../schema/sqlite/current.sql");
 /// The tables that hold rows.
 const TABLES: [&str; 10] =
     ["name", "thread", "namespace", "branch", "checkpoint", "version", "payload", "blob", "item", "write"];
@@ -109,7 +109,8 @@ pub(crate) fn connect(path: &Path) -> Res<Connection> {
 }
 
 fn create(path: &Path, schema: &str, synchronous: Synchronous) -> Res<Connection> {
-    Connection::open(path)?.execute_batch("PRAGMA page_size = 4096; PRAGMA journal_mode = WAL;")?;
+    Connection::open(path)?
+        .execute_batch("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;")?;
     let conn = writing(path, synchronous)?;
     conn.execute_batch(schema)?;
     Ok(conn)

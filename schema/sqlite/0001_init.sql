@@ -6,22 +6,19 @@ CREATE TABLE name (
   id INTEGER PRIMARY KEY,          -- small number that stands for the name everywhere else
   kind INTEGER NOT NULL,           -- 0 channel, 1 node, 2 task that no checkpoint prepared, 3 list channel (of item rows)
   text TEXT NOT NULL,              -- the name; of a task its UUID, hyphenated
-  xxh3 INTEGER NOT NULL,           -- check of the row
   UNIQUE (kind, text)
 ) STRICT;
 
 CREATE TABLE thread (
   id INTEGER PRIMARY KEY,          -- internal number
   public_id TEXT NOT NULL UNIQUE,  -- the id the caller chose
-  created_at INTEGER NOT NULL,     -- created_at of its first checkpoint, microseconds since 1970-01-01T00:00:00Z
-  xxh3 INTEGER NOT NULL            -- check of the row
+  created_at INTEGER NOT NULL      -- created_at of its first checkpoint, microseconds since 1970-01-01T00:00:00Z
 ) STRICT;
 
 CREATE TABLE namespace (
   id INTEGER PRIMARY KEY,          -- internal number
   thread INTEGER NOT NULL,         -- thread.id
   path TEXT NOT NULL,              -- '' for the root graph, 'node:task_id|child:task_id' for subgraphs
-  xxh3 INTEGER NOT NULL,           -- check of the row
   UNIQUE (thread, path)
 ) STRICT;
 
@@ -30,14 +27,9 @@ CREATE TABLE branch (
   namespace INTEGER NOT NULL,      -- namespace.id of the checkpoints on it
   parent INTEGER,                  -- branch.id it left, NULL if it starts from the empty state
   upto INTEGER,                    -- the last ordinal it shares with its parent, NULL without one
-  depth INTEGER NOT NULL,          -- number of ancestors
-  fork_thread INTEGER,             -- thread.id of its parent if that is another thread's, else NULL
-  fork_checkpoint INTEGER,         -- checkpoint.seq it left if that is another thread's, else NULL
-  xxh3 INTEGER NOT NULL            -- check of the row
+  depth INTEGER NOT NULL           -- number of ancestors
 ) STRICT;
 CREATE INDEX branch_namespace ON branch (namespace);
--- The forks of a thread, asked when it is deleted.
-CREATE INDEX branch_fork ON branch (fork_thread) WHERE fork_thread IS NOT NULL;
 
 CREATE TABLE checkpoint (
   seq INTEGER PRIMARY KEY,         -- order of the log of the whole file
@@ -47,14 +39,13 @@ CREATE TABLE checkpoint (
   branch INTEGER NOT NULL,         -- branch.id
   ordinal INTEGER NOT NULL,        -- distance from the first checkpoint of its lineage
   step INTEGER NOT NULL,           -- number of the superstep, -1 for the first input
-  source INTEGER NOT NULL,         -- 0 input, 1 loop, 2 update, 3 fork; plus 4 * (rows of write that it consumed and stored)
+  source INTEGER NOT NULL,         -- 0 input, 1 loop, 2 update, 3 fork
   created_at INTEGER NOT NULL,     -- microseconds since 1970-01-01T00:00:00Z
   run BLOB,                        -- id of the run that made it, 16 bytes
   metadata ANY,                    -- TEXT: JSON object; BLOB: the same, sealed; or NULL
   parents BLOB,                    -- where the graphs around this one stood: ids and paths; NULL for none
   tasks BLOB,                      -- tasks due next: count, ids, then names and triggers; NULL if none
-  sum BLOB NOT NULL,               -- 16-byte BLAKE3 over all content of the checkpoint and the sum of its parent
-  xxh3 INTEGER NOT NULL            -- check of the row, of thread and path, and of the parent's id
+  sum BLOB NOT NULL                -- 16-byte BLAKE3 over all content of the checkpoint and the sum of its parent
 ) STRICT;
 CREATE UNIQUE INDEX checkpoint_id ON checkpoint (namespace, id);
 -- Only runs with an idempotency key: their ids are UUIDs of version 8.
@@ -63,12 +54,11 @@ CREATE INDEX checkpoint_run ON checkpoint (run, namespace, id) WHERE substr(run,
 CREATE TABLE version (
   branch INTEGER NOT NULL,         -- branch.id
   ordinal INTEGER NOT NULL,        -- ordinal of the checkpoint
-  key INTEGER NOT NULL,            -- name.id of the channel (kind 0-2) or node (kind 3); 0 for kinds 4 and 5
-  version INTEGER NOT NULL,        -- version of the channel minus the ordinal; 0 for kinds 3 to 5
-  kind INTEGER NOT NULL,           -- 0 empty, 1 value, 2 list, 3 versions a node has seen, 4 anchor, 5 no changes
+  key INTEGER NOT NULL,            -- name.id of the channel (kind 0-2) or node (kind 3); 0 for the anchor (kind 4)
+  version INTEGER NOT NULL,        -- version of the channel; 0 for a node and an anchor
+  kind INTEGER NOT NULL,           -- 0 empty, 1 value, 2 list, 3 versions a node has seen, 4 anchor
   task INTEGER,                    -- position of the writing task in the tasks of the parent checkpoint
-  value ANY,                       -- kind 1: payload.id or inline value; kind 2: end of the list; 3, 4: packed numbers; else NULL
-  xxh3 INTEGER,                    -- check of the rows of the checkpoint, on that with the greatest key
+  value ANY,                       -- kind 1: payload.id or inline value; kind 3 and 4: packed numbers; else NULL
   PRIMARY KEY (branch, ordinal, key)
 ) STRICT, WITHOUT ROWID;
 
@@ -76,7 +66,7 @@ CREATE TABLE payload (
   id INTEGER PRIMARY KEY,          -- what item, version and write rows hold
   form INTEGER NOT NULL,           -- 4 * codec (0 MessagePack, else foreign) + 2 * (any of name to output_tokens is
                                    -- known) + (an item with an index: any column from item_id on may be known)
-  xxh3 INTEGER NOT NULL,           -- check of the id and all logical fields, verified wherever the value is decoded
+  xxh3 INTEGER NOT NULL,           -- XXH3-64 over all logical fields, verified wherever the value is decoded
   data ANY NOT NULL,               -- BLOB: the encoded value; INTEGER: blob.id
   item_id ANY,                     -- id of the item (message): BLOB of 16 bytes if a canonical UUID, else TEXT
   kind TEXT,                       -- type of the item: human, ai, tool, ...
@@ -104,7 +94,6 @@ CREATE TABLE item (
   op INTEGER NOT NULL,             -- 0 remove, 1 put, 2 cut, 3 share
   task INTEGER,                    -- position of the writing task in the tasks of the parent checkpoint
   value ANY,                       -- put: payload.id or inline value; cut: packed ranges; share: which list; remove: NULL
-  xxh3 INTEGER NOT NULL,           -- check of the row
   PRIMARY KEY (branch, channel, slot, ordinal DESC)
 ) STRICT, WITHOUT ROWID;
 
@@ -117,7 +106,7 @@ CREATE TABLE write (
   value ANY,                       -- payload.id or inline value, NULL for null
   child INTEGER,                   -- checkpoint.seq that consumed and stored it, NULL if it was stored on its own
   path TEXT,                       -- path of the task, NULL if it is the one derived from the prepared task
-  sum ANY,                         -- on the first row of a run: its sum and length, or its check if child is set
+  sum BLOB,                        -- sum of a run of writes and the length of the run, on its first row
   PRIMARY KEY (checkpoint, task, idx, part)
 ) STRICT, WITHOUT ROWID;
 
@@ -138,30 +127,6 @@ CREATE INDEX timer_wake ON timer (wake_at);
 CREATE TABLE erasure (
   thread INTEGER PRIMARY KEY       -- thread.id, or 0 for a value that was replaced
 ) STRICT;
-
-CREATE TABLE tombstone (
-  thread INTEGER PRIMARY KEY,      -- thread.id of a deleted thread; its row of thread is gone
-  state INTEGER NOT NULL           -- 0 other rows of it are still stored, 1 only the log beside the file may hold them
-) STRICT;
-
-CREATE TABLE high_water (
-  id INTEGER PRIMARY KEY,          -- 0: one row, from the first deletion on
-  name INTEGER NOT NULL,           -- greatest name.id at the last deletion; later rows have greater ones
-  thread INTEGER NOT NULL,         -- greatest thread.id
-  namespace INTEGER NOT NULL,      -- greatest namespace.id
-  branch INTEGER NOT NULL,         -- greatest branch.id
-  checkpoint INTEGER NOT NULL,     -- greatest checkpoint.seq
-  payload INTEGER NOT NULL,        -- greatest payload.id
-  blob INTEGER NOT NULL,           -- greatest blob.id
-  names_erased INTEGER NOT NULL    -- number of erased names
-) STRICT;
-
-CREATE TABLE name_user (
-  thread INTEGER NOT NULL,         -- thread.id of one of the first 8 users of the name; 0 if there were more: it stays
-  name INTEGER NOT NULL,           -- name.id
-  PRIMARY KEY (thread, name)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX name_user_name ON name_user (name);
 
 -- The key-value memory and the cache stand beside the log: their rows are replaced and removed.
 
@@ -209,7 +174,7 @@ CREATE TABLE store_key (
 
 CREATE TRIGGER name_no_update BEFORE UPDATE ON name
 BEGIN SELECT RAISE(ABORT, 'annals: name is append-only'); END;
-CREATE TRIGGER name_no_delete BEFORE DELETE ON name WHEN NOT EXISTS (SELECT 1 FROM erasure)
+CREATE TRIGGER name_no_delete BEFORE DELETE ON name
 BEGIN SELECT RAISE(ABORT, 'annals: name is append-only'); END;
 CREATE TRIGGER thread_no_update BEFORE UPDATE ON thread
 BEGIN SELECT RAISE(ABORT, 'annals: thread is append-only'); END;
@@ -268,7 +233,7 @@ SELECT c.seq, t.public_id, n.path,
   (SELECT lower(substr(hex(p.id), 1, 8) || '-' || substr(hex(p.id), 9, 4) || '-' || substr(hex(p.id), 13, 4) || '-'
     || substr(hex(p.id), 17, 4) || '-' || substr(hex(p.id), 21)) FROM checkpoint p WHERE p.seq = c.parent),
   c.branch, c.ordinal, c.step,
-  CASE c.source & 3 WHEN 0 THEN 'input' WHEN 1 THEN 'loop' WHEN 2 THEN 'update' WHEN 3 THEN 'fork' END,
+  CASE c.source WHEN 0 THEN 'input' WHEN 1 THEN 'loop' WHEN 2 THEN 'update' WHEN 3 THEN 'fork' END,
   strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000),
   lower(substr(hex(c.run), 1, 8) || '-' || substr(hex(c.run), 9, 4) || '-' || substr(hex(c.run), 13, 4) || '-'
     || substr(hex(c.run), 17, 4) || '-' || substr(hex(c.run), 21)),
@@ -309,15 +274,15 @@ SELECT t.public_id, n.path,
     || substr(hex(k.id), 17, 4) || '-' || substr(hex(k.id), 21)) FROM checkpoint k WHERE k.seq = w.child),
   w.path,
   CASE typeof(w.value) WHEN 'integer' THEN w.value END,
-  CASE typeof(w.value) WHEN 'blob' THEN w.value END
+  CASE typeof(w.value) WHEN 'blob' THEN substr(w.value, 1, length(w.value) - 4) END
 FROM write w JOIN checkpoint c ON c.seq = w.checkpoint JOIN namespace n ON n.id = c.namespace
   JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = w.channel;
 
 CREATE VIEW v_channel_versions (thread, namespace, branch, ordinal, channel, version, kind, task, payload, inline) AS
-SELECT t.public_id, n.path, v.branch, v.ordinal, ch.text, v.version + v.ordinal,
+SELECT t.public_id, n.path, v.branch, v.ordinal, ch.text, v.version,
   CASE v.kind WHEN 0 THEN 'empty' WHEN 1 THEN 'value' WHEN 2 THEN 'list' END, v.task,
   CASE typeof(v.value) WHEN 'integer' THEN v.value END,
-  CASE WHEN v.kind = 1 AND typeof(v.value) = 'blob' THEN v.value END
+  CASE typeof(v.value) WHEN 'blob' THEN substr(v.value, 1, length(v.value) - 4) END
 FROM version v JOIN branch br ON br.id = v.branch JOIN namespace n ON n.id = br.namespace
   JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = v.key
 WHERE v.kind < 3;

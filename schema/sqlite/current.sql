@@ -1,4 +1,4 @@
--- The schema of a fresh file of format 1, as SQLite shows it. A test compares the two.
+-- The schema of a new file of format 2, as SQLite shows it. A test compares the two.
 
 CREATE TABLE name (
   id INTEGER PRIMARY KEY,          -- small number that stands for the name everywhere else

@@ -21,7 +21,7 @@ use super::record::{
     TimerRecord, WriteRecord,
 };
 use super::spin::spin_until;
-use super::stats::StoreStats;
+use super::stats::{Compaction, FormatMigration, StoreStats};
 
 /// A storage of the log.
 ///
@@ -296,6 +296,19 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// As [`Backend::change_key`].
     fn rotate_data_key(&self) -> Result<(), StoreError> {
         Err(StoreError::Invalid { field: "key", reason: "the store is not encrypted".into() })
+    }
+
+    /// Returns the migration that opening the store did. This implementation has no file, and returns `None`.
+    fn migration(&self) -> Option<FormatMigration> {
+        None
+    }
+
+    /// Returns free space to the file system. This implementation has no file.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`], [`StoreError::Write`], [`StoreError::ReadOnly`].
+    fn compact(&self) -> Result<Compaction, StoreError> {
+        Ok(Compaction::default())
     }
 
     /// Copies the store to a new file. This implementation has no file.

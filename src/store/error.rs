@@ -193,6 +193,21 @@ pub enum StoreError {
         /// The id of the key that was given.
         given: String,
     },
+    /// The file was written by an older version, and would have to be migrated first. It was not changed. Open it for
+    /// writing, or run `annals migrate`.
+    #[error(
+        "{} has format {found}, this version reads format {supported}; it was not changed; opening it for writing \
+         migrates it, and so does `annals migrate`",
+        path.display()
+    )]
+    OlderFormat {
+        /// The file.
+        path: PathBuf,
+        /// The format of the file.
+        found: i64,
+        /// The format that this version reads.
+        supported: i64,
+    },
     /// The file is damaged: a checksum does not fit, or a row does not match the format.
     #[error("the store is damaged at {place}: {reason}")]
     Corrupt {
@@ -253,6 +268,7 @@ impl StoreError {
             Self::KeyRequired { .. } => ("ValueError", "KEY_REQUIRED"),
             Self::WrongKey { .. } => ("ValueError", "WRONG_KEY"),
             Self::NotKeyed { .. } => ("ValueError", "NOT_KEYED"),
+            Self::OlderFormat { .. } => ("Exception", "OLDER_FORMAT"),
             Self::Corrupt { .. } => ("DatabaseError", "CORRUPT"),
             Self::Codec(CodecError::Decode { .. }) => ("ValueError", "INVALID_VALUE"),
             Self::Codec(CodecError::ForeignCodec { .. }) => ("NotImplementedError", "INVALID_VALUE"),
@@ -323,6 +339,7 @@ mod tests {
             ("KeyRequired", StoreError::KeyRequired { path: path(), key: reason() }),
             ("WrongKey", StoreError::WrongKey { path: path(), key: reason(), given: reason() }),
             ("NotKeyed", StoreError::NotKeyed { path: path(), given: reason() }),
+            ("OlderFormat", StoreError::OlderFormat { path: path(), found: 1, supported: 2 }),
             ("Corrupt", StoreError::Corrupt { place: reason(), reason: reason() }),
             ("Codec", CodecError::TooLarge { bytes: 1 }.into()),
             ("Read", StoreError::Read { reason: reason(), source: None }),

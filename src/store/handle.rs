@@ -18,8 +18,9 @@ use super::error::StoreError;
 use super::heads::HeadCache;
 use super::memory::MemoryBackend;
 use super::record::TimerRecord;
+use super::recovery::Recovery;
 use super::sqlite::{GivenKeys, SqliteBackend};
-use super::stats::StoreStats;
+use super::stats::{Compaction, FormatMigration, StoreStats};
 
 /// The durability of an acknowledged commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -56,6 +57,8 @@ pub struct OpenOptions {
     pub(crate) network_file_system: bool,
     pub(crate) full_fsync: bool,
     pub(crate) wal_limit_bytes: u64,
+    pub(crate) migrate: bool,
+    pub(crate) retain_older_format: bool,
     pub(crate) head_cache_bytes: usize,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) id_seed: Option<u64>,
@@ -73,6 +76,8 @@ impl OpenOptions {
             network_file_system: false,
             full_fsync: true,
             wal_limit_bytes: WAL_LIMIT_BYTES_DEFAULT,
+            migrate: true,
+            retain_older_format: false,
             head_cache_bytes: HEAD_CACHE_BYTES_DEFAULT,
             clock: Arc::new(SystemClock),
             id_seed: None,
@@ -130,6 +135,22 @@ impl OpenOptions {
     /// be larger. Default: 1 GiB; `u64::MAX` for no limit.
     pub fn wal_limit_bytes(mut self, wal_limit_bytes: u64) -> Self {
         self.wal_limit_bytes = wal_limit_bytes;
+        self
+    }
+
+    /// Migrates a file of an older format when it is opened for writing, which versions up to that format cannot open
+    /// afterwards. Without this, and when it is opened for reading only, it is refused with [`StoreError::OlderFormat`].
+    /// Default: on.
+    pub fn migrate(mut self, migrate: bool) -> Self {
+        self.migrate = migrate;
+        self
+    }
+
+    /// Retains the copy of a file of an older format, `NAME.format-N` beside it, after its migration. The copy is made
+    /// before each migration. Without this it is removed once the migrated file verifies, and stays if it does not.
+    /// Default: off.
+    pub fn retain_older_format(mut self, retain: bool) -> Self {
+        self.retain_older_format = retain;
         self
     }
 
@@ -247,8 +268,8 @@ impl Store {
     /// Opens the store in the file at `path` with the default options, and makes it if it is missing.
     ///
     /// # Errors
-    /// [`StoreError::NotAStore`], [`StoreError::NewerFormat`], [`StoreError::Corrupt`], [`StoreError::Open`]: the file
-    /// is not changed.
+    /// [`StoreError::NotAStore`], [`StoreError::NewerFormat`], [`StoreError::OlderFormat`], [`StoreError::Corrupt`],
+    /// [`StoreError::Open`], [`StoreError::Busy`]: the file is not changed.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(path, OpenOptions::new())
     }
@@ -324,6 +345,68 @@ impl Store {
         self.0.backend.stats()
     }
 
+    /// Returns free pages to the file system, while others read and write: in transactions of at most 64 pages, which others
+    /// wait for no longer than for a commit. A compaction that is interrupted continues with the next call. The file itself
+    /// gets shorter when the write-ahead log has been copied into it. Deleted threads leave free pages once their space is
+    /// reclaimed ([`Store::reclaim`]).
+    ///
+    /// A file whose migration was interrupted before its last part is written anew in one transaction, which others wait for.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`]; [`StoreError::Write`]; [`StoreError::OutcomeUnknown`]; [`StoreError::ReadOnly`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::store::Store;
+    ///
+    /// # fn main() -> Result<(), annals::store::StoreError> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let store = Store::open(folder.path().join("notes.db"))?;
+    /// let done = store.compact()?;
+    /// assert!(done.bytes_after <= done.bytes_before && done.free_pages == 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "vacuum")]
+    pub fn compact(&self) -> Result<Compaction, StoreError> {
+        span!("compact");
+        self.0.backend.write_submitted();
+        self.0.backend.compact()
+    }
+
+    /// Writes the sound part of the store at `from`, which may be damaged, to a new store at `to`, and reports the losses.
+    /// `from` is not changed: no handle may have it open. Of each lineage the longest beginning whose checksums verify is
+    /// recovered, with its writes and timers, and each entry of the key-value memory whose check matches. A file of an older
+    /// format is recovered to the newest one.
+    ///
+    /// # Errors
+    /// [`StoreError::NotAStore`] if nothing shows that it is one; [`StoreError::NewerFormat`]; [`StoreError::Open`];
+    /// [`StoreError::KeyRequired`] of a store that has a key; [`StoreError::Busy`] if it changes meanwhile;
+    /// [`StoreError::Invalid`] if something exists at `to`;
+    /// [`StoreError::Write`], after which nothing is left at `to`.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Note { text: String }
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let (damaged, recovered) = (folder.path().join("notes.db"), folder.path().join("recovered.db"));
+    /// Store::open(&damaged)?.thread("monday")?.update(Note::update().text("eggs"))?;
+    /// let report = Store::recover(&damaged, &recovered)?;
+    /// assert!(report.is_complete(), "{:?}", report.lost);
+    /// assert_eq!((report.threads, report.checkpoints), (1, 1));
+    /// assert!(Store::open(&recovered)?.check()?.problems.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovery, StoreError> {
+        super::sqlite::recover(from.as_ref(), to.as_ref())
+    }
+
     /// Copies the store to a new file, which holds one moment of it: all that was committed before the call, and of later
     /// commits the whole or nothing. Writers go on meanwhile. The copy has no free pages, is for its owner alone, and is
     /// on the disk when the call returns. Threads whose deletion is still pending are in it, and their space is pending
@@ -389,6 +472,25 @@ impl Store {
     /// As [`Store::change_key`].
     pub fn rotate_data_key(&self) -> Result<(), StoreError> {
         self.0.backend.rotate_data_key()
+    }
+
+    /// Returns the migration that opening this store did; `None` if the file had the newest format.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::store::Store;
+    ///
+    /// # fn main() -> Result<(), annals::store::StoreError> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let store = Store::open(folder.path().join("notes.db"))?;
+    /// if let Some(migration) = store.migration() {
+    ///     assert!(migration.from < migration.to);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn migration(&self) -> Option<FormatMigration> {
+        self.0.backend.migration()
     }
 
     /// Verifies every row and checksum.

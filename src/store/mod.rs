@@ -25,6 +25,7 @@ mod kv;
 mod memory;
 mod query;
 pub mod record;
+mod recovery;
 mod spin;
 mod sqlite;
 mod stats;
@@ -49,7 +50,8 @@ pub use record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemIndexRef, ItemRow, Source, StatePart,
     StateRecord, TaskKind, TaskRecord, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
+pub use recovery::{Lost, LostKind, Recovery};
 pub use sqlite::SqliteBackend;
-pub use stats::{CommitStats, StoreStats};
+pub use stats::{CommitStats, Compaction, FormatMigration, StoreStats};
 
 pub use heads::{CachedHead, HeadCache, HeadKey};

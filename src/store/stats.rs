@@ -1,6 +1,9 @@
 //! The sizes and the health of an open store.
 
+use std::path::PathBuf;
 use std::time::Duration;
+
+use super::check::Finding;
 
 /// Counts of commits and of the transactions that wrote them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +41,37 @@ pub struct StoreStats {
     pub erasing: u64,
     /// Counts of the commits of this handle.
     pub commits: CommitStats,
+}
+
+/// The migration of a file from an older format to the newest one, as [`Store::migration`](super::Store::migration)
+/// returns it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FormatMigration {
+    /// The format that the file had.
+    pub from: i64,
+    /// The format that it has.
+    pub to: i64,
+    /// The copy of the older file; `None` if it was removed, because the migrated file verifies.
+    pub retained: Option<PathBuf>,
+    /// The problems that a check of the migrated file found. The copy is retained if there are any.
+    pub problems: Vec<Finding>,
+}
+
+/// The result of a compaction, as [`Store::compact`](super::Store::compact) returns it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Compaction {
+    /// Pages of 4,096 bytes that the store has less. Pages that others added meanwhile are counted against it.
+    pub pages: u64,
+    /// Pages that are still free: others freed them meanwhile.
+    pub free_pages: u64,
+    /// Bytes of the file before.
+    pub bytes_before: u64,
+    /// Bytes of the file afterwards.
+    pub bytes_after: u64,
+    /// True if the write-ahead log was copied into the file, which gets shorter only then. A reader can be in the way.
+    pub is_log_copied: bool,
 }
 
 impl StoreStats {

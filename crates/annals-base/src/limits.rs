@@ -118,6 +118,16 @@ const _: () = assert!(INDEX_SNAPSHOT_INTERVAL.is_power_of_two());
 pub const HEADS_MAX: usize = 256;
 /// Namespaces, and checkpoints, that the writer of a file caches; past it the cache is emptied.
 pub const WRITER_CACHE_MAX: usize = 4_096;
+/// Pages that one transaction of a compaction returns.
+pub const COMPACT_PAGES_MAX: usize = 64;
+/// Lost things that the report of a recovery names.
+pub const LOST_MAX: usize = 10_000;
+/// Rows that a recovery reads at once, until one of them is damaged.
+pub const SCAN_ROWS: usize = 64;
+/// Ranges of rows that a recovery passes over in one table.
+pub const SCAN_FAILURES_MAX: usize = 100_000;
+/// Copies of files of an older format that are retained beside one store.
+pub const OLDER_COPIES_MAX: usize = 100;
 /// Names that the readers of a file cache, and as many that its writer does.
 pub const NAMES_CACHE_MAX: usize = 65_536;
 /// Groups of batches that one thread writes before it hands the writer role over: its caller waits that long at most.

@@ -14,13 +14,18 @@ use std::path::Path;
 
 /// Copies the store at `place` to a new file.
 pub(super) fn backup(place: &FilePlace, to: &Path) -> Res<()> {
+    copy_of_format(place, to, sql::FORMAT)
+}
+
+/// Copies the store at `place`, which has the given format, to a new file.
+pub(super) fn copy_of_format(place: &FilePlace, to: &Path, format: i64) -> Res<()> {
     if to.symlink_metadata().is_ok() {
         return Err(failed(to, io::ErrorKind::AlreadyExists.into()).into());
     }
     let unfinished = beside(to, "-unfinished");
     system::create_new(&unfinished).map_err(|error| failed(&unfinished, error))?;
     let published = || publish(&unfinished, to).map_err(|error| failed(to, error));
-    let copied = copy(place, &unfinished).and_then(|()| Ok(published()?));
+    let copied = copy(place, &unfinished, format).and_then(|()| Ok(published()?));
     if copied.is_err() {
         // The first error is reported.
         _ = fs::remove_file(&unfinished);
@@ -28,9 +33,9 @@ pub(super) fn backup(place: &FilePlace, to: &Path) -> Res<()> {
     copied
 }
 
-fn copy(place: &FilePlace, to: &Path) -> Res<()> {
+fn copy(place: &FilePlace, to: &Path, format: i64) -> Res<()> {
     let conn = open::connect_copier(place)?;
-    open::verify(place, &conn)?;
+    open::verify_format(place, &conn, format)?;
     // SQLite attaches the copy to the connection.
     conn.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 1)?;
     let name = to.to_str().ok_or_else(|| refused(to, "it is not UTF-8"))?;
@@ -39,7 +44,7 @@ fn copy(place: &FilePlace, to: &Path) -> Res<()> {
 }
 
 /// Gives a copy its name once its bytes are on the disk. A file that has the name meanwhile stays.
-fn publish(unfinished: &Path, to: &Path) -> io::Result<()> {
+pub(super) fn publish(unfinished: &Path, to: &Path) -> io::Result<()> {
     File::open(unfinished)?.sync_all()?;
     fs::hard_link(unfinished, to)?;
     let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -51,7 +56,7 @@ fn publish(unfinished: &Path, to: &Path) -> io::Result<()> {
     named
 }
 
-fn failed(path: &Path, error: io::Error) -> StoreError {
+pub(super) fn failed(path: &Path, error: io::Error) -> StoreError {
     match error.kind() {
         io::ErrorKind::AlreadyExists => refused(path, "it exists already"),
         _ => refused(path, &error.to_string()),

@@ -1,12 +1,13 @@
 //! Jobs of the writer role: a batch of the log, changes of the tables beside it, or a step of the erasure of
 //! threads. *Absent:* how each of them is written.
 
+use super::compact::{self, CompactJob};
 use super::erase::{self, EraseJob, EraseStep};
 use super::fault::Res;
 use super::keys::KeyChange;
 use super::write::{self, Caches};
-use super::{cache, kv};
-use crate::base::limits::{RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
+use super::{cache, kv, sql};
+use crate::base::limits::{COMPACT_PAGES_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
 use crate::store::batch::{
     Batch, ChangeValue, CommitChain, Data, ItemOp, NewCheckpoint, NewWrites, WriteValue, validate_deleted,
 };
@@ -22,6 +23,7 @@ pub(super) enum Job {
     Cache(Vec<CacheChange>),
     Erase(EraseJob),
     Keys(KeyChange),
+    Compact(CompactJob),
 }
 
 /// A job, borrowed from whoever waits for it.
@@ -32,6 +34,7 @@ pub(super) enum JobRef<'a> {
     Cache(&'a [CacheChange]),
     Erase(&'a EraseJob),
     Keys(&'a KeyChange),
+    Compact(&'a CompactJob),
 }
 
 impl Job {
@@ -43,6 +46,7 @@ impl Job {
             Self::Cache(changes) => JobRef::Cache(changes),
             Self::Erase(job) => JobRef::Erase(job),
             Self::Keys(change) => JobRef::Keys(change),
+            Self::Compact(job) => JobRef::Compact(job),
         }
     }
 }
@@ -56,6 +60,7 @@ impl<'a> JobRef<'a> {
             Self::Cache(changes) => Job::Cache(changes.to_vec()),
             Self::Erase(job) => Job::Erase(job.clone()),
             Self::Keys(change) => Job::Keys(change.clone()),
+            Self::Compact(job) => Job::Compact(job.clone()),
         }
     }
 
@@ -70,6 +75,7 @@ impl<'a> JobRef<'a> {
                 EraseStep::Reclaim | EraseStep::Forget(_) => Ok(()),
             },
             Self::Keys(change) => change.validate(),
+            Self::Compact(_) => Ok(()),
         }
     }
 
@@ -77,7 +83,7 @@ impl<'a> JobRef<'a> {
     pub(super) fn chain(self) -> Option<&'a CommitChain> {
         match self {
             Self::Log(batch) => batch.chain.as_ref(),
-            Self::Kv(_) | Self::Cache(_) | Self::Erase(_) | Self::Keys(_) => None,
+            Self::Kv(_) | Self::Cache(_) | Self::Erase(_) | Self::Keys(_) | Self::Compact(_) => None,
         }
     }
 
@@ -95,6 +101,7 @@ impl<'a> JobRef<'a> {
             Self::Cache(changes) => cache::write(conn, &caches.keys, changes),
             Self::Erase(job) => erase::step(conn, caches, job),
             Self::Keys(change) => caches.keys.change(conn, change),
+            Self::Compact(job) => compact::step(conn, job),
         }
     }
 
@@ -109,6 +116,8 @@ impl<'a> JobRef<'a> {
                 EraseStep::HideAlone(_) | EraseStep::Forget(_) => 0,
             },
             Self::Keys(_) => 0,
+            // A page that is moved, the page that it is moved to, and their parents.
+            Self::Compact(_) => 3 * COMPACT_PAGES_MAX * sql::PAGE_BYTES as usize,
         };
         7 + bytes as u64 / 4_000
     }

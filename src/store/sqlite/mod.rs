@@ -20,6 +20,7 @@ mod check_since;
 mod check_tables;
 mod check_writes;
 mod checksums;
+mod compact;
 mod erase;
 mod eraser;
 mod fault;
@@ -42,8 +43,10 @@ mod pool;
 mod put_checkpoint;
 mod read;
 mod read_writes;
+mod recover;
 mod references;
 mod registry;
+mod replay;
 mod row_check;
 mod rows;
 mod schema;
@@ -68,9 +71,11 @@ use job::{Job, JobRef};
 pub(crate) use keys::GivenKeys;
 use keys::KeyChange;
 use names::Names;
+use open::OpenedFile;
 use paged::ItemPages;
 use pool::ReaderPool;
 use read::ReadView;
+pub(super) use recover::recover;
 use writer::SqliteWriter;
 
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
@@ -86,7 +91,7 @@ use crate::store::record::{
     CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord, ThreadSize, TimerRecord,
     WriteRecord,
 };
-use crate::store::stats::{CommitStats, StoreStats};
+use crate::store::stats::{CommitStats, Compaction, FormatMigration, StoreStats};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -101,6 +106,7 @@ pub struct SqliteBackend {
     pool: ReaderPool,
     eraser: Option<Eraser>,
     writer: Option<Arc<SqliteWriter>>,
+    migration: Option<FormatMigration>,
     _open: registry::Registered,
 }
 
@@ -108,22 +114,22 @@ impl SqliteBackend {
     /// Opens the store in the file at `path`, and makes it if it is missing and `options` allow it.
     ///
     /// # Errors
-    /// [`StoreError::NotAStore`], [`StoreError::NewerFormat`], [`StoreError::Corrupt`], [`StoreError::Open`]: the file
-    /// is not changed.
+    /// [`StoreError::NotAStore`], [`StoreError::NewerFormat`], [`StoreError::OlderFormat`], [`StoreError::Corrupt`],
+    /// [`StoreError::Open`], [`StoreError::Busy`]: the file is not changed.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
         let _opening = registry::opening();
         if options.read_only {
             let pool = ReaderPool::alone(open::readable(path, options)?)?;
-            return Ok(Self { pool, eraser: None, writer: None, _open: registry::register(path) });
+            return Ok(Self { pool, eraser: None, writer: None, migration: None, _open: registry::register(path) });
         }
-        let (place, conn) = open::writable(path, options)?;
+        let OpenedFile { place, conn, migration } = open::writable(path, options)?;
         let writer = Arc::new(SqliteWriter::new(&place, conn));
         let pool = ReaderPool::beside_writer(place)?;
         let eraser = Eraser::new(Arc::clone(&writer));
         if pool.read(|view| erase::tombstones(view.conn))?.len() > 0 {
             eraser.wake();
         }
-        Ok(Self { pool, eraser: Some(eraser), writer: Some(writer), _open: registry::register(path) })
+        Ok(Self { pool, eraser: Some(eraser), writer: Some(writer), migration, _open: registry::register(path) })
     }
 
     /// Copies the whole write-ahead log into the file and empties it. It waits for no other process, and no other process
@@ -324,6 +330,17 @@ impl Backend for SqliteBackend {
             erasing: self.pool.read(|view| erase::tombstones(view.conn))?.len() as u64,
             commits: self.commit_stats(),
         })
+    }
+
+    fn compact(&self) -> Result<Compaction, StoreError> {
+        let writer = self.writer()?;
+        // Idle readers hold no snapshot, but an empty log is left only by the last connection.
+        self.pool.close();
+        compact::compact(self.pool.place(), writer)
+    }
+
+    fn migration(&self) -> Option<FormatMigration> {
+        self.migration.clone()
     }
 
     fn backup(&self, to: &Path) -> Result<(), StoreError> {

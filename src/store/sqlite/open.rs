@@ -2,15 +2,16 @@
 //!
 //! Nothing on the disk is changed unless the file is a store, or is missing or empty and may be made.
 
-use super::fault::{Fault, Res, damage, is_no_database};
+use super::fault::{Fault, Res, damage, is_busy, is_no_database};
 use super::inspect::{FileKind, inspect, make, verify_open};
 use super::keys::Keys;
-use super::lock::wait_for;
+use super::lock::{self, wait_for};
 use super::system::{self, FileId};
 use super::{migrate, schema, sql};
 use crate::base::limits::STATEMENTS_MAX;
 use crate::store::error::StoreError;
 use crate::store::handle::{OpenOptions, Synchronous};
+use crate::store::stats::FormatMigration;
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
@@ -41,6 +42,10 @@ pub(super) struct FilePlace {
     full_fsync: bool,
     /// The limit of the WAL.
     pub(super) wal_limit_bytes: u64,
+    /// True if a file of an older format may be migrated.
+    migrate: bool,
+    /// True if the copy of a file of an older format is retained after its migration.
+    pub(super) retain_older: bool,
     id: Option<FileId>,
     /// The keys of the file.
     pub(super) keys: Arc<Keys>,
@@ -53,8 +58,16 @@ impl FilePlace {
     }
 }
 
-/// Opens the file for writing, and makes it if it may.
-pub(super) fn writable(path: &Path, options: &OpenOptions) -> Result<(FilePlace, Connection), StoreError> {
+/// A file that is open for writing.
+pub(super) struct OpenedFile {
+    pub(super) place: FilePlace,
+    pub(super) conn: Connection,
+    /// The migration from an older format, if there was one.
+    pub(super) migration: Option<FormatMigration>,
+}
+
+/// Opens the file for writing, makes it if it may, and migrates it if it has an older format.
+pub(super) fn writable(path: &Path, options: &OpenOptions) -> Result<OpenedFile, StoreError> {
     let mut place = place(path, options)?;
     match inspect(&place.path)? {
         FileKind::Missing if !options.create => return Err(cannot_open(path, "it does not exist", None)),
@@ -63,9 +76,19 @@ pub(super) fn writable(path: &Path, options: &OpenOptions) -> Result<(FilePlace,
         kind => make(&place.path, kind)?,
     }
     place.id = fs::symlink_metadata(&place.path).ok().and_then(|meta| system::id(&meta));
-    let conn = connect_writer(&place).map_err(|fault| opening(&place.path, fault))?;
+    let open = || -> Res<(Connection, Option<FormatMigration>)> {
+        let conn = connect_any_format(&place)?;
+        let migration = migrate::migrate(&conn, &place).map_err(|fault| match fault {
+            Fault::Sql(error) if is_busy(&error) => {
+                StoreError::Busy { waited_ms: place.busy_ms, holder: lock::holder(&place.path) }.into()
+            }
+            fault => fault,
+        })?;
+        Ok((conn, migration))
+    };
+    let (conn, migration) = open().map_err(|fault| opening(&place.path, fault))?;
     verify_open(&place.path, place.id)?;
-    Ok((place, conn))
+    Ok(OpenedFile { place, conn, migration })
 }
 
 /// Opens the file for reading only.
@@ -102,12 +125,14 @@ fn place(path: &Path, options: &OpenOptions) -> Result<FilePlace, StoreError> {
         synchronous: options.synchronous,
         full_fsync: options.full_fsync,
         wal_limit_bytes: options.wal_limit_bytes,
+        migrate: options.migrate,
+        retain_older: options.retain_older_format,
         id: None,
         keys: Arc::new(Keys::new(options.keys.clone())),
     })
 }
 
-/// Checks application id and format.
+/// Checks that application id and format are those of a store that this version can open or migrate.
 pub(super) fn identify(path: &Path, application: i64, format: i64) -> Result<(), StoreError> {
     if application != sql::APPLICATION_ID {
         return Err(not_a_store(path, &format!("its application id is {application:#x}")));
@@ -120,12 +145,28 @@ pub(super) fn identify(path: &Path, application: i64, format: i64) -> Result<(),
 
 /// Opens the connection that writes. It has no busy handler: [`wait_for`] repeats its steps.
 pub(super) fn connect_writer(place: &FilePlace) -> Res<Connection> {
+    let conn = connect_any_format(place)?;
+    wait_for(place.busy_ms, || verify(place, &conn))?;
+    Ok(conn)
+}
+
+/// Opens the connection that writes to a file of this or of an older format, if that may be migrated.
+fn connect_any_format(place: &FilePlace) -> Res<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | base_flags();
     let conn = Connection::open_with_flags(&place.path, flags)?;
     configure(&conn, 0)?;
     wait_for(place.busy_ms, || migrate::make_if_empty(&conn, &place.path))?;
-    wait_for(place.busy_ms, || schema::verify(&conn))?;
-    wait_for(place.busy_ms, || place.keys.unlock(&conn, &place.path, true))?;
+    let format = wait_for(place.busy_ms, || migrate::format(&conn))?;
+    if format < sql::FORMAT && !place.migrate {
+        return Err(migrate::older_format(&place.path, format).into());
+    }
+    wait_for(place.busy_ms, || schema::verify_format(&conn, format))?;
+    if format == sql::FORMAT {
+        wait_for(place.busy_ms, || place.keys.unlock(&conn, &place.path, true))?;
+    } else {
+        // A store has its keys from before its first content on.
+        place.keys.unlock_plain(&place.path)?;
+    }
     wait_for(place.busy_ms, || switch_to_wal(&conn))?;
     // The pragma can answer "wal" and leave the file in another mode, so the mode is read again.
     let mode = wait_for(place.busy_ms, || journal_mode(&conn))?;
@@ -204,12 +245,24 @@ pub(super) fn connect_unlocked(path: &Path) -> Res<Connection> {
     Ok(Connection::open_with_flags(immutable_uri(path), flags)?)
 }
 
-/// Checks, through SQLite, that a reader has a store before it.
+/// Checks, through SQLite, that a connection has a store of the newest format before it.
 pub(super) fn verify(place: &FilePlace, conn: &Connection) -> Res<()> {
+    verify_format(place, conn, sql::FORMAT)
+}
+
+/// Checks, through SQLite, that a connection has a store of a format before it.
+pub(super) fn verify_format(place: &FilePlace, conn: &Connection, expected: i64) -> Res<()> {
     let (application, format, _) = migrate::identity(conn)?;
     identify(&place.path, application, format)?;
-    schema::verify(conn)?;
-    place.keys.unlock(conn, &place.path, false)
+    if format < expected {
+        return Err(migrate::older_format(&place.path, format).into());
+    }
+    schema::verify_format(conn, expected)?;
+    if expected == sql::FORMAT {
+        place.keys.unlock(conn, &place.path, false)
+    } else {
+        place.keys.unlock_plain(&place.path)
+    }
 }
 
 /// Identifies the file through SQLite; returns whether it is empty.

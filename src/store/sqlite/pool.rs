@@ -157,7 +157,10 @@ impl ReaderPool {
             return Ok(PooledReader { conn: open::connect_reader(&self.place)?, unlocked: None });
         }
         let locked = open::connect_lone_reader(&self.place).and_then(|conn| {
-            open::verify(&self.place, &conn)?;
+            if let Err(fault) = open::verify(&self.place, &conn) {
+                open::close_lone_reader(&self.place, conn);
+                return Err(fault);
+            }
             Ok(PooledReader { conn, unlocked: None })
         });
         match locked {

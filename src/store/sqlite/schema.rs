@@ -4,6 +4,7 @@
 //! schema is another one is refused before anything of it is read. *Absent:* the contents of the tables.
 
 use super::fault::{Fault, Res, corrupt};
+use super::migrate::STEPS;
 use super::sql;
 use rusqlite::{Connection, Row};
 use std::collections::{HashMap, HashSet};
@@ -21,13 +22,21 @@ struct SchemaObject {
     has_root: bool,
 }
 
-/// The objects of a new file, by name.
-static EXPECTED: OnceLock<HashMap<String, SchemaObject>> = OnceLock::new();
+/// The objects of a schema, by name.
+type Objects = HashMap<String, SchemaObject>;
 
-/// Compares the schema of a file with that of this version. An application may have tables of its own in the file, and
-/// indexes on them; any other object that this version does not make is refused.
+/// The objects of a file, for each format.
+static EXPECTED: [OnceLock<Objects>; STEPS.len()] = [const { OnceLock::new() }; STEPS.len()];
+
+/// Compares the schema of a file with that of the newest format. An application may have tables of its own in the file,
+/// and indexes on them; any other object that this version does not make is refused.
 pub(super) fn verify(conn: &Connection) -> Res<()> {
-    let expected = expected()?;
+    verify_format(conn, sql::FORMAT)
+}
+
+/// Compares the schema of a file with that of a format.
+pub(super) fn verify_format(conn: &Connection, format: i64) -> Res<()> {
+    let (expected, newest) = (expected(format)?, expected(sql::FORMAT)?);
     let mut found = HashSet::new();
     let mut statement = conn.prepare(sql::SCHEMA_OBJECTS)?;
     let mut rows = statement.query([])?;
@@ -36,7 +45,7 @@ pub(super) fn verify(conn: &Connection) -> Res<()> {
         match expected.get(&name) {
             Some(expected) if *expected == object => _ = found.insert(name),
             Some(_) => return Err(refused(&object.kind, &name, "differs from the one that this version makes")),
-            None if is_of_application(&name, &object) => {}
+            None if is_of_application(newest, &name, &object) => {}
             None => return Err(refused(&object.kind, &name, "is not made by this version")),
         }
     }
@@ -51,12 +60,21 @@ pub(super) fn version(conn: &Connection) -> Res<i64> {
     Ok(conn.prepare_cached(sql::SCHEMA_VERSION)?.query_row([], |row| row.get(0))?)
 }
 
-fn expected() -> Res<&'static HashMap<String, SchemaObject>> {
-    if let Some(expected) = EXPECTED.get() {
+fn expected(format: i64) -> Res<&'static Objects> {
+    let index = usize::try_from(format - 1).ok().filter(|index| *index < STEPS.len());
+    let index = index.ok_or_else(|| corrupt("schema", format!("format {format} is not known")))?;
+    if let Some(expected) = EXPECTED[index].get() {
         return Ok(expected);
     }
     let conn = Connection::open_in_memory()?;
-    sql::MIGRATIONS.iter().try_for_each(|step| conn.execute_batch(step))?;
+    if format == sql::FORMAT {
+        conn.execute_batch(sql::SCHEMA)?;
+    } else {
+        for step in &STEPS[..=index] {
+            conn.execute_batch(step.schema)?;
+            conn.execute_batch(step.finish)?;
+        }
+    }
     let mut statement = conn.prepare(sql::SCHEMA_OBJECTS)?;
     let mut rows = statement.query([])?;
     let mut objects = HashMap::new();
@@ -64,7 +82,7 @@ fn expected() -> Res<&'static HashMap<String, SchemaObject>> {
         let (name, object) = read(row)?;
         objects.insert(name, object);
     }
-    Ok(EXPECTED.get_or_init(|| objects))
+    Ok(EXPECTED[index].get_or_init(|| objects))
 }
 
 fn read(row: &Row<'_>) -> Res<(String, SchemaObject)> {
@@ -82,10 +100,10 @@ fn read(row: &Row<'_>) -> Res<(String, SchemaObject)> {
 }
 
 /// Returns whether an object is a table that an application has beside those of the store, or an index on one.
-fn is_of_application(name: &str, object: &SchemaObject) -> bool {
+fn is_of_application(ours: &Objects, name: &str, object: &SchemaObject) -> bool {
     let is_ours = |name: &str| {
         let name = name.to_ascii_lowercase();
-        EXPECTED.get().is_some_and(|expected| expected.contains_key(&name)) || name.starts_with("pragma_")
+        ours.contains_key(&name) || name.starts_with("pragma_")
     };
     match object.kind.as_str() {
         "table" => object.has_root && !is_ours(name),

@@ -3,16 +3,16 @@
 /// Marks the file as a store of annals: `annl` in ASCII, in the application id of the SQLite header.
 pub(super) const APPLICATION_ID: i64 = 0x616e_6e6c;
 /// The format that this version writes, in the user version of the SQLite header.
-pub(super) const FORMAT: i64 = 1;
+pub(super) const FORMAT: i64 = 2;
 /// The page size of a new file. It must be set before the switch to WAL or it is ignored.
 pub(super) const PAGE_BYTES: u64 = 4_096;
 
-/// Steps that bring a file to the next format; the first makes it.
-pub(super) const MIGRATIONS: [&str; 1] = [include_str!("../../../schema/sqlite/0001_init.sql")];
-
-/// Marks a file of the given step; the numbers are those of [`APPLICATION_ID`] and [`FORMAT`].
-pub(super) const MARK: &str = "PRAGMA application_id = 1634627180; PRAGMA user_version = 1;";
-pub(super) const SET_PAGE_BYTES: &str = "PRAGMA page_size = 4096;";
+/// The schema of a new file, in the newest format.
+pub(super) const SCHEMA: &str = include_str!("../../../schema/sqlite/current.sql");
+/// Marks a new file; the numbers are those of [`APPLICATION_ID`] and [`FORMAT`].
+pub(super) const MARK: &str = "PRAGMA application_id = 1634627180; PRAGMA user_version = 2;";
+/// Free pages can be returned to the file system in small steps, for which the file maps each page to its parent page.
+pub(super) const SET_PAGES: &str = "PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL;";
 pub(super) const SET_WAL: &str = "PRAGMA journal_mode = WAL";
 pub(super) const JOURNAL_MODE: &str = "PRAGMA journal_mode";
 /// By pragmas: a table of the file may have the name of a pragma's table-valued function, and would be read in its place.
@@ -38,6 +38,13 @@ pub(super) const WAL_PASSIVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 /// Copies nothing and reports the numbers; an older SQLite takes an unknown word for `PASSIVE`.
 pub(super) const WAL_NOOP: &str = "PRAGMA wal_checkpoint(NOOP)";
 pub(super) const WAL_TRUNCATE: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
+
+/// The kind of return of free pages that the file allows: 0 none, 2 in steps.
+pub(super) const AUTO_VACUUM: &str = "PRAGMA auto_vacuum";
+pub(super) const FREE_PAGES: &str = "PRAGMA freelist_count";
+pub(super) const ALL_PAGES: &str = "PRAGMA page_count";
+/// Each step of the statement returns a page.
+pub(super) const RETURN_PAGES: &str = "PRAGMA incremental_vacuum";
 
 /// Writes what one snapshot holds to a new file, or to an empty one.
 pub(super) const COPY_INTO: &str = "VACUUM main INTO ?1";
@@ -572,4 +579,4 @@ pub(super) const CHECK_ORPHANS: [(&str, &str); 14] = [
     ),
 ];
 #[cfg(test)]
-pub(super) const SCHEMA: &str = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";
+pub(super) const DUMP: &str = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";

@@ -51,7 +51,7 @@ fn what_is_no_store_is_refused_and_untouched() {
     let (_kept, store, _) = closed();
     let whole = fs::read(&store).unwrap();
     let mut newer = whole.clone();
-    newer[63] = 2;
+    newer[63] = 3;
     let mut garbage = whole.clone();
     garbage[..16].copy_from_slice(b"not a database!!");
     let cases = [
@@ -70,7 +70,7 @@ fn what_is_no_store_is_refused_and_untouched() {
         for options in [options(), options().read_only(true), options().create(false)] {
             let error = SqliteBackend::open(&path, &options).unwrap_err();
             match name {
-                "newer.db" => assert!(matches!(error, StoreError::NewerFormat { found: 2, .. }), "{name}: {error}"),
+                "newer.db" => assert!(matches!(error, StoreError::NewerFormat { found: 3, .. }), "{name}: {error}"),
                 "half.db" => assert!(matches!(error, StoreError::Corrupt { .. }), "{name}: {error}"),
                 _ => assert!(matches!(error, StoreError::NotAStore { .. }), "{name}: {error}"),
             }

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 
 fn dump(path: &std::path::Path) -> String {
     let conn = raw(path);
-    let mut statement = conn.prepare(sql::SCHEMA).unwrap();
+    let mut statement = conn.prepare(sql::DUMP).unwrap();
     let mut text =
-        String::from("-- The schema of a fresh file of format 1, as SQLite shows it. A test compares the two.\n");
+        String::from("-- The schema of a new file of format 2, as SQLite shows it. A test compares the two.\n");
     let mut rows = statement.query([]).unwrap();
     while let Some(row) = rows.next().unwrap() {
         let sql: String = row.get(2).unwrap();

@@ -173,7 +173,7 @@ fn the_journal_of_an_interrupted_switch_to_wal_is_replayed() {
     drop(conn);
     let before = fs::read(&path).unwrap();
     let conn = raw(&path);
-    conn.execute_batch("PRAGMA journal_mode = PERSIST; BEGIN IMMEDIATE; PRAGMA user_version = 1; COMMIT;").unwrap();
+    conn.execute_batch("PRAGMA journal_mode = PERSIST; BEGIN IMMEDIATE; PRAGMA user_version = 2; COMMIT;").unwrap();
     drop(conn);
     let journal = neighbour(&path, "-journal");
     let mut bytes = fs::read(&journal).unwrap();

@@ -6,6 +6,7 @@ mod check_since;
 #[cfg(feature = "encryption")]
 mod cipher;
 mod commit;
+mod compact;
 mod damage;
 mod erase;
 mod files;
@@ -14,8 +15,10 @@ mod format;
 mod growth;
 mod identity;
 mod invariants;
+mod migrate;
 mod outcomes;
 mod readers;
+mod recover;
 mod roundtrip;
 mod schema;
 mod waits;

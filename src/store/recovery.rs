@@ -1,0 +1,81 @@
+//! The report of a recovery.
+
+use crate::base::{CheckpointId, ThreadId};
+
+/// The kind of a lost thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LostKind {
+    /// The write-ahead log, or a part of it.
+    Log,
+    /// A thread without a checkpoint that could be recovered.
+    Thread,
+    /// A checkpoint with its changes. Those that build on it are lost too.
+    Checkpoint,
+    /// Rows of checkpoints that cannot be read at all: their number is not known.
+    Range,
+    /// Writes of a task that were stored on their own.
+    Writes,
+    /// A timer.
+    Timer,
+    /// An entry of the key-value memory.
+    Entry,
+}
+
+impl LostKind {
+    /// Returns the name, in lower case.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Thread => "thread",
+            Self::Checkpoint => "checkpoint",
+            Self::Range => "range",
+            Self::Writes => "writes",
+            Self::Timer => "timer",
+            Self::Entry => "entry",
+        }
+    }
+}
+
+/// A lost thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lost {
+    /// Its kind.
+    pub kind: LostKind,
+    /// Its thread, if that is known.
+    pub thread: Option<ThreadId>,
+    /// Its checkpoint, if that is known.
+    pub checkpoint: Option<CheckpointId>,
+    /// The table and the row.
+    pub place: String,
+    /// The reason.
+    pub reason: String,
+}
+
+/// The counts of a recovery: things written to the new store, and things lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// Threads with at least one recovered checkpoint.
+    pub threads: u64,
+    /// Checkpoints whose checksum verified.
+    pub checkpoints: u64,
+    /// Runs of writes that were stored on their own and whose checksum verified.
+    pub writes: u64,
+    /// Timers.
+    pub timers: u64,
+    /// Entries of the key-value memory. The cache is not recovered.
+    pub entries: u64,
+    /// The number of lost things.
+    pub lost_count: u64,
+    /// The lost things, the first 10,000 at most.
+    pub lost: Vec<Lost>,
+}
+
+impl Recovery {
+    /// Returns whether nothing was lost.
+    pub fn is_complete(&self) -> bool {
+        self.lost_count == 0
+    }
+}

@@ -1,0 +1,190 @@
+//! Makes the tables of a new file, and brings a file of an older format to the newest one.
+//!
+//! A new file is made in the newest format at once. A file of format n is brought to format n + 1 by a [`STEPS`] entry, each
+//! in one transaction, until it has the newest format; so a crash leaves the old or the new format, whole. Before the first
+//! step the file is copied ([`older`]), and the copy stays until the migrated file verifies. *Absent:* a file of a newer
+//! format, which is refused before this module sees it ([`open`]).
+
+mod older;
+pub(super) mod sql;
+
+use super::fault::{Res, corrupt};
+use super::keys::Keys;
+use super::lock::wait_for;
+use super::names::Names;
+use super::open::{self, FilePlace};
+use super::read::ReadView;
+use super::replay::LogReplay;
+use super::sql as engine_sql;
+use super::{check, schema};
+use crate::store::check::Finding;
+use crate::store::error::StoreError;
+use crate::store::stats::FormatMigration;
+use rusqlite::Connection;
+use rusqlite::limits::Limit;
+use std::path::Path;
+
+/// A step from one format to the next.
+pub(super) struct FormatStep {
+    /// The statements that change the schema.
+    pub(super) schema: &'static str,
+    /// True if the step replaces the tables of the log: their rows are written anew from the copy.
+    replays: bool,
+    /// The statements that note the format.
+    pub(super) finish: &'static str,
+}
+
+/// The steps: the first one makes format 1 of an empty file, the next one format 2 of format 1.
+pub(super) const STEPS: [FormatStep; 2] = [
+    FormatStep { schema: sql::FORMAT_1, replays: false, finish: sql::FINISH_1 },
+    FormatStep { schema: sql::FORMAT_2, replays: true, finish: sql::FINISH_2 },
+];
+
+/// Returns application id and format, and whether the file has a table. They are read from one snapshot: another process
+/// may be making the tables.
+pub(super) fn identity(conn: &Connection) -> Res<(i64, i64, bool)> {
+    let read = || -> Res<_> {
+        let application = conn.query_row(engine_sql::READ_APPLICATION_ID, [], |row| row.get(0))?;
+        let format = conn.query_row(engine_sql::READ_FORMAT, [], |row| row.get(0))?;
+        Ok((application, format, conn.query_row(engine_sql::HAS_OBJECTS, [], |row| row.get(0))?))
+    };
+    if !conn.is_autocommit() {
+        return read();
+    }
+    conn.execute_batch(engine_sql::BEGIN_READ)?;
+    let identity = read();
+    // The end of a transaction that only reads changes nothing.
+    conn.execute_batch(engine_sql::ROLLBACK)?;
+    identity
+}
+
+/// Makes the tables if the file has none. Several processes may open a new file at once: the one that gets the lock
+/// makes them, the others find them.
+pub(super) fn make_if_empty(conn: &Connection, path: &Path) -> Res<()> {
+    if !open::is_unmade(path, conn)? {
+        return Ok(());
+    }
+    conn.execute_batch(engine_sql::SET_PAGES)?;
+    in_transaction(conn, || {
+        if open::is_unmade(path, conn)? {
+            conn.execute_batch(engine_sql::SCHEMA)?;
+            conn.execute_batch(engine_sql::MARK)?;
+        }
+        Ok(())
+    })
+}
+
+/// Does `change` in a transaction that has the write lock from its beginning.
+fn in_transaction<T>(conn: &Connection, change: impl FnOnce() -> Res<T>) -> Res<T> {
+    conn.execute_batch(engine_sql::BEGIN_WRITE)?;
+    let changed = change().and_then(|changed| {
+        conn.execute_batch(engine_sql::COMMIT)?;
+        Ok(changed)
+    });
+    if changed.is_err() && !conn.is_autocommit() {
+        // The first error is reported; closing the connection rolls back as well.
+        _ = conn.execute_batch(engine_sql::ROLLBACK);
+    }
+    changed
+}
+
+/// Brings the file of an open connection to the newest format; returns the migration, `None` if the file had that format.
+/// Another process that opens the file meanwhile waits for the write lock.
+pub(super) fn migrate(conn: &Connection, place: &FilePlace) -> Res<Option<FormatMigration>> {
+    let from = format(conn)?;
+    if from < engine_sql::FORMAT {
+        schema::verify_format(conn, from)?;
+        conn.execute_batch(sql::TEMPORARY_FILES)?;
+        // Another process may be faster.
+        while wait_for(place.busy_ms, || step(conn, place))? {}
+        // A failure leaves a larger file, which can be used.
+        _ = rewrite(conn);
+    }
+    let Some(retained) = older::settle(place, |problems| verify(conn, problems))? else { return Ok(None) };
+    if from < engine_sql::FORMAT {
+        // Readers may keep the log from being emptied; it is copied like that of every commit.
+        _ = conn.query_row(engine_sql::WAL_TRUNCATE, [], |_| Ok(()));
+    }
+    Ok(Some(FormatMigration {
+        from: retained.format,
+        to: engine_sql::FORMAT,
+        retained: retained.path,
+        problems: retained.problems,
+    }))
+}
+
+/// Does the step that is next; returns `false` if the file has the newest format.
+fn step(conn: &Connection, place: &FilePlace) -> Res<bool> {
+    in_transaction(conn, || {
+        let format = format(conn)?;
+        let next = usize::try_from(format).ok().and_then(|format| STEPS.get(format));
+        let Some(next) = next else { return Ok(false) };
+        let copy = older::retain(place, format)?;
+        conn.execute_batch(next.schema)?;
+        if next.replays {
+            let old = open::connect_unlocked(&copy)?;
+            LogReplay::new(&old, format, conn, true)?.run()?;
+        }
+        conn.execute_batch(next.finish)?;
+        if self::format(conn)? != format + 1 {
+            return Err(corrupt("the format", format!("it is not {} after the step from {format}", format + 1)));
+        }
+        Ok(true)
+    })
+}
+
+/// Writes the file anew, without free pages and with the map of pages that later returns of free pages need. It waits for no
+/// other process.
+pub(super) fn rewrite(conn: &Connection) -> Res<()> {
+    // SQLite attaches the file that it builds, which must not be held in memory.
+    let attached = conn.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 1)?;
+    let rewritten = conn.execute_batch(sql::TEMPORARY_FILES).and_then(|()| conn.execute_batch(sql::REWRITE));
+    conn.set_limit(Limit::SQLITE_LIMIT_ATTACHED, attached)?;
+    conn.execute_batch(engine_sql::CONFIGURE)?;
+    Ok(rewritten?)
+}
+
+/// Checks the whole file, as it is committed, and notes the first problems.
+fn verify(conn: &Connection, problems: &mut Vec<Finding>) -> Res<()> {
+    conn.execute_batch(engine_sql::BEGIN_READ)?;
+    let (names, keys) = (Names::default(), Keys::default());
+    let report = check::check(ReadView { conn, names: &names, keys: &keys }, None);
+    conn.execute_batch(engine_sql::ROLLBACK)?;
+    problems.extend(report?.problems);
+    Ok(())
+}
+
+/// Returns the format of the file.
+pub(super) fn format(conn: &Connection) -> Res<i64> {
+    Ok(conn.query_row(engine_sql::READ_FORMAT, [], |row| row.get(0))?)
+}
+
+/// Returns the error of a file that would have to be migrated first.
+pub(super) fn older_format(path: &Path, found: i64) -> StoreError {
+    StoreError::OlderFormat { path: path.into(), found, supported: engine_sql::FORMAT }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_constants_agree() {
+        let conn = Connection::open_in_memory().unwrap();
+        make_if_empty(&conn, Path::new(":memory:")).unwrap();
+        assert_eq!(identity(&conn).unwrap(), (engine_sql::APPLICATION_ID, engine_sql::FORMAT, true));
+        let page: i64 = conn.query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
+        assert_eq!(page as u64, engine_sql::PAGE_BYTES);
+        assert_eq!(STEPS.len() as i64, engine_sql::FORMAT);
+    }
+
+    #[test]
+    fn the_steps_make_the_schema_of_a_new_file() {
+        let conn = Connection::open_in_memory().unwrap();
+        for step in &STEPS {
+            conn.execute_batch(step.schema).unwrap();
+            conn.execute_batch(step.finish).unwrap();
+        }
+        schema::verify(&conn).unwrap();
+    }
+}

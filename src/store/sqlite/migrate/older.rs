@@ -1,0 +1,89 @@
+//! The copy of a file of an older format, beside the store until the migrated file verifies.
+//!
+//! It is `NAME.format-N-unverified` until then. After that it is removed, or retained as `NAME.format-N` if that was asked
+//! for, or if the migrated file has problems. A copy that a crash left behind is handled by the next open for writing: it is
+//! made anew if the file still has the older format, and otherwise the file is verified first. *Absent:* reads of a copy; it
+//! is a store of the older format.
+
+use crate::base::limits::OLDER_COPIES_MAX;
+use crate::store::check::Finding;
+use crate::store::error::StoreError;
+use crate::store::sqlite::fault::Res;
+use crate::store::sqlite::open::{FilePlace, beside};
+use crate::store::sqlite::{backup, open, sql, system};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A copy whose store was verified.
+pub(super) struct Settled {
+    /// The format of the copy.
+    pub(super) format: i64,
+    /// The path of the copy, if it is retained.
+    pub(super) path: Option<PathBuf>,
+    /// The problems of the store.
+    pub(super) problems: Vec<Finding>,
+}
+
+/// Copies the file before the step from `format`, and returns the path of the copy. The caller holds the write lock, so the
+/// copy is the file as the step finds it.
+pub(super) fn retain(place: &FilePlace, format: i64) -> Res<PathBuf> {
+    let to = unverified(place, format);
+    // Leftovers of an attempt whose transaction did not commit: the file is as it was.
+    for leftover in [&to, &beside(&to, "-unfinished")] {
+        remove(place, leftover)?;
+    }
+    backup::copy_of_format(place, &to, format)?;
+    Ok(to)
+}
+
+/// Removes or retains the copy of a migration that was committed, by this process or by one that ended before it could do
+/// so. `verify` collects the problems of the store. Returns `None` if there is no copy.
+pub(super) fn settle(place: &FilePlace, verify: impl FnOnce(&mut Vec<Finding>) -> Res<()>) -> Res<Option<Settled>> {
+    let Some(format) = (1..sql::FORMAT).find(|format| is_file(&unverified(place, *format))) else { return Ok(None) };
+    let copy = unverified(place, format);
+    let mut problems = Vec::new();
+    verify(&mut problems)?;
+    let path = if place.retain_older || !problems.is_empty() {
+        let path = free_name(place, format)?;
+        fs::hard_link(&copy, &path).map_err(|error| failed(place, &path, error))?;
+        Some(path)
+    } else {
+        None
+    };
+    remove(place, &copy)?;
+    let folder = place.path.parent().unwrap_or(Path::new("."));
+    system::sync_folder(folder).map_err(|error| failed(place, folder, error))?;
+    Ok(Some(Settled { format, path, problems }))
+}
+
+/// Returns the path of a copy whose store is not verified yet.
+fn unverified(place: &FilePlace, format: i64) -> PathBuf {
+    beside(&place.path, &format!(".format-{format}-unverified"))
+}
+
+/// Returns a path for a copy that is retained, at which nothing is.
+fn free_name(place: &FilePlace, format: i64) -> Res<PathBuf> {
+    let name = |number: usize| match number {
+        1 => beside(&place.path, &format!(".format-{format}")),
+        _ => beside(&place.path, &format!(".format-{format}-{number}")),
+    };
+    let free = (1..=OLDER_COPIES_MAX).map(name).find(|path| path.symlink_metadata().is_err());
+    let taken = || failed(place, &name(1), io::ErrorKind::AlreadyExists.into());
+    Ok(free.ok_or_else(taken)?)
+}
+
+fn is_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
+}
+
+fn remove(place: &FilePlace, path: &Path) -> Res<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(place, path, error).into()),
+        _ => Ok(()),
+    }
+}
+
+fn failed(place: &FilePlace, path: &Path, error: io::Error) -> StoreError {
+    open::cannot_open(&place.path, &format!("{}: {error}", path.display()), Some(Box::new(error)))
+}

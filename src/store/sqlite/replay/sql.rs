@@ -1,0 +1,35 @@
+//! The statements by which rows are read to be written anew.
+
+/// The rows of lists in the order of the checkpoints, in a temporary file.
+pub(super) const ITEMS_TABLE: &str = "PRAGMA temp_store = FILE; PRAGMA journal_mode = OFF; CREATE TABLE item \
+     (branch INTEGER, ordinal INTEGER, channel INTEGER, slot INTEGER, op INTEGER, task INTEGER, value, \
+     PRIMARY KEY (branch, ordinal, channel, slot)) WITHOUT ROWID; BEGIN;";
+pub(super) const ITEMS_INSERT: &str =
+    "INSERT OR IGNORE INTO item (branch, channel, slot, ordinal, op, task, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+pub(super) const ITEMS: &str =
+    "SELECT slot, op, task, value FROM item WHERE branch = ?1 AND ordinal = ?2 AND channel = ?3 ORDER BY slot";
+pub(super) const ITEMS_FROM: &str = "SELECT slot, ordinal, op, task, value FROM item \
+     WHERE branch = ?1 AND channel = ?2 AND slot >= ?3 ORDER BY slot, ordinal DESC";
+
+pub(super) const CHECKPOINTS_FROM: &str = "SELECT seq, namespace, id, parent, branch, ordinal, step, source, created_at, \
+     run, metadata, parents, tasks, sum FROM checkpoint WHERE seq >= ?1 ORDER BY seq LIMIT ?2";
+pub(super) const CHECKPOINT: &str = "SELECT namespace, id, tasks FROM checkpoint WHERE seq = ?1";
+pub(super) const NAME: &str = "SELECT kind, text FROM name WHERE id = ?1";
+pub(super) const LISTS_FROM: &str = "SELECT id, kind, text FROM name WHERE id >= ?1 ORDER BY id LIMIT ?2";
+pub(super) const THREAD: &str = "SELECT public_id FROM thread WHERE id = ?1";
+pub(super) const NAMESPACE: &str = "SELECT thread, path FROM namespace WHERE id = ?1";
+pub(super) const VERSIONS: &str =
+    "SELECT key, version, kind, task, value FROM version WHERE branch = ?1 AND ordinal = ?2 ORDER BY key";
+pub(super) const PAYLOAD: &str = "SELECT form, data, item_id, kind, text, name, tool_calls, input_tokens, output_tokens \
+     FROM payload WHERE id = ?1";
+pub(super) const BLOB: &str = "SELECT data FROM blob WHERE id = ?1";
+pub(super) const WRITES: &str = "SELECT task, idx, part, channel, value, child, path, sum FROM write \
+     WHERE checkpoint = ?1 ORDER BY task, idx, part";
+pub(super) const TIMERS: &str = "SELECT task, checkpoint, wake_at FROM timer WHERE namespace = ?1";
+
+/// The checksum of the checkpoint that was stored last.
+pub(super) const LAST_CHECKSUM: &str = "SELECT sum FROM checkpoint ORDER BY seq DESC LIMIT 1";
+/// Returns 1 if a run of writes with a checksum is stored.
+pub(super) const RUN: &str = "SELECT EXISTS (SELECT 1 FROM write WHERE idx = ?4 AND sum = ?5 AND checkpoint = \
+     (SELECT c.seq FROM thread t JOIN namespace n ON n.thread = t.id JOIN checkpoint c ON c.namespace = n.id \
+      WHERE t.public_id = ?1 AND n.path = ?2 AND c.id = ?3))";

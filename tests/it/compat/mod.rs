@@ -1,0 +1,123 @@
+//! Files of every format: each is migrated, shows what it showed, and is written to.
+
+mod show;
+
+use annals::base::{IdSource, Timestamp};
+use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp};
+use annals::store::{Backend, Batch, ItemRange, NewCheckpoint, OpenOptions, Parent, Payload, Source, SqliteBackend};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat");
+
+/// Copies a stored file into a folder of its own.
+fn copy(name: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    fs::copy(Path::new(FOLDER).join(name), &path).unwrap();
+    (folder, path)
+}
+
+/// Returns what the version that wrote a file showed of it.
+fn shown(name: &str) -> Vec<Value> {
+    let text = fs::read_to_string(Path::new(FOLDER).join(name)).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[track_caller]
+fn assert_shows(store: &dyn Backend, expected: &[Value]) {
+    let found = show::show(store);
+    for (found, expected) in found.iter().zip(expected) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.len(), expected.len());
+}
+
+fn names(folder: &TempDir) -> Vec<String> {
+    let names = fs::read_dir(folder.path()).unwrap();
+    let mut names: Vec<String> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_file_of_format_1_is_migrated_and_shows_what_it_showed() {
+    let (folder, path) = copy("format-1.db");
+    let expected = shown("format-1.json");
+    let store = SqliteBackend::open(&path, &OpenOptions::new()).unwrap();
+    let migration = store.migration().unwrap();
+    assert_eq!((migration.from, migration.to, migration.problems), (1, 2, Vec::new()));
+    assert_eq!(migration.retained, None, "the copy of a file that verifies is removed");
+    assert_shows(&store, &expected);
+    assert_eq!(store.check().unwrap().problems, Vec::<annals::store::Finding>::new());
+    drop(store);
+    assert_eq!(names(&folder), ["store.db"]);
+    let store = SqliteBackend::open(&path, &OpenOptions::new().read_only(true)).unwrap();
+    assert_shows(&store, &expected);
+}
+
+#[test]
+fn every_stored_file_shows_what_its_build_showed() {
+    let entries = fs::read_dir(FOLDER).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let files: Vec<String> = entries.filter_map(|name| name.strip_suffix(".db").map(str::to_owned)).collect();
+    assert!(files.iter().any(|name| name == "format-1"), "{files:?}");
+    for name in files {
+        let (_folder, path) = copy(&format!("{name}.db"));
+        let store = SqliteBackend::open(&path, &OpenOptions::new()).unwrap();
+        let migrated = store.migration().map(|migration| migration.from.to_string());
+        assert!(migrated.is_none_or(|from| name.ends_with(&from)), "{name}");
+        assert_shows(&store, &shown(&format!("{name}.json")));
+        assert_eq!(store.check().unwrap().problems, Vec::<annals::store::Finding>::new(), "{name}");
+    }
+}
+
+/// Returns the number of items of the list `messages` at the head of each thread.
+fn lengths(store: &SqliteBackend) -> Vec<(String, u64)> {
+    let heads = store.threads(None, 100).unwrap();
+    let length = |head: &annals::store::CheckpointRef| store.list_len(head, "messages").unwrap();
+    heads.iter().map(|thread| (thread.id.to_string(), length(&thread.head.point))).collect()
+}
+
+#[test]
+fn every_thread_of_a_migrated_file_is_continued_and_forked_and_deleted() {
+    let (_folder, path) = copy("format-1.db");
+    let store = SqliteBackend::open(&path, &OpenOptions::new()).unwrap();
+    let mut ids = IdSource::from_seed(5);
+    let before = lengths(&store);
+    for thread in store.threads(None, 100).unwrap() {
+        let head = thread.head.point;
+        let state = store.state(&head).unwrap();
+        let version = state.channels.iter().map(|channel| channel.version).max().unwrap_or(0) + 1;
+        let mut position = 0;
+        let mut last = |row: annals::store::ItemRow<'_>| {
+            position = row.position + 1;
+            Ok(())
+        };
+        store.items(&head, "messages", ItemRange::Tail(1), &mut last).unwrap();
+        let now = Timestamp::from_micros(1_900_000_000_000_000);
+        let id = ids.checkpoint(now, 1, Some(&head.checkpoint));
+        let parent = Some(Parent::Local(head.checkpoint));
+        let mut next = NewCheckpoint::new(id, parent, thread.head.step + 1, Source::Loop, now);
+        let put = ItemChange::new(position, ItemOp::Put(Data::New(Payload::new(vec![0x2a]))), None);
+        next.changes.push(Change::new("messages", version, ChangeValue::Items(vec![put])));
+        let mut batch = Batch::new(head.thread.clone(), head.namespace.clone(), Some(head.checkpoint));
+        batch.checkpoints.push(next);
+        store.commit(&batch).unwrap();
+    }
+    let after: Vec<(String, u64)> = before.into_iter().map(|(thread, length)| (thread, length + 1)).collect();
+    assert_eq!(lengths(&store), after);
+    assert_eq!(store.check().unwrap().problems, Vec::<annals::store::Finding>::new());
+    // The forks of a thread are known, and what nothing else uses goes with the last thread.
+    let all: Vec<_> = store.threads(None, 100).unwrap().into_iter().map(|thread| thread.id).collect();
+    for (forked, fork) in [("alice", "bob"), ("deep", "deep-2")] {
+        let forked: Vec<_> = all.iter().filter(|id| id.as_str() == forked).cloned().collect();
+        let error = store.delete_threads(&forked).unwrap_err().to_string();
+        assert!(error.contains(&format!("thread {fork} was forked from it")), "{error}");
+    }
+    let _ = store.delete_threads(&all).unwrap();
+    while !store.reclaim().unwrap().is_erased() {}
+    let report = store.check().unwrap();
+    assert_eq!((report.threads, report.checkpoints, report.problems), (0, 0, Vec::new()));
+}
