@@ -27,8 +27,8 @@ Examples:
   annals backup notes-2026-11-23.db
 
 Exit codes:
-  0 ok   1 differences, or nothing found   2 usage   3 not found   4 damaged, or no store
-  5 busy or conflict   6 newer format   7 refused (needs --yes)   70 internal";
+  0 ok   1 differences, nothing found, or something lost   2 usage   3 not found   4 damaged, or no store
+  5 busy or conflict   6 another format   7 refused (needs --yes)   70 internal";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
@@ -78,6 +78,12 @@ pub(crate) enum Verb {
     Stats,
     /// Copy the store to a new file, while other programs use it
     Backup(BackupArgs),
+    /// Bring a store of an older format to the format of this version
+    Migrate(MigrateArgs),
+    /// Return free space of the store to the file system
+    Compact,
+    /// Write the sound part of a damaged store to a new one, and list the losses
+    Recover(RecoverArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -97,6 +103,23 @@ pub(crate) struct DemoArgs {
     /// Abort the process once N commits of any kind are done, results of single tasks included
     #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) kill_after_commits: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct MigrateArgs {
+    /// Retain the older file beside the store, as NAME.format-N
+    #[arg(long)]
+    pub(crate) retain: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RecoverArgs {
+    /// The damaged store; it is not changed
+    #[arg(value_name = "IN")]
+    pub(crate) from: PathBuf,
+    /// The new store; it must not exist
+    #[arg(value_name = "OUT")]
+    pub(crate) to: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]

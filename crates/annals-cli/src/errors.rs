@@ -126,6 +126,7 @@ impl From<annals_graph::Error> for CommandFailure {
             (ErrorKind::Conflict, _) => (5, "conflict"),
             (ErrorKind::Busy, _) => (5, "busy"),
             (ErrorKind::NewerFormat, _) => (6, "newer_format"),
+            (ErrorKind::OlderFormat, _) => (6, "older_format"),
             (ErrorKind::OutcomeUnknown, _) => (70, "outcome_unknown"),
             (ErrorKind::Io, _) => (70, "io"),
             (ErrorKind::User, _) => (70, "node_failed"),
@@ -140,6 +141,7 @@ impl From<annals_graph::Error> for CommandFailure {
             "not_keyed" => failure.hint("leave out --key-file and ANNALS_KEY_FILE"),
             "busy" => failure.hint("repeat the command when the other process is done"),
             "newer_format" => failure.hint("a newer annals reads it"),
+            "older_format" => failure.hint("annals migrate brings it to the format of this version"),
             "corrupt" => failure.hint("the file was not changed; copy it before any repair"),
             _ => failure,
         }

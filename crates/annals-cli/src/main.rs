@@ -18,6 +18,7 @@ mod lines;
 mod log;
 mod output;
 mod point;
+mod repair;
 mod show;
 mod stats;
 mod threads;
@@ -63,6 +64,9 @@ fn run(args: &Args, out: &mut Printer) -> Result<u8, CommandFailure> {
         Verb::Check(args) => check::run(args, &point::open_to_read(store)?, out),
         Verb::Stats => stats::run(&point::open_to_read(store)?, out),
         Verb::Backup(args) => backup::run(args, &point::open_to_read(store)?, out),
+        Verb::Migrate(args) => repair::migrate(args, store, out),
+        Verb::Compact => repair::compact(&point::open_to_write(store)?, out),
+        Verb::Recover(args) => repair::recover(args, out),
         Verb::Fork(args) => fork::run(args, &point::open_to_write(store)?, out),
         Verb::Export(args) => transfer::export(args, &point::open_to_read(store)?, out),
         Verb::Import(args) => transfer::import(args, store, out),

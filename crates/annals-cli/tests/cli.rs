@@ -6,6 +6,8 @@
 mod hostile;
 #[path = "cli/key.rs"]
 mod key;
+#[path = "cli/repair.rs"]
+mod repair;
 #[path = "cli/transfer.rs"]
 mod transfer;
 

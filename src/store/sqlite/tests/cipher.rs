@@ -562,11 +562,10 @@ fn a_forged_history_passes_the_check_of_a_plain_store_but_not_that_of_a_keyed_on
 #[test]
 fn a_store_with_keys_is_not_recovered_without_them() {
     for options in [encrypted(key(1)), options().checksum_key(key(1))] {
-        let bench = bench(&options);
-        bench.add(&thread("a"), None, vec![list(1, vec![put(0, "kept")])]);
-        let Bench { store, dir } = bench;
-        drop(store);
-        let (from, to) = (dir.path().join("store.db"), dir.path().join("recovered.db"));
+        let mut bench = bench(&options);
+        bench.add(&thread("a"), None, vec![list(1, vec![put(0, "retained")])]);
+        let (from, to) = (bench.path(), bench.folder.path().join("recovered.db"));
+        drop(bench.store);
         let error = crate::store::sqlite::recover(&from, &to).unwrap_err();
         assert!(matches!(error, StoreError::KeyRequired { .. }), "{error}");
         assert!(!to.exists());

@@ -1,0 +1,120 @@
+//! `annals migrate`, `annals compact` and `annals recover IN OUT`: the verbs that change or repair a whole file.
+//!
+//! JSON: `{"schema": 1, "from", "to", "retained", "problems"}` (`migrated` is false if the file had the newest format);
+//! `{"schema": 1, "pages", "free_pages", "bytes_before", "bytes_after", "log_copied"}`; `{"schema": 1, "threads",
+//! "checkpoints", "writes", "timers", "entries", "lost_count", "lost": [{"kind", "thread", "checkpoint", "place",
+//! "reason"}]}`. Exit code 1 if something was lost, 4 if a migrated file has problems.
+
+use annals::store::{OpenOptions, Store};
+use serde_json::json;
+
+use crate::args;
+use crate::errors::CommandFailure;
+use crate::key::NamedStore;
+use crate::output::{self, Printer, count, escape, grouped, size};
+use crate::point;
+
+/// The number of lost things that are listed as text; JSON has all that the report names.
+const LOST_MAX: usize = 50;
+
+pub(crate) fn migrate(
+    args: &args::MigrateArgs,
+    store: NamedStore<'_>,
+    out: &mut Printer,
+) -> Result<u8, CommandFailure> {
+    let options = OpenOptions::new().create(false).retain_older_format(args.retain);
+    let store = point::open(store, options)?;
+    let Some(migration) = store.migration() else {
+        if out.is_json() {
+            out.json(&json!({ "schema": 1, "migrated": false }))?;
+        } else {
+            out.line("the file has the newest format already")?;
+        }
+        return Ok(0);
+    };
+    let retained = migration.retained.as_ref().map(|path| path.display().to_string());
+    if out.is_json() {
+        out.json(&json!({
+            "schema": 1,
+            "migrated": true,
+            "from": migration.from,
+            "to": migration.to,
+            "retained": retained,
+            "problems": migration.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        }))?;
+    } else {
+        out.line(format!("migrated from format {} to format {}", migration.from, migration.to))?;
+        if let Some(path) = &retained {
+            out.line(format!("the older file is {}", escape(path)))?;
+        }
+        for problem in &migration.problems {
+            out.line(out.removed(&format!("problem: {}", escape(&problem.to_string()))))?;
+        }
+    }
+    out.flush()?;
+    if migration.problems.is_empty() {
+        return Ok(0);
+    }
+    output::note("annals: a check of the migrated store found problems; the older file was retained");
+    Ok(4)
+}
+
+pub(crate) fn compact(store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let done = store.compact()?;
+    if out.is_json() {
+        out.json(&json!({
+            "schema": 1,
+            "pages": done.pages,
+            "free_pages": done.free_pages,
+            "bytes_before": done.bytes_before,
+            "bytes_after": done.bytes_after,
+            "log_copied": done.is_log_copied,
+        }))?;
+        return Ok(0);
+    }
+    out.line(format!("{} before, {} now", size(done.bytes_before), size(done.bytes_after)))?;
+    if !done.is_log_copied {
+        out.line("a reader holds the write-ahead log: the file gets shorter once it has ended")?;
+    }
+    Ok(0)
+}
+
+pub(crate) fn recover(args: &args::RecoverArgs, out: &mut Printer) -> Result<u8, CommandFailure> {
+    let report = Store::recover(&args.from, &args.to)?;
+    if out.is_json() {
+        let lost = report.lost.iter().map(|lost| {
+            json!({
+                "kind": lost.kind.as_str(),
+                "thread": lost.thread.as_ref().map(|thread| thread.as_str()),
+                "checkpoint": lost.checkpoint.map(|id| id.to_string()),
+                "place": lost.place,
+                "reason": lost.reason,
+            })
+        });
+        out.json(&json!({
+            "schema": 1,
+            "threads": report.threads,
+            "checkpoints": report.checkpoints,
+            "writes": report.writes,
+            "timers": report.timers,
+            "entries": report.entries,
+            "lost_count": report.lost_count,
+            "lost": lost.collect::<Vec<_>>(),
+        }))?;
+    } else {
+        let threads = count(report.threads as usize, "thread");
+        let (checkpoints, writes) = (grouped(report.checkpoints), grouped(report.writes));
+        out.line(format!("{threads}, {checkpoints} checkpoints and {writes} runs of writes recovered"))?;
+        for lost in report.lost.iter().take(LOST_MAX) {
+            let thread = lost.thread.as_ref().map_or(String::new(), |thread| format!(" of thread {thread}"));
+            let what = format!("lost: {}{thread}: {}: {}", lost.kind.as_str(), lost.place, lost.reason);
+            out.line(out.removed(&escape(&what)))?;
+        }
+        match report.lost_count as usize {
+            0 => out.line(out.added("nothing was lost"))?,
+            n if n > LOST_MAX => out.line(format!("... {} in all; --json lists them", count(n, "loss")))?,
+            _ => {}
+        }
+    }
+    Ok(u8::from(!report.is_complete()))
+}

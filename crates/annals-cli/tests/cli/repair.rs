@@ -1,0 +1,85 @@
+//! `annals migrate`, `annals compact` and `annals recover`.
+
+use super::*;
+use std::time::Duration;
+
+const OLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/compat/format-1.db");
+
+fn older(bench: &Bench) -> PathBuf {
+    let path = bench.path("store.db");
+    fs::copy(OLDER, &path).unwrap();
+    path
+}
+
+#[test]
+fn an_older_file_is_migrated_on_demand() {
+    let bench = Bench::new();
+    let path = older(&bench);
+    let refused = bench.annals(&["threads", "--json"]);
+    assert_eq!((code(&refused), &document(&refused.stderr)["error"]["code"]), (6, &json!("older_format")));
+    assert!(fs::read(&path).unwrap() == fs::read(OLDER).unwrap(), "it is not changed");
+    let done = bench.json(&["migrate", "--retain"]);
+    assert_eq!((&done["from"], &done["to"], &done["problems"]), (&json!(1), &json!(2), &json!([])));
+    assert!(done["retained"].as_str().unwrap().ends_with("store.db.format-1"), "{done}");
+    assert!(bench.text(&["migrate"]).contains("the newest format already"));
+    assert!(bench.text(&["check"]).contains("no problems"));
+    let names: Vec<String> = bench.disk().into_keys().collect();
+    assert_eq!(names, ["store.db", "store.db.format-1"]);
+}
+
+#[test]
+fn a_killed_migration_leaves_the_older_or_the_newer_format_whole() {
+    let expected = Bench::new();
+    older(&expected);
+    expected.json(&["migrate"]);
+    let threads = expected.json(&["threads"])["threads"].clone();
+    for n in 0..24 {
+        let bench = Bench::new();
+        older(&bench);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_annals"))
+            .args(["migrate", "--store", "store.db"])
+            .current_dir(bench.folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(n * 6));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let again = bench.annals(&["migrate", "--json"]);
+        assert_eq!(code(&again), 0, "{n}: {again:?}");
+        assert!(bench.text(&["check"]).contains("no problems"), "{n}");
+        assert_eq!(bench.json(&["threads"])["threads"], threads, "{n}");
+        let names: Vec<String> = bench.disk().into_keys().collect();
+        assert_eq!(names, ["store.db"], "{n}: no copy is left behind");
+    }
+}
+
+#[test]
+fn a_compacted_store_is_told_by_its_sizes() {
+    let bench = Bench::ran();
+    let done = bench.json(&["compact"]);
+    assert_eq!((&done["free_pages"], &done["log_copied"]), (&json!(0), &json!(true)));
+    assert!(bench.text(&["compact"]).contains(" before, "));
+}
+
+#[test]
+fn a_damaged_store_is_recovered_to_a_new_one() {
+    let bench = Bench::ran();
+    let whole = bench.json(&["threads"])["threads"].clone();
+    let sound = bench.annals(&["recover", "store.db", "sound.db"]);
+    assert_eq!(code(&sound), 0, "{sound:?}");
+    assert!(String::from_utf8(sound.stdout).unwrap().contains("nothing was lost"));
+    let mut bytes = fs::read(bench.path("store.db")).unwrap();
+    let middle = bytes.len() / 4_096 / 2 * 4_096;
+    bytes[middle..middle + 4_096].fill(0);
+    fs::write(bench.path("store.db"), &bytes).unwrap();
+    let lossy = bench.annals(&["recover", "store.db", "lossy.db", "--json"]);
+    let report = document(&lossy.stdout);
+    assert_eq!(code(&lossy), i32::from(report["lost_count"] != 0), "{report}");
+    assert_eq!(code(&bench.annals_on("lossy.db", &["check"])), 0);
+    let again = bench.annals_on("sound.db", &["threads", "--json"]);
+    assert_eq!(document(&again.stdout)["threads"].as_array().unwrap().len(), whole.as_array().unwrap().len());
+    let taken = bench.annals(&["recover", "store.db", "sound.db"]);
+    assert_eq!(code(&taken), 70, "{taken:?}");
+}
