@@ -367,7 +367,10 @@ impl<'a> ChannelRows<'a> {
         while let Some(row) = rows.next()? {
             let position: i64 = row.get(0)?;
             let before = done.replace(position);
-            debug_assert!(before.is_none_or(|before| before <= position), "rows come by position");
+            if before.is_some_and(|before| before > position) {
+                let place = item_place(span.branch, self.channel, position, row.get(1)?);
+                return Err(corrupt(place, "the index gives it out of order"));
+            }
             if before == Some(position) {
                 continue;
             }
