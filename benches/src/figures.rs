@@ -39,7 +39,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 55] = [
+const FIGURES: [Figure; 57] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),

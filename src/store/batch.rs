@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::base::limits::{
     BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, DELETED_THREADS_MAX, ITEM_ID_BYTES_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX,
-    PARENTS_MAX, TASK_WRITES_MAX, TASKS_MAX, VALUE_BYTES_MAX,
+    PARENTS_MAX, STEP_MAX, TASK_WRITES_MAX, TASKS_MAX, VALUE_BYTES_MAX,
 };
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 pub use crate::base::{ItemIndex, ListDelta, ListRef, Payload, WriteValue};
@@ -430,6 +430,9 @@ impl Batch {
 
 impl NewCheckpoint {
     fn validate(&self) -> Result<(), StoreError> {
+        if self.step.unsigned_abs() > STEP_MAX.unsigned_abs() {
+            return invalid("checkpoint.step", format!("{} is further from 0 than the limit of {STEP_MAX}", self.step));
+        }
         at_most("checkpoint.tasks", self.tasks.len(), TASKS_MAX)?;
         at_most("checkpoint.changes", self.changes.len(), CHANNELS_MAX)?;
         at_most("checkpoint.metadata bytes", self.metadata.as_ref().map_or(0, String::len), METADATA_BYTES_MAX)?;

@@ -36,6 +36,8 @@ pub const IMPORT_BYTES_MAX: usize = 8 << 20;
 pub const IMPORT_ITEM_BYTES_MAX: usize = 128 << 20;
 /// Bytes of the metadata of a checkpoint, as JSON text.
 pub const METADATA_BYTES_MAX: usize = 1 << 20;
+/// Distance of the step of a checkpoint from 0, so that a step plus a recursion limit is far from the borders of an `i64`.
+pub const STEP_MAX: i64 = 1 << 53;
 /// Graphs around one that a checkpoint may name.
 pub const PARENTS_MAX: usize = 256;
 /// Lists that lie below one another, each beginning as the next.

@@ -5,8 +5,8 @@ use super::build::{
     root_of, task, write, writes,
 };
 use crate::base::limits::{
-    BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, ITEM_ID_BYTES_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, TASK_WRITES_MAX,
-    TASKS_MAX, VALUE_BYTES_MAX,
+    BATCH_CHECKPOINTS_MAX, CHANNELS_MAX, ITEM_ID_BYTES_MAX, METADATA_BYTES_MAX, NAME_BYTES_MAX, STEP_MAX,
+    TASK_WRITES_MAX, TASKS_MAX, VALUE_BYTES_MAX,
 };
 use crate::store::backend::Backend;
 use crate::store::batch::{NewWrite, WriteValue};
@@ -65,6 +65,11 @@ pub(super) fn checkpoint(backend: &dyn Backend) {
     let mut draft = CheckpointDraft::on(2, 1);
     draft.0.tasks = vec![due("node"); TASKS_MAX + 1];
     refused(backend, &place, draft, "checkpoint.tasks");
+    for step in [STEP_MAX + 1, -STEP_MAX - 1, i64::MAX, i64::MIN] {
+        let mut draft = CheckpointDraft::on(2, 1);
+        draft.0.step = step;
+        refused(backend, &place, draft, "checkpoint.step");
+    }
     let mut draft = CheckpointDraft::on(2, 1);
     draft.0.metadata = Some(" ".repeat(METADATA_BYTES_MAX + 1));
     refused(backend, &place, draft, "checkpoint.metadata bytes");
@@ -125,12 +130,14 @@ pub(super) fn at_the_limit(backend: &dyn Backend) {
     let item = message(&"i".repeat(ITEM_ID_BYTES_MAX), "");
     let mut draft = CheckpointDraft::on(2, 1).value(&name, top, "").items("list", 1, vec![put_payload(top - 1, item)]);
     draft = draft.seen(&name, &[(&name, top)]);
+    draft.0.step = STEP_MAX;
     draft.0.metadata = Some(format!("\"{}\"", "m".repeat(METADATA_BYTES_MAX - 2)));
     place.add(backend, Some(1), draft);
     assert_eq!(place.channel(backend, 2, &name).map(|channel| channel.version), Some(top));
     let found = super::build::items(backend, &place.point(2), "list", ItemRange::All);
     assert_eq!((found.len(), found[0].0), (1, top - 1));
-    assert_eq!(place.record(backend, 2).metadata.map(|text| text.len()), Some(METADATA_BYTES_MAX));
+    let record = place.record(backend, 2);
+    assert_eq!((record.step, record.metadata.map(|text| text.len())), (STEP_MAX, Some(METADATA_BYTES_MAX)));
     let many = (3..).take(BATCH_CHECKPOINTS_MAX).map(|n| CheckpointDraft::on(n, n - 1));
     commit(backend, &place.batch(Some(2), many));
     let last = 2 + BATCH_CHECKPOINTS_MAX as u64;

@@ -16,7 +16,7 @@ use super::pack::{
     DeletedRange, ValueColumn, pack_index_snapshot, pack_ranges, unpack_parents, unpack_ranges, unpack_reference,
     unpack_seen,
 };
-use super::read::{ReadView, checkpoint_row, column, unpack_task_records};
+use super::read::{ReadView, checkpoint_row, column, step_of, unpack_task_records};
 use super::rows::{Payloads, inline_value};
 use super::source::of_source_column;
 use super::{check_since, schema, sealed, sql};
@@ -262,7 +262,7 @@ impl Checker<'_> {
             namespace: text(2)?,
             id: &row.get(3)?,
             parent: parent.map(|parent| parent.checksum),
-            step: row.get(7)?,
+            step: step_of(row.get(7)?).ok_or_else(|| corrupt(place(), "step does not match the format"))?,
             source,
             created_at: row.get(9)?,
             run: row.get::<_, Option<[u8; 16]>>(10)?.as_ref().map(<[u8; 16]>::as_slice),

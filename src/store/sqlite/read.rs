@@ -11,7 +11,7 @@ use super::rows::Payloads;
 use super::succession::{ListingEntry, Succession};
 use super::write::Caches;
 use super::{sealed, sql};
-use crate::base::limits::PAGE_ROWS_MAX;
+use crate::base::limits::{PAGE_ROWS_MAX, STEP_MAX};
 use crate::base::{CheckpointId, Namespace, RunId, TaskId, ThreadId, Timestamp};
 use crate::store::batch::Seen;
 use crate::store::error::StoreError;
@@ -68,6 +68,11 @@ pub(super) fn source_of(column: i64) -> Option<Source> {
     [Source::Input, Source::Loop, Source::Update, Source::Fork]
         .into_iter()
         .find(|source| super::source::source_code(*source) == super::source::of_source_column(column).0)
+}
+
+/// Returns the step that a column holds.
+pub(super) fn step_of(column: i64) -> Option<i64> {
+    (column.unsigned_abs() <= STEP_MAX.unsigned_abs()).then_some(column)
 }
 
 /// The columns of `sql::record!`.
@@ -161,7 +166,7 @@ impl<'a> ReadView<'a> {
             forked_from: elsewhere,
             branch: u64::try_from(row.get::<_, i64>(column::BRANCH)?).map_err(|_| wrong("branch"))?,
             ordinal: u64::try_from(ordinal).map_err(|_| wrong("ordinal"))?,
-            step: row.get(column::STEP)?,
+            step: step_of(row.get(column::STEP)?).ok_or_else(|| wrong("step"))?,
             source: source_of(row.get(column::SOURCE)?).ok_or_else(|| wrong("source"))?,
             created_at: Timestamp::from_micros(row.get(column::CREATED_AT)?),
             run: row.get::<_, Option<[u8; 16]>>(column::RUN)?.map(RunId::from_bytes),
