@@ -11,8 +11,10 @@ pub(super) const PAGE_BYTES: u64 = 4_096;
 pub(super) const SCHEMA: &str = include_str!("../../../schema/sqlite/current.sql");
 /// Marks a new file; the numbers are those of [`APPLICATION_ID`] and [`FORMAT`].
 pub(super) const MARK: &str = "PRAGMA application_id = 1634627180; PRAGMA user_version = 2;";
+pub(super) const SET_PAGE_BYTES: &str = "PRAGMA page_size = 4096;";
 /// Free pages can be returned to the file system in small steps, for which the file maps each page to its parent page.
-pub(super) const SET_PAGES: &str = "PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL;";
+/// SQLite writes the first page for it, in the open transaction.
+pub(super) const SET_AUTO_VACUUM: &str = "PRAGMA auto_vacuum = INCREMENTAL;";
 pub(super) const SET_WAL: &str = "PRAGMA journal_mode = WAL";
 pub(super) const JOURNAL_MODE: &str = "PRAGMA journal_mode";
 /// By pragmas: a table of the file may have the name of a pragma's table-valued function, and would be read in its place.

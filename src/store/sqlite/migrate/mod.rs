@@ -64,8 +64,10 @@ pub(super) fn make_if_empty(conn: &Connection, path: &Path) -> Res<()> {
     if !open::is_unmade(path, conn)? {
         return Ok(());
     }
-    conn.execute_batch(engine_sql::SET_PAGES)?;
-    in_transaction(conn, || {
+    conn.execute_batch(engine_sql::SET_PAGE_BYTES)?;
+    // The first statement that writes takes the lock: beginning with it would fix the pages of an empty file.
+    within(conn, engine_sql::BEGIN_READ, || {
+        conn.execute_batch(engine_sql::SET_AUTO_VACUUM)?;
         if open::is_unmade(path, conn)? {
             conn.execute_batch(engine_sql::SCHEMA)?;
             conn.execute_batch(engine_sql::MARK)?;
@@ -76,7 +78,11 @@ pub(super) fn make_if_empty(conn: &Connection, path: &Path) -> Res<()> {
 
 /// Does `change` in a transaction that has the write lock from its beginning.
 fn in_transaction<T>(conn: &Connection, change: impl FnOnce() -> Res<T>) -> Res<T> {
-    conn.execute_batch(engine_sql::BEGIN_WRITE)?;
+    within(conn, engine_sql::BEGIN_WRITE, change)
+}
+
+fn within<T>(conn: &Connection, begin: &str, change: impl FnOnce() -> Res<T>) -> Res<T> {
+    conn.execute_batch(begin)?;
     let changed = change().and_then(|changed| {
         conn.execute_batch(engine_sql::COMMIT)?;
         Ok(changed)
