@@ -42,7 +42,7 @@ CREATE TABLE checkpoint (
   source INTEGER NOT NULL,         -- 0 input, 1 loop, 2 update, 3 fork
   created_at INTEGER NOT NULL,     -- microseconds since 1970-01-01T00:00:00Z
   run BLOB,                        -- id of the run that made it, 16 bytes
-  metadata ANY,                    -- TEXT: JSON object; BLOB: the same, sealed; or NULL
+  metadata TEXT,                   -- JSON object
   parents BLOB,                    -- where the graphs around this one stood: ids and paths; NULL for none
   tasks BLOB,                      -- tasks due next: count, ids, then names and triggers; NULL if none
   sum BLOB NOT NULL                -- 16-byte BLAKE3 over all content of the checkpoint and the sum of its parent
@@ -161,16 +161,6 @@ CREATE TABLE cache (
 ) STRICT;
 CREATE UNIQUE INDEX cache_key ON cache (namespace, key);
 CREATE INDEX cache_expiry ON cache (expires_at) WHERE expires_at IS NOT NULL;
-
--- The keys of an encrypted store, or the verifier of the key of the checksums; empty without either.
-
-CREATE TABLE store_key (
-  id INTEGER PRIMARY KEY,          -- 0: the root key, or the verifier; 1, 2, ...: data keys, of which the greatest seals new values
-  cipher TEXT NOT NULL,            -- the cipher that sealed it and seals the content; blake3: checksums alone have a key
-  caller TEXT NOT NULL,            -- row 0: id of the caller's key; empty for a data key
-  file BLOB,                       -- row 0: random id of the file, 16 bytes; NULL for a data key
-  sealed BLOB NOT NULL             -- row 0: the root key, sealed with the caller's key, or the verifier; else sealed with the root key
-) STRICT;
 
 CREATE TRIGGER name_no_update BEFORE UPDATE ON name
 BEGIN SELECT RAISE(ABORT, 'annals: name is append-only'); END;

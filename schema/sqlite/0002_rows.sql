@@ -183,6 +183,14 @@ CREATE TABLE name_user (
 
 CREATE INDEX name_user_name ON name_user (name);
 
+CREATE TABLE store_key (
+  id INTEGER PRIMARY KEY,          -- 0: the root key, or the verifier; 1, 2, ...: data keys, of which the greatest seals new values
+  cipher TEXT NOT NULL,            -- the cipher that sealed it and seals the content; blake3: checksums alone have a key
+  caller TEXT NOT NULL,            -- row 0: id of the caller's key; empty for a data key
+  file BLOB,                       -- row 0: random id of the file, 16 bytes; NULL for a data key
+  sealed BLOB NOT NULL             -- row 0: the root key, sealed with the caller's key, or the verifier; else sealed with the root key
+) STRICT;
+
 CREATE TRIGGER name_no_update BEFORE UPDATE ON name
 BEGIN SELECT RAISE(ABORT, 'annals: name is append-only'); END;
 
