@@ -4,7 +4,7 @@ use super::build::{
     CasePlace, CheckpointDraft, bytes, clean, commit, id, items, message, put, put_of, put_payload, root_of, task,
     writes,
 };
-use crate::base::limits::{BLOB_BYTES_MIN, INLINE_BYTES_MAX};
+use crate::base::limits::{BLOB_BYTES_MIN, INLINE_BYTES_MAX, STEP_MAX};
 use crate::base::{Codec, IdSource};
 use crate::store::backend::Backend;
 use crate::store::batch::{ChangeValue, Data, ItemIndex, NewWrite, Payload, WriteValue};
@@ -131,7 +131,7 @@ pub(super) fn checkpoint_fields(backend: &dyn Backend) {
     for (n, source) in (1..).zip(sources) {
         let mut draft = if n == 1 { CheckpointDraft::root(1) } else { CheckpointDraft::on(n, n - 1) }.in_full();
         draft.0.source = source;
-        draft.0.step = [-1, 0, i64::MAX, i64::MIN][usize::try_from(n).unwrap_or(1) - 1];
+        draft.0.step = [-1, 0, STEP_MAX, -STEP_MAX][usize::try_from(n).unwrap_or(1) - 1];
         let new = draft.0.clone();
         place.add(backend, (n > 1).then(|| n - 1), draft);
         let record = place.record(backend, n);

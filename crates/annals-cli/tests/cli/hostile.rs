@@ -39,7 +39,7 @@ fn hostile_files_end_every_command_with_a_documented_code() {
         "UPDATE payload SET data = zeroblob(100000)",
         "UPDATE payload SET form = 9223372036854775807",
         "UPDATE name SET text = char(27) || text",
-        "UPDATE item SET slot = 9223372036854775807 - slot",
+        "UPDATE item SET slot = 9223372036854775807 - slot WHERE slot >= 0",
         "UPDATE write SET part = 9223372036854775807 - part",
         "DELETE FROM name",
         "DELETE FROM branch",
