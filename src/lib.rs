@@ -46,6 +46,8 @@
 //! [Remember across threads](#remember-across-threads) ·
 //! [Import and export messages](#import-and-export-messages) ·
 //! [Inspect a file](#inspect-a-file) ·
+//! [Back up, check and recover a file](#back-up-check-and-recover-a-file) ·
+//! [Encryption at rest](#encryption-at-rest) ·
 //! [Several processes](#several-processes) ·
 //! [Tables of the program beside it](#tables-of-the-program-beside-it)
 //!
@@ -344,6 +346,63 @@
 //! }
 //! assert!(store.check()?.problems.is_empty());
 //! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Back up, check and recover a file
+//!
+//! A backup is a copy of one moment, made while others write. A check verifies every row and cites the invariants of the
+//! format that do not hold; a later one goes on from its end. A recovery writes the sound part of a damaged file to a new one.
+//!
+//! ```
+//! use annals::prelude::*;
+//! # #[derive(State, Clone, Default)]
+//! # struct Note { text: String }
+//!
+//! # fn main() -> Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = |name: &str| folder.path().join(name);
+//! let store = Store::open(path("notes.db"))?;
+//! store.thread("alice")?.update(Note::update().text("buy tea"))?;
+//! store.backup(path("copy.db"))?;
+//!
+//! let report = store.check()?;
+//! assert!(report.problems.is_empty());
+//! store.thread("alice")?.update(Note::update().text("buy milk"))?;
+//! let newer = store.check_since(&report.up_to.expect("it found no problem"))?;
+//! assert_eq!((newer.problems.len(), newer.checkpoints), (0, 1));
+//!
+//! drop(store);
+//! let recovery = Store::recover(path("notes.db"), path("recovered.db"))?;
+//! assert!(recovery.is_complete());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Encryption at rest
+//!
+//! With a key and the feature `encryption`, content is sealed before it is stored, and the file is opened with its key alone.
+//! SECURITY.md says what stays visible.
+//!
+//! ```
+//! # #[cfg(feature = "encryption")] {
+//! use annals::prelude::*;
+//! use annals::store::Key;
+//! # #[derive(State, Clone, Default)]
+//! # struct Note { text: String }
+//!
+//! # fn main() -> Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("secret.db");
+//! let key = Key::new([7; 32]); // 32 random bytes, from the key store of the system
+//! let store = Store::open_with(&path, OpenOptions::new().key(key.clone()))?;
+//! store.thread("alice")?.update(Note::update().text("buy tea"))?;
+//! drop(store);
+//! assert!(Store::open(&path).is_err());
+//! assert!(Store::open_with(&path, OpenOptions::new().key(key))?.thread("alice")?.head()?.is_some());
+//! # Ok(())
+//! # }
+//! # main().unwrap();
 //! # }
 //! ```
 //!

@@ -225,7 +225,7 @@ pub(crate) struct CheckArgs {
     /// Verify the whole file (the default)
     #[arg(long, conflicts_with = "since")]
     pub(crate) deep: bool,
-    /// Verify only what is newer than a point, as an earlier check printed it
+    /// Verify only the rows after a point that an earlier check printed
     #[arg(long, value_name = "POINT", value_parser = check_point)]
     pub(crate) since: Option<CheckedUpTo>,
 }

@@ -1,6 +1,6 @@
 //! A check of the rows that are newer than a point.
 //!
-//! Rows of the log are only added, and ids are used once. So what is newer has greater ids, and an older row is read only
+//! Rows of the log are only added, and ids are used once. So newer rows have greater ids, and an older row is read only
 //! where a newer one refers to it. The items of a new checkpoint are looked for at its new positions first: if its checksum
 //! matches, these are all. Otherwise the rows of its lists on its branch are read.
 //! *Absent:* invariants of the file as a whole (pages, leftovers), and the tables beside the log.

@@ -199,7 +199,7 @@ impl ReadView<'_> {
         };
         while let Some(row) = rows.next()? {
             let row = WriteRow::read(row, 0)?;
-            // The check of a consumed run covers what is stored, without hashes of values.
+            // The check of a consumed run covers its columns, without hashes of values.
             let hashed = task.is_some() || row.child.is_none() || row.index < 0;
             let mut read = self.read_write(tasks, checkpoint, row, hashed, &mut payloads)?;
             visit(&mut read)?;

@@ -55,7 +55,7 @@ fn checkpoint(cell: &[u8]) -> Option<FoundCheckpoint> {
             CHECKSUM if kind != BLOB_16 => return None,
             _ => {}
         }
-        // What comes after the id may be in other pages.
+        // The columns after the id may be in other pages.
         body = body.get(size(kind)?..).unwrap_or_default();
         column += 1;
     }

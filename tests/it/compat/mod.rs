@@ -1,4 +1,4 @@
-//! Files of every format: each is migrated, shows what it showed, and is written to.
+//! Files of every format: each is migrated, shows the same as before, and is written to.
 
 mod show;
 
@@ -20,7 +20,7 @@ fn copy(name: &str) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Returns what the version that wrote a file showed of it.
+/// Returns the content of a file as the version that wrote it showed it.
 fn shown(name: &str) -> Vec<Value> {
     let text = fs::read_to_string(Path::new(FOLDER).join(name)).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -1,4 +1,4 @@
-//! Shows what a store holds: a line of JSON for each thread, checkpoint, timer and entry.
+//! Shows the content of a store: a line of JSON for each thread, checkpoint, timer and entry.
 
 use annals::base::{Codec, ItemIndexRef, Timestamp};
 use annals::store::{

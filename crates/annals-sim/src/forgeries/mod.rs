@@ -83,7 +83,7 @@ impl ForgeryCounts {
         self.failures.truncate(FAILURES_MAX);
     }
 
-    /// Takes the result of a case: what a child wrote, or how it ended.
+    /// Takes the result of a case: the output of a child, or its end.
     fn take(&mut self, seed: u64, case: u64, result: &str) {
         self.run += 1;
         let mut words = result.splitn(4, ' ');

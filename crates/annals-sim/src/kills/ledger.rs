@@ -132,7 +132,7 @@ impl Ledger {
     }
 }
 
-/// Judges whether the calls that were proven before a read are in what it shows.
+/// Judges a read: it must show the calls that were proven before it.
 pub(super) fn judge_proven(entity: &str, seen: &Seen, proven: &BTreeMap<i64, Author>) -> Verdict {
     let shown: BTreeMap<i64, Author> = seen.calls().collect();
     // An entity without a history shows its last call alone.

@@ -37,8 +37,8 @@ pub(super) fn retain(place: &FilePlace, format: i64) -> Res<PathBuf> {
     Ok(to)
 }
 
-/// Removes or retains the copy of a migration that was committed, by this process or by one that ended before it could do
-/// so. `verify` collects the problems of the store. Returns `None` if there is no copy.
+/// Removes or retains the copy of a migration that was committed, by this process or by one that ended too early.
+/// `verify` collects the problems of the store. Returns `None` if there is no copy.
 pub(super) fn settle(place: &FilePlace, verify: impl FnOnce(&mut Vec<Finding>) -> Res<()>) -> Res<Option<Settled>> {
     let Some(format) = (1..sql::FORMAT).find(|format| is_file(&unverified(place, *format))) else { return Ok(None) };
     let copy = unverified(place, format);

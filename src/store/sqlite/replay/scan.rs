@@ -1,6 +1,6 @@
 //! Visits rows in the order of a key, past those that cannot be read.
 //!
-//! Rows are read in pages. Where a page fails, they are read one at a time; where that fails too, the next readable row is
+//! Rows are read in pages, after a failure one at a time, and after a second one the next readable row is
 //! searched in steps that double, and then halved, so that the rows around a damaged page are found. *Absent:* any loop
 //! that the bytes of the file could prolong: keys ascend, and the failed attempts are counted.
 

@@ -1,4 +1,4 @@
-//! Recoveries: what verifies is written to a new store, what is lost is listed, and nothing loops or panics.
+//! Recoveries: sound rows are written to a new store, losses are listed, and nothing loops or panics.
 
 use super::*;
 use crate::store::recovery::{LostKind, Recovery};
@@ -47,7 +47,7 @@ fn contents(store: &SqliteBackend) -> Contents {
     found
 }
 
-/// Recovers a file and verifies that what was recovered is a part of what was there.
+/// Recovers a file and verifies that the recovered rows are a part of the stored ones.
 fn recovered(path: &Path, whole: &Contents, name: &str) -> Result<Recovery, StoreError> {
     let to = path.with_file_name(format!("{name}.db"));
     let before = fs::read(path).unwrap();
