@@ -217,7 +217,14 @@ impl Raw {
         let mut raw = Self { writer: Writer::new(path, conn)?, template, seq: 1, prepared: 0 };
         let conn = Arc::clone(&raw.writer.conn);
         let first = raw.row();
-        raw.checkpoint(&*lock(&conn)?, &first, 1)?;
+        let conn = lock(&conn)?;
+        raw.checkpoint(&conn, &first, 1)?;
+        // The first checkpoint changes nothing: each ordinal has a row all the same.
+        conn.execute(
+            "INSERT INTO version (branch, ordinal, key, version, kind, xxh3) VALUES (1, 0, 0, 0, 5, ?1)",
+            [CHECK],
+        )?;
+        drop(conn);
         Ok(raw)
     }
 
