@@ -192,12 +192,12 @@ impl OpenOptions {
     /// # let bytes = [7; 32];
     /// let key = Key::new(bytes); // 32 random bytes, from a key store
     /// let store = Store::open_with(&path, OpenOptions::new().key(key.clone()))?;
-    /// store.thread("alice")?.update(Note::update().text("nobody reads this"))?;
+    /// store.thread("alice")?.update(Note::update().text("meet at noon"))?;
     /// drop(store);
     ///
     /// assert!(matches!(Store::open(&path), Err(StoreError::KeyRequired { key: id, .. }) if id == key.id()));
     /// let store = Store::open_with(&path, OpenOptions::new().key(key))?;
-    /// assert_eq!(store.thread("alice")?.with_state::<Note>().state()?.text, "nobody reads this");
+    /// assert_eq!(store.thread("alice")?.with_state::<Note>().state()?.text, "meet at noon");
     /// # Ok(())
     /// # }
     /// # main().unwrap();

@@ -38,7 +38,7 @@ pub(super) fn retain(place: &FilePlace, format: i64) -> Res<PathBuf> {
 }
 
 /// Removes or retains the copy of a migration that was committed, by this process or by one that ended too early.
-/// `verify` collects the problems of the store. Returns `None` if there is no copy.
+/// The argument `verify` collects the problems of the store. The result is `None` without a copy.
 pub(super) fn settle(place: &FilePlace, verify: impl FnOnce(&mut Vec<Finding>) -> Res<()>) -> Res<Option<Settled>> {
     let Some(format) = (1..sql::FORMAT).find(|format| is_file(&unverified(place, *format))) else { return Ok(None) };
     let copy = unverified(place, format);
