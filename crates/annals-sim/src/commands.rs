@@ -318,7 +318,7 @@ fn run_flips(args: &Args) -> Result<(Value, bool), String> {
         ("flips_panicked", counts.panics),
         ("flips_slow", counts.slow),
     ];
-    let mut result = json!({
+    let result = json!({
         "flips_run": counts.run,
         "same": counts.same,
         "open_errors": counts.open_errors,
@@ -329,15 +329,7 @@ fn run_flips(args: &Args) -> Result<(Value, bool), String> {
         "places": counts.places,
         "examples": counts.examples,
     });
-    for (name, count) in shares {
-        result[name] = json!(count);
-    }
-    let above = match args.text("ratchet") {
-        None => shares.iter().filter(|(_, count)| *count > 0).map(|(name, _)| (*name).to_owned()).collect(),
-        Some(file) => above_ratchet(file, &shares, counts.run)?,
-    };
-    result["failures"] = json!(above);
-    Ok((result, above.is_empty()))
+    judge(args, result, &shares, counts.run)
 }
 
 fn run_forgeries(args: &Args) -> Result<(Value, bool), String> {
@@ -356,7 +348,7 @@ fn run_forgeries(args: &Args) -> Result<(Value, bool), String> {
         ("forgeries_slow", counts.slow),
         ("forgeries_memory", counts.memory),
     ];
-    let mut result = json!({
+    let result = json!({
         "forgeries_run": counts.run,
         "same": counts.same,
         "refused": counts.refused,
@@ -367,12 +359,17 @@ fn run_forgeries(args: &Args) -> Result<(Value, bool), String> {
         "places": counts.places,
         "examples": counts.failures,
     });
+    judge(args, result, &shares, counts.run)
+}
+
+/// Adds the counts of known defects to a result: without a file of bounds each of them is a failure.
+fn judge(args: &Args, mut result: Value, shares: &[(&str, u64)], run: u64) -> Result<(Value, bool), String> {
     for (name, count) in shares {
         result[name] = json!(count);
     }
     let above = match args.text("ratchet") {
         None => shares.iter().filter(|(_, count)| *count > 0).map(|(name, _)| (*name).to_owned()).collect(),
-        Some(file) => above_ratchet(file, &shares, counts.run)?,
+        Some(file) => above_ratchet(file, shares, run)?,
     };
     result["failures"] = json!(above);
     Ok((result, above.is_empty()))

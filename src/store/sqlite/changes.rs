@@ -192,16 +192,7 @@ impl<'a> Tx<'a> {
             if let Some(list) = self.caches.list(self.conn, &change.channel)? {
                 if self.list_before(parent, key)?.and_then(|before| before.list).is_some_and(|end| end.end > 0) {
                     self.caches.note_user(self.conn, list)?;
-                    let range = pack_ranges(&[DELETE_ALL]);
-                    self.put_item(
-                        branch,
-                        list,
-                        range_position(ordinal),
-                        ordinal,
-                        DELETE_RANGE,
-                        None,
-                        ValueRef::Blob(&range),
-                    )?;
+                    self.put_list_op(branch, list, ordinal, DELETE_RANGE, None, &pack_ranges(&[DELETE_ALL]))?;
                 }
                 self.note_list(branch, ordinal, key, None);
             }
@@ -247,27 +238,11 @@ impl<'a> Tx<'a> {
 
     fn put_items(&mut self, branch: i64, ordinal: i64, list: i64, ready: &Ready<'_>) -> Res<()> {
         if !ready.ranges.is_empty() {
-            self.put_item(
-                branch,
-                list,
-                range_position(ordinal),
-                ordinal,
-                DELETE_RANGE,
-                None,
-                ValueRef::Blob(&pack_ranges(&ready.ranges)),
-            )?;
+            self.put_list_op(branch, list, ordinal, DELETE_RANGE, None, &pack_ranges(&ready.ranges))?;
         }
         if let Some((of, seq, task)) = ready.reference {
             let channel = self.caches.intern(self.conn, Kind::List, &of.channel)?;
-            self.put_item(
-                branch,
-                list,
-                range_position(ordinal),
-                ordinal,
-                REFERENCE,
-                task,
-                ValueRef::Blob(&pack_reference(seq, channel)),
-            )?;
+            self.put_list_op(branch, list, ordinal, REFERENCE, task, &pack_reference(seq, channel))?;
         }
         for (item, value) in &ready.items {
             let (op, value) = match value {
@@ -277,6 +252,11 @@ impl<'a> Tx<'a> {
             self.put_item(branch, list, item.position as i64, ordinal, op, item.task, value.column())?;
         }
         Ok(())
+    }
+
+    /// Puts the row of the range deletes of an ordinal, or of its reference.
+    fn put_list_op(&self, branch: i64, list: i64, ordinal: i64, op: i64, task: Option<u32>, packed: &[u8]) -> Res<()> {
+        self.put_item(branch, list, range_position(ordinal), ordinal, op, task, ValueRef::Blob(packed))
     }
 
     fn put_item(
