@@ -49,7 +49,7 @@ impl Protection {
 #[cfg(unix)]
 mod unix {
     use super::*;
-    use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 
     /// Returns the identity of a file.
     pub(in super::super) fn id(meta: &Metadata) -> Option<FileId> {
@@ -68,6 +68,11 @@ mod unix {
     /// Opens a file for reading. A FIFO in its place does not block, and a symbolic link is not followed.
     pub(in super::super) fn open_to_read(path: &Path) -> io::Result<File> {
         fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)
+    }
+
+    /// Makes a folder that only its owner can read and write.
+    pub(in super::super) fn create_folder(path: &Path) -> io::Result<()> {
+        fs::DirBuilder::new().mode(0o700).create(path)
     }
 
     /// Makes a file that only its owner can read and write.
@@ -148,6 +153,10 @@ mod other {
         File::open(path)
     }
 
+    pub(in super::super) fn create_folder(path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
     pub(in super::super) fn create_new(path: &Path) -> io::Result<File> {
         File::create_new(path)
     }
@@ -195,11 +204,15 @@ mod other {
 #[cfg(not(unix))]
 use other::{changed, effective_user};
 #[cfg(not(unix))]
-pub(super) use other::{create_new, has_descriptor, id, is_own, links, mode, open_to_read, set_mode, sync_folder};
+pub(super) use other::{
+    create_folder, create_new, has_descriptor, id, is_own, links, mode, open_to_read, set_mode, sync_folder,
+};
 #[cfg(unix)]
 use unix::{changed, effective_user};
 #[cfg(unix)]
-pub(super) use unix::{create_new, has_descriptor, id, is_own, links, mode, open_to_read, set_mode, sync_folder};
+pub(super) use unix::{
+    create_folder, create_new, has_descriptor, id, is_own, links, mode, open_to_read, set_mode, sync_folder,
+};
 
 /// File systems whose files may be open on several machines: these share neither memory nor, on many of them, locks.
 const NETWORK_FILE_SYSTEMS: [&str; 26] = [

@@ -9,7 +9,7 @@ use crate::store::error::StoreError;
 use crate::store::sqlite::fault::Res;
 use crate::store::sqlite::open::{beside, cannot_open, identify, not_a_store, opening};
 use crate::store::sqlite::system::{self, Stamp};
-use crate::store::sqlite::{migrate, registry, sql as engine_sql};
+use crate::store::sqlite::{migrate, registry, schema, sql as engine_sql};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::HashMap;
@@ -38,40 +38,56 @@ pub(super) struct DamagedFile {
     pub(super) is_known: bool,
     /// The reason, if the log could not be read.
     pub(super) log_error: Option<String>,
-    _files: Scratch,
+    _folder: Scratch,
 }
 
-/// Files that are removed when dropped.
-struct Scratch(Vec<PathBuf>);
+/// A folder of its own, removed with its files when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(path: &Path) -> Result<Self, StoreError> {
+        system::create_folder(path).map_err(|error| failed(path, &error))?;
+        Ok(Self(path.into()))
+    }
+}
 
 impl Drop for Scratch {
     fn drop(&mut self) {
         // A leftover is private, and its name ends in `-damaged`.
-        self.0.iter().for_each(|path| _ = fs::remove_file(path));
+        _ = fs::remove_dir_all(&self.0);
     }
 }
 
 impl DamagedFile {
-    /// Makes a readable copy of `from` at `scratch`.
+    /// Makes a readable copy of `from` in the folder `scratch`, which must not exist.
     pub(super) fn open(from: &Path, scratch: &Path) -> Result<Self, StoreError> {
-        let page_1 = beside(scratch, "-page");
-        let suffixes = ["", "-wal", "-shm", "-journal"];
-        let names = suffixes.iter().flat_map(|suffix| [beside(scratch, suffix), beside(&page_1, suffix)]);
-        let files = Scratch(names.collect());
-        copy(from, scratch)?;
-        let (format, is_known) = repair_header(from, scratch).map_err(|error| failed(from, &error))??;
-        let (roots, log_error) = fold(scratch, format);
+        let folder = Scratch::new(scratch)?;
+        let (whole, page_1) = (scratch.join("store.db"), scratch.join("page.db"));
+        copy(from, &whole)?;
+        let header = repair_header(from, &whole).map_err(|error| failed(from, &error))??;
+        let old = fold(&whole);
+        let format = match old.format {
+            Some(format) => format,
+            // Without the id of a store, the other fields of the header mean as little.
+            None if header.is_other || header.format == 0 => engine_sql::FORMAT,
+            None => {
+                identify(from, engine_sql::APPLICATION_ID, header.format)?;
+                header.format
+            }
+        };
         let made = (|| -> Res<Connection> {
-            replace_first_page(scratch, &page_1, &roots)?;
+            let mut roots = roots_of_new_file(format).unwrap_or_default();
+            roots.extend(old.roots);
+            replace_first_page(&whole, &page_1, &roots)?;
             let conn = Connection::open_with_flags(
-                scratch,
+                &whole,
                 OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
             )?;
             conn.execute_batch(sql::READ_STRICTLY)?;
             Ok(conn)
         })();
         let conn = made.map_err(|fault| opening(from, fault))?;
-        Ok(Self { conn, format, is_known, log_error, _files: files })
+        Ok(Self { conn, format, is_known: !header.is_other, log_error: old.log_error, _folder: folder })
     }
 }
 
@@ -93,7 +109,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
             io::copy(&mut source, &mut copy)?;
             fs::symlink_metadata(&path)
         });
-        let after = copied.map_err(|error| failed(from, &error))?;
+        let after = copied.map_err(|error| failed(&path, &error))?;
         if Stamp::of(&after) != Stamp::of(&meta) {
             return Err(StoreError::Busy { waited_ms: 0, holder: None });
         }
@@ -101,9 +117,15 @@ fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Sets the fields of the header that are the same in every store, and returns the format, and whether the header is that of
-/// a store.
-fn repair_header(from: &Path, path: &Path) -> io::Result<Result<(i64, bool), StoreError>> {
+/// What the header of a damaged file says.
+struct Header {
+    format: i64,
+    /// True if it does not have the id of a store.
+    is_other: bool,
+}
+
+/// Reads the header, and sets its fields that are the same in every store.
+fn repair_header(from: &Path, path: &Path) -> io::Result<Result<Header, StoreError>> {
     let mut file = OpenOptions::new().read(true).write(true).open(path)?;
     let bytes = file.metadata()?.len();
     let mut page = vec![0; PAGE];
@@ -118,16 +140,7 @@ fn repair_header(from: &Path, path: &Path) -> io::Result<Result<(i64, bool), Sto
     if is_other && page[..16] == MAGIC[..] {
         return Ok(Err(not_a_store(from, &format!("its application id is {:#x}", word(APPLICATION_AT)))));
     }
-    let format = match word(FORMAT_AT) {
-        // Without the id, the other fields mean as little.
-        _ if is_other => engine_sql::FORMAT,
-        0 => engine_sql::FORMAT,
-        format => format,
-    };
-    if let Err(error) = identify(from, engine_sql::APPLICATION_ID, format) {
-        return Ok(Err(error));
-    }
-    let is_known = !is_other;
+    let header = Header { format: word(FORMAT_AT), is_other };
     for (at, bytes) in HEADER {
         page[at..at + bytes.len()].copy_from_slice(bytes);
     }
@@ -136,29 +149,51 @@ fn repair_header(from: &Path, path: &Path) -> io::Result<Result<(i64, bool), Sto
     page[PAGES_AT..FREE_AT + 8].fill(0);
     file.seek(SeekFrom::Start(0))?;
     file.write_all(&page)?;
-    Ok(Ok((format, is_known)))
+    Ok(Ok(header))
 }
 
-/// Copies the log into the file, and reads the first pages of the tables. Damage leaves either undone.
-fn fold(path: &Path, format: i64) -> (HashMap<String, i64>, Option<String>) {
-    let mut roots = roots_of_new_file(format).unwrap_or_default();
+/// The readable part of the old schema.
+#[derive(Default)]
+struct OldSchema {
+    /// The format whose schema it is, if it is one as a whole.
+    format: Option<i64>,
+    /// The first pages of the tables.
+    roots: HashMap<String, i64>,
+    /// The reason, if the log could not be read.
+    log_error: Option<String>,
+}
+
+/// Copies the log into the file, and reads the schema. Damage leaves either undone.
+fn fold(path: &Path) -> OldSchema {
+    let mut old = OldSchema::default();
     let has_log = fs::metadata(beside(path, "-wal")).is_ok_and(|wal| wal.len() > 0);
-    let read = (|| -> Res<()> {
+    let folded = (|| -> Res<Connection> {
         let conn = Connection::open(path)?;
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)?;
         conn.execute_batch(sql::WRITABLE_SCHEMA)?;
         conn.query_row(sql::FOLD_LOG, [], |_| Ok(()))?;
-        let mut statement = conn.prepare(sql::ROOTS)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            if let (Ok(name), Ok(root @ 2..)) = (row.get::<_, String>(0), row.get::<_, i64>(1)) {
-                roots.insert(name, root);
-            }
-        }
-        Ok(())
+        Ok(conn)
     })();
-    let log_error = read.err().filter(|_| has_log).map(|fault| opening(path, fault).to_string());
-    (roots, log_error)
+    match folded {
+        Ok(conn) => {
+            old.format = (1..=engine_sql::FORMAT).rev().find(|format| schema::verify_format(&conn, *format).is_ok());
+            // The rows before a damaged one are read.
+            _ = read_roots(&conn, &mut old.roots);
+        }
+        Err(fault) => old.log_error = has_log.then(|| opening(path, fault).to_string()),
+    }
+    old
+}
+
+fn read_roots(conn: &Connection, roots: &mut HashMap<String, i64>) -> Res<()> {
+    let mut statement = conn.prepare(sql::ROOTS)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if let (Ok(name), Ok(root @ 2..)) = (row.get::<_, String>(0), row.get::<_, i64>(1)) {
+            roots.insert(name, root);
+        }
+    }
+    Ok(())
 }
 
 /// Returns the first page of each table of a new file.
