@@ -126,6 +126,8 @@ pub const COMPACT_PAGES_MAX: usize = 64;
 pub const LOST_MAX: usize = 10_000;
 /// Rows that a recovery reads at once, until one of them is damaged.
 pub const SCAN_ROWS: usize = 64;
+/// Bytes of metadata and tasks past which a replay writes the checkpoints that it has read.
+pub const REPLAY_BYTES: usize = 1 << 20;
 /// Ranges of rows that a recovery passes over in one table.
 pub const SCAN_FAILURES_MAX: usize = 100_000;
 /// Copies of files of an older format that are retained beside one store.

@@ -23,7 +23,7 @@ use super::read::source_of;
 use super::references;
 use super::sql as engine_sql;
 use super::write::{self, Caches};
-use crate::base::limits::{LOST_MAX, WRITER_CACHE_MAX};
+use crate::base::limits::{LOST_MAX, REPLAY_BYTES, WRITER_CACHE_MAX};
 use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::batch::{
     Batch, Change, ChangeValue, Data, ItemChange, ItemOp, ListRef, NewCheckpoint, NewTimer, NewWrite, NewWrites,
@@ -78,19 +78,22 @@ impl<'c> LogReplay<'c> {
         let (mut from, mut ranges) = (0, Vec::new());
         loop {
             let page = self.page(from, &mut ranges)?;
+            let is_end = ranges.iter().any(|(_, to, _)| to.is_none());
             for (from, to, why) in ranges.drain(..) {
                 let to = to.map_or_else(|| "on".to_owned(), |to: i64| format!("to {}", to - 1));
                 let place = format!("checkpoint (seq {from} {to})");
                 self.lose(LostKind::Range, None, place, why)?;
             }
             let Some((last, _)) = page.last() else { break };
-            from = last + 1;
+            let next = last.checked_add(1).filter(|_| !is_end);
             for (_, old) in page {
                 self.checkpoint(&old)?;
                 if self.report.checkpoints.is_multiple_of(WRITER_CACHE_MAX as u64) {
                     self.caches.committed();
                 }
             }
+            let Some(next) = next else { break };
+            from = next;
         }
         let namespaces: Vec<i64> = self.heads.keys().copied().collect();
         namespaces.into_iter().try_for_each(|namespace| self.timers(namespace))?;
@@ -102,13 +105,14 @@ impl<'c> LogReplay<'c> {
     /// Reads some checkpoints, and notes the ranges that cannot be read.
     fn page(&self, from: i64, ranges: &mut Vec<(i64, Option<i64>, String)>) -> Res<Vec<(i64, OldCheckpoint)>> {
         let mut found = Vec::new();
-        let done = std::cell::Cell::new(false);
+        let (done, mut bytes) = (std::cell::Cell::new(false), 0);
         let mut page = |from: i64, limit: usize| {
             if done.get() { Ok(Vec::new()) } else { self.rows.checkpoints(from, limit) }
         };
         let mut visit = |row: (i64, OldCheckpoint)| {
+            bytes += row.1.bytes();
             found.push(row);
-            done.set(found.len() >= WRITER_CACHE_MAX);
+            done.set(found.len() >= WRITER_CACHE_MAX || bytes >= REPLAY_BYTES);
             Ok(())
         };
         scan(from, &mut page, &mut visit, &mut |from, to, why| {
@@ -336,7 +340,7 @@ impl<'c> LogReplay<'c> {
 
     /// Decodes rows of `write`, task by task, in the order of the rows.
     fn new_writes(&self, of: CheckpointId, tasks: &[TaskRecord], rows: &[&OldWrite]) -> Res<Vec<NewWrites>> {
-        let mut found: Vec<(i64, NewWrites)> = Vec::new();
+        let mut found = Vec::new();
         for same_task in rows.chunk_by(|a, b| a.task == b.task) {
             let first = same_task[0];
             let prepared = usize::try_from(first.task).ok().and_then(|position| tasks.get(position));
@@ -350,9 +354,9 @@ impl<'c> LogReplay<'c> {
                 let channel = self.rows.name(Kind::Channel, parts[0].channel)?;
                 writes.writes.push(NewWrite { index: parts[0].index, channel, value: self.write_value(parts)? });
             }
-            found.push((first.task, writes));
+            found.push(writes);
         }
-        Ok(found.into_iter().map(|(_, writes)| writes).collect())
+        Ok(found)
     }
 
     /// Decodes the value of a write from its parts.

@@ -42,6 +42,14 @@ pub(super) struct OldCheckpoint {
     pub(super) checksum: Checksum,
 }
 
+impl OldCheckpoint {
+    /// Returns the bytes of the columns without a fixed size.
+    pub(super) fn bytes(&self) -> usize {
+        let metadata = self.metadata.as_ref().map_or(0, String::len);
+        metadata + [&self.parents, &self.tasks].into_iter().flatten().map(Vec::len).sum::<usize>()
+    }
+}
+
 /// A row of `version`.
 pub(super) struct OldVersion {
     pub(super) key: i64,
@@ -243,8 +251,18 @@ impl<'c> OldRows<'c> {
             let mut statement = self.conn.prepare_cached(sql::ITEMS_FROM)?;
             let mut rows = statement.query(params![branch, list, from])?;
             let mut found: Vec<(i64, Rows)> = Vec::new();
-            while let Some(row) = rows.next()? {
+            loop {
+                let row = match rows.next() {
+                    Ok(Some(row)) => row,
+                    Ok(None) => break,
+                    // The rows of a position that come before a damaged page.
+                    Err(_) if limit == 1 && !found.is_empty() => break,
+                    Err(error) => return Err(error.into()),
+                };
                 let position: i64 = row.get(0)?;
+                if (position < 0) != (from < 0) {
+                    break;
+                }
                 let item = (row.get(1)?, row.get(3)?, row.get(2)?, row.get(4)?);
                 let count = found.len();
                 match found.last_mut() {
@@ -262,7 +280,9 @@ impl<'c> OldRows<'c> {
             }
             Ok(())
         };
-        scan(i64::MIN, &mut page, &mut put, &mut |_, _, _| Ok(()))
+        // Range deletes have negative positions, and items others: damage of the first does not touch the second.
+        scan(i64::MIN, &mut page, &mut put, &mut |_, _, _| Ok(()))?;
+        scan(0, &mut page, &mut put, &mut |_, _, _| Ok(()))
     }
 
     /// Returns the writes of the tasks of a checkpoint.

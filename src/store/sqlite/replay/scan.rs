@@ -59,20 +59,22 @@ fn next_readable<T>(from: i64, page: Page<'_, T>) -> Option<i64> {
         },
         Err(_) => None,
     };
-    let (mut bad, mut step, mut end) = (from, 1_i64, None);
+    let (mut bad, mut step, mut end) = (from, 1_u64, None);
     let mut good = loop {
         let key = match end {
             // Past the last row: a row can only be between the two.
             Some(end) if end - bad <= 1 => return None,
             Some(end) => bad + (end - bad) / 2,
-            None => from.checked_add(step)?,
+            None => from.checked_add_unsigned(step)?,
         };
         match read(key) {
             Some(true) => break key,
             Some(false) => end = Some(key),
             None => bad = key,
         }
-        step = step.checked_mul(2)?;
+        if end.is_none() {
+            step = step.checked_mul(2)?;
+        }
     };
     while good - bad > 1 {
         let middle = bad + (good - bad) / 2;
@@ -109,5 +111,23 @@ mod tests {
             assert_eq!(found, expected, "{bad:?}: {lost:?}");
             assert_eq!(lost.is_empty(), bad.is_empty());
         }
+    }
+
+    #[test]
+    fn a_scan_from_the_least_key_finds_rows_around_zero() {
+        let mut page = |from: i64, limit: usize| {
+            let rows: Vec<(i64, ())> = (from.max(-40)..0).take(limit).map(|key| (key, ())).collect();
+            if rows.iter().any(|(key, ())| *key < -20) {
+                return Err(corrupt("a page", "it is damaged"));
+            }
+            Ok(rows)
+        };
+        let mut found = Vec::new();
+        let mut visit = |(key, ()): (i64, ())| {
+            found.push(key);
+            Ok(())
+        };
+        scan(i64::MIN, &mut page, &mut visit, &mut |_, _, _| Ok(())).unwrap();
+        assert_eq!(found, (-20..0).collect::<Vec<i64>>());
     }
 }
