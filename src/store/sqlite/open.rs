@@ -156,11 +156,10 @@ fn connect_any_format(place: &FilePlace) -> Res<Connection> {
     let conn = Connection::open_with_flags(&place.path, flags)?;
     configure(&conn, 0)?;
     wait_for(place.busy_ms, || migrate::make_if_empty(&conn, &place.path))?;
-    let format = wait_for(place.busy_ms, || migrate::format(&conn))?;
+    let format = wait_for(place.busy_ms, || migrate::verified_format(&conn))?;
     if format < sql::FORMAT && !place.migrate {
         return Err(migrate::older_format(&place.path, format).into());
     }
-    wait_for(place.busy_ms, || schema::verify_format(&conn, format))?;
     if format == sql::FORMAT {
         wait_for(place.busy_ms, || place.keys.unlock(&conn, &place.path, true))?;
     } else {

@@ -28,6 +28,32 @@ fn an_older_file_is_migrated_on_demand() {
 }
 
 #[test]
+fn several_processes_migrate_a_store_once() {
+    for n in 0..8 {
+        let bench = Bench::new();
+        older(&bench);
+        let migrate = || {
+            Command::new(env!("CARGO_BIN_EXE_annals"))
+                .args(["migrate", "--retain", "--json", "--store", "store.db"])
+                .current_dir(bench.folder.path())
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        };
+        let children: Vec<_> = (0..4).map(|_| migrate()).collect();
+        for child in children {
+            let done = child.wait_with_output().unwrap();
+            assert_eq!(code(&done), 0, "{n}: {done:?}");
+        }
+        assert!(bench.text(&["check"]).contains("no problems"), "{n}");
+        let names: Vec<String> = bench.disk().into_keys().collect();
+        assert_eq!(names, ["store.db", "store.db.format-1"], "{n}");
+    }
+}
+
+#[test]
 fn a_killed_migration_leaves_the_older_or_the_newer_format_whole() {
     let expected = Bench::new();
     older(&expected);

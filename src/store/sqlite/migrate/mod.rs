@@ -26,18 +26,17 @@ use std::path::Path;
 
 /// A step from one format to the next.
 pub(super) struct FormatStep {
-    /// The statements that change the schema.
+    /// The statements that change the schema. From the second step on they replace the tables of the log, whose rows are
+    /// written anew from the copy.
     pub(super) schema: &'static str,
-    /// True if the step replaces the tables of the log: their rows are written anew from the copy.
-    replays: bool,
     /// The statements that note the format.
     pub(super) finish: &'static str,
 }
 
 /// The steps: the first one makes format 1 of an empty file, the next one format 2 of format 1.
 pub(super) const STEPS: [FormatStep; 2] = [
-    FormatStep { schema: sql::FORMAT_1, replays: false, finish: sql::FINISH_1 },
-    FormatStep { schema: sql::FORMAT_2, replays: true, finish: sql::FINISH_2 },
+    FormatStep { schema: sql::FORMAT_1, finish: sql::FINISH_1 },
+    FormatStep { schema: sql::FORMAT_2, finish: sql::FINISH_2 },
 ];
 
 /// Returns application id and format, and whether the file has a table. They are read from one snapshot: another process
@@ -97,14 +96,18 @@ fn within<T>(conn: &Connection, begin: &str, change: impl FnOnce() -> Res<T>) ->
 /// Brings the file of an open connection to the newest format; returns the migration, `None` if the file had that format.
 /// Another process that opens the file meanwhile waits for the write lock.
 pub(super) fn migrate(conn: &Connection, place: &FilePlace) -> Res<Option<FormatMigration>> {
-    let from = format(conn)?;
+    let from = verified_format(conn)?;
     if from < engine_sql::FORMAT {
-        schema::verify_format(conn, from)?;
         conn.execute_batch(sql::TEMPORARY_FILES)?;
         // Another process may be faster.
-        while wait_for(place.busy_ms, || step(conn, place))? {}
-        // A failure leaves a larger file, which can be used.
-        _ = rewrite(conn);
+        let mut steps = 0;
+        while wait_for(place.busy_ms, || step(conn, place))? {
+            steps += 1;
+        }
+        if steps > 0 {
+            // A failure leaves a larger file, which can be used.
+            _ = rewrite(conn);
+        }
     }
     let Some(retained) = older::settle(place, |problems| verify(conn, problems))? else { return Ok(None) };
     if from < engine_sql::FORMAT {
@@ -127,10 +130,8 @@ fn step(conn: &Connection, place: &FilePlace) -> Res<bool> {
         let Some(next) = next else { return Ok(false) };
         let copy = older::retain(place, format)?;
         conn.execute_batch(next.schema)?;
-        if next.replays {
-            let old = open::connect_unlocked(&copy)?;
-            LogReplay::new(&old, format, conn, true)?.run()?;
-        }
+        let old = open::connect_unlocked(&copy)?;
+        LogReplay::new(&old, format, conn, true)?.run()?;
         conn.execute_batch(next.finish)?;
         if self::format(conn)? != format + 1 {
             return Err(corrupt("the format", format!("it is not {} after the step from {format}", format + 1)));
@@ -163,6 +164,16 @@ fn verify(conn: &Connection, problems: &mut Vec<Finding>) -> Res<()> {
 /// Returns the format of the file.
 pub(super) fn format(conn: &Connection) -> Res<i64> {
     Ok(conn.query_row(engine_sql::READ_FORMAT, [], |row| row.get(0))?)
+}
+
+/// Returns the format of the file, whose schema is that of the format. Both are read from one snapshot: another process may
+/// be migrating the file.
+pub(super) fn verified_format(conn: &Connection) -> Res<i64> {
+    conn.execute_batch(engine_sql::BEGIN_READ)?;
+    let verified = format(conn).and_then(|format| schema::verify_format(conn, format).map(|()| format));
+    // The end of a transaction that only reads changes nothing.
+    conn.execute_batch(engine_sql::ROLLBACK)?;
+    verified
 }
 
 /// Returns the error of a file that would have to be migrated first.

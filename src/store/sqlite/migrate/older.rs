@@ -46,8 +46,12 @@ pub(super) fn settle(place: &FilePlace, verify: impl FnOnce(&mut Vec<Finding>) -
     verify(&mut problems)?;
     let path = if place.retain_older || !problems.is_empty() {
         let path = free_name(place, format)?;
-        fs::hard_link(&copy, &path).map_err(|error| failed(place, &path, error))?;
-        Some(path)
+        match fs::hard_link(&copy, &path) {
+            // Another process has verified the store too, and was faster.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(place, &path, error).into()),
+            Ok(()) => Some(path),
+        }
     } else {
         None
     };
