@@ -11,24 +11,23 @@ impl Checker<'_> {
     /// Verifies the timers, and the rows of the key-value memory and of the cache.
     pub(super) fn beside(&mut self) -> Res<()> {
         self.verifies = Invariant::Entries;
-        self.entries(sql::CHECK_KV, kv::check)?;
-        self.entries(sql::CHECK_CACHE, cache::check)?;
-        let entries = self.report.entries;
+        self.report.entries = self.entries(sql::CHECK_KV, kv::check)? + self.entries(sql::CHECK_CACHE, cache::check)?;
         self.verifies = Invariant::Timers;
         self.entries(sql::CHECK_TIMERS, timer::check)?;
-        self.report.entries = entries;
         Ok(())
     }
 
-    fn entries(&mut self, query: &str, check: fn(ReadView<'_>, &Row<'_>) -> Res<()>) -> Res<()> {
+    /// Verifies the rows of a query, and returns their number.
+    fn entries(&mut self, query: &str, check: fn(ReadView<'_>, &Row<'_>) -> Res<()>) -> Res<u64> {
         let conn = self.view.conn;
         let mut statement = conn.prepare(query)?;
         let mut rows = statement.query([])?;
+        let mut entries = 0;
         while let Some(row) = rows.next()? {
-            self.report.entries += 1;
+            entries += 1;
             let checked = check(self.view, row);
             self.note(checked)?;
         }
-        Ok(())
+        Ok(entries)
     }
 }

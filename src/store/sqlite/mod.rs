@@ -385,11 +385,12 @@ impl SqliteBackend {
             None => None,
         };
         if let Some(tail) = report.log_tail.as_ref().filter(|tail| tail.commits > 1) {
-            report.problems.push(Finding::new(Invariant::Log, "the write-ahead log", tail.to_string()));
+            report.note(Finding::new(Invariant::Log, "the write-ahead log", tail.to_string()));
         }
         if let Some(error) = self.writer.as_ref().and_then(|writer| writer.hidden_error()) {
             report.note(Finding::new(Invariant::Copying, "the write-ahead log", error));
         }
+        report.up_to = report.up_to.filter(|_| report.problems.is_empty());
         Ok(report)
     }
 }

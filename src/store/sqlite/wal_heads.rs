@@ -46,6 +46,9 @@ fn checkpoint(cell: &[u8]) -> Option<FoundCheckpoint> {
     let mut body = record.get(header_bytes..)?;
     let (mut column, mut namespace, mut id) = (0, None, None);
     while !types.is_empty() {
+        if column == COLUMNS {
+            return None;
+        }
         let (kind, rest) = varint(types)?;
         types = rest;
         match column {

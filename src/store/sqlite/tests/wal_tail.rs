@@ -73,7 +73,7 @@ fn lost_commits_are_a_finding_and_one_that_may_not_have_returned_is_named() {
     };
     let before_last = log.ends[log.ends.len() - 2];
     let lost = log.check("lost.db", &flipped(before_last));
-    assert_eq!(lost.checkpoints, 3);
+    assert_eq!((lost.checkpoints, lost.up_to), (3, None));
     let [finding] = &lost.problems[..] else { panic!("{:?}", lost.problems) };
     assert_eq!(finding.invariant, Invariant::Log);
     let end = before_last - 1;
