@@ -147,13 +147,18 @@ impl Snapshot {
         decode: Decode<T>,
         visit: ListVisitor<'_, T>,
     ) -> Result<(), StoreError> {
+        let mut placeholders = 0;
         let mut each = |position: u64, row: Result<ItemRow<'_>, StoreError>| {
             let id = row.as_ref().ok().and_then(|row| row.payload.index?.id.map(str::to_owned));
             let item = match row.and_then(|row| decode(row.payload)) {
                 Ok(None) => return Ok(()),
                 Ok(Some(item)) => Ok(item),
                 Err(error) if damaged == Damaged::Error || !is_damage(&error) => return Err(error),
-                Err(error) => Err(Placeholder { position, id, reason: error.to_string() }),
+                Err(error) if placeholders == PLACEHOLDERS_MAX => return Err(error),
+                Err(error) => {
+                    placeholders += 1;
+                    Err(Placeholder { position, id, reason: error.to_string() })
+                }
             };
             visit(ListItem { position, item })
         };

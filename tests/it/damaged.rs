@@ -149,3 +149,23 @@ fn a_message_that_cannot_be_decoded_is_seen_and_deleted() {
     assert_eq!(thread.with_state::<Chat>().state().unwrap().messages.len(), 2);
     assert!(store.check().unwrap().problems.is_empty());
 }
+
+#[test]
+fn items_that_do_not_decode_count_as_placeholders() {
+    let store = Store::memory();
+    let thread = store.thread("t").unwrap();
+    let items = (0..10_001).map(|n| {
+        let put = ItemOp::Put(Data::New(Payload::new(vec![0xc1])));
+        ItemChange::new(n, put, None)
+    });
+    let id = store.mint_checkpoint(1, None);
+    let mut checkpoint = NewCheckpoint::new(id, None, 1, Source::Update, store.now());
+    checkpoint.changes = vec![Change::new("messages", 1, ChangeValue::Items(items.collect()))];
+    let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), None);
+    batch.checkpoints.push(checkpoint);
+    store.commit(&batch).unwrap();
+    let head = thread.head().unwrap().unwrap();
+    let most = head.read_items("messages", ItemRange::Positions(0, 10_000), Damaged::Placeholder).unwrap();
+    assert_eq!(positions(&most, true).len(), 10_000);
+    assert!(head.read_items("messages", ItemRange::All, Damaged::Placeholder).is_err());
+}
