@@ -506,7 +506,7 @@ impl Store {
     /// rows. The cost is that of the newer rows.
     ///
     /// Older rows are read only where a newer one refers to them. Not verified are the pages of the file, the timestamps
-    /// of threads, the tables beside the log and leftover rows (I1 and I14 to I17 of `docs/format.md`), and writes that
+    /// of threads, the tables beside the log and leftover rows (I1, I14 to I17 and I21 of `docs/format.md`), and writes that
     /// were added to an older checkpoint, until it has a newer child.
     ///
     /// # Errors
