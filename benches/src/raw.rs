@@ -255,9 +255,9 @@ impl Raw {
         let payload = conn.last_insert_rowid();
         conn.prepare_cached(
             "INSERT INTO write (checkpoint, task, idx, part, channel, value, child, path, sum) \
-             VALUES (?1, 0, 0, 1, ?2, ?3, ?4, NULL, ?5)",
+             VALUES (?1, 0, 0, 1, ?2, ?3, 1, NULL, ?4)",
         )?
-        .execute(params![self.seq, self.template.channel, payload, seq, CHECK])?;
+        .execute(params![self.seq, self.template.channel, payload, CHECK])?;
         let mut version = conn.prepare_cached(
             "INSERT INTO version (branch, ordinal, key, version, kind, task, value, xxh3) \
              VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -283,7 +283,7 @@ impl Raw {
 
     fn checkpoint(&self, conn: &Connection, row: &Row, seq: i64) -> Res<()> {
         let Template { tasks, sum, run, .. } = &self.template;
-        let (parent, source) = if seq > 1 { (Some(seq - 1), SOURCE) } else { (None, 0) };
+        let (parent, source) = if seq > 1 { (Some(1), SOURCE) } else { (None, 0) };
         let created_at = self.template.thread.1 + seq;
         conn.prepare_cached(
             "INSERT INTO checkpoint (seq, namespace, id, parent, branch, ordinal, step, source, created_at, run, \

@@ -42,7 +42,7 @@ CREATE TABLE checkpoint (
   seq INTEGER PRIMARY KEY,         -- order of the log of the whole file
   namespace INTEGER NOT NULL,      -- namespace.id
   id BLOB NOT NULL,                -- public id, 16 bytes (UUIDv6); the newest of a namespace is the greatest
-  parent INTEGER,                  -- checkpoint.seq it builds on, also in another thread; NULL for the empty state
+  parent INTEGER,                  -- seq minus that of its parent, also in another thread; NULL for the empty state
   branch INTEGER NOT NULL,         -- branch.id
   ordinal INTEGER NOT NULL,        -- distance from the first checkpoint of its lineage
   step INTEGER NOT NULL,           -- number of the superstep, -1 for the first input
@@ -116,7 +116,7 @@ CREATE TABLE write (
   part INTEGER NOT NULL,           -- 0 null or one value; 1, 2, ... items of a list; 1 with a NULL value: an empty list; -1 before the items of a delta
   channel INTEGER NOT NULL,        -- name.id
   value ANY,                       -- payload.id or inline value, NULL for null
-  child INTEGER,                   -- checkpoint.seq that consumed and stored it, NULL if it was stored on its own
+  child INTEGER,                   -- seq of the checkpoint that consumed and stored it, minus checkpoint; NULL if it was stored on its own
   path TEXT,                       -- path of the task, NULL if it is the one derived from the prepared task
   sum ANY,                         -- on the first row of a run: its sum and length, or its check if child is set
   PRIMARY KEY (checkpoint, task, idx, part)
@@ -283,7 +283,7 @@ SELECT c.seq, t.public_id, n.path,
   lower(substr(hex(c.id), 1, 8) || '-' || substr(hex(c.id), 9, 4) || '-' || substr(hex(c.id), 13, 4) || '-'
     || substr(hex(c.id), 17, 4) || '-' || substr(hex(c.id), 21)),
   (SELECT lower(substr(hex(p.id), 1, 8) || '-' || substr(hex(p.id), 9, 4) || '-' || substr(hex(p.id), 13, 4) || '-'
-    || substr(hex(p.id), 17, 4) || '-' || substr(hex(p.id), 21)) FROM checkpoint p WHERE p.seq = c.parent),
+    || substr(hex(p.id), 17, 4) || '-' || substr(hex(p.id), 21)) FROM checkpoint p WHERE p.seq = c.seq - c.parent),
   c.branch, c.ordinal, c.step,
   CASE c.source & 3 WHEN 0 THEN 'input' WHEN 1 THEN 'loop' WHEN 2 THEN 'update' WHEN 3 THEN 'fork' END,
   strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000),
@@ -323,7 +323,7 @@ SELECT t.public_id, n.path,
       || '-' || substr(h, 21)) FROM (SELECT hex(substr(c.tasks, 4 + 16 * w.task, 16)) AS h)) END,
   w.idx, w.part, ch.text,
   (SELECT lower(substr(hex(k.id), 1, 8) || '-' || substr(hex(k.id), 9, 4) || '-' || substr(hex(k.id), 13, 4) || '-'
-    || substr(hex(k.id), 17, 4) || '-' || substr(hex(k.id), 21)) FROM checkpoint k WHERE k.seq = w.child),
+    || substr(hex(k.id), 17, 4) || '-' || substr(hex(k.id), 21)) FROM checkpoint k WHERE k.seq = w.checkpoint + w.child),
   w.path,
   CASE typeof(w.value) WHEN 'integer' THEN w.value END,
   CASE typeof(w.value) WHEN 'blob' THEN w.value END

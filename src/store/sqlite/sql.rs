@@ -148,15 +148,16 @@ pub(super) const CHECKPOINT_SEQ: &str = "SELECT seq FROM checkpoint WHERE namesp
 /// The greatest branch of a namespace below another one, and whether the rows of a branch go on past an ordinal.
 pub(super) const PAST: &str = "SELECT (SELECT max(id) FROM branch WHERE namespace = ?1 AND id < ?4), \
      EXISTS (SELECT 1 FROM version WHERE branch = ?2 AND ordinal > ?3)";
+/// The parent is given by its `seq`. The column holds the distance: 1 takes no byte of a row.
 pub(super) const CHECKPOINT_INSERT: &str = "INSERT INTO checkpoint \
      (seq, namespace, id, parent, branch, ordinal, step, source, created_at, run, metadata, parents, tasks, sum, \
-     xxh3) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+     xxh3) VALUES (?1, ?2, ?3, ?1 - ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
 
-/// The columns of a checkpoint, its thread and path, and the place of its parent.
+/// The columns of a checkpoint with the `seq` of its parent, its thread and path, and the place of its parent.
 macro_rules! record {
     ($($tail:literal),*) => {
         concat!(
-            "SELECT c.seq, c.namespace, c.id, c.parent, c.branch, c.ordinal, c.step, c.source, c.created_at, c.run, ",
+            "SELECT c.seq, c.namespace, c.id, c.seq - c.parent, c.branch, c.ordinal, c.step, c.source, c.created_at, c.run, ",
             "c.metadata, c.parents, c.tasks, c.sum, t.public_id, n.path, p.id, pt.public_id, pn.path, c.xxh3, ",
             "p.ordinal, p.branch FROM ", $($tail,)*
         )
@@ -166,7 +167,7 @@ macro_rules! record {
 macro_rules! record_joins {
     () => {
         " JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread \
-         LEFT JOIN checkpoint p ON p.seq = c.parent \
+         LEFT JOIN checkpoint p ON p.seq = c.seq - c.parent \
          LEFT JOIN namespace pn ON pn.id = p.namespace AND p.namespace <> c.namespace \
          LEFT JOIN thread pt ON pt.id = pn.thread "
     };
@@ -189,7 +190,7 @@ pub(super) const RECORD_AFTER: &str = concat!(
     record_joins!()
 );
 pub(super) const RECORD_BY_SEQ: &str = concat!(record!("checkpoint c"), record_joins!(), "WHERE c.seq = ?1");
-pub(super) const CHECKPOINT_PARENT: &str = "SELECT parent FROM checkpoint WHERE seq = ?1";
+pub(super) const CHECKPOINT_PARENT: &str = "SELECT seq - parent FROM checkpoint WHERE seq = ?1";
 pub(super) const RECORDS_OF_NAMESPACE: &str = concat!(
     record!("(SELECT * FROM checkpoint WHERE namespace = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3) c"),
     record_joins!(),
@@ -249,13 +250,14 @@ pub(super) const ITEMS: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM
 pub(super) const ITEMS_BACKWARDS: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 \
      AND channel = ?2 AND slot BETWEEN 0 AND ?5 AND ordinal <= ?3 ORDER BY slot DESC, ordinal LIMIT ?4";
 pub(super) const DELETED_RANGES: &str = "SELECT slot, ordinal, op, task, value, xxh3 FROM item WHERE branch = ?1 AND channel = ?2 AND slot BETWEEN ?3 AND ?4";
+/// The child that consumed the write is given by its `seq`; the column holds the distance.
 pub(super) const WRITE_INSERT: &str = "INSERT INTO write (checkpoint, task, idx, part, channel, value, child, path, \
-     sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+     sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7 - ?1, ?8, ?9)";
 pub(super) const WRITE_DELETE: &str = "DELETE FROM write WHERE checkpoint = ?1 AND task = ?2 AND idx = ?3";
-pub(super) const WRITES_TAKEN: &str = "SELECT idx, child FROM write WHERE checkpoint = ?1 AND task = ?2";
-pub(super) const WRITES_OF_TASK: &str = "SELECT task, idx, part, channel, value, child, path, sum FROM write \
+pub(super) const WRITES_TAKEN: &str = "SELECT idx, checkpoint + child FROM write WHERE checkpoint = ?1 AND task = ?2";
+pub(super) const WRITES_OF_TASK: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum FROM write \
      WHERE checkpoint = ?1 AND task = ?2 ORDER BY idx, part";
-pub(super) const WRITES: &str = "SELECT task, idx, part, channel, value, child, path, sum FROM write \
+pub(super) const WRITES: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum FROM write \
      WHERE checkpoint = ?1 ORDER BY task, idx, part";
 
 /// The place of the value of a special write that is about to be replaced.
@@ -468,7 +470,7 @@ pub(super) const CHECK_IDS: &str = "SELECT seq, namespace, id FROM checkpoint WH
 /// The newest id of a namespace before a checkpoint of the log.
 pub(super) const CHECK_ID_BEFORE: &str =
     "SELECT id FROM checkpoint WHERE namespace = ?1 AND seq < ?2 ORDER BY id DESC LIMIT 1";
-pub(super) const CHECK_CHECKPOINTS: &str = "SELECT c.seq, t.public_id, n.path, c.id, c.parent, c.branch, \
+pub(super) const CHECK_CHECKPOINTS: &str = "SELECT c.seq, t.public_id, n.path, c.id, c.seq - c.parent, c.branch, \
      c.ordinal, c.step, c.source, c.created_at, c.run, c.metadata, c.tasks, c.sum, b.parent, b.upto, c.parents \
      FROM checkpoint c CROSS JOIN namespace n ON n.id = c.namespace CROSS JOIN thread t ON t.id = n.thread \
      CROSS JOIN branch b ON b.id = c.branch AND b.namespace = c.namespace WHERE c.seq >= ?1 \
@@ -482,8 +484,8 @@ macro_rules! checked {
         "SELECT branch, ordinal, channel, slot, op, task, value, xxh3 FROM item "
     };
     (write) => {
-        "SELECT w.checkpoint, w.task, w.idx, w.part, w.channel, w.value, w.child, w.path, \
-         w.sum, c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.child "
+        "SELECT w.checkpoint, w.task, w.idx, w.part, w.channel, w.value, w.checkpoint + w.child, w.path, \
+         w.sum, c.seq - c.parent FROM write w LEFT JOIN checkpoint c ON c.seq = w.checkpoint + w.child "
     };
 }
 pub(super) const CHECK_VERSIONS: &str =
@@ -496,8 +498,8 @@ pub(super) const CHECK_ITEMS_AT: &str = concat!(
     checked!(item),
     "WHERE branch = ?1 AND channel = ?2 AND ordinal = ?3 AND slot BETWEEN ?4 AND ?5 ORDER BY slot"
 );
-pub(super) const CHECK_CONSUMED: &str = "SELECT task, idx, part, channel, value, child, path, sum FROM write \
-     WHERE checkpoint = ?1 AND child = ?2 AND idx >= 0";
+pub(super) const CHECK_CONSUMED: &str = "SELECT task, idx, part, channel, value, checkpoint + child, path, sum FROM write \
+     WHERE checkpoint = ?1 AND child = ?2 - ?1 AND idx >= 0";
 pub(super) const CHECK_WRITES: &str = concat!(
     checked!(write),
     "LEFT JOIN checkpoint o ON o.seq = w.checkpoint WHERE o.seq IS NULL OR o.namespace NOT IN ",

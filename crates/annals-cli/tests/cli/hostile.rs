@@ -28,8 +28,8 @@ fn hostile_files_end_every_command_with_a_documented_code() {
     let bench = Bench::ran();
     for harm in [
         "UPDATE thread SET public_id = char(27, 91, 51, 49, 109) || public_id",
-        "UPDATE checkpoint SET parent = seq",
-        "UPDATE checkpoint SET parent = (SELECT max(seq) FROM checkpoint)",
+        "UPDATE checkpoint SET parent = 0",
+        "UPDATE checkpoint SET parent = seq - (SELECT max(seq) FROM checkpoint)",
         "UPDATE checkpoint SET tasks = zeroblob(3)",
         "UPDATE checkpoint SET created_at = 9223372036854775807",
         "UPDATE checkpoint SET metadata = '[' WHERE seq > 2",

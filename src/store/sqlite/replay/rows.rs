@@ -125,6 +125,11 @@ impl<'c> OldRows<'c> {
         Ok(Self { conn, format, items, read_lists: RefCell::default(), names: RefCell::default(), lists })
     }
 
+    /// Returns whether versions, parents and children are stored as distances. Format 1 stores the numbers themselves.
+    fn has_distances(&self) -> bool {
+        self.format > 1
+    }
+
     /// Returns checkpoints from a `seq` on, in the order of the log.
     pub(super) fn checkpoints(&self, from: i64, limit: usize) -> Res<Vec<(i64, OldCheckpoint)>> {
         let mut statement = self.conn.prepare_cached(sql::CHECKPOINTS_FROM)?;
@@ -132,7 +137,11 @@ impl<'c> OldRows<'c> {
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             let seq = row.get(0)?;
-            found.push((seq, read_checkpoint(seq, row)?));
+            let mut checkpoint = read_checkpoint(seq, row)?;
+            if self.has_distances() {
+                checkpoint.parent = checkpoint.parent.map(|distance| seq.wrapping_sub(distance));
+            }
+            found.push((seq, checkpoint));
         }
         Ok(found)
     }
@@ -223,8 +232,7 @@ impl<'c> OldRows<'c> {
         let mut statement = self.conn.prepare_cached(sql::VERSIONS)?;
         let versions = statement.query_map(params![branch, ordinal], |row| {
             let (kind, mut version): (i64, i64) = (row.get(2)?, row.get(1)?);
-            if self.format > 1 && matches!(kind, EMPTY | VALUE | LIST) {
-                // Format 1 stores the version itself, later ones its distance from the ordinal.
+            if self.has_distances() && matches!(kind, EMPTY | VALUE | LIST) {
                 version = version.wrapping_add(ordinal);
             }
             Ok(OldVersion { key: row.get(0)?, version, kind, task: row.get(3)?, value: row.get(4)? })
@@ -287,6 +295,7 @@ impl<'c> OldRows<'c> {
 
     /// Returns the writes of the tasks of a checkpoint.
     pub(super) fn writes(&self, seq: i64) -> Res<Vec<OldWrite>> {
+        let consumer = |column: i64| if self.has_distances() { seq.wrapping_add(column) } else { column };
         let mut statement = self.conn.prepare_cached(sql::WRITES)?;
         let writes = statement.query_map([seq], |row| {
             Ok(OldWrite {
@@ -295,7 +304,7 @@ impl<'c> OldRows<'c> {
                 part: row.get(2)?,
                 channel: row.get(3)?,
                 value: row.get(4)?,
-                child: row.get(5)?,
+                child: row.get::<_, Option<i64>>(5)?.map(consumer),
                 path: row.get(6)?,
                 sum: row.get(7)?,
             })

@@ -60,7 +60,7 @@ fn damage_of_newer_rows_is_found() {
         "DELETE FROM payload WHERE text = 'new'",
         "UPDATE version SET kind = 9 WHERE ordinal = 10",
         "UPDATE checkpoint SET id = zeroblob(16) WHERE seq = 11",
-        "UPDATE checkpoint SET parent = 3 WHERE seq = 11",
+        "UPDATE checkpoint SET parent = 8 WHERE seq = 11",
         "DELETE FROM item WHERE slot = 1000",
         "UPDATE checkpoint SET step = 9 WHERE seq = 11",
         "UPDATE checkpoint SET namespace = 9 WHERE seq = 11",

@@ -79,7 +79,7 @@ fn every_column_is_covered_by_a_sum() {
         "UPDATE checkpoint SET parents = X'00' WHERE seq = 2",
         "UPDATE checkpoint SET tasks = NULL WHERE seq = 1",
         "UPDATE checkpoint SET tasks = X'00' WHERE seq = 1",
-        "UPDATE checkpoint SET parent = 1 WHERE seq = 9",
+        "UPDATE checkpoint SET parent = 8 WHERE seq = 9",
         "UPDATE checkpoint SET parent = NULL WHERE seq = 9",
         "UPDATE checkpoint SET ordinal = 100 WHERE seq = 9",
         "UPDATE checkpoint SET id = zeroblob(16) WHERE seq = 9",
@@ -117,7 +117,7 @@ fn every_column_is_covered_by_a_sum() {
         "UPDATE write SET idx = 7 WHERE idx = 1",
         "UPDATE write SET part = 1 WHERE idx = 1",
         "UPDATE write SET path = 'p' WHERE idx = 1",
-        "UPDATE write SET child = 2 WHERE idx = 1",
+        "UPDATE write SET child = 1 WHERE idx = 1",
         "UPDATE write SET sum = NULL",
         "UPDATE write SET value = NULL WHERE idx = 0",
         "DELETE FROM write WHERE idx = 0",
@@ -150,7 +150,7 @@ fn repair_check(bench: &Bench, seq: i64) {
 
 #[test]
 fn a_cycle_of_parents_is_refused_where_a_row_of_it_is_read() {
-    let (bench, at) = damaged("UPDATE checkpoint SET parent = seq WHERE seq = (SELECT max(seq) FROM checkpoint)");
+    let (bench, at) = damaged("UPDATE checkpoint SET parent = 0 WHERE seq = (SELECT max(seq) FROM checkpoint)");
     repair_check(&bench, 70);
     let error = bench.store.checkpoint(&at).unwrap_err();
     assert!(error.to_string().contains("does not follow its parent"), "{error}");
@@ -191,7 +191,7 @@ fn a_changed_or_missing_row_is_noticed_where_it_is_read() {
         "UPDATE checkpoint SET created_at = 0 WHERE seq = 2",
         "UPDATE checkpoint SET tasks = NULL WHERE seq = 1",
         "UPDATE checkpoint SET sum = zeroblob(16) WHERE seq = 1",
-        "UPDATE checkpoint SET parent = 7 WHERE seq = 9",
+        "UPDATE checkpoint SET parent = 2 WHERE seq = 9",
         "DELETE FROM checkpoint WHERE seq = 70",
         "DELETE FROM checkpoint WHERE seq = 9",
         "DELETE FROM checkpoint WHERE seq = 1",

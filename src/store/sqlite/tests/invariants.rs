@@ -13,7 +13,7 @@ const HARMS: &[(Invariant, &str)] = &[
     (Invariant::Payloads, "UPDATE payload SET kind = NULL WHERE text = 'zero'"),
     (Invariant::Branches, "UPDATE branch SET depth = 1"),
     (Invariant::Ids, "UPDATE checkpoint SET id = zeroblob(16) WHERE seq = 9"),
-    (Invariant::Parents, "UPDATE checkpoint SET parent = 1 WHERE seq = 9"),
+    (Invariant::Parents, "UPDATE checkpoint SET parent = 8 WHERE seq = 9"),
     (Invariant::Rows, "UPDATE version SET ordinal = 5000 WHERE ordinal = 3 AND kind = 1"),
     (Invariant::IndexSnapshots, "UPDATE version SET value = X'00' WHERE kind = 4"),
     (Invariant::ListEnds, "UPDATE version SET value = X'0500' WHERE kind = 2 AND ordinal = 9"),
