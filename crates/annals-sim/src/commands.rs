@@ -24,7 +24,7 @@ annals-sim forgeries [N]  changes rows, the schema and bytes of N files, or writ
 --traces N          cuts: the number of workloads, in place of N / cuts-per-trace
 --cuts-per-trace N  cuts, controls (100)
 --stride N          faults, flips (1)
---only NAME         faults: one kind; controls: one control
+--only NAME         faults: one kind; controls: one control; flips: the pages of one table or index
 --nth N             faults, forgeries: one case
 --first N           flips: the first byte (0)
 --count N           flips: the number of bytes
@@ -307,11 +307,12 @@ fn run_flips(args: &Args) -> Result<(Value, bool), String> {
         stride: args.number("stride")?.unwrap_or(1).max(1) as usize,
         first: args.number("first")?.unwrap_or(0) as usize,
         count: args.number("count")?.map_or(usize::MAX, |count| count as usize),
+        only: args.text("only").map(str::to_owned),
         jobs: args.jobs()?,
     };
     // The file is the same for a seed: so are its salts and pages.
     vfs::seed_randomness(plan.seed);
-    let (counts, size) = flips::run(plan)?;
+    let (counts, size) = flips::run(&plan)?;
     let shares = [
         ("flips_wrong", counts.wrong),
         ("flips_missed", counts.missed),

@@ -1,6 +1,6 @@
 //! Flips: single bytes of a store that were changed on the disk. Each read must give the same data or a typed error.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions as FileOptions};
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,7 +28,7 @@ const HUNG: Duration = Duration::from_secs(60);
 /// The least size of the file.
 const BYTES_MIN: usize = 64 * 1024;
 /// Cases that are described.
-const EXAMPLES_MAX: usize = 12;
+const EXAMPLES_MAX: usize = 64;
 
 /// The counts of a run of flips.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +69,7 @@ impl FlipCounts {
 }
 
 /// The bytes to be flipped.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     /// Every so many bytes.
@@ -78,6 +78,8 @@ pub(crate) struct Plan {
     pub(crate) first: usize,
     /// The number of bytes, at most.
     pub(crate) count: usize,
+    /// The table or index whose pages are flipped, if not all.
+    pub(crate) only: Option<String>,
     pub(crate) jobs: usize,
 }
 
@@ -90,10 +92,12 @@ struct Target {
 }
 
 /// Writes a store and flips its bytes. Returns the counts and the size of the file.
-pub(crate) fn run(plan: Plan) -> Result<(FlipCounts, usize), String> {
+pub(crate) fn run(plan: &Plan) -> Result<(FlipCounts, usize), String> {
     let target = Target::make(plan.seed)?;
     let size = target.content.len();
-    let offsets: Vec<usize> = (plan.first..size).step_by(plan.stride.max(1)).take(plan.count).collect();
+    let is_of = |offset: &usize| plan.only.as_deref().is_none_or(|name| target.page(*offset) == name);
+    let offsets = (plan.first..size).filter(is_of).step_by(plan.stride.max(1)).take(plan.count);
+    let offsets: Vec<usize> = offsets.collect();
     let next = AtomicU64::new(0);
     let (done, begun) = (AtomicU64::new(0), SystemClock.elapsed());
     let beats: Vec<AtomicU64> = (0..plan.jobs.max(1)).map(|_| AtomicU64::new(0)).collect();
@@ -167,6 +171,7 @@ impl Target {
         let took = SystemClock.elapsed() - begin;
         put(self.content[offset])?;
         let mut counts = FlipCounts { run: 1, slow: u64::from(took > SLOW), ..FlipCounts::default() };
+        let mut differing = String::new();
         let what = match read {
             Err(_) => {
                 counts.panics = 1;
@@ -177,18 +182,33 @@ impl Target {
                 return Ok(counts);
             }
             Ok(Read { view, finds, .. }) => {
+                differing = view.as_ref().map_or_else(|_| String::new(), |view| self.differing(view));
                 let what = self.classify(&mut counts, view);
                 counts.missed = u64::from(!finds && counts.same == 0);
                 what
             }
         };
         if counts.wrong + counts.missed + counts.panics + counts.slow > 0 {
-            let page = self.pages.get(offset / 4096).map_or("?", String::as_str);
+            let page = self.page(offset);
             let missed = if counts.missed > 0 { ", missed by check" } else { "" };
             counts.places.insert(format!("{page}: {what}{missed}"), 1);
-            counts.examples.push(format!("{what}{missed} at byte {offset} ^ {mask:#04x} ({page})"));
+            counts.examples.push(format!("{what}{missed} at byte {offset} ^ {mask:#04x} ({page}{differing})"));
         }
         Ok(counts)
+    }
+
+    /// Returns the table or index of the page of a byte.
+    fn page(&self, offset: usize) -> &str {
+        self.pages.get(offset / 4096).map_or("?", String::as_str)
+    }
+
+    /// Names the entities whose data differ or are missing.
+    fn differing(&self, view: &View) -> String {
+        let names = self.view.keys().chain(view.keys()).filter(|name| self.view.get(*name) != view.get(*name));
+        let names: BTreeSet<String> = names
+            .map(|name| if view.contains_key(name) { format!(", {name}") } else { format!(", no {name}") })
+            .collect();
+        names.into_iter().collect()
     }
 
     fn classify(&self, counts: &mut FlipCounts, view: Result<View, Unreadable>) -> &'static str {
