@@ -183,6 +183,22 @@ CREATE TABLE name_user (
 
 CREATE INDEX name_user_name ON name_user (name);
 
+CREATE TABLE kv_vector (
+  entry INTEGER NOT NULL,          -- kv.id
+  position INTEGER NOT NULL,       -- 0, 1, ... in the order of the indexed fields
+  field TEXT NOT NULL,             -- path of the field whose text it embeds
+  dims INTEGER NOT NULL,           -- number of components
+  data BLOB NOT NULL,              -- the components: 32-bit floats, lowest byte first
+  xxh3 INTEGER NOT NULL,           -- check of the row
+  PRIMARY KEY (entry, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE kv_lifetime (
+  entry INTEGER PRIMARY KEY,       -- kv.id
+  lifetime INTEGER NOT NULL,       -- microseconds from a read that prolongs the entry to its expiry
+  xxh3 INTEGER NOT NULL            -- check of the row
+) STRICT;
+
 CREATE TABLE store_key (
   id INTEGER PRIMARY KEY,          -- 0: the root key, or the verifier; 1, 2, ...: data keys, of which the greatest seals new values
   cipher TEXT NOT NULL,            -- the cipher that sealed it and seals the content; blake3: checksums alone have a key

@@ -185,6 +185,22 @@ CREATE INDEX kv_order ON kv (namespace);
 
 CREATE INDEX kv_expiry ON kv (expires_at) WHERE expires_at IS NOT NULL;
 
+CREATE TABLE kv_vector (
+  entry INTEGER NOT NULL,          -- kv.id
+  position INTEGER NOT NULL,       -- 0, 1, ... in the order of the indexed fields
+  field TEXT NOT NULL,             -- path of the field whose text it embeds
+  dims INTEGER NOT NULL,           -- number of components
+  data BLOB NOT NULL,              -- the components: 32-bit floats, lowest byte first
+  xxh3 INTEGER NOT NULL,           -- check of the row
+  PRIMARY KEY (entry, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE kv_lifetime (
+  entry INTEGER PRIMARY KEY,       -- kv.id
+  lifetime INTEGER NOT NULL,       -- microseconds from a read that prolongs the entry to its expiry
+  xxh3 INTEGER NOT NULL            -- check of the row
+) STRICT;
+
 CREATE TABLE cache (
   id INTEGER PRIMARY KEY,          -- internal number
   namespace BLOB NOT NULL,         -- its labels, each followed by a 0 byte

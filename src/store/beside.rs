@@ -2,10 +2,14 @@
 //!
 //! Unlike rows of the log, entries are replaced and removed. *Absent:* the meaning of a value, and its owner.
 
-use crate::base::limits::{KV_CHANGES_MAX, KV_KEY_BYTES_MAX, KV_LABELS_MAX, KV_NAMESPACE_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::base::limits::{
+    EMBEDDING_DIMS_MAX, KV_CHANGES_MAX, KV_FIELD_BYTES_MAX, KV_KEY_BYTES_MAX, KV_LABELS_MAX, KV_NAMESPACE_BYTES_MAX,
+    KV_VECTORS_MAX, VALUE_BYTES_MAX,
+};
 use crate::base::{Encoded, Timestamp};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::backend::CommitHandle;
 use super::error::StoreError;
@@ -44,6 +48,23 @@ pub trait Beside: Send + Sync + fmt::Debug {
         visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError>;
 
+    /// Visits the entries that have vectors, each with its vectors in their order, as [`Beside::kv_entries`] visits all.
+    ///
+    /// # Errors
+    /// As [`Beside::kv_entries`].
+    fn kv_indexed(
+        &self,
+        under: Option<&KvNamespace>,
+        now: Timestamp,
+        visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError>;
+
+    /// Returns the namespaces and keys of entries that have expired by `now`, the earliest first, at most `limit`.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn kv_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(KvNamespace, String)>, StoreError>;
+
     /// Returns the namespaces that hold an entry, of those in `under` or of all, in any order.
     ///
     /// # Errors
@@ -61,17 +82,31 @@ pub trait Beside: Send + Sync + fmt::Debug {
     fn submit_cache(&self, changes: Vec<CacheChange>) -> CommitHandle;
 }
 
-/// The namespace of an entry of the key-value memory: one label or more, none of them empty or with a dot.
+/// The namespace of an entry of the key-value memory: labels, none of them empty or with a dot.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct KvNamespace(Arc<str>);
 
 impl KvNamespace {
-    /// Checks and keeps labels.
+    /// Checks the labels of a namespace to which a caller puts.
     ///
     /// # Errors
     /// [`StoreError::InvalidNamespace`] if there are none or too many, if one is empty, holds a dot or a NUL, or if the
     /// first one is `langgraph`, which is reserved.
     pub fn new(labels: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, StoreError> {
+        let namespace = Self::from_labels(labels)?;
+        let reason = match namespace.0.split('.').next() {
+            None | Some("") => "it has no label",
+            Some("langgraph") => "the first label is `langgraph`, which is reserved",
+            Some(_) => return Ok(namespace),
+        };
+        Err(refused(namespace.labels(), reason.to_owned()))
+    }
+
+    /// Checks the labels of a namespace that may exist: also the root, which has none, and the reserved one.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidNamespace`] if there are too many labels, or if one is empty or holds a dot or a NUL.
+    pub fn from_labels(labels: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, StoreError> {
         let mut path = String::new();
         let (mut count, mut reason) = (0, None);
         for label in labels {
@@ -80,8 +115,6 @@ impl KvNamespace {
                 reason.get_or_insert("a label is empty");
             } else if label.contains(['.', '\0']) {
                 reason.get_or_insert("a label holds a dot or a NUL character");
-            } else if count == 0 && label == "langgraph" {
-                reason.get_or_insert("the first label is `langgraph`, which is reserved");
             }
             if count > 0 {
                 path.push('.');
@@ -91,20 +124,24 @@ impl KvNamespace {
         }
         let reason = match reason {
             Some(reason) => reason.to_owned(),
-            None if count == 0 => "it has no label".to_owned(),
             None if count > KV_LABELS_MAX => format!("it has {count} labels, the limit is {KV_LABELS_MAX}"),
             None if path.len() > KV_NAMESPACE_BYTES_MAX => {
                 format!("it has {} bytes, the limit is {KV_NAMESPACE_BYTES_MAX}", path.len())
             }
             None => return Ok(Self(path.into())),
         };
-        let namespace = if count == 0 { Vec::new() } else { path.split('.').map(str::to_owned).collect() };
-        Err(StoreError::InvalidNamespace { namespace, reason })
+        Err(refused(path.split('.'), reason))
+    }
+
+    /// Reads labels that are joined by dots.
+    pub(crate) fn from_path(path: &str) -> Result<Self, StoreError> {
+        if path.is_empty() { Ok(Self(path.into())) } else { Self::from_labels(path.split('.')) }
     }
 
     /// Returns the labels, outermost first.
     pub fn labels(&self) -> impl DoubleEndedIterator<Item = &str> {
-        self.0.split('.')
+        let labels = (!self.0.is_empty()).then(|| self.0.split('.'));
+        labels.into_iter().flatten()
     }
 
     /// Returns the labels joined by dots.
@@ -114,7 +151,8 @@ impl KvNamespace {
 
     /// Returns whether it is `outer` or lies in it.
     pub fn is_in(&self, outer: &Self) -> bool {
-        self.0.strip_prefix(&*outer.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        outer.0.is_empty()
+            || self.0.strip_prefix(&*outer.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
 }
 
@@ -149,10 +187,40 @@ impl KvRecord {
     }
 }
 
+/// The embedding of a text in an entry of the key-value memory, by which it is found by meaning.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct KvVector {
+    /// The path of the field whose text it embeds.
+    pub field: String,
+    /// The components, all finite.
+    pub values: Vec<f32>,
+}
+
+impl KvVector {
+    /// Makes a vector.
+    pub fn new(field: impl Into<String>, values: Vec<f32>) -> Self {
+        Self { field: field.into(), values }
+    }
+
+    fn validate(&self) -> Result<(), StoreError> {
+        at_most("kv field bytes", self.field.len(), KV_FIELD_BYTES_MAX)?;
+        at_most("kv vector dimensions", self.values.len(), EMBEDDING_DIMS_MAX)?;
+        let reason = match self.values.iter().find(|value| !value.is_finite()) {
+            Some(value) => format!("a component is {value}"),
+            None if self.values.is_empty() => "it has no dimension".to_owned(),
+            None if self.field.contains('\0') => "its field holds a NUL character".to_owned(),
+            None => return Ok(()),
+        };
+        Err(StoreError::Invalid { field: "kv vector", reason })
+    }
+}
+
 /// A change of the key-value memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum KvChange {
-    /// Stores a value under a key. A value that is there is replaced and keeps its place in the order.
+    /// Stores a value under a key. A value that is there is replaced and keeps its place in the order; its vectors and
+    /// its lifetime are removed.
     Put {
         /// The namespace.
         namespace: KvNamespace,
@@ -172,6 +240,42 @@ pub enum KvChange {
         /// The key.
         key: String,
     },
+    /// Stores the vectors of an entry in place of those it has, if it is there.
+    SetVectors {
+        /// The namespace.
+        namespace: KvNamespace,
+        /// The key.
+        key: String,
+        /// The vectors, in their order.
+        vectors: Vec<KvVector>,
+    },
+    /// Stores the lifetime of an entry, if it is there: [`KvChange::Prolong`] begins it anew.
+    SetLifetime {
+        /// The namespace.
+        namespace: KvNamespace,
+        /// The key.
+        key: String,
+        /// The lifetime.
+        lifetime: Duration,
+    },
+    /// Lets an entry with a lifetime expire that much after `now`, if it is there.
+    Prolong {
+        /// The namespace.
+        namespace: KvNamespace,
+        /// The key.
+        key: String,
+        /// The present timestamp.
+        now: Timestamp,
+    },
+    /// Removes a key if it has expired.
+    DeleteExpired {
+        /// The namespace.
+        namespace: KvNamespace,
+        /// The key.
+        key: String,
+        /// The present timestamp.
+        now: Timestamp,
+    },
 }
 
 impl KvChange {
@@ -186,8 +290,28 @@ impl KvChange {
                 fits("kv key", key)?;
                 at_most("value bytes", value.bytes.len(), VALUE_BYTES_MAX)
             }
-            Self::Delete { key, .. } => fits("kv key", key),
+            Self::SetVectors { key, vectors, .. } => {
+                fits("kv key", key)?;
+                at_most("kv vectors", vectors.len(), KV_VECTORS_MAX)?;
+                vectors.iter().try_for_each(KvVector::validate)
+            }
+            Self::Delete { key, .. }
+            | Self::SetLifetime { key, .. }
+            | Self::Prolong { key, .. }
+            | Self::DeleteExpired { key, .. } => fits("kv key", key),
         })
+    }
+
+    /// Returns the namespace whose entry it changes.
+    pub fn namespace(&self) -> &KvNamespace {
+        match self {
+            Self::Put { namespace, .. }
+            | Self::Delete { namespace, .. }
+            | Self::SetVectors { namespace, .. }
+            | Self::SetLifetime { namespace, .. }
+            | Self::Prolong { namespace, .. }
+            | Self::DeleteExpired { namespace, .. } => namespace,
+        }
     }
 }
 
@@ -219,6 +343,11 @@ pub enum CacheChange {
         /// The labels.
         namespace: Vec<String>,
     },
+    /// Removes all entries whose namespace has these labels and no other.
+    ClearNamespace {
+        /// The labels.
+        namespace: Vec<String>,
+    },
 }
 
 impl CacheChange {
@@ -234,9 +363,13 @@ impl CacheChange {
                 labels_fit(&key.namespace)?;
                 at_most("value bytes", value.bytes.len(), VALUE_BYTES_MAX)
             }
-            Self::Clear { namespace } => labels_fit(namespace),
+            Self::Clear { namespace } | Self::ClearNamespace { namespace } => labels_fit(namespace),
         })
     }
+}
+
+fn refused<'a>(labels: impl Iterator<Item = &'a str>, reason: String) -> StoreError {
+    StoreError::InvalidNamespace { namespace: labels.map(str::to_owned).collect(), reason }
 }
 
 fn labels_fit(labels: &[String]) -> Result<(), StoreError> {
@@ -283,5 +416,38 @@ mod tests {
         let outer = |label: &str| KvNamespace::new([label]).unwrap();
         assert!(inner.is_in(&outer("ok")) && inner.is_in(&inner));
         assert!(!inner.is_in(&outer("o")) && !outer("ok").is_in(&inner));
+    }
+
+    #[test]
+    fn the_root_and_the_reserved_namespace_may_exist() {
+        let root = KvNamespace::from_labels([""; 0]).unwrap();
+        assert_eq!((root.labels().count(), root.path()), (0, ""));
+        assert_eq!(KvNamespace::from_path("").unwrap(), root);
+        let reserved = KvNamespace::from_labels(["langgraph", "x"]).unwrap();
+        assert!(reserved.is_in(&root) && !root.is_in(&reserved) && root.is_in(&root));
+        assert_eq!(KvNamespace::from_path("langgraph.x").unwrap(), reserved);
+        for labels in [&[""][..], &["a", ""], &["a.b"], &["a\0"]] {
+            assert!(KvNamespace::from_labels(labels).is_err(), "{labels:?}");
+        }
+    }
+
+    #[test]
+    fn a_vector_has_components_that_are_finite_numbers() {
+        let changes = |field: &str, values: Vec<f32>| {
+            let (namespace, vectors) = (KvNamespace::new(["a"]).unwrap(), vec![KvVector::new(field, values)]);
+            [KvChange::SetVectors { namespace, key: "k".into(), vectors }]
+        };
+        KvChange::validate(&changes("$", vec![0.0; EMBEDDING_DIMS_MAX])).unwrap();
+        for (field, values) in [
+            ("$", vec![]),
+            ("$", vec![1.0, f32::NAN]),
+            ("$", vec![f32::INFINITY]),
+            ("$", vec![0.0; EMBEDDING_DIMS_MAX + 1]),
+            ("a\0", vec![1.0]),
+            (&"x".repeat(KV_FIELD_BYTES_MAX + 1), vec![1.0]),
+        ] {
+            let refused = KvChange::validate(&changes(field, values));
+            assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{field}: {refused:?}");
+        }
     }
 }

@@ -34,7 +34,7 @@ pub use backend::{Backend, CommitHandle, CommitSettler, Erasure};
 pub use batch::{
     Batch, ItemIndex, ListDelta, ListRef, NewCheckpoint, NewTimer, NewWrite, NewWrites, Parent, Payload, WriteValue,
 };
-pub use beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
+pub use beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 pub use cache::Cache;
 pub use chain::CommitChain;
 pub use check::{CheckReport, CheckedUpTo, Finding, Invariant, LogTail};

@@ -78,6 +78,14 @@ pub const KV_KEY_BYTES_MAX: usize = 1_024;
 pub const KV_CHANGES_MAX: usize = 10_000;
 /// Expired entries that a commit of new ones takes away.
 pub const KV_EXPIRED_MAX: u32 = 16;
+/// Vectors of an entry of the key-value memory.
+pub const KV_VECTORS_MAX: usize = 1_024;
+/// Bytes of the path of an indexed field of the key-value memory.
+pub const KV_FIELD_BYTES_MAX: usize = 1_024;
+/// Dimensions of a vector of the key-value memory.
+pub const EMBEDDING_DIMS_MAX: usize = 16_384;
+/// Expired entries of the key-value memory that a sweep removes in one commit.
+pub const KV_SWEEP_MAX: usize = 1_000;
 /// Items that a search of the key-value memory gives, unless set otherwise (as in LangGraph).
 pub const KV_SEARCH_DEFAULT: usize = 10;
 /// Namespaces that a listing of the key-value memory gives, unless set otherwise (as in LangGraph).

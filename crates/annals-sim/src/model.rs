@@ -65,9 +65,7 @@ pub(crate) fn entities(job: &Job) -> Vec<String> {
         Job::Commit(batch) => batch.parts().map(|part| format!("t:{}", part.thread)).collect(),
         Job::Delete(threads) => threads.iter().map(|thread| format!("t:{thread}")).collect(),
         Job::Kv(changes) => {
-            let namespaces = changes.iter().map(|change| match change {
-                KvChange::Put { namespace, .. } | KvChange::Delete { namespace, .. } => namespace,
-            });
+            let namespaces = changes.iter().map(KvChange::namespace);
             namespaces.map(|namespace| format!("k:{}", namespace.labels().next().unwrap_or_default())).collect()
         }
     };

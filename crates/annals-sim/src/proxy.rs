@@ -9,8 +9,8 @@ use std::sync::Arc;
 use annals::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::{
     Backend, Batch, Beside, CacheChange, CacheKey, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef,
-    CommitHandle, Erasure, ItemRange, ItemRow, KvChange, KvNamespace, KvRecord, ListRef, OpenOptions, SqliteBackend,
-    StatePart, StateRecord, StoreError, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    CommitHandle, Erasure, ItemRange, ItemRow, KvChange, KvNamespace, KvRecord, KvVector, ListRef, OpenOptions,
+    SqliteBackend, StatePart, StateRecord, StoreError, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -332,6 +332,19 @@ impl Beside for Proxy {
         visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
         self.inner.beside().kv_entries(under, now, visit)
+    }
+
+    fn kv_indexed(
+        &self,
+        under: Option<&KvNamespace>,
+        now: Timestamp,
+        visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        self.inner.beside().kv_indexed(under, now, visit)
+    }
+
+    fn kv_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(KvNamespace, String)>, StoreError> {
+        self.inner.beside().kv_expired(now, limit)
     }
 
     fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError> {

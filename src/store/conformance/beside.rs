@@ -4,8 +4,9 @@ use super::build::{clean, moment};
 use crate::base::limits::{KV_CHANGES_MAX, KV_EXPIRED_MAX, KV_KEY_BYTES_MAX, KV_LABELS_MAX, VALUE_BYTES_MAX};
 use crate::base::{Codec, Encoded, Timestamp};
 use crate::store::backend::Backend;
-use crate::store::beside::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
+use crate::store::beside::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 use crate::store::error::StoreError;
+use std::time::Duration;
 
 fn space(path: &str) -> KvNamespace {
     KvNamespace::new(path.split('.')).expect("a namespace")
@@ -166,6 +167,108 @@ pub(super) fn kv_many_threads(backend: &dyn Backend) {
     assert_eq!(entries_checked(backend), 9);
 }
 
+fn vectors(path: &str, key: &str, values: &[&[f32]]) -> KvChange {
+    let vectors = values.iter().map(|values| KvVector::new("text", values.to_vec())).collect();
+    KvChange::SetVectors { namespace: space(path), key: key.into(), vectors }
+}
+
+/// Returns `path/key` and the vectors of the indexed entries under a path, in their order.
+fn indexed(backend: &dyn Backend, under: Option<&str>, now: u64) -> Vec<(String, Vec<Vec<f32>>)> {
+    let mut found = Vec::new();
+    let mut visit = |entry: &KvRecord, vectors: &[KvVector]| {
+        assert!(vectors.iter().all(|vector| vector.field == "text"));
+        let name = format!("{}/{}", entry.namespace.path(), entry.key);
+        found.push((name, vectors.iter().map(|vector| vector.values.clone()).collect()));
+        Ok(true)
+    };
+    backend.beside().kv_indexed(under.map(space).as_ref(), moment(now), &mut visit).expect("entries are read");
+    found
+}
+
+pub(super) fn kv_vectors(backend: &dyn Backend) {
+    assert!(indexed(backend, None, 1).is_empty());
+    change(backend, &[put("b", "1", b"", 1, None), vectors("b", "1", &[&[1.0, -0.5], &[0.0, f32::MIN_POSITIVE]])]);
+    change(backend, &[put("a", "1", b"", 1, None), put("a.x", "1", b"", 1, Some(5)), vectors("a.x", "1", &[&[2.0]])]);
+    let (b, ax) = (("b/1".to_owned(), vec![vec![1.0, -0.5], vec![0.0, f32::MIN_POSITIVE]]), "a.x/1".to_owned());
+    assert_eq!(indexed(backend, None, 4), [b.clone(), (ax.clone(), vec![vec![2.0]])], "in the order of first puts");
+    assert_eq!(indexed(backend, Some("a"), 4), [(ax.clone(), vec![vec![2.0]])]);
+    assert_eq!(indexed(backend, None, 5), [b], "expired at its timestamp");
+    change(backend, &[vectors("none", "1", &[&[1.0]]), vectors("b", "none", &[&[1.0]])]);
+    change(backend, &[vectors("b", "1", &[&[7.0]])]);
+    assert_eq!(indexed(backend, Some("b"), 4), [("b/1".to_owned(), vec![vec![7.0]])], "they are replaced");
+    change(backend, &[put("b", "1", b"again", 2, None)]);
+    assert!(indexed(backend, Some("b"), 4).is_empty(), "a put removes them");
+    change(backend, &[vectors("b", "1", &[&[8.0]]), delete("b", "1"), put("b", "1", b"", 3, None)]);
+    assert!(indexed(backend, Some("b"), 4).is_empty(), "a deletion removes them");
+    change(backend, &[vectors("b", "1", &[&[9.0]]), vectors("b", "1", &[])]);
+    assert!(indexed(backend, Some("b"), 4).is_empty(), "none is as good as no vectors");
+    change(backend, &[put("c", "1", b"", 9, None), put("d", "1", b"", 9, None), vectors("c", "1", &[&[1.0]])]);
+    assert!(indexed(backend, Some("a"), 4).is_empty(), "an expired entry goes with its vectors");
+    let mut fail = |_: &KvRecord, _: &[KvVector]| Err(StoreError::ReadOnly);
+    let stopped = backend.beside().kv_indexed(None, moment(9), &mut fail);
+    assert!(matches!(stopped, Err(StoreError::ReadOnly)), "an error of a visitor is handed on");
+    for bad in [vectors("c", "1", &[&[f32::NAN]]), vectors("c", "1", &[&[]]), vectors("c", "1", &[&[0.0; 20_000]])] {
+        let refused = backend.beside().commit_kv(&[delete("c", "1"), bad]);
+        assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
+    }
+    assert_eq!(indexed(backend, None, 9), [("c/1".to_owned(), vec![vec![1.0]])], "nothing was written");
+    assert_eq!(entries_checked(backend), 4);
+}
+
+pub(super) fn kv_lifetimes(backend: &dyn Backend) {
+    let lifetime = |key: &str, us: u64| KvChange::SetLifetime {
+        namespace: space("a"),
+        key: key.into(),
+        lifetime: Duration::from_micros(us),
+    };
+    let prolong = |key: &str, now: u64| KvChange::Prolong { namespace: space("a"), key: key.into(), now: moment(now) };
+    let expiry = |key: &str| get(backend, "a", key, 0).and_then(|entry| entry.expires_at);
+    let us = |at: u64| Some(Timestamp::default().saturating_add(Duration::from_micros(at)));
+    let now = |at: u64| Timestamp::default().saturating_add(Duration::from_micros(at));
+    let start = moment(1).as_micros() as u64;
+    change(backend, &[put("a", "k", b"v", 1, Some(2)), lifetime("k", 10), put("a", "l", b"w", 1, Some(3))]);
+    change(backend, &[prolong("k", 1), prolong("l", 1), prolong("none", 1), lifetime("none", 1)]);
+    assert_eq!((expiry("k"), expiry("l")), (us(start + 10), Some(moment(3))), "only an entry with a lifetime");
+    let entry = get(backend, "a", "k", 0).expect("it is there");
+    assert_eq!((entry.value, entry.updated_at), (value(b"v"), moment(1)), "the rest is as before");
+    let expired = |at: Timestamp, limit| {
+        let found = backend.beside().kv_expired(at, limit).expect("entries are read");
+        found.into_iter().map(|(namespace, key)| format!("{}/{key}", namespace.path())).collect::<Vec<_>>()
+    };
+    assert_eq!(expired(now(start + 9), 9), [""; 0]);
+    assert_eq!(expired(moment(9), 9), ["a/k", "a/l"], "the earliest first");
+    assert_eq!(expired(moment(9), 1), ["a/k"]);
+    let delete = |key: &str, now| KvChange::DeleteExpired { namespace: space("a"), key: key.into(), now: moment(now) };
+    change(backend, &[delete("k", 1), delete("none", 9), delete("l", 3)]);
+    assert!(expiry("l").is_none() && expiry("k").is_some(), "only an expired entry");
+    change(backend, &[put("a", "k", b"v", 1, Some(2)), prolong("k", 1)]);
+    assert_eq!(expiry("k"), Some(moment(2)), "a put removes the lifetime");
+    assert_eq!(entries_checked(backend), 1);
+}
+
+pub(super) fn kv_root(backend: &dyn Backend) {
+    let root = || KvNamespace::from_labels([""; 0]).expect("the root");
+    let reserved = KvNamespace::from_labels(["langgraph"]).expect("the reserved label");
+    let put_to = |namespace: &KvNamespace| KvChange::Put {
+        namespace: namespace.clone(),
+        key: "k".into(),
+        value: value(b""),
+        now: moment(1),
+        expires_at: None,
+    };
+    change(backend, &[put_to(&root()), put_to(&reserved), put("a", "k", b"", 1, None)]);
+    assert_eq!(names(backend, None, 2), ["/k", "langgraph/k", "a/k"]);
+    let mut found = 0;
+    let mut count = |_: &KvRecord| {
+        found += 1;
+        Ok(true)
+    };
+    backend.beside().kv_entries(Some(&root()), moment(2), &mut count).expect("entries are read");
+    assert_eq!(found, 3, "everything is in the root");
+    assert!(backend.beside().kv_entry(&root(), "k", moment(2)).expect("it is read").is_some());
+    assert_eq!(entries_checked(backend), 3);
+}
+
 fn cache_key(labels: &[&str], key: &str) -> CacheKey {
     CacheKey { namespace: labels.iter().map(|&label| label.to_owned()).collect(), key: key.into() }
 }
@@ -216,6 +319,11 @@ pub(super) fn cache_clear(backend: &dyn Backend) {
     assert_eq!(left(), [true, true, false, false, true, true]);
     cache(backend, vec![CacheChange::Clear { namespace: vec!["a".into()] }]);
     assert_eq!(left(), [true, false, false, false, false, true]);
+    fill();
+    cache(backend, vec![CacheChange::ClearNamespace { namespace: vec!["a".into()] }]);
+    assert_eq!(left(), [true, false, true, true, true, true], "not those inside it");
+    cache(backend, vec![CacheChange::ClearNamespace { namespace: Vec::new() }]);
+    assert_eq!(left(), [false, false, true, true, true, true]);
     fill();
     cache(backend, vec![CacheChange::Clear { namespace: Vec::new() }]);
     assert_eq!(left(), [false; 6]);

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Encoded, Timestamp};
-use crate::store::beside::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
+use crate::store::beside::{CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 use crate::store::check::{CheckReport, Finding, Invariant};
 
 /// The number of a namespace, and that of a key: each in the order of the first put.
@@ -18,6 +19,8 @@ pub(super) struct MemoryKv {
     numbers: HashMap<KvNamespace, u64>,
     namespaces: BTreeMap<u64, KvSpace>,
     expiring: BTreeSet<(Timestamp, EntryNumbers)>,
+    vectors: HashMap<EntryNumbers, Arc<[KvVector]>>,
+    lifetimes: HashMap<EntryNumbers, Duration>,
 }
 
 #[derive(Debug)]
@@ -37,6 +40,10 @@ impl MemoryKv {
         match change {
             KvChange::Put { namespace, key, value, now, expires_at } => {
                 self.remove_expired(*now);
+                if let Some((place, _)) = self.place(namespace, key) {
+                    self.vectors.remove(&place);
+                    self.lifetimes.remove(&place);
+                }
                 let created_at = match self.place(namespace, key) {
                     Some((place, entry)) if is_live(entry.expires_at, *now) => {
                         let created_at = entry.created_at;
@@ -64,7 +71,39 @@ impl MemoryKv {
                     self.remove(place);
                 }
             }
+            KvChange::DeleteExpired { namespace, key, now } => {
+                if let Some((place, entry)) = self.place(namespace, key)
+                    && !is_live(entry.expires_at, *now)
+                {
+                    self.remove(place);
+                }
+            }
+            KvChange::SetVectors { namespace, key, vectors } => {
+                if let Some((place, _)) = self.place(namespace, key) {
+                    self.vectors.remove(&place);
+                    if !vectors.is_empty() {
+                        self.vectors.insert(place, vectors.as_slice().into());
+                    }
+                }
+            }
+            KvChange::SetLifetime { namespace, key, lifetime } => {
+                if let Some((place, _)) = self.place(namespace, key) {
+                    self.lifetimes.insert(place, *lifetime);
+                }
+            }
+            KvChange::Prolong { namespace, key, now } => self.prolong(namespace, key, *now),
         }
+    }
+
+    fn prolong(&mut self, namespace: &KvNamespace, key: &str, now: Timestamp) {
+        let Some((place, entry)) = self.place(namespace, key) else { return };
+        let Some(lifetime) = self.lifetimes.get(&place) else { return };
+        let expires_at = now.saturating_add(*lifetime);
+        let mut record = KvRecord::clone(entry);
+        if let Some(expires_at) = record.expires_at.replace(expires_at) {
+            self.expiring.remove(&(expires_at, place));
+        }
+        self.put(record);
     }
 
     fn put(&mut self, record: KvRecord) {
@@ -88,6 +127,8 @@ impl MemoryKv {
     }
 
     fn remove(&mut self, place: EntryNumbers) {
+        self.vectors.remove(&place);
+        self.lifetimes.remove(&place);
         let Some(space) = self.namespaces.get_mut(&place.0) else { return };
         if let Some(entry) = space.entries.remove(&place.1) {
             space.keys.remove(&entry.key);
@@ -129,6 +170,28 @@ impl MemoryKv {
         spaces.flat_map(|space| space.entries.values()).filter(|e| is_live(e.expires_at, now)).cloned().collect()
     }
 
+    /// Returns the entries that have vectors, with these, as [`MemoryKv::entries`].
+    pub(super) fn indexed(&self, under: Option<&KvNamespace>, now: Timestamp) -> Vec<(Arc<KvRecord>, Arc<[KvVector]>)> {
+        let mut found = Vec::new();
+        for (number, space) in &self.namespaces {
+            if under.is_some_and(|under| !space.name.is_in(under)) {
+                continue;
+            }
+            let live = space.entries.iter().filter(|(_, entry)| is_live(entry.expires_at, now));
+            found.extend(live.filter_map(|(at, entry)| {
+                self.vectors.get(&(*number, *at)).map(|vectors| (Arc::clone(entry), Arc::clone(vectors)))
+            }));
+        }
+        found
+    }
+
+    /// Returns the names of expired entries, the earliest first.
+    pub(super) fn expired(&self, now: Timestamp, limit: usize) -> Vec<(KvNamespace, String)> {
+        let expired = self.expiring.iter().take_while(|(expires_at, _)| *expires_at <= now).take(limit);
+        let entry = |(_, (number, at)): &(Timestamp, EntryNumbers)| self.namespaces.get(number)?.entries.get(at);
+        expired.filter_map(entry).map(|entry| (entry.namespace.clone(), entry.key.clone())).collect()
+    }
+
     /// Returns the namespaces that hold something, under one or all.
     pub(super) fn namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Vec<KvNamespace> {
         let live = |space: &&KvSpace| {
@@ -150,6 +213,13 @@ impl MemoryKv {
                 let place = format!("kv {:?}", space.name);
                 report.note(Finding::new(Invariant::Entries, place, "keys and entries do not match"));
             }
+        }
+        let exists = |(number, at): &EntryNumbers| {
+            self.namespaces.get(number).is_some_and(|space| space.entries.contains_key(at))
+        };
+        if !self.vectors.keys().chain(self.lifetimes.keys()).all(exists) {
+            let place = "kv vectors and lifetimes";
+            report.note(Finding::new(Invariant::Ownership, place, "one belongs to an entry that does not exist"));
         }
     }
 }
@@ -178,6 +248,12 @@ impl MemoryCache {
                 let under = self.values.range(from..).map(|(key, _)| key);
                 let cleared: Vec<CacheKey> =
                     under.take_while(|key| key.namespace.starts_with(&namespace)).cloned().collect();
+                cleared.iter().for_each(|key| self.remove(key));
+            }
+            CacheChange::ClearNamespace { namespace } => {
+                let from = CacheKey { namespace: namespace.clone(), key: String::new() };
+                let inside = self.values.range(from..).map(|(key, _)| key);
+                let cleared: Vec<CacheKey> = inside.take_while(|key| key.namespace == namespace).cloned().collect();
                 cleared.iter().for_each(|key| self.remove(key));
             }
         }

@@ -21,7 +21,7 @@ use parking_lot::RwLock;
 use self::stored::{MemoryLog, StoredCheckpoint};
 use super::backend::{Backend, CommitHandle, Erasure};
 use super::batch::{Batch, ListRef, validate_deleted};
-use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
+use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 use super::check::CheckReport;
 use super::error::StoreError;
 use super::query::{CheckpointQuery, ItemRange};
@@ -199,6 +199,25 @@ impl Beside for MemoryBackend {
             }
         }
         Ok(())
+    }
+
+    fn kv_indexed(
+        &self,
+        under: Option<&KvNamespace>,
+        now: Timestamp,
+        visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let entries = self.kv.read().indexed(under, now);
+        for (entry, vectors) in entries {
+            if !visit(&entry, &vectors)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn kv_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(KvNamespace, String)>, StoreError> {
+        Ok(self.kv.read().expired(now, limit))
     }
 
     fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError> {

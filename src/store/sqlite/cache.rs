@@ -37,6 +37,9 @@ pub(super) fn write(conn: &Connection, keys: &Keys, changes: &[CacheChange]) -> 
                 to.push(1);
                 conn.prepare_cached(sql::CACHE_CLEAR_UNDER)?.execute(params![from, to])?;
             }
+            CacheChange::ClearNamespace { namespace } => {
+                conn.prepare_cached(sql::CACHE_CLEAR_NAMESPACE)?.execute([pack(namespace)])?;
+            }
         }
     }
     Ok(())

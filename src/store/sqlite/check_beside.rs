@@ -12,6 +12,7 @@ impl Checker<'_> {
     pub(super) fn beside(&mut self) -> Res<()> {
         self.verifies = Invariant::Entries;
         self.report.entries = self.entries(sql::CHECK_KV, kv::check)? + self.entries(sql::CHECK_CACHE, cache::check)?;
+        self.entries(kv::CHECK_BESIDE_ENTRY, kv::check_beside_entry)?;
         self.verifies = Invariant::Timers;
         self.entries(sql::CHECK_TIMERS, timer::check)?;
         Ok(())

@@ -162,6 +162,43 @@ pub(super) fn kv_check(
     })
 }
 
+/// A vector of an entry of the key-value memory, as its check covers it.
+#[derive(Clone, Copy)]
+pub(super) struct KvVectorRef<'a> {
+    pub(super) position: i64,
+    pub(super) field: &'a str,
+    pub(super) dims: i64,
+    /// The column, sealed or not.
+    pub(super) data: &'a [u8],
+}
+
+/// Returns the XXH3-64 check of a vector of an entry with so many.
+pub(super) fn kv_vector_check(
+    keys: &Keys,
+    (path, key): (&str, &str),
+    updated_at: i64,
+    count: i64,
+    vector: &KvVectorRef<'_>,
+) -> i64 {
+    beside_check(keys, |check| {
+        check.bytes(path.as_bytes());
+        check.bytes(key.as_bytes());
+        [updated_at, count, vector.position].into_iter().for_each(|number| check.int(number));
+        check.bytes(vector.field.as_bytes());
+        check.int(vector.dims);
+        check.bytes(vector.data);
+    })
+}
+
+/// Returns the XXH3-64 check of the lifetime of an entry.
+pub(super) fn kv_lifetime_check(keys: &Keys, path: &str, key: &str, lifetime: i64) -> i64 {
+    beside_check(keys, |check| {
+        check.bytes(path.as_bytes());
+        check.bytes(key.as_bytes());
+        check.int(lifetime);
+    })
+}
+
 /// Returns the XXH3-64 check of an entry of the cache.
 pub(super) fn cache_check(
     keys: &Keys,

@@ -126,14 +126,20 @@ impl<'a> JobRef<'a> {
 fn kv_bytes(change: &KvChange) -> usize {
     match change {
         KvChange::Put { value, .. } => 256 + value.bytes.len(),
-        KvChange::Delete { .. } => 256,
+        KvChange::SetVectors { vectors, .. } => {
+            vectors.iter().map(|vector| 256 + vector.field.len() + 4 * vector.values.len()).sum()
+        }
+        KvChange::Delete { .. }
+        | KvChange::SetLifetime { .. }
+        | KvChange::Prolong { .. }
+        | KvChange::DeleteExpired { .. } => 256,
     }
 }
 
 fn cache_bytes(change: &CacheChange) -> usize {
     match change {
         CacheChange::Put { value, .. } => 256 + value.bytes.len(),
-        CacheChange::Clear { .. } => 256,
+        CacheChange::Clear { .. } | CacheChange::ClearNamespace { .. } => 256,
     }
 }
 

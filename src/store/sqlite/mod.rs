@@ -81,7 +81,7 @@ use writer::SqliteWriter;
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::backend::{Backend, CommitHandle, Erasure};
 use crate::store::batch::{Batch, ListRef};
-use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord};
+use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::cipher::Key;
 use crate::store::error::StoreError;
@@ -411,6 +411,19 @@ impl Beside for SqliteBackend {
         visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
         self.pool.read(|view| kv::entries(view, under, now, visit))
+    }
+
+    fn kv_indexed(
+        &self,
+        under: Option<&KvNamespace>,
+        now: Timestamp,
+        visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        self.pool.read(|view| kv::indexed(view, under, now, visit))
+    }
+
+    fn kv_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(KvNamespace, String)>, StoreError> {
+        self.pool.read(|view| kv::expired(view.conn, now, limit))
     }
 
     fn kv_namespaces(&self, under: Option<&KvNamespace>, now: Timestamp) -> Result<Vec<KvNamespace>, StoreError> {

@@ -397,6 +397,7 @@ pub(super) const CACHE_PUT: &str = "INSERT INTO cache (namespace, key, expires_a
      SET expires_at = excluded.expires_at, xxh3 = excluded.xxh3, codec = excluded.codec, data = excluded.data";
 pub(super) const CACHE_CLEAR: &str = "DELETE FROM cache";
 pub(super) const CACHE_CLEAR_UNDER: &str = "DELETE FROM cache WHERE namespace >= ?1 AND namespace < ?2";
+pub(super) const CACHE_CLEAR_NAMESPACE: &str = "DELETE FROM cache WHERE namespace = ?1";
 pub(super) const CACHE_EXPIRED: &str = "DELETE FROM cache WHERE id IN (SELECT id FROM cache \
      WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
 /// The columns of an entry, in the order in which they are decoded.
@@ -531,7 +532,7 @@ macro_rules! stray_checkpoints {
 }
 pub(super) const CHECK_CHECKPOINTS_OWNED: &str = concat!(stray_checkpoints!(), " AND c.seq >= ?1");
 /// Rows that belong to nothing.
-pub(super) const CHECK_ORPHANS: [(&str, &str); 14] = [
+pub(super) const CHECK_ORPHANS: [(&str, &str); 16] = [
     ("erasure", "SELECT count(*) FROM erasure"),
     (
         "timer",
@@ -558,6 +559,8 @@ pub(super) const CHECK_ORPHANS: [(&str, &str); 14] = [
     ),
     ("kv", "SELECT count(*) FROM kv WHERE namespace NOT IN (SELECT id FROM kv_namespace)"),
     ("kv_namespace", "SELECT count(*) FROM kv_namespace WHERE id NOT IN (SELECT namespace FROM kv)"),
+    ("kv_vector", "SELECT count(*) FROM kv_vector WHERE entry NOT IN (SELECT id FROM kv)"),
+    ("kv_lifetime", "SELECT count(*) FROM kv_lifetime WHERE entry NOT IN (SELECT id FROM kv)"),
     (
         "payload with columns that its sum does not cover",
         "SELECT count(*) FROM payload WHERE (form & 1 = 0 AND coalesce(item_id, kind, text) IS NOT NULL) \

@@ -19,7 +19,7 @@ use super::replay::{LogReplay, reason, scan};
 use super::{backup, check, registry, sql as engine_sql};
 use crate::base::limits::LOST_MAX;
 use crate::base::{Codec, Encoded, ThreadId, Timestamp};
-use crate::store::beside::{KvChange, KvNamespace};
+use crate::store::beside::{KvChange, KvNamespace, KvRecord};
 use crate::store::error::StoreError;
 use crate::store::handle::OpenOptions;
 use crate::store::recovery::{Lost, LostKind, Recovery};
@@ -76,7 +76,7 @@ fn write(source: &DamagedFile, from: &Path, to: &Path) -> Result<Recovery, Store
         if let Some(error) = &source.log_error {
             note(&mut report, LostKind::Log, None, "the write-ahead log".into(), error.clone());
         }
-        entries(&source.conn, conn, &mut report)?;
+        entries(source, conn, &mut report)?;
         threads(&source.conn, conn, &mut report)?;
         conn.execute_batch(engine_sql::COMMIT)?;
         verify(conn)?;
@@ -134,14 +134,20 @@ fn threads(old: &Connection, new: &Connection, report: &mut Recovery) -> Res<()>
     Ok(())
 }
 
+/// An entry of a damaged file: the changes that make it, and the reason if its vectors or its lifetime are lost.
+struct SoundEntry {
+    changes: Vec<KvChange>,
+    lost: Option<String>,
+}
+
 /// Writes the entries of the key-value memory whose check matches.
-fn entries(old: &Connection, new: &Connection, report: &mut Recovery) -> Res<()> {
-    let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, Result<[KvChange; 2], String>)>> {
-        let mut statement = old.prepare_cached(sql::ENTRIES_FROM)?;
+fn entries(source: &DamagedFile, new: &Connection, report: &mut Recovery) -> Res<()> {
+    let mut page = |from: i64, limit: usize| -> Res<Vec<(i64, Result<SoundEntry, String>)>> {
+        let mut statement = source.conn.prepare_cached(sql::ENTRIES_FROM)?;
         let mut rows = statement.query(params![from, limit as i64])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let entry = match entry(row) {
+            let entry = match entry(source, row) {
                 Ok(entry) => Ok(entry),
                 Err(fault) => Err(reason(fault)?),
             };
@@ -151,11 +157,12 @@ fn entries(old: &Connection, new: &Connection, report: &mut Recovery) -> Res<()>
     };
     let lost = std::cell::RefCell::new(Vec::new());
     let mut recovered = 0;
-    let mut visit = |(id, entry): (i64, Result<[KvChange; 2], String>)| {
+    let mut visit = |(id, entry): (i64, Result<SoundEntry, String>)| {
         match entry {
-            Ok(changes) => {
-                kv::write(new, &Keys::default(), &changes)?;
+            Ok(entry) => {
+                kv::write(new, &Keys::default(), &entry.changes)?;
                 recovered += 1;
+                lost.borrow_mut().extend(entry.lost.map(|why| (format!("vectors or lifetime of kv {id}"), why)));
             }
             Err(why) => lost.borrow_mut().push((format!("kv {id}"), why)),
         }
@@ -171,8 +178,8 @@ fn entries(old: &Connection, new: &Connection, report: &mut Recovery) -> Res<()>
     Ok(())
 }
 
-/// Returns the changes that make an entry: its first put and its last.
-fn entry(row: &Row<'_>) -> Res<[KvChange; 2]> {
+/// Returns the changes that make an entry: its first put and its last, and those of its vectors and its lifetime.
+fn entry(source: &DamagedFile, row: &Row<'_>) -> Res<SoundEntry> {
     let id: i64 = row.get(0)?;
     let wrong = |why: &str| Fault::from(corrupt_entry(id, why));
     let (path, key): (Option<String>, String) = (row.get(1)?, row.get(2)?);
@@ -182,16 +189,41 @@ fn entry(row: &Row<'_>) -> Res<[KvChange; 2]> {
     if kv_check(&Keys::default(), &path, &key, [created, updated], expires, (codec, &bytes)) != check {
         return Err(wrong("its check does not match"));
     }
-    let namespace = KvNamespace::new(path.split('.')).map_err(|error| wrong(&error.to_string()))?;
+    let namespace = KvNamespace::from_path(&path).map_err(|error| wrong(&error.to_string()))?;
     let codec = Codec::from_tag(u8::try_from(codec).map_err(|_| wrong("its codec does not exist"))?);
-    let put = |now: i64| KvChange::Put {
-        namespace: namespace.clone(),
-        key: key.clone(),
-        value: Encoded { codec, bytes: bytes.clone() },
-        now: Timestamp::from_micros(now),
-        expires_at: expires.map(Timestamp::from_micros),
+    let mut record = KvRecord::new(namespace, key, Encoded { codec, bytes }, Timestamp::from_micros(created));
+    record.updated_at = Timestamp::from_micros(updated);
+    record.expires_at = expires.map(Timestamp::from_micros);
+    let put = |now: Timestamp| KvChange::Put {
+        namespace: record.namespace.clone(),
+        key: record.key.clone(),
+        value: record.value.clone(),
+        now,
+        expires_at: record.expires_at,
     };
-    Ok([put(created), put(updated)])
+    let mut entry = SoundEntry { changes: vec![put(record.created_at), put(record.updated_at)], lost: None };
+    // Format 1 has neither.
+    if source.format > 1
+        && let Err(fault) = beside_entry(&source.conn, id, &record, &mut entry.changes)
+    {
+        entry.lost = Some(reason(fault)?);
+    }
+    Ok(entry)
+}
+
+/// Adds the changes that make the vectors and the lifetime of an entry.
+fn beside_entry(old: &Connection, id: i64, record: &KvRecord, changes: &mut Vec<KvChange>) -> Res<()> {
+    let name = || (record.namespace.clone(), record.key.clone());
+    if let Some(lifetime) = kv::lifetime_of(old, id, record)? {
+        let (namespace, key) = name();
+        changes.push(KvChange::SetLifetime { namespace, key, lifetime });
+    }
+    let vectors = kv::vectors_of(old, id, record)?;
+    if !vectors.is_empty() {
+        let (namespace, key) = name();
+        changes.push(KvChange::SetVectors { namespace, key, vectors });
+    }
+    Ok(())
 }
 
 fn corrupt_entry(id: i64, why: &str) -> StoreError {

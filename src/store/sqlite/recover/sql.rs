@@ -1,8 +1,8 @@
 //! The statements of a recovery.
 
-/// The tables of a damaged file as a recovery reads them: the columns of format 1 in their order, which later formats only add
-/// to. The schema of the file itself may be damaged.
-pub(super) const TABLES: [(&str, &str); 13] = [
+/// The tables of a damaged file as a recovery reads them: the columns of the first format that has the table, in their order,
+/// which later formats only add to. The schema of the file itself may be damaged.
+pub(super) const TABLES: [(&str, &str); 15] = [
     ("name", "CREATE TABLE name (id INTEGER PRIMARY KEY, kind, text)"),
     ("thread", "CREATE TABLE thread (id INTEGER PRIMARY KEY, public_id, created_at)"),
     ("namespace", "CREATE TABLE namespace (id INTEGER PRIMARY KEY, thread, path)"),
@@ -41,6 +41,11 @@ pub(super) const TABLES: [(&str, &str); 13] = [
         "kv",
         "CREATE TABLE kv (id INTEGER PRIMARY KEY, namespace, key, created_at, updated_at, expires_at, xxh3, codec, data)",
     ),
+    (
+        "kv_vector",
+        "CREATE TABLE kv_vector (entry, position, field, dims, data, xxh3, PRIMARY KEY (entry, position)) WITHOUT ROWID",
+    ),
+    ("kv_lifetime", "CREATE TABLE kv_lifetime (entry INTEGER PRIMARY KEY, lifetime, xxh3)"),
     ("store_key", "CREATE TABLE store_key (id INTEGER PRIMARY KEY, cipher, caller)"),
 ];
 

@@ -3,7 +3,8 @@
 use super::*;
 use crate::base::Encoded;
 use crate::store::StoreError;
-use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace};
+use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
+use std::time::Duration;
 
 pub(super) fn filled() -> Bench {
     let bench = Bench::new();
@@ -17,6 +18,13 @@ pub(super) fn filled() -> Bench {
         expires_at,
     };
     bench.store.commit_kv(&[put("name", None), put("code", Some(Timestamp::from_micros(9)))]).unwrap();
+    let vectors = vec![KvVector::new("$", vec![1.0, 2.0]), KvVector::new("a[*]", vec![3.0])];
+    let lifetime = Duration::from_micros(4);
+    let set = [
+        KvChange::SetVectors { namespace: namespace.clone(), key: "name".into(), vectors },
+        KvChange::SetLifetime { namespace: namespace.clone(), key: "code".into(), lifetime },
+    ];
+    bench.store.commit_kv(&set).unwrap();
     let key = CacheKey { namespace: vec!["w".into()], key: "k".into() };
     let now = Timestamp::default();
     bench.store.submit_cache(vec![CacheChange::Put { key, value: value("v"), now, expires_at: None }]).wait().unwrap();
@@ -41,6 +49,20 @@ fn every_column_beside_the_log_is_covered_by_a_sum() {
         "UPDATE kv_namespace SET path = ''",
         "DELETE FROM kv_namespace",
         "DELETE FROM kv",
+        "UPDATE kv_vector SET entry = 2",
+        "UPDATE kv_vector SET entry = 9",
+        "UPDATE kv_vector SET position = 2 WHERE position = 1",
+        "UPDATE kv_vector SET field = 'b'",
+        "UPDATE kv_vector SET dims = 3",
+        "UPDATE kv_vector SET data = X'0000803F00000040' WHERE position = 1",
+        "UPDATE kv_vector SET data = X'00' WHERE position = 0",
+        "UPDATE kv_vector SET xxh3 = 0",
+        "DELETE FROM kv_vector WHERE position = 1",
+        "INSERT INTO kv_vector SELECT entry, 2, field, dims, data, xxh3 FROM kv_vector WHERE position = 1",
+        "UPDATE kv_lifetime SET entry = 1",
+        "UPDATE kv_lifetime SET entry = 9",
+        "UPDATE kv_lifetime SET lifetime = 5",
+        "UPDATE kv_lifetime SET xxh3 = 0",
         "UPDATE cache SET namespace = X'00'",
         "UPDATE cache SET key = 'l'",
         "UPDATE cache SET expires_at = 1",
@@ -62,7 +84,66 @@ fn a_flip_beside_the_log_is_found_when_it_is_read() {
     let corrupt = |error: StoreError| assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
     corrupt(bench.store.kv_entry(&namespace, "name", now).unwrap_err());
     corrupt(bench.store.kv_entries(None, now, &mut |_| Ok(true)).unwrap_err());
+    corrupt(bench.store.kv_indexed(None, now, &mut |_, _| Ok(true)).unwrap_err());
     corrupt(bench.store.cached(&[CacheKey { namespace: vec!["w".into()], key: "k".into() }], now).unwrap_err());
+}
+
+#[test]
+fn a_vector_with_a_flip_is_not_compared() {
+    let bench = filled();
+    raw(&bench.path()).execute_batch("UPDATE kv_vector SET data = X'0000803F0000803F' WHERE position = 0").unwrap();
+    let found = bench.store.kv_indexed(None, Timestamp::default(), &mut |_, _| panic!("it was visited"));
+    assert!(matches!(found, Err(StoreError::Corrupt { .. })), "{found:?}");
+    let prolong = |key: &str| {
+        let namespace = KvNamespace::new(["users", "7"]).unwrap();
+        bench.store.commit_kv(&[KvChange::Prolong { namespace, key: key.into(), now: Timestamp::from_micros(6) }])
+    };
+    prolong("code").unwrap();
+    raw(&bench.path()).execute_batch("UPDATE kv_lifetime SET lifetime = 1").unwrap();
+    assert!(prolong("code").is_err(), "a damaged lifetime prolongs nothing");
+}
+
+#[test]
+fn entries_without_vectors_and_lifetimes_have_no_rows_of_either() {
+    let bench = filled();
+    let count = |table: &str| -> i64 {
+        raw(&bench.path()).query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!((count("kv_vector"), count("kv_lifetime")), (2, 1), "of the entries that were given them");
+    let delete = |key: &str| KvChange::Delete { namespace: KvNamespace::new(["users", "7"]).unwrap(), key: key.into() };
+    bench.store.commit_kv(&[delete("name"), delete("code")]).unwrap();
+    assert_eq!((count("kv_vector"), count("kv_lifetime")), (0, 0));
+}
+
+#[test]
+fn vectors_and_lifetimes_are_recovered() {
+    let bench = filled();
+    let (damaged, path) = (bench.folder.path().join("damaged.db"), |n: u8| bench.folder.path().join(format!("{n}.db")));
+    bench.store.backup(&damaged).unwrap();
+    let report = crate::store::sqlite::recover(&damaged, &path(1)).unwrap();
+    assert!(report.is_complete() && report.entries == 2, "{report:?}");
+    let recovered = open(&path(1));
+    let vectors = |store: &SqliteBackend| {
+        let mut found = Vec::new();
+        let mut visit = |record: &KvRecord, vectors: &[KvVector]| {
+            found.push((record.key.clone(), vectors.to_vec()));
+            Ok(true)
+        };
+        store.kv_indexed(None, Timestamp::default(), &mut visit).unwrap();
+        found
+    };
+    assert_eq!(vectors(&recovered), vectors(&bench.store));
+    let namespace = KvNamespace::new(["users", "7"]).unwrap();
+    let prolong =
+        KvChange::Prolong { namespace: namespace.clone(), key: "code".into(), now: Timestamp::from_micros(6) };
+    recovered.commit_kv(&[prolong]).unwrap();
+    let expires_at = recovered.kv_entry(&namespace, "code", Timestamp::default()).unwrap().unwrap().expires_at;
+    assert_eq!(expires_at, Some(Timestamp::from_micros(10)));
+    raw(&damaged).execute_batch("UPDATE kv_vector SET data = X'00' WHERE position = 1").unwrap();
+    let report = crate::store::sqlite::recover(&damaged, &path(2)).unwrap();
+    assert_eq!((report.entries, report.lost.len()), (2, 1), "{report:?}");
+    assert!(report.lost[0].place.contains("vectors"), "{report:?}");
+    assert_eq!(vectors(&open(&path(2))), []);
 }
 
 #[test]

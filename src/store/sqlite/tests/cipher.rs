@@ -3,7 +3,7 @@
 use super::*;
 use crate::base::{Codec, Encoded};
 use crate::store::StoreError;
-use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace};
+use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvVector};
 use crate::store::check::Invariant;
 use crate::store::cipher::{Cipher, CipherError, Key};
 use crate::store::sqlite::changes::item_check;
@@ -46,6 +46,13 @@ fn kv_put(key: &str, text: &str) -> KvChange {
     let namespace = KvNamespace::new(["users"]).unwrap();
     let now = Timestamp::from_micros(5);
     KvChange::Put { namespace, key: key.into(), value: encoded(text), now, expires_at: None }
+}
+
+/// Returns a vector whose bytes are a text.
+fn kv_vector(key: &str, text: &str) -> KvChange {
+    let values = text.as_bytes().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let (namespace, vectors) = (KvNamespace::new(["users"]).unwrap(), vec![KvVector::new("$", values)]);
+    KvChange::SetVectors { namespace, key: key.into(), vectors }
 }
 
 fn cache_put(key: &str, text: &str) -> CacheChange {
@@ -130,7 +137,8 @@ fn fill(bench: &mut Bench, secrets: &mut Secrets) -> Vec<PathBuf> {
         let mut batch = Batch::new(t.clone(), Namespace::root(), Some(id));
         batch.writes = vec![writes(id, &node, written), writes(id, &node, vec![items])];
         bench.store.commit(&batch).unwrap();
-        bench.store.commit_kv(&[kv_put(&format!("k{n}"), &secrets.next())]).unwrap();
+        let key = format!("k{n}");
+        bench.store.commit_kv(&[kv_put(&key, &secrets.next()), kv_vector(&key, &secrets.next())]).unwrap();
         let cached = cache_put(&secrets.next(), &secrets.next());
         bench.store.submit_cache(vec![cached]).wait().unwrap();
         parent = Some(id);
@@ -331,7 +339,7 @@ fn one_of_each() -> (Bench, CheckpointRef) {
     let changes = vec![value("x", 1, plain(b"small")), value("y", 1, plain(&[7; 2_000]))];
     batch.checkpoints.push(NewCheckpoint { metadata: Some("{}".into()), changes, ..checkpoint(id) });
     bench.store.commit(&batch).unwrap();
-    bench.store.commit_kv(&[kv_put("k", "v")]).unwrap();
+    bench.store.commit_kv(&[kv_put("k", "v"), kv_vector("k", "text")]).unwrap();
     bench.store.submit_cache(vec![cache_put("k", "v")]).wait().unwrap();
     (bench, at(&thread("a"), id))
 }
@@ -340,6 +348,7 @@ fn one_of_each() -> (Bench, CheckpointRef) {
 fn read_each(store: &SqliteBackend, at: &CheckpointRef) -> Result<(), StoreError> {
     store.state(at)?;
     store.kv_entry(&KvNamespace::new(["users"])?, "k", Timestamp::default())?;
+    store.kv_indexed(None, Timestamp::default(), &mut |_, _| Ok(true))?;
     store.cached(&[CacheKey { namespace: vec!["w".into()], key: "k".into() }], Timestamp::default())?;
     Ok(())
 }
@@ -377,6 +386,7 @@ fn each_byte_of_a_sealed_value_is_covered() {
         ("blob", "data", "1"),
         ("checkpoint", "metadata", "1"),
         ("kv", "data", "1"),
+        ("kv_vector", "data", "1"),
         ("cache", "data", "1"),
     ] {
         let query = format!("SELECT {column} FROM {table} WHERE {filter}");

@@ -1,16 +1,23 @@
 //! Rows of the key-value memory: put in place, removed, and read in their order.
 
+mod sql;
+mod vectors;
+
+use self::sql as kv_sql;
+use self::vectors::Owner;
 use super::checksums::kv_check;
 use super::fault::{Res, corrupt};
 use super::keys::{Identity, Keys};
+use super::names::Names;
 use super::read::ReadView;
-use super::{sealed, sql};
+use super::{sealed, sql as engine_sql};
 use crate::base::limits::KV_EXPIRED_MAX;
 use crate::base::{Codec, Encoded, Timestamp};
-use crate::store::beside::{KvChange, KvNamespace, KvRecord};
+use crate::store::beside::{KvChange, KvNamespace, KvRecord, KvVector};
 use crate::store::error::StoreError;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::borrow::Cow;
+use std::time::Duration;
 
 /// Makes changes in the transaction that is open.
 pub(super) fn write(conn: &Connection, keys: &Keys, changes: &[KvChange]) -> Res<()> {
@@ -21,13 +28,64 @@ pub(super) fn write(conn: &Connection, keys: &Keys, changes: &[KvChange]) -> Res
                 put(conn, keys, namespace, key, value, *now, *expires_at)?;
             }
             KvChange::Delete { namespace, key } => {
-                let Some(of) = namespace_id(conn, namespace)? else { continue };
-                if let Some((id, ..)) = place(conn, of, key)? {
+                if let Some((id, of, _)) = found(conn, namespace, key)? {
                     remove(conn, id, of)?;
+                }
+            }
+            KvChange::DeleteExpired { namespace, key, now } => {
+                if let Some((id, of, Some(expired))) = found(conn, namespace, key)?
+                    && expired <= now.as_micros()
+                {
+                    remove(conn, id, of)?;
+                }
+            }
+            KvChange::SetVectors { namespace, key, vectors } => {
+                if let Some((id, record)) = stored(conn, keys, namespace, key)? {
+                    vectors::store(conn, keys, Owner::of(id, &record), vectors)?;
+                }
+            }
+            KvChange::SetLifetime { namespace, key, lifetime } => {
+                if let Some((id, record)) = stored(conn, keys, namespace, key)? {
+                    vectors::store_lifetime(conn, keys, Owner::of(id, &record), *lifetime)?;
+                }
+            }
+            KvChange::Prolong { namespace, key, now } => {
+                if let Some((id, record)) = stored(conn, keys, namespace, key)? {
+                    prolong(conn, keys, id, &record, *now)?;
                 }
             }
         }
     }
+    Ok(())
+}
+
+/// Returns number, namespace and expiry of a key.
+fn found(conn: &Connection, namespace: &KvNamespace, key: &str) -> Res<Option<(i64, i64, Option<i64>)>> {
+    let Some(of) = namespace_id(conn, namespace)? else { return Ok(None) };
+    Ok(place(conn, of, key)?.map(|(id, _, expires_at)| (id, of, expires_at)))
+}
+
+/// Returns the number and the content of a key.
+fn stored(conn: &Connection, keys: &Keys, namespace: &KvNamespace, key: &str) -> Res<Option<(i64, KvRecord)>> {
+    let mut statement = conn.prepare_cached(kv_sql::ENTRY)?;
+    let mut rows = statement.query(params![namespace.path(), key])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let names = Names::default();
+    let record = decode(ReadView { conn, names: &names, keys }, row, namespace)?;
+    Ok(Some((row.get(8)?, record)))
+}
+
+/// Begins the lifetime of an entry anew, if it has one. Its check, and its sealed value, cover the new expiry.
+fn prolong(conn: &Connection, keys: &Keys, id: i64, record: &KvRecord, now: Timestamp) -> Res<()> {
+    let Some(lifetime) = vectors::lifetime(conn, keys, Owner::of(id, record))? else { return Ok(()) };
+    let expires_at = Some(now.saturating_add(lifetime).as_micros());
+    let (namespace, key) = (&record.namespace, &*record.key);
+    let moments = [record.created_at.as_micros(), record.updated_at.as_micros()];
+    let codec = i64::from(record.value.codec.to_tag());
+    let identity = || identity(keys, namespace, key, moments, expires_at, codec);
+    let data = sealed::value_column(keys, identity, &record.value.bytes)?;
+    let check = kv_check(keys, namespace.path(), key, moments, expires_at, (codec, &data));
+    conn.prepare_cached(kv_sql::PROLONG)?.execute(params![id, expires_at, check, data])?;
     Ok(())
 }
 
@@ -58,22 +116,23 @@ fn put(
         Ok((kv_check(keys, namespace.path(), key, [created, now], expires_at, (codec, &data)), data))
     };
     if let Some((id, created, _)) = found {
+        vectors::remove(conn, id)?;
         let (check, data) = row(created)?;
         let row = params![id, now, expires_at, check, codec, data];
-        conn.prepare_cached(sql::KV_UPDATE)?.execute(row)?;
+        conn.prepare_cached(engine_sql::KV_UPDATE)?.execute(row)?;
         return Ok(());
     }
     // Looked up anew: the removal of an expired key may have taken it along.
     let of = match namespace_id(conn, namespace)? {
         Some(of) => of,
         None => {
-            conn.prepare_cached(sql::KV_NAMESPACE_INSERT)?.execute([namespace.path()])?;
+            conn.prepare_cached(engine_sql::KV_NAMESPACE_INSERT)?.execute([namespace.path()])?;
             conn.last_insert_rowid()
         }
     };
     let (check, data) = row(now)?;
     let row = params![of, key, now, now, expires_at, check, codec, data];
-    conn.prepare_cached(sql::KV_INSERT)?.execute(row)?;
+    conn.prepare_cached(engine_sql::KV_INSERT)?.execute(row)?;
     Ok(())
 }
 
@@ -91,32 +150,33 @@ fn identity(
 }
 
 fn remove(conn: &Connection, id: i64, namespace: i64) -> Res<()> {
-    conn.prepare_cached(sql::KV_DELETE)?.execute([id])?;
-    conn.prepare_cached(sql::KV_NAMESPACE_DELETE)?.execute([namespace])?;
+    vectors::remove(conn, id)?;
+    conn.prepare_cached(engine_sql::KV_DELETE)?.execute([id])?;
+    conn.prepare_cached(engine_sql::KV_NAMESPACE_DELETE)?.execute([namespace])?;
     Ok(())
 }
 
 fn remove_expired(conn: &Connection, now: Timestamp) -> Res<()> {
-    let mut statement = conn.prepare_cached(sql::KV_EXPIRED)?;
+    let mut statement = conn.prepare_cached(engine_sql::KV_EXPIRED)?;
     let rows = statement.query_map(params![now.as_micros(), KV_EXPIRED_MAX], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let expired: Vec<(i64, i64)> = rows.collect::<Result<_, _>>()?;
     expired.into_iter().try_for_each(|(id, namespace)| remove(conn, id, namespace))
 }
 
 fn namespace_id(conn: &Connection, namespace: &KvNamespace) -> Res<Option<i64>> {
-    Ok(conn.prepare_cached(sql::KV_NAMESPACE)?.query_row([namespace.path()], |row| row.get(0)).optional()?)
+    Ok(conn.prepare_cached(engine_sql::KV_NAMESPACE)?.query_row([namespace.path()], |row| row.get(0)).optional()?)
 }
 
 /// Returns number, first put and expiry of a key.
 fn place(conn: &Connection, namespace: i64, key: &str) -> Res<Option<(i64, i64, Option<i64>)>> {
-    let mut statement = conn.prepare_cached(sql::KV_PLACE)?;
+    let mut statement = conn.prepare_cached(engine_sql::KV_PLACE)?;
     let found = statement.query_row(params![namespace, key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
     Ok(found.optional()?)
 }
 
 /// Returns an entry that has not expired.
 pub(super) fn entry(view: ReadView<'_>, namespace: &KvNamespace, key: &str, now: Timestamp) -> Res<Option<KvRecord>> {
-    let mut statement = view.conn.prepare_cached(sql::KV_ENTRY)?;
+    let mut statement = view.conn.prepare_cached(engine_sql::KV_ENTRY)?;
     let mut rows = statement.query(params![now.as_micros(), namespace.path(), key])?;
     rows.next()?.map(|row| decode(view, row, namespace)).transpose()
 }
@@ -128,7 +188,7 @@ pub(super) fn entries(
     now: Timestamp,
     visit: &mut dyn FnMut(&KvRecord) -> Result<bool, StoreError>,
 ) -> Res<()> {
-    let mut statement = view.conn.prepare_cached(sql::KV_ENTRIES)?;
+    let mut statement = view.conn.prepare_cached(engine_sql::KV_ENTRIES)?;
     for (id, namespace) in numbered(view.conn, under, now)? {
         let mut rows = statement.query(params![now.as_micros(), id])?;
         while let Some(row) = rows.next()? {
@@ -140,6 +200,55 @@ pub(super) fn entries(
     Ok(())
 }
 
+/// Visits the entries that have vectors, as [`entries`] visits all.
+pub(super) fn indexed(
+    view: ReadView<'_>,
+    under: Option<&KvNamespace>,
+    now: Timestamp,
+    visit: &mut dyn FnMut(&KvRecord, &[KvVector]) -> Result<bool, StoreError>,
+) -> Res<()> {
+    if !view.conn.prepare_cached(kv_sql::HAS_VECTORS)?.query_row([], |row| row.get::<_, bool>(0))? {
+        return Ok(());
+    }
+    let mut statement = view.conn.prepare_cached(kv_sql::INDEXED)?;
+    for (id, namespace) in numbered(view.conn, under, now)? {
+        let mut rows = statement.query(params![now.as_micros(), id])?;
+        while let Some(row) = rows.next()? {
+            let record = decode(view, row, &namespace)?;
+            let vectors = vectors::read(view, Owner::of(row.get(8)?, &record))?;
+            if !visit(&record, &vectors)? {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the names of expired entries, the earliest first.
+pub(super) fn expired(conn: &Connection, now: Timestamp, limit: usize) -> Res<Vec<(KvNamespace, String)>> {
+    let mut statement = conn.prepare_cached(kv_sql::EXPIRED)?;
+    let mut rows = statement.query(params![now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (id, path): (i64, Option<String>) = (row.get(0)?, row.get(1)?);
+        let path = path.ok_or_else(|| corrupt(format!("kv {id}"), "its namespace does not exist"))?;
+        let namespace = parse(&path).ok_or_else(|| corrupt(format!("kv {id}"), "the path of its namespace is none"))?;
+        found.push((namespace, row.get(2)?));
+    }
+    Ok(found)
+}
+
+/// Returns the vectors of an entry of a file that is recovered.
+pub(super) fn vectors_of(conn: &Connection, id: i64, record: &KvRecord) -> Res<Vec<KvVector>> {
+    let (names, keys) = (Names::default(), Keys::default());
+    vectors::read(ReadView { conn, names: &names, keys: &keys }, Owner::of(id, record))
+}
+
+/// Returns the lifetime of an entry of a file that is recovered.
+pub(super) fn lifetime_of(conn: &Connection, id: i64, record: &KvRecord) -> Res<Option<Duration>> {
+    vectors::lifetime(conn, &Keys::default(), Owner::of(id, record))
+}
+
 /// Returns the namespaces that hold something, under one or all.
 pub(super) fn namespaces(conn: &Connection, under: Option<&KvNamespace>, now: Timestamp) -> Res<Vec<KvNamespace>> {
     Ok(numbered(conn, under, now)?.into_iter().map(|(_, namespace)| namespace).collect())
@@ -148,13 +257,14 @@ pub(super) fn namespaces(conn: &Connection, under: Option<&KvNamespace>, now: Ti
 fn numbered(conn: &Connection, under: Option<&KvNamespace>, now: Timestamp) -> Res<Vec<(i64, KvNamespace)>> {
     let mut found = Vec::new();
     let (mut all, mut some);
-    let mut rows = match under {
+    // Every namespace is in the root.
+    let mut rows = match under.filter(|under| !under.path().is_empty()) {
         None => {
-            all = conn.prepare_cached(sql::KV_NAMESPACES)?;
+            all = conn.prepare_cached(engine_sql::KV_NAMESPACES)?;
             all.query([now.as_micros()])?
         }
         Some(under) => {
-            some = conn.prepare_cached(sql::KV_NAMESPACES_UNDER)?;
+            some = conn.prepare_cached(engine_sql::KV_NAMESPACES_UNDER)?;
             // The character after the dot bounds what goes on with one.
             let (from, to) = (format!("{}.", under.path()), format!("{}/", under.path()));
             some.query(params![now.as_micros(), under.path(), from, to])?
@@ -176,10 +286,10 @@ fn numbered(conn: &Connection, under: Option<&KvNamespace>, now: Timestamp) -> R
 }
 
 fn parse(path: &str) -> Option<KvNamespace> {
-    KvNamespace::new(path.split('.')).ok()
+    KvNamespace::from_path(path).ok()
 }
 
-/// Decodes and verifies an entry; its columns are those of `sql::kv!`.
+/// Decodes and verifies an entry; its columns are those of `engine_sql::kv!`.
 fn decode(view: ReadView<'_>, row: &Row<'_>, namespace: &KvNamespace) -> Res<KvRecord> {
     let key: String = row.get(0)?;
     let (created_at, updated_at, expires_at): (i64, i64, Option<i64>) = (row.get(1)?, row.get(2)?, row.get(3)?);
@@ -202,11 +312,24 @@ fn decode(view: ReadView<'_>, row: &Row<'_>, namespace: &KvNamespace) -> Res<KvR
     })
 }
 
-/// Verifies a row of `sql::CHECK_KV`.
+/// Verifies a row of `engine_sql::CHECK_KV`.
 pub(super) fn check(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
     let (path, id): (Option<String>, i64) = (row.get(7)?, row.get(8)?);
     // Without a namespace it is among the rows that belong to nothing.
     let Some(path) = path else { return Ok(()) };
     let namespace = parse(&path).ok_or_else(|| corrupt(format!("kv {id}"), "the path of its namespace is none"))?;
     decode(view, row, &namespace).map(|_| ())
+}
+
+/// The entries whose vectors and lifetime [`check_beside_entry`] verifies.
+pub(super) const CHECK_BESIDE_ENTRY: &str = kv_sql::CHECK_BESIDE_ENTRY;
+
+/// Verifies the vectors and the lifetime of an entry, a row of [`CHECK_BESIDE_ENTRY`].
+pub(super) fn check_beside_entry(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
+    let (path, id): (String, i64) = (row.get(7)?, row.get(8)?);
+    // A path or an entry that is damaged is found where entries are verified.
+    let Some(Ok(record)) = parse(&path).map(|namespace| decode(view, row, &namespace)) else { return Ok(()) };
+    let owner = Owner::of(id, &record);
+    vectors::read(view, owner)?;
+    vectors::lifetime(view.conn, view.keys, owner).map(|_| ())
 }
