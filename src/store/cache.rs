@@ -82,7 +82,20 @@ impl Cache {
     /// [`StoreError::ReadOnly`].
     pub fn clear(&self, namespace: impl IntoIterator<Item = impl Into<String>>) -> Result<(), StoreError> {
         let namespace = namespace.into_iter().map(Into::into).collect();
-        let handle = self.store.submit_cache(vec![CacheChange::Clear { namespace }]);
+        self.make(vec![CacheChange::Clear { namespace }])
+    }
+
+    /// Removes the values of some namespaces, and not those of the namespaces inside them, and returns when that is durable.
+    ///
+    /// # Errors
+    /// As [`Cache::clear`].
+    pub fn clear_namespaces(&self, namespaces: impl IntoIterator<Item = Vec<String>>) -> Result<(), StoreError> {
+        let clear = |namespace| CacheChange::ClearNamespace { namespace };
+        self.make(namespaces.into_iter().map(clear).collect())
+    }
+
+    fn make(&self, changes: Vec<CacheChange>) -> Result<(), StoreError> {
+        let handle = self.store.submit_cache(changes);
         self.store.backend().write_submitted();
         handle.wait()
     }

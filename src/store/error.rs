@@ -26,6 +26,12 @@ pub enum StoreError {
         /// The reason.
         reason: String,
     },
+    /// The [`Embedder`](super::Embedder) of an index failed. Nothing was written.
+    #[error("the embedder of the key-value memory failed: {source}; nothing was written")]
+    Embedding {
+        /// Its error.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// An id is not valid. Nothing was written.
     #[error(transparent)]
     Id(#[from] IdError),
@@ -247,6 +253,8 @@ impl StoreError {
         match self {
             Self::Invalid { .. } => ("ValueError", "INVALID_ARGUMENT"),
             Self::InvalidNamespace { .. } => ("InvalidNamespaceError", "INVALID_NAMESPACE"),
+            // The embedder of the caller raises its own.
+            Self::Embedding { .. } => ("Exception", "EMBEDDING_FAILED"),
             Self::Id(_) => ("ValueError", "INVALID_ID"),
             Self::Conflict { .. } => ("Exception", "CONFLICT"),
             Self::Duplicate { .. } => ("Exception", "DUPLICATE_CHECKPOINT"),
@@ -315,6 +323,7 @@ mod tests {
         let field = "thread";
         vec![
             ("Invalid", StoreError::Invalid { field, reason: reason() }),
+            ("Embedding", StoreError::Embedding { source: reason().into() }),
             ("InvalidNamespace", StoreError::InvalidNamespace { namespace: Vec::new(), reason: reason() }),
             ("Id", ThreadId::new("").expect_err("it is empty").into()),
             (

@@ -43,7 +43,9 @@ pub use cipher::XChaCha20Poly1305;
 pub use cipher::{Cipher, CipherError, Key};
 pub use error::StoreError;
 pub use handle::{OpenOptions, Store, Synchronous};
-pub use kv::{Kv, KvCompare, KvItem, KvNamespaceQuery, KvQuery};
+pub use kv::{
+    Embedder, EmbedderError, Kv, KvCompare, KvIndex, KvItem, KvLifetimes, KvNamespaceQuery, KvOrder, KvQuery, KvWrite,
+};
 pub use memory::MemoryBackend;
 pub use query::{CheckpointQuery, ItemRange};
 pub use record::{

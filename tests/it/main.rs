@@ -8,5 +8,6 @@ mod damaged;
 mod hostile;
 #[cfg(target_os = "linux")]
 mod hostile_files;
+mod meaning;
 mod store_model;
 mod updates;

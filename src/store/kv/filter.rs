@@ -116,8 +116,18 @@ fn order(a: &Value, b: &Value) -> Option<Ordering> {
         // A number that needs 64 unsigned bits is above every signed one.
         (Value::Int(_), Value::UInt(_)) => Some(Ordering::Less),
         (Value::UInt(_), Value::Int(_)) => Some(Ordering::Greater),
+        (Value::Str(text), b) => leading_number(text).partial_cmp(&number(b)?),
         _ => number(a)?.partial_cmp(&number(b)?),
     }
+}
+
+/// Returns the number that a text begins with, 0 if it begins with none, as SQLite converts a text to a number.
+fn leading_number(text: &str) -> f64 {
+    let text = text.trim_ascii_start();
+    let is_of_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+    // A double needs fewer digits.
+    let length = text.bytes().take(400).take_while(is_of_number).count();
+    (1..=length).rev().find_map(|end| text[..end].parse().ok()).unwrap_or(0.0)
 }
 
 fn number(value: &Value) -> Option<f64> {
@@ -147,6 +157,17 @@ mod tests {
         assert!(holds(json!({"$ne": 1}), json!(null)) && holds(json!({"$eq": null}), json!(null)));
         assert!(!holds(json!({"$lt": 1}), json!(null)) && !holds(json!({"$gt": 1}), json!(null)));
         assert!(holds(json!({"$gt": u64::MAX - 1}), json!(u64::MAX)) && holds(json!({"$lt": u64::MAX}), json!(-1)));
+    }
+
+    #[test]
+    fn a_text_is_compared_with_a_number_by_the_number_it_begins_with() {
+        for (text, number) in [("10", 10.0), (" -2.5e1x", -25.0), ("abc", 0.0), ("", 0.0), (".5.6", 0.5), ("+-1", 0.0)]
+        {
+            assert_eq!(leading_number(text), number, "{text:?}");
+        }
+        assert!(holds(json!({"$gt": 9}), json!("10")) && holds(json!({"$lt": 1}), json!("abc")));
+        assert!(!holds(json!({"$eq": 10}), json!("10")) && holds(json!({"$ne": 10}), json!("10")));
+        assert_eq!(leading_number(&"-".repeat(70_000)), 0.0);
     }
 
     #[test]

@@ -14,15 +14,31 @@ use super::filter::{KvCompare, Test};
 pub struct KvQuery {
     pub(super) prefix: Vec<String>,
     pub(super) filters: Vec<(String, Test)>,
+    pub(super) text: Option<String>,
+    pub(super) order: KvOrder,
     pub(super) limit: usize,
     pub(super) offset: usize,
+}
+
+/// The order of the entries that a search of the key-value memory returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum KvOrder {
+    /// Namespaces by the first put to them, and in each the keys by their first put, as in LangGraph's `InMemoryStore`.
+    /// A search ends as soon as it has enough.
+    #[default]
+    FirstPut,
+    /// The entry that was put last comes first, as in LangGraph's `SqliteStore` and `PostgresStore`. All entries that fit
+    /// are read.
+    LatestPut,
 }
 
 impl KvQuery {
     /// Looks for all entries whose namespace begins with these labels; without labels, for all there are.
     pub fn new(prefix: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let prefix = prefix.into_iter().map(Into::into).collect();
-        Self { prefix, filters: Vec::new(), limit: KV_SEARCH_DEFAULT, offset: 0 }
+        let (text, order) = (None, KvOrder::default());
+        Self { prefix, filters: Vec::new(), text, order, limit: KV_SEARCH_DEFAULT, offset: 0 }
     }
 
     /// Looks for all entries there are.
@@ -55,6 +71,24 @@ impl KvQuery {
         Ok(self)
     }
 
+    /// Looks for entries whose indexed fields are similar to a text, the most similar first: [`KvItem::score`] is the
+    /// cosine similarity of the best field. Entries without a vector are not found. Without an index
+    /// ([`Kv::with_index`]), or for an empty text, this changes nothing, as in LangGraph.
+    ///
+    /// [`KvItem::score`]: super::KvItem::score
+    /// [`Kv::with_index`]: super::Kv::with_index
+    #[doc(alias = "query")]
+    pub fn similar_to(mut self, text: impl Into<String>) -> Self {
+        self.text = Some(text.into());
+        self
+    }
+
+    /// Sets the order of the entries of a search that does not go by similarity. Default: [`KvOrder::FirstPut`].
+    pub fn order(mut self, order: KvOrder) -> Self {
+        self.order = order;
+        self
+    }
+
     /// Sets how many entries are returned at most. Default: 10.
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;
@@ -71,8 +105,9 @@ impl KvQuery {
 /// A listing of the namespaces of the key-value memory.
 #[derive(Clone, Debug)]
 pub struct KvNamespaceQuery {
-    prefix: Vec<String>,
-    suffix: Vec<String>,
+    /// All of these hold.
+    prefixes: Vec<Vec<String>>,
+    suffixes: Vec<Vec<String>>,
     max_depth: Option<usize>,
     limit: usize,
     offset: usize,
@@ -81,18 +116,18 @@ pub struct KvNamespaceQuery {
 impl KvNamespaceQuery {
     /// Looks for all namespaces.
     pub fn new() -> Self {
-        Self { prefix: Vec::new(), suffix: Vec::new(), max_depth: None, limit: KV_NAMESPACES_DEFAULT, offset: 0 }
+        Self { prefixes: Vec::new(), suffixes: Vec::new(), max_depth: None, limit: KV_NAMESPACES_DEFAULT, offset: 0 }
     }
 
-    /// Only those that begin with these labels; `*` stands for any one.
+    /// Only those that begin with these labels; `*` stands for any one. Several prefixes must all fit.
     pub fn prefix(mut self, labels: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.prefix = labels.into_iter().map(Into::into).collect();
+        self.prefixes.push(labels.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Only those that end with these labels; `*` stands for any one.
+    /// Only those that end with these labels; `*` stands for any one. Several suffixes must all fit.
     pub fn suffix(mut self, labels: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.suffix = labels.into_iter().map(Into::into).collect();
+        self.suffixes.push(labels.into_iter().map(Into::into).collect());
         self
     }
 
@@ -116,17 +151,19 @@ impl KvNamespaceQuery {
 
     /// Returns the namespace under which to look, as [`namespace_of`].
     pub(super) fn under(&self) -> Option<Option<KvNamespace>> {
-        let literal = self.prefix.iter().position(|label| label == "*").unwrap_or(self.prefix.len());
-        namespace_of(&self.prefix[..literal])
+        let Some(prefix) = self.prefixes.first() else { return Some(None) };
+        let literal = prefix.iter().position(|label| label == "*").unwrap_or(prefix.len());
+        namespace_of(&prefix[..literal])
     }
 
     /// Returns those of `all` that fit: cut, sorted, and of them the page that is asked for.
     pub(super) fn select(&self, all: impl Iterator<Item = Vec<String>>) -> Vec<Vec<String>> {
         let fit = all.filter(|labels| {
-            labels.len() >= self.prefix.len()
-                && labels.len() >= self.suffix.len()
-                && alike(&self.prefix, labels)
-                && alike(&self.suffix, &labels[labels.len() - self.suffix.len()..])
+            let ends = |suffix: &Vec<String>| {
+                labels.len().checked_sub(suffix.len()).is_some_and(|from| alike(suffix, &labels[from..]))
+            };
+            self.prefixes.iter().all(|prefix| labels.len() >= prefix.len() && alike(prefix, labels))
+                && self.suffixes.iter().all(ends)
         });
         let cut: BTreeSet<Vec<String>> = fit
             .map(|mut labels| {
@@ -150,5 +187,5 @@ fn alike(pattern: &[String], labels: &[String]) -> bool {
 
 /// Returns the namespace of a prefix: `None` if nothing can be under it, `Some(None)` if everything is.
 pub(super) fn namespace_of(prefix: &[String]) -> Option<Option<KvNamespace>> {
-    if prefix.is_empty() { Some(None) } else { KvNamespace::new(prefix).ok().map(Some) }
+    if prefix.is_empty() { Some(None) } else { KvNamespace::from_labels(prefix).ok().map(Some) }
 }
