@@ -466,6 +466,7 @@
 //! | `derive` | yes | `#[derive(State)]` | a proc macro, with `syn` and `proc-macro-crate`, in the build |
 //! | `tracing` | no | spans of [`tracing`](https://docs.rs/tracing): ids, counts, bytes and durations, never values | `tracing` without its macros |
 //! | `encryption` | no | the cipher of [`OpenOptions::key`](store::OpenOptions::key), XChaCha20-Poly1305: content at rest is sealed (SECURITY.md) | `chacha20poly1305` and 7 further crates; bytes and time, in docs/design.md |
+//! | `futures` | no | a follower of the log, [`Watch`](history::Watch), as a `Stream` of [`futures-core`](https://docs.rs/futures-core) | that crate, which has no dependencies |
 //! | `conformance` | no | [`store::conformance`](store), the suite that every backend must pass | some thousand lines |
 
 // The derive names this crate `::annals`, also in its own tests.

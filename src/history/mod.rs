@@ -1,7 +1,7 @@
 //! Floor 3: threads and their states, without a graph.
 //!
 //! A [`Thread`] is the history of one conversation or workflow; a [`Snapshot`] is the state at one checkpoint, with its
-//! values read on demand; a [`StateThread`] reads and writes the state of a thread by its types. Any file can be listed,
+//! values read on demand; a [`StateThread`] reads and writes the state of a thread by its types; a [`Watch`] follows the log. Any file can be listed,
 //! shown, compared and forked without the program that wrote it, and its messages can be exported and imported. *Absent:*
 //! graphs and the executor.
 //!
@@ -17,6 +17,7 @@ mod snapshot;
 mod thread;
 mod transfer;
 mod update;
+mod watch;
 
 pub use damaged::{Damaged, ListItem, Placeholder};
 pub use diff::{ChannelDiff, Diff, diff};
@@ -29,3 +30,6 @@ pub use transfer::{
     TransferError,
 };
 pub use update::StateThread;
+pub use watch::Watch;
+#[cfg(feature = "futures")]
+pub use watch::WatchStream;

@@ -22,6 +22,7 @@ use super::record::{
 };
 use super::spin::spin_until;
 use super::stats::{Compaction, FormatMigration, StoreStats};
+use super::watch::LogWatch;
 
 /// A storage of the log.
 ///
@@ -245,6 +246,42 @@ pub trait Backend: Send + Sync + fmt::Debug {
         run: &RunId,
     ) -> Result<Option<CheckpointRecord>, StoreError>;
 
+    /// Returns checkpoints in the order of the log, from after `seq` on, at most `limit`: those of a thread, in all its
+    /// namespaces, or all. Checkpoints of deleted threads are passed over. A call sees a prefix of the log: a later call
+    /// never shows a checkpoint before one that this call has shown.
+    ///
+    /// This implementation refuses: the backend cannot be followed.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn records_after(
+        &self,
+        seq: u64,
+        thread: Option<&ThreadId>,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRecord>, StoreError> {
+        let _ = (seq, thread, limit);
+        Err(not_followed())
+    }
+
+    /// Returns the `seq` of the last checkpoint of the log; 0 for an empty log. This implementation refuses, as
+    /// [`Backend::records_after`].
+    ///
+    /// # Errors
+    /// [`StoreError::Read`].
+    fn last_seq(&self) -> Result<u64, StoreError> {
+        Err(not_followed())
+    }
+
+    /// Returns the signals of changes of the log, for one follower. This implementation refuses, as
+    /// [`Backend::records_after`].
+    ///
+    /// # Errors
+    /// [`StoreError::Read`].
+    fn watch_log(&self) -> Result<LogWatch, StoreError> {
+        Err(not_followed())
+    }
+
     /// Lists the tasks that sleep, by the moment at which they can go on, then by thread, namespace and task, at most
     /// `limit`: all, or those that can go on at `due_by`.
     ///
@@ -335,6 +372,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
         let _ = point;
         self.check()
     }
+}
+
+fn not_followed() -> StoreError {
+    StoreError::Invalid { field: "watch", reason: "the log of this backend cannot be followed".into() }
 }
 
 /// The progress of erasing deleted threads. A deleted thread is hidden at once; its bytes go in steps.

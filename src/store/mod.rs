@@ -29,6 +29,7 @@ mod recovery;
 mod spin;
 mod sqlite;
 mod stats;
+pub mod watch;
 
 pub use backend::{Backend, CommitHandle, CommitSettler, Erasure};
 pub use batch::{
@@ -55,5 +56,6 @@ pub use record::{
 pub use recovery::{Lost, LostKind, Recovery};
 pub use sqlite::SqliteBackend;
 pub use stats::{CommitStats, Compaction, FormatMigration, StoreStats};
+pub use watch::{LogProbe, LogSignal, LogWatch};
 
 pub use heads::{CachedHead, HeadCache, HeadKey};

@@ -11,3 +11,4 @@ mod hostile_files;
 mod meaning;
 mod store_model;
 mod updates;
+mod watch;

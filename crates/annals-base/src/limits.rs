@@ -78,6 +78,10 @@ pub const KV_KEY_BYTES_MAX: usize = 1_024;
 pub const KV_CHANGES_MAX: usize = 10_000;
 /// Expired entries that a commit of new ones takes away.
 pub const KV_EXPIRED_MAX: u32 = 16;
+/// Pause between two looks of a follower of the log at the counter that other processes change.
+pub const WATCH_INTERVAL: Duration = Duration::from_millis(20);
+/// Checkpoints that a follower of the log reads at once.
+pub const WATCH_PAGE_ROWS: usize = 256;
 /// Vectors of an entry of the key-value memory.
 pub const KV_VECTORS_MAX: usize = 1_024;
 /// Bytes of the path of an indexed field of the key-value memory.

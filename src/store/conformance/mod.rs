@@ -19,6 +19,7 @@ mod basics;
 mod beside;
 mod build;
 mod deletion;
+mod following;
 mod forks;
 mod heads;
 mod limits;
@@ -113,6 +114,9 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("what is not there is passed over when it is deleted", deletion::nothing),
     ("a run on a deleted thread gets a conflict", deletion::under_way),
     ("the newest checkpoint of a run", deletion::of_run),
+    ("the log is followed in its order", following::order),
+    ("deleted threads are passed over by a follower", following::deleted),
+    ("a commit is signalled to a follower", following::signals),
     ("timers are listed by their timestamps", timers::listed),
     ("timers go when they are passed", timers::passed),
     ("timers that make no sense are refused", timers::refused),

@@ -29,6 +29,7 @@ use super::record::{
     CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord, ThreadSize, TimerRecord,
     WriteRecord,
 };
+use super::watch::{LogSignal, LogWatch};
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 
 /// A backend in memory, stricter than a file. It lasts as long as it is held.
@@ -39,6 +40,7 @@ pub struct MemoryBackend {
     log: RwLock<MemoryLog>,
     kv: RwLock<beside::MemoryKv>,
     cache: RwLock<beside::MemoryCache>,
+    signal: Arc<LogSignal>,
 }
 
 impl MemoryBackend {
@@ -54,7 +56,9 @@ impl MemoryBackend {
 
 impl Backend for MemoryBackend {
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {
-        batch.write_in_chain(|| commit::commit(&mut self.log.write(), batch))
+        batch.write_in_chain(|| commit::commit(&mut self.log.write(), batch))?;
+        self.signal.notify();
+        Ok(())
     }
 
     fn submit(&self, batch: Batch) -> CommitHandle {
@@ -150,6 +154,23 @@ impl Backend for MemoryBackend {
         let space = space.unwrap_or_default();
         let mut newest_first = space.checkpoints.walk_down(None).map(|(_, stored)| &stored.record);
         Ok(newest_first.find(|record| record.run == Some(*run)).cloned())
+    }
+
+    fn records_after(
+        &self,
+        seq: u64,
+        thread: Option<&ThreadId>,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRecord>, StoreError> {
+        Ok(read::after(&self.log.read(), seq, thread, limit))
+    }
+
+    fn last_seq(&self) -> Result<u64, StoreError> {
+        Ok(self.log.read().seq)
+    }
+
+    fn watch_log(&self) -> Result<LogWatch, StoreError> {
+        Ok(LogWatch::new(Arc::clone(&self.signal), None))
     }
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {

@@ -254,3 +254,18 @@ fn check_checkpoint(
 pub(super) fn not_found(at: &CheckpointRef) -> StoreError {
     StoreError::CheckpointNotFound { thread: at.thread.clone(), id: at.checkpoint.to_string() }
 }
+
+/// Returns the records after a position of the log, in its order. Each namespace is read from its end, so that the cost is
+/// that of the new ones and of the namespaces.
+pub(super) fn after(log: &MemoryLog, seq: u64, thread: Option<&ThreadId>, limit: usize) -> Vec<CheckpointRecord> {
+    let threads = log.threads.iter().filter(|(id, _)| thread.is_none_or(|thread| thread == *id));
+    let spaces = threads.flat_map(|(_, thread)| thread.spaces.values());
+    let newer = |space: &NamespaceVersion| {
+        let newest_first = space.checkpoints.walk_down(None).map(|(_, stored)| &stored.record);
+        newest_first.take_while(|record| record.seq > seq).cloned().collect::<Vec<_>>()
+    };
+    let mut found: Vec<CheckpointRecord> = spaces.flat_map(newer).collect();
+    found.sort_by_key(|record| record.seq);
+    found.truncate(limit);
+    found
+}

@@ -92,6 +92,7 @@ use crate::store::record::{
     WriteRecord,
 };
 use crate::store::stats::{CommitStats, Compaction, FormatMigration, StoreStats};
+use crate::store::watch::LogWatch;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -103,7 +104,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct SqliteBackend {
     // Fields drop in order: readers first, so that the writer can empty the WAL.
-    pool: ReaderPool,
+    pool: Arc<ReaderPool>,
     eraser: Option<Eraser>,
     writer: Option<Arc<SqliteWriter>>,
     migration: Option<FormatMigration>,
@@ -119,12 +120,12 @@ impl SqliteBackend {
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
         let _opening = registry::opening();
         if options.read_only {
-            let pool = ReaderPool::alone(open::readable(path, options)?)?;
+            let pool = Arc::new(ReaderPool::alone(open::readable(path, options)?)?);
             return Ok(Self { pool, eraser: None, writer: None, migration: None, _open: registry::register(path) });
         }
         let OpenedFile { place, conn, migration } = open::writable(path, options)?;
         let writer = Arc::new(SqliteWriter::new(&place, conn));
-        let pool = ReaderPool::beside_writer(place)?;
+        let pool = Arc::new(ReaderPool::beside_writer(place)?);
         let eraser = Eraser::new(Arc::clone(&writer));
         if pool.read(|view| erase::tombstones(view.conn))?.len() > 0 {
             eraser.wake();
@@ -289,6 +290,24 @@ impl Backend for SqliteBackend {
         run: &RunId,
     ) -> Result<Option<CheckpointRecord>, StoreError> {
         self.pool.read(|view| view.last_of_run(thread, namespace, run))
+    }
+
+    fn records_after(
+        &self,
+        seq: u64,
+        thread: Option<&ThreadId>,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRecord>, StoreError> {
+        self.pool.read(|view| view.records_after(seq, thread, limit))
+    }
+
+    fn last_seq(&self) -> Result<u64, StoreError> {
+        self.pool.read(|view| view.last_seq())
+    }
+
+    fn watch_log(&self) -> Result<LogWatch, StoreError> {
+        let signal = self.writer.as_ref().map(|writer| writer.signal()).unwrap_or_default();
+        Ok(LogWatch::new(signal, Some(Box::new(pool::DataVersion::new(&self.pool)?))))
     }
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {

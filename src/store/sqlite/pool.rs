@@ -9,9 +9,12 @@ use super::system::Stamp;
 use crate::base::internal::Stopwatch;
 use crate::base::limits::{IDLE_READERS_MAX, STAMP_SETTLE};
 use crate::store::error::StoreError;
+use crate::store::watch::LogProbe;
 use parking_lot::Mutex;
 use rusqlite::Connection;
+use std::fmt;
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A pool of readers of one file.
@@ -189,6 +192,64 @@ impl ReaderPool {
             return None;
         }
         fs::metadata(&self.place.path).ok().map(|meta| Stamp::of(&meta))
+    }
+}
+
+/// The probe of a follower: the counter of a connection of its own, which changes with each commit of any other one.
+pub(super) struct DataVersion {
+    pool: Arc<ReaderPool>,
+    /// `None` after a failure, and while it is dropped.
+    reader: Option<PooledReader>,
+    seen: i64,
+}
+
+impl DataVersion {
+    /// Makes a probe that tells of commits from now on.
+    pub(super) fn new(pool: &Arc<ReaderPool>) -> Result<Self, StoreError> {
+        let mut probe = Self { pool: Arc::clone(pool), reader: None, seen: 0 };
+        probe.has_changed()?;
+        Ok(probe)
+    }
+
+    fn look(&mut self) -> Res<bool> {
+        let unchanged = |reader: &PooledReader| reader.unlocked.is_none() || reader.unlocked == self.pool.stamp();
+        let reader = match self.reader.take().filter(unchanged) {
+            Some(reader) => reader,
+            None => {
+                // The counters of two connections cannot be compared.
+                self.reader = Some(self.pool.connect()?);
+                self.seen = self.version()?;
+                return Ok(true);
+            }
+        };
+        self.reader = Some(reader);
+        let version = self.version()?;
+        Ok(std::mem::replace(&mut self.seen, version) != version)
+    }
+
+    fn version(&self) -> Res<i64> {
+        let Some(reader) = &self.reader else { return Ok(0) };
+        Ok(reader.conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?)
+    }
+}
+
+impl LogProbe for DataVersion {
+    fn has_changed(&mut self) -> Result<bool, StoreError> {
+        self.look().map_err(Fault::into_read)
+    }
+}
+
+impl Drop for DataVersion {
+    fn drop(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            self.pool.close_reader(reader);
+        }
+    }
+}
+
+impl fmt::Debug for DataVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DataVersion").field("seen", &self.seen).finish_non_exhaustive()
     }
 }
 

@@ -312,6 +312,18 @@ impl<'a> ReadView<'a> {
         Ok(records)
     }
 
+    /// Reads checkpoints in the order of the log.
+    pub(super) fn records_after(self, seq: u64, thread: Option<&ThreadId>, limit: usize) -> Res<Vec<CheckpointRecord>> {
+        let seq = i64::try_from(seq).unwrap_or(i64::MAX);
+        self.records(sql::RECORDS_AFTER, params![seq, thread.map(ThreadId::as_str), page(limit)])
+    }
+
+    /// Returns the `seq` of the newest checkpoint, 0 without one.
+    pub(super) fn last_seq(self) -> Res<u64> {
+        let seq: i64 = self.conn.prepare_cached(sql::LAST_SEQ)?.query_row([], |row| row.get(0))?;
+        u64::try_from(seq).map_err(|_| corrupt("the log", "a checkpoint has a negative number"))
+    }
+
     fn listed(self, sql: &str, params: impl Params) -> Res<Vec<(CheckpointRecord, ListingEntry)>> {
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query(params)?;

@@ -191,6 +191,13 @@ pub(super) const RECORD_AFTER: &str = concat!(
 );
 pub(super) const RECORD_BY_SEQ: &str = concat!(record!("checkpoint c"), record_joins!(), "WHERE c.seq = ?1");
 pub(super) const CHECKPOINT_PARENT: &str = "SELECT seq - parent FROM checkpoint WHERE seq = ?1";
+/// The checkpoints after a `seq`, of a thread or of all. They are read in the order of the table: the `+` bars any other one.
+pub(super) const RECORDS_AFTER: &str = concat!(
+    record!("checkpoint c"),
+    record_joins!(),
+    "WHERE c.seq > ?1 AND (?2 IS NULL OR +t.public_id = ?2) ORDER BY c.seq LIMIT ?3"
+);
+pub(super) const LAST_SEQ: &str = "SELECT coalesce(max(seq), 0) FROM checkpoint";
 pub(super) const RECORDS_OF_NAMESPACE: &str = concat!(
     record!("(SELECT * FROM checkpoint WHERE namespace = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3) c"),
     record_joins!(),

@@ -13,6 +13,7 @@ use crate::store::backend::{CommitHandle, CommitSettler};
 use crate::store::error::StoreError;
 use crate::store::spin::spin_until;
 use crate::store::stats::CommitStats;
+use crate::store::watch::LogSignal;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 use std::collections::VecDeque;
@@ -37,6 +38,8 @@ struct WriterShared {
     /// Submitters wait here while the queue is full.
     room: Condvar,
     stats: Mutex<CommitStats>,
+    /// Notified by each group with a batch of the log.
+    signal: Arc<LogSignal>,
 }
 
 #[derive(Debug, Default)]
@@ -104,6 +107,7 @@ impl SqliteWriter {
             turn: Condvar::new(),
             room: Condvar::new(),
             stats: Mutex::default(),
+            signal: Arc::default(),
         };
         Self { shared: Arc::new(shared), background: Mutex::default(), wal: Wal::new(place.clone(), core) }
     }
@@ -199,6 +203,11 @@ impl SqliteWriter {
     /// Returns the counts of commits and transactions so far.
     pub(super) fn stats(&self) -> CommitStats {
         *self.shared.stats.lock()
+    }
+
+    /// Returns the signal of commits through this writer.
+    pub(super) fn signal(&self) -> Arc<LogSignal> {
+        Arc::clone(&self.shared.signal)
     }
 
     /// Copies the whole WAL into the file and empties it, without a wait.
@@ -309,6 +318,9 @@ impl WriterShared {
         wal.grown_by(core.frames_since_checkpoint());
         drop(core);
         self.count(&verdict, jobs.len());
+        if jobs.iter().zip(&verdict.outcomes).any(|(job, outcome)| outcome.is_ok() && matches!(job, JobRef::Log(_))) {
+            self.signal.notify();
+        }
         let Verdict { mut outcomes, closed } = verdict;
         debug_assert_eq!(outcomes.len(), jobs.len(), "each job of a group has an outcome");
         for (job, outcome) in jobs.iter().zip(&outcomes) {

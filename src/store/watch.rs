@@ -1,0 +1,98 @@
+//! Signals that the log has changed, for its followers.
+//!
+//! A commit of this process wakes a follower at once ([`LogSignal`]); one of another process, or of another handle, is
+//! noticed by a look at a counter that every commit changes ([`LogProbe`]). A signal may come without a new checkpoint.
+//! *Absent:* what changed; a follower reads the log after the last position that it has seen.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::error::StoreError;
+
+/// The signals of a backend's log, for one follower.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct LogWatch {
+    /// Notified by each commit through this backend.
+    pub signal: Arc<LogSignal>,
+    /// Tells of commits through other handles, in this process or another one; `None` if there cannot be any.
+    pub probe: Option<Box<dyn LogProbe>>,
+}
+
+impl LogWatch {
+    /// Makes the signals of a backend.
+    pub fn new(signal: Arc<LogSignal>, probe: Option<Box<dyn LogProbe>>) -> Self {
+        Self { signal, probe }
+    }
+}
+
+/// Tells if a log was changed by any handle.
+pub trait LogProbe: Send + fmt::Debug {
+    /// Returns whether the log may have changed since the last call, or since the probe was made. A call costs
+    /// microseconds, and does not read the log.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`].
+    fn has_changed(&mut self) -> Result<bool, StoreError>;
+}
+
+/// A count of commits that threads wait for.
+#[derive(Debug, Default)]
+pub struct LogSignal {
+    count: AtomicU64,
+    waiting: AtomicUsize,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl LogSignal {
+    /// Counts a commit and wakes those who wait. Without any, it costs an atomic addition.
+    pub fn notify(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            // A thread between its look at the count and its park holds the lock.
+            drop(self.lock.lock());
+            self.changed.notify_all();
+        }
+    }
+
+    /// Returns the count.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the count is not `seen`, at most for a time, and returns whether it is not.
+    pub fn wait(&self, seen: u64, timeout: Duration) -> bool {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut lock = self.lock.lock();
+        while self.count() == seen && !self.changed.wait_for(&mut lock, timeout).timed_out() {}
+        drop(lock);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.count() != seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_before_the_wait_is_not_missed() {
+        let signal = LogSignal::default();
+        let seen = signal.count();
+        signal.notify();
+        assert!(signal.wait(seen, Duration::from_secs(60)));
+        assert!(!signal.wait(signal.count(), Duration::from_millis(1)));
+        std::thread::scope(|scope| {
+            let (signal, seen) = (&signal, signal.count());
+            let waiter = scope.spawn(move || signal.wait(seen, Duration::from_secs(60)));
+            signal.notify();
+            assert!(waiter.join().unwrap());
+        });
+        assert_eq!(signal.waiting.load(Ordering::SeqCst), 0);
+    }
+}
