@@ -150,13 +150,13 @@ impl Error {
 fn store_kind(error: &StoreError) -> ErrorKind {
     use StoreError as E;
     match error {
-        E::Conflict { .. } => ErrorKind::Conflict,
+        E::Conflict { .. } | E::FieldConflict { .. } => ErrorKind::Conflict,
         E::Busy { .. } | E::WalLimit { .. } => ErrorKind::Busy,
         E::OutcomeUnknown { .. } => ErrorKind::OutcomeUnknown,
         E::NotAStore { .. } | E::Corrupt { .. } => ErrorKind::Corrupt,
         E::NewerFormat { .. } => ErrorKind::NewerFormat,
         E::OlderFormat { .. } => ErrorKind::OlderFormat,
-        E::ThreadNotFound { .. } | E::CheckpointNotFound { .. } => ErrorKind::NotFound,
+        E::ThreadNotFound { .. } | E::CheckpointNotFound { .. } | E::BranchNotFound { .. } => ErrorKind::NotFound,
         E::HandleClosed { .. } | E::FileReplaced { .. } => ErrorKind::Io,
         E::Write { .. } | E::Read { .. } | E::Open { .. } | E::ReadOnly => ErrorKind::Io,
         _ => ErrorKind::Invalid,

@@ -133,6 +133,33 @@ CREATE TABLE timer (
 
 CREATE INDEX timer_wake ON timer (wake_at);
 
+CREATE TABLE operation (
+  id INTEGER PRIMARY KEY,          -- order of the operations of the file
+  kind INTEGER NOT NULL,           -- 0 rewind, 1 switch, 2 names of branches, 3 facts, 4 undo, 5 redo
+  seq INTEGER NOT NULL,            -- greatest checkpoint.seq of the file when it was made
+  at INTEGER NOT NULL,             -- microseconds since 1970-01-01T00:00:00Z
+  actor TEXT,                      -- who made it, as the program says, or NULL
+  target ANY,                      -- undo and redo: operation.id, or the id of the last checkpoint of a run; else NULL
+  changes INTEGER NOT NULL,        -- number of its rows in operation_change
+  xxh3 INTEGER NOT NULL            -- check of the row
+) STRICT;
+
+CREATE TABLE operation_change (
+  namespace INTEGER NOT NULL,      -- namespace.id
+  kind INTEGER NOT NULL,           -- 0 head, 1 named branch, 2 name of the current branch, 3 fact
+  key TEXT NOT NULL,               -- kind 1: the name of the branch; kind 3: the name of the fact; else empty
+  operation INTEGER NOT NULL,      -- operation.id
+  newest INTEGER NOT NULL,         -- greatest checkpoint.seq of the namespace when it was made: a head is moved until there is a greater one
+  before ANY,                      -- kinds 0 and 1: checkpoint.seq; kinds 2 and 3: TEXT, or sealed; NULL for none
+  after ANY,                       -- the same after the operation
+  xxh3 INTEGER NOT NULL,           -- check of the row
+  PRIMARY KEY (namespace, kind, key, operation)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX operation_change_operation ON operation_change (operation);
+
+CREATE INDEX operation_change_namespace ON operation_change (namespace, operation);
+
 CREATE TABLE erasure (
   thread INTEGER PRIMARY KEY       -- thread.id, or 0 for a value that was replaced
 ) STRICT;
@@ -151,7 +178,8 @@ CREATE TABLE high_water (
   checkpoint INTEGER NOT NULL,     -- greatest checkpoint.seq
   payload INTEGER NOT NULL,        -- greatest payload.id
   blob INTEGER NOT NULL,           -- greatest blob.id
-  names_erased INTEGER NOT NULL    -- number of erased names
+  names_erased INTEGER NOT NULL,   -- number of erased names
+  operation INTEGER NOT NULL       -- greatest operation.id
 ) STRICT;
 
 CREATE TABLE name_user (
@@ -282,6 +310,18 @@ BEGIN SELECT RAISE(ABORT, 'annals: write is append-only'); END;
 
 CREATE TRIGGER write_no_delete BEFORE DELETE ON write WHEN OLD.idx >= 0 AND NOT EXISTS (SELECT 1 FROM erasure)
 BEGIN SELECT RAISE(ABORT, 'annals: write is append-only, but for the special slots'); END;
+
+CREATE TRIGGER operation_no_update BEFORE UPDATE ON operation
+BEGIN SELECT RAISE(ABORT, 'annals: operation is append-only'); END;
+
+CREATE TRIGGER operation_no_delete BEFORE DELETE ON operation WHEN NOT EXISTS (SELECT 1 FROM erasure)
+BEGIN SELECT RAISE(ABORT, 'annals: operation is append-only'); END;
+
+CREATE TRIGGER operation_change_no_update BEFORE UPDATE ON operation_change
+BEGIN SELECT RAISE(ABORT, 'annals: operation_change is append-only'); END;
+
+CREATE TRIGGER operation_change_no_delete BEFORE DELETE ON operation_change WHEN NOT EXISTS (SELECT 1 FROM erasure)
+BEGIN SELECT RAISE(ABORT, 'annals: operation_change is append-only'); END;
 
 CREATE VIEW v_timers (thread, namespace, checkpoint, task, wake_at) AS
 SELECT t.public_id, n.path,

@@ -15,10 +15,11 @@ use super::beside::Beside;
 use super::check::{CheckReport, CheckedUpTo};
 use super::cipher::Key;
 use super::error::StoreError;
+use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
-    ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord, ThreadSize,
-    TimerRecord, WriteRecord,
+    ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, ThreadRecord,
+    ThreadSize, TimerRecord, WriteRecord,
 };
 use super::spin::spin_until;
 use super::stats::{Compaction, FormatMigration, StoreStats};
@@ -60,13 +61,14 @@ pub trait Backend: Send + Sync + fmt::Debug {
         true
     }
 
-    /// Returns the newest checkpoint of a namespace, `None` if there is none.
+    /// Returns the head of a namespace, `None` if there is none: its newest checkpoint, unless an
+    /// [operation](Backend::operate) moved the head.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError>;
 
-    /// Returns only the id of the newest checkpoint of a namespace: one indexed read.
+    /// Returns only the id of the head of a namespace.
     ///
     /// # Errors
     /// [`StoreError::Read`].
@@ -74,22 +76,12 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(self.head(thread, namespace)?.map(|record| record.point.checkpoint))
     }
 
-    /// Returns the id of the newest checkpoint of a namespace with the stored writes of its tasks. `None` means that the
-    /// namespace has no checkpoint. A caller with a cached head needs no more to continue from it.
-    ///
-    /// This implementation reads twice; a backend overrides it with one read transaction.
+    /// Returns the id of the head of a namespace with the stored writes of its tasks. `None` means that the namespace has no
+    /// head. A caller with a cached head needs no more to continue from it.
     ///
     /// # Errors
     /// As [`Backend::writes`].
-    fn head_with_writes(
-        &self,
-        thread: &ThreadId,
-        namespace: &Namespace,
-    ) -> Result<Option<(CheckpointId, Vec<WriteRecord>)>, StoreError> {
-        let Some(id) = self.head_id(thread, namespace)? else { return Ok(None) };
-        let writes = self.writes(&CheckpointRef::new(thread.clone(), namespace.clone(), id))?;
-        Ok(Some((id, writes)))
-    }
+    fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError>;
 
     /// Returns a checkpoint, `None` if it is not stored.
     ///
@@ -282,12 +274,42 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Err(not_followed())
     }
 
-    /// Lists the tasks that sleep, by the moment at which they can go on, then by thread, namespace and task, at most
+    /// Lists the tasks of heads that sleep, by the moment at which they can go on, then by thread, namespace and task, at most
     /// `limit`: all, or those that can go on at `due_by`.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError>;
+
+    /// Stores an operation with its changes: all of them, or none. Returns its number when it is as durable as a commit.
+    /// Repeating an operation is safe: if the newest operation on its fields is the same, nothing is written.
+    ///
+    /// The head of a namespace is its newest checkpoint, or the one that an operation moved it to since. The next checkpoint
+    /// of the namespace is the head again.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the head of a namespace is not the one that its change expects, and
+    /// [`StoreError::FieldConflict`] for other fields; [`StoreError::ThreadNotFound`],
+    /// [`StoreError::CheckpointNotFound`]; [`StoreError::Invalid`]; and as [`Backend::commit`] for the disk.
+    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError>;
+
+    /// Lists operations, newest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError>;
+
+    /// Returns the contents of the fields of a thread that operations set, sorted by field, but for heads.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError>;
+
+    /// Returns the branches of a namespace, the newest first, at the cost of some indexed reads for each.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError>;
 
     /// Deletes threads with everything in them: all of them, or none. One that does not exist is passed over. Returns
     /// when that is as durable as a commit: no read shows them any more, and their ids can be used again. The result says

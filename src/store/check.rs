@@ -53,11 +53,13 @@ pub enum Invariant {
     RowChecks,
     /// I21: the keys are those of the file.
     Keys,
+    /// I22: an operation matches its check, and what it names exists.
+    Operations,
 }
 
 impl Invariant {
     /// All invariants, in the order of their numbers.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Pages,
         Self::Schema,
         Self::Blobs,
@@ -79,6 +81,7 @@ impl Invariant {
         Self::Copying,
         Self::RowChecks,
         Self::Keys,
+        Self::Operations,
     ];
 
     /// Returns the number, from 1 on.
@@ -112,6 +115,7 @@ impl Invariant {
             Self::Copying => "The write-ahead log can be copied into the file.",
             Self::RowChecks => "A row of the log matches its check.",
             Self::Keys => "The rows of `store_key` hold the keys of the file.",
+            Self::Operations => "An operation matches its check, and what it names exists.",
         }
     }
 }

@@ -52,6 +52,15 @@ pub enum StoreError {
         /// The head in the file.
         found: Option<CheckpointId>,
     },
+    /// A field of a thread, such as the name of a branch, has changed since it was read. Nothing was written; read it again
+    /// and decide.
+    #[error("{field} of thread {thread} has changed; nothing was written")]
+    FieldConflict {
+        /// The thread.
+        thread: ThreadId,
+        /// The field.
+        field: String,
+    },
     /// The checkpoint id is taken by another checkpoint. Nothing was written.
     #[error("checkpoint {id} is already stored with other content; nothing was written")]
     Duplicate {
@@ -63,6 +72,14 @@ pub enum StoreError {
     ThreadNotFound {
         /// Its id.
         id: ThreadId,
+    },
+    /// The thread has no branch with this name.
+    #[error("thread {thread} has no branch with the name {name:?}")]
+    BranchNotFound {
+        /// The thread.
+        thread: ThreadId,
+        /// The name.
+        name: String,
     },
     /// The checkpoint does not exist.
     #[error("checkpoint {id} is not in thread {thread}")]
@@ -257,10 +274,12 @@ impl StoreError {
             Self::Embedding { .. } => ("Exception", "EMBEDDING_FAILED"),
             Self::Id(_) => ("ValueError", "INVALID_ID"),
             Self::Conflict { .. } => ("Exception", "CONFLICT"),
+            Self::FieldConflict { .. } => ("Exception", "FIELD_CONFLICT"),
             Self::Duplicate { .. } => ("Exception", "DUPLICATE_CHECKPOINT"),
             // Raised by a run that continues from there; reading it reports nothing.
             Self::ThreadNotFound { .. } => ("EmptyInputError", "THREAD_NOT_FOUND"),
             Self::CheckpointNotFound { .. } => ("EmptyInputError", "CHECKPOINT_NOT_FOUND"),
+            Self::BranchNotFound { .. } => ("ValueError", "BRANCH_NOT_FOUND"),
             Self::ForkedOff { .. } => ("Exception", "FORKED_OFF"),
             Self::Ambiguous { .. } => ("Exception", "AMBIGUOUS"),
             Self::Busy { .. } => ("OperationalError", "BUSY"),
@@ -330,9 +349,11 @@ mod tests {
                 "Conflict",
                 StoreError::Conflict { thread: thread(), namespace: namespace(), expected: None, found: None },
             ),
+            ("FieldConflict", StoreError::FieldConflict { thread: thread(), field: reason() }),
             ("Duplicate", StoreError::Duplicate { id }),
             ("ThreadNotFound", StoreError::ThreadNotFound { id: thread() }),
             ("CheckpointNotFound", StoreError::CheckpointNotFound { thread: thread(), id: reason() }),
+            ("BranchNotFound", StoreError::BranchNotFound { thread: thread(), name: reason() }),
             ("ForkedOff", StoreError::ForkedOff { thread: thread(), forks: vec![thread()], more: false }),
             ("Ambiguous", StoreError::Ambiguous { prefix: reason(), matches: vec![id] }),
             ("Busy", StoreError::Busy { waited_ms: 1, holder: Some(7) }),

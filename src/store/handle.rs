@@ -62,6 +62,7 @@ pub struct OpenOptions {
     pub(crate) head_cache_bytes: usize,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) id_seed: Option<u64>,
+    pub(crate) actor: Option<Arc<str>>,
     pub(crate) keys: GivenKeys,
 }
 
@@ -81,6 +82,7 @@ impl OpenOptions {
             head_cache_bytes: HEAD_CACHE_BYTES_DEFAULT,
             clock: Arc::new(SystemClock),
             id_seed: None,
+            actor: None,
             keys: GivenKeys::default(),
         }
     }
@@ -163,6 +165,13 @@ impl OpenOptions {
     /// Sets the clock that stamps checkpoints. Default: that of the operating system.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Names the user, the program or the part of a program that makes the operations of the store, such as moves of heads.
+    /// At most 256 bytes. Default: none.
+    pub fn actor(mut self, actor: impl Into<Arc<str>>) -> Self {
+        self.actor = Some(actor.into());
         self
     }
 
@@ -257,6 +266,7 @@ struct Inner {
     backend: Arc<dyn Backend>,
     heads: HeadCache,
     ids: Mutex<IdSource>,
+    actor: Option<Arc<str>>,
     clock: Arc<dyn Clock>,
     /// The last change of the cache that was submitted.
     cache_change: Mutex<Option<CommitHandle>>,
@@ -294,6 +304,7 @@ impl Store {
             backend,
             heads: HeadCache::new(options.head_cache_bytes),
             ids: Mutex::new(options.id_seed.map_or_else(IdSource::new, IdSource::from_seed)),
+            actor: options.actor,
             clock: options.clock,
             cache_change: Mutex::default(),
             left: Mutex::default(),
@@ -536,6 +547,11 @@ impl Store {
     pub fn check_since(&self, point: &CheckedUpTo) -> Result<CheckReport, StoreError> {
         span!("check_since");
         self.0.backend.check_since(point)
+    }
+
+    /// Returns the actor that operations through this handle name by default.
+    pub fn actor(&self) -> Option<&Arc<str>> {
+        self.0.actor.as_ref()
     }
 
     /// Returns the present timestamp by the clock of this store.

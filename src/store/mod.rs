@@ -7,7 +7,7 @@
 //! deleted as a whole.
 //!
 //! Invariants: a batch is committed whole or not at all; a stored row of the log never changes; the newest checkpoint of a
-//! namespace is the one with the greatest id.
+//! namespace is the one with the greatest id, and its head unless an operation moved the head since.
 
 pub mod backend;
 pub mod batch;
@@ -23,6 +23,7 @@ mod handle;
 mod heads;
 mod kv;
 mod memory;
+mod operation;
 mod query;
 pub mod record;
 mod recovery;
@@ -48,10 +49,14 @@ pub use kv::{
     Embedder, EmbedderError, Kv, KvCompare, KvIndex, KvItem, KvLifetimes, KvNamespaceQuery, KvOrder, KvQuery, KvWrite,
 };
 pub use memory::MemoryBackend;
+pub use operation::{
+    BranchRecord, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationRecord,
+    OperationTarget, OperationValue,
+};
 pub use query::{CheckpointQuery, ItemRange};
 pub use record::{
     ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemIndexRef, ItemRow, Source, StatePart,
-    StateRecord, TaskKind, TaskRecord, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    StateRecord, StoredHead, TaskKind, TaskRecord, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 pub use recovery::{Lost, LostKind, Recovery};
 pub use sqlite::SqliteBackend;

@@ -29,6 +29,25 @@ impl CheckpointRef {
     }
 }
 
+/// The head of a namespace, without its state.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct StoredHead {
+    /// The checkpoint.
+    pub checkpoint: CheckpointId,
+    /// True if a checkpoint of the namespace continues it: the head was moved back to it.
+    pub is_continued: bool,
+    /// The stored writes of its tasks, in the order of [`Backend::writes`](super::Backend::writes).
+    pub writes: Vec<WriteRecord>,
+}
+
+impl StoredHead {
+    /// Describes a head.
+    pub fn new(checkpoint: CheckpointId, is_continued: bool, writes: Vec<WriteRecord>) -> Self {
+        Self { checkpoint, is_continued, writes }
+    }
+}
+
 /// The source of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {

@@ -18,6 +18,8 @@ pub enum LostKind {
     Writes,
     /// A timer.
     Timer,
+    /// An operation: a move of a head, or names of branches.
+    Operation,
     /// An entry of the key-value memory.
     Entry,
 }
@@ -32,6 +34,7 @@ impl LostKind {
             Self::Range => "range",
             Self::Writes => "writes",
             Self::Timer => "timer",
+            Self::Operation => "operation",
             Self::Entry => "entry",
         }
     }
@@ -65,6 +68,8 @@ pub struct Recovery {
     pub writes: u64,
     /// Timers.
     pub timers: u64,
+    /// Operations: moves of heads, and names of branches.
+    pub operations: u64,
     /// Entries of the key-value memory. The cache is not recovered.
     pub entries: u64,
     /// The number of lost things.

@@ -104,6 +104,10 @@ pub const NAME_USERS_MAX: usize = 8;
 pub const RUN_KEY_BYTES_MAX: usize = 1_024;
 /// Rows that one page of a listing may hold.
 pub const PAGE_ROWS_MAX: usize = 10_000;
+/// Bytes of the actor of an operation.
+pub const ACTOR_BYTES_MAX: usize = 256;
+/// Changes of one operation.
+pub const OPERATION_CHANGES_MAX: usize = 10_000;
 /// Batches that one transaction takes along.
 pub const GROUP_BATCHES_MAX: usize = 256;
 /// Batches that may wait for the background writer before a submitter has to wait.

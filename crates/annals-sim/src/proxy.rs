@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use annals::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::{
-    Backend, Batch, Beside, CacheChange, CacheKey, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef,
-    CommitHandle, Erasure, ItemRange, ItemRow, KvChange, KvNamespace, KvRecord, KvVector, ListRef, OpenOptions,
-    SqliteBackend, StatePart, StateRecord, StoreError, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    Backend, Batch, Beside, BranchRecord, CacheChange, CacheKey, CheckReport, CheckpointQuery, CheckpointRecord,
+    CheckpointRef, CommitHandle, Erasure, ItemRange, ItemRow, KvChange, KvNamespace, KvRecord, KvVector, ListRef,
+    NewOperation, OpenOptions, OperationField, OperationQuery, OperationRecord, OperationValue, SqliteBackend,
+    StatePart, StateRecord, StoreError, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -195,6 +196,22 @@ impl Backend for Proxy {
         handle
     }
 
+    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
+        self.inner.operate(operation)
+    }
+
+    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
+        self.inner.operations(query)
+    }
+
+    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
+        self.inner.fields(thread)
+    }
+
+    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
+        self.inner.branches(thread, namespace)
+    }
+
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {
         self.calls.make(Job::Delete(threads.to_vec()), || self.inner.delete_threads(threads))
     }
@@ -227,11 +244,7 @@ impl Backend for Proxy {
         self.inner.head_id(thread, namespace)
     }
 
-    fn head_with_writes(
-        &self,
-        thread: &ThreadId,
-        namespace: &Namespace,
-    ) -> Result<Option<(CheckpointId, Vec<WriteRecord>)>, StoreError> {
+    fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError> {
         self.inner.head_with_writes(thread, namespace)
     }
 

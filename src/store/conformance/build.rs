@@ -227,8 +227,15 @@ impl CasePlace {
             backend.head_with_writes(&self.thread, &self.namespace).expect("reads the head with its writes");
         let at = |checkpoint| CheckpointRef::new(self.thread.clone(), self.namespace.clone(), checkpoint);
         let writes = id.map(|id| (id, backend.writes(&at(id)).expect("reads the writes of the head")));
+        let with_writes = with_writes.map(|head| (head.checkpoint, head.writes));
         assert_eq!(with_writes, writes, "the head is read with its writes");
         id
+    }
+
+    /// Returns whether a checkpoint of the namespace continues its head.
+    pub(super) fn is_continued(&self, backend: &dyn Backend) -> bool {
+        let head = backend.head_with_writes(&self.thread, &self.namespace).expect("reads the head with its writes");
+        head.is_some_and(|head| head.is_continued)
     }
 
     pub(super) fn record(&self, backend: &dyn Backend, n: u64) -> CheckpointRecord {

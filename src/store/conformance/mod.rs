@@ -26,6 +26,7 @@ mod limits;
 mod lineage;
 mod listing;
 mod lists;
+mod operations;
 mod references;
 mod replay;
 mod strict;
@@ -117,6 +118,15 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("the log is followed in its order", following::order),
     ("deleted threads are passed over by a follower", following::deleted),
     ("a commit is signalled to a follower", following::signals),
+    ("a head that was moved", operations::moved_head),
+    ("a head that was moved to the newest checkpoint", operations::moved_to_the_newest),
+    ("heads of subgraphs move with the head of the thread", operations::subgraphs),
+    ("an operation on what has changed is refused as a whole", operations::refused),
+    ("repeating an operation is safe", operations::repeated),
+    ("names of branches", operations::fields),
+    ("operations come newest first, in pages", operations::listing),
+    ("timers of a head that was moved", operations::timers),
+    ("branches come newest first, with their last checkpoints", operations::branches),
     ("timers are listed by their timestamps", timers::listed),
     ("timers go when they are passed", timers::passed),
     ("timers that make no sense are refused", timers::refused),

@@ -75,7 +75,7 @@ fn commit_part(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
     let mut next = Next::of(log, batch);
     next.add_writes()?;
     batch.checkpoints.iter().try_for_each(|checkpoint| next.add(checkpoint))?;
-    debug_assert_eq!(next.head_id(), batch.head_after());
+    debug_assert!(batch.checkpoints.is_empty() || next.newest_id() == batch.head_after());
     debug_assert_eq!(next.seq, log.seq + batch.checkpoints.len() as u64);
     let Next { added, writes, seq, branch, .. } = next;
     let branches = branch - log.branch;
@@ -88,7 +88,8 @@ fn commit_part(log: &mut MemoryLog, batch: &Batch) -> Result<(), StoreError> {
         return Ok(());
     };
     if !log.threads.contains_key(&batch.thread) {
-        let thread = StoredThread { created_at: first.created_at, spaces: Default::default() };
+        let thread =
+            StoredThread { created_at: first.created_at, spaces: Default::default(), fields: Default::default() };
         log.threads.insert(batch.thread.clone(), thread);
     }
     if let Some(thread) = log.threads.get_mut(&batch.thread) {
@@ -116,8 +117,8 @@ impl NamespaceVersion {
                 None => _ = self.timers.remove(&timer.task),
             }
         }
-        if !batch.checkpoints.is_empty() {
-            self.timers.clear();
+        if let Some(NewCheckpoint { parent: Some(Parent::Local(passed)), .. }) = batch.checkpoints.first() {
+            self.timers.retain(|_, (checkpoint, _)| checkpoint != passed);
         }
         writes.into_iter().for_each(|(checkpoint, writes)| self.writes.put(checkpoint, writes));
         added.into_iter().for_each(|stored| self.checkpoints.put(stored.record.point.checkpoint, stored));
@@ -176,8 +177,8 @@ impl<'a> Next<'a> {
         Self { log, batch, space, added, writes: Vec::new(), seq: log.seq, branch: log.branch }
     }
 
-    fn head_id(&self) -> Option<CheckpointId> {
-        let stored = || self.space.and_then(NamespaceVersion::head_id);
+    fn newest_id(&self) -> Option<CheckpointId> {
+        let stored = || self.space.and_then(NamespaceVersion::newest_id);
         self.added.last().map(|stored| stored.record.point.checkpoint).or_else(stored)
     }
 
@@ -245,13 +246,15 @@ impl<'a> Next<'a> {
     }
 
     fn add(&mut self, new: &NewCheckpoint) -> Result<(), StoreError> {
-        let head = self.head_id();
-        if let Some(head) = head
-            && new.id <= head
+        let newest = self.newest_id();
+        if let Some(newest) = newest
+            && new.id <= newest
         {
             return match self.checkpoint(&new.id) {
                 Some(_) => Err(StoreError::Duplicate { id: new.id }),
-                None => invalid("checkpoint.id", format!("{} is not above the head {head}", new.id)),
+                None => {
+                    invalid("checkpoint.id", format!("{} is not above {newest}, the newest of the namespace", new.id))
+                }
             };
         }
         let mut builds_on = BuildsOn::find(self, new)?;
@@ -271,7 +274,7 @@ impl<'a> Next<'a> {
             builds_on.parent.as_ref().map_or(&nothing, |parent| &parent.state).after(&delta, ordinal, self.seq + 1)?;
         self.seq += 1;
         let branch = match &builds_on.parent {
-            Some(parent) if builds_on.local().is_some() && builds_on.local() == head => parent.record.branch,
+            Some(parent) if builds_on.local().is_some() && builds_on.local() == newest => parent.record.branch,
             _ => {
                 self.branch += 1;
                 self.branch

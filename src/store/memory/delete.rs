@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::operation;
 use super::stored::MemoryLog;
 use crate::base::ThreadId;
 use crate::base::limits::FORKS_SHOWN_MAX;
@@ -26,5 +27,6 @@ pub(super) fn threads(log: &mut MemoryLog, threads: &[ThreadId]) -> Result<(), S
         return Err(StoreError::ForkedOff { thread: ThreadId::clone(thread), forks, more });
     }
     log.threads.retain(|id, _| !threads.contains(id));
+    operation::forget(log, threads);
     Ok(())
 }

@@ -10,6 +10,7 @@
 mod beside;
 mod commit;
 mod delete;
+mod operation;
 mod read;
 mod stored;
 mod tree;
@@ -24,10 +25,11 @@ use super::batch::{Batch, ListRef, validate_deleted};
 use super::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
 use super::check::CheckReport;
 use super::error::StoreError;
+use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord, ThreadSize, TimerRecord,
-    WriteRecord,
+    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, ThreadRecord, ThreadSize,
+    TimerRecord, WriteRecord,
 };
 use super::watch::{LogSignal, LogWatch};
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
@@ -76,6 +78,16 @@ impl Backend for MemoryBackend {
 
     fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointId>, StoreError> {
         Ok(self.log.read().space(thread, namespace).and_then(|space| space.head_id()))
+    }
+
+    fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError> {
+        let space = self.log.read().space(thread, namespace).cloned();
+        Ok(space.and_then(|space| {
+            let id = space.head_id()?;
+            let is_parent = |(_, stored): (_, &Arc<StoredCheckpoint>)| stored.record.parent == Some(id);
+            let is_continued = space.newest_id() != Some(id) && space.checkpoints.walk_down(None).any(is_parent);
+            Some(StoredHead::new(id, is_continued, read::writes(&space, &id)))
+        }))
     }
 
     fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
@@ -175,6 +187,22 @@ impl Backend for MemoryBackend {
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
         Ok(read::timers(&self.log.read(), due_by, limit))
+    }
+
+    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
+        operation::operate(&mut self.log.write(), operation)
+    }
+
+    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
+        Ok(operation::list(&self.log.read(), query))
+    }
+
+    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
+        Ok(self.log.read().threads.get(thread).map(operation::fields).unwrap_or_default())
+    }
+
+    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
+        Ok(operation::branches(&self.log.read(), thread, namespace))
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::operation;
 use super::stored::{
     ChangedValue, ChannelContent, ChannelVersion, Item, MemoryLog, NamespaceVersion, StoredCheckpoint, StoredList,
 };
@@ -170,7 +171,9 @@ pub(super) fn timers(log: &MemoryLog, due_by: Option<Timestamp>, limit: usize) -
     let mut found = Vec::new();
     for (thread, of) in &log.threads {
         for (namespace, space) in &of.spaces {
-            let due = space.timers.iter().filter(|(_, (_, wake_at))| due_by.is_none_or(|by| *wake_at <= by));
+            let head = space.head_id();
+            let is_due = |wake_at: Timestamp| due_by.is_none_or(|by| wake_at <= by);
+            let due = space.timers.iter().filter(|(_, (of, wake_at))| Some(*of) == head && is_due(*wake_at));
             found.extend(due.map(|(task, (checkpoint, wake_at))| TimerRecord {
                 point: CheckpointRef { thread: thread.clone(), namespace: namespace.clone(), checkpoint: *checkpoint },
                 task: *task,
@@ -189,7 +192,11 @@ pub(super) fn check(log: &MemoryLog) -> CheckReport {
     let spaces = log.threads.values().flat_map(|thread| thread.spaces.iter());
     for (_, space) in spaces {
         // Every other state is compared with its replay, so looking at all the nodes of the newest is enough.
-        let sound = space.head().is_none_or(|head| head.state.is_sound());
+        let newest = space.checkpoints.last();
+        let sound = newest.is_none_or(|(_, newest)| newest.state.is_sound());
+        if let Err(error) = operation::check(space) {
+            report.note(Finding::new(Invariant::Operations, "a namespace", error.to_string()));
+        }
         if !sound || !space.checkpoints.is_sound() || !space.writes.is_sound() {
             report.note(Finding::new(Invariant::Ids, "a namespace", "its trees are out of order"));
         }

@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::operation::MovedHead;
 use super::tree::VersionMap;
 use crate::base::{CheckpointId, Namespace, TaskId, ThreadId, Timestamp};
 use crate::store::batch::{ListDelta, ListRef, NewWrites, Payload, Seen, WriteValue};
 use crate::store::error::StoreError;
+use crate::store::operation::{OperationField, OperationRecord, OperationValue};
 use crate::store::record::{CheckpointRecord, CheckpointRef, WriteRecord};
 
 /// All threads, and the counters of the file.
@@ -20,6 +22,10 @@ pub(super) struct MemoryLog {
     pub(super) seq: u64,
     /// The number of the newest branch.
     pub(super) branch: u64,
+    /// The operations in their order.
+    pub(super) operations: Vec<OperationRecord>,
+    /// The number of the newest operation.
+    pub(super) operation: u64,
 }
 
 /// A thread with at least one checkpoint.
@@ -27,6 +33,8 @@ pub(super) struct MemoryLog {
 pub(super) struct StoredThread {
     pub(super) created_at: Timestamp,
     pub(super) spaces: BTreeMap<Namespace, NamespaceVersion>,
+    /// The fields that operations set, but for heads.
+    pub(super) fields: BTreeMap<OperationField, OperationValue>,
 }
 
 /// A namespace. A clone is a version of it that no later commit changes, so readers need no lock while they read.
@@ -36,6 +44,8 @@ pub(super) struct NamespaceVersion {
     /// The writes of the tasks of each checkpoint.
     pub(super) writes: VersionMap<CheckpointId, CheckpointWrites>,
     pub(super) branches: u64,
+    /// The last move of the head, which a newer checkpoint ends.
+    pub(super) moved: Option<MovedHead>,
     /// The tasks that sleep: their checkpoints, and when they can go on.
     pub(super) timers: BTreeMap<TaskId, (CheckpointId, Timestamp)>,
 }
@@ -180,11 +190,20 @@ impl MemoryLog {
 }
 
 impl NamespaceVersion {
-    pub(super) fn head(&self) -> Option<&Arc<StoredCheckpoint>> {
-        self.checkpoints.last().map(|(_, stored)| stored)
+    /// Returns the head: the newest checkpoint, unless an operation moved the head since.
+    pub(super) fn head_id(&self) -> Option<CheckpointId> {
+        let newest = self.newest_id()?;
+        match self.moved.filter(|moved| moved.newest == newest) {
+            Some(moved) => moved.head,
+            None => Some(newest),
+        }
     }
 
-    pub(super) fn head_id(&self) -> Option<CheckpointId> {
+    pub(super) fn head(&self) -> Option<&Arc<StoredCheckpoint>> {
+        self.checkpoints.get(&self.head_id()?)
+    }
+
+    pub(super) fn newest_id(&self) -> Option<CheckpointId> {
         self.checkpoints.last().map(|(id, _)| *id)
     }
 

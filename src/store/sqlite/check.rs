@@ -87,7 +87,7 @@ pub(super) fn check<'a>(view: ReadView<'a>, since: Option<&CheckedUpTo>) -> Res<
         }
     }
     // Each part goes on after a damaged row; a damaged page ends only its part.
-    let whole: [CheckPart<'a>; 11] = [
+    let whole: [CheckPart<'a>; 12] = [
         (Invariant::Keys, Checker::keys),
         (Invariant::RowChecks, Checker::row_checks),
         (Invariant::ThreadTimes, Checker::thread_times),
@@ -97,6 +97,7 @@ pub(super) fn check<'a>(view: ReadView<'a>, since: Option<&CheckedUpTo>) -> Res<
         (Invariant::Ids, Checker::ids),
         (Invariant::Rows, Checker::checkpoints),
         (Invariant::Writes, Checker::writes),
+        (Invariant::Operations, Checker::operations),
         (Invariant::Entries, Checker::beside),
         (Invariant::Ownership, Checker::orphans),
     ];

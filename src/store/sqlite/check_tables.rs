@@ -116,6 +116,17 @@ impl Checker<'_> {
         Ok(())
     }
 
+    /// Verifies the operations with their changes.
+    pub(super) fn operations(&mut self) -> Res<()> {
+        let mut statement = self.view.conn.prepare_cached(sql::OPERATIONS)?;
+        let mut rows = statement.query([i64::MAX])?;
+        while let Some(row) = rows.next()? {
+            let verified = self.view.check_operation(row);
+            self.note(verified)?;
+        }
+        Ok(())
+    }
+
     /// Compares the time of each thread with that of its first checkpoint.
     pub(super) fn thread_times(&mut self) -> Res<()> {
         let mut statement = self.view.conn.prepare_cached(sql::CHECK_THREAD_TIMES)?;

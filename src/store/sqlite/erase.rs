@@ -202,6 +202,9 @@ impl<'c> Slice<'c> {
         let checkpoints: Vec<i64> = self.rows(sql::RECLAIM_CHECKPOINTS, namespace, |row| row.get(0))?;
         if checkpoints.is_empty() {
             self.statement(sql::TIMERS_DELETE)?.execute([namespace])?;
+            self.statement(sql::RECLAIM_OPERATIONS)?.execute([namespace])?;
+            let changes = self.statement(sql::RECLAIM_CHANGES)?.execute([namespace])?;
+            self.spend(2 * changes);
             self.statement(sql::NAMESPACE_DELETE)?.execute([namespace])?;
             self.spend(2);
         }

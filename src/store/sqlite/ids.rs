@@ -17,9 +17,10 @@ pub(super) enum Table {
     Branch,
     Payload,
     Blob,
+    Operation,
 }
 
-const TABLES: usize = Table::Blob as usize + 1;
+const TABLES: usize = Table::Operation as usize + 1;
 
 /// The next ids, and the marks of the last deletion.
 #[derive(Debug, Default)]

@@ -1,10 +1,11 @@
-//! Jobs of the writer role: a batch of the log, changes of the tables beside it, or a step of the erasure of
-//! threads. *Absent:* how each of them is written.
+//! Jobs of the writer role: a batch of the log, changes of the tables beside it, an operation, or a step of the
+//! erasure of threads. *Absent:* how each of them is written.
 
 use super::compact::{self, CompactJob};
 use super::erase::{self, EraseJob, EraseStep};
 use super::fault::Res;
 use super::keys::KeyChange;
+use super::operation::{self, OperationJob};
 use super::write::{self, Caches};
 use super::{cache, kv, sql};
 use crate::base::limits::{COMPACT_PAGES_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
@@ -24,6 +25,7 @@ pub(super) enum Job {
     Erase(EraseJob),
     Keys(KeyChange),
     Compact(CompactJob),
+    Operation(OperationJob),
 }
 
 /// A job, borrowed from whoever waits for it.
@@ -35,6 +37,7 @@ pub(super) enum JobRef<'a> {
     Erase(&'a EraseJob),
     Keys(&'a KeyChange),
     Compact(&'a CompactJob),
+    Operation(&'a OperationJob),
 }
 
 impl Job {
@@ -47,6 +50,7 @@ impl Job {
             Self::Erase(job) => JobRef::Erase(job),
             Self::Keys(change) => JobRef::Keys(change),
             Self::Compact(job) => JobRef::Compact(job),
+            Self::Operation(job) => JobRef::Operation(job),
         }
     }
 }
@@ -61,6 +65,7 @@ impl<'a> JobRef<'a> {
             Self::Erase(job) => Job::Erase(job.clone()),
             Self::Keys(change) => Job::Keys(change.clone()),
             Self::Compact(job) => Job::Compact(job.clone()),
+            Self::Operation(job) => Job::Operation(job.clone()),
         }
     }
 
@@ -76,6 +81,7 @@ impl<'a> JobRef<'a> {
             },
             Self::Keys(change) => change.validate(),
             Self::Compact(_) => Ok(()),
+            Self::Operation(job) => job.operation.validate(),
         }
     }
 
@@ -83,7 +89,9 @@ impl<'a> JobRef<'a> {
     pub(super) fn chain(self) -> Option<&'a CommitChain> {
         match self {
             Self::Log(batch) => batch.chain.as_ref(),
-            Self::Kv(_) | Self::Cache(_) | Self::Erase(_) | Self::Keys(_) | Self::Compact(_) => None,
+            Self::Kv(_) | Self::Cache(_) | Self::Erase(_) | Self::Keys(_) | Self::Compact(_) | Self::Operation(_) => {
+                None
+            }
         }
     }
 
@@ -102,6 +110,7 @@ impl<'a> JobRef<'a> {
             Self::Erase(job) => erase::step(conn, caches, job),
             Self::Keys(change) => caches.keys.change(conn, change),
             Self::Compact(job) => compact::step(conn, job),
+            Self::Operation(job) => operation::write(conn, caches, job),
         }
     }
 
@@ -116,6 +125,7 @@ impl<'a> JobRef<'a> {
                 EraseStep::HideAlone(_) | EraseStep::Forget(_) => 0,
             },
             Self::Keys(_) => 0,
+            Self::Operation(job) => 512 * job.operation.changes.len(),
             // A page that is moved, the page that it is moved to, and their parents.
             Self::Compact(_) => 3 * COMPACT_PAGES_MAX * sql::PAGE_BYTES as usize,
         };

@@ -25,6 +25,7 @@ mod erase;
 mod eraser;
 mod fault;
 mod group;
+mod heads;
 mod ids;
 mod inspect;
 mod items;
@@ -37,6 +38,7 @@ mod lock;
 mod migrate;
 mod names;
 mod open;
+mod operation;
 mod pack;
 mod paged;
 mod pool;
@@ -72,6 +74,7 @@ pub(crate) use keys::GivenKeys;
 use keys::KeyChange;
 use names::Names;
 use open::OpenedFile;
+use operation::OperationJob;
 use paged::ItemPages;
 use pool::ReaderPool;
 use read::ReadView;
@@ -86,10 +89,13 @@ use crate::store::check::{CheckReport, CheckedUpTo, Finding, Invariant};
 use crate::store::cipher::Key;
 use crate::store::error::StoreError;
 use crate::store::handle::OpenOptions;
+use crate::store::operation::{
+    BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue,
+};
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord, ThreadSize, TimerRecord,
-    WriteRecord,
+    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, ThreadRecord, ThreadSize,
+    TimerRecord, WriteRecord,
 };
 use crate::store::stats::{CommitStats, Compaction, FormatMigration, StoreStats};
 use crate::store::watch::LogWatch;
@@ -204,11 +210,7 @@ impl Backend for SqliteBackend {
         self.read_near_writer(|view| view.head_id(thread, namespace))
     }
 
-    fn head_with_writes(
-        &self,
-        thread: &ThreadId,
-        namespace: &Namespace,
-    ) -> Result<Option<(CheckpointId, Vec<WriteRecord>)>, StoreError> {
+    fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError> {
         self.read_near_writer(|view| view.head_with_writes(thread, namespace))
     }
 
@@ -312,6 +314,25 @@ impl Backend for SqliteBackend {
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
         self.pool.read(|view| timer::list(view, due_by, limit))
+    }
+
+    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
+        let job = OperationJob { operation: operation.clone(), id: Arc::default() };
+        self.writer()?.commit(JobRef::Operation(&job))?;
+        let id = *job.id.lock();
+        Ok(id)
+    }
+
+    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
+        self.pool.read(|view| view.operations(query))
+    }
+
+    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
+        self.pool.read(|view| view.fields(thread))
+    }
+
+    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
+        self.pool.read(|view| view.branches(thread, namespace))
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {

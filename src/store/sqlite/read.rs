@@ -1,6 +1,7 @@
 //! Reads records: checkpoints, state, writes, threads.
 
 use super::fault::{Fault, Res, corrupt};
+use super::heads;
 use super::items::ChannelRows;
 use super::keys::Keys;
 use super::lineage::{self, BranchRow, EMPTY, KeyContent, LIST, SEEN, VALUE, VersionRow, version_place};
@@ -17,8 +18,8 @@ use crate::store::batch::Seen;
 use crate::store::error::StoreError;
 use crate::store::query::CheckpointQuery;
 use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, Source, StatePart, StateRecord, TaskKind, TaskRecord,
-    ThreadRecord, ThreadSize, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, Source, StatePart, StateRecord, StoredHead, TaskKind,
+    TaskRecord, ThreadRecord, ThreadSize, WriteRecord,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
@@ -125,7 +126,7 @@ fn missing(at: &CheckpointRef) -> Fault {
 }
 
 impl<'a> ReadView<'a> {
-    fn namespace(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<i64>> {
+    pub(super) fn namespace(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<i64>> {
         let mut statement = self.conn.prepare_cached(sql::NAMESPACE_BY_PATH)?;
         Ok(statement.query_row(params![thread.as_str(), namespace.as_str()], |row| row.get(0)).optional()?)
     }
@@ -193,21 +194,33 @@ impl<'a> ReadView<'a> {
         Ok(records)
     }
 
-    /// Reads the newest checkpoint of a namespace, which has one from its first commit on. One that an index does not show
-    /// is noticed: the newest checkpoint is the last one on the greatest branch.
-    fn head_row<T>(self, namespace: i64, read: impl FnOnce(i64, &Row<'_>) -> Res<T>) -> Res<T> {
-        let newest = |seq: i64, row: &Row<'_>| Ok((ListingEntry::read(seq, row)?, read(seq, row)?));
-        let Some((link, head)) = checkpoint_row(self.conn, sql::RECORD_HEAD, [namespace], newest)? else {
+    /// Reads the head of a namespace, `None` if it was moved to the empty state. A namespace has a newest checkpoint from its
+    /// first commit on. One that an index does not show is noticed: the newest checkpoint is the last one on the greatest
+    /// branch. `read` is told whether the head was moved.
+    fn head_row<T>(self, namespace: i64, read: impl Fn(i64, &Row<'_>, bool) -> Res<T>) -> Res<Option<T>> {
+        let newest = |seq: i64, row: &Row<'_>| {
+            let moved = heads::moved(self.conn, self.keys, namespace, seq)?;
+            let head = if moved.is_none() { Some(read(seq, row, false)?) } else { None };
+            Ok((ListingEntry::read(seq, row)?, head, moved.flatten()))
+        };
+        let Some((link, head, moved)) = checkpoint_row(self.conn, sql::RECORD_HEAD, [namespace], newest)? else {
             return Err(corrupt(format!("namespace {namespace}"), "its checkpoints are missing"));
         };
         link.must_be_last(self.conn, i64::MAX)?;
-        Ok(head)
+        let Some(seq) = moved else { return Ok(head) };
+        let of_namespace = |seq: i64, row: &Row<'_>| {
+            if row.get::<_, i64>(column::NAMESPACE)? == namespace { read(seq, row, true).map(Some) } else { Ok(None) }
+        };
+        let head = checkpoint_row(self.conn, sql::RECORD_BY_SEQ, [seq], of_namespace)?.flatten();
+        let missing =
+            || corrupt(format!("checkpoint {seq}"), "a head was moved to it, but its namespace does not have it");
+        head.map(Some).ok_or_else(missing)
     }
 
-    /// Returns the newest checkpoint of a namespace.
+    /// Returns the head of a namespace.
     pub(super) fn head(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointRecord>> {
         match self.namespace(thread, namespace)? {
-            Some(namespace) => self.head_row(namespace, |_, row| self.record(row)).map(Some),
+            Some(namespace) => self.head_row(namespace, |_, row, _| self.record(row)),
             None => Ok(None),
         }
     }
@@ -225,23 +238,27 @@ impl<'a> ReadView<'a> {
         }
     }
 
-    /// Returns the id of the newest checkpoint of a namespace.
+    /// Returns the id of the head of a namespace.
     pub(super) fn head_id(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<CheckpointId>> {
         let Some(namespace) = self.namespace(thread, namespace)? else { return Ok(None) };
-        self.head_row(namespace, |_, row| Ok(CheckpointId::from_bytes(row.get(column::ID)?))).map(Some)
+        self.head_row(namespace, |_, row, _| Ok(CheckpointId::from_bytes(row.get(column::ID)?)))
     }
 
-    /// Returns the id of the newest checkpoint of a namespace, with the writes of its tasks.
-    pub(super) fn head_with_writes(
-        self,
-        thread: &ThreadId,
-        namespace: &Namespace,
-    ) -> Res<Option<(CheckpointId, Vec<WriteRecord>)>> {
+    /// Returns the id of the head of a namespace, with the writes of its tasks.
+    pub(super) fn head_with_writes(self, thread: &ThreadId, namespace: &Namespace) -> Res<Option<StoredHead>> {
         let Some(namespace) = self.namespace(thread, namespace)? else { return Ok(None) };
-        self.head_row(namespace, |seq, row| {
-            Ok((CheckpointId::from_bytes(row.get(column::ID)?), self.writes_of(seq, row)?))
+        self.head_row(namespace, |seq, row, is_moved| {
+            let at = (row.get(column::BRANCH)?, row.get(column::ORDINAL)?);
+            let is_continued = is_moved && self.is_continued(namespace, at)?;
+            let id = CheckpointId::from_bytes(row.get(column::ID)?);
+            Ok(StoredHead::new(id, is_continued, self.writes_of(seq, row)?))
         })
-        .map(Some)
+    }
+
+    /// Returns whether a checkpoint of its namespace continues the one at (branch, ordinal).
+    fn is_continued(self, namespace: i64, (branch, ordinal): (i64, i64)) -> Res<bool> {
+        let mut statement = self.conn.prepare_cached(sql::IS_CONTINUED)?;
+        Ok(statement.query_row([namespace, branch, ordinal], |row| row.get(0))?)
     }
 
     /// Returns a checkpoint.
@@ -486,7 +503,7 @@ impl<'a> ReadView<'a> {
             let thread: i64 = row.get(0)?;
             let wrong = || corrupt(format!("thread {thread}"), "it does not match the format");
             row_check::verify("thread", row, 3, &|| format!("thread {thread}"))?;
-            let head = self.head_row(row.get(4)?, |_, row| self.record(row))?;
+            let head = self.head_row(row.get(4)?, |_, row, _| self.record(row))?.ok_or_else(wrong)?;
             let id = ThreadId::new(row.get_ref(1)?.as_str().map_err(|_| wrong())?).map_err(|_| wrong())?;
             if threads.last().map(|thread| &thread.id).or(after).is_some_and(|last| *last >= id) {
                 return Err(corrupt(format!("thread {thread}"), "the listing gives it out of order"));

@@ -93,18 +93,20 @@ pub(super) const NEXT_IDS: &str = "SELECT coalesce(h.checkpoint, 0), coalesce(h.
      max(coalesce(h.namespace, 0), coalesce((SELECT max(id) FROM namespace), 0)) + 1, \
      max(coalesce(h.branch, 0), coalesce((SELECT max(id) FROM branch), 0)) + 1, \
      max(coalesce(h.payload, 0), coalesce((SELECT max(id) FROM payload), 0)) + 1, \
-     max(coalesce(h.blob, 0), coalesce((SELECT max(id) FROM blob), 0)) + 1 \
+     max(coalesce(h.blob, 0), coalesce((SELECT max(id) FROM blob), 0)) + 1, \
+     max(coalesce(h.operation, 0), coalesce((SELECT max(id) FROM operation), 0)) + 1 \
      FROM (SELECT 0 AS id) o LEFT JOIN high_water h ON h.id = o.id";
 /// Notes the greatest ids before rows are deleted.
 pub(super) const HIGH_WATER_RAISE: &str = "INSERT INTO high_water \
-     (id, name, thread, namespace, branch, checkpoint, payload, blob, names_erased) VALUES (0, \
+     (id, name, thread, namespace, branch, checkpoint, payload, blob, names_erased, operation) VALUES (0, \
      (SELECT coalesce(max(id), 0) FROM name), (SELECT coalesce(max(id), 0) FROM thread), \
      (SELECT coalesce(max(id), 0) FROM namespace), (SELECT coalesce(max(id), 0) FROM branch), \
      (SELECT coalesce(max(seq), 0) FROM checkpoint), (SELECT coalesce(max(id), 0) FROM payload), \
-     (SELECT coalesce(max(id), 0) FROM blob), 0) ON CONFLICT (id) DO UPDATE SET name = max(name, excluded.name), \
+     (SELECT coalesce(max(id), 0) FROM blob), 0, (SELECT coalesce(max(id), 0) FROM operation)) ON CONFLICT (id) DO UPDATE SET name = max(name, excluded.name), \
      thread = max(thread, excluded.thread), namespace = max(namespace, excluded.namespace), \
      branch = max(branch, excluded.branch), checkpoint = max(checkpoint, excluded.checkpoint), \
-     payload = max(payload, excluded.payload), blob = max(blob, excluded.blob)";
+     payload = max(payload, excluded.payload), blob = max(blob, excluded.blob), \
+     operation = max(operation, excluded.operation)";
 
 pub(super) const THREAD_BY_ID: &str = "SELECT id, public_id, created_at, xxh3 FROM thread WHERE public_id = ?1";
 pub(super) const THREAD_INSERT: &str = "INSERT INTO thread (id, public_id, created_at, xxh3) VALUES (?1, ?2, ?3, ?4)";
@@ -142,8 +144,48 @@ pub(super) const BRANCH_INSERT: &str = "INSERT INTO branch \
 pub(super) const BRANCH_THREAD: &str =
     "SELECT n.thread FROM branch b JOIN namespace n ON n.id = b.namespace WHERE b.id = ?1";
 
+/// The newest change of a field by an operation.
+pub(super) const FIELD_CHANGE: &str = "SELECT namespace, kind, key, operation, newest, before, after, xxh3 \
+     FROM operation_change WHERE namespace = ?1 AND kind = ?2 AND key = ?3 ORDER BY operation DESC LIMIT 1";
+/// The newest change of each field of a namespace but its head.
+pub(super) const FIELDS: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, c.after, c.xxh3 \
+     FROM operation_change c WHERE c.namespace = ?1 AND c.kind > 0 AND c.operation = (SELECT max(o.operation) \
+     FROM operation_change o WHERE o.namespace = c.namespace AND o.kind = c.kind AND o.key = c.key) ORDER BY c.kind, c.key";
+pub(super) const OPERATION_INSERT: &str = "INSERT INTO operation (id, kind, seq, at, actor, target, changes, xxh3) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+pub(super) const OPERATION_CHANGE_INSERT: &str = "INSERT INTO operation_change (namespace, kind, key, operation, \
+     newest, before, after, xxh3) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+pub(super) const OPERATION: &str =
+    "SELECT id, kind, seq, at, actor, target, changes, xxh3 FROM operation WHERE id = ?1";
+pub(super) const OPERATIONS: &str =
+    "SELECT id, kind, seq, at, actor, target, changes, xxh3 FROM operation WHERE id < ?1 ORDER BY id DESC";
+/// The operations with a change of a namespace.
+pub(super) const OPERATIONS_OF: &str = "SELECT DISTINCT operation FROM operation_change WHERE namespace = ?1 AND operation < ?2 ORDER BY operation DESC LIMIT ?3";
+/// The changes of an operation, with thread and path; those of deleted threads are not shown.
+pub(super) const OPERATION_CHANGES: &str = "SELECT c.namespace, c.kind, c.key, c.operation, c.newest, c.before, \
+     c.after, c.xxh3, t.public_id, n.path FROM operation_change c LEFT JOIN namespace n ON n.id = c.namespace \
+     LEFT JOIN thread t ON t.id = n.thread WHERE c.operation = ?1 AND NOT EXISTS \
+     (SELECT 1 FROM tombstone d WHERE d.thread = n.thread)";
+/// The id of a checkpoint of a namespace.
+pub(super) const CHECKPOINT_ID: &str = "SELECT id FROM checkpoint WHERE seq = ?1 AND namespace = ?2";
+/// The operations that only changed a namespace, and the changes of a namespace.
+pub(super) const RECLAIM_OPERATIONS: &str = "DELETE FROM operation WHERE id IN \
+     (SELECT operation FROM operation_change WHERE namespace = ?1) AND NOT EXISTS \
+     (SELECT 1 FROM operation_change o WHERE o.operation = operation.id AND o.namespace <> ?1)";
+pub(super) const RECLAIM_CHANGES: &str = "DELETE FROM operation_change WHERE namespace = ?1";
+/// True if a checkpoint of a namespace continues the one at an ordinal of a branch.
+pub(super) const IS_CONTINUED: &str = "SELECT EXISTS (SELECT 1 FROM version WHERE branch = ?2 AND ordinal > ?3) \
+     OR EXISTS (SELECT 1 FROM branch WHERE namespace = ?1 AND parent = ?2 AND upto = ?3)";
+/// The branches of a namespace, the newest first.
+pub(super) const BRANCHES: &str = "SELECT id, namespace, parent, upto, depth, fork_thread, fork_checkpoint, xxh3 \
+     FROM branch WHERE namespace = ?1 ORDER BY id DESC";
+/// The greatest id of a namespace below an id, with its branch.
+pub(super) const ID_BELOW: &str =
+    "SELECT id, branch FROM checkpoint WHERE namespace = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1";
+
 pub(super) const SEQ_MAX: &str = "SELECT max(seq) FROM checkpoint";
-pub(super) const HEAD: &str = "SELECT seq, id FROM checkpoint WHERE namespace = ?1 ORDER BY id DESC LIMIT 1";
+/// The newest checkpoint of a namespace.
+pub(super) const NEWEST: &str = "SELECT seq, id FROM checkpoint WHERE namespace = ?1 ORDER BY id DESC LIMIT 1";
 pub(super) const CHECKPOINT_SEQ: &str = "SELECT seq FROM checkpoint WHERE namespace = ?1 AND id = ?2";
 /// The greatest branch of a namespace below another one, and whether the rows of a branch go on past an ordinal.
 pub(super) const PAST: &str = "SELECT (SELECT max(id) FROM branch WHERE namespace = ?1 AND id < ?4), \
@@ -276,6 +318,8 @@ pub(super) const TIMER_PUT: &str = "INSERT INTO timer (namespace, task, checkpoi
      SET checkpoint = excluded.checkpoint, wake_at = excluded.wake_at, xxh3 = excluded.xxh3";
 pub(super) const TIMER_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1 AND task = ?2";
 pub(super) const TIMERS_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1";
+/// The timers that a superstep passes. Those of other branches stay: their heads may move back.
+pub(super) const TIMERS_PASSED: &str = "DELETE FROM timer WHERE namespace = ?1 AND checkpoint = ?2";
 /// The columns of a timer, in the order in which they are decoded.
 macro_rules! timer {
     () => {
@@ -290,9 +334,13 @@ macro_rules! timer_shown {
         " AND NOT EXISTS (SELECT 1 FROM tombstone d WHERE d.thread = n.thread) "
     };
 }
+/// Only tasks of heads sleep.
 pub(super) const TIMERS: &str = concat!(
     timer!(),
-    "WHERE r.wake_at <= ?1",
+    "WHERE r.wake_at <= ?1 AND r.checkpoint = (SELECT CASE WHEN m.newest = h.seq THEN m.after ELSE h.seq END \
+     FROM (SELECT seq FROM checkpoint WHERE namespace = r.namespace ORDER BY id DESC LIMIT 1) h LEFT JOIN \
+     (SELECT newest, after FROM operation_change WHERE namespace = r.namespace AND kind = 0 AND key = '' \
+      ORDER BY operation DESC LIMIT 1) m) ",
     timer_shown!(),
     "ORDER BY r.wake_at, t.public_id, n.path, r.task LIMIT ?2"
 );
@@ -418,11 +466,12 @@ pub(super) const CACHED: &str =
 pub(super) const CHECK_CACHE: &str = concat!(cache!(), ", id FROM cache ORDER BY id");
 
 /// The statements of most reads, prepared when a handle is opened.
-pub(super) const READ_OFTEN: [&str; 16] = [
+pub(super) const READ_OFTEN: [&str; 17] = [
     BEGIN_READ,
     COMMIT,
     NAMESPACE_BY_PATH,
     RECORD_HEAD,
+    FIELD_CHANGE,
     RECORD_AT,
     PAST,
     BRANCH,
@@ -546,6 +595,15 @@ pub(super) const CHECK_ORPHANS: [(&str, &str); 16] = [
         "SELECT count(*) FROM timer r WHERE NOT EXISTS \
          (SELECT 1 FROM checkpoint c WHERE c.seq = r.checkpoint AND c.namespace = r.namespace) AND NOT EXISTS \
          (SELECT 1 FROM namespace n JOIN tombstone d ON d.thread = n.thread WHERE n.id = r.namespace)",
+    ),
+    (
+        "operation",
+        "SELECT count(*) FROM operation o WHERE NOT EXISTS (SELECT 1 FROM operation_change c WHERE c.operation = o.id)",
+    ),
+    (
+        "operation_change",
+        "SELECT count(*) FROM operation_change c WHERE c.operation NOT IN (SELECT id FROM operation) \
+         OR c.namespace NOT IN (SELECT id FROM namespace)",
     ),
     (
         "tombstone",

@@ -33,9 +33,9 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Removes the timers of the namespace, which has got a new head.
-    pub(super) fn drop_timers(&self) -> Res<()> {
-        self.conn.prepare_cached(sql::TIMERS_DELETE)?.execute([self.namespace])?;
+    /// Removes the timers of the checkpoint that the superstep passes.
+    pub(super) fn drop_timers(&self, passed: i64) -> Res<()> {
+        self.conn.prepare_cached(sql::TIMERS_PASSED)?.execute([self.namespace, passed])?;
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use super::changes::Ready;
 use super::checksums::{CheckpointChecksum, WriteChecksum};
 use super::fault::{Fault, Res, corrupt, invalid};
+use super::heads;
 use super::ids::{NewIds, Table};
 use super::keys::Keys;
 use super::lineage::{self, BranchRow, INDEX_SNAPSHOT, INTERVAL, KeyContent, NO_CHANGES, SEEN, VersionRow};
@@ -219,7 +220,8 @@ pub(super) struct Tx<'a> {
     pub(super) caches: &'a mut Caches,
     pub(super) batch: &'a Batch,
     pub(super) namespace: i64,
-    head: Option<(i64, CheckpointId)>,
+    /// The newest checkpoint of the namespace.
+    newest: Option<(i64, CheckpointId)>,
     next_seq: i64,
     /// First seq of this batch: rows of checkpoints from here on are its own.
     first_seq: i64,
@@ -264,19 +266,26 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
     let place = caches.place(conn, &batch.thread, &batch.namespace)?;
     let mut namespace = place.map(|(namespace, _)| namespace);
     caches.thread = place.map_or(0, |(_, thread)| thread);
-    let head = namespace.map(|namespace| head(conn, namespace)).transpose()?.flatten();
-    if let (Some(namespace), Some(head), Some(last)) = (namespace, head, batch.checkpoints.last())
-        && last.id <= head.1
+    let newest = namespace.map(|namespace| newest(conn, namespace)).transpose()?.flatten();
+    if let (Some(namespace), Some(newest), Some(last)) = (namespace, newest, batch.checkpoints.last())
+        && last.id <= newest.1
         && let Some(seq) = find(conn, namespace, &last.id)?
     {
         let mut tx = Tx::new(conn, caches, batch, namespace, None, seq);
         return tx.repeat();
     }
+    let head = match (namespace, newest) {
+        (Some(namespace), Some(newest)) => heads::head_id(conn, &caches.keys, namespace, newest)?,
+        _ => None,
+    };
     check_expected_heads(conn, caches, batch, head)?;
-    if let (Some(first), Some((_, head))) = (batch.checkpoints.first(), head)
-        && first.id <= head
+    if let (Some(first), Some((_, newest))) = (batch.checkpoints.first(), newest)
+        && first.id <= newest
     {
-        return Err(invalid("checkpoint.id", format!("{} is not greater than the head {head}", first.id)));
+        return Err(invalid(
+            "checkpoint.id",
+            format!("{} is not greater than {newest}, the newest of the namespace", first.id),
+        ));
     }
     if namespace.is_none()
         && let Some(first) = batch.checkpoints.first()
@@ -297,16 +306,16 @@ fn part(conn: &Connection, caches: &mut Caches, batch: &Batch) -> Res<()> {
             (max.unwrap_or(0) + 1).max(caches.ids.seq_after_deletions(conn)?)
         }
     };
-    let mut tx = Tx::new(conn, caches, batch, namespace, head, next_seq);
+    let mut tx = Tx::new(conn, caches, batch, namespace, newest, next_seq);
     tx.run()?;
-    debug_assert_eq!(tx.head.map(|(_, id)| id), batch.head_after());
+    debug_assert!(batch.checkpoints.is_empty() || tx.newest.map(|(_, id)| id) == batch.head_after());
     debug_assert_eq!(tx.next_seq, tx.first_seq + batch.checkpoints.len() as i64);
     tx.caches.next_seq = Some(tx.next_seq);
     Ok(())
 }
 
 /// Drops the cached numbers and names that a commit or an erasure of another handle has made stale.
-fn refresh(conn: &Connection, caches: &mut Caches) -> Res<()> {
+pub(super) fn refresh(conn: &Connection, caches: &mut Caches) -> Res<()> {
     let names: i64 =
         conn.prepare_cached(sql::NAME_MAX)?.query_row([], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0)))?;
     let version = conn.prepare_cached(sql::DATA_VERSION)?.query_row([], |row| row.get(0))?;
@@ -326,18 +335,13 @@ fn refresh(conn: &Connection, caches: &mut Caches) -> Res<()> {
 }
 
 /// Compares the head of each namespace that the batch names with the head it expects.
-fn check_expected_heads(
-    conn: &Connection,
-    caches: &mut Caches,
-    batch: &Batch,
-    head: Option<(i64, CheckpointId)>,
-) -> Res<()> {
+fn check_expected_heads(conn: &Connection, caches: &mut Caches, batch: &Batch, head: Option<CheckpointId>) -> Res<()> {
     for expect in &batch.expect {
         let found = if expect.namespace == batch.namespace {
-            head.map(|(_, id)| id)
+            head
         } else {
             let namespace = caches.namespace(conn, &batch.thread, &expect.namespace)?;
-            namespace.map(|namespace| self::head(conn, namespace)).transpose()?.flatten().map(|(_, id)| id)
+            namespace.map(|namespace| heads::head(conn, &caches.keys, namespace)).transpose()?.flatten()
         };
         if found != expect.head {
             return Err(Fault::Store(StoreError::Conflict {
@@ -351,12 +355,13 @@ fn check_expected_heads(
     Ok(())
 }
 
-fn head(conn: &Connection, namespace: i64) -> Res<Option<(i64, CheckpointId)>> {
-    let head = conn
-        .prepare_cached(sql::HEAD)?
+/// Returns the newest checkpoint of a namespace, which is its head unless that was moved.
+pub(super) fn newest(conn: &Connection, namespace: i64) -> Res<Option<(i64, CheckpointId)>> {
+    let newest = conn
+        .prepare_cached(sql::NEWEST)?
         .query_row([namespace], |row| Ok((row.get(0)?, CheckpointId::from_bytes(row.get(1)?))))
         .optional()?;
-    Ok(head)
+    Ok(newest)
 }
 
 pub(super) fn find(conn: &Connection, namespace: i64, id: &CheckpointId) -> Res<Option<i64>> {
@@ -397,7 +402,7 @@ impl<'a> Tx<'a> {
         caches: &'a mut Caches,
         batch: &'a Batch,
         namespace: i64,
-        head: Option<(i64, CheckpointId)>,
+        newest: Option<(i64, CheckpointId)>,
         next_seq: i64,
     ) -> Self {
         Self {
@@ -405,7 +410,7 @@ impl<'a> Tx<'a> {
             caches,
             batch,
             namespace,
-            head,
+            newest,
             next_seq,
             first_seq: next_seq,
             written: HashMap::new(),
@@ -423,8 +428,9 @@ impl<'a> Tx<'a> {
         }
         debug_assert!(batch.timers.is_empty() || batch.checkpoints.is_empty());
         batch.timers.iter().try_for_each(|timer| self.put_timer(timer))?;
-        if !batch.checkpoints.is_empty() {
-            self.drop_timers()?;
+        if let Some(NewCheckpoint { parent: Some(Parent::Local(passed)), .. }) = batch.checkpoints.first() {
+            let passed = self.local(passed)?;
+            self.drop_timers(passed.seq)?;
         }
         batch.checkpoints.iter().try_for_each(|checkpoint| self.put_checkpoint(checkpoint))
     }
@@ -455,8 +461,8 @@ impl<'a> Tx<'a> {
     }
 
     pub(super) fn local(&mut self, id: &CheckpointId) -> Res<Arc<Known>> {
-        let seq = match self.head {
-            Some((seq, head)) if head == *id => seq,
+        let seq = match self.newest {
+            Some((seq, newest)) if newest == *id => seq,
             _ => find(self.conn, self.namespace, id)?.ok_or_else(|| not_found(&self.batch.thread, id))?,
         };
         self.caches.known(self.conn, seq)
@@ -489,7 +495,10 @@ impl<'a> Tx<'a> {
         let (branch, ordinal) = self.place(parent.as_deref())?;
         let seq = self.next_seq;
         debug_assert!(parent.as_ref().map_or(ordinal == 0, |parent| ordinal == parent.ordinal + 1 && parent.seq < seq));
-        debug_assert!(self.head.is_none_or(|(head, id)| head < seq && id < checkpoint.id), "ids ascend with the log");
+        debug_assert!(
+            self.newest.is_none_or(|(newest, id)| newest < seq && id < checkpoint.id),
+            "ids ascend with the log"
+        );
         let mut consumed = Vec::new();
         for writes in &checkpoint.consumed {
             let of = self.consumed_of(parent.as_ref(), &writes.checkpoint)?;
@@ -508,7 +517,7 @@ impl<'a> Tx<'a> {
         self.put_seen(branch, ordinal, checkpoint)?;
         self.insert_versions(branch, ordinal)?;
         self.insert_checkpoint(checkpoint, (seq, source), parent.as_deref(), (branch, ordinal), &checksum)?;
-        self.head = Some((seq, checkpoint.id));
+        self.newest = Some((seq, checkpoint.id));
         self.next_seq = seq + 1;
         self.caches.fresh = true;
         let tasks = checkpoint.tasks.clone();
@@ -517,12 +526,12 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Returns branch and ordinal of a child of `parent`. Only the head's child stays on the branch.
+    /// Returns branch and ordinal of a child of `parent`. Only the child of the newest checkpoint stays on the branch.
     fn place(&mut self, parent: Option<&Known>) -> Res<(i64, i64)> {
         let Some(parent) = parent else {
             return Ok((self.insert_branch(None, 0, None)?, 0));
         };
-        if self.head.is_some_and(|(seq, _)| seq == parent.seq) {
+        if self.newest.is_some_and(|(seq, _)| seq == parent.seq) {
             return Ok((parent.branch, parent.ordinal + 1));
         }
         let depth = BranchRow::read(self.conn, parent.branch)?.depth;

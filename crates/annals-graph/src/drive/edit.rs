@@ -197,7 +197,8 @@ impl<S: Clone + Send + Sync + 'static> CompiledGraph<S> {
         }
         let store = thread.store();
         let loaded = load(&self.graph, &thread, place.at.as_ref())?;
-        let mut recording = recording(&thread, place.at.is_some(), loaded.newest, store.mint_run(), None);
+        let mut recording =
+            recording(&thread, place.at.is_some() || loaded.is_continued, loaded.newest, store.mint_run(), None);
         match loaded.head.checkpoint {
             Some(base) => {
                 let base = store.backend().checkpoint(&thread.point(base.id))?;

@@ -24,8 +24,12 @@ pub(super) fn load(graph: &Graph, thread: &Thread, at: Option<&CheckpointRef>) -
         return load_at(graph, thread, wanted, newest, backend.writes(wanted)?, None);
     }
     match backend.head_with_writes(thread.id(), thread.namespace())? {
-        Some((newest, writes)) => load_at(graph, thread, &thread.point(newest), Some(newest), writes, None),
-        None => Ok(Loaded { head: Head::empty(graph), newest: None }),
+        Some(stored) => {
+            let newest = stored.checkpoint;
+            let loaded = load_at(graph, thread, &thread.point(newest), Some(newest), stored.writes, None)?;
+            Ok(Loaded { is_continued: stored.is_continued, ..loaded })
+        }
+        None => Ok(Loaded { head: Head::empty(graph), newest: None, is_continued: false }),
     }
 }
 
@@ -47,7 +51,7 @@ pub(super) fn load_begun(
     };
     match at {
         Some(wanted) => load_at(graph, thread, wanted, newest, host.writes(thread, wanted)?, Some(host)),
-        None => Ok(Loaded { head: Head::empty(graph), newest }),
+        None => Ok(Loaded { head: Head::empty(graph), newest, is_continued: false }),
     }
 }
 
@@ -67,14 +71,14 @@ fn load_at(
     };
     let writes = with_bases(graph, thread, wanted, writes, Some(&head.state))?;
     head.set_pending(writes);
-    Ok(Loaded { head, newest })
+    Ok(Loaded { head, newest, is_continued: false })
 }
 
 /// Gets the head that a run left in a namespace, while its commits may still be on their way to the file.
 pub(super) fn left_by_run(graph: &Graph, thread: &Thread, left: CheckpointId) -> Option<Loaded> {
     let cached = thread.store().heads().take(thread.id(), thread.namespace(), HeadKey::Graph(graph.id))?;
     let head = cached.head.downcast::<Head>().ok().filter(|_| cached.checkpoint == left)?;
-    Some(Loaded { head: *head, newest: Some(left) })
+    Some(Loaded { head: *head, newest: Some(left), is_continued: false })
 }
 
 fn cached(graph: &Graph, thread: &Thread, wanted: &CheckpointRef, newest: Option<CheckpointId>) -> Option<Head> {

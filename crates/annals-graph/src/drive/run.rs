@@ -500,7 +500,7 @@ pub(super) fn begin(
     let place = &place.outermost()?;
     let (run, earlier) = settings.run_id(place.thread.as_ref())?;
     let at = earlier.as_ref().map(|earlier| &earlier.last).or(place.at.as_ref());
-    let addressed = place.at.is_some() && earlier.is_none();
+    let mut addressed = place.at.is_some() && earlier.is_none();
     let (seed, now, store, head, recording) = match &place.thread {
         None => (IdSource::new().random(), SystemClock.now(), None, Head::empty(graph), None),
         Some(thread) => {
@@ -511,7 +511,11 @@ pub(super) fn begin(
                 None if run.is_of_key() => start.with_key(&loaded.head, run),
                 None => start,
             };
+            // The superstep of a head that was moved back was made already: it is made again, as at an old checkpoint.
+            let is_continued = loaded.is_continued && earlier.is_none();
+            addressed |= is_continued;
             let mut recording = recording(thread, addressed, loaded.newest, run, settings.metadata.clone());
+            recording.is_continued = is_continued;
             recording.parents = Arc::clone(&place.named);
             let recording = Some(recording).filter(|_| !matches!(start, RunStart::Show));
             (store.mint_seed(), store.now(), Some(store.clone()), loaded.head, recording)
@@ -601,6 +605,7 @@ pub(super) fn recording(
         run,
         metadata,
         addressed,
+        is_continued: false,
         parents: [].into(),
         around: [].into(),
         forked_from: None,

@@ -203,7 +203,8 @@ fn state_at(graph: &Graph, thread: &Thread, at: Option<&CheckpointRef>, subgraph
         Some(checkpoint) => thread.store().backend().checkpoint(&thread.point(checkpoint.id))?,
         None => None,
     };
-    let snapshot = snapshot(graph, thread, &loaded.head, record.as_ref(), at.is_none(), subgraphs)?;
+    let live = at.is_none() && !loaded.is_continued;
+    let snapshot = snapshot(graph, thread, &loaded.head, record.as_ref(), live, subgraphs)?;
     if at.is_none() {
         keep(graph, thread, loaded.head);
     }

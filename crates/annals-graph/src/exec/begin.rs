@@ -176,12 +176,18 @@ impl Machine {
         Err(RunError::UnknownInterrupt { problem: ResumeProblem::Changed { ids: changed }, pending })
     }
 
+    /// Returns whether the run begins at the end of a branch that is the head of its namespace.
+    fn is_latest(&self) -> bool {
+        let is_continued = self.commits.recording.as_ref().is_some_and(|recording| recording.is_continued);
+        self.head.checkpoint.map(|c| c.id) == self.commits.head && !is_continued
+    }
+
     /// Rejects a resume value that does not say which of several interrupts it is for and, if the run is strict, one
     /// that does not match an open interrupt. The strict check is skipped at an addressed checkpoint that is not the
     /// newest: its tasks may raise the interrupts again.
     fn check_resume(&self, resume: Option<&Value>, addressed: bool) -> Result<(), RunError> {
         let Some(value) = resume else { return Ok(()) };
-        let latest = self.head.checkpoint.map(|c| c.id) == self.commits.head;
+        let latest = self.is_latest();
         let strict = self.env.strict_resume && (latest || !addressed);
         let mut open = self.head.open();
         let ids_of = |open: &[Interrupt]| open.iter().map(|interrupt| interrupt.id.clone()).collect();
@@ -209,7 +215,7 @@ impl Machine {
     ) -> Result<(), RunError> {
         let record = self.records();
         self.planning.resuming = true;
-        let latest = self.head.checkpoint.map(|c| c.id) == self.commits.head;
+        let latest = self.is_latest();
         let edited = self.head.checkpoint.is_some_and(|c| matches!(c.source, Source::Update | Source::Fork));
         // Addressing an old checkpoint without a resume value replays it: all tasks run again, on a fork.
         let forks = addressed && resume.is_none() && !(edited && latest);

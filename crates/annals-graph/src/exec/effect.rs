@@ -172,6 +172,8 @@ pub(crate) struct Recording {
     pub(crate) around: Arc<[(Namespace, Option<CheckpointId>)]>,
     /// True if the run was started at a checkpoint that the caller named.
     pub(crate) addressed: bool,
+    /// True if the expected head was moved back to a checkpoint that others continue: it is not the newest one.
+    pub(crate) is_continued: bool,
     /// The checkpoint elsewhere that the head is the state of, until there is one here: its thread was forked off.
     pub(crate) forked_from: Option<CheckpointRef>,
 }

@@ -34,6 +34,8 @@ impl Begins {
 pub(crate) struct Loaded {
     pub(crate) head: Head,
     pub(crate) newest: Option<CheckpointId>,
+    /// True if the head of the thread was moved to a checkpoint that others continue.
+    pub(crate) is_continued: bool,
 }
 
 /// A subgraph that can begin.

@@ -84,6 +84,7 @@ impl Session {
             parents,
             around: heads,
             addressed: *named,
+            is_continued: false,
             forked_from: at.clone().filter(|at| at.thread != *thread),
         }
     }

@@ -11,9 +11,10 @@ use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::backend::Erasure;
 use annals::store::batch::{ChangeValue, Data, ItemOp};
 use annals::store::{
-    Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle, ItemRange,
-    ItemRow, ListRef, NewWrites, Payload, StatePart, StateRecord, StoreError, ThreadRecord, ThreadSize, TimerRecord,
-    WriteRecord, WriteValue,
+    Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle,
+    ItemRange, ItemRow, ListRef, NewOperation, NewWrites, OperationField, OperationQuery, OperationRecord,
+    OperationValue, Payload, StatePart, StateRecord, StoreError, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    WriteValue,
 };
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
@@ -187,13 +188,9 @@ impl Backend for Recorder {
         self.read("head_id", None, self.inner.head_id(thread, namespace), |found| usize::from(found.is_some()))
     }
 
-    fn head_with_writes(
-        &self,
-        thread: &ThreadId,
-        namespace: &Namespace,
-    ) -> Result<Option<(CheckpointId, Vec<WriteRecord>)>, StoreError> {
+    fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError> {
         let found = self.inner.head_with_writes(thread, namespace);
-        self.read("head_with_writes", None, found, |found| found.as_ref().map_or(0, |(_, writes)| 1 + writes.len()))
+        self.read("head_with_writes", None, found, |found| found.as_ref().map_or(0, |head| 1 + head.writes.len()))
     }
 
     fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
@@ -283,6 +280,22 @@ impl Backend for Recorder {
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {
         self.read("timers", None, self.inner.timers(due_by, limit), Vec::len)
+    }
+
+    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
+        self.inner.operate(operation)
+    }
+
+    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
+        self.inner.operations(query)
+    }
+
+    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
+        self.inner.fields(thread)
+    }
+
+    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
+        self.inner.branches(thread, namespace)
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {

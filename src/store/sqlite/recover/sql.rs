@@ -36,6 +36,12 @@ pub(super) const TABLES: [(&str, &str); 15] = [
         "timer",
         "CREATE TABLE timer (namespace, task, checkpoint, wake_at, xxh3, PRIMARY KEY (namespace, task)) WITHOUT ROWID",
     ),
+    ("operation", "CREATE TABLE operation (id INTEGER PRIMARY KEY, kind, seq, at, actor, target, changes, xxh3)"),
+    (
+        "operation_change",
+        "CREATE TABLE operation_change (namespace, kind, key, operation, newest, before, after, xxh3, \
+         PRIMARY KEY (namespace, kind, key, operation)) WITHOUT ROWID",
+    ),
     ("kv_namespace", "CREATE TABLE kv_namespace (id INTEGER PRIMARY KEY, path)"),
     (
         "kv",

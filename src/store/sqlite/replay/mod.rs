@@ -7,6 +7,7 @@
 //!
 //! Invariant: a checkpoint is written only if its checksum, which covers that of its parent, is the stored one.
 
+mod operations;
 mod rows;
 mod scan;
 mod sql;
@@ -18,6 +19,7 @@ use super::fault::{Fault, Res, corrupt, damage};
 use super::ids::Table;
 use super::lineage::{EMPTY, LIST, SEEN, VALUE};
 use super::names::Kind;
+use super::operation::OperationJob;
 use super::pack::{Unpack, unpack_parents, unpack_ranges, unpack_reference, unpack_seen};
 use super::read::source_of;
 use super::references;
@@ -30,12 +32,14 @@ use crate::store::batch::{
     Parent, Payload, Seen, WriteRef, WriteValue,
 };
 use crate::store::error::StoreError;
+use crate::store::operation::NewOperation;
 use crate::store::record::{CheckpointRef, TaskRecord};
 use crate::store::recovery::{Lost, LostKind, Recovery};
+use operations::OldOperation;
 use rows::{OldCheckpoint, OldItem, OldRows, OldWrite};
 use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, params};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// A replay under way.
@@ -46,10 +50,14 @@ pub(super) struct LogReplay<'c> {
     caches: Caches,
     /// True if the first lost thing ends the replay with an error.
     is_strict: bool,
-    /// The newest checkpoint written to each namespace of the old file.
-    heads: HashMap<i64, CheckpointId>,
+    /// The head of each namespace of the old file, as it was written.
+    heads: HashMap<i64, Option<CheckpointId>>,
     /// The greatest branch of the old file so far.
     last_branch: i64,
+    /// The operations that are still to be written, in their order.
+    operations: VecDeque<OldOperation>,
+    /// The numbers of the operations that were written, by those in the old file.
+    operation_ids: BTreeMap<i64, u64>,
     pub(super) report: Recovery,
 }
 
@@ -69,12 +77,15 @@ impl<'c> LogReplay<'c> {
             is_strict,
             heads: HashMap::new(),
             last_branch: 0,
+            operations: VecDeque::new(),
+            operation_ids: BTreeMap::new(),
             report: Recovery::default(),
         })
     }
 
     /// Writes all checkpoints with their writes, then the timers.
     pub(super) fn run(&mut self) -> Res<()> {
+        self.read_operations()?;
         let (mut from, mut ranges) = (0, Vec::new());
         loop {
             let page = self.page(from, &mut ranges)?;
@@ -87,6 +98,7 @@ impl<'c> LogReplay<'c> {
             let Some((last, _)) = page.last() else { break };
             let next = last.checked_add(1).filter(|_| !is_end);
             for (_, old) in page {
+                self.operations_before(old.seq)?;
                 self.checkpoint(&old)?;
                 if self.report.checkpoints.is_multiple_of(WRITER_CACHE_MAX as u64) {
                     self.caches.committed();
@@ -95,6 +107,7 @@ impl<'c> LogReplay<'c> {
             let Some(next) = next else { break };
             from = next;
         }
+        self.operations_before(i64::MAX)?;
         let namespaces: Vec<i64> = self.heads.keys().copied().collect();
         namespaces.into_iter().try_for_each(|namespace| self.timers(namespace))?;
         let threads: i64 = self.conn.query_row(engine_sql::CHECK_THREADS, [], |row| row.get(0))?;
@@ -164,7 +177,7 @@ impl<'c> LogReplay<'c> {
         }
         match outcome {
             Ok(decoded) => {
-                self.heads.insert(old.namespace, id);
+                self.heads.insert(old.namespace, Some(id));
                 self.report.checkpoints += 1;
                 self.own_writes(old, &of, &decoded.tasks)
             }
@@ -252,7 +265,7 @@ impl<'c> LogReplay<'c> {
                 _ => {}
             }
         }
-        let mut batch = Batch::new(of.0.clone(), of.1.clone(), self.heads.get(&old.namespace).copied());
+        let mut batch = Batch::new(of.0.clone(), of.1.clone(), self.heads.get(&old.namespace).copied().flatten());
         batch.checkpoints.push(new);
         Ok(Decoded { batch, tasks })
     }
@@ -420,6 +433,53 @@ impl<'c> LogReplay<'c> {
         Ok(())
     }
 
+    fn read_operations(&mut self) -> Res<()> {
+        let Some((found, lost)) = self.rows.operations()? else { return Ok(()) };
+        self.operations = found.into();
+        lost.into_iter().try_for_each(|(place, why)| self.lose(LostKind::Operation, None, place, why))
+    }
+
+    /// Writes the operations that were made before a checkpoint of the old file.
+    fn operations_before(&mut self, seq: i64) -> Res<()> {
+        while self.operations.front().is_some_and(|operation| operation.seq < seq)
+            && let Some(old) = self.operations.pop_front()
+        {
+            let outcome = match old.decode(&self.rows, &self.operation_ids) {
+                Ok(None) => continue,
+                Ok(Some((new, moved))) => self.operation(new)?.map(|id| (id, moved)),
+                Err(fault) => Err(reason(fault)?),
+            };
+            match outcome {
+                Ok((id, moved)) => {
+                    self.operation_ids.insert(old.id, id);
+                    self.heads.extend(moved);
+                    self.report.operations += 1;
+                }
+                Err(why) => self.lose(LostKind::Operation, None, format!("operation {}", old.id), why)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes an operation, and undoes it if it does not fit what was written before.
+    fn operation(&mut self, operation: NewOperation) -> Res<Result<u64, String>> {
+        if let Err(error) = operation.validate() {
+            return Ok(Err(error.to_string()));
+        }
+        let job = OperationJob { operation, id: Arc::default() };
+        self.conn.prepare_cached(engine_sql::SAVEPOINT)?.execute([])?;
+        let outcome = match super::operation::write(self.conn, &mut self.caches, &job) {
+            Ok(()) => Ok(*job.id.lock()),
+            Err(fault) => Err(reason(fault)?),
+        };
+        if outcome.is_err() {
+            self.conn.prepare_cached(engine_sql::ROLLBACK_TO)?.execute([])?;
+            self.caches.rolled_back();
+        }
+        self.conn.prepare_cached(engine_sql::RELEASE)?.execute([])?;
+        Ok(outcome)
+    }
+
     /// Writes the timers of a namespace.
     fn timers(&mut self, namespace: i64) -> Res<()> {
         let timers = match self.rows.timers(namespace) {
@@ -435,7 +495,7 @@ impl<'c> LogReplay<'c> {
             let outcome = match (found, self.rows.namespace(namespace)) {
                 (Ok((of, id, _)), Ok(Some((thread, path)))) if of == namespace => {
                     let id = CheckpointId::from_bytes(id);
-                    let mut batch = Batch::new(thread, path, self.heads.get(&namespace).copied());
+                    let mut batch = Batch::new(thread, path, self.heads.get(&namespace).copied().flatten());
                     let wake_at = Timestamp::from_micros(timer.wake_at);
                     batch.timers.push(NewTimer::new(id, crate::base::TaskId::from_bytes(timer.task), Some(wake_at)));
                     self.attempt(&batch, |_| Ok(true))?

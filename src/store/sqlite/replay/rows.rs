@@ -3,6 +3,7 @@
 //! Checks of rows are not verified here: the checksums of checkpoints and of runs of writes cover all that is read. Each row
 //! is found by its key, so damage of a page concerns its rows alone. *Absent:* derived columns, which are computed anew.
 
+use super::operations;
 use super::scan::scan;
 use super::sql;
 use crate::base::internal::hash::Checksum;
@@ -169,6 +170,11 @@ impl<'c> OldRows<'c> {
         let Some(public) = public else { return Ok(None) };
         let thread = ThreadId::new(public).map_err(|error| corrupt(place(), error.to_string()))?;
         Ok(Some((thread, Namespace::new(path).map_err(|error| corrupt(place(), error.to_string()))?)))
+    }
+
+    /// Returns the operations, and what is lost of them; `None` if the format has none.
+    pub(super) fn operations(&self) -> Res<Option<operations::Found>> {
+        if self.format < 2 { Ok(None) } else { operations::read(self.conn).map(Some) }
     }
 
     /// Returns the text of a name.

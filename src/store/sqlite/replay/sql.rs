@@ -26,6 +26,10 @@ pub(super) const BLOB: &str = "SELECT data FROM blob WHERE id = ?1";
 pub(super) const WRITES: &str = "SELECT task, idx, part, channel, value, child, path, sum FROM write \
      WHERE checkpoint = ?1 ORDER BY task, idx, part";
 pub(super) const TIMERS: &str = "SELECT task, checkpoint, wake_at FROM timer WHERE namespace = ?1";
+pub(super) const OPERATIONS: &str =
+    "SELECT id, kind, seq, at, actor, target, changes, xxh3 FROM operation ORDER BY seq, id";
+pub(super) const OPERATION_CHANGES: &str =
+    "SELECT namespace, kind, key, operation, newest, before, after, xxh3 FROM operation_change";
 
 /// The checksum of the checkpoint that was stored last.
 pub(super) const LAST_CHECKSUM: &str = "SELECT sum FROM checkpoint ORDER BY seq DESC LIMIT 1";

@@ -1,0 +1,263 @@
+//! Operations: heads that move, names of branches, and the listing of both.
+
+use super::build::{CasePlace, CheckpointDraft, clean, commit, conflicts, id, moment, root_of, task, write, writes};
+use crate::base::ThreadId;
+use crate::store::backend::Backend;
+use crate::store::batch::{Batch, NewTimer};
+use crate::store::error::StoreError;
+use crate::store::operation::{
+    NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationTarget, OperationValue,
+};
+
+fn moves(place: &CasePlace, before: Option<u64>, after: Option<u64>) -> OperationChange {
+    OperationChange::head(place.thread.clone(), place.namespace.clone(), before.map(id), after.map(id))
+}
+
+fn names(place: &CasePlace, name: &str, before: Option<u64>, after: Option<u64>) -> OperationChange {
+    let value = |n: Option<u64>| n.map(|n| OperationValue::Checkpoint(id(n)));
+    let field = OperationField::Branch(name.into());
+    OperationChange::new(place.thread.clone(), place.namespace.clone(), field, value(before), value(after))
+}
+
+fn operation(n: u64, changes: Vec<OperationChange>) -> NewOperation {
+    let mut operation = NewOperation::new(OperationKind::Rewind, moment(n));
+    operation.changes = changes;
+    operation
+}
+
+fn operate(backend: &dyn Backend, n: u64, changes: Vec<OperationChange>) -> u64 {
+    backend.operate(&operation(n, changes)).unwrap_or_else(|error| panic!("a good operation was refused: {error}"))
+}
+
+fn listed(backend: &dyn Backend, query: OperationQuery) -> Vec<u64> {
+    backend.operations(&query).expect("operations are listed").iter().map(|record| record.id).collect()
+}
+
+/// Returns the heads of all threads as a listing shows them.
+fn heads(backend: &dyn Backend) -> Vec<crate::base::CheckpointId> {
+    backend.threads(None, 9).expect("threads are listed").iter().map(|record| record.head.point.checkpoint).collect()
+}
+
+pub(super) fn moved_head(backend: &dyn Backend) {
+    let place = root_of("moved");
+    place.add(backend, None, CheckpointDraft::root(1).value("x", 1, "1").tasks(&["node"]));
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1).value("x", 2, "2"));
+    place.add(backend, Some(2), CheckpointDraft::on(3, 2).value("x", 3, "3"));
+    assert!(!place.is_continued(backend));
+    operate(backend, 10, vec![moves(&place, Some(3), Some(1))]);
+    assert!(place.is_continued(backend), "the superstep of the head was made before");
+    assert_eq!((place.head(backend), heads(backend)), (Some(id(1)), vec![id(1)]), "the head has moved back");
+    let late = place.batch(Some(3), [CheckpointDraft::on(4, 3)]);
+    conflicts(backend, &late, Some(1), &late.expect[0]);
+    commit(backend, &place.pending(1, writes(1, task(1), "p", vec![write(0, "x", "pending")])));
+    assert_eq!(place.head(backend), Some(id(1)), "writes of tasks leave the head where it is");
+    place.add(backend, Some(1), CheckpointDraft::on(4, 1).value("x", 2, "4"));
+    assert_eq!((place.head(backend), heads(backend)), (Some(id(4)), vec![id(4)]), "the next checkpoint is the head");
+    assert_ne!(place.record(backend, 4).branch, place.record(backend, 1).branch, "it opens a branch");
+    assert_eq!(place.text(backend, 4, "x").as_deref(), Some("4"));
+
+    operate(backend, 11, vec![moves(&place, Some(4), Some(3))]);
+    assert!(!place.is_continued(backend), "the end of another branch");
+    place.add(backend, Some(3), CheckpointDraft::on(5, 3).value("x", 4, "5"));
+    let (new, old) = (place.record(backend, 5), place.record(backend, 3));
+    assert_ne!(new.branch, old.branch, "a child of another checkpoint than the newest opens a branch");
+    assert_eq!((new.ordinal, place.text(backend, 5, "x").as_deref()), (3, Some("5")));
+    clean(backend);
+}
+
+pub(super) fn moved_to_the_newest(backend: &dyn Backend) {
+    let place = root_of("back");
+    place.add(backend, None, CheckpointDraft::root(1));
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1));
+    operate(backend, 10, vec![moves(&place, Some(2), Some(1))]);
+    operate(backend, 11, vec![moves(&place, Some(1), Some(2))]);
+    assert_eq!(place.head(backend), Some(id(2)));
+    place.add(backend, Some(2), CheckpointDraft::on(3, 2));
+    assert_eq!(place.record(backend, 3).branch, place.record(backend, 2).branch, "nothing was abandoned");
+    assert_eq!(place.head(backend), Some(id(3)), "an operation before a checkpoint does not move the head after it");
+    clean(backend);
+}
+
+pub(super) fn subgraphs(backend: &dyn Backend) {
+    let root = root_of("thread");
+    let inside = root.inside("sub");
+    root.add(backend, None, CheckpointDraft::root(1));
+    inside.add(backend, None, CheckpointDraft::root(2));
+    root.add(backend, Some(1), CheckpointDraft::on(3, 1));
+    operate(backend, 10, vec![moves(&root, Some(3), Some(1)), moves(&inside, Some(2), None)]);
+    assert_eq!((root.head(backend), inside.head(backend)), (Some(id(1)), None), "the heads move together");
+    let late = inside.batch(Some(2), [CheckpointDraft::on(4, 2)]);
+    conflicts(backend, &late, None, &late.expect[0]);
+    inside.add(backend, None, CheckpointDraft::root(4));
+    assert_eq!(inside.head(backend), Some(id(4)));
+    for wrong in [
+        vec![moves(&root, Some(1), None)],
+        vec![moves(&inside, Some(4), None)],
+        vec![moves(&root, Some(1), Some(3)), moves(&root, Some(1), Some(3))],
+        Vec::new(),
+    ] {
+        let refused = backend.operate(&operation(11, wrong)).expect_err("the operation is not valid");
+        assert!(matches!(refused, StoreError::Invalid { .. }), "{refused}");
+    }
+    assert_eq!((root.head(backend), inside.head(backend)), (Some(id(1)), Some(id(4))));
+    clean(backend);
+}
+
+pub(super) fn refused(backend: &dyn Backend) {
+    let (a, b) = (root_of("a"), root_of("b"));
+    for place in [&a, &b] {
+        place.add(backend, None, CheckpointDraft::root(1));
+        place.add(backend, Some(1), CheckpointDraft::on(2, 1));
+    }
+    let late = operation(10, vec![moves(&a, Some(2), Some(1)), moves(&b, Some(1), Some(2))]);
+    match backend.operate(&late) {
+        Err(StoreError::Conflict { thread, expected, found, .. }) => {
+            assert_eq!((thread, expected, found), (b.thread.clone(), Some(id(1)), Some(id(2))));
+        }
+        other => panic!("expected a conflict, got {other:?}"),
+    }
+    assert_eq!(a.head(backend), Some(id(2)), "all changes of an operation are made, or none");
+    let gone = backend.operate(&operation(10, vec![moves(&a, Some(2), Some(7))]));
+    assert!(matches!(gone, Err(StoreError::CheckpointNotFound { .. })), "{gone:?}");
+    let nobody = backend.operate(&operation(10, vec![moves(&root_of("nobody"), None, Some(1))]));
+    assert!(matches!(nobody, Err(StoreError::ThreadNotFound { .. })), "{nobody:?}");
+    let mut actor = operation(10, vec![moves(&a, Some(2), Some(1))]);
+    actor.actor = Some("a".repeat(257));
+    let actor = backend.operate(&actor);
+    assert!(matches!(actor, Err(StoreError::Invalid { field: "operation.actor", .. })), "{actor:?}");
+    assert!(listed(backend, OperationQuery::new()).is_empty(), "nothing was stored");
+    clean(backend);
+}
+
+pub(super) fn repeated(backend: &dyn Backend) {
+    let place = root_of("a");
+    place.add(backend, None, CheckpointDraft::root(1));
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1));
+    let first = operate(backend, 10, vec![moves(&place, Some(2), Some(1))]);
+    assert_eq!(operate(backend, 10, vec![moves(&place, Some(2), Some(1))]), first, "repeating is safe");
+    assert_eq!(listed(backend, OperationQuery::new()), [first]);
+    let other = backend.operate(&operation(11, vec![moves(&place, Some(2), Some(1))]));
+    assert!(matches!(other, Err(StoreError::Conflict { .. })), "another operation is not a repeat: {other:?}");
+    clean(backend);
+}
+
+pub(super) fn fields(backend: &dyn Backend) {
+    let place = root_of("a");
+    place.add(backend, None, CheckpointDraft::root(1));
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1));
+    let current = |before: Option<&str>, after: Option<&str>| {
+        let text = |name: Option<&str>| name.map(|name| OperationValue::Text(name.into()));
+        let (thread, namespace) = (place.thread.clone(), place.namespace.clone());
+        OperationChange::new(thread, namespace, OperationField::CurrentBranch, text(before), text(after))
+    };
+    operate(backend, 10, vec![names(&place, "ü «b»", None, Some(2)), current(None, Some("ü «b»"))]);
+    operate(backend, 11, vec![names(&place, "a", None, Some(1))]);
+    let found = backend.fields(&place.thread).expect("fields are read");
+    let expected = [
+        (OperationField::Branch("a".into()), OperationValue::Checkpoint(id(1))),
+        (OperationField::Branch("ü «b»".into()), OperationValue::Checkpoint(id(2))),
+        (OperationField::CurrentBranch, OperationValue::Text("ü «b»".into())),
+    ];
+    assert_eq!(found, expected);
+    let late = backend.operate(&operation(12, vec![names(&place, "a", None, Some(2))]));
+    assert!(matches!(late, Err(StoreError::FieldConflict { .. })), "{late:?}");
+    operate(backend, 13, vec![names(&place, "a", Some(1), None), current(Some("ü «b»"), None)]);
+    assert_eq!(backend.fields(&place.thread).expect("fields are read"), expected[1..2]);
+    assert_eq!(place.head(backend), Some(id(2)), "names do not move the head");
+    for name in ["", "a\0b", &"n".repeat(257)] {
+        let refused = backend.operate(&operation(14, vec![names(&place, name, None, Some(1))]));
+        assert!(matches!(refused, Err(StoreError::Invalid { field: "branch.name", .. })), "{refused:?}");
+    }
+    assert!(backend.fields(&ThreadId::new("nobody").expect("an id")).expect("fields are read").is_empty());
+    clean(backend);
+}
+
+pub(super) fn listing(backend: &dyn Backend) {
+    let (a, b) = (root_of("a"), root_of("b"));
+    for place in [&a, &b] {
+        place.add(backend, None, CheckpointDraft::root(1));
+        place.add(backend, Some(1), CheckpointDraft::on(2, 1));
+    }
+    let first = operate(backend, 10, vec![moves(&a, Some(2), Some(1))]);
+    let mut both = operation(11, vec![moves(&b, Some(2), Some(1)), moves(&a, Some(1), Some(2))]);
+    (both.kind, both.actor) = (OperationKind::Undo, Some("Zoë".into()));
+    both.target = Some(OperationTarget::Operation(first));
+    let second = backend.operate(&both).expect("a good operation");
+    a.add(backend, Some(2), CheckpointDraft::on(3, 2));
+    let mut third = operation(12, vec![moves(&a, Some(3), Some(1))]);
+    third.target = Some(OperationTarget::Commits(id(3)));
+    let third = backend.operate(&third).expect("a good operation");
+    assert_eq!(listed(backend, OperationQuery::new()), [third, second, first], "the newest first");
+    assert_eq!(listed(backend, OperationQuery::new().limit(1)), [third]);
+    assert_eq!(listed(backend, OperationQuery::new().before(third).limit(1)), [second]);
+    assert_eq!(listed(backend, OperationQuery::new().thread(b.thread.clone())), [second]);
+    assert_eq!(listed(backend, OperationQuery::new().thread(a.thread.clone()).before(second)), [first]);
+    let records = backend.operations(&OperationQuery::new()).expect("operations are listed");
+    assert!(records[1].seq < records[0].seq && records[0].seq == a.record(backend, 3).seq, "the place in the log");
+    assert_eq!(records[0].target, Some(OperationTarget::Commits(id(3))));
+    let stored = &records[1];
+    assert_eq!(
+        (stored.kind, stored.at, stored.actor.as_deref(), stored.target),
+        (OperationKind::Undo, moment(11), Some("Zoë"), Some(OperationTarget::Operation(first)))
+    );
+    assert_eq!(stored.changes, [moves(&a, Some(1), Some(2)), moves(&b, Some(2), Some(1))], "sorted by thread");
+
+    _ = backend.delete_threads(std::slice::from_ref(&a.thread)).expect("a thread is deleted");
+    let left = backend.operations(&OperationQuery::new()).expect("operations are listed");
+    assert_eq!(left.len(), 1, "operations go with their threads");
+    assert_eq!(left[0].changes, [moves(&b, Some(2), Some(1))]);
+    while backend.reclaim().expect("a deleted thread is erased") != crate::store::Erasure::Erased {}
+    clean(backend);
+    a.add(backend, None, CheckpointDraft::root(1));
+    assert!(listed(backend, OperationQuery::new().thread(a.thread.clone())).is_empty());
+    a.add(backend, Some(1), CheckpointDraft::on(2, 1));
+    let next = operate(backend, 13, vec![moves(&a, Some(2), Some(1))]);
+    assert!(next > third, "a number is used once");
+    clean(backend);
+}
+
+pub(super) fn timers(backend: &dyn Backend) {
+    let place = root_of("a");
+    place.add(backend, None, CheckpointDraft::root(1));
+    place.add(backend, Some(1), CheckpointDraft::on(2, 1).tasks(&["x"]));
+    let interrupt = writes(2, task(1), "p", vec![write(-3, "__interrupt__", "an interrupt")]);
+    let timer = NewTimer::new(id(2), task(1), Some(moment(5)));
+    commit(backend, &Batch { timers: vec![timer], ..place.pending(2, interrupt) });
+    let sleeping = || backend.timers(None, 9).expect("timers are listed").len();
+    assert_eq!(sleeping(), 1);
+    operate(backend, 10, vec![moves(&place, Some(2), Some(1))]);
+    assert_eq!(sleeping(), 0, "only tasks of heads sleep");
+    place.add(backend, Some(1), CheckpointDraft::on(3, 1));
+    assert_eq!(sleeping(), 0);
+    operate(backend, 11, vec![moves(&place, Some(3), Some(2))]);
+    assert_eq!(sleeping(), 1, "a task sleeps again when the head moves back to its checkpoint");
+    place.add(backend, Some(2), CheckpointDraft::on(4, 2));
+    assert_eq!(sleeping(), 0);
+    operate(backend, 12, vec![moves(&place, Some(4), Some(2))]);
+    assert_eq!(sleeping(), 0, "the superstep that passed the task removed its timer");
+    clean(backend);
+}
+
+pub(super) fn branches(backend: &dyn Backend) {
+    let place = root_of("a");
+    assert!(backend.branches(&place.thread, &place.namespace).expect("branches are listed").is_empty());
+    place.add(backend, None, CheckpointDraft::root(1));
+    for n in 2..=40 {
+        place.add(backend, Some(n - 1), CheckpointDraft::on(n, n - 1));
+    }
+    place.add(backend, Some(40), CheckpointDraft::on(41, 20));
+    place.add(backend, Some(41), CheckpointDraft::on(42, 41));
+    place.add(backend, Some(42), CheckpointDraft::root(43));
+    place.add(backend, Some(43), CheckpointDraft::on(44, 42));
+    let inside = place.inside("sub");
+    inside.add(backend, None, CheckpointDraft::fork(50, place.point(40)));
+    let found = backend.branches(&place.thread, &place.namespace).expect("branches are listed");
+    let branch = |n| place.record(backend, n).branch;
+    let shown: Vec<_> = found.iter().map(|found| (found.tip.point.checkpoint, found.leaves)).collect();
+    let expected = [(id(44), Some((branch(42), 21))), (id(43), None), (id(42), Some((branch(1), 19))), (id(40), None)];
+    assert_eq!(shown, expected, "the newest first, each with its last checkpoint");
+    assert_eq!(found[3].tip, place.record(backend, 40), "the whole record");
+    let forked = backend.branches(&inside.thread, &inside.namespace).expect("branches are listed");
+    assert_eq!(forked[0].leaves, Some((branch(40), 39)), "a fork leaves a branch of another namespace");
+    clean(backend);
+}

@@ -1,0 +1,298 @@
+//! Operations: changes of heads and of the names of branches, which no commit of a checkpoint makes.
+//!
+//! An operation holds its changes, each with the value before and after it, so that it can be undone and made again.
+//! *Absent:* runs and updates, which are derived from their checkpoints, and the rules of undo.
+
+use crate::base::limits::{ACTOR_BYTES_MAX, NAME_BYTES_MAX, OPERATION_CHANGES_MAX};
+use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
+
+use super::error::StoreError;
+use super::record::CheckpointRecord;
+
+/// The kind of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OperationKind {
+    /// Heads move to older checkpoints.
+    Rewind,
+    /// The head moves to another branch.
+    Switch,
+    /// A branch gets a name, or loses it.
+    NameBranch,
+    /// Another operation, or a run, is undone.
+    Undo,
+    /// An operation or a run that was undone is made again.
+    Redo,
+}
+
+impl OperationKind {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [Self::Rewind, Self::Switch, Self::NameBranch, Self::Undo, Self::Redo];
+
+    /// Returns the name: `rewind`, `switch`, `name branch`, `undo` or `redo`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rewind => "rewind",
+            Self::Switch => "switch",
+            Self::NameBranch => "name branch",
+            Self::Undo => "undo",
+            Self::Redo => "redo",
+        }
+    }
+}
+
+impl std::fmt::Display for OperationKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The operation that an undo or a redo is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OperationTarget {
+    /// A stored operation, by its number.
+    Operation(u64),
+    /// A run or an update, by the last checkpoint that it stored in the namespace of the first change.
+    Commits(CheckpointId),
+}
+
+/// A value of a thread that operations change.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum OperationField {
+    /// The head of a namespace: a checkpoint. A commit of checkpoints changes it too.
+    Head,
+    /// The last checkpoint of the branch with this name, as of when the head left it; `None` for a name that is not taken.
+    Branch(String),
+    /// The name of the branch that the head is on, `None` for a branch without a name.
+    CurrentBranch,
+}
+
+impl std::fmt::Display for OperationField {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Head => f.write_str("the head"),
+            Self::Branch(name) => write!(f, "branch {name:?}"),
+            Self::CurrentBranch => f.write_str("the current branch"),
+        }
+    }
+}
+
+/// The content of a field.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OperationValue {
+    /// A checkpoint of the namespace.
+    Checkpoint(CheckpointId),
+    /// A text.
+    Text(String),
+}
+
+/// The change of a field by an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OperationChange {
+    /// The thread.
+    pub thread: ThreadId,
+    /// The namespace: the root namespace, but for heads of subgraphs.
+    pub namespace: Namespace,
+    /// The field.
+    pub field: OperationField,
+    /// The content before the operation, which must be the present one; `None` for none.
+    pub before: Option<OperationValue>,
+    /// The content after the operation.
+    pub after: Option<OperationValue>,
+}
+
+/// An operation that is to be stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NewOperation {
+    /// The kind.
+    pub kind: OperationKind,
+    /// The timestamp.
+    pub at: Timestamp,
+    /// The user, the program or the part of a program that makes the operation, if it is known. At most 256 bytes.
+    pub actor: Option<String>,
+    /// The operation that is undone or made again.
+    pub target: Option<OperationTarget>,
+    /// The changes, each of another field. At least one, at most 10,000.
+    pub changes: Vec<OperationChange>,
+}
+
+/// A stored operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OperationRecord {
+    /// Its number: later operations of the file have greater ones.
+    pub id: u64,
+    /// The `seq` of the newest checkpoint of the file when it was made: its position in the log.
+    pub seq: u64,
+    /// Its kind.
+    pub kind: OperationKind,
+    /// Its timestamp.
+    pub at: Timestamp,
+    /// The user, the program or the part of a program that made it.
+    pub actor: Option<String>,
+    /// The operation that is undone or made again.
+    pub target: Option<OperationTarget>,
+    /// Its changes, sorted by thread, namespace and field; those of deleted threads are absent.
+    pub changes: Vec<OperationChange>,
+}
+
+/// A listing of operations, newest first.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct OperationQuery {
+    /// Only operations with changes of this thread.
+    pub thread: Option<ThreadId>,
+    /// Only operations with a smaller number.
+    pub before: Option<u64>,
+    /// The maximum number of records; 0 stands for a page of 10,000.
+    pub limit: usize,
+}
+
+/// A branch of the log: a run of checkpoints of a namespace, each the child of the one before.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BranchRecord {
+    /// The newest checkpoint on it.
+    pub tip: CheckpointRecord,
+    /// The branch that it leaves, and the last ordinal that both share; `None` for one that begins with the empty state.
+    pub leaves: Option<(u64, u64)>,
+}
+
+impl OperationChange {
+    /// Describes the change of a field.
+    pub fn new(
+        thread: ThreadId,
+        namespace: Namespace,
+        field: OperationField,
+        before: Option<OperationValue>,
+        after: Option<OperationValue>,
+    ) -> Self {
+        Self { thread, namespace, field, before, after }
+    }
+
+    /// Describes the move of a head.
+    pub fn head(
+        thread: ThreadId,
+        namespace: Namespace,
+        before: Option<CheckpointId>,
+        after: Option<CheckpointId>,
+    ) -> Self {
+        let value = |id: Option<CheckpointId>| id.map(OperationValue::Checkpoint);
+        Self::new(thread, namespace, OperationField::Head, value(before), value(after))
+    }
+
+    /// Returns the change back.
+    pub fn inverse(self) -> Self {
+        Self { before: self.after, after: self.before, ..self }
+    }
+
+    fn validate(&self) -> Result<(), StoreError> {
+        let wrong = |reason: &str| invalid("operation.change", format!("{:?}: {reason}", self.field));
+        if let OperationField::Branch(name) = &self.field
+            && (name.is_empty() || name.contains('\0') || name.len() > NAME_BYTES_MAX)
+        {
+            return invalid(
+                "branch.name",
+                format!("it must have 1 to {NAME_BYTES_MAX} bytes and no NUL character, and has {}", name.len()),
+            );
+        }
+        if self.field != OperationField::Head && !self.namespace.is_root() {
+            return wrong("only the root namespace has this field");
+        }
+        if self.field == OperationField::Head && self.namespace.is_root() && self.after.is_none() {
+            return wrong("the root namespace has a head from its first checkpoint on");
+        }
+        let fits = |value: &OperationValue| match (&self.field, value) {
+            (OperationField::Head | OperationField::Branch(_), OperationValue::Checkpoint(_)) => true,
+            (OperationField::CurrentBranch, OperationValue::Text(text)) => text.len() <= NAME_BYTES_MAX,
+            _ => false,
+        };
+        if ![&self.before, &self.after].into_iter().flatten().all(fits) {
+            return wrong("the field does not hold such a value");
+        }
+        Ok(())
+    }
+}
+
+impl NewOperation {
+    /// Starts an operation without an actor and without changes.
+    pub fn new(kind: OperationKind, at: Timestamp) -> Self {
+        Self { kind, at, actor: None, target: None, changes: Vec::new() }
+    }
+
+    /// Checks everything that can be checked without the log. Every backend calls this first.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] naming the field and the limit.
+    pub fn validate(&self) -> Result<(), StoreError> {
+        let count = self.changes.len();
+        if count == 0 || count > OPERATION_CHANGES_MAX {
+            return invalid(
+                "operation.changes",
+                format!("{count} is not between 1 and the limit of {OPERATION_CHANGES_MAX}"),
+            );
+        }
+        let bytes = self.actor.as_ref().map_or(0, String::len);
+        if bytes > ACTOR_BYTES_MAX {
+            return invalid("operation.actor", format!("{bytes} bytes are above the limit of {ACTOR_BYTES_MAX}"));
+        }
+        self.changes.iter().try_for_each(OperationChange::validate)?;
+        let mut fields: Vec<_> =
+            self.changes.iter().map(|change| (&change.thread, &change.namespace, &change.field)).collect();
+        fields.sort_unstable();
+        if fields.windows(2).any(|pair| pair[0] == pair[1]) {
+            return invalid("operation.changes", "a field changes twice".into());
+        }
+        let has_root = |thread: &ThreadId| fields.iter().any(|(of, namespace, _)| *of == thread && namespace.is_root());
+        if !fields.iter().all(|(thread, ..)| has_root(thread)) {
+            return invalid("operation.changes", "a thread without a change of its root namespace".into());
+        }
+        Ok(())
+    }
+
+    /// Returns whether a stored operation is this one.
+    pub(crate) fn is_stored_as(&self, stored: &OperationRecord) -> bool {
+        let mut changes = self.changes.clone();
+        sort(&mut changes);
+        (stored.kind, stored.at, &stored.actor, stored.target) == (self.kind, self.at, &self.actor, self.target)
+            && stored.changes == changes
+    }
+}
+
+impl OperationQuery {
+    /// Lists the operations of all threads.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lists only operations with changes of a thread.
+    pub fn thread(mut self, thread: ThreadId) -> Self {
+        self.thread = Some(thread);
+        self
+    }
+
+    /// Lists only operations with a smaller number.
+    pub fn before(mut self, id: u64) -> Self {
+        self.before = Some(id);
+        self
+    }
+
+    /// Lists at most so many; 0 stands for a page of 10,000.
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+}
+
+/// Sorts changes as records hold them.
+pub(crate) fn sort(changes: &mut [OperationChange]) {
+    changes.sort_by(|a, b| (&a.thread, &a.namespace, &a.field).cmp(&(&b.thread, &b.namespace, &b.field)));
+}
+
+fn invalid(field: &'static str, reason: String) -> Result<(), StoreError> {
+    Err(StoreError::Invalid { field, reason })
+}

@@ -1,0 +1,76 @@
+//! The head of a namespace: its newest checkpoint, unless an operation moved the head after that was stored.
+//!
+//! This is the one place that decides it; writes, reads, listings and timers ask here. *Absent:* how an operation is stored.
+//!
+//! Invariant: the next checkpoint of a namespace ends a move, because it is newer than the one that the move names as the
+//! newest.
+
+use super::fault::{Res, corrupt};
+use super::keys::Keys;
+use super::row_check::RowCheck;
+use super::{sql, write};
+use crate::base::CheckpointId;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+/// The kind of the change of a head.
+pub(super) const HEAD_KIND: i64 = 0;
+
+/// Columns of `operation_change` before its check.
+const COLUMNS: usize = 7;
+
+/// Returns the place to which the head of a namespace was moved after `newest` was stored: a checkpoint or the empty state.
+/// `None` if it was not moved.
+pub(super) fn moved(conn: &Connection, keys: &Keys, namespace: i64, newest: i64) -> Res<Option<Option<i64>>> {
+    let mut statement = conn.prepare_cached(sql::FIELD_CHANGE)?;
+    let mut rows = statement.query(params![namespace, HEAD_KIND, ""])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    verify_change(keys, row)?;
+    if row.get::<_, i64>(4)? == newest { Ok(Some(row.get(6)?)) } else { Ok(None) }
+}
+
+/// Returns the head of a namespace whose newest checkpoint is known.
+pub(super) fn head_id(
+    conn: &Connection,
+    keys: &Keys,
+    namespace: i64,
+    (newest, id): (i64, CheckpointId),
+) -> Res<Option<CheckpointId>> {
+    match moved(conn, keys, namespace, newest)? {
+        None => Ok(Some(id)),
+        Some(to) => to.map(|seq| id_of(conn, namespace, seq)).transpose(),
+    }
+}
+
+/// Returns the head of a namespace.
+pub(super) fn head(conn: &Connection, keys: &Keys, namespace: i64) -> Res<Option<CheckpointId>> {
+    match write::newest(conn, namespace)? {
+        Some(newest) => head_id(conn, keys, namespace, newest),
+        None => Ok(None),
+    }
+}
+
+/// Returns the id of a checkpoint of a namespace to which an operation refers.
+pub(super) fn id_of(conn: &Connection, namespace: i64, seq: i64) -> Res<CheckpointId> {
+    let id = conn.prepare_cached(sql::CHECKPOINT_ID)?.query_row([seq, namespace], |row| row.get(0)).optional()?;
+    let missing =
+        || corrupt(format!("checkpoint {seq}"), "an operation refers to it, but its namespace does not have it");
+    Ok(CheckpointId::from_bytes(id.ok_or_else(missing)?))
+}
+
+/// Verifies a row of `operation_change`.
+pub(super) fn verify_change(keys: &Keys, row: &Row<'_>) -> Res<()> {
+    verify(keys, "operation_change", COLUMNS, row)
+}
+
+/// Verifies a row whose check follows its `columns` first columns, and has the key of the checksums if the file has one.
+pub(super) fn verify(keys: &Keys, table: &str, columns: usize, row: &Row<'_>) -> Res<()> {
+    let mut check = RowCheck::of(table);
+    for column in 0..columns {
+        check.value(row.get_ref(column)?);
+    }
+    if row.get_ref(columns)? == ValueRef::Integer(check.finish_keyed(keys)) {
+        return Ok(());
+    }
+    Err(corrupt(table, "the check of a row does not match"))
+}

@@ -1,0 +1,372 @@
+//! Rows of operations: written with the fields that they change, and read in pages.
+//!
+//! *Absent:* heads as commits change them ([`heads`](super::heads)), and the rules of undo.
+
+use super::fault::{Fault, Res, corrupt};
+use super::heads::{self, HEAD_KIND, id_of, verify_change};
+use super::ids::Table;
+use super::keys::Keys;
+use super::lineage::BranchRow;
+use super::read::ReadView;
+use super::row_check::RowCheck;
+use super::write::{self, Caches};
+use super::{row_check, sql};
+use crate::base::limits::PAGE_ROWS_MAX;
+use crate::base::{CheckpointId, Namespace, ThreadId, Timestamp};
+use crate::store::error::StoreError;
+use crate::store::operation::{
+    BranchRecord, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery, OperationRecord,
+    OperationTarget, OperationValue, sort,
+};
+use parking_lot::Mutex;
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::sync::Arc;
+
+/// The kinds of the change of a field; that of a head is [`HEAD_KIND`].
+const BRANCH_KIND: i64 = 1;
+const CURRENT_KIND: i64 = 2;
+
+/// Columns of `operation` before its check.
+pub(super) const COLUMNS: usize = 7;
+
+/// An operation that is to be written: a job of the writer role.
+#[derive(Clone, Debug)]
+pub(super) struct OperationJob {
+    pub(super) operation: NewOperation,
+    /// The number that it got.
+    pub(super) id: Arc<Mutex<u64>>,
+}
+
+/// Returns the number by which the file stands for a kind.
+fn kind_column(kind: OperationKind) -> i64 {
+    match kind {
+        OperationKind::Rewind => 0,
+        OperationKind::Switch => 1,
+        OperationKind::NameBranch => 2,
+        OperationKind::Undo => 4,
+        OperationKind::Redo => 5,
+    }
+}
+
+/// Returns the kind for which a number stands.
+pub(super) fn kind_of(column: i64) -> Option<OperationKind> {
+    OperationKind::ALL.into_iter().find(|known| kind_column(*known) == column)
+}
+
+/// Returns the kind and the key by which the file stands for a field.
+fn field_columns(field: &OperationField) -> (i64, &str) {
+    match field {
+        OperationField::Head => (HEAD_KIND, ""),
+        OperationField::Branch(name) => (BRANCH_KIND, name),
+        OperationField::CurrentBranch => (CURRENT_KIND, ""),
+    }
+}
+
+/// Returns the field for which a kind and a key stand.
+pub(super) fn field_of(kind: i64, key: String) -> Option<OperationField> {
+    match (kind, key.is_empty()) {
+        (HEAD_KIND, true) => Some(OperationField::Head),
+        (BRANCH_KIND, false) => Some(OperationField::Branch(key)),
+        (CURRENT_KIND, true) => Some(OperationField::CurrentBranch),
+        _ => None,
+    }
+}
+
+/// Writes an operation in the transaction that is open.
+pub(super) fn write(conn: &Connection, caches: &mut Caches, job: &OperationJob) -> Res<()> {
+    write::refresh(conn, caches)?;
+    let new = &job.operation;
+    let mut namespaces = Vec::with_capacity(new.changes.len());
+    for change in &new.changes {
+        let not_found = || Fault::Store(StoreError::ThreadNotFound { id: change.thread.clone() });
+        namespaces.push(caches.namespace(conn, &change.thread, &change.namespace)?.ok_or_else(not_found)?);
+    }
+    if let Some(id) = stored(conn, caches, new, namespaces[0])? {
+        *job.id.lock() = id;
+        return Ok(());
+    }
+    for (change, namespace) in new.changes.iter().zip(&namespaces) {
+        compare(conn, &caches.keys, change, *namespace)?;
+    }
+    let id = caches.ids.next(conn, Table::Operation)?;
+    let seq: Option<i64> = conn.prepare_cached(sql::SEQ_MAX)?.query_row([], |row| row.get(0))?;
+    let target = match new.target {
+        None => Value::Null,
+        Some(OperationTarget::Operation(id)) => Value::Integer(id as i64),
+        Some(OperationTarget::Commits(id)) => Value::Blob(id.as_bytes().to_vec()),
+    };
+    let (kind, seq, at, count) =
+        (kind_column(new.kind), seq.unwrap_or(0), new.at.as_micros(), new.changes.len() as i64);
+    let mut check = RowCheck::of("operation");
+    check.int(id).int(kind).int(seq).int(at).maybe_text(new.actor.as_deref()).value((&target).into()).int(count);
+    let check = check.finish_keyed(&caches.keys);
+    conn.prepare_cached(sql::OPERATION_INSERT)?.execute(params![id, kind, seq, at, new.actor, target, count, check])?;
+    for (change, namespace) in new.changes.iter().zip(namespaces) {
+        insert_change(conn, &caches.keys, change, namespace, id)?;
+    }
+    *job.id.lock() = id as u64;
+    Ok(())
+}
+
+/// Returns the number of the operation if it is stored already: a repeat after an unknown outcome writes nothing.
+fn stored(conn: &Connection, caches: &Caches, new: &NewOperation, namespace: i64) -> Res<Option<u64>> {
+    let Some(first) = new.changes.first() else { return Ok(None) };
+    let (kind, key) = field_columns(&first.field);
+    let last: Option<i64> = conn
+        .prepare_cached(sql::FIELD_CHANGE)?
+        .query_row(params![namespace, kind, key], |row| row.get(3))
+        .optional()?;
+    let view = caches.view(conn);
+    let found = last.map(|last| view.operation(last)).transpose()?;
+    Ok(found.filter(|found| new.is_stored_as(found)).map(|found| found.id))
+}
+
+/// Compares the present content of a field with the one that a change expects.
+fn compare(conn: &Connection, keys: &Keys, change: &OperationChange, namespace: i64) -> Res<()> {
+    if change.field == OperationField::Head {
+        let found = heads::head(conn, keys, namespace)?;
+        let expected = checkpoint_of(change.before.as_ref());
+        if found != expected {
+            let (thread, namespace) = (change.thread.clone(), change.namespace.clone());
+            return Err(StoreError::Conflict { thread, namespace, expected, found }.into());
+        }
+        return Ok(());
+    }
+    let (kind, key) = field_columns(&change.field);
+    let mut statement = conn.prepare_cached(sql::FIELD_CHANGE)?;
+    let mut rows = statement.query(params![namespace, kind, key])?;
+    let found = match rows.next()? {
+        Some(row) => {
+            verify_change(keys, row)?;
+            value_of(conn, namespace, &change.field, row.get_ref(6)?)?
+        }
+        None => None,
+    };
+    if found == change.before {
+        return Ok(());
+    }
+    Err(StoreError::FieldConflict { thread: change.thread.clone(), field: change.field.to_string() }.into())
+}
+
+fn checkpoint_of(value: Option<&OperationValue>) -> Option<CheckpointId> {
+    match value {
+        Some(OperationValue::Checkpoint(id)) => Some(*id),
+        _ => None,
+    }
+}
+
+fn insert_change(conn: &Connection, keys: &Keys, change: &OperationChange, namespace: i64, id: i64) -> Res<()> {
+    let newest = write::newest(conn, namespace)?.map_or(0, |(seq, _)| seq);
+    let column = |value: &Option<OperationValue>| -> Res<Value> {
+        Ok(match value {
+            None => Value::Null,
+            Some(OperationValue::Text(text)) => Value::Text(text.clone()),
+            Some(OperationValue::Checkpoint(id)) => {
+                let missing = || write::not_found(&change.thread, id);
+                Value::Integer(write::find(conn, namespace, id)?.ok_or_else(missing)?)
+            }
+        })
+    };
+    let (before, after) = (column(&change.before)?, column(&change.after)?);
+    let (kind, key) = field_columns(&change.field);
+    let mut check = RowCheck::of("operation_change");
+    check.int(namespace).int(kind).text(key).int(id).int(newest).value((&before).into()).value((&after).into());
+    let check = check.finish_keyed(keys);
+    conn.prepare_cached(sql::OPERATION_CHANGE_INSERT)?
+        .execute(params![namespace, kind, key, id, newest, before, after, check])?;
+    Ok(())
+}
+
+/// Decodes the content of a field.
+fn value_of(
+    conn: &Connection,
+    namespace: i64,
+    field: &OperationField,
+    column: ValueRef<'_>,
+) -> Res<Option<OperationValue>> {
+    let wrong = || corrupt("operation_change", "a value does not match the format");
+    match (field, column) {
+        (_, ValueRef::Null) => Ok(None),
+        (OperationField::Head | OperationField::Branch(_), ValueRef::Integer(seq)) => {
+            Ok(Some(OperationValue::Checkpoint(id_of(conn, namespace, seq)?)))
+        }
+        (OperationField::CurrentBranch, ValueRef::Text(_)) => {
+            Ok(Some(OperationValue::Text(column.as_str().map_err(|_| wrong())?.to_owned())))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+impl ReadView<'_> {
+    /// Returns a stored operation, which must exist.
+    pub(super) fn operation(self, id: i64) -> Res<OperationRecord> {
+        let mut statement = self.conn.prepare_cached(sql::OPERATION)?;
+        let mut rows = statement.query([id])?;
+        let missing = || corrupt(format!("operation {id}"), "a change refers to it, but it does not exist");
+        self.operation_row(rows.next()?.ok_or_else(missing)?)
+    }
+
+    fn operation_row(self, row: &Row<'_>) -> Res<OperationRecord> {
+        heads::verify(self.keys, "operation", COLUMNS, row)?;
+        let id: i64 = row.get(0)?;
+        let wrong = || corrupt(format!("operation {id}"), "it does not match the format");
+        let kind: i64 = row.get(1)?;
+        let kind = kind_of(kind).ok_or_else(wrong)?;
+        let target = match row.get_ref(5)? {
+            ValueRef::Null => None,
+            ValueRef::Integer(id) => Some(OperationTarget::Operation(u64::try_from(id).map_err(|_| wrong())?)),
+            ValueRef::Blob(id) => {
+                Some(OperationTarget::Commits(CheckpointId::from_bytes(id.try_into().map_err(|_| wrong())?)))
+            }
+            _ => return Err(wrong()),
+        };
+        Ok(OperationRecord {
+            id: u64::try_from(id).map_err(|_| wrong())?,
+            seq: u64::try_from(row.get::<_, i64>(2)?).map_err(|_| wrong())?,
+            kind,
+            at: Timestamp::from_micros(row.get(3)?),
+            actor: row.get(4)?,
+            target,
+            changes: self.changes_of(id)?,
+        })
+    }
+
+    fn changes_of(self, id: i64) -> Res<Vec<OperationChange>> {
+        let mut statement = self.conn.prepare_cached(sql::OPERATION_CHANGES)?;
+        let mut rows = statement.query([id])?;
+        let mut changes = Vec::new();
+        while let Some(row) = rows.next()? {
+            changes.push(self.change(row)?);
+        }
+        sort(&mut changes);
+        Ok(changes)
+    }
+
+    /// Decodes a row of `sql::OPERATION_CHANGES`.
+    fn change(self, row: &Row<'_>) -> Res<OperationChange> {
+        let wrong = || corrupt("operation_change", "a row does not match the format");
+        verify_change(self.keys, row)?;
+        let namespace: i64 = row.get(0)?;
+        let field = field_of(row.get(1)?, row.get(2)?).ok_or_else(wrong)?;
+        let (thread, path): (Option<String>, Option<String>) = (row.get(8)?, row.get(9)?);
+        let (Some(thread), Some(path)) = (thread, path) else {
+            return Err(corrupt(format!("namespace {namespace}"), "an operation refers to it, but it does not exist"));
+        };
+        Ok(OperationChange {
+            thread: ThreadId::new(thread).map_err(|_| wrong())?,
+            namespace: Namespace::new(path).map_err(|_| wrong())?,
+            before: value_of(self.conn, namespace, &field, row.get_ref(5)?)?,
+            after: value_of(self.conn, namespace, &field, row.get_ref(6)?)?,
+            field,
+        })
+    }
+
+    /// Lists operations, newest first. Those whose threads were all deleted are passed over.
+    pub(super) fn operations(self, query: &OperationQuery) -> Res<Vec<OperationRecord>> {
+        let before = query.before.map_or(i64::MAX, |before| i64::try_from(before).unwrap_or(i64::MAX));
+        let limit = if query.limit == 0 { PAGE_ROWS_MAX } else { query.limit.min(PAGE_ROWS_MAX) };
+        if let Some(thread) = &query.thread {
+            let Some(namespace) = self.namespace(thread, &Namespace::root())? else { return Ok(Vec::new()) };
+            let mut statement = self.conn.prepare_cached(sql::OPERATIONS_OF)?;
+            let ids = statement.query_map(params![namespace, before, limit as i64], |row| row.get::<_, i64>(0))?;
+            let ids: Vec<i64> = ids.collect::<rusqlite::Result<_>>()?;
+            return ids.into_iter().map(|id| self.operation(id)).collect();
+        }
+        let mut statement = self.conn.prepare_cached(sql::OPERATIONS)?;
+        let mut rows = statement.query([before])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()?
+            && found.len() < limit
+        {
+            let record = self.operation_row(row)?;
+            if !record.changes.is_empty() {
+                found.push(record);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the present contents of the fields of a thread that operations set, but for heads.
+    pub(super) fn fields(self, thread: &ThreadId) -> Res<Vec<(OperationField, OperationValue)>> {
+        let Some(namespace) = self.namespace(thread, &Namespace::root())? else { return Ok(Vec::new()) };
+        let mut statement = self.conn.prepare_cached(sql::FIELDS)?;
+        let mut rows = statement.query([namespace])?;
+        let mut fields = Vec::new();
+        while let Some(row) = rows.next()? {
+            verify_change(self.keys, row)?;
+            let wrong = || corrupt("operation_change", "a row does not match the format");
+            let field = field_of(row.get(1)?, row.get(2)?).ok_or_else(wrong)?;
+            if let Some(value) = value_of(self.conn, namespace, &field, row.get_ref(6)?)? {
+                fields.push((field, value));
+            }
+        }
+        Ok(fields)
+    }
+
+    /// Returns the branches of a namespace, the newest first. In the order of the ids each branch is one run, and later
+    /// branches have greater numbers, so the last checkpoint of a branch is found by a search for the border of the run.
+    pub(super) fn branches(self, thread: &ThreadId, path: &Namespace) -> Res<Vec<BranchRecord>> {
+        let Some(namespace) = self.namespace(thread, path)? else { return Ok(Vec::new()) };
+        let mut statement = self.conn.prepare_cached(sql::BRANCHES)?;
+        let mut rows = statement.query([namespace])?;
+        let mut found: Vec<BranchRecord> = Vec::new();
+        let mut above = [0xff_u8; 16];
+        while let Some(row) = rows.next()? {
+            let branch: i64 = row.get(0)?;
+            row_check::verify("branch", row, 7, &|| format!("branch {branch}"))?;
+            let tip = self.last_of_branch(namespace, branch, above)?;
+            above = tip;
+            let point = crate::store::record::CheckpointRef {
+                thread: thread.clone(),
+                namespace: path.clone(),
+                checkpoint: CheckpointId::from_bytes(tip),
+            };
+            let missing = || corrupt(format!("branch {branch}"), "its checkpoints are missing");
+            let tip = self.checkpoint(&point)?.filter(|tip| tip.branch as i64 == branch).ok_or_else(missing)?;
+            let BranchRow { parent, upto, .. } = BranchRow::read(self.conn, branch)?;
+            let leaves = parent.zip(upto).map(|(parent, upto)| (parent as u64, upto as u64));
+            found.push(BranchRecord { tip, leaves });
+        }
+        Ok(found)
+    }
+
+    /// Returns the greatest id of a branch, all of whose checkpoints have ids below `above` or equal to it.
+    fn last_of_branch(self, namespace: i64, branch: i64, above: [u8; 16]) -> Res<[u8; 16]> {
+        let mut statement = self.conn.prepare_cached(sql::ID_BELOW)?;
+        let mut below = |id: u128| -> Res<Option<([u8; 16], i64)>> {
+            let row = statement.query_row(params![namespace, id.to_be_bytes()], |row| Ok((row.get(0)?, row.get(1)?)));
+            Ok(row.optional()?)
+        };
+        let missing = || corrupt(format!("branch {branch}"), "its checkpoints are missing");
+        let mut high = u128::from_be_bytes(above);
+        let mut low = 0_u128;
+        loop {
+            let (id, of) = below(high)?.ok_or_else(missing)?;
+            if of <= branch {
+                return if of == branch { Ok(id) } else { Err(missing()) };
+            }
+            // The id belongs to a later branch: search below it.
+            high = u128::from_be_bytes(id);
+            let middle = low + (high - low) / 2;
+            match below(middle)? {
+                Some((id, of)) if of > branch => high = u128::from_be_bytes(id).max(low + 1),
+                Some((id, _)) => low = u128::from_be_bytes(id).max(low),
+                None => low = middle,
+            }
+            if high <= low {
+                return Err(missing());
+            }
+        }
+    }
+
+    /// Verifies the rows of all operations.
+    pub(super) fn check_operation(self, row: &Row<'_>) -> Res<()> {
+        let record = self.operation_row(row)?;
+        let count: i64 = row.get(6)?;
+        if record.changes.len() as i64 > count {
+            return Err(corrupt(format!("operation {}", record.id), "it has more changes than it counts"));
+        }
+        Ok(())
+    }
+}
