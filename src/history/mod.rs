@@ -8,21 +8,25 @@
 //! Invariants: nothing here changes a stored checkpoint; an update is a new checkpoint, and a fork is a new first checkpoint
 //! that refers to the old one.
 
+mod branches;
 mod damaged;
 mod decoded;
 mod diff;
 mod filter;
 mod messages;
+mod operation;
 mod snapshot;
 mod thread;
 mod transfer;
 mod update;
 mod watch;
 
+pub use branches::{Branch, Lineage};
 pub use damaged::{Damaged, ListItem, Placeholder};
 pub use diff::{ChannelDiff, Diff, diff};
 pub use filter::HistoryFilter;
 pub use messages::MessageQuery;
+pub use operation::{CommitGroup, Operation, Operations};
 pub use snapshot::{Blame, Snapshot};
 pub use thread::{History, Thread};
 pub use transfer::{

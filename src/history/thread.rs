@@ -1,6 +1,7 @@
 //! One history: its head, its past, and the points in it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::base::{CheckpointId, Namespace, ThreadId};
 use crate::store::{
@@ -19,6 +20,8 @@ pub struct Thread {
     id: ThreadId,
     /// The part of it that this handle shows.
     namespace: Namespace,
+    /// The actor of the operations of this handle.
+    actor: Option<Arc<str>>,
 }
 
 /// Checkpoints that one read brings.
@@ -30,7 +33,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::Id`] if the id is empty, longer than 1,024 bytes, or holds a NUL.
     pub fn thread(&self, id: impl AsRef<str>) -> Result<Thread, StoreError> {
-        Ok(Thread { store: self.clone(), id: ThreadId::new(id)?, namespace: Namespace::root() })
+        let actor = self.actor().cloned();
+        Ok(Thread { store: self.clone(), id: ThreadId::new(id)?, namespace: Namespace::root(), actor })
     }
 
     /// Lists all threads by id. For a file with very many, page through
@@ -60,6 +64,17 @@ impl Thread {
     /// Returns the store it is in.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Returns a handle whose operations name an actor: a user, a program, a part of a program. Default: that of
+    /// [`OpenOptions::actor`](crate::store::OpenOptions::actor).
+    pub fn by(&self, actor: impl Into<Arc<str>>) -> Self {
+        Self { actor: Some(actor.into()), ..self.clone() }
+    }
+
+    /// Returns the actor that its operations name.
+    pub fn actor(&self) -> Option<&str> {
+        self.actor.as_deref()
     }
 
     /// Returns the part of the thread that this handle shows: that of the outermost graph, unless it was made by
@@ -102,7 +117,8 @@ impl Thread {
         Self { namespace, ..self.clone() }
     }
 
-    /// Returns the newest checkpoint, `None` if the thread has none.
+    /// Returns the head: the newest checkpoint, or the one that the head was moved to since ([`Thread::rewind_to`]). `None` if
+    /// the thread has no checkpoint.
     ///
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].

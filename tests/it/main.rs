@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
 mod backends;
+mod branches;
 mod compat;
 mod damaged;
 mod hostile;

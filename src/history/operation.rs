@@ -1,0 +1,413 @@
+//! The operations of a thread: its runs and updates, and the stored operations between them; undo and redo.
+//!
+//! A run or an update is derived from its checkpoints, so that it costs nothing. Each entry of the timeline leaves the thread
+//! in a state that later entries build on: undo goes back along these states, and redo goes forward again until something
+//! else is done. *Absent:* the meaning of values; an undo moves heads and names, and writes no checkpoint.
+//!
+//! Invariant: nothing is deleted by an undo, so it can be undone.
+
+use std::collections::VecDeque;
+
+use crate::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
+use crate::store::{
+    CheckpointQuery, CheckpointRecord, NewOperation, OperationChange, OperationField, OperationKind, OperationQuery,
+    OperationRecord, OperationTarget, OperationValue, Source, StoreError,
+};
+
+use super::thread::Thread;
+
+/// Operations and checkpoints that one read brings.
+const PAGE: usize = 64;
+
+/// A change of a thread as a whole, which can be undone: by a run or an update, or by a stored operation.
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+/// use annals::history::Operation;
+///
+/// # fn main() -> Result<()> {
+/// let thread = Store::memory().thread("trip")?;
+/// let notes = thread.with_schema(DynSchema::new().append("notes").build());
+/// for note in ["Bern", "Basel"] {
+///     notes.update(DynUpdate::new().set("notes", note))?;
+/// }
+/// thread.by("Zoë").rewind_to(&thread.at("~1")?)?;
+///
+/// let operations = thread.operations()?.collect::<std::result::Result<Vec<_>, _>>()?;
+/// let shown: Vec<_> = operations.iter().map(Operation::name).collect();
+/// assert_eq!(shown, ["rewind", "update", "update"]);
+/// assert_eq!(operations[0].actor(), Some("Zoë"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Checkpoints that were stored one after the other.
+    Commits(CommitGroup),
+    /// A stored operation.
+    Stored(OperationRecord),
+}
+
+/// The checkpoints of the root namespace that one run stored without an operation between them, or one update.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CommitGroup {
+    /// The run, `None` for an update or a fork.
+    pub run: Option<RunId>,
+    /// The source of the first checkpoint.
+    pub source: Source,
+    /// The first checkpoint.
+    pub first: CheckpointId,
+    /// The last checkpoint.
+    pub last: CheckpointId,
+    /// The number of checkpoints.
+    pub checkpoints: usize,
+    /// The timestamp of the last checkpoint.
+    pub at: Timestamp,
+}
+
+impl Operation {
+    /// Returns the name: `run`, `update` or `fork`, or that of the [`OperationKind`].
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Commits(CommitGroup { run: Some(_), .. }) => "run",
+            Self::Commits(group) => group.source.as_str(),
+            Self::Stored(record) => record.kind.as_str(),
+        }
+    }
+
+    /// Returns the timestamp.
+    pub fn at(&self) -> Timestamp {
+        match self {
+            Self::Commits(group) => group.at,
+            Self::Stored(record) => record.at,
+        }
+    }
+
+    /// Returns the user, the program or the part of a program that made a stored operation, if it is known.
+    pub fn actor(&self) -> Option<&str> {
+        match self {
+            Self::Commits(_) => None,
+            Self::Stored(record) => record.actor.as_deref(),
+        }
+    }
+
+    fn target(&self) -> OperationTarget {
+        match self {
+            Self::Commits(group) => OperationTarget::Commits(group.last),
+            Self::Stored(record) => OperationTarget::Operation(record.id),
+        }
+    }
+
+    /// Returns the operation that an undo or a redo is about, with its kind.
+    fn reverts(&self) -> Option<(OperationKind, OperationTarget)> {
+        match self {
+            Self::Stored(record @ OperationRecord { kind: OperationKind::Undo | OperationKind::Redo, .. }) => {
+                record.target.map(|target| (record.kind, target))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the head of the root namespace of a thread after it, if it changed that.
+    fn head_after(&self, thread: &ThreadId) -> Option<CheckpointId> {
+        match self {
+            Self::Commits(group) => Some(group.last),
+            Self::Stored(record) => {
+                let is_head = |change: &&OperationChange| {
+                    change.thread == *thread && change.namespace.is_root() && change.field == OperationField::Head
+                };
+                match record.changes.iter().find(is_head)?.after {
+                    Some(OperationValue::Checkpoint(id)) => Some(id),
+                    _ => None,
+                }
+            }
+        }
+    }
+}
+
+/// The operations of a thread, newest first, read page by page.
+#[derive(Debug)]
+pub struct Operations {
+    thread: Thread,
+    checkpoints: VecDeque<CheckpointRecord>,
+    older_checkpoints: Option<CheckpointQuery>,
+    stored: VecDeque<OperationRecord>,
+    older_stored: Option<OperationQuery>,
+}
+
+impl Operations {
+    fn of(thread: &Thread) -> Self {
+        let thread = thread.with_namespace(Namespace::root());
+        let mut checkpoints = CheckpointQuery::new(thread.id().clone(), Namespace::root());
+        checkpoints.limit = PAGE;
+        let stored = OperationQuery::new().thread(thread.id().clone()).limit(PAGE);
+        Self {
+            thread,
+            checkpoints: VecDeque::new(),
+            older_checkpoints: Some(checkpoints),
+            stored: VecDeque::new(),
+            older_stored: Some(stored),
+        }
+    }
+
+    /// Reads the next page of each kind that is used up.
+    fn fill(&mut self) -> Result<(), StoreError> {
+        let backend = self.thread.store().backend();
+        if self.checkpoints.is_empty()
+            && let Some(query) = &mut self.older_checkpoints
+        {
+            self.checkpoints = backend.checkpoints(query)?.into();
+            match self.checkpoints.back() {
+                Some(last) => query.before = Some(last.point.checkpoint),
+                None => self.older_checkpoints = None,
+            }
+        }
+        if self.stored.is_empty()
+            && let Some(query) = &mut self.older_stored
+        {
+            self.stored = backend.operations(query)?.into();
+            match self.stored.back() {
+                Some(last) => query.before = Some(last.id),
+                None => self.older_stored = None,
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<Option<Operation>, StoreError> {
+        self.fill()?;
+        let is_stored = match (self.stored.front(), self.checkpoints.front()) {
+            (Some(stored), Some(checkpoint)) => stored.seq >= checkpoint.seq,
+            (stored, _) => stored.is_some(),
+        };
+        if is_stored {
+            return Ok(self.stored.pop_front().map(Operation::Stored));
+        }
+        let Some(last) = self.checkpoints.pop_front() else { return Ok(None) };
+        let mut group = CommitGroup {
+            run: last.run,
+            source: last.source,
+            first: last.point.checkpoint,
+            last: last.point.checkpoint,
+            checkpoints: 1,
+            at: last.created_at,
+        };
+        loop {
+            self.fill()?;
+            let Some(older) = self.checkpoints.front() else { break };
+            let is_divided = self.stored.front().is_some_and(|stored| stored.seq >= older.seq);
+            if group.run.is_none() || older.run != group.run || is_divided {
+                break;
+            }
+            (group.first, group.source) = (older.point.checkpoint, older.source);
+            group.checkpoints += 1;
+            self.checkpoints.pop_front();
+        }
+        Ok(Some(Operation::Commits(group)))
+    }
+}
+
+impl Iterator for Operations {
+    type Item = Result<Operation, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.read();
+        if next.is_err() {
+            (self.older_checkpoints, self.older_stored) = (None, None);
+            self.checkpoints.clear();
+            self.stored.clear();
+        }
+        next.transpose()
+    }
+}
+
+/// The operations of a thread, read as far back as they are asked for. The newest one has index 0.
+struct Timeline {
+    rest: Operations,
+    read: Vec<Operation>,
+}
+
+impl Timeline {
+    fn get(&mut self, index: usize) -> Result<Option<&Operation>, StoreError> {
+        while self.read.len() <= index {
+            match self.rest.read()? {
+                Some(operation) => self.read.push(operation),
+                None => return Ok(None),
+            }
+        }
+        Ok(self.read.get(index))
+    }
+
+    /// Returns the index of an operation that is older than the one at an index; `None` if it is lost.
+    fn find(&mut self, target: OperationTarget, after: usize) -> Result<Option<usize>, StoreError> {
+        let mut index = after + 1;
+        while let Some(operation) = self.get(index)? {
+            if operation.target() == target {
+                return Ok(Some(index));
+            }
+            index += 1;
+        }
+        Ok(None)
+    }
+
+    /// Returns the index of the newest operation that is not undone.
+    fn newest_done(&mut self) -> Result<Option<usize>, StoreError> {
+        let mut index = 0;
+        loop {
+            let Some(operation) = self.get(index)? else { return Ok(None) };
+            let Some((kind, target)) = operation.reverts() else { return Ok(Some(index)) };
+            let Some(of) = self.find(target, index)? else { return Ok(None) };
+            if kind == OperationKind::Redo {
+                return Ok(Some(of));
+            }
+            index = of + 1;
+        }
+    }
+
+    /// Returns the index of the operation that was undone last and can be made again.
+    fn newest_undone(&mut self) -> Result<Option<usize>, StoreError> {
+        let mut reverts = Vec::new();
+        while let Some(found) = self.get(reverts.len())?.and_then(Operation::reverts) {
+            reverts.push(found);
+        }
+        let mut undone = Vec::new();
+        for (kind, target) in reverts.iter().rev() {
+            match kind {
+                OperationKind::Undo => undone.push(*target),
+                _ => _ = undone.pop(),
+            }
+        }
+        match undone.pop() {
+            Some(target) => self.find(target, reverts.len().saturating_sub(1)),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the head of the root namespace before the operation at an index.
+    fn head_before(&mut self, index: usize) -> Result<Option<CheckpointId>, StoreError> {
+        let thread = self.rest.thread.id().clone();
+        let mut older = index + 1;
+        while let Some(operation) = self.get(older)? {
+            if let Some(head) = operation.head_after(&thread) {
+                return Ok(Some(head));
+            }
+            older += 1;
+        }
+        Ok(None)
+    }
+}
+
+impl Thread {
+    /// Returns the operations of the thread, newest first: its runs and updates, moves of its head, names of branches, undos
+    /// and redos. A run that was continued after an operation counts as two.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`]; each item may fail alike.
+    #[doc(alias = "reflog")]
+    pub fn operations(&self) -> Result<Operations, StoreError> {
+        self.store().settle_abandoned();
+        let mut operations = Operations::of(self);
+        operations.fill()?;
+        Ok(operations)
+    }
+
+    /// Undoes the newest operation that is not undone: the head moves to the checkpoint at which it was before, and names of
+    /// branches are what they were. Nothing is deleted; [`Thread::redo`] makes the operation again until something else is
+    /// done. Returns the operation, `None` if there is nothing to undo: the first checkpoint of a thread stays its head.
+    ///
+    /// An operation on several threads is undone in all of them.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`], [`StoreError::FieldConflict`] if another writer was faster, or changed another thread of
+    /// the operation since; as [`Backend::operate`](crate::store::Backend::operate).
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// #[derive(State, Clone, Default)]
+    /// struct Note { text: String }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let note = Store::memory().thread("monday")?.with_state::<Note>();
+    /// note.update(Note::update().text("draft"))?;
+    /// note.update(Note::update().text("edited"))?;
+    ///
+    /// note.thread().undo()?.expect("the update is undone");
+    /// assert_eq!(note.state()?.text, "draft");
+    /// note.thread().redo()?.expect("the update is made again");
+    /// assert_eq!(note.state()?.text, "edited");
+    /// assert!(note.thread().redo()?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn undo(&self) -> Result<Option<Operation>, StoreError> {
+        self.store().settle_abandoned();
+        let mut timeline = Timeline { rest: Operations::of(self), read: Vec::new() };
+        let Some(index) = timeline.newest_done()? else { return Ok(None) };
+        let head = timeline.head_before(index)?;
+        let undone = timeline.read.swap_remove(index);
+        let changes = match &undone {
+            Operation::Commits(_) => match head {
+                Some(head) => self.head_changes(head)?,
+                None => return Ok(None),
+            },
+            Operation::Stored(record) => {
+                let inverse = record.changes.iter().cloned().map(OperationChange::inverse);
+                self.on_present_subgraphs(inverse.collect())?
+            }
+        };
+        self.revert(OperationKind::Undo, undone, changes)
+    }
+
+    /// Makes the operation again that was undone last. Returns it, `None` if nothing was undone since the last operation of
+    /// another kind.
+    ///
+    /// # Errors
+    /// As [`Thread::undo`].
+    pub fn redo(&self) -> Result<Option<Operation>, StoreError> {
+        self.store().settle_abandoned();
+        let mut timeline = Timeline { rest: Operations::of(self), read: Vec::new() };
+        let Some(index) = timeline.newest_undone()? else { return Ok(None) };
+        let undone = timeline.read.swap_remove(index);
+        let changes = match &undone {
+            Operation::Commits(group) => self.head_changes(group.last)?,
+            Operation::Stored(record) => self.on_present_subgraphs(record.changes.clone())?,
+        };
+        self.revert(OperationKind::Redo, undone, changes)
+    }
+
+    fn revert(
+        &self,
+        kind: OperationKind,
+        of: Operation,
+        changes: Vec<OperationChange>,
+    ) -> Result<Option<Operation>, StoreError> {
+        let mut operation = NewOperation::new(kind, self.store().now());
+        operation.target = Some(of.target());
+        operation.changes = changes;
+        self.operate(operation)?;
+        Ok(Some(of))
+    }
+
+    /// Stores an operation with the actor of this handle.
+    pub(super) fn operate(&self, mut operation: NewOperation) -> Result<u64, StoreError> {
+        operation.actor = self.actor().map(ToOwned::to_owned);
+        self.store().backend().operate(&operation)
+    }
+
+    /// Makes the changes of heads of subgraphs begin at their present heads: a run may have moved them since, also one that
+    /// was undone.
+    fn on_present_subgraphs(&self, mut changes: Vec<OperationChange>) -> Result<Vec<OperationChange>, StoreError> {
+        for change in &mut changes {
+            if change.field == OperationField::Head && !change.namespace.is_root() {
+                let present = self.store().backend().head_id(&change.thread, &change.namespace)?;
+                change.before = present.map(OperationValue::Checkpoint);
+            }
+        }
+        Ok(changes)
+    }
+}
