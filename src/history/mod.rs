@@ -20,6 +20,7 @@ mod thread;
 mod transfer;
 mod update;
 mod watch;
+mod write;
 
 pub use branches::{Branch, Lineage};
 pub use damaged::{Damaged, ListItem, Placeholder};
@@ -37,3 +38,4 @@ pub use update::StateThread;
 pub use watch::Watch;
 #[cfg(feature = "futures")]
 pub use watch::WatchStream;
+pub use write::{NewItem, ThreadWrite, Usage};

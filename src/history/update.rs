@@ -220,7 +220,7 @@ fn typed<S: Send + Sync + 'static>(state: StateRef) -> Arc<S> {
 }
 
 /// Resolves the fields of a change and gives ids to messages without one.
-fn prepared(thread: &Thread, layout: &dyn Layout, writes: Writes) -> Result<Vec<(usize, BoxWrite)>, Error> {
+pub(super) fn prepared(thread: &Thread, layout: &dyn Layout, writes: Writes) -> Result<Vec<(usize, BoxWrite)>, Error> {
     let mut ids = IdSource::from_seed(thread.store().mint_seed());
     let resolved = resolve(layout, writes)?.into_iter().map(|(field, write)| {
         let mut write = if write.told_of().is_some() { layout.plain(field, &write) } else { write };
@@ -230,7 +230,8 @@ fn prepared(thread: &Thread, layout: &dyn Layout, writes: Writes) -> Result<Vec<
     Ok(resolved.collect())
 }
 
-fn newest(thread: &Thread) -> Result<Option<CheckpointId>, Error> {
+/// Returns the head of a thread.
+pub(super) fn newest(thread: &Thread) -> Result<Option<CheckpointId>, Error> {
     thread.store().settle_abandoned();
     Ok(thread.store().backend().head_id(thread.id(), thread.namespace())?)
 }
@@ -278,16 +279,31 @@ fn commit(
     writes: Vec<(usize, BoxWrite)>,
     newest: Option<CheckpointId>,
 ) -> Result<CheckpointId, Error> {
+    let mut head = head(thread, layout, key, newest)?;
+    debug_assert_eq!(head.checkpoint, newest, "the state is that of the expected head");
+    let id = commit_on(thread, layout, &mut head, writes, None)?;
+    retain(thread, key, head);
+    Ok(id)
+}
+
+/// Applies writes to a decoded head and commits the result as its child. If that fails, the head must be dropped.
+pub(super) fn commit_on(
+    thread: &Thread,
+    layout: &dyn Layout,
+    head: &mut DecodedHead,
+    writes: Vec<(usize, BoxWrite)>,
+    metadata: Option<String>,
+) -> Result<CheckpointId, Error> {
     span!("update", thread = ?thread.id(), writes = writes.len());
     let store = thread.store();
-    let mut head = head(thread, layout, key, newest)?;
+    let newest = head.checkpoint;
     let changes = head.apply(layout, writes)?;
     let step = head.step.max(-1) + 1;
     let id = store.mint_checkpoint(step, newest.as_ref());
-    debug_assert_eq!(head.checkpoint, newest, "the state is that of the expected head");
     debug_assert!(newest.is_none_or(|newest| id > newest), "a child has a greater id than its parent");
     let mut batch = Batch::new(thread.id().clone(), thread.namespace().clone(), newest);
     let mut checkpoint = NewCheckpoint::new(id, newest.map(Parent::Local), step, Source::Update, store.now());
+    checkpoint.metadata = metadata;
     checkpoint.parents = Arc::clone(&head.parents);
     // The tasks stay due; they get new ids when a graph runs.
     checkpoint.tasks.clone_from(&head.tasks);
@@ -296,6 +312,5 @@ fn commit(
     store.commit(&batch)?;
     head.reset_untracked(layout);
     (head.checkpoint, head.step) = (Some(id), step);
-    retain(thread, key, head);
     Ok(id)
 }

@@ -19,6 +19,8 @@ pub enum HeadKey {
     Schema(usize),
     /// The schema of a derived state, by its type.
     State(TypeId),
+    /// The channels that were written by name.
+    Named,
 }
 
 /// A decoded head: the state that an executor made of a checkpoint, opaque to the store.

@@ -1,9 +1,9 @@
 //! Updates without a graph: typed and dynamic, one commit each, on the head that the caller expects.
 
 use annals::base::Value;
-use annals::history::StateThread;
+use annals::history::{StateThread, Usage};
 use annals::prelude::*;
-use annals::store::{Batch, ItemRange, NewCheckpoint, Parent, Source};
+use annals::store::{Batch, ItemRange, NewCheckpoint, Parent, Source, StoreError};
 
 fn longest(old: String, new: String) -> String {
     if new.len() > old.len() { new } else { old }
@@ -222,5 +222,88 @@ fn a_lineage_leads_over_abandoned_branches_and_forks_to_the_first_checkpoint() {
         let blame = fork.head().unwrap().unwrap().blame().unwrap();
         let ordinal = |name: &str| blame.iter().find(|(channel, _)| &**channel == name).unwrap().1.ordinal;
         assert_eq!((ordinal("title"), ordinal("log")), (0, back - 1));
+    });
+}
+
+#[test]
+fn writes_by_name_follow_the_rules_of_the_stored_channels() {
+    on_both(|store| {
+        let thread = store.thread("named").unwrap();
+        let first = thread.append("messages", [Message::human("a").with_id("1"), Message::ai("b")]).unwrap();
+        thread.set("title", "t").unwrap();
+        thread.append("log", [Value::from(1), Value::from("x")]).unwrap();
+        store.clear_head_cache();
+        thread.append("messages", [Message::human("A").with_id("1"), Message::ai("c").with_id("3")]).unwrap();
+        thread.append("messages", [Message::remove("3")]).unwrap();
+        thread.append("log", ["y"]).unwrap();
+        let typed = chat_of(&thread);
+        assert_eq!((texts(&typed.messages), typed.title.as_deref()), (vec!["A".into(), "b".into()], Some("t")));
+        let head = thread.head().unwrap().unwrap();
+        assert_eq!(head.get("log").unwrap(), Some(Value::from(vec![Value::from(1), "x".into(), "y".into()])));
+        assert_eq!(head.messages("messages").unwrap().len(), 2);
+
+        let kinds = [
+            thread.append("title", ["x"]),
+            thread.append("messages", ["x"]),
+            thread.append("log", [Message::human("x")]),
+            thread.set("log", 1),
+            thread.set("messages", "x"),
+            thread.write().append("new", ["x"]).set("new", 1).commit(),
+            thread.write().commit(),
+            thread.append("new", Vec::<Value>::new()),
+            thread.set("", 1),
+            thread.set("a\0b", 1),
+            thread.set(&"n".repeat(257), 1),
+        ];
+        for refused in kinds {
+            let error = refused.unwrap_err();
+            assert!(matches!(error.as_store(), Some(StoreError::Invalid { .. })), "{error}");
+        }
+        assert_eq!(thread.head().unwrap().unwrap(), head, "nothing was stored");
+        let late = thread.write().set("title", "u").on_head(Some(first)).commit().unwrap_err();
+        assert!(late.is_conflict());
+        thread.write().set("title", "u").on_head(Some(head.id())).commit().unwrap();
+        assert_eq!(chat_of(&thread).title.as_deref(), Some("u"));
+        store.clear_head_cache();
+        assert_eq!(chat_of(&thread).title.as_deref(), Some("u"));
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+fn chat_of(thread: &Thread) -> Chat {
+    thread.head().unwrap().unwrap().state().unwrap()
+}
+
+#[test]
+fn a_write_by_name_is_one_checkpoint_with_its_metadata() {
+    on_both(|store| {
+        let thread = store.thread("named").unwrap();
+        let usage = Usage::new(812, 64).cost_usd(0.5).model("m-1");
+        let write = thread.write().append("messages", [Message::ai("a")]).set("title", "t").append("log", ["x", "y"]);
+        let id = write.usage(usage).metadata("user", "Zoë").commit().unwrap();
+        let head = thread.head().unwrap().unwrap();
+        assert_eq!((head.id(), thread.history().unwrap().count()), (id, 1));
+        let metadata: serde_json::Value = serde_json::from_str(head.record().metadata.as_deref().unwrap()).unwrap();
+        let expected = r#"{"usage":{"input_tokens":812,"output_tokens":64,"cost_usd":0.5,"model":"m-1"},"user":"Zoë"}"#;
+        assert_eq!(metadata, serde_json::from_str::<serde_json::Value>(expected).unwrap());
+    });
+}
+
+#[test]
+fn threads_that_write_by_name_lose_no_write() {
+    on_both(|store| {
+        std::thread::scope(|scope| {
+            for n in 0..4 {
+                let thread = store.thread("shared").unwrap();
+                scope.spawn(move || (0..20).for_each(|i| _ = thread.append("log", [n * 100 + i]).unwrap()));
+            }
+        });
+        let mut log: Vec<i64> = match store.thread("shared").unwrap().head().unwrap().unwrap().get("log").unwrap() {
+            Some(Value::List(items)) => items.iter().map(|item| item.as_int().unwrap()).collect(),
+            other => panic!("{other:?}"),
+        };
+        log.sort_unstable();
+        let expected: Vec<i64> = (0..4).flat_map(|n| (0..20).map(move |i| n * 100 + i)).collect();
+        assert_eq!(log, expected);
     });
 }

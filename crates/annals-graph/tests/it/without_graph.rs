@@ -113,3 +113,75 @@ fn a_run_that_an_update_overtakes_gets_a_conflict() {
         assert_eq!(thread.with_state::<Chat>().state().unwrap().title.as_deref(), Some("from outside"));
     });
 }
+
+#[test]
+fn a_run_goes_on_from_writes_by_name_and_such_writes_from_a_run() {
+    on_both(|store| {
+        let (graph, thread) = (answering().compile().unwrap(), store.thread("chat").unwrap());
+        thread.append("messages", [Message::human("a").with_id("a")]).unwrap();
+        thread.set("title", "t").unwrap();
+        let done = graph.invoke(&thread, Chat::update().messages([Message::human("b")])).unwrap();
+        assert_eq!((texts(done.state()), done.state().title.as_deref()), (texts_of(&["a", "b", "2"]), Some("t")));
+        thread.append("messages", [Message::human("A").with_id("a"), Message::human("c")]).unwrap();
+        let done = graph.invoke(&thread, Chat::update()).unwrap();
+        assert_eq!(texts(done.state()), ["A", "b", "2", "c", "4"]);
+        let refused = thread.append("title", ["x"]).unwrap_err();
+        assert!(refused.to_string().contains("holds one value, not a list"), "{refused}");
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+fn texts_of(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_run_goes_on_from_a_head_that_was_moved() {
+    on_both(|store| {
+        let (graph, thread) = (answering().compile().unwrap(), store.thread("chat").unwrap());
+        let say =
+            |text: &str| texts(graph.invoke(&thread, Chat::update().messages([Message::human(text)])).unwrap().state());
+        say("a");
+        let before = thread.head().unwrap().unwrap();
+        assert_eq!(say("b"), ["a", "1", "b", "3"]);
+        thread.rewind_to(&before).unwrap();
+        assert_eq!(texts(&thread.with_state::<Chat>().state().unwrap()), ["a", "1"]);
+        assert_eq!(say("c"), ["a", "1", "c", "3"]);
+        let undone: Vec<_> = (0..3).map(|_| thread.undo().unwrap().unwrap().name()).collect();
+        assert_eq!(undone, ["run", "rewind", "run"], "a run is one operation");
+        assert!(thread.undo().unwrap().is_none());
+        assert_eq!(texts(&thread.with_state::<Chat>().state().unwrap()), ["a", "1"]);
+        let redone: Vec<_> = (0..3).map(|_| thread.redo().unwrap().unwrap().name()).collect();
+        assert_eq!(redone, ["run", "rewind", "run"]);
+        assert_eq!(texts(&thread.with_state::<Chat>().state().unwrap()), ["a", "1", "c", "3"]);
+        assert_eq!(say("d"), ["a", "1", "c", "3", "d", "5"]);
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}
+
+#[test]
+fn an_interrupt_before_a_moved_head_is_answered_again() {
+    on_both(|store| {
+        let asking = |_: &Chat, context: &Context| {
+            let answer = context.interrupt("which?")?;
+            Ok(Chat::update().messages([Message::ai(answer.as_str().unwrap_or_default())]))
+        };
+        let graph = StateGraph::<Chat>::new().node("ask", asking).edge(START, "ask").compile().unwrap();
+        let thread = store.thread("chat").unwrap();
+        graph.invoke(&thread, Chat::update().messages([Message::human("a")])).unwrap();
+        let waits = thread.head().unwrap().unwrap();
+        graph.invoke(&thread, Command::resume("Bern")).unwrap();
+        thread.rewind_to(&waits).unwrap();
+        assert_eq!(graph.get_state(&thread).unwrap().next, ["ask"], "the task is due again");
+        let done = graph.invoke(&thread, Command::resume("Basel")).unwrap();
+        assert_eq!(texts(done.state()), ["a", "Basel"]);
+        thread.undo().unwrap().unwrap();
+        thread.undo().unwrap().unwrap();
+        assert_eq!(texts(&thread.with_state::<Chat>().state().unwrap()), ["a", "Bern"], "nothing was lost");
+        thread.undo().unwrap().unwrap();
+        assert_eq!(thread.head().unwrap().unwrap(), waits);
+        let again = graph.invoke(&thread, Input::Continue).unwrap();
+        assert_eq!(again.interrupts().len(), 1, "without a resume value the task interrupts again");
+        assert!(store.check().unwrap().problems.is_empty());
+    });
+}

@@ -1,0 +1,439 @@
+//! Writes by the names of channels: no graph, no schema and no types.
+//!
+//! The rule of a channel follows from the call: `append` makes a list, or a list of messages that are merged by id, and `set`
+//! a last value. A channel that the thread has already must be of that kind. *Absent:* reducers, which only a schema or a
+//! graph knows.
+//!
+//! Invariant: the cost of a write follows its changes. The decoded channels that a handle of the store has written by name
+//! are cached together.
+
+use std::sync::Arc;
+
+use crate::base::limits::UPDATE_ATTEMPTS_MAX;
+use crate::base::{CheckpointId, Map, Value};
+use crate::error::Error;
+use crate::message::Message;
+use crate::state::{DynSchema, DynState, DynUpdate, Layout, Schema, Writes};
+use crate::store::{CachedHead, ChannelValue, CheckpointRef, HeadKey, ItemRange, StoreError};
+
+use super::decoded::DecodedHead;
+use super::thread::Thread;
+use super::update::{commit_on, newest, prepared};
+
+/// An item of a list that is written by name: a message, or a value.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum NewItem {
+    /// A message: it replaces the message with its id, or removes it.
+    Message(Message),
+    /// A value, which is added at the end.
+    Value(Value),
+}
+
+impl From<Message> for NewItem {
+    fn from(message: Message) -> Self {
+        Self::Message(message)
+    }
+}
+
+impl From<Value> for NewItem {
+    fn from(value: Value) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl From<&str> for NewItem {
+    fn from(text: &str) -> Self {
+        Self::Value(text.into())
+    }
+}
+
+impl From<String> for NewItem {
+    fn from(text: String) -> Self {
+        Self::Value(text.into())
+    }
+}
+
+impl From<i64> for NewItem {
+    fn from(number: i64) -> Self {
+        Self::Value(number.into())
+    }
+}
+
+/// The tokens and the cost of a model call, for the metadata of a checkpoint.
+///
+/// They are stored under the name `usage`, as an object with `input_tokens`, `output_tokens` and, if they are known,
+/// `cost_usd` and `model`.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// The cost in US dollars.
+    pub cost_usd: Option<f64>,
+    /// The model.
+    pub model: Option<String>,
+}
+
+impl Usage {
+    /// Counts the tokens of a model call.
+    pub fn new(input_tokens: u64, output_tokens: u64) -> Self {
+        Self { input_tokens, output_tokens, cost_usd: None, model: None }
+    }
+
+    /// Adds the cost in US dollars.
+    pub fn cost_usd(mut self, cost: f64) -> Self {
+        self.cost_usd = Some(cost);
+        self
+    }
+
+    /// Names the model.
+    pub fn model(mut self, model: impl Into<String>) -> Self {
+        self.model = Some(model.into());
+        self
+    }
+
+    fn into_value(self) -> Value {
+        let mut usage = Map::new();
+        let tokens = |count: u64| Value::from(i64::try_from(count).unwrap_or(i64::MAX));
+        usage.insert("input_tokens".into(), tokens(self.input_tokens));
+        usage.insert("output_tokens".into(), tokens(self.output_tokens));
+        usage.extend(self.cost_usd.map(|cost| ("cost_usd".into(), cost.into())));
+        usage.extend(self.model.map(|model| ("model".into(), model.into())));
+        Value::Map(usage)
+    }
+}
+
+/// The kind of a channel that is written by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WriteRule {
+    Last,
+    Append,
+    Messages,
+}
+
+impl WriteRule {
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Last => "one value",
+            Self::Append => "a list",
+            Self::Messages => "a list of messages",
+        }
+    }
+}
+
+/// The channels that were written by name, decoded: an entry of the head cache.
+struct NamedHead {
+    schema: Arc<Schema<DynState>>,
+    rules: Vec<(String, WriteRule)>,
+    head: DecodedHead,
+}
+
+/// Writes to several channels of a thread, which become one checkpoint. Made by [`Thread::write`].
+///
+/// # Example
+/// ```
+/// use annals::history::Usage;
+/// use annals::prelude::*;
+///
+/// # fn main() -> Result<()> {
+/// let thread = Store::memory().thread("trip")?;
+/// let first = thread.append("messages", [Message::human("A hotel in Bern, please")])?;
+/// thread
+///     .write()
+///     .append("messages", [Message::ai("The Gasthof Post")])
+///     .set("title", "Bern")
+///     .usage(Usage::new(812, 64).cost_usd(0.004).model("m-1"))
+///     .on_head(Some(first))
+///     .commit()?;
+///
+/// let head = thread.head()?.expect("two checkpoints");
+/// assert_eq!(head.messages("messages")?.len(), 2);
+/// assert_eq!(head.get("title")?, Some("Bern".into()));
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is written before `commit`"]
+#[derive(Clone, Debug)]
+pub struct ThreadWrite {
+    thread: Thread,
+    writes: Vec<(String, Vec<NewItem>)>,
+    values: Vec<(String, Value)>,
+    expected: Option<Option<CheckpointId>>,
+    metadata: Map,
+}
+
+impl Thread {
+    /// Appends items to a list channel, in one commit: messages, which are merged by id, or values. Returns the new
+    /// checkpoint when it is durable. A graph that runs on the thread goes on from it, and the other way round.
+    ///
+    /// # Errors
+    /// As [`ThreadWrite::commit`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let thread = Store::memory().thread("trip")?;
+    /// thread.append("messages", [Message::human("A hotel in Bern").with_id("1")])?;
+    /// thread.append("messages", [Message::human("A hotel in Basel").with_id("1"), Message::ai("Done")])?;
+    /// thread.append("visited", ["Basel"])?;
+    ///
+    /// let head = thread.head()?.expect("three checkpoints");
+    /// let texts: Vec<_> = head.messages("messages")?.iter().map(|message| message.text().into_owned()).collect();
+    /// assert_eq!(texts, ["A hotel in Basel", "Done"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn append(
+        &self,
+        channel: &str,
+        items: impl IntoIterator<Item = impl Into<NewItem>>,
+    ) -> Result<CheckpointId, Error> {
+        self.write().append(channel, items).commit()
+    }
+
+    /// Sets a channel that holds one value, in one commit. Returns the new checkpoint when it is durable. A channel into which
+    /// a graph folds its writes is replaced: the reducer is the graph's.
+    ///
+    /// # Errors
+    /// As [`ThreadWrite::commit`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let thread = Store::memory().thread("trip")?;
+    /// thread.set("title", "Bern")?;
+    /// thread.set("title", "Basel")?;
+    /// assert_eq!(thread.head()?.expect("two checkpoints").get("title")?, Some("Basel".into()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set(&self, channel: &str, value: impl Into<Value>) -> Result<CheckpointId, Error> {
+        self.write().set(channel, value).commit()
+    }
+
+    /// Starts a write to several channels.
+    pub fn write(&self) -> ThreadWrite {
+        ThreadWrite {
+            thread: self.clone(),
+            writes: Vec::new(),
+            values: Vec::new(),
+            expected: None,
+            metadata: Map::new(),
+        }
+    }
+}
+
+impl ThreadWrite {
+    /// Appends items to a list channel: messages, or values.
+    pub fn append(mut self, channel: &str, items: impl IntoIterator<Item = impl Into<NewItem>>) -> Self {
+        self.writes.push((channel.to_owned(), items.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// Sets a channel that holds one value.
+    pub fn set(mut self, channel: &str, value: impl Into<Value>) -> Self {
+        self.values.push((channel.to_owned(), value.into()));
+        self
+    }
+
+    /// Writes only if this is the head of the thread: `None` expects a thread without checkpoints.
+    pub fn on_head(mut self, expected: Option<CheckpointId>) -> Self {
+        self.expected = Some(expected);
+        self
+    }
+
+    /// Adds an entry to the metadata of the checkpoint.
+    pub fn metadata(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.metadata.insert(name.into(), value.into());
+        self
+    }
+
+    /// Adds the tokens and the cost of a model call to the metadata of the checkpoint.
+    pub fn usage(self, usage: Usage) -> Self {
+        self.metadata("usage", usage.into_value())
+    }
+
+    /// Writes everything in one commit, and returns the new checkpoint when it is durable. If another writer commits first,
+    /// the write is applied to the head that it left, unless a head is [expected](Self::on_head).
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if a channel of the thread is of another kind, or is written in two ways;
+    /// [`StoreError::Conflict`] if the head is not the expected one, or if other writers were faster 64 times in a row; as
+    /// [`StateThread::update`](super::StateThread::update). Nothing is stored then.
+    pub fn commit(self) -> Result<CheckpointId, Error> {
+        let Self { thread, writes, values, expected, metadata } = self;
+        let wanted = rules(&writes, &values)?;
+        let metadata = match metadata.is_empty() {
+            true => None,
+            false => Some(Value::Map(metadata).to_json().to_string()),
+        };
+        let mut attempt = 1;
+        loop {
+            let found = newest(&thread)?;
+            if let Some(expected) = expected.filter(|expected| *expected != found) {
+                let (thread, namespace) = (thread.id().clone(), thread.namespace().clone());
+                return Err(StoreError::Conflict { thread, namespace, expected, found }.into());
+            }
+            let mut named = named_head(&thread, &wanted, found)?;
+            let layout: &dyn Layout = &*named.schema;
+            let prepared = prepared(&thread, layout, Writes::from(update(&writes, &values)))?;
+            match commit_on(&thread, layout, &mut named.head, prepared, metadata.clone()) {
+                Err(error) if error.is_conflict() && expected.is_none() && attempt < UPDATE_ATTEMPTS_MAX => {
+                    attempt += 1
+                }
+                Err(error) => return Err(error),
+                Ok(id) => {
+                    retain(&thread, id, named);
+                    return Ok(id);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the rule that each written channel must have.
+fn rules(
+    writes: &[(String, Vec<NewItem>)],
+    values: &[(String, Value)],
+) -> Result<Vec<(String, WriteRule)>, StoreError> {
+    let mut rules: Vec<(String, WriteRule)> = Vec::new();
+    let mut add = |channel: &String, rule: WriteRule| match rules.iter().find(|(of, _)| of == channel) {
+        Some((_, other)) if *other != rule => Err(of_another_kind(channel, *other, rule)),
+        Some(_) => Ok(()),
+        None => {
+            rules.push((channel.clone(), rule));
+            Ok(())
+        }
+    };
+    for (channel, items) in writes {
+        for item in items {
+            add(channel, if matches!(item, NewItem::Message(_)) { WriteRule::Messages } else { WriteRule::Append })?;
+        }
+    }
+    values.iter().try_for_each(|(channel, _)| add(channel, WriteRule::Last))?;
+    if rules.is_empty() {
+        return Err(StoreError::Invalid { field: "write", reason: "it changes nothing".into() });
+    }
+    Ok(rules)
+}
+
+fn of_another_kind(channel: &str, found: WriteRule, wanted: WriteRule) -> StoreError {
+    let reason = format!("channel {channel:?} holds {}, not {}", found.noun(), wanted.noun());
+    StoreError::Invalid { field: "write.channel", reason }
+}
+
+fn update(writes: &[(String, Vec<NewItem>)], values: &[(String, Value)]) -> DynUpdate {
+    let mut update = DynUpdate::new();
+    for (channel, items) in writes {
+        let mut messages = Vec::new();
+        for item in items {
+            match item {
+                NewItem::Message(message) => messages.push(message.clone()),
+                NewItem::Value(value) => update = update.set(channel.clone(), value.clone()),
+            }
+        }
+        if !messages.is_empty() {
+            update = update.messages(channel.clone(), messages);
+        }
+    }
+    values.iter().fold(update, |update, (channel, value)| update.set(channel.clone(), value.clone()))
+}
+
+/// Returns the decoded channels at the head: from the cache if it has them all at that checkpoint, else from the file.
+fn named_head(
+    thread: &Thread,
+    wanted: &[(String, WriteRule)],
+    newest: Option<CheckpointId>,
+) -> Result<NamedHead, Error> {
+    let cached = thread.store().heads().take(thread.id(), thread.namespace(), HeadKey::Named);
+    let cached = cached.and_then(|cached| cached.head.downcast::<NamedHead>().ok());
+    let mut rules = match cached {
+        Some(cached) if cached.head.checkpoint == newest && has_all(&cached.rules, wanted)? => return Ok(*cached),
+        // A channel may have become another one since, so only those are decoded that are written.
+        Some(cached) if cached.head.checkpoint == newest => cached.rules,
+        _ => Vec::new(),
+    };
+    if let Some(checkpoint) = newest {
+        verify(thread, &thread.point(checkpoint), wanted)?;
+    }
+    let new: Vec<_> = wanted.iter().filter(|(channel, _)| rules.iter().all(|(known, _)| known != channel)).collect();
+    rules.extend(new.into_iter().cloned());
+    let schema = rules.iter().fold(DynSchema::new(), |schema, (channel, rule)| match rule {
+        WriteRule::Last => schema.last(channel.as_str()),
+        WriteRule::Append => schema.append(channel.as_str()),
+        WriteRule::Messages => schema.messages(channel.as_str()),
+    });
+    let schema = Arc::new(schema.build());
+    let head = match newest {
+        None => DecodedHead::empty(&*schema),
+        Some(checkpoint) => {
+            let point = thread.point(checkpoint);
+            let unknown =
+                || StoreError::CheckpointNotFound { thread: point.thread.clone(), id: checkpoint.to_string() };
+            let record = thread.store().backend().checkpoint(&point)?.ok_or_else(unknown)?;
+            DecodedHead::read(&*schema, thread.store(), &record)?
+        }
+    };
+    Ok(NamedHead { schema, rules, head })
+}
+
+/// Returns whether all channels are among those that were decoded, by the same rules.
+fn has_all(known: &[(String, WriteRule)], wanted: &[(String, WriteRule)]) -> Result<bool, StoreError> {
+    for (channel, rule) in wanted {
+        match known.iter().find(|(of, _)| of == channel) {
+            Some((_, found)) if found != rule => return Err(of_another_kind(channel, *found, *rule)),
+            Some(_) => {}
+            None => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// Compares the written channels with those at a checkpoint.
+fn verify(thread: &Thread, at: &CheckpointRef, wanted: &[(String, WriteRule)]) -> Result<(), StoreError> {
+    let backend = thread.store().backend();
+    let state = backend.state(at)?;
+    for (channel, rule) in wanted {
+        let Some(stored) = state.channels.iter().find(|stored| *stored.channel == **channel) else { continue };
+        let found = match &stored.value {
+            ChannelValue::Empty => continue,
+            ChannelValue::Value(_) => WriteRule::Last,
+            ChannelValue::Items => {
+                let mut kind = None;
+                backend.items(at, channel, ItemRange::Tail(1), &mut |row| {
+                    let is_message = row.payload.index.is_some_and(|index| index.kind.is_some());
+                    kind = Some(if is_message { WriteRule::Messages } else { WriteRule::Append });
+                    Ok(())
+                })?;
+                match (kind, rule) {
+                    (Some(kind), _) => kind,
+                    (None, WriteRule::Last) => WriteRule::Append,
+                    (None, _) => continue,
+                }
+            }
+        };
+        if found != *rule {
+            return Err(of_another_kind(channel, found, *rule));
+        }
+    }
+    Ok(())
+}
+
+/// Puts the decoded channels into the cache for the next write.
+fn retain(thread: &Thread, checkpoint: CheckpointId, head: NamedHead) {
+    thread.store().heads().put(CachedHead {
+        thread: thread.id().clone(),
+        namespace: thread.namespace().clone(),
+        checkpoint,
+        schema: HeadKey::Named,
+        bytes: head.head.bytes,
+        head: Box::new(head),
+    });
+}
