@@ -1,6 +1,6 @@
 //! The messages of a snapshot, typed, and those among them that a program looks for.
 //!
-//! *Absent:* full-text search, and messages of other snapshots.
+//! *Absent:* messages of other snapshots, which a search finds ([`Store::search`](crate::Store::search)).
 
 use super::snapshot::{Snapshot, item_message};
 use crate::message::{Message, Usage};

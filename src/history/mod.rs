@@ -15,6 +15,7 @@ mod diff;
 mod filter;
 mod messages;
 mod operation;
+mod search;
 mod snapshot;
 mod thread;
 mod transfer;

@@ -21,6 +21,7 @@ use super::record::{
     ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, ThreadRecord,
     ThreadSize, TimerRecord, WriteRecord,
 };
+use super::search::{SearchPage, SearchQuery};
 use super::spin::spin_until;
 use super::stats::{Compaction, FormatMigration, StoreStats};
 use super::watch::LogWatch;
@@ -310,6 +311,17 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError>;
+
+    /// Returns the items whose text holds every word of a query, the newest first.
+    ///
+    /// This implementation is that of a backend without searches.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the query is past a limit, or if the backend does not search; [`StoreError::Id`];
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn search(&self, _query: &SearchQuery) -> Result<SearchPage, StoreError> {
+        Err(StoreError::Invalid { field: "search", reason: "this backend does not search".into() })
+    }
 
     /// Deletes threads with everything in them: all of them, or none. One that does not exist is passed over. Returns
     /// when that is as durable as a commit: no read shows them any more, and their ids can be used again. The result says

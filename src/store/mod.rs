@@ -27,6 +27,7 @@ mod operation;
 mod query;
 pub mod record;
 mod recovery;
+mod search;
 mod spin;
 mod sqlite;
 mod stats;
@@ -59,6 +60,7 @@ pub use record::{
     StateRecord, StoredHead, TaskKind, TaskRecord, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 pub use recovery::{Lost, LostKind, Recovery};
+pub use search::{SearchCursor, SearchHit, SearchPage, SearchQuery, Snippet};
 pub use sqlite::SqliteBackend;
 pub use stats::{CommitStats, Compaction, FormatMigration, StoreStats};
 pub use watch::{LogProbe, LogSignal, LogWatch};

@@ -11,7 +11,7 @@ use annals::store::batch::{Change, ChangeValue, Data, ItemChange, ItemOp, Seen};
 use annals::store::{
     Backend, Batch, ChannelValue, CheckedUpTo, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemIndex, ItemRange,
     ListDelta, ListRef, MemoryBackend, NewCheckpoint, NewTimer, NewWrite, NewWrites, OpenOptions, Parent, Payload,
-    Source, SqliteBackend, StoreError, TaskKind, TaskRecord, WriteValue,
+    SearchHit, SearchQuery, Source, SqliteBackend, StoreError, TaskKind, TaskRecord, WriteValue,
 };
 use proptest::prelude::*;
 
@@ -202,7 +202,8 @@ impl<'a> Pair<'a> {
         }
         let mut index = ItemIndex::default();
         (index.id, index.kind) = (Some(format!("id-{}", self.count).into()), Some("ai".into()));
-        index.text = self.count.is_multiple_of(3).then(|| "text ü ".repeat(usize::from(len) / 7));
+        index.text =
+            self.count.is_multiple_of(3).then(|| format!("text ü {} ", self.count % 5).repeat(usize::from(len) / 9));
         index.input_tokens = Some(self.count);
         payload.with_index(index)
     }
@@ -256,7 +257,7 @@ impl<'a> Pair<'a> {
 
     fn checkpoint(&mut self, parent: Option<Parent>, base: &mut Base, content: &Content) -> NewCheckpoint {
         self.count += 1;
-        let now = Timestamp::from_micros(1_700_000_000_000_000 + i64::from(self.count) * 1_000);
+        let now = moment(self.count);
         let after = self.places.iter().flat_map(|place| &place.ids).max().copied();
         let id = self.ids.checkpoint(now, i64::from(content.more), after.as_ref());
         let mut consumed = Vec::new();
@@ -552,6 +553,7 @@ impl<'a> Pair<'a> {
             shown.collect::<Vec<_>>()
         };
         prop_assert_eq!(threads(model), threads(file));
+        self.compare_searches()?;
         prop_assert_eq!(model.timers(None, 100).unwrap(), file.timers(None, 100).unwrap());
         Ok(())
     }
@@ -575,6 +577,23 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
+    /// Compares searches, page by page.
+    fn compare_searches(&self) -> Result<(), TestCaseError> {
+        let thread = self.places[self.count as usize % self.places.len()].thread.to_string();
+        let queries = [
+            SearchQuery::new("TEXT").limit(7),
+            SearchQuery::new("3 ü").on_head(),
+            SearchQuery::new("text").thread(thread).role("ai").channel(LISTS[0]).limit(3),
+            SearchQuery::new("xt ü 1").node("node").limit(1_000),
+            SearchQuery::new("ü").since(moment(10)).until(moment(40)),
+            SearchQuery::new("none"),
+        ];
+        for query in queries {
+            prop_assert_eq!(hits(&self.model, &query), hits(&*self.file, &query), "{:?}", query);
+        }
+        Ok(())
+    }
+
     fn items(
         &self,
         backend: &dyn Backend,
@@ -590,6 +609,27 @@ impl<'a> Pair<'a> {
         visited.unwrap();
         found
     }
+}
+
+/// Returns moment number `n`, a millisecond after the one before.
+fn moment(n: u32) -> Timestamp {
+    Timestamp::from_micros(1_700_000_000_000_000 + i64::from(n) * 1_000)
+}
+
+/// Returns the hits of all pages of a search, without the numbers that a backend chooses.
+fn hits(backend: &dyn Backend, query: &SearchQuery) -> Vec<SearchHit> {
+    let (mut found, mut query) = (Vec::new(), query.clone());
+    loop {
+        let page = backend.search(&query).unwrap();
+        found.extend(page.hits);
+        match page.next {
+            Some(next) => query = query.after(next),
+            None => break,
+        }
+    }
+    assert!(found.windows(2).all(|pair| pair[0].seq >= pair[1].seq), "the newest first");
+    found.iter_mut().for_each(|hit| hit.seq = 0);
+    found
 }
 
 /// Drops the numbers that a backend chooses.

@@ -94,6 +94,18 @@ pub const KV_SWEEP_MAX: usize = 1_000;
 pub const KV_SEARCH_DEFAULT: usize = 10;
 /// Namespaces that a listing of the key-value memory gives, unless set otherwise (as in LangGraph).
 pub const KV_NAMESPACES_DEFAULT: usize = 100;
+/// Bytes of the text of a search.
+pub const SEARCH_TEXT_BYTES_MAX: usize = 1_024;
+/// Hits of a page of a search.
+pub const SEARCH_HITS_MAX: usize = 1_000;
+/// Hits of a page of a search, unless set otherwise.
+pub const SEARCH_HITS_DEFAULT: usize = 20;
+/// Bytes of a stored text that a search reads: its beginning.
+pub const SEARCHED_BYTES_MAX: usize = 64 << 10;
+/// Characters of a snippet; a longer first match is shown whole.
+pub const SNIPPET_CHARS_MAX: usize = 160;
+/// Characters of a snippet before its first match.
+pub const SNIPPET_LEAD_CHARS: usize = 40;
 /// Threads that one call may delete.
 pub const DELETED_THREADS_MAX: usize = 1_000;
 /// Forks that the refusal to delete a thread names.
@@ -226,6 +238,8 @@ const _: () =
 const _: () = assert!(ITEM_PAGE_BYTES_MAX < VALUE_BYTES_MAX && ITEM_PAGE_ROWS_MAX < PAGE_ROWS_MAX);
 const _: () = assert!(BATCH_CHECKPOINTS_MAX <= WRITER_CACHE_MAX && DELETED_THREADS_MAX <= WRITER_CACHE_MAX);
 const _: () = assert!(CHANNELS_MAX <= NAMES_CACHE_MAX);
+const _: () = assert!(SEARCH_HITS_DEFAULT <= SEARCH_HITS_MAX && SNIPPET_LEAD_CHARS < SNIPPET_CHARS_MAX);
+const _: () = assert!(SEARCH_TEXT_BYTES_MAX < SEARCHED_BYTES_MAX);
 const _: () = assert!(RECLAIM_INTERVAL.as_nanos() < RECLAIM_RETRY.as_nanos());
 
 // Messages

@@ -10,8 +10,9 @@ use annals::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp}
 use annals::store::{
     Backend, Batch, Beside, BranchRecord, CacheChange, CacheKey, CheckReport, CheckpointQuery, CheckpointRecord,
     CheckpointRef, CommitHandle, Erasure, ItemRange, ItemRow, KvChange, KvNamespace, KvRecord, KvVector, ListRef,
-    NewOperation, OpenOptions, OperationField, OperationQuery, OperationRecord, OperationValue, SqliteBackend,
-    StatePart, StateRecord, StoreError, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    NewOperation, OpenOptions, OperationField, OperationQuery, OperationRecord, OperationValue, SearchPage,
+    SearchQuery, SqliteBackend, StatePart, StateRecord, StoreError, StoredHead, ThreadRecord, ThreadSize, TimerRecord,
+    WriteRecord,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -314,6 +315,10 @@ impl Backend for Proxy {
         run: &RunId,
     ) -> Result<Option<CheckpointRecord>, StoreError> {
         self.inner.last_of_run(thread, namespace, run)
+    }
+
+    fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
+        self.inner.search(query)
     }
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {

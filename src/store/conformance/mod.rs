@@ -29,6 +29,7 @@ mod lists;
 mod operations;
 mod references;
 mod replay;
+mod search;
 mod strict;
 mod timers;
 mod values;
@@ -127,6 +128,15 @@ pub const CASES: &[(&str, fn(&dyn Backend))] = &[
     ("operations come newest first, in pages", operations::listing),
     ("timers of a head that was moved", operations::timers),
     ("branches come newest first, with their last checkpoints", operations::branches),
+    ("every field of a hit of a search", search::fields),
+    ("a search and its filters", search::filters),
+    ("pages of a search", search::pages),
+    ("a search tells the items that are on the head", search::on_head),
+    ("a search passes over references", search::references),
+    ("a search passes over writes and values", search::of_writes),
+    ("a search does not find deleted threads", search::deleted),
+    ("a search takes every character of its query for text", search::hostile),
+    ("a search of long texts", search::long_texts),
     ("timers are listed by their timestamps", timers::listed),
     ("timers go when they are passed", timers::passed),
     ("timers that make no sense are refused", timers::refused),

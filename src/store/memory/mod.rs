@@ -12,6 +12,7 @@ mod commit;
 mod delete;
 mod operation;
 mod read;
+mod search;
 mod stored;
 mod tree;
 
@@ -31,6 +32,7 @@ use super::record::{
     CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, ThreadRecord, ThreadSize,
     TimerRecord, WriteRecord,
 };
+use super::search::{Search, SearchPage, SearchQuery};
 use super::watch::{LogSignal, LogWatch};
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 
@@ -203,6 +205,10 @@ impl Backend for MemoryBackend {
 
     fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
         Ok(operation::branches(&self.log.read(), thread, namespace))
+    }
+
+    fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
+        search::page(&self.log.read(), &Search::of(query)?)
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {

@@ -53,6 +53,7 @@ mod row_check;
 mod rows;
 mod schema;
 mod sealed;
+mod search;
 mod source;
 mod sql;
 mod succession;
@@ -97,6 +98,7 @@ use crate::store::record::{
     CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, ThreadRecord, ThreadSize,
     TimerRecord, WriteRecord,
 };
+use crate::store::search::{Search, SearchPage, SearchQuery};
 use crate::store::stats::{CommitStats, Compaction, FormatMigration, StoreStats};
 use crate::store::watch::LogWatch;
 use std::io;
@@ -333,6 +335,11 @@ impl Backend for SqliteBackend {
 
     fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
         self.pool.read(|view| view.branches(thread, namespace))
+    }
+
+    fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
+        let search = Search::of(query)?;
+        self.pool.read(|view| search::page(view, &search))
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {

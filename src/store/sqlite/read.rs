@@ -194,6 +194,11 @@ impl<'a> ReadView<'a> {
         Ok(records)
     }
 
+    /// Returns a checkpoint by its position in the log; `None` also if its thread is deleted.
+    pub(super) fn by_seq(self, seq: i64) -> Res<Option<CheckpointRecord>> {
+        Ok(self.records(sql::RECORD_BY_SEQ, [seq])?.pop())
+    }
+
     /// Reads the head of a namespace, `None` if it was moved to the empty state. A namespace has a newest checkpoint from its
     /// first commit on. One that an index does not show is noticed: the newest checkpoint is the last one on the greatest
     /// branch. `read` is told whether the head was moved.
@@ -432,7 +437,7 @@ impl<'a> ReadView<'a> {
                 seq = older.ok_or_else(|| corrupt(format!("checkpoint {seq}"), "its parent does not exist"))?;
                 ordinal -= 1;
             }
-            let record = self.records(sql::RECORD_BY_SEQ, [seq])?.pop();
+            let record = self.by_seq(seq)?;
             let is_of = |record: &CheckpointRecord| {
                 let span = lineage.iter().find(|span| (span.first..=span.last).contains(&wanted));
                 record.ordinal as i64 == wanted && span.is_some_and(|span| span.branch == record.branch as i64)

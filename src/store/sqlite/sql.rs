@@ -588,7 +588,7 @@ macro_rules! stray_checkpoints {
 }
 pub(super) const CHECK_CHECKPOINTS_OWNED: &str = concat!(stray_checkpoints!(), " AND c.seq >= ?1");
 /// Rows that belong to nothing.
-pub(super) const CHECK_ORPHANS: [(&str, &str); 16] = [
+pub(super) const CHECK_ORPHANS: [(&str, &str); 18] = [
     ("erasure", "SELECT count(*) FROM erasure"),
     (
         "timer",

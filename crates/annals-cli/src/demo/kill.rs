@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::{
     Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle, Erasure,
-    ItemRange, ItemRow, ListRef, OpenOptions, Source, StateRecord, Store, StoreError, ThreadRecord, ThreadSize,
-    TimerRecord, WriteRecord,
+    ItemRange, ItemRow, ListRef, OpenOptions, SearchPage, SearchQuery, Source, StateRecord, Store, StoreError,
+    ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 
 use crate::output::note;
@@ -143,6 +143,10 @@ impl Backend for Killer {
         run: &RunId,
     ) -> StoreResult<Option<CheckpointRecord>> {
         self.backend.last_of_run(thread, namespace, run)
+    }
+
+    fn search(&self, query: &SearchQuery) -> StoreResult<SearchPage> {
+        self.backend.search(query)
     }
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> StoreResult<Vec<TimerRecord>> {

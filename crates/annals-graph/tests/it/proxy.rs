@@ -13,8 +13,8 @@ use annals::store::batch::{ChangeValue, Data, ItemOp};
 use annals::store::{
     Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle,
     ItemRange, ItemRow, ListRef, NewOperation, NewWrites, OperationField, OperationQuery, OperationRecord,
-    OperationValue, Payload, StatePart, StateRecord, StoreError, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
-    WriteValue,
+    OperationValue, Payload, SearchPage, SearchQuery, StatePart, StateRecord, StoreError, ThreadRecord, ThreadSize,
+    TimerRecord, WriteRecord, WriteValue,
 };
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;
@@ -276,6 +276,10 @@ impl Backend for Recorder {
     ) -> Result<Option<CheckpointRecord>, StoreError> {
         let found = self.inner.last_of_run(thread, namespace, run);
         self.read("last_of_run", None, found, |found| usize::from(found.is_some()))
+    }
+
+    fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
+        self.read("search", None, self.inner.search(query), |page| page.hits.len())
     }
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {

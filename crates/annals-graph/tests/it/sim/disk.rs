@@ -8,8 +8,8 @@ use annals::store::backend::{CommitHandle, CommitSettler, Erasure};
 use annals::store::batch::{ChangeValue, Data};
 use annals::store::{
     Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, ListRef,
-    MemoryBackend, NewCheckpoint, Payload, Source, StateRecord, StoreError, ThreadRecord, ThreadSize, TimerRecord,
-    WriteRecord,
+    MemoryBackend, NewCheckpoint, Payload, SearchPage, SearchQuery, Source, StateRecord, StoreError, ThreadRecord,
+    ThreadSize, TimerRecord, WriteRecord,
 };
 
 /// The write at which the power goes, and whether that write is kept, unacknowledged.
@@ -276,6 +276,11 @@ impl Backend for Disk {
     ) -> Result<Option<CheckpointRecord>, StoreError> {
         self.alive()?;
         self.inner.last_of_run(thread, namespace, run)
+    }
+
+    fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
+        self.alive()?;
+        self.inner.search(query)
     }
 
     fn timers(&self, due_by: Option<Timestamp>, limit: usize) -> Result<Vec<TimerRecord>, StoreError> {

@@ -1,0 +1,62 @@
+//! Searches over all threads of a store, and the states in which their hits were written.
+
+use std::borrow::Borrow;
+
+use super::snapshot::Snapshot;
+use crate::store::{SearchHit, SearchPage, SearchQuery, Store, StoreError};
+
+impl Store {
+    /// Returns the items of lists whose text holds every word of a query, such as messages, the newest first: over all
+    /// threads, namespaces and branches. A word matches within words, and in any case.
+    ///
+    /// It reads the items that the filters leave, so its time is that of their number: narrow a search of a large store by
+    /// [`SearchQuery::thread`].
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the text holds no word or more than 1,024 bytes, or if the limit is not from 1 to 1,000;
+    /// [`StoreError::Id`]; [`StoreError::Read`], [`StoreError::Corrupt`].
+    ///
+    /// # Example: the answer that named a hotel
+    /// ```
+    /// use annals::prelude::*;
+    /// use annals::store::SearchQuery;
+    ///
+    /// # #[derive(State, Clone, Default)]
+    /// # struct Chat {
+    /// #     #[channel(messages)]
+    /// #     messages: Messages,
+    /// # }
+    /// # fn main() -> Result<()> {
+    /// # let store = Store::memory();
+    /// let trip = store.thread("trip")?;
+    /// trip.update(Chat::update().messages([Message::human("A Gasthof in Bern?")]))?;
+    /// trip.update(Chat::update().messages([Message::ai("The Gasthof zum Bären has rooms.")]))?;
+    ///
+    /// let page = store.search(SearchQuery::new("gasthof bären").role("ai").thread("trip"))?;
+    /// let hit = &page.hits[0];
+    /// assert_eq!(hit.snippet.marked("*", "*"), "The *Gasthof* zum *Bären* has rooms.");
+    /// assert_eq!((&*hit.channel, hit.position, hit.on_head), ("messages", 1, true));
+    /// assert_eq!(hit.snapshot(&store)?.state::<Chat>()?.messages.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn search(&self, query: impl Borrow<SearchQuery>) -> Result<SearchPage, StoreError> {
+        self.settle_abandoned();
+        self.backend().search(query.borrow())
+    }
+}
+
+impl SearchHit {
+    /// Returns the state at the checkpoint that put the item.
+    ///
+    /// # Errors
+    /// [`StoreError::CheckpointNotFound`] if the thread was deleted meanwhile, or if `store` is another one;
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    pub fn snapshot(&self, store: &Store) -> Result<Snapshot, StoreError> {
+        let point = &self.point;
+        let record = store.backend().checkpoint(point)?;
+        let not_found =
+            || StoreError::CheckpointNotFound { thread: point.thread.clone(), id: point.checkpoint.to_string() };
+        Ok(Snapshot::new(store.clone(), record.ok_or_else(not_found)?))
+    }
+}

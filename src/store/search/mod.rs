@@ -1,0 +1,282 @@
+//! Searches of the texts of list items: queries, hits and pages.
+//!
+//! A search finds the puts of items whose text holds every word of the query, over all threads and branches, the newest
+//! first. A word is any run of characters without white space; it matches within words and ignores case, so Chinese and
+//! Japanese need no division into words. *Absent:* ranking, stemming, and a syntax: every character of a query is text.
+//!
+//! Invariants: a hit is decided by the stored text, with or without an index; the order of hits is that of the log.
+
+mod filter;
+mod text;
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+use std::sync::Arc;
+
+pub(super) use filter::{HitPlace, NewestHits, Search};
+
+use super::record::CheckpointRef;
+use crate::base::Timestamp;
+use crate::base::limits::SEARCH_HITS_DEFAULT;
+
+/// A search of the texts of list items, such as messages.
+///
+/// It finds every put of an item whose text holds all words of the query, also on abandoned branches and where the item
+/// was edited or deleted later. An item that a fork shares with its source is a hit of the thread that wrote it. The
+/// first 64 KiB of a text are searched.
+///
+/// # Example: the second page of a search
+/// ```
+/// use annals::prelude::*;
+/// use annals::store::SearchQuery;
+///
+/// # #[derive(State, Clone, Default)]
+/// # struct Chat {
+/// #     #[channel(messages)]
+/// #     messages: Messages,
+/// # }
+/// # fn main() -> Result<()> {
+/// # let store = Store::memory();
+/// let thread = store.thread("numbers")?;
+/// for n in 0..5 {
+///     thread.update(Chat::update().messages([Message::human(format!("number {n}"))]))?;
+/// }
+/// let query = SearchQuery::new("NUMBER").limit(2);
+/// let first = store.search(&query)?;
+/// let second = store.search(&query.after(first.next.expect("three are left")))?;
+/// let texts: Vec<&str> = second.hits.iter().map(|hit| &*hit.snippet.text).collect();
+/// assert_eq!(texts, ["number 2", "number 1"]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchQuery {
+    text: String,
+    thread: Option<String>,
+    role: Option<String>,
+    node: Option<String>,
+    channel: Option<String>,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+    on_head: bool,
+    limit: usize,
+    after: Option<SearchCursor>,
+}
+
+impl SearchQuery {
+    /// Searches for items whose text holds every word of `text`. White space separates words; at most 1,024 bytes, and at
+    /// least one word.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            thread: None,
+            role: None,
+            node: None,
+            channel: None,
+            since: None,
+            until: None,
+            on_head: false,
+            limit: SEARCH_HITS_DEFAULT,
+            after: None,
+        }
+    }
+
+    /// Finds only items that were written in this thread.
+    #[must_use]
+    pub fn thread(mut self, id: impl AsRef<str>) -> Self {
+        self.thread = Some(id.as_ref().to_owned());
+        self
+    }
+
+    /// Finds only items of this type: of messages `human`, `ai`, `system`, `tool` and so on.
+    #[must_use]
+    pub fn role(mut self, kind: impl Into<String>) -> Self {
+        self.role = Some(kind.into());
+        self
+    }
+
+    /// Finds only items that this node wrote.
+    #[must_use]
+    pub fn node(mut self, name: impl Into<String>) -> Self {
+        self.node = Some(name.into());
+        self
+    }
+
+    /// Finds only items of this channel.
+    #[must_use]
+    pub fn channel(mut self, name: impl Into<String>) -> Self {
+        self.channel = Some(name.into());
+        self
+    }
+
+    /// Finds only items whose checkpoint was made at this timestamp or later.
+    #[must_use]
+    pub fn since(mut self, at: Timestamp) -> Self {
+        self.since = Some(at);
+        self
+    }
+
+    /// Finds only items whose checkpoint was made before this timestamp.
+    #[must_use]
+    pub fn until(mut self, before: Timestamp) -> Self {
+        self.until = Some(before);
+        self
+    }
+
+    /// Finds only items that are in their list at the head of their namespace.
+    #[must_use]
+    pub fn on_head(mut self) -> Self {
+        self.on_head = true;
+        self
+    }
+
+    /// Limits the hits of a page; 20 unless set, from 1 to 1,000.
+    #[must_use]
+    pub fn limit(mut self, hits: usize) -> Self {
+        self.limit = hits;
+        self
+    }
+
+    /// Continues after the page that returned this cursor. Hits of later commits come before it, so no hit is shown twice.
+    #[must_use]
+    pub fn after(mut self, cursor: SearchCursor) -> Self {
+        self.after = Some(cursor);
+        self
+    }
+}
+
+/// A page of hits, the newest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct SearchPage {
+    /// The hits: by checkpoint in the order of the log, then by channel and position, each descending.
+    pub hits: Vec<SearchHit>,
+    /// The place at which the next page begins; `None` if this one is the last.
+    pub next: Option<SearchCursor>,
+}
+
+/// An item whose text holds every word of a query.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SearchHit {
+    /// The checkpoint that put the item.
+    pub point: CheckpointRef,
+    /// The position of the checkpoint in the log of the file.
+    pub seq: u64,
+    /// The timestamp of the checkpoint.
+    pub created_at: Timestamp,
+    /// The list channel.
+    pub channel: Arc<str>,
+    /// The position of the item in its list.
+    pub position: u64,
+    /// The type of the item.
+    pub role: Option<String>,
+    /// The id of the item.
+    pub id: Option<String>,
+    /// The name of the author.
+    pub name: Option<String>,
+    /// The node that wrote it; `None` for the input of a run and for an update.
+    pub node: Option<Arc<str>>,
+    /// True if the item is in its list at the head of its namespace: it was not edited or deleted, and its branch was not
+    /// abandoned.
+    pub on_head: bool,
+    /// The text around the first match.
+    pub snippet: Snippet,
+}
+
+/// A part of a text with the places of its matches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Snippet {
+    /// The part of the text.
+    pub text: String,
+    /// The matches: ranges of bytes of `text`, ascending, none of which touches another one.
+    pub matches: Vec<Range<usize>>,
+    /// True if the text has a beginning that the snippet leaves out.
+    pub cut_before: bool,
+    /// True if the text has an end that the snippet leaves out.
+    pub cut_after: bool,
+}
+
+impl Snippet {
+    /// Returns the text with marks around each match.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    /// use annals::store::SearchQuery;
+    ///
+    /// # #[derive(State, Clone, Default)]
+    /// # struct Chat {
+    /// #     #[channel(messages)]
+    /// #     messages: Messages,
+    /// # }
+    /// # fn main() -> Result<()> {
+    /// # let store = Store::memory();
+    /// store.thread("trip")?.update(Chat::update().messages([Message::ai("東京のホテル")]))?;
+    /// let hits = store.search(&SearchQuery::new("ホテル"))?.hits;
+    /// assert_eq!(hits[0].snippet.marked("<b>", "</b>"), "東京の<b>ホテル</b>");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn marked(&self, before: &str, after: &str) -> String {
+        let (mut marked, mut done) = (String::new(), 0);
+        for range in &self.matches {
+            // The fields are public, so a range may be that of another text.
+            let parts = self.text.get(done..range.start).zip(self.text.get(range.clone()));
+            let Some((between, found)) = parts else { continue };
+            marked.extend([between, before, found, after]);
+            done = range.end;
+        }
+        marked.push_str(self.text.get(done..).unwrap_or_default());
+        marked
+    }
+}
+
+/// The place of a hit in the order of a search. As text, it can be stored in an address and parsed again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SearchCursor(HitPlace);
+
+impl fmt::Display for SearchCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0.seq, self.0.position, self.0.channel)
+    }
+}
+
+impl FromStr for SearchCursor {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.splitn(3, '.');
+        let numbers = parts.next().and_then(|seq| seq.parse().ok()).zip(parts.next().and_then(|at| at.parse().ok()));
+        match (numbers, parts.next()) {
+            (Some((seq, position)), Some(channel)) => Ok(Self(HitPlace { seq, channel: channel.into(), position })),
+            _ => Err(format!("{text:?} is not a cursor of a search (two numbers and a channel, joined by dots)")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_parsed_as_it_is_shown() {
+        for channel in ["messages", "", "a.b", "日本"] {
+            let cursor = SearchCursor(HitPlace { seq: 7, channel: channel.into(), position: u64::MAX });
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        }
+        for text in ["", "7", "7.1", "x.1.c", "7.-1.c", "99999999999999999999.1.c"] {
+            assert!(text.parse::<SearchCursor>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn marks_of_ranges_of_another_text_are_left_out() {
+        let mut snippet = Snippet { text: "aé".into(), matches: vec![0..1, 2..3, 9..10], ..Snippet::default() };
+        assert_eq!(snippet.marked("[", "]"), "[a]é");
+        snippet.matches = vec![1..3, 0..1];
+        assert_eq!(snippet.marked("[", "]"), "a[é]");
+    }
+}
