@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals::base::{CheckpointId, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::{
-    Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle, Erasure,
-    ItemRange, ItemRow, ListRef, OpenOptions, SearchPage, SearchQuery, Source, StateRecord, Store, StoreError,
-    ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
+    Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle,
+    Erasure, ItemRange, ItemRow, ListRef, NewOperation, OpenOptions, OperationField, OperationQuery, OperationRecord,
+    OperationValue, SearchPage, SearchQuery, Source, StateRecord, Store, StoreError, StoredHead, ThreadRecord,
+    ThreadSize, TimerRecord, WriteRecord,
 };
 
 use crate::output::note;
@@ -83,6 +84,26 @@ impl Backend for Killer {
 
     fn head_id(&self, thread: &ThreadId, namespace: &Namespace) -> StoreResult<Option<CheckpointId>> {
         self.backend.head_id(thread, namespace)
+    }
+
+    fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> StoreResult<Option<StoredHead>> {
+        self.backend.head_with_writes(thread, namespace)
+    }
+
+    fn operate(&self, operation: &NewOperation) -> StoreResult<u64> {
+        self.backend.operate(operation)
+    }
+
+    fn operations(&self, query: &OperationQuery) -> StoreResult<Vec<OperationRecord>> {
+        self.backend.operations(query)
+    }
+
+    fn fields(&self, thread: &ThreadId) -> StoreResult<Vec<(OperationField, OperationValue)>> {
+        self.backend.fields(thread)
+    }
+
+    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> StoreResult<Vec<BranchRecord>> {
+        self.backend.branches(thread, namespace)
     }
 
     fn checkpoint(&self, at: &CheckpointRef) -> StoreResult<Option<CheckpointRecord>> {
