@@ -322,10 +322,13 @@ pub(super) const TIMERS_DELETE: &str = "DELETE FROM timer WHERE namespace = ?1";
 pub(super) const TIMERS_PASSED: &str = "DELETE FROM timer WHERE namespace = ?1 AND checkpoint = ?2";
 /// The columns of a timer, in the order in which they are decoded.
 macro_rules! timer {
-    () => {
-        "SELECT r.task, r.wake_at, r.xxh3, c.id, n.path, t.public_id FROM timer r \
-         LEFT JOIN checkpoint c ON c.seq = r.checkpoint AND c.namespace = r.namespace \
-         LEFT JOIN namespace n ON n.id = r.namespace LEFT JOIN thread t ON t.id = n.thread "
+    ($is_of_head:literal) => {
+        concat!(
+            "SELECT r.task, r.wake_at, r.xxh3, c.id, n.path, t.public_id, ",
+            $is_of_head,
+            " FROM timer r LEFT JOIN checkpoint c ON c.seq = r.checkpoint AND c.namespace = r.namespace \
+             LEFT JOIN namespace n ON n.id = r.namespace LEFT JOIN thread t ON t.id = n.thread "
+        )
     };
 }
 /// Timers of deleted threads are passed over; those of damaged rows are not.
@@ -336,15 +339,17 @@ macro_rules! timer_shown {
 }
 /// Only tasks of heads sleep.
 pub(super) const TIMERS: &str = concat!(
-    timer!(),
-    "WHERE r.wake_at <= ?1 AND r.checkpoint = (SELECT CASE WHEN m.newest = h.seq THEN m.after ELSE h.seq END \
-     FROM (SELECT seq FROM checkpoint WHERE namespace = r.namespace ORDER BY id DESC LIMIT 1) h LEFT JOIN \
-     (SELECT newest, after FROM operation_change WHERE namespace = r.namespace AND kind = 0 AND key = '' \
-      ORDER BY operation DESC LIMIT 1) m) ",
+    timer!(
+        "r.checkpoint IS (SELECT CASE WHEN m.newest = h.seq THEN m.after ELSE h.seq END \
+         FROM (SELECT seq FROM checkpoint WHERE namespace = r.namespace ORDER BY id DESC LIMIT 1) h LEFT JOIN \
+         (SELECT newest, after FROM operation_change WHERE namespace = r.namespace AND kind = 0 AND key = '' \
+          ORDER BY operation DESC LIMIT 1) m)"
+    ),
+    "WHERE r.wake_at <= ?1",
     timer_shown!(),
-    "ORDER BY r.wake_at, t.public_id, n.path, r.task LIMIT ?2"
+    "ORDER BY r.wake_at, t.public_id, n.path, r.task"
 );
-pub(super) const CHECK_TIMERS: &str = concat!(timer!(), "WHERE 1", timer_shown!(), "ORDER BY r.namespace, r.task");
+pub(super) const CHECK_TIMERS: &str = concat!(timer!("1"), "WHERE 1", timer_shown!(), "ORDER BY r.namespace, r.task");
 
 /// Lets rows of the log go: those of deleted threads, and the value of a special write that is replaced.
 pub(super) const ERASE_BEGIN: &str = "INSERT INTO erasure (thread) VALUES (0)";

@@ -43,12 +43,17 @@ impl Tx<'_> {
 /// Returns the timers by their moments: all, or those that are due.
 pub(super) fn list(view: ReadView<'_>, due_by: Option<Timestamp>, limit: usize) -> Res<Vec<TimerRecord>> {
     let due_by = due_by.map_or(i64::MAX, Timestamp::as_micros);
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut statement = view.conn.prepare_cached(sql::TIMERS)?;
-    let mut rows = statement.query([due_by, limit])?;
+    let mut rows = statement.query([due_by])?;
     let mut timers = Vec::new();
-    while let Some(row) = rows.next()? {
-        timers.push(decode(view, row)?);
+    while timers.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        // A damaged row is an error, also of a checkpoint that is not the head.
+        let timer = decode(view, row)?;
+        if row.get(6)? {
+            timers.push(timer);
+        }
     }
     Ok(timers)
 }
