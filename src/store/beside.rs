@@ -287,18 +287,18 @@ impl KvChange {
         at_most("kv changes", changes.len(), KV_CHANGES_MAX)?;
         changes.iter().try_for_each(|change| match change {
             Self::Put { key, value, .. } => {
-                fits("kv key", key)?;
+                at_most("kv key", key.len(), KV_KEY_BYTES_MAX)?;
                 at_most("value bytes", value.bytes.len(), VALUE_BYTES_MAX)
             }
             Self::SetVectors { key, vectors, .. } => {
-                fits("kv key", key)?;
+                at_most("kv key", key.len(), KV_KEY_BYTES_MAX)?;
                 at_most("kv vectors", vectors.len(), KV_VECTORS_MAX)?;
                 vectors.iter().try_for_each(KvVector::validate)
             }
             Self::Delete { key, .. }
             | Self::SetLifetime { key, .. }
             | Self::Prolong { key, .. }
-            | Self::DeleteExpired { key, .. } => fits("kv key", key),
+            | Self::DeleteExpired { key, .. } => at_most("kv key", key.len(), KV_KEY_BYTES_MAX),
         })
     }
 

@@ -188,14 +188,13 @@ fn hostile_texts_and_keys_are_stored_or_refused() {
     on_both(|store| {
         let kv = indexed(store, &Letters::default());
         let long = "a".repeat(65_536);
-        for key in ["", "'; DROP TABLE kv_vector; --", "$", "[*]", "\u{202e}x", "\u{0}"] {
-            let put = kv.put(["n"], key, text(key));
-            assert_eq!(put.is_err(), key == "\u{0}", "{key:?}: {put:?}");
+        for key in ["", "'; DROP TABLE kv_vector; --", "$", "[*]", "\u{202e}x", "a\u{0}b"] {
+            kv.put(["n"], key, text(key)).unwrap();
         }
         assert!(matches!(kv.put(["n"], &*long, text("a")), Err(StoreError::Invalid { field: "kv key", .. })));
         kv.put(["n"], "long", text(&long)).unwrap();
         let found = kv.search(KvQuery::new(["n"]).similar_to(&long)).unwrap();
-        assert_eq!((found.len(), &*found[0].key), (6, "long"));
+        assert_eq!((found.len(), &*found[0].key), (7, "long"));
         let many = Value::from(serde_json::json!(vec!["a"; 2_000]));
         let many = KvWrite::put(["n"], "many", Map::from_iter([("l".to_owned(), many)])).unwrap();
         let refused = kv.write_all([many.fields(["l[*]"]).unwrap()]).unwrap_err();

@@ -140,14 +140,19 @@ pub(super) fn kv_limits(backend: &dyn Backend) {
     for bad in [put("a", &key(KV_KEY_BYTES_MAX + 1), b"", 1, None), delete("a", &key(KV_KEY_BYTES_MAX + 1))] {
         refused(&[good.clone(), bad], "kv key");
     }
-    refused(&[good.clone(), put("a", "a\0b", b"", 1, None)], "kv key");
     refused(&[good.clone(), put("a", "k", vec![0; VALUE_BYTES_MAX + 1], 1, None)], "value bytes");
     refused(&vec![good; KV_CHANGES_MAX + 1], "kv changes");
     assert!(names(backend, None, 1).is_empty(), "nothing was written");
     let deep = vec!["x"; KV_LABELS_MAX].join(".");
     change(backend, &[put(&deep, &key(KV_KEY_BYTES_MAX), b"", 1, None)]);
-    assert_eq!(spaces(backend, Some("x"), 1), [deep]);
-    assert_eq!(entries_checked(backend), 1);
+    assert_eq!(spaces(backend, Some("x"), 1), [deep.clone()]);
+    change(
+        backend,
+        &[put(&deep, "a\0b", b"1", 1, None), put(&deep, "a\0c", b"2", 1, None), put(&deep, "a", b"3", 1, None)],
+    );
+    let found = ["a\0b", "a\0c", "a"].map(|key| get(backend, &deep, key, 1).expect("it is there").value);
+    assert_eq!(found, [value(b"1"), value(b"2"), value(b"3")], "a key may hold any character");
+    assert_eq!(entries_checked(backend), 4);
 }
 
 pub(super) fn kv_many_threads(backend: &dyn Backend) {

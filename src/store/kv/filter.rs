@@ -103,7 +103,7 @@ fn compares(how: KvCompare, member: &Value, value: &Value) -> bool {
     }
 }
 
-/// Numbers are equal by value, of any kind.
+/// Numbers are equal by value, of any kind; a truth value is 0 or 1, as in Python and in SQLite.
 fn same(a: &Value, b: &Value) -> bool {
     a == b || matches!((number(a), number(b)), (Some(_), Some(_))) && order(a, b) == Some(Ordering::Equal)
 }
@@ -135,6 +135,7 @@ fn number(value: &Value) -> Option<f64> {
         Value::Int(n) => Some(*n as f64),
         Value::UInt(n) => Some(*n as f64),
         Value::Float(n) => Some(*n),
+        Value::Bool(is_true) => Some(f64::from(u8::from(*is_true))),
         _ => None,
     }
 }
@@ -150,7 +151,10 @@ mod tests {
 
     #[test]
     fn values_equal_and_compare_by_what_they_say() {
-        assert!(holds(json!(1), json!(1.0)) && !holds(json!(1), json!(true)) && !holds(json!(1), json!("1")));
+        assert!(holds(json!(1), json!(1.0)) && holds(json!(1), json!(true)) && !holds(json!(1), json!("1")));
+        assert!(
+            holds(json!(false), json!(0.0)) && !holds(json!(true), json!(2)) && !holds(json!({"$ne": 1}), json!(true))
+        );
         assert!(holds(json!({"$gt": 3}), json!(3.5)) && !holds(json!({"$gt": 3}), json!(3)));
         assert!(holds(json!({"$gte": 2, "$lt": 4}), json!(3)) && !holds(json!({"$gte": 2, "$lt": 4}), json!(4)));
         assert!(holds(json!({"$lte": "b"}), json!("a")) && !holds(json!({"$lte": "b"}), json!(1)));

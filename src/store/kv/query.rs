@@ -46,14 +46,15 @@ impl KvQuery {
         Self::new([] as [String; 0])
     }
 
-    /// Only values whose member equals `value`. A missing member is null; of an object the members given must be equal.
+    /// Only values whose member equals `value`. A missing member is null, a truth value equals 0 or 1; of an object the
+    /// members given must be equal.
     pub fn filter(mut self, member: impl Into<String>, value: impl Into<Value>) -> Self {
         self.filters.push((member.into(), Test::like(value.into())));
         self
     }
 
-    /// Only values whose member compares so with `value`. Numbers are ordered among themselves, and texts are;
-    /// anything else compares as neither less nor greater.
+    /// Only values whose member compares so with `value`. Numbers are ordered among themselves, and texts are; a text is
+    /// compared with a number by the number that it begins with. Anything else compares as neither less nor greater.
     pub fn compare(mut self, member: impl Into<String>, how: KvCompare, value: impl Into<Value>) -> Self {
         self.filters.push((member.into(), Test::Compare(how, value.into())));
         self
