@@ -12,6 +12,7 @@ mod expr;
 mod functional;
 mod kv;
 mod messages;
+mod persistence;
 mod policy;
 mod program;
 mod pydantic_ai;
@@ -45,10 +46,13 @@ const USAGE: &str =
        annals-parity pydantic-ai VECTOR_FOLDER OUT_FILE
        annals-parity pack-pydantic-ai VECTOR_FOLDER OUT_FOLDER
        annals-parity verify-pydantic-ai VECTOR_FOLDER
+       annals-parity persistence VECTOR_FOLDER RESULTS.json
+       annals-parity verify-persistence VECTOR_FOLDER
 
 graph runs scenarios and writes their traces, pack copies scenarios with the traces of the reference into one file for
 each category, verify runs those: what fails must stand in open.txt there, which --write writes anew, or in differ.txt.
 The same for calls of message functions, and for PydanticAI's messages, whose results are written to one file.
+persistence runs the vectors of the key-value memory and of the cache on both backends and writes their outcomes.
 
   --append   list channels in place of a reducer for concat_list
   --partial  leave out stream modes that there are not, run unguarded channels as guarded ones, delta as reducers";
@@ -85,6 +89,13 @@ fn main() -> ExitCode {
         ["pack-pydantic-ai", vectors, out] => {
             pydantic_ai::pack(Path::new(vectors), Path::new(out)).map(|count| println!("packed {count}"))
         }
+        ["persistence", vectors, out] => {
+            persistence::run(Path::new(vectors), Path::new(out)).map(|count| println!("run {count}"))
+        }
+        ["verify-persistence", vectors] => persistence::verify(Path::new(vectors)).and_then(|(count, failed)| {
+            println!("run {count}");
+            if failed.is_empty() { Ok(()) } else { Err(failed.into()) }
+        }),
         ["verify", folder] => verify(Path::new(folder), write),
         ["messages", folder, out] => {
             messages::run(Path::new(folder), Path::new(out)).map(|count| println!("ran {count}"))
