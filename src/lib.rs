@@ -31,7 +31,7 @@
 //!   cache.
 //! - *No server*, no network, no model client. The library opens the files it is told to open and nothing else.
 //! - *No printing*, no environment variables, no home folder. Time comes from a [`Clock`](base::Clock) that can be set.
-//! - *No search* over the texts of messages, and no search by meaning.
+//! - *No search by meaning*: [`Store::search`] finds words.
 //!
 //! # Recipes
 //!
@@ -322,6 +322,34 @@
 //! let options = ExportOptions::new().format(OpenAiFormat).framing(Framing::Lines);
 //! thread.head()?.expect("it was made").export_messages("messages", &options, &mut lines)?;
 //! assert_eq!(String::from_utf8(lines)?.lines().nth(1), Some(r#"{"role":"assistant","content":"hello"}"#));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Find what was said
+//!
+//! A search reads the messages of all threads and branches; an index makes it quick in a large file.
+//!
+//! ```
+//! use annals::prelude::*;
+//! use annals::store::{SearchOptions, SearchQuery};
+//! # #[derive(State, Clone, Default)]
+//! # struct Chat {
+//! #     #[channel(messages)]
+//! #     messages: Messages,
+//! # }
+//!
+//! # fn main() -> Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let store = Store::open(folder.path().join("chats.db"))?;
+//! store.thread("trip")?.update(Chat::update().messages([Message::ai("The Gasthof zum Bären has rooms.")]))?;
+//! store.thread("reise")?.update(Chat::update().messages([Message::human("東京のホテル")]))?;
+//!
+//! store.enable_search(SearchOptions::new())?;
+//! let hits = store.search(SearchQuery::new("bären").role("ai").on_head())?.hits;
+//! assert_eq!(hits[0].snippet.marked("*", "*"), "The Gasthof zum *Bären* has rooms.");
+//! assert_eq!(hits[0].snapshot(&store)?.point().thread.as_str(), "trip");
+//! assert_eq!(store.search(SearchQuery::new("東京"))?.hits[0].point.thread.as_str(), "reise");
 //! # Ok(())
 //! # }
 //! ```

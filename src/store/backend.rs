@@ -21,7 +21,7 @@ use super::record::{
     ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, ThreadRecord,
     ThreadSize, TimerRecord, WriteRecord,
 };
-use super::search::{SearchPage, SearchQuery};
+use super::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use super::spin::spin_until;
 use super::stats::{Compaction, FormatMigration, StoreStats};
 use super::watch::LogWatch;
@@ -321,6 +321,34 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`StoreError::Read`], [`StoreError::Corrupt`].
     fn search(&self, _query: &SearchQuery) -> Result<SearchPage, StoreError> {
         Err(StoreError::Invalid { field: "search", reason: "this backend does not search".into() })
+    }
+
+    /// Indexes the texts that [`Backend::search`] reads, and returns when all are indexed. From then on the index follows the
+    /// log; the results of searches stay the same. A backend that is indexed already indexes the rest.
+    ///
+    /// This implementation is that of a backend without an index.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the backend cannot have an index, or if it is encrypted and the options do not allow it;
+    /// as [`Backend::commit`].
+    fn enable_search(&self, _options: &SearchOptions) -> Result<(), StoreError> {
+        Err(StoreError::Invalid { field: "search index", reason: "this backend does not index texts".into() })
+    }
+
+    /// Removes the index of texts, if there is one.
+    ///
+    /// # Errors
+    /// As [`Backend::commit`].
+    fn disable_search(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Returns the state of the index of texts; `None` without one.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`], [`StoreError::Corrupt`].
+    fn search_index(&self) -> Result<Option<SearchIndex>, StoreError> {
+        Ok(None)
     }
 
     /// Deletes threads with everything in them: all of them, or none. One that does not exist is passed over. Returns

@@ -55,11 +55,13 @@ pub enum Invariant {
     Keys,
     /// I22: an operation matches its check, and what it names exists.
     Operations,
+    /// I23: the search index holds the texts of the log.
+    SearchIndex,
 }
 
 impl Invariant {
     /// All invariants, in the order of their numbers.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Pages,
         Self::Schema,
         Self::Blobs,
@@ -82,6 +84,7 @@ impl Invariant {
         Self::RowChecks,
         Self::Keys,
         Self::Operations,
+        Self::SearchIndex,
     ];
 
     /// Returns the number, from 1 on.
@@ -116,6 +119,7 @@ impl Invariant {
             Self::RowChecks => "A row of the log matches its check.",
             Self::Keys => "The rows of `store_key` hold the keys of the file.",
             Self::Operations => "An operation matches its check, and what it names exists.",
+            Self::SearchIndex => "The search index gives each entry below `search_state.next` for each of its grams.",
         }
     }
 }

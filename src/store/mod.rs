@@ -60,7 +60,7 @@ pub use record::{
     StateRecord, StoredHead, TaskKind, TaskRecord, ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 pub use recovery::{Lost, LostKind, Recovery};
-pub use search::{SearchCursor, SearchHit, SearchPage, SearchQuery, Snippet};
+pub use search::{SearchCursor, SearchHit, SearchIndex, SearchOptions, SearchPage, SearchQuery, Snippet};
 pub use sqlite::SqliteBackend;
 pub use stats::{CommitStats, Compaction, FormatMigration, StoreStats};
 pub use watch::{LogProbe, LogSignal, LogWatch};

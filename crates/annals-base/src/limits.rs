@@ -100,6 +100,16 @@ pub const SEARCH_TEXT_BYTES_MAX: usize = 1_024;
 pub const SEARCH_HITS_MAX: usize = 1_000;
 /// Hits of a page of a search, unless set otherwise.
 pub const SEARCH_HITS_DEFAULT: usize = 20;
+/// Grams of the words of a search by which its index is read.
+pub const SEARCH_GRAMS_MAX: usize = 16;
+/// Entries of one checkpoint in the search index.
+pub const SEARCH_ENTRIES_MAX: i64 = 1 << 24;
+/// Checkpoints that a search scans before it lets the index follow.
+pub const SEARCH_TAIL_MAX: u64 = 256;
+/// Cost of one transaction that indexes texts: one for each gram, entry and checkpoint, about half a microsecond.
+pub const INDEX_COST_MAX: usize = 8_192;
+/// The pause between two such transactions.
+pub const INDEX_INTERVAL: Duration = Duration::from_millis(1);
 /// Bytes of a stored text that a search reads: its beginning.
 pub const SEARCHED_BYTES_MAX: usize = 64 << 10;
 /// Characters of a snippet; a longer first match is shown whole.

@@ -7,10 +7,62 @@ use super::build::{
 use crate::store::backend::Backend;
 use crate::store::batch::{ChangeValue, Data, ItemChange, ItemIndex, ItemOp, ListRef, Payload};
 use crate::store::error::StoreError;
-use crate::store::search::{SearchHit, SearchPage, SearchQuery};
+use crate::store::search::{SearchHit, SearchOptions, SearchPage, SearchQuery};
 
 fn page(backend: &dyn Backend, query: &SearchQuery) -> SearchPage {
-    backend.search(query).expect("searches")
+    let page = backend.search(query).expect("searches");
+    if backend.search_index().expect("reads the state").is_some() {
+        backend.enable_search(&SearchOptions::new().unsealed()).expect("indexes the rest");
+        assert_eq!(backend.search_index().expect("reads the state").map(|index| index.behind), Some(0));
+        assert_eq!(backend.search(query).expect("searches"), page, "entries that are indexed, and that are not");
+    }
+    page
+}
+
+/// Runs a case on an indexed backend: each of its searches finds the same with the newest entries indexed and without.
+fn indexed(backend: &dyn Backend, case: fn(&dyn Backend)) {
+    let options = SearchOptions::new().unsealed();
+    backend.enable_search(&options).expect("indexes an empty log");
+    case(backend);
+    assert!(backend.check().expect("checks").problems.is_empty());
+    backend.disable_search().expect("removes the index");
+    assert_eq!(backend.search_index().expect("reads the state"), None);
+}
+
+pub(super) fn indexed_fields(backend: &dyn Backend) {
+    indexed(backend, fields);
+}
+
+pub(super) fn indexed_filters(backend: &dyn Backend) {
+    indexed(backend, filters);
+}
+
+pub(super) fn indexed_pages(backend: &dyn Backend) {
+    indexed(backend, pages);
+}
+
+pub(super) fn indexed_on_head(backend: &dyn Backend) {
+    indexed(backend, on_head);
+}
+
+pub(super) fn indexed_references(backend: &dyn Backend) {
+    indexed(backend, references);
+}
+
+pub(super) fn indexed_of_writes(backend: &dyn Backend) {
+    indexed(backend, of_writes);
+}
+
+pub(super) fn indexed_deleted(backend: &dyn Backend) {
+    indexed(backend, deleted);
+}
+
+pub(super) fn indexed_hostile(backend: &dyn Backend) {
+    indexed(backend, hostile);
+}
+
+pub(super) fn indexed_long_texts(backend: &dyn Backend) {
+    indexed(backend, long_texts);
 }
 
 /// Returns the hits as `thread/namespace channel position text`.

@@ -17,6 +17,7 @@ mod stored;
 mod tree;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 
@@ -32,7 +33,7 @@ use super::record::{
     CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, ThreadRecord, ThreadSize,
     TimerRecord, WriteRecord,
 };
-use super::search::{Search, SearchPage, SearchQuery};
+use super::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use super::watch::{LogSignal, LogWatch};
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 
@@ -45,6 +46,8 @@ pub struct MemoryBackend {
     kv: RwLock<beside::MemoryKv>,
     cache: RwLock<beside::MemoryCache>,
     signal: Arc<LogSignal>,
+    /// True if an index was asked for. Searches scan with and without it.
+    is_indexed: AtomicBool,
 }
 
 impl MemoryBackend {
@@ -209,6 +212,20 @@ impl Backend for MemoryBackend {
 
     fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
         search::page(&self.log.read(), &Search::of(query)?)
+    }
+
+    fn enable_search(&self, _options: &SearchOptions) -> Result<(), StoreError> {
+        self.is_indexed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn disable_search(&self) -> Result<(), StoreError> {
+        self.is_indexed.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn search_index(&self) -> Result<Option<SearchIndex>, StoreError> {
+        Ok(self.is_indexed.load(Ordering::Relaxed).then_some(SearchIndex { behind: 0 }))
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {

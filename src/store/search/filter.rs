@@ -71,6 +71,11 @@ impl Search {
         self.after.as_ref().is_none_or(|after| place < after)
     }
 
+    /// Returns the place of the cursor.
+    pub(in crate::store) fn after(&self) -> Option<&HitPlace> {
+        self.after.as_ref()
+    }
+
     /// Returns whether items of a channel are searched.
     pub(in crate::store) fn reads(&self, channel: &str) -> bool {
         self.channel.as_deref().is_none_or(|wanted| wanted == channel)

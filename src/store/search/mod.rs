@@ -7,6 +7,7 @@
 //! Invariants: a hit is decided by the stored text, with or without an index; the order of hits is that of the log.
 
 mod filter;
+mod grams;
 mod text;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub(super) use filter::{HitPlace, NewestHits, Search};
+pub(super) use grams::{Grams, push_token};
 
 use super::record::CheckpointRef;
 use crate::base::Timestamp;
@@ -144,6 +146,53 @@ impl SearchQuery {
         self.after = Some(cursor);
         self
     }
+}
+
+/// How to index the texts of a store.
+///
+/// # Example
+/// ```
+/// use annals::prelude::*;
+/// use annals::store::{SearchOptions, SearchQuery};
+///
+/// # fn main() -> Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// let store = Store::open(folder.path().join("notes.db"))?;
+/// assert!(store.search(SearchQuery::new("Gasthof"))?.hits.is_empty(), "a search needs no index");
+/// assert_eq!(store.search_index()?, None);
+/// store.enable_search(SearchOptions::new())?;
+/// assert_eq!(store.search_index()?.map(|index| index.behind), Some(0));
+/// store.disable_search()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SearchOptions {
+    pub(super) unsealed: bool,
+}
+
+impl SearchOptions {
+    /// Indexes the texts of lists.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Allows an index of an encrypted store. The index is not sealed: hashes of groups of two or three characters tell
+    /// much of the texts to a reader of the file.
+    #[must_use]
+    pub fn unsealed(mut self) -> Self {
+        self.unsealed = true;
+        self
+    }
+}
+
+/// The state of the search index of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SearchIndex {
+    /// The checkpoints at the end of the log that are not indexed yet, with those of the log that were deleted among them:
+    /// a search scans them.
+    pub behind: u64,
 }
 
 /// A page of hits, the newest first.

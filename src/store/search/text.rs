@@ -30,6 +30,11 @@ impl Words {
         Ok(Self(words))
     }
 
+    /// Returns the characters of each word.
+    pub(in crate::store) fn each(&self) -> impl Iterator<Item = &[char]> {
+        self.0.iter().map(Vec::as_slice)
+    }
+
     /// Returns whether a text holds every word.
     pub(in crate::store) fn are_in(&self, text: &str) -> bool {
         let text = searched(text);

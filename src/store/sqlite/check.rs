@@ -87,7 +87,7 @@ pub(super) fn check<'a>(view: ReadView<'a>, since: Option<&CheckedUpTo>) -> Res<
         }
     }
     // Each part goes on after a damaged row; a damaged page ends only its part.
-    let whole: [CheckPart<'a>; 12] = [
+    let whole: [CheckPart<'a>; 13] = [
         (Invariant::Keys, Checker::keys),
         (Invariant::RowChecks, Checker::row_checks),
         (Invariant::ThreadTimes, Checker::thread_times),
@@ -99,6 +99,7 @@ pub(super) fn check<'a>(view: ReadView<'a>, since: Option<&CheckedUpTo>) -> Res<
         (Invariant::Writes, Checker::writes),
         (Invariant::Operations, Checker::operations),
         (Invariant::Entries, Checker::beside),
+        (Invariant::SearchIndex, Checker::search),
         (Invariant::Ownership, Checker::orphans),
     ];
     let newer: [CheckPart<'a>; 8] = [

@@ -10,8 +10,8 @@
 //! order of the slices in time ([`eraser`](super::eraser)), and the tables beside the log.
 
 use super::fault::{Fault, Res, corrupt};
-use super::sql;
 use super::write::Caches;
+use super::{search, sql};
 use crate::base::ThreadId;
 use crate::base::limits::{FORKS_SHOWN_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
 use crate::store::error::StoreError;
@@ -106,6 +106,7 @@ fn hide(conn: &Connection, caches: &mut Caches, threads: &[ThreadId]) -> Res<()>
     for number in found.values() {
         conn.prepare_cached(sql::TOMBSTONE_INSERT)?.execute([number])?;
         conn.prepare_cached(sql::THREAD_HIDE)?.execute([number])?;
+        search::hide(conn, *number)?;
     }
     conn.prepare_cached(sql::ERASE_END)?.execute([])?;
     caches.erased();
@@ -180,6 +181,10 @@ impl<'c> Slice<'c> {
     }
 
     fn thread(&mut self, thread: i64, caches: &mut Caches) -> Res<()> {
+        // The entries of the search index are found by the other rows.
+        if !search::erase(self.conn, caches, thread, &mut self.left)? {
+            return Ok(());
+        }
         while self.left > 0 {
             match self.row(sql::RECLAIM_NAMESPACE, thread, |row| row.get(0))? {
                 Some(namespace) => self.namespace(namespace)?,

@@ -6,9 +6,10 @@ use super::erase::{self, EraseJob, EraseStep};
 use super::fault::Res;
 use super::keys::KeyChange;
 use super::operation::{self, OperationJob};
+use super::search::{self, IndexJob, IndexStep};
 use super::write::{self, Caches};
 use super::{cache, kv, sql};
-use crate::base::limits::{COMPACT_PAGES_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
+use crate::base::limits::{COMPACT_PAGES_MAX, INDEX_COST_MAX, RECLAIM_COST_MAX, RECLAIM_ROW_BYTES};
 use crate::store::batch::{
     Batch, ChangeValue, CommitChain, Data, ItemOp, NewCheckpoint, NewWrites, WriteValue, validate_deleted,
 };
@@ -26,6 +27,7 @@ pub(super) enum Job {
     Keys(KeyChange),
     Compact(CompactJob),
     Operation(OperationJob),
+    Index(IndexJob),
 }
 
 /// A job, borrowed from whoever waits for it.
@@ -38,6 +40,7 @@ pub(super) enum JobRef<'a> {
     Keys(&'a KeyChange),
     Compact(&'a CompactJob),
     Operation(&'a OperationJob),
+    Index(&'a IndexJob),
 }
 
 impl Job {
@@ -51,6 +54,7 @@ impl Job {
             Self::Keys(change) => JobRef::Keys(change),
             Self::Compact(job) => JobRef::Compact(job),
             Self::Operation(job) => JobRef::Operation(job),
+            Self::Index(job) => JobRef::Index(job),
         }
     }
 }
@@ -66,6 +70,7 @@ impl<'a> JobRef<'a> {
             Self::Keys(change) => Job::Keys(change.clone()),
             Self::Compact(job) => Job::Compact(job.clone()),
             Self::Operation(job) => Job::Operation(job.clone()),
+            Self::Index(job) => Job::Index(job.clone()),
         }
     }
 
@@ -80,7 +85,7 @@ impl<'a> JobRef<'a> {
                 EraseStep::Reclaim | EraseStep::Forget(_) => Ok(()),
             },
             Self::Keys(change) => change.validate(),
-            Self::Compact(_) => Ok(()),
+            Self::Compact(_) | Self::Index(_) => Ok(()),
             Self::Operation(job) => job.operation.validate(),
         }
     }
@@ -89,9 +94,13 @@ impl<'a> JobRef<'a> {
     pub(super) fn chain(self) -> Option<&'a CommitChain> {
         match self {
             Self::Log(batch) => batch.chain.as_ref(),
-            Self::Kv(_) | Self::Cache(_) | Self::Erase(_) | Self::Keys(_) | Self::Compact(_) | Self::Operation(_) => {
-                None
-            }
+            Self::Kv(_)
+            | Self::Cache(_)
+            | Self::Erase(_)
+            | Self::Keys(_)
+            | Self::Compact(_)
+            | Self::Index(_)
+            | Self::Operation(_) => None,
         }
     }
 
@@ -111,6 +120,7 @@ impl<'a> JobRef<'a> {
             Self::Keys(change) => caches.keys.change(conn, change),
             Self::Compact(job) => compact::step(conn, job),
             Self::Operation(job) => operation::write(conn, caches, job),
+            Self::Index(job) => search::step(conn, caches, job),
         }
     }
 
@@ -126,6 +136,11 @@ impl<'a> JobRef<'a> {
             },
             Self::Keys(_) => 0,
             Self::Operation(job) => 512 * job.operation.changes.len(),
+            Self::Index(job) => match job.step {
+                // About 20 bytes for each gram, and as many again when segments of the index are merged.
+                IndexStep::Advance => 64 * INDEX_COST_MAX,
+                IndexStep::Enable { .. } | IndexStep::Disable => 0,
+            },
             // A page that is moved, the page that it is moved to, and their parents.
             Self::Compact(_) => 3 * COMPACT_PAGES_MAX * sql::PAGE_BYTES as usize,
         };

@@ -80,8 +80,10 @@ use paged::ItemPages;
 use pool::ReaderPool;
 use read::ReadView;
 pub(super) use recover::recover;
+use search::{IndexJob, IndexStep};
 use writer::SqliteWriter;
 
+use crate::base::limits::SEARCH_TAIL_MAX;
 use crate::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 use crate::store::backend::{Backend, CommitHandle, Erasure};
 use crate::store::batch::{Batch, ListRef};
@@ -98,7 +100,7 @@ use crate::store::record::{
     CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, ThreadRecord, ThreadSize,
     TimerRecord, WriteRecord,
 };
-use crate::store::search::{Search, SearchPage, SearchQuery};
+use crate::store::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use crate::store::stats::{CommitStats, Compaction, FormatMigration, StoreStats};
 use crate::store::watch::LogWatch;
 use std::io;
@@ -339,7 +341,29 @@ impl Backend for SqliteBackend {
 
     fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {
         let search = Search::of(query)?;
+        if let Some(writer) = self.writer.as_deref()
+            && self.search_index()?.is_some_and(|index| index.behind > SEARCH_TAIL_MAX)
+        {
+            // What cannot be indexed now is scanned.
+            _ = search::advance(writer);
+        }
         self.pool.read(|view| search::page(view, &search))
+    }
+
+    fn enable_search(&self, options: &SearchOptions) -> Result<(), StoreError> {
+        let writer = self.writer()?;
+        let step = IndexStep::Enable { unsealed: options.unsealed };
+        writer.commit(JobRef::Index(&IndexJob { step, behind: Arc::default() }))?;
+        search::advance(writer)
+    }
+
+    fn disable_search(&self) -> Result<(), StoreError> {
+        let job = IndexJob { step: IndexStep::Disable, behind: Arc::default() };
+        self.writer()?.commit(JobRef::Index(&job))
+    }
+
+    fn search_index(&self) -> Result<Option<SearchIndex>, StoreError> {
+        self.pool.read(|view| search::status(view.conn))
     }
 
     fn delete_threads(&self, threads: &[ThreadId]) -> Result<Erasure, StoreError> {

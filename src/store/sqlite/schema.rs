@@ -5,7 +5,7 @@
 
 use super::fault::{Fault, Res, corrupt};
 use super::migrate::STEPS;
-use super::sql;
+use super::{search, sql};
 use rusqlite::{Connection, Row};
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
@@ -28,6 +28,9 @@ type Objects = HashMap<String, SchemaObject>;
 /// The objects of a file, for each format.
 static EXPECTED: [OnceLock<Objects>; STEPS.len()] = [const { OnceLock::new() }; STEPS.len()];
 
+/// The objects of the search index, with those that SQLite makes for them.
+static OF_INDEX: OnceLock<Objects> = OnceLock::new();
+
 /// Compares the schema of a file with that of the newest format. An application may have tables of its own in the file,
 /// and indexes on them; any other object that this version does not make is refused.
 pub(super) fn verify(conn: &Connection) -> Res<()> {
@@ -37,7 +40,7 @@ pub(super) fn verify(conn: &Connection) -> Res<()> {
 /// Compares the schema of a file with that of a format.
 pub(super) fn verify_format(conn: &Connection, format: i64) -> Res<()> {
     let (expected, newest) = (expected(format)?, expected(sql::FORMAT)?);
-    let mut found = HashSet::new();
+    let (mut found, mut found_of_index) = (HashSet::new(), 0);
     let mut statement = conn.prepare(sql::SCHEMA_OBJECTS)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
@@ -45,9 +48,17 @@ pub(super) fn verify_format(conn: &Connection, format: i64) -> Res<()> {
         match expected.get(&name) {
             Some(expected) if *expected == object => _ = found.insert(name),
             Some(_) => return Err(refused(&object.kind, &name, "differs from the one that this version makes")),
+            // The objects of the search index are those of the format, all or none.
+            None if is_of_index(&name) && format == sql::FORMAT => match of_index()?.get(&name) {
+                Some(expected) if *expected == object => found_of_index += 1,
+                _ => return Err(refused(&object.kind, &name, "differs from the one that this version makes")),
+            },
             None if is_of_application(newest, &name, &object) => {}
             None => return Err(refused(&object.kind, &name, "is not made by this version")),
         }
+    }
+    if found_of_index > 0 && found_of_index != of_index()?.len() {
+        return Err(refused("index", "search_text", "is not whole"));
     }
     match expected.iter().find(|(name, _)| !found.contains(*name)) {
         Some((name, object)) => Err(refused(&object.kind, name, "is missing")),
@@ -75,6 +86,29 @@ fn expected(format: i64) -> Res<&'static Objects> {
             conn.execute_batch(step.finish)?;
         }
     }
+    let objects = objects(&conn)?;
+    Ok(EXPECTED[index].get_or_init(|| objects))
+}
+
+/// Returns the objects of the search index.
+fn of_index() -> Res<&'static Objects> {
+    if let Some(expected) = OF_INDEX.get() {
+        return Ok(expected);
+    }
+    let conn = Connection::open_in_memory()?;
+    conn.execute_batch(sql::SCHEMA)?;
+    conn.execute_batch(search::SCHEMA)?;
+    let mut objects = objects(&conn)?;
+    objects.retain(|name, _| is_of_index(name));
+    Ok(OF_INDEX.get_or_init(|| objects))
+}
+
+/// Returns whether a name is one of those that the search index has.
+fn is_of_index(name: &str) -> bool {
+    search::OBJECTS.contains(&&*name.to_ascii_lowercase())
+}
+
+fn objects(conn: &Connection) -> Res<Objects> {
     let mut statement = conn.prepare(sql::SCHEMA_OBJECTS)?;
     let mut rows = statement.query([])?;
     let mut objects = HashMap::new();
@@ -82,7 +116,7 @@ fn expected(format: i64) -> Res<&'static Objects> {
         let (name, object) = read(row)?;
         objects.insert(name, object);
     }
-    Ok(EXPECTED[index].get_or_init(|| objects))
+    Ok(objects)
 }
 
 fn read(row: &Row<'_>) -> Res<(String, SchemaObject)> {

@@ -57,11 +57,7 @@ fn branch(view: ReadView<'_>, branch: i64, namespace: i64, search: &Search, newe
         if !newest.wants(&place) {
             break;
         }
-        if search.shows(&place)
-            && let Some(hit) = key.hit(view, search, seq)?
-        {
-            newest.add(place, hit);
-        }
+        key.add_hit(view, search, seq, &channel, newest)?;
     }
     Ok(())
 }

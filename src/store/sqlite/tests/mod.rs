@@ -21,6 +21,7 @@ mod readers;
 mod recover;
 mod roundtrip;
 mod schema;
+mod search;
 mod waits;
 mod wal_tail;
 

@@ -1,0 +1,201 @@
+//! The search index: its entries, its bytes, its place in a file.
+
+use super::*;
+use crate::store::check::Invariant;
+use crate::store::error::StoreError;
+use crate::store::search::{SearchOptions, SearchQuery};
+
+const WORDS: [&str; 5] = ["gasthof", "berge", "wasser", "東京", "regen"];
+
+/// Returns a put of a message.
+fn says(position: u64, text: &str) -> Change {
+    let mut index = ItemIndex::default();
+    (index.kind, index.text) = (Some("ai".into()), Some(text.into()));
+    let payload = Payload::new(text.as_bytes().to_vec()).with_index(index);
+    let put = ItemChange::new(position, ItemOp::Put(Data::New(payload)), None);
+    Change::new("list", position + 1, ChangeValue::Items(vec![put]))
+}
+
+/// Adds messages to threads in turn.
+fn talk(bench: &mut Bench, threads: &[&str], count: u64) {
+    for name in threads {
+        let thread = thread(name);
+        let mut head = bench.store.head_id(&thread, &Namespace::root()).unwrap();
+        let from = head.map_or(0, |head| {
+            let at = CheckpointRef::new(thread.clone(), Namespace::root(), head);
+            bench.store.list_len(&at, "list").unwrap()
+        });
+        for n in from..from + count {
+            let text = format!("{name} {} {n}", WORDS[n as usize % WORDS.len()]);
+            head = Some(bench.add(&thread, head, vec![says(n, &text)]));
+        }
+    }
+}
+
+fn hits(store: &SqliteBackend, query: SearchQuery) -> Vec<String> {
+    let page = store.search(&query.limit(1_000)).unwrap();
+    page.hits.into_iter().map(|hit| hit.snippet.text).collect()
+}
+
+fn indexed(threads: &[&str], count: u64) -> Bench {
+    let mut bench = Bench::new();
+    talk(&mut bench, threads, count);
+    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    bench
+}
+
+/// Returns the entries that the index holds, whatever the log says of them.
+fn entries(bench: &Bench) -> Vec<i64> {
+    let conn = raw(&bench.path());
+    conn.execute_batch("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, search_text, instance)").unwrap();
+    let mut statement = conn.prepare("SELECT DISTINCT doc FROM terms ORDER BY doc").unwrap();
+    let entries = statement.query_map([], |row| row.get(0)).unwrap();
+    entries.collect::<rusqlite::Result<_>>().unwrap()
+}
+
+#[test]
+fn an_index_finds_what_a_scan_finds_and_is_read() {
+    let mut bench = Bench::new();
+    talk(&mut bench, &["a", "b"], 40);
+    let queries = || {
+        let all = ["gasthof", "asser", "京", "a", "b gast 5", "wasser b"].map(SearchQuery::new);
+        all.into_iter().chain([SearchQuery::new("regen").thread("a"), SearchQuery::new("a").thread("b").role("ai")])
+    };
+    let scanned: Vec<_> = queries().map(|query| hits(&bench.store, query)).collect();
+    assert_eq!(scanned.iter().map(Vec::len).collect::<Vec<_>>(), [16, 16, 16, 56, 4, 8, 8, 16]);
+    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    assert_eq!(queries().map(|query| hits(&bench.store, query)).collect::<Vec<_>>(), scanned);
+    assert_eq!((entries(&bench).len(), bench.check()), (80, Vec::new()));
+    // Without the entries nothing is found, and the check tells it.
+    raw(&bench.path()).execute_batch("INSERT INTO search_text (search_text) VALUES ('delete-all')").unwrap();
+    assert_eq!(hits(&bench.store, SearchQuery::new("gasthof")), [""; 0]);
+    let findings = bench.store.check().unwrap().problems;
+    assert!(
+        findings.iter().all(|finding| finding.invariant == Invariant::SearchIndex) && findings.len() == 1,
+        "{findings:?}"
+    );
+    bench.store.disable_search().unwrap();
+    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    assert_eq!((hits(&bench.store, SearchQuery::new("gasthof")), bench.check()), (scanned[0].clone(), Vec::new()));
+}
+
+#[test]
+fn the_index_follows_the_log_when_it_is_searched() {
+    let mut bench = indexed(&["a"], 3);
+    talk(&mut bench, &["a"], 200);
+    let behind = |bench: &Bench| bench.store.search_index().unwrap().unwrap().behind;
+    assert_eq!((hits(&bench.store, SearchQuery::new("gasthof")).len(), behind(&bench)), (41, 200), "they are scanned");
+    talk(&mut bench, &["b"], 100);
+    assert_eq!((hits(&bench.store, SearchQuery::new("gasthof")).len(), behind(&bench)), (61, 0), "they are indexed");
+    // A reader searches the same, and indexes nothing.
+    talk(&mut bench, &["c"], 300);
+    let reader = SqliteBackend::open(&bench.path(), &options().read_only(true)).unwrap();
+    assert_eq!((hits(&reader, SearchQuery::new("gasthof")).len(), behind(&bench)), (121, 300));
+    assert!(matches!(reader.enable_search(&SearchOptions::new()), Err(StoreError::ReadOnly)));
+    assert_eq!(bench.check(), [""; 0]);
+}
+
+#[test]
+fn a_handle_that_was_open_before_writes_to_an_indexed_store() {
+    let mut bench = Bench::new();
+    talk(&mut bench, &["a"], 10);
+    let other = open(&bench.path());
+    other.enable_search(&SearchOptions::new()).unwrap();
+    talk(&mut bench, &["a"], 10);
+    assert_eq!(hits(&bench.store, SearchQuery::new("gasthof")).len(), 4);
+    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    assert_eq!((hits(&other, SearchQuery::new("gasthof")).len(), entries(&bench).len()), (4, 20));
+    other.disable_search().unwrap();
+    talk(&mut bench, &["a"], 10);
+    assert_eq!((hits(&bench.store, SearchQuery::new("gasthof")).len(), bench.check()), (6, Vec::new()));
+}
+
+#[test]
+fn a_deleted_thread_leaves_no_entry() {
+    let mut bench = indexed(&["a", "b", "c"], 30);
+    let of_b = entries(&bench)[30..60].to_vec();
+    talk(&mut bench, &["b"], 5);
+    let erasure = bench.store.delete_threads(&[thread("b")]).unwrap();
+    assert_eq!(
+        hits(&bench.store, SearchQuery::new("gasthof").thread("b")),
+        [""; 0],
+        "its hits are hidden at once: {erasure:?}"
+    );
+    _ = bench.store.reclaim().unwrap();
+    let left = entries(&bench);
+    assert!(left.len() == 60 && of_b.iter().all(|entry| !left.contains(entry)), "{left:?}");
+    assert_eq!(bench.check(), [""; 0]);
+    talk(&mut bench, &["b"], 5);
+    assert_eq!(hits(&bench.store, SearchQuery::new("gasthof").thread("b")), ["b gasthof 0"]);
+    // One without entries, and one whose index goes before its rows.
+    _ = bench.store.delete_threads(&[thread("b")]).unwrap();
+    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    _ = bench.store.delete_threads(&[thread("c")]).unwrap();
+    bench.store.disable_search().unwrap();
+    _ = bench.store.reclaim().unwrap();
+    assert_eq!((hits(&bench.store, SearchQuery::new("gasthof")).len(), bench.check()), (6, Vec::new()));
+}
+
+#[test]
+fn a_check_passes_over_the_entries_of_a_thread_that_is_being_erased() {
+    let mut bench = indexed(&["a"], 5);
+    talk(&mut bench, &["long"], 200);
+    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    _ = bench.store.delete_threads(&[thread("long")]).unwrap();
+    assert_eq!(bench.check(), [""; 0]);
+    _ = bench.store.reclaim().unwrap();
+    assert_eq!((entries(&bench).len(), bench.check()), (5, Vec::new()));
+}
+
+#[test]
+fn a_copy_has_the_index_and_a_recovered_file_has_none() {
+    let bench = indexed(&["a"], 30);
+    let folder = tempfile::tempdir().unwrap();
+    let (copy, recovered) = (folder.path().join("copy.db"), folder.path().join("recovered.db"));
+    bench.store.backup(&copy).unwrap();
+    let copied = open(&copy);
+    assert_eq!(copied.search_index().unwrap().map(|index| index.behind), Some(0));
+    copied.compact().unwrap();
+    assert_eq!((hits(&copied, SearchQuery::new("regen")).len(), copied.check().unwrap().problems), (6, Vec::new()));
+    drop(copied);
+    crate::store::Store::recover(&copy, &recovered).unwrap();
+    let recovered = open(&recovered);
+    assert_eq!(recovered.search_index().unwrap(), None);
+    assert_eq!(hits(&recovered, SearchQuery::new("regen")).len(), 6);
+}
+
+#[test]
+fn other_objects_in_the_place_of_the_index_are_refused() {
+    let harms = [
+        "DROP INDEX search_put",
+        "DROP TABLE search_state",
+        "DROP INDEX search_put; CREATE INDEX search_put ON item (branch)",
+        "DROP TABLE search_erase; CREATE VIEW search_erase AS SELECT 1 AS thread",
+    ];
+    for harm in harms {
+        let bench = indexed(&["a"], 2);
+        let path = bench.path();
+        raw(&path).execute_batch(harm).unwrap();
+        drop(bench.store);
+        let refused = SqliteBackend::open(&path, &options());
+        assert!(matches!(refused, Err(StoreError::Corrupt { .. })), "{harm}: {refused:?}");
+    }
+    // An application may have tables with other names.
+    let bench = Bench::new();
+    raw(&bench.path()).execute_batch("CREATE TABLE search_history (text TEXT)").unwrap();
+    bench.store.enable_search(&SearchOptions::new()).unwrap();
+    drop(open(&bench.path()));
+}
+
+#[cfg(feature = "encryption")]
+#[test]
+fn an_encrypted_store_is_indexed_only_if_that_is_allowed_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let keyed = options().key(crate::store::Key::new([7; 32]));
+    let store = SqliteBackend::open(&folder.path().join("x.db"), &keyed).unwrap();
+    let refused = store.enable_search(&SearchOptions::new()).unwrap_err();
+    assert!(matches!(refused, StoreError::Invalid { field: "search index", .. }), "{refused}");
+    assert_eq!(store.search_index().unwrap(), None);
+    store.enable_search(&SearchOptions::new().unsealed()).unwrap();
+    assert!(store.search_index().unwrap().is_some());
+}
