@@ -16,6 +16,8 @@ mod filter;
 mod messages;
 mod operation;
 mod search;
+mod points;
+mod short_ids;
 mod snapshot;
 mod thread;
 mod transfer;
@@ -29,6 +31,7 @@ pub use diff::{ChannelDiff, Diff, diff};
 pub use filter::HistoryFilter;
 pub use messages::MessageQuery;
 pub use operation::{CommitGroup, Operation, Operations};
+pub use short_ids::short_ids;
 pub use snapshot::{Blame, Snapshot};
 pub use thread::{History, Thread};
 pub use transfer::{

@@ -128,44 +128,6 @@ impl Thread {
         Ok(record.map(|record| Snapshot::new(self.store.clone(), record)))
     }
 
-    /// Returns a checkpoint by its id, also as a text or its shortest unique prefix, or by its distance from the head
-    /// (`~2`; `@` and `~0` are the head).
-    ///
-    /// # Errors
-    /// [`StoreError::CheckpointNotFound`], [`StoreError::Ambiguous`], [`StoreError::ThreadNotFound`].
-    pub fn at(&self, point: impl std::fmt::Display) -> Result<Snapshot, StoreError> {
-        let point = &*point.to_string();
-        let not_found = || StoreError::CheckpointNotFound { thread: self.id.clone(), id: point.to_owned() };
-        let head = self.head()?.ok_or_else(|| StoreError::ThreadNotFound { id: self.id.clone() })?;
-        let back = match point {
-            "" | "@" => Some(0),
-            _ => match point.strip_prefix('~') {
-                Some(back) => Some(back.parse::<u64>().map_err(|_| not_found())?),
-                None => None,
-            },
-        };
-        if let Some(back) = back {
-            let ordinal = head.record().ordinal.checked_sub(back).ok_or_else(not_found)?;
-            if back == 0 {
-                return Ok(head);
-            }
-            let found = self.store.backend().ancestors(head.point(), &[ordinal])?.pop().flatten();
-            return Ok(Snapshot::new(self.store.clone(), found.ok_or_else(not_found)?));
-        }
-        let mut found = self.store.backend().checkpoints_by_prefix(&self.id, point, 9)?;
-        if !self.namespace.is_root() {
-            found.retain(|record| record.point.namespace == self.namespace);
-        }
-        match found.len() {
-            0 => Err(not_found()),
-            1 => Ok(Snapshot::new(self.store.clone(), found.remove(0))),
-            _ => {
-                let matches = found.iter().map(|record| record.point.checkpoint).collect();
-                Err(StoreError::Ambiguous { prefix: point.to_owned(), matches })
-            }
-        }
-    }
-
     /// Returns the checkpoints of the namespace, newest first, abandoned branches included. No state is read.
     ///
     /// # Errors

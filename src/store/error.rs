@@ -100,6 +100,16 @@ pub enum StoreError {
         /// True if others were forked from it too.
         more: bool,
     },
+    /// A text is not a point of a history: it does not follow the grammar of `Store::point`.
+    #[error("{text:?} is not a point: {expected} expected at byte {at}")]
+    InvalidPoint {
+        /// The text, cut to 256 characters.
+        text: String,
+        /// The byte of the text at which reading ended.
+        at: usize,
+        /// The element that is expected there.
+        expected: &'static str,
+    },
     /// An id prefix fits several checkpoints.
     #[error("prefix {prefix} fits several checkpoints, among them {}", list(matches))]
     Ambiguous {
@@ -281,6 +291,7 @@ impl StoreError {
             Self::CheckpointNotFound { .. } => ("EmptyInputError", "CHECKPOINT_NOT_FOUND"),
             Self::BranchNotFound { .. } => ("ValueError", "BRANCH_NOT_FOUND"),
             Self::ForkedOff { .. } => ("Exception", "FORKED_OFF"),
+            Self::InvalidPoint { .. } => ("ValueError", "INVALID_POINT"),
             Self::Ambiguous { .. } => ("Exception", "AMBIGUOUS"),
             Self::Busy { .. } => ("OperationalError", "BUSY"),
             Self::Write { .. } => ("OperationalError", "WRITE_FAILED"),
@@ -355,6 +366,7 @@ mod tests {
             ("CheckpointNotFound", StoreError::CheckpointNotFound { thread: thread(), id: reason() }),
             ("BranchNotFound", StoreError::BranchNotFound { thread: thread(), name: reason() }),
             ("ForkedOff", StoreError::ForkedOff { thread: thread(), forks: vec![thread()], more: false }),
+            ("InvalidPoint", StoreError::InvalidPoint { text: reason(), at: 0, expected: "a thread" }),
             ("Ambiguous", StoreError::Ambiguous { prefix: reason(), matches: vec![id] }),
             ("Busy", StoreError::Busy { waited_ms: 1, holder: Some(7) }),
             ("Write", StoreError::Write { reason: reason(), source: None }),

@@ -10,6 +10,7 @@ mod hostile;
 #[cfg(target_os = "linux")]
 mod hostile_files;
 mod meaning;
+mod points;
 mod store_model;
 mod updates;
 mod watch;

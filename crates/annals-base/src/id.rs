@@ -159,6 +159,11 @@ impl CheckpointId {
         (high << 12) | (u64::from(self.0[6] & 0x0f) << 8) | u64::from(self.0[7])
     }
 
+    /// Returns the least id that can be minted at a timestamp: a bound in searches by time.
+    pub fn first_at(at: Timestamp) -> Self {
+        Self::from_parts(ticks_at(at), 0, 0)
+    }
+
     fn from_parts(ticks: u64, step: i64, node: u64) -> Self {
         let mut bytes = [0; 16];
         bytes[..6].copy_from_slice(&(ticks >> 12 << 16).to_be_bytes()[..6]);
@@ -181,6 +186,13 @@ pub struct IdSource {
 
 /// 100 ns intervals between 1582-10-15 and 1970-01-01.
 const UUID_EPOCH_TICKS: u64 = 0x01b2_1dd2_1381_4000;
+/// The greatest timestamp of an id, which has 60 bits.
+const TICKS_MAX: u64 = (1 << 60) - 1;
+
+/// Returns a timestamp as 100 ns since 1582-10-15; saturates.
+fn ticks_at(at: Timestamp) -> u64 {
+    UUID_EPOCH_TICKS.saturating_add_signed(at.as_micros().saturating_mul(10)).min(TICKS_MAX)
+}
 
 impl IdSource {
     /// Starts a source whose random parts come from `seed`. Equal seeds and times give equal ids.
@@ -204,7 +216,7 @@ impl IdSource {
 
     /// Mints a checkpoint id for `step`, greater than `after` and than all earlier ones of this source.
     pub fn checkpoint(&mut self, now: Timestamp, step: i64, after: Option<&CheckpointId>) -> CheckpointId {
-        let wall = UUID_EPOCH_TICKS.saturating_add_signed(now.as_micros().saturating_mul(10));
+        let wall = ticks_at(now);
         let floor = self.ticks.max(after.map_or(0, CheckpointId::ticks)) + 1;
         self.ticks = wall.max(floor);
         CheckpointId::from_parts(self.ticks, step, self.random())
@@ -244,6 +256,16 @@ mod tests {
         assert_eq!(&first.to_string()[19..23], "bfff", "step -1 as clock sequence");
         assert_eq!(first, first.to_string().parse().unwrap());
         assert_eq!(second.ticks(), first.ticks() + 1);
+    }
+
+    #[test]
+    fn the_first_id_of_a_timestamp_is_a_bound() {
+        let at = Timestamp::from_micros(1_795_223_817_000_000);
+        let id = IdSource::from_seed(1).checkpoint(at, -1, None);
+        let next = Timestamp::from_micros(at.as_micros() + 1);
+        assert!(CheckpointId::first_at(at) <= id && id < CheckpointId::first_at(next));
+        assert!(CheckpointId::first_at(Timestamp::from_micros(i64::MIN)) < id);
+        assert!(CheckpointId::first_at(Timestamp::from_micros(i64::MAX)) > id);
     }
 
     #[test]

@@ -68,5 +68,5 @@ pub use list_delta::{ListDelta, ListRef};
 pub use map::Map;
 pub use namespace::Namespace;
 pub use payload::{ItemIndex, ItemIndexRef, Payload, PayloadRef, WriteValue};
-pub use time::{Clock, SystemClock, Timestamp};
+pub use time::{Clock, SystemClock, Timestamp, TimestampError};
 pub use value::{Codec, CodecError, Encoded, Value, ValueSerializer, ValueView, decode_bytes, decode_value};

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Bytes of a thread id.
 pub const THREAD_ID_BYTES_MAX: usize = 1_024;
+/// Bytes of the text of a point, or of a range of two points.
+pub const POINT_BYTES_MAX: usize = 8_192;
 /// Bytes of a namespace path.
 pub const NAMESPACE_BYTES_MAX: usize = 4_096;
 /// Bytes of a channel or node name.
@@ -222,6 +224,12 @@ pub const STAMP_SETTLE: Duration = Duration::from_millis(10);
 pub const ITEM_PAGE_ROWS_MAX: usize = 512;
 /// Bytes of items after which a reader ends its read transaction and visits them.
 pub const ITEM_PAGE_BYTES_MAX: usize = 1 << 20;
+/// Payloads with one item id, and branches, in which an item is looked for before its list is searched.
+pub const FOUND_ITEMS_MAX: usize = 8;
+/// Checkpoints whose versions the first transaction of a walk along a lineage reads; each further one reads more.
+pub const VERSION_PAGE_MIN: i64 = 16;
+/// Checkpoints whose versions one transaction reads.
+pub const VERSION_PAGE_MAX: i64 = 4_096;
 /// Bytes by which the write-ahead log grows before it is copied into the file.
 pub const WAL_COPY_BYTES: u64 = 4 << 20;
 /// Bytes of the write-ahead log past which its last frames are copied while no batch is written.

@@ -13,6 +13,10 @@ Points:
   THREAD            the head of a thread
   THREAD@1f0c9a     a checkpoint, by any unique beginning of its id
   THREAD~2          two checkpoints before the head; also THREAD@1f0c9a~2
+  THREAD@{2h}       the newest one two hours ago; also THREAD@{yesterday}, THREAD@{2026-11-21T09:00:00Z}
+  THREAD@{step:12}  the newest one with that step
+  A..B              two points, for diff; in THREAD~3..~1 the second is of the same thread
+  \"me@home\"~1      an id in quotes, if it holds @, ~ or .. and another thread could be meant
 
 Examples:
   annals demo                          run the research workflow over the project's docs

@@ -1,6 +1,6 @@
 //! `annals diff`: compares the states at two points.
 //!
-//! One point is compared with its parent. Exit code 1 with `--exit-code` if the states differ.
+//! One point is compared with its parent; a range `A..B` is two points. Exit code 1 with `--exit-code` if the states differ.
 //!
 //! JSON: `{"schema": 1, "before": {"thread", "checkpoint"} | null, "after": {..}, "unchanged": n, "channels": [..]}`
 //! with one of `{"channel", "kind": "added" | "removed", "value"}`, `{"channel", "kind": "changed", "before",
@@ -16,7 +16,7 @@ use crate::args;
 use crate::errors::CommandFailure;
 use crate::lines::{DiffLine, apart, lines, members};
 use crate::output::{Printer, columns, count, cut, escape, safe_lines};
-use crate::point::{resolve, short};
+use crate::point::{resolve, resolve_range};
 use crate::words::{self, brief, item};
 
 /// The number of changed lines, members or items of one channel that are shown; JSON has all.
@@ -25,10 +25,15 @@ const SHOWN_MAX: usize = 20;
 const LINE_CHARS: usize = 110;
 
 pub(crate) fn run(args: &args::DiffArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
-    let first = resolve(store, &args.before)?;
     let (before, after) = match &args.after {
-        Some(after) => (Some(first), resolve(store, after)?),
-        None => (first.parent()?, first),
+        Some(after) => (Some(resolve(store, &args.before)?), resolve(store, after)?),
+        None => match resolve_range(store, &args.before)? {
+            Some((before, after)) => (Some(before), after),
+            None => {
+                let after = resolve(store, &args.before)?;
+                (after.parent()?, after)
+            }
+        },
     };
     let found = match &before {
         Some(before) => diff(before, &after)?,
@@ -69,7 +74,7 @@ fn print(
         return Ok(());
     }
     let name = |at: &Snapshot| -> Result<String, CommandFailure> {
-        Ok(format!("{}@{} (step {})", escape(at.point().thread.as_str()), short(at)?, at.step()))
+        Ok(format!("{}@{} (step {})", escape(at.point().thread.as_str()), at.short_id()?, at.step()))
     };
     let before = before.map(name).transpose()?.unwrap_or_else(|| "nothing".into());
     out.line(out.removed(&format!("--- {before}")))?;

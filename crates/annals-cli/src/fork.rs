@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args;
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, escape};
-use crate::point::{resolve, short};
+use crate::point::resolve;
 use crate::words;
 
 pub(crate) fn run(args: &args::ForkArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &args::ForkArgs, store: &Store, out: &mut Printer) -> Re
         nodes if nodes.is_empty() => "nothing is due".to_owned(),
         nodes => format!("{nodes} due next"),
     };
-    let (thread, at) = (escape(from.point().thread.as_str()).into_owned(), short(&from)?);
+    let (thread, at) = (escape(from.point().thread.as_str()).into_owned(), from.short_id()?);
     output::note(format!("forked from {thread}@{at} (step {}), {due}", from.step()));
     Ok(0)
 }

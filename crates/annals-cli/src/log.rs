@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use annals::base::{CheckpointId, Namespace, Value};
-use annals::history::{Snapshot, Thread};
+use annals::history::{Snapshot, Thread, short_ids};
 use annals::store::{Source, Store};
 use serde_json::{Value as Json, json};
 
@@ -16,7 +16,7 @@ use crate::args;
 use crate::changed::{ChannelChange, changed, text};
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, columns, cut, escape};
-use crate::point::{short, shorts, thread};
+use crate::point::thread;
 use crate::tree;
 use crate::words::{self, Waits, metadata, tally};
 
@@ -59,7 +59,11 @@ fn rows(thread: &Thread, limit: usize) -> Result<(Vec<LogRow>, bool), CommandFai
     let more = all.len() > limit;
     all.truncate(limit);
     let only_root = thread.store().backend().namespaces(thread.id())?.iter().all(Namespace::is_root);
-    let shorts = if only_root { shorts(&ids) } else { all.iter().map(short).collect::<Result<_, _>>()? };
+    let shorts = if only_root {
+        short_ids(&ids, thread.store().now())
+    } else {
+        all.iter().map(Snapshot::short_id).collect::<Result<_, _>>()?
+    };
     let parents: HashSet<CheckpointId> = all.iter().filter_map(|snapshot| snapshot.record().parent).collect();
     // Most parents are in the list already.
     let known: HashMap<CheckpointId, Snapshot> = all.iter().map(|snapshot| (snapshot.id(), snapshot.clone())).collect();
@@ -126,7 +130,8 @@ impl LogRow {
         let mut extras = Vec::new();
         if let (Some(from), false) = (&self.snapshot.record().forked_from, oneline) {
             let parent = self.snapshot.parent()?;
-            let id = parent.as_ref().map(short).transpose()?.unwrap_or_else(|| from.checkpoint.to_string());
+            let id =
+                parent.as_ref().map(Snapshot::short_id).transpose()?.unwrap_or_else(|| from.checkpoint.to_string());
             extras.push(format!("forked from {}@{id}", escape(from.thread.as_str())));
         }
         if let Some(waits @ (Waits::Due(_) | Waits::Interrupted(_))) = &self.waits {

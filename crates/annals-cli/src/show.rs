@@ -18,7 +18,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::args;
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, columns, escape, safe_lines};
-use crate::point::{resolve, short};
+use crate::point::resolve;
 use crate::words::{self, Waits, brief, item, message, metadata};
 
 /// The number of last items of a list that are shown among the other channels.
@@ -102,7 +102,7 @@ fn text(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFai
         let thread = &parent.point().thread;
         let origin =
             if *thread == record.point.thread { String::new() } else { format!("{}@", escape(thread.as_str())) };
-        out.line(format!("  parent  {origin}{}", out.id(&short(&parent)?)))?;
+        out.line(format!("  parent  {origin}{}", out.id(&parent.short_id()?)))?;
     }
     let state = match Waits::of(at)? {
         Waits::Done => "no task is due".to_owned(),

@@ -11,7 +11,6 @@ use serde_json::{Value as Json, json};
 use crate::args;
 use crate::errors::CommandFailure;
 use crate::output::{self, Printer, columns, cut, escape};
-use crate::point::short;
 use crate::words::Waits;
 
 pub(crate) fn run(args: &args::ThreadsArgs, store: &Store, out: &mut Printer) -> Result<u8, CommandFailure> {
@@ -61,7 +60,7 @@ fn table(store: &Store, heads: &[(ThreadRecord, Snapshot, Waits)], out: &mut Pri
             cut(&escape(thread.id.as_str()), 40).into_owned(),
             size.checkpoints.to_string(),
             size.branches.to_string(),
-            short(head)?,
+            head.short_id()?,
             head.step().to_string(),
             output::ago(store.now(), head.created_at()),
             waits.text(60),

@@ -29,7 +29,6 @@ use crate::args;
 use crate::errors::CommandFailure;
 use crate::key::NamedStore;
 use crate::output::{Printer, count, cut, escape, safe_lines, size};
-use crate::point::short;
 use crate::words::interrupt;
 use crate::{diff, drawing, log};
 
@@ -244,7 +243,7 @@ impl Demo<'_> {
         let lanes = self.lanes()?.ok_or_else(gone)?;
         let before = lanes.before_draft.ok_or_else(gone)?;
         heading(out, &format!("What if the report named {WHAT_IF_TERMS} terms of each file, not {TOP_TERMS}?"))?;
-        let at = short(&before)?;
+        let at = before.short_id()?;
         say(out, || format!("  a branch from {at}, where draft was due, with top_terms set to {WHAT_IF_TERMS}"))?;
         let mut tally = Tally::default();
         let mut head = match lanes.other {
@@ -280,7 +279,7 @@ impl Demo<'_> {
         heading(out, &format!("Both branches (annals log {} --oneline)", escape(&self.plan.thread)))?;
         log::print(self.runner.thread, 0, true, out)?;
         let thread = escape(&self.plan.thread).into_owned();
-        heading(out, &format!("What differs (annals diff {thread}@{} {thread})", short(end)?))?;
+        heading(out, &format!("What differs (annals diff {thread}@{} {thread})", end.short_id()?))?;
         diff::compare(end, head, out)
     }
 
