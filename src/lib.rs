@@ -40,6 +40,7 @@
 //! [Write only on the expected head](#write-only-on-the-expected-head) ·
 //! [Go back in time and fork](#go-back-in-time-and-fork) ·
 //! [Compare two states](#compare-two-states) ·
+//! [Name a point, and ask who wrote a value](#name-a-point-and-ask-who-wrote-a-value) ·
 //! [The tail of a long conversation](#the-tail-of-a-long-conversation) ·
 //! [A schema made at run time](#a-schema-made-at-run-time) ·
 //! [A type that has changed](#a-type-that-has-changed) ·
@@ -181,8 +182,8 @@
 //!
 //! ## Compare two states
 //!
-//! A comparison needs neither the program that wrote the thread nor its types. Channels that did not change are not
-//! decoded.
+//! A comparison needs neither the program that wrote the thread nor its types. It reads what either checkpoint has
+//! written since their last common ancestor.
 //!
 //! ```
 //! use annals::history::{ChannelDiff, diff};
@@ -198,6 +199,37 @@
 //! assert_eq!(changes.unchanged, 1);
 //! assert!(matches!(&changes.channels[..], [ChannelDiff::Changed { channel, before, after }]
 //!     if &**channel == "price" && *before == 10 && *after == 15));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ## Name a point, and ask who wrote a value
+//!
+//! A point is a text, as a person would type it. Blame, the values over time and the search for a text read the log, not
+//! one state after another.
+//!
+//! ```
+//! use annals::prelude::*;
+//!
+//! #[derive(State, Clone, Default)]
+//! struct Chat {
+//!     #[channel(messages)]
+//!     messages: Messages,
+//!     title: Option<String>,
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let store = Store::memory();
+//! let chat = store.thread("trip")?;
+//! chat.update(Chat::update().messages([Message::human("A hotel in Bern").with_id("1")]).title("Bern".to_string()))?;
+//! chat.update(Chat::update().messages([Message::ai("Try the Gasthof").with_id("2")]))?;
+//!
+//! assert_eq!(store.point("trip~1")?.step(), 0);
+//! let head = store.point("trip@{0s}")?;
+//! assert_eq!(head.blame("messages").item("2")?.expect("it was written").step, 1);
+//! assert_eq!(head.blame("title").value()?.expect("it was written").step, 0);
+//! assert_eq!(head.pickaxe("Gasthof")?[0].blame.step, 1);
+//! assert_eq!(head.evolution("title").count(), 1);
 //! # Ok(())
 //! # }
 //! ```

@@ -79,6 +79,8 @@ CREATE TABLE checkpoint (
 
 CREATE UNIQUE INDEX checkpoint_id ON checkpoint (namespace, id);
 
+CREATE INDEX checkpoint_place ON checkpoint (branch, ordinal);
+
 CREATE INDEX checkpoint_run ON checkpoint (run, namespace, id) WHERE substr(run, 7, 1) BETWEEN X'80' AND X'8f';
 
 CREATE TABLE version (
@@ -107,6 +109,8 @@ CREATE TABLE payload (
   input_tokens INTEGER,            -- tokens read
   output_tokens INTEGER            -- tokens written
 ) STRICT;
+
+CREATE INDEX payload_item ON payload (substr(item_id, -6)) WHERE item_id IS NOT NULL;
 
 CREATE INDEX payload_data ON payload (data) WHERE typeof(data) = 'integer';
 

@@ -1,15 +1,22 @@
-//! The difference of two checkpoints.
+//! The difference of two checkpoints, and its application.
+//!
+//! The versions that either lineage wrote since the last common ancestor name the channels, and the positions of lists, that
+//! can differ; all else is equal and not compared. So the cost follows what changed, and the number of channels. *Absent:* the difference inside one value, which [`Patch`] is.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::Value;
+use crate::base::{Map, Payload, Value};
 use crate::store::{ChannelRecord, ChannelValue, ItemRange, StoreError};
 
-use super::snapshot::{Snapshot, holds_state};
+use super::items_diff::{DiffItem, ItemDiff, compare_items};
+use super::patch::{Patch, PatchError};
+use super::snapshot::{Snapshot, holds_state, item_value};
 
-/// The difference of two checkpoints, channel by channel.
+/// The difference of two checkpoints, channel by channel. Its `Display` is for people: a few lines for each channel.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Diff {
@@ -19,14 +26,7 @@ pub struct Diff {
     pub unchanged: usize,
 }
 
-impl Diff {
-    /// Makes a difference of channels that differ, sorted by name, and the number of those that do not.
-    pub fn new(channels: Vec<ChannelDiff>, unchanged: usize) -> Self {
-        Self { channels, unchanged }
-    }
-}
-
-/// How a channel differs.
+/// The difference of a channel.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ChannelDiff {
@@ -57,13 +57,44 @@ pub enum ChannelDiff {
     Items {
         /// The channel.
         channel: Arc<str>,
-        /// Items that only the second has, in order.
-        added: Vec<Value>,
-        /// Items that only the first has, in order.
-        removed: Vec<Value>,
-        /// Items with one id and different content: before and after.
-        changed: Vec<(Value, Value)>,
+        /// The items that differ: removed ones by index before, then edited, moved and added ones by index after.
+        items: Vec<ItemDiff>,
     },
+}
+
+impl Diff {
+    /// Makes a difference of channels that differ, sorted by name, and the number of those that do not.
+    pub fn new(channels: Vec<ChannelDiff>, unchanged: usize) -> Self {
+        Self { channels, unchanged }
+    }
+
+    /// Returns the values of the second checkpoint, given those of the first ([`Snapshot::values`]).
+    ///
+    /// # Errors
+    /// [`PatchError`] with the position and the name of the channel if the values are not those of the first.
+    pub fn apply(&self, values: &Map) -> Result<Map, PatchError> {
+        let mut result = values.clone();
+        for (op, change) in self.channels.iter().enumerate() {
+            let channel = &**change.channel();
+            let wrong = |reason: &'static str| PatchError { op, path: channel.to_owned(), reason };
+            let before = result.get(channel);
+            let after = match change {
+                ChannelDiff::Added { value, .. } if before.is_none() => Some(value.clone()),
+                ChannelDiff::Removed { value, .. } if before == Some(value) => None,
+                ChannelDiff::Changed { before: old, after, .. } if before == Some(old) => Some(after.clone()),
+                ChannelDiff::Items { items, .. } => {
+                    let list = before.and_then(Value::as_list).ok_or_else(|| wrong("the channel is not a list"))?;
+                    Some(Value::List(ItemDiff::apply_all(items, list).map_err(wrong)?))
+                }
+                _ => return Err(wrong("the channel has another value")),
+            };
+            _ = match after {
+                Some(after) => result.insert(channel.to_owned(), after),
+                None => result.shift_remove(channel),
+            };
+        }
+        Ok(result)
+    }
 }
 
 impl ChannelDiff {
@@ -76,26 +107,85 @@ impl ChannelDiff {
             | Self::Items { channel, .. } => channel,
         }
     }
+
+    /// Returns the difference of a changed value as a JSON Patch.
+    ///
+    /// # Example
+    /// ```
+    /// use annals::history::diff;
+    /// use annals::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// # #[derive(State, Clone, Default)]
+    /// # struct Trip { plan: Value }
+    /// let thread = Store::memory().thread("trip")?;
+    /// thread.update(Trip::update().plan(Value::from(serde_json::json!({"city": "Bern", "nights": 2}))))?;
+    /// thread.update(Trip::update().plan(Value::from(serde_json::json!({"city": "Rome", "nights": 2}))))?;
+    /// let changes = diff(&thread.at("~1")?, &thread.at("@")?)?;
+    /// let patch = changes.channels[0].patch().expect("the value has changed");
+    /// assert_eq!(patch.to_string(), r#"[{"op":"replace","path":"/city","value":"Rome"}]"#);
+    /// assert_eq!(changes.to_string(), "plan: 1 member\n  /city: \"Bern\" -> \"Rome\"\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn patch(&self) -> Option<Patch> {
+        match self {
+            Self::Changed { before, after, .. } => Some(Patch::between(before, after)),
+            _ => None,
+        }
+    }
 }
 
-/// Compares the states at two checkpoints. Channels that both have from a common ancestor are not decoded.
+/// Compares the states at two checkpoints, of one thread or of two.
 ///
 /// # Errors
 /// As [`Snapshot::values`].
+///
+/// # Example
+/// ```
+/// use annals::history::diff;
+/// use annals::prelude::*;
+///
+/// # #[derive(State, Clone, Default)]
+/// # struct Chat {
+/// #     #[channel(messages)]
+/// #     messages: Messages,
+/// # }
+/// # fn main() -> Result<()> {
+/// let thread = Store::memory().thread("chat")?;
+/// thread.update(Chat::update().messages([Message::human("A hotel in Bern").with_id("1")]))?;
+/// thread.update(Chat::update().messages([Message::ai("Try the Gasthof").with_id("2")]))?;
+///
+/// let (before, after) = (thread.at("~1")?, thread.at("@")?);
+/// let changes = diff(&before, &after)?;
+/// assert_eq!(changes.to_string(), "messages: 1 added\n  + [1] ai: Try the Gasthof\n");
+/// assert_eq!(changes.apply(&before.values()?).expect("it fits"), after.values()?);
+/// # Ok(())
+/// # }
+/// ```
 pub fn diff(before: &Snapshot, after: &Snapshot) -> Result<Diff, StoreError> {
-    let channels = |snapshot: &Snapshot| -> Result<BTreeMap<Arc<str>, ChannelRecord>, StoreError> {
-        let channels = snapshot.state_record()?.channels.into_iter().filter(holds_state);
-        Ok(channels.map(|channel| (Arc::clone(&channel.channel), channel)).collect())
-    };
+    let common = common_ordinal(before, after)?;
+    let changed = common.map(|common| ChangedSince::read(before, after, common)).transpose()?;
     let (old, mut new) = (channels(before)?, channels(after)?);
     let mut diff = Diff { channels: Vec::new(), unchanged: 0 };
     for (channel, old) in old {
-        match new.remove(&channel) {
-            None => diff.channels.push(ChannelDiff::Removed { channel, value: before.value_of(&old)? }),
-            Some(new) => match compare(before, &old, after, &new)? {
-                Some(change) => diff.channels.push(change),
-                None => diff.unchanged += 1,
+        let Some(new) = new.remove(&channel) else {
+            diff.channels.push(ChannelDiff::Removed { channel, value: before.value_of(&old)? });
+            continue;
+        };
+        let positions = match &changed {
+            Some(changed) => match changed.channels.get(&channel) {
+                Some(positions) => positions.ranges(),
+                None => {
+                    diff.unchanged += 1;
+                    continue;
+                }
             },
+            None => vec![0..u64::MAX],
+        };
+        match compare(before, &old, after, &new, (common, positions))? {
+            Some(change) => diff.channels.push(change),
+            None => diff.unchanged += 1,
         }
     }
     for (channel, new) in new {
@@ -105,15 +195,93 @@ pub fn diff(before: &Snapshot, after: &Snapshot) -> Result<Diff, StoreError> {
     Ok(diff)
 }
 
+fn channels(snapshot: &Snapshot) -> Result<BTreeMap<Arc<str>, ChannelRecord>, StoreError> {
+    let channels = snapshot.state_record()?.channels.into_iter().filter(holds_state);
+    Ok(channels.map(|channel| (Arc::clone(&channel.channel), channel)).collect())
+}
+
+/// Returns the ordinal of the last common ancestor of two checkpoints, which may be one of them; `None` without any.
+fn common_ordinal(a: &Snapshot, b: &Snapshot) -> Result<Option<u64>, StoreError> {
+    let is_common = |ordinal: u64| -> Result<bool, StoreError> {
+        let find = |at: &Snapshot| -> Result<_, StoreError> {
+            if at.record().ordinal == ordinal {
+                return Ok(Some(at.point().clone()));
+            }
+            let found = at.store().backend().ancestors(at.point(), &[ordinal])?.pop().flatten();
+            Ok(found.map(|record| record.point))
+        };
+        Ok(find(a)? == find(b)?)
+    };
+    let same_store = Arc::ptr_eq(a.store().backend(), b.store().backend());
+    let (mut low, mut high) = (0, a.record().ordinal.min(b.record().ordinal));
+    if !same_store || !is_common(0)? {
+        return Ok(None);
+    }
+    if is_common(high)? {
+        return Ok(Some(high));
+    }
+    // Two lineages are one up to their last common checkpoint.
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if is_common(middle)? { low = middle } else { high = middle }
+    }
+    Ok(Some(low))
+}
+
+/// The positions of a list that can differ.
+#[derive(Default)]
+struct ChangedPositions(Vec<Range<u64>>);
+
+impl ChangedPositions {
+    /// Returns the ranges without overlaps, ascending.
+    fn ranges(&self) -> Vec<Range<u64>> {
+        let mut sorted: Vec<&Range<u64>> = self.0.iter().filter(|range| !range.is_empty()).collect();
+        sorted.sort_unstable_by_key(|range| range.start);
+        let mut united: Vec<Range<u64>> = Vec::new();
+        for range in sorted {
+            match united.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => united.push(range.clone()),
+            }
+        }
+        united
+    }
+}
+
+/// The channels that either of two lineages wrote since their last common ancestor.
+struct ChangedSince {
+    channels: HashMap<Arc<str>, ChangedPositions>,
+}
+
+impl ChangedSince {
+    fn read(a: &Snapshot, b: &Snapshot, common: u64) -> Result<Self, StoreError> {
+        let mut channels: HashMap<Arc<str>, ChangedPositions> = HashMap::new();
+        for at in [a, b] {
+            at.store().backend().versions(at.point(), None, common + 1, &mut |version| {
+                let positions = channels.entry(Arc::clone(&version.channel.channel)).or_default();
+                // A channel that was not a list at some time in between has lost all its items.
+                positions.0.push(version.positions.clone().unwrap_or(0..u64::MAX));
+                Ok(true)
+            })?;
+        }
+        Ok(Self { channels })
+    }
+}
+
 fn compare(
     before: &Snapshot,
     old: &ChannelRecord,
     after: &Snapshot,
     new: &ChannelRecord,
+    (common, positions): (Option<u64>, Vec<Range<u64>>),
 ) -> Result<Option<ChannelDiff>, StoreError> {
     let channel = Arc::clone(&old.channel);
     if let (ChannelValue::Items, ChannelValue::Items) = (&old.value, &new.value) {
-        return compare_items(before, after, channel);
+        let old = ListPart::read(before, &channel, &positions)?;
+        let new = ListPart::read(after, &channel, &positions)?;
+        let (old, new) = ListPart::apart(old, new, common)?;
+        let items = compare_items(&old, &new);
+        return Ok((!items.is_empty()).then_some(ChannelDiff::Items { channel, items }));
     }
     // Equal bytes are equal values.
     if old.value == new.value {
@@ -123,55 +291,137 @@ fn compare(
     Ok((before != after).then_some(ChannelDiff::Changed { channel, before, after }))
 }
 
-fn compare_items(before: &Snapshot, after: &Snapshot, channel: Arc<str>) -> Result<Option<ChannelDiff>, StoreError> {
-    let old = before.items(&channel, ItemRange::All)?;
-    let new = after.items(&channel, ItemRange::All)?;
-    let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
-    let (old, new) = (&old[same..], &new[same..]);
-    if old.is_empty() && new.is_empty() {
-        return Ok(None);
+/// The items of some positions of a list, not decoded, and the means to tell the index of each.
+struct ListPart {
+    /// Position, ordinal and payload, by position.
+    rows: Vec<(u64, u64, Payload)>,
+    /// The positions of the items from the first row on, and the index of the first; `None` if each index is the position.
+    indexes: Option<(usize, Vec<u64>)>,
+}
+
+impl ListPart {
+    fn read(at: &Snapshot, channel: &str, positions: &[Range<u64>]) -> Result<Self, StoreError> {
+        let backend = at.store().backend();
+        let mut rows = Vec::new();
+        for range in positions {
+            backend.items(at.point(), channel, ItemRange::Positions(range.start, range.end), &mut |row| {
+                rows.push((row.position, row.ordinal, row.payload.to_payload()));
+                Ok(())
+            })?;
+        }
+        let Some(first) = rows.first().map(|(position, ..)| *position) else { return Ok(Self { rows, indexes: None }) };
+        let (len, mut last) = (at.len(channel)?, 0);
+        backend.items(at.point(), channel, ItemRange::Tail(1), &mut |row| {
+            last = row.position;
+            Ok(())
+        })?;
+        if last + 1 == len {
+            return Ok(Self { rows, indexes: None });
+        }
+        let mut from_first = Vec::new();
+        backend.items(at.point(), channel, ItemRange::Positions(first, u64::MAX), &mut |row| {
+            from_first.push(row.position);
+            Ok(())
+        })?;
+        let before = usize::try_from(len).unwrap_or(usize::MAX).saturating_sub(from_first.len());
+        Ok(Self { rows, indexes: Some((before, from_first)) })
     }
-    let mut twins: HashMap<TwinKey<'_>, VecDeque<usize>> = HashMap::new();
-    for (at, item) in old.iter().enumerate() {
-        twins.entry(TwinKey::of(item)).or_default().push_back(at);
-    }
-    let mut is_left = vec![true; old.len()];
-    let (mut added, mut changed) = (Vec::new(), Vec::new());
-    for item in new {
-        let key = TwinKey::of(item);
-        let twin = twins.get_mut(&key).and_then(|places| match key {
-            TwinKey::Id(_) => places.pop_back(),
-            TwinKey::Content(_) => {
-                let place = places.iter().position(|at| old[*at] == *item)?;
-                places.remove(place)
-            }
-        });
-        match twin {
-            Some(at) => {
-                is_left[at] = false;
-                if old[at] != *item {
-                    changed.push((old[at].clone(), item.clone()));
-                }
-            }
-            None => added.push(item.clone()),
+
+    fn index(&self, position: u64) -> usize {
+        match &self.indexes {
+            None => usize::try_from(position).unwrap_or(usize::MAX),
+            Some((before, from_first)) => before + from_first.partition_point(|other| *other < position),
         }
     }
-    let removed = old.iter().zip(is_left).filter(|(_, is_left)| *is_left).map(|(item, _)| item.clone()).collect();
-    Ok(Some(ChannelDiff::Items { channel, added, removed, changed }))
+
+    /// Returns the items of two parts that differ, decoded. Those that both have from a common ancestor are equal.
+    fn apart(old: Self, new: Self, common: Option<u64>) -> Result<(Vec<DiffItem>, Vec<DiffItem>), StoreError> {
+        let shared = |part: &Self| -> BTreeSet<u64> {
+            let rows = part.rows.iter().filter(|(_, ordinal, _)| common.is_some_and(|common| *ordinal <= common));
+            rows.map(|(position, ..)| *position).collect()
+        };
+        let mut same: BTreeSet<u64> = &shared(&old) & &shared(&new);
+        if common.is_none() {
+            let equal = old.rows.iter().zip(&new.rows).take_while(|(a, b)| a.0 == b.0 && a.2 == b.2);
+            same.extend(equal.map(|(row, _)| row.0));
+        }
+        let decode = |part: &Self| -> Result<Vec<DiffItem>, StoreError> {
+            let rows = part.rows.iter().filter(|(position, ..)| !same.contains(position));
+            let item = |(position, _, payload): &(u64, u64, Payload)| {
+                let value = item_value(payload.as_ref())?;
+                Ok(DiffItem { index: part.index(*position), position: *position, value })
+            };
+            rows.map(item).collect()
+        };
+        Ok((decode(&old)?, decode(&new)?))
+    }
+}
+
+/// Some lines for each channel: texts as JSON, cut where they are long.
+impl fmt::Display for Diff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.channels.iter().try_for_each(|channel| write!(f, "{channel}"))
+    }
+}
+
+impl fmt::Display for ChannelDiff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let channel = self.channel().escape_debug();
+        match self {
+            Self::Added { value, .. } => writeln!(f, "{channel}: added\n  + {}", Brief(value)),
+            Self::Removed { value, .. } => writeln!(f, "{channel}: removed\n  - {}", Brief(value)),
+            Self::Changed { before, after, .. } => {
+                if !matches!((before, after), (Value::Map(_), Value::Map(_)) | (Value::List(_), Value::List(_))) {
+                    return writeln!(f, "{channel}: {} -> {}", Brief(before), Brief(after));
+                }
+                let patch = Patch::between(before, after);
+                let count = patch.ops().len();
+                writeln!(f, "{channel}: {count} member{}", if count == 1 { "" } else { "s" })?;
+                patch.ops().iter().try_for_each(|op| super::items_diff::member_line(f, before, op))
+            }
+            Self::Items { items, .. } => {
+                writeln!(f, "{channel}: {}", ItemDiff::counts(items))?;
+                items.iter().try_for_each(|item| writeln!(f, "  {item}"))
+            }
+        }
+    }
+}
+
+/// A value on one line.
+pub(super) struct Brief<'v>(pub(super) &'v Value);
+
+/// The characters of a value that are shown.
+const BRIEF_CHARS: usize = 100;
+
+impl fmt::Display for Brief<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |name| self.0.get(name).and_then(Value::as_str);
+        let shown = match (text("type"), text("content")) {
+            (Some(kind), Some(content)) => format!("{}: {}", kind.escape_debug(), content.escape_debug()),
+            _ => self.0.to_json().to_string(),
+        };
+        match shown.char_indices().nth(BRIEF_CHARS) {
+            Some((end, _)) => write!(f, "{}...", &shown[..end]),
+            None => f.write_str(&shown),
+        }
+    }
 }
 
 /// The key by which an item is found in another list: its id, or else a hash of its content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum TwinKey<'a> {
+pub(super) enum TwinKey<'a> {
     Id(&'a str),
     Content(u64),
 }
 
 impl<'a> TwinKey<'a> {
-    fn of(item: &'a Value) -> Self {
+    pub(super) fn of(item: &'a Value) -> Self {
         item.get("id").and_then(Value::as_str).map_or_else(|| Self::Content(content_hash(item)), Self::Id)
     }
 }
+
+/// The places of items by key.
+pub(super) type Twins<'a> = HashMap<TwinKey<'a>, VecDeque<usize>>;
 
 /// Returns a number that is the same for equal values, whatever the order of their members.
 fn content_hash(value: &Value) -> u64 {

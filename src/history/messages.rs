@@ -135,6 +135,37 @@ impl Snapshot {
         Ok(messages)
     }
 
+    /// Returns the message of a list channel with an id, without reading the others; `None` if it has none.
+    ///
+    /// # Errors
+    /// As [`Snapshot::values`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # #[derive(State, Clone, Default)]
+    /// # struct Chat {
+    /// #     #[channel(messages)]
+    /// #     messages: Messages,
+    /// # }
+    /// # fn main() -> Result<()> {
+    /// # let thread = Store::memory().thread("chat")?;
+    /// thread.update(Chat::update().messages([Message::human("hi").with_id("1")]))?;
+    /// let message = thread.at("@")?.message("messages", "1")?.expect("it was written");
+    /// assert_eq!(message.text(), "hi");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn message(&self, channel: &str, id: &str) -> Result<Option<Message>, StoreError> {
+        let mut message = None;
+        self.store().backend().find_item(self.point(), channel, id, &mut |row| {
+            message = item_message(row.payload)?;
+            Ok(())
+        })?;
+        Ok(message)
+    }
+
     /// Returns the messages of a list channel that a query finds, oldest first.
     ///
     /// # Errors

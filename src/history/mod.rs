@@ -9,13 +9,18 @@
 //! that refers to the old one.
 
 mod branches;
+mod blame;
 mod damaged;
 mod decoded;
 mod diff;
+mod evolution;
 mod filter;
+mod items_diff;
 mod messages;
 mod operation;
 mod search;
+mod patch;
+mod pickaxe;
 mod points;
 mod short_ids;
 mod snapshot;
@@ -26,13 +31,18 @@ mod watch;
 mod write;
 
 pub use branches::{Branch, Lineage};
+pub use blame::{Blame, ChannelBlame};
 pub use damaged::{Damaged, ListItem, Placeholder};
 pub use diff::{ChannelDiff, Diff, diff};
+pub use evolution::{Evolution, ValueVersion};
 pub use filter::HistoryFilter;
+pub use items_diff::ItemDiff;
 pub use messages::MessageQuery;
 pub use operation::{CommitGroup, Operation, Operations};
+pub use patch::{Patch, PatchError, PatchOp};
+pub use pickaxe::TextChange;
 pub use short_ids::short_ids;
-pub use snapshot::{Blame, Snapshot};
+pub use snapshot::Snapshot;
 pub use thread::{History, Thread};
 pub use transfer::{
     BrokenLine, BrokenLines, ExportOptions, ExportReport, Framing, ImportOptions, ImportReport, Problem, Problems,

@@ -1,6 +1,5 @@
 //! The state at one checkpoint, read without a graph.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,18 +22,6 @@ use super::thread::Thread;
 pub struct Snapshot {
     store: Store,
     record: Arc<CheckpointRecord>,
-}
-
-/// Which step wrote the present value of a channel.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Blame {
-    /// The node, if a task wrote it.
-    pub node: Option<String>,
-    /// The `ordinal` of the checkpoint that wrote it: its distance from the first one of the lineage.
-    pub ordinal: u64,
-    /// The version of the channel.
-    pub version: u64,
 }
 
 impl Snapshot {
@@ -184,28 +171,6 @@ impl Snapshot {
         Ok(items)
     }
 
-    /// Returns the writer of the present value of each channel.
-    ///
-    /// # Errors
-    /// [`StoreError::Read`], [`StoreError::Corrupt`].
-    pub fn blame(&self) -> Result<Vec<(Arc<str>, Blame)>, StoreError> {
-        let state = self.state_record()?;
-        // The tasks that wrote a version are those of the parent of its checkpoint.
-        let mut parents: Vec<u64> =
-            state.channels.iter().filter_map(|channel| channel.ordinal.checked_sub(1)).collect();
-        parents.sort_unstable();
-        parents.dedup();
-        let records = self.store.backend().ancestors(self.point(), &parents)?;
-        let writers: HashMap<u64, Option<CheckpointRecord>> = parents.into_iter().zip(records).collect();
-        let blame = |channel: ChannelRecord| {
-            let parent = channel.ordinal.checked_sub(1).and_then(|parent| writers.get(&parent)?.as_ref());
-            let task = channel.task.and_then(|task| parent?.tasks.get(task as usize));
-            let node = task.map(|task| task.name.to_string());
-            (channel.channel, Blame { node, ordinal: channel.ordinal, version: channel.version })
-        };
-        Ok(state.channels.into_iter().filter(holds_state).map(blame).collect())
-    }
-
     /// Returns the stored writes of its tasks, in the order of (path, task, index).
     ///
     /// # Errors
@@ -264,6 +229,13 @@ impl Snapshot {
         &self.store
     }
 
+    /// Returns whether a channel is a list.
+    pub(super) fn holds_list(&self, channel: &str) -> Result<bool, StoreError> {
+        let channels = self.state_record()?.channels;
+        let found = channels.iter().find(|record| &*record.channel == channel);
+        Ok(found.is_some_and(|record| record.value == ChannelValue::Items))
+    }
+
     pub(super) fn state_record(&self) -> Result<StateRecord, StoreError> {
         self.store.backend().state(self.point())
     }
@@ -279,13 +251,16 @@ impl Snapshot {
 
 /// Returns whether a channel belongs to the state and holds something.
 pub(super) fn holds_state(channel: &ChannelRecord) -> bool {
-    let name = &*channel.channel;
-    let control = name.starts_with("branch:to:") || name.starts_with("join:") || name.starts_with("__");
-    !control && channel.value != ChannelValue::Empty
+    !is_control(&channel.channel) && channel.value != ChannelValue::Empty
+}
+
+/// Returns whether a channel only triggers nodes.
+pub(super) fn is_control(channel: &str) -> bool {
+    channel.starts_with("branch:to:") || channel.starts_with("join:") || channel.starts_with("__")
 }
 
 /// Decodes a value. A foreign one is shown as its bytes.
-fn plain_value(payload: PayloadRef<'_>) -> Result<Value, StoreError> {
+pub(super) fn plain_value(payload: PayloadRef<'_>) -> Result<Value, StoreError> {
     match payload.codec {
         Codec::Foreign(_) => Ok(Value::Bytes(payload.data.to_vec())),
         codec => Ok(decode_value(codec, payload.data)?),

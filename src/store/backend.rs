@@ -1,5 +1,6 @@
 //! The storage trait: plain data and ids in, plain data and ids out.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::pin::Pin;
@@ -18,8 +19,8 @@ use super::error::StoreError;
 use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
-    ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, ThreadRecord,
-    ThreadSize, TimerRecord, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChange, ListChangeOp, StatePart,
+    StateRecord, StoredHead, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 use super::search::{SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use super::spin::spin_until;
@@ -163,6 +164,40 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(found)
     }
 
+    /// Visits the versions that the checkpoints of the lineage of `at` wrote, the newest checkpoint first, down to the one
+    /// with the ordinal `down_to`: those of one channel, or of all. The visitor returns whether it wants the versions of
+    /// older checkpoints too; the versions of one checkpoint come in any order.
+    ///
+    /// This implementation reads the state of one checkpoint at a time, and names all positions of a list.
+    ///
+    /// # Errors
+    /// [`StoreError::CheckpointNotFound`]; [`StoreError::Read`], [`StoreError::Corrupt`]; and what `visit` returns.
+    fn versions(
+        &self,
+        at: &CheckpointRef,
+        channel: Option<&str>,
+        down_to: u64,
+        visit: &mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut next = Some(at.clone());
+        while let Some(point) = next {
+            let StateRecord { checkpoint, channels, .. } = self.state(&point)?;
+            if checkpoint.ordinal < down_to {
+                break;
+            }
+            let is_wanted = |record: &ChannelRecord| channel.is_none_or(|channel| channel == &*record.channel);
+            let mut goes_on = true;
+            for record in
+                channels.into_iter().filter(|record| record.ordinal == checkpoint.ordinal && is_wanted(record))
+            {
+                let positions = (record.value == ChannelValue::Items).then_some(0..u64::MAX);
+                goes_on &= visit(&VersionRecord::new(record, positions))?;
+            }
+            next = if goes_on { checkpoint.parent_ref() } else { None };
+        }
+        Ok(())
+    }
+
     /// Visits the items of a list channel at a checkpoint, in order. A channel that was never written has none. A visitor
     /// may take its time: no transaction is open while it runs. If the thread is deleted meanwhile, the visit ends with
     /// [`StoreError::CheckpointNotFound`].
@@ -190,6 +225,65 @@ pub trait Backend: Send + Sync + fmt::Debug {
             Ok(())
         })?;
         Ok(len)
+    }
+
+    /// Visits the item of a list channel at a checkpoint that has an id in its index; returns whether there is one. Of
+    /// several items with one id, any one is visited.
+    ///
+    /// This implementation visits the items; a backend overrides it with an indexed read.
+    ///
+    /// # Errors
+    /// As [`Backend::items`].
+    fn find_item(
+        &self,
+        at: &CheckpointRef,
+        channel: &str,
+        id: &str,
+        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<bool, StoreError> {
+        let mut found = false;
+        self.items(at, channel, ItemRange::All, &mut |row| {
+            if found || row.payload.index.is_none_or(|index| index.id != Some(id)) {
+                return Ok(());
+            }
+            found = true;
+            visit(row)
+        })?;
+        Ok(found)
+    }
+
+    /// Searches a list channel for a text, on the lineage of a checkpoint: returns the changes of the positions at which an
+    /// item was ever put whose bytes, or a column of whose index, hold `text`, as [`ListChange::order`] brings them. Each
+    /// stored item is read once.
+    ///
+    /// This implementation reads the whole list at each of its versions.
+    ///
+    /// # Errors
+    /// As [`Backend::items`].
+    fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<ListChange>, StoreError> {
+        let mut ordinals = Vec::new();
+        self.versions(at, Some(channel), 0, &mut |version| {
+            ordinals.push((version.channel.ordinal, version.channel.task));
+            Ok(true)
+        })?;
+        let (mut changes, mut before) = (Vec::new(), BTreeMap::new());
+        for (ordinal, task) in ordinals.into_iter().rev() {
+            let Some(record) = self.ancestors(at, &[ordinal])?.pop().flatten() else { continue };
+            let mut after = BTreeMap::new();
+            self.items(&record.point, channel, ItemRange::All, &mut |row| {
+                after.insert(row.position, row.ordinal);
+                if row.ordinal == ordinal {
+                    let op = ListChangeOp::of(row.payload, text);
+                    changes.push(ListChange::new(row.position..row.position + 1, ordinal, row.task, op));
+                }
+                Ok(())
+            })?;
+            let gone = before.keys().filter(|position| !after.contains_key(*position));
+            changes.extend(gone.map(|at: &u64| ListChange::new(*at..*at + 1, ordinal, task, ListChangeOp::Delete)));
+            before = after;
+        }
+        ListChange::order(&mut changes);
+        Ok(changes)
     }
 
     /// Returns the list that the list of a channel references ([`ItemOp::Reference`]); `None` for a list without a

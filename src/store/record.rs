@@ -1,6 +1,8 @@
 //! Records: plain data, as the log holds it.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -223,6 +225,24 @@ impl ChannelRecord {
     }
 }
 
+/// A version of a channel, as the checkpoint wrote it that made it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct VersionRecord {
+    /// The channel with its content at that checkpoint.
+    pub channel: ChannelRecord,
+    /// Of a list: a range that holds each position that the checkpoint put or deleted. It may be wider, and ends at
+    /// `u64::MAX` if the list was replaced.
+    pub positions: Option<Range<u64>>,
+}
+
+impl VersionRecord {
+    /// Makes the record of a version. `positions` are those that a list changed at.
+    pub fn new(channel: ChannelRecord, positions: Option<Range<u64>>) -> Self {
+        Self { channel, positions }
+    }
+}
+
 /// The content of a channel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChannelValue {
@@ -273,6 +293,65 @@ impl<'a> ItemRow<'a> {
     /// Makes the row of an item.
     pub fn new(position: u64, ordinal: u64, task: Option<u32>, payload: PayloadRef<'a>) -> Self {
         Self { position, ordinal, task, payload }
+    }
+}
+
+/// A change of a list, found by a search for a text.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ListChange {
+    /// The positions: one, unless it is a deletion.
+    pub positions: Range<u64>,
+    /// The `ordinal` of the checkpoint that made it.
+    pub ordinal: u64,
+    /// The task that made it: an index into the `tasks` of the parent of that checkpoint.
+    pub task: Option<u32>,
+    /// The operation.
+    pub op: ListChangeOp,
+}
+
+/// The operation of a change of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ListChangeOp {
+    /// An item was put whose bytes, or a column of whose index, hold the wanted text.
+    Match(Payload),
+    /// Another item was put.
+    Other,
+    /// Items were deleted.
+    Delete,
+}
+
+impl ListChangeOp {
+    /// Returns the put of an item: whether its bytes, or a column of its index, hold a text.
+    pub fn of(payload: PayloadRef<'_>, text: &str) -> Self {
+        let index = payload.index.unwrap_or_default();
+        let columns = [index.text, index.id, index.name, index.kind, index.tool_calls];
+        let indexed = columns.iter().flatten().any(|column| column.contains(text));
+        if indexed || holds(payload.data, text.as_bytes()) { Self::Match(payload.to_payload()) } else { Self::Other }
+    }
+}
+
+/// Returns whether bytes hold others.
+fn holds(bytes: &[u8], wanted: &[u8]) -> bool {
+    let Some((first, rest)) = wanted.split_first() else { return true };
+    let mut begins = bytes.iter().enumerate().filter(|(_, byte)| *byte == first);
+    begins.any(|(at, _)| bytes[at + 1..].starts_with(rest))
+}
+
+impl ListChange {
+    /// Makes a change of a list.
+    pub fn new(positions: Range<u64>, ordinal: u64, task: Option<u32>, op: ListChangeOp) -> Self {
+        Self { positions, ordinal, task, op }
+    }
+
+    /// Brings the changes of a list in the order in which they were made, and drops those of positions at which no item
+    /// matches. Deletions come before the items of their checkpoint.
+    pub fn order(changes: &mut Vec<Self>) {
+        let is_match = |change: &&Self| matches!(change.op, ListChangeOp::Match(_));
+        let matched: BTreeSet<u64> = changes.iter().filter(is_match).map(|change| change.positions.start).collect();
+        let concerns_match = |change: &Self| matched.range(change.positions.clone()).next().is_some();
+        changes.retain(|change| !change.positions.is_empty() && concerns_match(change));
+        changes.sort_by_key(|change| (change.ordinal, change.op != ListChangeOp::Delete, change.positions.start));
     }
 }
 

@@ -238,7 +238,7 @@ fn corrupt() -> StoreError {
 
 fn read_snapshot(view: &mut View, at: &Snapshot) {
     view.note("values", at.values());
-    view.note("blame", at.blame());
+    view.note("blame", at.blames());
     view.note("writes", at.writes());
     view.note("interrupts", at.interrupts());
     view.note("parent", at.parent().map(|parent| parent.is_some()));

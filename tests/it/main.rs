@@ -4,8 +4,10 @@
 
 mod backends;
 mod branches;
+mod blames;
 mod compat;
 mod damaged;
+mod diffs;
 mod hostile;
 #[cfg(target_os = "linux")]
 mod hostile_files;

@@ -82,7 +82,7 @@ fn an_update_is_one_checkpoint_of_what_changed() {
         };
         store.backend().items(point, "messages", ItemRange::All, visit).unwrap();
         assert_eq!(ordinals, [0, 1], "the second update stored its own message alone");
-        let title = history[0].blame().unwrap().into_iter().find(|(channel, _)| &**channel == "title").unwrap();
+        let title = history[0].blames().unwrap().into_iter().find(|(channel, _)| &**channel == "title").unwrap();
         assert_eq!((title.1.ordinal, title.1.node), (0, None));
         assert_eq!(history[1].state::<Chat>().unwrap().messages.len(), 1);
     });
@@ -219,7 +219,7 @@ fn a_lineage_leads_over_abandoned_branches_and_forks_to_the_first_checkpoint() {
             (walked, back) = (at.parent().unwrap(), back + 1);
         }
         assert!(fork.at(format!("~{back}")).is_err(), "there is nothing before the first checkpoint");
-        let blame = fork.head().unwrap().unwrap().blame().unwrap();
+        let blame = fork.head().unwrap().unwrap().blames().unwrap();
         let ordinal = |name: &str| blame.iter().find(|(channel, _)| &**channel == name).unwrap().1.ordinal;
         assert_eq!((ordinal("title"), ordinal("log")), (0, back - 1));
     });

@@ -5,10 +5,10 @@
 //! JSON: `{"schema": 1, "before": {"thread", "checkpoint"} | null, "after": {..}, "unchanged": n, "channels": [..]}`
 //! with one of `{"channel", "kind": "added" | "removed", "value"}`, `{"channel", "kind": "changed", "before",
 //! "after", "members": [{"path", "before"?, "after"?}]}`, `{"channel", "kind": "items", "added": [..],
-//! "removed": [..], "changed": [{"before", "after"}]}`.
+//! "removed": [..], "changed": [{"before", "after"}], "moved": [{"from", "to", "item"}]}`.
 
 use annals::base::Value;
-use annals::history::{ChannelDiff, Diff, Snapshot, diff};
+use annals::history::{ChannelDiff, Diff, ItemDiff, Snapshot, diff};
 use annals::store::Store;
 use serde_json::{Value as Json, json};
 
@@ -112,12 +112,50 @@ fn figures(channel: &ChannelDiff) -> String {
             }
             _ => "changed".into(),
         },
-        ChannelDiff::Items { added, removed, changed, .. } => {
-            let parts = [(added.len(), "added"), (removed.len(), "removed"), (changed.len(), "changed")];
+        ChannelDiff::Items { items, .. } => {
+            let ChangedItems { added, removed, changed, moved } = ChangedItems::of(items);
+            let parts = [
+                (added.len(), "added"),
+                (removed.len(), "removed"),
+                (changed.len(), "changed"),
+                (moved.len(), "moved"),
+            ];
             let parts = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
             parts.collect::<Vec<_>>().join(", ")
         }
         _ => "differs".into(),
+    }
+}
+
+/// The items of a list that differ, by kind.
+#[derive(Default)]
+struct ChangedItems<'d> {
+    added: Vec<&'d Value>,
+    removed: Vec<&'d Value>,
+    /// Before and after.
+    changed: Vec<(&'d Value, &'d Value)>,
+    /// The indexes before and after, and the item after.
+    moved: Vec<(usize, usize, &'d Value)>,
+}
+
+impl<'d> ChangedItems<'d> {
+    fn of(items: &'d [ItemDiff]) -> Self {
+        let mut all = Self::default();
+        for item in items {
+            match item {
+                ItemDiff::Added { value, .. } => all.added.push(value),
+                ItemDiff::Removed { value, .. } => all.removed.push(value),
+                ItemDiff::Edited { before, after, .. } => all.changed.push((before, after)),
+                ItemDiff::Moved { from, to, before, after } => {
+                    all.moved.push((*from, *to, after));
+                    if before != after {
+                        all.changed.push((before, after));
+                    }
+                }
+                _ => {}
+            }
+        }
+        all
     }
 }
 
@@ -129,7 +167,8 @@ fn body(channel: &ChannelDiff, out: &mut Printer) -> Result<(), CommandFailure> 
         ChannelDiff::Added { value, .. } => shown.push(plus(&value.to_json())),
         ChannelDiff::Removed { value, .. } => shown.push(minus(&value.to_json())),
         ChannelDiff::Changed { before, after, .. } => change(before, after, out, &mut shown),
-        ChannelDiff::Items { added, removed, changed, .. } => {
+        ChannelDiff::Items { items, .. } => {
+            let ChangedItems { added, removed, changed, moved } = ChangedItems::of(items);
             shown.extend(removed.iter().map(|value| minus(&value.to_json())));
             for (before, after) in changed {
                 let (a, b) = (before.to_json(), after.to_json());
@@ -144,6 +183,9 @@ fn body(channel: &ChannelDiff, out: &mut Printer) -> Result<(), CommandFailure> 
                     );
                 }
             }
+            let place =
+                |(from, to, value): &(usize, usize, &Value)| format!("  > [{from} to {to}] {}", item(&value.to_json()));
+            shown.extend(moved.iter().map(place));
             shown.extend(added.iter().map(|value| plus(&value.to_json())));
         }
         _ => {}
@@ -206,7 +248,7 @@ fn document(before: Option<&Snapshot>, after: &Snapshot, found: &Diff) -> Json {
 
 fn channel_document(channel: &ChannelDiff) -> Json {
     let name = &**channel.channel();
-    let list = |values: &[Value]| values.iter().map(Value::to_json).collect::<Vec<_>>();
+    let list = |values: &[&Value]| values.iter().map(|value| value.to_json()).collect::<Vec<_>>();
     match channel {
         ChannelDiff::Added { value, .. } => json!({ "channel": name, "kind": "added", "value": value.to_json() }),
         ChannelDiff::Removed { value, .. } => json!({ "channel": name, "kind": "removed", "value": value.to_json() }),
@@ -226,11 +268,16 @@ fn channel_document(channel: &ChannelDiff) -> Json {
                 .collect();
             json!({ "channel": name, "kind": "changed", "before": before, "after": after, "members": members })
         }
-        ChannelDiff::Items { added, removed, changed, .. } => {
-            let pair = |(a, b): &(Value, Value)| json!({ "before": a.to_json(), "after": b.to_json() });
+        ChannelDiff::Items { items, .. } => {
+            let ChangedItems { added, removed, changed, moved } = ChangedItems::of(items);
+            let pair = |(a, b): &(&Value, &Value)| json!({ "before": a.to_json(), "after": b.to_json() });
             let changed: Vec<Json> = changed.iter().map(pair).collect();
+            let place =
+                |(from, to, value): &(usize, usize, &Value)| json!({ "from": from, "to": to, "item": value.to_json() });
+            let moved: Vec<Json> = moved.iter().map(place).collect();
             json!({
-                "channel": name, "kind": "items", "added": list(added), "removed": list(removed), "changed": changed,
+                "channel": name, "kind": "items", "added": list(&added), "removed": list(&removed), "changed": changed,
+                "moved": moved,
             })
         }
         _ => json!({ "channel": name, "kind": "other" }),

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &args::ShowArgs, store: &Store, out: &mut Printer) -> Re
 
 /// Returns the last write of each channel.
 fn written(at: &Snapshot) -> Result<HashMap<Arc<str>, Blame>, CommandFailure> {
-    Ok(at.blame()?.into_iter().collect())
+    Ok(at.blames()?.into_iter().collect())
 }
 
 fn blame_json(at: &Snapshot, blame: &Blame) -> Json {
@@ -165,7 +165,7 @@ fn values(at: &Snapshot, out: &mut Printer) -> Result<(), CommandFailure> {
 fn document(at: &Snapshot, writes: bool, out: &mut Printer) -> Result<(), CommandFailure> {
     let record = at.record();
     let by: Map<String, Json> =
-        at.blame()?.iter().map(|(channel, blame)| (channel.to_string(), blame_json(at, blame))).collect();
+        at.blames()?.iter().map(|(channel, blame)| (channel.to_string(), blame_json(at, blame))).collect();
     let tasks = record.tasks.iter().map(|task| json!({ "id": task.id.to_string(), "node": &*task.name }));
     let interrupts = at.interrupts()?;
     let interrupts =

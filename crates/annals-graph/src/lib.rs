@@ -783,7 +783,7 @@
 //! assert_eq!(changes.unchanged, 1);
 //! assert!(matches!(&changes.channels[0], ChannelDiff::Changed { channel, after, .. }
 //!     if &**channel == "price" && *after == 15));
-//! let (_, blame) = after.blame()?.into_iter().find(|(channel, _)| &**channel == "price").expect("it was written");
+//! let (_, blame) = after.blames()?.into_iter().find(|(channel, _)| &**channel == "price").expect("it was written");
 //! assert_eq!(blame.node.as_deref(), Some("raise"));
 //! # Ok(())
 //! # }

@@ -1,10 +1,11 @@
 //! Whole states in one read, and the checkpoints of a lineage by their ordinals.
 
-use super::build::{CasePlace, CheckpointDraft, delete_range, id, put, root_of};
+use super::build::{CasePlace, CheckpointDraft, delete_range, id, message, put, put_payload, remove, root_of};
 use crate::store::backend::Backend;
 use crate::store::error::StoreError;
 use crate::store::query::ItemRange;
-use crate::store::record::{ChannelValue, StatePart};
+use crate::store::record::{ChannelValue, ListChange, ListChangeOp, StatePart};
+use std::ops::Range;
 
 /// A thread of four checkpoints, and a fork of its third one with two checkpoints more.
 fn forked(backend: &dyn Backend, name: &str) -> (CasePlace, CasePlace) {
@@ -99,5 +100,166 @@ pub(super) fn ancestors(backend: &dyn Backend) {
     let of_fork = backend.ancestors(&fork.point(6), &[2]).expect("reads a lineage").remove(0).expect("it is stored");
     assert_eq!(of_fork.point, place.point(3), "an ancestor before the fork is in the thread it was forked from");
     let missing = backend.ancestors(&place.point(9), &[0]);
+    assert!(matches!(missing, Err(StoreError::CheckpointNotFound { .. })), "{missing:?}");
+}
+
+/// The versions of a lineage come newest first, across a fork, and name the positions that a list changed at.
+pub(super) fn versions(backend: &dyn Backend) {
+    let (place, fork) = forked(backend, "versions");
+    let read = |place: &CasePlace, n: u64, channel: Option<&str>, down_to: u64| -> Vec<String> {
+        let mut found: Vec<(u64, String)> = Vec::new();
+        let read = backend.versions(&place.point(n), channel, down_to, &mut |version| {
+            let channel = &version.channel;
+            let value = match &channel.value {
+                ChannelValue::Empty => String::new(),
+                ChannelValue::Value(payload) => format!("={}", String::from_utf8_lossy(&payload.data)),
+                ChannelValue::Items => "[]".into(),
+            };
+            assert_eq!(version.positions.is_some(), channel.value == ChannelValue::Items, "a list has positions");
+            assert!(found.last().is_none_or(|(last, _)| *last >= channel.ordinal), "newest first");
+            found.push((channel.ordinal, format!("{}@{}{value}", channel.channel, channel.version)));
+            Ok(true)
+        });
+        read.expect("reads versions");
+        found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        found.into_iter().map(|(ordinal, text)| format!("{ordinal} {text}")).collect()
+    };
+    let all = ["4 list@4[]", "2 b@1=2", "2 list@3[]", "1 list@2[]", "1 other@1[]", "0 a@1=1", "0 list@1[]"];
+    assert_eq!(read(&fork, 6, None, 0), all);
+    assert_eq!(read(&fork, 6, None, 2), all[..3]);
+    assert_eq!(read(&fork, 6, None, 5), Vec::<String>::new());
+    assert_eq!(read(&place, 4, Some("b"), 0), ["3 b@2=3", "2 b@1=2"]);
+    assert_eq!(read(&place, 4, Some("none"), 0), Vec::<String>::new());
+
+    let mut ranges = Vec::new();
+    let visited = backend.versions(&fork.point(6), Some("list"), 0, &mut |version| {
+        ranges.extend(version.positions.clone());
+        Ok(true)
+    });
+    visited.expect("reads versions");
+    let written = [3..4, 0..1, 2..3, 0..2];
+    let holds = |(range, written): (&Range<u64>, Range<u64>)| range.start <= written.start && written.end <= range.end;
+    assert!(ranges.len() == 4 && ranges.iter().zip(written).all(holds), "the written positions are held: {ranges:?}");
+
+    let mut visited = Vec::new();
+    let stopped = backend.versions(&fork.point(6), None, 0, &mut |version| {
+        visited.push(version.channel.ordinal);
+        Ok(visited.len() < 2)
+    });
+    stopped.expect("reads versions");
+    assert_eq!(visited, [4, 2, 2], "the versions of a checkpoint are visited together");
+    let missing = backend.versions(&place.point(9), None, 0, &mut |_| panic!("a version of no checkpoint"));
+    assert!(matches!(missing, Err(StoreError::CheckpointNotFound { .. })), "{missing:?}");
+    let refused = backend.versions(&place.point(4), None, 0, &mut |_| Err(StoreError::ReadOnly));
+    assert!(matches!(refused, Err(StoreError::ReadOnly)), "the error of the visitor is returned: {refused:?}");
+}
+
+/// The versions of a long lineage are read in pages, and none is left out.
+pub(super) fn many_versions(backend: &dyn Backend) {
+    let place = root_of("many versions");
+    place.add(backend, None, CheckpointDraft::root(1).value("n", 1, "1").items("list", 1, vec![put(0, "0")]));
+    for n in 2..=150 {
+        let draft = CheckpointDraft::on(n, n - 1).value("n", n, n.to_string());
+        let edit = (n % 10 == 0).then(|| vec![put(n / 2, "edited")]);
+        let items = edit.unwrap_or_else(|| vec![put(n - 1, n.to_string())]);
+        place.add(backend, Some(n - 1), draft.items("list", n, items));
+    }
+    let mut expected = 150;
+    let read = backend.versions(&place.point(150), Some("n"), 0, &mut |version| {
+        assert_eq!((version.channel.version, version.channel.ordinal), (expected, expected - 1));
+        expected -= 1;
+        Ok(true)
+    });
+    read.expect("reads versions");
+    assert_eq!(expected, 0);
+    let mut edits = 0;
+    let read = backend.versions(&place.point(150), Some("list"), 0, &mut |version| {
+        let n = version.channel.version;
+        let written = if n % 10 == 0 { n / 2 } else { n - 1 };
+        assert!(version.positions.as_ref().is_some_and(|range| range.contains(&written)), "version {n}");
+        edits += u64::from(n % 10 == 0);
+        Ok(true)
+    });
+    read.expect("reads versions");
+    assert_eq!(edits, 15);
+}
+
+/// A search of a list finds each item that was ever put, and what became of it.
+pub(super) fn list_search(backend: &dyn Backend) {
+    let (place, fork) = forked(backend, "list search");
+    let search = |place: &CasePlace, n: u64, channel: &str, text: &str| -> Vec<String> {
+        let found = backend.search_list(&place.point(n), channel, text).expect("searches a list");
+        let line = |change: ListChange| {
+            let op = match change.op {
+                ListChangeOp::Match(payload) => format!("={}", String::from_utf8_lossy(&payload.data)),
+                ListChangeOp::Other => "=".into(),
+                ListChangeOp::Delete => "-".into(),
+            };
+            format!("{} {}{op}", change.ordinal, change.positions.start)
+        };
+        found.into_iter().map(line).collect()
+    };
+    assert_eq!(search(&fork, 6, "list", "x"), ["0 0=x", "2 0-"]);
+    assert_eq!(search(&fork, 6, "list", "w"), ["4 3=w"]);
+    assert_eq!(search(&place, 4, "list", "w"), Vec::<String>::new(), "another lineage has it");
+    assert_eq!(search(&place, 2, "list", "x"), ["0 0=x"], "a later delete does not show");
+    assert_eq!(search(&place, 4, "list", ""), ["0 0=x", "0 1=y", "1 2=z", "2 0-"], "an empty text is in all");
+    assert_eq!(search(&place, 4, "a", "1"), Vec::<String>::new(), "it is not a list");
+    place.add(backend, Some(4), CheckpointDraft::on(7, 4).items("list", 4, vec![put(1, "x again"), remove(2)]));
+    assert_eq!(search(&place, 7, "list", "again"), ["0 1=", "4 1=x again"]);
+    assert_eq!(search(&place, 7, "list", "z"), ["1 2=z", "4 2-"]);
+    place.add(backend, Some(7), CheckpointDraft::on(8, 7).value("list", 5, "z"));
+    place.add(backend, Some(8), CheckpointDraft::on(9, 8).items("list", 6, vec![put(0, "z")]));
+    let mut found = search(&place, 9, "list", "z");
+    found.retain(|line| line.contains('='));
+    assert_eq!(found, ["1 2=z", "6 0=z"], "a list may become a value and a list again");
+    let missing = backend.search_list(&fork.point(9), "list", "x");
+    assert!(matches!(missing, Err(StoreError::CheckpointNotFound { .. })), "{missing:?}");
+}
+
+/// The item with an id is found at each checkpoint, whatever was done to its list.
+pub(super) fn items_by_id(backend: &dyn Backend) {
+    let (place, fork) = (root_of("items by id"), root_of("items by id, forked"));
+    let item = |n: u64, id: &str, text: &str| put_payload(n, message(id, text));
+    let uuid = "0f8fad5b-d9cb-469f-a165-70867728950e";
+    place.add(
+        backend,
+        None,
+        CheckpointDraft::root(1).items("list", 1, vec![item(0, "a", "0"), item(1, uuid, "1"), item(2, "c", "2")]),
+    );
+    for n in 2..=20 {
+        place.add(
+            backend,
+            Some(n - 1),
+            CheckpointDraft::on(n, n - 1).items("list", n, vec![item(n + 1, &n.to_string(), "")]),
+        );
+    }
+    let changes = vec![item(1, uuid, "edited"), item(4, "renamed", ""), remove(5)];
+    place.add(backend, Some(20), CheckpointDraft::on(21, 20).items("list", 21, changes));
+    fork.add(backend, None, CheckpointDraft::fork(30, place.point(10)));
+    fork.add(backend, Some(30), CheckpointDraft::on(31, 30).items("list", 22, vec![item(12, "forked", "")]));
+    let find = |place: &CasePlace, n: u64, id: &str| {
+        let mut found = None;
+        let visited = backend.find_item(&place.point(n), "list", id, &mut |row| {
+            found = Some((row.position, row.payload.index.and_then(|index| index.text).map(str::to_owned)));
+            Ok(())
+        });
+        assert_eq!(visited.expect("finds an item"), found.is_some());
+        found.map(|(position, text)| (position, text.unwrap_or_default()))
+    };
+    let at = |position: u64, text: &str| Some((position, text.to_owned()));
+    for n in 2..=20 {
+        assert_eq!(find(&place, 20, &n.to_string()), at(n + 1, ""), "item {n}");
+    }
+    assert_eq!((find(&place, 20, uuid), find(&place, 21, uuid)), (at(1, "1"), at(1, "edited")));
+    assert_eq!((find(&place, 20, "a"), find(&place, 20, "c")), (at(0, "0"), at(2, "2")));
+    assert_eq!((find(&place, 21, "3"), find(&place, 21, "renamed")), (None, at(4, "")), "it has another id");
+    assert_eq!((find(&place, 20, "4"), find(&place, 21, "4")), (at(5, ""), None), "it is deleted");
+    assert_eq!((find(&place, 5, "20"), find(&place, 20, "none")), (None, None));
+    assert_eq!((find(&fork, 31, "5"), find(&fork, 31, "20")), (at(6, ""), None), "the fork is older");
+    assert_eq!((find(&fork, 31, "forked"), find(&place, 21, "forked")), (at(12, ""), None));
+    let refused = backend.find_item(&place.point(21), "list", "c", &mut |_| Err(StoreError::ReadOnly));
+    assert!(matches!(refused, Err(StoreError::ReadOnly)), "the error of the visitor is returned: {refused:?}");
+    let missing = backend.find_item(&place.point(99), "list", "c", &mut |_| Ok(()));
     assert!(matches!(missing, Err(StoreError::CheckpointNotFound { .. })), "{missing:?}");
 }

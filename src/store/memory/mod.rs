@@ -30,8 +30,8 @@ use super::error::StoreError;
 use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, ThreadRecord, ThreadSize,
-    TimerRecord, WriteRecord,
+    CheckpointRecord, CheckpointRef, ItemRow, ListChange, StatePart, StateRecord, StoredHead, ThreadRecord,
+    ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 use super::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use super::watch::{LogSignal, LogWatch};
@@ -124,6 +124,25 @@ impl Backend for MemoryBackend {
         read::read_state(&*self.stored(at)?, visit)
     }
 
+    fn versions(
+        &self,
+        at: &CheckpointRef,
+        channel: Option<&str>,
+        down_to: u64,
+        visit: &mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut next = Some(self.stored(at)?);
+        while let Some(stored) = next.filter(|stored| stored.record.ordinal >= down_to) {
+            let mut goes_on = true;
+            for record in read::versions(&stored, channel) {
+                goes_on &= visit(&record)?;
+            }
+            let parent = stored.record.parent_ref().filter(|_| goes_on);
+            next = parent.map(|parent| self.stored(&parent)).transpose()?;
+        }
+        Ok(())
+    }
+
     fn items(
         &self,
         at: &CheckpointRef,
@@ -136,6 +155,18 @@ impl Backend for MemoryBackend {
 
     fn list_len(&self, at: &CheckpointRef, channel: &str) -> Result<u64, StoreError> {
         Ok(read::list_len(&*self.stored(at)?, channel))
+    }
+
+    fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<ListChange>, StoreError> {
+        let (mut next, mut changes) = (Some(self.stored(at)?), Vec::new());
+        while let Some(stored) = next {
+            let parent = stored.record.parent_ref();
+            let parent = parent.map(|parent| self.stored(&parent)).transpose()?;
+            changes.extend(read::list_changes(&stored, parent.as_deref(), channel, text));
+            next = parent;
+        }
+        ListChange::order(&mut changes);
+        Ok(changes)
     }
 
     fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {

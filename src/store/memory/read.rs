@@ -1,10 +1,12 @@
 //! Reads: each comes from one version of a namespace, so that a concurrent commit does not show.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::operation;
 use super::stored::{
-    ChangedValue, ChannelContent, ChannelVersion, Item, MemoryLog, NamespaceVersion, StoredCheckpoint, StoredList,
+    Changed, ChangedItem, ChangedOp, ChangedValue, ChannelContent, ChannelVersion, Item, MemoryLog, NamespaceVersion,
+    StoredCheckpoint, StoredList,
 };
 use crate::base::limits::PAGE_ROWS_MAX;
 use crate::base::{CheckpointId, ThreadId, Timestamp};
@@ -13,8 +15,8 @@ use crate::store::check::{CheckReport, Finding, Invariant};
 use crate::store::error::StoreError;
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
-    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, ThreadRecord,
-    ThreadSize, TimerRecord, WriteRecord,
+    ChannelRecord, ChannelValue, CheckpointRecord, CheckpointRef, ItemRow, ListChange, ListChangeOp, StatePart,
+    StateRecord, ThreadRecord, ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 
 pub(super) fn by_prefix(log: &MemoryLog, thread: &ThreadId, prefix: &str, limit: usize) -> Vec<CheckpointRecord> {
@@ -99,6 +101,66 @@ fn channel_record(name: &Arc<str>, channel: &ChannelVersion) -> ChannelRecord {
     };
     let (channel, version, ordinal, task) = (Arc::clone(name), channel.version, channel.ordinal, channel.task);
     ChannelRecord { channel, version, value, ordinal, task }
+}
+
+/// Returns the versions that a checkpoint wrote: of one channel, or of all.
+pub(super) fn versions(stored: &StoredCheckpoint, channel: Option<&str>) -> Vec<VersionRecord> {
+    let wanted = stored.delta.changes.iter().filter(|change| channel.is_none_or(|name| name == &*change.channel));
+    let version = |change: &Changed| {
+        let (name, state) = (&change.channel, stored.state.channels.get(&*change.channel)?);
+        let positions = match &change.value {
+            ChangedValue::Items(items) => Some(written(items)),
+            ChangedValue::Empty | ChangedValue::Value(_) => None,
+        };
+        Some(VersionRecord::new(channel_record(name, state), positions))
+    };
+    wanted.filter_map(version).collect()
+}
+
+/// Returns the changes of a list by a checkpoint: its items that are not those of the parent, and the positions that are
+/// gone.
+pub(super) fn list_changes(
+    stored: &StoredCheckpoint,
+    parent: Option<&StoredCheckpoint>,
+    channel: &str,
+    text: &str,
+) -> Vec<ListChange> {
+    let Some(change) = stored.delta.changes.iter().find(|change| &*change.channel == channel) else {
+        return Vec::new();
+    };
+    let list = |of: &StoredCheckpoint| {
+        let list = of.state.channels.get(channel).and_then(|channel| channel.value.items()).cloned();
+        list.unwrap_or_default()
+    };
+    let (new, old) = (list(stored), parent.map(list).unwrap_or_default());
+    let ordinal = stored.record.ordinal;
+    let range = match &change.value {
+        ChangedValue::Items(items) => written(items),
+        ChangedValue::Empty | ChangedValue::Value(_) => 0..u64::MAX,
+    };
+    let inside = |list: &StoredList| -> Vec<(u64, Item)> {
+        let items = list.positions.walk_up(Some(&range.start)).take_while(|(position, _)| range.contains(*position));
+        items.map(|(position, item)| (*position, item.clone())).collect()
+    };
+    let gone = inside(&old).into_iter().filter(|(position, _)| new.positions.get(position).is_none());
+    let gone = gone.map(|(at, _)| ListChange::new(at..at + 1, ordinal, change.task, ListChangeOp::Delete));
+    let put = inside(&new).into_iter().filter_map(|(at, item)| {
+        let (written, task) = new.written(&item);
+        let op = ListChangeOp::of((*item.payload).as_ref(), text);
+        (written == ordinal).then(|| ListChange::new(at..at + 1, ordinal, task, op))
+    });
+    gone.chain(put).collect()
+}
+
+/// Returns the range of the positions that the operations of a list concern.
+fn written(items: &[ChangedItem]) -> Range<u64> {
+    let each = items.iter().map(|item| match &item.op {
+        ChangedOp::Put(_) | ChangedOp::Delete => (item.position, item.position.saturating_add(1)),
+        ChangedOp::DeleteRange(end) => (item.position, *end),
+        ChangedOp::Reference(..) => (0, u64::MAX),
+    });
+    let all = each.reduce(|(first, last), (other, end)| (first.min(other), last.max(end)));
+    all.map_or(0..0, |(first, last)| first..last)
 }
 
 /// Visits the record of a state, then its channels by name, each list with its items.

@@ -229,6 +229,11 @@ impl<'a> ChannelRows<'a> {
         Self::new(view, ListEnd::default(), (0, -1), key, channel)
     }
 
+    /// Returns the name of its items.
+    pub(super) fn channel(&self) -> i64 {
+        self.channel
+    }
+
     /// Returns the list that this one references.
     pub(super) fn reference(&self) -> Res<Option<ReferenceRow>> {
         if self.end.is_reference { Ok(self.whole()?.reference) } else { Ok(None) }
@@ -300,7 +305,7 @@ impl<'a> ChannelRows<'a> {
         if visited == self.end.len { Ok(()) } else { Err(self.gap().into()) }
     }
 
-    fn range(&self, first: i64, last: i64, visit: Visit<'_>) -> Res<()> {
+    pub(super) fn range(&self, first: i64, last: i64, visit: Visit<'_>) -> Res<()> {
         let whole = self.whole()?;
         match (whole.spans.as_slice(), whole.reference) {
             ([span], None) => self.stream(*span, first, last, visit),

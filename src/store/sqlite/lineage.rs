@@ -162,7 +162,7 @@ pub(super) fn version_place(branch: i64, ordinal: i64, key: i64) -> String {
 
 /// Visits the rows of each checkpoint of a span, verified: the newest checkpoint first, its rows by descending key. Ends
 /// when `visit` returns false; returns whether it did not.
-fn walk(
+pub(super) fn walk(
     view: ReadView<'_>,
     branch: i64,
     (first, last): (i64, i64),

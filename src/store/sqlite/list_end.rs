@@ -25,14 +25,21 @@ pub(super) struct ListEnd {
     pub(super) is_reference: bool,
     /// True if rows that concern more than a position may be among those of the list.
     pub(super) has_ranges: bool,
+    /// The positions that the change wrote, as one range; a change that replaces the list wrote all.
+    pub(super) written: (u64, u64),
     /// Branch and ordinal of the list's version row at which the branch before was left; `None` if no branch before has
     /// rows that count.
     pub(super) before: Option<(i64, i64)>,
 }
 
+/// The positions that a change writes which replaces the list.
+const ALL_WRITTEN: (u64, u64) = (0, u64::MAX);
+
 const REFERENCE_BIT: u64 = 1;
 const RANGES_BIT: u64 = 2;
-const FLAG_BITS: u32 = 2;
+const ALL_WRITTEN_BIT: u64 = 4;
+const INSIDE_BIT: u64 = 8;
+const FLAG_BITS: u32 = 4;
 
 impl ListEnd {
     /// Packs the end for a row at (branch, ordinal).
@@ -40,13 +47,22 @@ impl ListEnd {
         let mut out = Vec::with_capacity(8);
         put_uint(&mut out, self.end);
         put_uint(&mut out, self.end - self.len);
-        let flags = u64::from(self.is_reference) * REFERENCE_BIT + u64::from(self.has_ranges) * RANGES_BIT;
+        let is_all = self.written == ALL_WRITTEN;
+        let (first, last) = if is_all { (self.end, self.end) } else { self.written };
+        put_uint(&mut out, self.end - first);
+        let flags = u64::from(self.is_reference) * REFERENCE_BIT
+            + u64::from(self.has_ranges) * RANGES_BIT
+            + u64::from(is_all) * ALL_WRITTEN_BIT
+            + u64::from(last < self.end) * INSIDE_BIT;
         let distance = self.before.map_or(0, |(before, _)| (branch - before) as u64);
         if flags > 0 || distance > 0 {
             put_uint(&mut out, (distance << FLAG_BITS) | flags);
         }
         if let Some((_, before)) = self.before {
             put_uint(&mut out, (ordinal - before) as u64);
+        }
+        if last < self.end {
+            put_uint(&mut out, self.end - last);
         }
         debug_assert_eq!(Self::unpack(&out, branch, ordinal), Some(*self));
         out
@@ -57,6 +73,7 @@ impl ListEnd {
         let mut rest = Unpack(bytes);
         let end = rest.uint().filter(|end| *end <= 1 << 63)?;
         let len = end.checked_sub(rest.uint()?)?;
+        let first = end.checked_sub(rest.uint()?)?;
         let flags = if rest.is_empty() { 0 } else { rest.uint()? };
         let before = match i64::try_from(flags >> FLAG_BITS).ok()? {
             0 => None,
@@ -66,7 +83,12 @@ impl ListEnd {
             }
         };
         let (is_reference, has_ranges) = (flags & REFERENCE_BIT != 0, flags & RANGES_BIT != 0);
-        rest.is_empty().then_some(Self { end, len, is_reference, has_ranges, before })
+        let last = if flags & INSIDE_BIT == 0 { end } else { end.checked_sub(rest.uint().filter(|n| *n > 0)?)? };
+        let written = match flags & ALL_WRITTEN_BIT {
+            0 => Some((first, last)).filter(|(first, last)| first <= last)?,
+            _ => Some(ALL_WRITTEN).filter(|_| first == end && last == end)?,
+        };
+        rest.is_empty().then_some(Self { end, len, is_reference, has_ranges, written, before })
     }
 
     /// Returns the end that a version row of a list holds.
@@ -130,6 +152,16 @@ pub(super) struct EndOps<'o> {
     pub(super) items: Vec<(u64, bool)>,
 }
 
+impl EndOps<'_> {
+    /// Returns the range of the positions that the operations concern, of those below `old_end` in range deletes.
+    fn written(&self, old_end: u64) -> Option<(u64, u64)> {
+        let items = self.items.iter().map(|(position, _)| (*position, position + 1));
+        let ranges = self.ranges.iter().map(|range| (range.first, range.end.min(old_end)));
+        let all = items.chain(ranges.filter(|(first, end)| first < end));
+        all.reduce(|(first, last), (other, end)| (first.min(other), last.max(end)))
+    }
+}
+
 /// Returns the end of a list after a change that is stored on `branch`. `channel` is the name of its items.
 pub(super) fn after(
     view: ReadView<'_>,
@@ -142,6 +174,7 @@ pub(super) fn after(
     let old = before.and_then(|before| before.list.map(|end| (end, (before.branch, before.ordinal))));
     let deletes_all = ops.ranges.iter().any(|range| range.first == 0 && range.end == u64::MAX);
     let fresh = ListEnd { has_ranges: before.is_some() || !ops.ranges.is_empty(), ..ListEnd::default() };
+    let old_end = old.map_or(0, |(end, _)| end.end);
     let (mut next, base) = match (ops.reference, old) {
         (Some(of), _) => {
             let end = ListEnd { is_reference: true, has_ranges: true, before: None, ..of.end };
@@ -190,6 +223,14 @@ pub(super) fn after(
             next.end = next.end.max(position + 1);
         }
     }
+    next.written = match ops.reference.is_some() || deletes_all {
+        true => ALL_WRITTEN,
+        // Past the end, a delete finds nothing.
+        false => {
+            let (first, last) = ops.written(old_end).unwrap_or((next.end, next.end));
+            (first.min(next.end), last.min(next.end))
+        }
+    };
     if next.len > next.end || next.before.is_some_and(|(before, _)| before >= branch) {
         return Err(corrupt(format!("list {channel} of branch {branch}"), "its end does not match its rows"));
     }
@@ -216,14 +257,26 @@ mod tests {
 
     #[test]
     fn an_end_is_packed_in_few_bytes() {
-        let plain = ListEnd { end: 10_000, len: 9_990, ..ListEnd::default() };
-        assert_eq!(plain.pack(7, 900).len(), 3);
+        let plain = ListEnd { end: 10_000, len: 9_990, written: (9_998, 10_000), ..ListEnd::default() };
+        assert_eq!(plain.pack(7, 900).len(), 4);
         let forked = ListEnd { before: Some((5, 880)), has_ranges: true, ..plain };
-        let referenced = ListEnd { is_reference: true, end: 1 << 63, len: 0, ..plain };
-        for end in [ListEnd::default(), plain, forked, referenced] {
+        let referenced = ListEnd { is_reference: true, end: 1 << 63, len: 0, written: ALL_WRITTEN, ..plain };
+        let edited = ListEnd { written: (3, 4), ..forked };
+        let emptied = ListEnd { end: 0, len: 0, written: ALL_WRITTEN, ..plain };
+        for end in [ListEnd::default(), plain, forked, referenced, edited, emptied] {
             assert_eq!(ListEnd::unpack(&end.pack(7, 900), 7, 900), Some(end));
         }
-        let bad: [&[u8]; 5] = [&[], &[1], &[1, 2], &[2, 1, 0x1c, 1], &[2, 1, 0, 1]];
+        let bad: [&[u8]; 9] = [
+            &[],
+            &[1],
+            &[1, 2],
+            &[2, 1],
+            &[2, 1, 3],
+            &[2, 1, 0, 0x7c, 1],
+            &[2, 1, 0, 0, 1],
+            &[2, 1, 0, 8, 1],
+            &[2, 1, 1, 4],
+        ];
         assert!(bad.iter().all(|bytes| ListEnd::unpack(bytes, 7, 900).is_none()));
     }
 

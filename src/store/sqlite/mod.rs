@@ -24,6 +24,7 @@ mod compact;
 mod erase;
 mod eraser;
 mod fault;
+mod find_item;
 mod group;
 mod heads;
 mod ids;
@@ -54,6 +55,7 @@ mod rows;
 mod schema;
 mod sealed;
 mod search;
+mod search_list;
 mod source;
 mod sql;
 mod succession;
@@ -61,6 +63,7 @@ mod system;
 #[cfg(test)]
 mod tests;
 mod timer;
+mod version_pages;
 mod wal;
 mod wal_heads;
 mod wal_tail;
@@ -81,6 +84,7 @@ use pool::ReaderPool;
 use read::ReadView;
 pub(super) use recover::recover;
 use search::{IndexJob, IndexStep};
+use version_pages::VersionPages;
 use writer::SqliteWriter;
 
 use crate::base::limits::SEARCH_TAIL_MAX;
@@ -97,8 +101,8 @@ use crate::store::operation::{
 };
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, StatePart, StateRecord, StoredHead, ThreadRecord, ThreadSize,
-    TimerRecord, WriteRecord,
+    CheckpointRecord, CheckpointRef, ItemRow, ListChange, StatePart, StateRecord, StoredHead, ThreadRecord,
+    ThreadSize, TimerRecord, VersionRecord, WriteRecord,
 };
 use crate::store::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use crate::store::stats::{CommitStats, Compaction, FormatMigration, StoreStats};
@@ -251,6 +255,30 @@ impl Backend for SqliteBackend {
         self.pool.read(|view| view.ancestors(at, ordinals))
     }
 
+    fn versions(
+        &self,
+        at: &CheckpointRef,
+        channel: Option<&str>,
+        down_to: u64,
+        visit: &mut dyn FnMut(&VersionRecord) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut pages = VersionPages::new(down_to);
+        while let Some(page) = self.pool.read(|view| pages.read(view, at, channel))? {
+            let mut goes_on = true;
+            for (position, record) in page.iter().enumerate() {
+                // The versions of a checkpoint are visited together.
+                if !goes_on && page[position - 1].channel.ordinal != record.channel.ordinal {
+                    return Ok(());
+                }
+                goes_on &= visit(record)?;
+            }
+            if !goes_on {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
     fn items(
         &self,
         at: &CheckpointRef,
@@ -267,6 +295,20 @@ impl Backend for SqliteBackend {
 
     fn list_len(&self, at: &CheckpointRef, channel: &str) -> Result<u64, StoreError> {
         self.pool.read(|view| view.list_len(at, channel))
+    }
+
+    fn find_item(
+        &self,
+        at: &CheckpointRef,
+        channel: &str,
+        id: &str,
+        visit: &mut dyn FnMut(ItemRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<bool, StoreError> {
+        self.pool.read(|view| view.find_item(at, channel, id, visit))
+    }
+
+    fn search_list(&self, at: &CheckpointRef, channel: &str, text: &str) -> Result<Vec<ListChange>, StoreError> {
+        self.pool.read(|view| view.search_list(at, channel, text))
     }
 
     fn list_reference(&self, at: &CheckpointRef, channel: &str) -> Result<Option<ListRef>, StoreError> {

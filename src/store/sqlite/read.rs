@@ -420,37 +420,27 @@ impl<'a> ReadView<'a> {
 
     /// Returns the checkpoints of a lineage that have these ordinals.
     pub(super) fn ancestors(self, at: &CheckpointRef, ordinals: &[u64]) -> Res<Vec<Option<CheckpointRecord>>> {
-        let (mut seq, branch, last) = self.place(at)?;
-        let lineage = lineage::spans(self.conn, branch, last, 0)?;
-        let mut wanted: Vec<i64> = ordinals.iter().filter_map(|ordinal| i64::try_from(*ordinal).ok()).collect();
-        wanted.retain(|ordinal| *ordinal <= last);
-        wanted.sort_unstable_by_key(|ordinal| std::cmp::Reverse(*ordinal));
-        wanted.dedup();
-        let mut parent = self.conn.prepare_cached(sql::CHECKPOINT_PARENT)?;
-        let (mut ordinal, mut found) = (last, BTreeMap::new());
-        for wanted in wanted {
-            // The ordinal of a checkpoint is one above that of its parent, also across forks.
-            while ordinal > wanted {
-                let next: Option<i64> = parent.query_row([seq], |row| row.get(0)).optional()?.flatten();
-                // A parent is older, so the walk ends whatever the file says.
-                let older = next.filter(|next| *next < seq);
-                seq = older.ok_or_else(|| corrupt(format!("checkpoint {seq}"), "its parent does not exist"))?;
-                ordinal -= 1;
-            }
-            let record = self.by_seq(seq)?;
-            let is_of = |record: &CheckpointRecord| {
-                let span = lineage.iter().find(|span| (span.first..=span.last).contains(&wanted));
-                record.ordinal as i64 == wanted && span.is_some_and(|span| span.branch == record.branch as i64)
+        let (_, branch, last) = self.place(at)?;
+        let lowest = ordinals.iter().min().and_then(|lowest| i64::try_from(*lowest).ok()).unwrap_or(last);
+        let lineage = lineage::spans(self.conn, branch, last, lowest)?;
+        let find = |ordinal: &u64| {
+            let Some(ordinal) = i64::try_from(*ordinal).ok().filter(|ordinal| *ordinal <= last) else {
+                return Ok(None);
             };
-            // The rows between were not verified.
-            let record = record.filter(is_of);
-            let record = record.ok_or_else(|| corrupt(format!("checkpoint {seq}"), "it is not in the lineage"))?;
-            found.insert(wanted as u64, record);
-        }
-        Ok(ordinals.iter().map(|ordinal| found.get(ordinal).cloned()).collect())
+            let span = lineage.iter().find(|span| (span.first..=span.last).contains(&ordinal));
+            let place = || format!("checkpoint (branch {branch}, ordinal {ordinal} of its lineage)");
+            let span = span.ok_or_else(|| corrupt(place(), "no branch of the lineage holds it"))?;
+            let mut found = self.records(sql::RECORD_AT_PLACE, [span.branch, ordinal])?;
+            match found.len() {
+                0 => Err(corrupt(place(), "it is missing")),
+                1 => Ok(found.pop()),
+                _ => Err(corrupt(place(), "two checkpoints are there")),
+            }
+        };
+        ordinals.iter().map(find).collect()
     }
 
-    fn channel(self, row: &VersionRow, payloads: &mut Payloads<'_>) -> Res<ChannelRecord> {
+    pub(super) fn channel(self, row: &VersionRow, payloads: &mut Payloads<'_>) -> Res<ChannelRecord> {
         let place = || version_place(row.branch, row.ordinal, row.key);
         let wrong = || corrupt(place(), "kind and value do not match the format");
         let value = match (row.kind, &row.value) {

@@ -232,7 +232,6 @@ pub(super) const RECORD_AFTER: &str = concat!(
     record_joins!()
 );
 pub(super) const RECORD_BY_SEQ: &str = concat!(record!("checkpoint c"), record_joins!(), "WHERE c.seq = ?1");
-pub(super) const CHECKPOINT_PARENT: &str = "SELECT seq - parent FROM checkpoint WHERE seq = ?1";
 /// The checkpoints after a `seq`, of a thread or of all. They are read in the order of the table: the `+` bars any other one.
 pub(super) const RECORDS_AFTER: &str = concat!(
     record!("checkpoint c"),
@@ -240,6 +239,8 @@ pub(super) const RECORDS_AFTER: &str = concat!(
     "WHERE c.seq > ?1 AND (?2 IS NULL OR +t.public_id = ?2) ORDER BY c.seq LIMIT ?3"
 );
 pub(super) const LAST_SEQ: &str = "SELECT coalesce(max(seq), 0) FROM checkpoint";
+pub(super) const RECORD_AT_PLACE: &str =
+    concat!(record!("checkpoint c"), record_joins!(), "WHERE c.branch = ?1 AND c.ordinal = ?2");
 pub(super) const RECORDS_OF_NAMESPACE: &str = concat!(
     record!("(SELECT * FROM checkpoint WHERE namespace = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3) c"),
     record_joins!(),
@@ -285,6 +286,13 @@ pub(super) const PAYLOAD_INSERT: &str = "INSERT INTO payload (form, xxh3, data, 
      tool_calls, input_tokens, output_tokens, id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 pub(super) const PAYLOAD_BY_ID: &str = concat!("SELECT ", payload!(), "FROM payload p WHERE p.id = ?1");
 
+/// The newest payloads of items with an id. The index holds the end of each id.
+pub(super) const PAYLOADS_OF_ITEM: &str = "SELECT id FROM payload WHERE substr(item_id, -6) = substr(?1, -6) \
+     AND item_id = ?1 ORDER BY id DESC LIMIT ?2";
+/// The first position of a list on a branch from another one on, and the value that was put there first.
+pub(super) const ITEM_FIRST_PUT: &str = "SELECT f.slot, f.value FROM (SELECT slot AS at FROM item WHERE branch = ?1 \
+     AND channel = ?2 AND slot >= ?3 AND ordinal <= ?4 ORDER BY slot LIMIT 1) CROSS JOIN item f ON f.branch = ?1 \
+     AND f.channel = ?2 AND f.slot = at ORDER BY f.ordinal LIMIT 1";
 pub(super) const ITEM_INSERT: &str = "INSERT INTO item (branch, channel, slot, ordinal, op, task, value, xxh3) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 pub(super) const ITEMS_JOINED: &str = concat!(

@@ -37,7 +37,7 @@ pub(super) fn all(store: &Store, deadline: Deadline) {
 
 fn snapshot_reads(snapshot: &Snapshot) -> Result<(), StoreError> {
     _ = snapshot.values();
-    _ = snapshot.blame();
+    _ = snapshot.blames();
     _ = snapshot.interrupts();
     _ = snapshot.next().count();
     if let Ok(Some(parent)) = snapshot.parent() {

@@ -16,7 +16,7 @@ const HARMS: &[(Invariant, &str)] = &[
     (Invariant::Parents, "UPDATE checkpoint SET parent = 8 WHERE seq = 9"),
     (Invariant::Rows, "UPDATE version SET ordinal = 5000 WHERE ordinal = 3 AND kind = 1"),
     (Invariant::IndexSnapshots, "UPDATE version SET value = X'00' WHERE kind = 4"),
-    (Invariant::ListEnds, "UPDATE version SET value = X'0500' WHERE kind = 2 AND ordinal = 9"),
+    (Invariant::ListEnds, "UPDATE version SET value = X'050001' WHERE kind = 2 AND ordinal = 9"),
     (
         Invariant::References,
         "UPDATE item SET op = 3, value = (SELECT CAST(X'46' || char(id) AS BLOB) FROM name WHERE kind = 3) WHERE slot = -3",

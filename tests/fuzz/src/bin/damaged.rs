@@ -75,7 +75,7 @@ fn read(store: &Store) -> Result<Vec<String>, StoreError> {
             let snapshot = snapshot?;
             shown.push(format!("{:?} {:?} {:?}", snapshot.record(), snapshot.writes()?, snapshot.interrupts()?));
             shown.push(format!("{:?} {:?}", snapshot.values()?, snapshot.tail("messages", 1)?));
-            shown.push(format!("{:?} {:?}", snapshot.blame()?, snapshot.token_usage("messages")?));
+            shown.push(format!("{:?} {:?}", snapshot.blames()?, snapshot.token_usage("messages")?));
         }
     }
     shown.push(format!("{:?} {:?}", store.kv().search(KvQuery::all())?, store.timers(None)?));

@@ -1,0 +1,114 @@
+//! Searches the rows of a list on a lineage for a text: each row once, replaced and deleted items included.
+
+use super::changes::{DELETE, PUT, REFERENCE, item_check};
+use super::fault::{Res, corrupt};
+use super::items::item_place;
+use super::lineage::{self, Span};
+use super::names::Kind;
+use super::pack::{unpack_ranges, unpack_reference};
+use super::read::ReadView;
+use super::rows::{Room, decode, inline_value};
+use super::sql;
+use crate::store::record::{CheckpointRef, ListChange, ListChangeOp};
+use rusqlite::params;
+use rusqlite::types::ValueRef;
+
+/// A search of one list.
+struct ListSearch<'a> {
+    view: ReadView<'a>,
+    list: i64,
+    text: &'a str,
+    found: Vec<ListChange>,
+}
+
+impl ReadView<'_> {
+    /// Returns the changes of the positions of a list at which an item was ever put that holds a text.
+    pub(super) fn search_list(self, at: &CheckpointRef, channel: &str, text: &str) -> Res<Vec<ListChange>> {
+        let (_, branch, ordinal) = self.place(at)?;
+        let Some(list) = self.names.find(self.conn, Kind::List, channel)? else { return Ok(Vec::new()) };
+        let mut search = ListSearch { view: self, list, text, found: Vec::new() };
+        for span in lineage::spans(self.conn, branch, ordinal, 0)? {
+            search.items(span)?;
+            search.wholes(span)?;
+        }
+        ListChange::order(&mut search.found);
+        Ok(search.found)
+    }
+}
+
+impl ListSearch<'_> {
+    /// Searches the items that were put, and the deletes of one position.
+    fn items(&mut self, span: Span) -> Res<()> {
+        let conn = self.view.conn;
+        let mut joined = conn.prepare_cached(sql::ITEMS_JOINED)?;
+        let mut rows = joined.query(params![span.branch, self.list, 0, i64::MAX, span.last])?;
+        let mut room = Room::of(self.view.keys);
+        while let Some(row) = rows.next()? {
+            let (position, ordinal, task) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let place = || item_place(span.branch, self.list, position, ordinal);
+            let value = row.get_ref(3)?;
+            let op = if value == ValueRef::Null { DELETE } else { PUT };
+            self.verify((span, position, ordinal), (op, task, value), row.get_ref(4)?)?;
+            let op = match value {
+                ValueRef::Null => ListChangeOp::Delete,
+                ValueRef::Blob(column) => ListChangeOp::of(inline_value(column), self.text),
+                ValueRef::Integer(id) => {
+                    let form: Option<i64> = row.get(5)?;
+                    let form = form.ok_or_else(|| corrupt(place(), "its payload does not exist"))?;
+                    ListChangeOp::of(decode(conn, row, 5, id, form, &mut room)?, self.text)
+                }
+                _ => return Err(corrupt(place(), "its value does not match the format")),
+            };
+            let position = position as u64;
+            self.found.push(ListChange::new(position..position.saturating_add(1), ordinal as u64, task, op));
+        }
+        Ok(())
+    }
+
+    /// Adds the range deletes, and the items of referenced lists.
+    fn wholes(&mut self, span: Span) -> Res<()> {
+        let mut ranges = self.view.conn.prepare_cached(sql::DELETED_RANGES)?;
+        let mut rows = ranges.query(params![span.branch, self.list, -1 - span.last, -1])?;
+        while let Some(row) = rows.next()? {
+            let (position, ordinal, op, task) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            let value = row.get_ref(4)?;
+            self.verify((span, position, ordinal), (op, task, value), row.get_ref(5)?)?;
+            let wrong = || corrupt(item_place(span.branch, self.list, position, ordinal), "it cannot be decoded");
+            let bytes = value.as_blob().map_err(|_| wrong())?;
+            if op == REFERENCE {
+                self.reference(unpack_reference(bytes).ok_or_else(wrong)?, ordinal as u64, task)?;
+                continue;
+            }
+            for range in unpack_ranges(bytes).ok_or_else(wrong)? {
+                let change = ListChange::new(range.first..range.end, ordinal as u64, range.task, ListChangeOp::Delete);
+                self.found.push(change);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the items of a list that another one references from an ordinal on.
+    fn reference(&mut self, (seq, channel): (i64, i64), ordinal: u64, task: Option<u32>) -> Res<()> {
+        let Self { view, text, found, .. } = self;
+        found.push(ListChange::new(0..u64::MAX, ordinal, task, ListChangeOp::Delete));
+        let Some(list) = view.list_at(seq, channel)? else { return Ok(()) };
+        list.all(&mut |row| {
+            let op = ListChangeOp::of(row.payload, text);
+            found.push(ListChange::new(row.position..row.position.saturating_add(1), ordinal, task, op));
+            Ok(())
+        })
+    }
+
+    fn verify(
+        &self,
+        (span, position, ordinal): (Span, i64, i64),
+        (op, task, value): (i64, Option<u32>, ValueRef<'_>),
+        stored: ValueRef<'_>,
+    ) -> Res<()> {
+        let check = item_check(self.view.keys, span.branch, self.list, position, ordinal, op, task, value);
+        if stored == ValueRef::Integer(check) {
+            return Ok(());
+        }
+        Err(corrupt(item_place(span.branch, self.list, position, ordinal), "the check of the row does not match"))
+    }
+}
