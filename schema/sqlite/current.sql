@@ -338,7 +338,7 @@ FROM timer r JOIN checkpoint c ON c.seq = r.checkpoint JOIN namespace n ON n.id 
   JOIN thread t ON t.id = n.thread;
 
 CREATE VIEW v_checkpoints (seq, thread, namespace, checkpoint, parent, branch, ordinal, step, source, created_at, run,
-  metadata, sum) AS
+  nodes, next, metadata, sum) AS
 SELECT c.seq, t.public_id, n.path,
   lower(substr(hex(c.id), 1, 8) || '-' || substr(hex(c.id), 9, 4) || '-' || substr(hex(c.id), 13, 4) || '-'
     || substr(hex(c.id), 17, 4) || '-' || substr(hex(c.id), 21)),
@@ -349,6 +349,27 @@ SELECT c.seq, t.public_id, n.path,
   strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000),
   lower(substr(hex(c.run), 1, 8) || '-' || substr(hex(c.run), 9, 4) || '-' || substr(hex(c.run), 13, 4) || '-'
     || substr(hex(c.run), 17, 4) || '-' || substr(hex(c.run), 21)),
+  (SELECT json_group_array(f.text) FROM version v JOIN name f ON f.id = v.key
+    WHERE v.branch = c.branch AND v.ordinal = c.ordinal AND v.kind = 3),
+  (WITH RECURSIVE part (h, at, byte, done, field, triggers, value, unit, node) AS (
+      SELECT h, at, (instr('0123456789ABCDEF', substr(h, 2 * at - 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at, 1)) - 1,
+        0, 0, 0, 0, 1, NULL
+      FROM (SELECT h, 4 + 16 * ((instr('0123456789ABCDEF', substr(h, 3, 1)) - 1) * 4096 + (instr('0123456789ABCDEF', substr(h, 4, 1)) - 1) * 256
+          + (instr('0123456789ABCDEF', substr(h, 5, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 6, 1)) - 1) AS at
+        FROM (SELECT hex(c.tasks) AS h WHERE c.tasks IS NOT NULL))
+      UNION ALL
+      SELECT h, at + 1, (instr('0123456789ABCDEF', substr(h, 2 * at + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at + 2, 1)) - 1,
+        done + (byte < 128 AND ((field = 1 AND ((value + byte * unit) % 2 = 1 OR value + byte * unit = 0))
+          OR (field = 2 AND triggers = 1))),
+        CASE WHEN byte > 127 THEN field WHEN field = 0 THEN 1
+          WHEN field = 1 AND (value + byte * unit) % 2 = 0 AND value + byte * unit > 0 THEN 2
+          WHEN field = 2 AND triggers > 1 THEN 2 ELSE 0 END,
+        CASE WHEN byte > 127 OR field = 0 THEN triggers WHEN field = 1 THEN (value + byte * unit) / 2 ELSE triggers - 1 END,
+        CASE WHEN byte > 127 THEN value + (byte - 128) * unit ELSE 0 END,
+        CASE WHEN byte > 127 THEN unit * 128 ELSE 1 END,
+        CASE WHEN byte < 128 AND field = 0 THEN value + byte * unit END
+      FROM part WHERE 2 * at <= length(h))
+    SELECT json_group_array(f.text) FROM part CROSS JOIN name f ON f.id = part.node),
   c.metadata, lower(hex(c.sum))
 FROM checkpoint c JOIN namespace n ON n.id = c.namespace JOIN thread t ON t.id = n.thread;
 
@@ -360,9 +381,29 @@ SELECT t.public_id,
   (SELECT count(*) FROM namespace n JOIN checkpoint c ON c.namespace = n.id WHERE n.thread = t.id)
 FROM thread t;
 
-CREATE VIEW v_messages (thread, namespace, branch, channel, slot, ordinal, id, kind, name, text, tool_calls,
-  input_tokens, output_tokens) AS
-SELECT t.public_id, n.path, i.branch, ch.text, i.slot, i.ordinal,
+CREATE VIEW v_messages (thread, namespace, branch, channel, slot, ordinal, seq, created_at, node, id, kind, name, text,
+  tool_calls, input_tokens, output_tokens) AS
+SELECT t.public_id, n.path, i.branch, ch.text, i.slot, i.ordinal, c.seq,
+  strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000),
+  (WITH RECURSIVE part (h, at, byte, done, field, triggers, value, unit, node) AS (
+      SELECT h, at, (instr('0123456789ABCDEF', substr(h, 2 * at - 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at, 1)) - 1,
+        0, 0, 0, 0, 1, NULL
+      FROM (SELECT h, 4 + 16 * ((instr('0123456789ABCDEF', substr(h, 3, 1)) - 1) * 4096 + (instr('0123456789ABCDEF', substr(h, 4, 1)) - 1) * 256
+          + (instr('0123456789ABCDEF', substr(h, 5, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 6, 1)) - 1) AS at
+        FROM (SELECT hex(q.tasks) AS h FROM checkpoint q WHERE q.seq = c.parent AND i.task IS NOT NULL))
+      UNION ALL
+      SELECT h, at + 1, (instr('0123456789ABCDEF', substr(h, 2 * at + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at + 2, 1)) - 1,
+        done + (byte < 128 AND ((field = 1 AND ((value + byte * unit) % 2 = 1 OR value + byte * unit = 0))
+          OR (field = 2 AND triggers = 1))),
+        CASE WHEN byte > 127 THEN field WHEN field = 0 THEN 1
+          WHEN field = 1 AND (value + byte * unit) % 2 = 0 AND value + byte * unit > 0 THEN 2
+          WHEN field = 2 AND triggers > 1 THEN 2 ELSE 0 END,
+        CASE WHEN byte > 127 OR field = 0 THEN triggers WHEN field = 1 THEN (value + byte * unit) / 2 ELSE triggers - 1 END,
+        CASE WHEN byte > 127 THEN value + (byte - 128) * unit ELSE 0 END,
+        CASE WHEN byte > 127 THEN unit * 128 ELSE 1 END,
+        CASE WHEN byte < 128 AND field = 0 AND done = i.task THEN value + byte * unit END
+      FROM part WHERE node IS NULL AND 2 * at <= length(h))
+    SELECT f.text FROM part JOIN name f ON f.id = part.node),
   CASE typeof(p.item_id) WHEN 'blob' THEN
     lower(substr(hex(p.item_id), 1, 8) || '-' || substr(hex(p.item_id), 9, 4) || '-' || substr(hex(p.item_id), 13, 4)
       || '-' || substr(hex(p.item_id), 17, 4) || '-' || substr(hex(p.item_id), 21))
@@ -372,6 +413,7 @@ SELECT t.public_id, n.path, i.branch, ch.text, i.slot, i.ordinal,
   p.tool_calls, p.input_tokens, p.output_tokens
 FROM item i JOIN branch br ON br.id = i.branch JOIN namespace n ON n.id = br.namespace
   JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = i.channel JOIN payload p ON p.id = i.value
+  JOIN checkpoint c ON c.branch = i.branch AND c.ordinal = i.ordinal
 WHERE i.op = 1 AND p.kind IS NOT NULL;
 
 CREATE VIEW v_writes (thread, namespace, checkpoint, task, idx, part, channel, consumed_by, path, payload, inline) AS

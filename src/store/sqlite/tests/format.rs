@@ -86,6 +86,7 @@ fn views_show_what_was_stored() {
             ],
         )],
         changes: vec![list(3, vec![ItemChange { position: 0, op: ItemOp::Put(of_write(a.id, 0, 0)), task: Some(0) }])],
+        seen: vec![seen("answer", "branch:to:answer", 1)],
         ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 1, Some(&first.id)))
     };
     let mut batch = Batch::new(t.clone(), Namespace::root(), None);
@@ -104,10 +105,65 @@ fn views_show_what_was_stored() {
         format!("{}|{}|loop|1970-01-01T00:00:00.000005Z", second.id, first.id)
     );
     assert_eq!(
+        line("SELECT seq || '|' || node || '|' || created_at FROM v_messages"),
+        "2|answer|1970-01-01T00:00:00.000005Z"
+    );
+    let nodes = "SELECT group_concat(nodes || next, '|') FROM (SELECT * FROM v_checkpoints ORDER BY seq)";
+    assert_eq!(line(nodes), r#"[]["answer"]|["answer"][]"#);
+    assert_eq!(
         line("SELECT task || '|' || consumed_by || '|' || channel FROM v_writes WHERE idx = 0"),
         format!("{}|{}|messages", a.id, second.id)
     );
     assert_eq!(line("SELECT hex(inline) FROM v_writes WHERE idx = -1"), "A165");
     assert_eq!(line("SELECT channel || version || kind FROM v_channel_versions"), "messages3list");
     assert_eq!(line("SELECT thread || namespaces || branches || checkpoints FROM v_threads"), "alice112");
+}
+
+#[test]
+fn views_show_the_nodes_of_any_tasks() {
+    let mut bench = Bench::new();
+    let t = thread("alice");
+    let mut tasks = Vec::new();
+    for n in 0..200_u8 {
+        let triggers = (0..n % 5).map(|at| format!("channel-{n}-{at}").into()).collect();
+        let kind = if n % 3 == 0 { TaskKind::Push { index: u32::from(n) * 40 } } else { TaskKind::Pull { triggers } };
+        tasks.push(TaskRecord { id: TaskId::from_bytes([n + 1; 16]), name: format!("node-{n}").into(), kind });
+    }
+    let first = NewCheckpoint { tasks, ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 0, None)) };
+    let items = (0..200).map(|n| ItemChange { task: Some(n), ..put(u64::from(n), "text") });
+    let second = NewCheckpoint {
+        parent: Some(Parent::Local(first.id)),
+        changes: vec![list(1, items.collect())],
+        ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 1, Some(&first.id)))
+    };
+    let mut batch = Batch::new(t, Namespace::root(), None);
+    batch.checkpoints = vec![first, second];
+    bench.store.commit(&batch).unwrap();
+    let conn = raw(&bench.path());
+    let wrong: i64 = conn
+        .query_row("SELECT count(*) FROM v_messages WHERE node IS NOT 'node-' || slot", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(wrong, 0);
+    let next: String = conn.query_row("SELECT next FROM v_checkpoints WHERE seq = 1", [], |row| row.get(0)).unwrap();
+    let expected: Vec<String> = (0..200).map(|n| format!("\"node-{n}\"")).collect();
+    assert_eq!(next, format!("[{}]", expected.join(",")));
+}
+
+/// Joins of views, as a user writes them.
+const JOINS: [&str; 2] = [
+    "SELECT m.id, m.text, c.step FROM v_messages m JOIN v_checkpoints c USING (seq)",
+    "SELECT m.id, m.text, c.step FROM v_messages m JOIN v_checkpoints c USING (thread, namespace, branch, ordinal)",
+];
+
+#[test]
+fn a_join_of_messages_and_checkpoints_is_linear() {
+    let mut bench = Bench::new();
+    bench.add(&thread("a"), None, vec![list(1, vec![put(0, "stored")])]);
+    let conn = raw(&bench.path());
+    for join in JOINS {
+        let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {join}")).unwrap();
+        let plan = statement.query_map([], |row| row.get::<_, String>(3)).unwrap();
+        let plan: Vec<String> = plan.map(|line| line.unwrap()).collect();
+        assert_eq!(plan.iter().filter(|line| line.starts_with("SCAN")).count(), 1, "{join}: {plan:?}");
+    }
 }
