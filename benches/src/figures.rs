@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Bench, Res, append, disk, group, history, inside, messages, peers, processes, runtime, scale, supersteps, turns,
+    Bench, Res, append, disk, group, history, inside, inspect, messages, peers, processes, runtime, scale, supersteps,
+    turns,
 };
 
 /// A figure, in the order of the list.
@@ -39,7 +40,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 57] = [
+const FIGURES: [Figure; 63] = [
     figure("append_full_ratio", "append", Target::AtLeast(0.8)),
     figure("append_normal_ratio", "append", Target::AtLeast(0.7)),
     figure("append_normal_vs_one_row", "append", Target::None),
@@ -70,6 +71,14 @@ const FIGURES: [Figure; 57] = [
     figure("read_tail_50_us_10k", "history", Target::AtMost(500.0)),
     figure("append_us_10k", "history", Target::None),
     figure("fork_us_10k", "history", Target::AtMostOf(|report| Some(2.5 * report.get("append_us_10k")?))),
+    figure("diff_adjacent_us_10k", "inspect", Target::AtMost(1_000.0)),
+    figure("blame_item_us_10k", "inspect", Target::AtMost(500.0)),
+    figure("message_by_id_us_10k", "inspect", Target::AtMost(100.0)),
+    figure("history_20_us_10k", "inspect", Target::AtMost(2_000.0)),
+    figure("first_appearance_ms_10k", "inspect", Target::AtMost(50.0))
+        .about("the checkpoint at which a text of one of 10,000 messages appeared, without an index of texts"),
+    figure("sql_join_ms_10k", "inspect", Target::AtMost(300.0))
+        .about("`v_messages` of 10,000 messages joined with `v_checkpoints`, with the node of each message"),
     figure("threads_page_us", "scale", Target::None),
     figure("threads_page_us_100k", "scale", Target::AtMostOf(|report| Some(3.0 * report.get("threads_page_us")?))).about(
         "a page of 50 threads of a file with 100,000 threads; the one before is of a file with 200",
@@ -282,6 +291,7 @@ pub(crate) fn measure(bench: &Bench) -> Res<Report> {
         ("processes", processes::measure),
         ("turns", turns::measure),
         ("history", history::measure),
+        ("inspect", inspect::measure),
         ("scale", scale::measure),
         ("inside", inside::measure),
         ("supersteps", supersteps::measure),

@@ -11,6 +11,7 @@ mod figures;
 mod group;
 mod history;
 mod inside;
+mod inspect;
 mod messages;
 mod peers;
 mod processes;
@@ -40,7 +41,7 @@ const USAGE: &str = "usage: annals-bench figures [--json] [--quick] [--dir FOLDE
   --json     one JSON object on stdout in place of the table
   --quick    few and short runs: a smoke test, no measurement
   --dir      where the files go (default: a fresh folder under the system's temporary folder)
-  --only     one group (append, group, processes, disk, turns, history, inside, supersteps, runtime,
+  --only     one group (append, group, processes, disk, turns, history, inspect, inside, supersteps, runtime,
              messages, rss, langgraph, and salamander if built with the feature of this name), or the
              group of a figure
   --python   the Python that has langgraph (default: python3)

@@ -1,0 +1,180 @@
+//! Questions about a history of 10,000 messages: differences, writers, values over time, and where a text appeared.
+
+use std::path::Path;
+
+use annals::history::{MessageQuery, Snapshot, Thread, diff};
+use annals::store::Synchronous;
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::disk::{self, same};
+use crate::figures::Report;
+use crate::stats::{Side, interleave, median, timed};
+use crate::turns::{self, THREAD};
+use crate::{Bench, Res, raw_state};
+
+/// The item with an id, by hand: without the list that it is in.
+const BY_ID: &str =
+    "SELECT p.data, p.text FROM payload p WHERE substr(p.item_id, -6) = substr(?1, -6) AND p.item_id = ?1";
+/// The first checkpoint that put an item with a text, by hand: each row of the list once, nothing verified.
+const FIRST: &str = "SELECT min(i.ordinal) FROM item i JOIN payload p ON p.id = i.value WHERE instr(p.text, ?1) > 0";
+
+/// A join of two views, as a user writes it.
+const JOIN: &str =
+    "SELECT m.id, m.text, m.node, c.created_at, c.step FROM v_messages m JOIN v_checkpoints c USING (seq)";
+
+/// Measures the figures of inspection.
+pub(crate) fn measure(bench: &Bench, report: &mut Report) -> Res<()> {
+    let (_, turns) = turns::lengths(bench);
+    let path = bench.file("inspect.db")?;
+    turns::build(&path, turns)?;
+    let opened = disk::open(&path, Synchronous::Normal)?;
+    let thread = opened.store.thread(THREAD)?;
+    let head = thread.at("@")?;
+    let sample = Sample::read(&head, turns)?;
+    let conn = raw_state::open(&path)?;
+    reads(bench, report, &thread, &sample)?;
+    by_hand(bench, report, &conn, &sample)?;
+    join(bench, report, &conn, turns)?;
+    fresh(bench, report, &path, &sample)
+}
+
+/// A message in the middle of the history.
+struct Sample {
+    id: String,
+    /// A part of its text that no other message has.
+    needle: String,
+    position: usize,
+}
+
+impl Sample {
+    fn read(head: &Snapshot, turns: usize) -> Res<Self> {
+        let position = turns / 2;
+        let all = head.find_messages("messages", &MessageQuery::new())?;
+        same("messages", all.len(), turns)?;
+        let text = all[position].text().into_owned();
+        let needle = text.chars().skip(20).take(40).collect::<String>();
+        same("messages with the text", all.iter().filter(|message| message.text().contains(&needle)).count(), 1)?;
+        Ok(Self { id: all[position].id.clone().ok_or("a message has no id")?, needle, position })
+    }
+}
+
+fn reads(bench: &Bench, report: &mut Report, thread: &Thread, sample: &Sample) -> Res<()> {
+    let (head, parent) = (thread.at("@")?, thread.at("~1")?);
+    let first = head.point();
+    let mut adjacent = || {
+        let (us, found) = timed(|| Ok(diff(&parent, &head)?))?;
+        same("channels that differ or not", found.channels.len() + found.unchanged, 2)?;
+        Ok(us)
+    };
+    let mut item = || {
+        let (us, blame) = timed(|| Ok(head.blame("messages").item(&sample.id)?))?;
+        same("a node", blame.and_then(|blame| blame.node).as_deref(), Some("answer"))?;
+        Ok(us)
+    };
+    let mut message = || {
+        let (us, found) = timed(|| Ok(head.message("messages", &sample.id)?))?;
+        same("a message", found.is_some_and(|message| message.text().contains(&sample.needle)), true)?;
+        Ok(us)
+    };
+    let mut history = || {
+        let (us, all) = timed(|| Ok(thread.history()?.take(20).collect::<Result<Vec<_>, _>>()?))?;
+        same("a page", (all.len(), all[0].point()), (20, first))?;
+        Ok(us)
+    };
+    let mut title = || {
+        let (us, found) = timed(|| Ok(head.evolution("n").take(20).collect::<Result<Vec<_>, _>>()?))?;
+        same("versions", found.len(), 20)?;
+        Ok(us)
+    };
+    let mut sides: [Side<'_>; 5] = [
+        Box::new(&mut adjacent),
+        Box::new(&mut item),
+        Box::new(&mut message),
+        Box::new(&mut history),
+        Box::new(&mut title),
+    ];
+    let costs = interleave(bench.runs(101, 3), &mut sides)?;
+    drop(sides);
+    report.set("diff_adjacent_us_10k", median(&costs[0]));
+    report.set("blame_item_us_10k", median(&costs[1]));
+    report.set("message_by_id_us_10k", median(&costs[2]));
+    report.set("history_20_us_10k", median(&costs[3]));
+    report.extra("evolution_20_us_10k", median(&costs[4]));
+    let mut far = Vec::new();
+    for _ in 0..bench.runs(11, 2) {
+        let start = thread.at("{step:0}")?;
+        far.push(timed(|| Ok(diff(&start, &head)?.channels.len()))?.0);
+    }
+    report.extra("diff_whole_ms_10k", median(&far) / 1_000.0);
+    let mut appearances = Vec::new();
+    for _ in 0..bench.runs(11, 2) {
+        let (us, found) = timed(|| Ok(head.pickaxe(&sample.needle)?))?;
+        same("appearances", found.iter().map(|change| change.position).collect(), vec![Some(sample.position as u64)])?;
+        appearances.push(us / 1_000.0);
+    }
+    report.set("first_appearance_ms_10k", median(&appearances));
+    Ok(())
+}
+
+/// The same rows by hand, not verified, in the file with its indexes.
+fn by_hand(bench: &Bench, report: &mut Report, conn: &Connection, sample: &Sample) -> Res<()> {
+    let id = uuid(&sample.id)?;
+    let (mut by_id, mut first) = (Vec::new(), Vec::new());
+    for _ in 0..bench.runs(101, 3) {
+        let read =
+            || Ok(conn.prepare_cached(BY_ID)?.query_row([&id[..]], |row| row.get::<_, Vec<u8>>(0)).optional()?);
+        let (us, found) = timed(read)?;
+        same("a payload", found.is_some(), true)?;
+        by_id.push(us);
+    }
+    for _ in 0..bench.runs(11, 2) {
+        let read =
+            || Ok(conn.prepare_cached(FIRST)?.query_row([&sample.needle], |row| row.get::<_, Option<i64>>(0))?);
+        let (us, found) = timed(read)?;
+        same("an ordinal", found.is_some(), true)?;
+        first.push(us / 1_000.0);
+    }
+    report.extra("message_by_id_by_hand_us_10k", median(&by_id));
+    report.extra("first_appearance_by_hand_ms_10k", median(&first));
+    Ok(())
+}
+
+fn join(bench: &Bench, report: &mut Report, conn: &Connection, turns: usize) -> Res<()> {
+    let mut joins = Vec::new();
+    for _ in 0..bench.runs(11, 2) {
+        let read = || {
+            let mut statement = conn.prepare(JOIN)?;
+            let rows = statement.query_map([], |row| row.get::<_, Option<String>>(2))?;
+            Ok(rows.collect::<Result<Vec<_>, _>>()?)
+        };
+        let (us, nodes) = timed(read)?;
+        same("rows", nodes.len(), turns)?;
+        same("rows with their node", nodes.iter().filter(|node| node.as_deref() == Some("answer")).count(), turns)?;
+        joins.push(us / 1_000.0);
+    }
+    report.set("sql_join_ms_10k", median(&joins));
+    Ok(())
+}
+
+/// The first questions of a handle that was just opened.
+fn fresh(bench: &Bench, report: &mut Report, path: &Path, sample: &Sample) -> Res<()> {
+    let (mut adjacent, mut message) = (Vec::new(), Vec::new());
+    for _ in 0..bench.runs(11, 2) {
+        let thread = disk::open(path, Synchronous::Normal)?.store.thread(THREAD)?;
+        let (head, parent) = (thread.at("@")?, thread.at("~1")?);
+        adjacent.push(timed(|| Ok(diff(&parent, &head)?))?.0);
+        let thread = disk::open(path, Synchronous::Normal)?.store.thread(THREAD)?;
+        let head = thread.at("@")?;
+        message.push(timed(|| Ok(head.message("messages", &sample.id)?))?.0);
+    }
+    report.extra("diff_adjacent_fresh_us_10k", median(&adjacent));
+    report.extra("message_by_id_fresh_us_10k", median(&message));
+    Ok(())
+}
+
+/// Returns the bytes of a UUID.
+fn uuid(text: &str) -> Res<Vec<u8>> {
+    let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
+    let pairs = digits.chunks(2).map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?));
+    pairs.collect()
+}
