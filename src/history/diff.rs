@@ -181,7 +181,7 @@ pub fn diff(before: &Snapshot, after: &Snapshot) -> Result<Diff, StoreError> {
                     continue;
                 }
             },
-            None => vec![0..u64::MAX],
+            None => std::iter::once(0..u64::MAX).collect(),
         };
         match compare(before, &old, after, &new, (common, positions))? {
             Some(change) => diff.channels.push(change),

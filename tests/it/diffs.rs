@@ -46,7 +46,7 @@ impl Dice {
 /// Makes one random change of a thread.
 fn change(thread: &Thread, dice: &mut Dice) {
     let chat = thread.with_state::<Chat>();
-    let messages = chat.state().unwrap().messages;
+    let messages = chat.state().unwrap().messages.clone();
     let id = dice.below(9).to_string();
     let present = messages.iter().any(|message| message.id.as_deref() == Some(&*id));
     let text = ["one", "two", "three"][dice.below(3) as usize];

@@ -240,7 +240,7 @@ fn writes_by_name_follow_the_rules_of_the_stored_channels() {
         assert_eq!((texts(&typed.messages), typed.title.as_deref()), (vec!["A".into(), "b".into()], Some("t")));
         let head = thread.head().unwrap().unwrap();
         assert_eq!(head.get("log").unwrap(), Some(Value::from(vec![Value::from(1), "x".into(), "y".into()])));
-        assert_eq!(head.messages("messages").unwrap().len(), 2);
+        assert_eq!(head.messages("messages", ItemRange::All).unwrap().len(), 2);
 
         let kinds = [
             thread.append("title", ["x"]),

@@ -145,7 +145,7 @@ pub(super) fn kv_limits(backend: &dyn Backend) {
     assert!(names(backend, None, 1).is_empty(), "nothing was written");
     let deep = vec!["x"; KV_LABELS_MAX].join(".");
     change(backend, &[put(&deep, &key(KV_KEY_BYTES_MAX), b"", 1, None)]);
-    assert_eq!(spaces(backend, Some("x"), 1), [deep.clone()]);
+    assert_eq!(spaces(backend, Some("x"), 1), std::slice::from_ref(&deep));
     change(
         backend,
         &[put(&deep, "a\0b", b"1", 1, None), put(&deep, "a\0c", b"2", 1, None), put(&deep, "a", b"3", 1, None)],
