@@ -25,7 +25,7 @@ fn add(thread: &Thread, n: i64) -> Snapshot {
 
 fn log(thread: &Thread) -> Vec<i64> {
     let state = thread.with_state::<Note>().state().unwrap();
-    assert_eq!(state.n, state.log.iter().last().copied().unwrap_or(0), "all channels are those of the head");
+    assert_eq!(state.n, state.log.iter().next_back().copied().unwrap_or(0), "all channels are those of the head");
     state.log.to_vec()
 }
 
