@@ -4,7 +4,7 @@ mod sql;
 mod vectors;
 
 use self::sql as kv_sql;
-use self::vectors::Owner;
+use self::vectors::EntryOwner;
 use super::checksums::kv_check;
 use super::fault::{Res, corrupt};
 use super::keys::{Identity, Keys};
@@ -41,12 +41,12 @@ pub(super) fn write(conn: &Connection, keys: &Keys, changes: &[KvChange]) -> Res
             }
             KvChange::SetVectors { namespace, key, vectors } => {
                 if let Some((id, record)) = stored(conn, keys, namespace, key)? {
-                    vectors::store(conn, keys, Owner::of(id, &record), vectors)?;
+                    vectors::store(conn, keys, EntryOwner::of(id, &record), vectors)?;
                 }
             }
             KvChange::SetLifetime { namespace, key, lifetime } => {
                 if let Some((id, record)) = stored(conn, keys, namespace, key)? {
-                    vectors::store_lifetime(conn, keys, Owner::of(id, &record), *lifetime)?;
+                    vectors::store_lifetime(conn, keys, EntryOwner::of(id, &record), *lifetime)?;
                 }
             }
             KvChange::Prolong { namespace, key, now } => {
@@ -77,7 +77,7 @@ fn stored(conn: &Connection, keys: &Keys, namespace: &KvNamespace, key: &str) ->
 
 /// Begins the lifetime of an entry anew, if it has one. Its check, and its sealed value, cover the new expiry.
 fn prolong(conn: &Connection, keys: &Keys, id: i64, record: &KvRecord, now: Timestamp) -> Res<()> {
-    let Some(lifetime) = vectors::lifetime(conn, keys, Owner::of(id, record))? else { return Ok(()) };
+    let Some(lifetime) = vectors::lifetime(conn, keys, EntryOwner::of(id, record))? else { return Ok(()) };
     let expires_at = Some(now.saturating_add(lifetime).as_micros());
     let (namespace, key) = (&record.namespace, &*record.key);
     let moments = [record.created_at.as_micros(), record.updated_at.as_micros()];
@@ -215,7 +215,7 @@ pub(super) fn indexed(
         let mut rows = statement.query(params![now.as_micros(), id])?;
         while let Some(row) = rows.next()? {
             let record = decode(view, row, &namespace)?;
-            let vectors = vectors::read(view, Owner::of(row.get(8)?, &record))?;
+            let vectors = vectors::read(view, EntryOwner::of(row.get(8)?, &record))?;
             if !visit(&record, &vectors)? {
                 return Ok(());
             }
@@ -241,12 +241,12 @@ pub(super) fn expired(conn: &Connection, now: Timestamp, limit: usize) -> Res<Ve
 /// Returns the vectors of an entry of a file that is recovered.
 pub(super) fn vectors_of(conn: &Connection, id: i64, record: &KvRecord) -> Res<Vec<KvVector>> {
     let (names, keys) = (Names::default(), Keys::default());
-    vectors::read(ReadView { conn, names: &names, keys: &keys }, Owner::of(id, record))
+    vectors::read(ReadView { conn, names: &names, keys: &keys }, EntryOwner::of(id, record))
 }
 
 /// Returns the lifetime of an entry of a file that is recovered.
 pub(super) fn lifetime_of(conn: &Connection, id: i64, record: &KvRecord) -> Res<Option<Duration>> {
-    vectors::lifetime(conn, &Keys::default(), Owner::of(id, record))
+    vectors::lifetime(conn, &Keys::default(), EntryOwner::of(id, record))
 }
 
 /// Returns the namespaces that hold something, under one or all.
@@ -329,7 +329,7 @@ pub(super) fn check_beside_entry(view: ReadView<'_>, row: &Row<'_>) -> Res<()> {
     let (path, id): (String, i64) = (row.get(7)?, row.get(8)?);
     // A path or an entry that is damaged is found where entries are verified.
     let Some(Ok(record)) = parse(&path).map(|namespace| decode(view, row, &namespace)) else { return Ok(()) };
-    let owner = Owner::of(id, &record);
+    let owner = EntryOwner::of(id, &record);
     vectors::read(view, owner)?;
     vectors::lifetime(view.conn, view.keys, owner).map(|_| ())
 }

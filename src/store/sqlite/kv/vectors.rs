@@ -15,14 +15,14 @@ use std::time::Duration;
 
 /// The entry that a row belongs to, as its check covers it.
 #[derive(Clone, Copy)]
-pub(super) struct Owner<'a> {
+pub(super) struct EntryOwner<'a> {
     pub(super) id: i64,
     pub(super) path: &'a str,
     pub(super) key: &'a str,
     pub(super) updated_at: i64,
 }
 
-impl<'a> Owner<'a> {
+impl<'a> EntryOwner<'a> {
     pub(super) fn of(id: i64, record: &'a KvRecord) -> Self {
         let updated_at = record.updated_at.as_micros();
         Self { id, path: record.namespace.path(), key: &record.key, updated_at }
@@ -51,7 +51,7 @@ pub(super) fn remove(conn: &Connection, entry: i64) -> Res<()> {
 }
 
 /// Stores the vectors of an entry in place of those it has.
-pub(super) fn store(conn: &Connection, keys: &Keys, owner: Owner<'_>, vectors: &[KvVector]) -> Res<()> {
+pub(super) fn store(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>, vectors: &[KvVector]) -> Res<()> {
     conn.prepare_cached(sql::VECTORS_DELETE)?.execute([owner.id])?;
     for (position, vector) in (0..).zip(vectors) {
         let bytes: Vec<u8> = vector.values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -66,7 +66,7 @@ pub(super) fn store(conn: &Connection, keys: &Keys, owner: Owner<'_>, vectors: &
 }
 
 /// Reads and verifies the vectors of an entry.
-pub(super) fn read(view: ReadView<'_>, owner: Owner<'_>) -> Res<Vec<KvVector>> {
+pub(super) fn read(view: ReadView<'_>, owner: EntryOwner<'_>) -> Res<Vec<KvVector>> {
     let mut statement = view.conn.prepare_cached(sql::VECTORS)?;
     let mut rows = statement.query([owner.id])?;
     let mut found: Vec<(i64, String, i64, Vec<u8>, i64)> = Vec::new();
@@ -87,13 +87,17 @@ pub(super) fn read(view: ReadView<'_>, owner: Owner<'_>) -> Res<Vec<KvVector>> {
         if !rest.is_empty() || i64::try_from(chunks.len()) != Ok(dims) {
             return Err(corrupt(place(), "its length does not match its dimensions"));
         }
-        vectors.push(KvVector::new(field, chunks.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()));
+        let values: Vec<f32> = chunks.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        if !values.iter().all(|value| value.is_finite()) {
+            return Err(corrupt(place(), "a component is not a finite number"));
+        }
+        vectors.push(KvVector::new(field, values));
     }
     Ok(vectors)
 }
 
 /// Stores the lifetime of an entry.
-pub(super) fn store_lifetime(conn: &Connection, keys: &Keys, owner: Owner<'_>, lifetime: Duration) -> Res<()> {
+pub(super) fn store_lifetime(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>, lifetime: Duration) -> Res<()> {
     let lifetime = i64::try_from(lifetime.as_micros()).unwrap_or(i64::MAX);
     let check = kv_lifetime_check(keys, owner.path, owner.key, lifetime);
     conn.prepare_cached(sql::LIFETIME_SET)?.execute(params![owner.id, lifetime, check])?;
@@ -101,7 +105,7 @@ pub(super) fn store_lifetime(conn: &Connection, keys: &Keys, owner: Owner<'_>, l
 }
 
 /// Reads and verifies the lifetime of an entry.
-pub(super) fn lifetime(conn: &Connection, keys: &Keys, owner: Owner<'_>) -> Res<Option<Duration>> {
+pub(super) fn lifetime(conn: &Connection, keys: &Keys, owner: EntryOwner<'_>) -> Res<Option<Duration>> {
     let mut statement = conn.prepare_cached(sql::LIFETIME)?;
     let row: Option<(i64, i64)> = statement.query_row([owner.id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let Some((lifetime, check)) = row else { return Ok(None) };

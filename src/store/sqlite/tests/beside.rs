@@ -4,6 +4,8 @@ use super::*;
 use crate::base::Encoded;
 use crate::store::StoreError;
 use crate::store::beside::{Beside, CacheChange, CacheKey, KvChange, KvNamespace, KvRecord, KvVector};
+use crate::store::sqlite::checksums::{KvVectorRef, kv_vector_check};
+use crate::store::sqlite::keys::Keys;
 use std::time::Duration;
 
 pub(super) fn filled() -> Bench {
@@ -101,6 +103,20 @@ fn a_vector_with_a_flip_is_not_compared() {
     prolong("code").unwrap();
     raw(&bench.path()).execute_batch("UPDATE kv_lifetime SET lifetime = 1").unwrap();
     assert!(prolong("code").is_err(), "a damaged lifetime prolongs nothing");
+}
+
+#[test]
+fn a_vector_with_a_forged_check_has_finite_components_or_is_refused() {
+    let bench = filled();
+    for data in [f32::NAN, f32::INFINITY].map(|forged| [1.0_f32.to_le_bytes(), forged.to_le_bytes()].concat()) {
+        let vector = KvVectorRef { position: 0, field: "$", dims: 2, data: &data };
+        let check = kv_vector_check(&Keys::default(), ("users.7", "name"), 5, 2, &vector);
+        let forge = "UPDATE kv_vector SET data = ?1, xxh3 = ?2 WHERE position = 0";
+        assert_eq!(raw(&bench.path()).execute(forge, rusqlite::params![data, check]).unwrap(), 1);
+        let found = bench.store.kv_indexed(None, Timestamp::default(), &mut |_, _| panic!("it was visited"));
+        let Err(StoreError::Corrupt { reason, .. }) = found else { panic!("{found:?}") };
+        assert_eq!(reason, "a component is not a finite number");
+    }
 }
 
 #[test]
