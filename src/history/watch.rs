@@ -11,8 +11,7 @@ use std::time::Duration;
 use crate::base::ThreadId;
 use crate::base::internal::Stopwatch;
 use crate::base::limits::{WATCH_INTERVAL, WATCH_PAGE_ROWS};
-use crate::store::watch::LogWatch;
-use crate::store::{CheckpointRecord, Store, StoreError};
+use crate::store::{CheckpointRecord, LogWatch, Store, StoreError};
 
 use super::snapshot::Snapshot;
 use super::thread::Thread;
@@ -183,7 +182,7 @@ mod streams {
     use parking_lot::Mutex;
 
     use super::{Snapshot, StoreError, Watch, wait};
-    use crate::store::watch::{LogSignal, LogWatch};
+    use crate::store::{LogSignal, LogWatch};
 
     /// A follower as a stream that does not end: [`Watch::into_stream`].
     pub struct WatchStream {

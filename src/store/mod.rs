@@ -31,7 +31,7 @@ mod search;
 mod spin;
 mod sqlite;
 mod stats;
-pub mod watch;
+mod watch;
 
 pub use backend::{Backend, CommitHandle, CommitSettler, Erasure};
 pub use batch::{

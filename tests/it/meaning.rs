@@ -1,4 +1,4 @@
-//! Search by meaning in the key-value memory: what an index embeds, what a search finds, and models that misbehave.
+//! Search by meaning in the key-value memory: what an index embeds, what a search finds, and embedders that fail.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -134,7 +134,7 @@ fn all_texts_of_a_commit_are_embedded_in_one_call() {
 }
 
 #[test]
-fn a_model_that_misbehaves_changes_nothing() {
+fn an_embedder_that_fails_changes_nothing() {
     on_both(|store| {
         let model = Letters::default();
         let kv = indexed(store, &model);
