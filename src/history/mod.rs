@@ -8,8 +8,8 @@
 //! Invariants: nothing here changes a stored checkpoint; an update is a new checkpoint, and a fork is a new first checkpoint
 //! that refers to the old one.
 
-mod branches;
 mod blame;
+mod branches;
 mod damaged;
 mod decoded;
 mod diff;
@@ -18,10 +18,10 @@ mod filter;
 mod items_diff;
 mod messages;
 mod operation;
-mod search;
 mod patch;
 mod pickaxe;
 mod points;
+mod search;
 mod short_ids;
 mod snapshot;
 mod thread;
@@ -30,8 +30,8 @@ mod update;
 mod watch;
 mod write;
 
-pub use branches::{Branch, Lineage};
 pub use blame::{Blame, ChannelBlame};
+pub use branches::{Branch, Lineage};
 pub use damaged::{Damaged, ListItem, Placeholder};
 pub use diff::{ChannelDiff, Diff, diff};
 pub use evolution::{Evolution, ValueVersion};

@@ -3,8 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
 mod backends;
-mod branches;
 mod blames;
+mod branches;
 mod compat;
 mod damaged;
 mod diffs;

@@ -30,8 +30,8 @@ use super::error::StoreError;
 use super::operation::{BranchRecord, NewOperation, OperationField, OperationQuery, OperationRecord, OperationValue};
 use super::query::{CheckpointQuery, ItemRange};
 use super::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, ListChange, StatePart, StateRecord, StoredHead, ThreadRecord,
-    ThreadSize, TimerRecord, VersionRecord, WriteRecord,
+    CheckpointRecord, CheckpointRef, ItemRow, ListChange, StatePart, StateRecord, StoredHead, ThreadRecord, ThreadSize,
+    TimerRecord, VersionRecord, WriteRecord,
 };
 use super::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use super::watch::{LogSignal, LogWatch};

@@ -101,8 +101,8 @@ use crate::store::operation::{
 };
 use crate::store::query::{CheckpointQuery, ItemRange};
 use crate::store::record::{
-    CheckpointRecord, CheckpointRef, ItemRow, ListChange, StatePart, StateRecord, StoredHead, ThreadRecord,
-    ThreadSize, TimerRecord, VersionRecord, WriteRecord,
+    CheckpointRecord, CheckpointRef, ItemRow, ListChange, StatePart, StateRecord, StoredHead, ThreadRecord, ThreadSize,
+    TimerRecord, VersionRecord, WriteRecord,
 };
 use crate::store::search::{Search, SearchIndex, SearchOptions, SearchPage, SearchQuery};
 use crate::store::stats::{CommitStats, Compaction, FormatMigration, StoreStats};

@@ -13,8 +13,8 @@ use annals::store::batch::{ChangeValue, Data, ItemOp};
 use annals::store::{
     Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, CommitHandle,
     ItemRange, ItemRow, ListRef, NewOperation, NewWrites, OperationField, OperationQuery, OperationRecord,
-    OperationValue, Payload, SearchPage, SearchQuery, StatePart, StateRecord, StoreError, ThreadRecord, ThreadSize,
-    TimerRecord, WriteRecord, WriteValue,
+    OperationValue, Payload, SearchPage, SearchQuery, StatePart, StateRecord, StoreError, StoredHead, ThreadRecord,
+    ThreadSize, TimerRecord, WriteRecord, WriteValue,
 };
 use annals_graph::graph::Persistence;
 use annals_graph::prelude::*;

@@ -7,8 +7,9 @@ use annals::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp,
 use annals::store::backend::{CommitHandle, CommitSettler, Erasure};
 use annals::store::batch::{ChangeValue, Data};
 use annals::store::{
-    Backend, Batch, Beside, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange, ItemRow, ListRef,
-    MemoryBackend, NewCheckpoint, Payload, SearchPage, SearchQuery, Source, StateRecord, StoreError, ThreadRecord,
+    Backend, Batch, Beside, BranchRecord, CheckReport, CheckpointQuery, CheckpointRecord, CheckpointRef, ItemRange,
+    ItemRow, ListRef, MemoryBackend, NewCheckpoint, NewOperation, OperationField, OperationQuery, OperationRecord,
+    OperationValue, Payload, SearchPage, SearchQuery, Source, StateRecord, StoreError, StoredHead, ThreadRecord,
     ThreadSize, TimerRecord, WriteRecord,
 };
 
@@ -210,6 +211,28 @@ impl Backend for Disk {
     fn head(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<CheckpointRecord>, StoreError> {
         self.alive()?;
         self.inner.head(thread, namespace)
+    }
+
+    fn head_with_writes(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Option<StoredHead>, StoreError> {
+        self.alive()?;
+        self.inner.head_with_writes(thread, namespace)
+    }
+
+    fn operate(&self, operation: &NewOperation) -> Result<u64, StoreError> {
+        self.alive()?;
+        self.inner.operate(operation)
+    }
+
+    fn operations(&self, query: &OperationQuery) -> Result<Vec<OperationRecord>, StoreError> {
+        self.inner.operations(query)
+    }
+
+    fn fields(&self, thread: &ThreadId) -> Result<Vec<(OperationField, OperationValue)>, StoreError> {
+        self.inner.fields(thread)
+    }
+
+    fn branches(&self, thread: &ThreadId, namespace: &Namespace) -> Result<Vec<BranchRecord>, StoreError> {
+        self.inner.branches(thread, namespace)
     }
 
     fn checkpoint(&self, at: &CheckpointRef) -> Result<Option<CheckpointRecord>, StoreError> {
