@@ -367,14 +367,17 @@ FROM thread t;
 
 CREATE VIEW v_messages (thread, namespace, branch, channel, slot, ordinal, seq, created_at, node, id, kind, name, text,
   tool_calls, input_tokens, output_tokens) AS
-SELECT t.public_id, n.path, i.branch, ch.text, i.slot, i.ordinal, c.seq,
-  strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch') || printf('.%06dZ', c.created_at % 1000000),
+SELECT t.public_id, n.path, i.branch, ch.text, i.slot, i.ordinal,
+  (SELECT c.seq FROM checkpoint c WHERE c.branch = i.branch AND c.ordinal = i.ordinal),
+  (SELECT strftime('%Y-%m-%dT%H:%M:%S', c.created_at / 1000000, 'unixepoch')
+    || printf('.%06dZ', c.created_at % 1000000) FROM checkpoint c WHERE c.branch = i.branch AND c.ordinal = i.ordinal),
   (WITH RECURSIVE part (h, at, byte, done, field, triggers, value, unit, node) AS (
       SELECT h, at, (instr('0123456789ABCDEF', substr(h, 2 * at - 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at, 1)) - 1,
         0, 0, 0, 0, 1, NULL
       FROM (SELECT h, 4 + 16 * ((instr('0123456789ABCDEF', substr(h, 3, 1)) - 1) * 4096 + (instr('0123456789ABCDEF', substr(h, 4, 1)) - 1) * 256
           + (instr('0123456789ABCDEF', substr(h, 5, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 6, 1)) - 1) AS at
-        FROM (SELECT hex(q.tasks) AS h FROM checkpoint q WHERE q.seq = c.parent AND i.task IS NOT NULL))
+        FROM (SELECT hex(q.tasks) AS h FROM checkpoint c CROSS JOIN checkpoint q ON q.seq = c.seq - c.parent
+          WHERE c.branch = i.branch AND c.ordinal = i.ordinal AND i.task IS NOT NULL))
       UNION ALL
       SELECT h, at + 1, (instr('0123456789ABCDEF', substr(h, 2 * at + 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(h, 2 * at + 2, 1)) - 1,
         done + (byte < 128 AND ((field = 1 AND ((value + byte * unit) % 2 = 1 OR value + byte * unit = 0))
@@ -397,7 +400,6 @@ SELECT t.public_id, n.path, i.branch, ch.text, i.slot, i.ordinal, c.seq,
   p.tool_calls, p.input_tokens, p.output_tokens
 FROM item i JOIN branch br ON br.id = i.branch JOIN namespace n ON n.id = br.namespace
   JOIN thread t ON t.id = n.thread JOIN name ch ON ch.id = i.channel JOIN payload p ON p.id = i.value
-  JOIN checkpoint c ON c.branch = i.branch AND c.ordinal = i.ordinal
 WHERE i.op = 1 AND p.kind IS NOT NULL;
 
 CREATE VIEW v_writes (thread, namespace, checkpoint, task, idx, part, channel, consumed_by, path, payload, inline) AS

@@ -164,7 +164,9 @@ impl ChannelDiff {
 /// # }
 /// ```
 pub fn diff(before: &Snapshot, after: &Snapshot) -> Result<Diff, StoreError> {
-    let common = common_ordinal(before, after)?;
+    let same_store = Arc::ptr_eq(before.store().backend(), after.store().backend());
+    let common = if same_store { before.common_ancestor(after)? } else { None };
+    let common = common.map(|common| common.record().ordinal);
     let changed = common.map(|common| ChangedSince::read(before, after, common)).transpose()?;
     let (old, mut new) = (channels(before)?, channels(after)?);
     let mut diff = Diff { channels: Vec::new(), unchanged: 0 };
@@ -198,34 +200,6 @@ pub fn diff(before: &Snapshot, after: &Snapshot) -> Result<Diff, StoreError> {
 fn channels(snapshot: &Snapshot) -> Result<BTreeMap<Arc<str>, ChannelRecord>, StoreError> {
     let channels = snapshot.state_record()?.channels.into_iter().filter(holds_state);
     Ok(channels.map(|channel| (Arc::clone(&channel.channel), channel)).collect())
-}
-
-/// Returns the ordinal of the last common ancestor of two checkpoints, which may be one of them; `None` without any.
-fn common_ordinal(a: &Snapshot, b: &Snapshot) -> Result<Option<u64>, StoreError> {
-    let is_common = |ordinal: u64| -> Result<bool, StoreError> {
-        let find = |at: &Snapshot| -> Result<_, StoreError> {
-            if at.record().ordinal == ordinal {
-                return Ok(Some(at.point().clone()));
-            }
-            let found = at.store().backend().ancestors(at.point(), &[ordinal])?.pop().flatten();
-            Ok(found.map(|record| record.point))
-        };
-        Ok(find(a)? == find(b)?)
-    };
-    let same_store = Arc::ptr_eq(a.store().backend(), b.store().backend());
-    let (mut low, mut high) = (0, a.record().ordinal.min(b.record().ordinal));
-    if !same_store || !is_common(0)? {
-        return Ok(None);
-    }
-    if is_common(high)? {
-        return Ok(Some(high));
-    }
-    // Two lineages are one up to their last common checkpoint.
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        if is_common(middle)? { low = middle } else { high = middle }
-    }
-    Ok(Some(low))
 }
 
 /// The positions of a list that can differ.

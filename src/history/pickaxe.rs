@@ -11,6 +11,7 @@ use crate::store::{ChannelValue, ItemIndexRef, ListChange, ListChangeOp, StoreEr
 
 use super::blame::{Blame, Written};
 use super::snapshot::{Snapshot, is_control, item_value, plain_value};
+use super::thread::Thread;
 
 /// A change of the state by which a text appears in a value, or disappears from it ([`Snapshot::pickaxe`]).
 #[derive(Clone, Debug, PartialEq)]
@@ -91,6 +92,21 @@ impl Snapshot {
         Ok(found.into_iter().zip(blames).map(change).collect())
     }
 
+    /// Returns the changes of [`Snapshot::pickaxe`] on all branches of the thread, abandoned ones included, each once, oldest
+    /// first.
+    pub(super) fn pickaxe_all(branches: Vec<Self>, text: &str) -> Result<Vec<TextChange>, StoreError> {
+        let mut all: Vec<TextChange> = Vec::new();
+        for tip in branches {
+            // What two branches share was found on the first.
+            let found = tip.pickaxe(text)?;
+            let new = |change: &TextChange| !all.contains(change);
+            let new: Vec<TextChange> = found.into_iter().filter(new).collect();
+            all.extend(new);
+        }
+        all.sort_by_key(|change| change.blame.point.checkpoint);
+        Ok(all)
+    }
+
     /// Searches the versions of channels that are not lists; returns the names of those that are.
     fn pickaxe_values(&self, text: &str) -> Result<(Vec<Found>, BTreeSet<Arc<str>>), StoreError> {
         // From the newest version to the oldest: a change shows when the version before is known.
@@ -122,6 +138,37 @@ impl Snapshot {
             newer.iter().filter_map(|(channel, (after, written))| value_change(channel, false, *after, *written)),
         );
         Ok((found, lists))
+    }
+}
+
+impl Thread {
+    /// Returns the changes by which a text appears in a value or disappears from it, on all branches of the thread, abandoned
+    /// ones included, oldest first. The lineage of each branch is searched as [`Snapshot::pickaxe`] does.
+    ///
+    /// # Errors
+    /// As [`Snapshot::pickaxe`].
+    ///
+    /// # Example
+    /// ```
+    /// use annals::prelude::*;
+    ///
+    /// # #[derive(State, Clone, Default)]
+    /// # struct Plan { city: String }
+    /// # fn main() -> Result<()> {
+    /// let trip = Store::memory().thread("trip")?;
+    /// for city in ["Bern", "Oslo"] {
+    ///     trip.update(Plan::update().city(city))?;
+    /// }
+    /// trip.rewind_to(&trip.at("~1")?)?;
+    /// trip.update(Plan::update().city("Rome"))?;
+    /// assert!(trip.at("@")?.pickaxe("Oslo")?.is_empty());
+    /// assert_eq!(trip.pickaxe("Oslo")?.len(), 1, "another branch has it");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pickaxe(&self, text: &str) -> Result<Vec<TextChange>, StoreError> {
+        let tips = self.all_branches()?.into_iter().map(|branch| branch.tip().clone());
+        Snapshot::pickaxe_all(tips.collect(), text)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Points: checkpoints that are named by a text, such as `trip@1f0c~2` or `trip@{yesterday}`.
 //!
 //! [`Store::point`] documents the grammar. [`Thread::at`] reads the same without the thread, [`Store::range`] reads two
-//! points. *Absent:* the names of branches; [`Thread::named`] is the place where a name is looked up.
+//! points. *Absent:* the names of branches that hold a tilde or begin with a brace.
 //!
 //! Invariant: a text names the same checkpoint however the ids of other threads look, because a thread id is either
 //! quoted or the longest beginning of the text that is a thread of the store.
@@ -23,7 +23,7 @@ const STEP_PAGE: u64 = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PointStart<'t> {
     Head,
-    /// An id, or the beginning of one.
+    /// The name of a branch, an id, or the beginning of one.
     Named(&'t str),
     At(Timestamp),
     Ago(Duration),
@@ -143,6 +143,7 @@ impl Store {
     /// | text | checkpoint |
     /// | --- | --- |
     /// | `trip`, `trip@` | the head of the thread `trip` |
+    /// | `trip@by-train` | the last one of the branch `by-train` |
     /// | `trip@1f0c9a` | the one whose id begins so; the whole id is a beginning too, hyphens are optional |
     /// | `trip~3`, `trip@1f0c9a~3` | three checkpoints before; `~` alone is `~1` |
     /// | `trip@{2h}`, `trip@{1h30m}` | the newest one that was made until that long ago; units: `ms`, `s`, `m`, `h`, `d`, `w` |
@@ -301,7 +302,7 @@ fn quoted(text: &str) -> Result<(Cow<'_, str>, usize), (usize, &'static str)> {
 }
 
 impl Thread {
-    /// Returns a checkpoint of the thread by a point: an id or the beginning of one, a distance from the head (`~2`), a
+    /// Returns a checkpoint of the thread by a point: the name of a branch, an id or the beginning of one, a distance from the head (`~2`), a
     /// time (`{2h}`, `{yesterday}`, `{2026-11-21}`) or a step (`{step:12}`), as [`Store::point`] documents them. `@` and
     /// an empty text are the head.
     ///
@@ -332,10 +333,18 @@ impl Thread {
         Ok(Snapshot::new(self.store().clone(), found.ok_or_else(none)?))
     }
 
-    /// Returns the checkpoint that a name stands for: the only one whose id begins with it.
+    /// Returns the checkpoint that a name stands for: the last one of the branch with that name, or else the only one whose
+    /// id begins with it.
     fn named(&self, name: &str) -> Result<Option<Snapshot>, StoreError> {
         if self.store().backend().head_id(self.id(), self.namespace())?.is_none() {
             return Err(not_found(self));
+        }
+        if self.namespace().is_root() {
+            match self.branch(name) {
+                Ok(branch) => return Ok(Some(branch.tip().clone())),
+                Err(StoreError::BranchNotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         let mut found = self.store().backend().checkpoints_by_prefix(self.id(), name, 9)?;
         if !self.namespace().is_root() {

@@ -135,6 +135,24 @@ fn a_step_is_found_on_the_lineage_of_the_head() {
 }
 
 #[test]
+fn the_name_of_a_branch_is_a_point() {
+    let (store, _) = store();
+    let thread = store.thread("trip").unwrap();
+    let (first, second) = (add(&thread, 1), add(&thread, 2));
+    thread.name_branch_at("by-train", &second).unwrap();
+    thread.rewind_to(&first).unwrap();
+    let third = add(&thread, 3);
+    assert_eq!(store.point("trip@by-train").unwrap(), second);
+    assert_eq!(store.point("trip@by-train~1").unwrap(), first);
+    assert_eq!(store.range("trip@by-train..@").unwrap(), (second, third.clone()));
+    // A name that looks like the beginning of an id is that of the branch.
+    let begin = first.short_id().unwrap();
+    thread.name_branch_at(&begin, &third).unwrap();
+    assert_eq!(thread.at(begin).unwrap(), third);
+    assert_eq!(thread.at(first.id()).unwrap(), first);
+}
+
+#[test]
 fn a_short_id_stays_unique() {
     let (store, clock) = store();
     let thread = store.thread("day").unwrap();

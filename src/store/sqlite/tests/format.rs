@@ -167,3 +167,48 @@ fn a_join_of_messages_and_checkpoints_is_linear() {
         assert_eq!(plan.iter().filter(|line| line.starts_with("SCAN")).count(), 1, "{join}: {plan:?}");
     }
 }
+
+/// Returns the queries of the document.
+fn documented_queries() -> Vec<String> {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/format.md")).unwrap();
+    let (_, queries) = text.split_once("\n## Queries\n").unwrap();
+    let blocks = queries.split("```sql\n").skip(1);
+    blocks.map(|block| block.split_once("```").unwrap().0.to_owned()).collect()
+}
+
+#[test]
+fn the_queries_of_the_document_find_rows_and_read_each_once() {
+    let mut bench = Bench::new();
+    let (t, a) = (thread("alice"), task(0xab, "answer"));
+    let tasks = vec![a.clone()];
+    let first = NewCheckpoint {
+        tasks: tasks.clone(),
+        changes: vec![value("title", 1, plain(&[0xa1, b'x']))],
+        ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 0, None))
+    };
+    let text = Data::New(message("01234567-89ab-4def-8123-456789abcdef", "the Gasthof"));
+    let second = NewCheckpoint {
+        parent: Some(Parent::Local(first.id)),
+        changes: vec![list(1, vec![ItemChange { position: 0, op: ItemOp::Put(text), task: Some(0) }])],
+        tasks,
+        ..checkpoint(bench.ids.checkpoint(Timestamp::default(), 1, Some(&first.id)))
+    };
+    let mut batch = Batch::new(t, Namespace::root(), None);
+    batch.checkpoints = vec![first, second];
+    bench.store.commit(&batch).unwrap();
+    let conn = raw(&bench.path());
+    let queries = documented_queries();
+    assert_eq!(queries.len(), 7);
+    for query in queries {
+        let rows = conn.prepare(&query).unwrap().query_map([], |_| Ok(())).unwrap().count();
+        assert!(rows > 0, "{query}");
+        let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
+        let plan = statement.query_map([], |row| row.get::<_, String>(3)).unwrap();
+        let plan: Vec<String> = plan.map(|line| line.unwrap()).collect();
+        // The rows of one table, or those of an inner query and of its table; the tasks of one row are read apart.
+        let is_inside =
+            |line: &str| ["SCAN part", "SCAN CONSTANT", "SCAN ("].iter().any(|begin| line.starts_with(begin));
+        let scans = plan.iter().filter(|line| line.starts_with("SCAN") && !is_inside(line));
+        assert!(scans.count() <= 2, "{query}: {plan:?}");
+    }
+}
