@@ -12,6 +12,7 @@ use crate::store::batch::CommitChain;
 use crate::store::error::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, ffi};
+use std::cell::LazyCell;
 use std::collections::VecDeque;
 use std::fs;
 use std::sync::Arc;
@@ -130,15 +131,18 @@ impl Core {
     /// Returns the outcomes of a group whose transaction did not begin.
     pub(super) fn refuse(&self, fault: Fault, count: usize) -> Verdict {
         let text = reason(&fault);
+        // The holder is looked up once: that takes longer than a commit.
+        let (waited_ms, holder) = (self.place.busy_ms, LazyCell::new(|| lock::holder(&self.place.path)));
+        let busy = || StoreError::Busy { waited_ms, holder: *holder };
         let others = |_| match &fault {
-            Fault::Sql(error) if is_busy(error) => Err(self.busy()),
+            Fault::Sql(error) if is_busy(error) => Err(busy()),
             Fault::Store(StoreError::WalLimit { wal_bytes, limit_bytes }) => {
                 Err(StoreError::WalLimit { wal_bytes: *wal_bytes, limit_bytes: *limit_bytes })
             }
             _ => Err(undone(&text)),
         };
         let mut outcomes: Outcomes = (1..count).map(others).collect();
-        outcomes.push_front(Err(fault.into_write(|| self.busy())));
+        outcomes.push_front(Err(fault.into_write(busy)));
         Verdict::open(outcomes)
     }
 

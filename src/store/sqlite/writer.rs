@@ -67,6 +67,19 @@ enum WaitingEnd {
     CommitHandle(CommitSettler),
 }
 
+/// The end of a group that was led.
+#[derive(Debug)]
+struct LedGroup {
+    /// The outcome of the job of the leader.
+    own: Option<Result<(), StoreError>>,
+    /// The reason for which the handle ended.
+    closed: Option<String>,
+    /// The other callers that were told.
+    told: usize,
+    /// False if the transaction did not begin.
+    has_begun: bool,
+}
+
 /// The place at which a caller waits for its outcome or for the role.
 #[derive(Debug, Default)]
 struct Slot {
@@ -285,12 +298,14 @@ impl WriterShared {
     fn lead(&self, own: Option<JobRef<'_>>, wal: &Wal) -> Option<Result<(), StoreError>> {
         let (mut next, mut outcome) = (own, None);
         for round in 1.. {
-            let (own_outcome, closed, told) = self.lead_once(next.take(), wal);
-            outcome = outcome.or(own_outcome);
-            if round < LEADER_GROUPS_MAX && told > 0 {
+            let LedGroup { own, closed, told, has_begun } = self.lead_once(next.take(), wal);
+            outcome = outcome.or(own);
+            // A leader that was refused has waited its limit; with the next group it would wait once more.
+            let is_last = round == LEADER_GROUPS_MAX || !has_begun || closed.is_some();
+            if !is_last && told > 0 {
                 spin_until(GROUP_LINGER, || self.queue.lock().waiting.len() >= told);
             }
-            if round == LEADER_GROUPS_MAX || closed.is_some() || self.queue.lock().waiting.is_empty() {
+            if is_last || self.queue.lock().waiting.is_empty() {
                 self.hand_over(closed);
                 break;
             }
@@ -298,12 +313,12 @@ impl WriterShared {
         outcome
     }
 
-    /// Writes one group, tells everybody in it, and returns the outcome of the own job, what ended the writer, and
-    /// how many other callers were told.
-    fn lead_once(&self, own: Option<JobRef<'_>>, wal: &Wal) -> (Option<Result<(), StoreError>>, Option<String>, usize) {
+    /// Writes one group and tells everybody in it.
+    fn lead_once(&self, own: Option<JobRef<'_>>, wal: &Wal) -> LedGroup {
         let mut core = self.core.lock();
         // Jobs that come while this waits for the write lock are taken along.
         let begun = core.check_wal().and_then(|()| core.begin());
+        let has_begun = begun.is_ok();
         if matches!(begun, Err(Fault::Store(StoreError::WalLimit { .. }))) {
             wal.copy_soon();
         }
@@ -339,7 +354,7 @@ impl WriterShared {
                 WaitingEnd::CommitHandle(settle) => settle.settle(outcome),
             }
         }
-        (own, closed, told)
+        LedGroup { own, closed, told, has_begun }
     }
 
     fn take_along(&self, count: usize) -> Vec<Waiting> {

@@ -217,6 +217,34 @@ fn a_locked_file_is_busy() {
 }
 
 #[test]
+fn a_refused_caller_does_not_wait_again_for_the_batches_of_others() {
+    const LIMIT_MS: u64 = 400;
+    let mut bench = Bench::new();
+    let (own, other) = (one(&mut bench, &thread("own"), None, 1), one(&mut bench, &thread("other"), None, 2));
+    let store = SqliteBackend::open(&bench.path(), &options().busy_timeout_ms(LIMIT_MS)).unwrap();
+    let conn = raw(&bench.path());
+    conn.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let has_ended = std::sync::atomic::AtomicBool::new(false);
+    let waited = std::thread::scope(|scope| {
+        let caller = scope.spawn(|| {
+            let start = crate::base::internal::Stopwatch::start();
+            let outcome = store.commit(&own);
+            has_ended.store(true, std::sync::atomic::Ordering::Release);
+            assert!(matches!(outcome, Err(StoreError::Busy { .. })), "{outcome:?}");
+            start.elapsed()
+        });
+        std::thread::sleep(std::time::Duration::from_millis(LIMIT_MS / 4));
+        // There is always another batch that waits.
+        while !has_ended.load(std::sync::atomic::Ordering::Acquire) {
+            _ = store.submit(other.clone());
+        }
+        caller.join().unwrap()
+    });
+    conn.execute_batch("ROLLBACK").unwrap();
+    assert!(waited.as_millis() < 2 * u128::from(LIMIT_MS), "{waited:?}");
+}
+
+#[test]
 fn the_wal_is_copied_in_the_background() {
     let mut bench = Bench::new();
     let t = thread("a");
