@@ -23,7 +23,7 @@ annals-sim forgeries [N]  changes rows, the schema and bytes of N files, or writ
 --jobs N            threads (all cores)
 --traces N          cuts: the number of workloads, in place of N / cuts-per-trace
 --cuts-per-trace N  cuts, controls (100)
---stride N          faults, flips (1)
+--stride N          faults, flips (1); cuts: after every N-th operation in each mode, in place of random ones
 --only NAME         faults: one kind; controls: one control; flips: the pages of one table or index
 --nth N             faults, forgeries: one case
 --first N           flips: the first byte (0)
@@ -159,10 +159,14 @@ fn run(args: &Args) -> Result<(Value, bool), String> {
 fn run_cuts(args: &Args) -> Result<(Value, bool), String> {
     let per_trace = args.number("cuts-per-trace")?.unwrap_or(100).max(1);
     let wanted = args.count.unwrap_or(2_000).div_ceil(per_trace);
+    let places = match args.number("stride")? {
+        Some(stride) => cuts::Places::Every(stride.max(1) as usize),
+        None => cuts::Places::Random(per_trace as usize),
+    };
     let plan = cuts::Plan {
         seed: args.number("seed")?.unwrap_or(1),
         traces: args.number("traces")?.unwrap_or(wanted),
-        per_trace: per_trace as usize,
+        places,
         jobs: args.jobs()?,
     };
     let counts = cuts::run(plan, Synchronous::Full);
@@ -172,6 +176,10 @@ fn run_cuts(args: &Args) -> Result<(Value, bool), String> {
         "cuts_torn": counts.torn,
         "cuts_unopened": counts.unopened,
         "distinct": counts.distinct,
+        "opened": counts.opened,
+        "in_migration": counts.in_migration,
+        "left_older": counts.left_older,
+        "in_compaction": counts.in_compaction,
         "in_recovery": counts.in_recovery,
         "workloads": counts.traces,
         "operations": counts.ops,
@@ -241,6 +249,7 @@ fn run_kills(args: &Args) -> Result<(Value, bool), String> {
         "kills_lost": counts.lost,
         "kills_wrong": counts.wrong,
         "rounds": counts.rounds,
+        "migrations": counts.migrations,
         "stops": counts.stopped,
         "refused_by_stopped": counts.named,
         "refused_after_ms_max": counts.longest_refusal_ms,

@@ -2,9 +2,10 @@
 
 use annals::store::Synchronous;
 
-use crate::cuts::{Counts, Replay};
+use crate::cuts::{Counts, Places, Replay};
 use crate::log::Op;
-use crate::trace::Trace;
+use crate::proxy::Upkeep;
+use crate::trace::{Kind, Trace};
 
 /// A planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,27 +20,49 @@ pub(crate) enum Control {
     LyingSync,
     /// Two successive syncs of different files come in the other order.
     SwappedSyncs,
+    /// No sync of a migration does anything.
+    UnsyncedMigration,
+    /// A file that an interrupted migration left is opened without another attempt.
+    UnfinishedMigration,
+    /// No sync of a compaction does anything.
+    UnsyncedCompaction,
 }
 
 impl Control {
     /// All of them, with their names.
-    pub(crate) const ALL: [(Self, &'static str); 5] = [
+    pub(crate) const ALL: [(Self, &'static str); 8] = [
         (Self::DroppedSync, "dropped-sync"),
         (Self::EarlyAck, "early-ack"),
         (Self::NormalForFull, "normal-for-full"),
         (Self::LyingSync, "lying-sync"),
         (Self::SwappedSyncs, "swapped-syncs"),
+        (Self::UnsyncedMigration, "unsynced-migration"),
+        (Self::UnfinishedMigration, "unfinished-migration"),
+        (Self::UnsyncedCompaction, "unsynced-compaction"),
     ];
 
     fn synchronous(self) -> Synchronous {
         if self == Self::NormalForFull { Synchronous::Normal } else { Synchronous::Full }
     }
 
+    /// Returns whether workloads of a kind have what the fault concerns.
+    fn concerns(self, kind: Kind) -> bool {
+        match self {
+            Self::UnsyncedMigration | Self::UnfinishedMigration => kind == Kind::Migration,
+            Self::UnsyncedCompaction => kind == Kind::Compaction,
+            _ => true,
+        }
+    }
+
     /// Plants the fault into a trace.
     fn plant(self, trace: &mut Trace) {
+        let spans = match self {
+            Self::UnsyncedMigration => trace.spans(|upkeep| upkeep == Upkeep::Migrate),
+            _ => trace.spans(|upkeep| upkeep != Upkeep::Migrate),
+        };
         let ops = std::mem::take(&mut trace.ops);
         trace.ops = match self {
-            Self::NormalForFull => ops,
+            Self::NormalForFull | Self::UnfinishedMigration => ops,
             Self::LyingSync => ops.into_iter().filter(|op| !matches!(op, Op::Sync { .. })).collect(),
             Self::DroppedSync => {
                 let mut syncs = 0;
@@ -48,6 +71,12 @@ impl Control {
                     !matches!(op, Op::Sync { .. }) || syncs % 5 != 0
                 };
                 ops.into_iter().filter(stays).collect()
+            }
+            Self::UnsyncedMigration | Self::UnsyncedCompaction => {
+                let is_left_out = |(at, op): &(usize, Op)| {
+                    matches!(op, Op::Sync { .. }) && spans.iter().any(|span| span.contains(at))
+                };
+                ops.into_iter().enumerate().filter(|op| !is_left_out(op)).map(|(_, op)| op).collect()
             }
             Self::EarlyAck => early(ops),
             Self::SwappedSyncs => swapped(ops),
@@ -107,14 +136,15 @@ pub(crate) fn run(
 ) -> Result<ControlResult, String> {
     let mut counts = Counts::default();
     let mut found_after = None;
-    for seed in seed.. {
+    for seed in (seed..).filter(|seed| control.concerns(Kind::of(*seed))) {
         if counts.run >= cuts || found_after.is_some() {
             break;
         }
         let mut trace = Trace::record(seed, control.synchronous())?;
         control.plant(&mut trace);
         let mut replay = Replay::new(&trace, seed, Some(name))?;
-        replay.run(per_trace)?;
+        replay.migrates(control != Control::UnfinishedMigration);
+        replay.run(Places::Random(per_trace))?;
         counts.add(replay.counts);
         if counts.bad() > 0 {
             found_after = Some(counts.run);

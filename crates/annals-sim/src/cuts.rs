@@ -1,18 +1,21 @@
 //! Power cuts: the store is opened and compared after a cut behind any operation of a recorded workload.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use annals::base::ThreadId;
+use annals::rusqlite::{self, Connection, OpenFlags};
 use annals::store::{Batch, NewCheckpoint, OpenOptions, Source, Store, Synchronous};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::disk::{CutMode, Disk, Image};
 use crate::log::{Log, Name, Op, STORE};
 use crate::observe::{self, Deadline, View};
+use crate::proxy::Upkeep;
 use crate::rng::Rng;
 use crate::trace::{Scratch, Trace, Verdict};
 use crate::watch::Watch;
@@ -24,6 +27,14 @@ pub(crate) struct Counts {
     pub(crate) run: u64,
     /// Cuts whose files differ from those of every other cut of their trace.
     pub(crate) distinct: u64,
+    /// Cuts after which the library opened the files: SQLite recovers those of each distinct one, and one of the cuts that
+    /// leave equal content is opened and read.
+    pub(crate) opened: u64,
+    /// Cuts during a migration, and distinct files with the older format.
+    pub(crate) in_migration: u64,
+    pub(crate) left_older: u64,
+    /// Cuts while space was reclaimed or returned.
+    pub(crate) in_compaction: u64,
     /// Cuts during the recovery from another cut.
     pub(crate) in_recovery: u64,
     /// Cuts after which an acknowledged change was not there.
@@ -53,6 +64,10 @@ impl Counts {
     pub(crate) fn add(&mut self, other: Self) {
         self.run += other.run;
         self.distinct += other.distinct;
+        self.opened += other.opened;
+        self.in_migration += other.in_migration;
+        self.left_older += other.left_older;
+        self.in_compaction += other.in_compaction;
         self.in_recovery += other.in_recovery;
         self.lost += other.lost;
         self.torn += other.torn;
@@ -72,46 +87,95 @@ enum Seen {
     View(View),
 }
 
+/// The places of the cuts of a trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Places {
+    /// So many random ones, in the modes in turn. Half of them are in work on the file, if the trace has such.
+    Random(usize),
+    /// After every n-th operation, in each mode.
+    Every(usize),
+}
+
 /// Replays cuts of one trace.
 pub(crate) struct Replay<'a> {
     trace: &'a Trace,
     seed: u64,
     scratch: Scratch,
-    seen: HashMap<u64, Seen>,
+    /// The cuts by the hash of their files.
+    seen: HashMap<u64, Arc<Seen>>,
+    /// The cuts by the hash of what SQLite recovers from their files.
+    recovered: HashMap<u64, Arc<Seen>>,
     /// The fault that the trace was given, for the command that repeats a failure.
     control: Option<&'static str>,
-    per_trace: usize,
+    /// True if a file of an older format is migrated when it is opened.
+    migrates: bool,
+    repeat: String,
     pub(crate) counts: Counts,
 }
 
 /// One in so many distinct cuts is followed by a cut of its recovery.
 const RECOVERY_EVERY: u64 = 16;
-/// One in so many distinct cuts is followed by a commit.
+/// One in so many cuts that are opened is followed by a commit.
 const COMMIT_EVERY: u64 = 8;
+/// One in so many distinct cuts is opened by the library, also if it leaves equal content as another.
+const OPEN_EVERY: u64 = 32;
+/// Offset of the format in the file: SQLite's `user_version`, whose last byte holds it.
+const FORMAT_AT: usize = 63;
 
 impl<'a> Replay<'a> {
     /// Prepares to replay a trace.
     pub(crate) fn new(trace: &'a Trace, seed: u64, control: Option<&'static str>) -> Result<Self, String> {
         let scratch = Scratch::new().map_err(|error| error.to_string())?;
         let counts = Counts { traces: 1, ops: trace.ops.len() as u64, ..Counts::default() };
-        Ok(Self { trace, seed, scratch, seen: HashMap::new(), control, per_trace: 0, counts })
+        let (seen, recovered) = (HashMap::new(), HashMap::new());
+        Ok(Self { trace, seed, scratch, seen, recovered, control, migrates: true, repeat: String::new(), counts })
     }
 
-    /// Cuts `count` times at places that the seed of the trace decides.
-    pub(crate) fn run(&mut self, count: usize) -> Result<(), String> {
-        self.per_trace = count;
-        let mut rng = Rng::stream(self.seed, 2);
-        let mut places: Vec<(usize, usize)> =
-            (0..count).map(|number| (rng.below(self.trace.ops.len() + 1), number)).collect();
-        places.sort_unstable();
-        let mut disk = Disk::new(self.seed);
+    /// Leaves files of an older format as they are.
+    pub(crate) fn migrates(&mut self, migrates: bool) {
+        self.migrates = migrates;
+    }
+
+    /// Cuts at places that the seed of the trace decides.
+    pub(crate) fn run(&mut self, places: Places) -> Result<(), String> {
+        let (migrations, compactions) = (self.trace.spans(is_migration), self.trace.spans(|work| !is_migration(work)));
+        self.repeat = match places {
+            Places::Random(count) => format!("--cuts-per-trace {count}"),
+            Places::Every(stride) => format!("--stride {stride}"),
+        };
+        let mut disk = Disk::with(&self.trace.before, self.seed);
         let mut done = 0;
-        for (place, number) in places {
+        for (place, number) in self.places(places, &migrations, &compactions) {
             self.trace.ops[done..place].iter().for_each(|op| disk.apply(op));
             done = place;
+            let is_in = |spans: &[Range<usize>]| spans.iter().any(|span| span.contains(&place));
+            self.counts.in_migration += u64::from(is_in(&migrations));
+            self.counts.in_compaction += u64::from(is_in(&compactions));
             self.cut(&disk, place, number)?;
         }
         Ok(())
+    }
+
+    /// Returns the places in their order, each with a number that decides the mode and the randomness of the cut.
+    fn places(&self, places: Places, one: &[Range<usize>], other: &[Range<usize>]) -> Vec<(usize, usize)> {
+        let end = self.trace.ops.len() + 1;
+        let modes = CutMode::ALL.len();
+        let count = match places {
+            Places::Every(stride) => {
+                let every = (0..end).step_by(stride);
+                return every.flat_map(|place| (0..modes).map(move |mode| (place, place * modes + mode))).collect();
+            }
+            Places::Random(count) => count,
+        };
+        let mut rng = Rng::stream(self.seed, 2);
+        let work: Vec<&Range<usize>> = one.iter().chain(other).collect();
+        let mut place = || match work.get(rng.below(2 * work.len())) {
+            Some(span) => span.start + rng.below(span.len()),
+            None => rng.below(end),
+        };
+        let mut places: Vec<(usize, usize)> = (0..count).map(|number| (place(), number)).collect();
+        places.sort_unstable();
+        places
     }
 
     fn cut(&mut self, disk: &Disk, place: usize, number: usize) -> Result<(), String> {
@@ -135,7 +199,8 @@ impl<'a> Replay<'a> {
         let log = Arc::new(Log::memory());
         let watched = Watch::register(self.scratch.path(), Some(Arc::clone(&log)));
         lay(self.scratch.path(), image)?;
-        open_and_look(self.scratch.path(), false);
+        // The reads after it write nothing, and its error is found by a look.
+        _ = catch_unwind(AssertUnwindSafe(|| drop(Store::open_with(self.scratch.store(), self.options()))));
         drop(watched);
         let ops = log.take();
         let mut disk = Disk::with(image, rng.next());
@@ -149,17 +214,42 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Opens the files of a cut and reads everything. Equal files are opened once.
-    fn look(&mut self, image: &Image) -> Result<(Seen, bool), String> {
+    /// Judges the files of a cut by what is read of them. Equal files are read once, and so are files from which SQLite
+    /// recovers equal content.
+    fn look(&mut self, image: &Image) -> Result<(Arc<Seen>, bool), String> {
         let hash = hash_of(image);
         if let Some(seen) = self.seen.get(&hash) {
-            return Ok((seen.clone(), false));
+            return Ok((Arc::clone(seen), false));
         }
-        let commits = (self.seen.len() as u64).is_multiple_of(COMMIT_EVERY);
-        lay(self.scratch.path(), image)?;
-        let seen = open_and_look(self.scratch.path(), commits);
-        self.seen.insert(hash, seen.clone());
+        let folder = self.scratch.path();
+        lay(folder, image)?;
+        let content = recover(folder, image);
+        if self.trace.before[Name::Main as usize].is_some() {
+            let has_older_format = |content: &Vec<u8>| content.get(FORMAT_AT) == Some(&1);
+            self.counts.left_older += u64::from(content.as_ref().is_some_and(has_older_format));
+        }
+        let key = content.map(|content| content_key(image, &content));
+        let is_opened = (self.seen.len() as u64).is_multiple_of(OPEN_EVERY);
+        let known = key.and_then(|key| self.recovered.get(&key)).filter(|_| !is_opened).map(Arc::clone);
+        let seen = match known {
+            Some(seen) => seen,
+            None => {
+                lay(folder, image)?;
+                self.counts.opened += 1;
+                let commits = self.counts.opened.is_multiple_of(COMMIT_EVERY);
+                let seen = Arc::new(open_and_look(folder, self.options(), commits));
+                if let Some(key) = key {
+                    self.recovered.insert(key, Arc::clone(&seen));
+                }
+                seen
+            }
+        };
+        self.seen.insert(hash, Arc::clone(&seen));
         Ok((seen, true))
+    }
+
+    fn options(&self) -> OpenOptions {
+        OpenOptions::new().synchronous(Synchronous::Full).head_cache_bytes(0).migrate(self.migrates)
     }
 
     fn judge(&mut self, seen: &Seen, place: usize, how: &str) {
@@ -186,8 +276,7 @@ impl<'a> Replay<'a> {
         };
         if self.counts.failures.len() < FAILURES_MAX {
             let control = self.control.map_or_else(|| "cuts".to_owned(), |name| format!("controls --only {name}"));
-            let (seed, cuts) = (self.seed, self.per_trace);
-            let repeat = format!("annals-sim {control} --seed {seed} --traces 1 --cuts-per-trace {cuts}");
+            let repeat = format!("annals-sim {control} --seed {} --traces 1 {}", self.seed, self.repeat);
             self.counts.failures.push(format!("cut after {place} ({how}): {problem}; repeat: {repeat}"));
         }
     }
@@ -216,18 +305,64 @@ pub(crate) fn lay(folder: &Path, image: &Image) -> Result<(), String> {
     Ok(())
 }
 
+fn is_migration(upkeep: Upkeep) -> bool {
+    upkeep == Upkeep::Migrate
+}
+
+/// Lets SQLite recover the files of a cut, and returns the content of the store: pages in the log count, and what a cut has
+/// left behind them does not. The result is `None` for files that are to be opened by the library in any case.
+fn recover(folder: &Path, image: &Image) -> Option<Vec<u8>> {
+    let main = image[Name::Main as usize].as_ref()?;
+    if main.is_empty() || image[Name::Journal as usize].is_some() {
+        return None;
+    }
+    let path = folder.join(STORE);
+    let copied = |path: &Path| -> rusqlite::Result<bool> {
+        let conn =
+            Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| Ok(row.get::<_, i64>(0)? == 0))
+    };
+    // An error of a damaged file is the library's to tell.
+    copied(&path).ok().filter(|is_whole| *is_whole)?;
+    std::fs::read(path).ok()
+}
+
+/// Returns the key of a cut: the recovered content, and the files that the library looks at besides.
+fn content_key(image: &Image, content: &[u8]) -> u64 {
+    let mut hash = Xxh3::new();
+    hash.update(&xxh3_64(content).to_le_bytes());
+    let log_bytes = image[Name::Wal as usize].as_ref().map(|log| u8::from(!log.is_empty()));
+    hash.update(&[log_bytes.map_or(2, |has_bytes| has_bytes)]);
+    for name in [Name::UnfinishedCopy, Name::Copy] {
+        let copy = image[name as usize].as_ref().map_or(0, |copy| xxh3_64(copy));
+        hash.update(&copy.to_le_bytes());
+    }
+    hash.digest()
+}
+
 /// Opens the store in a folder and reads everything; makes a commit as well, if it is told to.
-fn open_and_look(folder: &Path, commits: bool) -> Seen {
+fn open_and_look(folder: &Path, options: OpenOptions, commits: bool) -> Seen {
     let path = folder.join(STORE);
     let opened = catch_unwind(AssertUnwindSafe(|| {
-        let options = OpenOptions::new().synchronous(Synchronous::Full).head_cache_bytes(0);
         let store = match Store::open_with(&path, options) {
             Ok(store) => store,
             Err(error) => return Seen::Unopened(format!("{}: {error}", error.code())),
         };
+        if let Some(problem) = left_by_migration(folder, &store) {
+            return Seen::Problem(problem);
+        }
         look(&store, commits).unwrap_or_else(Seen::Problem)
     }));
     opened.unwrap_or_else(|_| Seen::Problem("panic".into()))
+}
+
+/// Returns the problem of a migration that an open did or finished: it leaves no copy, and a file without problems.
+pub(crate) fn left_by_migration(folder: &Path, store: &Store) -> Option<String> {
+    if let Some(migration) = store.migration().filter(|it| !it.problems.is_empty() || it.retained.is_some()) {
+        return Some(format!("a migration left problems: {migration:?}"));
+    }
+    let left = [Name::UnfinishedCopy, Name::Copy].into_iter().find(|name| folder.join(name.file()).exists());
+    left.map(|name| format!("{} is left", name.file()))
 }
 
 fn look(store: &Store, commits: bool) -> Result<Seen, String> {
@@ -261,7 +396,7 @@ pub(crate) struct Plan {
     /// The seed of the first workload; those after it count up.
     pub(crate) seed: u64,
     pub(crate) traces: u64,
-    pub(crate) per_trace: usize,
+    pub(crate) places: Places,
     pub(crate) jobs: usize,
 }
 
@@ -276,7 +411,7 @@ pub(crate) fn run(plan: Plan, synchronous: Synchronous) -> Counts {
                 return counts;
             }
             let seed = plan.seed + number;
-            counts.add(one(seed, plan.per_trace, synchronous).unwrap_or_else(|problem| broken(seed, &problem)));
+            counts.add(one(seed, plan.places, synchronous).unwrap_or_else(|problem| broken(seed, &problem)));
         }
     };
     let mut counts = Counts::default();
@@ -292,10 +427,10 @@ pub(crate) fn run(plan: Plan, synchronous: Synchronous) -> Counts {
     counts
 }
 
-fn one(seed: u64, per_trace: usize, synchronous: Synchronous) -> Result<Counts, String> {
+fn one(seed: u64, places: Places, synchronous: Synchronous) -> Result<Counts, String> {
     let trace = Trace::record(seed, synchronous)?;
     let mut replay = Replay::new(&trace, seed, None)?;
-    replay.run(per_trace)?;
+    replay.run(places)?;
     Ok(replay.counts)
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::log::{Name, Op};
+use crate::log::{NAMES, Name, Op};
 use crate::rng::Rng;
 
 /// Bytes that a disk writes whole or not at all.
@@ -55,15 +55,15 @@ struct Inode {
 }
 
 /// The contents of the files by [`Name`], `None` for a name that is not there.
-pub(crate) type Image = [Option<Vec<u8>>; 3];
+pub(crate) type Image = [Option<Vec<u8>>; NAMES];
 
 /// A disk after some operations of a log.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
     inodes: Vec<Inode>,
     by_number: HashMap<u64, usize>,
-    names: [Option<usize>; 3],
-    durable_names: [Option<usize>; 3],
+    names: [Option<usize>; NAMES],
+    durable_names: [Option<usize>; NAMES],
     /// Changes of names that no sync of the folder has made durable.
     pending_names: Vec<(Name, Option<usize>)>,
     rng: Rng,
@@ -75,8 +75,8 @@ impl Disk {
         Self {
             inodes: Vec::new(),
             by_number: HashMap::new(),
-            names: [None; 3],
-            durable_names: [None; 3],
+            names: [None; NAMES],
+            durable_names: [None; NAMES],
             pending_names: Vec::new(),
             rng: Rng::stream(seed, 0xd15c),
         }
@@ -130,6 +130,15 @@ impl Disk {
     }
 
     fn find(&mut self, name: Name, ino: u64, size: u64) {
+        match (name, self.by_number.get(&ino).copied()) {
+            // A migration makes it anew.
+            (Name::UnfinishedCopy, _) => {
+                let inode = self.add(ino);
+                return self.name(name, Some(inode));
+            }
+            (Name::Copy, Some(inode)) => return self.publish(inode),
+            _ => {}
+        }
         if let Some(known) = self.names[name as usize] {
             // A disk that was made with files learns their numbers when they are opened.
             self.by_number.insert(ino, known);
@@ -140,6 +149,15 @@ impl Disk {
         self.inodes[inode] = Inode { durable: zeros.clone(), live: zeros, pending: Vec::new() };
         self.names[name as usize] = Some(inode);
         self.durable_names[name as usize] = Some(inode);
+    }
+
+    /// Gives a finished copy its name: the library has synced it and its folder before it opens it.
+    fn publish(&mut self, inode: usize) {
+        let copy = &mut self.inodes[inode];
+        copy.durable.clone_from(&copy.live);
+        copy.pending.clear();
+        (self.names[Name::UnfinishedCopy as usize], self.names[Name::Copy as usize]) = (None, Some(inode));
+        self.sync_names();
     }
 
     fn name(&mut self, name: Name, inode: Option<usize>) {
@@ -301,6 +319,23 @@ mod tests {
         assert_eq!(synced.cut(CutMode::Nothing, &mut rng)[1].as_deref(), Some(&b"w"[..]), "the name comes back");
         synced.apply(&Op::Delete { name: Name::Journal, syncs_folder: true });
         assert_eq!(synced.cut(CutMode::Nothing, &mut rng)[1], None, "one sync of the folder is for all names");
+    }
+
+    #[test]
+    fn a_copy_is_durable_when_it_is_opened_under_its_name() {
+        let found = |name| Op::Found { name, ino: 2, size: 0 };
+        let mut disk = disk(&[MAIN, found(Name::UnfinishedCopy), write(2, 0, b"copy")]);
+        let (unfinished, copy) = (Name::UnfinishedCopy as usize, Name::Copy as usize);
+        let mut rng = Rng::new(5);
+        let cut = disk.cut(CutMode::Nothing, &mut rng);
+        assert_eq!((&cut[unfinished], &cut[copy]), (&None, &None));
+        disk.apply(&found(Name::Copy));
+        let cut = disk.cut(CutMode::Nothing, &mut rng);
+        assert_eq!((&cut[unfinished], cut[copy].as_deref()), (&None, Some(&b"copy"[..])));
+        // The next attempt makes another one under the same name.
+        disk.apply(&Op::Found { name: Name::UnfinishedCopy, ino: 3, size: 0 });
+        let cut = disk.cut(CutMode::Everything, &mut rng);
+        assert_eq!((cut[unfinished].as_deref(), cut[copy].as_deref()), (Some(&b""[..]), Some(&b"copy"[..])));
     }
 
     #[test]

@@ -16,14 +16,21 @@ pub(crate) enum Name {
     Main,
     Wal,
     Journal,
+    /// The copy of a file of an older format, until it is whole.
+    UnfinishedCopy,
+    /// The same, until the migrated file is verified.
+    Copy,
 }
+
+/// Number of the variants of [`Name`].
+pub(crate) const NAMES: usize = Name::Copy as usize + 1;
 
 /// The name of the store's file in every folder.
 pub(crate) const STORE: &str = "n.db";
 
 impl Name {
     /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::Main, Self::Wal, Self::Journal];
+    pub(crate) const ALL: [Self; NAMES] = [Self::Main, Self::Wal, Self::Journal, Self::UnfinishedCopy, Self::Copy];
 
     /// Returns the name of a path, `None` for a file of another kind.
     pub(crate) fn of(path: &Path) -> Option<Self> {
@@ -36,6 +43,8 @@ impl Name {
             Self::Main => STORE,
             Self::Wal => "n.db-wal",
             Self::Journal => "n.db-journal",
+            Self::UnfinishedCopy => "n.db.format-1-unverified-unfinished",
+            Self::Copy => "n.db.format-1-unverified",
         }
     }
 }
@@ -43,7 +52,7 @@ impl Name {
 /// An operation on the disk, or the begin or the end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    /// A file was opened that another layer had made: it is durable with its size of zeros.
+    /// A file was opened that another layer had made: it is durable with its size of zeros, but for a copy.
     Found { name: Name, ino: u64, size: u64 },
     /// A file was made.
     Create { name: Name, ino: u64 },

@@ -25,6 +25,8 @@ mod model;
 #[cfg(unix)]
 mod observe;
 #[cfg(unix)]
+mod older;
+#[cfg(unix)]
 mod proxy;
 #[cfg(unix)]
 mod rng;

@@ -7,13 +7,15 @@ use annals::base::ThreadId;
 use annals::store::{Backend, KvChange, MemoryBackend, OpenOptions, Store};
 
 use crate::observe::{self, Deadline, View};
-use crate::proxy::{Job, JobOutcome};
+use crate::proxy::{Job, JobOutcome, Upkeep};
 
 /// A call and its effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fact {
     /// The entities that it changes, with their hashes afterwards; 0 for one that is gone. None if it was refused.
     pub(crate) effects: Vec<(String, u64)>,
+    /// The work on the file, of a call that changes no entity.
+    pub(crate) upkeep: Option<Upkeep>,
 }
 
 /// The model.
@@ -38,6 +40,7 @@ impl Model {
             }
             Job::Delete(threads) => self.backend.delete_threads(threads).map(|_| ()),
             Job::Kv(changes) => self.backend.beside().commit_kv(changes),
+            Job::Upkeep(_) => Ok(()),
         };
         result.map_err(|error| error.to_string())
     }
@@ -68,6 +71,7 @@ pub(crate) fn entities(job: &Job) -> Vec<String> {
             let namespaces = changes.iter().map(KvChange::namespace);
             namespaces.map(|namespace| format!("k:{}", namespace.labels().next().unwrap_or_default())).collect()
         }
+        Job::Upkeep(_) => Vec::new(),
     };
     names.sort();
     names.dedup();
@@ -81,12 +85,15 @@ pub(crate) fn entities(job: &Job) -> Vec<String> {
 pub(crate) fn facts(jobs: &[(Job, JobOutcome)]) -> Result<Vec<Fact>, String> {
     let model = Model::new();
     let fact = |(job, outcome): &(Job, JobOutcome)| {
+        if let Job::Upkeep(upkeep) = job {
+            return Ok(Fact { upkeep: Some(*upkeep), ..Fact::default() });
+        }
         if *outcome != JobOutcome::Acknowledged {
             return Ok(Fact::default());
         }
         model.apply(job).map_err(|error| format!("the model refuses {job:?}: {error}"))?;
         let effects = entities(job).into_iter().map(|entity| Ok((entity.clone(), model.hash(&entity)?)));
-        Ok(Fact { effects: effects.collect::<Result<_, String>>()? })
+        Ok(Fact { effects: effects.collect::<Result<_, String>>()?, upkeep: None })
     };
     jobs.iter().map(fact).collect()
 }

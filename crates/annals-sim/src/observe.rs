@@ -104,6 +104,13 @@ pub(crate) fn everything(store: &Store, deadline: Deadline) -> Result<View, Unre
     Ok(view)
 }
 
+/// Returns one hash of all that a store shows.
+pub(crate) fn hash_of(view: &View) -> u64 {
+    let mut hash = Hash::new();
+    view.iter().for_each(|entity| hash.add(&entity));
+    hash.end()
+}
+
 /// Lists the threads page by page, as a listing that shows them does.
 fn threads(store: &Store, deadline: Deadline) -> Result<Vec<ThreadRecord>, Unreadable> {
     let mut found: Vec<ThreadRecord> = Vec::new();

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use annals::base::{CheckpointId, Encoded, Namespace, RunId, ThreadId, Timestamp};
 use annals::store::{
     Backend, Batch, Beside, BranchRecord, CacheChange, CacheKey, CheckReport, CheckpointQuery, CheckpointRecord,
-    CheckpointRef, CommitHandle, Erasure, ItemRange, ItemRow, KvChange, KvNamespace, KvRecord, KvVector, ListRef,
-    NewOperation, OpenOptions, OperationField, OperationQuery, OperationRecord, OperationValue, SearchPage,
-    SearchQuery, SqliteBackend, StatePart, StateRecord, StoreError, StoredHead, ThreadRecord, ThreadSize, TimerRecord,
-    WriteRecord,
+    CheckpointRef, CommitHandle, Compaction, Erasure, FormatMigration, ItemRange, ItemRow, KvChange, KvNamespace,
+    KvRecord, KvVector, ListRef, NewOperation, OpenOptions, OperationField, OperationQuery, OperationRecord,
+    OperationValue, SearchPage, SearchQuery, SqliteBackend, StatePart, StateRecord, StoreError, StoredHead,
+    ThreadRecord, ThreadSize, TimerRecord, WriteRecord,
 };
 use parking_lot::{Condvar, Mutex};
 
-use crate::log::{Log, Op};
+use crate::log::{Log, Name, Op};
 
 /// A call that changes the store.
 #[derive(Clone, Debug)]
@@ -24,6 +24,16 @@ pub(crate) enum Job {
     Commit(Box<Batch>),
     Delete(Vec<ThreadId>),
     Kv(Vec<KvChange>),
+    Upkeep(Upkeep),
+}
+
+/// Work on the file that changes nothing that the store shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Upkeep {
+    /// The open that brings the file to the newest format.
+    Migrate,
+    Compact,
+    Reclaim,
 }
 
 /// The outcome of a call.
@@ -116,6 +126,20 @@ impl Calls {
         let result = call();
         self.end(fact, result.as_ref().map(|_| ()));
         result
+    }
+
+    /// Opens a file of an older format, which migrates it.
+    pub(crate) fn migrate<T>(
+        &self,
+        path: &Path,
+        open: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let opened = self.make(Job::Upkeep(Upkeep::Migrate), open)?;
+        // The library removes the copy itself, below no call of SQLite.
+        if !path.with_file_name(Name::Copy.file()).exists() {
+            self.log.record(|ops| ops.push(Op::Delete { name: Name::Copy, syncs_folder: true }));
+        }
+        Ok(opened)
     }
 
     /// Acknowledges the submitted batches that have settled. Without faults none of them fails.
@@ -218,7 +242,15 @@ impl Backend for Proxy {
     }
 
     fn reclaim(&self) -> Result<Erasure, StoreError> {
-        self.inner.reclaim()
+        self.calls.make(Job::Upkeep(Upkeep::Reclaim), || self.inner.reclaim())
+    }
+
+    fn compact(&self) -> Result<Compaction, StoreError> {
+        self.calls.make(Job::Upkeep(Upkeep::Compact), || self.inner.compact())
+    }
+
+    fn migration(&self) -> Option<FormatMigration> {
+        self.inner.migration()
     }
 
     fn backup(&self, to: &Path) -> Result<(), StoreError> {

@@ -1,6 +1,7 @@
 //! The trace of a workload, and the verdict on a store after a power cut.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -8,10 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use annals::store::Synchronous;
 
+use crate::cuts::lay;
+use crate::disk::Image;
 use crate::log::{self, Log, Op, STORE};
 use crate::model::{self, Fact};
 use crate::observe::View;
-use crate::proxy::Calls;
+use crate::older;
+use crate::proxy::{Calls, Upkeep};
 use crate::rng::Rng;
 use crate::watch::Watch;
 use crate::workload::{self, Shape};
@@ -19,6 +23,9 @@ use crate::workload::{self, Shape};
 /// A recorded workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
+    /// The files before the first operation, and what a store shows of them.
+    pub(crate) before: Image,
+    shown_before: View,
     pub(crate) ops: Vec<Op>,
     /// The calls of each process.
     pub(crate) facts: [Vec<Fact>; 2],
@@ -104,8 +111,12 @@ pub(crate) enum Kind {
     Group,
     /// Two processes on one file.
     Processes,
-    /// Texts of up to 60,000 bytes, so that the background copies the WAL.
+    /// Texts of up to 600,000 bytes, so that the background copies the WAL.
     Large,
+    /// One actor that compacts the file often.
+    Compaction,
+    /// One actor on a file of an older format.
+    Migration,
 }
 
 impl Kind {
@@ -114,6 +125,8 @@ impl Kind {
         match seed % 16 {
             3 | 11 => Self::Processes,
             7 => Self::Large,
+            13 => Self::Compaction,
+            15 => Self::Migration,
             n if n % 2 == 0 => Self::Single,
             _ => Self::Group,
         }
@@ -132,9 +145,15 @@ impl Kind {
             synchronous,
             busy_ms: 60_000,
             waits: false,
+            migrates: false,
+            compactions: 3,
+            freed_max: 60_000,
         };
         match self {
             Self::Single => {}
+            Self::Compaction => (shape.compactions, shape.freed_max) = (50, 600_000),
+            // Most of its operations are those of the migration.
+            Self::Migration => (shape.migrates, shape.acts, shape.rounds) = (true, 3, 1),
             Self::Group => (shape.actors, shape.acts, shape.rounds) = (3, 3 + rng.below(3), 1 + rng.below(2)),
             // A commit that meets a lock is refused soon, and the outcome of each batch is known.
             Self::Processes => (shape.rounds, shape.busy_ms, shape.waits) = (2, 500, true),
@@ -155,15 +174,19 @@ impl Trace {
         if kind == Kind::Processes {
             return Self::of_processes(seed, synchronous, &scratch);
         }
+        let shape = kind.shape(seed, 0, synchronous);
+        let (before, shown_before) = if shape.migrates { older::file()? } else { Default::default() };
+        lay(scratch.path(), &before)?;
         let log = Arc::new(Log::memory());
         let watched = Watch::register(scratch.path(), Some(Arc::clone(&log)));
         let calls = Calls::new(Arc::clone(&log), 0, false);
-        let failures = workload::run(&scratch.store(), &kind.shape(seed, 0, synchronous), &calls);
+        let failures = workload::run(&scratch.store(), &shape, &calls);
         drop(watched);
         if let Some(failure) = failures.first() {
             return Err(format!("a call failed without a fault: {failure}"));
         }
-        Ok(Self::new(log.take(), [model::facts(&calls.take())?, Vec::new()]))
+        let trace = Self::new(log.take(), [model::facts(&calls.take())?, Vec::new()]);
+        Ok(Self { before, shown_before, ..trace })
     }
 
     /// Records two processes: this one, and this program again with the verb `writer`.
@@ -191,9 +214,33 @@ impl Trace {
 
     /// Makes a trace of a log and the calls in it.
     pub(crate) fn new(ops: Vec<Op>, facts: [Vec<Fact>; 2]) -> Self {
-        let mut trace = Self { ops, facts, entities: BTreeMap::new() };
+        let mut trace =
+            Self { before: Image::default(), shown_before: View::new(), ops, facts, entities: BTreeMap::new() };
         trace.index();
         trace
+    }
+
+    /// Returns the operations between the begin and the end of each call that works on the file.
+    pub(crate) fn spans(&self, is_asked: impl Fn(Upkeep) -> bool) -> Vec<Range<usize>> {
+        let (mut spans, mut open) = (Vec::new(), None);
+        for (at, op) in self.ops.iter().enumerate() {
+            let (Op::Begin { process, fact } | Op::Ack { process, fact } | Op::Fail { process, fact }) = op else {
+                continue;
+            };
+            // Of the second process, the effects of its calls alone are known.
+            let known = self.facts[usize::from(*process)].get(*fact as usize);
+            if known.and_then(|known| known.upkeep).is_some_and(&is_asked) {
+                match (op, open) {
+                    (Op::Begin { .. }, None) => open = Some((fact, at)),
+                    (Op::Ack { .. } | Op::Fail { .. }, Some((begun, begin))) if begun == fact => {
+                        spans.push(begin..at);
+                        open = None;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        spans
     }
 
     /// Finds the begins and the acknowledgements anew, after `ops` were changed.
@@ -225,7 +272,8 @@ impl Trace {
             // All calls before an acknowledged one of the same actor have ended.
             let acknowledged = changes[..begun].iter().rposition(|change| change.ack < end).map_or(0, |last| last + 1);
             let found = view.get(entity).copied().unwrap_or(0);
-            let after = |count: usize| count.checked_sub(1).map_or(0, |last| changes[last].after);
+            let before = self.shown_before.get(entity).copied().unwrap_or(0);
+            let after = |count: usize| count.checked_sub(1).map_or(before, |last| changes[last].after);
             if !(acknowledged..=begun).any(|count| after(count) == found) {
                 return match (0..acknowledged).rev().find(|count| after(*count) == found) {
                     Some(count) => Verdict::Lost(entity.clone(), acknowledged - count),
@@ -239,7 +287,15 @@ impl Trace {
                 }
             }
         }
-        if let Some(entity) = view.keys().find(|entity| !self.entities.contains_key(*entity)) {
+        let unchanged = || self.shown_before.iter().filter(|(entity, _)| !self.entities.contains_key(*entity));
+        if let Some((entity, _)) = unchanged().find(|(entity, _)| !view.contains_key(*entity)) {
+            return Verdict::Lost(entity.clone(), 1);
+        }
+        if let Some((entity, _)) = unchanged().find(|(entity, hash)| view.get(*entity) != Some(*hash)) {
+            return Verdict::Wrong(format!("{entity} is another one than before"));
+        }
+        let is_known = |entity: &String| self.entities.contains_key(entity) || self.shown_before.contains_key(entity);
+        if let Some(entity) = view.keys().find(|entity| !is_known(entity)) {
             return Verdict::Wrong(format!("{entity} was never written"));
         }
         let half = shown.values().any(|parts| parts.iter().any(|part| part.0) && parts.iter().any(|part| part.1));
@@ -287,7 +343,7 @@ fn facts_of_lines(text: &str) -> Result<Vec<Fact>, String> {
             [entity, after] => Ok(((*entity).to_owned(), after.parse().map_err(|_| format!("not a hash: {after}"))?)),
             _ => Err(format!("not the effects of a call: {line}")),
         };
-        Ok(Fact { effects: fields.chunks(2).map(effect).collect::<Result<_, String>>()? })
+        Ok(Fact { effects: fields.chunks(2).map(effect).collect::<Result<_, String>>()?, upkeep: None })
     };
     text.lines().map(fact).collect()
 }
@@ -344,6 +400,7 @@ mod tests {
     fn a_change_that_was_lost_or_torn_is_judged_so() {
         let effects = |names: &[(&str, u64)]| Fact {
             effects: names.iter().map(|(name, hash)| ((*name).to_owned(), *hash)).collect(),
+            upkeep: None,
         };
         let call = |fact| [Op::Begin { process: 0, fact }, Op::Ack { process: 0, fact }];
         let ops = [call(0), call(1)].concat();

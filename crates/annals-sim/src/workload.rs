@@ -1,8 +1,9 @@
 //! The workload: actors on the public API of the engine and of the executor, each with threads of its own.
 //!
 //! An actor runs turns of a graph with parallel nodes (all durabilities), interrupts and resume values, sleeps and their
-//! timers, edits of the past, forks, updates without a graph, deletes, and changes of the key-value memory; and it copies
-//! the WAL and the store. Verbs that the store gains (migrations, compaction, pruning) become variants of [`Act`].
+//! timers, edits of the past, forks, updates without a graph, deletes, and changes of the key-value memory; it copies the WAL
+//! and the store, and compacts the file. A file of an older format is migrated by the first open. Verbs that the store gains
+//! become variants of [`Act`].
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -52,6 +53,11 @@ pub(crate) struct Shape {
     pub(crate) busy_ms: u64,
     /// True if no batch is submitted to the background: then a seed decides every byte.
     pub(crate) waits: bool,
+    /// True if the file has an older format at first.
+    pub(crate) migrates: bool,
+    /// Compactions among 100 acts, and the bytes that each has to free, at most.
+    pub(crate) compactions: usize,
+    pub(crate) freed_max: usize,
 }
 
 #[derive(State, Clone, Default, Debug)]
@@ -153,10 +159,14 @@ enum Act {
     Forget,
     CopyWal,
     Backup,
+    Compact,
 }
 
 impl Act {
-    fn draw(rng: &mut Rng) -> Self {
+    fn draw(rng: &mut Rng, compactions: usize) -> Self {
+        if rng.chance(compactions) {
+            return Self::Compact;
+        }
         match rng.below(100) {
             0..18 => Self::Turn(Durability::Sync),
             18..28 => Self::Turn(Durability::Async),
@@ -199,6 +209,8 @@ struct Actor {
     rng: Rng,
     text_max: usize,
     waits: bool,
+    compactions: usize,
+    freed_max: usize,
     owned: Vec<Owned>,
     made: usize,
     keys: usize,
@@ -215,6 +227,8 @@ impl Actor {
             rng: Rng::stream(shape.seed, 100 + 10 * u64::from(shape.process) + number as u64),
             text_max: shape.text_max,
             waits: shape.waits,
+            compactions: shape.compactions,
+            freed_max: shape.freed_max,
             owned: Vec::new(),
             made: 0,
             keys: 0,
@@ -252,7 +266,7 @@ impl Actor {
 
     fn step(&mut self, store: &Store, proxy: &Proxy) -> Result<()> {
         let at = self.pick();
-        match (Act::draw(&mut self.rng), self.owned[at].phase) {
+        match (Act::draw(&mut self.rng, self.compactions), self.owned[at].phase) {
             (Act::Turn(_) | Act::Ask | Act::Nap, Phase::Asked(_) | Phase::Napping) => self.finish(store, at),
             (Act::Turn(Durability::Async), Phase::Idle) if self.waits => {
                 self.run(store, at, &graphs().parallel, Durability::Sync).map(|_| ())
@@ -268,15 +282,7 @@ impl Actor {
                 self.owned[at].phase = if open { Phase::Napping } else { Phase::Idle };
                 Ok(())
             }
-            (Act::Update, _) => {
-                let text = self.text();
-                let id = format!("said-{}", self.rng.below(5));
-                let change = Chat::update().note(text.clone()).messages([Message::human(text).with_id(id)]);
-                store.thread(&self.owned[at].name)?.update(change)?;
-                // An update of the engine leaves no task that is due.
-                self.owned[at].phase = Phase::Idle;
-                Ok(())
-            }
+            (Act::Update, _) => self.update(store, at),
             (Act::Fork, _) => self.fork(store, at),
             (Act::Edit, _) => self.edit(store, at),
             (Act::Delete, _) => self.delete(store, at),
@@ -300,6 +306,35 @@ impl Actor {
                 copied => Ok(copied?),
             },
             (Act::Backup, _) => self.back_up(store),
+            (Act::Compact, _) => self.compact(store, at),
+        }
+    }
+
+    fn update(&mut self, store: &Store, at: usize) -> Result<()> {
+        let text = self.text();
+        let id = format!("said-{}", self.rng.below(5));
+        let change = Chat::update().note(text.clone()).messages([Message::human(text).with_id(id)]);
+        store.thread(&self.owned[at].name)?.update(change)?;
+        // An update of the engine leaves no task that is due.
+        self.owned[at].phase = Phase::Idle;
+        Ok(())
+    }
+
+    /// Frees pages before others that are in use, and returns them to the file system.
+    fn compact(&mut self, store: &Store, at: usize) -> Result<()> {
+        self.made += 1;
+        let passing = format!("{}-passing-{}", self.name, self.made);
+        let text = "p".repeat(4_096 + self.rng.below(self.freed_max));
+        store.thread(&passing)?.update(Chat::update().note(text))?;
+        self.update(store, at)?;
+        let _: Erasure = store.delete_threads([&passing])?;
+        if self.rng.chance(50) {
+            let _: Erasure = store.reclaim()?;
+        }
+        match store.compact() {
+            // Another process may write at the time.
+            Err(StoreError::Busy { .. }) => Ok(()),
+            compacted => Ok(_ = compacted?),
         }
     }
 
@@ -420,7 +455,8 @@ pub(crate) fn run(path: &Path, shape: &Shape, calls: &Arc<Calls>) -> Failures {
             .busy_timeout_ms(shape.busy_ms)
             .clock(clock.clone())
             .id_seed(Rng::stream(shape.seed, 7 + round as u64 + 1_000 * u64::from(shape.process)).next());
-        let proxy = match Proxy::open(path, &options, calls) {
+        let open = || Proxy::open(path, &options, calls);
+        let proxy = match if shape.migrates && round == 0 { calls.migrate(path, open) } else { open() } {
             Ok(proxy) => proxy,
             Err(error) => {
                 failures.push(format!("open: {}: {error}", error.code()));

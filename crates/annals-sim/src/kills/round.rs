@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::ledger::{Ledger, Reports, Verdict, judge_proven};
 use super::process::{Worker, lock_of, ranges_of};
 use super::tally::{self, Author, Kind};
-use super::{Control, Job, KillCounts, Plan, Role};
+use super::{Control, Job, KillCounts, Plan, Role, RoundKind};
 use crate::log::STORE;
 use crate::rng::Rng;
 use crate::trace::{Scratch, remove_store};
@@ -36,36 +36,42 @@ const FAILURES_MAX: usize = 10;
 /// A round.
 #[derive(Debug)]
 pub(super) struct Round {
-    scratch: Scratch,
+    kind: RoundKind,
+    pub(super) scratch: Scratch,
     seed: u64,
-    rng: Rng,
-    ledger: Arc<Mutex<Ledger>>,
-    workers: Vec<Worker>,
+    pub(super) rng: Rng,
+    pub(super) ledger: Arc<Mutex<Ledger>>,
+    pub(super) workers: Vec<Worker>,
     /// The number of workers that were started.
     started: Author,
     busy_ms: u64,
     control: Option<Control>,
-    counts: KillCounts,
+    pub(super) counts: KillCounts,
     lost: Vec<String>,
     wrong: Vec<String>,
 }
 
 impl Round {
     /// Makes a file and starts the workers.
-    pub(super) fn start(plan: &Plan, seed: u64, stops: bool) -> Result<Self, String> {
+    pub(super) fn start(plan: &Plan, seed: u64, kind: RoundKind) -> Result<Self, String> {
         let mut round = Self {
+            kind,
             scratch: Scratch::new().map_err(|error| error.to_string())?,
             seed,
             rng: Rng::new(seed),
             ledger: Arc::default(),
             workers: Vec::new(),
             started: 0,
-            busy_ms: if stops { BUSY_SHORT_MS } else { BUSY_MS },
+            busy_ms: if kind == RoundKind::Stop { BUSY_SHORT_MS } else { BUSY_MS },
             control: plan.control,
             counts: KillCounts { rounds: 1, ..KillCounts::default() },
             lost: Vec::new(),
             wrong: Vec::new(),
         };
+        if kind == RoundKind::Migration {
+            round.start_migration()?;
+            return Ok(round);
+        }
         // A reader finds a file.
         drop(Store::open(round.scratch.store()).map_err(|error| error.to_string())?);
         for slot in 0..WRITERS {
@@ -80,7 +86,7 @@ impl Round {
         Ok(round)
     }
 
-    fn add(&mut self, role: Role, slot: usize) -> Result<(), String> {
+    pub(super) fn add(&mut self, role: Role, slot: usize) -> Result<(), String> {
         self.started += 1;
         let job = Job {
             role,
@@ -123,7 +129,7 @@ impl Round {
     }
 
     /// Stops a worker at some of its steps until one holds a lock, so that more kills meet a write.
-    fn wait_for_lock(&mut self, place: usize) {
+    pub(super) fn wait_for_lock(&mut self, place: usize) {
         for _ in 0..LOCK_ATTEMPTS {
             let one = &self.workers[place];
             one.stop();
@@ -135,7 +141,7 @@ impl Round {
         }
     }
 
-    fn kill_one(&mut self, mut victim: Worker) -> Job {
+    pub(super) fn kill_one(&mut self, mut victim: Worker) -> Job {
         // It stands still while its locks are read.
         victim.stop();
         let lock = lock_of(&self.scratch.store(), victim.id());
@@ -256,7 +262,7 @@ impl Round {
                 _ if one.job.author == stopped => false,
                 Role::Writer => after.busy.len() == before.busy.len(),
                 Role::Reader => after.passes == before.passes,
-                Role::Maintainer => false,
+                Role::Maintainer | Role::Opener => false,
             }
         })
     }
@@ -323,6 +329,9 @@ impl Round {
     }
 
     fn verify(&mut self) -> Result<(), String> {
+        if self.kind == RoundKind::Migration {
+            return self.verify_migrated();
+        }
         let path = self.scratch.store();
         let store = Store::open(&path).map_err(|error| format!("the file does not open: {error}"))?;
         self.verify_store(&store).map_err(|failure| failure.to_string())?;
@@ -434,6 +443,7 @@ impl KillCounts {
         self.lost += other.lost;
         self.wrong += other.wrong;
         self.rounds += other.rounds;
+        self.migrations += other.migrations;
         self.stopped += other.stopped;
         self.named += other.named;
         self.acknowledged += other.acknowledged;

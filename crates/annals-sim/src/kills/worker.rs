@@ -16,6 +16,7 @@ use annals_graph::prelude::*;
 
 use super::tally::{self, Failure, Kind, Seen, Tally, Walk};
 use super::{Control, Job, Role};
+use crate::observe::{self, Deadline};
 use crate::rng::Rng;
 use crate::trace::remove_store;
 
@@ -43,6 +44,7 @@ pub(super) fn run(job: &Job) -> bool {
         Role::Writer => Worker::open(job).and_then(|mut worker| worker.repeat(Worker::write)),
         Role::Maintainer => Worker::open(job).and_then(|mut worker| worker.repeat(Worker::maintain)),
         Role::Reader => read_until_the_end(job),
+        Role::Opener => open_until_the_end(job),
     };
     if let Err(failure) = &done {
         say(&format!("X {failure}"));
@@ -56,7 +58,7 @@ fn options(job: &Job) -> OpenOptions {
 
 /// Opens the store. Another process may hold a lock for longer than the limit.
 fn open(job: &Job, options: &OpenOptions) -> Result<Arc<SqliteBackend>, Failure> {
-    say("V open");
+    say(if job.role == Role::Opener { "V migrate" } else { "V open" });
     loop {
         match SqliteBackend::open(&job.store(), options) {
             Err(StoreError::Busy { .. }) if !ENDS.load(Ordering::SeqCst) => {}
@@ -228,7 +230,7 @@ impl<'a> Worker<'a> {
 
     fn maintain(&mut self) -> Result<(), Failure> {
         match self.rng.below(100) {
-            0..25 => {
+            0..15 => {
                 say("V copy-wal");
                 match self.backend.checkpoint_wal() {
                     // It waits for no other process.
@@ -236,12 +238,13 @@ impl<'a> Worker<'a> {
                     copied => copied?,
                 }
             }
-            25..50 => self.back_up()?,
-            50..65 => {
+            15..32 => self.back_up()?,
+            32..45 => {
                 say("V reclaim");
                 unless_busy("reclaim", self.store.reclaim())?;
             }
-            65..75 => {
+            45..67 => self.compact()?,
+            67..75 => {
                 say("V check");
                 if let Some(problem) = self.store.check()?.problems.first() {
                     return Err(Failure::Wrong(format!("check finds {problem}")));
@@ -250,6 +253,17 @@ impl<'a> Worker<'a> {
             _ => self.pass(40)?,
         }
         Ok(())
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        say("V compact");
+        if self.job.control == Some(Control::CopiedCompaction) {
+            self.made += 1;
+            let copy = self.job.folder.join(format!("compact-{}-{}.db", self.job.author, self.made));
+            self.store.backup(&copy)?;
+            return std::fs::rename(&copy, self.job.store()).map_err(|error| Failure::Wrong(error.to_string()));
+        }
+        unless_busy("compact", self.store.compact()).map(|_| ())
     }
 
     /// Copies the store to a new file, and verifies the copy.
@@ -355,5 +369,40 @@ fn read_all(job: &Job, store: &Store, known: &mut BTreeMap<String, Seen>) -> Res
             read => _ = read?,
         }
     }
+    Ok(())
+}
+
+/// Opens the store for writing again and again, and reads everything. The first open migrates the file.
+fn open_until_the_end(job: &Job) -> Result<(), Failure> {
+    while !ENDS.load(Ordering::SeqCst) {
+        if job.control == Some(Control::CopiedMigration) {
+            migrate_a_copy(job)?;
+        }
+        let options = options(job).head_cache_bytes(0);
+        let store = Store::with_backend(open(job, &options)?, options);
+        say("V read");
+        let shown = observe::everything(&store, Deadline::after(Duration::from_secs(60)));
+        let hash = observe::hash_of(&shown.map_err(|error| Failure::Wrong(error.to_string()))?);
+        say(&format!("M {hash}"));
+        drop(store);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// A planted fault: migrates a copy of the file and writes it over the file.
+fn migrate_a_copy(job: &Job) -> Result<(), Failure> {
+    use std::os::unix::fs::FileExt as _;
+    let failed = |error: std::io::Error| Failure::Wrong(error.to_string());
+    let copy = job.folder.join(format!("copy-{}", job.author));
+    say("V migrate");
+    std::fs::copy(job.store(), &copy).map_err(failed)?;
+    drop(Store::open(&copy)?);
+    let file = std::fs::File::options().write(true).open(job.store()).map_err(failed)?;
+    for (number, page) in std::fs::read(&copy).map_err(failed)?.chunks(4_096).enumerate() {
+        file.write_all_at(page, 4_096 * number as u64).map_err(failed)?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    remove_store(&copy);
     Ok(())
 }

@@ -1,0 +1,35 @@
+//! The stored file of an older format, which workloads migrate.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use annals::store::Store;
+
+use crate::cuts::lay;
+use crate::disk::Image;
+use crate::log::Name;
+use crate::observe::{self, Deadline, View};
+use crate::trace::Scratch;
+
+/// The file of format 1.
+const FORMAT_1: &[u8] = include_bytes!("../../../tests/compat/format-1.db");
+
+/// Returns the files before a migration.
+pub(crate) fn image() -> Image {
+    let mut image = Image::default();
+    image[Name::Main as usize] = Some(FORMAT_1.to_vec());
+    image
+}
+
+/// Returns the files before a migration, and what a store shows of them after one that nothing interrupted. The tests of
+/// the engine compare this with what the build showed that wrote the file.
+pub(crate) fn file() -> Result<(Image, View), String> {
+    static SHOWN: OnceLock<Result<View, String>> = OnceLock::new();
+    let shown = SHOWN.get_or_init(|| {
+        let scratch = Scratch::new().map_err(|error| error.to_string())?;
+        lay(scratch.path(), &image())?;
+        let store = Store::open(scratch.store()).map_err(|error| error.to_string())?;
+        observe::everything(&store, Deadline::after(Duration::from_secs(60))).map_err(|error| error.to_string())
+    });
+    Ok((image(), shown.clone()?))
+}
