@@ -159,8 +159,10 @@ impl<'a> Worker<'a> {
         let Failure::Error(error) = &failure else { return Err(failure) };
         match error.as_store() {
             Some(StoreError::Busy { waited_ms, holder }) => {
+                // Each commit of a turn of a graph has a limit of its own.
+                let is_one_commit = Kind::of(entity) != Kind::Walk;
                 let measured = (SystemClock.elapsed() - begin).as_millis() as u64;
-                say_busy(entity, n, measured.max(*waited_ms), *holder);
+                say_busy(entity, n, if is_one_commit { measured.max(*waited_ms) } else { *waited_ms }, *holder);
             }
             Some(StoreError::Conflict { .. }) if Kind::of(entity) == Kind::Shared => {
                 say(&format!("F {entity} {n} conflict"));
