@@ -45,7 +45,7 @@ impl Control {
         if self == Self::NormalForFull { Synchronous::Normal } else { Synchronous::Full }
     }
 
-    /// Returns whether workloads of a kind have what the fault concerns.
+    /// Returns whether the fault can occur in workloads of a kind.
     fn concerns(self, kind: Kind) -> bool {
         match self {
             Self::UnsyncedMigration | Self::UnfinishedMigration => kind == Kind::Migration,

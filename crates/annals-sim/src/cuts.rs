@@ -214,7 +214,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Judges the files of a cut by what is read of them. Equal files are read once, and so are files from which SQLite
+    /// Reads the files of a cut. Equal files are read once, and so are files from which SQLite
     /// recovers equal content.
     fn look(&mut self, image: &Image) -> Result<(Arc<Seen>, bool), String> {
         let hash = hash_of(image);
@@ -309,8 +309,8 @@ fn is_migration(upkeep: Upkeep) -> bool {
     upkeep == Upkeep::Migrate
 }
 
-/// Lets SQLite recover the files of a cut, and returns the content of the store: pages in the log count, and what a cut has
-/// left behind them does not. The result is `None` for files that are to be opened by the library in any case.
+/// Lets SQLite recover the files of a cut, and returns the pages of the store: those in the log replace those in the file,
+/// and torn frames are dropped. The result is `None` for files that the library has to open in any case.
 fn recover(folder: &Path, image: &Image) -> Option<Vec<u8>> {
     let main = image[Name::Main as usize].as_ref()?;
     if main.is_empty() || image[Name::Journal as usize].is_some() {

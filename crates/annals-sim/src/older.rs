@@ -21,8 +21,8 @@ pub(crate) fn image() -> Image {
     image
 }
 
-/// Returns the files before a migration, and what a store shows of them after one that nothing interrupted. The tests of
-/// the engine compare this with what the build showed that wrote the file.
+/// Returns the files before a migration, and the content that a store shows after one without an interruption. The tests
+/// of the engine compare it with the content that the last build of format 1 showed.
 pub(crate) fn file() -> Result<(Image, View), String> {
     static SHOWN: OnceLock<Result<View, String>> = OnceLock::new();
     let shown = SHOWN.get_or_init(|| {

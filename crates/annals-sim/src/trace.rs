@@ -23,7 +23,7 @@ use crate::workload::{self, Shape};
 /// A recorded workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
-    /// The files before the first operation, and what a store shows of them.
+    /// The files before the first operation, and the content that a store shows of them.
     pub(crate) before: Image,
     shown_before: View,
     pub(crate) ops: Vec<Op>,
